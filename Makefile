@@ -19,7 +19,7 @@ BASE      ?=
 # One package that hangs must not use up all of the time. Beside other busy processes amqpbroker takes 12 minutes.
 TEST_TIMEOUT ?= 18m
 # The packages that take longest begin first, so that none of them is left alone at the end.
-TEST_FIRST := ./internal/faulttest ./broker/amqpbroker ./broker/redisbroker ./internal/roadtest ./internal/testserver
+TEST_FIRST := ./internal/faulttest ./broker/amqpbroker ./broker/redisbroker ./internal/endtoend ./internal/testserver
 # Packages with servers mostly wait. With more of them at once on two cores, timings become worthless.
 TEST_PARALLEL ?= 3
 

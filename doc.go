@@ -1,12 +1,12 @@
-// Package swarmiji is the map of a library that distributes typed tasks over message brokers. The package itself is empty:
-// programs import the packages below it.
+// Package swarmiji is the overview of a library that distributes typed tasks over message brokers.
+// The package itself is empty: programs import the packages below it.
 //
-// A task is a name with the types of its arguments and its result. A program that submits tasks and one that runs them
-// share the definition:
+// A task is a name with the types of its arguments and its result. Producers and
+// consumers share the definition:
 //
 //	var Add = task.New[Pair, int]("math.add")
 //
-// The producer gets a future for each task it submits:
+// The producer gets a future for each task that it submits:
 //
 //	future, err := Add.Submit(ctx, p, Pair{1, 2})
 //	sum, err := future.Get(ctx)
@@ -15,38 +15,44 @@
 //
 //	err := Add.Handle(c, func(ctx context.Context, in Pair) (int, error) { return in.A + in.B, nil })
 //
-// # Where things are
+// # Packages
 //
-//   - task: definitions, metadata, futures, the verdicts a handler may return. All that a program
-//     needs that only defines tasks.
+//   - task: definitions, metadata, futures, and the errors with which handlers ask for retries. A
+//     program that only defines tasks needs no other package.
 //   - producer: Submit and SubmitAll.
 //   - consumer: Run, queues with workers, the graceful stop.
-//   - middleware: what wraps handlers and submissions, such as retries with backoff, logs and metrics.
-//   - when: times that come again, by cron, English phrases, repeats or windows of the week.
-//   - schedule: tasks that run later or again and again, at the times of when.
-//   - jobs: records of work in a database, which can be asked about, changed, repeated and answered.
+//   - middleware: wrappers of handlers and submissions, such as retries with backoff, logs and
+//     metrics.
+//   - when: recurring times by cron, English phrases, repeats or windows of the week.
+//   - schedule: tasks that run later or repeatedly, at the times of when.
+//   - jobs: records of work in a database, which can be queried, changed, repeated and answered.
 //     Below it are jobs/jobstore, the records and the port to their stores; jobs/queue, limits and
-//     throttlers; jobs/runner, which runs what is due.
-//   - limit: how many tasks of a kind run at once, or in a time, over all processes.
-//   - revoke: tasks that are not to run any more.
-//   - deadletter: tasks that failed for good are found, run again, removed and kept in files.
+//     throttlers; jobs/runner, which runs due jobs.
+//   - limit: limits of running tasks and of rates over all processes.
+//   - revoke: revocations of tasks.
+//   - deadletter: lists, requeues, removes and exports tasks that failed for good.
 //   - control: commands to running consumers.
-//   - router: which task goes to which queue.
+//   - router: the queues of tasks.
 //   - deferral: the port for tasks that wait for answers, which jobs/deferrals implements.
 //   - broker, resultstore, events, serializer: the ports.
-//   - connect/amqpconnect, connect/natsconnect: where a server is, once for all of its adapters.
-//   - capability: what an adapter can do besides its port, also behind wrappers.
-//   - open: from a URL to adapters.
+//   - connect/amqpconnect, connect/natsconnect: the connection settings that all adapters of a
+//     server share.
+//   - connect/pgconnect, connect/sqliteconnect: the SQL client libraries that a program links.
+//   - capability: optional interfaces of adapters, also behind wrappers.
+//   - tasktest: tests of programs with tasks, without a server and without waiting.
+//   - open: adapters from a URL. Below it, import a package per kind of server, or open/all.
 //
-// The directories below ports, schedule, jobs and limit are adapters, named by technology and port,
-// such as broker/membroker and broker/amqpbroker, and the suites that every adapter passes.
+// The directories below the ports, schedule, jobs and limit are adapters, named by technology and
+// port, such as broker/membroker and broker/amqpbroker. Beside them are the test suites that every
+// adapter passes.
 //
-// A broker carries tasks; a result store carries results back; an event bus tells everybody what happens. Each is chosen
-// on its own, so that any broker works with any store and any bus.
+// A broker carries tasks, a result store carries results back, and an event bus reports what
+// happens to tasks. Each is chosen separately: any broker works with any store and any bus.
 //
-// # What is promised
+// # Guarantees
 //
-// When Submit has returned nil the broker has confirmed the task, and it runs at least once, however often consumers,
-// producers or brokers die; as long as nobody dies and no connection is lost it runs exactly once. A task may ask for
-// at most once instead, with task.WithIdempotent(false). README.md has the promises in full, and DESIGN.md the reasons.
+// When Submit has returned nil, the broker has confirmed the task. It then runs at least once, even
+// if consumers, producers or brokers die. Without failures it runs exactly once.
+// task.WithIdempotent(false) selects at most once instead. README.md has all guarantees, and
+// DESIGN.md the reasons.
 package swarmiji

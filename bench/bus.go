@@ -8,13 +8,16 @@ import (
 	"github.com/swarmiji/swarmiji/events/amqpevents"
 	"github.com/swarmiji/swarmiji/events/memevents"
 	"github.com/swarmiji/swarmiji/open"
+	_ "github.com/swarmiji/swarmiji/open/all"
 )
 
-// room is how many events may wait for the listener, so that none is dropped while its goroutine waits for a core: the
-// buses' default, 8,192, is a few milliseconds' worth here.
+// room is the number of events that may wait for the listener. It is large so that no event is
+// dropped while the listener's goroutine waits for a processor. The buses' default of 8,192 is used
+// up within a few milliseconds here.
 const room = 1 << 20
 
-// roomy is the event bus of s, with room where that can be had.
+// roomy returns an event bus for s. With the memory broker and RabbitMQ it opens a bus with a
+// buffer of room events, and end closes it. Otherwise it returns s.Events, and end does nothing.
 func roomy(cfg *config, s *open.Swarm) (bus events.EventBus, end func(context.Context) error, err error) {
 	switch cfg.technology() {
 	case techMemory:

@@ -2,28 +2,29 @@ package main
 
 import "context"
 
-// client does the work of the workloads: with Swarmiji, or with the bare client.
+// client performs the operations of the workloads, with Swarmiji or with the bare client of the
+// broker.
 type client interface {
-	// declare makes the queue.
+	// declare creates the queue.
 	declare(ctx context.Context) error
 	// submit sends one task and waits for its confirmation.
 	submit(ctx context.Context) error
 	// submitAll sends n tasks, pipelined, and returns when all of them are confirmed.
 	submitAll(ctx context.Context, n int) error
-	// call sends one task and waits for its result. Something must serve.
+	// call sends one task and waits for its result. Another goroutine or process must serve.
 	call(ctx context.Context) error
-	// serve consumes until ctx ends; all that was seen is then settled. seen is called for each task, from any goroutine,
-	// with its argument.
+	// serve consumes until ctx ends and then settles all tasks that it saw. It calls seen with the
+	// argument of each task, from any goroutine.
 	serve(ctx context.Context, seen func(argument []byte)) error
-	// left is how many tasks wait in the queue.
+	// left returns the number of tasks that wait in the queue.
 	left(ctx context.Context) (int, error)
 	// remove deletes the queues.
 	remove(ctx context.Context) error
-	// close ends all connections.
+	// close closes all connections.
 	close(ctx context.Context) error
 }
 
-// dial makes the client that the flags ask for.
+// dial makes the client that the flags select.
 func dial(ctx context.Context, cfg *config) (client, error) {
 	if cfg.Raw {
 		return dialRaw(ctx, cfg)

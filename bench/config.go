@@ -12,7 +12,7 @@ import (
 	"github.com/swarmiji/swarmiji/open"
 )
 
-// config is what the flags say.
+// config holds the values of the flags.
 type config struct {
 	Broker      string
 	Workload    string
@@ -35,7 +35,7 @@ type config struct {
 	MemProfile  string
 }
 
-// register makes the flags. Those of the other process of drain are made from the same fields by args.
+// register defines the flags. args builds the flags of drain's other process from the same fields.
 func (c *config) register(fs *flag.FlagSet) {
 	fs.StringVar(&c.Broker, "broker", "mem://", "URL of the broker")
 	fs.StringVar(&c.Workload, "workload", "e2e", "enqueue, drain, e2e, roundtrip, idle, due or delayed")
@@ -58,7 +58,7 @@ func (c *config) register(fs *flag.FlagSet) {
 	fs.StringVar(&c.MemProfile, "memprofile", "", "write a profile of all allocations to this file")
 }
 
-// complete checks the flags and fills in what follows from others.
+// complete checks the flags and sets the values that depend on others.
 func (c *config) complete() error {
 	var errs []error
 	if c.N < 2 {
@@ -97,10 +97,10 @@ func (c *config) complete() error {
 	return errors.Join(errs...)
 }
 
-// prefix is how the names of our queues begin.
+// prefix is the beginning of the names of the benchmark's queues.
 const prefix = "bench-"
 
-// names are the names of the first n queues.
+// names returns the names of the first n queues.
 func (c *config) names(n int) []string {
 	names := []string{c.Queue}
 	for i := 1; i < n; i++ {
@@ -109,7 +109,7 @@ func (c *config) names(n int) []string {
 	return names
 }
 
-// args are the flags of a process that does another workload on the same queue.
+// args returns the flags of a process that runs another workload on the same queue.
 func (c *config) args(workload string) []string {
 	return []string{
 		"-broker", c.Broker, "-workload", workload, "-n", strconv.Itoa(c.N), "-payload", strconv.Itoa(c.Payload), "-queue", c.Queue,
@@ -128,7 +128,7 @@ const (
 	techHworker  = "hworker"
 )
 
-// technology is the one of the broker's URL.
+// technology returns the technology of the broker's URL.
 func (c *config) technology() string {
 	scheme, _, _ := strings.Cut(c.Broker, "://")
 	switch scheme {
@@ -150,8 +150,8 @@ func (c *config) local() bool {
 	return c.technology() == techMemory || c.technology() == techEmbedded && !strings.Contains(c.Broker, "listen=")
 }
 
-// namespaced is the broker's URL with a namespace of our own where one is cheap, so that nothing of another run is in the
-// way.
+// namespaced returns the broker's URL. If namespaces are cheap, it adds a separate namespace, so
+// that remains of other runs have no effect.
 func (c *config) namespaced() string {
 	if t := c.technology(); t != techNATS && t != techRedis && t != techEmbedded || strings.Contains(c.Broker, "namespace=") {
 		return c.Broker
@@ -162,5 +162,5 @@ func (c *config) namespaced() string {
 	return c.Broker + "?namespace=" + c.Queue
 }
 
-// address is the broker's without user, password and parameters.
+// address returns the broker's URL without user, password and parameters.
 func (c *config) address() string { return open.Redact(c.Broker) }

@@ -14,14 +14,15 @@ import (
 	"github.com/swarmiji/swarmiji/capability"
 )
 
-// ready is how many due tasks are enqueued and drained, once without delayed ones and once with all of them waiting.
+// ready is the number of due tasks that are enqueued and drained, first without delayed tasks and
+// then with all of them waiting.
 const ready = 50_000
 
-// far is how long the delayed tasks would wait.
+// far is the delay of the delayed tasks.
 const far = 12 * time.Hour
 
-// delayed measures what n tasks that wait for their time cost all others: the rate of enqueuing due tasks before and after,
-// that of the first and the last delayed ones, and a consumer beside them.
+// delayed measures how n delayed tasks affect others: the enqueue rate of due tasks before and
+// after, the enqueue rates of the first and the last delayed tasks, and a consumer beside them.
 func delayed(ctx context.Context, cfg *config) (report Report, err error) {
 	dialled, err := dial(ctx, cfg)
 	if err != nil {
@@ -60,7 +61,8 @@ func delayed(ctx context.Context, cfg *config) (report Report, err error) {
 	return Report{N: cfg.N, Seconds: took.Seconds(), Rate: float64(cfg.N) / took.Seconds(), Delayed: d}, nil
 }
 
-// readyOnes enqueues due tasks and lets another process drain them. waiting is how many are in the queue already.
+// readyOnes enqueues due tasks and lets another process drain them. waiting is the number of tasks
+// already in the queue.
 func readyOnes(ctx context.Context, cfg *config, c *swarm, waiting int) (rate float64, drained Report, err error) {
 	m := newMeter(0)
 	m.start()
@@ -77,7 +79,7 @@ func readyOnes(ctx context.Context, cfg *config, c *swarm, waiting int) (rate fl
 	return rate, drained, awaitLeft(ctx, c, 0)
 }
 
-// delayAll submits the delayed tasks, and returns the rates of the first and the last tenth.
+// delayAll submits the delayed tasks and returns the rates of the first and the last tenth.
 func delayAll(ctx context.Context, cfg *config, c *swarm) (first, last float64, err error) {
 	chunk := max(cfg.N/10, 1)
 	dues := make([]time.Time, chunk)
@@ -107,10 +109,10 @@ func delayAll(ctx context.Context, cfg *config, c *swarm) (first, last float64, 
 	return first, last, err
 }
 
-// watch is the workload of the process that drains the due tasks and then has nothing to do.
+// watch is the workload of the process that drains the due tasks and is then idle.
 const watch = "watch"
 
-// watchFrom runs that process.
+// watchFrom runs a process with the workload watch and returns its report.
 func watchFrom(ctx context.Context, cfg *config, n int) (Report, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -128,7 +130,7 @@ func watchFrom(ctx context.Context, cfg *config, n int) (Report, error) {
 	return r, json.Unmarshal(out, &r)
 }
 
-// watchQueue drains n tasks and measures the rate, then what the consumer costs that has nothing left to do.
+// watchQueue drains n tasks and measures the rate. Then it measures the cost of the idle consumer.
 func watchQueue(ctx context.Context, cfg *config) (report Report, err error) {
 	c, err := dial(ctx, cfg)
 	if err != nil {

@@ -32,7 +32,8 @@ func drain(ctx context.Context, cfg *config) (report Report, err error) {
 	return report, awaitLeft(ctx, c, 0)
 }
 
-// consumeAll takes the time from the first task to the last, so that starting and stopping count on neither side.
+// consumeAll measures from the first task to the last, so starting and stopping do not count for
+// either side.
 func consumeAll(ctx context.Context, cfg *config, c client) (Report, error) {
 	m := newMeter(0)
 	var (

@@ -9,20 +9,23 @@ import (
 	"time"
 )
 
-// The single tasks of the workload due: how many, and how far apart, so that none waits for another.
+// The number of single tasks of the workload due, and the gap between them, so that none waits for
+// another.
 const (
 	singles    = 200
 	singlesGap = 25 * time.Millisecond
 )
 
-// delayer is a client that can submit tasks for a time.
+// delayer is a client that can submit delayed tasks.
 type delayer interface {
 	client
-	// submitAt sends tasks, pipelined, of which each is due at a time, and carries it as its stamp.
+	// submitAt sends one task for each time in due, pipelined. The task is due at that time and
+	// carries it as its stamp.
 	submitAt(ctx context.Context, due []time.Time) error
 }
 
-// due measures when tasks start that have a time: n at the same second, then single ones. It fails when one starts early.
+// due measures how late delayed tasks start: n tasks due in the same second, then single tasks. It
+// returns an error if a task starts early.
 func due(ctx context.Context, cfg *config) (report Report, err error) {
 	dialled, err := dial(ctx, cfg)
 	if err != nil {
@@ -57,10 +60,10 @@ func due(ctx context.Context, cfg *config) (report Report, err error) {
 	return report, errors.Join(err, <-end)
 }
 
-// lateness takes how late tasks start.
+// lateness records how late tasks start.
 type lateness struct {
 	mu    sync.Mutex
-	m     *meter // of the round that is measured
+	m     *meter // of the present round
 	most  time.Duration
 	least time.Duration
 	left  atomic.Int64
@@ -69,7 +72,7 @@ type lateness struct {
 
 func newLateness() *lateness { return &lateness{m: newMeter(0)} }
 
-// begin prepares for n tasks.
+// begin prepares for a round of n tasks.
 func (l *lateness) begin(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -77,7 +80,7 @@ func (l *lateness) begin(n int) {
 	l.left.Store(int64(n))
 }
 
-// seen notes a task.
+// seen records the start of a task.
 func (l *lateness) seen(argument []byte) {
 	late := age(argument)
 	l.mu.Lock()
@@ -89,7 +92,7 @@ func (l *lateness) seen(argument []byte) {
 	}
 }
 
-// end waits for all tasks of the round.
+// end waits until all tasks of the round have started.
 func (l *lateness) end(ctx context.Context) error {
 	select {
 	case <-l.all:
@@ -102,7 +105,8 @@ func (l *lateness) end(ctx context.Context) error {
 	return nil
 }
 
-// together submits n tasks for the same second. The time until the last one has started counts from that second on.
+// together submits n tasks for the same second. It measures from that second until the last task
+// has started.
 func (l *lateness) together(ctx context.Context, c delayer, n int) (Report, error) {
 	l.begin(n)
 	at := time.Now().Add(3*time.Second + time.Duration(n)*200*time.Microsecond).Truncate(time.Second)
@@ -122,10 +126,11 @@ func (l *lateness) together(ctx context.Context, c delayer, n int) (Report, erro
 	return Report{N: n, Last: milliseconds(l.most), Seconds: l.most.Seconds(), Rate: float64(n) / l.most.Seconds()}, nil
 }
 
-// apart submits single tasks, and adds how late they are to the report.
+// apart submits single tasks and adds their lateness to the report.
 func (l *lateness) apart(ctx context.Context, c delayer, r *Report) error {
 	l.begin(singles)
-	at := time.Now().Add(2 * time.Second).Truncate(time.Millisecond) // finer times are not kept
+	// brokers do not store finer times
+	at := time.Now().Add(2 * time.Second).Truncate(time.Millisecond)
 	dues := make([]time.Time, singles)
 	for i := range dues {
 		dues[i] = at.Add(time.Duration(i) * singlesGap)

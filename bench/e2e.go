@@ -31,7 +31,7 @@ func endToEnd(ctx context.Context, cfg *config) (report Report, err error) {
 		switch n := taken.Add(1); {
 		case n == 1:
 			close(warm)
-			return // its latency is that of the start
+			return // the latency of the first task includes the start
 		case n == int64(cfg.N)+1:
 			m.record(age(argument))
 			finish := func() {
@@ -43,7 +43,7 @@ func endToEnd(ctx context.Context, cfg *config) (report Report, err error) {
 				finish()
 				return
 			}
-			go func() { // not on the worker, which has events to send yet
+			go func() { // not on the worker, which still has events to send
 				lost = awaitEvents(ctx, c, cfg.N+1)
 				finish()
 			}()
@@ -58,7 +58,7 @@ func endToEnd(ctx context.Context, cfg *config) (report Report, err error) {
 	return report, awaitLeft(ctx, c, 0)
 }
 
-// submitWhenWarm sends one task ahead, and the others when it has come through.
+// submitWhenWarm sends one task first, and the others when that one has been consumed.
 func submitWhenWarm(ctx context.Context, cfg *config, c client, m *meter, warm <-chan struct{}) error {
 	if err := c.submit(ctx); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// enqueue submits n tasks that nobody consumes.
+// enqueue submits n tasks without a consumer.
 func enqueue(ctx context.Context, cfg *config) (report Report, err error) {
 	c, err := dial(ctx, cfg)
 	if err != nil {
@@ -37,7 +37,8 @@ func warmUp(ctx context.Context, c client) error {
 	return c.submit(ctx)
 }
 
-// submitN submits the tasks as the concurrency says and gives record the time of each Submit.
+// submitN submits the tasks with the configured concurrency. It calls record with the time of each
+// Submit.
 func submitN(ctx context.Context, cfg *config, c client, record func(time.Duration)) error {
 	if cfg.Concurrency == 1 {
 		return c.submitAll(ctx, cfg.N)
@@ -60,10 +61,11 @@ func submitN(ctx context.Context, cfg *config, c client, record func(time.Durati
 	return errors.Join(errs...)
 }
 
-// patience bounds waiting for a queue to have the length it must have.
+// patience limits the wait for a queue to reach the expected length.
 const patience = 10 * time.Second
 
-// awaitLeft checks that no task was lost, or none left over.
+// awaitLeft waits until the queue has the expected length. That shows that no task was lost or left
+// over.
 func awaitLeft(ctx context.Context, c client, want int) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -89,7 +91,8 @@ func awaitLeft(ctx context.Context, c client, want int) error {
 	}
 }
 
-// finish removes the queue and ends the client. A queue that stays is a nuisance and no reason to distrust the figures.
+// finish removes the queue and closes the client. A remaining queue does not make the figures
+// doubtful.
 func finish(ctx context.Context, c client) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()

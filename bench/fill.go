@@ -10,23 +10,24 @@ import (
 	"os/exec"
 )
 
-// fill is the workload of the process that queues the tasks of drain, whose own memory shall be that of a consumer. It
-// also is the submitter to whom results go, and the listener of events.
+// fill is the workload of the process that queues the tasks of drain. It is a separate process, so
+// that the memory of drain is that of a consumer. It is also the submitter that gets the results,
+// and the listener of events.
 const fill = "fill"
 
-// filled is what the filling process says when all tasks are queued.
+// filled is the message of the filling process when all tasks are queued.
 const filled = "filled"
 
-// preload queues the tasks. The function it returns ends what it started.
+// preload queues the tasks. The returned function ends the process that preload started.
 func preload(ctx context.Context, cfg *config, c client) (end func() error, err error) {
-	if cfg.local() { // there is no other process that could reach it
+	if cfg.local() { // no other process could reach it
 		return func() error { return nil }, c.submitAll(ctx, cfg.N)
 	}
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, self, cfg.args(fill)...) //nolint:gosec // this very program, with flags of its own
+	cmd := exec.CommandContext(ctx, self, cfg.args(fill)...) //nolint:gosec // this program
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -47,7 +48,7 @@ func preload(ctx context.Context, cfg *config, c client) (end func() error, err 
 	return end, nil
 }
 
-// fillQueue queues the tasks, says so, and stays until its input ends.
+// fillQueue queues the tasks, reports that, and runs until its input ends.
 func fillQueue(ctx context.Context, cfg *config) (report Report, err error) {
 	c, err := dial(ctx, cfg)
 	if err != nil {

@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// How long a consumer settles before it is watched, and how long it is watched.
+// How long a consumer settles before the measurement, and how long the measurement takes.
 const (
 	idleAfter = time.Second
 	idleFor   = 5 * time.Second
 )
 
-// idle measures what a consumer costs that has nothing to do. It gives it one task first, to know that it consumes.
+// idle measures the cost of a consumer without tasks. It first sends one task, to be sure that the
+// consumer consumes.
 func idle(ctx context.Context, cfg *config) (report Report, err error) {
 	c, err := dial(ctx, cfg)
 	if err != nil {

@@ -8,16 +8,16 @@ import (
 	"github.com/swarmiji/swarmiji/events"
 )
 
-// listener hears all events and counts those of tasks that go well.
+// listener receives all events and counts those of successful tasks.
 type listener struct {
 	sub   events.Subscription
 	heard atomic.Int64
 }
 
-// eventsOfTask is how many events a task has that goes well: sent, received, started, succeeded.
+// eventsOfTask is the number of events of a successful task: sent, received, started, succeeded.
 const eventsOfTask = 4
 
-// listen begins to hear, until the subscription is closed.
+// listen subscribes to all events and counts them until the subscription is closed.
 func listen(ctx context.Context, bus events.EventBus) (*listener, error) {
 	sub, err := bus.Subscribe(ctx, events.Filter{})
 	if err != nil {
@@ -39,10 +39,11 @@ func listen(ctx context.Context, bus events.EventBus) (*listener, error) {
 	return l, nil
 }
 
-// silence is how long nothing is heard before what is missing counts as lost.
+// silence is the time without an event after which missing events count as lost.
 const silence = 2 * time.Second
 
-// awaitEvents waits until the events of n tasks were heard, and returns how many were not.
+// awaitEvents waits until the events of n tasks have arrived, and returns the number of missing
+// events.
 func awaitEvents(ctx context.Context, c client, n int) (lost int) {
 	s, ok := c.(*swarm)
 	if !ok || s.listener == nil {

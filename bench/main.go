@@ -1,35 +1,46 @@
-// Command bench measures one workload, with Swarmiji or with -raw on the bare client of the broker, and prints one line of
-// JSON.
+// Command bench measures one workload, with Swarmiji or with -raw on the bare client of the broker.
+// It prints one line of JSON.
 //
-//	go run ./bench -broker URL -workload enqueue|drain|e2e|roundtrip|idle|due|delayed -n N -payload 100 -concurrency C
+//	go run ./bench -broker URL -workload enqueue|drain|e2e|roundtrip|idle|due|delayed
+//	               -n N -payload 100 -concurrency C
 //	               [-raw] [-multiple] [-plain] [-results] [-events] [-metrics]
 //
-// The URL is any that package open takes. The workloads:
+// The URL is any that package open accepts. The workloads:
 //
-//   - enqueue: n tasks are submitted and confirmed. With -concurrency 1 they are pipelined: SubmitAll against a window of
-//     1,000 unconfirmed messages; else C goroutines each await the confirmation of their own task.
-//   - drain: n tasks are queued by another process, then consumed with prefetch C. Only the consumption is measured.
-//   - e2e: both at once in one process. p50_ms and p99_ms are from submission to handler.
+//   - enqueue: n tasks are submitted and confirmed. With -concurrency 1 they are pipelined:
+//     SubmitAll, compared with a window of 1,000 unconfirmed messages. Otherwise C goroutines each
+//     wait for the confirmation of their own task.
+//   - drain: another process queues n tasks, which are then consumed with prefetch C. Only the
+//     consumption is measured.
+//   - e2e: both at the same time in one process. p50_ms and p99_ms are from submission to handler.
 //   - roundtrip: C callers each submit a task, wait for its result, and repeat.
-//   - idle: a consumer without tasks, for 5 seconds; cpu_percent is of one core. With -queues N it consumes N queues, with
-//     -declared M there are M queues in all.
-//   - due: n tasks are submitted for the same second, last_ms is when the last of them has started; then 200 single ones,
-//     of which p50_ms, p99_ms and max_ms tell how late they start. None may start early.
-//   - delayed: n tasks wait for their time; what that costs others is in the field delayed. For a million use -timeout 15m.
+//   - idle: a consumer without tasks, for 5 seconds; cpu_percent is of one core. With -queues N it
+//     consumes N queues, with -declared M there are M queues in all.
+//   - due: n tasks are submitted for the same second, and last_ms is the time until the last of
+//     them has started. Then follow 200 single tasks: p50_ms, p99_ms and max_ms show how late they
+//     start. A task that starts early is an error.
+//   - delayed: n tasks wait for their time; the field delayed shows how they affect others. For a
+//     million use -timeout 15m.
 //
 // Both sides give the same guarantees, with messages of the same size:
 //
-//   - amqp: a quorum queue with the same arguments, persistent and mandatory messages, publisher confirms, and an
-//     acknowledgement of each delivery after its handling; with -multiple the raw client acknowledges 64 deliveries at once.
-//   - redis: a stream with a consumer group. Enqueuing is pipelined XADD, consuming XREADGROUP of C entries, then XACK and
-//     XDEL of all of them in one trip. A round trip stores the result with SET PX and tells of it with PUBLISH before XACK.
-//   - nats: a file stream with the same settings, a subject and a Nats-Msg-Id for each message, PublishMsgAsync, a pull consumer
-//     that acknowledges each. A round trip stores the result in a stream and tells of it by core NATS before it acknowledges.
-//     With -plain the raw client has one subject and a stream without settings, for which Swarmiji has no equal.
+//   - amqp: a quorum queue with the same arguments, persistent and mandatory messages, publisher
+//     confirms, and an acknowledgement of each delivery after its handling. With -multiple the raw
+//     client acknowledges 64 deliveries at once.
+//   - redis: a stream with a consumer group. Tasks are enqueued by pipelined XADD. They are
+//     consumed by XREADGROUP of C entries, then XACK and XDEL of all of them in one round trip. A
+//     round trip stores the result with SET PX and announces it with PUBLISH before XACK.
+//   - nats: a file stream with the same settings. The client uses PublishMsgAsync and a pull
+//     consumer that acknowledges each message. Each message has a subject and a Nats-Msg-Id. A
+//     round trip stores the result in a stream and announces it by core NATS before the
+//     acknowledgement. With -plain the raw client has one subject and a stream without settings,
+//     for which Swarmiji has no equivalent.
 //
-// Results are ignored, no events are sent and nobody looks at metrics, except for -results, -events and -metrics.
+// Without -results, -events and -metrics, results are ignored, no events are sent and no metrics
+// are read.
 //
-// The tables that compare the two are made by ./bench/compare, and one of what features cost by ./bench/cost.
+// ./bench/compare makes the tables that compare the two sides, and ./bench/cost makes a table of
+// the cost of features.
 package main
 
 import (
@@ -71,7 +82,7 @@ func run(ctx context.Context, args []string) (err error) {
 	return json.NewEncoder(os.Stdout).Encode(report)
 }
 
-// workload does its work and reports what it measured.
+// workload runs one workload and returns its measurements.
 type workload func(ctx context.Context, cfg *config) (Report, error)
 
 func workloads() map[string]workload {
@@ -81,7 +92,7 @@ func workloads() map[string]workload {
 	}
 }
 
-// parseFlags returns nil and no error when only help was asked for.
+// parseFlags returns nil and no error if only help was requested.
 func parseFlags(args []string) (*config, error) {
 	cfg := &config{}
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)

@@ -18,11 +18,11 @@ type meter struct {
 	mallocs uint64
 	cpu     time.Duration
 
-	latencies []time.Duration // room for all of them, so that recording allocates nothing
+	latencies []time.Duration // allocated in advance, so that recording does not allocate
 	recorded  atomic.Int64
 }
 
-// newMeter makes a meter for n latencies; 0 for none.
+// newMeter makes a meter for n latencies. 0: it records none.
 func newMeter(n int) *meter { return &meter{latencies: make([]time.Duration, n)} }
 
 // start begins the timed part.
@@ -31,14 +31,14 @@ func (m *meter) start() {
 	m.begin = time.Now()
 }
 
-// record notes a latency. It may be called from any goroutine.
+// record stores a latency, up to the number given to newMeter. Safe for concurrent use.
 func (m *meter) record(d time.Duration) {
 	if i := m.recorded.Add(1); i <= int64(len(m.latencies)) {
 		m.latencies[i-1] = d
 	}
 }
 
-// stop ends the timed part, in which n tasks passed.
+// stop ends the timed part, in which n tasks passed, and returns its report.
 func (m *meter) stop(n int) Report {
 	elapsed := time.Since(m.begin)
 	r := Report{
@@ -62,7 +62,7 @@ func mallocs() uint64 {
 	return ms.Mallocs
 }
 
-// cpuTime is the processor time of this process so far, in user and kernel mode.
+// cpuTime returns the processor time of this process so far, in user and kernel mode.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -71,7 +71,8 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// peakRSS is the most memory this process ever used, in KiB; 0 where the system does not tell.
+// peakRSS returns the maximum memory that this process has used, in KiB, or 0 if the system does
+// not report it.
 func peakRSS() int {
 	data, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -88,20 +89,20 @@ func peakRSS() int {
 	return 0
 }
 
-// stampSize is what a time of submission takes at the beginning of an argument.
+// stampSize is the size of the time at the beginning of an argument.
 const stampSize = 8
 
-// stamped returns an argument that tells when it was made.
+// stamped returns an argument of the given size that begins with the present time.
 func stamped(size int) []byte { return stampedAt(time.Now(), size) }
 
-// stampedAt returns an argument that tells of a time.
+// stampedAt returns an argument of the given size that begins with the time t.
 func stampedAt(t time.Time, size int) []byte {
 	b := make([]byte, size)
 	binary.LittleEndian.PutUint64(b, uint64(t.UnixNano()))
 	return b
 }
 
-// age is how long ago an argument was made.
+// age returns the time since the time at the beginning of an argument.
 func age(b []byte) time.Duration {
 	if len(b) < stampSize {
 		return 0

@@ -7,7 +7,7 @@ import (
 	"runtime/pprof"
 )
 
-// profiled runs work under the profiles that the flags ask for.
+// profiled runs work with the profiles that the flags request.
 func profiled(cfg *config, work func() (Report, error)) (report Report, err error) {
 	if cfg.CPUProfile != "" {
 		f, err := os.Create(cfg.CPUProfile)

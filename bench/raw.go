@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// What the bare clients share. Each is used as well as it can be for each workload, with the guarantees that Swarmiji gives.
+// The common parts of the bare clients. Each client is used as efficiently as possible for each
+// workload, with the guarantees that Swarmiji gives.
 
 // dialRaw makes the bare client of the broker's technology.
 func dialRaw(ctx context.Context, cfg *config) (client, error) {
@@ -25,23 +26,23 @@ func dialRaw(ctx context.Context, cfg *config) (client, error) {
 	return nil, fmt.Errorf("there is no bare client for %s", cfg.address())
 }
 
-// someID is as long as a task's id.
+// someID has the length of a task's id.
 const someID = "0190d6a4-7b1c-7e4e-8f2a-0123456789ab"
 
-// window is how many messages may be unconfirmed when many are sent by one goroutine.
+// window limits the unconfirmed messages of one sending goroutine.
 const window = 1000
 
-// resultTTL is how long a result is kept, as by Swarmiji's default.
+// resultTTL is the retention of a result, the same as Swarmiji's default.
 const resultTTL = 24 * time.Hour
 
-// calls are round trips under way.
+// calls holds the round trips in progress.
 type calls struct {
 	mu   sync.Mutex
 	last int
 	open map[string]chan struct{}
 }
 
-// begin returns the id of a new call and what is closed at its end.
+// begin returns the id of a new call and a channel that end closes.
 func (c *calls) begin() (id string, done chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,7 +55,7 @@ func (c *calls) begin() (id string, done chan struct{}) {
 	return id, done
 }
 
-// end ends a call. One that has ended is left alone.
+// end ends a call by closing its channel. It ignores calls that have ended already.
 func (c *calls) end(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,7 +65,7 @@ func (c *calls) end(id string) {
 	}
 }
 
-// await waits for the end of a call.
+// await waits until done is closed or ctx ends.
 func await(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:

@@ -10,12 +10,13 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// rawAMQP is the bare AMQP client. It has two connections, one to publish and one to consume, as Swarmiji does.
+// rawAMQP is the bare AMQP client. It has two connections, one to publish and one to consume, as
+// Swarmiji does.
 type rawAMQP struct {
 	cfg   *config
-	queue string // on the server
+	queue string // name on the server
 	reply string // queue of replies
-	body  int    // bytes of a message, as many as a task of Swarmiji has
+	body  int    // bytes of a message, the same as a task of Swarmiji
 
 	pub, con *amqp.Connection
 	out      *confirming
@@ -49,7 +50,8 @@ func dialRawAMQP(ctx context.Context, cfg *config) (client, error) {
 	return c, nil
 }
 
-// declare has nothing to do: the queue was made by Swarmiji's broker, so that its arguments are the same.
+// declare does nothing. Swarmiji's broker has already made the queue, so that its arguments are the
+// same.
 func (c *rawAMQP) declare(context.Context) error { return nil }
 
 func (c *rawAMQP) message() amqp.Publishing {
@@ -80,7 +82,7 @@ func (c *rawAMQP) submitAll(_ context.Context, n int) error {
 	return c.out.returned()
 }
 
-// listen consumes the replies.
+// listen consumes the replies in a goroutine and ends the calls that they answer.
 func (c *rawAMQP) listen() error {
 	ch, err := c.con.Channel()
 	if err != nil {
@@ -97,7 +99,7 @@ func (c *rawAMQP) listen() error {
 		for d := range replies {
 			c.calls.end(d.CorrelationId)
 			if err := d.Ack(false); err != nil {
-				return // the channel is gone, and callers are told by their ctx
+				return // the channel is closed, and the callers' contexts report it
 			}
 		}
 	}()
@@ -114,11 +116,12 @@ func (c *rawAMQP) call(ctx context.Context) error {
 	return await(ctx, done)
 }
 
-// together is how many deliveries -multiple acknowledges at once.
+// together is the number of deliveries that -multiple acknowledges at once.
 const together = 64
 
-// linger is how long a channel stays open after its last acknowledgement, outside of what is measured: RabbitMQ 3.10 forgets
-// those that a quorum queue has not applied yet when the channel closes, and the tasks would count as left over.
+// linger holds the time that a channel stays open after its last acknowledgement, outside of the
+// measurement. When a channel closes, RabbitMQ 3.10 forgets acknowledgements that a quorum queue
+// has not applied yet. Their tasks would count as left over.
 const linger = 500 * time.Millisecond
 
 func (c *rawAMQP) serve(ctx context.Context, seen func([]byte)) error {
@@ -147,9 +150,9 @@ func (c *rawAMQP) serve(ctx context.Context, seen func([]byte)) error {
 	return settleEach(ctx, ch, deliveries, every, seen)
 }
 
-// settleEach acknowledges the deliveries, as many at once as every says.
+// settleEach acknowledges the deliveries, every of them at a time, and calls seen for each.
 func settleEach(ctx context.Context, ch *amqp.Channel, deliveries <-chan amqp.Delivery, every int, seen func([]byte)) error {
-	var tag uint64 // of the last one that is not acknowledged yet
+	var tag uint64 // the last delivery that is not acknowledged yet
 	for n := 1; ; n++ {
 		select {
 		case d, ok := <-deliveries:
@@ -172,7 +175,7 @@ func settleEach(ctx context.Context, ch *amqp.Channel, deliveries <-chan amqp.De
 	}
 }
 
-// answer sends the reply of each delivery, confirmed, and then acknowledges it.
+// answer sends a confirmed reply for each delivery and then acknowledges the delivery.
 func (c *rawAMQP) answer(ctx context.Context, deliveries <-chan amqp.Delivery) error {
 	out, err := newConfirming(c.con)
 	if err != nil {
@@ -184,11 +187,11 @@ func (c *rawAMQP) answer(ctx context.Context, deliveries <-chan amqp.Delivery) e
 			if !ok {
 				return errors.New("the server ended the consumer")
 			}
-			go func() { // else one reply would wait for the confirmation of another
+			go func() { // otherwise one reply would wait for the confirmation of another
 				m := c.message()
 				m.CorrelationId = d.CorrelationId
 				if err := out.publish(d.ReplyTo, m); err == nil {
-					_ = d.Ack(false) // when the channel is gone, the caller's ctx tells
+					_ = d.Ack(false) // if the channel is closed, the caller's context reports it
 				}
 			}()
 		case <-ctx.Done():
@@ -202,7 +205,7 @@ func (c *rawAMQP) left(context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = ch.Close() }() // nothing is lost that was not acknowledged
+	defer func() { _ = ch.Close() }() // every delivery was acknowledged, so no message is lost
 	q, err := ch.QueueDeclarePassive(c.queue, true, false, false, false, nil)
 	return q.Messages, err
 }
@@ -211,10 +214,10 @@ func (c *rawAMQP) remove(context.Context) error { return removeQueues(c.cfg, c.q
 
 func (c *rawAMQP) close(context.Context) error { return errors.Join(c.pub.Close(), c.con.Close()) }
 
-// confirming is a channel on which every message is confirmed and must have a queue to go to.
+// confirming is a channel on which every message is confirmed and must reach a queue.
 type confirming struct {
 	ch      *amqp.Channel
-	unknown atomic.Int64 // messages that were returned
+	unknown atomic.Int64 // number of returned messages
 }
 
 func newConfirming(conn *amqp.Connection) (*confirming, error) {
@@ -235,12 +238,12 @@ func newConfirming(conn *amqp.Connection) (*confirming, error) {
 	return c, nil
 }
 
-// send publishes and does not wait.
+// send publishes a message and does not wait.
 func (c *confirming) send(queue string, m amqp.Publishing) (*amqp.DeferredConfirmation, error) {
 	return c.ch.PublishWithDeferredConfirm("", queue, true, false, m)
 }
 
-// publish waits for the confirmation.
+// publish publishes a message and waits for its confirmation.
 func (c *confirming) publish(queue string, m amqp.Publishing) error {
 	d, err := c.send(queue, m)
 	if err != nil {
@@ -252,7 +255,7 @@ func (c *confirming) publish(queue string, m amqp.Publishing) error {
 	return c.returned()
 }
 
-// returned is an error when any message had no queue to go to.
+// returned returns an error if any message reached no queue.
 func (c *confirming) returned() error {
 	if n := c.unknown.Load(); n > 0 {
 		return fmt.Errorf("%d messages had no queue to go to", n)

@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// rawHworker is the bare Redis client on the keys of hworker: jobs go into a list, and a script moves them into the table of
-// those in progress. Replies are stored and published as those of rawRedis.
+// rawHworker is the bare Redis client with hworker's keys. Jobs go into a list, and a script moves
+// them into the table of jobs in progress. Replies are stored and published as in rawRedis.
 type rawHworker struct {
 	*rawRedis
 	jobs     string
@@ -21,7 +21,7 @@ type rawHworker struct {
 	ids      atomic.Uint64
 }
 
-// takeJobs moves some jobs from the list into the table, and returns them.
+// takeJobs is a script that moves some jobs from the list into the table, and returns them.
 const takeJobs = `
 local t = redis.call('TIME')
 local got = redis.call('RPOP', KEYS[1], ARGV[1])
@@ -29,7 +29,8 @@ if not got then return {} end
 for i = 1, #got do redis.call('HSET', KEYS[2], got[i], t[1]) end
 return got`
 
-// idlePoll is how long a worker that found nothing waits. Nothing can be told to it: a blocking pop is not part of a script.
+// idlePoll is the wait of a worker that found no job. The worker must poll, because a script cannot
+// contain a blocking pop.
 const idlePoll = time.Millisecond
 
 func dialRawHworker(ctx context.Context, cfg *config) (client, error) {
@@ -45,14 +46,14 @@ func dialRawHworker(ctx context.Context, cfg *config) (client, error) {
 
 func (c *rawHworker) declare(context.Context) error { return nil }
 
-// rawJob is a job that says which call it is, if any.
+// rawJob is a job. It may hold the id of its call.
 type rawJob struct {
 	Call  string `json:"c"`
 	Stamp string `json:"s"`
 	Body  string `json:"b"`
 }
 
-// payload is a job under an id of its own.
+// payload returns a job with its own id, encoded as JSON.
 func (c *rawHworker) payload(call string) (string, error) {
 	job := rawJob{Call: call, Stamp: base64.StdEncoding.EncodeToString(stamped(stampSize)), Body: c.body}
 	id := fmt.Sprintf("%s%012x", someID[:24], c.ids.Add(1)) // no two jobs are equal
@@ -70,7 +71,7 @@ func (c *rawHworker) push(ctx context.Context, call string) error {
 
 func (c *rawHworker) submit(ctx context.Context) error { return c.push(ctx, "") }
 
-// submitAll pushes as many jobs with one command as Swarmiji does.
+// submitAll pushes as many jobs per command as Swarmiji does.
 func (c *rawHworker) submitAll(ctx context.Context, n int) error {
 	const together = 500
 	for n > 0 {
@@ -100,7 +101,7 @@ func (c *rawHworker) call(ctx context.Context) error {
 
 func (c *rawHworker) serve(ctx context.Context, seen func([]byte)) error {
 	script := redis.NewScript(takeJobs)
-	at := context.WithoutCancel(ctx) // what was begun is ended
+	at := context.WithoutCancel(ctx) // jobs in progress are completed
 	for ctx.Err() == nil {
 		payloads, err := script.Run(at, c.client, []string{c.jobs, c.progress}, max(c.cfg.Prefetch, 1)).StringSlice()
 		if err != nil {
@@ -117,7 +118,7 @@ func (c *rawHworker) serve(ctx context.Context, seen func([]byte)) error {
 	return nil
 }
 
-// work handles jobs and removes them from the table, after their replies.
+// work handles jobs and removes them from the table after their replies were sent.
 func (c *rawHworker) work(ctx context.Context, payloads []string, seen func([]byte)) error {
 	replies := c.client.Pipeline()
 	for _, p := range payloads {

@@ -14,8 +14,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// rawNATS is the bare NATS client, with a work-queue stream and a pull consumer. With -plain the stream has one subject and
-// no settings, messages have no ids, and nobody waits for acknowledgements.
+// rawNATS is the bare NATS client, with a work-queue stream and a pull consumer. With -plain the
+// stream has one subject and no settings, messages have no ids, and acknowledgements are not
+// awaited.
 type rawNATS struct {
 	cfg     *config
 	nc      *nats.Conn
@@ -23,8 +24,8 @@ type rawNATS struct {
 	stream  string
 	results string // stream of results
 	prefix  string // of the subjects
-	body    int    // bytes of a message, as many as a task of Swarmiji has
-	begun   string // makes the ids of this process unlike those of others
+	body    int    // bytes of a message, the same as a task of Swarmiji
+	begun   string // makes the ids of this process different from those of others
 
 	calls calls
 	ids   atomic.Int64
@@ -52,7 +53,8 @@ func dialRawNATS(ctx context.Context, cfg *config) (client, error) {
 	return c, nil
 }
 
-// natsClient connects to the broker's servers, without what only Swarmiji knows of its URL.
+// natsClient connects to the broker's servers. It ignores the URL parameter namespace, which only
+// Swarmiji understands. Returns an error for any other parameter.
 func natsClient(cfg *config) (*nats.Conn, error) {
 	servers, query, _ := strings.Cut(cfg.Broker, "?")
 	params, err := url.ParseQuery(query)
@@ -67,7 +69,8 @@ func natsClient(cfg *config) (*nats.Conn, error) {
 	return nats.Connect(servers)
 }
 
-// declare makes the stream: with the settings of Swarmiji's, which is made for that.
+// declare creates the stream. Without -plain, Swarmiji first creates its own stream, so that the
+// settings are the same.
 func (c *rawNATS) declare(ctx context.Context) error {
 	have := jetstream.StreamConfig{Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage}
 	if !c.cfg.Plain {
@@ -85,7 +88,7 @@ func (c *rawNATS) declare(ctx context.Context) error {
 	return err
 }
 
-// message is a task as a stream has it.
+// message returns a task as a message of the stream.
 func (c *rawNATS) message() *nats.Msg {
 	m := &nats.Msg{Subject: c.prefix + "T.q", Data: stamped(c.body)}
 	if c.cfg.Plain {
@@ -102,7 +105,7 @@ func (c *rawNATS) submit(ctx context.Context) error {
 	return err
 }
 
-// natsWindow is how many messages may be unconfirmed; the client's own default.
+// natsWindow limits the unconfirmed messages. It is the client's own default.
 const natsWindow = 4000
 
 func (c *rawNATS) submitAll(ctx context.Context, n int) error {
@@ -130,7 +133,8 @@ func (c *rawNATS) submitAll(ctx context.Context, n int) error {
 	return nil
 }
 
-// listen makes the stream of results, with the settings of Swarmiji's, and subscribes to what tells of them.
+// listen creates the stream of results with Swarmiji's settings and subscribes to the announcements
+// of results.
 func (c *rawNATS) listen(ctx context.Context) error {
 	_, err := c.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
 		Name: c.results, Subjects: []string{c.prefix + "R.*"}, MaxMsgsPerSubject: 1, Storage: jetstream.FileStorage,
@@ -143,7 +147,8 @@ func (c *rawNATS) listen(ctx context.Context) error {
 	return err
 }
 
-// headerCall names the call in a message and in what tells of its result.
+// headerCall is the header with the id of the call, in a message and in the announcement of its
+// result.
 const headerCall = "Call"
 
 func (c *rawNATS) call(ctx context.Context) error {
@@ -161,7 +166,7 @@ func (c *rawNATS) call(ctx context.Context) error {
 
 func (c *rawNATS) serve(ctx context.Context, seen func([]byte)) error {
 	prefetch := max(c.cfg.Prefetch, 1)
-	settings := jetstream.ConsumerConfig{ // those of Swarmiji's consumer
+	settings := jetstream.ConsumerConfig{ // the settings of Swarmiji's consumer
 		Durable: "w", FilterSubject: c.prefix + "T." + c.cfg.Queue + ".0.*", AckPolicy: jetstream.AckExplicitPolicy,
 		AckWait: 30 * time.Second, MaxDeliver: -1, MaxAckPending: -1, MaxWaiting: 16384,
 	}
@@ -182,12 +187,12 @@ func (c *rawNATS) serve(ctx context.Context, seen func([]byte)) error {
 		m, err := messages.Next()
 		switch {
 		case errors.Is(err, jetstream.ErrMsgIteratorClosed):
-			return c.nc.FlushTimeout(patience) // the last acknowledgements
+			return c.nc.FlushTimeout(patience) // sends the last acknowledgements
 		case err != nil:
 			return err
 		}
 		if c.cfg.Workload == "roundtrip" {
-			go c.answer(ctx, m) // else one would wait for the other
+			go c.answer(ctx, m) // otherwise one answer would wait for another
 			continue
 		}
 		seen(m.Data())
@@ -197,7 +202,8 @@ func (c *rawNATS) serve(ctx context.Context, seen func([]byte)) error {
 	}
 }
 
-// answer stores the result, tells of it, and acknowledges. When it fails the caller's ctx tells.
+// answer stores the result, announces it and acknowledges the message. If it fails, the caller's
+// context ends.
 func (c *rawNATS) answer(ctx context.Context, m jetstream.Msg) {
 	call := m.Headers().Get(headerCall)
 	_, err := c.js.PublishMsg(context.WithoutCancel(ctx), &nats.Msg{
@@ -230,7 +236,7 @@ func (c *rawNATS) close(context.Context) error {
 	return nil
 }
 
-// removeStreams deletes all streams with the queue's name in theirs.
+// removeStreams deletes all streams whose names contain the queue's name.
 func removeStreams(ctx context.Context, cfg *config) error {
 	nc, err := natsClient(cfg)
 	if err != nil {

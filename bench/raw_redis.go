@@ -30,7 +30,8 @@ const (
 	fieldBody = "b"
 )
 
-// block is how long a read waits at the server. A client that is told to end does so after that time at the latest.
+// block limits how long a read waits at the server. A client that must end does so after that time
+// at the latest.
 const block = 250 * time.Millisecond
 
 func dialRawRedis(ctx context.Context, cfg *config) (client, error) {
@@ -52,7 +53,8 @@ func dialRawRedis(ctx context.Context, cfg *config) (client, error) {
 	return c, nil
 }
 
-// redisClient makes a client of the broker's server, without what only Swarmiji knows of its URL.
+// redisClient makes a client of the broker's server. It ignores the URL parameters, which only
+// Swarmiji understands. Returns an error unless the scheme is redis or hworker+redis.
 func redisClient(cfg *config) (*redis.Client, error) {
 	u, err := url.Parse(strings.TrimPrefix(cfg.Broker, "hworker+"))
 	if err != nil || u.Scheme != "redis" {
@@ -61,7 +63,8 @@ func redisClient(cfg *config) (*redis.Client, error) {
 	u.RawQuery = ""
 	o, err := redis.ParseURL(u.String())
 	if err != nil {
-		return nil, fmt.Errorf("%s is no URL of a Redis server", cfg.address()) // the client's error may quote the password
+		// the client's error may contain the password
+		return nil, fmt.Errorf("%s is no URL of a Redis server", cfg.address())
 	}
 	o.Protocol = 2
 	return redis.NewClient(o), nil
@@ -70,12 +73,12 @@ func redisClient(cfg *config) (*redis.Client, error) {
 func (c *rawRedis) declare(ctx context.Context) error {
 	err := c.client.XGroupCreateMkStream(ctx, c.stream, "g", "0").Err()
 	if err != nil && strings.HasPrefix(err.Error(), "BUSYGROUP") {
-		return nil // there is one
+		return nil // the group exists
 	}
 	return err
 }
 
-// entry is a task as a stream has it.
+// entry returns a task as an entry of the stream.
 func (c *rawRedis) entry(call string) *redis.XAddArgs {
 	return &redis.XAddArgs{Stream: c.stream, Values: []any{
 		fieldID, someID, fieldCall, call, fieldBody, string(stamped(stampSize)) + c.body,
@@ -84,7 +87,7 @@ func (c *rawRedis) entry(call string) *redis.XAddArgs {
 
 func (c *rawRedis) submit(ctx context.Context) error { return c.client.XAdd(ctx, c.entry("")).Err() }
 
-// submitAll has one pipeline under way while it prepares the next.
+// submitAll sends n tasks. It prepares the next pipeline while one is in progress.
 func (c *rawRedis) submitAll(ctx context.Context, n int) error {
 	sent := make(chan error, 1)
 	sent <- nil
@@ -105,7 +108,7 @@ func (c *rawRedis) submitAll(ctx context.Context, n int) error {
 	return <-sent
 }
 
-// listen subscribes to the replies.
+// listen subscribes to the replies and ends the calls that they answer.
 func (c *rawRedis) listen(ctx context.Context) error {
 	c.replies = c.client.Subscribe(ctx, c.reply)
 	if _, err := c.replies.Receive(ctx); err != nil { // the confirmation
@@ -153,7 +156,7 @@ func (c *rawRedis) serve(ctx context.Context, seen func([]byte)) error {
 	return nil
 }
 
-// settle handles entries, and acknowledges and removes them in one trip.
+// settle handles entries, then acknowledges and removes them in one round trip.
 func (c *rawRedis) settle(ms []redis.XMessage, seen func([]byte)) error {
 	ids := make([]string, len(ms))
 	for i, m := range ms {
@@ -166,7 +169,7 @@ func (c *rawRedis) settle(ms []redis.XMessage, seen func([]byte)) error {
 
 // settled acknowledges entries and removes them.
 func (c *rawRedis) settled(ids ...string) error {
-	ctx := context.Background() // what was begun is ended
+	ctx := context.Background() // entries in progress are completed
 	pipe := c.client.Pipeline()
 	pipe.XAck(ctx, c.stream, "g", ids...)
 	pipe.XDel(ctx, c.stream, ids...)
@@ -174,11 +177,11 @@ func (c *rawRedis) settled(ids ...string) error {
 	return err
 }
 
-// answer stores the result of each entry and tells of it, then acknowledges the entry.
+// answer stores and announces the result of each entry, then acknowledges the entry.
 func (c *rawRedis) answer(ms []redis.XMessage) error {
 	errs := make(chan error, len(ms))
 	for _, m := range ms {
-		go func() { errs <- c.respond(m) }() // else one would wait for the other
+		go func() { errs <- c.respond(m) }() // otherwise one entry would wait for another
 	}
 	var all []error
 	for range ms {
@@ -215,13 +218,14 @@ func (c *rawRedis) close(context.Context) error {
 	return errors.Join(append(errs, c.client.Close())...)
 }
 
-// removeKeys removes all keys with the queue's name in them. What is many is unlinked, so that the server is not held up.
+// removeKeys removes all keys that contain the queue's name. It uses UNLINK for large numbers of
+// keys, so that the server is not blocked.
 func removeKeys(ctx context.Context, cfg *config) error {
 	client, err := redisClient(cfg)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = client.Close() }() // nothing is under way
+	defer func() { _ = client.Close() }() // no command is in progress
 	keys := client.Scan(ctx, 0, "*"+cfg.Queue+"*", 1000).Iterator()
 	var some []string
 	for keys.Next(ctx) {

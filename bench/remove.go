@@ -9,8 +9,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// removeAll removes the queue from the server, and with it all that the run has left there. names are those of its queues on
-// a server where nothing but names tells what belongs to it.
+// removeAll removes the queue and all other data of the run from the server. names holds the queue
+// names, for servers on which only names identify the data of the run.
 func removeAll(ctx context.Context, cfg *config, names ...string) error {
 	switch cfg.technology() {
 	case techAMQP:
@@ -23,8 +23,8 @@ func removeAll(ctx context.Context, cfg *config, names ...string) error {
 	return nil // it ends with the process
 }
 
-// removeQueues deletes queues on the server, and with those of Swarmiji what belongs to them. One that does not exist is no
-// error.
+// removeQueues deletes queues on the server, and for Swarmiji's queues also the queues that belong
+// to them. A missing queue is not an error.
 func removeQueues(cfg *config, names ...string) error {
 	conn, err := amqp.Dial(cfg.Broker)
 	if err != nil {
@@ -37,7 +37,8 @@ func removeQueues(cfg *config, names ...string) error {
 	for _, name := range names {
 		for _, kind := range []string{".q.", ".dead.", ".levels."} {
 			if _, err := ch.QueueDelete(strings.Replace(name, ".q.", kind, 1), false, false, false); err != nil {
-				return fmt.Errorf("delete queue %s: %w", name, err) // the server has closed the channel or all of the connection
+				// the server has closed the channel or the whole connection
+				return fmt.Errorf("delete queue %s: %w", name, err)
 			}
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// roundTrip lets each caller submit a task, wait for its result, and repeat.
+// roundTrip measures callers that submit a task, wait for its result, and repeat.
 func roundTrip(ctx context.Context, cfg *config) (report Report, err error) {
 	c, err := dial(ctx, cfg)
 	if err != nil {
@@ -28,7 +28,7 @@ func roundTrip(ctx context.Context, cfg *config) (report Report, err error) {
 	return report, errors.Join(err, called)
 }
 
-// callN makes one call ahead, then n timed ones.
+// callN makes one call in advance, then n timed calls.
 func callN(ctx context.Context, cfg *config, c client) (Report, error) {
 	if err := c.call(ctx); err != nil {
 		return Report{}, err

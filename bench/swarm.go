@@ -22,23 +22,24 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// work is the task that is measured. Its result is its argument.
+// work returns the task to measure. Its result is its argument.
 func work(cfg *config) task.Task[[]byte, []byte] {
 	return task.New[[]byte, []byte]("bench.work", task.WithIgnoreResult(!cfg.Results))
 }
 
-// swarm is Swarmiji, used as its users do: a producer and a consumer, each with connections of its own.
+// swarm is the client that uses Swarmiji as its users do: a producer and a consumer, each with its
+// own connections.
 type swarm struct {
 	cfg      *config
 	task     task.Task[[]byte, []byte]
 	submits  *open.Swarm
-	runs     *open.Swarm // the same as submits where there is no server between them
+	runs     *open.Swarm // the same as submits if no server is between them
 	producer *producer.Producer
 	sends    events.EventBus // of the producer and the listener; nil: no events
 	tells    events.EventBus // of the consumer
 	ends     []func(context.Context) error
 	listener *listener
-	metrics  *middleware.Metrics // nil: nobody looks at them
+	metrics  *middleware.Metrics // nil: no metrics
 }
 
 func dialSwarm(ctx context.Context, cfg *config) (client, error) {
@@ -82,12 +83,13 @@ func dialSwarm(ctx context.Context, cfg *config) (client, error) {
 	return c, nil
 }
 
-// logger says nothing but what may explain a strange figure.
+// logger logs only warnings and errors, which may explain a strange figure.
 func logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
-// listens reports whether this process hears the events: the one that fills the queue, and the only one if there is no other.
+// listens reports whether this process receives the events. With drain that is the process that
+// fills the queue, unless only one process can reach the broker.
 func (c *swarm) listens() bool {
 	return c.cfg.Events && (c.cfg.Workload != "drain" || c.cfg.local())
 }
@@ -120,7 +122,7 @@ func (c *swarm) submit(ctx context.Context) error {
 	return err
 }
 
-// atOnce is how many tasks one SubmitAll gets.
+// atOnce is the number of tasks in one SubmitAll.
 const atOnce = 10_000
 
 func (c *swarm) submitAll(ctx context.Context, n int) error {
@@ -133,7 +135,7 @@ func (c *swarm) submitAt(ctx context.Context, due []time.Time) error {
 	})
 }
 
-// submitEach submits n calls.
+// submitEach submits n calls in batches of atOnce.
 func (c *swarm) submitEach(ctx context.Context, n int, call func(i int) task.Call) error {
 	calls := make([]task.Call, 0, min(n, atOnce))
 	for i := 0; i < n; i += len(calls) {
@@ -226,7 +228,7 @@ func (c *swarm) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// read reads all metrics as an exporter would, but more often, until ctx ends.
+// read reads all metrics every 500 ms until ctx ends, as an exporter does less often.
 func read(ctx context.Context, registry metrics.Registry) {
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
@@ -250,7 +252,7 @@ func locate(ctx context.Context, cfg *config) (string, error) {
 	return queue, errors.Join(broker.Declare(ctx, s.Broker, broker.Queue{Name: cfg.Queue}), s.Close(ctx))
 }
 
-// bodySize is how long the message of a task is.
+// bodySize returns the length of a task's message in bytes.
 func bodySize(ctx context.Context, cfg *config) (int, error) {
 	b := membroker.New()
 	p, err := producer.New(producer.Config{Broker: b, Router: router.Static(cfg.Queue)})

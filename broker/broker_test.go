@@ -12,7 +12,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// bare is a broker without any optional interface. It takes every queue but "missing".
+// bare is a broker without any optional interface. It accepts every queue except "missing".
 type bare struct {
 	mu   sync.Mutex
 	sent []string
@@ -33,7 +33,7 @@ func (b *bare) Subscribe(context.Context, string, broker.SubscribeOptions) (brok
 }
 func (b *bare) Close(context.Context) error { return nil }
 
-// able is a broker that can delay and declare.
+// able is a broker that implements Delayer and Declarer.
 type able struct {
 	bare
 	delayed  []time.Time
@@ -95,7 +95,7 @@ func TestPublishBatchTellsOfEachMessage(t *testing.T) {
 	}
 }
 
-// held is a delivery that remembers what became of it.
+// held is a delivery that counts its acknowledgements.
 type held struct {
 	broker.Delivery
 	acked int

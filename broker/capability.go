@@ -7,36 +7,41 @@ import (
 	"time"
 )
 
-// Outgoing is a message with its way: a queue, and the earliest time it may be seen (zero: at once).
+// Outgoing is a message with its destination: a queue, and the earliest time of delivery. A zero At
+// means at once.
 type Outgoing struct {
 	Queue   string
 	Message *Message
 	At      time.Time // as with PublishAt of [Delayer]
-	Reason  string    // of a retry: why the task failed, which an adapter may log; "": none
+	// Reason says why the task failed, if the message is a retry. An adapter may log it. "": no reason
+	// is known.
+	Reason string
 }
 
-// Delayer is a Broker that holds messages back.
+// Delayer is a Broker that supports delayed messages.
 type Delayer interface {
-	// PublishAt is Publish of a message that is not handed out before at on the broker's clock (where the broker has
-	// none: on this process's). A time in the past means at once.
+	// PublishAt publishes m like Publish, but the broker does not deliver it before at. The broker's
+	// clock counts; where the broker has no clock, the clock of this process. A time in the past means
+	// at once.
 	//
-	// What time.Now().Add(d) returns is d from now, whatever this process's clock shows: see [FromNow].
+	// A time that time.Now().Add(d) returned means d from now, even if this process's clock is wrong.
+	// See [FromNow].
 	PublishAt(ctx context.Context, queue string, m *Message, at time.Time) error
 }
 
-// BatchPublisher is a Broker that takes many messages in one trip.
+// BatchPublisher is a Broker that accepts many messages in one round trip.
 type BatchPublisher interface {
-	// PublishBatch is Publish or PublishAt of each message, of any queues and times. If any failed the error is a
-	// [*BatchError].
+	// PublishBatch publishes each message as Publish or PublishAt does. The messages may have
+	// different queues and times. If any message failed it returns a [*BatchError].
 	PublishBatch(ctx context.Context, ms []Outgoing) error
 }
 
-// BatchError tells for each message of a batch what became of it.
+// BatchError holds the outcome of each message of a batch.
 type BatchError struct {
 	Errs []error // in the order of the batch; nil where the message is confirmed
 }
 
-// Error returns the number of failures and the first of them.
+// Error returns a text with the number of failed messages and the first error.
 func (e *BatchError) Error() string {
 	n, first := 0, error(nil)
 	for _, err := range e.Errs {
@@ -49,7 +54,7 @@ func (e *BatchError) Error() string {
 	return fmt.Sprintf("%d of %d messages failed, the first with: %v", n, len(e.Errs), first)
 }
 
-// Unwrap returns the failures, so that errors.Is finds a class that any of them has.
+// Unwrap returns all errors that are not nil, so that errors.Is finds the class of each.
 func (e *BatchError) Unwrap() []error {
 	var errs []error
 	for _, err := range e.Errs {
@@ -60,7 +65,9 @@ func (e *BatchError) Unwrap() []error {
 	return errs
 }
 
-// BatchErrors returns the error of each of n messages from what PublishBatch returned.
+// BatchErrors returns one error for each of the n messages of a batch. err is the result of
+// PublishBatch: for a [*BatchError] of n messages it returns its Errs. For any other error it
+// returns that error n times. For nil it returns n nils.
 func BatchErrors(err error, n int) []error {
 	if err == nil {
 		return make([]error, n)
@@ -75,103 +82,119 @@ func BatchErrors(err error, n int) []error {
 	return errs
 }
 
-// Retrier is a Broker that replaces a delivery by its successor in one step: both happen or neither.
+// Retrier is a Broker that replaces a delivery by its successor in one atomic step. Either the
+// delivery is acknowledged and next is published, or neither happens.
 type Retrier interface {
 	Retry(ctx context.Context, d Delivery, next Outgoing) error
 }
 
-// Queue describes a queue to declare.
+// Queue describes a queue that [Declarer] creates.
 type Queue struct {
 	Name string
-	// Levels are the upper bounds of the queue's priority levels, ascending: a message of priority p goes to the first
-	// level whose bound is at least p. None: one level, priorities are not honoured.
+	// Levels are the upper bounds of the queue's priority levels, in ascending order. A message of
+	// priority p belongs to the first level whose bound is at least p. Empty: the queue has one level.
+	// Then a producer refuses priorities other than task.DefaultPriority, and the broker ignores them.
 	Levels []int
 }
 
 // Declarer is a Broker whose queues must exist before they are used.
 type Declarer interface {
-	// Declare creates the queues that do not exist; it is idempotent. A queue that exists with other settings is used as it
-	// is, if it can be, and the adapter says so once.
+	// Declare creates the queues that do not exist. It is idempotent. A queue that exists with other
+	// settings is used with these if possible, and the adapter logs the difference once.
 	Declare(ctx context.Context, qs ...Queue) error
 }
 
-// SyncAcker is a Delivery that can wait until the broker has taken an Ack, for tasks that run at most once.
+// SyncAcker is a Delivery that can wait until the broker has accepted an acknowledgement. Tasks
+// that run at most once need it.
 type SyncAcker interface {
-	// AckSync is Ack; nil means that the broker will not hand the message out again. A broker whose node can forget that when it
-	// is killed has deliveries that are an [AckChecker]. [ErrLeaseLost] means that nothing was acknowledged. After
-	// [ErrIndeterminate] AckSync may be called again; it returns nil if an earlier call was executed.
+	// AckSync acknowledges the delivery and waits for the broker's answer. nil means that the broker
+	// does not deliver the message again.
+	//
+	//   - Some brokers can forget the acknowledgement when a node is killed. Their deliveries
+	//     implement [AckChecker].
+	//   - [ErrLeaseLost] means that nothing was acknowledged.
+	//   - After [ErrIndeterminate] AckSync may be called again. It returns nil if an earlier call was
+	//     executed.
 	AckSync(ctx context.Context) error
 }
 
-// Resizer is a Subscription whose Prefetch can change.
+// Resizer is a Subscription whose Prefetch can be changed.
 type Resizer interface {
-	// SetPrefetch changes how many unsettled messages are held; what is held above a smaller n stays until it is settled.
-	// 0 stops the fetching: Receive hands out what is held and then waits.
+	// SetPrefetch changes the number of unsettled messages that the subscription holds at most. If it
+	// holds more than n already, it keeps them until they are settled. 0 stops the fetching: Receive
+	// returns the messages held and then waits.
 	SetPrefetch(ctx context.Context, n int) error
 }
 
-// PrefetchAdviser is a Broker on which messages should rather wait in their queue than in a
-// consumer: where another program would take those that wait here for lost, or could work on them.
+// PrefetchAdviser is a Broker whose messages should wait in the queue and not in a consumer. The
+// reason may be a foreign program that works on the same queue, or that regards messages in a
+// consumer as lost.
 type PrefetchAdviser interface {
-	// PrefetchPerWorker returns how many unsettled messages a consumer holds for each of its
-	// workers, 1 or more, where its configuration does not say. It is always the same.
+	// PrefetchPerWorker returns how many unsettled messages a consumer holds for each of its workers
+	// if its configuration does not say. It is at least 1 and always the same number.
 	PrefetchPerWorker() int
 }
 
-// Buffer is a Subscription that tells what it holds and has not handed out yet: up to its Prefetch.
-// There is no fallback: without it the number is unknown.
+// Buffer is a Subscription that can list the messages that it holds and that Receive has not
+// returned yet. They are at most Prefetch. Without this interface the number is unknown.
 type Buffer interface {
 	// Buffered returns these messages, the next one first. The caller must not change them.
 	Buffered() []*Message
 }
 
-// Stats is the size of a queue. -1 means that the broker cannot tell.
+// Stats counts the messages of a queue. -1 means that the broker cannot count them.
 type Stats struct {
 	Ready   int // waiting for a consumer
-	Held    int // handed out and not settled
+	Held    int // delivered and not settled
 	Delayed int // waiting for their time
 	Dead    int // dead letters
 
-	// DeadDropped is how many dead letters the bounds have removed: since the queue was made, or as
-	// the adapter says.
+	// DeadDropped counts the dead letters that the limits of age and number have removed, since the
+	// queue was created unless the adapter documents another start.
 	DeadDropped int
 }
 
-// Inspector is a Broker that tells about its queues.
+// Inspector is a Broker that can count and remove the messages of its queues.
 type Inspector interface {
-	// Stats returns the size of a queue; [ErrNoQueue] if there is none.
+	// Stats returns the counters of a queue. Returns [ErrNoQueue] if the queue does not exist.
 	Stats(ctx context.Context, queue string) (Stats, error)
-	// Purge removes the messages that wait in the queue and returns how many they were. Held, delayed and dead ones stay.
+	// Purge removes the messages that wait in the queue and returns their number. Messages that are
+	// held, delayed or dead stay.
 	Purge(ctx context.Context, queue string) (int, error)
 }
 
-// Auditor is a Broker that can tell what is weaker than what its adapter promises.
+// Auditor is a Broker that finds settings that are weaker than its adapter promises.
 type Auditor interface {
-	// Audit returns, in sentences for people, which settings of the server, of the queue and of
-	// what belongs to it are weaker than what the adapter promises with its own, what of it is
-	// missing, and whether its dead letters are full. "" for queue asks about the server alone. It
-	// changes nothing. nil: nothing was found; [ErrNoQueue] if there is no such queue.
+	// Audit returns sentences for people, one for each finding. It changes nothing. The findings are:
+	//
+	//   - settings of the server or of the queue that are weaker than the adapter's own settings
+	//   - missing parts of the queue
+	//   - full dead letters
+	//
+	// If queue is "" it checks only the server. nil means that nothing was found. Returns [ErrNoQueue]
+	// if the queue does not exist.
 	Audit(ctx context.Context, queue string) ([]string, error)
 }
 
-// Locator is a Broker that knows where in its own terms a queue lies, for events.
+// Locator is a Broker that can name the exchange and routing key of a queue. Events carry them.
 type Locator interface {
 	// Locate returns the exchange and the routing key to which a message for queue is published.
 	Locate(queue string) (exchange, routingKey string)
 }
 
-// Finder is a Broker that can reach a waiting message by its id.
+// Finder is a Broker that can read, change and remove a waiting message by its id.
 type Finder interface {
-	// Find returns a message that is queued or delayed, with its time (zero if it waits for a consumer). [ErrNotFound] if
-	// there is none, also when it is held by a consumer.
+	// Find returns a message that is queued or delayed. At is its time, or zero if it waits for a
+	// consumer. Returns [ErrNotFound] if no such message waits, or if a consumer holds it.
 	Find(ctx context.Context, queue, id string) (Outgoing, error)
-	// Delete removes it. [ErrNotFound] if there is none.
+	// Delete removes the waiting message. Returns [ErrNotFound] if it does not exist.
 	Delete(ctx context.Context, queue, id string) error
-	// Update replaces it by o, whose ID is the same; o.At may change its time. [ErrNotFound] if there is none.
+	// Update replaces the waiting message by o, which has the same ID. o.At may change its time.
+	// Returns [ErrNotFound] if the message does not exist.
 	Update(ctx context.Context, queue string, o Outgoing) error
 }
 
-// ErrNotFound is what a [Finder] returns when no waiting message has the id.
+// ErrNotFound reports that no waiting message has the id. A [Finder] returns it.
 var ErrNotFound = errors.New("broker: message not found")
 
 // ConnState is the state of a broker's connection.
@@ -184,9 +207,9 @@ const (
 	Blocked      ConnState = "blocked"
 )
 
-// Watcher is a Broker that tells of its connection's state.
+// Watcher is a Broker that reports the state of its connection.
 type Watcher interface {
-	// Watch calls fn with the present state and at each change, one call at a time, until stop is called. err is the
-	// reason of a Disconnected or Blocked state; it holds no secret.
+	// Watch calls fn with the current state and after each change, one call at a time, until stop is
+	// called. err is the cause of a Disconnected or Blocked state. It holds no secret.
 	Watch(fn func(s ConnState, err error)) (stop func())
 }

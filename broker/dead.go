@@ -10,28 +10,31 @@ import (
 	"github.com/swarmiji/swarmiji/capability"
 )
 
-// The most bytes of a dead letter's texts that are kept.
+// The size limits of a dead letter's texts, in bytes. Longer texts are cut.
 const (
 	MaxReason = 4 << 10
 	MaxStack  = 8 << 10
 )
 
-// Dead is a dead letter.
+// Dead is a dead letter: a message that is not delivered again, with the cause.
 type Dead struct {
-	Message  *Message  // as it was, byte for byte
-	Queue    string    // the queue that it belonged to
-	Reason   string    // why it is dead; of longer ones the first [MaxReason] bytes are kept
-	Stack    string    // of the goroutine that panicked, "" if none did; of longer ones the first [MaxStack] bytes are kept
-	Attempts int       // how many runs of the handler had ended; 0: unknown
+	Message *Message // unchanged, byte for byte
+	Queue   string   // the queue to which it belonged
+	Reason  string   // why it was dead-lettered; at most [MaxReason] bytes are stored
+	// Stack is the stack trace of the goroutine that panicked, "" without a panic. At most [MaxStack]
+	// bytes are stored.
+	Stack    string
+	Attempts int       // the number of ended runs of the handler; 0: unknown
 	At       time.Time // when it was dead-lettered
-	// Unreadable: the message is no task, or its arguments do not fit. An adapter may keep such
-	// letters in a place of their own, which [DeadLetterer] shows, removes and counts with the
-	// others. It is not told by ScanDead.
+	// Unreadable says that the message is not a task, or that its arguments do not fit. An adapter may
+	// store such letters in a separate place, which [DeadLetterer] reads, removes and counts with the
+	// others. ScanDead does not report this field.
 	Unreadable bool
 }
 
-// Normalized returns d as adapters store it: Reason and Stack are valid UTF-8 and no longer than
-// what is kept, Attempts is not negative, and At is now where it was zero.
+// Normalized returns a copy of d as adapters store it. Reason and Stack become valid UTF-8 and are
+// cut to [MaxReason] and [MaxStack] bytes. A negative Attempts becomes 0. A zero At becomes the
+// current time.
 func (d Dead) Normalized() Dead {
 	d.Reason, d.Stack = cutText(d.Reason, MaxReason), cutText(d.Stack, MaxStack)
 	d.Attempts = max(d.Attempts, 0)
@@ -41,8 +44,8 @@ func (d Dead) Normalized() Dead {
 	return d
 }
 
-// cutText returns s as valid UTF-8 of at most n bytes. A character that n would cut in two is left
-// out.
+// cutText returns s cut to at most n bytes. It never cuts a character in two, and replaces invalid
+// UTF-8 by "?".
 func cutText(s string, n int) string {
 	if len(s) > n {
 		for i := n; i > n-utf8.UTFMax; i-- {
@@ -56,7 +59,7 @@ func cutText(s string, n int) string {
 	return strings.ToValidUTF8(s, "?")
 }
 
-// DeadAction is what a scan does with the letter that it has shown.
+// DeadAction says whether [DeadLetterer.ScanDead] keeps the letter that it has just shown.
 type DeadAction int
 
 // The actions of a scan.
@@ -68,45 +71,47 @@ const (
 
 // DeadLetterer is a Broker whose dead letters can be written and read.
 //
-// The adapter bounds the letters of a queue by age and by number, by default [DefaultDeadTTL] and
-// [DefaultDeadMax]; the oldest go first.
+// The adapter limits the dead letters of a queue by age and by number, and drops the oldest first.
+// The defaults are [DefaultDeadTTL] and [DefaultDeadMax].
 type DeadLetterer interface {
-	// PutDead adds a dead letter, also of a message that no broker holds any more. Nil means what
-	// it means of Publish.
+	// PutDead adds a dead letter. Its message need not be in a queue. nil means that the broker has
+	// confirmed the letter, as with Publish.
 	//
-	//   - The place for a queue's dead letters is created if it does not exist.
-	//   - d.Queue is not looked at; d.At is now if it is zero.
-	//   - The same (ID, Generation) put twice is one letter, with the later notes, or two.
-	//   - Full dead letters refuse nothing: the oldest is dropped.
+	//   - It creates the storage for the queue's dead letters if that does not exist.
+	//   - It ignores d.Queue. A zero d.At becomes the current time.
+	//   - If the same (ID, Generation) is put twice, the queue has one letter with the later texts, or
+	//     two letters.
+	//   - If the dead letters are full, the oldest is dropped. PutDead never refuses a letter for
+	//     that.
 	//
 	// PutDead owns d.Message as Publish does. Safe for concurrent use.
 	PutDead(ctx context.Context, queue string, d Dead) error
-	// ScanDead shows the dead letters of a queue to fn, the oldest first, each at most once, and
-	// does with each what fn answers. It ends after the letters that there were when it began,
-	// after DeadStop, or with ctx, whose error it then returns.
+	// ScanDead calls fn with each dead letter of a queue, the oldest first, each at most once. It
+	// keeps or removes the letter as fn returns. It ends after the letters that existed when it began,
+	// or after DeadStop. If ctx ends it returns ctx's error.
 	//
-	//   - fn may take its time and use the Broker, but must not scan the same queue.
-	//   - The letter belongs to the broker: fn must not change its message.
-	//   - What fn had removed is gone for good when ScanDead returns nil. After an error a letter
-	//     that was to be removed may be there still, and the next scan shows it.
-	//   - Some servers hide the letters from other scans until this one ends; they may be shown
-	//     to one of two scans at once, or to both.
+	//   - fn may be slow and may use the Broker, but must not scan the same queue.
+	//   - fn must not change the letter's message.
+	//   - When ScanDead returns nil, the removed letters are gone for good. After an error a letter
+	//     that fn removed may still exist, and the next scan shows it again.
+	//   - Some servers hide the letters from other scans until this one ends. Two scans at once may
+	//     both see a letter, or only one of them may.
 	//
-	// Returns [ErrNoQueue] if there is no such queue. Safe for concurrent use.
+	// Returns [ErrNoQueue] if the queue does not exist. Safe for concurrent use.
 	ScanDead(ctx context.Context, queue string, fn func(*Dead) DeadAction) error
-	// PurgeDead removes the dead letters of a queue, without reading them, and returns how many
-	// they were.
+	// PurgeDead removes the dead letters of a queue without reading them and returns their number.
 	PurgeDead(ctx context.Context, queue string) (int, error)
 }
 
-// The bounds of a queue's dead letters where the adapter's configuration names none.
+// The limits of a queue's dead letters if the adapter's configuration does not set them.
 const (
 	DefaultDeadTTL = 30 * 24 * time.Hour
 	DefaultDeadMax = 100_000
 )
 
-// AuditDead is what an [Auditor] says of a queue that keeps no more than most dead letters and has
-// dead of them; "" if it is not full. most of 0 or less is no limit.
+// AuditDead returns the sentence that an [Auditor] reports if the dead letters of a queue are full:
+// dead letters of at most most. Returns "" if they are not full, or if most is 0 or less, which
+// means no limit.
 func AuditDead(queue string, dead, most int) string {
 	if most <= 0 || dead < most {
 		return ""
@@ -114,8 +119,8 @@ func AuditDead(queue string, dead, most int) string {
 	return fmt.Sprintf("the dead letters of queue %s are full: %d, of at most %d; the oldest are dropped for each that comes", queue, dead, most)
 }
 
-// ListDead returns up to n dead letters of a queue, the oldest first; they stay where they are.
-// [ErrUnsupported] if b is no [DeadLetterer].
+// ListDead returns up to n dead letters of a queue, the oldest first, and removes none. Returns
+// [ErrUnsupported] if b is not a [DeadLetterer].
 func ListDead(ctx context.Context, b Broker, queue string, n int) ([]Dead, error) {
 	dl, ok := capability.As[DeadLetterer](b)
 	if !ok {

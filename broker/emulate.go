@@ -10,22 +10,23 @@ import (
 	"github.com/swarmiji/swarmiji/capability"
 )
 
-// This file holds the one fallback of each optional interface, for callers on the portable side.
+// This file holds the fallback of each optional interface. Callers use it instead of the interface.
 
-// FromNow returns how long from now t is, and true, if t has a reading of this process's monotonic
-// clock: time.Now().Add returns such times. An adapter hands the message out so long from now,
-// since the date of t is as wrong as the clock of this process may be.
+// FromNow returns the duration from now to t and true if t has a reading of this process's
+// monotonic clock. Times from time.Now().Add have one. An adapter then delivers the message after
+// this duration, because the date of t is wrong if this process's clock is wrong.
 //
-// Any other t is a time on the wall: FromNow returns 0 and false, and the date counts.
+// For any other t FromNow returns 0 and false. The adapter then uses the date.
 func FromNow(t time.Time) (time.Duration, bool) {
-	if t == t.Round(0) { //nolint:staticcheck // Equal does not compare the readings of the monotonic clock
+	if t == t.Round(0) { //nolint:staticcheck // Equal ignores monotonic clock readings
 		return 0, false
 	}
 	return time.Until(t), true
 }
 
-// PublishAt publishes m to be seen at the given time, or at once when it has come. A Broker that is no [Delayer] takes
-// only messages that are due: [ErrUnsupported].
+// PublishAt publishes o.Message to o.Queue, to be delivered at o.At, or at once if that time has
+// come. A Broker that is not a [Delayer] accepts only messages that are due. For other messages it
+// returns [ErrUnsupported].
 func PublishAt(ctx context.Context, b Broker, o Outgoing) error {
 	if o.At.IsZero() {
 		return b.Publish(ctx, o.Queue, o.Message)
@@ -39,11 +40,11 @@ func PublishAt(ctx context.Context, b Broker, o Outgoing) error {
 	return fmt.Errorf("a delay until %s: %w", o.At.UTC().Format(time.RFC3339), ErrUnsupported)
 }
 
-// batchWidth is how many single publishes the fallback of PublishBatch keeps under way.
+// batchWidth limits the publishes that the fallback of PublishBatch runs at once.
 const batchWidth = 64
 
-// PublishBatch publishes ms and returns a [*BatchError] if any of them failed. A Broker that is no [BatchPublisher] is
-// given them one by one, up to 64 at a time.
+// PublishBatch publishes ms and returns a [*BatchError] if any message failed. For a Broker that is
+// not a [BatchPublisher] it calls PublishAt for each message, up to 64 at once.
 func PublishBatch(ctx context.Context, b Broker, ms []Outgoing) error {
 	if bp, ok := capability.As[BatchPublisher](b); ok {
 		return bp.PublishBatch(ctx, ms)
@@ -71,8 +72,9 @@ func PublishBatch(ctx context.Context, b Broker, ms []Outgoing) error {
 	return nil
 }
 
-// Replace publishes next in the place of d: atomically with a [Retrier], else published, confirmed, and then acknowledged,
-// so that a crash between the two leaves one message too many and never one too few.
+// Replace publishes next and acknowledges d. With a [Retrier] this is one atomic step. Otherwise
+// Replace acknowledges d after the broker has confirmed next. A crash between the two steps leaves
+// one message too many and loses none.
 func Replace(ctx context.Context, b Broker, d Delivery, next Outgoing) error {
 	if r, ok := capability.As[Retrier](b); ok {
 		return r.Retry(ctx, d, next)
@@ -83,7 +85,8 @@ func Replace(ctx context.Context, b Broker, d Delivery, next Outgoing) error {
 	return d.Ack(ctx)
 }
 
-// Declare declares queues where the Broker needs it.
+// Declare creates the queues with a [Declarer]. Other brokers need no declaration: for them it
+// returns nil, or [ErrUnsupported] if a queue has priority levels.
 func Declare(ctx context.Context, b Broker, qs ...Queue) error {
 	if d, ok := capability.As[Declarer](b); ok {
 		return d.Declare(ctx, qs...)
@@ -96,7 +99,8 @@ func Declare(ctx context.Context, b Broker, qs ...Queue) error {
 	return nil
 }
 
-// AckSync acknowledges d and, with a [SyncAcker], waits until the broker has taken it.
+// AckSync acknowledges d. If d is a [SyncAcker] it waits until the broker has accepted the
+// acknowledgement. Other deliveries may still lose it.
 func AckSync(ctx context.Context, d Delivery) error {
 	if s, ok := capability.As[SyncAcker](d); ok {
 		return s.AckSync(ctx)
@@ -104,7 +108,8 @@ func AckSync(ctx context.Context, d Delivery) error {
 	return d.Ack(ctx)
 }
 
-// SetPrefetch changes a subscription's prefetch and reports whether it could.
+// SetPrefetch changes the prefetch of a subscription. It returns false, without an error, if s is
+// not a [Resizer].
 func SetPrefetch(ctx context.Context, s Subscription, n int) (bool, error) {
 	r, ok := capability.As[Resizer](s)
 	if !ok {
@@ -113,8 +118,8 @@ func SetPrefetch(ctx context.Context, s Subscription, n int) (bool, error) {
 	return true, r.SetPrefetch(ctx, n)
 }
 
-// Locate returns where a message for queue is published. A Broker that is no [Locator] has no exchanges: the routing key
-// is the queue.
+// Locate returns the exchange and the routing key to which a message for queue is published. For a
+// Broker that is not a [Locator] the exchange is "" and the routing key is the queue's name.
 func Locate(b Broker, queue string) (exchange, routingKey string) {
 	if l, ok := capability.As[Locator](b); ok {
 		return l.Locate(queue)
@@ -122,5 +127,6 @@ func Locate(b Broker, queue string) (exchange, routingKey string) {
 	return "", queue
 }
 
-// Gone reports whether err says that the delivery is no longer the caller's to settle.
+// Gone reports whether err means that the caller can no longer settle the delivery: it is
+// [ErrLeaseLost] or [ErrSettled].
 func Gone(err error) bool { return errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrSettled) }

@@ -1,16 +1,16 @@
-// Package capability finds what an adapter can do besides its port, also behind wrappers.
+// Package capability finds the optional interfaces of an adapter, also behind wrappers.
 //
-// A port is a small interface. What only some adapters can do is an optional interface beside it,
-// such as broker.Delayer or resultstore.Gatherer. Wrappers are types that hold an adapter and take
-// its place, to count its calls, for example. [As] looks through them.
+// A port is a small interface. An ability that only some adapters have is an optional interface
+// beside the port, such as broker.Delayer or resultstore.Gatherer. A wrapper is a type that holds
+// an adapter and replaces it, for example to count its calls. [As] looks through wrappers.
 package capability
 
-// As finds T, an optional interface of a port: on v itself, or on what its Unwrap methods return.
-// ok is false where nothing of that is a T. v may be nil.
+// As returns v as a T, an optional interface of a port. If v is not a T, it tries the values that
+// the Unwrap methods return, one after the other. ok is false if none of them is a T. v may be nil.
 //
-// A wrapper has a method Unwrap() any that returns what it holds. The capabilities of that are then
-// used without asking the wrapper, except for those that the wrapper has itself. A wrapper that
-// passes none on has no Unwrap.
+// A wrapper has a method Unwrap() any that returns the wrapped value. Callers then use the
+// capabilities of that value directly, except for those that the wrapper implements itself. A
+// wrapper that must hide all capabilities has no Unwrap.
 func As[T any](v any) (t T, ok bool) {
 	for v != nil {
 		if t, ok = v.(T); ok {

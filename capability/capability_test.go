@@ -8,7 +8,7 @@ import (
 	"github.com/swarmiji/swarmiji/capability"
 )
 
-// port is what all have, and namer what some can do besides.
+// port is the interface of all adapters, and namer an optional one.
 type (
 	port  interface{ Do() }
 	namer interface{ Name() string }
@@ -19,7 +19,7 @@ type adapter struct{ name string }
 func (*adapter) Do()            {}
 func (a *adapter) Name() string { return a.name }
 
-// open passes capabilities on, shut does not, and named has one of its own.
+// open passes capabilities on, shut does not, and named has its own.
 type (
 	open  struct{ port }
 	shut  struct{ port }
@@ -33,7 +33,7 @@ func TestAs(t *testing.T) {
 	a := &adapter{"adapter"}
 	for what, c := range map[string]struct {
 		v    any
-		want string // "": none
+		want string // "": not found
 	}{
 		"itself":                      {a, "adapter"},
 		"through wrappers":            {open{open{a}}, "adapter"},
@@ -53,7 +53,7 @@ func TestAs(t *testing.T) {
 	}
 }
 
-// counting counts the calls of what it holds, and hides nothing of it.
+// counting counts the calls of the wrapped value and hides none of its capabilities.
 type counting struct {
 	port
 	calls int
@@ -62,7 +62,7 @@ type counting struct {
 func (c *counting) Do()         { c.calls++; c.port.Do() }
 func (c *counting) Unwrap() any { return c.port }
 
-// What a port's adapter can do besides is found behind a wrapper that has Unwrap.
+// As finds the optional interfaces of an adapter behind a wrapper that has Unwrap.
 func ExampleAs() {
 	c := &counting{port: &adapter{"memory"}}
 	c.Do()

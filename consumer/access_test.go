@@ -15,7 +15,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestUnreadableNoAccess: an unreadable message makes way for others where this user may not write dead letters.
+// TestUnreadableNoAccess shows that an unreadable message does not block other messages if this
+// user may not write dead letters.
 func TestUnreadableNoAccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTable(t, func(c *consumer.Config) {
@@ -36,8 +37,9 @@ func TestUnreadableNoAccess(t *testing.T) {
 	})
 }
 
-// TestNoNotesStarvesOthers: tasks that cannot be acknowledged early, for want of a right, do not keep others from running.
-func TestNoNotesStarvesOthers(t *testing.T) {
+// TestNoNotesDoesNotBlockOthers shows that tasks that cannot be acknowledged early, because a
+// permission is missing, do not block other tasks.
+func TestNoNotesDoesNotBlockOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTable(t, func(c *consumer.Config) {
 			c.Broker = noNotes(c.Broker)
@@ -56,7 +58,7 @@ func TestNoNotesStarvesOthers(t *testing.T) {
 	})
 }
 
-// TestImportOld: letters that were exported are imported 31 days later, and stay.
+// TestImportOld shows that dead letters that are imported 31 days after their export are kept.
 func TestImportOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := membroker.NewServer(membroker.Config{}).Connect()

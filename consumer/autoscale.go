@@ -12,65 +12,78 @@ import (
 	"github.com/swarmiji/swarmiji/capability"
 )
 
-// Defaults of an [Autoscale].
+// Defaults of [Autoscale].
 const (
 	DefaultAutoscaleEvery     = 5 * time.Second
 	DefaultAutoscaleKeepAlive = 30 * time.Second
 	DefaultAutoscaleMaxLoad   = 0.9
 )
 
-// Autoscale has a queue get more workers while tasks wait, and fewer when they have had nothing to do for a while. It starts with
-// QueueConfig.Workers, as far as that lies between Min and Max, and from then on Scale is its own.
+// Autoscale adds workers to a queue while tasks wait, and removes workers that were idle for
+// KeepAlive.
+//
+// It starts with QueueConfig.Workers, limited to Min and Max. Consumer.Scale still works; Autoscale
+// continues from the new number.
 type Autoscale struct {
-	Min, Max int // 1 <= Min <= Max
-	// Every is the time between two looks at the queue. 0: 5 s.
+	Min, Max int // limits of the number of workers, 1 <= Min <= Max
+	// Every is the time between two checks of the queue. Default: 5s.
 	Every time.Duration
-	// KeepAlive is how long fewer workers must have been enough before some leave. 0: 30 s.
+	// KeepAlive is the time for which fewer workers must suffice before some are removed. Default:
+	// 30s.
 	KeepAlive time.Duration
-	// Load tells how busy the machine is, 0 to 1: above MaxLoad no workers are added. nil: that is not looked at.
+	// Load returns how busy the machine is, from 0 to 1. Above MaxLoad no workers are added. Default:
+	// nil, the load is ignored.
 	Load func() float64
-	// MaxLoad is for Load. 0: 0.9.
+	// MaxLoad is the limit for Load. Default: 0.9.
 	MaxLoad float64
 }
 
+// complete returns a copy of a with its defaults set. Returns all problems of the configuration,
+// joined.
 func (a Autoscale) complete() (*Autoscale, error) {
 	setDefault(&a.Every, DefaultAutoscaleEvery)
 	setDefault(&a.KeepAlive, DefaultAutoscaleKeepAlive)
 	setDefault(&a.MaxLoad, DefaultAutoscaleMaxLoad)
 	var errs []error
 	if a.Min < 1 || a.Max < a.Min || a.Max > MaxWorkers {
-		errs = append(errs, fmt.Errorf("from %d to %d workers", a.Min, a.Max))
+		errs = append(errs, fmt.Errorf("the bounds Min %d and Max %d are invalid; need 1 <= Min <= Max", a.Min, a.Max))
 	}
 	if a.Every < 0 || a.KeepAlive < 0 || a.MaxLoad < 0 {
-		errs = append(errs, fmt.Errorf("every %s, keep alive %s, load %g", a.Every, a.KeepAlive, a.MaxLoad))
+		errs = append(errs, fmt.Errorf("a negative value among Every %s, KeepAlive %s, MaxLoad %g", a.Every, a.KeepAlive, a.MaxLoad))
 	}
 	return &a, errors.Join(errs...)
 }
 
-// look is what the autoscaler knows at a moment.
-type look struct {
+// autoscaleSample holds the numbers that one decision of the autoscaler uses.
+type autoscaleSample struct {
 	at      time.Time
-	workers int // there are to be
-	active  int // handlers that run
+	workers int // configured number of workers
+	active  int // running handlers
 	ready   int // tasks that wait for a consumer; negative: unknown
 	load    float64
 }
 
-// decide returns how many workers there are to be, and since when fewer would be enough, which it is given back the next time.
-func (a *Autoscale) decide(l look, idle time.Time) (workers int, since time.Time) {
+// decide returns the new number of workers for the sample l, within Min and Max. It has no other
+// effect. More workers are added only while
+// the load is at most MaxLoad, at most twice as many. Workers are removed, at most half of them,
+// if fewer would have been enough for KeepAlive.
+//
+// idle is the time since which fewer workers would have been enough, or zero. since is the value
+// to pass as idle to the next call.
+func (a *Autoscale) decide(l autoscaleSample, idle time.Time) (workers int, since time.Time) {
 	need := l.active + max(l.ready, 0)
-	if l.active >= l.workers { // all are busy: what waits in the prefetch is not known
+	if l.active >= l.workers { // all workers are busy, so tasks may wait in the prefetch as well
 		need = max(need, l.workers+1)
 	}
 	need = min(max(need, a.Min), a.Max)
 	switch {
-	case l.workers < a.Min || l.workers > a.Max: // somebody else has scaled it
+	case l.workers < a.Min || l.workers > a.Max: // Scale has set a number outside the limits
 		return min(max(l.workers, a.Min), a.Max), time.Time{}
 	case need > l.workers:
 		if l.load > a.MaxLoad {
 			return l.workers, time.Time{}
 		}
-		return min(need, 2*l.workers), time.Time{} // twice at most: the next look knows more
+		return min(need, 2*l.workers), time.Time{} // at most double the workers between two samples
 	case need == l.workers:
 		return l.workers, time.Time{}
 	case idle.IsZero():
@@ -81,7 +94,8 @@ func (a *Autoscale) decide(l look, idle time.Time) (workers int, since time.Time
 	return max(need, l.workers/2), time.Time{}
 }
 
-// autoscale scales the queues that ask for it until the function that it returns has returned. fetch ends it.
+// autoscale starts a goroutine for each queue with an Autoscale configuration, side queues
+// excepted. The goroutines end with fetch. wait blocks until all have ended.
 func (c *Consumer) autoscale(fetch context.Context, queues []*queue) (wait func()) {
 	var wg sync.WaitGroup
 	for _, q := range queues {
@@ -92,6 +106,8 @@ func (c *Consumer) autoscale(fetch context.Context, queues []*queue) (wait func(
 	return wg.Wait
 }
 
+// autoscale checks the queue every Autoscale.Every and scales its workers, until ctx ends. It does
+// nothing while the queue is paused. It logs each change and each failed one.
 func (q *queue) autoscale(ctx context.Context) {
 	a := q.cfg.Autoscale
 	inspector, _ := capability.As[broker.Inspector](q.c.cfg.Broker)
@@ -104,31 +120,36 @@ func (q *queue) autoscale(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if q.gate.shut.Load() {
+		if q.in.Paused() {
 			idle = time.Time{}
 			continue
 		}
-		l, err := q.look(ctx, inspector)
+		l, err := q.sample(ctx, inspector)
 		if err != nil {
-			continue // the broker is away: Run says so
+			continue // the broker is unreachable: the queue logs that
 		}
 		var n int
 		if n, idle = a.decide(l, idle); n == l.workers {
 			continue
 		}
 		if err := q.c.Scale(q.name, n); err != nil && ctx.Err() == nil {
-			q.log(slog.LevelWarn, "cannot scale", slog.Int("workers", n), slog.Any("error", err))
+			q.log(slog.LevelWarn, "autoscaling failed", slog.Int("workers", n), slog.Any("error", err))
 			continue
 		}
 		q.log(slog.LevelInfo, "scaled", slog.Int("from", l.workers), slog.Int("workers", n), slog.Int("ready", l.ready))
 	}
 }
 
-// look looks at the queue and at what its workers do.
-func (q *queue) look(ctx context.Context, inspector broker.Inspector) (look, error) {
-	l := look{workers: q.team.workers(), ready: -1}
+// sampleTimeout limits the read of the waiting tasks of a queue.
+const sampleTimeout = 10 * time.Second
+
+// sample reads the number of workers, running handlers and waiting tasks of the queue, and the
+// load. Returns an error if the broker does not answer. A nil inspector leaves the waiting tasks
+// unknown.
+func (q *queue) sample(ctx context.Context, inspector broker.Inspector) (autoscaleSample, error) {
+	l := autoscaleSample{workers: q.workers.Count(), ready: -1}
 	if inspector != nil {
-		asking, cancel := context.WithTimeout(ctx, openTimeout)
+		asking, cancel := context.WithTimeout(ctx, sampleTimeout)
 		defer cancel()
 		s, err := inspector.Stats(asking, q.source)
 		if err != nil {
@@ -136,7 +157,7 @@ func (q *queue) look(ctx context.Context, inspector broker.Inspector) (look, err
 		}
 		l.ready = s.Ready
 	}
-	l.active = int(min(q.team.slots.Used(), int64(l.workers)))
+	l.active = int(min(q.workers.Slots.Used(), int64(l.workers)))
 	if load := q.cfg.Autoscale.Load; load != nil {
 		l.load = load()
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// BenchmarkRoad measures a task's whole way through a producer, the memory broker and a consumer: encoded, checked,
-// queued, received, decoded, run, settled.
+// BenchmarkRoad measures a task from the producer through the memory broker to its settlement:
+// encode, queue, receive, decode, run, settle.
 func BenchmarkRoad(b *testing.B) {
 	server := membroker.NewServer(membroker.Config{})
 	type args struct{ A, B int }

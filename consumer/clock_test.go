@@ -13,8 +13,9 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestConsumerClockIsBehind: a delayed task whose time has come on the broker's clock runs, although it has not come on the
-// consumer's. It is not sent round; one that an older producer has delayed, or a foreign one, is sent back once.
+// TestConsumerClockIsBehind shows that a delayed task runs when it is due by the broker's clock,
+// although the consumer's clock is behind. It is not sent back. A task that an older or foreign
+// producer has delayed is sent back once.
 func TestConsumerClockIsBehind(t *testing.T) {
 	for name, submit := range map[string]func(*testing.T, *table) (received int64){
 		"delayed by a producer": func(_ *testing.T, b *table) int64 {

@@ -24,95 +24,116 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// DefaultShutdownTimeout is how long a stop waits for running tasks unless Config says otherwise.
+// DefaultShutdownTimeout is the default of Config.ShutdownTimeout.
 const DefaultShutdownTimeout = 30 * time.Second
 
-// Config configures a consumer. Only Broker must be set. The consumer does not close what it is given.
+// Config configures a consumer. Only Broker is required. The consumer does not close the broker,
+// stores and buses of its configuration.
 type Config struct {
 	Broker broker.Broker
-	// Results is where results go. nil: results of tasks that want one are dropped, and a warning says so once.
+	// Results stores the results of tasks. nil: results are dropped, and the consumer warns once if a
+	// submitter waits for one.
 	Results resultstore.ResultStore
-	// Stores are further stores, by the name that a task's ResultStore metadata gives.
+	// Stores are further result stores. A task chooses one by the name in its ResultStore metadata.
 	Stores map[string]resultstore.ResultStore
-	// Gatherer gathers the members of groups. nil: Results, where that is one; without any, what follows a group fails.
+	// Gatherer collects the results of the members of groups. nil: Results, if it is a
+	// [resultstore.Gatherer]. Without a gatherer the tasks that follow a group fail.
 	Gatherer resultstore.Gatherer
-	// Events gets the events of tasks, and of this consumer. nil: none are sent. Tasks never wait for it, and what it loses
-	// is counted (Metrics.Dropped).
+	// Events receives the events of tasks and of this consumer. nil: no events are sent. Tasks never
+	// wait for the bus; Metrics.Dropped counts lost events.
 	Events events.EventBus
-	// Report is what this consumer tells of itself and of its tasks.
+	// Report configures which events this consumer sends about itself and its tasks.
 	Report events.Report
-	// Wire is how tasks are read, and how results and the tasks that follow become messages: as the
-	// producers have it.
+	// Wire configures how tasks are decoded, and how results and successors are encoded. Use the same
+	// values as the producers.
 	Wire serializer.Wire
-	// Revocations are asked, before any task is fetched, at receipt and immediately before each
-	// start. Run does not fetch before they are read, see [revoke.Config]. nil: no task is revoked,
-	// which Run warns of, but by a command (see Control), which this process then keeps to itself,
-	// as [revoke.NewLocal] does.
+	// Revocations is checked when a task is received and immediately before it starts. Run fetches no
+	// tasks before the list is loaded, see [revoke.Config].
+	//
+	// nil: only commands (see Control) revoke tasks, and only in this process, as with
+	// [revoke.NewLocal]. Run then logs a warning.
 	Revocations *revoke.List
-	// Deferrals keep tasks that wait for answers from outside: [task.Defer] and [task.Expect]. Any
-	// consumer of a task's queue over the same store settles it when the answer comes. The package
-	// jobs/deferrals keeps them beside jobs. nil: a task that defers fails with [task.ErrNoAnswers].
+	// Deferrals stores the tasks that wait for answers from outside: [task.Defer] and [task.Expect].
+	// When the answer comes, any consumer of the task's queue over the same store settles the task.
+	// The package jobs/deferrals implements it. nil: a task that defers fails with
+	// [task.ErrNoAnswers].
 	Deferrals deferral.Store
-	// Jobs hears of the end of tasks with conditions ([task.Conditions]): their jobs end at once, and
-	// not only when the runner that sent them looks for their records. A jobs.Service is one. nil: only that look ends them.
+	// Jobs is told about the end of tasks with conditions ([task.Conditions]), so that their jobs end
+	// at once. A jobs.Service implements it. nil: the jobs end when their runner next reads the
+	// records.
 	Jobs TaskEnder
-	// Queues are the queues to consume. nil: router.DefaultQueue with default settings. See [QueuesOf].
-	// Consumers of a queue also empty the queue of its name and ".suspects", which older versions
-	// may have left: use no such name.
+	// Queues are the queues to consume. Default: router.DefaultQueue with default settings. See
+	// [QueuesOf].
+	//
+	// Do not use a queue named like another one with ".suspects" appended: older versions kept side
+	// queues under such names, and the consumer empties them.
 	Queues map[string]QueueConfig
-	// Polls are sets of workers that several queues share, in strict order. Other queues have workers of their own.
+	// Polls are sets of workers that several queues share in strict order. Each other queue has its
+	// own workers.
 	Polls []Poll
-	// Defaults is the static configuration of tasks, the lowest layer of metadata of this process.
+	// Defaults is the static metadata of tasks in this process, the lowest layer.
 	Defaults task.Metadata
 	// Hooks are called when something happens to the consumer or to a task.
 	Hooks Hooks
-	// Admit decides whether a task may start now, in this order, for each start; see [middleware.Admit]. A start that one refuses
-	// is not asked of the next ones.
+	// Admit decides whether a task may start now. The functions are called in order for each start.
+	// After one has refused, the next ones are not called. See [middleware.Admit].
 	Admit []middleware.Admit
-	// Middleware wraps every handler, the first outermost. Time limits lie inside it; a panic is caught around it.
+	// Middleware wraps every handler, the first element outermost. Time limits apply inside of it.
+	// Panics are recovered outside of it.
 	Middleware []middleware.Middleware
-	// Pool runs the handlers. nil: the consumer's own goroutines, one for each worker.
+	// Pool runs the handlers. nil: each worker runs its handlers on its own goroutine.
 	Pool Pool
-	// ShutdownTimeout is how long a stop waits for running tasks before it cancels their contexts. 0: 30 s. Negative: no wait.
+	// ShutdownTimeout limits how long a stop waits for running tasks before it cancels their contexts.
+	// Default: 30s. Negative: no wait.
 	ShutdownTimeout time.Duration
-	// Control lets this consumer be commanded over a bus: asked, scaled, paused, stopped. nil: nobody can. Its Bus has to be
-	// set; open.Options.Control makes one. Its Logger is this configuration's where it has none.
+	// Control lets clients query, scale, pause and stop this consumer over a bus. nil: no client can.
+	// Control.Bus is required; open.Options.Control creates one, and open.Swarm.Consumer sets it here.
+	// Control.Logger defaults to the Logger of this Config.
 	Control *control.Config
-	// Logger gets what nobody is returned. nil: slog.Default().
+	// Logger receives the messages about errors that no caller receives. Default: slog.Default().
 	Logger *slog.Logger
-	// Metrics counts. nil: counted and not registered.
+	// Metrics counts tasks and events. nil: the consumer counts without a registry.
 	Metrics *middleware.Metrics
-	// Tuning has what few programs change.
+	// Tuning holds limits and times that few programs change.
 	Tuning Tuning
 }
 
-// QueueConfig says how one queue is consumed. The zero value is usable.
+// QueueConfig configures how one queue is consumed. The zero value is usable.
 type QueueConfig struct {
-	// Workers is how many handlers run at once. 0: runtime.GOMAXPROCS.
+	// Workers is the number of handlers that run at once. Default: runtime.GOMAXPROCS.
 	Workers int
-	// Autoscale changes the number of workers by what waits. nil: it stays, unless Scale changes it.
+	// Autoscale changes the number of workers by the number of waiting tasks. nil: only Scale changes
+	// it.
 	Autoscale *Autoscale
-	// PrefetchMultiplier times the workers is how many unsettled tasks may be held, also after Scale: 1 has each worker hold its
-	// task and no other, which shares long tasks fairly between processes. 0: Tuning.PrefetchMultiplier.
+	// PrefetchMultiplier times the number of workers is the prefetch: how many unsettled tasks the
+	// consumer may hold. It follows Scale. With 1 each worker holds only its own task, which shares
+	// long tasks fairly between processes. Default: Tuning.PrefetchMultiplier.
 	PrefetchMultiplier int
-	// Prefetch says instead how many unsettled tasks may be held, whatever Workers is. A large number (64 and more) makes short
-	// tasks faster. 0: the multiplier counts. Negative: no limit.
+	// Prefetch sets the prefetch directly, whatever Workers is. 64 and more make short tasks faster.
+	// 0: PrefetchMultiplier applies. Negative: no limit.
 	Prefetch int
-	// Lease is how long the broker waits for a sign of life of this process, where it has leases. 0: the adapter's default.
+	// Lease is the time after which the broker delivers tasks of a silent process again. Only brokers
+	// with leases use it. Default: the adapter's own.
 	Lease time.Duration
-	// Task runs messages that name no task, such as raw bytes of any content type. The body of such
-	// a message is the task's arguments, byte for byte where the task takes []byte. With a Task, a
-	// message is an envelope only if it says so: by a content type of ours, by the header of
-	// serializer.RawFormat, or, as JSON, by an "id" that is also the message's. "": what names no
-	// task goes to the dead letters.
+	// Task is the name of the task that runs messages without a task name, such as raw bytes. The body
+	// of such a message is the argument, unchanged where the task takes []byte. Default: none, such
+	// messages are dead-lettered.
+	//
+	// With a Task, a message is an envelope only if one of these says so:
+	//
+	//   - a content type of an envelope
+	//   - the header of serializer.RawFormat
+	//   - in JSON, an "id" that equals the message id
 	Task string
-	// Meta is this consumer's own configuration of the queue's tasks: over Defaults, below a task's definition.
+	// Meta is this consumer's metadata for tasks of the queue. It overrides Defaults. A task's
+	// definition overrides it.
 	Meta task.Metadata
-	// Levels declares the queue with priority levels (upper bounds, ascending), as the producers do.
+	// Levels are the queue's priority levels: upper bounds in ascending order. Use the same values as
+	// the producers.
 	Levels []int
 }
 
-// QueuesOf returns default settings for every queue a router may name.
+// QueuesOf returns default settings for every queue that r may name.
 func QueuesOf(r router.Router) map[string]QueueConfig {
 	qs := make(map[string]QueueConfig)
 	for _, name := range r.Queues() {
@@ -121,7 +142,8 @@ func QueuesOf(r router.Router) map[string]QueueConfig {
 	return qs
 }
 
-// complete validates c and fills in its defaults.
+// complete sets the defaults of c and makes the codec. It returns all problems of the
+// configuration, joined.
 func (c *Config) complete() (*wire.Codec, error) {
 	var errs []error
 	if c.Broker == nil {
@@ -159,20 +181,22 @@ func (c *Config) complete() (*wire.Codec, error) {
 	return codec, nil
 }
 
+// completeQueues replaces c.Queues by a copy with all defaults, which also holds the queues of the
+// polls. Without queues and polls it has router.DefaultQueue. Returns all problems, joined.
 func (c *Config) completeQueues() error {
 	if len(c.Queues) == 0 && len(c.Polls) == 0 {
 		c.Queues = map[string]QueueConfig{router.DefaultQueue: {}}
 	}
 	var errs []error
-	queues := make(map[string]QueueConfig, len(c.Queues)) // the caller's map stays as it is
+	queues := make(map[string]QueueConfig, len(c.Queues)) // do not change the caller's map
 	maps.Copy(queues, c.Queues)
 	errs = append(errs, c.completePolls(queues))
 	for name, q := range queues {
 		if err := task.CheckName(name); err != nil {
 			errs = append(errs, fmt.Errorf("config: Queues: %w", err))
 		}
-		if _, taken := queues[name+sideSuffix]; taken {
-			errs = append(errs, fmt.Errorf("config: Queues: %q is the name that older versions gave to the side queue of %q, which consumers of %[2]q empty; choose another name",
+		if _, exists := queues[name+sideSuffix]; exists {
+			errs = append(errs, fmt.Errorf("config: Queues: older versions gave the name %q to the side queue of %q, and consumers of %[2]q empty it; choose another name",
 				name+sideSuffix, name))
 		}
 		if q.Autoscale != nil {
@@ -185,10 +209,10 @@ func (c *Config) completeQueues() error {
 		setDefault(&q.Workers, defaultWorkers())
 		setDefault(&q.PrefetchMultiplier, c.Tuning.PrefetchMultiplier)
 		if q.Workers < 0 {
-			errs = append(errs, fmt.Errorf("config: Queues: %q has %d workers", name, q.Workers))
+			errs = append(errs, fmt.Errorf("config: Queues: %q: Workers is %d; it must not be negative", name, q.Workers))
 		}
 		if q.PrefetchMultiplier < 0 {
-			errs = append(errs, fmt.Errorf("config: Queues: %q: PrefetchMultiplier is %d", name, q.PrefetchMultiplier))
+			errs = append(errs, fmt.Errorf("config: Queues: %q: PrefetchMultiplier is %d; it must not be negative", name, q.PrefetchMultiplier))
 		}
 		if err := q.Meta.Check(); err != nil {
 			errs = append(errs, fmt.Errorf("config: Queues: %q: %w", name, err))
@@ -199,8 +223,10 @@ func (c *Config) completeQueues() error {
 	return errors.Join(errs...)
 }
 
+// defaultWorkers returns the number of workers of a queue or a poll that sets none.
 func defaultWorkers() int { return runtime.GOMAXPROCS(0) }
 
+// setDefault sets *v to def if *v is the zero value.
 func setDefault[T comparable](v *T, def T) {
 	var zero T
 	if *v == zero {

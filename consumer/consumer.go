@@ -1,50 +1,33 @@
-// Package consumer takes tasks from a broker, runs their handlers and settles what became of them: the result stored, the
-// successor or retry published, the message acknowledged, the event sent, always in this order.
+// Package consumer receives tasks from a broker, runs their handlers and settles the tasks.
 //
-// # Map
+// Make a consumer with [New], register handlers, and call [Consumer.Run] or [RunUntilSignal]. While
+// it runs, it can be scaled, paused, resumed and inspected.
 //
-//   - consumer.go: New, Register, Run and the stop; signals.go: Run for a program; remote.go: commands from afar
-//   - queue.go: one queue and its subscription
-//   - pool.go: the workers of a queue, and the user's pool
-//   - poll.go: workers that several queues share
-//   - scale.go, pause.go, stats.go, autoscale.go: what can be changed and asked while it runs
-//   - receive.go: from a delivery to a run, or to its end without one
-//   - execute.go: a run; stuck.go: handlers that go on beyond their time limit
-//   - revoked.go: tasks that must not start, or not go on
-//   - settle.go: what a verdict means; records.go, successors.go: its first two steps; persist.go: how steps are repeated
-//   - copies.go: which copy of a successor is run
-//   - starts.go: tasks that end the process; nodes.go: which processes ended; quarantine.go: how suspects run
-//   - atmostonce.go: tasks that are acknowledged before they run; deadletter.go: what failed for good
-//   - admit.go: what decides whether a task may start now; sidequeue.go: what older versions left behind
-//   - conditions.go: tasks that are jobs, too
-//   - deferred.go: tasks whose answer comes from outside; answers.go: how their answers are taken; answer.go: how they are settled
-//   - ratelimit.go: tasks that wait for their rate
-//   - hooks.go: functions of the user's that are called on the way
-//   - notify.go, heartbeat.go, lengths.go: events of tasks and of the consumer, how much waits
-//   - internal/workflow: what follows a task; internal/rates: when a task may start by its rate limit;
-//     internal/runs: what runs now, and how many may
+// A task is always settled in this order: store the result, publish the successors or the retry,
+// acknowledge the message, send the event.
 package consumer
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/consumer/internal/crashes"
+	"github.com/swarmiji/swarmiji/consumer/internal/intake"
 	"github.com/swarmiji/swarmiji/consumer/internal/rates"
 	"github.com/swarmiji/swarmiji/consumer/internal/runs"
 	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
 	"github.com/swarmiji/swarmiji/control"
-	"github.com/swarmiji/swarmiji/internal/crew"
+	"github.com/swarmiji/swarmiji/internal/gopool"
 	"github.com/swarmiji/swarmiji/internal/report"
 	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/internal/wire"
@@ -55,70 +38,69 @@ import (
 
 // Errors of [Consumer.Run].
 var (
-	// ErrRunning: Run was called twice.
-	ErrRunning = errors.New("swarmiji: consumer: Run was called before")
-	// ErrForced: the stop could not wait for every task; those still running were given back, to run again elsewhere.
-	ErrForced = errors.New("swarmiji: consumer: stopped before all tasks had ended")
+	// ErrRunning is returned if Run is called twice.
+	ErrRunning = errors.New("swarmiji: consumer: Run was called twice")
+	// ErrForced is returned if tasks still ran at the end of ShutdownTimeout or after Kill. They were
+	// given back to the broker and run again elsewhere.
+	ErrForced = errors.New("swarmiji: consumer: stopped before all tasks ended")
 )
 
-// Errors of what changes a consumer that runs.
+// Errors of the methods that change a running consumer.
 var (
-	// ErrNotRunning: the consumer does not consume: Run was not called, still waits for the broker, or stops.
-	ErrNotRunning = errors.New("swarmiji: consumer: not running")
-	// ErrNoQueue: the consumer does not consume from this queue.
+	// ErrNotRunning is returned while the consumer consumes no queues: before Run, while Run waits for
+	// the broker, and during and after the stop.
+	ErrNotRunning = intake.ErrNotRunning
+	// ErrNoQueue is returned for a queue that this consumer does not consume.
 	ErrNoQueue = errors.New("swarmiji: consumer: no such queue")
 )
 
-// Consumer runs tasks. Register handlers, then call Run once. It is safe for concurrent use; handlers may be registered
-// while it runs.
+// Consumer runs tasks. Register handlers, then call Run once. Handlers may also be registered while
+// it runs. Safe for concurrent use.
 type Consumer struct {
-	cfg        Config
-	codec      *wire.Codec
-	bind       func(contentType string, data []byte, v any) error // of codec, made once: a method value is an allocation
+	cfg   Config
+	codec *wire.Codec
+	// codec.BindArgs, stored once: a method value allocates
+	bind       func(contentType string, data []byte, v any) error
 	successors *workflow.Config
-	gather     resultstore.Gatherer // nil for none
-	members    task.MembersFunc     // reads groups for handlers; nil for none
+	gather     resultstore.Gatherer // nil: no gatherer
+	members    task.MembersFunc     // reads the members of groups for handlers; nil: no gatherer
 	mux        task.Mux
 	rates      rates.Rates
 	report     *report.Reporter // nil without Config.Events
-	pid        int              // asked once: it is a system call, and in an event of each task
-	secrets    sync.Map         // of a task's name: what of it is not shown, as secrets
-	warned     sync.Map         // messages that are logged once
+	pid        int              // read once: it is a system call, and each task's event holds it
+	secrets    sync.Map         // task name -> secrets, the parts with secret fields
+	warned     sync.Map         // keys of the warnings that were logged already
 
-	// dequeued and enqueued run the hooks of dequeueing and enqueueing. nil: there are none.
+	// dequeued and enqueued call the hooks of dequeueing and enqueueing. nil: no hooks are set.
 	dequeued func(context.Context, *task.Request) error
 	enqueued func(ctx context.Context, queue string, e *task.Envelope) (after func(error), veto error)
 
-	stuck    stuck // handlers that go on beyond their hard time limit
-	measured bool  // Metrics were given, so that somebody looks at them
+	stuck          stuck // handlers that run beyond their hard time limit
+	exportsMetrics bool  // Config.Metrics is set, so its values are read
 
-	witness     broker.Witness // nil: no starts are noted
-	incarnation string         // names this process in notes of starts
-
-	started atomic.Bool
-	killed  chan struct{} // closed by Kill
-	kill    sync.Once
-	stopped chan struct{} // closed by Stop
-	halt    sync.Once
-	remote  *control.Server // nil: it obeys no commands
-	answers *answers        // nil: its tasks cannot wait for any
+	started  atomic.Bool
+	killed   chan struct{} // closed by Kill
+	kill     sync.Once
+	stopped  chan struct{} // closed by Stop
+	halt     sync.Once
+	commands *control.Server // nil: no commands are served
+	answers  *answers        // nil: without Config.Deferrals
 
 	// Set by Run.
-	work       context.Context // of handlers; ends at the hard stop
+	work       context.Context // context of handlers; ends at the hard stop
 	stopWork   context.CancelCauseFunc
-	settle     context.Context // of settlement: outlives work by KillGrace
+	settle     context.Context // context of settlements; outlives work by KillGrace
 	stopSettle context.CancelFunc
-	settling   *crew.Crew // settlements that go on beside the workers
-	teams      []*team
-	live       atomic.Pointer[live] // while it consumes
+	settling   *gopool.Pool // goroutines that settle tasks, apart from the workers
+	workers    []*intake.Workers
+	live       atomic.Pointer[live] // set while the consumer consumes
 	running    runs.Registry[*run]  // runs whose handler has not returned
-	reserved   runs.Set[*run]       // runs that a worker has taken and that have to wait
-	quarantine quarantine           // the suspect that runs alone
-	nodes      nodes                // that have noted starts
-	noted      atomic.Bool          // this one has
+	reserved   runs.Set[*run]       // runs that wait after a worker received them
+	crashes    *crashes.Watch       // finds the tasks that end their process
 }
 
-// New makes a consumer, or returns every problem of the configuration, joined. It does no I/O and starts nothing.
+// New returns a consumer for c. It does no I/O and starts no goroutine. Returns all problems of the
+// configuration as one joined error.
 func New(c Config) (*Consumer, error) {
 	measured := c.Metrics != nil
 	codec, err := c.complete()
@@ -126,35 +108,35 @@ func New(c Config) (*Consumer, error) {
 		return nil, err
 	}
 	consumer := &Consumer{
-		cfg: c, codec: codec, bind: codec.BindArgs, gather: resultstore.GathererOf(c.Gatherer, c.Results), measured: measured, killed: make(chan struct{}), stopped: make(chan struct{}), settling: crew.New(),
+		cfg: c, codec: codec, bind: codec.BindArgs, gather: resultstore.GathererOf(c.Gatherer, c.Results), exportsMetrics: measured, killed: make(chan struct{}), stopped: make(chan struct{}), settling: gopool.New(),
 	}
 	consumer.successors = consumer.workflowConfig()
 	if consumer.gather != nil {
 		consumer.members = consumer.successors.Members
 	}
-	if c.Tuning.MaxCrashes > 0 {
-		consumer.witness, _ = capability.As[broker.Witness](c.Broker)
-	}
 	consumer.stuck = newStuck(c.Queues)
-	consumer.incarnation = utf.Cut(c.Report.NodeID, 96) + "-" + rand.Text()[:12]
 	consumer.report, consumer.pid = consumer.newReport(), os.Getpid()
 	consumer.dequeued, consumer.enqueued = c.Hooks.Tasks.Dequeued(c.Logger), c.Hooks.Tasks.Enqueued(c.Logger)
 	if c.Deferrals != nil {
 		consumer.answers = newAnswers(consumer)
 	}
-	if consumer.remote, err = newRemote(consumer); err != nil {
+	if consumer.commands, err = newCommandServer(consumer); err != nil {
 		return nil, err
 	}
 	return consumer, nil
 }
 
-// NodeID returns this consumer's name in events and records.
+// NodeID returns the name of this consumer in events and records.
 func (c *Consumer) NodeID() string { return c.cfg.Report.NodeID }
 
-// Register implements [task.Registrar]. The handler is wrapped in the consumer's middleware.
+// Register registers the handler h for tasks of the given name. It implements [task.Registrar].
+//
+// The handler is wrapped in a panic recovery, the task hooks, Config.Middleware, the middleware of
+// the task and the time limits. If the types of the task have secret fields, events hide them.
+// Returns an error if h is nil, or the error of [task.Mux.Register].
 func (c *Consumer) Register(name string, h task.Handler, defaults task.Metadata) error {
 	if h == nil {
-		return fmt.Errorf("swarmiji: handler of %q is nil", name)
+		return fmt.Errorf("swarmiji: consumer: the handler of task %q is nil", name)
 	}
 	if d, ok := h.(task.Discreet); ok {
 		h = d.Unwrap()
@@ -171,20 +153,34 @@ func (c *Consumer) Register(name string, h task.Handler, defaults task.Metadata)
 	return c.mux.Register(name, middleware.Chain(h, chain...), defaults)
 }
 
-// Names returns the registered names, sorted.
+// Names returns the registered task names, sorted.
 func (c *Consumer) Names() []string { return c.mux.Names() }
 
-// Run consumes the configured queues until ctx ends or Stop is called, then stops: it fetches nothing more, gives back what was not started,
-// and waits up to ShutdownTimeout for running tasks. Those that still run then have their contexts cancelled (cause
-// [task.ErrShutdown]) and are given back without counting an attempt; the error is then [ErrForced]. Run returns when its
-// goroutines have, but for handlers that ignore their context for longer than KillGrace. A broker that cannot be reached
-// is waited for; where it allows no more consumers, the queues that did open are consumed, and
-// the others are logged. Handlers' contexts carry the values of ctx but do not end with it.
+// Run consumes the configured queues and blocks until the consumer has stopped. The end of ctx,
+// Stop and Kill start the stop.
+//
+// The stop:
+//
+//   - Run fetches no more tasks and gives back those that have not started.
+//   - It waits up to ShutdownTimeout for running tasks.
+//   - It then cancels the contexts of the remaining tasks with the cause [task.ErrShutdown] and
+//     gives the tasks back without counting an attempt. Run then returns [ErrForced].
+//   - It leaves behind the goroutines of handlers that ignore their context for longer than
+//     KillGrace.
+//
+// Run waits for an unreachable broker, and logs that once. If the broker allows no more
+// consumers, Run consumes the queues that it could open, and logs the others. The contexts of
+// handlers carry the values of ctx but do not end with it.
+//
+// Returns [ErrRunning] if it is called a second time. Also returns errors of Hooks.BeforeStart, of
+// Config.Revocations, and of a broker that was closed or cannot be used. If the broker refuses
+// access before Run consumes its queues, Run returns [broker.ErrAccess]. A later refusal does not
+// end Run: it is logged, and the broker is asked again.
 func (c *Consumer) Run(ctx context.Context) error {
 	if !c.started.CompareAndSwap(false, true) {
 		return ErrRunning
 	}
-	defer c.endReport(ctx) // when nothing is left to tell of
+	defer c.endReport(ctx) // last, so that all events are sent
 	c.work, c.stopWork = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer c.stopWork(task.ErrShutdown)
 	c.settle, c.stopSettle = context.WithCancel(context.WithoutCancel(ctx))
@@ -193,11 +189,12 @@ func (c *Consumer) Run(ctx context.Context) error {
 
 	fetch, stopFetch := context.WithCancel(ctx)
 	defer stopFetch()
+	c.crashes = c.newCrashWatch(fetch)
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
 		select {
-		case <-c.killed: // also while the broker is waited for
+		case <-c.killed: // also while Run waits for the broker
 			stopFetch()
 		case <-c.stopped:
 			stopFetch()
@@ -214,12 +211,12 @@ func (c *Consumer) Run(ctx context.Context) error {
 		}
 		return errors.Join(err, c.stop(nil))
 	}
-	defer c.obey(ctx)()
-	unwatch, err := c.awaitRevocations(fetch)
+	defer c.serveCommands(ctx)()
+	unwatch, err := c.awaitServers(fetch)
 	defer unwatch()
 	if err != nil {
 		c.beforeShutdown()
-		if fetch.Err() != nil { // stopped while it waited for the bus
+		if fetch.Err() != nil { // stopped while it waited
 			return nil
 		}
 		return err
@@ -233,18 +230,19 @@ func (c *Consumer) Run(ctx context.Context) error {
 		}
 		return errors.Join(err, stop)
 	}
+	c.logStart(queues)
 	c.report.Start()
 	failed := make(chan error, len(queues))
-	c.teams = teamsOf(c, queues)
-	for _, t := range c.teams {
-		t.prepare(fetch, failed)
+	c.workers = workersOf(c, queues)
+	for _, t := range c.workers {
+		t.Prepare(fetch, failed)
 	}
 	defer c.watchLengths(fetch)()
-	stopAnswers, endAnswers := c.takeAnswers(fetch, queues)
+	stopAnswers, endAnswers := c.receiveAnswers(fetch, queues)
 	defer endAnswers()
-	c.live.Store(&live{queues: queues, teams: c.teams})
-	for _, t := range c.teams { // from here on a handler may scale and pause
-		t.resize(t.workers())
+	c.live.Store(&live{queues: queues})
+	for _, t := range c.workers { // from here on a handler may call Scale and Pause
+		t.Start()
 	}
 	defer c.autoscale(fetch, queues)()
 	select {
@@ -252,29 +250,72 @@ func (c *Consumer) Run(ctx context.Context) error {
 	case err = <-failed:
 	}
 	stopFetch()
-	stopAnswers() // what it took is waited for with the rest
+	stopAnswers() // drain waits for the deferrals that were received
 	c.live.Store(nil)
 	c.beforeShutdown()
 	return errors.Join(err, c.stop(queues))
 }
 
-// Kill makes Run stop without waiting for running tasks: what a second signal asks for. Their contexts end at once; handlers
-// that ignore that are left behind after KillGrace. It may be called at any time, more than once.
+// Kill makes Run stop without waiting for running tasks, as for a second signal. It cancels the
+// contexts of the handlers at once. Handlers that ignore this are left behind after KillGrace. Kill
+// does not block. It may be called at any time and repeatedly.
 func (c *Consumer) Kill() { c.kill.Do(func() { close(c.killed) }) }
 
-// Stop makes Run stop as the end of its ctx does, which is what a first signal asks for. It does not wait. It may be called at any
-// time, more than once; before Run it has Run end at once.
+// Stop makes Run stop as the end of its ctx does, as for a first signal. It does not wait for the
+// end of Run. It may be called at any time and repeatedly. If it is called before Run, Run ends at
+// once.
 func (c *Consumer) Stop() { c.halt.Do(func() { close(c.stopped) }) }
 
-// openQueues declares the queues and subscribes to them, in the order of their names; ctx ends the
-// fetching. Queues for which the broker has no consumers left are left out, unless they are all. It
-// returns those that are open also when it fails.
+// awaitServers declares the first queue and then returns the results of awaitRevocations. While the
+// broker cannot be reached, it waits until ctx ends. It returns an error if the broker refuses the
+// queue, except for [broker.ErrTooMany]: openQueues skips such a queue. unwatch is never nil.
+//
+// The broker comes first because its refusal must end Run. The bus of the revocations is usually on
+// the same server, so the wait for the bus might hide that refusal.
+func (c *Consumer) awaitServers(ctx context.Context) (unwatch func(), err error) {
+	name := slices.Min(slices.Collect(maps.Keys(c.cfg.Queues)))
+	cfg := c.cfg.Queues[name]
+	// openQueues skips a queue with too many consumers
+	err = newQueue(ctx, c, name, name, &cfg).in.Declare(ctx)
+	if err != nil && !errors.Is(err, broker.ErrTooMany) {
+		return func() {}, fmt.Errorf("swarmiji: consumer: queue %q: %w", name, err)
+	}
+	return c.awaitRevocations(ctx)
+}
+
+// logStart logs the consumed queues and the tasks that have handlers, as a warning if no task has
+// one.
+func (c *Consumer) logStart(queues []*queue) {
+	names := c.Names()
+	level, msg := slog.LevelInfo, "consumer started"
+	if len(names) == 0 {
+		level, msg = slog.LevelWarn, "consumer started without a handler; it delays each task, which fails after the last delay"
+	}
+	sources := make([]string, len(queues))
+	for i, q := range queues {
+		sources[i] = q.source
+	}
+	c.cfg.Logger.LogAttrs(c.work, level, msg, slog.String("queues", utf.Cut(strings.Join(sources, " "), maxNames)),
+		slog.Int("handlers", len(names)), slog.String("tasks", utf.Cut(strings.Join(names, " "), maxNames)),
+		slog.String(middleware.LogNode, c.cfg.Report.NodeID))
+}
+
+// maxNames limits the bytes of the names of queues and of tasks in the log of a start.
+const maxNames = 1024
+
+// openQueues declares the configured queues and subscribes to them, sorted by name, and to the
+// side queues that older versions left. It waits for an unreachable broker until ctx ends; ctx
+// later ends the fetching too.
+//
+// It returns the open queues, also with an error. A queue for which the broker allows no more
+// consumers is logged and skipped; that is an error only if it holds for all queues.
 func (c *Consumer) openQueues(ctx context.Context) ([]*queue, error) {
 	var queues []*queue
 	var tooMany error
 	for _, name := range slices.Sorted(maps.Keys(c.cfg.Queues)) {
-		q := newQueue(ctx, c, name, c.cfg.Queues[name])
-		err := q.open(ctx)
+		cfg := c.cfg.Queues[name]
+		q := newQueue(ctx, c, name, name, &cfg)
+		err := q.in.Open(ctx)
 		if errors.Is(err, broker.ErrTooMany) {
 			q.log(slog.LevelError, "queue not consumed: the broker allows no more consumers", slog.Any("error", err))
 			tooMany = fmt.Errorf("swarmiji: consumer: queue %q: %w", q.source, err)
@@ -294,33 +335,41 @@ func (c *Consumer) openQueues(ctx context.Context) ([]*queue, error) {
 	return queues, nil
 }
 
-// stop ends the consumer after fetching has stopped.
+// stop ends the consumer. Call it after fetching has stopped. It gives back tasks that have not
+// started, also those that wait for their rate limit, and closes the subscriptions. It waits for
+// running tasks as Run describes, and then tells the broker that this node leaves. Returns all
+// errors, joined.
 func (c *Consumer) stop(queues []*queue) error {
 	var closing sync.WaitGroup
 	errs := make([]error, len(queues)+1)
-	for _, t := range c.teams {
-		t.stop()
+	for _, t := range c.workers {
+		t.Stop()
 	}
 	c.rates.Close()
 	for i, q := range queues {
-		closing.Go(func() { errs[i] = q.giveBack() })
+		closing.Go(func() { errs[i] = q.close() })
 	}
 	drained := make(chan struct{})
 	go func() {
-		closing.Wait() // it may bury what nobody can read
-		for _, t := range c.teams {
-			t.wg.Wait()
+		closing.Wait() // closing may start settlements, for unreadable messages
+		for _, t := range c.workers {
+			t.Wait()
 		}
 		c.settling.Wait()
 		close(drained)
 	}()
 	errs[len(queues)] = c.drain(drained)
 	closing.Wait()
-	c.leave()
+	c.announceLeave()
 	return errors.Join(errs...)
 }
 
-// drain waits for running tasks; when that takes too long it cancels them, and leaves behind those that do not care.
+// drain waits for drained, which is closed when all tasks are settled, for up to ShutdownTimeout.
+// Then it cancels the handlers and waits for KillGrace. Then it ends the settlements and gives the
+// remaining tasks back, within KillGrace. It does not wait for handlers that it leaves behind.
+//
+// Returns [ErrForced] if handlers still ran after the first wait, or settlements after the second
+// one.
 func (c *Consumer) drain(drained chan struct{}) error {
 	soft := time.NewTimer(max(c.cfg.ShutdownTimeout, 0))
 	defer soft.Stop()
@@ -344,43 +393,50 @@ func (c *Consumer) drain(drained chan struct{}) error {
 	select {
 	case <-drained:
 	case <-hard.C:
-		c.stopSettle()
-		c.abandon()
 		last := time.NewTimer(c.cfg.Tuning.KillGrace)
 		defer last.Stop()
-		select { // what was settling gives its tasks back
-		case <-drained:
+		c.stopSettle()
+		c.releaseRunning()
+		settled := make(chan struct{})
+		go func() {
+			c.settling.Wait()
+			close(settled)
+		}()
+		select { // interrupted settlements give their tasks back
+		case <-settled:
 		case <-last.C:
 		}
 		return fmt.Errorf("%w: %d were running", ErrForced, n)
 	}
 	if n == 0 {
-		return nil // all that was left was settled in the end
+		return nil // only settlements were left, and they have ended
 	}
 	return fmt.Errorf("%w: %d were running", ErrForced, n)
 }
 
-// abandon gives back the tasks of handlers that ignore their context.
-func (c *Consumer) abandon() {
+// releaseRunning gives back the tasks whose handlers ignore their ended context, within KillGrace.
+// A running task that was acknowledged before its start is dead-lettered and recorded as uncertain
+// instead. Errors are logged.
+func (c *Consumer) releaseRunning() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.work), c.cfg.Tuning.KillGrace)
 	defer cancel()
-	var leaving sync.WaitGroup // at once: each may need all the time there is
+	var leaving sync.WaitGroup // all at once: each may need the whole time
 	defer leaving.Wait()
 	for _, r := range c.running.All() {
 		c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "handler left behind: it ignores its context", r.logAttrs()...)
 		leave := r.giveBack
 		if r.acked.Load() && r.isActive() {
-			leave = func(ctx context.Context) error { return r.abandon(ctx, task.ErrUncertain) }
+			leave = func(ctx context.Context) error { return r.recordAbandoned(ctx, task.ErrUncertain) }
 		}
 		leaving.Go(func() {
 			if err := leave(ctx); err != nil && !broker.Gone(err) {
-				c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "task not given back; the broker will notice", r.logAttrs(slog.Any("error", err))...)
+				c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "the task was not given back; the broker will deliver it again", r.logAttrs(slog.Any("error", err))...)
 			}
 		})
 	}
 }
 
-// warnOnce logs a warning the first time key is seen.
+// warnOnce logs msg as a warning, the first time that it is called with key.
 func (c *Consumer) warnOnce(key, msg string, attrs ...slog.Attr) {
 	if _, seen := c.warned.LoadOrStore(key, true); !seen {
 		c.cfg.Logger.LogAttrs(context.Background(), slog.LevelWarn, msg,

@@ -22,7 +22,7 @@ import (
 
 var hold = task.New[int, int]("hold", task.WithIgnoreResult(true))
 
-// holding registers hold with a table: a handler that runs until release, or for the time it is given.
+// holding is a table with a handler of hold that runs until release, or for a given time.
 type holding struct {
 	b       *table
 	mu      sync.Mutex
@@ -73,7 +73,7 @@ func (h *holding) submit(from, n int, opts ...task.Option) {
 	}
 }
 
-// runs returns what has started so far, in order of the arguments.
+// runs returns the arguments of the started tasks, sorted.
 func (h *holding) runs() []int {
 	synctest.Wait()
 	h.mu.Lock()
@@ -91,7 +91,8 @@ func (h *holding) held() broker.Stats {
 	return s
 }
 
-// want checks what runs and what is ready; the memory broker holds for a consumer only what a worker has.
+// want checks the numbers of running and ready tasks. The memory broker holds for a consumer only
+// tasks that a worker has received.
 func (h *holding) want(active, ready int) {
 	h.b.t.Helper()
 	s := h.held()
@@ -107,8 +108,8 @@ func must0(t *testing.T, err error) {
 	}
 }
 
-// TestScale (S46, S51): workers come at once and leave when their tasks have ended; the prefetch follows.
-// Promises: S45.
+// TestScale (S46, S51) shows that new workers start at once, surplus workers leave after their
+// tasks, and the prefetch follows. Promises: S45.
 func TestScale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHolding(t, consumer.QueueConfig{Workers: 2, PrefetchMultiplier: 3})
@@ -121,7 +122,7 @@ func TestScale(t *testing.T) {
 			t.Errorf("after the growth: %+v", s)
 		}
 		must0(t, h.b.c.Scale("default", 2))
-		h.want(8, 52) // none is killed
+		h.want(8, 52) // no task is cancelled
 		for range 6 {
 			h.release <- struct{}{}
 		}
@@ -149,7 +150,7 @@ func TestScale(t *testing.T) {
 	})
 }
 
-// TestScaleKeepsAFixedPrefetch (S53).
+// TestScaleKeepsAFixedPrefetch (S53) shows that Scale does not change QueueConfig.Prefetch.
 func TestScaleKeepsAFixedPrefetch(t *testing.T) {
 	for _, fixed := range []int{5, -1} {
 		synctest.Test(t, func(t *testing.T) {
@@ -172,7 +173,8 @@ func TestScaleKeepsAFixedPrefetch(t *testing.T) {
 	}
 }
 
-// TestPause (S73): a paused queue starts nothing and holds nothing but what runs, which ends as ever.
+// TestPause (S73) shows that a paused queue starts no tasks and holds only running ones, which end
+// as usual.
 func TestPause(t *testing.T) {
 	for _, prefetch := range []int{0, -1} {
 		synctest.Test(t, func(t *testing.T) {
@@ -181,7 +183,7 @@ func TestPause(t *testing.T) {
 			h.b.run()
 			h.held()
 			must0(t, h.b.c.Pause())
-			must0(t, h.b.c.Pause("default")) // which it is already
+			must0(t, h.b.c.Pause("default")) // it is paused already
 			h.want(2, 18)
 			h.release <- struct{}{}
 			h.release <- struct{}{}
@@ -208,7 +210,7 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// TestPauseOfOneQueue: the others go on.
+// TestPauseOfOneQueue shows that the other queues continue.
 func TestPauseOfOneQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHolding(t, consumer.QueueConfig{Workers: 1}, func(c *consumer.Config) { c.Queues["other"] = consumer.QueueConfig{Workers: 1} })
@@ -229,7 +231,7 @@ func TestPauseOfOneQueue(t *testing.T) {
 	})
 }
 
-// TestStopWhilePaused: Run ends, and nothing is lost.
+// TestStopWhilePaused shows that a stop of a paused consumer loses no tasks.
 func TestStopWhilePaused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHolding(t, consumer.QueueConfig{Workers: 2})
@@ -247,7 +249,8 @@ func TestStopWhilePaused(t *testing.T) {
 	})
 }
 
-// TestControlOutsideOfRun: errors tell, and nothing else happens.
+// TestControlOutsideOfRun shows that control methods return errors outside of Run and change
+// nothing.
 func TestControlOutsideOfRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHolding(t, consumer.QueueConfig{Workers: 3, PrefetchMultiplier: 2})
@@ -288,7 +291,7 @@ func TestControlOutsideOfRun(t *testing.T) {
 	})
 }
 
-// TestStopBeforeRun: Run ends at once.
+// TestStopBeforeRun shows that Run ends at once after Stop.
 func TestStopBeforeRun(t *testing.T) {
 	c, err := consumer.New(consumer.Config{Broker: membroker.New()})
 	must0(t, err)
@@ -297,7 +300,8 @@ func TestStopBeforeRun(t *testing.T) {
 	must0(t, c.Run(t.Context()))
 }
 
-// TestActiveAndReserved: what runs and what waits is told, without arguments.
+// TestActiveAndReserved shows that Active and Reserved list the running and the waiting tasks,
+// without arguments.
 func TestActiveAndReserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHolding(t, consumer.QueueConfig{Workers: 4, PrefetchMultiplier: 2})
@@ -327,7 +331,8 @@ func TestActiveAndReserved(t *testing.T) {
 	})
 }
 
-// TestControlUnderLoad: whatever is asked while tasks run and the consumer stops, each task runs once.
+// TestControlUnderLoad shows that each task runs once while all control methods are called and the
+// consumer stops.
 func TestControlUnderLoad(t *testing.T) {
 	server := membroker.NewServer(membroker.Config{})
 	const n = 3000
@@ -382,7 +387,7 @@ func TestControlUnderLoad(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	wg.Go(func() { // the others may leave it paused for long
+	wg.Go(func() { // the other goroutines may leave the consumer paused
 		for {
 			select {
 			case <-done:
@@ -419,7 +424,7 @@ func (h *holding) count() int {
 	return len(h.started)
 }
 
-// deafBroker's subscriptions cannot be told a prefetch while deaf is set.
+// deafBroker is a broker whose subscriptions fail to set the prefetch while deaf is set.
 type deafBroker struct {
 	*membroker.Broker
 	deaf *atomic.Bool
@@ -437,7 +442,7 @@ type deafSubscription struct {
 
 func (s deafSubscription) SetPrefetch(ctx context.Context, n int) error {
 	if s.deaf.Load() {
-		if n == 0 { // heard, but the answer is lost
+		if n == 0 { // executed, but the answer is lost
 			_, _ = broker.SetPrefetch(ctx, s.Subscription, n)
 		}
 		return broker.ErrUnavailable
@@ -446,9 +451,9 @@ func (s deafSubscription) SetPrefetch(ctx context.Context, n int) error {
 	return err
 }
 
-// TestScaleMendsItself: a subscription whose fetching was stopped for a Scale goes on when the broker is back, although nobody
-// scales again.
-func TestScaleMendsItself(t *testing.T) {
+// TestScaleIsRepeated shows that a subscription that was stopped for a Scale fetches again when
+// the broker is back, without another Scale.
+func TestScaleIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var deaf atomic.Bool
 		h := newHolding(t, consumer.QueueConfig{Workers: 4}, func(c *consumer.Config) {
@@ -464,7 +469,7 @@ func TestScaleMendsItself(t *testing.T) {
 		for range 4 {
 			h.release <- struct{}{}
 		}
-		h.want(0, 16) // it heard that it is to stop, and nothing since
+		h.want(0, 16) // the broker has executed the stop and nothing since
 		deaf.Store(false)
 		time.Sleep(time.Minute)
 		h.want(2, 14)
@@ -475,11 +480,12 @@ func TestScaleMendsItself(t *testing.T) {
 		synctest.Wait()
 		deaf.Store(true)
 		_ = h.b.c.Scale("default", 1)
-		h.b.end() // also while it tries
+		h.b.end() // also while it repeats
 	})
 }
 
-// TestControlWithoutTheBroker: the error tells, what could be done is done, and it can be tried again.
+// TestControlWithoutTheBroker shows that Scale and Pause return the error of the broker, make the
+// local changes, and can be repeated.
 func TestControlWithoutTheBroker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var deaf atomic.Bool

@@ -11,34 +11,38 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// keepsDead reports whether the task goes to the dead letters when it fails for good.
-func (r *run) keepsDead() bool { return r.request.Effective.DeadLetter.Or(true) }
+// wantsDeadLetter reports whether the message is dead-lettered when the task fails for good, by the
+// task's metadata. Default: true.
+func (r *run) wantsDeadLetter() bool { return r.request.Effective.DeadLetter.Or(true) }
 
-// givenUp reports whether err is a consumer's own reason to dead-letter a task. Its text holds
-// nothing of the task's data.
-func givenUp(err error) bool {
+// isConsumerReason reports whether err is a reason of the consumer, not of the handler, to
+// dead-letter a task. The text of such an error holds no data of the task.
+func isConsumerReason(err error) bool {
 	return errors.Is(err, task.ErrUnknownTask) || errors.Is(err, task.ErrPoison) || errors.Is(err, task.ErrUncertain)
 }
 
-// letter describes why the task is dead-lettered. Of a handler's error it has what events may show.
-func (r *run) letter(cause error) broker.Dead {
+// deadLetterInfo returns the description of the failed task for its dead letter: reason, stack and
+// number of attempts. The text of a handler's error is left out where events must not show it.
+func (r *run) deadLetterInfo(cause error) broker.Dead {
 	reason, stack := cause.Error(), ""
-	if !givenUp(cause) {
+	if !isConsumerReason(cause) {
 		reason, stack = r.queue.c.shown(cause)
 	}
 	d := broker.Dead{Message: r.message, Queue: r.queue.name, Reason: reason, Stack: stack, Attempts: r.request.Retries}
 	d.Unreadable = r.unreadable != nil || r.unbound.Load()
-	if r.over.Load() || r.answer != nil {
+	if r.returned.Load() || r.answer != nil {
 		d.Attempts++
 	}
 	return d
 }
 
-// deadLetter moves the message to the dead letters of its queue. What the broker does not hold any
-// more, because it was acknowledged early or was deferred, is put there anew.
+// deadLetter dead-letters the message and counts it. If the broker no longer has the message,
+// because it was acknowledged early or deferred, deadLetter writes a new dead letter.
+//
+// Returns [broker.ErrUnsupported] if the broker cannot write dead letters.
 func (r *run) deadLetter(ctx context.Context, cause error) error {
 	c := r.queue.c
-	d := r.letter(cause)
+	d := r.deadLetterInfo(cause)
 	var err error
 	if r.acked.Load() || r.answer != nil {
 		letters, ok := capability.As[broker.DeadLetterer](c.cfg.Broker)
@@ -47,20 +51,22 @@ func (r *run) deadLetter(ctx context.Context, cause error) error {
 		}
 		err = letters.PutDead(ctx, r.queue.name, d)
 	} else {
-		err = r.delivery.Bury(ctx, d)
+		err = r.delivery.DeadLetter(ctx, d)
 	}
 	if err == nil {
-		c.cfg.Metrics.Buried.Inc(1)
+		c.cfg.Metrics.DeadLettered.Inc(1)
 	}
 	return err
 }
 
-// bury is deadLetter as a step of a settlement: what no broker can keep is only recorded, and a
-// warning says so.
-func (r *run) bury(ctx context.Context, cause error) error {
+// deadLetterOrAck dead-letters the message with the reason cause. If the broker can never keep the
+// dead letter or denies access, it logs a warning once and acknowledges the message instead. A
+// message that was acknowledged early or deferred needs no acknowledgement: it then returns nil.
+// Any other error of deadLetter is returned.
+func (r *run) deadLetterOrAck(ctx context.Context, cause error) error {
 	err := r.deadLetter(ctx, cause)
 	if workflow.Permanent(err) || errors.Is(err, broker.ErrUnsupported) || errors.Is(err, broker.ErrAccess) {
-		r.queue.c.warnOnce("dead letter", "a task that failed is not kept as a dead letter; this is said once",
+		r.queue.c.warnOnce("dead letter", "a failed task was not kept as a dead letter; this is logged once",
 			r.logAttrs(slog.Any("error", err))...)
 		if r.acked.Load() || r.answer != nil {
 			return nil

@@ -7,8 +7,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestDecide: whatever is seen, the number stays within the bounds, grows only while tasks wait or all are busy and the machine is
-// not, at most twofold at a time, and shrinks only after KeepAlive of fewer having been enough, to no less than what runs.
+// TestDecide shows that the number of workers stays within its limits for any samples. It grows at
+// most twofold, and only while tasks wait or all workers are busy and the load is low. It shrinks
+// only after KeepAlive, and never below the running handlers.
 func TestDecide(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := Autoscale{Min: rapid.IntRange(1, 5).Draw(t, "min"), KeepAlive: 30 * time.Second}
@@ -19,10 +20,11 @@ func TestDecide(t *testing.T) {
 		}
 		now := time.Unix(1e9, 0)
 		workers := rapid.IntRange(a.Min, a.Max).Draw(t, "workers")
-		var idle, enough time.Time // enough: since when fewer have been, by this test's own account
+		// enough: since when fewer workers would be enough, as this test computes it
+		var idle, enough time.Time
 		for range rapid.IntRange(1, 60).Draw(t, "looks") {
 			now = now.Add(time.Duration(rapid.IntRange(1, 20).Draw(t, "gap")) * time.Second)
-			l := look{
+			l := autoscaleSample{
 				at: now, workers: workers, active: rapid.IntRange(0, workers).Draw(t, "active"),
 				ready: rapid.IntRange(-1, 20).Draw(t, "ready"), load: rapid.Float64Range(0, 1).Draw(t, "load"),
 			}

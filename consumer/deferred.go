@@ -15,30 +15,43 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// A task whose answer comes from outside is kept as a deferral, with its message, from the moment at which its handler expects
-// the answer. When the handler has returned the order is that of every settlement: (1) the deferral awaits, on disk; (2) the state is recorded; (3) the message is
-// acknowledged; (4) the event is sent. A message that comes again after (1) is only acknowledged.
+// A task whose answer comes from outside is stored as a deferral with its message. This begins when
+// its handler calls task.Expect or returns task.Defer. After the handler has returned, the steps
+// are:
+//
+//   1. store the deferral as awaiting its answer
+//   2. store the state of the task
+//   3. acknowledge the message
+//   4. send the event
+//
+// A message that is delivered again after step 1 is only acknowledged.
 
-// deferredTask is what a deferral keeps of a run. Its JSON is read by consumers of other versions.
+// deferredTask is the part of a run that its deferral stores as JSON. Consumers of other versions
+// read it.
 type deferredTask struct {
-	Task       task.ID           `json:"task"`
-	Deliveries int               `json:"deliveries"`           // with the message's generation the fencing token of the run
-	Received   int64             `json:"receivedMillis"`       // as the times below, since 1970
-	Started    int64             `json:"startedMillis"`        // of the handler
-	Ended      int64             `json:"endedMillis,omitzero"` // likewise; 0: it had not
-	AtMostOnce bool              `json:"atMostOnce,omitzero"`  // nobody would run it again
+	Task task.ID `json:"task"`
+	// with the generation of the message, the run's fencing token
+	Deliveries int `json:"deliveries"`
+	// milliseconds since 1970, as the times below
+	Received int64 `json:"receivedMillis"`
+	Started  int64 `json:"startedMillis"` // start of the handler
+	// end of the handler; 0: it had not returned
+	Ended int64 `json:"endedMillis,omitzero"`
+	// acknowledged before its start, so the broker does not run it again
+	AtMostOnce bool              `json:"atMostOnce,omitzero"`
 	Onward     map[string]string `json:"onward,omitempty"`
 	Message    wire.Kept         `json:"message"`
 }
 
-// attempt is what a deferral keeps of the run.
+// attempt returns the description of this run that its deferral stores, with its message and its
+// times so far. Returns an error if these cannot be encoded.
 func (r *run) attempt() (deferral.Attempt, error) {
 	req := &r.request
 	kept := deferredTask{
 		Task: req.ID, Deliveries: req.Deliveries, Received: req.Received.UnixMilli(), Started: req.StartedAt.UnixMilli(), AtMostOnce: r.acked.Load(),
 		Onward: req.Onward, Message: wire.Kept{Message: r.message},
 	}
-	if r.over.Load() {
+	if r.returned.Load() {
 		kept.Ended = r.ended.UnixMilli()
 	}
 	a := deferral.Attempt{Queue: r.queue.name, Name: req.Name, Task: req.ID, Generation: req.Generation, AtMostOnce: kept.AtMostOnce}
@@ -47,10 +60,14 @@ func (r *run) attempt() (deferral.Attempt, error) {
 	return a, err
 }
 
-// Expect implements [task.Expecter]. An attempt that is over, or deferred by another delivery of its message, hears of that here; what its handler then returns
-// counts for nothing.
+// Expect stores in the deferral store that this attempt expects an answer for key. It implements
+// [task.Expecter].
+//
+// Returns [task.ErrNoAnswers] if the handler has returned, and errors of the store. After
+// [deferral.ErrStale], because the attempt is over or another delivery of its message has deferred
+// it, the result of the handler is ignored.
 func (r *run) Expect(ctx context.Context, key string) error {
-	if r.over.Load() {
+	if r.returned.Load() {
 		return fmt.Errorf("%w: the handler has returned", task.ErrNoAnswers)
 	}
 	a, err := r.attempt()
@@ -68,9 +85,13 @@ func (r *run) Expect(ctx context.Context, key string) error {
 	return nil
 }
 
-// deferredBefore acknowledges a message that has come again although its task is deferred, and reports whether it was one. When the store
-// gives no answer it is run again: that is found out once more when it expects an answer, or defers.
-func (r *run) deferredBefore() bool {
+// discardIfDeferred reports whether the task of a redelivered message is deferred already or
+// settled by its deferral. If so, it acknowledges the message on another goroutine. It returns
+// false without Config.Deferrals.
+//
+// If the store fails or needs longer than loadTimeout, it logs that and returns false. The task
+// then runs again, and Expect or Defer finds the earlier attempt.
+func (r *run) discardIfDeferred() bool {
 	a := r.queue.c.answers
 	if a == nil {
 		return false
@@ -79,7 +100,7 @@ func (r *run) deferredBefore() bool {
 	defer cancel()
 	is, err := a.store.Overtaken(ctx, deferral.Attempt{Queue: r.queue.name, Name: r.request.Name, Task: r.request.ID, Generation: r.request.Generation})
 	if err != nil {
-		r.log(slog.LevelWarn, "whether a task that has come again is deferred could not be told", slog.Any("error", err))
+		r.log(slog.LevelWarn, "checking whether a redelivered task is deferred failed; it runs again", slog.Any("error", err))
 		return false
 	}
 	if is {
@@ -88,17 +109,20 @@ func (r *run) deferredBefore() bool {
 	return is
 }
 
-// discard acknowledges a message of which another delivery has come further.
+// discard acknowledges a message whose task another delivery has deferred or settled; a run of an
+// answer deletes its deferral instead. It repeats that until it succeeds. It does nothing if the
+// message was acknowledged before.
 func (r *run) discard() {
 	if r.acked.Load() {
 		return
 	}
-	r.insist("acknowledgement", r.delivery.Ack)
+	r.runStepUntilStop("acknowledgement", r.delivery.Ack)
 }
 
-// expectNothing takes back what a handler expected that has not deferred its task. If the store is away it stays, and keeps the key from others until
-// the task expects it again, or for a day.
-func (r *run) expectNothing() {
+// dropExpected deletes the expected answers of a task that was settled without them. If the store
+// fails for loadTimeout, it logs that; the key then stays reserved until the task expects it again,
+// or for a day.
+func (r *run) dropExpected() {
 	ctx, cancel := context.WithTimeout(r.queue.c.settle, loadTimeout)
 	defer cancel()
 	a, err := r.attempt()
@@ -107,29 +131,37 @@ func (r *run) expectNothing() {
 		err = repeat(ctx, r.lost(), drop, func(error) {})
 	}
 	if err != nil && !broker.Gone(err) {
-		r.log(slog.LevelWarn, "an answer that nobody will wait for is still expected", slog.Any("error", err))
+		r.log(slog.LevelWarn, "deleting the expected answer of a task failed; its key stays reserved", slog.Any("error", err))
 	}
 }
 
-// leftOpen reports whether an attempt before this one, which ends the task, may have left its
-// deferral open for it. A message that was snoozed or put back is of a later generation, and counts
-// no retry.
-func (r *run) leftOpen(v verdict) bool {
+// mayHaveOpenDeferral reports whether v ends a task for which an earlier attempt may have left a
+// deferral open. Only a message with an earlier delivery or a generation above 0 can have one. The
+// count of retries does not show it, since a snoozed or returned message counts no retry.
+func (r *run) mayHaveOpenDeferral(v verdict) bool {
 	return r.queue.c.answers != nil && r.answer == nil && (r.request.Generation > 0 || r.request.Deliveries > 1) &&
 		v.kind != retry && v.kind != snooze && v.kind != deferred && v.kind != giveBack
 }
 
-// concludeExpected ends what the handler expected. An accepted answer counts, unless the task has
-// succeeded without it or was revoked. It reports whether the attempt is settled with that.
-func (q *queue) concludeExpected(ctx context.Context, r *run, v verdict) (settled bool) {
+// closeExpected ends the deferral of an attempt that ends with v. It returns true if the caller
+// must not settle the attempt by v. It does nothing if v defers the task or gives it back.
+//
+//   - A success, a revocation or a recorded end drops the expected answer; it returns false.
+//   - Otherwise an accepted answer wins: the attempt is settled as deferred, and the answer
+//     settles the task.
+//   - If another delivery has ended the attempt, its message is acknowledged.
+//
+// It repeats the call of the store within ctx if the handler has called task.Expect, and else only
+// for loadTimeout.
+func (q *queue) closeExpected(ctx context.Context, r *run, v verdict) (settled bool) {
 	expected := r.expects.Load()
 	switch {
-	case v.kind == deferred, !expected && !r.leftOpen(v):
+	case v.kind == deferred, !expected && !r.mayHaveOpenDeferral(v):
 		return false
 	case v.kind == giveBack: // the next delivery of the message finds the answer
 		return false
 	case v.kind == succeeded, v.kind == revoked, v.recorded:
-		r.expectNothing()
+		r.dropExpected()
 		return false
 	}
 	a, err := r.attempt()
@@ -144,10 +176,10 @@ func (q *queue) concludeExpected(ctx context.Context, r *run, v verdict) (settle
 		return err
 	}
 	if expected {
-		if !r.persist(ctx, "look for its answer", conclude) {
+		if !r.runStep(ctx, "check for its answer", conclude) {
 			return true
 		}
-	} else if !r.tryConclude(conclude) {
+	} else if !r.tryClose(conclude) {
 		return false
 	}
 	switch {
@@ -157,28 +189,32 @@ func (q *queue) concludeExpected(ctx context.Context, r *run, v verdict) (settle
 	case !answered:
 		return false
 	}
-	r.log(slog.LevelInfo, "the attempt has failed after its answer was accepted: the answer counts", slog.Any("error", v.err))
-	q.leave(ctx, r, verdict{kind: deferred}, true)
+	r.log(slog.LevelInfo, "the attempt failed after its answer was accepted; the answer settles the task", slog.Any("error", v.err))
+	q.finishDeferred(ctx, r, verdict{kind: deferred}, true)
 	return true
 }
 
-// tryConclude concludes what an earlier attempt may have expected. That is most often nothing, so
-// that the task does not wait for a store that is away.
-func (r *run) tryConclude(conclude func(context.Context) error) bool {
+// tryClose calls conclude, which closes the deferral of an earlier attempt, and repeats it after
+// errors for at most loadTimeout. It reports whether conclude succeeded, and logs an error. Such a
+// deferral seldom exists, so the task does not wait longer for a failing store.
+func (r *run) tryClose(conclude func(context.Context) error) bool {
 	ctx, cancel := context.WithTimeout(r.queue.c.settle, loadTimeout)
 	defer cancel()
 	err := repeat(ctx, r.lost(), conclude, func(error) {})
 	if err != nil && !broker.Gone(err) {
-		r.log(slog.LevelWarn, "whether an answer was accepted for the task could not be told", slog.Any("error", err))
+		r.log(slog.LevelWarn, "checking for an accepted answer failed", slog.Any("error", err))
 	}
 	return err == nil
 }
 
-// settleDeferred defers a task.
+// settleDeferred stores that the task waits for its answer and then settles the run as
+// finishDeferred does. If the store refuses the deferral, the task is settled by that error. If
+// another delivery of the message has deferred or settled the task, it only acknowledges the
+// message.
 func (q *queue) settleDeferred(ctx context.Context, r *run, v verdict) {
 	a, refused := r.attempt()
 	var status deferral.Status
-	if !r.persist(ctx, "deferral", func(ctx context.Context) (err error) {
+	if !r.runStep(ctx, "deferral", func(ctx context.Context) (err error) {
 		if refused != nil {
 			return nil //nolint:nilerr // dealt with below: repeating does not mend it
 		}
@@ -196,20 +232,27 @@ func (q *queue) settleDeferred(ctx context.Context, r *run, v verdict) {
 	}
 	if refused != nil {
 		err := fmt.Errorf("swarmiji: defer: %w", refused)
-		q.settle(r, r.unlessRevoked(r.judge(nil, err), err))
+		q.settle(r, r.applyRevocation(r.judge(nil, err), err))
 		return
 	}
-	if status.Before { // by another delivery, whose token the record has
+	if status.Before { // deferred by another delivery, whose fencing token the record has
 		r.discard()
 		return
 	}
-	q.leave(ctx, r, v, status.Answered)
+	q.finishDeferred(ctx, r, v, status.Answered)
 }
 
-// leave ends a run whose task is deferred now; answered: its answer has come already.
-func (q *queue) leave(ctx context.Context, r *run, v verdict, answered bool) {
-	r.final.Store(true) // given back, it is to come again as what it is, to be acknowledged, and not as a copy, to be run
-	r.noteRevoked()
+// finishDeferred settles the run of a task whose deferral is stored: it records the state
+// AWAITING, acknowledges the message, counts and sends the event. If answered is set, the answer
+// has come already, and the state is not recorded.
+//
+// It first sets r.final, and wakes the deferral if the task is revoked. It stops at the first step
+// that fails; the message is then given back.
+func (q *queue) finishDeferred(ctx context.Context, r *run, v verdict, answered bool) {
+	// if it is given back, it must come again unchanged, to be acknowledged, and not as a new copy
+	// that runs
+	r.final.Store(true)
+	r.wakeIfRevoked()
 	if !answered {
 		if _, ok := r.save(ctx, task.StateAwaiting, v); !ok {
 			return
@@ -222,7 +265,9 @@ func (q *queue) leave(ctx context.Context, r *run, v verdict, answered bool) {
 	r.notifyAwaiting()
 }
 
-// restore makes the run of a deferral anew, as far as it is settled by its answer.
+// restore returns the run of a received deferral, made from the message and the times that it
+// stores. Its answer settles the run; no handler runs. Returns an error if the stored message
+// cannot be read.
 func (q *queue) restore(a *answer) (*run, error) {
 	var kept deferredTask
 	if err := json.Unmarshal(a.claim.Attempt().State, &kept); err != nil {
@@ -232,7 +277,7 @@ func (q *queue) restore(a *answer) (*run, error) {
 		return nil, fmt.Errorf("%w: a deferral without a message", serializer.ErrMalformed)
 	}
 	a.message, a.deliveries = kept.Message.Message, kept.Deliveries
-	if a.message.ID == "" { // a foreign writer's: it was given one when it was received
+	if a.message.ID == "" { // the message of a foreign writer: it got its id when it was received
 		a.message.ID = string(kept.Task)
 	}
 	r, err := q.read(a, 0)
@@ -249,7 +294,7 @@ func (q *queue) restore(a *answer) (*run, error) {
 	req := &r.request
 	req.Onward, req.Received, req.StartedAt = kept.Onward, time.UnixMilli(kept.Received), time.UnixMilli(kept.Started)
 	if kept.Ended != 0 {
-		a.ran = max(time.UnixMilli(kept.Ended).Sub(req.StartedAt), 0)
+		a.handlerTime = max(time.UnixMilli(kept.Ended).Sub(req.StartedAt), 0)
 	}
 	return r, nil
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestAcceptedAnswerOutlivesASnooze: a stop ends a handler whose answer was accepted. The task comes
-// again, is snoozed, and fails then, without expecting anything: the accepted answer counts.
+// TestAcceptedAnswerOutlivesASnooze shows that an accepted answer still counts after a stop of its
+// handler, a snooze and a failure. The later attempts expect no answer.
 func TestAcceptedAnswerOutlivesASnooze(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, err := memjobs.New(memjobs.Config{})
@@ -64,8 +64,8 @@ func TestAcceptedAnswerOutlivesASnooze(t *testing.T) {
 	})
 }
 
-// TestAcceptedAnswerOutlivesItsConsumer: a consumer ends while a handler runs whose answer was accepted, and for longer than a
-// day no other one comes. The answer is that of the next delivery.
+// TestAcceptedAnswerOutlivesItsConsumer shows that the next delivery gets an accepted answer. The
+// first consumer ends during the handler, and no other one runs for more than a day.
 func TestAcceptedAnswerOutlivesItsConsumer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, err := memjobs.New(memjobs.Config{})
@@ -77,7 +77,7 @@ func TestAcceptedAnswerOutlivesItsConsumer(t *testing.T) {
 		def := task.New[int, int]("ask")
 		handle := func(ctx context.Context, i int) (int, error) {
 			if starts.Add(1) > 1 {
-				time.Sleep(time.Minute) // others look at what is due meanwhile
+				time.Sleep(time.Minute) // meanwhile other consumers receive the due deferrals
 			}
 			if err := task.Expect(ctx, "k"); err != nil {
 				return 0, err

@@ -16,8 +16,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestDeferredRevokedWithoutConsumer: a task that waits for an answer and is revoked while no consumer
-// runs ends when one begins, and not when its answer comes.
+// TestDeferredRevokedWithoutConsumer shows that a deferred task that was revoked while no consumer
+// ran ends when a consumer starts, before its answer comes.
 func TestDeferredRevokedWithoutConsumer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, err := memjobs.New(memjobs.Config{})

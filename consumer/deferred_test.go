@@ -25,6 +25,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/runner"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/open"
+	_ "github.com/swarmiji/swarmiji/open/all"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/memresults"
@@ -33,7 +34,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// deferring is a producer and a consumer in memory whose tasks may wait for answers.
+// deferring is a producer and a consumer in memory with a store of deferrals.
 type deferring struct {
 	t        *testing.T
 	producer *producer.Producer
@@ -98,7 +99,7 @@ var asking = task.New[int, int]("asking")
 
 func keyOf(i int) string { return fmt.Sprint("key-", i) }
 
-// handle has tasks ask and wait; asked counts them.
+// handle registers a handler that expects an answer, counts itself in asked, and defers.
 func (d *deferring) handle(asked *atomic.Int64) {
 	d.t.Helper()
 	must0(d.t, asking.Handle(d.consumer, func(ctx context.Context, i int) (int, error) {
@@ -110,11 +111,12 @@ func (d *deferring) handle(asked *atomic.Int64) {
 	}))
 }
 
-// TestManyAreDeferred: ten thousand tasks that wait hold no goroutine, nothing in the consumer and nothing in the broker.
+// TestManyAreDeferred shows that ten thousand deferred tasks hold no goroutine and no message of
+// the broker.
 func TestManyAreDeferred(t *testing.T) {
 	const answered = 1000
 	tasks := 10_000
-	if raceEnabled { // a tenth as fast
+	if raceEnabled { // ten times slower
 		tasks = 1500
 	}
 	metrics := middleware.NewMetrics(nil)
@@ -173,7 +175,8 @@ func TestManyAreDeferred(t *testing.T) {
 	}
 }
 
-// TestDeferredOnDatabases: the store of jobs is a SQLite file or PostgreSQL. Answers, refusals and missing answers come to their ends there as well.
+// TestDeferredOnDatabases shows that answers, refusals and missing answers settle their tasks over
+// SQLite and PostgreSQL too.
 func TestDeferredOnDatabases(t *testing.T) {
 	for name, at := range map[string]func(t *testing.T) string{
 		"sqlite": func(t *testing.T) string { return "sqlite://" + t.TempDir() + "/jobs.db" },
@@ -237,7 +240,8 @@ func deferredOn(t *testing.T, store jobs.Store) {
 	}
 }
 
-// TestDeferredWhilePaused: a paused queue takes no answers, and one that is resumed does.
+// TestDeferredWhilePaused shows that a paused queue receives no answers, and receives them after
+// Resume.
 func TestDeferredWhilePaused(t *testing.T) {
 	bus := memevents.New(memevents.Config{})
 	heard, err := bus.Subscribe(t.Context(), events.Filter{Types: []string{events.TaskAwaiting, events.TaskSucceeded}})
@@ -283,7 +287,8 @@ func cancelled(t *testing.T) context.Context {
 	return ctx
 }
 
-// TestAnswersWithoutJSON: where JSON is none of the serializers an answer is written by another one, whole numbers whole.
+// TestAnswersWithoutJSON shows that a consumer without a JSON serializer writes an answer with
+// another one. Integers stay integers.
 func TestAnswersWithoutJSON(t *testing.T) {
 	only := []serializer.Serializer{msgpack.Serializer{}}
 	formats := []serializer.Format{msgpack.Compact{}}
@@ -314,7 +319,8 @@ func TestAnswersWithoutJSON(t *testing.T) {
 	}
 }
 
-// TestDispatchedTaskIsDeferred: the run of a job that is dispatched as a task ends by the task's record, however long that waits for its answer.
+// TestDispatchedTaskIsDeferred shows that a job that is dispatched as a task ends by the task's
+// record, however long the task waits for its answer.
 func TestDispatchedTaskIsDeferred(t *testing.T) {
 	d := newDeferring(t, nil, producer.Config{}, consumer.Config{})
 	asked := make(chan struct{}, 1)
@@ -357,7 +363,8 @@ func TestDispatchedTaskIsDeferred(t *testing.T) {
 	must0(t, <-ended)
 }
 
-// TestNothingIsLeftExpected: an attempt that needs no answer leaves the key of the one before it to others.
+// TestNothingIsLeftExpected shows that an attempt that needs no answer frees the key of the attempt
+// before.
 func TestNothingIsLeftExpected(t *testing.T) {
 	d := newDeferring(t, nil, producer.Config{}, consumer.Config{})
 	again := task.New[int, int]("again", task.WithRetry(task.RetryPolicy{}), task.WithRetryDelay(0))
@@ -383,7 +390,8 @@ func TestNothingIsLeftExpected(t *testing.T) {
 	}
 }
 
-// TestSealedReasonOfJob: where results are sealed, the job of a task with conditions does not tell why that has failed.
+// TestSealedReasonOfJob shows that the job of a task with conditions hides the reason of a failure
+// if results are sealed.
 func TestSealedReasonOfJob(t *testing.T) {
 	ring := testRing(t, "k")
 	d := newDeferring(t, nil, producer.Config{Wire: serializer.Wire{Sealer: ring}}, consumer.Config{Wire: serializer.Wire{Sealer: ring}})
@@ -399,7 +407,7 @@ func TestSealedReasonOfJob(t *testing.T) {
 	running, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- worker.Run(running) }()
-	for n := range 5 { // the runner may be quicker
+	for n := range 5 { // the runner may be faster
 		_, err := failing.Submit(ctx, d.producer, n)
 		must0(t, err)
 	}
@@ -418,7 +426,8 @@ func TestSealedReasonOfJob(t *testing.T) {
 	must0(t, <-ended)
 }
 
-// TestDeferredRunsOnce: a task whose deferral is on disk, and whose state cannot be recorded for an hour, has asked once.
+// TestDeferredRunsOnce shows that a task whose deferral is stored, but whose state cannot be
+// recorded for an hour, runs once.
 func TestDeferredRunsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, err := memjobs.New(memjobs.Config{})

@@ -19,7 +19,7 @@ import (
 
 var _ = errors.New
 
-// claimsAway is a store of claims whose answers get lost.
+// claimsAway is a store of claims whose answers can get lost.
 type claimsAway struct {
 	*memresults.Store
 	pass func() error
@@ -34,7 +34,8 @@ func (s *claimsAway) Pass(ctx context.Context, key, from, to string, ttl time.Du
 
 var _ resultstore.Claimer = (*claimsAway)(nil)
 
-// TestUnique: a unique task that runs at most once, whose confirm is noted with a lost answer, submitted twice at once and again later.
+// TestUnique shows that of three submissions with one unique key only the first one runs, although
+// the store of claims fails to store its outcome.
 func TestUnique(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTable(t, nil)
@@ -59,7 +60,8 @@ func TestUnique(t *testing.T) {
 	})
 }
 
-// TestStopWhileEarlyUnsettled: a stop while many tasks that run at most once wait for places, with the store away; then the store comes back in the grace.
+// TestStopWhileEarlyUnsettled shows that a stop loses no task while at-most-once tasks wait for
+// early slots and the store comes back during the grace period.
 func TestStopWhileEarlyUnsettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var started atomic.Int64
@@ -93,7 +95,8 @@ func TestStopWhileEarlyUnsettled(t *testing.T) {
 	})
 }
 
-// TestVerdictsPausedAndCut: a connection is cut while suspects wait for verdicts, and the queue is paused meanwhile; afterwards nothing is held.
+// TestVerdictsPausedAndCut shows that no message stays held after the connection is cut and the
+// queue is paused, while suspects wait for verdicts.
 func TestVerdictsPausedAndCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var conn *membroker.Broker

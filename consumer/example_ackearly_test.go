@@ -2,40 +2,54 @@ package consumer_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/tasktest"
 )
 
-// A task is acknowledged after its run, so that it runs again if its consumer dies: at least once. One that must not run
-// twice is acknowledged before its run: at most once.
+// A task is acknowledged after it ran, so that it runs again if its consumer dies: at least once. A
+// task that must not run twice is acknowledged before it runs: at most once.
 func Example_ackEarly() {
 	b := membroker.New()
 	held := func(ctx context.Context, _ string) (int, error) {
 		s, err := b.Stats(ctx, "default")
-		return s.Held, err // what the broker would hand out again if this process died now
+		return s.Held, err // messages that the broker would deliver again if this process died now
 	}
 	backup := task.New[string, int]("backup")
 	launch := task.New[string, int]("launch", task.WithIdempotent(false))
 
-	p, c, run := inMemory(producer.Config{Broker: b}, consumer.Config{Broker: b})
-	must(backup.Handle(c, held))
-	must(launch.Handle(c, held))
-	defer run()()
+	s := tasktest.New(nil)
+	defer s.Close()
+	p := s.Producer(producer.Config{Broker: b})
+	s.Start(consumer.Config{Broker: b}, func(r task.Registrar) error {
+		return errors.Join(
+			backup.Handle(r, held),
+			launch.Handle(r, held),
+		)
+	})
 
-	ctx, cancel := soon()
-	defer cancel()
+	ctx := context.Background()
 	late, err := backup.Submit(ctx, p, "disk")
-	must(err)
+	if err != nil {
+		panic(err)
+	}
 	n, err := late.Get(ctx)
 	fmt.Println("held during backup:", n, err)
 
-	settled(ctx, b) // the acknowledgement follows the result
+	for n > 0 { // the acknowledgement follows the result
+		if n, err = held(ctx, ""); err != nil {
+			panic(err)
+		}
+	}
 	early, err := launch.Submit(ctx, p, "rocket")
-	must(err)
+	if err != nil {
+		panic(err)
+	}
 	n, err = early.Get(ctx)
 	fmt.Println("held during launch:", n, err)
 	// Output:

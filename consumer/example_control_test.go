@@ -4,37 +4,40 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/memevents"
-	"github.com/swarmiji/swarmiji/producer"
+	"github.com/swarmiji/swarmiji/tasktest"
 )
 
-// A consumer with Config.Control can be asked, scaled, paused and stopped from elsewhere, with control.Client or the program
-// swarmiji. open.Options.Control makes a bus for that; with Keys only their holders are obeyed.
+// Clients can query, scale, pause and stop a consumer with Config.Control, with control.Client or
+// the program swarmiji. open.Options.Control makes a bus for that; with Keys the consumer accepts
+// only commands of holders of a key.
 func Example_control() {
 	bus := memevents.New(memevents.Config{})
 	defer bus.Close(context.Background())
-	_, _, run := inMemory(producer.Config{}, consumer.Config{
+	s := tasktest.New(nil)
+	defer s.Close()
+	s.Start(consumer.Config{
 		Report: events.Report{NodeID: "node-1"}, Queues: map[string]consumer.QueueConfig{"mail": {Workers: 2}},
 		Control: &control.Config{Bus: bus, Logger: slog.New(slog.DiscardHandler)},
-	})
-	defer run()()
+	}, nil)
 
-	ctx, cancel := soon()
-	defer cancel()
+	ctx := context.Background()
 	client, err := control.NewClient(control.ClientConfig{Bus: bus})
-	must(err)
-	poll(ctx, func() bool { // until it consumes
-		rs, err := client.Send(ctx, control.Command{Do: control.DoScale, Queues: []string{"mail"}, Workers: 8},
-			control.Wait{Replies: 1, Timeout: 100 * time.Millisecond})
-		return err == nil && rs[0].Error == ""
-	})
+	if err != nil {
+		panic(err)
+	}
+	scale := control.Command{Do: control.DoScale, Queues: []string{"mail"}, Workers: 8}
+	if _, err := client.Send(ctx, scale, control.Wait{Replies: 1}); err != nil {
+		panic(err)
+	}
 	replies, err := client.Send(ctx, control.Command{Do: control.DoStats}, control.Wait{Replies: 1})
-	must(err)
+	if err != nil {
+		panic(err)
+	}
 	for _, q := range replies[0].Stats.Queues {
 		fmt.Println(replies[0].Node, "has", q.Workers, "workers for", q.Name)
 	}

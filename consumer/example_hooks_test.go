@@ -7,12 +7,13 @@ import (
 
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/middleware"
-	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/tasktest"
 )
 
-// Hooks are called when something happens to a task or to the consumer. A before-hook may veto by an error: here one keeps a
-// customer's tasks from being run. Hooks of all tasks come before those of single ones, after-hooks in the reverse order.
+// Hooks are called at events of a task or of the consumer. A before-hook may veto by an error: here
+// one stops a customer's tasks. Hooks of all tasks come before hooks of single ones. After-hooks
+// come in the reverse order.
 func ExampleHooks() {
 	ship := task.New[string, string]("ship")
 	outcomes := middleware.Hooks{
@@ -28,22 +29,25 @@ func ExampleHooks() {
 		},
 	}
 
-	p, c, run := inMemory(producer.Config{}, consumer.Config{Hooks: consumer.Hooks{
+	s := tasktest.New(nil)
+	defer s.Close()
+	s.Start(consumer.Config{Hooks: consumer.Hooks{
 		BeforeStart:    func(context.Context) error { fmt.Println("starting"); return nil },
 		BeforeShutdown: func(context.Context) { fmt.Println("stopping") },
 		Tasks: middleware.HookSet{
 			Global: []middleware.Hooks{outcomes},
 			Tasks:  map[string][]middleware.Hooks{ship.Name(): {onlyOpen}},
 		},
-	}})
-	must(ship.Handle(c, func(_ context.Context, what string) (string, error) { return what + " is on its way", nil }))
-	defer run()()
+	}}, func(r task.Registrar) error {
+		return ship.Handle(r, func(_ context.Context, what string) (string, error) { return what + " is on its way", nil })
+	})
 
-	ctx, cancel := soon()
-	defer cancel()
+	ctx := context.Background()
 	for _, customer := range []string{"open", "closed"} {
-		future, err := ship.Submit(ctx, p, "a book", task.WithHeader("customer", customer))
-		must(err)
+		future, err := ship.Submit(ctx, s, "a book", task.WithHeader("customer", customer))
+		if err != nil {
+			panic(err)
+		}
 		_, _ = future.Get(ctx) // the hooks tell
 	}
 	// Output:

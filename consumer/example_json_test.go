@@ -10,10 +10,11 @@ import (
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/tasktest"
 )
 
-// A task may be written by hand, or by a program in any language that can publish JSON: a name and arguments are enough.
-// The handler is the same as for tasks that were submitted from Go.
+// Any program that can publish JSON can submit a task: a name and arguments are enough. The handler
+// is the same as for tasks that Go programs submit.
 func Example_jsonByHand() {
 	type mail struct {
 		To      string `json:"to"`
@@ -22,19 +23,25 @@ func Example_jsonByHand() {
 	b := membroker.New()
 	send := task.New[mail, string]("email.send")
 
-	p, c, run := inMemory(producer.Config{Broker: b}, consumer.Config{Broker: b})
-	must(send.Handle(c, func(_ context.Context, m mail) (string, error) {
-		return fmt.Sprintf("%q sent to %s", m.Subject, m.To), nil
-	}))
-	defer run()()
+	s := tasktest.New(nil)
+	defer s.Close()
+	p := s.Producer(producer.Config{Broker: b})
+	s.Start(consumer.Config{Broker: b}, func(r task.Registrar) error {
+		return send.Handle(r, func(_ context.Context, m mail) (string, error) {
+			return fmt.Sprintf("%q sent to %s", m.Subject, m.To), nil
+		})
+	})
 
-	ctx, cancel := soon()
-	defer cancel()
-	must(b.Declare(ctx, broker.Queue{Name: "default"}))
-	must(b.Publish(ctx, "default", &broker.Message{
+	ctx := context.Background()
+	if err := b.Declare(ctx, broker.Queue{Name: "default"}); err != nil {
+		panic(err)
+	}
+	if err := b.Publish(ctx, "default", &broker.Message{
 		ID: "by-hand-1", ContentType: serializer.ContentJSON, Priority: task.DefaultPriority,
 		Body: []byte(`{"task": "email.send", "args": {"to": "a@example.org", "subject": "Hello"}, "max_retries": 5}`),
-	}))
+	}); err != nil {
+		panic(err)
+	}
 	fmt.Println(task.FutureOf[string](p.Pending("by-hand-1")).Get(ctx))
 	// Output: "Hello" sent to a@example.org <nil>
 }

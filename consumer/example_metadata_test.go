@@ -8,31 +8,34 @@ import (
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/tasktest"
 )
 
-// How a task is run is said in layers: the static configuration lowest, then the consumer's, the task's definition, and
-// the call on top. A key that is set goes before all layers below, even when it is set to zero.
+// Metadata come in layers, from the lowest to the highest: the static configuration, the consumer's
+// queue, the task's definition, and the call. A key of a higher layer overrides lower ones, even
+// with a zero value.
 func ExampleConfig_metadata() {
 	render := task.New[string, string]("render", task.WithTimeLimit(time.Minute))
 
-	p, c, run := inMemory(
-		producer.Config{Defaults: task.Metadata{MaxRetries: task.Set(1), RetryDelay: task.Set(time.Hour)}},
-		consumer.Config{Queues: map[string]consumer.QueueConfig{
-			"default": {Meta: task.Metadata{MaxRetries: task.Set(2), TimeLimit: task.Set(time.Hour)}},
-		}},
-	)
-	must(render.Handle(c, func(ctx context.Context, _ string) (string, error) {
-		r, _ := task.FromContext(ctx)
-		m := r.Effective
-		return fmt.Sprint(m.MaxRetries.Or(-1), " ", m.TimeLimit.Or(-1), " ", m.RetryDelay.Or(-1)), nil
-	}))
-	defer run()()
+	s := tasktest.New(nil)
+	defer s.Close()
+	p := s.Producer(producer.Config{Defaults: task.Metadata{MaxRetries: task.Set(1), RetryDelay: task.Set(time.Hour)}})
+	s.Start(consumer.Config{Queues: map[string]consumer.QueueConfig{
+		"default": {Meta: task.Metadata{MaxRetries: task.Set(2), TimeLimit: task.Set(time.Hour)}},
+	}}, func(r task.Registrar) error {
+		return render.Handle(r, func(ctx context.Context, _ string) (string, error) {
+			r, _ := task.FromContext(ctx)
+			m := r.Effective
+			return fmt.Sprint(m.MaxRetries.Or(-1), " ", m.TimeLimit.Or(-1), " ", m.RetryDelay.Or(-1)), nil
+		})
+	})
 
-	ctx, cancel := soon()
-	defer cancel()
+	ctx := context.Background()
 	show := func(opts ...task.Option) {
 		future, err := render.Submit(ctx, p, "page", opts...)
-		must(err)
+		if err != nil {
+			panic(err)
+		}
 		fmt.Println(future.Get(ctx))
 	}
 	show()

@@ -8,33 +8,39 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/consumer"
-	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/tasktest"
 )
 
-// A queue may be fed by something that knows nothing of tasks: its messages are bytes without a name. They go to the task
-// that the queue is configured for.
+// Programs that know nothing of tasks may publish plain bytes to a queue. QueueConfig.Task names
+// the task that gets them.
 func ExampleQueueConfig_rawBytes() {
 	b := membroker.New()
 	line := task.New[[]byte, int]("log.line")
 
-	_, c, run := inMemory(producer.Config{Broker: b}, consumer.Config{
+	s := tasktest.New(nil)
+	defer s.Close()
+	lengths := make(chan int)
+
+	s.Start(consumer.Config{
 		Broker: b,
 		Queues: map[string]consumer.QueueConfig{"syslog": {Task: "log.line"}},
+	}, func(r task.Registrar) error {
+		return line.Handle(r, func(_ context.Context, data []byte) (int, error) {
+			lengths <- len(bytes.TrimSpace(data))
+			return 0, nil
+		})
 	})
-	lengths := make(chan int)
-	must(line.Handle(c, func(_ context.Context, data []byte) (int, error) {
-		lengths <- len(bytes.TrimSpace(data))
-		return 0, nil
-	}))
-	defer run()()
 
-	ctx, cancel := soon()
-	defer cancel()
-	must(b.Declare(ctx, broker.Queue{Name: "syslog"}))
-	must(b.Publish(ctx, "syslog", &broker.Message{
+	ctx := context.Background()
+	if err := b.Declare(ctx, broker.Queue{Name: "syslog"}); err != nil {
+		panic(err)
+	}
+	if err := b.Publish(ctx, "syslog", &broker.Message{
 		ID: "m-1", ContentType: "application/octet-stream", Body: []byte("disk full\n"), Priority: task.DefaultPriority,
-	}))
+	}); err != nil {
+		panic(err)
+	}
 	fmt.Println(<-lengths, "bytes")
 	// Output: 9 bytes
 }

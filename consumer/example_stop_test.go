@@ -11,36 +11,46 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// When the context of Run ends the consumer takes nothing more, and Run returns when what it had begun is done. The
-// handler's own context goes on. Programs call RunUntilSignal, for which SIGTERM is that end.
+// When the context of Run ends, the consumer takes no more tasks, and Run returns after the running
+// tasks. The contexts of their handlers continue. Programs call RunUntilSignal, which stops Run at
+// SIGTERM.
 func ExampleConsumer_Run() {
 	b := membroker.New()
 	p, err := producer.New(producer.Config{Broker: b})
-	must(err)
+	if err != nil {
+		panic(err)
+	}
 	c, err := consumer.New(consumer.Config{Broker: b})
-	must(err)
+	if err != nil {
+		panic(err)
+	}
 	copyFile := task.New[string, bool]("copy")
 	started, goOn := make(chan string), make(chan bool)
-	must(copyFile.Handle(c, func(ctx context.Context, name string) (bool, error) {
+	if err := copyFile.Handle(c, func(ctx context.Context, name string) (bool, error) {
 		started <- name
 		<-goOn
 		fmt.Println(name, "copied, context:", ctx.Err())
 		return true, nil
-	}))
+	}); err != nil {
+		panic(err)
+	}
 
 	run, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(run) }()
 
-	ctx, cancel := soon()
-	defer cancel()
+	ctx := context.Background()
 	_, err = copyFile.Submit(ctx, p, "a.txt", task.WithIgnoreResult(true))
-	must(err)
+	if err != nil {
+		panic(err)
+	}
 	fmt.Println(<-started, "begun")
 	stop()
 	goOn <- true
 	fmt.Println("Run returned", <-ended)
-	must(errors.Join(p.Close(ctx), b.Close(ctx)))
+	if err := errors.Join(p.Close(ctx), b.Close(ctx)); err != nil {
+		panic(err)
+	}
 	// Output:
 	// a.txt begun
 	// a.txt copied, context: <nil>

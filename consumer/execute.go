@@ -3,64 +3,75 @@ package consumer
 import (
 	"time"
 
-	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/consumer/internal/intake"
 	"github.com/swarmiji/swarmiji/internal/guard"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// execute starts a task when its rate lets it, on the goroutine of the worker that took it. One
-// that has to wait is set aside.
+// execute starts a task on the calling goroutine if its rate limit allows it now, and returns after
+// the handler. Otherwise it returns at once, and the rate limiter starts the task later or puts it
+// back; do not use r any more.
 func (q *queue) execute(r *run) {
-	if q.admit(r) {
+	if q.rateAllows(r) {
 		q.start(r)
 	}
 }
 
-// start runs a task in the pool, when the team has room for it.
+// start waits for a free slot of the queue's workers and runs the task, in Config.Pool or on the
+// calling goroutine. It returns after the handler and frees the slot. A task that runs at most once
+// needs an early slot first, which its settlement frees. If the task must not start any more, start
+// gives it back.
 func (q *queue) start(r *run) {
-	if !r.idempotent() && !q.reserveEarly(r) {
-		r.unstarted()
+	if !r.idempotent() && !q.acquireEarlySlot(r) {
+		r.giveBackUnstarted()
 		return
 	}
-	if !q.team.slots.TryAcquire() && !q.awaitSlot(r) {
-		r.unstarted()
+	if !q.workers.Slots.TryAcquire() && !q.awaitSlot(r) {
+		r.giveBackUnstarted()
 		return
 	}
-	defer q.team.slots.Release()
+	defer q.workers.Slots.Release()
 	pool := q.c.cfg.Pool
 	if pool == nil {
 		q.perform(r)
 		return
 	}
-	q.performIn(pool, r)
+	q.performInPool(pool, r)
 }
 
-// perform runs the handler on this goroutine. What follows a run, its settlement, goes on without
-// the worker.
+// perform runs the handler of the task on the calling goroutine and returns after the handler. Call
+// it with a slot of q.workers taken. It takes no lock.
+//
+// After the handler the task is settled on another goroutine, unless the settlement is only an
+// acknowledgement. Before the handler a suspect waits until it can run alone, and any other task
+// waits while a suspect runs alone.
+//
+// perform returns without a call of the handler, and another goroutine settles the task or gives it
+// back, if one of these holds:
+//
+//   - The queue is paused, the consumer stops, or the broker has taken the task back.
+//   - The task is revoked, or Config.Admit refuses it.
+//   - commitStart refuses the start.
 func (q *queue) perform(r *run) {
 	c := q.c
-	if r.suspect {
-		end, ok := c.isolate(r)
-		if !ok {
-			r.unstarted()
-			return
-		}
-		defer end()
-	}
-	if !c.enter(r) {
-		r.unstarted()
+	leave, ok := c.crashes.Enter(crashRun{r})
+	if !ok {
+		r.giveBackUnstarted()
 		return
 	}
-	if !q.takes() { // paused, or stopped, while it waited: a run that comes later than the registry's look is not one
+	defer leave()
+	// The queue was paused or the consumer stopped. A task that is added to running after that must
+	// not start.
+	if !q.accepts() {
 		c.running.Remove(r, r.worker)
-		r.unstarted()
+		r.giveBackUnstarted()
 		return
 	}
-	if r.revoked() || !r.admitted() {
+	if r.settleIfRevoked() || !r.admit() {
 		c.running.Remove(r, r.worker)
 		return
 	}
-	if start, later := r.committed(); !start {
+	if start, later := r.commitStart(); !start {
 		r.releaseAdmissions()
 		c.running.Remove(r, r.worker)
 		if later != nil {
@@ -68,7 +79,7 @@ func (q *queue) perform(r *run) {
 		}
 		return
 	}
-	ctx := r.cuttable(q.leases.Acquire(c.work, r.lost()))
+	ctx := r.revocableContext(q.leases.Acquire(c.work, r.lost()))
 	r.request.StartedAt = time.Now()
 	r.started.Store(true)
 	c.cfg.Metrics.Started.Inc(1)
@@ -76,7 +87,7 @@ func (q *queue) perform(r *run) {
 	r.notifyStarted()
 	returned := false
 	defer func() {
-		if !returned { // the handler ended its goroutine with runtime.Goexit, which nothing can recover
+		if !returned { // the handler called runtime.Goexit, which cannot be recovered
 			q.finish(r, nil, guard.ErrGoexit)
 		}
 	}()
@@ -88,45 +99,57 @@ func (q *queue) perform(r *run) {
 	q.finish(r, result, err)
 }
 
-// committed does the last thing before a start, and reports whether the run may start: a task that
-// runs at most once is acknowledged, the start of one that was handed out before is noted. If not,
-// the run has been dealt with, or later goes on with it.
-func (r *run) committed() (start bool, later func()) {
-	if r.idempotent() {
-		return r.noteStart()
+// commitStart is the last step before the handler. It acknowledges a task that runs at most once,
+// or notes the start of a redelivered task with the broker. start reports whether the handler may
+// run.
+//
+// If start is false and later is not nil, call later on another goroutine: it continues with the
+// task. If later is nil, the task is settled or given back already, for example because it was
+// revoked since the acknowledgement.
+func (r *run) commitStart() (start bool, later func()) {
+	switch {
+	case !r.idempotent():
+		return r.ackEarly() && !r.settleIfKnownRevoked(), nil
+	case r.request.Deliveries > 1:
+		return r.queue.c.crashes.Note(crashRun{r})
 	}
-	return r.ackEarly() && !r.revokedLate(), nil
+	return true, nil
 }
 
-// finish takes what a handler returned to its settlement.
+// finish ends a run after its handler has returned: it releases the admissions and the context,
+// updates the metrics, and settles the task by the returned result or error. It settles on another
+// goroutine, unless the settlement is only an acknowledgement. A suspect clears its note of the
+// start first.
 func (q *queue) finish(r *run, result any, err error) {
 	r.ended = time.Now()
-	r.over.Store(true)
+	r.returned.Store(true)
 	r.releaseAdmissions()
 	q.c.running.End(r, r.worker)
 	q.c.cfg.Metrics.Active.Dec(1)
 	q.c.cfg.Metrics.Runtime.Update(r.ended.Sub(r.request.StartedAt).Microseconds())
-	r.uncut()
+	r.releaseContext()
 	q.leases.Release(r.lost())
-	if r.suspect { // before the next task starts: if that ends the process, this acknowledgement may be lost
-		r.clearNote(q.c.settle)
+	// before the next task starts: if that task ends the process, the acknowledgement of this one may
+	// be lost
+	if r.crash.Suspect() {
+		q.c.crashes.Clear(q.c.settle, crashRun{r})
 	}
-	v := r.unlessRevoked(r.judge(result, err), err)
-	if r.quick(v) {
+	v := r.applyRevocation(r.judge(result, err), err)
+	if r.settlesByAck(v) {
 		q.settle(r, v)
 		return
 	}
-	q.settleAside(r, v)
+	q.settleAsync(r, v)
 }
 
-// settleAside settles on a goroutine of its own. How many there are is bounded by the prefetch:
-// what is not settled is still held.
-func (q *queue) settleAside(r *run, v verdict) {
+// settleAsync settles the task by v on a goroutine of c.settling. The prefetch limits the number of
+// these goroutines, since an unsettled task still counts as held.
+func (q *queue) settleAsync(r *run, v verdict) {
 	q.c.settling.Go(func() { q.settle(r, v) })
 }
 
-// lost is closed when the broker takes the task back; nil, which never is, once it was
-// acknowledged.
+// lost returns a channel that is closed when the broker takes the task back. It returns nil for an
+// acknowledged task, which the broker cannot take back: receiving from it blocks for ever.
 func (r *run) lost() <-chan struct{} {
 	if r.acked.Load() {
 		return nil
@@ -135,13 +158,4 @@ func (r *run) lost() <-chan struct{} {
 }
 
 // isLost reports whether the broker has taken the task back.
-func (r *run) isLost() bool { return !r.acked.Load() && isLost(r.delivery) }
-
-func isLost(d broker.Delivery) bool {
-	select {
-	case <-d.Lost():
-		return true
-	default:
-		return false
-	}
-}
+func (r *run) isLost() bool { return !r.acked.Load() && intake.Lost(r.delivery) }

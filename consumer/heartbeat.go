@@ -2,20 +2,23 @@ package consumer
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/report"
 )
 
-// newReport makes what sends this consumer's events; nil when there is no bus.
+// newReport returns the sender of this consumer's events, or nil without Config.Events.
 func (c *Consumer) newReport() *report.Reporter {
 	m := c.cfg.Metrics
+	queues := slices.Sorted(maps.Keys(c.cfg.Queues))
 	return report.New(report.Config{
 		Bus: c.cfg.Events, Report: c.cfg.Report, Role: events.RoleConsumer,
 		Counts: func() report.Counts {
 			return report.Counts{
-				Active: c.running.Len(), Reserved: c.waiting(), Stuck: int(c.stuck.total.Load()), Processed: c.running.Ended(),
+				Active: c.running.Len(), Reserved: c.waiting(), Stuck: int(c.stuck.total.Load()), Processed: c.running.Ended(), Queues: queues,
 			}
 		},
 		Lost:     m.Dropped.Inc,
@@ -25,10 +28,10 @@ func (c *Consumer) newReport() *report.Reporter {
 	})
 }
 
-// reportGrace bounds what a stop waits for its last events.
+// reportGrace limits how long a stop waits until its last events are sent.
 const reportGrace = time.Second
 
-// endReport sends worker-offline.
+// endReport sends the event worker-offline and stops the report. It waits for at most reportGrace.
 func (c *Consumer) endReport(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportGrace)
 	defer cancel()

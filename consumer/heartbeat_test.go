@@ -17,8 +17,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestHeartbeats: a consumer tells that it begins, lives and ends, with what it does, and a producer likewise (S38 to S42).
-// Promises: S39, S40.
+// TestHeartbeats shows that consumers and producers send online, heartbeat and offline events with
+// their counts (S38 to S42). Promises: S39, S40.
 func TestHeartbeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := memevents.New(memevents.Config{})
@@ -39,7 +39,7 @@ func TestHeartbeats(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		synctest.Wait() // nothing is sent by New
+		synctest.Wait() // New sends nothing
 		b.run()
 		time.Sleep(time.Second) // between the heartbeats from now on
 		b.submit(1)
@@ -106,7 +106,7 @@ func TestHeartbeatEveryIsChecked(t *testing.T) {
 	}
 }
 
-// stuckBus takes no event and does not return before it is released.
+// stuckBus is a bus whose Publish blocks until it is released.
 type stuckBus struct {
 	deadBus
 	release chan struct{}
@@ -117,12 +117,13 @@ func (b stuckBus) Publish(context.Context, events.Event) error {
 	return nil
 }
 
-// brokenBus panics with every event.
+// brokenBus is a bus whose Publish panics.
 type brokenBus struct{ deadBus }
 
 func (brokenBus) Publish(context.Context, events.Event) error { panic("a mistake in the bus") }
 
-// TestEventBusMisbehaves: tasks take no longer when the bus blocks or panics, which it must not (S36, G12).
+// TestEventBusMisbehaves shows that tasks do not take longer if the bus blocks or panics (S36,
+// G12).
 func TestEventBusMisbehaves(t *testing.T) {
 	const n = 5000
 	for name, bus := range map[string]func() (events.EventBus, func()){
@@ -153,14 +154,15 @@ func TestEventBusMisbehaves(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if took := time.Since(begin); took > 0 { // in the bubble time passes only when all wait
+				// in the bubble time passes only when all goroutines wait
+				if took := time.Since(begin); took > 0 {
 					t.Errorf("the tasks waited %v for the bus", took)
 				}
 				b.end()
 				release()
 				synctest.Wait()
-				// Of each task sent, received, started and succeeded; of both sides online and offline. One each is still with
-				// the stuck bus.
+				// Four events per task (sent, received, started, succeeded) and online and offline of both
+				// sides. Each side still has one event in the stuck bus.
 				want := int64(4*n + 4)
 				if name == "stuck" {
 					want -= 2

@@ -10,46 +10,51 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Hooks are functions that a consumer calls when something happens to it or to a task. Each may be nil. A panic in one is its
-// error where it returns one, and is logged where it does not.
+// Hooks are functions that a consumer calls when something happens to it or to a task. Each may be
+// nil. If a hook panics, the panic is its error; the panic of a hook without an error result is
+// logged.
 type Hooks struct {
-	// Tasks are the hooks of tasks: before and after dequeue, before, around and after perform,
-	// success, retry, failure, and before and after enqueue for the successors and retries that
-	// this consumer sends. They lie around Config.Middleware.
+	// Tasks are the hooks of tasks: before and after dequeue, around perform, on success, retry and
+	// failure, and before and after the enqueue of successors and retries of this consumer. They are
+	// called outside of Config.Middleware.
 	Tasks middleware.HookSet
-	// BeforeStart runs in Run, before anything is asked of the broker. An error is a veto: Run returns it. ctx ends when
-	// the consumer is asked to stop.
+	// BeforeStart runs at the begin of Run, before Run uses the broker. Run returns its error and does
+	// not start. ctx ends when the consumer is asked to stop.
 	BeforeStart func(ctx context.Context) error
-	// BeforeShutdown runs when the consumer stops, after BeforeStart has passed: nothing is fetched any more, and what runs
-	// goes on beside it. ctx ends after ShutdownTimeout, which begins anew for the tasks, and with Kill.
+	// BeforeShutdown runs when a consumer whose BeforeStart has succeeded stops. Fetching has ended,
+	// and running tasks continue. ctx ends after ShutdownTimeout or with Kill. The tasks then have a
+	// ShutdownTimeout of their own.
 	BeforeShutdown func(ctx context.Context)
-	// BeforePause runs before [Consumer.Pause] does anything, with the queues as Pause was given them, none for all. An error
-	// is a veto: Pause returns it, and nothing is paused. ctx ends when running tasks are cut short by a stop.
+	// BeforePause runs before [Consumer.Pause] changes anything. queues are the arguments of Pause,
+	// none for all queues. Pause returns its error and pauses nothing. ctx ends when a stop cancels
+	// running tasks.
 	BeforePause func(ctx context.Context, queues []string) error
-	// AfterPause runs when Pause has come to its end, with its error.
+	// AfterPause runs after Pause with its error.
 	AfterPause func(ctx context.Context, queues []string, err error)
-	// BeforeResume and AfterResume are the same for [Consumer.Resume].
+	// BeforeResume and AfterResume do the same for [Consumer.Resume].
 	BeforeResume func(ctx context.Context, queues []string) error
 	AfterResume  func(ctx context.Context, queues []string, err error)
 }
 
-// ask calls a hook that may veto.
-func ask(what string, hook func() error) error {
+// callVetoHook calls hook. It returns the error or the panic of hook, with the name of the
+// prevented action.
+func callVetoHook(what string, hook func() error) error {
 	if err := guard.Call(hook); err != nil {
 		return fmt.Errorf("swarmiji: consumer: hook before %s: %w", what, err)
 	}
 	return nil
 }
 
-// beforeStart calls the hook and reports its veto.
+// beforeStart calls Hooks.BeforeStart, if it is set, and returns its error.
 func (c *Consumer) beforeStart(ctx context.Context) error {
 	if c.cfg.Hooks.BeforeStart == nil {
 		return nil
 	}
-	return ask("start", func() error { return c.cfg.Hooks.BeforeStart(ctx) })
+	return callVetoHook("start", func() error { return c.cfg.Hooks.BeforeStart(ctx) })
 }
 
-// beforeShutdown calls the hook, within ShutdownTimeout.
+// beforeShutdown calls Hooks.BeforeShutdown, if it is set, and waits for it. Its context ends after
+// ShutdownTimeout or with Kill.
 func (c *Consumer) beforeShutdown() {
 	hook := c.cfg.Hooks.BeforeShutdown
 	if hook == nil {
@@ -70,8 +75,10 @@ func (c *Consumer) beforeShutdown() {
 	<-done
 }
 
-// hooked does something to queues between its hooks.
-func (c *Consumer) hooked(
+// withHooks calls before, do and after in order. Without hooks it only calls do. Returns
+// [ErrNotRunning] if the consumer does not consume, the error of before, which prevents do, or the
+// error of do. after receives the error of do.
+func (c *Consumer) withHooks(
 	what string, queues []string, before func(context.Context, []string) error, do func() error, after func(context.Context, []string, error),
 ) error {
 	if before == nil && after == nil {
@@ -81,7 +88,7 @@ func (c *Consumer) hooked(
 		return err
 	}
 	if before != nil {
-		if err := ask(what, func() error { return before(c.work, queues) }); err != nil {
+		if err := callVetoHook(what, func() error { return before(c.work, queues) }); err != nil {
 			return err
 		}
 	}
@@ -92,15 +99,16 @@ func (c *Consumer) hooked(
 	return err
 }
 
-// askDequeue tells the hooks that a task was taken from the broker, and notes their veto.
-func (r *run) askDequeue() {
+// callDequeueHooks calls the hooks of dequeueing for a received task and stores their veto in
+// r.veto.
+func (r *run) callDequeueHooks() {
 	if ask := r.queue.c.dequeued; ask != nil {
 		r.veto = ask(task.WithRequest(r.queue.c.work, &r.request), &r.request)
 	}
 }
 
-// beforeEnqueue asks the hooks about a task that this consumer is about to send. Call after with
-// what came of it.
+// beforeEnqueue calls the enqueue hooks for a task that this consumer is about to send. An error of
+// them is the veto: do not send the task. Else call after with the outcome of the publish.
 func (c *Consumer) beforeEnqueue(ctx context.Context, queue string, e *task.Envelope) (after func(error), veto error) {
 	if c.enqueued == nil {
 		return func(error) {}, nil

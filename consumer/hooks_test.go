@@ -16,7 +16,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestProcessHooks: start, pause, resume and shutdown, each at its time (S72).
+// TestProcessHooks shows when the hooks of start, pause, resume and shutdown run (S72).
 func TestProcessHooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said []string
@@ -54,7 +54,7 @@ func TestProcessHooks(t *testing.T) {
 	})
 }
 
-// TestProcessVetoes: a veto is an error, and so is a panic; nothing has happened then.
+// TestProcessVetoes shows that an error or panic of a hook is returned and prevents the action.
 func TestProcessVetoes(t *testing.T) {
 	veto := errors.New("not now")
 	for _, c := range []struct {
@@ -98,7 +98,8 @@ func TestProcessVetoes(t *testing.T) {
 	}
 }
 
-// TestShutdownHookIsBounded: a hook that waits for its context holds a stop up for ShutdownTimeout, and not at all after Kill.
+// TestShutdownHookIsBounded shows that a hook that waits for its context delays a stop by
+// ShutdownTimeout, and not after Kill.
 func TestShutdownHookIsBounded(t *testing.T) {
 	for _, kill := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -123,8 +124,8 @@ func TestShutdownHookIsBounded(t *testing.T) {
 	}
 }
 
-// TestHooksVetoAtTheConsumer (S72): a veto before dequeue keeps the handler from running; one before enqueue keeps a retry and a
-// successor from being sent, and both have failed.
+// TestHooksVetoAtTheConsumer (S72) shows that a veto before dequeue prevents the handler, and a
+// veto before enqueue fails a retry or a successor.
 func TestHooksVetoAtTheConsumer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		errVeto := errors.New("not today")
@@ -165,8 +166,8 @@ func TestHooksVetoAtTheConsumer(t *testing.T) {
 	})
 }
 
-// TestVetoOfAnEarlyTask: a task that comes before its time, as an older or a foreign producer sends
-// it, is not started before its time by a veto that says "again in a second".
+// TestVetoOfAnEarlyTask shows that a veto with a short delay does not start a task before its time.
+// Older and foreign producers send such tasks.
 func TestVetoOfAnEarlyTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		vetoes := 0

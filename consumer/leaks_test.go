@@ -19,7 +19,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// noDead is a broker without DeadLetterer, as an adapter may be.
+// noDead is a broker without DeadLetterer.
 type noDead struct{ b *membroker.Broker }
 
 func (b noDead) Publish(ctx context.Context, q string, m *broker.Message) error {
@@ -39,7 +39,8 @@ func (b noDead) Subscribe(ctx context.Context, q string, o broker.SubscribeOptio
 }
 func (b noDead) Close(ctx context.Context) error { return b.b.Close(ctx) }
 
-// TestGiveUpWithoutDeadLetters: a task that ran at most once and whose retry is too large to be sent is given up, over a broker without DeadLetterer.
+// TestGiveUpWithoutDeadLetters shows that an at-most-once task whose retry is too large frees its
+// slot, over a broker without DeadLetterer.
 func TestGiveUpWithoutDeadLetters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 4000
@@ -54,7 +55,7 @@ func TestGiveUpWithoutDeadLetters(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		// as large as fits, so that the counters of a retry do not
+		// the largest task that fits, so that its retry does not
 		conn := b.server.Connect()
 		_ = conn.Declare(t.Context(), broker.Queue{Name: "default"})
 		for n := limit; ; n-- {
@@ -70,7 +71,7 @@ func TestGiveUpWithoutDeadLetters(t *testing.T) {
 				break
 			}
 		}
-		f := b.submit(5, task.WithIdempotent(false)) // needs the only place
+		f := b.submit(5, task.WithIdempotent(false)) // needs the only slot
 		b.run()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
@@ -88,7 +89,7 @@ type plainPool struct{}
 
 func (plainPool) Do(_ context.Context, fn func()) error { fn(); return nil }
 
-// ownLost gives each delivery a channel of its own, as hworker's broker does.
+// ownLost is a broker that gives each delivery its own Lost channel, as the broker of hworker does.
 type ownLost struct{ *membroker.Broker }
 
 func (b ownLost) Unwrap() any { return b.Broker }
@@ -116,7 +117,7 @@ type ownLostDelivery struct {
 func (d ownLostDelivery) Unwrap() any           { return d.Delivery }
 func (d ownLostDelivery) Lost() <-chan struct{} { return d.lost }
 
-// TestPoolKeepsNoLeases: with a Pool each task that runs at most once leaves a lease, and its goroutine, behind.
+// TestPoolKeepsNoLeases shows that tasks in a Pool leave no lease and no goroutine behind.
 func TestPoolKeepsNoLeases(t *testing.T) {
 	for _, idempotent := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -142,7 +143,7 @@ func TestPoolKeepsNoLeases(t *testing.T) {
 	}
 }
 
-// slowBegin fails the first question which copy is run.
+// slowBegin is a gatherer whose first Begin fails.
 type slowBegin struct {
 	*memresults.Store
 	failed atomic.Bool
@@ -155,7 +156,8 @@ func (s *slowBegin) Begin(ctx context.Context, id task.ID, which string, ttl tim
 	return s.Store.Begin(ctx, id, which, ttl)
 }
 
-// TestUnreadableIsNotRun: a successor whose arguments cannot be read, while the gatherer does not answer at first.
+// TestUnreadableIsNotRun shows that a successor with unreadable arguments does not run if the
+// gatherer fails at first.
 func TestUnreadableIsNotRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sb := &slowBegin{}

@@ -11,13 +11,19 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// A dead letter that somebody requeues begins a new life: what was counted against the task counts
-// no more, and what was recorded of it is replaced. What follows a task carries its life on: the
-// records of steps that were skipped because it failed are reopened before the steps are sent, and
-// error tasks of a later life have ids of their own. See internal/wire/life.go for what travels.
+// A life of a task begins with its submission, and a new one each time its dead letter is requeued.
+// A new life resets the counts of the task and replaces its recorded failure.
+//
+// Successors carry the life of their parent. Records of steps that were skipped because the task
+// failed are reopened before the steps are sent. Error tasks of a later life have ids of their own.
+// internal/wire/life.go says how messages carry the life.
 
-// beginLife makes e the envelope of the life that m is of. The copies of m carry that life in their envelopes, so that it begins
-// once. A sealed task keeps its expiry: it is what protects it from being repeated, and anybody can write the life outside the seal.
+// beginLife changes e to the life of its message m, if that is later than the life in e: it resets
+// the counts and the times of the submission. The copies of m carry the life in their envelopes, so
+// that it begins only once.
+//
+// A sealed task keeps its expiry, which limits how long its message can be replayed: any writer can
+// set the life, since it is outside of the seal.
 func beginLife(e *task.Envelope, m *broker.Message, sealed bool) {
 	life := wire.Life(m)
 	if life <= e.Life {
@@ -25,44 +31,49 @@ func beginLife(e *task.Envelope, m *broker.Message, sealed bool) {
 	}
 	e.Life, e.Copy = life, wire.LifeCopy(m)
 	e.Retries, e.Parked, e.Crashes = 0, 0, 0
-	never := task.Set(time.Time{}) // times of the submission, in whatever layer, are over
+	never := task.Set(time.Time{}) // a set zero time overrides the times of every layer
 	e.Meta.NotBefore = never
 	if !sealed {
 		e.Meta.Expires = never
 	}
 }
 
-// outlived reports whether rec is of a later life than this message: the task goes on, or has
-// ended, elsewhere.
-func (r *run) outlived(rec *resultstore.Record) bool { return rec.Life > r.request.Life }
+// isSuperseded reports whether rec belongs to a later life of the task than this message. The task
+// then continues or ended in another message.
+func (r *run) isSuperseded(rec *resultstore.Record) bool { return rec.Life > r.request.Life }
 
-// ofEarlierLife reports whether rec is the end of an earlier life of the task, which this one replaces.
-// Older versions record no life; the generation tells it then.
-func (r *run) ofEarlierLife(rec *resultstore.Record) bool {
+// isEarlierLife reports whether rec is a failure of an earlier life of the task, which this life
+// replaces. Records of older versions have no life; their generation shows it.
+func (r *run) isEarlierLife(rec *resultstore.Record) bool {
 	return rec.Life < r.request.Life && rec.Generation < wire.FirstGeneration(r.request.Life) &&
 		(rec.State == task.StateFailed || rec.State == task.StateExpired)
 }
 
-// errReopened has the saving of a record repeated.
-var errReopened = errors.New("swarmiji: the task's record was of an earlier life, and was reopened")
+// errReopened makes the caller repeat the save of a record.
+var errReopened = errors.New("swarmiji: the task's record was of an earlier life and was reopened")
 
-// reopenOwn replaces the end that an earlier life of the task has recorded, where Requeue did not.
-func (r *run) reopenOwn(ctx context.Context, store resultstore.ResultStore) error {
-	rec, err := r.protected(task.StateRequeued, verdict{}, time.Time{})
+// reopenTask replaces the failure that an earlier life of the task has recorded by the state
+// REQUEUED. It returns nil if another process has done so. It is needed where Requeue did not know
+// the store of the record.
+func (r *run) reopenTask(ctx context.Context, store resultstore.ResultStore) error {
+	rec, err := r.protectedRecord(task.StateRequeued, verdict{}, time.Time{})
 	if err != nil {
 		return err
 	}
 	rec.Generation, rec.Deliveries = wire.FirstGeneration(r.request.Life), 0
-	if err := store.Save(ctx, rec); !errors.Is(err, resultstore.ErrStale) { // somebody else has
+	// another process has replaced it
+	if err := store.Save(ctx, rec); !errors.Is(err, resultstore.ErrStale) {
 		return err
 	}
 	return nil
 }
 
-// reopen replaces the failures that earlier lives recorded of what follows this task, and reports
-// whether to go on. It comes before the task's own success is stored: a reader of that success must
-// not take the old failures of later steps for the end.
-func (r *run) reopen() bool {
+// reopenSuccessors replaces the failures that earlier lives have recorded for the tasks that follow
+// this one. Returns false if a record could not be stored; the task is then given back.
+//
+// Call it before the success of the task is stored. Otherwise a reader of the success could take an
+// old failure of a later step for its end.
+func (r *run) reopenSuccessors() bool {
 	e := r.request.Envelope
 	if e.Life == 0 || len(e.Then) == 0 {
 		return true

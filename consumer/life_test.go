@@ -13,8 +13,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// A new life begins once: what was counted, and the times of the submission in whatever layer, are over; the copies of that life keep
-// their own counts.
+// TestBeginLife shows that a new life begins once. It resets the counts and the times of the
+// submission in each layer; the copies of that life keep their own counts.
 func TestBeginLife(t *testing.T) {
 	past := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 	base := task.Metadata{Expires: task.Set(past), MaxRetries: task.Set(7)}

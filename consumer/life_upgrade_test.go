@@ -15,8 +15,9 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestOldVersionEndsANewLife: a consumer of an older version ran a requeued task and recorded its failure, without the life, which it
-// does not know. It was cut off before its acknowledgement. The consumer that gets the task next goes on from the record.
+// TestOldVersionEndsANewLife shows that the next consumer continues from the failure that a
+// consumer of an older version recorded for a requeued task. That version records no life, and was
+// cut off before its acknowledgement.
 func TestOldVersionEndsANewLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTable(t, nil)

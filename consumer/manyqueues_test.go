@@ -19,7 +19,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// queueNames are n names.
+// queueNames returns n names.
 func queueNames(n int) []string {
 	names := make([]string, n)
 	for i := range names {
@@ -56,7 +56,7 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// newScale declares queues.
+// newScale connects and declares the queues.
 func newScale(t *testing.T, url string, names []string) *scale {
 	t.Helper()
 	s := &scale{t: t, job: task.New[int, int]("scale.job", task.WithIgnoreResult(true))}
@@ -78,7 +78,7 @@ func newScale(t *testing.T, url string, names []string) *scale {
 	return s
 }
 
-// consume consumes from queues until the test ends.
+// consume consumes the queues until the test ends.
 func (s *scale) consume(names []string) {
 	s.t.Helper()
 	queues := make(map[string]consumer.QueueConfig)
@@ -126,12 +126,13 @@ func (s *scale) missing(names []string) []string {
 	return left
 }
 
-// TestManyQueues: thousands of queues may be declared, and one process consumes from a large part of them.
-// Promises: S44.
+// TestManyQueues shows that thousands of queues can be declared and that one process consumes a
+// large part of them. Promises: S44.
 func TestManyQueues(t *testing.T) {
 	for name, tt := range map[string]struct {
-		url                              func(t *testing.T) string
-		declared, consumed, here, inHere int // in "make thorough", and else
+		url func(t *testing.T) string
+		// here and inHere replace declared and consumed outside of "make thorough"
+		declared, consumed, here, inHere int
 	}{
 		"nats":   {func(t *testing.T) string { return testserver.RequireNATS(t).URL() }, 10_000, 1_100, 1_100, 1_010},
 		"redis":  {func(t *testing.T) string { return testserver.RequireRedis(t).URL() }, 10_000, 1_000, 1_000, 500},
@@ -153,8 +154,8 @@ func TestManyQueues(t *testing.T) {
 	}
 }
 
-// TestTooManyQueues: where the broker allows no consumers for all queues, those that did open are consumed, and the others are
-// named in the log.
+// TestTooManyQueues shows that the queues that could be opened are consumed if the broker allows no
+// more consumers, and that the log names the others.
 func TestTooManyQueues(t *testing.T) {
 	const allowed = 4
 	names := queueNames(allowed + 3)

@@ -9,9 +9,10 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// publish sends an event; it never blocks and never fails a task.
+// publish queues an event for sending. It never blocks, and errors are only counted.
 func (c *Consumer) publish(e *events.Event) { c.report.Publish(e) }
 
+// notifyReceived sends the event that this consumer has received the task.
 func (r *run) notifyReceived() {
 	c := r.queue.c
 	if c.cfg.Events == nil {
@@ -23,7 +24,7 @@ func (r *run) notifyReceived() {
 	})
 }
 
-// notifySent reports a task that this consumer has put on a queue: a retry or a successor.
+// notifySent sends the event of a task that this consumer has published: a retry or a successor.
 func (c *Consumer) notifySent(queue string, e *task.Envelope) {
 	if c.cfg.Events == nil {
 		return
@@ -35,10 +36,11 @@ func (c *Consumer) notifySent(queue string, e *task.Envelope) {
 	})
 }
 
-// secrets says what of a task's types has fields tagged as secret.
+// secrets reports which of a task's types have fields that are tagged as secret.
 type secrets struct{ args, result bool }
 
-// preview returns what of p goes into an event. Of a task without a handler nobody here knows what is secret.
+// preview returns the text of p for an event. It hides payloads with secret fields, and those of
+// tasks without a handler, whose secrets are unknown here.
 func (c *Consumer) preview(p events.Payload) string {
 	secret := false
 	if c.cfg.Report.Payloads {
@@ -52,12 +54,14 @@ func (c *Consumer) preview(p events.Payload) string {
 	return c.report.Preview(p, secret)
 }
 
+// notifyStarted sends the event that the handler of the task starts.
 func (r *run) notifyStarted() {
 	if c := r.queue.c; c.cfg.Events != nil {
 		c.publish(&events.Event{Type: events.TaskStarted, TaskID: r.request.ID, Time: r.request.StartedAt, PID: c.pid})
 	}
 }
 
+// notifySucceeded updates the metrics and sends the event of a succeeded task.
 func (r *run) notifySucceeded(v verdict) {
 	c := r.queue.c
 	now := time.Now()
@@ -72,7 +76,8 @@ func (r *run) notifySucceeded(v verdict) {
 	})
 }
 
-// notifyFailed reports a failed attempt, with the task's budget of retries.
+// notifyFailed updates the metrics and sends the event of a failed attempt, with the retries that
+// the task is allowed. retry reports whether the task is retried.
 func (r *run) notifyFailed(v verdict, retry bool) {
 	c := r.queue.c
 	now := time.Now()
@@ -90,8 +95,8 @@ func (r *run) notifyFailed(v verdict, retry bool) {
 	})
 }
 
-// shown returns what of an error goes into an event: where results are sealed, so are the reasons of failures, and events are
-// not.
+// shown returns the text and the stack of err for an event. If results are sealed and events may
+// not show payloads, the text says only that the reason is sealed.
 func (c *Consumer) shown(err error) (text, stack string) {
 	if c.cfg.Wire.Sealer != nil && !c.cfg.Report.Payloads {
 		return "swarmiji: the reason is sealed", ""
@@ -100,6 +105,8 @@ func (c *Consumer) shown(err error) (text, stack string) {
 	return remote.Error(), remote.Stack
 }
 
+// notifyRevoked sends the event of a task that ended because it was revoked or has expired.
+// terminated says that its handler was running.
 func (r *run) notifyRevoked(terminated, expired bool) {
 	if c := r.queue.c; c.cfg.Events != nil {
 		c.publish(&events.Event{
@@ -109,14 +116,14 @@ func (r *run) notifyRevoked(terminated, expired bool) {
 	}
 }
 
-// notifyAwaiting reports a run whose answer is to come from outside.
+// notifyAwaiting sends the event of a task that waits for its answer from outside.
 func (r *run) notifyAwaiting() {
 	if c := r.queue.c; c.cfg.Events != nil {
 		c.publish(&events.Event{Type: events.TaskAwaiting, TaskID: r.request.ID})
 	}
 }
 
-// notifyUnreadable reports a message that is no task.
+// notifyUnreadable sends the event of a message that could not be decoded.
 func (q *queue) notifyUnreadable(m *broker.Message, cause error) {
 	if q.c.cfg.Events == nil {
 		return
@@ -126,11 +133,13 @@ func (q *queue) notifyUnreadable(m *broker.Message, cause error) {
 	})
 }
 
-// times returns how long the handler ran and how long the task has been in the pool now, both 0 when it was not started.
+// times returns how long the handler ran and how long the consumer has held the task until now.
+// Both are 0 if the task was not started. For a deferred task both are the time of its handler.
 func (r *run) times(now time.Time) (runtime, pool time.Duration) {
 	switch {
-	case r.answer != nil: // how long it was awaited is neither the handler's time nor the pool's
-		return r.answer.ran, r.answer.ran
+	// the wait for the answer counts neither for the handler nor for the consumer
+	case r.answer != nil:
+		return r.answer.handlerTime, r.answer.handlerTime
 	case r.request.StartedAt.IsZero():
 		return 0, 0
 	}

@@ -20,18 +20,18 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// brokenError panics when it is asked what it is, as a typed nil does.
+// brokenError panics in Error, as a typed nil does.
 type brokenError struct{ text *string }
 
 func (e *brokenError) Error() string { return *e.text }
 
-// brokenResult cannot be written.
+// brokenResult panics when it is encoded.
 type brokenResult struct{}
 
 func (brokenResult) MarshalJSON() ([]byte, error) { panic("marshal") }
 
-// TestUserCodePanicsAfterTheHandler: methods of errors and results run when the handler has returned. They fail the task and
-// nothing else (fault 22).
+// TestUserCodePanicsAfterTheHandler shows that panics in methods of errors and results fail only
+// their task (fault 22).
 func TestUserCodePanicsAfterTheHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTable(t, nil)
@@ -64,7 +64,8 @@ func TestUserCodePanicsAfterTheHandler(t *testing.T) {
 	})
 }
 
-// TestLongOutageIsNoPoison: a task whose result cannot be stored for an hour goes back many times. It has ended each time.
+// TestLongOutageIsNoPoison shows that a task whose result cannot be stored for an hour, and is
+// redelivered many times, does not count as poison.
 func TestLongOutageIsNoPoison(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTable(t, func(c *consumer.Config) {
@@ -74,14 +75,14 @@ func TestLongOutageIsNoPoison(t *testing.T) {
 		if got, err := b.submit(7).Get(t.Context()); err != nil || got != 7 {
 			t.Fatal(got, err)
 		}
-		if b.metrics.Released.Count() < 10 || b.metrics.Crashes.Count() != 0 || b.metrics.Buried.Count() != 0 {
-			t.Fatalf("given back %d times, %d crashes, %d buried", b.metrics.Released.Count(), b.metrics.Crashes.Count(), b.metrics.Buried.Count())
+		if b.metrics.Released.Count() < 10 || b.metrics.Crashes.Count() != 0 || b.metrics.DeadLettered.Count() != 0 {
+			t.Fatalf("given back %d times, %d crashes, %d buried", b.metrics.Released.Count(), b.metrics.Crashes.Count(), b.metrics.DeadLettered.Count())
 		}
 		b.end()
 	})
 }
 
-// TestFailedForGoodIsNotRetried: the outermost verdict counts.
+// TestFailedForGoodIsNotRetried shows that the outermost error decides.
 func TestFailedForGoodIsNotRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTable(t, nil)
@@ -105,7 +106,7 @@ func TestFailedForGoodIsNotRetried(t *testing.T) {
 	})
 }
 
-// cutBroker loses the connection in the middle of the first publish of a copy.
+// cutBroker is a broker that loses the connection during the first publish of a copy.
 type cutBroker struct {
 	*membroker.Broker
 	server *membroker.Server
@@ -123,8 +124,8 @@ func (b *cutBroker) PublishAt(ctx context.Context, queue string, m *broker.Messa
 	return b.Broker.PublishAt(ctx, queue, m, at)
 }
 
-// TestCutWhileRetryingAtMostOnce: the retry of an acknowledged task is not sent again when its outcome is unknown. The task is
-// uncertain, and a dead letter.
+// TestCutWhileRetryingAtMostOnce shows that the retry of an acknowledged task is not sent again if
+// its outcome is unknown. The task is dead-lettered as uncertain.
 func TestCutWhileRetryingAtMostOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cb := &cutBroker{}
@@ -146,7 +147,7 @@ func TestCutWhileRetryingAtMostOnce(t *testing.T) {
 	})
 }
 
-// takeOnce receives a message as a consumer that dies with it in hand.
+// takeOnce receives a message as a consumer that dies before its acknowledgement.
 func (b *table) takeOnce(t *testing.T) {
 	t.Helper()
 	other := b.server.Connect()
@@ -162,8 +163,8 @@ func (b *table) takeOnce(t *testing.T) {
 	}
 }
 
-// TestAtMostOnceHeldOnly: where an acknowledgement is final, a task that comes again was never started.
-// Promises: S54.
+// TestAtMostOnceHeldOnly shows that a redelivered at-most-once task starts if acknowledgements are
+// final. Promises: S54.
 func TestAtMostOnceHeldOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTable(t, nil)
@@ -177,7 +178,8 @@ func TestAtMostOnceHeldOnly(t *testing.T) {
 	})
 }
 
-// TestAtMostOnceIsNotStartedAgain: it was acknowledged before, so it may have started, and ends among the dead letters.
+// TestAtMostOnceIsNotStartedAgain shows that an at-most-once task that was acknowledged before is
+// dead-lettered, since it may have started.
 func TestAtMostOnceIsNotStartedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTable(t, func(c *consumer.Config) { c.Broker = forgetful(c.Broker) })
@@ -195,7 +197,8 @@ func TestAtMostOnceIsNotStartedAgain(t *testing.T) {
 	})
 }
 
-// TestSuccessorSurvivesExpiry: a task that succeeded, whose consumer died before it sent the successor, has not expired.
+// TestSuccessorSurvivesExpiry shows that a succeeded task whose consumer died before it sent the
+// successor does not expire.
 func TestSuccessorSurvivesExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTable(t, nil)
@@ -217,7 +220,7 @@ func TestSuccessorSurvivesExpiry(t *testing.T) {
 	})
 }
 
-// fullQueue refuses one queue for a time.
+// fullQueue is a broker that refuses one queue until a time.
 type fullQueue struct {
 	*membroker.Broker
 	queue string
@@ -243,8 +246,8 @@ func (b *fullQueue) PublishBatch(ctx context.Context, ms []broker.Outgoing) erro
 	return nil
 }
 
-// TestSuccessorsAreSentOnceEach: one that has to wait does not send its neighbours again, and one that cannot be sent fails
-// aloud.
+// TestSuccessorsAreSentOnceEach shows that a successor that must wait does not repeat the others,
+// and that one that cannot be sent fails with an error.
 func TestSuccessorsAreSentOnceEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fq := &fullQueue{queue: "full", until: time.Now().Add(20 * time.Second), sent: make(map[string]int)}
@@ -277,7 +280,7 @@ func TestSuccessorsAreSentOnceEach(t *testing.T) {
 	})
 }
 
-// TestKillWhileTheBrokerIsAway: Run ends at once.
+// TestKillWhileTheBrokerIsAway shows that Kill ends Run at once while the broker is unreachable.
 func TestKillWhileTheBrokerIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTable(t, func(c *consumer.Config) {
@@ -296,7 +299,8 @@ func TestKillWhileTheBrokerIsAway(t *testing.T) {
 	})
 }
 
-// TestSuspectRunsAlone: a task that has ended a process runs alone; afterwards all goes on.
+// TestSuspectRunsAlone shows that a task that has ended a process runs alone, and that other tasks
+// continue afterwards.
 func TestSuspectRunsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTable(t, nil)
@@ -311,7 +315,9 @@ func TestSuspectRunsAlone(t *testing.T) {
 		conn := b.server.Connect()
 		if err := def.Handle(b.c, func(ctx context.Context, s string) (int, error) {
 			note(s)
-			if s == "other" { // would it end the process, the suspect's start must not count: that has ended
+			// if this handler ended the process now, the start of the suspect must not count, since that has
+			// ended
+			if s == "other" {
 				starts, err := conn.NoteStart(ctx, "default", broker.Start{ID: "s", Nonce: rand.Text(), Node: "reader", At: time.Now()})
 				if err != nil || !slices.ContainsFunc(starts, func(s broker.Start) bool { return s.Alone && s.Verdict == broker.StartCleared }) {
 					t.Errorf("%v; the notes are %+v; wanted that of the start alone as cleared", err, starts)
@@ -361,8 +367,8 @@ func TestSuspectRunsAlone(t *testing.T) {
 	})
 }
 
-// TestHandlerLeftBehindReturns: a stop that gives up on a handler looks at its run while the handler returns after all. The race
-// detector judges.
+// TestHandlerLeftBehindReturns lets a stop read the run of a handler while the handler returns. The
+// race detector checks it.
 func TestHandlerLeftBehindReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		givenUp := make(chan struct{})
@@ -392,7 +398,7 @@ func TestHandlerLeftBehindReturns(t *testing.T) {
 	})
 }
 
-// onMessage calls do when a message is logged that begins with a text.
+// onMessage calls do when a message with the prefix text is logged.
 type onMessage struct {
 	slog.Handler
 	text string

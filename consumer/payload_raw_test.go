@@ -12,8 +12,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestRetryOfTheLargestTaskOfARawQueue: a retry counts itself in its envelope, which makes it larger
-// than its task, also in a queue of raw work.
+// TestRetryOfTheLargestTaskOfARawQueue shows that the retry of the largest task is sent also in a
+// queue of raw messages. The count of retries makes the message larger.
 func TestRetryOfTheLargestTaskOfARawQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTable(t, func(c *consumer.Config) {

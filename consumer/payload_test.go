@@ -30,7 +30,8 @@ const (
 	visible  = "plain-text"
 )
 
-// heardOf runs a few tasks whose arguments, results, errors and headers hold the password, and returns what a listener got.
+// heardOf runs a few tasks whose arguments, results, errors and headers hold the password. It
+// returns the events that a listener received.
 func heardOf(t *testing.T, change func(*producer.Config, *consumer.Config)) (heard string, all []events.Event) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -87,7 +88,7 @@ func heardOf(t *testing.T, change func(*producer.Config, *consumer.Config)) (hea
 			t.Error(err)
 		}
 		for {
-			e, err := sub.Receive(ctx) // it has ended: what waits is handed out
+			e, err := sub.Receive(ctx) // the context has ended: Receive returns the events that wait
 			if err != nil {
 				break
 			}
@@ -104,8 +105,8 @@ func heardOf(t *testing.T, change func(*producer.Config, *consumer.Config)) (hea
 	return string(data), all
 }
 
-// TestNothingSecretInEvents: by default no arguments and no results; if they are asked for, none of types with secrets (S31,
-// reliability 5.6).
+// TestNothingSecretInEvents shows that events hold no arguments and no results by default. If
+// payloads are configured, those of types with secrets are hidden (S31, reliability 5.6).
 func TestNothingSecretInEvents(t *testing.T) {
 	for name, change := range map[string]func(*producer.Config, *consumer.Config){
 		"by default": nil,
@@ -145,7 +146,8 @@ func TestNothingSecretInEvents(t *testing.T) {
 	}
 }
 
-// TestPreviewPolicy: the user's function decides what of which task is shown, and gets both sides' payloads.
+// TestPreviewPolicy shows that the user's function decides which payloads are shown, and receives
+// arguments and results.
 func TestPreviewPolicy(t *testing.T) {
 	policy := func(p events.Payload) string {
 		if p.Task != "login" {
@@ -174,7 +176,8 @@ func TestPreviewPolicy(t *testing.T) {
 	}
 }
 
-// TestSealedReasons: where results are sealed, events do not tell the reasons of failures, unless they are asked to.
+// TestSealedReasons shows that events hide the reasons of failures if results are sealed, unless
+// payloads are configured.
 func TestSealedReasons(t *testing.T) {
 	for _, shown := range []bool{false, true} {
 		ring, err := serializer.NewKeyRing(serializer.Key{ID: "k1", Secret: []byte(strings.Repeat("k", 32))})

@@ -15,11 +15,12 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/consumer"
-	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/tasktest"
 )
 
-// polled runs a consumer that polls queues a, b and c, with n tasks in each, and returns their names in the order they ran.
+// polled runs a consumer that polls the queues a, b and c with n tasks in each. It returns the
+// queue names of the tasks in the order in which they ran.
 func polled(t *testing.T, p consumer.Poll, n int, during func(b *table)) string {
 	t.Helper()
 	p.Queues = []string{"a", "b", "c"}
@@ -55,7 +56,7 @@ func polled(t *testing.T, p consumer.Poll, n int, during func(b *table)) string 
 	return order.String()
 }
 
-// TestPollIsStrict (S50): with a before b and all full, a drains first, then b, then c.
+// TestPollIsStrict (S50) shows that with all queues full, a is emptied first, then b, then c.
 func TestPollIsStrict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		want := strings.Repeat("a", 30) + strings.Repeat("b", 30) + strings.Repeat("c", 30)
@@ -71,7 +72,7 @@ func TestPollIsStrict(t *testing.T) {
 	})
 }
 
-// TestPollShare: with a share no queue starves.
+// TestPollShare shows that with a share no queue starves.
 func TestPollShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		order := polled(t, consumer.Poll{Workers: 1, Share: 5}, 40, nil)
@@ -85,7 +86,8 @@ func TestPollShare(t *testing.T) {
 	})
 }
 
-// TestPollControl: a more urgent task that comes while others are served is next; a paused queue is passed over; Scale is for all.
+// TestPollControl shows that a new task of a more urgent queue is next and that a paused queue is
+// skipped. Scale applies to all queues of the poll.
 func TestPollControl(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		order := polled(t, consumer.Poll{Workers: 1}, 20, func(b *table) {
@@ -107,14 +109,14 @@ func TestPollControl(t *testing.T) {
 			}
 			must0(t, b.c.Resume())
 		})
-		// Right after Resume and Scale there may be nothing at hand but what lies in c.
+		// Right after Resume and Scale only tasks of c may be available.
 		if len(order) != 60 || order[:2] != "ab" || strings.Count(order[:38], "c") > 2 {
 			t.Errorf("%d: %s", len(order), order)
 		}
 	})
 }
 
-// TestPollConfig: what contradicts itself is refused.
+// TestPollConfig shows that New refuses contradicting polls.
 func TestPollConfig(t *testing.T) {
 	for i, c := range []consumer.Config{
 		{Polls: []consumer.Poll{{}}},
@@ -134,7 +136,8 @@ func TestPollConfig(t *testing.T) {
 	}
 }
 
-// TestAutoscale (S47): workers come while tasks wait and go when there is nothing to do, between the bounds.
+// TestAutoscale (S47) shows that workers are added while tasks wait and removed when they are idle,
+// within the limits.
 func TestAutoscale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var load atomic.Int64 // percent
@@ -170,28 +173,39 @@ func TestAutoscale(t *testing.T) {
 }
 
 func ExampleConsumer_Scale() {
-	p, c, run := inMemory(producer.Config{}, consumer.Config{Queues: map[string]consumer.QueueConfig{"default": {Workers: 1}}})
+	s := tasktest.New(nil)
+	defer s.Close()
 	double := task.New[int, int]("double")
-	must(double.Handle(c, func(_ context.Context, n int) (int, error) { return 2 * n, nil }))
-	defer run()()
 
-	ctx, cancel := soon()
-	defer cancel()
-	f, err := double.Submit(ctx, p, 21)
-	must(err)
+	c := s.Start(consumer.Config{Queues: map[string]consumer.QueueConfig{"default": {Workers: 1}}}, func(r task.Registrar) error {
+		return double.Handle(r, func(_ context.Context, n int) (int, error) { return 2 * n, nil })
+	})
+
+	ctx := context.Background()
+	f, err := double.Submit(ctx, s, 21)
+	if err != nil {
+		panic(err)
+	}
 	fmt.Println(f.Get(ctx))
 
-	must(c.Scale("default", 4))
-	must(c.Pause("default"))
-	s := c.Stats().Queues[0]
-	fmt.Println(s.Workers, "workers,", s.Prefetch, "held at most, paused:", s.Paused)
-	must(c.Resume())
+	if err := c.Scale("default", 4); err != nil {
+		panic(err)
+	}
+	if err := c.Pause("default"); err != nil {
+		panic(err)
+	}
+	q := c.Stats().Queues[0]
+	fmt.Println(q.Workers, "workers,", q.Prefetch, "held at most, paused:", q.Paused)
+	if err := c.Resume(); err != nil {
+		panic(err)
+	}
 	// Output:
 	// 42 <nil>
 	// 4 workers, 16 held at most, paused: true
 }
 
-// TestPollLosesOffers: what the broker has taken back while it waited for a worker is not started.
+// TestPollLosesOffers shows that a task that the broker took back while it waited for a worker does
+// not start.
 func TestPollLosesOffers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var conn *membroker.Broker
@@ -200,13 +214,13 @@ func TestPollLosesOffers(t *testing.T) {
 			c.Polls = []consumer.Poll{{Queues: []string{"a", "b"}, Workers: 1}}
 		})
 		var ended atomic.Int32
-		runs := make(map[int]int) // of one worker
+		runs := make(map[int]int) // written by one worker
 		must0(t, hold.Handle(b.c, func(ctx context.Context, i int) (int, error) {
 			if ctx.Err() != nil {
 				ended.Add(1)
 			}
 			runs[i]++
-			time.Sleep(time.Second) // it does not heed its context
+			time.Sleep(time.Second) // it ignores its context
 			return 0, nil
 		}))
 		b.run()
@@ -215,7 +229,7 @@ func TestPollLosesOffers(t *testing.T) {
 			_, err := hold.Submit(t.Context(), b.p, i, task.WithQueue("a"))
 			must0(t, err)
 		}
-		synctest.Wait() // one runs, one is on offer
+		synctest.Wait() // one runs, one is offered
 		b.server.Disconnect(conn)
 		time.Sleep(time.Minute)
 		b.end()
@@ -225,13 +239,14 @@ func TestPollLosesOffers(t *testing.T) {
 	})
 }
 
-// TestPollAfterPause: a queue that was paused counts as empty only when it has been silent for the interval since.
+// TestPollAfterPause shows that a queue that was paused counts as empty only after it delivered
+// nothing for the interval since.
 func TestPollAfterPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTable(t, func(c *consumer.Config) {
 			c.Polls = []consumer.Poll{{Queues: []string{"a", "b"}, Workers: 1, Interval: 10 * time.Millisecond}}
 		})
-		var order strings.Builder // of one worker
+		var order strings.Builder // written by one worker
 		must0(t, hold.Handle(b.c, func(ctx context.Context, _ int) (int, error) {
 			r, _ := task.FromContext(ctx)
 			order.WriteString(r.Queue)
@@ -242,7 +257,7 @@ func TestPollAfterPause(t *testing.T) {
 		must0(t, b.c.Pause("a"))
 		time.Sleep(time.Second)
 		must0(t, b.c.Resume("a"))
-		for _, q := range []string{"b", "a"} { // the next of a is on its way while that of b is there
+		for _, q := range []string{"b", "a"} { // the task of b waits before the task of a comes
 			_, err := hold.Submit(t.Context(), b.p, 0, task.WithQueue(q))
 			must0(t, err)
 			time.Sleep(time.Millisecond)

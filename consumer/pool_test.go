@@ -13,12 +13,12 @@ import (
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/memevents"
-	"github.com/swarmiji/swarmiji/internal/roadtest"
+	"github.com/swarmiji/swarmiji/internal/endtoend"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/memresults"
 )
 
-// spawner is a pool that runs each handler on a goroutine of its own.
+// spawner is a pool that runs each handler on its own goroutine.
 type spawner struct{ runs *atomic.Int64 }
 
 func (p spawner) Do(_ context.Context, fn func()) error {
@@ -32,14 +32,14 @@ func (p spawner) Do(_ context.Context, fn func()) error {
 	return nil
 }
 
-// TestRoadWithAPool (S8): the whole road with a pool of the user's.
+// TestRoadWithAPool (S8) runs the end-to-end cases with a user's pool.
 func TestRoadWithAPool(t *testing.T) {
 	var runs atomic.Int64
-	roadtest.Run(t, func(t *testing.T) *roadtest.Harness {
+	endtoend.Run(t, func(t *testing.T) *endtoend.Harness {
 		server := membroker.NewServer(membroker.Config{})
 		results := memresults.New(memresults.Config{})
 		bus := memevents.New(memevents.Config{})
-		return &roadtest.Harness{
+		return &endtoend.Harness{
 			Broker:  func(*testing.T) broker.Broker { return server.Connect() },
 			Results: func(*testing.T) resultstore.ResultStore { return results.View() },
 			Events:  func(*testing.T) events.EventBus { return bus },
@@ -52,7 +52,7 @@ func TestRoadWithAPool(t *testing.T) {
 	}
 }
 
-// shared bounds what several consumers run together.
+// shared is a pool that limits the handlers of several consumers together.
 type shared chan struct{}
 
 func (p shared) Do(ctx context.Context, fn func()) error {
@@ -66,7 +66,8 @@ func (p shared) Do(ctx context.Context, fn func()) error {
 	return nil
 }
 
-// TestPoolBounds: a pool may have tasks wait, which are reserved meanwhile and go back when the consumer pauses or stops.
+// TestPoolBounds shows that tasks that wait for the pool are reserved, and are given back when the
+// consumer pauses or stops.
 func TestPoolBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHolding(t, consumer.QueueConfig{Workers: 4}, func(c *consumer.Config) { c.Pool = make(shared, 1) })
@@ -93,7 +94,7 @@ func TestPoolBounds(t *testing.T) {
 
 var errNoRoom = errors.New("no room")
 
-// refuser refuses for a while.
+// refuser is a pool that refuses tasks until a time.
 type refuser struct {
 	until time.Time
 	asked *atomic.Int64
@@ -108,7 +109,8 @@ func (p refuser) Do(_ context.Context, fn func()) error {
 	return nil
 }
 
-// TestPoolRefuses: what it refuses goes back, without a storm and without being counted as a crash.
+// TestPoolRefuses shows that refused tasks are given back at a slow pace and without a count as
+// crashes.
 func TestPoolRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int64

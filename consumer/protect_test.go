@@ -28,8 +28,9 @@ func testRing(t *testing.T, id string) serializer.Sealer {
 	return ring
 }
 
-// TestForgedRecord: a record that somebody without the key has put into the store is believed by nobody: the producer's future
-// fails, and a consumer whose own record it keeps out makes no successors of it but gives the task to the dead letters.
+// TestForgedRecord shows that a record from a writer without the key has no effect. The producer's
+// future fails. A consumer whose own record it blocks sends no successors and dead-letters the
+// task.
 func TestForgedRecord(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -112,7 +113,8 @@ func TestForgedRecord(t *testing.T) {
 	}
 }
 
-// TestSealerOnOneSideOnly: whoever has no key sends what is sealed to the dead letters, and says why.
+// TestSealerOnOneSideOnly shows that a consumer without the key dead-letters sealed tasks with the
+// reason.
 func TestSealerOnOneSideOnly(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -143,7 +145,7 @@ func TestSealerOnOneSideOnly(t *testing.T) {
 	running, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(running) }()
-	for m.Buried.Count() < 2 && ctx.Err() == nil {
+	for m.DeadLettered.Count() < 2 && ctx.Err() == nil {
 		<-time.After(time.Millisecond)
 	}
 	stop()

@@ -2,150 +2,165 @@ package consumer
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
-	"math"
-	"sync"
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/consumer/internal/intake"
 	"github.com/swarmiji/swarmiji/consumer/internal/rates"
 	"github.com/swarmiji/swarmiji/consumer/internal/runs"
-	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// queue is one subscription and its workers.
+// queue is a queue that the consumer consumes, with its settings.
 type queue struct {
 	c      *Consumer
-	name   string // as tasks know it: retries go there
-	source string // that is subscribed to: name, or the side queue of an older version
+	name   string // name in tasks; retries are published to it
+	source string // name of the subscribed queue: name, or the side queue of an older version
 	cfg    QueueConfig
-	meta   task.Metadata // of this process: Config.Defaults, over it the queue's
+	meta   task.Metadata // metadata of this process: Config.Defaults overlaid by QueueConfig.Meta
 
-	sub    broker.Subscription
-	team   *team // whose workers take its tasks
-	leases runs.Leases
-	fetch  context.Context // ends when fetching stops
+	in      *intake.Queue   // its subscription
+	workers *intake.Workers // they run its tasks
+	leases  runs.Leases
+	fetch   context.Context // ends when fetching stops
 
-	control  sync.Mutex // one change of what follows at a time; held while the broker is told
-	gate     gate       // shut while the queue is paused
-	prefetch int        // for the workers there are
-	telling  bool       // tellLater is under way
-	rated    rates.Line // what rate limits know of it
-	early    runs.Slots // of tasks that are acknowledged before their start: as many as the prefetch
-	late     runs.Slots // of those that are dead letters and not yet recorded: as many
+	rateQueue rates.Queue // the queue as the rate limiter knows it
+	// slots of tasks that are acknowledged before their start; as many as the prefetch
+	earlySlots runs.Slots
+	// slots of dead-lettered tasks whose failure is not recorded yet; as many as the prefetch
+	lateSlots runs.Slots
 }
 
-func newQueue(fetch context.Context, c *Consumer, name string, cfg QueueConfig) *queue {
-	q := &queue{fetch: fetch, c: c, name: name, source: name, cfg: cfg, meta: task.Merge(c.cfg.Defaults, cfg.Meta)}
-	q.hold(cfg.prefetch(cfg.Workers))
-	q.rated = q.ratedLine()
+// newQueue returns a queue that is not subscribed yet. source is the name of the queue to subscribe
+// to. Its fetching ends with fetch.
+func newQueue(fetch context.Context, c *Consumer, name, source string, cfg *QueueConfig) *queue {
+	q := &queue{fetch: fetch, c: c, name: name, source: source, cfg: *cfg, meta: task.Merge(c.cfg.Defaults, cfg.Meta)}
+	q.rateQueue = q.newRateQueue()
+	q.in = intake.NewQueue(fetch, &intake.Config{
+		Broker: c.cfg.Broker, Queue: broker.Queue{Name: source, Levels: cfg.Levels}, Lease: cfg.Lease, Prefetch: q.cfg.prefetch, Tasks: queueTasks{q},
+		Go: c.settling.Go, Log: q.log,
+	}, cfg.Workers)
 	return q
 }
 
-// hold sets how many messages the queue may hold.
-func (q *queue) hold(prefetch int) {
-	q.prefetch = prefetch
-	if prefetch == noLimit {
-		prefetch = unbounded
-	}
-	q.early.Resize(int64(prefetch))
-	q.late.Resize(int64(prefetch))
-}
-
-// openTimeout bounds one attempt to declare and subscribe.
-const openTimeout = 10 * time.Second
-
-// open declares the queue and subscribes, however long the broker is away; ctx ends the waiting.
-func (q *queue) open(ctx context.Context) error {
-	var gap task.Backoff
-	for attempt := 0; ; attempt++ {
-		err := q.tryOpen(ctx)
-		if err == nil || ctx.Err() != nil || !transient(err) {
-			return err
-		}
-		q.log(slog.LevelWarn, "waiting for the broker", slog.Any("error", err))
-		if !wake.Sleep(ctx, gap.Interval(attempt)) {
-			return err
-		}
-	}
-}
-
-func (q *queue) tryOpen(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
-	if err := broker.Declare(ctx, q.c.cfg.Broker, broker.Queue{Name: q.source, Levels: q.cfg.Levels}); err != nil {
-		return err
-	}
-	sub, err := q.c.cfg.Broker.Subscribe(ctx, q.source, broker.SubscribeOptions{Prefetch: max(q.prefetch, 0), Lease: q.cfg.Lease})
-	if err != nil {
-		return err
-	}
-	q.sub = sub
-	return nil
-}
-
-// transient reports whether waiting may mend err.
-func transient(err error) bool {
-	return !errors.Is(err, broker.ErrClosed) && !errors.Is(err, broker.ErrUnsupported) && !errors.Is(err, broker.ErrMalformed) &&
-		!errors.Is(err, broker.ErrTooMany)
-}
-
-// giveBackTimeout bounds giving back what was not started.
+// giveBackTimeout limits the time to give back tasks that have not started.
 const giveBackTimeout = 10 * time.Second
 
-// giveBack ends the subscription; what was fetched and not started goes back.
-func (q *queue) giveBack() error {
+// close gives back the fetched tasks that have not started and closes the subscription, within
+// giveBackTimeout. Call it after fetching has stopped.
+func (q *queue) close() error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(q.c.work), giveBackTimeout)
 	defer cancel()
-	q.control.Lock()
-	defer q.control.Unlock()
-	_, _ = q.returnHeld(ctx, everything) // what it cannot give back goes back with the subscription
-	if err := q.sub.Close(ctx); err != nil && !errors.Is(err, broker.ErrClosed) {
-		return fmt.Errorf("swarmiji: consumer: queue %q: %w", q.source, err)
-	}
-	return nil
+	return q.in.Close(ctx)
 }
 
-// everything is a number of messages that no subscription holds.
-const everything = math.MaxInt
-
-// returnHeld stops the fetching and gives back at most n messages that the subscription holds and no
-// worker has started. A subscription whose prefetch cannot change keeps what it holds: stopped is
-// false then.
-func (q *queue) returnHeld(ctx context.Context, n int) (stopped bool, err error) {
-	if stopped, err = broker.SetPrefetch(ctx, q.sub, 0); !stopped || err != nil {
-		return stopped, err
-	}
-	done, cancel := context.WithCancel(ctx)
-	cancel() // Receive hands out what is held even so
-	for n > 0 && q.returnNext(done, ctx) {
-		n--
-	}
-	return true, nil
-}
-
-// returnNext gives back one message that the subscription holds, and reports whether there was one.
-func (q *queue) returnNext(done, ctx context.Context) bool {
-	d, err := q.sub.Receive(done)
-	if err != nil {
-		return false
-	}
-	r, err := q.read(d, 0)
-	if err != nil {
-		q.buryUnreadable(d, err)
-		return true
-	}
-	if err := r.giveBack(ctx); err != nil && !broker.Gone(err) {
-		q.c.settling.Go(r.giveBackForSure)
-	}
-	return true
-}
-
+// log logs msg with the name of the subscribed queue and of the node.
 func (q *queue) log(level slog.Level, msg string, attrs ...slog.Attr) {
 	q.c.cfg.Logger.LogAttrs(context.Background(), level, msg, append(attrs,
 		slog.String(middleware.LogQueue, q.source), slog.String(middleware.LogNode, q.c.cfg.Report.NodeID))...)
+}
+
+// queueTasks adapts a queue to [intake.Tasks].
+type queueTasks struct{ *queue }
+
+// Handle implements [intake.Tasks], see [queue.handle].
+func (q queueTasks) Handle(d broker.Delivery, worker int) { q.handle(d, worker) }
+
+// GiveBack returns a delivery that has not started to the broker. After an error it repeats that on
+// another goroutine. It dead-letters a message that cannot be decoded.
+func (q queueTasks) GiveBack(ctx context.Context, d broker.Delivery) {
+	r, err := q.read(d, 0)
+	if err != nil {
+		q.deadLetterUnreadable(d, err)
+		return
+	}
+	if err := r.giveBack(ctx); err != nil && !broker.Gone(err) {
+		q.c.settling.Go(r.ensureGivenBack)
+	}
+}
+
+// GiveBackLater returns a delivery that has not started to the broker, on another goroutine. It
+// dead-letters a message that cannot be decoded.
+func (q queueTasks) GiveBackLater(d broker.Delivery) {
+	r, err := q.read(d, 0)
+	if err != nil {
+		q.deadLetterUnreadable(d, err)
+		return
+	}
+	r.giveBackUnstarted()
+}
+
+// GiveBackWaiting gives back the tasks of the queue that wait for their rate limit.
+func (q queueTasks) GiveBackWaiting() { q.c.rates.GiveBack(&q.rateQueue) }
+
+// AcceptsChanged starts the receiving of deferrals of the queue after a resume. It stops it after a
+// pause.
+func (q queueTasks) AcceptsChanged() { q.c.answers.updateQueues() }
+
+// Resized sets the number of early and late slots to the prefetch.
+func (q queueTasks) Resized(n int) {
+	q.earlySlots.Resize(int64(n))
+	q.lateSlots.Resize(int64(n))
+}
+
+// live holds the queues of a consuming consumer.
+type live struct{ queues []*queue }
+
+// consuming returns the queues of the consumer. Returns [ErrNotRunning] if it does not consume.
+func (c *Consumer) consuming() (*live, error) {
+	if l := c.live.Load(); l != nil {
+		return l, nil
+	}
+	return nil, ErrNotRunning
+}
+
+// find returns the queue with this name, side queues excepted, or nil.
+func (l *live) find(name string) *queue {
+	for _, q := range l.queues {
+		if q.name == name && !q.side() {
+			return q
+		}
+	}
+	return nil
+}
+
+// workersOf makes the workers: one set for each Poll and one for each other queue. It sets
+// q.workers of all queues.
+func workersOf(c *Consumer, queues []*queue) []*intake.Workers {
+	byName := make(map[string]*queue, len(queues))
+	for _, q := range queues {
+		byName[q.source] = q
+	}
+	var all []*intake.Workers
+	add := func(cfg intake.WorkersConfig, queues ...*queue) {
+		cfg.Overloaded = c.tooManyStuck(queues)
+		in := make([]*intake.Queue, len(queues))
+		for i, q := range queues {
+			in[i] = q.in
+		}
+		t := intake.NewWorkers(cfg, in...)
+		for _, q := range queues {
+			q.workers = t
+		}
+		all = append(all, t)
+	}
+	for _, p := range c.cfg.Polls {
+		var polled []*queue
+		for _, name := range p.Queues {
+			if q := byName[name]; q != nil { // nil: the broker allowed no consumer for it
+				polled = append(polled, q)
+			}
+		}
+		if len(polled) > 0 {
+			add(intake.WorkersConfig{Workers: p.Workers, Order: &intake.Order{Interval: p.Interval, Share: p.Share}}, polled...)
+		}
+	}
+	for _, q := range queues {
+		if q.workers == nil {
+			add(intake.WorkersConfig{Workers: q.cfg.Workers}, q)
+		}
+	}
+	return all
 }

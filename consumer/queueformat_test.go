@@ -14,7 +14,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestFollowersAreInTheirQueuesFormat: the task that follows one is written as Wire.QueueFormats says for its queue.
+// TestFollowersAreInTheirQueuesFormat shows that a successor is encoded in the format that
+// Wire.QueueFormats sets for its queue.
 func TestFollowersAreInTheirQueuesFormat(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -33,7 +34,7 @@ func TestFollowersAreInTheirQueuesFormat(t *testing.T) {
 	if err := first.Handle(c, func(_ context.Context, i int) (int, error) { return i, nil }); err != nil {
 		t.Fatal(err)
 	}
-	subs := make(map[string]broker.Subscription) // which make the queues
+	subs := make(map[string]broker.Subscription) // subscribing makes the queues
 	for _, queue := range []string{"other", "foreign"} {
 		if subs[queue], err = server.Connect().Subscribe(ctx, queue, broker.SubscribeOptions{Prefetch: 1}); err != nil {
 			t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/swarmiji/swarmiji/consumer/internal/intake"
 	"github.com/swarmiji/swarmiji/consumer/internal/rates"
 	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/internal/utf"
@@ -11,16 +12,18 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// RateDefault is the rate that has SetRateLimit take back what it did before.
+// RateDefault is the limit that makes SetRateLimit remove an earlier override.
 const RateDefault = control.RateDefault
 
-// SetRateLimit sets the rate limit of a task in this process, such as "10/s", "600/m" or "5000/h",
-// over what its metadata say. "" is no limit, [RateDefault] takes back what was set. It holds at
-// once, for tasks that wait here already too, and until the process ends; a task that was put back
-// in the broker comes when the limit before let it. It may be called at any time, from any
-// goroutine.
+// SetRateLimit sets the rate limit of a task in this process, such as "10/s", "600/m" or "5000/h".
+// It overrides the metadata of the task until the process ends. "" means no limit; [RateDefault]
+// removes the override.
 //
-// A rate that cannot be read is [task.ErrBadMetadata], a task without a handler [task.ErrUnknownTask].
+// The limit applies at once, also to tasks that wait in this process. A task that was put back to
+// the broker comes at the time that the earlier limit gave it. Safe for concurrent use.
+//
+// Returns [task.ErrBadMetadata] for a malformed limit and [task.ErrUnknownTask] for a task without
+// a handler.
 func (c *Consumer) SetRateLimit(name, limit string) error {
 	if limit != RateDefault {
 		if _, _, err := task.ParseRate(limit); err != nil {
@@ -34,27 +37,29 @@ func (c *Consumer) SetRateLimit(name, limit string) error {
 	return nil
 }
 
-// admit reports whether the task's rate limit lets it start now. Otherwise it has taken the run over.
-func (q *queue) admit(r *run) bool {
-	return q.c.rates.Admit(rated{r}, &q.rated, r.request.Name, r.request.Effective.RateLimit.Or(""))
+// rateAllows reports whether the rate limit of the task lets it start now. If not, the rate limiter
+// starts the task later or puts it back; the caller must not use r any more.
+func (q *queue) rateAllows(r *run) bool {
+	return q.c.rates.Admit(rateRun{r}, &q.rateQueue, r.request.Name, r.request.Effective.RateLimit.Or(""))
 }
 
-// ratedLine is the queue as rate limits see it. Half of what it may hold may be set aside.
-func (q *queue) ratedLine() rates.Line {
-	return rates.Line{Open: q.takes, Room: func() int {
-		held := q.cfg.prefetch(q.team.workers())
-		if held == noLimit {
+// newRateQueue returns the queue as the rate limiter sees it. Up to half of the prefetch may be set
+// aside to wait for their rate.
+func (q *queue) newRateQueue() rates.Queue {
+	return rates.Queue{Open: q.accepts, Capacity: func() int {
+		held := q.cfg.prefetch(q.workers.Count())
+		if held == intake.NoLimit {
 			return rates.MaxAside
 		}
 		return held / 2
 	}}
 }
 
-// rated is a run as rate limits see it.
-type rated struct{ *run }
+// rateRun adapts a run to [rates.Run].
+type rateRun struct{ *run }
 
-// Turn implements [rates.Run].
-func (r rated) Turn() time.Time {
+// StartTime returns the start time for which the rate limiter put the task back, or zero.
+func (r rateRun) StartTime() time.Time {
 	at := r.request.Effective.NotBefore.Or(time.Time{})
 	if at.IsZero() || !wire.Held(r.message, wire.HeaderTurn, at) {
 		return time.Time{}
@@ -62,20 +67,11 @@ func (r rated) Turn() time.Time {
 	return at
 }
 
-// Lost implements [rates.Run].
-func (r rated) Lost() bool { return r.isLost() }
+// Lost reports whether the broker has taken the task back.
+func (r rateRun) Lost() bool { return r.isLost() }
 
-// Reserve implements [rates.Run].
-func (r rated) Reserve(waits bool) {
-	if waits {
-		r.queue.c.reserved.Add(r.run)
-	} else {
-		r.queue.c.reserved.Remove(r.run)
-	}
-}
-
-// Start implements [rates.Run]. The task may have expired while it waited.
-func (r rated) Start() {
+// Start starts the task on another goroutine. It settles a task that has expired while it waited.
+func (r rateRun) Start() {
 	r.queue.c.settling.Go(func() {
 		if at, ok := r.request.Effective.Expires.Get(); ok && !at.IsZero() && time.Now().After(at) {
 			r.queue.settle(r.run, verdict{kind: expired, err: task.ErrExpired})
@@ -85,15 +81,13 @@ func (r rated) Start() {
 	})
 }
 
-// GiveBack implements [rates.Run].
-func (r rated) GiveBack() { r.unstarted() }
-
-// PutBack implements [rates.Run].
-func (r rated) PutBack(at time.Time) {
+// PutBack replaces the message by a copy that the broker delivers at the given time, on another
+// goroutine.
+func (r rateRun) PutBack(at time.Time) {
 	r.queue.c.settling.Go(func() {
-		next := r.copy()
-		next.turn = true
-		if r.replace(r.queue.source, next, next.until(at), "wait for its rate") {
+		next := r.next()
+		next.rateLimited = true
+		if r.replace(r.queue.source, next, next.setNotBefore(at), "wait for its rate") {
 			r.queue.c.cfg.Metrics.Snoozed.Inc(1)
 		}
 	})

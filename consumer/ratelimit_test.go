@@ -10,9 +10,9 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestLimitedTasksStarveNobody (S19): whatever the prefetch, tasks without a limit get through at once behind many that have one,
-// and none of these starts before its time or is lost.
-func TestLimitedTasksStarveNobody(t *testing.T) {
+// TestLimitedTasksDoNotBlockOthers (S19) shows that tasks without a limit run at once behind many
+// tasks with one, for any prefetch. No limited task starts too early or is lost.
+func TestLimitedTasksDoNotBlockOthers(t *testing.T) {
 	for _, q := range []consumer.QueueConfig{{Workers: 2, Prefetch: 1}, {Workers: 2, PrefetchMultiplier: 1}, {Workers: 2}, {Workers: 2, Prefetch: -1}} {
 		synctest.Test(t, func(t *testing.T) {
 			h := newHolding(t, q)
@@ -47,7 +47,8 @@ func TestLimitedTasksStarveNobody(t *testing.T) {
 	}
 }
 
-// TestSetRateLimit: it holds at once, also for tasks that wait, and can be taken back.
+// TestSetRateLimit shows that a new limit applies at once, also to waiting tasks, and that it can
+// be removed.
 func TestSetRateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHolding(t, consumer.QueueConfig{Workers: 2, Prefetch: 100})
@@ -59,7 +60,7 @@ func TestSetRateLimit(t *testing.T) {
 		if err := c.SetRateLimit("nobody", "1/s"); !errors.Is(err, task.ErrUnknownTask) {
 			t.Errorf("a task that is none: %v", err)
 		}
-		must0(t, c.SetRateLimit("hold", "12/m")) // before Run, and over no limit at all
+		must0(t, c.SetRateLimit("hold", "12/m")) // before Run, for a task without a limit
 		h.b.run()
 		h.submit(0, 10)
 		count := func(why string, want int) {
@@ -84,7 +85,8 @@ func TestSetRateLimit(t *testing.T) {
 	})
 }
 
-// TestLimitedTasksGoBack: a pause and a stop give back what waits for its rate, and one that expired while it waited does not run.
+// TestLimitedTasksGoBack shows that a pause and a stop give back the tasks that wait for their
+// rate. A task that expires meanwhile does not run.
 func TestLimitedTasksGoBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHolding(t, consumer.QueueConfig{Workers: 2, Prefetch: 6})
@@ -113,7 +115,8 @@ func TestLimitedTasksGoBack(t *testing.T) {
 	})
 }
 
-// TestRateStartsWithoutABurst (S19): what may start at once is the rate's share of 100 ms, at least one.
+// TestRateStartsWithoutABurst (S19) shows that at most the tokens of 100 ms, at least one, can
+// start at once.
 func TestRateStartsWithoutABurst(t *testing.T) {
 	for limit, want := range map[string]int{"5/s": 1, "10/s": 1, "50/s": 5, "6000/m": 10, "3600/h": 1} {
 		synctest.Test(t, func(t *testing.T) {
@@ -129,8 +132,9 @@ func TestRateStartsWithoutABurst(t *testing.T) {
 	}
 }
 
-// TestLimitedTasksArePutBackOnce (S19): tasks over the limit wait here for a minute at most and in half the prefetch at most. Each
-// other one is put back once, comes at its turn and starts then, although new ones come all the time.
+// TestLimitedTasksArePutBackOnce (S19) shows that tasks over the limit wait here for at most a
+// minute and in at most half the prefetch. Each other task is put back once and starts at its start
+// time, although new tasks keep coming.
 func TestLimitedTasksArePutBackOnce(t *testing.T) {
 	for _, q := range []consumer.QueueConfig{{Workers: 2, Prefetch: 1}, {Workers: 2, Prefetch: 8}, {Workers: 2, Prefetch: -1}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -168,9 +172,9 @@ func TestLimitedTasksArePutBackOnce(t *testing.T) {
 	}
 }
 
-// TestTurnsOfTasksThatNeverCome: tasks that were put back to their turns expire there, or end elsewhere. New ones do not wait for
-// those turns.
-func TestTurnsOfTasksThatNeverCome(t *testing.T) {
+// TestStartTimesOfTasksThatNeverCome shows that new tasks do not wait for the start times of
+// put-back tasks that expire or end elsewhere.
+func TestStartTimesOfTasksThatNeverCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHolding(t, consumer.QueueConfig{Workers: 2, Prefetch: 8})
 		close(h.release)

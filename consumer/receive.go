@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/consumer/internal/crashes"
 	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
 	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/internal/wire"
@@ -20,98 +22,109 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// run is one delivery on its way through the consumer.
+// run holds the state of one delivery from its receipt to the end of its settlement.
 type run struct {
 	queue    *queue
-	worker   int // index of the worker that took it
+	worker   int // index of the worker that received it
 	delivery broker.Delivery
 	message  *broker.Message
-	format   serializer.Format // it came in, and its copies go out in
-	bare     bool              // it came without an envelope: its arguments are a foreign writer's bytes
+	format   serializer.Format // format of the message; its copies use the same
+	bare     bool              // the message has no envelope: its body is the arguments
+	arrived  wire.Value        // the arguments as they arrived, if compressed; copies send them again
 	handler  task.Handler
 	request  task.Request
 
-	veto       error // of a hook, so that it does not run; nil: none
-	unreadable error // why its arguments cannot be read, which the handler does not get; nil: they can
+	veto       error // error of a dequeue hook: the handler must not run
+	unreadable error // why the arguments cannot be read; the handler does not run
 
-	ended    time.Time
-	hopeless bool // its settlement was given up
+	ended      time.Time
+	unsendable bool // the settlement failed for good: see failUnsendable
 
-	note    atomic.Pointer[broker.Start] // of this start, open; nil for none. A stop that leaves the handler behind clears it too
-	release func()                       // gives back what Config.Admit has taken; nil for nothing
-	suspect bool                         // an earlier start ended its process: it runs in quarantine
-	checked bool                         // the broker has told that a task that runs at most once was not started
-	early   atomic.Bool                  // it has a place among the tasks that are acknowledged before their start
+	crash crashes.State // the notes of its starts
+	// releases the admissions of Config.Admit; nil: nothing to release
+	releaseAdmitted func()
+	// the broker has confirmed that no earlier delivery has started
+	notStartedBefore bool
+	hasEarlySlot     atomic.Bool // it holds one of q.earlySlots
 
-	answer  *answer     // its answer from outside is settled, and no run; nil: it is one
+	answer  *answer     // the deferral that this run settles; nil: a message of the broker
 	expects atomic.Bool // its handler has called task.Expect
-	stale   atomic.Bool // another delivery of its message has ended or was deferred: this one counts for nothing
+	stale   atomic.Bool // another delivery has settled or deferred the task: ignore this one
 
-	// How far it has come. A stop that leaves a handler behind looks at these from another
+	// Progress of the run. A stop that leaves a handler behind reads these fields from another
 	// goroutine.
-	acked      atomic.Bool // before the start, because the task runs at most once
-	started    atomic.Bool
-	over       atomic.Bool         // the handler has returned
-	final      atomic.Bool         // its end is in a store that can be asked for it, or was handed on: no other end may follow
-	abandoned  atomic.Bool         // a stop has left a trace of it
-	unbound    atomic.Bool         // with an error that says that its own arguments do not fit
-	terminated atomic.Bool         // a revocation has ended its context
-	cut        atomic.Pointer[cut] // of its context; nil: none yet
+	acked    atomic.Bool // before the start, because the task runs at most once
+	started  atomic.Bool
+	returned atomic.Bool // the handler has returned
+	// its end is stored or its successors are sent: no other end may follow
+	final        atomic.Bool
+	abandoned    atomic.Bool                  // recordAbandoned was called
+	unbound      atomic.Bool                  // its error says that its own arguments do not fit
+	terminated   atomic.Bool                  // a revocation has ended its context
+	cancellation atomic.Pointer[cancellation] // ends the context of the handler; nil: not set yet
 }
 
-// clockSkew is how much too early, by this process's clock, a task that no broker has held back may
-// come and be held here; one that comes still earlier is sent back, once.
+// clockSkew limits the time that a task may wait in this process, by the clock of this process, if
+// it comes too early. A task that comes earlier than that is sent back to the broker once. Tasks
+// that the broker held back are exempt.
 const clockSkew = time.Second
 
-// handle takes a delivery to its end, or to the point from which its settlement goes on beside the
-// worker.
-func (w *worker) handle(q *queue, d broker.Delivery) {
+// handle decodes a delivery, sends the event of its receipt, calls the dequeue hooks, and starts
+// or settles its task. It blocks the worker while the handler runs. Settlements that take time run
+// on other goroutines. It dead-letters a message that cannot be decoded.
+func (q *queue) handle(d broker.Delivery, worker int) {
 	q.c.cfg.Metrics.Received.Inc(1)
-	r, err := q.read(d, w.index)
+	r, err := q.read(d, worker)
 	if err != nil {
-		q.buryUnreadable(d, err)
+		q.deadLetterUnreadable(d, err)
 		return
 	}
 	r.notifyReceived()
-	r.askDequeue()
+	r.callDequeueHooks()
 	switch {
-	case !q.takes(): // fetched in the same instant as the stop or the pause began
-		r.unstarted()
-	case r.request.Copy != "" && r.elsewhere():
+	case !q.accepts(): // fetched in the moment in which the stop or the pause began
+		r.giveBackUnstarted()
+	case r.request.Copy != "" && r.dropIfOtherCopy():
 	default:
-		q.consider(r)
+		q.settleEarlier(r)
 	}
 }
 
-// consider looks whether a task has come further already, by an earlier delivery, before all else.
-func (q *queue) consider(r *run) {
+// settleEarlier checks whether an earlier delivery has deferred or ended the task. If so, it
+// settles the task by that, on another goroutine; otherwise it calls startOrSettle. A task whose
+// arguments cannot be read fails and is dead-lettered.
+func (q *queue) settleEarlier(r *run) {
 	switch {
 	case r.unreadable != nil:
-		q.settleAside(r, verdict{kind: failed, err: fmt.Errorf("%w: %w", task.ErrBadArgs, r.unreadable), bury: true})
-	case r.request.Deliveries > 1 && r.deferredBefore():
-	case r.mayHaveEnded() && r.resume():
+		q.settleAsync(r, verdict{kind: failed, err: fmt.Errorf("%w: %w", task.ErrBadArgs, r.unreadable), deadLetter: true})
+	case r.request.Deliveries > 1 && r.discardIfDeferred():
+	case r.mayHaveEnded() && r.settleIfRecorded():
 	default:
-		q.proceed(r)
+		q.startOrSettle(r)
 	}
 }
 
-// mayHaveEnded reports whether the task's end may be recorded already: it was handed out before, or
-// it is a copy of a task that runs at most once and became uncertain when the copy was sent.
+// mayHaveEnded reports whether the end of the task may be stored already, so that the result store
+// must be asked. That is so for a redelivered message, and for a copy of an at-most-once task,
+// which may have become uncertain when the copy was sent.
 func (r *run) mayHaveEnded() bool {
 	return r.request.Deliveries > 1 || r.message.Generation > 0 && !r.idempotent()
 }
 
-// proceed takes a task of which no end is recorded to its start, or to its end without one.
-func (q *queue) proceed(r *run) {
+// startOrSettle starts the task, or settles it without a start: because an earlier delivery may
+// have started it, or because it is revoked, expired, vetoed by a hook, too early, or has no
+// handler.
+func (q *queue) startOrSettle(r *run) {
 	switch {
-	case r.request.Deliveries > 1 && !r.idempotent() && !r.checked && r.mayHaveStarted(): // else it would be said never to have run
-	case r.revoked(): // settled, or put back
+	// first, since the other cases record that the task never ran
+	case r.request.Deliveries > 1 && !r.idempotent() && !r.notStartedBefore && r.settleIfStarted():
+	case r.settleIfRevoked(): // settled or put back
 	case r.expired():
-		q.settleAside(r, verdict{kind: expired, err: task.ErrExpired})
-	case r.premature(): // before a veto, whose delay may be shorter; the hook is asked again then
-		r.sendBackUntilDue()
+		q.settleAsync(r, verdict{kind: expired, err: task.ErrExpired})
+	case r.premature(): // before the veto, whose delay may be shorter; the hook is asked again later
+		r.delayUntilDue()
 	case r.veto != nil:
-		q.settleAside(r, r.judge(nil, r.veto))
+		q.settleAsync(r, r.judge(nil, r.veto))
 	case r.handler == nil:
 		r.park()
 	default:
@@ -119,7 +132,12 @@ func (q *queue) proceed(r *run) {
 	}
 }
 
-// read decodes a delivery and merges its metadata.
+// read decodes a delivery and returns a run with the merged metadata, the handler and the request.
+// It begins the new life of a requeued task, and ignores a malformed reply address. worker is the
+// index of the worker that received the delivery; 0: none.
+//
+// Returns an error if the message is malformed or cannot be opened. It does not fail for
+// unreadable arguments but stores their error in r.unreadable.
 func (q *queue) read(d broker.Delivery, worker int) (*run, error) {
 	m := d.Message()
 	bind := q.c.bind
@@ -130,13 +148,13 @@ func (q *queue) read(d broker.Delivery, worker int) (*run, error) {
 	if bare {
 		bind = q.c.codec.BindBare
 	}
-	unreadable := q.c.codec.Open(q.name, e)
+	arrived, unreadable := q.c.codec.OpenArrived(q.name, e)
 	if unreadable != nil && !errors.Is(unreadable, wire.ErrArgs) {
 		return nil, unreadable
 	}
 	if e.Name == "" {
 		if e.Name = q.cfg.Task; e.Name == "" {
-			return nil, fmt.Errorf("%w: it names no task, and its queue has none (QueueConfig.Task)", serializer.ErrMalformed)
+			return nil, fmt.Errorf("%w: the message names no task, and its queue has no QueueConfig.Task", serializer.ErrMalformed)
 		}
 	}
 	if err := task.CheckName(e.Name); err != nil {
@@ -148,11 +166,12 @@ func (q *queue) read(d broker.Delivery, worker int) (*run, error) {
 		}
 	}
 	beginLife(e, m, q.c.cfg.Wire.Sealer != nil)
-	r := &run{queue: q, worker: worker, delivery: d, message: m, format: format, bare: bare, unreadable: unreadable}
+	r := &run{queue: q, worker: worker, delivery: d, message: m, format: format, bare: bare, arrived: arrived, unreadable: unreadable}
 	r.request = *task.NewRequest(e, bind)
-	if e.ReplyTo != "" && task.CheckName(e.ReplyTo) != nil { // a message must not choose where in the broker its answer goes
+	// a message must not choose the broker address of its result
+	if e.ReplyTo != "" && task.CheckName(e.ReplyTo) != nil {
 		q.c.cfg.Metrics.Rejected.Inc(1)
-		q.c.warnOnce("reply-to", "reply addresses that are no node id are ignored", r.logAttrs()...)
+		q.c.warnOnce("reply-to", "a reply address that is not a node id is ignored", r.logAttrs()...)
 		e.ReplyTo = ""
 	}
 	req := &r.request
@@ -173,14 +192,16 @@ func (q *queue) read(d broker.Delivery, worker int) (*run, error) {
 	case e.Base != nil:
 		merged := task.Merge(*e.Base, q.meta, *definition, e.Meta)
 		req.Effective = &merged
-	case !q.meta.IsZero() || !definition.IsZero() && *definition != e.Meta: // most often both sides share one definition
+	// usually both sides share one definition
+	case !q.meta.IsZero() || !definition.IsZero() && *definition != e.Meta:
 		merged := task.Merge(q.meta, *definition, e.Meta)
 		req.Effective = &merged
 	}
 	return r, nil
 }
 
-// decode reads a message. One of a queue of raw work is taken for an envelope only if it says so.
+// decode decodes a message. In a queue with QueueConfig.Task, a message that does not declare
+// itself an envelope is taken as raw arguments; bare is then true. f is the format of the message.
 func (q *queue) decode(m *broker.Message) (e *task.Envelope, f serializer.Format, bare bool, err error) {
 	if q.cfg.Task != "" {
 		return q.c.codec.DecodeRaw(m)
@@ -189,8 +210,8 @@ func (q *queue) decode(m *broker.Message) (e *task.Envelope, f serializer.Format
 	return e, f, false, err
 }
 
-// foreignID gives a task of a foreign writer its id: the message's own, where that can be one, else
-// a new one.
+// foreignID returns the id of a task whose envelope lacks one: the id of its message if that is a
+// valid task id, else a new one.
 func foreignID(m *broker.Message) (task.ID, error) {
 	if id := task.ID(m.ID); id.Check() == nil {
 		return id, nil
@@ -202,76 +223,89 @@ func foreignID(m *broker.Message) (task.ID, error) {
 	return task.ID(id.String()), nil
 }
 
-// refusedAgain is after how long a message comes again for which this user lacks a right: to acknowledge it early, or to
-// dead-letter what nobody can read.
-const refusedAgain = time.Minute
+// noAccessDelay is the time after which a message is delivered again for which this user lacks a
+// permission: to acknowledge it early, or to dead-letter it.
+const noAccessDelay = time.Minute
 
-// buryUnreadable moves a message that nobody can read to the dead letters, byte for byte.
-func (q *queue) buryUnreadable(d broker.Delivery, cause error) {
+// deadLetterUnreadable dead-letters a message that cannot be decoded, unchanged, on another
+// goroutine. It repeats that until it succeeds, and then counts it and sends the event. If the
+// broker cannot dead-letter it or denies access, the message is released for noAccessDelay.
+func (q *queue) deadLetterUnreadable(d broker.Delivery, cause error) {
 	m := d.Message()
-	q.log(slog.LevelError, "message cannot be read and goes to the dead letters",
+	q.log(slog.LevelError, "the message cannot be decoded and is dead-lettered",
 		slog.String(middleware.LogTaskID, utf.Cut(m.ID, 128)), slog.Any("error", cause))
 	q.c.settling.Go(func() {
-		ctx, cancel := q.insisting()
+		ctx, cancel := q.untilStop()
 		defer cancel()
 		bury := func(ctx context.Context) error {
-			err := d.Bury(ctx, broker.Dead{Reason: cause.Error(), Unreadable: true})
-			if workflow.Permanent(err) || errors.Is(err, broker.ErrUnsupported) || errors.Is(err, broker.ErrAccess) { // it makes way for the others, and comes again
-				return errors.Join(errDone, d.Release(ctx, refusedAgain))
+			err := d.DeadLetter(ctx, broker.Dead{Reason: cause.Error(), Unreadable: true})
+			// let other messages pass; this one comes again
+			if workflow.Permanent(err) || errors.Is(err, broker.ErrUnsupported) || errors.Is(err, broker.ErrAccess) {
+				return errors.Join(errDone, d.Release(ctx, noAccessDelay))
 			}
 			return err
 		}
-		if err := repeat(ctx, d.Lost(), bury, func(err error) { q.log(slog.LevelWarn, "dead-lettering is repeated", slog.Any("error", err)) }); err != nil {
-			return // the broker has it back, or the consumer stops
+		if err := repeat(ctx, d.Lost(), bury, func(err error) {
+			q.log(slog.LevelWarn, "dead-lettering failed; it is repeated", slog.Any("error", err))
+		}); err != nil {
+			return // the broker has the message back, or the consumer stops
 		}
-		q.c.cfg.Metrics.Buried.Inc(1)
+		q.c.cfg.Metrics.DeadLettered.Inc(1)
 		q.notifyUnreadable(m, cause)
 	})
 }
 
+// idempotent reports whether the task may run more than once, by its metadata. Default: true.
 func (r *run) idempotent() bool { return r.request.Effective.Idempotent.Or(true) }
 
+// expired reports whether the task was received after its expiry.
 func (r *run) expired() bool {
 	at, ok := r.request.Effective.Expires.Get()
 	return ok && !at.IsZero() && r.request.Received.After(at)
 }
 
-// premature reports whether the task comes before its time. A task that the broker has held back is
-// never early: the broker's clock decides.
+// premature reports whether the task must not start yet. A task that the broker has held back is
+// never premature: the clock of the broker decides.
 func (r *run) premature() bool {
 	at, ok := r.request.Effective.NotBefore.Get()
 	return ok && at.After(r.request.Received) && !wire.Held(r.message, wire.HeaderHeld, at)
 }
 
-// sendBackUntilDue delays a task that came before its time: one of a foreign writer or an older
-// version, or beyond what the broker can hold.
-func (r *run) sendBackUntilDue() {
+// delayUntilDue replaces the message of a premature task by a copy for the time when the task is
+// due, on another goroutine. If the task is due within clockSkew, it waits here first and the copy
+// is due at once.
+//
+// Premature tasks come from foreign writers and older versions, or have delays that are too long
+// for the broker.
+func (r *run) delayUntilDue() {
 	at := r.request.Effective.NotBefore.Or(time.Time{})
 	r.queue.c.settling.Go(func() {
 		if time.Until(at) <= clockSkew {
 			r.waitHere(at)
 			at = time.Time{}
 		}
-		r.replace(r.queue.source, r.copy(), at, "delay")
+		r.replace(r.queue.source, r.next(), at, "delay")
 	})
 }
 
-// unstarted gives back a task that was fetched and not started.
-func (r *run) unstarted() {
-	r.freeEarly()
-	r.queue.c.settling.Go(r.giveBackForSure)
+// giveBackUnstarted returns a task that has not started to its queue, on another goroutine, and
+// repeats that until it succeeds. It frees the early slot of the task.
+func (r *run) giveBackUnstarted() {
+	r.releaseEarlySlot()
+	r.queue.c.settling.Go(r.ensureGivenBack)
 }
 
-// giveBack returns the task to its queue without counting anything. It keeps its place in front
-// where the broker can.
+// giveBack returns the task to its queue without counting an attempt, and clears the note of its
+// start. Where the broker can, the task keeps its position at the front. It does nothing for an
+// acknowledged task. A deferral is released for answerRetryDelay.
 func (r *run) giveBack(ctx context.Context) error {
 	switch {
 	case r.acked.Load():
 		return nil
 	case r.answer != nil:
-		return r.delivery.Release(ctx, answerAgain)
+		return r.delivery.Release(ctx, answerRetryDelay)
 	}
-	r.clearNote(ctx)
+	r.queue.c.crashes.Clear(ctx, crashRun{r})
 	err := r.delivery.Release(ctx, 0)
 	if err == nil {
 		r.queue.c.cfg.Metrics.Released.Inc(1)
@@ -279,22 +313,26 @@ func (r *run) giveBack(ctx context.Context) error {
 	return err
 }
 
-// park puts aside a task that no handler is registered for, so that a consumer that knows it may
-// come; a rolling deployment is such a case. In the end it fails.
+// park delays a task without a handler, so that a consumer with the handler may start, as in a
+// rolling deployment. Each delay is twice as long as the last one. It counts and logs that. On
+// another goroutine it stores the reason, replaces the message by a delayed copy, and sends the
+// event of a failed attempt.
+//
+// After Tuning.UnknownRetries delays the task fails and is dead-lettered.
 func (r *run) park() {
 	q := r.queue
-	e := r.copy()
+	e := r.next()
 	if e.Parked >= q.c.cfg.Tuning.UnknownRetries {
-		err := fmt.Errorf("%w: %q", task.ErrUnknownTask, e.Name)
-		q.settleAside(r, verdict{kind: failed, err: err, bury: true})
+		err := r.unknown()
+		q.settleAsync(r, verdict{kind: failed, err: err, deadLetter: true})
 		return
 	}
 	delay := q.c.cfg.Tuning.UnknownDelay << min(e.Parked, 16)
 	e.Parked++
-	at := e.delay(delay)
+	at := e.setDelay(delay)
 	q.c.cfg.Metrics.Parked.Inc(1)
-	r.log(slog.LevelWarn, "no handler is registered; the task is put aside", slog.Duration("delay", delay))
-	why := fmt.Errorf("parked (%d of %d): %w: %q", e.Parked, q.c.cfg.Tuning.UnknownRetries, task.ErrUnknownTask, e.Name)
+	r.log(slog.LevelWarn, "no handler is registered; the task is delayed", slog.Duration("delay", delay))
+	why := fmt.Errorf("parked (%d of %d): %w", e.Parked, q.c.cfg.Tuning.UnknownRetries, r.unknown())
 	q.c.settling.Go(func() {
 		if r.saveParked(why) && r.replace(q.source, e, at, "park") {
 			r.notifyFailed(verdict{err: why}, true)
@@ -302,31 +340,54 @@ func (r *run) park() {
 	})
 }
 
-// saveParked records why the task waits, for those who wait for it, and reports whether it goes on
-// waiting. It is said in the state of a retry, which older processes know as well.
+// unknown returns the error of a task without a handler. It names some of the handlers that exist.
+func (r *run) unknown() error {
+	names := r.queue.c.Names()
+	has := utf.Cut(strings.Join(names[:min(len(names), 3)], ", "), 100)
+	switch {
+	case len(names) == 0:
+		has = "none"
+	case len(names) > 3:
+		has += fmt.Sprintf(" and %d more", len(names)-3)
+	}
+	return fmt.Errorf("%w: %q came to queue %q, whose consumer has %s; register it there, or send it to the queue of its consumer",
+		task.ErrUnknownTask, r.request.Name, r.queue.name, has)
+}
+
+// saveParked stores why the task waits, as the state of a retry, which older versions know as well.
+// It reports whether the task still waits. It does not if another message has ended the task, which
+// saveParked then settles, or if the state could not be stored.
 func (r *run) saveParked(why error) bool {
 	ctx, cancel := context.WithTimeout(r.queue.c.settle, r.queue.c.cfg.Tuning.StoreRetry)
 	defer cancel()
-	if store := r.store(); store != nil && resultstore.RepliesOnly(store) { // which carry no retries: this is only a word
-		rec, err := r.protected(task.StateRetrying, verdict{err: why}, r.ended)
+	// such a store keeps no retries: it only informs the submitter
+	if store := r.store(); store != nil && resultstore.RepliesOnly(store) {
+		rec, err := r.protectedRecord(task.StateRetrying, verdict{err: why}, r.ended)
 		if err == nil {
 			err = store.Save(ctx, rec)
 		}
 		if err != nil {
-			r.log(slog.LevelWarn, "its submitter is not told that the task is put aside", slog.Any("error", err))
+			r.log(slog.LevelWarn, "the submitter was not told that the task is delayed", slog.Any("error", err))
 		}
 		return true
 	}
 	v, ok := r.save(ctx, task.StateRetrying, verdict{kind: retry, err: why})
-	if ok && v.recorded { // it has ended in another message
+	if ok && v.recorded { // the task has ended in another message
 		r.queue.settle(r, v)
 	}
 	return ok && !v.recorded
 }
 
-// resume looks whether an earlier delivery of the task came as far as its result, and if so goes on
-// from there. A store that only sends replies cannot be asked: there the task runs again.
-func (r *run) resume() bool {
+// settleIfRecorded looks for the end of the task that an earlier delivery has stored. It returns
+// true if the task must not start now:
+//
+//   - The store has the end of the task: the task is settled by it.
+//   - The record belongs to a later life of the task: the message is dropped.
+//   - The store failed: it is asked again.
+//
+// All of these run on other goroutines. Stores that only send replies keep no records: the task
+// then runs again.
+func (r *run) settleIfRecorded() bool {
 	store := r.store()
 	if store == nil {
 		return false
@@ -335,26 +396,27 @@ func (r *run) resume() bool {
 	defer cancel()
 	rec, err := r.load(ctx, store)
 	switch {
-	case err == nil && r.outlived(&rec):
-		r.queue.c.settling.Go(r.drop)
+	case err == nil && r.isSuperseded(&rec):
+		r.queue.c.settling.Go(r.dropCopy)
 		return true
-	case err == nil && rec.State.Terminal() && !r.ofEarlierLife(&rec):
-		r.queue.settleAside(r, recorded(&rec))
+	case err == nil && rec.State.Terminal() && !r.isEarlierLife(&rec):
+		r.queue.settleAsync(r, verdictOfRecord(&rec))
 		return true
 	case err == nil, errors.Is(err, resultstore.ErrNotFound), errors.Is(err, resultstore.ErrMalformed):
 		return false
 	}
-	r.queue.c.settling.Go(func() { r.lookUp(store) })
+	r.queue.c.settling.Go(func() { r.retryLookup(store) })
 	return true
 }
 
-// lookUp goes on with resume until the store answers. The task is not started before.
-func (r *run) lookUp(store resultstore.ResultStore) {
+// retryLookup repeats the read of settleIfRecorded until the store answers, for at most StoreRetry.
+// Then it settles, drops or starts the task. Without an answer it gives the task back.
+func (r *run) retryLookup(store resultstore.ResultStore) {
 	c := r.queue.c
 	ctx, cancel := context.WithTimeout(c.settle, c.cfg.Tuning.StoreRetry)
 	defer cancel()
 	var rec resultstore.Record
-	if !r.persist(ctx, "look-up of its result", func(ctx context.Context) (err error) {
+	if !r.runStep(ctx, "read of its result", func(ctx context.Context) (err error) {
 		if rec, err = r.load(ctx, store); errors.Is(err, resultstore.ErrNotFound) || errors.Is(err, resultstore.ErrMalformed) {
 			return nil
 		}
@@ -363,17 +425,19 @@ func (r *run) lookUp(store resultstore.ResultStore) {
 		return
 	}
 	switch {
-	case r.outlived(&rec):
-		r.drop()
-	case rec.State.Terminal() && !r.ofEarlierLife(&rec):
-		r.queue.settle(r, recorded(&rec))
+	case r.isSuperseded(&rec):
+		r.dropCopy()
+	case rec.State.Terminal() && !r.isEarlierLife(&rec):
+		r.queue.settle(r, verdictOfRecord(&rec))
 	default:
-		r.queue.proceed(r)
+		r.queue.startOrSettle(r)
 	}
 }
 
-// recorded is the verdict that an earlier run of the task has come to.
-func recorded(rec *resultstore.Record) verdict {
+// verdictOfRecord returns the verdict of the earlier attempt that stored rec, which is marked as
+// recorded. It dead-letters the message if the record says that the consumer had a reason of its
+// own to do so.
+func verdictOfRecord(rec *resultstore.Record) verdict {
 	v := verdict{recorded: true, ran: !rec.StartedAt.IsZero(), result: rec.Result, contentType: rec.ContentType}
 	switch rec.State {
 	case task.StateSucceeded:
@@ -388,19 +452,21 @@ func recorded(rec *resultstore.Record) verdict {
 	if rec.Error != nil {
 		v.err = rec.Error
 	}
-	v.bury = givenUp(v.err)
+	v.deadLetter = isConsumerReason(v.err)
 	return v
 }
 
-// loadTimeout bounds the first look for an earlier result, which a worker waits for.
+// loadTimeout limits the first read of an earlier result, for which a worker waits.
 const loadTimeout = 2 * time.Second
 
+// logAttrs appends the id, name, queue and attempt of the task and the node to more.
 func (r *run) logAttrs(more ...slog.Attr) []slog.Attr {
 	return append(more, slog.String(middleware.LogTaskID, string(r.request.ID)), slog.String(middleware.LogTask, r.request.Name),
 		slog.String(middleware.LogQueue, r.queue.name), slog.Int(middleware.LogAttempt, r.request.Retries+1),
 		slog.String(middleware.LogNode, r.queue.c.cfg.Report.NodeID))
 }
 
+// log logs msg with the attributes of logAttrs.
 func (r *run) log(level slog.Level, msg string, more ...slog.Attr) {
 	r.queue.c.cfg.Logger.LogAttrs(context.Background(), level, msg, r.logAttrs(more...)...)
 }

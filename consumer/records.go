@@ -13,12 +13,13 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// store returns where the task's result goes; nil for nowhere.
+// store returns the result store of the task, or nil if its result is not kept.
 func (r *run) store() resultstore.ResultStore {
 	return r.queue.c.storeOf(r.request.Effective, r.request.ReplyTo)
 }
 
-// storeOf returns where the result of a task of these metadata goes.
+// storeOf returns the result store for tasks with this metadata, or nil if the result is not kept.
+// It logs once if the metadata name a store that is not configured.
 func (c *Consumer) storeOf(meta *task.Metadata, replyTo string) resultstore.ResultStore {
 	if meta.IgnoreResult.Or(false) {
 		return nil
@@ -27,17 +28,18 @@ func (c *Consumer) storeOf(meta *task.Metadata, replyTo string) resultstore.Resu
 		if s, ok := c.cfg.Stores[name]; ok {
 			return s
 		}
-		c.warnOnce("store", "results of tasks that name a store which is not configured are dropped",
+		c.warnOnce("store", "results are dropped: the tasks' metadata name a store that Config.Stores does not contain",
 			slog.String("store", utf.Cut(name, 64)))
 		return nil
 	}
 	if c.cfg.Results == nil && replyTo != "" {
-		c.warnOnce("results", "results are dropped although they are waited for: no result store is configured")
+		c.warnOnce("results", "results are dropped although submitters wait for them: Config.Results is not set")
 	}
 	return c.cfg.Results
 }
 
-// record is what the store keeps of the task.
+// record returns the record of the task with the given state, verdict and time of its end. For a
+// task that waits for an answer it extends the retention until after the wait.
 func (r *run) record(state task.State, v verdict, ended time.Time) resultstore.Record {
 	req := &r.request
 	rec := resultstore.Record{
@@ -45,14 +47,15 @@ func (r *run) record(state task.State, v verdict, ended time.Time) resultstore.R
 		ContentType: v.contentType, Result: v.result, Error: task.Remote(v.err), StartedAt: req.StartedAt, FinishedAt: ended,
 		NodeID: req.NodeID, ReplyTo: req.ReplyTo, Correlation: req.Correlation, Life: req.Life, TTL: req.Effective.ResultTTL.Or(0),
 	}
-	if v.await != nil { // it is there until the answer is, or has not come
+	if v.await != nil { // keep the record until the answer has come or timed out
 		rec.TTL = max(rec.TTL, v.await.Timeout.Or(task.DefaultAnswerWithin)+task.DefaultResultTTL)
 	}
 	return rec
 }
 
-// protected is record as it is stored: compressed and sealed where that is configured.
-func (r *run) protected(state task.State, v verdict, ended time.Time) (resultstore.Record, error) {
+// protectedRecord returns the record as it is stored: compressed and sealed if that is configured.
+// Returns [workflow.ErrUnsendable] if that is impossible.
+func (r *run) protectedRecord(state task.State, v verdict, ended time.Time) (resultstore.Record, error) {
 	rec := r.record(state, v, ended)
 	if err := r.queue.c.codec.ProtectRecord(&rec, r.request.Effective.Compression); err != nil {
 		return rec, fmt.Errorf("%w: %w", workflow.ErrUnsendable, err)
@@ -60,8 +63,10 @@ func (r *run) protected(state task.State, v verdict, ended time.Time) (resultsto
 	return rec, nil
 }
 
-// load asks the store for the task's record. A final one that cannot be opened, because somebody else wrote it or its key is
-// gone, is [resultstore.ErrMalformed]: successors must not be made of it.
+// load returns the task's record from the store. Returns [resultstore.ErrMalformed] for a final
+// record that cannot be opened, because another program wrote it or its key is gone: its successors
+// must not be made from it. Returns [resultstore.ErrNotFound] for a success whose result is in
+// another store.
 func (r *run) load(ctx context.Context, store resultstore.ResultStore) (resultstore.Record, error) {
 	rec, err := store.Load(ctx, r.request.ID)
 	if err != nil || !rec.State.Terminal() {
@@ -71,24 +76,31 @@ func (r *run) load(ctx context.Context, store resultstore.ResultStore) (resultst
 		r.queue.c.cfg.Metrics.Rejected.Inc(1)
 		return resultstore.Record{}, fmt.Errorf("%w: record of %s: %w", resultstore.ErrMalformed, rec.ID, err)
 	}
-	if rec.State == task.StateSucceeded && rec.Error != nil { // a consumer of other metadata has kept the result elsewhere: nothing can be made of this
+	// a consumer with other metadata has stored the result elsewhere
+	if rec.State == task.StateSucceeded && rec.Error != nil {
 		return resultstore.Record{}, resultstore.ErrNotFound
 	}
 	return rec, nil
 }
 
-// save stores the task's record, if one is wanted. It returns the verdict to go on from, which is another one when the store
-// cannot hold the result or has a final record of another attempt, and whether to go on.
+// save stores the state of the task, unless it has no result store, and repeats that until it
+// succeeds. A record that no reader can ever get counts as stored. Before a success it reopens the
+// records of successors.
+//
+// It returns the verdict to continue with, and false if the settlement must not continue. The
+// verdict differs from v if the store cannot hold the result, or has the final record of another
+// attempt.
 func (r *run) save(ctx context.Context, state task.State, v verdict) (verdict, bool) {
-	if state == task.StateSucceeded && !r.reopen() {
+	if state == task.StateSucceeded && !r.reopenSuccessors() {
 		return v, false
 	}
 	store := r.store()
 	if store == nil || !state.Terminal() && resultstore.RepliesOnly(store) {
 		return v, true
 	}
-	rec, unfit := r.protected(state, v, r.ended) // once: what is sealed twice differs
-	ok := r.persist(ctx, "result", func(ctx context.Context) error {
+	// only once: sealing twice gives different bytes
+	rec, unfit := r.protectedRecord(state, v, r.ended)
+	ok := r.runStep(ctx, "result", func(ctx context.Context) error {
 		if unfit != nil {
 			return unfit
 		}
@@ -98,13 +110,14 @@ func (r *run) save(ctx context.Context, state task.State, v verdict) (verdict, b
 			r.final.Store(state.Terminal() && !resultstore.RepliesOnly(store))
 		case errors.Is(err, resultstore.ErrStale):
 			r.queue.c.cfg.Metrics.Rejected.Inc(1)
-			return r.overtaken(ctx, store, &v)
-		case errors.Is(err, resultstore.ErrUnreachable), errors.Is(err, resultstore.ErrMalformed): // nobody will ever read it
+			return r.resolveStale(ctx, store, &v)
+		// no reader will ever get it
+		case errors.Is(err, resultstore.ErrUnreachable), errors.Is(err, resultstore.ErrMalformed):
 			r.queue.c.cfg.Metrics.Rejected.Inc(1)
 			return nil
 		case errors.Is(err, resultstore.ErrTooLarge) && rec.Result != nil:
 			v = verdict{kind: failed, err: task.Remote(fmt.Errorf("%w: %w", task.ErrBadResult, err))}
-			if rec, err = r.protected(task.StateFailed, v, r.ended); err != nil {
+			if rec, err = r.protectedRecord(task.StateFailed, v, r.ended); err != nil {
 				return err
 			}
 			if err = store.Save(ctx, rec); err == nil {
@@ -116,23 +129,28 @@ func (r *run) save(ctx context.Context, state task.State, v verdict) (verdict, b
 	return v, ok
 }
 
-// overtaken deals with an attempt whose record another attempt's has made void. If that one is final, this attempt goes on
-// from it: the other may have died before it sent the successors, which have the same ids. Else the task lives on in another
-// message, and this one is only removed.
-func (r *run) overtaken(ctx context.Context, store resultstore.ResultStore, v *verdict) error {
+// resolveStale handles a record that the store refused because it has a record of another attempt.
+// If that record is final, its verdict is stored in v, and the settlement continues from it: the
+// other consumer may have died before it sent the successors, which have the same ids.
+//
+// Otherwise the task continues in another message; resolveStale acknowledges this message and
+// returns errDone. It returns errReopened after it has replaced a record of an earlier life,
+// [workflow.ErrUnsendable] if the record cannot be opened, and errors of the store.
+func (r *run) resolveStale(ctx context.Context, store resultstore.ResultStore, v *verdict) error {
 	rec, err := r.load(ctx, store)
 	switch {
-	case errors.Is(err, resultstore.ErrMalformed): // no attempt will ever come past what lies there
+	case errors.Is(err, resultstore.ErrMalformed): // no attempt can replace this record
 		return fmt.Errorf("%w: %w", workflow.ErrUnsendable, err)
 	case err != nil && !errors.Is(err, resultstore.ErrNotFound):
 		return err
-	case err == nil && r.ofEarlierLife(&rec): // whoever requeued the task did not know where its record is
-		if err := r.reopenOwn(ctx, store); err != nil {
+	// the program that requeued the task did not know the store of the record
+	case err == nil && r.isEarlierLife(&rec):
+		if err := r.reopenTask(ctx, store); err != nil {
 			return err
 		}
 		return errReopened
-	case err == nil && rec.State.Terminal() && !r.outlived(&rec):
-		*v = recorded(&rec)
+	case err == nil && rec.State.Terminal() && !r.isSuperseded(&rec):
+		*v = verdictOfRecord(&rec)
 		r.final.Store(true)
 		return nil
 	}

@@ -22,13 +22,13 @@ import (
 
 var _ = []any{errors.New, fmt.Sprint, slog.New, sync.NewCond, middleware.NewMetrics, (*atomic.Int64)(nil), resultstore.ErrStale}
 
-// sentAllTheSame publishes copies and says that the outcome is unknown, once.
-type sentAllTheSame struct {
+// publishedUnconfirmed is a broker that publishes the first copy and returns an unknown outcome.
+type publishedUnconfirmed struct {
 	*membroker.Broker
 	once atomic.Bool
 }
 
-func (b *sentAllTheSame) PublishAt(ctx context.Context, queue string, m *broker.Message, at time.Time) error {
+func (b *publishedUnconfirmed) PublishAt(ctx context.Context, queue string, m *broker.Message, at time.Time) error {
 	err := b.Broker.PublishAt(ctx, queue, m, at)
 	if err == nil && b.once.CompareAndSwap(false, true) {
 		return fmt.Errorf("the answer is lost: %w", broker.ErrIndeterminate)
@@ -67,15 +67,15 @@ func (b *table) rec(t *testing.T, id task.ID) resultstore.Record {
 	return r
 }
 
-// TestRequeueAfterAnUnknownRetry: the retry of a task that runs at most once was queued, although its
-// outcome is unknown, and the uncertain task's letter is requeued.
+// TestRequeueAfterAnUnknownRetry requeues the dead letter of an uncertain task that runs at most
+// once, whose retry was queued with an unknown outcome.
 func TestRequeueAfterAnUnknownRetry(t *testing.T) {
 	for name, after := range map[string]struct {
 		retry, run time.Duration
 		one        bool
 	}{
 		"the retry waits for its delay": {retry: time.Hour},
-		// Both are letters then, of two generations of one task.
+		// two dead letters, of two generations of one task
 		"the retry has failed too": {retry: time.Second, run: time.Second, one: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestRequeueAfterAnUnknownRetry(t *testing.T) {
 }
 
 func requeueAfterAnUnknownRetry(t *testing.T, retry, work time.Duration, one bool) {
-	fb := &sentAllTheSame{}
+	fb := &publishedUnconfirmed{}
 	var fixed atomic.Bool
 	var runs atomic.Int64
 	b := newTable(t, func(c *consumer.Config) {
@@ -121,7 +121,8 @@ func requeueAfterAnUnknownRetry(t *testing.T, retry, work time.Duration, one boo
 	b.end()
 }
 
-// bare is a broker without Retrier, as RabbitMQ's, that loses its connection between the confirm of a copy and the acknowledgement.
+// bare is a broker without Retrier, as RabbitMQ is. It loses its connection between the confirm of
+// a copy and the acknowledgement.
 type bare struct {
 	b      *membroker.Broker
 	server *membroker.Server
@@ -134,7 +135,7 @@ func (b *bare) Publish(ctx context.Context, queue string, m *broker.Message) err
 }
 
 func (b *bare) PublishAt(ctx context.Context, queue string, m *broker.Message, at time.Time) error {
-	// put: no comparison of ids, as RabbitMQ
+	// Publish compares no ids, as RabbitMQ.
 	err := b.b.PublishAt(ctx, queue, m, at)
 	if err == nil && b.cut(m) {
 		b.once.Do(func() { b.server.Disconnect(b.b) })
@@ -160,8 +161,9 @@ func (b *bare) PurgeDead(ctx context.Context, queue string) (int, error) {
 	return b.b.PurgeDead(ctx, queue)
 }
 
-// TestPutBackAtMostOnceTwice: a task that runs at most once is put back before its start (an admission snoozes it, or it is parked); the copy is confirmed, and
-// the connection is cut before the old message is acknowledged.
+// TestPutBackAtMostOnceTwice shows that an at-most-once task that is put back before its start runs
+// once. The connection is cut after the confirm of the copy. A snooze of an admission or a missing
+// handler puts it back.
 func TestPutBackAtMostOnceTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fb := &bare{cut: func(m *broker.Message) bool { return m.Generation == 1 }}

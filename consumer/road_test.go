@@ -9,7 +9,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/memevents"
-	"github.com/swarmiji/swarmiji/internal/roadtest"
+	"github.com/swarmiji/swarmiji/internal/endtoend"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/memresults"
@@ -19,12 +19,12 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper)) }
 
 func TestRoadInMemory(t *testing.T) {
-	roadtest.Run(t, func(t *testing.T) *roadtest.Harness {
+	endtoend.Run(t, func(t *testing.T) *endtoend.Harness {
 		server := membroker.NewServer(membroker.Config{})
 		results := memresults.New(memresults.Config{})
 		bus := memevents.New(memevents.Config{})
 		revocations := memevents.New(memevents.Config{Retain: revoke.Retention()})
-		return &roadtest.Harness{
+		return &endtoend.Harness{
 			Broker:      func(*testing.T) broker.Broker { return server.Connect() },
 			Results:     func(*testing.T) resultstore.ResultStore { return results.View() },
 			Events:      func(*testing.T) events.EventBus { return bus },

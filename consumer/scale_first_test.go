@@ -11,8 +11,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestFirstTaskMayScale: a handler may change its consumer from the first task on, also while the
-// consumer starts the workers of its other queues.
+// TestFirstTaskMayScale shows that a handler may scale its consumer from the first task on, also
+// while the workers of other queues start.
 func TestFirstTaskMayScale(t *testing.T) {
 	queues := map[string]consumer.QueueConfig{"a": {Workers: 1}}
 	for i := range 300 {

@@ -16,7 +16,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestOnServers: what the tests in memory show of autoscaling and of strict polling is so with brokers that fetch ahead.
+// TestOnServers shows that autoscaling and strict polling also work with brokers that fetch ahead.
 func TestOnServers(t *testing.T) {
 	for name, url := range map[string]func(t *testing.T) string{
 		"rabbit": func(t *testing.T) string { return testserver.RequireRabbit(t).URL() },
@@ -31,10 +31,10 @@ func TestOnServers(t *testing.T) {
 	}
 }
 
-// serverPatience bounds what these tests wait for.
+// serverPatience limits each wait of these tests.
 const serverPatience = 40 * time.Second
 
-// within waits till something is so.
+// within waits until is returns true, and fails the test after serverPatience.
 func within(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(serverPatience); !is(); {
@@ -45,7 +45,7 @@ func within(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// onServer makes a producer and a consumer that runs, once start is called, till the test ends.
+// onServer makes a producer and a consumer. start runs the consumer until the test ends.
 func onServer(t *testing.T, url string, c consumer.Config, queues ...string) (p *producer.Producer, on *consumer.Consumer, start func()) {
 	t.Helper()
 	logger := slog.New(slog.DiscardHandler)
@@ -82,7 +82,8 @@ func onServer(t *testing.T, url string, c consumer.Config, queues ...string) (p 
 	}
 }
 
-// autoscaled: workers come while tasks wait, up to the most, and go when there is nothing to do; every task runs, once.
+// autoscaled checks that workers are added while tasks wait, up to the limit, and removed when they
+// are idle. Every task runs once.
 func autoscaled(t *testing.T, url string) {
 	const tasks, most = 60, 6
 	p, c, start := onServer(t, url, consumer.Config{Queues: map[string]consumer.QueueConfig{
@@ -135,7 +136,8 @@ func autoscaled(t *testing.T, url string) {
 	}
 }
 
-// polledOn: with all queues full, they are emptied one after the other; a more urgent task that comes later goes before the rest.
+// polledOn checks that full queues are emptied in order, and that a later task of a more urgent
+// queue runs before the rest.
 func polledOn(t *testing.T, url string) {
 	const each = 15
 	p, c, start := onServer(t, url, consumer.Config{
@@ -154,7 +156,7 @@ func polledOn(t *testing.T, url string) {
 		mu.Lock()
 		order.WriteString(r.Queue)
 		mu.Unlock()
-		if r.Queue == "b" && i == 0 { // the first of b waits till another a was sent
+		if r.Queue == "b" && i == 0 { // the first task of b waits until another task of a was sent
 			going <- struct{}{}
 			select {
 			case <-late:
@@ -180,7 +182,8 @@ func polledOn(t *testing.T, url string) {
 	}
 	_, err := hold.Submit(t.Context(), p, 0, task.WithQueue("a"))
 	must0(t, err)
-	<-time.After(200 * time.Millisecond) // a head start; it may take longer than some of b's tasks, and not than all
+	// time for the broker to deliver it, which may take longer than some tasks of b, but not all
+	<-time.After(200 * time.Millisecond)
 	close(late)
 	within(t, "all have run", func() bool { return len(seen()) == 3*each+1 })
 	got := seen()

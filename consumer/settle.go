@@ -17,9 +17,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// This file is the one place where verdicts are carried out. The order is always: store the result,
-// publish the successor or the retry, acknowledge, send the event. A crash after any step repeats
-// from the start.
+// Only this file settles verdicts. The order is always: store the result, publish the successor or
+// the retry, acknowledge, send the event. After a crash at any step all steps are repeated.
 
 type kind int
 
@@ -34,7 +33,7 @@ const (
 	giveBack
 )
 
-// state is the terminal state in which a task of this verdict ends.
+// state returns the terminal state for a verdict of this kind.
 func (k kind) state() task.State {
 	switch k {
 	case succeeded:
@@ -47,24 +46,24 @@ func (k kind) state() task.State {
 	return task.StateFailed
 }
 
-// verdict is what becomes of a task.
+// verdict says how a task is settled.
 type verdict struct {
 	kind        kind
 	result      []byte
 	contentType string
 	err         error
 	delay       time.Duration
-	limit       task.Opt[int]      // of retries, where the outcome says so
-	await       *task.DeferVerdict // what a deferred task waits for
-	recorded    bool               // the result is stored already, by an earlier delivery
-	ran         bool               // recorded, and a handler had run
+	limit       task.Opt[int]      // limit of retries, if the outcome sets one
+	await       *task.DeferVerdict // the answer that a deferred task waits for
+	recorded    bool               // an earlier delivery has stored the result
+	ran         bool               // recorded, after a run of the handler
 	terminated  bool               // revoked while it ran
-	bury        bool               // the message goes to the dead letters instead of being acknowledged
+	deadLetter  bool               // dead-letter the message instead of acknowledging it
 }
 
-// judge turns what a handler returned into a verdict. Methods of the error and of the result are
-// user code too: what they panic with fails the task, and what they say is made into text here,
-// once.
+// judge returns the verdict for the result and the error of a handler. It encodes the result, and
+// turns the error into text once. If a method of the result or the error panics, the verdict is a
+// failure with that panic.
 func (r *run) judge(result any, err error) (v verdict) {
 	if p := guard.Call(func() error { v = r.verdict(result, err); return nil }); p != nil {
 		return verdict{kind: failed, err: p}
@@ -72,20 +71,27 @@ func (r *run) judge(result any, err error) (v verdict) {
 	return v
 }
 
+// verdict returns the verdict for the result and the error of a handler. If a stop has cancelled
+// the handler, it is giveBack, unless the task was acknowledged or is deferred. It sets r.unbound
+// if the error says that the arguments of this task do not fit.
+//
+// It may panic in methods of the result or the error; call judge instead.
 func (r *run) verdict(result any, err error) verdict {
 	if err == nil {
 		return r.success(result)
 	}
-	_, another := errors.AsType[*task.RemoteError](err) // of a task that the handler has waited for
+	// an error of another task that the handler waited for
+	_, another := errors.AsType[*task.RemoteError](err)
 	r.unbound.Store(errors.Is(err, task.ErrBadArgs) && !another)
 	o := r.request.Outcome(err)
-	if r.queue.c.work.Err() != nil && !r.acked.Load() && o.State != task.StateAwaiting { // cancelled by the stop: the error says nothing about the task
+	// cancelled by the stop: the error says nothing about the task
+	if r.queue.c.work.Err() != nil && !r.acked.Load() && o.State != task.StateAwaiting {
 		return verdict{kind: giveBack}
 	}
 	return r.decided(o)
 }
 
-// decided is the verdict of an outcome other than a success.
+// decided returns the verdict for an outcome other than a success.
 func (r *run) decided(o task.Outcome) verdict {
 	switch o.State {
 	case task.StateRetrying:
@@ -102,11 +108,12 @@ func (r *run) decided(o task.Outcome) verdict {
 	}
 }
 
-// success writes the result. One that cannot be written or is too large fails the task: running it
-// again would not help.
+// success encodes the result and returns the verdict. A result that cannot be encoded, or is larger
+// than Tuning.MaxResult, fails the task: another run would not help. The result is not encoded if
+// it is not kept and no task follows.
 func (r *run) success(result any) verdict {
 	if r.store() == nil && len(r.request.Then) == 0 && r.request.Chord == nil {
-		return verdict{kind: succeeded} // nobody will read it
+		return verdict{kind: succeeded} // no reader needs the result
 	}
 	if same, ok := result.(verbatim); ok {
 		return verdict{kind: succeeded, result: same.Data, contentType: same.ContentType}
@@ -118,7 +125,7 @@ func (r *run) success(result any) verdict {
 	}
 	data, ct, err := c.codec.Marshal(contentType, result)
 	if err != nil && contentType == serializer.ContentRaw {
-		data, ct, err = c.codec.Marshal("", result) // raw arguments, a typed result
+		data, ct, err = c.codec.Marshal("", result) // raw arguments, typed result
 	}
 	switch {
 	case err != nil:
@@ -129,28 +136,34 @@ func (r *run) success(result any) verdict {
 	return verdict{kind: succeeded, result: data, contentType: ct}
 }
 
-// quick reports whether settling v is only an acknowledgement, which does not wait for anything.
-func (r *run) quick(v verdict) bool {
-	if r.expects.Load() || r.answer != nil || r.leftOpen(v) || r.awaitedElsewhere() != nil {
+// settlesByAck reports whether settling v needs only an acknowledgement, so that a worker can do it
+// without waiting.
+func (r *run) settlesByAck(v verdict) bool {
+	if r.expects.Load() || r.answer != nil || r.mayHaveOpenDeferral(v) || r.submitterStore() != nil {
 		return false
 	}
 	switch v.kind {
 	case succeeded:
 		return r.store() == nil && len(r.request.Then) == 0 && r.request.Chord == nil
 	case failed, revoked:
-		return r.store() == nil && !wire.Followed(r.request.Envelope) && !r.buries(v)
+		return r.store() == nil && !wire.Followed(r.request.Envelope) && !r.deadLetters(v)
 	}
 	return false
 }
 
-// buries reports whether a task of this verdict goes to the dead letters.
-func (r *run) buries(v verdict) bool { return v.bury || v.kind == failed && r.keepsDead() }
+// deadLetters reports whether settling v dead-letters the message.
+func (r *run) deadLetters(v verdict) bool {
+	return v.deadLetter || v.kind == failed && r.wantsDeadLetter()
+}
 
-// settle carries v out.
+// settle settles the task by v and blocks until that is done or given up. Each step is repeated
+// for up to StoreRetry; then the task is given back. It has no effect if the broker has taken the
+// task back, and only acknowledges if another delivery has settled the task. It frees the early
+// slot of the task.
 func (q *queue) settle(r *run, v verdict) {
-	defer r.freeEarly()
-	if r.isLost() { // it runs elsewhere, or will: nothing of this run may be seen
-		r.log(slog.LevelInfo, "the broker took the task back; this run counts for nothing")
+	defer r.releaseEarlySlot()
+	if r.isLost() { // it runs elsewhere: no effect of this run may be visible
+		r.log(slog.LevelInfo, "the broker has taken the task back; this attempt is ignored")
 		return
 	}
 	if r.stale.Load() {
@@ -158,20 +171,20 @@ func (q *queue) settle(r *run, v verdict) {
 		return
 	}
 	ctx := q.c.settle
-	if !r.quick(v) {
+	if !r.settlesByAck(v) {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, q.c.cfg.Tuning.StoreRetry)
 		defer cancel()
 	}
-	if q.concludeExpected(ctx, r, v) {
+	if q.closeExpected(ctx, r, v) {
 		return
 	}
 	switch v.kind {
 	case giveBack:
-		r.giveBackForSure()
+		r.ensureGivenBack()
 	case snooze:
-		next := r.copy()
-		if r.replace(q.name, next, next.delay(v.delay), "snooze") {
+		next := r.next()
+		if r.replace(q.name, next, next.setDelay(v.delay), "snooze") {
 			q.c.cfg.Metrics.Snoozed.Inc(1)
 		}
 	case retry:
@@ -183,8 +196,15 @@ func (q *queue) settle(r *run, v verdict) {
 	}
 }
 
+// settleRetry settles a failed attempt that is retried, and blocks until that is done or given up.
+// ctx limits the repeating of a failed step. It stores the state RETRYING, publishes
+// the next message in place of this one, counts, and sends the events. It stops at the first step
+// that fails.
+//
+// If an enqueue hook vetoes the retry, the task fails. If another delivery has ended the task, the
+// task is settled by its stored end.
 func (q *queue) settleRetry(ctx context.Context, r *run, v verdict) {
-	next := r.copy()
+	next := r.next()
 	next.Retries++
 	next.reason, _ = q.c.shown(v.err)
 	after, veto := q.c.beforeEnqueue(ctx, q.name, &next.Envelope)
@@ -198,11 +218,11 @@ func (q *queue) settleRetry(ctx context.Context, r *run, v verdict) {
 	switch {
 	case !ok:
 		return
-	case saved.recorded: // another delivery of the task has come to its end
+	case saved.recorded: // another delivery has ended the task
 		q.settleFinal(ctx, r, saved)
 		return
 	}
-	if !r.replace(q.name, next, next.delay(v.delay), "retry") {
+	if !r.replace(q.name, next, next.setDelay(v.delay), "retry") {
 		return
 	}
 	sent = nil
@@ -211,10 +231,17 @@ func (q *queue) settleRetry(ctx context.Context, r *run, v verdict) {
 	r.notifyFailed(v, true)
 }
 
+// settleFinal settles the end of a task by v, and blocks until that is done or given up. It stores
+// the result unless v is recorded already, sends the successors, tells the submitter, and
+// acknowledges or dead-letters the message. Then it counts, sends the event and ends the job of the
+// task. It stops at the first step that fails.
+//
+// ctx limits storing the result. It also limits the last step if settlesByAck. Otherwise that step
+// has the time Tuning.StoreRetry of its own.
 func (q *queue) settleFinal(ctx context.Context, r *run, v verdict) {
 	r.final.Store(v.recorded)
 	if v.ran {
-		r.over.Store(true) // that run counts among the attempts of a letter
+		r.returned.Store(true) // that run counts among the attempts of the dead letter
 	}
 	if !v.recorded {
 		var ok bool
@@ -226,10 +253,10 @@ func (q *queue) settleFinal(ctx context.Context, r *run, v verdict) {
 		return
 	}
 	r.final.Store(true)
-	if !r.tellSubmitter(v) {
+	if !r.saveForSubmitter(v) {
 		return
 	}
-	if !r.quick(v) { // what follows may have taken its time
+	if !r.settlesByAck(v) { // the successors may have used up the time of ctx
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(q.c.settle, q.c.cfg.Tuning.StoreRetry)
 		defer cancel()
@@ -255,10 +282,12 @@ func (q *queue) settleFinal(ctx context.Context, r *run, v verdict) {
 	r.endJob(v)
 }
 
-// remove acknowledges or dead-letters the delivery and reports whether it was still ours.
+// remove acknowledges the message, or dead-letters it if v asks for that, and repeats that until it
+// succeeds or ctx ends. It returns false if the message is no longer held by this consumer or was
+// given back.
 func (r *run) remove(ctx context.Context, v verdict) bool {
-	if r.buries(v) {
-		if !r.persist(ctx, "dead letter", func(ctx context.Context) error { return r.bury(ctx, v.err) }) {
+	if r.deadLetters(v) {
+		if !r.runStep(ctx, "dead letter", func(ctx context.Context) error { return r.deadLetterOrAck(ctx, v.err) }) {
 			return false
 		}
 		if r.answer == nil {
@@ -272,46 +301,60 @@ func (r *run) remove(ctx context.Context, v verdict) bool {
 	if err == nil || broker.Gone(err) {
 		return err == nil
 	}
-	return r.persist(ctx, "acknowledgement", r.delivery.Ack)
+	return r.runStep(ctx, "acknowledgement", r.delivery.Ack)
 }
 
-// successive is the envelope of a task's next message.
-type successive struct {
+// nextEnvelope is the envelope of the task's next message.
+type nextEnvelope struct {
 	task.Envelope
-	reason string // of a retry: why the task has failed, as events show it
-	turn   bool   // it waits for its rate
+	reason      string // the failure before a retry, as events may show it
+	rateLimited bool   // it waits for its rate limit
 }
 
-// copy returns the envelope of the task's next message. Older versions counted crashes there.
-func (r *run) copy() *successive {
-	next := &successive{Envelope: *r.request.Envelope}
+// next returns a copy of the task's envelope for its next message. The caller may change it, but
+// not the slices and maps in it. The count of crashes, which older versions kept there, is 0.
+func (r *run) next() *nextEnvelope {
+	next := &nextEnvelope{Envelope: *r.request.Envelope}
 	next.Crashes = 0
 	return next
 }
 
-// delay says that the next start is d from now, and returns that moment. It travels in the envelope
-// too, for brokers that cannot wait as long.
-func (e *successive) delay(d time.Duration) time.Time {
+// setDelay sets the earliest start to d from now and returns that time. For d <= 0 it clears the
+// earliest start and returns zero. The envelope holds the time too, for brokers that cannot delay
+// for so long.
+func (e *nextEnvelope) setDelay(d time.Duration) time.Time {
 	if d <= 0 {
 		e.Meta.NotBefore = task.Opt[time.Time]{}
 		return time.Time{}
 	}
-	return e.until(time.Now().Add(d))
+	return e.setNotBefore(time.Now().Add(d))
 }
 
-// until says that the next start is not before at. It returns that moment as it travels: rounded up
-// to milliseconds.
-func (e *successive) until(at time.Time) time.Time {
-	at = at.Add(at.Add(time.Millisecond - 1).Truncate(time.Millisecond).Sub(at)) // it keeps its monotonic reading
+// setNotBefore sets the earliest start in the envelope and returns it, rounded up to milliseconds,
+// as the message carries it.
+func (e *nextEnvelope) setNotBefore(at time.Time) time.Time {
+	// Add keeps the monotonic clock reading
+	at = at.Add(at.Add(time.Millisecond - 1).Truncate(time.Millisecond).Sub(at))
 	e.Meta.NotBefore = task.Set(at)
 	return at
 }
 
-// replace puts the next message of the task in the place of this one and reports whether it did.
-func (r *run) replace(queue string, next *successive, at time.Time, why string) bool {
+// replace publishes next to queue and removes the message of r, so that the task continues as next.
+// The broker delivers next at the time at; zero: at once. why names the step in the log.
+//
+// Returns true if it did both. If it returns false, the task is given back, settled, or no longer
+// held by this consumer; the caller only returns. It frees the early slot of the task, takes no
+// lock, and blocks while it repeats failed steps for up to StoreRetry. If the broker cannot delay
+// messages, it also blocks until at.
+//
+// For a task that runs at most once it acknowledges before it publishes, unless the broker replaces
+// messages in one step. Such a task fails as uncertain if an earlier settlement of its deferral may
+// have published next.
+func (r *run) replace(queue string, next *nextEnvelope, at time.Time, why string) bool {
 	c := r.queue.c
-	if r.answer != nil && r.answer.outcome.Again && !r.idempotent() { // an earlier try may have sent it, and it may have run since
-		r.log(slog.LevelError, "a task that runs at most once is uncertain: an earlier try may have sent its next message", slog.String("step", why))
+	// an earlier try may have published it, and the copy may have run
+	if r.answer != nil && r.answer.outcome.Again && !r.idempotent() {
+		r.log(slog.LevelError, "an at-most-once task fails as uncertain: an earlier attempt may have published its next message", slog.String("step", why))
 		r.settleUncertain()
 		return false
 	}
@@ -319,11 +362,11 @@ func (r *run) replace(queue string, next *successive, at time.Time, why string) 
 		r.waitHere(at)
 		at = time.Time{}
 	}
-	defer r.freeEarly()
+	defer r.releaseEarlySlot()
 	if _, atomic := capability.As[broker.Retrier](c.cfg.Broker); !atomic && !r.idempotent() && !r.acked.Load() && r.answer == nil {
-		// The copy and the message must not both be there: first the one goes, then the other comes.
-		if !r.queue.reserveEarly(r) {
-			r.unstarted()
+		// Message and copy must not exist together: acknowledge before publishing.
+		if !r.queue.acquireEarlySlot(r) {
+			r.giveBackUnstarted()
 			return false
 		}
 		if !r.ackEarly() {
@@ -332,26 +375,30 @@ func (r *run) replace(queue string, next *successive, at time.Time, why string) 
 	}
 	ctx, cancel := context.WithTimeout(c.settle, c.cfg.Tuning.StoreRetry)
 	defer cancel()
-	return r.persist(ctx, why, func(ctx context.Context) error { return r.publishCopy(ctx, queue, next, at) })
+	return r.runStep(ctx, why, func(ctx context.Context) error { return r.publishNext(ctx, queue, next, at) })
 }
 
-// publishCopy writes next in the format the task came in, with the next generation, and publishes it in the place of the
-// delivery. Repeating it may queue a second message, which at least once allows. A task that runs at most once is uncertain
-// after an unknown outcome, unless the broker replaces a delivery in one step. Where it does not, replace has acknowledged it.
-func (r *run) publishCopy(ctx context.Context, queue string, next *successive, at time.Time) error {
+// publishNext encodes next in the format of the received message and publishes it in place of the
+// delivery. The message has the next generation, the same priority, and the foreign headers and
+// properties. A repeated call may publish a second message. If the queue was deleted, it is
+// declared again, and the caller must repeat the call.
+//
+// Returns errUncertain if a task that runs at most once was published with an unknown outcome,
+// unless the broker replaces a delivery in one step.
+func (r *run) publishNext(ctx context.Context, queue string, next *nextEnvelope, at time.Time) error {
 	c := r.queue.c
-	m, err := c.codec.EncodeAs(r.format, r.queue.name, &next.Envelope)
+	m, err := c.codec.EncodeAs(r.format, r.queue.name, &next.Envelope, r.arrived)
 	if err != nil {
 		return fmt.Errorf("%w: %w", workflow.ErrUnsendable, err)
 	}
 	m.Generation = r.message.Generation + 1
 	m.Priority = r.message.Priority
-	r.keepForeign(m)
+	r.copyForeign(m)
 	wire.StampHeld(m, wire.HeaderHeld, at)
 	if r.bare {
-		m.Headers[wire.HeaderBare] = "1" // beside the header of the envelope
+		m.Headers[wire.HeaderBare] = "1" // marks the body as raw arguments despite the envelope
 	}
-	if next.turn {
+	if next.rateLimited {
 		wire.StampHeld(m, wire.HeaderTurn, at)
 	}
 	out := broker.Outgoing{Queue: queue, Message: m, At: at, Reason: next.reason}
@@ -376,16 +423,17 @@ func (r *run) publishCopy(ctx context.Context, queue string, next *successive, a
 	return err
 }
 
-// waitHere holds a task back for a broker that cannot. The worker is free meanwhile, the prefetch
-// is not. A stop ends the waiting: the envelope says how long the next consumer has to wait.
+// waitHere blocks until at, for brokers that cannot delay messages. Call it on a goroutine of the
+// settlement: the worker is free, but the task counts against the prefetch. It returns early if the
+// consumer stops or the task is lost; the envelope then tells the next consumer how long to wait.
 func (r *run) waitHere(at time.Time) {
 	wake.SleepOr(r.queue.fetch, r.lost(), time.Until(at))
 }
 
-// keepForeign takes over what a foreign writer put around the body, such as a trace in the headers.
-// A time to live of the message itself is not: it would end a delay too early, and the envelope has
-// its own. Nor is a content encoding: the copy is written as the envelope is.
-func (r *run) keepForeign(m *broker.Message) {
+// copyForeign copies to m the headers and properties of the received message that m does not set,
+// for example a trace. It leaves out the expiration, which would end a delay too early, and the
+// content encoding, since m is encoded again.
+func (r *run) copyForeign(m *broker.Message) {
 	for k, v := range r.message.Headers {
 		if _, ours := m.Headers[k]; !ours {
 			if m.Headers == nil {

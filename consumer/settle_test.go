@@ -22,7 +22,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// table is a producer and a consumer in memory, whose parts can be made to fail. Its tests run in a synctest bubble.
+// table is a producer and a consumer in memory whose parts can be made to fail. Its tests run in a
+// synctest bubble.
 type table struct {
 	t       *testing.T
 	server  *membroker.Server
@@ -75,7 +76,7 @@ func (b *table) run() {
 	}
 }
 
-// end stops all, so that the bubble has no goroutine left.
+// end stops the producer and the consumer, so that no goroutine is left in the bubble.
 func (b *table) end() {
 	b.t.Helper()
 	if err := b.stop(); err != nil {
@@ -96,7 +97,7 @@ func (b *table) submit(i int, opts ...task.Option) *task.Future[int] {
 	return f
 }
 
-// flakyStore fails until a moment.
+// flakyStore is a result store that fails until a time.
 type flakyStore struct {
 	resultstore.ResultStore
 	until time.Time
@@ -110,7 +111,8 @@ func (s flakyStore) Save(ctx context.Context, r resultstore.Record) error {
 	return s.ResultStore.Save(ctx, r)
 }
 
-// TestStoreIsDownForAWhile: the worker repeats the save while it holds the task, and never acknowledges before (fault 30).
+// TestStoreIsDownForAWhile shows that the consumer repeats the save and acknowledges only
+// afterwards (fault 30).
 func TestStoreIsDownForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTable(t, func(c *consumer.Config) {
@@ -129,7 +131,8 @@ func TestStoreIsDownForAWhile(t *testing.T) {
 	})
 }
 
-// TestStoreIsDownForLong: after StoreRetry the task goes back, and runs again when somebody can keep its result.
+// TestStoreIsDownForLong shows that the task is given back after StoreRetry, and runs again when
+// the store works.
 func TestStoreIsDownForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTable(t, func(c *consumer.Config) {
@@ -147,8 +150,8 @@ func TestStoreIsDownForLong(t *testing.T) {
 	})
 }
 
-// TestNobodyWaitsAnyMore: a submitter that is gone does not keep the task from being settled.
-func TestNobodyWaitsAnyMore(t *testing.T) {
+// TestSubmitterHasEnded shows that a task is settled although its submitter has ended.
+func TestSubmitterHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTable(t, func(c *consumer.Config) {
 			c.Results = flakyStore{c.Results, time.Now().Add(time.Hour), resultstore.ErrUnreachable}
@@ -163,7 +166,8 @@ func TestNobodyWaitsAnyMore(t *testing.T) {
 	})
 }
 
-// TestFinishedTaskIsNotRunAgain: a redelivered task with a recorded result goes on from it.
+// TestFinishedTaskIsNotRunAgain shows that a redelivered task with a recorded result is settled by
+// that result.
 func TestFinishedTaskIsNotRunAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTable(t, nil)
@@ -173,7 +177,8 @@ func TestFinishedTaskIsNotRunAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := sub.Receive(t.Context()); err != nil { // another consumer runs it, stores its result,
+		// another consumer runs it, stores its result,
+		if _, err := sub.Receive(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if err := b.store.Save(t.Context(), resultstore.Record{ID: "done-before", State: task.StateSucceeded, ContentType: "application/json", Result: []byte("8"), Deliveries: 1, ReplyTo: b.p.NodeID()}); err != nil {
@@ -194,7 +199,7 @@ func TestFinishedTaskIsNotRunAgain(t *testing.T) {
 	})
 }
 
-// flakyBroker loses answers: the publish happened, its confirm is lost, once for each message.
+// flakyBroker is a broker that loses the confirm of some publishes.
 type flakyBroker struct {
 	*membroker.Broker
 	left atomic.Int64
@@ -211,8 +216,8 @@ func (b *flakyBroker) Retry(ctx context.Context, d broker.Delivery, next broker.
 	return b.Broker.Retry(ctx, d, next)
 }
 
-// TestLostConfirmOfARetry: the retry is published again under the same generation, which is one message.
-// Promises: S57.
+// TestLostConfirmOfARetry shows that a retry that is published again has the same generation and is
+// one message. Promises: S57.
 func TestLostConfirmOfARetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fb := &flakyBroker{}
@@ -233,7 +238,8 @@ func TestLostConfirmOfARetry(t *testing.T) {
 	})
 }
 
-// TestRetryWaitsInTheBroker: the worker is free meanwhile, and the delay is exact on the broker's clock (S60).
+// TestRetryWaitsInTheBroker shows that the worker is free during the delay of a retry, and that the
+// delay is exact by the broker's clock (S60).
 func TestRetryWaitsInTheBroker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTable(t, func(c *consumer.Config) { c.Queues = map[string]consumer.QueueConfig{"default": {Workers: 1}} })
@@ -243,7 +249,7 @@ func TestRetryWaitsInTheBroker(t *testing.T) {
 		if got, err := b.submit(3).Get(t.Context()); err != nil || got != 3 || time.Since(begin) > time.Second {
 			t.Fatalf("%d, %v after %s: a waiting retry holds the worker", got, err, time.Since(begin))
 		}
-		synctest.Wait() // settlement goes on beside the workers
+		synctest.Wait() // the settlement runs on another goroutine
 		if s, err := slow.State(t.Context()); err != nil || s != task.StateRetrying {
 			t.Fatalf("state %q, %v", s, err)
 		}
@@ -257,7 +263,7 @@ func TestRetryWaitsInTheBroker(t *testing.T) {
 	})
 }
 
-// deadBus takes no event.
+// deadBus is a bus that refuses all events.
 type deadBus struct{}
 
 func (deadBus) Publish(context.Context, events.Event) error { return events.ErrClosed }
@@ -266,7 +272,7 @@ func (deadBus) Subscribe(context.Context, events.Filter) (events.Subscription, e
 }
 func (deadBus) Close(context.Context) error { return nil }
 
-// TestEventBusIsDown: tasks are unaffected, what is lost is counted (fault 31).
+// TestEventBusIsDown shows that tasks are not affected and that lost events are counted (fault 31).
 // Promises: S36.
 func TestEventBusIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -283,7 +289,7 @@ func TestEventBusIsDown(t *testing.T) {
 	})
 }
 
-// absent is a broker that cannot be reached until a moment.
+// absent is a broker that is unreachable until a time.
 type absent struct {
 	*membroker.Broker
 	until time.Time
@@ -300,7 +306,8 @@ func (b absent) Declare(ctx context.Context, qs ...broker.Queue) error {
 	return b.Broker.Declare(ctx, qs...)
 }
 
-// TestRunWaitsForTheBroker: at the start for as long as it takes, or until it is stopped.
+// TestRunWaitsForTheBroker shows that Run waits for an unreachable broker until it answers, or
+// until the consumer is stopped.
 func TestRunWaitsForTheBroker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wrap := func(d time.Duration) func(*consumer.Config) {
@@ -328,14 +335,14 @@ func TestConfigNamesEveryProblem(t *testing.T) {
 	if err == nil {
 		t.Fatal("taken")
 	}
-	for _, part := range []string{"Broker", "NodeID", "Defaults", "MaxBody", "PrefetchMultiplier", "Stores", `"$"`, `"w" has -1`, `"m"`} {
+	for _, part := range []string{"Broker", "NodeID", "Defaults", "MaxBody", "PrefetchMultiplier", "Stores", `"$"`, `"w": Workers is -1`, `"m"`} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%s is missing in %q", part, err)
 		}
 	}
 }
 
-// asked is a broker that remembers what it was asked for.
+// asked is a broker that stores the prefetch of each subscription.
 type asked struct {
 	*membroker.Broker
 	prefetch map[string]int
@@ -346,9 +353,8 @@ func (b asked) Subscribe(ctx context.Context, queue string, o broker.SubscribeOp
 	return b.Broker.Subscribe(ctx, queue, o)
 }
 
-// TestPrefetch: unsettled tasks never exceed multiplier times workers (S51, S52); that a broker keeps to what it is asked for
-// is the broker suite's.
-// Promises: S49, S53.
+// TestPrefetch shows that the prefetch is the multiplier times the workers, or the configured
+// number (S51, S52). The suite of brokers checks that a broker keeps it. Promises: S49, S53.
 func TestPrefetch(t *testing.T) {
 	for name, c := range map[string]struct {
 		cfg        consumer.QueueConfig
@@ -380,10 +386,11 @@ func TestPrefetch(t *testing.T) {
 	}
 }
 
-// plain is a broker that can do nothing but what every broker must.
+// plain is a broker without optional capabilities.
 type plain struct{ broker.Broker }
 
-// TestDelaysWithoutADelayer: the consumer holds the task back, the retry is counted, and nothing looks like a crash.
+// TestDelaysWithoutADelayer shows that the consumer holds a delayed task back itself, counts the
+// retry, and counts no crash.
 func TestDelaysWithoutADelayer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTable(t, func(c *consumer.Config) {

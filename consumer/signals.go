@@ -7,8 +7,9 @@ import (
 	"syscall"
 )
 
-// RunUntilSignal is Run for a program: it stops the consumer softly at the first SIGTERM or interrupt, and at once at the
-// second. It returns what Run returns; a program exits with a status other than 0 when that is not nil.
+// RunUntilSignal calls c.Run and stops the consumer at the first SIGTERM or interrupt, as Stop
+// does. A second signal stops it at once, as Kill does. It returns the error of Run; a program
+// should exit with a status other than 0 if that is not nil.
 func RunUntilSignal(ctx context.Context, c *Consumer) error {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)

@@ -7,51 +7,53 @@ import (
 	"strings"
 	"time"
 
-	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Stats is what a consumer does at a moment.
+// Stats holds the state and the counts of a consumer at one moment.
 type Stats struct {
 	NodeID  string
-	Running bool         // it consumes
-	Queues  []QueueStats // by name
+	Running bool         // the consumer consumes
+	Queues  []QueueStats // sorted by name
 	// Active, Reserved and Stuck are sums over the queues.
 	Active, Reserved, Stuck int
-	// The totals count since Config.Metrics was made; consumers that share one share them.
+	// These counts begin with the creation of Config.Metrics. Consumers with the same Metrics share
+	// them.
 	Received, Started, Succeeded, Failed, Retried int64
 }
 
-// QueueStats is what a consumer does with one queue. Before Run, and after its end, Workers and Prefetch are what was configured.
+// QueueStats holds the state of one queue of a consumer. Before and after Run, Workers and Prefetch
+// are the configured values.
 type QueueStats struct {
 	Name    string
-	Workers int // there are to be; after Scale more may still be ending their tasks
-	// Active is how many handlers run, also in quarantine and in the side queue of an older version.
+	Workers int // configured number; after Scale, surplus workers may still run their tasks
+	// Active is the number of running handlers, including those in quarantine and of the side queue of
+	// an older version.
 	Active int
-	// Reserved is how many tasks wait in this consumer before they start: those that were fetched
-	// and wait for a worker, where the broker tells ([broker.Buffer]), and those that a worker has
-	// taken and that wait, such as for their rate.
+	// Reserved is the number of tasks that this consumer holds and has not started. It counts fetched
+	// tasks that wait for a worker, if the broker reports them ([broker.Buffer]). It also counts tasks
+	// that wait after a worker has received them, for example for their rate limit.
 	Reserved int
-	// Stuck is how many handlers go on beyond their hard time limit, see [MaxStuck]. They are not
-	// Active.
+	// Stuck is the number of handlers that ignore their hard time limit, see [MaxStuck]. Active
+	// does not count them.
 	Stuck int
-	// Prefetch is how many unsettled tasks may be held. Negative: no limit.
+	// Prefetch is the number of unsettled tasks that the consumer may hold. Negative: no limit.
 	Prefetch int
 	Paused   bool
 }
 
-// TaskInfo is a task that a consumer has. Its arguments are not told: they may hold secrets.
+// TaskInfo describes a task that a consumer holds. It has no arguments, since these may be secret.
 type TaskInfo struct {
-	ID      task.ID
-	Name    string
-	Queue   string
-	Since   time.Time // its handler runs, or, of a reserved one, a worker has had it; zero: it waits for one
-	Attempt int       // 1 for the first
+	ID    task.ID
+	Name  string
+	Queue string
+	// start of the handler, or of a reserved task its receipt; zero: it waits for a worker
+	Since   time.Time
+	Attempt int // 1 for the first
 }
 
-// Stats returns what the consumer does now. It may be called at any time, from any goroutine.
+// Stats returns the current state and counts of the consumer. Safe for concurrent use.
 func (c *Consumer) Stats() Stats {
 	m := c.cfg.Metrics
 	s := Stats{
@@ -75,7 +77,7 @@ func (c *Consumer) Stats() Stats {
 	}
 	if l != nil {
 		for _, q := range l.queues {
-			n := len(q.buffered())
+			n := len(q.in.Buffered())
 			byName[q.name].Reserved += n
 			s.Reserved += n
 		}
@@ -93,23 +95,25 @@ func (c *Consumer) Stats() Stats {
 	return s
 }
 
+// describe sets the workers, the prefetch and the pause in s. If q is nil, the queue
+// is not consumed, and describe sets the numbers to 0.
 func (q *queue) describe(s *QueueStats) {
-	if q == nil { // it is not consumed: the broker allowed no more consumers
+	if q == nil { // not consumed: the broker allowed no more consumers
 		s.Workers, s.Prefetch = 0, 0
 		return
 	}
-	s.Workers, s.Paused = q.team.workers(), q.gate.shut.Load()
+	s.Workers, s.Paused = q.workers.Count(), q.in.Paused()
 	s.Prefetch = q.cfg.prefetch(s.Workers)
 }
 
-// Active returns the tasks whose handlers run now, the oldest first. It may be called at any time, from any goroutine.
+// Active returns the tasks whose handlers run now, the oldest first. Safe for concurrent use.
 func (c *Consumer) Active() []TaskInfo {
 	return infos(c.running.All(), (*run).isActive, func(r *run) time.Time { return r.request.StartedAt })
 }
 
-// Reserved returns the tasks that wait in this consumer before they start, see [QueueStats]: first
-// those that a worker has taken, the oldest first, then those that wait for a worker, in their
-// order. It may be called at any time, from any goroutine.
+// Reserved returns the tasks that this consumer holds and has not started, see [QueueStats]. Tasks
+// that a worker has received come first, the oldest first, then those that wait for a worker, in
+// their order. Safe for concurrent use.
 func (c *Consumer) Reserved() []TaskInfo {
 	ts := infos(c.reserved.All(), nil, func(r *run) time.Time { return r.request.Received })
 	l := c.live.Load()
@@ -117,9 +121,9 @@ func (c *Consumer) Reserved() []TaskInfo {
 		return ts
 	}
 	for _, q := range l.queues {
-		for _, m := range q.buffered() {
+		for _, m := range q.in.Buffered() {
 			e, _, _, err := q.decode(m)
-			if err != nil { // its worker will bury it
+			if err != nil { // its worker will dead-letter it
 				e = &task.Envelope{ID: task.ID(utf.Cut(m.ID, 128))}
 			}
 			if e.Name == "" {
@@ -131,29 +135,22 @@ func (c *Consumer) Reserved() []TaskInfo {
 	return ts
 }
 
-// buffered returns the messages that the queue's subscription holds for its workers; nil where the
-// broker does not tell.
-func (q *queue) buffered() []*broker.Message {
-	if b, ok := capability.As[broker.Buffer](q.sub); ok {
-		return b.Buffered()
-	}
-	return nil
-}
-
-// waiting returns how many tasks wait in the consumer before they start.
+// waiting returns the number of tasks that the consumer holds and has not started.
 func (c *Consumer) waiting() int {
 	n := c.reserved.Len()
 	if l := c.live.Load(); l != nil {
 		for _, q := range l.queues {
-			n += len(q.buffered())
+			n += len(q.in.Buffered())
 		}
 	}
 	return n
 }
 
-// isActive reports whether the handler runs. Only then is StartedAt safe to read from another goroutine.
-func (r *run) isActive() bool { return r.started.Load() && !r.over.Load() }
+// isActive reports whether the handler runs. Only then may another goroutine read StartedAt.
+func (r *run) isActive() bool { return r.started.Load() && !r.returned.Load() }
 
+// infos returns the descriptions of those runs for which which returns true, sorted by the time
+// that since returns and then by id. A nil which selects all runs.
 func infos(runs []*run, which func(*run) bool, since func(*run) time.Time) []TaskInfo {
 	var ts []TaskInfo
 	for _, r := range runs {

@@ -5,24 +5,27 @@ import (
 	"log/slog"
 	"sync/atomic"
 
+	"github.com/swarmiji/swarmiji/consumer/internal/intake"
 	"github.com/swarmiji/swarmiji/internal/guard"
-	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// MaxStuck is how many handlers of a queue, or of a [Poll], may go on beyond their hard time limit while the workers take other
-// tasks. Twice the number of workers, if that is more. Handlers that run when the bound is reached may still be added. At the
-// bound the queue fetches nothing until a handler returns, what it fetched and did not start goes back for others, and the log
-// says so.
+// MaxStuck limits the number of stuck handlers of a queue, or of a [Poll]: handlers that have not
+// returned a second after their hard time limit. Meanwhile the workers take other tasks. If twice
+// the number of workers is larger, that is the limit.
+//
+// At the limit the queue stops fetching until a handler returns, gives back fetched tasks that have
+// not started, and logs that. Handlers that run at this moment may exceed the limit.
 const MaxStuck = 256
 
-// stuck counts the handlers that go on beyond their hard time limit.
+// stuck counts the stuck handlers, see [MaxStuck].
 type stuck struct {
 	total   atomic.Int64
-	byQueue map[string]*atomic.Int64 // of every queue that is consumed; the map does not change
+	byQueue map[string]*atomic.Int64 // one count per consumed queue; the map does not change
 }
 
+// newStuck returns a count of 0 for each queue.
 func newStuck(queues map[string]QueueConfig) stuck {
 	by := make(map[string]*atomic.Int64, len(queues))
 	for name := range queues {
@@ -31,7 +34,7 @@ func newStuck(queues map[string]QueueConfig) stuck {
 	return stuck{byQueue: by}
 }
 
-// of returns how many handlers of a queue are stuck.
+// of returns the number of stuck handlers of a queue.
 func (s *stuck) of(queue string) int {
 	if n := s.byQueue[queue]; n != nil {
 		return int(n.Load())
@@ -39,7 +42,8 @@ func (s *stuck) of(queue string) int {
 	return 0
 }
 
-// timeLimit is [middleware.TimeLimit]. It counts and logs the handlers that go on beyond the limit.
+// timeLimit is the middleware that applies the time limits of a task, as [middleware.TimeLimit]
+// does. It also counts and logs the stuck handlers.
 func (c *Consumer) timeLimit(next task.Handler) task.Handler {
 	stuck := c.countStuck
 	return task.HandlerFunc(func(ctx context.Context, r *task.Request) (any, error) {
@@ -47,59 +51,35 @@ func (c *Consumer) timeLimit(next task.Handler) task.Handler {
 	})
 }
 
-// countStuck counts a handler that goes on beyond its time limit, or has returned at last.
+// countStuck adds delta to the counts of stuck handlers and logs the change: 1 when a handler
+// becomes stuck, -1 when it returns.
 func (c *Consumer) countStuck(r *task.Request, delta int) {
 	total := c.stuck.total.Add(int64(delta))
 	if n := c.stuck.byQueue[r.Queue]; n != nil {
 		n.Add(int64(delta))
 	}
 	c.cfg.Metrics.Stuck.Inc(int64(delta))
-	level, msg := slog.LevelWarn, "handler goes on beyond its time limit; its worker takes other tasks"
+	level, msg := slog.LevelWarn, "handler runs beyond its hard time limit; its worker takes other tasks"
 	if delta < 0 {
-		level, msg = slog.LevelInfo, "handler has returned long after its time limit"
+		level, msg = slog.LevelInfo, "handler has returned after its hard time limit"
 	}
 	c.cfg.Logger.LogAttrs(context.Background(), level, msg, slog.String(middleware.LogTaskID, string(r.ID)),
 		slog.String(middleware.LogTask, r.Name), slog.String(middleware.LogQueue, r.Queue),
 		slog.String(middleware.LogNode, c.cfg.Report.NodeID), slog.Int64("stuck", total))
 }
 
-// overrun reports whether so many handlers of the team are stuck that another task would only add
-// to them.
-func (t *team) overrun() bool {
-	if t.c.stuck.total.Load() < MaxStuck {
-		return false
-	}
-	n := 0
-	for _, q := range t.queues {
-		n += t.c.stuck.of(q.name)
-	}
-	return n >= max(MaxStuck, 2*t.workers())
-}
-
-// returnHeld gives back what the queues of a halted team hold and did not start: others may run it. It is repeated until the
-// broker has heard that nothing more is to come.
-func (t *team) returnHeld() {
-	var gap task.Backoff
-	for attempt := 0; t.halted.Load() && t.fetch.Err() == nil; attempt++ {
-		err := each(t.queues, func(q *queue, ctx context.Context) error {
-			if !t.halted.Load() || q.gate.shut.Load() {
-				return nil
-			}
-			return q.returnAll(ctx)
-		})
-		if err == nil {
-			return
+// tooManyStuck returns a function that reports whether too many handlers of the queues are stuck.
+// Its argument is the workers of these queues. The limit is [MaxStuck], or twice the number of
+// workers if that is more.
+func (c *Consumer) tooManyStuck(queues []*queue) func(*intake.Workers) bool {
+	return func(t *intake.Workers) bool {
+		if c.stuck.total.Load() < MaxStuck {
+			return false
 		}
-		t.log(slog.LevelWarn, "giving back what was fetched is repeated", slog.Any("error", err))
-		wake.Sleep(t.fetch, gap.Interval(attempt))
-	}
-}
-
-// fetchAgain has the queues of a team that was halted fetch as before.
-func (t *team) fetchAgain() {
-	for _, q := range t.queues {
-		q.control.Lock()
-		q.tellLater()
-		q.control.Unlock()
+		n := 0
+		for _, q := range queues {
+			n += c.stuck.of(q.name)
+		}
+		return n >= max(MaxStuck, 2*t.Count())
 	}
 }

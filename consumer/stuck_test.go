@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,7 +16,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// lines is a log that a test reads while it is written.
+// lines is a log that a test can read while it is written.
 type lines struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -33,9 +34,14 @@ func (l *lines) count(s string) int {
 	return strings.Count(l.buf.String(), s)
 }
 
-// TestStuckHandlersHaveABound (S20): a queue goes on until MaxStuck handlers are stuck. Then it alone stops, which is told each
-// time, and goes on when one of them returns.
-// Promises: S49.
+func (l *lines) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// TestStuckHandlersHaveABound (S20) shows that a queue fetches until MaxStuck handlers are stuck.
+// Then only this queue stops, logs that, and continues when one of them returns. Promises: S49.
 func TestStuckHandlersHaveABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &lines{}
@@ -89,6 +95,48 @@ func TestStuckHandlersHaveABound(t *testing.T) {
 			t.Errorf("when all have returned: %+v", s)
 		}
 		time.Sleep(time.Minute)
+		b.end()
+	})
+}
+
+// TestObedientHandlersAreNotStuck (S20) shows that a handler that returns soon after its hard limit
+// is never reported as stuck. No other task runs in its place meanwhile.
+func TestObedientHandlersAreNotStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &lines{}
+		b := newTable(t, func(c *consumer.Config) {
+			c.Queues = map[string]consumer.QueueConfig{"default": {Workers: 4}}
+			c.Logger = slog.New(slog.NewTextHandler(log, nil))
+		})
+		var running, most, stuck atomic.Int64
+		obey := task.New[time.Duration, int]("obey", task.WithTimeLimit(50*time.Millisecond))
+		must0(t, obey.Handle(b.c, func(ctx context.Context, tidy time.Duration) (int, error) {
+			most.Store(max(most.Load(), running.Add(1)))
+			defer running.Add(-1)
+			<-ctx.Done()
+			time.Sleep(tidy)
+			stuck.Store(max(stuck.Load(), b.metrics.Stuck.Count()))
+			return 0, ctx.Err()
+		}))
+		b.run()
+		tidy := make([]time.Duration, 20)
+		for i := range tidy {
+			tidy[i] = time.Duration(i%3) * 100 * time.Millisecond
+		}
+		fs, err := obey.SubmitAll(t.Context(), b.p, tidy)
+		must0(t, err)
+		for _, f := range fs {
+			if _, err := f.Get(t.Context()); !errors.Is(err, task.ErrTimeLimit) {
+				t.Errorf("the end of a task beyond its hard limit: %v", err)
+			}
+		}
+		time.Sleep(time.Minute)
+		if n := log.count("hard time limit"); n != 0 || stuck.Load() != 0 {
+			t.Errorf("%d lines about stuck handlers, up to %d counted; all obeyed their contexts", n, stuck.Load())
+		}
+		if most.Load() > 4 {
+			t.Errorf("%d handlers ran at once with 4 workers", most.Load())
+		}
 		b.end()
 	})
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// workflowConfig is what senders of successors need of the consumer.
+// workflowConfig returns the configuration of the senders of successors.
 func (c *Consumer) workflowConfig() *workflow.Config {
 	return &workflow.Config{
 		Broker: c.cfg.Broker, Codec: c.codec, Gatherer: c.gather, GroupWait: c.cfg.Tuning.GroupWait, Node: c.cfg.Report.NodeID,
@@ -27,8 +27,9 @@ func (c *Consumer) workflowConfig() *workflow.Config {
 	}
 }
 
-// publishSuccessors submits the tasks that follow this one, or its group, and reports whether to go
-// on.
+// publishSuccessors sends the tasks that follow this task or its group, and blocks until they are
+// confirmed or recorded as failed. v is the end of the task. Returns true at once if no task
+// follows, and false if a step failed for good; the task is then given back.
 func (r *run) publishSuccessors(v verdict) bool {
 	if !wire.Followed(r.request.Envelope) {
 		return true
@@ -48,28 +49,32 @@ func (r *run) publishSuccessors(v verdict) bool {
 	return workflow.Send(r.queue.c.successors, settlement{r}, &t)
 }
 
-// settlement is a run whose task has ended, as a sender of successors sees it.
+// settlement adapts a run whose task has ended to [workflow.Run].
 type settlement struct{ *run }
 
-// Step is persist with a time of its own. There may be very many successors, and a group's results be
-// very many: however long all of it takes, it is not begun anew as long as it comes forward.
+// Step is runStep with a new time limit of StoreRetry for each call. So a task with very many
+// successors is not given back while its steps succeed.
 func (s settlement) Step(what string, do func(context.Context) error) bool {
 	ctx, cancel := context.WithTimeout(s.queue.c.settle, s.queue.c.cfg.Tuning.StoreRetry)
 	defer cancel()
-	return s.persist(ctx, what, do)
+	return s.runStep(ctx, what, do)
 }
 
-// NoGatherer implements [workflow.Run].
+// NoGatherer logs once that groups need a gatherer.
 func (s settlement) NoGatherer() {
-	s.queue.c.warnOnce("gatherer", "what follows a group fails, because nothing is configured that can gather", s.logAttrs()...)
+	s.queue.c.warnOnce("gatherer", "the tasks that follow a group fail, because no gatherer is configured; set Config.Gatherer or a result store that can gather", s.logAttrs()...)
 }
 
-// Log implements [workflow.Run].
+// Log logs msg with the attributes of the ended task.
 func (s settlement) Log(level slog.Level, msg string, attrs ...slog.Attr) {
 	s.log(level, msg, attrs...)
 }
 
-// Save stores the record of a task that does not run now. from is its envelope or its parent's.
+// Save stores the record of a task that does not run now, such as a skipped step. from is its
+// envelope or that of its parent, meta its own metadata. It chooses the store in which the
+// submitter waits for the task, else the task's own result store; without a store it does nothing.
+//
+// Returns false if the record could not be stored; the ended task is then given back.
 func (s settlement) Save(id task.ID, name string, from *task.Envelope, meta *task.Metadata, rec resultstore.Record) bool {
 	merged := s.queue.meta
 	if from.Base != nil {
@@ -77,7 +82,8 @@ func (s settlement) Save(id task.ID, name string, from *task.Envelope, meta *tas
 	}
 	merged.Overlay(meta)
 	store := s.queue.c.storeOf(&merged, from.ReplyTo)
-	if awaited := s.queue.c.awaitedIn(from.Base, meta, from.ReplyTo, store); awaited != nil { // it never came to the consumer whose metadata decide
+	// the task never reached the consumer whose metadata decide
+	if awaited := s.queue.c.submitterStore(from.Base, meta, from.ReplyTo, store); awaited != nil {
 		store = awaited
 	}
 	if store == nil || id.Check() != nil || !rec.State.Terminal() && resultstore.RepliesOnly(store) {
@@ -90,6 +96,6 @@ func (s settlement) Save(id task.ID, name string, from *task.Envelope, meta *tas
 		if unfit != nil {
 			return errors.Join(workflow.ErrUnsendable, unfit)
 		}
-		return saveLate(ctx, store, rec)
+		return saveIfAccepted(ctx, store, rec)
 	})
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// unanswered is a store that saves and loses the answers until a moment.
+// unanswered is a store that saves records but loses the answers until a time.
 type unanswered struct {
 	resultstore.ResultStore
 	until time.Time
@@ -33,8 +33,8 @@ func (s unanswered) Save(ctx context.Context, r resultstore.Record) error {
 	return err
 }
 
-// TestStoreAnswersLostAtMostOnce: the result is stored, and the answers are lost for longer than
-// StoreRetry. What follows is what follows a success.
+// TestStoreAnswersLostAtMostOnce shows that the successors of a success are sent, if the answers of
+// the store are lost for longer than StoreRetry.
 func TestStoreAnswersLostAtMostOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTable(t, func(c *consumer.Config) {
@@ -63,9 +63,9 @@ func TestStoreAnswersLostAtMostOnce(t *testing.T) {
 	})
 }
 
-// TestOneLetterAtMostOnce: no record is wanted, and what follows the task is blocked for an hour.
-// The task is one dead letter, and is followed once.
-func TestOneLetterAtMostOnce(t *testing.T) {
+// TestOneDeadLetterAtMostOnce shows that a task without a record, whose followers are blocked for
+// an hour, becomes one dead letter and is followed once.
+func TestOneDeadLetterAtMostOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &wrapped{}
 		until := time.Now().Add(time.Hour)
@@ -96,8 +96,8 @@ func TestOneLetterAtMostOnce(t *testing.T) {
 	})
 }
 
-// TestSubmitterAwayAtMostOnce: the consumer keeps no results, and the store in which the submitter
-// waits is away for long when the task has succeeded. It is followed as a success and nothing else.
+// TestSubmitterAwayAtMostOnce shows that a succeeded task is followed as a success, if the
+// submitter's store fails for long and the consumer keeps no results.
 func TestSubmitterAwayAtMostOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTable(t, func(c *consumer.Config) {
@@ -124,8 +124,8 @@ func TestSubmitterAwayAtMostOnce(t *testing.T) {
 	})
 }
 
-// TestStopWithStoreAwayAtMostOnce: a stop ends the settlement of a task that has run, while the
-// result store is away.
+// TestStopWithStoreAwayAtMostOnce shows that a task whose settlement a stop ends, while the result
+// store is unreachable, is dead-lettered.
 func TestStopWithStoreAwayAtMostOnce(t *testing.T) {
 	for _, succeeds := range []bool{true, false} {
 		t.Run(fmt.Sprintf("succeeds=%t", succeeds), func(t *testing.T) {
@@ -158,7 +158,7 @@ func TestStopWithStoreAwayAtMostOnce(t *testing.T) {
 	}
 }
 
-// hanging is a store that answers nothing.
+// hanging is a store that never answers.
 type hanging struct{ resultstore.ResultStore }
 
 func (hanging) Save(ctx context.Context, _ resultstore.Record) error {
@@ -166,7 +166,7 @@ func (hanging) Save(ctx context.Context, _ resultstore.Record) error {
 	return resultstore.ErrUnavailable
 }
 
-// punctual is a broker that puts no dead letter once ctx has ended, as over a network.
+// punctual is a broker that writes no dead letter after ctx has ended, as over a network.
 type punctual struct{ *membroker.Broker }
 
 func (b punctual) PutDead(ctx context.Context, queue string, d broker.Dead) error {
@@ -176,8 +176,8 @@ func (b punctual) PutDead(ctx context.Context, queue string, d broker.Dead) erro
 	return b.Broker.PutDead(ctx, queue, d)
 }
 
-// TestLeftBehindWithStoreHangingAtMostOnce: a stop leaves several handlers behind, and the store
-// does not answer. Each task becomes a dead letter.
+// TestLeftBehindWithStoreHangingAtMostOnce shows that each task is dead-lettered if a stop leaves
+// several handlers behind and the store does not answer.
 func TestLeftBehindWithStoreHangingAtMostOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 3
@@ -216,7 +216,7 @@ func TestLeftBehindWithStoreHangingAtMostOnce(t *testing.T) {
 	})
 }
 
-// awayJobs is a store of jobs that can be away.
+// awayJobs is a store of jobs that fails while away is set.
 type awayJobs struct {
 	jobs.Store
 	away atomic.Bool
@@ -229,8 +229,9 @@ func (s *awayJobs) Update(ctx context.Context, fn func(context.Context, jobstore
 	return s.Store.Update(ctx, fn)
 }
 
-// TestAnswerAgainAtMostOnce: the answer to a deferred task that runs at most once is a refusal. Its
-// retry is sent, and the jobs are away before the deferral has been left to it.
+// TestAnswerAgainAtMostOnce shows that no attempt of a deferred at-most-once task starts twice
+// after a refusal. Its retry is sent, and the store fails before the deferral is replaced. The
+// uncertain task is dead-lettered.
 func TestAnswerAgainAtMostOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, err := memjobs.New(memjobs.Config{})

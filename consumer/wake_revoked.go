@@ -12,48 +12,50 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// A revoked task that waits for an answer ends at once, also if the revocation does not ask for
-// running tasks: no handler of it runs. Each consumer that hears of the revocation wakes the
-// deferral. The consumer that claims it settles the task.
+// A revoked task that waits for an answer ends at once, even if the revocation does not terminate
+// running tasks: no handler of it runs. Each consumer that receives the revocation wakes the
+// deferral. The consumer that claims the deferral settles the task.
 
-// toWake holds the revocations whose deferrals are to be woken.
-type toWake struct {
-	kick  wake.Signal
+// pendingWakes holds the revocations whose deferrals must be woken.
+type pendingWakes struct {
+	added wake.Signal
 	mu    sync.Mutex
 	ids   []task.ID
 	rules []revoke.Selector
 }
 
-// maxToWake bounds it. What is left out is looked at when its answer comes.
-const maxToWake = 10_000
+// maxPendingWakes limits the number of ids and of selectors. A revocation beyond it is found when
+// the answer comes.
+const maxPendingWakes = 10_000
 
-// note has what is revoked be looked at: also what was revoked before this consumer began, and the
-// bus has kept. a may be nil.
-func (a *answers) note(v revoke.Revocation) {
+// addRevocation queues v, so that watchRevocations wakes the deferrals of its tasks. It also
+// receives the revocations from before the start of this consumer. It does nothing if a is nil or
+// its store has no [deferral.Waker]. It takes a.pendingWakes.mu and does not block.
+func (a *answers) addRevocation(v revoke.Revocation) {
 	if a == nil || a.waker == nil {
 		return
 	}
-	w := &a.toWake
+	w := &a.pendingWakes
 	w.mu.Lock()
-	if len(w.ids) < maxToWake {
+	if len(w.ids) < maxPendingWakes {
 		w.ids = append(w.ids, v.IDs...)
 	}
-	if v.Selector != (revoke.Selector{}) && len(w.rules) < maxToWake {
+	if v.Selector != (revoke.Selector{}) && len(w.rules) < maxPendingWakes {
 		w.rules = append(w.rules, v.Selector)
 	}
 	w.mu.Unlock()
-	w.kick.Notify()
+	w.added.Notify()
 }
 
-// keepWaking wakes the deferrals of revoked tasks until ctx ends. It has a goroutine of its own:
-// answers do not wait while it reads many deferrals.
-func (a *answers) keepWaking(ctx context.Context) {
+// watchRevocations wakes the deferrals of revoked tasks until ctx ends. After an error it waits and
+// tries again. It needs its own goroutine, since it may read many deferrals.
+func (a *answers) watchRevocations(ctx context.Context) {
 	var gap task.Backoff
 	for failures := 0; ; {
 		if err := a.wakeRevoked(ctx); err == nil {
 			failures = 0
 			select {
-			case <-a.toWake.kick:
+			case <-a.pendingWakes.added:
 			case <-ctx.Done():
 			}
 		} else {
@@ -69,18 +71,21 @@ func (a *answers) keepWaking(ctx context.Context) {
 	}
 }
 
-// noteRevoked wakes the deferral of this run if the task is revoked. Call it after the deferral is
-// saved: a revocation since the end of the handler has not found one.
-func (r *run) noteRevoked() {
+// wakeIfRevoked queues the wake of the deferral of this run if the task is known to be revoked.
+// Call it after the deferral is stored: a revocation after the end of the handler did not find the
+// deferral.
+func (r *run) wakeIfRevoked() {
 	c := r.queue.c
 	if list := c.cfg.Revocations; list != nil && list.Knows(r.queue.name, r.request.Envelope) {
-		c.answers.note(revoke.Revocation{IDs: []task.ID{r.request.ID}})
+		c.answers.addRevocation(revoke.Revocation{IDs: []task.ID{r.request.ID}})
 	}
 }
 
-// wakeRevoked wakes the deferrals of tasks that were revoked since its last success.
+// wakeRevoked wakes the deferrals of the tasks that were revoked since its last success. After an
+// error it keeps the revocations for the next call. It takes a.pendingWakes.mu, but not during the
+// calls of the store.
 func (a *answers) wakeRevoked(ctx context.Context) error {
-	w := &a.toWake
+	w := &a.pendingWakes
 	w.mu.Lock()
 	ids, rules := w.ids, w.rules
 	w.ids, w.rules = nil, nil
@@ -88,11 +93,11 @@ func (a *answers) wakeRevoked(ctx context.Context) error {
 	if len(ids) == 0 && len(rules) == 0 {
 		return nil
 	}
-	found, err := a.chosen(ctx, rules)
+	found, err := a.selectDeferred(ctx, rules)
 	if err == nil {
 		err = a.wakeAll(ctx, slices.Concat(ids, found))
 	}
-	if err != nil { // again, with what comes until then
+	if err != nil { // try again together with new revocations
 		w.mu.Lock()
 		w.ids, w.rules = append(ids, w.ids...), append(rules, w.rules...)
 		w.mu.Unlock()
@@ -100,12 +105,14 @@ func (a *answers) wakeRevoked(ctx context.Context) error {
 	return err
 }
 
-// wakeAtOnce is how many deferrals one call wakes, and wakeTimeout how long it may take.
+// Limits of one call of the store: the number of deferrals that it wakes, and its duration.
 const (
 	wakeAtOnce  = 256
 	wakeTimeout = 10 * time.Second
 )
 
+// wakeAll wakes the deferrals of the tasks, wakeAtOnce in one call of the store. Returns the first
+// error; later deferrals are then not woken.
 func (a *answers) wakeAll(ctx context.Context, ids []task.ID) error {
 	for part := range slices.Chunk(ids, wakeAtOnce) {
 		call, cancel := context.WithTimeout(ctx, wakeTimeout)
@@ -118,14 +125,14 @@ func (a *answers) wakeAll(ctx context.Context, ids []task.ID) error {
 	return nil
 }
 
-// chosen returns the tasks that wait for answers and that one of the rules chooses.
-func (a *answers) chosen(ctx context.Context, rules []revoke.Selector) (found []task.ID, err error) {
+// selectDeferred returns the ids of the tasks that wait for answers and match one of the rules.
+func (a *answers) selectDeferred(ctx context.Context, rules []revoke.Selector) (found []task.ID, err error) {
 	if len(rules) == 0 {
 		return nil, nil
 	}
 	for name, q := range a.queues {
 		if err := a.waker.Scan(ctx, name, func(id task.ID, state []byte) bool {
-			if q.chosen(state, rules) {
+			if q.selectsDeferral(state, rules) {
 				found = append(found, id)
 			}
 			return true
@@ -136,9 +143,10 @@ func (a *answers) chosen(ctx context.Context, rules []revoke.Selector) (found []
 	return found, nil
 }
 
-// chosen reports whether one of the rules selects the task of a deferral. A deferral that cannot be
-// read waits for its answer.
-func (q *queue) chosen(state []byte, rules []revoke.Selector) bool {
+// selectsDeferral reports whether one of the rules matches the task of a deferral. state is the
+// stored state of the deferral. It returns false for a deferral that cannot be read: that one waits
+// for its answer.
+func (q *queue) selectsDeferral(state []byte, rules []revoke.Selector) bool {
 	var kept deferredTask
 	if json.Unmarshal(state, &kept) != nil || kept.Message.Message == nil {
 		return false

@@ -19,8 +19,9 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestGroupOutlivesItsResults: a group is gathered for as long as its members take, also where they keep their results for a
-// shorter time; and so is it known for as long which copy of a task is run.
+// TestGroupOutlivesItsResults shows that a group is gathered as long as its members take, although
+// their results are kept for a shorter time. For as long the gatherer remembers which copy of a
+// task runs.
 func TestGroupOutlivesItsResults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTable(t, nil)
@@ -59,7 +60,7 @@ func TestGroupOutlivesItsResults(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			m.Generation = i // or the broker would know the second one for a copy
+			m.Generation = i // otherwise the broker drops the second one as a duplicate
 			if err := b.server.Connect().Publish(ctx, "default", m); err != nil {
 				t.Fatal(err)
 			}
@@ -73,7 +74,8 @@ func TestGroupOutlivesItsResults(t *testing.T) {
 	})
 }
 
-// TestGroupWaitsForItsMembers: a group waits for a member for days, whatever the time of its results is.
+// TestGroupWaitsForItsMembers shows that a group waits for a member for days, whatever the
+// retention of its results.
 func TestGroupWaitsForItsMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTable(t, nil)
@@ -92,7 +94,8 @@ func TestGroupWaitsForItsMembers(t *testing.T) {
 	})
 }
 
-// TestStepsAreCountedAndDelayed: what a consumer sends after a task counts as sent; what has a time waits for it in the broker.
+// TestStepsAreCountedAndDelayed shows that successors count as sent, and that a delayed successor
+// waits in the broker.
 func TestStepsAreCountedAndDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTable(t, nil)
@@ -113,10 +116,10 @@ func TestStepsAreCountedAndDelayed(t *testing.T) {
 	})
 }
 
-// gathers is a gatherer that is watched, or away.
+// gathers is a gatherer that can be slow or unreachable, and measures its answers.
 type gathers struct {
 	resultstore.Gatherer
-	away    time.Time // until then
+	away    time.Time // unreachable until then
 	pause   time.Duration
 	largest atomic.Int64
 }
@@ -141,7 +144,8 @@ func (g *gathers) Members(ctx context.Context, group task.ID, from, limit int) (
 	return page, err
 }
 
-// TestGathererIsDownForLong: a task whose end is stored is not run again because its group could not be told of it in time.
+// TestGathererIsDownForLong shows that a task with a stored end does not run again, although its
+// group could not be told in time.
 func TestGathererIsDownForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTable(t, func(c *consumer.Config) {
@@ -160,7 +164,8 @@ func TestGathererIsDownForLong(t *testing.T) {
 	})
 }
 
-// TestLargeMembersAreReadInSmallPages: the memory for the results of a group is bounded, also when they turn out not to fit.
+// TestLargeMembersAreReadInSmallPages shows that the memory for the results of a group is limited,
+// also if they prove too large.
 func TestLargeMembersAreReadInSmallPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g *gathers
@@ -174,7 +179,7 @@ func TestLargeMembersAreReadInSmallPages(t *testing.T) {
 		counts := task.New[task.Members[string], int]("counts")
 		mustHandle(t, large.Handle(b.c, func(_ context.Context, i int) (string, error) { return strings.Repeat("x", size+i), nil }))
 		mustHandle(t, counts.Handle(b.c, func(ctx context.Context, m task.Members[string]) (int, error) {
-			f, err := lengths.Submit(ctx, b.p, m) // whoever is given the reference can read them
+			f, err := lengths.Submit(ctx, b.p, m) // any task with the reference can read them
 			if err != nil {
 				return 0, err
 			}
@@ -220,7 +225,7 @@ func mustHandle(t *testing.T, err error) {
 	}
 }
 
-// batches measures what goes to a broker at once.
+// batches is a broker that measures the batches of publishes.
 type batches struct {
 	broker.Broker
 	pause   time.Duration
@@ -251,8 +256,8 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// TestLargeGroupOnSlowServers: what follows a task may take longer than StoreRetry altogether, as long as each step of it does
-// not: it is not begun anew, for ever.
+// TestLargeGroupOnSlowServers shows that sending the followers of a task may take longer than
+// StoreRetry if each step is faster. It does not start again.
 func TestLargeGroupOnSlowServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTable(t, func(c *consumer.Config) {
@@ -277,7 +282,8 @@ func TestLargeGroupOnSlowServers(t *testing.T) {
 	})
 }
 
-// TestManyMembersAreSentInParts: each member carries what follows its group; they are not all in memory at once.
+// TestManyMembersAreSentInParts shows that the members of a group, each with its followers, are not
+// all in memory at once.
 func TestManyMembersAreSentInParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		watched := &batches{}

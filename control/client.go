@@ -16,32 +16,35 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Defaults and bounds of a [Client].
+// Defaults and limits of a [Client].
 const (
 	DefaultTimeout = 2 * time.Second
-	MaxReplies     = 1000 // to one command; further ones are dropped
+	MaxReplies     = 1000 // to one command; further replies are dropped
 )
 
-// ErrMissing is what Send returns, beside the replies that came, when fewer came than were asked for.
+// ErrMissing is returned by Send, together with the received replies, if fewer nodes replied than
+// required.
 var ErrMissing = errors.New("control: not all nodes answered in time")
 
-// ClientConfig configures a client. Only Bus must be set. The client does not close it.
+// ClientConfig configures a [Client]. Only Bus must be set. The client does not close it.
 type ClientConfig struct {
-	// Bus is the one that the nodes listen to.
+	// Bus is the event bus that the nodes listen to.
 	Bus events.EventBus
-	// Keys sign commands and check replies. nil: commands are not signed, and every reply is believed.
+	// Keys sign commands and verify replies. nil: commands are not signed, and all replies are
+	// accepted.
 	Keys *Keys
-	// NodeID names the sender to the nodes, which log it. "": made of host, process and chance.
+	// NodeID is the sender's name in the logs of the nodes. Default: made of the host name, the
+	// process id and random characters.
 	NodeID string
 }
 
-// Client sends commands. It is safe for concurrent use.
+// Client sends commands to nodes. Make one with [NewClient]. Safe for concurrent use.
 type Client struct {
 	cfg     ClientConfig
 	refused atomic.Uint64
 }
 
-// NewClient makes a client, or returns every problem of the configuration, joined. It does no I/O.
+// NewClient returns a Client. Its error joins all problems of the configuration. It does no I/O.
 func NewClient(c ClientConfig) (*Client, error) {
 	var errs []error
 	if c.Bus == nil {
@@ -60,22 +63,27 @@ func NewClient(c ClientConfig) (*Client, error) {
 	return &Client{cfg: c}, nil
 }
 
-// Refused returns how many replies were not believed: not or wrongly signed, or unreadable.
+// Refused returns the number of replies that were not accepted: without a valid signature, or
+// unreadable.
 func (c *Client) Refused() uint64 { return c.refused.Load() }
 
-// Wait says for what Send waits. The zero value waits [DefaultTimeout] for any number of replies, or, where the command
-// names nodes and no queues, no longer than till all of these have answered.
+// Wait configures how long Send waits. The zero value waits [DefaultTimeout] for any number of
+// replies. If the command names nodes and no queues, it waits only until all these nodes have
+// replied.
 type Wait struct {
-	// Replies is how many replies are enough; Send returns when they are there. 0: see above.
+	// Replies is the number of replies after which Send returns. 0: see above.
 	Replies int
-	// Timeout is how long to wait. 0: [DefaultTimeout], 2 s. A deadline of ctx counts too.
+	// Timeout limits the wait. The deadline of ctx limits it too. Default: [DefaultTimeout], 2 s.
 	Timeout time.Duration
 }
 
-// Send sends a command to all nodes and returns their replies, sorted by node. That a node had an error is in its Reply; that
-// none answers is no error unless Wait or the command asks for a number, then it is [ErrMissing]. A command that is not
-// possible wraps [ErrCommand]. Nothing is sent unless the replies can be heard; the bus may still lose commands and replies,
-// as it may lose all events.
+// Send sends a command to all nodes and returns their replies, sorted by node. It blocks until it
+// has enough replies or w.Timeout has passed. Errors of a node are in its Reply.
+//
+// Returns [ErrMissing] if Wait or the command requires a number of replies and fewer arrive.
+// Returns
+// [ErrCommand] if the command is invalid. Other errors come from the bus, which may also lose
+// commands and replies. Send subscribes to replies first, and sends nothing if that fails.
 func (c *Client) Send(ctx context.Context, cmd Command, w Wait) ([]Reply, error) {
 	if err := cmd.Check(); err != nil {
 		return nil, err
@@ -97,7 +105,7 @@ func (c *Client) Send(ctx context.Context, cmd Command, w Wait) ([]Reply, error)
 	defer func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 		defer cancel()
-		_ = sub.Close(closing) // the replies are here; what is left of the stream ends with the bus
+		_ = sub.Close(closing) // all replies were received; the stream ends with the bus at the latest
 	}()
 	if err := c.cfg.Bus.Publish(ctx, m.event(c.cfg.NodeID)); err != nil {
 		return nil, fmt.Errorf("control: %w", err)
@@ -105,7 +113,7 @@ func (c *Client) Send(ctx context.Context, cmd Command, w Wait) ([]Reply, error)
 	return c.collect(ctx, sub, id, w)
 }
 
-// message makes the signed message of a command, and its id.
+// message returns the signed message of a command, and the command's id.
 func (c *Client) message(cmd *Command) (*message, string, error) {
 	data, err := json.Marshal(cmd)
 	if err != nil {
@@ -120,7 +128,7 @@ func (c *Client) message(cmd *Command) (*message, string, error) {
 	return m, id, nil
 }
 
-// collect gathers replies until there are enough or the time is over.
+// collect receives replies until there are enough or the timeout has passed.
 func (c *Client) collect(ctx context.Context, sub events.Subscription, id string, w Wait) ([]Reply, error) {
 	waiting, cancel := context.WithTimeout(ctx, w.Timeout)
 	defer cancel()
@@ -148,7 +156,7 @@ func (c *Client) collect(ctx context.Context, sub events.Subscription, id string
 	return replies, err
 }
 
-// take reads an event; ok when it completes a reply to the command of this id.
+// take reads an event. ok is true if it completes a reply to the command with this id.
 func (c *Client) take(e *events.Event, id string, a *assembly) (r Reply, ok bool) {
 	m, err := readMessage(e)
 	if err != nil {
@@ -157,7 +165,7 @@ func (c *Client) take(e *events.Event, id string, a *assembly) (r Reply, ok bool
 	}
 	h, err := m.readHead()
 	if err == nil && h.ID != id {
-		return r, false // to another command; whether it is genuine is not our affair
+		return r, false // a reply to another command
 	}
 	if err == nil {
 		err = c.cfg.Keys.verify(m)

@@ -9,22 +9,25 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Action is what a command asks for. The values are part of the wire format.
+// Action is the kind of a command. The values are part of the wire format.
 type Action string
 
-// The actions.
+// Actions of a command.
 const (
-	DoPing       Action = "ping"       // answer with the queues that are consumed
-	DoStats      Action = "stats"      // answer with sizes and totals
-	DoActive     Action = "active"     // answer with the tasks that run
-	DoReserved   Action = "reserved"   // answer with the tasks that were taken and wait before they start: for their rate, a worker, a pool
-	DoRegistered Action = "registered" // answer with the names of the tasks that have a handler
-	DoRevoke     Action = "revoke"     // revoke the tasks of Command.IDs
-	DoScale      Action = "scale"      // give each of Command.Queues Command.Workers workers
-	DoPause      Action = "pause"      // take no new task from Command.Queues, or from any queue
-	DoResume     Action = "resume"     // take tasks again
-	DoRateLimit  Action = "rate-limit" // limit how often Command.Task starts to Command.Rate
-	DoShutdown   Action = "shutdown"   // stop as at a first signal; with Command.Kill as at a second
+	DoPing   Action = "ping"   // reply with the consumed queues
+	DoStats  Action = "stats"  // reply with sizes and totals
+	DoActive Action = "active" // reply with the running tasks
+	// reply with the received tasks that wait for their rate limit, a worker or a pool
+	DoReserved   Action = "reserved"
+	DoRegistered Action = "registered" // reply with the names of the tasks that have a handler
+	DoRevoke     Action = "revoke"     // revoke the tasks in Command.IDs
+	// set the number of workers of each of Command.Queues to Command.Workers
+	DoScale     Action = "scale"
+	DoPause     Action = "pause"      // receive no new tasks from Command.Queues, or from any queue
+	DoResume    Action = "resume"     // receive tasks again
+	DoRateLimit Action = "rate-limit" // limit the rate of starts of Command.Task to Command.Rate
+	// stop as at a first signal; with Command.Kill as at a second signal
+	DoShutdown Action = "shutdown"
 )
 
 // Actions returns all actions, in the order of their constants. The slice belongs to the caller.
@@ -41,35 +44,36 @@ const (
 	MaxWorkers = 10000 // Workers
 )
 
-// RateDefault is the Rate of [DoRateLimit] that takes back what was set, so that the limit is the one of the task again.
+// RateDefault as the Rate of [DoRateLimit] restores the rate limit of the task's definition.
 const RateDefault = "default"
 
-// ErrCommand is a command that cannot be sent or obeyed. The error around it says what is wrong with it.
+// ErrCommand is wrapped by the errors of commands that cannot be sent or executed.
 var ErrCommand = errors.New("control: bad command")
 
-// Command is one order to any number of nodes. It is a value; neither end changes it.
+// Command is a request to any number of nodes.
 type Command struct {
-	// Do says what is to be done.
+	// Do is the action.
 	Do Action `json:"do"`
-	// Nodes are the ids of the nodes that are meant. None: all.
+	// Nodes are the ids of the nodes that execute the command. Empty: all nodes.
 	Nodes []string `json:"nodes,omitempty"`
-	// Queues are the queues that are meant: only nodes that consume one of them are concerned, and an action that is about
-	// queues or tasks is then about these alone. None: all.
+	// Queues limits the command to nodes that consume one of these queues. An action about queues or
+	// tasks is limited to these queues. Empty: all queues.
 	Queues []string `json:"queues,omitempty"`
-	// Workers is the number of workers of [DoScale], at least 1.
+	// Workers is the number of workers for [DoScale], at least 1.
 	Workers int `json:"workers,omitempty"`
-	// Task and Rate are the name and the limit of [DoRateLimit], see task.ParseRate; "" for Rate lifts the limit, [RateDefault] takes
-	// back what was set before.
+	// Task and Rate are the task's name and the limit for [DoRateLimit], see task.ParseRate. A Rate of
+	// "" removes the limit, [RateDefault] restores the task's own.
 	Task string `json:"task,omitempty"`
 	Rate string `json:"rate,omitempty"`
-	// IDs are the tasks of [DoRevoke]; Terminate also cancels the contexts of those that run.
+	// IDs are the tasks for [DoRevoke]. Terminate also cancels the contexts of running tasks.
 	IDs       []task.ID `json:"ids,omitempty"`
 	Terminate bool      `json:"terminate,omitempty"`
 	// Kill makes [DoShutdown] not wait for running tasks.
 	Kill bool `json:"kill,omitempty"`
 }
 
-// Check returns every problem of c, joined; each wraps [ErrCommand]. Both ends call it.
+// Check returns an error that joins all problems of c; each wraps [ErrCommand]. Client and server
+// call it.
 func (c *Command) Check() error {
 	var errs []error
 	bad := func(format string, args ...any) {
@@ -92,7 +96,7 @@ func (c *Command) Check() error {
 	switch c.Do {
 	case DoScale:
 		if len(c.Queues) == 0 {
-			bad("scale names no queue")
+			bad("scale needs at least one queue")
 		}
 		if c.Workers < 1 || c.Workers > MaxWorkers {
 			bad("scale to %d workers, want 1 to %d", c.Workers, MaxWorkers)
@@ -117,7 +121,7 @@ func (c *Command) Check() error {
 	return errors.Join(errs...)
 }
 
-// concerns reports whether a node with these queues is meant.
+// concerns reports whether a node with these queues must execute c.
 func (c *Command) concerns(node string, queues []string) bool {
 	if len(c.Nodes) > 0 && !slices.Contains(c.Nodes, node) {
 		return false
@@ -125,7 +129,7 @@ func (c *Command) concerns(node string, queues []string) bool {
 	return len(c.Queues) == 0 || len(c.among(queues)) > 0
 }
 
-// among returns those of queues that c is about.
+// among returns the queues to which c applies.
 func (c *Command) among(queues []string) []string {
 	if len(c.Queues) == 0 {
 		return queues

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fake is a node that notes what it is told.
+// fake is a node that records the calls of its methods.
 type fake struct {
 	id     string
 	queues []string
@@ -67,7 +67,7 @@ func (f *fake) SetRateLimit(name, rate string) error { return f.note("rate %s %s
 func (f *fake) Stop()                                { _ = f.note("stop") }
 func (f *fake) Kill()                                { _ = f.note("kill") }
 
-// revoker is a fake that has a list of revoked tasks.
+// revoker is a fake with a list of revoked tasks.
 type revoker struct{ *fake }
 
 func (r revoker) Revoke(_ context.Context, terminate bool, ids ...task.ID) error {
@@ -93,7 +93,7 @@ func serve(t *testing.T, c control.Config, n control.Node) *control.Server {
 			t.Errorf("Run: %v", err)
 		}
 	})
-	synctest.Wait() // it listens
+	synctest.Wait() // the server has subscribed
 	return s
 }
 
@@ -123,7 +123,8 @@ func keys(active string, ids ...string) *control.Keys {
 	return k
 }
 
-// Every action reaches the node's method, and its answer the client, with keys and without.
+// TestActions shows that each action calls the node's method and returns its reply, with and
+// without keys.
 func TestActions(t *testing.T) {
 	for name, k := range map[string]*control.Keys{"unsigned": nil, "signed": keys("k1")} {
 		t.Run(name, func(t *testing.T) {
@@ -177,7 +178,7 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// Only those answer whom a command concerns, and Send waits no longer than it must.
+// TestConcerns shows that only concerned nodes reply, and that Send waits only as long as needed.
 func TestConcerns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := memevents.New(memevents.Config{})
@@ -217,13 +218,14 @@ func TestConcerns(t *testing.T) {
 		for _, s := range servers {
 			mine, others = mine+s.Counts().Obeyed, others+s.Counts().NotMine
 		}
-		if mine != 11 || others != 7 { // 3+2+2+1+0+3 answers to 6 commands
+		if mine != 11 || others != 7 { // 3+2+2+1+0+3 replies to 6 commands
 			t.Errorf("%d commands obeyed and %d ignored as others', want 11 and 7", mine, others)
 		}
 	})
 }
 
-// A node's errors come back in its reply; what it may not or cannot do is one of them.
+// TestErrors shows that the errors of a node, and forbidden or unsupported actions, are in its
+// reply.
 func TestErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := memevents.New(memevents.Config{})
@@ -235,7 +237,7 @@ func TestErrors(t *testing.T) {
 			want string
 		}{
 			{control.Command{Do: control.DoPause}, "no such thing"},
-			{control.Command{Do: control.DoRevoke, IDs: []task.ID{"x"}}, "revokes nothing by command"},
+			{control.Command{Do: control.DoRevoke, IDs: []task.ID{"x"}}, "this node cannot revoke tasks"},
 			{control.Command{Do: control.DoShutdown}, "does not allow shutdown"},
 		} {
 			rs := send(t, c, tc.cmd)
@@ -252,7 +254,7 @@ func TestErrors(t *testing.T) {
 	})
 }
 
-// What no node could do is not sent.
+// TestBadCommands shows that invalid commands are not sent.
 func TestBadCommands(t *testing.T) {
 	bus := memevents.New(memevents.Config{})
 	c := client(t, bus, nil)
@@ -286,7 +288,8 @@ func TestBadCommands(t *testing.T) {
 	}
 }
 
-// Large answers come in parts, and what is too much is left out and counted.
+// TestLargeReplies shows that a large reply is sent in parts, and that tasks beyond the limit are
+// left out and counted.
 func TestLargeReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := memevents.New(memevents.Config{})
@@ -308,12 +311,12 @@ func TestLargeReplies(t *testing.T) {
 	})
 }
 
-// Config problems come back all at once.
+// TestConfig shows that all problems of a configuration are returned together.
 func TestConfig(t *testing.T) {
 	_, err := control.NewServer(control.Config{
 		Allow: []control.Action{"sing"}, Window: -1, Keys: &control.Keys{Active: "b", ByID: map[string][]byte{"a a": []byte("short")}},
 	}, nil)
-	for _, want := range []string{"Bus is not set", "node is nil", `"sing"`, "Window", "Active is not among", "bad name", "has 5 bytes"} {
+	for _, want := range []string{"Bus is not set", "node is nil", `"sing"`, "Window", "Active is not in", "bad name", "has 5 bytes"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("NewServer: %v does not say %q", err, want)
 		}
@@ -341,18 +344,24 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// A closed bus ends Run with an error; a bus that is away is waited for.
+// TestBusEnds shows that a closed bus ends Run with an error, and that Run waits for an unavailable
+// bus.
 func TestBusEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := &away{EventBus: memevents.New(memevents.Config{})}
 		bus.left.Store(3)
-		s, err := control.NewServer(control.Config{Bus: bus, Logger: slog.New(slog.DiscardHandler)}, &fake{id: "n1"})
+		var log bytes.Buffer
+		s, err := control.NewServer(control.Config{Bus: bus, Logger: slog.New(slog.NewTextHandler(&log, nil))}, &fake{id: "n1"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		done := make(chan error, 1)
 		go func() { done <- s.Run(t.Context()) }()
 		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := strings.Count(log.String(), "subscribing to commands failed"); n != 1 {
+			t.Errorf("%d lines about one interruption of the bus", n)
+		}
 		if rs := send(t, client(t, bus, nil), control.Command{Do: control.DoPing, Nodes: []string{"n1"}}); len(rs) != 1 {
 			t.Errorf("%d replies after the bus came, want 1", len(rs))
 		}
@@ -365,7 +374,7 @@ func TestBusEnds(t *testing.T) {
 	})
 }
 
-// away is a bus that cannot be subscribed to at first.
+// away is a bus whose first subscriptions fail.
 type away struct {
 	events.EventBus
 	left atomic.Int64

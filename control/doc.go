@@ -1,28 +1,36 @@
-// Package control lets people and programs speak to running consumers: ping them, ask what they do, change their number of
-// workers, pause and stop them. Commands and answers are events ([CommandEvent], [ReplyEvent]) on an event bus, so that one
-// command reaches all nodes without a list of them.
+// Package control sends commands to running consumers: it can ping them, list their tasks, change
+// their number of workers, and pause and stop them. Commands and replies are events
+// ([CommandEvent],
+// [ReplyEvent]) on an event bus, so that one command reaches all nodes without a list of them.
 //
-// A consumer obeys nobody unless its configuration says so (consumer.Config.Control). [Server] is the part of it that
-// listens and [Node] what it may be told to do; [Client] is the other end. A node answers only when a command concerns it:
-// when the command names no nodes or this one, and no queues or one that the node consumes.
+// A consumer accepts commands only if its configuration enables them (consumer.Config.Control). Its
+// [Server] receives commands and executes them on a [Node]. A [Client] sends commands. A node
+// replies only if a command concerns it. The command must name this node or no nodes, and a queue
+// that the node consumes or no queues.
 //
-// # A bus of its own
+// # A separate bus
 //
-// Every listener of a bus gets all of its events, and with the events of tasks these are several for each task. Give commands
-// a bus that carries nothing else: open.Options.Control makes one, and the program swarmiji speaks over the same.
+// Each subscriber of a bus receives all its events, and each task causes several events. Use a bus
+// for commands only: open.Options.Control makes one, and the program swarmiji uses the same one.
 //
-// # Who may command
+// # Authentication
 //
-// Without [Keys] everybody who can publish on the bus is obeyed. With keys each command is signed, HMAC-SHA256 over every
-// byte of it, with its time and a number that never comes twice. A node then ignores, counts and logs what is not signed, is
-// signed with an unknown key, is older or newer than [Config].Window, from before the node's start, or comes again. Answers
-// are signed too, and bound to their command. Signing hides nothing: whoever can listen to the bus reads commands and
-// answers. These never hold arguments or results of tasks. Programs on one server that are not to command each other need
-// different keys, also where their namespaces differ.
+// Without [Keys], nodes execute the commands of everyone that can publish on the bus. With keys,
+// each command is signed with HMAC-SHA256, including its time and a unique id. A node ignores,
+// counts and logs a command in these cases:
 //
-// # Bounds
+//   - It is not signed, or signed with an unknown key.
+//   - Its time differs by more than [Config].Window, or is before the node's start.
+//   - Its id was received before.
 //
-// A node looks at no more than [LookRate] commands in a second and obeys no more than [ObeyRate], one after the other and
-// beside its tasks; the rest is dropped and counted. Commands, answers, the numbers kept against repetition and what a client
-// holds of unfinished answers are limited in size, see the constants.
+// Replies are signed too, and bound to their command. Signing does not encrypt: everyone that can
+// subscribe to the bus can read commands and replies. They never contain arguments or results of
+// tasks. Programs that share a server, but must not control each other, need different keys, even
+// in different namespaces.
+//
+// # Limits
+//
+// A node examines at most [LookRate] commands in a second, and executes at most [ObeyRate], one
+// after the other, concurrently with its tasks. It drops and counts other commands. The constants
+// limit the size of commands, replies, remembered ids and incomplete replies.
 package control

@@ -9,8 +9,9 @@ import (
 	"github.com/swarmiji/swarmiji/events/memevents"
 )
 
-// A node that obeys, and a client that asks all nodes what they do. Usually a consumer is the node, see
-// consumer.Config.Control; here it is a stand-in. With keys, none but their holders are obeyed.
+// A node executes commands, and a client asks all nodes for their tasks. Usually a consumer is the
+// node, see consumer.Config.Control; here it is a stand-in. With keys, only their holders can send
+// commands.
 func Example() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -31,7 +32,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	for { // until the node listens
+	for { // until the node has subscribed
 		if _, err := client.Send(ctx, control.Command{Do: control.DoPing}, control.Wait{Replies: 1, Timeout: 100 * time.Millisecond}); err == nil {
 			break
 		}

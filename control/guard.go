@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// bucket is a token bucket: it fills at a rate, up to one second's worth or more. Not safe for concurrent use.
+// bucket is a token bucket. It gains rate tokens per second, up to burst. Not safe for concurrent
+// use.
 type bucket struct {
 	rate, burst float64
 	tokens      float64
@@ -17,7 +18,7 @@ func newBucket(perSecond, burst int) bucket {
 	return bucket{rate: float64(perSecond), burst: float64(burst), tokens: float64(burst)}
 }
 
-// take takes a token, if there is one.
+// take takes a token and reports whether there was one.
 func (b *bucket) take(now time.Time) bool {
 	if !b.last.IsZero() {
 		b.tokens = min(b.burst, b.tokens+max(now.Sub(b.last).Seconds(), 0)*b.rate)
@@ -30,22 +31,25 @@ func (b *bucket) take(now time.Time) bool {
 	return true
 }
 
-// MaxKept is how many ids of commands a node keeps against repetition. More within two Windows are refused.
+// MaxKept is the number of command ids that a node remembers to refuse repetitions. It refuses more
+// commands within two Windows.
 const MaxKept = 10000
 
 var (
-	errReplayed = errors.New("control: the command came before")
-	errStale    = errors.New("control: the command is from another time")
+	errReplayed = errors.New("control: the command was received before")
+	errStale    = errors.New("control: the time of the command is outside the window")
 	errFlood    = errors.New("control: too many commands")
 )
 
-// seen are the ids of commands that came, until they would be refused for their age. Not safe for concurrent use.
+// seen holds the ids of received commands until the commands would be too old. Not safe for
+// concurrent use.
 type seen struct {
 	ids   map[string]struct{}
 	order expiries
 }
 
-// note notes an id, which is kept until the given time.
+// note remembers an id until the given time. Returns errReplayed if the id is known, and errFlood
+// if there are too many.
 func (s *seen) note(id string, now, until time.Time) error {
 	for len(s.order) > 0 && s.order[0].until.Before(now) {
 		delete(s.ids, s.order[0].id)
@@ -70,7 +74,7 @@ type expiry struct {
 	until time.Time
 }
 
-// expiries is a heap, the earliest on top: ids come in any order of their times.
+// expiries is a heap with the earliest time at the top.
 type expiries []expiry
 
 func (e expiries) Len() int           { return len(e) }

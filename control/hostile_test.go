@@ -15,7 +15,7 @@ import (
 	"github.com/swarmiji/swarmiji/events/memevents"
 )
 
-// tap catches the events of commands and replies.
+// tap records the events of commands or replies.
 func tap(t *testing.T, bus events.EventBus, typ string) func() events.Event {
 	t.Helper()
 	sub, err := bus.Subscribe(t.Context(), events.Filter{Types: []string{typ}})
@@ -40,7 +40,8 @@ func publish(t *testing.T, bus events.EventBus, e events.Event) {
 	synctest.Wait()
 }
 
-// With keys, nothing is obeyed but what a holder of a key has signed for now, and that once.
+// TestForged shows that with keys a node executes only commands signed by a holder of a key for the
+// current time, and each only once.
 func TestForged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := memevents.New(memevents.Config{})
@@ -108,7 +109,7 @@ func TestForged(t *testing.T) {
 			expect("without " + field)
 		}
 		e := genuine
-		e.Type = control.ReplyEvent // a command is no reply, and the other way round
+		e.Type = control.ReplyEvent // a command must not be accepted as a reply, or the reverse
 		publish(t, bus, e)
 		expect("as a reply")
 
@@ -119,7 +120,7 @@ func TestForged(t *testing.T) {
 	})
 }
 
-// swap changes a text and leaves its length and its kind of letters.
+// swap replaces a character by another one of the same kind.
 func swap(r rune) rune {
 	switch r {
 	case 'a':
@@ -136,7 +137,8 @@ func swap(r rune) rune {
 	return r
 }
 
-// A command from another time is not obeyed, nor one that was sent before the node started: its number is not known any more.
+// TestStale shows that a node refuses commands with a distant time. It also refuses commands sent
+// before its start, because it does not know their ids any more.
 func TestStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := memevents.New(memevents.Config{})
@@ -174,7 +176,7 @@ func TestStale(t *testing.T) {
 	})
 }
 
-// Without keys too a command that comes twice is obeyed once.
+// TestRepeated shows that without keys, too, a repeated command is executed once.
 func TestRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := memevents.New(memevents.Config{})
@@ -189,7 +191,7 @@ func TestRepeated(t *testing.T) {
 	})
 }
 
-// What is no command is ignored, whatever it looks like.
+// TestMalformed shows that malformed commands are ignored.
 func TestMalformed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := memevents.New(memevents.Config{})
@@ -232,7 +234,8 @@ func TestMalformed(t *testing.T) {
 	})
 }
 
-// A flood is dropped and counted, and logged no more than once a second; afterwards the node obeys again.
+// TestFlood shows that a flood of commands is dropped, counted and logged once a second at most.
+// After the flood the node executes commands again.
 func TestFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := memevents.New(memevents.Config{Buffer: 1 << 16})
@@ -268,7 +271,8 @@ func TestFlood(t *testing.T) {
 	})
 }
 
-// A client believes no reply that is not signed, and none to another command.
+// TestForgedReplies shows that a client ignores replies without a valid signature, and replies to
+// other commands.
 func TestForgedReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := memevents.New(memevents.Config{})
@@ -287,7 +291,7 @@ func TestForgedReplies(t *testing.T) {
 			got <- rs
 		}()
 		cmd := commands()
-		publish(t, bus, old) // genuine, to another command
+		publish(t, bus, old) // genuine, but to another command
 		for _, node := range []string{"n2", "n3"} {
 			var head map[string]any
 			_ = json.Unmarshal([]byte(cmd.Fields["head"].(string)), &head)
@@ -310,7 +314,7 @@ func TestForgedReplies(t *testing.T) {
 	})
 }
 
-// FuzzCommand: no event whatever stops a node from obeying, and none is obeyed that is not signed.
+// FuzzCommand shows that no event stops a node, and that it executes no unsigned command.
 func FuzzCommand(f *testing.F) {
 	f.Add(`{"v":1,"id":"x","at":0,"from":"boss"}`, `{"do":"shutdown"}`, "k", strings.Repeat("0", 64), true)
 	f.Add(`{"v":1,"id":"x","at":99999999999999,"from":"boss"}`, `{"do":"scale","queues":["a"],"workers":3}`, "", "", false)

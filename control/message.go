@@ -12,42 +12,43 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// The types of the events in which commands and replies travel. They are part of the wire format. Fields of such an event:
+// Types of the events with commands and replies. They are part of the wire format. Such an event
+// has these fields:
 //
-//	head  text: a JSON map, see type head
-//	data  list of texts that are put together: the JSON of a Command, or a part of that of a Reply
-//	key   text: id of the key; absent without a signature
+//	head  text: a JSON object, see type head
+//	data  list of texts, to be joined: the JSON of a Command, or a part of the JSON of a Reply
+//	key   text: id of the key; missing without a signature
 //	mac   text: the signature, 64 hexadecimal digits
 const (
 	CommandEvent = "control-command"
 	ReplyEvent   = "control-reply"
 )
 
-// Limits of a message, in bytes. An event carries 16 KiB of fields, and texts of 4 KiB.
+// Limits of a message, in bytes. An event can carry 16 KiB of fields, and texts of 4 KiB.
 const (
 	maxHead  = 2 << 10
 	maxData  = 8 << 10
 	maxChunk = 4000
 )
 
-// version is what this package writes and reads.
+// version is the version of messages that this package writes and reads.
 const version = 1
 
-// head says what a message is.
+// head describes a message.
 type head struct {
 	Version int    `json:"v"`
-	ID      string `json:"id"`           // of the command, which a reply repeats; random, never twice
+	ID      string `json:"id"`           // unique random id of the command; its replies have the same
 	At      int64  `json:"at"`           // milliseconds since 1970 on the sender's clock
 	From    string `json:"from"`         // node id of the sender
-	Part    int    `json:"part"`         // of a reply, from 0
-	Parts   int    `json:"of,omitempty"` // how many parts the reply has
+	Part    int    `json:"part"`         // number of this part of a reply, from 0
+	Parts   int    `json:"of,omitempty"` // number of parts of a reply
 }
 
 func (h *head) time() time.Time { return time.UnixMilli(h.At) }
 
-// message is a command or a part of a reply as it travels.
+// message is a command or a part of a reply.
 type message struct {
-	typ  string // of the event
+	typ  string // type of the event
 	head string
 	data string
 	key  string // "": not signed
@@ -56,7 +57,7 @@ type message struct {
 
 var errMalformed = errors.New("control: malformed message")
 
-// newMessage makes a message that is not signed yet.
+// newMessage returns an unsigned message. Returns ErrCommand if it is too large.
 func newMessage(typ string, h head, data string) (*message, error) {
 	text, err := json.Marshal(h)
 	if err != nil {
@@ -77,7 +78,7 @@ func (m *message) event(from string) events.Event {
 	return events.Event{Type: m.typ, NodeID: from, Time: time.Now(), Fields: fields}
 }
 
-// chunks cuts a text into pieces that an event leaves whole.
+// chunks splits a text into pieces that an event does not truncate.
 func chunks(s string) []any {
 	var list []any
 	for len(s) > 0 {
@@ -91,7 +92,7 @@ func chunks(s string) []any {
 	return list
 }
 
-// readMessage takes a message out of an event. It allocates no more than the event holds.
+// readMessage returns the message in an event. It allocates at most the size of the event.
 func readMessage(e *events.Event) (*message, error) {
 	m := &message{typ: e.Type}
 	var ok bool
@@ -119,7 +120,7 @@ func readMessage(e *events.Event) (*message, error) {
 	return m, nil
 }
 
-// readHead parses the head of a message.
+// readHead decodes and checks the head of a message.
 func (m *message) readHead() (head, error) {
 	var h head
 	if err := json.Unmarshal([]byte(m.head), &h); err != nil {
@@ -131,10 +132,10 @@ func (m *message) readHead() (head, error) {
 	return h, nil
 }
 
-// maxID is the length of the longest id of a command.
+// maxID is the maximum length of a command's id.
 const maxID = 64
 
-// readCommand parses and checks the command of a message.
+// readCommand decodes and checks the command of a message.
 func (m *message) readCommand() (Command, error) {
 	var c Command
 	if err := json.Unmarshal([]byte(m.data), &c); err != nil {

@@ -10,42 +10,45 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Node is what commands are obeyed by. A consumer is one, see consumer.Config.Control. Its methods are called one at a time
-// and return soon.
+// Node executes commands. A consumer is one, see consumer.Config.Control. The server calls its
+// methods one at a time. They must return quickly.
 type Node interface {
-	// NodeID returns the node's name in events, which is how commands name it.
+	// NodeID returns the node's id, which commands use to name it.
 	NodeID() string
-	// Queues returns the names of the queues that it consumes.
+	// Queues returns the names of the consumed queues.
 	Queues() []string
-	// Stats returns its present sizes and totals.
+	// Stats returns current sizes and totals.
 	Stats() Stats
-	// Active returns the tasks that run.
+	// Active returns the running tasks.
 	Active() []Task
-	// Reserved returns the tasks that it has taken and that wait before they start, see [DoReserved].
+	// Reserved returns the received tasks that wait for their start, see [DoReserved].
 	Reserved() []Task
 	// Names returns the names of the tasks that have a handler.
 	Names() []string
-	// Scale sets the number of workers of a queue. Tasks that run are not ended by it.
+	// Scale sets the number of workers of a queue. Running tasks continue.
 	Scale(queue string, workers int) error
-	// Pause makes it take no new tasks from these queues, Resume take them again.
+	// Pause stops receiving new tasks from the queues. Resume receives tasks from them again.
 	Pause(queues ...string) error
 	Resume(queues ...string) error
-	// SetRateLimit limits how often tasks of a name start; "" lifts the limit, [RateDefault] takes back what was set.
+	// SetRateLimit limits the rate at which tasks of this name start. "" removes the limit;
+	// [RateDefault] restores the task's own.
 	SetRateLimit(name, rate string) error
-	// Stop ends it when its running tasks have ended, Kill does not wait for them.
+	// Stop stops the node when its running tasks have ended. Kill does not wait for them.
 	Stop()
 	Kill()
 }
 
-// Revoker is a Node that can revoke tasks, as consumers can. Others answer [DoRevoke] with an error.
+// Revoker is a Node that can revoke tasks, as consumers can. Other nodes reply to [DoRevoke] with
+// an error.
 type Revoker interface {
-	// Revoke revokes tasks, for itself at once; terminate also cancels the contexts of those that run. It may take seconds to tell
-	// others, within ctx.
+	// Revoke revokes tasks. It takes effect on this node at once. Informing other nodes may take
+	// seconds, limited by ctx. terminate also cancels the contexts of running tasks.
 	Revoke(ctx context.Context, terminate bool, ids ...task.ID) error
 }
 
-// obey does what c says and returns the answer. after, where it is not nil, is to be called when the answer is on its way.
-func obey(ctx context.Context, n Node, c *Command) (r Reply, after func()) {
+// execute executes c on n and returns the reply. If after is not nil, call it after sending the
+// reply.
+func execute(ctx context.Context, n Node, c *Command) (r Reply, after func()) {
 	queues := c.among(n.Queues())
 	slices.Sort(queues)
 	r = Reply{Node: n.NodeID(), Queues: queues}
@@ -67,7 +70,7 @@ func obey(ctx context.Context, n Node, c *Command) (r Reply, after func()) {
 		if rv, ok := capability.As[Revoker](n); ok {
 			err = rv.Revoke(ctx, c.Terminate, c.IDs...)
 		} else {
-			err = errors.New("this node revokes nothing by command; a revoke.Revoker does, or swarmiji revoke")
+			err = errors.New("this node cannot revoke tasks; use revoke.Revoker or the command swarmiji revoke")
 		}
 	case DoScale:
 		err = each(queues, func(q string) error { return n.Scale(q, c.Workers) })
@@ -99,7 +102,7 @@ func each(queues []string, do func(queue string) error) error {
 	return errors.Join(errs...)
 }
 
-// sorted returns the tasks of the queues that are asked about, the oldest first.
+// sorted returns the tasks for whose queue about returns true, the oldest first.
 func sorted(ts []Task, about func(queue string) bool) []Task {
 	ts = slices.DeleteFunc(ts, func(t Task) bool { return !about(t.Queue) })
 	slices.SortStableFunc(ts, func(a, b Task) int { return a.Since.Compare(b.Since) })

@@ -5,13 +5,13 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of replies in parts.
+// Limits of replies in several parts.
 const (
 	maxParts   = 64       // of one reply
-	maxPending = 16 << 20 // bytes that a client keeps of replies that are not complete
+	maxPending = 16 << 20 // bytes of incomplete replies in a client
 )
 
-// split cuts the text of a reply into parts that fit into messages, one at least.
+// split splits the text of a reply into at least one part that fits into a message.
 func split(s string) []string {
 	var parts []string
 	for len(s) > maxData {
@@ -25,20 +25,21 @@ func split(s string) []string {
 	return append(parts, s)
 }
 
-// assembly puts the replies of nodes together.
+// assembly joins the parts of replies.
 type assembly struct {
 	pending map[string]*partial // by node
-	done    map[string]bool     // nodes whose reply is complete
+	done    map[string]bool     // nodes with a complete reply
 	bytes   int                 // in pending
 }
 
 type partial struct {
 	parts []string
-	have  int // parts that came
+	have  int // number of received parts
 	size  int
 }
 
-// add takes a part. When it was the last one missing the whole text is returned.
+// add adds a part. If it completes the reply, it returns the whole text and true. It ignores parts
+// that are invalid, repeated, or exceed a limit.
 func (a *assembly) add(h *head, data string) (whole string, complete bool) {
 	if a.done[h.From] || h.Parts < 1 || h.Parts > maxParts || h.Part < 0 || h.Part >= h.Parts {
 		return "", false
@@ -51,7 +52,7 @@ func (a *assembly) add(h *head, data string) (whole string, complete bool) {
 		p = &partial{parts: make([]string, h.Parts)}
 		a.pending[h.From] = p
 	}
-	// data may be empty only in a reply that is not of this package; it then never completes
+	// An empty part never comes from this package; such a reply remains incomplete.
 	if len(p.parts) != h.Parts || p.parts[h.Part] != "" || data == "" || a.bytes+len(data) > maxPending {
 		return "", false
 	}

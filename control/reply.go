@@ -8,18 +8,19 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Reply is the answer of one node. Which fields are set depends on the command.
+// Reply is the reply of one node. The command determines which fields are set.
 type Reply struct {
 	Node string    `json:"node"`
-	At   time.Time `json:"at"` // on the node's clock, whole milliseconds
-	// Error is why the command was not, or not wholly, obeyed; "" when it was.
+	At   time.Time `json:"at"` // on the node's clock, in whole milliseconds
+	// Error is the reason why the command was not executed completely; "" if it was.
 	Error string `json:"error,omitempty"`
-	// Queues are those that the node consumes and the command is about, sorted.
+	// Queues are the consumed queues to which the command applies, sorted.
 	Queues []string `json:"queues,omitempty"`
 	Stats  *Stats   `json:"stats,omitempty"` // of [DoStats]
-	Tasks  []Task   `json:"tasks,omitempty"` // of [DoActive] and [DoReserved], the oldest first; at most [MaxTasks]
-	More   int      `json:"more,omitempty"`  // how many tasks were left out
-	Names  []string `json:"names,omitempty"` // of [DoRegistered]
+	// of [DoActive] and [DoReserved], the oldest first; at most [MaxTasks]
+	Tasks []Task   `json:"tasks,omitempty"`
+	More  int      `json:"more,omitempty"`  // number of tasks that were left out
+	Names []string `json:"names,omitempty"` // of [DoRegistered]
 }
 
 // Limits of a reply.
@@ -29,33 +30,34 @@ const (
 	maxErrorLen = 1 << 10
 )
 
-// Stats are the sizes and totals of a node.
+// Stats holds the sizes and totals of a node.
 type Stats struct {
-	Queues []QueueStats      `json:"queues"`
-	Totals map[string]uint64 `json:"totals,omitempty"` // since the node's start: "processed", "failed" and the like
+	Queues []QueueStats `json:"queues"`
+	// since the node's start: "processed", "failed" and others
+	Totals map[string]uint64 `json:"totals,omitempty"`
 }
 
-// QueueStats is one queue as a node consumes it.
+// QueueStats describes one consumed queue of a node.
 type QueueStats struct {
 	Name     string `json:"name"`
 	Workers  int    `json:"workers"`
 	Prefetch int    `json:"prefetch"` // negative: no limit
-	Active   int    `json:"active"`   // tasks that run
-	Reserved int    `json:"reserved"` // fetched and not started
+	Active   int    `json:"active"`   // running tasks
+	Reserved int    `json:"reserved"` // received tasks that have not started
 	Paused   bool   `json:"paused"`
-	Stuck    int    `json:"stuck,omitempty"` // handlers that go on beyond their time limit
+	Stuck    int    `json:"stuck,omitempty"` // handlers that still run after their time limit
 }
 
-// Task is a task that a node holds. It never tells the arguments.
+// Task is a task on a node. It never contains the arguments.
 type Task struct {
 	ID      task.ID   `json:"id"`
 	Name    string    `json:"name"`
 	Queue   string    `json:"queue"`
-	Since   time.Time `json:"since"`   // it runs, or is held; whole milliseconds
-	Attempt int       `json:"attempt"` // 1 is the first
+	Since   time.Time `json:"since"`   // when it started or was received; whole milliseconds
+	Attempt int       `json:"attempt"` // from 1
 }
 
-// cut brings r within its limits.
+// cut truncates r to its limits.
 func (r *Reply) cut() {
 	r.Error = utf.Cut(r.Error, maxErrorLen)
 	r.Queues = r.Queues[:min(len(r.Queues), maxNames)]
@@ -72,7 +74,7 @@ func (r *Reply) cut() {
 	}
 }
 
-// parseReply reads what a node sent; whose answer it is stands in the head of its message.
+// parseReply decodes a reply of this node. The node's id comes from the head of the message.
 func parseReply(data []byte, node string) (Reply, error) {
 	var r Reply
 	if err := json.Unmarshal(data, &r); err != nil {

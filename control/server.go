@@ -15,47 +15,49 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Defaults and bounds of a [Server].
+// Defaults and limits of a [Server].
 const (
 	DefaultWindow = time.Minute
-	LookRate      = 1000 // commands a second that are looked at, whoever sent them
-	ObeyRate      = 20   // commands a second that are obeyed, after a burst of five times as many
+	LookRate      = 1000 // commands per second that a node examines
+	// commands per second that a node executes, after a burst of five times as many
+	ObeyRate = 20
 )
 
-// Config says how a node is commanded. Only Bus must be set. The server does not close it.
+// Config configures a [Server]. Only Bus must be set. The server does not close it.
 type Config struct {
-	// Bus carries commands and answers. One that carries nothing else keeps the events of tasks away; see open.Options.Control.
+	// Bus carries commands and replies. Use one without the events of tasks; see open.Options.Control.
 	Bus events.EventBus
-	// Keys check and sign. nil: everybody who can publish on the bus is obeyed.
+	// Keys verify commands and sign replies. nil: all commands are accepted.
 	Keys *Keys
-	// Allow are the actions that are obeyed; others are answered with an error. nil: all.
+	// Allow lists the allowed actions; other actions get a reply with an error. nil: all.
 	Allow []Action
-	// Window is how much a signed command's time may differ from this node's clock. 0: [DefaultWindow], 1 min.
+	// Window is the maximum difference between a signed command's time and this node's clock. Default:
+	// [DefaultWindow], 1 min.
 	Window time.Duration
-	// Logger gets every command. nil: slog.Default().
+	// Logger gets every command. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// Allows reports whether an action is obeyed.
+// Allows reports whether an action is allowed.
 func (c *Config) Allows(a Action) bool { return c.Allow == nil || slices.Contains(c.Allow, a) }
 
-// Counts are how many commands came to what end, since the start.
+// Counts holds the numbers of commands by outcome, since the start.
 type Counts struct {
-	Obeyed    uint64 // also with an error in the answer
+	Obeyed    uint64 // executed, including those with an error in the reply
 	NotMine   uint64 // for other nodes
-	Denied    uint64 // not among Config.Allow
-	Malformed uint64 // unreadable, too large, not a possible command
+	Denied    uint64 // not in Config.Allow
+	Malformed uint64 // unreadable, too large or invalid
 	Unsigned  uint64
 	Forged    uint64 // signed with an unknown key, or changed
-	Stale     uint64 // from outside the window, or from before the node's start
-	Replayed  uint64 // came before
+	Stale     uint64 // outside the window, or before the node's start
+	Replayed  uint64 // received before
 	Flooded   uint64 // dropped because there were too many
 }
 
-// ErrRunning is what Run returns when it was called before.
+// ErrRunning is returned by the second call of Run.
 var ErrRunning = errors.New("control: Run was called before")
 
-// Server listens for commands for one node.
+// Server receives commands and executes them on one node. Make one with [NewServer].
 type Server struct {
 	cfg     Config
 	node    Node
@@ -63,15 +65,16 @@ type Server struct {
 
 	obeyed, notMine, denied, malformed, unsigned, forged, stale, replayed, flooded atomic.Uint64
 
-	// Of Run's goroutine.
+	// Only Run's goroutine uses these.
 	begin      time.Time
 	look, acts bucket
 	seen       seen
-	quiet      time.Time // until then refusals are counted and not logged
+	quiet      time.Time // until then refusals are counted, but not logged
 	unlogged   int
 }
 
-// NewServer makes a server, or returns every problem of the configuration, joined. It does no I/O and starts nothing.
+// NewServer returns a Server. Its error joins all problems of the configuration. It does no I/O and
+// starts nothing.
 func NewServer(c Config, n Node) (*Server, error) {
 	var errs []error
 	if c.Bus == nil {
@@ -103,7 +106,7 @@ func NewServer(c Config, n Node) (*Server, error) {
 	return &Server{cfg: c, node: n, look: newBucket(LookRate, LookRate), acts: newBucket(ObeyRate, 5*ObeyRate)}, nil
 }
 
-// Counts returns what became of the commands so far. It may be called at any time.
+// Counts returns the current counts. Safe for concurrent use.
 func (s *Server) Counts() Counts {
 	return Counts{
 		Obeyed: s.obeyed.Load(), NotMine: s.notMine.Load(), Denied: s.denied.Load(), Malformed: s.malformed.Load(),
@@ -111,13 +114,16 @@ func (s *Server) Counts() Counts {
 	}
 }
 
-// Run listens until ctx ends, and then returns nil; it waits for a bus that is away. Another end is the error of the bus:
-// [events.ErrClosed] and the like. Commands are obeyed one after the other.
+// Run receives and executes commands, one after the other, until ctx ends, and then returns nil.
+// While the bus is unavailable, it retries.
+//
+// Returns [ErrRunning] if Run was called before, and an error of the bus otherwise, such as
+// [events.ErrClosed].
 func (s *Server) Run(ctx context.Context) error {
 	if !s.started.CompareAndSwap(false, true) {
 		return ErrRunning
 	}
-	s.begin = time.Now().Truncate(time.Millisecond) // as times travel
+	s.begin = time.Now().Truncate(time.Millisecond) // in the precision of messages
 	sub, err := s.subscribe(ctx)
 	if ctx.Err() != nil {
 		return nil
@@ -129,7 +135,7 @@ func (s *Server) Run(ctx context.Context) error {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 		defer cancel()
 		if err := sub.Close(closing); err != nil && !errors.Is(err, events.ErrClosed) {
-			s.log(ctx, slog.LevelWarn, "control: closing", slog.Any("error", err))
+			s.log(ctx, slog.LevelWarn, "control: closing the subscription failed", slog.Any("error", err))
 		}
 	}()
 	for {
@@ -149,7 +155,8 @@ const (
 	subscribeTime = 10 * time.Second
 )
 
-// subscribe opens the stream of commands, however long the bus is away.
+// subscribe subscribes to commands. It logs the first failure and retries until it succeeds, ctx
+// ends or the bus is closed.
 func (s *Server) subscribe(ctx context.Context) (events.Subscription, error) {
 	var gap task.Backoff
 	for attempt := 0; ; attempt++ {
@@ -159,18 +166,21 @@ func (s *Server) subscribe(ctx context.Context) (events.Subscription, error) {
 		if err == nil || ctx.Err() != nil || errors.Is(err, events.ErrClosed) {
 			return sub, err
 		}
-		s.log(ctx, slog.LevelWarn, "control: waiting for the bus", slog.Any("error", err))
+		if attempt == 0 {
+			s.log(ctx, slog.LevelWarn, "control: subscribing to commands failed; trying again", slog.Any("error", err))
+		}
 		if !wake.Sleep(ctx, gap.Interval(attempt)) {
 			return nil, err
 		}
 	}
 }
 
-// handle deals with one event.
+// handle processes one event: it checks the command, executes it if it concerns this node, logs it
+// and sends the reply.
 func (s *Server) handle(ctx context.Context, e *events.Event) {
 	now := time.Now()
 	if !s.look.take(now) {
-		s.flooded.Add(1) // not logged one by one: a flood must cost nothing
+		s.flooded.Add(1) // not logged, so that a flood costs little
 		return
 	}
 	h, c, key, err := s.open(e, now)
@@ -192,7 +202,7 @@ func (s *Server) handle(ctx context.Context, e *events.Event) {
 		s.denied.Add(1)
 		r.Error = fmt.Sprintf("this node does not allow %s", c.Do)
 	} else {
-		r, after = obey(ctx, s.node, &c)
+		r, after = execute(ctx, s.node, &c)
 		s.obeyed.Add(1)
 	}
 	s.audit(ctx, &h, &c, key, r.Error)
@@ -203,7 +213,8 @@ func (s *Server) handle(ctx context.Context, e *events.Event) {
 	}
 }
 
-// open reads a command and tells whether it is to be trusted.
+// open reads a command from an event and verifies its signature, time and id. It also returns the
+// id of the key.
 func (s *Server) open(e *events.Event, now time.Time) (h head, c Command, key string, err error) {
 	m, err := readMessage(e)
 	if err != nil {
@@ -230,7 +241,7 @@ func (s *Server) open(e *events.Event, now time.Time) (h head, c Command, key st
 	return h, c, m.key, err
 }
 
-// refuse counts a command that is ignored, and logs it unless others were within the last second.
+// refuse counts an ignored command. It logs at most one of them in a second.
 func (s *Server) refuse(ctx context.Context, now time.Time, e *events.Event, reason error) {
 	switch {
 	case errors.Is(reason, errUnsigned):
@@ -277,18 +288,18 @@ func (s *Server) audit(ctx context.Context, h *head, c *Command, key, failure st
 	s.log(ctx, level, "control: command", attrs...)
 }
 
-// answer sends a reply, in as many parts as it takes.
+// answer sends a reply in one or more parts.
 func (s *Server) answer(ctx context.Context, h *head, r *Reply) {
 	node := s.node.NodeID()
 	r.cut()
 	data, err := json.Marshal(r)
 	if err != nil {
-		s.log(ctx, slog.LevelWarn, "control: answer", slog.Any("error", err))
+		s.log(ctx, slog.LevelWarn, "control: sending the reply failed", slog.Any("error", err))
 		return
 	}
 	parts := split(string(data))
 	if len(parts) > maxParts { // names can be long; the limits of a Reply are about their number
-		parts = split(fmt.Sprintf(`{"error":"the answer has %d bytes, too many to send"}`, len(data)))
+		parts = split(fmt.Sprintf(`{"error":"the reply has %d bytes, which is too large to send"}`, len(data)))
 	}
 	for i, part := range parts {
 		m, err := newMessage(ReplyEvent, head{
@@ -299,7 +310,7 @@ func (s *Server) answer(ctx context.Context, h *head, r *Reply) {
 			err = s.cfg.Bus.Publish(ctx, m.event(node))
 		}
 		if err != nil {
-			s.log(ctx, slog.LevelWarn, "control: answer", slog.Any("error", err))
+			s.log(ctx, slog.LevelWarn, "control: sending the reply failed", slog.Any("error", err))
 			return
 		}
 	}

@@ -14,28 +14,28 @@ import (
 
 // Limits of keys.
 const (
-	MinKey   = 16 // bytes of a key; 32 random ones are a good key
+	MinKey   = 16 // bytes of a key; use 32 random ones
 	macSize  = sha256.Size
 	maxKeyID = 128
 )
 
-// Keys sign messages and check signatures. To change the key, first add the new one to ByID everywhere, then make it Active
-// everywhere, then take the old one away.
+// Keys sign and verify messages. To change the key, first add the new one to ByID everywhere. Then
+// make it Active everywhere, and finally remove the old one.
 type Keys struct {
-	// Active is the id of the key that signs. Ids are valid names, see task.CheckName.
+	// Active is the id of the key that signs. Ids must be valid names, see task.CheckName.
 	Active string
-	// ByID are the keys that are accepted, of [MinKey] bytes and more.
+	// ByID holds the accepted keys by id. Each has at least [MinKey] bytes.
 	ByID map[string][]byte
 }
 
-// complete returns a copy of k, and every problem of it.
+// complete returns a copy of k, and an error that joins all its problems. A nil k stays nil.
 func (k *Keys) complete() (*Keys, error) {
 	if k == nil {
 		return nil, nil
 	}
 	var errs []error
 	if _, ok := k.ByID[k.Active]; !ok {
-		errs = append(errs, errors.New("config: Keys: Active is not among ByID"))
+		errs = append(errs, errors.New("config: Keys: Active is not in ByID"))
 	}
 	own := &Keys{Active: k.Active, ByID: make(map[string][]byte, len(k.ByID))}
 	for _, id := range slices.Sorted(maps.Keys(k.ByID)) {
@@ -50,13 +50,13 @@ func (k *Keys) complete() (*Keys, error) {
 	return own, errors.Join(errs...)
 }
 
-// The reasons why a signature does not do.
+// Results of a failed verification.
 var (
 	errUnsigned = errors.New("control: not signed")
-	errForged   = errors.New("control: signature does not fit")
+	errForged   = errors.New("control: the signature is not valid")
 )
 
-// sign signs m. Without keys it does nothing.
+// sign signs m. It does nothing if k is nil.
 func (k *Keys) sign(m *message) {
 	if k == nil {
 		return
@@ -65,7 +65,7 @@ func (k *Keys) sign(m *message) {
 	m.mac = mac(k.ByID[k.Active], m)
 }
 
-// verify checks the signature of m. Without keys everything is accepted.
+// verify checks the signature of m. It accepts everything if k is nil.
 func (k *Keys) verify(m *message) error {
 	if k == nil {
 		return nil
@@ -80,8 +80,8 @@ func (k *Keys) verify(m *message) error {
 	return nil
 }
 
-// mac is the signature of m: over its type, key id, head and data, each with its length before it, so that no byte can move
-// from one to another.
+// mac returns the signature of m. It covers the type, key id, head and data, each with its length,
+// so that no byte can move from one to another.
 func mac(key []byte, m *message) []byte {
 	h := hmac.New(sha256.New, key)
 	h.Write([]byte("swarmiji control 1\n"))

@@ -1,10 +1,10 @@
-// Package deadletter finds tasks that failed for good, shows why, runs them again, drops them, and
-// keeps them in files. The program swarmiji uses the same methods.
+// Package deadletter lists, requeues, removes, exports and imports dead letters: the messages of
+// tasks that failed for good. The program swarmiji uses the same methods.
 //
-// A dead letter is the message as it was, with the reason. [Letters.Requeue] gives it a new life:
-// its counters begin again, its record may go on to succeed, the steps that were skipped because it
-// failed run, and what an attempt of the old life still writes is refused. All methods work on any
-// number of letters, in bounded memory, the oldest first.
+// A dead letter is the unchanged message with the reason of the failure. [Letters.Requeue] begins a
+// new life of the task: its counts begin again, its record may be replaced by a success, and the
+// steps that were skipped run. Attempts of the old life can no longer change the record. All
+// methods handle any number of letters in bounded memory, the oldest first.
 package deadletter
 
 import (
@@ -22,43 +22,45 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// DefaultTimeout bounds what is done with one letter, where the context has no deadline.
+// DefaultTimeout limits the work on one letter if the context has no deadline.
 const DefaultTimeout = 10 * time.Second
 
-// Config configures [New]. Only Broker must be set. Nothing of it is closed by the Letters.
+// Config configures [New]. Only Broker is required. Letters does not close the broker and stores.
 type Config struct {
-	// Broker holds the dead letters: it is a [broker.DeadLetterer].
+	// Broker holds the dead letters. It must be a [broker.DeadLetterer].
 	Broker broker.Broker
-	// Results is the store of the tasks' results, as consumers have it. nil: only for consumers
-	// that keep no records. Otherwise no record is reopened: a task that is requeued runs, its
-	// success is refused, and its letter comes back with the old reason.
+	// Results is the result store of the consumers. nil is correct only if the consumers keep no
+	// records. Otherwise no record is reopened: a requeued task runs, its success is refused, and its
+	// letter comes back with the old reason.
 	Results resultstore.ResultStore
-	// Stores are further stores, by the name that a task's ResultStore metadata gives.
+	// Stores are further result stores. A task chooses one by the name in its ResultStore metadata.
 	Stores map[string]resultstore.ResultStore
-	// Gatherer knows the groups. nil: Results, if it is a Gatherer.
+	// Gatherer knows the groups. nil: Results, if it is a [resultstore.Gatherer].
 	Gatherer resultstore.Gatherer
-	// Wire is how letters are read: as the consumers have it. Without its Sealer and Compression,
-	// arguments that are sealed or compressed are not shown; Requeue needs neither. QueueFormats,
-	// AcceptPlain and MaxBody are ignored: nothing is written, and every letter is read.
+	// Wire configures how letters are decoded. Use the same values as the consumers. Without its
+	// Sealer and Compression, sealed or compressed arguments are not shown; Requeue needs neither.
+	// QueueFormats, AcceptPlain and MaxBody are ignored, since every letter is read and none is
+	// encoded.
 	Wire serializer.Wire
-	// NodeID names this process in records. "": made of host, process and chance.
+	// NodeID is the name of this process in records. Default: made from host, process and a random
+	// number.
 	NodeID string
 }
 
-// maxBody is more than any broker carries: a letter was a message already.
+// maxBody is larger than any message of a broker.
 const maxBody = 1 << 30
 
-// Letters are the dead letters of a broker. Safe for concurrent use; a broker may allow one scan of
-// a queue at a time.
+// Letters gives access to the dead letters of a broker. Safe for concurrent use. A broker may allow
+// only one scan of a queue at a time.
 type Letters struct {
 	cfg    Config
 	dead   broker.DeadLetterer
 	codec  *wire.Codec
-	gather resultstore.Gatherer // nil: none
+	gather resultstore.Gatherer // nil: no gatherer
 }
 
-// New checks c and returns its dead letters, or all problems of c. It does no I/O. A broker whose
-// dead letters cannot be read is [broker.ErrUnsupported].
+// New returns the Letters for c. It does no I/O. Returns all problems of c, joined, and
+// [broker.ErrUnsupported] if the broker's dead letters cannot be read.
 func New(c Config) (*Letters, error) {
 	var errs []error
 	dead, ok := capability.As[broker.DeadLetterer](c.Broker)
@@ -83,11 +85,11 @@ func New(c Config) (*Letters, error) {
 	return &Letters{cfg: c, dead: dead, codec: codec, gather: resultstore.GathererOf(c.Gatherer, c.Results)}, nil
 }
 
-// List calls fn for each letter of a queue that f takes, until fn returns false. The letters stay
-// where they are. fn must not change them, and must not scan the same queue.
+// List calls fn for each letter of a queue that matches f, until fn returns false. The letters
+// stay. fn must not change them, and must not scan the same queue.
 //
-// Returns [ErrFilter] for an invalid filter, [task.ErrBadName] for a bad queue, and the broker's
-// errors, such as [broker.ErrNoQueue].
+// Returns [ErrFilter] for an invalid filter, [task.ErrBadName] for a malformed queue, and the
+// broker's errors, such as [broker.ErrNoQueue].
 func (l *Letters) List(ctx context.Context, queue string, f Filter, fn func(*Letter) bool) error {
 	return l.scan(ctx, queue, f, func(letter *Letter) (broker.DeadAction, error) {
 		if !fn(letter) {
@@ -97,8 +99,8 @@ func (l *Letters) List(ctx context.Context, queue string, f Filter, fn func(*Let
 	})
 }
 
-// Drop removes the letters of a queue that f takes, for ever, and returns their number. Its errors
-// are those of [Letters.List]. After an error some of the counted letters may be there still.
+// Drop deletes the letters of a queue that match f and returns their number. Returns the errors of
+// [Letters.List]. After an error some of the counted letters may still exist.
 func (l *Letters) Drop(ctx context.Context, queue string, f Filter) (n int, err error) {
 	if f.all() {
 		if err := task.CheckName(queue); err != nil {
@@ -113,7 +115,8 @@ func (l *Letters) Drop(ctx context.Context, queue string, f Filter) (n int, err 
 	return n, err
 }
 
-// scan shows the letters that f takes to fn, until fn returns an error or DeadStop.
+// scan calls fn for the letters that match f, until fn returns an error or DeadStop. fn decides
+// whether a letter is kept or removed.
 func (l *Letters) scan(ctx context.Context, queue string, f Filter, fn func(*Letter) (broker.DeadAction, error)) error {
 	m, err := f.matcher(time.Now())
 	if err == nil {
@@ -141,7 +144,7 @@ func (l *Letters) scan(ctx context.Context, queue string, f Filter, fn func(*Let
 			failed = err
 			return broker.DeadStop
 		}
-		if action == broker.DeadKeep && taken == f.Limit { // no further letter is fetched
+		if action == broker.DeadKeep && taken == f.Limit { // do not fetch another letter
 			return broker.DeadStop
 		}
 		return action
@@ -149,7 +152,7 @@ func (l *Letters) scan(ctx context.Context, queue string, f Filter, fn func(*Let
 	return errors.Join(failed, err)
 }
 
-// perLetter bounds what is done with one letter.
+// perLetter limits ctx to DefaultTimeout if it has no deadline.
 func perLetter(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return context.WithCancel(ctx)

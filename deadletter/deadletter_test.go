@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const queue = "work"
 
-// desk is a broker with dead letters, and a store.
+// desk is a broker with dead letters and a result store.
 type desk struct {
 	t       *testing.T
 	broker  *membroker.Broker
@@ -168,7 +168,7 @@ func TestRequeueReports(t *testing.T) {
 		refused = append(refused, string(p.ID)+": "+p.Reason)
 	}
 	if diff := cmp.Diff([]string{
-		"conditions: a task with conditions is sent by its job, which is over; submit it again",
+		"conditions: a task with conditions is sent by its job, which has ended; submit it again",
 		"member: group g has counted its end; submit the workflow again",
 		"elsewhere: its results are in store archive, which is not configured here",
 		"revoked: the task has ended: revoked",
@@ -185,7 +185,7 @@ func TestRequeueReports(t *testing.T) {
 	if err != nil || s.Ready != 4 {
 		t.Errorf("in the queue: %+v, %v; want 4, of which one was lettered twice", s, err)
 	}
-	// What has begun its new life is not begun again by a letter of the old one.
+	// A letter of the old life does not begin a new life that has begun already.
 	if err := d.results.Save(t.Context(), resultstore.Record{ID: "plain", State: task.StateStarted, Generation: wire.FirstGeneration(1), Deliveries: 1, Life: 1}); err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func TestRequeueReports(t *testing.T) {
 	if r, err := d.letters.Requeue(t.Context(), queue, deadletter.Filter{IDs: []task.ID{"plain"}}); err != nil || r.Already != 1 || r.Done != 0 {
 		t.Errorf("a letter of the old life: %+v, %v", r, err)
 	}
-	// Without a gatherer nobody knows about groups.
+	// Without a gatherer the state of groups is unknown.
 	lonely, err := deadletter.New(deadletter.Config{Broker: d.broker})
 	if err != nil {
 		t.Fatal(err)
@@ -210,8 +210,8 @@ func TestRequeueReports(t *testing.T) {
 	}
 }
 
-// TestUnreadable: what nobody can read goes back as it is, byte for byte, and from the queue that older versions had for suspects into
-// the queue itself.
+// TestUnreadable shows that an unreadable message is requeued unchanged, and from the old queue of
+// suspects into the queue itself.
 func TestUnreadable(t *testing.T) {
 	d := newDesk(t)
 	body := []byte(`{"task": "a", "task": "b"}`)
@@ -253,7 +253,7 @@ func TestExportAndImport(t *testing.T) {
 		t.Fatalf("exported %d, %v", n, err)
 	}
 	first, _, _ := strings.Cut(file.String(), "\n")
-	// What version 1 wrote is read for ever.
+	// Lines of version 1 can be read for ever.
 	const golden = `{"swarmiji_dead":1,"queue":"work","reason":"quote \" and <tag>","stack":"goroutine 1\nmain","attempts":4,"at":"2026-11-01T02:03:04Z",` +
 		`"message":{"v":1,"id":"a","contentType":"application/json","body":"eyJ0YXNrIjoibWFpbCIsImlkIjoiYSIsImFyZ3MiOnsibiI6MX19","priority":100}}`
 	if first != golden {
@@ -309,8 +309,8 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// TestLimitPassesOverRefused: letters that are refused stay in front of the list for ever. They must not use up the limit of
-// each call.
+// TestLimitPassesOverRefused shows that refused letters, which stay at the front, do not use up the
+// limit of each call.
 func TestLimitPassesOverRefused(t *testing.T) {
 	d := newDesk(t)
 	for i := range 5 {
@@ -329,7 +329,8 @@ func TestLimitPassesOverRefused(t *testing.T) {
 	}
 }
 
-// TestImportedMember: a letter that comes from a file is young again, the group of its task is not.
+// TestImportedMember shows that the age of a group counts for an imported letter, which is younger
+// than the group.
 func TestImportedMember(t *testing.T) {
 	d := newDesk(t)
 	e := simple("m", "mail")
@@ -351,7 +352,7 @@ func TestImportedMember(t *testing.T) {
 	}
 }
 
-// timeless hides when its dead letters were put, as hworker's failed list does.
+// timeless is a broker without the times of dead letters, as hworker's failed list.
 type timeless struct{ *membroker.Broker }
 
 func (b timeless) ScanDead(ctx context.Context, queue string, fn func(*broker.Dead) broker.DeadAction) error {
@@ -361,8 +362,8 @@ func (b timeless) ScanDead(ctx context.Context, queue string, fn func(*broker.De
 	})
 }
 
-// TestAgeOfALetterWithoutATime: a letter whose time is not known is neither older nor younger than anything. To drop what is
-// older than 30 days must not drop what failed a second ago.
+// TestAgeOfALetterWithoutATime shows that a letter without a time matches no age. Dropping letters
+// older than 30 days must not drop one of a second ago.
 func TestAgeOfALetterWithoutATime(t *testing.T) {
 	d := newDesk(t)
 	letters, err := deadletter.New(deadletter.Config{Broker: timeless{d.broker}, Results: d.results})

@@ -20,8 +20,8 @@ func must(err error) {
 	}
 }
 
-// A task that no consumer knows is given up. When a consumer that knows it is there, the letter is found and requeued: it begins a new
-// life, and whoever asks for its result gets it.
+// A task without a handler is dead-lettered. After a consumer with the handler has started, the
+// letter is found and requeued. The task begins a new life, and its future gets the result.
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -43,7 +43,7 @@ func Example() {
 
 	letters, err := deadletter.New(deadletter.Config{Broker: b, Results: results})
 	must(err)
-	for found := false; !found; { // the record comes first, and then the letter
+	for found := false; !found; { // the record is stored before the letter
 		must(letters.List(ctx, "default", deadletter.Filter{Task: "report.*"}, func(l *deadletter.Letter) bool {
 			var month int
 			must(l.Bind(&month))
@@ -65,7 +65,7 @@ func Example() {
 	must(<-done)
 	must(p.Close(ctx))
 	// Output:
-	// failed: swarmiji: no handler of this name is registered: "report.make"
+	// failed: swarmiji: no handler of this name is registered: "report.make" came to queue "default", whose consumer has none; register it there, or send it to the queue of its consumer
 	// letter: report-10 report.make 10
 	// requeued: 1 refused: 0
 	// report of month 10

@@ -14,14 +14,14 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// ErrMalformed says that a line of the file that [Letters.Import] reads is no letter.
+// ErrMalformed is returned by [Letters.Import] for a line that is not a letter.
 var ErrMalformed = errors.New("deadletter: malformed letter")
 
-// exportVersion is the version of the lines that Export writes. Import refuses any other, since it
-// could lose fields of it.
+// exportVersion is the version of the lines of Export. Import refuses other versions, since it
+// could lose their fields.
 const exportVersion = 1
 
-// maxLine bounds a line that Import reads, in bytes.
+// maxLine limits a line of an imported file, in bytes.
 const maxLine = 256 << 20
 
 // line is one letter in a file.
@@ -35,9 +35,9 @@ type line struct {
 	Message  wire.Kept `json:"message"`
 }
 
-// Export writes the letters of a queue that f takes to w, a JSON object a line, and returns how
-// many. The messages are in it byte for byte, sealed where they were; reasons and stacks are as the
-// broker keeps them. The letters stay. Its errors are those of [Letters.List] and of w.
+// Export writes the letters of a queue that match f to w, one JSON object per line, and returns
+// their number. Messages are unchanged, also sealed ones; reasons and stacks are as the broker
+// keeps them. The letters stay. Returns the errors of [Letters.List] and of w.
 func (l *Letters) Export(ctx context.Context, queue string, f Filter, w io.Writer) (n int, err error) {
 	out := bufio.NewWriter(w)
 	enc := json.NewEncoder(out)
@@ -53,12 +53,12 @@ func (l *Letters) Export(ctx context.Context, queue string, f Filter, w io.Write
 	return n, errors.Join(err, out.Flush())
 }
 
-// Import puts the letters that [Letters.Export] wrote among the dead letters of a queue, "" for the
-// one that each came from, and returns how many. A file that is imported twice adds each letter
-// twice; where a store keeps records only one of the two runs.
+// Import adds the letters that [Letters.Export] wrote to the dead letters of a queue and returns
+// their number. queue "": the original queue of each letter. A second import of the same file adds
+// each letter again; if a store keeps records, only one of the two runs.
 //
-// At a line that is no letter it stops with [ErrMalformed] and the number of the line; the lines
-// before it are imported. Other errors are the broker's.
+// At a line that is not a letter it stops with [ErrMalformed] and the number of the line. The lines
+// before are imported. Other errors are the broker's.
 func (l *Letters) Import(ctx context.Context, queue string, r io.Reader) (n int, err error) {
 	if queue != "" {
 		if err := task.CheckName(queue); err != nil {
@@ -95,7 +95,7 @@ func (l *Letters) Import(ctx context.Context, queue string, r io.Reader) (n int,
 func (l *Letters) put(ctx context.Context, queue string, d broker.Dead) error {
 	ctx, cancel := perLetter(ctx)
 	defer cancel()
-	d.At = time.Time{} // it stays as long as a new letter: by its own age the bounds might remove it at once
+	d.At = time.Time{} // now: by its own age the bounds of the dead letters might remove it at once
 	return l.dead.PutDead(ctx, queue, d)
 }
 
@@ -106,7 +106,7 @@ func readLine(data []byte) (queue string, d broker.Dead, err error) {
 	}
 	switch {
 	case in.Version != exportVersion:
-		return "", d, fmt.Errorf("%w: its version is %d, and %d is known", ErrMalformed, in.Version, exportVersion)
+		return "", d, fmt.Errorf("%w: its version is %d, but only %d is supported", ErrMalformed, in.Version, exportVersion)
 	case in.Message.Message == nil:
 		return "", d, fmt.Errorf("%w: it has no message", ErrMalformed)
 	case in.Message.Generation < 0 || in.Attempts < 0:

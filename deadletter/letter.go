@@ -12,32 +12,31 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// ErrFilter is the error of an invalid [Filter], such as one with a negative age.
+// ErrFilter is the error of an invalid [Filter], for example with a negative age.
 var ErrFilter = errors.New("deadletter: bad filter")
 
-// Letter is a dead letter with its message decoded. Its bytes belong to the broker: copy what is
-// used after the call.
+// Letter is a dead letter with its decoded message. Its bytes belong to the broker: copy them to
+// use them after the call.
 type Letter struct {
-	// Dead is what the broker keeps: the message as it was, the queue, the reason, the stack, the
-	// attempts and the time.
+	// Dead holds the unchanged message, the queue, the reason, the stack, the attempts and the time.
 	broker.Dead
-	// ID is the task's.
+	// ID is the id of the task.
 	ID task.ID
-	// Life is how often the task was requeued before.
+	// Life counts how often the task was requeued before.
 	Life int
-	// Task is what the message says. Of a sealed one without its key the arguments and successors
-	// are missing. nil: the message cannot be read.
+	// Task is the decoded message. For a sealed message without its key, arguments and successors are
+	// missing. nil: the message cannot be decoded.
 	Task *task.Envelope
-	// ContentType is that of the arguments as they travelled, before they were opened and
+	// ContentType is the content type of the arguments in the message, before they were decrypted and
 	// decompressed.
 	ContentType string
-	// Unread says why the message, or its arguments, cannot be read. nil: they can.
+	// Unread is the error of decoding the message or its arguments. nil: they can be read.
 	Unread error
 
 	codec *wire.Codec
 }
 
-// Name returns the task's name, "" where the message cannot be read.
+// Name returns the task's name, or "" if the message cannot be decoded.
 func (l *Letter) Name() string {
 	if l.Task == nil {
 		return ""
@@ -45,7 +44,7 @@ func (l *Letter) Name() string {
 	return l.Task.Name
 }
 
-// Bind reads the task's arguments into v. Returns Unread if they cannot be read, and
+// Bind decodes the task's arguments into v. Returns Unread if they cannot be read, and
 // [task.ErrBadArgs] if they do not fit v.
 func (l *Letter) Bind(v any) error {
 	if l.Unread != nil {
@@ -54,11 +53,11 @@ func (l *Letter) Bind(v any) error {
 	return l.codec.BindArgs(l.Task.ContentType, l.Task.Args, v)
 }
 
-// suspects is what older versions added to the name of a queue for tasks that may end their
+// suspects is the suffix of the queues that older versions had for tasks that may end their
 // process.
 const suspects = ".suspects"
 
-// home is the queue to which a letter of queue goes back.
+// home returns the queue into which a letter of queue is requeued.
 func home(queue string) string { return strings.TrimSuffix(queue, suspects) }
 
 func (l *Letters) read(d *broker.Dead) *Letter {
@@ -76,19 +75,19 @@ func (l *Letters) read(d *broker.Dead) *Letter {
 	return letter
 }
 
-// Filter selects letters. The zero value selects all; a letter has to fit each field that is set.
+// Filter selects letters. The zero value selects all. A letter must match each field that is set.
 type Filter struct {
-	// IDs are ids of tasks. nil: any.
+	// IDs are ids of tasks. nil: all.
 	IDs []task.ID
-	// Task is the task's name, or a pattern of it in which "*" stands for any text and "?" for one
-	// character. "": any. A letter that cannot be read has no name.
+	// Task is the task's name or a pattern: "*" matches any text and "?" one character. "": all. A
+	// letter that cannot be decoded has no name.
 	Task string
-	// Error is a text that is part of the reason. "": any.
+	// Error is a part of the reason. "": all.
 	Error string
-	// OlderThan and YoungerThan bound the time since the task was dead-lettered. 0: any. A letter
-	// whose time the broker does not know, such as hworker's, fits neither.
+	// OlderThan and YoungerThan limit the time since the task was dead-lettered. 0: all. A letter
+	// without a time, such as those of hworker, matches neither.
 	OlderThan, YoungerThan time.Duration
-	// Limit is how many letters at most, the oldest first; letters that Requeue refuses do not
+	// Limit is the largest number of letters, the oldest first. Letters that Requeue refuses do not
 	// count. 0: no limit.
 	Limit int
 }
@@ -122,7 +121,7 @@ func (f *Filter) matcher(now time.Time) (*matcher, error) {
 	return m, nil
 }
 
-// early reports whether d fits the fields that need no decoding.
+// early reports whether d matches the fields that need no decoding.
 func (m *matcher) early(d *broker.Dead) bool {
 	age := m.now.Sub(d.At)
 	if d.At.IsZero() && (m.f.OlderThan > 0 || m.f.YoungerThan > 0) {
@@ -132,7 +131,8 @@ func (m *matcher) early(d *broker.Dead) bool {
 		strings.Contains(d.Reason, m.f.Error)
 }
 
-// late reports whether l fits the other fields. A message that names its task in its body may have another id than its task.
+// late reports whether l matches the other fields. The task's id in the message body may differ
+// from the id of the message.
 func (m *matcher) late(l *Letter) bool {
 	return (m.ids == nil || m.ids[string(l.ID)]) && (m.f.Task == "" || l.Task != nil && m.glob.Match(l.Task.Name))
 }

@@ -14,28 +14,28 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// MaxProblems is how many letters a [Report] names; further ones are only counted.
+// MaxProblems limits the number of letters that a [Report] names. Further ones are only counted.
 const MaxProblems = 1000
 
-// Report says what became of the letters that a filter took.
+// Report is the result of [Letters.Requeue].
 type Report struct {
-	// Done is how many were requeued. Several letters of one message are counted each, until an
+	// Done is the number of requeued letters. Several letters of one message are all counted, until an
 	// attempt of the new life starts.
 	Done int
-	// Already is how many had been requeued before, and whose new life has begun: from another
-	// letter of the same message, or by a call that returned an error. They are removed.
+	// Already is the number of letters whose new life had begun already. Another letter of the same
+	// message, or a call that returned an error, has begun it. They are removed.
 	Already int
-	// Refused is how many must not be requeued. They stay.
+	// Refused is the number of letters that must not be requeued. They stay.
 	Refused int
-	// Unfenced is how many of Done have no record that fences: their store only carries replies, or
-	// none is configured, or they cannot be read. What an attempt of their old life still writes is
-	// not refused.
+	// Unfenced is the number of letters of Done without a record that fences the old life. Their store
+	// only carries replies, no store is configured, or they cannot be decoded. An attempt of the old
+	// life can then still write results.
 	Unfenced int
-	// Problems says why letters were refused, for up to [MaxProblems] of them.
+	// Problems are the refused letters with their reasons, up to [MaxProblems].
 	Problems []Problem
 }
 
-// Problem is why a letter was refused.
+// Problem is a refused letter with the reason.
 type Problem struct {
 	ID     task.ID
 	Reason string
@@ -47,26 +47,25 @@ func (r *Report) refuse(id task.ID, reason string) {
 	}
 }
 
-// Requeue gives the letters of a queue that f takes a new life: each goes back into its queue, as a
-// message of the next generation that does not expire.
+// Requeue begins a new life for the letters of a queue that match f: each is published to its queue
+// as a message of the next generation that does not expire.
 //
-// Three steps follow each other for each letter, and repeating all of them is safe: the task's
-// record is reopened, the message published, the letter removed. After a crash, or an error,
-// Requeue is called again.
+// For each letter it reopens the task's record, publishes the message and removes the letter, in
+// this order. After a crash or an error call Requeue again; repeating all steps is safe.
 //
-// These are refused, and their letters stay:
-//   - the member of a group that has counted the member's end: a new run would change nothing;
-//   - a task with conditions ([task.Conditions]): its job is over, submit it again;
-//   - a task that has succeeded, that was revoked, or of which a newer attempt exists;
-//   - a task whose store is not among those configured, and a message that the broker does not
-//     take.
+// It refuses these letters, which stay:
+//   - a member of a group that has counted its end: another run would change nothing;
+//   - a task with conditions ([task.Conditions]): its job has ended, submit it again;
+//   - a task that has succeeded, that was revoked, or that has a newer attempt;
+//   - a task whose store is not configured here, and a message that the broker does not accept.
 //
-// Refused letters do not count for f.Limit. A message that cannot be read is requeued as it is. The report is filled also beside an error,
-// which is the broker's or the store's, and ends the work at the letter that met it.
+// Refused letters do not count for f.Limit. A message that cannot be decoded is requeued unchanged.
+// The report is also valid with an error of the broker or the store, which ends the call at that
+// letter.
 func (l *Letters) Requeue(ctx context.Context, queue string, f Filter) (Report, error) {
 	var r Report
 	limit := f.Limit
-	f.Limit = min(limit, 0) // refused letters, which would be the first ones each time, do not count
+	f.Limit = min(limit, 0) // refused letters, which stay at the front, must not count
 	err := l.scan(ctx, queue, f, func(letter *Letter) (broker.DeadAction, error) {
 		if limit > 0 && r.Done+r.Already >= limit {
 			return broker.DeadStop, nil
@@ -78,7 +77,7 @@ func (l *Letters) Requeue(ctx context.Context, queue string, f Filter) (Report, 
 	return r, err
 }
 
-// refusal is why a letter stays.
+// refusal is the reason why a letter stays.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
@@ -93,7 +92,8 @@ func (l *Letters) requeue(ctx context.Context, queue string, letter *Letter, r *
 	}
 	var why refusal
 	if err == nil {
-		if err = l.publish(ctx, home(queue), next); errors.As(err, &why) && fenced { // say so to those who wait for the new life
+		// record the error for the futures that wait for the new life
+		if err = l.publish(ctx, home(queue), next); errors.As(err, &why) && fenced {
 			if _, told := l.reopen(ctx, letter, next, task.Remote(why)); told != nil {
 				err = told
 			}
@@ -123,18 +123,18 @@ func (l *Letters) publish(ctx context.Context, queue string, m *broker.Message) 
 	return err
 }
 
-// allowed returns a refusal for a task that a requeue could not run again with effect.
+// allowed returns a refusal for a task that another run could not change.
 func (l *Letters) allowed(ctx context.Context, letter *Letter) error {
 	e := letter.Task
 	switch {
 	case e == nil:
 		return nil
 	case len(e.Headers) > 0 && e.Headers[task.HeaderConditions] == string(e.ID):
-		return refusal("a task with conditions is sent by its job, which is over; submit it again")
+		return refusal("a task with conditions is sent by its job, which has ended; submit it again")
 	case e.Group == "":
 		return nil
 	case l.gather == nil:
-		return refusal("it is a member of group " + string(e.Group) + ", and nothing is configured that can tell whether its end was counted")
+		return refusal("it is a member of group " + string(e.Group) + ", and no gatherer is configured to check whether its end was counted")
 	case time.Since(letter.At) > resultstore.DefaultGatherTTL:
 		return forgotten(e.Group)
 	}
@@ -152,14 +152,16 @@ func (l *Letters) allowed(ctx context.Context, letter *Letter) error {
 	return err
 }
 
-// forgotten is why the member of an old group is refused.
+// forgotten returns the refusal for a member of an old group.
 func forgotten(group task.ID) refusal {
 	return refusal("it is a member of group " + string(group) + ", which may be forgotten; submit the workflow again")
 }
 
-// reopen begins the new life in the store, and reports whether that fences the old one. The steps that were skipped because the
-// task failed are reopened too, as far as the message shows them; of a sealed one the consumer does it.
-// why is the error of the new record: what keeps the new life from beginning, nil for nothing.
+// reopen stores the state REQUEUED of the new life, with the error why if it is not nil. fenced
+// reports whether that stops writes of the old life.
+//
+// It also reopens the records of the steps that were skipped, as far as the message shows them. For
+// a sealed message the consumer does that.
 func (l *Letters) reopen(ctx context.Context, letter *Letter, next *broker.Message, why *task.RemoteError) (fenced bool, err error) {
 	e := letter.Task
 	if e == nil || e.ID.Check() != nil {
@@ -193,8 +195,8 @@ func (l *Letters) reopen(ctx context.Context, letter *Letter, next *broker.Messa
 	return err == nil, err
 }
 
-// store returns where the record of a task of e's producer is, nil for nowhere, and gives rec its
-// time to live.
+// store returns the store with the record of a task, or nil if its result is not kept, and sets the
+// retention in rec.
 func (l *Letters) store(e *task.Envelope, meta *task.Metadata, rec *resultstore.Record) (resultstore.ResultStore, error) {
 	merged := *meta
 	if e.Base != nil {
@@ -216,7 +218,8 @@ func (l *Letters) store(e *task.Envelope, meta *task.Metadata, rec *resultstore.
 	return store, nil
 }
 
-// whyStale says why a store does not let the life of rec begin.
+// whyStale returns why the store refuses the new life of rec: errAlready, a refusal, or an error of
+// the store.
 func whyStale(ctx context.Context, store resultstore.ResultStore, rec *resultstore.Record) error {
 	kept, err := store.Load(ctx, rec.ID)
 	switch {
@@ -227,5 +230,5 @@ func whyStale(ctx context.Context, store resultstore.ResultStore, rec *resultsto
 	case kept.State.Terminal() && kept.State != task.StateFailed && kept.State != task.StateExpired:
 		return refusal("the task has ended: " + string(kept.State))
 	}
-	return refusal(fmt.Sprintf("a newer attempt of it is known: %s, generation %d", kept.State, kept.Generation))
+	return refusal(fmt.Sprintf("a newer attempt is recorded: %s, generation %d", kept.State, kept.Generation))
 }

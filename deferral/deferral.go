@@ -1,6 +1,8 @@
-// Package deferral is the port for tasks that wait for an answer from outside while no broker has
-// them. A consumer reserves the key of the answer while the handler runs. It defers the task when
-// the handler returns task.Defer. After the answer, or without one in time, a consumer of the
+// Package deferral is the port to stores of tasks that wait for an answer from outside, while the
+// broker no longer has their messages.
+//
+// A consumer reserves the key of the answer while the handler runs. It defers the task when the
+// handler returns task.Defer. When the answer has come, or has not come in time, a consumer of the
 // task's queue receives the deferral and settles the task.
 //
 // The package jobs/deferrals implements the port over a store of jobs. The package deferraltest has
@@ -16,140 +18,138 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// The classes of errors. A store adds its own error to the chain. None holds a secret.
+// Classes of errors. A store adds its own error to the chain. No error holds a secret.
 var (
-	// ErrStale: the attempt was overtaken. It is over, or it is deferred already, or a later one
-	// has begun.
-	ErrStale = errors.New("deferral: the attempt was overtaken")
-	// ErrRefused: what was asked for cannot be kept, however often it is asked for. The key is
-	// missing, malformed or another's, or the state is too large.
+	// ErrStale is returned for an attempt that is over or deferred already, or that a later one
+	// follows.
+	ErrStale = errors.New("deferral: the attempt is over, deferred or followed by a later one")
+	// ErrRefused is returned if a deferral can never be stored. The key is missing, malformed or
+	// reserved by another task, or the state is too large.
 	ErrRefused = errors.New("deferral: refused")
-	// ErrUnavailable: the store gave no answer. What was asked for may have been done; to ask again
-	// is harmless.
+	// ErrUnavailable is returned if the store gave no answer. The call may have had its effect;
+	// repeating it is safe.
 	ErrUnavailable = errors.New("deferral: store unavailable")
-	// ErrClosed: the subscription or the store was closed.
+	// ErrClosed is returned after the subscription or the store was closed.
 	ErrClosed = errors.New("deferral: closed")
 )
 
-// Attempt is an attempt of a task.
+// Attempt describes an attempt of a task.
 type Attempt struct {
-	Queue      string // of the broker, from which the task came
-	Name       string // of the task
+	Queue      string // queue of the broker from which the task came
+	Name       string // name of the task
 	Task       task.ID
-	Generation int // of its message
-	// AtMostOnce: the broker no longer has the message and does not repeat the attempt.
+	Generation int // generation of its message
+	// AtMostOnce reports that the broker no longer has the message and does not repeat the attempt.
 	AtMostOnce bool
-	// State is a JSON object that says how a consumer goes on with the task. The store does not
-	// read it. At most 1 MiB.
+	// State is a JSON object with which a consumer continues the task. The store does not read it. At
+	// most 1 MiB.
 	State []byte
 }
 
-// Store keeps deferrals, for any number of processes. A task has at most one, which passes from an
-// attempt to the next. All methods may be called from any goroutine; a ctx bounds every wait.
+// Store stores deferrals for any number of processes. A task has at most one deferral, which passes
+// from an attempt to the next. Safe for concurrent use; ctx limits every wait.
 type Store interface {
-	// Reserve keeps key for an attempt that runs. Call it before the request is sent: from its
-	// return on an answer for key is kept for this attempt. A second call replaces the key, and an
-	// answer for the one before is forgotten. An answer for the same key that an attempt before was
-	// given, and has not been settled by, stays.
+	// Reserve reserves key for a running attempt. Call it before the request is sent: after it has
+	// returned, an answer for key is kept for this attempt.
+	//
+	// A second call with another key replaces the reservation, and an answer for the earlier key is
+	// deleted. An unused answer for the same key that an earlier attempt got is kept.
 	Reserve(ctx context.Context, a Attempt, key string) error
-	// Defer ends an attempt: it is settled when its answer comes, or when none has come within a
-	// time. key "" is the reserved one. A deferred attempt is left as it is, and Status.Before is
-	// true.
+	// Defer ends an attempt. A consumer settles it when its answer comes, or after the time within.
+	// key "" means the reserved key. It does not change an attempt that is deferred already;
+	// Status.Before is then true.
 	Defer(ctx context.Context, a Attempt, key string, within time.Duration) (Status, error)
-	// Drop says that an attempt has ended without Defer, and needs no answer: neither this one nor
-	// one before it waits any more. A deferred attempt is left as it is. It returns nil if there is
-	// nothing to drop.
+	// Drop ends an attempt that needs no answer, and the waits of earlier attempts. It does not change
+	// a deferred attempt. It returns nil if there is nothing to drop.
 	Drop(ctx context.Context, a Attempt) error
-	// DropUnanswered is Drop unless an answer, or a refusal, was accepted for the attempt or for
-	// one before it. Then the attempt is deferred and settled by that. answered says so; to repeat
-	// the call is harmless.
+	// DropUnanswered is Drop, unless an answer or a refusal was accepted for the attempt or an earlier
+	// one. In that case it defers the attempt instead, which the answer then settles, and returns
+	// true. It may be repeated.
 	DropUnanswered(ctx context.Context, a Attempt) (answered bool, err error)
-	// Overtaken reports whether an attempt is deferred, or over, or a later one has begun. A
-	// message of it that comes again is to be acknowledged, and nothing else.
+	// Overtaken reports whether an attempt is deferred or over, or a later one has begun. If so,
+	// acknowledge a redelivered message of it and do nothing else.
 	Overtaken(ctx context.Context, a Attempt) (bool, error)
-	// Subscribe receives the deferrals of queues of the broker that are to be settled. Prefetch is
-	// how many the subscription holds unsettled, 0: 256. Lease is how long another consumer waits
-	// for a sign of life of this one, 0: 30 s.
+	// Subscribe returns a subscription to the due deferrals of these queues of the broker. Prefetch
+	// limits the unsettled deferrals that it holds. Default: 256. Lease is the time without a sign of
+	// life after which another consumer gets them. Default: 30s.
 	Subscribe(ctx context.Context, queues []string, o broker.SubscribeOptions) (Subscription, error)
 }
 
-// Status is what [Store].Defer has found.
+// Status is the result of [Store].Defer.
 type Status struct {
-	// Answered: the answer is there already.
+	// Answered reports that the answer has come already.
 	Answered bool
-	// Before: another delivery of the attempt's message has deferred it.
+	// Before reports that another delivery of the attempt's message has deferred it.
 	Before bool
 }
 
-// Waker is a [Store] that can have deferrals looked at before their answers come. It is for
-// revocations.
+// Waker is a [Store] that can deliver deferrals before their answers come. Revocations use it.
 type Waker interface {
-	// Wake hands out the deferrals of these tasks at once, if they await their answers. Others are
-	// ignored.
+	// Wake makes the deferrals of these tasks due at once, if they wait for their answers. It ignores
+	// all other tasks.
 	Wake(ctx context.Context, ids ...task.ID) error
-	// Scan calls yield with the tasks of a broker's queue that await their answers, and their
-	// states, until it returns false. It may leave out, or repeat, one that is changed meanwhile.
+	// Scan calls yield with each task of a queue that waits for its answer, and its state, until yield
+	// returns false. A task that changes meanwhile may be left out or repeated.
 	Scan(ctx context.Context, queue string, yield func(id task.ID, state []byte) bool) error
 }
 
-// Subscription hands out the deferrals that are to be settled. It renews their leases until they
-// are settled, and deletes what was kept long enough. All methods may be called from any goroutine.
+// Subscription delivers due deferrals. It renews their leases until they are settled, and deletes
+// deferrals after their retention. Safe for concurrent use.
 type Subscription interface {
-	// Receive returns the next deferral. It waits until there is one, and returns ctx's error,
-	// [ErrClosed], or what the store has said: then call it again later. What the subscription
-	// holds is returned even if ctx is done.
+	// Receive waits for the next due deferral. Returns ctx's error, [ErrClosed], or an error of the
+	// store, after which it may be called again. A deferral that the subscription holds already is
+	// returned even if ctx has ended.
 	Receive(ctx context.Context) (Delivery, error)
-	// SetQueues limits what is taken to some of the queues, from now on.
+	// SetQueues limits further deliveries to these queues.
 	SetQueues(queues []string)
-	// Close ends the subscription. What was handed out can still be settled until its lease ends,
-	// which is renewed no more. It is idempotent.
+	// Close ends the subscription. Delivered deferrals can still be settled until their lease ends,
+	// which is no longer renewed. It may be called repeatedly.
 	Close(ctx context.Context) error
 }
 
-// Delivery is a deferral in the hands of one consumer. It is settled as a [broker.Delivery] is:
-// once, by Ack, Release or Next, which may be repeated after an error; [broker.ErrLeaseLost] says
-// that another consumer has it.
+// Delivery is a deferral that one consumer has claimed. Like a [broker.Delivery] it is settled
+// once, by Ack, Release or Next, which may be repeated after an error. [broker.ErrLeaseLost]
+// reports that another consumer has claimed it.
 type Delivery interface {
-	// Attempt returns what the attempt has left. Its State is empty if the attempt left none.
+	// Attempt returns the stored attempt. Its State is empty if the attempt stored none.
 	Attempt() Attempt
-	// Outcome says why it was handed out.
+	// Outcome returns why the deferral was delivered.
 	Outcome() Outcome
-	// Lost is closed when another consumer has it.
+	// Lost returns a channel that is closed when another consumer has claimed the deferral.
 	Lost() <-chan struct{}
-	// Ack ends the deferral: its task is settled. It is remembered for a day that it was answered.
-	// An attempt that was [Abandoned] is not over with it: whenever its message comes, it may
-	// reserve a key, or be deferred.
+	// Ack ends the deferral of a settled task. The store remembers for a day that it was answered. An
+	// [Abandoned] attempt is not over: when its message comes again, it may reserve a key or be
+	// deferred.
 	Ack(ctx context.Context) error
-	// Release gives it back, to be handed out again after a time; one that was [Woken] at its
-	// Deadline at the latest. Its lease is renewed no more, whether Release returns an error or
-	// not.
+	// Release returns the deferral to the store, to be delivered again after a time. A [Woken] one is
+	// delivered at its Deadline at the latest. Its lease is no longer renewed, even after an error.
 	Release(ctx context.Context, after time.Duration) error
-	// Next says that the task's next attempt is published, and not due before a time; zero: now. An
+	// Next records that the task's next attempt is published and not due before at; zero: due now. An
 	// answer that comes until then is kept for that attempt, if it reserves the same key.
 	Next(ctx context.Context, at time.Time) error
 }
 
-// Outcome is why a deferral is handed out.
+// Outcome says why a deferral is delivered.
 type Outcome struct {
 	Kind Kind
-	// Answer is the answer of one that is Answered, any JSON value.
+	// Answer is the answer, any JSON value, if Kind is Answered.
 	Answer []byte
-	// Refusal is why one is Refused.
+	// Refusal is the reason, if Kind is Refused.
 	Refusal string
-	// Deadline is until when the answer is awaited.
+	// Deadline is the end of the wait for the answer.
 	Deadline time.Time
-	// Again: it was handed out before, so that some of what settles it may be done.
+	// Again reports that the deferral was delivered before, so a part of its settlement may be done.
 	Again bool
 }
 
 // Kind is a kind of [Outcome].
 type Kind int
 
-// The kinds.
+// The kinds of outcomes.
 const (
 	Answered  Kind = iota // the answer has come
 	Refused               // a refusal has come
 	TimedOut              // no answer came in time
-	Woken                 // [Waker].Wake has asked for a look at it: it awaits its answer still
-	Abandoned             // for a day its attempt was not deferred nor dropped; no answer
+	Woken                 // [Waker].Wake was called; it still waits for its answer
+	Abandoned             // its attempt was neither deferred nor dropped for a day
 )

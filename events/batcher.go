@@ -18,41 +18,48 @@ const (
 	DefaultSendTimeout = 5 * time.Second
 )
 
-// BatcherConfig configures [NewBatcher]. The zero value is usable.
+// BatcherConfig holds the settings of [NewBatcher]. The zero value is usable.
 type BatcherConfig struct {
-	// Capacity is how many events wait at most; beyond it the oldest are dropped. 0 or less: [DefaultCapacity], 8,192.
+	// Capacity is the number of events that may wait. Beyond it the oldest are dropped. 0 or less:
+	// [DefaultCapacity], 8,192.
 	Capacity int
-	// MaxBytes is the size of a message of up to [MaxBatch] events, in bytes; a single larger event goes alone. 0 or less: [DefaultBatchBytes], 256 KiB.
+	// MaxBytes is the largest message of up to [MaxBatch] events, in bytes. A single larger event is
+	// sent alone. 0 or less: [DefaultBatchBytes], 256 KiB.
 	MaxBytes int
-	// Linger is how long an event waits for others to share its message. 0 or less: [DefaultLinger], 50 ms.
+	// Linger is the longest time that an event waits for others to share its message. 0 or less:
+	// [DefaultLinger], 50 ms.
 	Linger time.Duration
-	// SendTimeout bounds one send. 0 or less: [DefaultSendTimeout], 5 s.
+	// SendTimeout limits one send. 0 or less: [DefaultSendTimeout], 5 s.
 	SendTimeout time.Duration
 }
 
-// Batcher is the sending half of a bus for its adapters: it collects events, and its one goroutine encodes and sends them
-// in messages, beside the tasks. Whatever the connection does, [Batcher.Add] costs the same, and the memory is bounded.
-// Make one with [NewBatcher]. All methods may be called from any goroutine.
+// Batcher is the sending half of a bus, for adapters. It collects events, and its one goroutine
+// encodes them and sends them in messages. [Batcher.Add] never waits for the connection, and memory
+// is limited. Make one with [NewBatcher]. All methods are safe for concurrent use.
 type Batcher struct {
 	send    func(ctx context.Context, message []byte, n int) error
 	config  BatcherConfig
-	most    int // events in a message
+	most    int // largest number of events in a message
 	dropped atomic.Uint64
 	closed  atomic.Bool // written under mu
 
-	wake    wake.Signal        // the first event is there, or a whole batch, or closing has begun
-	ended   chan struct{}      // closed when the goroutine has returned
-	hurry   context.Context    // ends when Close has no more time
-	abandon context.CancelFunc // ends hurry
+	// notified when the first event or a whole batch waits, or Close was called
+	wake        wake.Signal
+	ended       chan struct{}      // closed when the goroutine has returned
+	sendCtx     context.Context    // parent context of all sends; ends when Close stops waiting
+	cancelSends context.CancelFunc // ends sendCtx
 
 	mu      sync.Mutex
 	waiting ring.Ring[Event]
 	running bool
 }
 
-// NewBatcher makes a Batcher that sends with send. A message holds n events; it belongs to send, which has to return soon
-// after its ctx ended. An error of send drops the message and counts its events: there is no second try, because events
-// are sent at most once, and because the next ones wait. The goroutine starts with the first event and ends with Close.
+// NewBatcher makes a Batcher that sends with send. It starts its goroutine at the first event, and
+// Close ends it.
+//
+// send receives a message, which it then owns, and its number n of events. It must return soon
+// after its ctx ended. If it returns an error, the message is dropped and its events are counted. A
+// message is never sent again, because events are delivered at most once and later ones wait.
 func NewBatcher(send func(ctx context.Context, message []byte, n int) error, c BatcherConfig) *Batcher {
 	c.Capacity = positive(c.Capacity, DefaultCapacity)
 	c.MaxBytes = positive(c.MaxBytes, DefaultBatchBytes)
@@ -66,7 +73,7 @@ func NewBatcher(send func(ctx context.Context, message []byte, n int) error, c B
 		ended:   make(chan struct{}),
 		waiting: ring.New[Event](c.Capacity),
 	}
-	b.hurry, b.abandon = context.WithCancel(context.Background())
+	b.sendCtx, b.cancelSends = context.WithCancel(context.Background())
 	return b
 }
 
@@ -77,9 +84,9 @@ func positive[T int | time.Duration](v, otherwise T) T {
 	return otherwise
 }
 
-// Add takes e over and returns at once. It returns [ErrClosed] after Close and nil otherwise, also when it had to drop
-// the oldest event. Texts beyond their limits are cut here and Fields is copied, so that nothing of the caller's is kept
-// that is large or may change.
+// Add queues e and returns at once. If Capacity events wait already it drops the oldest one and
+// still returns nil. Returns [ErrClosed] after Close. Add cuts texts that are too long and copies
+// Fields and Worker, so that it keeps no memory of the caller.
 func (b *Batcher) Add(e Event) error {
 	e.Args, e.Result = bound(e.Args, MaxPreview), bound(e.Result, MaxPreview)
 	e.Exception, e.Stack = bound(e.Exception, MaxText), bound(e.Stack, MaxText)
@@ -110,7 +117,7 @@ func (b *Batcher) Add(e Event) error {
 	return nil
 }
 
-// bound cuts a text that is too long, and leaves all other checks of it to the goroutine.
+// bound cuts s if it is longer than limit bytes. All other checks of it are left to the goroutine.
 func bound(s string, limit int) string {
 	if len(s) <= limit {
 		return s
@@ -121,12 +128,13 @@ func bound(s string, limit int) string {
 // Closed reports whether Close was called.
 func (b *Batcher) Closed() bool { return b.closed.Load() }
 
-// Dropped implements [DropCounter]: events that gave way to newer ones, that could not be encoded or whose message could
-// not be sent.
+// Dropped implements [DropCounter]. It counts events that were replaced by newer ones, could not be
+// encoded, or were in a message that could not be sent.
 func (b *Batcher) Dropped() uint64 { return b.dropped.Load() }
 
-// Close sends what waits and ends the goroutine. When ctx ends or a send fails meanwhile, the rest is dropped and
-// counted; the error is then ctx's, or nil. Further calls wait for the same end.
+// Close sends the waiting events and ends the goroutine. If ctx ends or a send fails first, the
+// remaining events are dropped and counted. Returns ctx's error if ctx ended first, otherwise nil.
+// Further calls wait for the same end.
 func (b *Batcher) Close(ctx context.Context) error {
 	b.mu.Lock()
 	if !b.closed.Load() {
@@ -137,7 +145,7 @@ func (b *Batcher) Close(ctx context.Context) error {
 	}
 	b.mu.Unlock()
 	b.wake.Notify()
-	defer b.abandon()
+	defer b.cancelSends()
 	select {
 	case <-b.ended:
 		return nil
@@ -147,24 +155,25 @@ func (b *Batcher) Close(ctx context.Context) error {
 	case <-b.ended:
 		return nil
 	case <-ctx.Done():
-		b.abandon()
+		b.cancelSends()
 		<-b.ended // send returns soon after its ctx ended
 		return ctx.Err()
 	}
 }
 
-// run sends until the Batcher is closed and empty.
+// run sends messages until the Batcher is closed and empty. After Close it stops at the first
+// failed send and drops the rest.
 func (b *Batcher) run() {
 	defer close(b.ended)
 	linger := time.NewTimer(b.config.Linger)
 	defer linger.Stop()
 	batch := make([]Event, 0, b.most)
-	since := time.Now() // when the oldest event that waits may have come
+	since := time.Now() // lower bound of the time at which the oldest waiting event was added
 	for b.await(linger, since) {
 		since = time.Now()
 		batch = b.take(batch[:0])
 		ok := b.sendAll(batch)
-		clear(batch) // what was sent does not stay in memory until the next events come
+		clear(batch) // frees the memory of sent events before the next ones arrive
 		if !ok && b.closed.Load() {
 			b.mu.Lock()
 			b.dropped.Add(uint64(b.waiting.Len()))
@@ -175,8 +184,9 @@ func (b *Batcher) run() {
 	}
 }
 
-// await waits until a message is due: enough events for a whole one, or the first of them has waited long enough. It
-// returns false when the Batcher is closed and empty. since is when the oldest event may have come that waits now.
+// await waits until a message is due: MaxBatch events wait, the oldest has waited for Linger, or
+// the Batcher is closed. It returns false if the Batcher is closed and empty. since is a lower
+// bound of the time at which the oldest waiting event was added.
 func (b *Batcher) await(linger *time.Timer, since time.Time) bool {
 	var due <-chan time.Time
 	for first := true; ; first = false {
@@ -202,6 +212,7 @@ func (b *Batcher) await(linger *time.Timer, since time.Time) bool {
 	}
 }
 
+// take moves up to a whole batch of waiting events into batch and returns it. It takes b.mu.
 func (b *Batcher) take(batch []Event) []Event {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -212,7 +223,8 @@ func (b *Batcher) take(batch []Event) []Event {
 	return batch
 }
 
-// sendAll sends a batch in as many messages as its size asks for. It returns false when one could not be sent.
+// sendAll sends a batch in one or more messages of at most MaxBytes. It skips and counts events
+// that cannot be encoded. It returns false if a message could not be sent.
 func (b *Batcher) sendAll(batch []Event) (ok bool) {
 	ok = true
 	var message []byte
@@ -224,7 +236,7 @@ func (b *Batcher) sendAll(batch []Event) (ok bool) {
 		if !b.sendOne(append(message, ']'), n) {
 			ok = false
 		}
-		message, n = nil, 0 // the old one belongs to send
+		message, n = nil, 0 // send owns the old message
 	}
 	for i := range batch {
 		e := &batch[i]
@@ -236,7 +248,7 @@ func (b *Batcher) sendAll(batch []Event) (ok bool) {
 			message = make([]byte, 0, 256*(len(batch)-i))
 		}
 		start := len(message)
-		message = append(message, '[') // or ',' beside others, below
+		message = append(message, '[') // replaced by ',' below if the message has other events
 		message = appendEvent(message, e)
 		if n > 0 && len(message) >= b.config.MaxBytes {
 			single := append([]byte(nil), message[start:]...)
@@ -252,11 +264,12 @@ func (b *Batcher) sendAll(batch []Event) (ok bool) {
 	return ok
 }
 
-// sendOne reports whether a message was sent; otherwise it counts its events as dropped.
+// sendOne sends a message and reports whether that succeeded. After a failure it counts the n
+// events as dropped.
 func (b *Batcher) sendOne(message []byte, n int) bool {
-	ctx, cancel := context.WithTimeout(b.hurry, b.config.SendTimeout)
+	ctx, cancel := context.WithTimeout(b.sendCtx, b.config.SendTimeout)
 	defer cancel()
-	err := ctx.Err() // Close has no more time: not even a send that would not wait
+	err := ctx.Err() // after Close stopped waiting even a fast send is not tried
 	if err == nil {
 		err = b.send(ctx, message, n)
 	}

@@ -18,20 +18,20 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// wire stands for a connection: it records what is sent through it.
-type wire struct {
+// fakeConn stands for a connection: it records the messages that are sent through it.
+type fakeConn struct {
 	mu     sync.Mutex
-	sizes  []int // events of each message
+	sizes  []int // number of events of each message
 	bytes  []int
 	ids    []task.ID
 	at     []time.Time
-	err    error         // what send returns
-	gate   chan struct{} // send waits for it, or for its ctx; nil: no waiting
-	inside int           // sends under way
+	err    error         // returned by send
+	gate   chan struct{} // send waits for it or for its ctx; nil: send does not wait
+	inside int           // running sends
 	most   int
 }
 
-func (w *wire) send(ctx context.Context, message []byte, n int) error {
+func (w *fakeConn) send(ctx context.Context, message []byte, n int) error {
 	w.mu.Lock()
 	w.inside++
 	w.most = max(w.most, w.inside)
@@ -67,7 +67,7 @@ func (w *wire) send(ctx context.Context, message []byte, n int) error {
 	return nil
 }
 
-func (w *wire) wantInOrder(t *testing.T, from, n int) {
+func (w *fakeConn) wantInOrder(t *testing.T, from, n int) {
 	t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -99,7 +99,7 @@ func shut(t *testing.T, b *events.Batcher) {
 
 func TestBatcherWaitsForOthersButNotLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &wire{}
+		w := &fakeConn{}
 		b := events.NewBatcher(w.send, events.BatcherConfig{})
 		began := time.Now()
 		add(t, b, 0, 3)
@@ -115,7 +115,7 @@ func TestBatcherWaitsForOthersButNotLong(t *testing.T) {
 		if len(w.sizes) != 1 || w.at[0].Sub(began) != events.DefaultLinger {
 			t.Errorf("messages of %d events, the first after %v; want one after %v", w.sizes, w.at[0].Sub(began), events.DefaultLinger)
 		}
-		time.Sleep(time.Hour) // an idle Batcher, and then another round
+		time.Sleep(time.Hour) // the Batcher is idle for an hour, then sends again
 		began = time.Now()
 		add(t, b, 7, 1)
 		time.Sleep(events.DefaultLinger)
@@ -130,7 +130,7 @@ func TestBatcherWaitsForOthersButNotLong(t *testing.T) {
 
 func TestBatcherSendsFullBatchesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &wire{}
+		w := &fakeConn{}
 		b := events.NewBatcher(w.send, events.BatcherConfig{})
 		began := time.Now()
 		add(t, b, 0, 350)
@@ -150,9 +150,9 @@ func TestBatcherSendsFullBatchesAtOnce(t *testing.T) {
 
 func TestBatcherCountsTheWaitDuringASend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &wire{gate: make(chan struct{})}
+		w := &fakeConn{gate: make(chan struct{})}
 		b := events.NewBatcher(w.send, events.BatcherConfig{})
-		add(t, b, 0, events.MaxBatch) // goes out at once and is stuck
+		add(t, b, 0, events.MaxBatch) // sent at once and blocked
 		synctest.Wait()
 		add(t, b, events.MaxBatch, 1)
 		time.Sleep(time.Second)
@@ -169,12 +169,13 @@ func TestBatcherCountsTheWaitDuringASend(t *testing.T) {
 func TestBatcherKeepsMessagesSmall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 20_000
-		w := &wire{}
+		w := &fakeConn{}
 		b := events.NewBatcher(w.send, events.BatcherConfig{MaxBytes: limit})
 		for i := range 100 {
 			e := events.Event{Type: events.TaskFailed, TaskID: task.ID(fmt.Sprint(i)), Stack: strings.Repeat("s", 3000)}
 			if i == 50 {
-				e.Exception, e.Stack = strings.Repeat("\x00", 9000), strings.Repeat("\x00", 9000) // six bytes each
+				// six bytes for each byte of the text
+				e.Exception, e.Stack = strings.Repeat("\x00", 9000), strings.Repeat("\x00", 9000)
 			}
 			if err := b.Add(e); err != nil {
 				t.Fatal(err)
@@ -200,10 +201,10 @@ func TestBatcherKeepsMessagesSmall(t *testing.T) {
 
 func TestBatcherDropsTheOldestAndNeverBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &wire{gate: make(chan struct{})}
+		w := &fakeConn{gate: make(chan struct{})}
 		b := events.NewBatcher(w.send, events.BatcherConfig{Capacity: 1000, SendTimeout: time.Hour})
 		add(t, b, 0, events.MaxBatch)
-		synctest.Wait() // these are under way, and stuck
+		synctest.Wait() // these are being sent, and blocked
 		add(t, b, 100, 5000)
 		if b.Dropped() != 4000 {
 			t.Errorf("Dropped is %d after 5000 events for 1000 places", b.Dropped())
@@ -222,7 +223,7 @@ func TestBatcherDropsTheOldestAndNeverBlocks(t *testing.T) {
 
 func TestBatcherGoesOnAfterFailedSends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &wire{err: events.ErrUnavailable}
+		w := &fakeConn{err: events.ErrUnavailable}
 		b := events.NewBatcher(w.send, events.BatcherConfig{})
 		add(t, b, 0, 150)
 		time.Sleep(time.Second)
@@ -246,7 +247,7 @@ func TestBatcherGoesOnAfterFailedSends(t *testing.T) {
 
 func TestBatcherGivesUpAStuckSend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &wire{gate: make(chan struct{})}
+		w := &fakeConn{gate: make(chan struct{})}
 		b := events.NewBatcher(w.send, events.BatcherConfig{})
 		add(t, b, 0, 1)
 		time.Sleep(events.DefaultLinger + events.DefaultSendTimeout)
@@ -261,7 +262,7 @@ func TestBatcherGivesUpAStuckSend(t *testing.T) {
 
 func TestBatcherDropsWhatCannotBeEncoded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &wire{}
+		w := &fakeConn{}
 		b := events.NewBatcher(w.send, events.BatcherConfig{})
 		for _, e := range []events.Event{{}, {Type: "x", TaskID: "a b"}} {
 			if err := b.Add(e); err != nil {
@@ -279,7 +280,7 @@ func TestBatcherDropsWhatCannotBeEncoded(t *testing.T) {
 
 func TestBatcherCloseFlushes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &wire{}
+		w := &fakeConn{}
 		b := events.NewBatcher(w.send, events.BatcherConfig{})
 		began := time.Now()
 		add(t, b, 0, 250)
@@ -299,14 +300,14 @@ func TestBatcherCloseFlushes(t *testing.T) {
 }
 
 func TestBatcherCloseOfAnUnusedOne(t *testing.T) {
-	b := events.NewBatcher((&wire{}).send, events.BatcherConfig{})
+	b := events.NewBatcher((&fakeConn{}).send, events.BatcherConfig{})
 	shut(t, b)
 	shut(t, b)
 }
 
 func TestBatcherCloseEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &wire{gate: make(chan struct{})}
+		w := &fakeConn{gate: make(chan struct{})}
 		b := events.NewBatcher(w.send, events.BatcherConfig{SendTimeout: time.Hour})
 		add(t, b, 0, 250)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -327,7 +328,7 @@ func TestBatcherCloseEndsWithItsContext(t *testing.T) {
 
 func TestBatcherCloseDoesNotTryEachMessageOfADeadServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &wire{gate: make(chan struct{})}
+		w := &fakeConn{gate: make(chan struct{})}
 		b := events.NewBatcher(w.send, events.BatcherConfig{})
 		add(t, b, 0, 5000)
 		began := time.Now()
@@ -342,7 +343,7 @@ func TestBatcherCloseDoesNotTryEachMessageOfADeadServer(t *testing.T) {
 }
 
 func TestBatcherOfManyGoroutines(t *testing.T) {
-	w := &wire{}
+	w := &fakeConn{}
 	b := events.NewBatcher(w.send, events.BatcherConfig{Capacity: 100_000})
 	const goroutines, each = 8, 2000
 	var wg sync.WaitGroup

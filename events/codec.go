@@ -10,18 +10,23 @@ import (
 
 // Limits of a message.
 const (
-	MaxBatch   = 100     // events in one message
-	MaxMessage = 4 << 20 // bytes that Decode reads; a [Batcher] stays far below
+	MaxBatch = 100 // events in one message
+	// largest message that Decode accepts, in bytes; messages of a [Batcher] are far smaller
+	MaxMessage = 4 << 20
 )
 
-// Encode writes es, 1 to [MaxBatch] of them, as one message of the wire format: a JSON list of maps with the names of the
-// fields of each type, as [Normalize] describes their values; "timestamp" is in whole milliseconds since 1970, UTC, and
-// "runtime-ms" and "pool-ms" are in milliseconds with a fraction. All fields of a type are there, also empty ones, but
-// "task-id" is left out where there is none. Encode does not change or keep es. The error wraps [ErrMalformed]: a wrong
-// number of events, or one that Normalize refuses.
+// Encode returns 1 to [MaxBatch] events as one message of the wire format. A message is a JSON list
+// of maps with the field names of each type. Values are as [Normalize] describes them.
+//
+//   - "timestamp" is in whole milliseconds since 1970, UTC.
+//   - "runtime-ms" and "pool-ms" are in milliseconds with a fraction.
+//   - All fields of a type are written, also empty ones, except an empty "task-id".
+//
+// Encode neither changes nor keeps es. Returns [ErrMalformed] for a wrong number of events, or an
+// event that Normalize refuses.
 func Encode(es []Event) ([]byte, error) {
 	if len(es) == 0 || len(es) > MaxBatch {
-		return nil, fmt.Errorf("%w: %d events in a message, want 1 to %d", ErrMalformed, len(es), MaxBatch)
+		return nil, fmt.Errorf("%w: a message of %d events; it must have 1 to %d", ErrMalformed, len(es), MaxBatch)
 	}
 	dst := make([]byte, 0, 256*len(es))
 	for i := range es {
@@ -38,13 +43,22 @@ func Encode(es []Event) ([]byte, error) {
 	return append(dst, ']'), nil
 }
 
-// Decode reads a message: a list of 1 to [MaxBatch] maps, or a single map. Every event is as [Normalize] describes.
-// Members that are not of the wire format go to Fields, null counts as absent, the last of two equal names is taken. The
-// error wraps [ErrMalformed]: larger than [MaxMessage], no JSON, no map, a field of a wrong type, a bad type or task-id,
-// nested or numerous beyond reason. It keeps nothing of data, and its memory is bounded by a small multiple of it.
+// Decode returns the events of a message, which is a list of 1 to [MaxBatch] maps or a single map.
+// Every event is as [Normalize] describes. The events share no memory with data, and their size is
+// at most a small multiple of it.
+//
+//   - Members with other names than those of the wire format become Fields.
+//   - A null value counts as absent.
+//   - Of two members with one name the last counts.
+//
+// Returns [ErrMalformed] in these cases:
+//
+//   - data is larger than [MaxMessage] or is not JSON of this form.
+//   - A field has a wrong type, or the type or task-id is invalid.
+//   - Nesting or the number of values exceeds the limits.
 func Decode(data []byte) ([]Event, error) {
 	if len(data) > MaxMessage {
-		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrMalformed, len(data), MaxMessage)
+		return nil, fmt.Errorf("%w: the message has %d bytes, at most %d are allowed", ErrMalformed, len(data), MaxMessage)
 	}
 	d := decoder{scanner: scanner{data: data}}
 	var err error
@@ -57,7 +71,7 @@ func Decode(data []byte) ([]Event, error) {
 		return nil, err
 	}
 	if len(d.events) == 0 {
-		return nil, d.fail("no event in the list")
+		return nil, d.fail("the list has no event")
 	}
 	if d.peek(); d.pos < len(data) {
 		return nil, d.fail("more than one value")
@@ -65,6 +79,8 @@ func Decode(data []byte) ([]Event, error) {
 	return d.events, nil
 }
 
+// appendEvent appends e as a JSON object. The Type and TaskID of e must be valid; other fields are
+// normalized while they are written.
 func appendEvent(dst []byte, e *Event) []byte {
 	dst = append(dst, `{"type":"`...)
 	dst = appendEscaped(dst, e.Type)
@@ -117,18 +133,19 @@ func appendEvent(dst []byte, e *Event) []byte {
 	return append(dst, '}')
 }
 
-// appendText appends a name, given with all its punctuation up to the opening quote, and a text.
+// appendText appends a member with a text value, cut to limit bytes. name holds the member's name
+// with all punctuation up to the opening quote.
 func appendText(dst []byte, name, s string, limit int) []byte {
 	dst = append(dst, name...)
 	if len(s) <= limit && isPlain(s) {
-		dst = append(dst, s...) // nearly all texts: one look at each byte
+		dst = append(dst, s...) // nearly all texts take this path, which reads each byte once
 	} else {
 		dst = appendEscaped(dst, cut(s, limit))
 	}
 	return append(dst, '"')
 }
 
-// isPlain reports whether all bytes of s stand for themselves in a JSON string and are UTF-8 by themselves.
+// isPlain reports whether s is ASCII and needs no escape in a JSON string.
 func isPlain(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < 0x20 || c >= utf8.RuneSelf || c == '"' || c == '\\' {
@@ -142,7 +159,8 @@ func appendInt(dst []byte, name string, n int64) []byte {
 	return strconv.AppendInt(append(dst, name...), n, 10)
 }
 
-// appendMillis writes d in milliseconds, exactly: with up to six places after the point.
+// appendMillis appends d in milliseconds, exactly: with up to six digits after the point. It
+// appends 0 for a negative d.
 func appendMillis(dst []byte, d time.Duration) []byte {
 	d = max(d, 0)
 	dst = strconv.AppendInt(dst, int64(d/time.Millisecond), 10)
@@ -158,7 +176,7 @@ func appendMillis(dst []byte, d time.Duration) []byte {
 	return dst
 }
 
-// appendEscaped appends s, which is valid UTF-8, as the inside of a JSON string.
+// appendEscaped appends s, which must be valid UTF-8, as the content of a JSON string.
 func appendEscaped(dst []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	start := 0
@@ -185,7 +203,8 @@ func appendEscaped(dst []byte, s string) []byte {
 	return append(dst, s[start:]...)
 }
 
-// appendValue appends a value as normalValue gives it.
+// appendValue appends v as JSON. v has a type that normalValue returns: nil, bool, float64, string,
+// []any or map[string]any. Maps are written in the order of their keys.
 func appendValue(dst []byte, v any) []byte {
 	switch v := v.(type) {
 	case bool:

@@ -18,7 +18,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// full returns an event of a type with every field set, those of other types as well.
+// full returns an event of a type with every field set, also fields of other types.
 func full(typ string) events.Event {
 	return events.Event{
 		Type: typ, TaskID: "0199-a", NodeID: "host-1-ab", Time: time.Date(2026, 11, 20, 17, 4, 5, 678_901_234, time.FixedZone("", 3600)),
@@ -47,7 +47,8 @@ func TestWireFormat(t *testing.T) {
 	golden(t, "testdata/wire.golden", b.String())
 }
 
-// golden compares what is written with what released versions wrote. With UPDATE_GOLDEN set it is kept instead.
+// golden compares got with the file of a released version. With UPDATE_GOLDEN set it writes the
+// file instead.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	if os.Getenv("UPDATE_GOLDEN") != "" {
@@ -94,7 +95,7 @@ func TestNamesOfEachType(t *testing.T) {
 	}
 }
 
-// text draws texts that are long, not UTF-8, or need escapes.
+// text draws texts that are long, invalid UTF-8, or need escapes.
 func text() *rapid.Generator[string] {
 	return rapid.OneOf(
 		rapid.String(),
@@ -126,8 +127,9 @@ func anyWorker() *rapid.Generator[*events.Worker] {
 			Hostname: text().Draw(t, "host"), Role: text().Draw(t, "role"), Freq: time.Duration(rapid.Int64().Draw(t, "freq")),
 			Ident: text().Draw(t, "ident"), Version: text().Draw(t, "version"), System: text().Draw(t, "system"),
 			Active: rapid.Int().Draw(t, "active"), Processed: rapid.Int64().Draw(t, "processed"),
-			Load: rapid.OneOf(rapid.Float64(), rapid.Float64Range(0, 1), rapid.Just(math.NaN())).Draw(t, "load"),
-			Mem:  rapid.OneOf(rapid.Float64(), rapid.Float64Range(0, 1), rapid.Just(math.Inf(1))).Draw(t, "mem"), Observer: text().Draw(t, "observer"),
+			Load:   rapid.OneOf(rapid.Float64(), rapid.Float64Range(0, 1), rapid.Just(math.NaN())).Draw(t, "load"),
+			Queues: rapid.SliceOfN(text(), 0, 70).Draw(t, "queues"),
+			Mem:    rapid.OneOf(rapid.Float64(), rapid.Float64Range(0, 1), rapid.Just(math.Inf(1))).Draw(t, "mem"), Observer: text().Draw(t, "observer"),
 		}
 	})
 }
@@ -428,7 +430,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// plain is an Event as encoding/json would be given it, for comparison in the benchmarks.
+// plain is an Event for encoding/json, for comparison in the benchmarks.
 type plain struct {
 	Type       string `json:"type"`
 	TaskID     string `json:"task-id"`

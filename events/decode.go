@@ -11,10 +11,13 @@ import (
 type decoder struct {
 	scanner
 	events []Event
-	last   Event // the texts that were there last, of whatever type: those that come again share their memory
+	// last holds the most recent value of each text field. A field with the same text shares its
+	// memory.
+	last Event
 }
 
-// event reads one map and appends it.
+// event reads one map, normalizes its event and appends it to d.events. Returns ErrMalformed for an
+// invalid event and for more than MaxBatch events.
 func (d *decoder) event() error {
 	if len(d.events) == MaxBatch {
 		return d.fail("too many events")
@@ -41,10 +44,11 @@ func (d *decoder) event() error {
 	return nil
 }
 
-// roughSize is what an event takes in a message, rather more than less.
+// roughSize is a high estimate of the bytes of an event in a message.
 const roughSize = 200
 
-// remember notes the texts of e. Those that it has not stay as they are: the next event may be of a type that has them again.
+// remember stores the texts of e in d.last. Empty texts do not replace earlier ones, because the
+// next event may be of a type that has the field.
 func (d *decoder) remember(e *Event) {
 	for _, t := range [...]struct {
 		to   *string
@@ -67,7 +71,8 @@ func (d *decoder) remember(e *Event) {
 	}
 }
 
-// typeName reads a type. Those of tasks take no memory: they alternate in a message.
+// typeName reads the type of an event into *to. The types of task events share constants, because
+// they alternate in a message.
 func (d *decoder) typeName(to *string) error {
 	if d.word("null") {
 		*to = ""
@@ -87,7 +92,8 @@ func (d *decoder) typeName(to *string) error {
 	return nil
 }
 
-// member reads the value of one name.
+// member reads the value of the member key into its field of e, or into e.Fields if no field has
+// that name. Returns ErrMalformed for a value of a wrong type or out of range.
 func (d *decoder) member(e *Event, key []byte) error {
 	switch string(key) {
 	case "type":
@@ -137,7 +143,8 @@ func (d *decoder) member(e *Event, key []byte) error {
 	return nil
 }
 
-// string reads a text into *to; one equal to like takes its memory.
+// string reads a text or null, which is "", into *to. A text that equals like shares its memory. A
+// text above MaxText is cut.
 func (d *decoder) string(to *string, like string) error {
 	if d.word("null") {
 		*to = ""
@@ -151,7 +158,7 @@ func (d *decoder) string(to *string, like string) error {
 	case string(t) == like:
 		*to = like
 	case len(t) > MaxText:
-		// Normalize cuts closer; this keeps it from holding the whole text for its beginning.
+		// Normalize cuts to smaller limits; this cut only frees the memory of a very long text.
 		*to = cut(string(t), MaxText)
 	default:
 		*to = string(t)
@@ -159,6 +166,7 @@ func (d *decoder) string(to *string, like string) error {
 	return nil
 }
 
+// bool reads true, false or null into *to. null is false.
 func (d *decoder) bool(to *bool) error {
 	switch {
 	case d.word("true"):
@@ -171,7 +179,8 @@ func (d *decoder) bool(to *bool) error {
 	return nil
 }
 
-// whole reads a number; a fraction is cut off.
+// whole reads a number from 0 to most and cuts off its fraction. null is 0. Returns ErrMalformed
+// for another value or a number out of range.
 func (d *decoder) whole(most int64) (int64, error) {
 	if d.word("null") {
 		return 0, nil
@@ -198,7 +207,9 @@ func (d *decoder) time(to *time.Time) error {
 	return err
 }
 
-// duration reads milliseconds with a fraction. The notation without an exponent is read exactly.
+// duration reads milliseconds with a fraction into *to. null is 0. A number without an exponent and
+// with at most six decimal places is read exactly. Returns ErrMalformed for a negative or too large
+// number.
 func (d *decoder) duration(to *time.Duration) error {
 	if d.word("null") {
 		*to = 0
@@ -221,7 +232,8 @@ func (d *decoder) duration(to *time.Duration) error {
 	return nil
 }
 
-// exactMillis reads what appendMillis writes.
+// exactMillis converts the form that appendMillis writes. It returns false for any other form or a
+// value out of range.
 func exactMillis(t []byte) (time.Duration, bool) {
 	before, after, _ := bytes.Cut(t, []byte{'.'})
 	if len(after) > 6 {

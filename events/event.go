@@ -1,5 +1,6 @@
-// Package events is the port through which nodes tell each other what happens to tasks: fan-out, at most once, to every
-// listener. It never blocks or fails a task. The package eventstest holds a case for every sentence of the port.
+// Package events defines how nodes report events of tasks to each other. Every listener receives
+// each event at most once. Events never block or fail a task. Package eventstest has a case for
+// every sentence about the behaviour of a bus.
 package events
 
 import (
@@ -10,33 +11,39 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// The types of events. The names are part of the wire format.
+// Types of events. The names are part of the wire format.
 const (
-	TaskSent      = "task-sent"      // by the producer, after the broker confirmed the task
-	TaskReceived  = "task-received"  // by the consumer that took it from the broker; it may still wait for a worker
-	TaskStarted   = "task-started"   // just before a run
-	TaskSucceeded = "task-succeeded" // after the result was stored
-	TaskFailed    = "task-failed"    // after an attempt failed; Retry tells whether another one follows
-	TaskRevoked   = "task-revoked"   // by the consumer that skipped it
-	TaskAwaiting  = "task-awaiting"  // after a run ended whose answer is to come from outside
-	TaskRevoke    = "task-revoke"    // asks consumers to skip tasks; package revoke writes and reads it
+	TaskSent = "task-sent" // sent by the producer after the broker confirmed the task
+	// sent by the consumer that received it from the broker; it may still wait for a worker
+	TaskReceived  = "task-received"
+	TaskStarted   = "task-started"   // sent just before an attempt
+	TaskSucceeded = "task-succeeded" // sent after the result was stored
+	// sent after an attempt failed; Retry reports whether another attempt follows
+	TaskFailed  = "task-failed"
+	TaskRevoked = "task-revoked" // sent by the consumer that skipped the task
+	// sent after an attempt ended and the task waits for an answer from outside
+	TaskAwaiting = "task-awaiting"
+	// asks consumers to skip tasks; package revoke writes and reads it
+	TaskRevoke = "task-revoke"
 )
 
-// Limits of the texts of an event, in bytes. Longer ones are cut.
+// Limits of the texts of an event, in bytes. Longer texts are cut.
 const (
 	MaxPreview = 1 << 10 // Args, Result
 	MaxText    = 4 << 10 // Exception, Stack
 )
 
-// Event is something that happened. Fields that do not belong to its Type are zero and are not sent.
+// Event reports a change of a task or a node. Fields that do not belong to its Type are zero and
+// are not sent.
 type Event struct {
 	Type   string
 	TaskID task.ID
-	NodeID string    // of the node it happened in; of an event about a node, that one's
-	Time   time.Time // UTC, on that process's clock; milliseconds on the wire
+	NodeID string    // node that the event is about, or on which it occurred
+	Time   time.Time // UTC, by the clock of that process; milliseconds on the wire
 
-	Name       string // sent, received
-	Args       string // sent, received: a preview of the arguments, as the policy of the node allows; "" for none
+	Name string // sent, received
+	// sent, received: preview of the arguments, if the node's policy allows it; "": no preview
+	Args       string
 	Retries    int    // sent, received
 	Queue      string // sent, received
 	Exchange   string // sent
@@ -44,62 +51,68 @@ type Event struct {
 
 	PID int // started
 
-	Runtime time.Duration // succeeded, failed: the handler alone
-	Pool    time.Duration // succeeded, failed: from the hand-over to the pool until the outcome was settled; at least Runtime
-	Result  string        // succeeded: a preview of the result
+	Runtime time.Duration // succeeded, failed: run time of the handler
+	// succeeded, failed: time from the start in the pool until the attempt was settled; at least
+	// Runtime
+	Pool   time.Duration
+	Result string // succeeded: preview of the result
 
-	Exception string // failed: the error's text
-	Stack     string // failed: the stack, where there is one
+	Exception string // failed: text of the error
+	Stack     string // failed: stack trace; "": not known
 	Retry     bool   // failed: another attempt follows
 
-	Worker *Worker // worker-online, worker-heartbeat, worker-offline; nil where a foreign writer says nothing of it
+	// worker-online, worker-heartbeat, worker-offline; nil if a foreign writer sent no such fields
+	Worker *Worker
 
-	Fields map[string]any // further fields, never one of the names above; nil for none
+	Fields map[string]any // further fields under names that are not used above; nil: no further fields
 }
 
-// Payload is what the preview of arguments or of a result is made of: see Report.Preview, of producers and
-// consumers.
+// Payload holds the arguments or the result from which Report.Preview of producers and consumers
+// makes a preview.
 type Payload struct {
-	Task        string // its name
-	Result      bool   // a result; false: arguments
-	ContentType string // of Data
-	Data        []byte // serialized; not to be changed or kept
+	Task        string // name of the task
+	Result      bool   // Data is a result; false: arguments
+	ContentType string // media type of Data
+	Data        []byte // serialized; must not be changed or kept
 }
 
-// The classes of errors a bus returns.
+// Errors that a bus returns.
 var (
 	ErrClosed      = errors.New("events: closed")
 	ErrUnavailable = errors.New("events: unavailable")
 	ErrMalformed   = errors.New("events: malformed message")
 )
 
-// EventBus carries events to every listener. All methods may be called from any goroutine.
+// EventBus delivers events to all listeners. All methods are safe for concurrent use.
 type EventBus interface {
-	// Publish hands e over and returns at once, in less time than any I/O takes. What cannot be sent is dropped, the oldest
-	// first, and counted. It returns [ErrClosed] after Close and nil otherwise.
+	// Publish queues e and returns at once, without waiting for I/O. Events that cannot be sent are
+	// dropped, the oldest first, and counted. Returns [ErrClosed] after Close and nil otherwise.
 	Publish(ctx context.Context, e Event) error
-	// Subscribe opens a stream of the events published from now on that f lets through; every subscription gets its own
-	// copy of each. When it returns nil the stream is open.
+	// Subscribe opens a stream of the events that match f and are published from now on. Every
+	// subscription receives its own copy of each event. The stream is open when Subscribe returns nil.
 	Subscribe(ctx context.Context, f Filter) (Subscription, error)
-	// Close sends what is waiting, within ctx, and releases all resources. It is idempotent.
+	// Close sends the waiting events until ctx ends, and releases all resources. Further calls do
+	// nothing.
 	Close(ctx context.Context) error
 }
 
-// PromptPublisher is a bus that vouches for what [EventBus] asks of Publish. Producers and consumers call such a bus
-// themselves. Any other they put behind a queue and a goroutine of their own, so that a mistake in it costs events and not tasks.
+// PromptPublisher is a bus whose Publish certainly never blocks. Producers and consumers call such
+// a bus directly. For any other bus they use their own queue and goroutine, so that a mistake in
+// the bus costs events and not tasks.
 type PromptPublisher interface {
-	// PublishNow is Publish for callers that must not wait. It never blocks and never panics, whatever the connection and the
-	// listeners do.
+	// PublishNow does the same as Publish. It never blocks and never panics, whatever the connection
+	// and the listeners do.
 	PublishNow(e Event) error
 }
 
-// Filter chooses events. The zero value lets all through.
+// Filter selects events. The zero value selects all.
 type Filter struct {
-	Types  []string // nil: all
-	TaskID task.ID  // "": all
+	Types  []string // nil: all types
+	TaskID task.ID  // "": all tasks
 }
 
-// Match reports whether f lets e through.
+// Match reports whether f selects e: its task is f.TaskID, if that is set, and its type is one of
+// f.Types, if there are any.
 func (f Filter) Match(e *Event) bool {
 	if f.TaskID != "" && f.TaskID != e.TaskID {
 		return false
@@ -115,16 +128,18 @@ func (f Filter) Match(e *Event) bool {
 	return false
 }
 
-// Subscription is a stream of events. It outlives lost connections; events of that time are missed.
+// Subscription is a stream of events. It survives lost connections, but misses the events of that
+// time.
 type Subscription interface {
-	// Receive returns the next event, ctx's error or [ErrClosed]. Events of one publisher come in the order of their Publish.
+	// Receive waits for the next event and returns it. Events of one publisher arrive in the order of
+	// their Publish. Returns ctx's error when ctx ends, and [ErrClosed] after Close.
 	Receive(ctx context.Context) (Event, error)
-	// Close ends the stream; it is idempotent.
+	// Close ends the stream. Further calls do nothing.
 	Close(ctx context.Context) error
 }
 
-// DropCounter is a bus or a subscription that counts what it had to drop.
+// DropCounter is a bus or a subscription that counts the events that it dropped.
 type DropCounter interface {
-	// Dropped returns the number since it was opened.
+	// Dropped returns the number of dropped events since the bus or subscription was opened.
 	Dropped() uint64
 }

@@ -3,6 +3,7 @@ package events_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/swarmiji/swarmiji/events"
@@ -20,9 +21,16 @@ func ExampleEncode() {
 		Result:  "3",
 		Fields:  map[string]any{"tenant": "acme"},
 	}})
-	fmt.Println(string(data), err)
+	fmt.Println(strings.ReplaceAll(string(data), ",", ",\n"), err)
 	// Output:
-	// [{"type":"task-succeeded","task-id":"0199-a","node-id":"host-7","timestamp":1795190645678,"runtime-ms":1.5,"pool-ms":4,"result":"3","tenant":"acme"}] <nil>
+	// [{"type":"task-succeeded",
+	// "task-id":"0199-a",
+	// "node-id":"host-7",
+	// "timestamp":1795190645678,
+	// "runtime-ms":1.5,
+	// "pool-ms":4,
+	// "result":"3",
+	// "tenant":"acme"}] <nil>
 }
 
 func ExampleDecode() {
@@ -46,7 +54,7 @@ func ExampleDecode() {
 	// events: malformed message: want a number at byte 30
 }
 
-// An adapter puts a Batcher before its connection: publishing then costs the same whatever the connection does.
+// An adapter puts a Batcher before its connection. Publishing then never waits for the connection.
 func ExampleBatcher() {
 	b := events.NewBatcher(func(_ context.Context, message []byte, n int) error {
 		fmt.Println(n, "events in one message")

@@ -2,34 +2,35 @@ package events
 
 import "time"
 
-// Report configures what a node, a producer or a consumer, reports about itself and its tasks. The
-// zero value is usable.
+// Report configures the events of a producer or a consumer about itself and its tasks. The zero
+// value is usable.
 type Report struct {
-	// NodeID names the node in events and records. It must be unique. Default: a name of host,
-	// process and a random part.
+	// NodeID names the node in events and records. It must be unique. Default: a name made of the
+	// host, the process and a random part.
 	NodeID string
 	// HeartbeatEvery is the time between heartbeats (worker-heartbeat).
 	//
-	//   - worker-online comes before: with a producer's first submission, with a consumer's Run.
-	//   - worker-offline comes last: in a producer's Close, at the end of a consumer's Run.
+	//   - worker-online is sent first: at the first submission of a producer, and at the start of a
+	//     consumer's Run.
+	//   - worker-offline is sent last: in Close of a producer, and at the end of a consumer's Run.
 	//
 	// Default: 2 s. Negative: no events about the node. Less than 10 ms is refused. Nothing is sent
 	// without a bus.
 	HeartbeatEvery time.Duration
-	// HeartbeatFields returns further fields of each heartbeat, such as a version or a zone. Fields
-	// with the name of a standard field are left out. It runs beside the tasks, one call at a time,
-	// and a heartbeat waits for it. nil: none.
+	// HeartbeatFields returns further fields for each heartbeat, such as a version or a zone. Fields
+	// with the name of a standard field are left out. It runs on its own goroutine, one call at a
+	// time, and a heartbeat waits for it. Nil: no further fields.
 	HeartbeatFields func() map[string]any
-	// Payloads puts previews of arguments and results, at most 1 KiB, into events. False: only
-	// their type and size, since they may hold secrets. With a Sealer a consumer leaves out the
-	// texts of errors, too.
+	// Payloads adds previews of arguments and results, of at most 1 KiB, to events. False: events show
+	// only their type and size, because payloads may hold secrets. With a Sealer a consumer also
+	// leaves out the texts of errors.
 	//
 	// These payloads are never shown:
-	//   - those of types with fields tagged `task:"secret"`;
-	//   - those of members of groups, at the producer;
-	//   - those of tasks without a handler, at the consumer.
+	//   - payloads of types with fields tagged `task:"secret"`
+	//   - at the producer: payloads of members of groups
+	//   - at the consumer: payloads of tasks without a handler
 	Payloads bool
-	// Preview makes these previews instead. It runs for every task, so it must be quick. After a
-	// panic only type and size are shown. nil: Payloads decides.
+	// Preview makes the previews instead of Payloads. It runs for every task, so it must be fast. If
+	// it panics, the event shows only type and size. Nil: Payloads decides.
 	Preview func(Payload) string
 }

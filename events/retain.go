@@ -8,41 +8,44 @@ import (
 	"time"
 )
 
-// ErrNotRetained is what Replay returns on a bus that is not configured to keep events.
-var ErrNotRetained = errors.New("events: the bus keeps no events")
+// ErrNotRetained is returned by Replay on a bus whose configuration keeps no events.
+var ErrNotRetained = errors.New("events: the bus keeps no events; set Retain in its configuration")
 
-// Retainer is a bus that keeps events for a time, for listeners that come late. What it keeps is a [Retention] in its
-// configuration, which has to be the same for all nodes. All other promises of the bus hold: events are kept at most once,
-// and neither Publish nor a task waits for it.
+// Retainer is a bus that keeps events for a time, for listeners that subscribe later. Its
+// configuration has a [Retention], which must be the same for all nodes. All other promises of the
+// bus hold: an event is kept at most once, and neither Publish nor a task waits for it.
 type Retainer interface {
-	// Replay opens a stream that begins with the kept events that f lets through and that the bus took at or after since
-	// (zero: all it has), in the order in which it took them, and goes on with those it takes from now on: there is no gap
-	// and no event twice between the old and the new ones. A lost connection makes no gap either, as long as it is shorter
-	// than the retention. Only events of kept types are in such a stream. On a bus that keeps none it is [ErrNotRetained].
+	// Replay opens a stream of kept events that match f and reached the bus at or after since,
+	// followed by new ones. Zero since selects all kept events. Events arrive in the order in which
+	// the bus received them, without a gap or a duplicate between old and new ones. A lost connection
+	// causes no gap if it is shorter than the retention.
+	//
+	// The stream holds only events of kept types. Returns [ErrNotRetained] if the bus keeps no events.
 	Replay(ctx context.Context, f Filter, since time.Time) (Subscription, error)
 }
 
-// RetentionTeller is a [Retainer] that tells what it keeps, for those who rely on it.
+// RetentionTeller is a [Retainer] that reports its retention to callers that rely on it.
 type RetentionTeller interface {
-	// Retention returns what the bus was configured to keep, with its defaults.
+	// Retention returns the configured retention with its defaults.
 	Retention() Retention
 }
 
-// Retention says which events a [Retainer] keeps. The zero value keeps none.
+// Retention selects the events that a [Retainer] keeps. The zero value keeps none.
 type Retention struct {
-	// Age is how long an event is kept at least, unless Max removes it earlier. 0: nothing is kept.
+	// Age is the least time for which an event is kept, unless Max removes it earlier. 0: no event is
+	// kept.
 	Age time.Duration
-	// Max is how many of the newest events are kept at least; much more than that are not, so that memory is bounded. 0:
-	// [DefaultRetained], 100,000.
+	// Max is the least number of the newest events that are kept. The bus keeps few more than that, so
+	// that memory is limited. 0: [DefaultRetained], 100,000.
 	Max int
-	// Types are the types that are kept. Nil: all, which makes the bus write each event twice.
+	// Types lists the kept types. Nil: all types, so that the bus writes each event twice.
 	Types []string
 }
 
 // DefaultRetained is the default of [Retention].Max.
 const DefaultRetained = 100_000
 
-// Complete returns r with its defaults, and all its problems.
+// Complete returns r with its defaults set, and all its problems joined in one error.
 func (r Retention) Complete() (Retention, error) {
 	var errs []error
 	if r.Age < 0 {
@@ -57,10 +60,10 @@ func (r Retention) Complete() (Retention, error) {
 	return r, errors.Join(errs...)
 }
 
-// On reports whether anything is kept.
+// On reports whether any event is kept.
 func (r Retention) On() bool { return r.Age > 0 }
 
-// Keeps reports whether events of a type are kept.
+// Keeps reports whether events of type typ are kept.
 func (r Retention) Keeps(typ string) bool {
 	return r.On() && (r.Types == nil || slices.Contains(r.Types, typ))
 }

@@ -8,16 +8,17 @@ import (
 	"unicode/utf8"
 )
 
-// scanner reads JSON (RFC 8259) strictly and in bounds: nesting and the number of values are limited, and nothing is
-// allocated before the text for it is there. It is written by hand because a listener decodes several events per task:
-// encoding/json would take about five times as long through maps, and its memory cannot be bounded.
+// scanner reads JSON (RFC 8259) strictly and within limits: nesting and the number of values are
+// limited, and it allocates no memory before it has read the text for it. A listener decodes
+// several events per task. encoding/json takes about five times as long with maps, and its memory
+// cannot be limited.
 type scanner struct {
 	data   []byte
 	pos    int
-	values int // read into trees since it was set to 0
+	values int // number of values read by value since it was set to 0
 }
 
-// Bounds of one event in Decode. Beyond them a message is refused as hostile.
+// Limits of one event in Decode. A message beyond them is refused as hostile.
 const (
 	maxNesting = 32
 	maxValues  = 4096
@@ -27,7 +28,8 @@ func (s *scanner) fail(what string) error {
 	return fmt.Errorf("%w: %s at byte %d", ErrMalformed, what, s.pos)
 }
 
-// peek skips white space and returns the next byte, 0 at the end. A NUL byte in the text is refused wherever it is met.
+// peek skips white space and returns the next byte without reading it. It returns 0 at the end; a
+// NUL byte in the data is refused by every caller.
 func (s *scanner) peek() byte {
 	for s.pos < len(s.data) {
 		switch c := s.data[s.pos]; c {
@@ -40,7 +42,7 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
-// take skips white space and, if c is next, c.
+// take skips white space and reads c if it is the next byte. It reports whether it was.
 func (s *scanner) take(c byte) bool {
 	if s.peek() != c {
 		return false
@@ -49,7 +51,8 @@ func (s *scanner) take(c byte) bool {
 	return true
 }
 
-// members calls f at the value of each member of the map that is next; f has to read it.
+// members reads a map. It calls f at the value of each member, and f must read that value. Returns
+// ErrMalformed or the error of f.
 func (s *scanner) members(f func(key []byte) error) error {
 	if !s.take('{') {
 		return s.fail("want a map")
@@ -77,7 +80,8 @@ func (s *scanner) members(f func(key []byte) error) error {
 	}
 }
 
-// elements calls f at each element of the list that is next; f has to read it.
+// elements reads a list. It calls f at each element, and f must read it. Returns ErrMalformed or
+// the error of f.
 func (s *scanner) elements(f func() error) error {
 	if !s.take('[') {
 		return s.fail("want a list")
@@ -98,8 +102,8 @@ func (s *scanner) elements(f func() error) error {
 	}
 }
 
-// text reads a string. The bytes are a part of the data where it holds no escape, so they are valid until the data change;
-// they may be invalid UTF-8.
+// text reads a string. Without escapes the result is a part of data, so it is valid until data
+// changes. It may be invalid UTF-8.
 func (s *scanner) text() ([]byte, error) {
 	if !s.take('"') {
 		return nil, s.fail("want a string")
@@ -120,7 +124,9 @@ func (s *scanner) text() ([]byte, error) {
 	return nil, s.fail("string without end")
 }
 
-// escaped reads on at the first escape of a string that began at start.
+// escaped reads the rest of a string from its first escape on and returns the whole decoded string
+// in new memory. The string began at start. Returns ErrMalformed for an invalid escape, a control
+// character or a missing end.
 func (s *scanner) escaped(start int) ([]byte, error) {
 	out := append(make([]byte, 0, s.pos-start+32), s.data[start:s.pos]...)
 	for s.pos < len(s.data) {
@@ -171,7 +177,8 @@ func (s *scanner) escaped(start int) ([]byte, error) {
 	return nil, s.fail("string without end")
 }
 
-// surrogate joins first with the second half that follows; a half alone is U+FFFD.
+// surrogate returns the rune of the surrogate half first and the half that follows, and reads that
+// one. Without a second half it returns U+FFFD.
 func (s *scanner) surrogate(first rune) rune {
 	at := s.pos + 1
 	if at+1 < len(s.data) && s.data[at] == '\\' && s.data[at+1] == 'u' {
@@ -185,7 +192,8 @@ func (s *scanner) surrogate(first rune) rune {
 	return utf8.RuneError
 }
 
-// hex reads four hexadecimal digits at a place.
+// hex returns the value of the four hexadecimal digits at an index of data. ok is false if one of
+// them is missing.
 func (s *scanner) hex(at int) (rune, bool) {
 	if at+4 > len(s.data) {
 		return 0, false
@@ -207,7 +215,8 @@ func (s *scanner) hex(at int) (rune, bool) {
 	return r, true
 }
 
-// number reads the text of a number.
+// number skips white space, reads a number and returns its text, which is a part of data. Returns
+// ErrMalformed if no valid JSON number is next.
 func (s *scanner) number() ([]byte, error) {
 	s.peek()
 	start := s.pos
@@ -243,7 +252,7 @@ func (s *scanner) number() ([]byte, error) {
 	return s.data[start:s.pos], nil
 }
 
-// float reads a number.
+// float reads a number and returns its value. Returns ErrMalformed if it does not fit a float64.
 func (s *scanner) float() (float64, error) {
 	t, err := s.number()
 	if err != nil {
@@ -256,7 +265,7 @@ func (s *scanner) float() (float64, error) {
 	return f, nil
 }
 
-// word takes the given literal if it is next.
+// word reads the literal w if it is next. It reports whether it was.
 func (s *scanner) word(w string) bool {
 	s.peek()
 	if len(s.data)-s.pos < len(w) || string(s.data[s.pos:s.pos+len(w)]) != w {
@@ -266,7 +275,8 @@ func (s *scanner) word(w string) bool {
 	return true
 }
 
-// value reads any value into a tree of the types of JSON. depth is that of the value, from 1.
+// value reads any value into nil, bool, float64, string, []any or map[string]any. depth is the
+// nesting of the value, from 1. Returns ErrMalformed beyond maxValues or maxNesting.
 func (s *scanner) value(depth int) (any, error) {
 	if s.values++; s.values > maxValues {
 		return nil, s.fail("too many values")

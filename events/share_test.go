@@ -8,8 +8,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// A message holds the events of many tasks, of several types in turn. Texts that come again, such as names of nodes and queues,
-// share their memory across types: an event costs two allocations or so, for what is its own.
+// TestDecodeSharesTexts shows that repeated texts of a message, such as node and queue names, share
+// memory across event types. An event costs about two allocations, for its own texts.
 func TestDecodeSharesTexts(t *testing.T) {
 	var es []events.Event
 	for i := range events.MaxBatch / 4 {

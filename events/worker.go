@@ -3,70 +3,76 @@ package events
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 )
 
-// The types of events that producers and consumers send about themselves. "Worker" is the word of the wire format; what is
-// meant is a node: a producer or a consumer. The names are part of the wire format.
+// Types of events that producers and consumers send about themselves. The wire format says "worker"
+// for a node, which is a producer or a consumer. The names are part of the wire format.
 const (
-	WorkerOnline    = "worker-online"    // a node begins
+	WorkerOnline    = "worker-online"    // a node starts
 	WorkerHeartbeat = "worker-heartbeat" // a node is alive; see [Worker].Freq
-	WorkerOffline   = "worker-offline"   // a node has ended, by itself, or an observer has not heard of it for too long
+	// a node has ended, or an observer has not received its heartbeats for too long
+	WorkerOffline = "worker-offline"
 )
 
 // WorkerTypes returns the types of events about nodes, for a [Filter].
 func WorkerTypes() []string { return []string{WorkerOnline, WorkerHeartbeat, WorkerOffline} }
 
-// The values of [Worker].Role that this module writes.
+// Values of [Worker].Role that this module writes.
 const (
 	RoleConsumer = "consumer"
 	RoleProducer = "producer"
 )
 
-// Worker is what an event about a node says beside its NodeID and Time. The names on the wire stand beside the fields.
+// Worker holds the fields of an event about a node, beside NodeID and Time. The comments begin with
+// the wire names.
 type Worker struct {
-	Hostname string        // hostname: of the machine
+	Hostname string        // hostname: the name of the machine
 	Role     string        // role: [RoleConsumer] or [RoleProducer]
-	Freq     time.Duration // freq, in milliseconds: how often heartbeats come; 0 for never or not known
-	Ident    string        // sw_ident: the software's name
-	Version  string        // sw_ver
+	Freq     time.Duration // freq, in milliseconds: time between heartbeats; 0: none, or not known
+	Ident    string        // sw_ident: the name of the software
+	Version  string        // sw_ver: its version
 	System   string        // sw_sys: the operating system and the architecture
-	// Active (active) is how many handlers run now; of a producer 0.
+	// active: the number of handlers that run now. 0 for a producer.
 	Active int
-	// Reserved (reserved) is how many tasks wait in a consumer before they start, and Stuck (stuck)
-	// how many handlers go on beyond their time limit. Both are on the wire only if they are not 0.
+	// reserved: the number of tasks that wait in a consumer before they start. stuck: the number of
+	// handlers that run beyond their time limit. Both are sent only if they are not 0.
 	Reserved, Stuck int
-	// Processed (processed) is how many runs of handlers have ended since the node began, or how many tasks a producer has
-	// sent. At most 2^53.
+	// processed: the number of attempts that have ended since the node started, or of tasks that a
+	// producer has sent. At most 2^53.
 	Processed int64
-	// Load (load) is the load of the machine in the last minute for each of its processors, and Mem (mem) the used part
-	// of its memory, both 0 to 1. Negative: not known, and not on the wire.
+	// load: the machine's load average of the last minute, divided by its processors. mem: the used
+	// part of its memory. Both are 0 to 1. Negative: not known and not sent.
 	Load, Mem float64
-	// Observer (observer) is the node that sends a worker-offline about another one. "": the node itself.
+	// queues: the names of the queues of a consumer, at most 64. Sent only if there are any.
+	Queues []string
+	// observer: the node that sends a worker-offline about another one. "": the node itself.
 	Observer string
 }
 
 const (
 	maxFreq      = math.MaxInt32 * time.Millisecond
-	maxProcessed = 1 << 53 // what a number of JSON can hold exactly in every language
+	maxQueues    = 64
+	maxProcessed = 1 << 53 // largest range that JSON numbers hold exactly in every language
 )
 
-// ofWorker reports whether a type of events has a Worker.
+// ofWorker reports whether events of type typ have a Worker.
 func ofWorker(typ string) bool {
 	return typ == WorkerOnline || typ == WorkerHeartbeat || typ == WorkerOffline
 }
 
-// workerField reports whether a name belongs to a Worker's fields on the wire.
+// workerField reports whether name is the wire name of a field of Worker.
 func workerField(name string) bool {
 	switch name {
-	case "hostname", "role", "freq", "sw_ident", "sw_ver", "sw_sys", "active", "reserved", "stuck", "processed", "load", "mem", "observer":
+	case "hostname", "role", "freq", "sw_ident", "sw_ver", "sw_sys", "active", "reserved", "stuck", "processed", "load", "mem", "queues", "observer":
 		return true
 	}
 	return false
 }
 
-// normalWorker returns a copy of w as it travels; nil for nil.
+// normalWorker returns a copy of w within the limits of the wire format, or nil for nil.
 func normalWorker(w *Worker) *Worker {
 	if w == nil {
 		return nil
@@ -82,21 +88,36 @@ func normalWorker(w *Worker) *Worker {
 		Reserved:  count(w.Reserved),
 		Stuck:     count(w.Stuck),
 		Processed: min(max(w.Processed, 0), maxProcessed),
-		Load:      part(w.Load),
-		Mem:       part(w.Mem),
+		Load:      fraction(w.Load),
+		Mem:       fraction(w.Mem),
+		Queues:    normalQueues(w.Queues),
 		Observer:  cut(w.Observer, maxLabel),
 	}
 }
 
-// part returns f as a part of a whole, with four places, -1 where it is not known.
-func part(f float64) float64 {
+// normalQueues returns a copy of names within the limits, or nil for an empty list.
+func normalQueues(names []string) []string {
+	if len(names) == 0 {
+		return nil
+	}
+	names = slices.Clone(names[:min(len(names), maxQueues)])
+	for i := range names {
+		names[i] = cut(names[i], maxLabel)
+	}
+	return names
+}
+
+// fraction returns f limited to 1 and rounded to four decimal places, or -1 if f is negative or not
+// a number.
+func fraction(f float64) float64 {
 	if f < 0 || math.IsNaN(f) {
 		return -1
 	}
-	return math.Round(min(f, 1)*1e4)/1e4 + 0 // no negative zero
+	return math.Round(min(f, 1)*1e4)/1e4 + 0 // adding 0 removes a negative zero
 }
 
-// appendWorker appends all fields of w.
+// appendWorker normalizes w and appends its fields as JSON members. It omits reserved and stuck if
+// they are 0, load and mem if they are negative, and empty queues and observer.
 func appendWorker(dst []byte, w *Worker) []byte {
 	w = normalWorker(w)
 	dst = appendText(dst, `,"hostname":"`, w.Hostname, maxLabel)
@@ -119,14 +140,24 @@ func appendWorker(dst []byte, w *Worker) []byte {
 	if w.Mem >= 0 {
 		dst = strconv.AppendFloat(append(dst, `,"mem":`...), w.Mem, 'f', -1, 64)
 	}
+	for i, q := range w.Queues {
+		name := `,"`
+		if i == 0 {
+			name = `,"queues":["`
+		}
+		dst = appendText(dst, name, q, maxLabel)
+	}
+	if len(w.Queues) > 0 {
+		dst = append(dst, ']')
+	}
 	if w.Observer != "" {
 		dst = appendText(dst, `,"observer":"`, w.Observer, maxLabel)
 	}
 	return dst
 }
 
-// takeWorker moves the fields of a Worker that were read as further fields to their place. Null counts as absent; a value
-// of a wrong type or out of range makes the message malformed, like that of any other field.
+// takeWorker moves the members of e.Fields with the names of Worker fields to e.Worker. A null
+// value counts as absent. Returns ErrMalformed for a value of a wrong type or out of range.
 func (e *Event) takeWorker() error {
 	w := Worker{Load: -1, Mem: -1}
 	found := false
@@ -140,7 +171,7 @@ func (e *Event) takeWorker() error {
 		}
 		found = true
 		if !w.set(name, v) {
-			return fmt.Errorf("%w: bad %s", ErrMalformed, name)
+			return fmt.Errorf("%w: the field %s has a wrong type or is out of range", ErrMalformed, name)
 		}
 	}
 	if found {
@@ -149,7 +180,8 @@ func (e *Event) takeWorker() error {
 	return nil
 }
 
-// set sets the field of a name and reports whether v can be its value.
+// set sets the field of w with the given wire name to v. It reports whether name is known and v has
+// the right type and range.
 func (w *Worker) set(name string, v any) bool {
 	text := func(to *string) bool {
 		s, ok := v.(string)
@@ -176,6 +208,8 @@ func (w *Worker) set(name string, v any) bool {
 		ok = text(&w.System)
 	case "observer":
 		ok = text(&w.Observer)
+	case "queues":
+		ok = w.setQueues(v)
 	case "freq":
 		ok = number(float64(maxFreq/time.Millisecond), &f)
 		w.Freq = time.Duration(int64(f)) * time.Millisecond
@@ -195,6 +229,17 @@ func (w *Worker) set(name string, v any) bool {
 		ok = number(math.MaxFloat64, &w.Load)
 	case "mem":
 		ok = number(math.MaxFloat64, &w.Mem)
+	}
+	return ok
+}
+
+// setQueues sets w.Queues to a list of texts. It reports whether v is one.
+func (w *Worker) setQueues(v any) bool {
+	list, ok := v.([]any)
+	for _, q := range list {
+		s, isText := q.(string)
+		ok = ok && isText
+		w.Queues = append(w.Queues, s)
 	}
 	return ok
 }

@@ -25,6 +25,13 @@ func worker() *events.Worker {
 func TestWireFormatOfWorkers(t *testing.T) {
 	observed := worker()
 	observed.Observer, observed.Load, observed.Mem = "host-2-cd", -1, -1
+	queued := worker()
+	queued.Queues = []string{"mail", "a \"b\""}
+	data, err := events.Encode([]events.Event{{Type: events.WorkerHeartbeat, NodeID: "host-1-ab", Time: time.UnixMilli(1795190645678), Worker: queued}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "testdata/worker-queues.golden", string(data)+"\n")
 	var b strings.Builder
 	for _, e := range []events.Event{
 		{Type: events.WorkerOnline, NodeID: "host-1-ab", Time: time.UnixMilli(1795190645678), Worker: worker()},
@@ -41,7 +48,7 @@ func TestWireFormatOfWorkers(t *testing.T) {
 	golden(t, "testdata/worker.golden", b.String())
 }
 
-// The names of S38 and S39.
+// The test checks the names of S38 and S39.
 func TestNamesOfWorkerEvents(t *testing.T) {
 	want := []string{
 		"active", "freq", "hostname", "load", "mem", "node-id", "processed", "role", "sw_ident", "sw_sys", "sw_ver", "timestamp", "type", "zone",
@@ -91,6 +98,10 @@ func TestDecodeOfForeignWorkers(t *testing.T) {
 		"the type last": {`{"load":0.5,"freq":500.9,"type":"worker-heartbeat"}`, &events.Worker{Freq: 500 * time.Millisecond, Load: 0.5, Mem: -1}},
 		"overload":      {`{"type":"worker-heartbeat","load":12.5,"mem":1e300,"sw_ver":null}`, &events.Worker{Load: 1, Mem: 1}},
 		"long":          {`{"type":"worker-offline","hostname":"` + strings.Repeat("h", 999) + `"}`, &events.Worker{Hostname: strings.Repeat("h", 256), Load: -1, Mem: -1}},
+		"queues":        {`{"type":"worker-heartbeat","queues":["a","b"]}`, &events.Worker{Load: -1, Mem: -1, Queues: []string{"a", "b"}}},
+		"no queues":     {`{"type":"worker-heartbeat","queues":[],"active":1}`, &events.Worker{Load: -1, Mem: -1, Active: 1}},
+		"queue 1":       {`{"type":"worker-heartbeat","queues":[1]}`, nil},
+		"queue text":    {`{"type":"worker-heartbeat","queues":"a"}`, nil},
 		"text load":     {`{"type":"worker-heartbeat","load":"high"}`, nil},
 		"below 0":       {`{"type":"worker-heartbeat","active":-1}`, nil},
 		"forever":       {`{"type":"worker-heartbeat","freq":1e18}`, nil},

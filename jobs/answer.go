@@ -6,68 +6,70 @@ import (
 	"encoding/json"
 	"unicode/utf8"
 
-	"github.com/swarmiji/swarmiji/internal/errand"
+	"github.com/swarmiji/swarmiji/internal/taskio"
 	"github.com/swarmiji/swarmiji/jobs/internal/rules"
 	"github.com/swarmiji/swarmiji/jobs/internal/txn"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Answer is an answer from outside, for the job of a name and a key.
+// Answer is an answer from outside, for the job or the task with this name and key.
 type Answer struct {
 	Name, Key string
-	// Result is any JSON value, of at most [MaxData] bytes. nil: null.
+	// Result is any JSON value of at most [MaxData] bytes. nil: the value null.
 	Result []byte
-	// Refusal, if not "", makes the answer a refusal for this reason. Result is then ignored. It is
-	// cut at [MaxReason] bytes.
+	// Refusal, if not "", makes the answer a refusal with this reason. Result is then ignored. It is
+	// cut to [MaxReason] bytes.
 	Refusal string
 }
 
-// Receipt is the result of an answer.
+// Receipt reports how the service handled an answer.
 type Receipt struct {
 	Kind ReceiptKind
-	// Job is the receiver. 0: no job is known.
+	// Job is the job that the answer is for. 0: no such job is known.
 	Job ID
-	// Task is the receiver, if it is a task that waits for its answer without a broker. "": no task
-	// is known.
+	// Task is the task that the answer is for, if it waits without a broker. "": no such task is
+	// known.
 	Task task.ID
 }
 
-// ReceiptKind says how an answer was treated.
+// ReceiptKind is the kind of a [Receipt].
 type ReceiptKind string
 
 // The kinds of receipts.
 const (
-	Accepted  ReceiptKind = "accepted"  // a job or a task has it
-	Early     ReceiptKind = "early"     // no job awaits it yet; it is stored for Config.EarlyFor
+	Accepted  ReceiptKind = "accepted"  // a job or a task accepted it
+	Early     ReceiptKind = "early"     // no job awaits it yet; stored for Config.EarlyFor
 	Late      ReceiptKind = "late"      // the job was over, without an answer
-	Duplicate ReceiptKind = "duplicate" // it was answered before
+	Duplicate ReceiptKind = "duplicate" // an earlier answer was accepted
 	Unknown   ReceiptKind = "unknown"   // no job claimed the early answer; only for Config.OnAnswer
 )
 
-// Complete answers the job or the task of a name and a key from outside. result is written as JSON.
-// The first answer counts; others change no job. An answer that is Accepted is on disk when
-// Complete returns.
+// Complete gives an answer from outside to the job or the task with this name and key. result is
+// encoded as JSON. The first answer counts; later ones change no job. An Accepted answer is stored
+// durably when Complete returns.
 //
-//   - A job that is not over accepts the answer while its request is under way, while it awaits the
-//     answer, or when it will try again.
-//   - The answer ends the job, as [Service.Finish] does. If Respond is set, the job is claimed with
-//     the answer instead.
-//   - An answer before its job awaits it is stored for a while; [Service.Await] claims it.
-//   - Before a key is used again while the last job of that key is kept, call [Service.Expect], and
-//     then send the request. Otherwise an early answer counts as late.
+//   - An open job accepts the answer while it sends its request, while it awaits the answer, or
+//     before its next attempt.
+//   - The answer ends the job, as [Service.Finish] does. If Respond is set, a worker claims the job
+//     with the answer instead.
+//   - If the job does not await the answer yet, the answer is stored for Config.EarlyFor;
+//     [Service.Await] claims it.
+//   - A key may be used again while its last job is retained. Then call [Service.Expect] before
+//     sending the request. Otherwise an early answer counts as late.
 //
-// Concurrent answers share transactions. Returns ErrUnavailable if ctx ends before the store
-// answers. A repeated call is harmless; it returns Duplicate if the first was Accepted.
+// Concurrent answers share transactions. A repeated call is harmless: it returns Duplicate if the
+// first one was Accepted. Returns [ErrUnavailable] if ctx ends before the store replies.
 func (s *Service) Complete(ctx context.Context, name, key string, result any) (Receipt, error) {
-	text, err := errand.Marshal(result)
+	text, err := taskio.Marshal(result)
 	if err != nil {
 		return Receipt{}, &FieldError{Field: "result", Problem: rules.Malformed, Detail: err.Error()}
 	}
 	return s.answerOne(ctx, Answer{Name: name, Key: key, Result: text})
 }
 
-// Reject is Complete with a refusal. The worker of the job looks at it, even without Respond, and
-// may try again. The reason is stored as text.
+// Reject is Complete with a refusal, which makes the attempt fail with reason. A worker claims the
+// job and handles the refusal, even if Respond is not set; it may start another attempt. Only the
+// text of reason is stored. A nil reason becomes "refused".
 func (s *Service) Reject(ctx context.Context, name, key string, reason error) (Receipt, error) {
 	text := ""
 	if reason != nil {
@@ -79,6 +81,7 @@ func (s *Service) Reject(ctx context.Context, name, key string, reason error) (R
 	return s.answerOne(ctx, Answer{Name: name, Key: key, Refusal: text})
 }
 
+// answerOne gives one answer, as AnswerAll does, and returns its receipt.
 func (s *Service) answerOne(ctx context.Context, a Answer) (Receipt, error) {
 	receipts, err := s.AnswerAll(ctx, []Answer{a})
 	if err != nil {
@@ -87,29 +90,30 @@ func (s *Service) answerOne(ctx context.Context, a Answer) (Receipt, error) {
 	return receipts[0], nil
 }
 
-// AnswerAll is Complete and Reject for many answers. Receipts are in the order of the answers. All
-// answers are checked before the first is given: after a [FieldError] none was given. After another
-// error some may have been given; a repeated call is harmless.
+// AnswerAll gives many answers, as Complete and Reject do. Receipts are in the order of answers.
+// All answers are checked first: after a [FieldError] none was given. After any other error some
+// answers may have been given. Repeating the call is harmless.
 func (s *Service) AnswerAll(ctx context.Context, answers []Answer) ([]Receipt, error) {
 	if len(answers) == 0 {
 		return nil, nil
 	}
 	receipts := make([]Receipt, len(answers))
-	deeds := make([]*txn.Change, len(answers))
+	changes := make([]*txn.Change, len(answers))
 	for i := range answers {
 		a, err := checkAnswer(answers[i])
 		if err != nil {
 			return nil, err
 		}
-		deeds[i] = s.answering(a, &receipts[i])
+		changes[i] = s.answerChange(a, &receipts[i])
 	}
-	if err := s.txn.Batch(ctx, deeds...); err != nil {
+	if err := s.txn.Batch(ctx, changes...); err != nil {
 		return nil, err
 	}
 	return receipts, nil
 }
 
-// checkAnswer checks an answer and sets its defaults.
+// checkAnswer returns a copy of a with its defaults set. It cuts a refusal, trims a result, and
+// replaces a nil result by null. Returns a FieldError if a field is invalid.
 func checkAnswer(a Answer) (Answer, error) {
 	if err := rules.CheckField("name", a.Name, false); err != nil {
 		return a, err
@@ -139,40 +143,42 @@ func checkAnswer(a Answer) (Answer, error) {
 	return a, nil
 }
 
-// answering returns the change that gives an answer.
-func (s *Service) answering(a Answer, receipt *Receipt) *txn.Change {
+// answerChange returns the change that gives the answer a. After its commit the change stores the
+// receipt in *receipt, counts the answer, and calls Config.OnAnswer.
+func (s *Service) answerChange(a Answer, receipt *Receipt) *txn.Change {
 	var got Receipt
-	var ended ending
+	var ended runEnd
 	return &txn.Change{
 		Name: a.Name, Key: a.Key, Answers: true,
 		Do: func(ctx context.Context, t *txn.Step, j *Row) (err error) {
-			got, ended, err = s.answer(ctx, t, j, &a)
+			got, ended, err = s.applyAnswer(ctx, t, j, &a)
 			return err
 		},
 		Then: func() {
 			*receipt = got
-			s.answered(a, got, ended)
+			s.reportAnswer(a, got, ended)
 		},
 	}
 }
 
-// ending is the effect of an answer on a run.
-type ending int
+// runEnd is the effect of an answer on the run of a job.
+type runEnd int
 
 const (
-	goesOn ending = iota
-	isFinished
-	isFailed // its repeat has no next run
+	noEnd runEnd = iota
+	runFinished
+	runFailed // its repeat has no next run
 )
 
-// answered counts an answer and calls OnAnswer.
-func (s *Service) answered(a Answer, r Receipt, ended ending) {
+// reportAnswer counts an answer and, if it was not Accepted, calls Config.OnAnswer. It recovers and
+// logs a panic of OnAnswer.
+func (s *Service) reportAnswer(a Answer, r Receipt, ended runEnd) {
 	switch ended {
-	case isFinished:
+	case runFinished:
 		s.count.finished.Add(1)
-	case isFailed:
+	case runFailed:
 		s.count.failed.Add(1)
-	case goesOn:
+	case noEnd:
 	}
 	switch r.Kind {
 	case Accepted:
@@ -198,49 +204,53 @@ func (s *Service) answered(a Answer, r Receipt, ended ending) {
 	s.c.OnAnswer(a, r)
 }
 
-// answer gives an answer to j. j is nil if no job that is not over has the key.
-func (s *Service) answer(ctx context.Context, t *txn.Step, j *Row, a *Answer) (Receipt, ending, error) {
+// applyAnswer gives the answer a to the open job j, and saves the changes in t. If j is nil, no
+// open job has the key, and answerNoJob handles the answer. The receipt says whether j accepted it,
+// already had one, or does not await one yet.
+func (s *Service) applyAnswer(ctx context.Context, t *txn.Step, j *Row, a *Answer) (Receipt, runEnd, error) {
 	switch {
 	case j == nil:
 		r, err := s.answerNoJob(ctx, t, a)
-		return r, goesOn, err
+		return r, noEnd, err
 	case j.Attempt == 0 && !j.State.Runs():
 		if j.Run > 0 && (rules.Repeats(j) || j.HasChildren) { // its last run succeeded
-			return Receipt{Kind: Duplicate, Job: j.ID}, goesOn, nil
+			return Receipt{Kind: Duplicate, Job: j.ID}, noEnd, nil
 		}
-		r, err := s.keepEarly(ctx, t, a)
+		r, err := s.storeEarly(ctx, t, a)
 		if r.Job = j.ID; err != nil {
 			r = Receipt{}
 		}
-		return r, goesOn, err
+		return r, noEnd, err
 	case rules.IsAnswered(j):
-		return Receipt{Kind: Duplicate, Job: j.ID}, goesOn, nil
+		return Receipt{Kind: Duplicate, Job: j.ID}, noEnd, nil
 	}
 	ended, err := s.accept(ctx, t, j, a)
 	return Receipt{Kind: Accepted, Job: j.ID}, ended, err
 }
 
-// accept gives j its answer, which ends j or makes it due. A request that is under way goes on
-// first, and keeps its lease.
-func (s *Service) accept(ctx context.Context, t *txn.Step, j *Row, a *Answer) (ending, error) {
+// accept stores the answer a in j. Without Respond an answer that is not a refusal finishes the run
+// of j. Otherwise j becomes due with Phase Answered. If a worker is still sending the request, only
+// the answer is stored and the worker keeps its lease.
+func (s *Service) accept(ctx context.Context, t *txn.Step, j *Row, a *Answer) (runEnd, error) {
 	if !j.Respond && a.Refusal == "" {
 		j.Answer, j.Phase = a.Result, Answered
 		rules.SetData(j, nil)
 		failed, err := s.finish(ctx, t, j, false)
 		if failed {
-			return isFailed, err
+			return runFailed, err
 		}
-		return isFinished, err
+		return runFinished, err
 	}
 	j.Answer, j.Reason = a.Result, a.Refusal
 	if j.State == Running && j.Phase == "" {
-		return goesOn, t.Save(ctx, j)
+		return noEnd, t.Save(ctx, j)
 	}
-	return goesOn, s.goOn(ctx, t, j)
+	return noEnd, s.deliverAnswer(ctx, t, j)
 }
 
-// answerNoJob gives an answer without a job to the task that waits for it. Otherwise it stores the
-// answer, or reports that it is late or a duplicate.
+// answerNoJob handles an answer to a key that no open job has. The open deferral with the key gets
+// it. If no such deferral is open, the receipt is Duplicate or Late if the last job or task with
+// the key is over. Otherwise the answer is stored as an early answer.
 func (s *Service) answerNoJob(ctx context.Context, t *txn.Step, a *Answer) (Receipt, error) {
 	d, err := t.DeferralOf(ctx, a.Name, a.Key)
 	if err != nil {
@@ -263,5 +273,5 @@ func (s *Service) answerNoJob(ctx context.Context, t *txn.Step, a *Answer) (Rece
 	case d != nil:
 		return Receipt{Kind: Late, Task: d.Task}, nil
 	}
-	return s.keepEarly(ctx, t, a)
+	return s.storeEarly(ctx, t, a)
 }

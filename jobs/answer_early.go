@@ -8,20 +8,23 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// keepEarly stores an answer whose request is not stored yet. The first one counts.
-func (s *Service) keepEarly(ctx context.Context, t *txn.Step, a *Answer) (Receipt, error) {
-	there, err := t.Early(ctx, a.Name, a.Key)
+// storeEarly stores an answer whose request is not stored yet, until Config.EarlyFor has passed. If
+// an early answer is already stored for the key, it changes nothing and returns the receipt
+// Duplicate. Call it with the key locked.
+func (s *Service) storeEarly(ctx context.Context, t *txn.Step, a *Answer) (Receipt, error) {
+	stored, err := t.Early(ctx, a.Name, a.Key)
 	if err != nil {
 		return Receipt{}, err
 	}
-	if there != nil {
+	if stored != nil {
 		return Receipt{Kind: Duplicate}, nil
 	}
 	e := &jobstore.EarlyAnswer{Name: a.Name, Key: a.Key, Result: a.Result, Refusal: a.Refusal, Expires: rules.Micros(t.Now.Add(s.c.EarlyFor))}
 	return Receipt{Kind: Early}, t.SaveEarly(ctx, e)
 }
 
-// claimEarly returns and deletes the early answer to the key of j. nil: there is none.
+// claimEarly deletes the early answer to the key of j and returns it. Returns nil if no early
+// answer is stored. Call it with the key locked.
 func (s *Service) claimEarly(ctx context.Context, t *txn.Step, j *Row) (*Answer, error) {
 	e, err := t.Early(ctx, j.Name, j.Key)
 	if e == nil || err != nil {

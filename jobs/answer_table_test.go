@@ -16,14 +16,14 @@ import (
 	"github.com/swarmiji/swarmiji/when"
 )
 
-// TestAnswerInEveryState: what becomes of an answer and of a refusal, wherever the job stands.
+// TestAnswerInEveryState shows the effect of an answer and of a refusal on a job in every state.
 // Promises: Q6, Q7.
 func TestAnswerInEveryState(t *testing.T) {
 	type want struct {
 		kind  jobs.ReceiptKind
 		state jobs.State
 		phase jobs.Phase
-		token int64 // what it is counted on by
+		token int64 // increase of the token
 	}
 	early := func(s jobs.State) [3]want {
 		w := want{jobs.Early, s, "", 0}
@@ -33,7 +33,7 @@ func TestAnswerInEveryState(t *testing.T) {
 		w := want{k, s, p, 0}
 		return [3]want{w, w, w}
 	}
-	// A result that ends the job, one that is to be looked at, and a refusal.
+	// The effects of a result that ends the job, of a result with Respond, and of a refusal.
 	accepted := func(look want) [3]want { return [3]want{{jobs.Accepted, jobs.Finished, jobs.Answered, 0}, look, look} }
 	goes := want{jobs.Accepted, jobs.Running, jobs.Answered, 1}
 	for name, c := range map[string]struct {
@@ -117,7 +117,8 @@ func TestAnswerInEveryState(t *testing.T) {
 	}
 }
 
-// TestAnswerRacesAwait: whoever is first, an answer that is given while its request is under way is found.
+// TestAnswerRacesAwait shows that an answer during its request is not lost, whether it comes before
+// or after Await.
 func TestAnswerRacesAwait(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false, jobs.Config{})
@@ -150,7 +151,8 @@ func TestAnswerRacesAwait(t *testing.T) {
 	}
 }
 
-// TestAnswersOfMany: answers at once share transactions, none fails because of another, and no goroutine is left.
+// TestAnswersOfMany shows that concurrent answers share transactions, that no answer fails because
+// of another, and that no goroutine is left.
 func TestAnswersOfMany(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false, jobs.Config{})
@@ -158,7 +160,7 @@ func TestAnswersOfMany(t *testing.T) {
 	specs := make([]jobs.Spec, n)
 	for i := range specs {
 		specs[i] = jobs.Spec{Name: "a", Key: fmt.Sprint("k", i)}
-		if i%10 == 0 { // these have a transaction of their own
+		if i%10 == 0 { // these jobs need a transaction of their own
 			specs[i].SequenceKey = fmt.Sprint("s", i)
 		}
 	}
@@ -196,11 +198,11 @@ func TestAnswersOfMany(t *testing.T) {
 	if receipts[n].Kind != jobs.Duplicate || receipts[n+1].Kind != jobs.Early {
 		t.Fatalf("%+v", receipts[n:])
 	}
-	// Other tests run beside this one, and have some too.
+	// Other tests run at the same time and have goroutines, too.
 	testwait.Until(t, "that those who waited have gone", func() bool { return runtime.NumGoroutine() < n/2 })
 }
 
-// TestAnswerOfWhoLeaves: a ctx that ends frees its caller, and nobody else.
+// TestAnswerOfWhoLeaves shows that a ctx that ends returns only the call with this ctx.
 func TestAnswerOfWhoLeaves(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false, jobs.Config{})
@@ -214,7 +216,7 @@ func TestAnswerOfWhoLeaves(t *testing.T) {
 	w.complete("a", "k", 1, jobs.Accepted)
 }
 
-// TestBadAnswers: what is no answer is refused before anything is done.
+// TestBadAnswers shows that an invalid answer is refused before any answer is given.
 func TestBadAnswers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false, jobs.Config{})
@@ -238,7 +240,8 @@ func TestBadAnswers(t *testing.T) {
 	}
 }
 
-// TestTimeoutAfterRestart: a deadline is kept by the store, not by who set it.
+// TestTimeoutAfterRestart shows that another service applies a deadline that a closed service has
+// set.
 // Promises: Q12.
 func TestTimeoutAfterRestart(t *testing.T) {
 	bubble(t, func(w *world) {
@@ -257,7 +260,7 @@ func TestTimeoutAfterRestart(t *testing.T) {
 	})
 }
 
-// TestPurgeInBatches: all that has expired goes, and nothing else.
+// TestPurgeInBatches shows that Purge deletes all expired jobs and no others.
 func TestPurgeInBatches(t *testing.T) {
 	bubble(t, func(w *world) {
 		specs := make([]jobs.Spec, 1200)
@@ -281,13 +284,14 @@ func TestPurgeInBatches(t *testing.T) {
 	})
 }
 
-// TestOnAnswer: whoever wants to hears of answers that had no effect, and a panic of his is his alone.
+// TestOnAnswer shows that OnAnswer receives all answers that were not Accepted, and that a panic of
+// it has no effect.
 // Promises: Q5.
 func TestOnAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var told []string
-		w := newWorld(t, false, jobs.Config{Keep: time.Hour, EarlyFor: time.Second, OnAnswer: func(a jobs.Answer, r jobs.Receipt) {
+		w := newWorld(t, false, jobs.Config{Retention: time.Hour, EarlyFor: time.Second, OnAnswer: func(a jobs.Answer, r jobs.Receipt) {
 			told = append(told, fmt.Sprintf("%s %s%s %s", a.Key, a.Result, a.Refusal, r.Kind))
 			panic("in vain")
 		}})
@@ -305,7 +309,7 @@ func TestOnAnswer(t *testing.T) {
 	})
 }
 
-// TestKeysAreTaken: a key is one job's until that is over.
+// TestKeysAreTaken shows that only one open job can have a key.
 // Promises: Q3.
 func TestKeysAreTaken(t *testing.T) {
 	bubble(t, func(w *world) {
@@ -335,10 +339,10 @@ func TestKeysAreTaken(t *testing.T) {
 	})
 }
 
-// TestQueueSpecs: what a spec may say of queues, and what it comes to.
+// TestQueueSpecs shows which Specs with queues are valid, and the jobs that they create.
 // Promises: Q18, Q29, Q30.
 func TestQueueSpecs(t *testing.T) {
-	bubble(t, func(w *world) { // it is midnight
+	bubble(t, func(w *world) { // the clock starts at midnight
 		windows, err := when.ParseWindows("06:00-18:00", nil)
 		w.ok(err)
 		now := time.Now().UTC()
@@ -390,8 +394,8 @@ func TestQueueSpecs(t *testing.T) {
 	})
 }
 
-// TestOneOfManyGetsTheKey: of those who expect the same answer at the same time one may, although they share transactions; and the key is free again when that one
-// is over.
+// TestOneOfManyGetsTheKey shows that only one of several concurrent Expect calls gets a key,
+// although they share transactions. The key is free again when that job is over.
 func TestOneOfManyGetsTheKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false, jobs.Config{})

@@ -8,8 +8,9 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// answerTask gives an answer to an open deferral. If its attempt has ended, the consumers of its
-// queue handle it at once.
+// answerTask gives an answer to the open deferral d and saves it in t. If the attempt of its task
+// has ended, d becomes due, so that a consumer of its queue settles the task. Returns the receipt
+// Late if d has timed out, and Duplicate if d already has an answer.
 func (s *Service) answerTask(ctx context.Context, t *txn.Step, d *jobstore.Deferral, a *Answer) (Receipt, error) {
 	switch {
 	case d.Answered():
@@ -23,7 +24,7 @@ func (s *Service) answerTask(ctx context.Context, t *txn.Step, d *jobstore.Defer
 	}
 	if d.Phase == jobstore.DeferralAwaiting {
 		d.Phase, d.Deadline, d.Due = jobstore.DeferralDecided, time.Time{}, t.Now
-		d.Fence++ // a consumer that has claimed it has not seen the answer
+		d.Fence++ // a consumer that has claimed it does not know the answer
 	}
 	return Receipt{Kind: Accepted, Task: d.Task}, t.SaveDeferral(ctx, d)
 }

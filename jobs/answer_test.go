@@ -14,7 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// admit has a job of a queue run, as the queue's runner does when there is room.
+// admit starts a job of a queue, as the queue's leader does.
 func (w *world) admit(id jobs.ID, lease time.Duration) jobs.Row {
 	w.Helper()
 	return admit(w.Context(), w.T, w.store, id, lease)
@@ -44,7 +44,7 @@ func admit(ctx context.Context, t testing.TB, store jobs.Store, id jobs.ID, leas
 	return j
 }
 
-// complete answers a key, and checks what became of it.
+// complete answers a key and checks the kind of the receipt.
 func (w *world) complete(name, key string, result any, want jobs.ReceiptKind) {
 	w.Helper()
 	r, err := w.Complete(w.Context(), name, key, result)
@@ -63,7 +63,7 @@ func (w *world) reject(name, key string, want jobs.ReceiptKind) {
 	}
 }
 
-// await has a run await its answer, and checks whether it was there.
+// await calls Await and checks whether the answer had come before.
 func (w *world) await(a jobs.Await, want bool) {
 	w.Helper()
 	there, err := w.Await(w.Context(), a)
@@ -73,7 +73,8 @@ func (w *world) await(a jobs.Await, want bool) {
 	}
 }
 
-// TestAnswerEndsTheJob: the first answer ends the job, and all others are told apart from it.
+// TestAnswerEndsTheJob shows that the first answer ends the job, and that later answers return
+// other receipts.
 // Promises: Q4, Q6.
 func TestAnswerEndsTheJob(t *testing.T) {
 	bubble(t, func(w *world) {
@@ -108,7 +109,7 @@ func TestAnswerEndsTheJob(t *testing.T) {
 	})
 }
 
-// TestAnswerToRespond: a job that wants to look at its answer is handed out with it.
+// TestAnswerToRespond shows that a job with Respond is claimed with its answer.
 func TestAnswerToRespond(t *testing.T) {
 	bubble(t, func(w *world) {
 		id := w.create(jobs.Spec{Name: "a", Respond: true})
@@ -129,7 +130,8 @@ func TestAnswerToRespond(t *testing.T) {
 	})
 }
 
-// TestAnswerTimesOut: what has no answer at its deadline is handed out, and an answer may still be first.
+// TestAnswerTimesOut shows that a job without an answer at its deadline is claimed, and that an
+// answer may still come first.
 // Promises: Q12.
 func TestAnswerTimesOut(t *testing.T) {
 	bubble(t, func(w *world) {
@@ -158,7 +160,7 @@ func TestAnswerTimesOut(t *testing.T) {
 	})
 }
 
-// TestEarlyAnswers: an answer that comes before its job awaits it is found, for a while.
+// TestEarlyAnswers shows that an answer before Await is stored for a time and then claimed.
 // Promises: Q5.
 func TestEarlyAnswers(t *testing.T) {
 	bubble(t, func(w *world) {
@@ -184,7 +186,8 @@ func TestEarlyAnswers(t *testing.T) {
 	})
 }
 
-// TestAnswerWhileRequesting: an answer that comes between Expect and Await waits for the request to be done, if the job wants to look at it.
+// TestAnswerWhileRequesting shows that with Respond an answer between Expect and Await takes effect
+// at Await.
 func TestAnswerWhileRequesting(t *testing.T) {
 	bubble(t, func(w *world) {
 		id := w.create(jobs.Spec{Name: "a", Respond: true})
@@ -210,7 +213,8 @@ func TestAnswerWhileRequesting(t *testing.T) {
 	})
 }
 
-// busy has everything wait that changes jobs, and be done together: begin calls a function and waits until it waits, release lets go and waits for all.
+// busy blocks all transactions, so that later changes share one. begin calls a function and waits
+// until it is blocked. release unblocks all calls and waits for them.
 func (w *world) busy() (begin func(fn func() error), release func()) {
 	free := make(chan struct{})
 	var all sync.WaitGroup
@@ -225,13 +229,13 @@ func (w *world) busy() (begin func(fn func() error), release func()) {
 	begin(func() error {
 		return w.store.Update(context.Background(), func(context.Context, jobstore.Tx) error { <-free; return nil })
 	})
-	for _, key := range []string{"x", "y"} { // all that may be under way at a time
+	for _, key := range []string{"x", "y"} { // as many transactions as may run at a time
 		begin(func() error { return second(w.Complete(context.Background(), "other", key, 1)) })
 	}
 	return begin, func() { close(free); all.Wait() }
 }
 
-// TestAnswerThatNobodyWaitsFor: what has not begun when its caller gives up is not kept for later.
+// TestAnswerThatNobodyWaitsFor shows that a queued change is dropped when its caller stops waiting.
 func TestAnswerThatNobodyWaitsFor(t *testing.T) {
 	t.Parallel()
 	inQueue(t, func(w *world) {
@@ -250,7 +254,8 @@ func TestAnswerThatNobodyWaitsFor(t *testing.T) {
 	})
 }
 
-// TestEarlyAnswerToOneWithOthers: an answer, and a job that comes to await it and needs a transaction of its own, meet in one that is shared.
+// TestEarlyAnswerToOneWithOthers shows that a shared transaction handles an answer and an Await of
+// the same job that needs its own transaction.
 func TestEarlyAnswerToOneWithOthers(t *testing.T) {
 	t.Parallel()
 	inQueue(t, func(w *world) {

@@ -28,7 +28,7 @@ func benchService(b *testing.B) *jobs.Service {
 	return s
 }
 
-// BenchmarkLife makes a job, hands it out and ends it, with and without waiting.
+// BenchmarkLife creates, claims and finishes a job, with and without waiting.
 func BenchmarkLife(b *testing.B) {
 	for name, r := range map[string]jobs.Request{
 		"name":    {Selector: jobs.Selector{Names: []string{"mail"}}},

@@ -8,23 +8,22 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// pending is the states of children that their parent waits for. It does not wait for a FAILED
-// child, which is kept.
+// pending returns the states of children that a PAUSED parent waits for. FAILED is not one of them.
 func pending() []State { return []State{Queued, RunQueued, Running, Paused} }
 
-// page is how many jobs one read of a long list returns.
+// page is the number of jobs that one read of a long list returns.
 const page = 256
 
-// hasPending reports whether a parent has children that it waits for.
+// hasPending reports whether the job has children in a state that a parent waits for.
 func (s *Service) hasPending(ctx context.Context, t *txn.Step, parent ID) (bool, error) {
 	found, err := t.Tx.Children(ctx, parent, jobstore.Page{States: pending(), Limit: 1})
 	return len(found) > 0, err
 }
 
-// resume makes a PAUSED parent QUEUED if it waits for no child any more. The parent was locked
-// first.
-func (s *Service) resume(ctx context.Context, t *txn.Step, parent ID) error {
-	p := t.Parents[parent]
+// resumeParent makes a PAUSED parent QUEUED if it has no pending children, and saves it. It does
+// nothing if parent is 0. Call it with the parent locked in t.
+func (s *Service) resumeParent(ctx context.Context, t *txn.Step, parent ID) error {
+	p := t.Rows[parent]
 	if parent == 0 || p == nil || p.State != Paused {
 		return nil
 	}
@@ -35,8 +34,9 @@ func (s *Service) resume(ctx context.Context, t *txn.Step, parent ID) error {
 	return t.Save(ctx, p)
 }
 
-// unpause makes the children QUEUED that waited for their parent to pause.
-func (s *Service) unpause(ctx context.Context, t *txn.Step, parent ID) error {
+// unpauseChildren makes the PAUSED children of a job QUEUED. These were created while the parent
+// ran. It locks and saves them.
+func (s *Service) unpauseChildren(ctx context.Context, t *txn.Step, parent ID) error {
 	return s.eachChild(ctx, t, parent, []State{Paused}, func(children []*Row) error {
 		for _, c := range children {
 			c.State = Queued
@@ -45,8 +45,9 @@ func (s *Service) unpause(ctx context.Context, t *txn.Step, parent ID) error {
 	})
 }
 
-// clear deletes the ended children that their parent has seen.
-func (s *Service) clear(ctx context.Context, t *txn.Step, parent ID) error {
+// deleteSeenChildren deletes the FINISHED and CANCELLED children of a job. The job has seen them
+// when a run of it succeeds.
+func (s *Service) deleteSeenChildren(ctx context.Context, t *txn.Step, parent ID) error {
 	return s.eachChild(ctx, t, parent, []State{Finished, Cancelled}, func(children []*Row) error {
 		ids := make([]ID, len(children))
 		for i, c := range children {
@@ -56,7 +57,8 @@ func (s *Service) clear(ctx context.Context, t *txn.Step, parent ID) error {
 	})
 }
 
-// eachChild locks the children of some states, page by page, and calls fn with them.
+// eachChild locks the children in the given states, page by page in the order of ids, and calls fn
+// with each page. It stops at the first error.
 func (s *Service) eachChild(ctx context.Context, t *txn.Step, parent ID, states []State, fn func([]*Row) error) error {
 	after := ID(0)
 	for {
@@ -69,13 +71,14 @@ func (s *Service) eachChild(ctx context.Context, t *txn.Step, parent ID, states 
 			ids[i] = found[i].ID
 		}
 		after = ids[len(ids)-1]
-		if found, err = t.Tx.Jobs(ctx, ids...); err != nil {
+		locked, err := t.Jobs(ctx, ids...)
+		if err != nil {
 			return err
 		}
-		children := make([]*Row, 0, len(found))
-		for i := range found {
-			if slices.Contains(states, found[i].State) {
-				children = append(children, &found[i])
+		children := make([]*Row, 0, len(locked))
+		for _, id := range ids {
+			if c := locked[id]; c != nil && slices.Contains(states, c.State) {
+				children = append(children, c)
 			}
 		}
 		if err := fn(children); err != nil {

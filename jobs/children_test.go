@@ -35,14 +35,14 @@ func TestChildren(t *testing.T) {
 		if string(h.ParentData) != `{"p":2}` || h.Parent != p {
 			w.Fatalf("%+v", h)
 		}
-		d := w.create(jobs.Spec{Name: "d", Parent: p}) // a sibling that a child makes
+		d := w.create(jobs.Spec{Name: "d", Parent: p}) // a sibling that a child creates
 		w.state(jobs.Queued, d)
 		w.ok(w.Finish(w.Context(), jobs.Finish{ID: a, Token: 1, Data: []byte(`{"a":1}`)}))
 		w.state(jobs.Finished, a)
 		w.ok(w.Cancel(w.Context(), b))
 		w.state(jobs.Cancelled, b)
 		w.get("c")
-		w.ok(w.Cancel(w.Context(), c)) // it runs: without effect
+		w.ok(w.Cancel(w.Context(), c)) // it runs: no effect
 		w.state(jobs.Running, c)
 		w.finish(c)
 		w.state(jobs.Paused, p)
@@ -58,7 +58,7 @@ func TestChildren(t *testing.T) {
 			w.Fatal(diff)
 		}
 		w.is(w.Cancel(w.Context(), p), jobs.ErrHasChildren)
-		w.ok(w.Retry(w.Context(), jobs.Retry{ID: p})) // it will see them again
+		w.ok(w.Retry(w.Context(), jobs.Retry{ID: p})) // the parent gets the same children again
 		if h = w.get("parent"); len(h.FinishedChildren) != 2 || len(h.CancelledChildren) != 1 {
 			w.Fatalf("%+v", h)
 		}
@@ -111,7 +111,7 @@ func TestChildrenThatFail(t *testing.T) {
 			w.Fatal("not given up")
 		}
 		w.state(jobs.Failed, a, b)
-		w.state(jobs.Queued, p) // it waits for nobody
+		w.state(jobs.Queued, p) // it waits for no child
 		if h := w.get("parent"); h.FinishedChildren != nil || h.CancelledChildren != nil {
 			w.Fatalf("%+v", h)
 		}
@@ -134,9 +134,9 @@ func TestChildrenOfTheSecondParent(t *testing.T) {
 		w.get("parent")
 		a := w.create(jobs.Spec{Name: "a", Parent: p})
 		w.is(w.Delete(w.Context(), a), jobs.ErrChildrenRunning)
-		w.ok(w.Cancel(w.Context(), a)) // PAUSED: without effect
+		w.ok(w.Cancel(w.Context(), a)) // PAUSED: no effect
 		w.state(jobs.Paused, a)
-		w.ok(w.Requeue(w.Context(), []jobs.ID{a}, "")) // whatever its state
+		w.ok(w.Requeue(w.Context(), []jobs.ID{a}, "")) // allowed in any state
 		w.get("a")
 		w.is(w.Finish(w.Context(), jobs.Finish{ID: a}), jobs.ErrParentNotPaused)
 		w.is(w.Retry(w.Context(), jobs.Retry{ID: a}), jobs.ErrParentNotPaused)
@@ -153,7 +153,7 @@ func TestChildrenOfTheSecondParent(t *testing.T) {
 	})
 }
 
-// TestCancelStates: those of a child.
+// TestCancelStates shows the effect of Cancel on a child in every state.
 // Promises: B16.
 func TestCancelStates(t *testing.T) {
 	t.Parallel()
@@ -177,7 +177,7 @@ func TestCancelStates(t *testing.T) {
 	})
 }
 
-// TestManyChildren are more than are read at a time.
+// TestManyChildren uses more children than one page contains.
 func TestManyChildren(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -206,6 +206,38 @@ func TestManyChildren(t *testing.T) {
 		w.finish(p)
 		if left, err := w.List(w.Context(), jobs.Filter{}); err != nil || len(left) > 0 {
 			w.Fatalf("%d left, %v", len(left), err)
+		}
+	})
+}
+
+// TestLargeChildren shows that a parent gets all its children, with at most MaxChildrenData bytes
+// of data.
+func TestLargeChildren(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		const fit, more = jobs.MaxChildrenData / jobs.MaxData, 4
+		p := w.create(jobs.Spec{Name: "parent"})
+		w.get("parent")
+		for range fit + more {
+			w.create(jobs.Spec{Name: "child", Parent: p, Data: object(jobs.MaxData)})
+		}
+		w.finish(p)
+		for range fit + more {
+			w.finish(w.get("child").ID)
+		}
+		h := w.get("parent")
+		size := 0
+		for i, c := range h.FinishedChildren {
+			size += len(c.Data)
+			if i < fit != (len(c.Data) == jobs.MaxData) {
+				t.Errorf("child %d of %d has %d bytes", i, len(h.FinishedChildren), len(c.Data))
+			}
+			if j := w.job(c.ID); len(j.Data) != jobs.MaxData {
+				t.Errorf("child %d has lost its data", i)
+			}
+		}
+		if len(h.FinishedChildren) != fit+more || size > jobs.MaxChildrenData {
+			t.Errorf("%d children with %d bytes", len(h.FinishedChildren), size)
 		}
 	})
 }

@@ -12,7 +12,7 @@ var allStates = []jobs.State{
 	jobs.Queued, jobs.RunQueued, jobs.Running, jobs.Paused, jobs.Waiting, jobs.Finished, jobs.Failed, jobs.Cancelled,
 }
 
-// bring makes a job named "it" and has it get into a state.
+// bring creates a job named "it" in the given state.
 func (w *world) bring(state jobs.State) jobs.ID {
 	w.Helper()
 	switch state {
@@ -40,7 +40,7 @@ func (w *world) bring(state jobs.State) jobs.ID {
 		w.get("it")
 		w.ok(w.Fail(w.Context(), jobs.Fail{ID: id}))
 		return id
-	default: // a child that is over, while another is not
+	default: // a child that is over, while its sibling is not
 		parent := w.create(jobs.Spec{Name: "parent"})
 		w.get("parent")
 		id := w.create(jobs.Spec{Name: "it", Parent: parent})
@@ -56,12 +56,12 @@ func (w *world) bring(state jobs.State) jobs.ID {
 	}
 }
 
-// TestWhoMayDoWhat tries every command on a job of every state. "" is a job that is gone after it.
+// TestWhoMayDoWhat calls every command on a job in every state. "" means that the job is deleted.
 // Promises: Q10.
 func TestWhoMayDoWhat(t *testing.T) {
 	t.Parallel()
 	type outcome struct {
-		state jobs.State // afterwards, if there is no error
+		state jobs.State // after the call, if it returns no error
 		err   error
 	}
 	same := jobs.State("same")
@@ -165,7 +165,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 	}
 }
 
-// dueFits checks that Due is what the state makes it.
+// dueFits checks that Due matches the state of the job.
 func (w *world) dueFits(j jobs.Row) {
 	w.Helper()
 	switch j.State {
@@ -181,7 +181,7 @@ func (w *world) dueFits(j jobs.Row) {
 	}
 }
 
-// TestNoSuchJob names a job that is not there, to every command.
+// TestNoSuchJob calls every command with an id that does not exist.
 func TestNoSuchJob(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -215,6 +215,7 @@ func TestStates(t *testing.T) {
 	}
 }
 
+// TestRetry shows when a job runs again after Retry.
 // Promises: B13.
 func TestRetry(t *testing.T) {
 	t.Parallel()
@@ -260,6 +261,7 @@ func TestRetry(t *testing.T) {
 	})
 }
 
+// TestRequeue shows that Requeue makes jobs due at the time of their creation.
 // Promises: B17.
 func TestRequeue(t *testing.T) {
 	t.Parallel()

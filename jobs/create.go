@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/swarmiji/swarmiji/jobs/internal/rules"
@@ -15,74 +16,79 @@ import (
 
 // Spec describes a job to create.
 type Spec struct {
-	// Name: see [Job].
+	// Name is the name of the job, by which workers claim it. See [Job].
 	Name string
 	// Data is a JSON object. nil: {}.
 	Data []byte
-	// FirstRun is when it runs. Zero: now. Fractions of a microsecond are rounded up.
+	// FirstRun is the time of the first run. It is rounded up to microseconds. Zero: now.
 	FirstRun time.Time
-	// Priority: lower goes first. Unset: [DefaultPriority].
+	// Priority orders due jobs: a lower number comes first. Unset: [DefaultPriority].
 	Priority task.Opt[int]
-	// Repeat: see [when.ParseRepeat]. "": none. For a job with Mock it is checked, and not stored.
+	// Repeat is the rule by which the job repeats; see [when.ParseRepeat]. "": it does not repeat. For
+	// a job with Mock it is checked, but not stored.
 	Repeat string
-	// RetryAfter is one modifier with a sign, such as "+5 MINUTES". The job is claimed again while
-	// it runs, each time after this time, ten times in all. "": never.
+	// RetryAfter is one modifier with a sign, such as "+5 MINUTES". While the job runs, it is claimed
+	// again after this time, ten times in all. "": it is not claimed again while it runs.
 	RetryAfter string
-	// SequenceKey: jobs of one key run one at a time, in the order of their creation. Not together
-	// with Repeat or Parent. "": none.
+	// SequenceKey is the key of the job's sequence. Jobs of one key run one at a time, in the order of
+	// their creation. Not together with Repeat or Parent. "": no sequence.
 	SequenceKey string
-	// Parent is a job that runs, or is PAUSED, and has no parent itself. 0: none.
+	// Parent is the id of the parent, a job that runs or is PAUSED and has no parent itself. 0: no
+	// parent.
 	Parent ID
-	// Mock: only workers that ask for such jobs claim it, and it never repeats. Data are not
-	// touched.
+	// Mock limits the job to workers that ask for mock jobs. It then never repeats. Data stay as
+	// given.
 	Mock bool
-	// Unique: if a job of this name and this Mock exists, in any state, no other is created. If
-	// Data differ as JSON, they are merged into its own (RFC 7386). It then gets this Repeat, and
-	// this Priority if set; its NextRun stays.
+	// Unique creates no second job if a job with this name and this Mock exists, in any state. If the
+	// two Data differ as JSON, these Data are merged into the existing ones (RFC 7386). The existing
+	// job then gets this Repeat, and this Priority if set. Its NextRun stays.
 	Unique bool
-	// Keep, with Unique: an existing job stays as it is.
+	// Keep, together with Unique, leaves an existing job unchanged.
 	Keep bool
 
-	// Queue is the queue whose runner claims the job, as its limit and its throttler let it. Not
-	// together with RetryAfter, Parent, Mock or Unique. A FirstRun in the past counts as now. "":
-	// none.
+	// Queue is the queue of the job. Only its runner claims the job, as the queue's limit and
+	// throttler admit it. Not together with RetryAfter, Parent, Mock or Unique. A FirstRun in the past
+	// means now. "": no queue.
 	Queue string
-	// Weight counts against the limit of the queue while the job runs, rounded up to thousandths.
-	// 0: nothing. Unset: 1. Only with Queue.
+	// Weight counts against the limit of the queue while the job runs. It is rounded up to
+	// thousandths. 0: it counts nothing. Unset: 1. Only together with Queue.
 	Weight task.Opt[float64]
-	// Windows are the times at which it may start. FirstRun is moved to the next opening. nil: any
-	// time. Only with Queue.
+	// Windows are the times at which the job may start. FirstRun is moved to the next opening. nil:
+	// any time. Only together with Queue.
 	Windows *when.Windows
-	// Timeout is the most time of an attempt, the wait for its answer included. 0: no limit. Unset:
-	// [DefaultAttemptTimeout]. Only with Queue. It does not concern a job that is dispatched as a
-	// task (runner.Dispatch), which has time limits of its own.
+	// Timeout limits each attempt, the wait for its answer included. 0: no limit. Unset:
+	// [DefaultAttemptTimeout]. Only together with Queue. It does not apply to a job that is dispatched
+	// as a task (runner.Dispatch), which has time limits of its own.
 	Timeout task.Opt[time.Duration]
-	// UniqueKey: while a job of this name and this key is not over, a second one is refused with a
-	// [KeyTakenError]. "": none.
+	// UniqueKey prevents a second open job with this name and this key: Create returns a
+	// [KeyTakenError]. "": no such key.
 	UniqueKey string
-	// Key names the job for an answer from outside, together with Name, once the job has begun. It
-	// is unique like UniqueKey. "": none, or a key that its handler sets.
+	// Key identifies the job for an answer from outside, together with Name, from the start of its
+	// first attempt. It is unique like UniqueKey. "": no key; the handler may set one.
 	Key string
-	// Respond: its worker looks at the answer. Off: the answer ends the job.
+	// Respond makes a worker handle the answer. Off: the answer ends the job.
 	Respond bool
 
-	message []byte // of the task with conditions that it is made of
-	// NoDefaults: [Service.SetDefaults] does not fill in unset fields.
+	message []byte // message of the task with conditions that the job is created for
+	// NoDefaults prevents [Service.SetDefaults] from filling in unset fields.
 	NoDefaults bool
 }
 
 // Created is the result of Create for one Spec.
 type Created struct {
 	ID ID
-	// Existed: the Spec is Unique, and the job existed.
+	// Existed reports that the Spec is Unique and that the job existed before.
 	Existed bool
 }
 
-// Create creates a job. When it returns, the job is on disk. Its state is
+// Create creates one job. The job is stored durably when Create returns. Its state is
 //
-//   - WAITING if jobs of its sequence key exist that are not over;
-//   - PAUSED if it is the child of a running job, until the parent pauses;
-//   - else QUEUED.
+//   - WAITING if its sequence has jobs that are not over;
+//   - PAUSED if its parent runs, until the parent pauses;
+//   - QUEUED otherwise.
+//
+// Returns a [FieldError] for an invalid Spec, a [KeyTakenError] for a taken key, and an error that
+// wraps [ErrState] for an unsuitable parent.
 func (s *Service) Create(ctx context.Context, spec Spec) (Created, error) {
 	all, err := s.CreateAll(ctx, []Spec{spec})
 	if err != nil {
@@ -95,21 +101,26 @@ func (s *Service) Create(ctx context.Context, spec Spec) (Created, error) {
 	return all[0], nil
 }
 
-// specError adds to an error the Spec that it is about.
+// specError is the error of CreateAll for one Spec. It adds the index of the Spec.
 type specError struct {
 	index int
 	err   error
 }
 
-func (e *specError) Error() string { return fmt.Sprintf("job %d of those to make: %v", e.index, e.err) }
+// Error returns the index of the Spec and the text of its error.
+func (e *specError) Error() string { return fmt.Sprintf("job %d of the call: %v", e.index, e.err) }
+
+// Unwrap returns the error of the Spec.
 func (e *specError) Unwrap() error { return e.err }
 
-// CreateAll creates all jobs or none, in this order. All specs are checked before the first is
-// created.
+// CreateAll creates all jobs or none, in the order of specs, as Create does. It checks all specs
+// before it creates the first job. Its errors name the index of the refused Spec. Without specs it
+// returns nil.
 func (s *Service) CreateAll(ctx context.Context, specs []Spec) ([]Created, error) {
 	if len(specs) == 0 {
 		return nil, nil
 	}
+	specs = s.withDefaults(specs)
 	var l txn.Locks
 	jobs := make([]Row, len(specs))
 	simple := true
@@ -126,9 +137,9 @@ func (s *Service) CreateAll(ctx context.Context, specs []Spec) ([]Created, error
 			l.AddUnique(spec.Name)
 		}
 		if spec.Parent != 0 {
-			l.AddParent(spec.Parent)
+			l.AddRow(spec.Parent)
 		}
-		_ = l.AddKeys(&jobs[i], spec.Name) // nothing has begun that must start again
+		_ = l.AddKeys(&jobs[i], spec.Name) // nothing has begun yet, so the missing locks are not an error
 		simple = simple && spec.SequenceKey == "" && !spec.Unique && spec.Parent == 0 && spec.UniqueKey == "" && spec.Key == ""
 	}
 	var done []Created
@@ -136,19 +147,16 @@ func (s *Service) CreateAll(ctx context.Context, specs []Spec) ([]Created, error
 	switch {
 	case simple:
 		done, err = s.createSimple(ctx, jobs)
-	case len(specs) == 1 && specs[0].sharesMaking():
+	case len(specs) == 1 && specs[0].canShareTx():
 		done = make([]Created, 1)
 		if done[0], err = s.createShared(ctx, jobs[0]); err != nil {
 			err = &specError{0, err}
 		}
 	default:
 		err = s.txn.Do(ctx, &l, func(ctx context.Context, t *txn.Step) error {
-			m := maker{Step: t, s: s, done: make([]Created, len(specs)), busy: map[string]bool{}, keys: map[string]bool{}}
-			if err := m.make(ctx, specs, jobs); err != nil {
-				return err
-			}
-			done = m.done
-			return nil
+			var err error
+			done, err = (&maker{Step: t, s: s}).make(ctx, specs, jobs)
+			return err
 		})
 	}
 	if err != nil {
@@ -164,13 +172,25 @@ func (s *Service) CreateAll(ctx context.Context, specs []Spec) ([]Created, error
 	return done, nil
 }
 
-// draft makes a job of a spec without reads of other jobs or of the time.
-func (s *Service) draft(spec *Spec) (Row, error) {
-	if complete, ok := s.defaults.Load(spec.Name); ok && !spec.NoDefaults {
-		own := *spec // the caller's Spec stays unchanged
-		spec = &own
-		complete.(func(*Spec))(spec)
+// withDefaults returns specs with the defaults of their names. It does not change specs.
+func (s *Service) withDefaults(specs []Spec) []Spec {
+	given := specs
+	for i := range given {
+		complete, ok := s.defaults.Load(given[i].Name)
+		if !ok || given[i].NoDefaults {
+			continue
+		}
+		if &specs[0] == &given[0] {
+			specs = slices.Clone(given)
+		}
+		complete.(func(*Spec))(&specs[i])
 	}
+	return specs
+}
+
+// draft checks a spec and returns the new job. It reads no other job and no time. Returns a
+// FieldError for the first invalid field.
+func (s *Service) draft(spec *Spec) (Row, error) {
 	j := Row{Job: Job{State: Queued, Name: spec.Name, Parent: spec.Parent, SequenceKey: spec.SequenceKey, Mock: spec.Mock}}
 	j.Priority = spec.Priority.Or(DefaultPriority)
 	var errs [6]error
@@ -216,8 +236,9 @@ func (s *Service) draft(spec *Spec) (Row, error) {
 	return j, nil
 }
 
-// born sets the times of j. A transaction may run twice, so j is a copy of the draft.
-func (s *Service) born(j *Row, now time.Time) {
+// setTimes sets Created, Changed, NextRun and Due of a new job. NextRun is moved into the job's
+// windows. Since a transaction may run twice, j must be a copy of the draft.
+func (s *Service) setTimes(j *Row, now time.Time) {
 	j.Created, j.Changed = now, now
 	if j.NextRun.IsZero() || j.Queue != "" && j.NextRun.Before(now) {
 		j.NextRun = now
@@ -226,14 +247,15 @@ func (s *Service) born(j *Row, now time.Time) {
 	rules.SetDue(j, time.Time{})
 }
 
-// createSimple creates jobs in one step that need no read of other jobs.
+// createSimple saves new jobs that depend on no other job and have no key. It uses Insert if the
+// store implements it, else one Single. It returns their ids in the order of drafts.
 func (s *Service) createSimple(ctx context.Context, drafts []Row) ([]Created, error) {
 	jobs := make([]Row, len(drafts))
 	refs := make([]*Row, len(drafts))
 	draft := func(now time.Time) []*Row {
 		for i := range drafts {
 			jobs[i] = drafts[i]
-			s.born(&jobs[i], now)
+			s.setTimes(&jobs[i], now)
 			refs[i] = &jobs[i]
 		}
 		return refs
@@ -258,130 +280,4 @@ func (s *Service) createSimple(ctx context.Context, drafts []Row) ([]Created, er
 		done[i].ID = jobs[i].ID
 	}
 	return done, nil
-}
-
-// maker creates jobs in one transaction, one after the other. Jobs that no later step reads are
-// written together.
-type maker struct {
-	*txn.Step
-	s    *Service
-	done []Created
-	busy map[string]bool // sequence keys of other jobs
-	keys map[string]bool // keys and unique keys of jobs of this transaction
-	jobs []*Row          // not written yet
-	at   []int           // their places in done
-}
-
-func (m *maker) make(ctx context.Context, specs []Spec, drafts []Row) error {
-	for i := range specs {
-		j := drafts[i]
-		if err := m.one(ctx, i, &specs[i], &j); err != nil {
-			return err
-		}
-	}
-	return m.flush(ctx)
-}
-
-func (m *maker) one(ctx context.Context, i int, spec *Spec, j *Row) error {
-	if spec.Unique {
-		if err := m.flush(ctx); err != nil {
-			return err
-		}
-		old, err := m.there(ctx, spec)
-		if err != nil {
-			return err
-		}
-		if old != nil {
-			m.done[i] = Created{ID: old.ID, Existed: true}
-			if err := m.meet(ctx, old, j, spec); err != nil {
-				return &specError{i, err}
-			}
-			return nil
-		}
-	}
-	if spec.Parent != 0 {
-		if err := m.adopt(ctx, j); err != nil {
-			return &specError{i, err}
-		}
-	}
-	if spec.SequenceKey != "" {
-		if err := m.line(ctx, j); err != nil {
-			return err
-		}
-	}
-	if err := m.own(ctx, j); err != nil {
-		return &specError{i, err}
-	}
-	m.s.born(j, m.Now)
-	m.jobs, m.at = append(m.jobs, j), append(m.at, i)
-	return nil
-}
-
-func (m *maker) flush(ctx context.Context) error {
-	if len(m.jobs) == 0 {
-		return nil
-	}
-	if err := m.Tx.Save(ctx, m.jobs...); err != nil {
-		return err
-	}
-	for n, j := range m.jobs {
-		m.done[m.at[n]].ID = j.ID
-	}
-	m.jobs, m.at = nil, nil
-	return nil
-}
-
-// line puts j behind the other jobs of its sequence key.
-func (m *maker) line(ctx context.Context, j *Row) error {
-	busy, known := m.busy[j.SequenceKey]
-	if !known {
-		found, err := m.Tx.OfSequence(ctx, j.SequenceKey, jobstore.Page{States: append(holding(), Waiting), Limit: 1})
-		if err != nil {
-			return err
-		}
-		busy = len(found) > 0
-	}
-	m.busy[j.SequenceKey] = true
-	if busy {
-		j.State = Waiting
-	}
-	return nil
-}
-
-// own gives j its keys. Returns an error if another job has one of them.
-func (m *maker) own(ctx context.Context, j *Row) error {
-	for _, k := range [2][2]string{{"unique ", j.UniqueKey}, {"", j.Key}} {
-		if k[1] == "" {
-			continue
-		}
-		lock := k[0] + jobstore.KeyDigest(j.Name, k[1])
-		if m.keys[lock] {
-			return &KeyTakenError{Key: k[1]}
-		}
-		m.keys[lock] = true
-	}
-	return m.Free(ctx, j)
-}
-
-// adopt makes j a child of its parent.
-func (m *maker) adopt(ctx context.Context, j *Row) error {
-	p := m.Parents[j.Parent]
-	switch {
-	case p == nil:
-		return fmt.Errorf("%w: job %d", ErrParentNotFound, j.Parent)
-	case !p.State.Runs() && p.State != Paused:
-		return fmt.Errorf("%w: job %d is %s", ErrParentState, p.ID, p.State)
-	case p.Mock != j.Mock:
-		return fmt.Errorf("%w: job %d", ErrMockDiffers, p.ID)
-	case p.Parent != 0:
-		return fmt.Errorf("%w: job %d", ErrGrandchild, p.ID)
-	}
-	if p.State.Runs() {
-		j.State = Paused
-	}
-	if p.HasChildren {
-		return nil
-	}
-	p.HasChildren = true
-	return m.Save(ctx, p) // HasChildren also keeps a Dropper from ending the parent
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// object returns a JSON object of so many bytes.
+// object returns a JSON object of n bytes.
 func object(n int) []byte {
 	return fmt.Appendf(nil, `{"x":"%s"}`, strings.Repeat("y", n-8))
 }
@@ -67,6 +67,7 @@ func TestBadSpecs(t *testing.T) {
 	})
 }
 
+// TestFirstRunIsNeverEarly shows that FirstRun is rounded up.
 // Promises: Q9.
 func TestFirstRunIsNeverEarly(t *testing.T) {
 	t.Parallel()
@@ -81,6 +82,7 @@ func TestFirstRunIsNeverEarly(t *testing.T) {
 	})
 }
 
+// TestCreateAll shows that CreateAll creates all jobs or none.
 // Promises: B2.
 func TestCreateAll(t *testing.T) {
 	t.Parallel()
@@ -139,13 +141,14 @@ func TestCreateAll(t *testing.T) {
 	})
 }
 
+// TestUnique shows how a unique Spec changes the existing job.
 // Promises: B3.
 func TestUnique(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		ctx := w.Context()
 		id := w.create(jobs.Spec{Name: "u", Data: []byte(`{"a": 1.0, "b":{"c":[1],"d":"é"}}`), Repeat: "DAILY", Unique: true})
-		w.create(jobs.Spec{Name: "u"}) // not unique, younger
+		w.create(jobs.Spec{Name: "u"}) // a later job that is not unique
 		again := func(spec jobs.Spec, data string) jobs.Row {
 			w.Helper()
 			spec.Name, spec.Unique = "u", true
@@ -157,7 +160,7 @@ func TestUnique(t *testing.T) {
 			w.data(id, data)
 			return w.job(id)
 		}
-		// Equal data: nothing changes, whatever else is asked for.
+		// Equal data: nothing changes, whatever the other fields are.
 		for _, equal := range []string{`{"a": 1.0, "b":{"c":[1],"d":"é"}}`, `{"b":{"d":"\u00e9","c":[1e0]},"a":10E-1}`} {
 			j := again(jobs.Spec{Data: []byte(equal), Priority: task.Set(5), Repeat: "HOURLY"}, `{"a": 1.0, "b":{"c":[1],"d":"é"}}`)
 			if j.Repeat != "DAILY" || j.Priority != jobs.DefaultPriority {
@@ -168,7 +171,7 @@ func TestUnique(t *testing.T) {
 		if j.Repeat != "DAILY" || j.Priority != jobs.DefaultPriority {
 			w.Fatalf("%+v", j)
 		}
-		// Other data: RFC 7386.
+		// Other data are merged (RFC 7386).
 		next := j.NextRun
 		j = again(jobs.Spec{Data: []byte(`{"b":{"d":null,"e":12345678901234567890.50},"f":{"g":null,"h":"<&>"}}`), Priority: task.Set(5), Repeat: "HOURLY"},
 			`{"a":1.0,"b":{"c":[1],"e":12345678901234567890.50},"f":{"h":"<&>"}}`)
@@ -184,7 +187,7 @@ func TestUnique(t *testing.T) {
 		w.bad(err, "data")
 		w.data(id, `{"b":[2]}`)
 
-		// In any state.
+		// The job may be in any state.
 		w.get("u")
 		again(jobs.Spec{Data: []byte(`{"b":3}`)}, `{"b":3}`)
 		w.state(jobs.Running, id)
@@ -192,7 +195,7 @@ func TestUnique(t *testing.T) {
 		again(jobs.Spec{Data: []byte(`{"b":4}`)}, `{"b":4}`)
 		w.state(jobs.Failed, id)
 
-		// Jobs with Mock are others.
+		// Jobs with Mock are separate.
 		for i := range 3 {
 			c, err := w.Create(ctx, jobs.Spec{Name: "u", Unique: true, Mock: true})
 			w.ok(err)
@@ -229,7 +232,7 @@ func TestUniqueChildren(t *testing.T) {
 		if w.job(q).HasChildren {
 			w.Fatal("the other parent has children")
 		}
-		// A unique child whose parent is unique, and merged into, in the same step.
+		// A unique child and its parent, which is unique and updated, in the same call.
 		if all, err := w.CreateAll(ctx, []jobs.Spec{{Name: "p", Unique: true, Data: []byte(`{"p":1}`)}, {Name: "c2", Parent: p, Unique: true}}); err != nil || all[0].ID != p {
 			w.Fatalf("%v, %v", all, err)
 		}
@@ -237,7 +240,7 @@ func TestUniqueChildren(t *testing.T) {
 	})
 }
 
-// TestUniqueWithBooks: the count of hand-outs is no difference, and stays.
+// TestUniqueWithBooks shows that the count of claims is not part of the compared data and stays.
 func TestUniqueWithBooks(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {

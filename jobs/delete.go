@@ -9,8 +9,9 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// Delete deletes a job. Returns [ErrIsRunning] if it runs, [ErrChildrenRunning] if it is PAUSED,
-// and [ErrOutstanding] if it has children.
+// Delete deletes a job that does not run. Returns [ErrNotFound] if the job does not exist,
+// [ErrIsRunning] if it runs, [ErrChildrenRunning] if it is PAUSED, and [ErrOutstanding] if it has
+// children. The next job of its sequence or its waiting parent becomes QUEUED.
 func (s *Service) Delete(ctx context.Context, id ID) error {
 	err := s.txn.One(ctx, id, func(ctx context.Context, t *txn.Step, j *Row) error {
 		switch {
@@ -24,10 +25,10 @@ func (s *Service) Delete(ctx context.Context, id ID) error {
 	return s.counted(&s.count.deleted, err)
 }
 
-// Cancel makes a child CANCELLED, and its parent QUEUED if it waits for no other child. A child
-// that is RUNNING, FINISHED or PAUSED stays as it is, without an error.
+// Cancel makes a child CANCELLED. Its PAUSED parent becomes QUEUED if it waits for no other child.
+// A child that is RUNNING, FINISHED, PAUSED or CANCELLED stays as it is, without an error.
 //
-// Returns [ErrNoParent] if the job is no child, and [ErrHasChildren] if it has children.
+// Returns [ErrNoParent] if the job has no parent, and [ErrHasChildren] if it has children.
 func (s *Service) Cancel(ctx context.Context, id ID) error {
 	err := s.txn.One(ctx, id, func(ctx context.Context, t *txn.Step, j *Row) error {
 		if j.HasChildren {
@@ -56,30 +57,33 @@ func (s *Service) Cancel(ctx context.Context, id ID) error {
 // Fail describes a run that failed.
 type Fail struct {
 	ID ID
-	// Token is the fencing token of the attempt. 0: any caller may.
+	// Token is the fencing token of the attempt. 0: any token matches.
 	Token int64
 	// Data replaces the job's data. nil: the data stay.
 	Data []byte
-	// Reason becomes the job's Reason, cut at [MaxReason] bytes.
+	// Reason becomes the job's Reason, cut to [MaxReason] bytes.
 	Reason string
 
-	// Shared is a hint that the change concerns no other job: it may share its transaction with
+	// Shared is a hint that the change affects no other job, so that it may share its transaction with
 	// other changes.
 	Shared bool
 }
 
-// Fail makes a running job FAILED, even if it repeats, and keeps it. Its parent no longer waits for
-// it, and the next job of its sequence key has its turn. A job with a Queue or a Key is deleted
-// after Config.Keep. If the answer to the attempt has come, the job goes on with the answer
+// Fail makes a running job FAILED, even if it repeats, and keeps the record. The next job of its
+// sequence and its waiting parent can then start. A job with a Queue or a Key is deleted after
+// Config.Retention. If the answer to the attempt has come, the job is made due with that answer
 // instead.
+//
+// Returns [ErrStale] if f.Token is not the token of the current attempt, and [ErrNotRunning] if the
+// job does not run.
 func (s *Service) Fail(ctx context.Context, f Fail) error {
 	_, err := s.FailUnlessAnswered(ctx, f)
 	return err
 }
 
-// FailUnlessAnswered is Fail. goesOn reports that the job goes on with its answer, and has not
-// failed.
-func (s *Service) FailUnlessAnswered(ctx context.Context, f Fail) (goesOn bool, err error) {
+// FailUnlessAnswered is Fail. delivered reports that the answer had come: the job is due with it,
+// and has not failed.
+func (s *Service) FailUnlessAnswered(ctx context.Context, f Fail) (delivered bool, err error) {
 	data, err := rules.CheckGiven(f.Data)
 	if err != nil {
 		return false, err
@@ -96,10 +100,10 @@ func (s *Service) FailUnlessAnswered(ctx context.Context, f Fail) (goesOn bool, 
 		rules.SetData(j, data)
 		if f.Token != 0 && rules.IsAnswered(j) && j.Phase == "" {
 			answered = true
-			return s.goOn(ctx, t, j)
+			return s.deliverAnswer(ctx, t, j)
 		}
 		if t.Shared() && !rules.StandsAlone(j) {
-			return txn.ErrAlone
+			return txn.ErrNeedsOwnTx
 		}
 		if err := s.fail(ctx, t, j, f.Reason); err != nil {
 			return err

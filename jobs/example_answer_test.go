@@ -11,7 +11,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// A job sends a request and is done with it; the answer, from whichever process it comes, ends the job once.
+// A job sends a request. The answer, from any process, ends the job once.
 func ExampleService_Complete() {
 	ctx := context.Background()
 	store, err := memjobs.New(memjobs.Config{}) // or sqljobs, for SQLite and PostgreSQL
@@ -31,7 +31,8 @@ func ExampleService_Complete() {
 		panic(err)
 	}
 	run := out[0]
-	if err := s.Expect(ctx, jobs.Expect{ID: run.ID, Token: run.Token, Key: "order-17"}); err != nil { // before the request is sent
+	// before sending the request
+	if err := s.Expect(ctx, jobs.Expect{ID: run.ID, Token: run.Token, Key: "order-17"}); err != nil {
 		panic(err)
 	}
 	// ... the request is sent ...

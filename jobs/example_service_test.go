@@ -10,7 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/memjobs"
 )
 
-// A job that repeats carries its state from one run to the next.
+// A job that repeats passes its data from one run to the next.
 func ExampleService() {
 	ctx := context.Background()
 	store, err := memjobs.New(memjobs.Config{}) // or sqljobs, for SQLite and PostgreSQL
@@ -26,7 +26,7 @@ func ExampleService() {
 		panic(err)
 	}
 
-	// A worker waits for what is due, tells of its progress, and leaves where it has got to for the next run.
+	// A worker waits for due jobs, reports its progress, and stores its position for the next run.
 	out, err := s.Get(ctx, jobs.Request{Selector: jobs.Selector{Pattern: "f*"}, Lease: time.Minute, Wait: true})
 	if err != nil {
 		panic(err)
@@ -47,7 +47,7 @@ func ExampleService() {
 		panic(err)
 	}
 
-	// It is there for its next run, and not before.
+	// The job is QUEUED for its next run.
 	now, err = s.Query(ctx, j.ID)
 	if err != nil {
 		panic(err)

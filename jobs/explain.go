@@ -2,23 +2,25 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// Explanation says why a job does not run, or what it does.
+// Explanation describes why a job does not run, or the cause of its wait.
 type Explanation struct {
 	Job Job
-	// At is the store's time of the explanation.
+	// At is the store's time at which the job was read.
 	At time.Time
-	// Reasons holds at least one reason, the most important one first.
+	// Reasons contains at least one reason, the most important one first.
 	Reasons []Why
 }
 
-// String returns all reasons, one per line.
+// String returns the texts of all reasons, one per line.
 func (e Explanation) String() string {
 	lines := make([]string, len(e.Reasons))
 	for i, w := range e.Reasons {
@@ -27,16 +29,16 @@ func (e Explanation) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// Why is one reason.
+// Why is one reason of an [Explanation].
 type Why struct {
 	Kind WhyKind
-	// Text is a sentence.
+	// Text is the reason as an English sentence.
 	Text string
-	// At is when this changes, or did. Zero: unknown.
+	// At is the time at which the reason ends or began, as Kind says. Zero: unknown.
 	At time.Time
-	// Job is another job of this reason. 0: none.
+	// Job is the id of another job that the reason names. 0: no job.
 	Job ID
-	// Key is the sequence key, or the key of an answer, of this reason. "": none.
+	// Key is the sequence key or the answer's key that the reason names. "": no key.
 	Key string
 }
 
@@ -45,26 +47,27 @@ type WhyKind string
 
 // The kinds.
 const (
-	WhyRuns      WhyKind = "runs"      // it runs
-	WhyAnswer    WhyKind = "answer"    // it awaits an answer from outside, until At
-	WhyAnswered  WhyKind = "answered"  // its answer has come, and no worker has handled it yet
-	WhyTimedOut  WhyKind = "timed out" // no answer came in time, and no worker has handled that yet
-	WhyLost      WhyKind = "lost"      // its lease has ended: its worker died or is cut off
-	WhyDue       WhyKind = "due"       // it is due at At, or has been since then
-	WhyRetry     WhyKind = "retry"     // its last attempt has failed, and another one comes at At
+	WhyRuns     WhyKind = "runs"     // it runs
+	WhyAnswer   WhyKind = "answer"   // it awaits an answer from outside, until At
+	WhyAnswered WhyKind = "answered" // its answer has come, and no worker has handled it yet
+	// no answer came in time, and no worker has handled the timeout yet
+	WhyTimedOut  WhyKind = "timed out"
+	WhyLost      WhyKind = "lost"      // its lease has ended: its worker died or is disconnected
+	WhyDue       WhyKind = "due"       // it is due at At, or has been due since At
+	WhyRetry     WhyKind = "retry"     // its last attempt failed, and the next one starts at At
 	WhyWindow    WhyKind = "window"    // its window opens at At
 	WhyThrottled WhyKind = "throttled" // the limit, an earlier job or the throttler blocks it
 	WhyNoRunner  WhyKind = "no runner" // no runner serves its queue
 	WhyBusy      WhyKind = "busy"      // all workers of its queue's runner are busy
 	WhySequence  WhyKind = "sequence"  // it waits for Job, which has the same sequence key
-	WhyChildren  WhyKind = "children"  // it waits for its children, of which Job is one
+	WhyChildren  WhyKind = "children"  // it waits for its children; Job is one of them
 	WhyParent    WhyKind = "parent"    // it waits until its parent, Job, is PAUSED
-	WhyOver      WhyKind = "over"      // it has ended
+	WhyOver      WhyKind = "over"      // it is over
 )
 
-// Explain says in plain sentences why a job does not run, or what it does. It only reads, and works
-// in any process. It knows the decisions of a throttler from the Status of the queue, which may be
-// some seconds old.
+// Explain returns why a job does not run, or the cause of its wait, as English sentences. It only
+// reads and works in any process. It learns the decisions of a throttler from the Status that the
+// leader stores, which may be some seconds old. Returns [ErrNotFound] if the job does not exist.
 func (s *Service) Explain(ctx context.Context, id ID) (Explanation, error) {
 	var e Explanation
 	err := s.c.Store.View(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
@@ -86,7 +89,7 @@ func (s *Service) Explain(ctx context.Context, id ID) (Explanation, error) {
 	return e, nil
 }
 
-// explainer collects reasons.
+// explainer collects the reasons for one job in one read transaction.
 type explainer struct {
 	s   *Service
 	tx  jobstore.Tx
@@ -94,32 +97,33 @@ type explainer struct {
 	*Explanation
 }
 
+// add appends the reason w with a formatted text.
 func (x *explainer) add(w Why, text string, args ...any) {
 	w.Text = fmt.Sprintf(text, args...)
 	x.Reasons = append(x.Reasons, w)
 }
 
-// explain collects the reasons by the state of the job.
+// explain adds the reasons that apply to the state of the job.
 func (x *explainer) explain(ctx context.Context) error {
 	switch {
 	case x.Job.State.Over():
-		x.overs()
+		x.explainOver()
 	case x.Job.State.Runs():
-		x.runs()
+		x.explainRunning()
 	case x.Job.State == Paused:
-		return x.paused(ctx)
+		return x.explainPaused(ctx)
 	case x.Job.State == Waiting:
-		return x.waits(ctx)
+		return x.explainWaiting(ctx)
 	default:
-		return x.queued(ctx)
+		return x.explainQueued(ctx)
 	}
 	return nil
 }
 
-// stamp formats a time.
+// stamp formats a time in UTC, to the second.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-// because formats the Reason of a job.
+// because returns ": " and the reason, or "" without a reason.
 func because(reason string) string {
 	if reason == "" {
 		return ""
@@ -127,36 +131,39 @@ func because(reason string) string {
 	return ": " + reason
 }
 
-func (x *explainer) overs() {
+// explainOver adds the state of a job that is over, its Reason, and the time of its deletion.
+func (x *explainer) explainOver() {
 	j := x.row
-	x.add(Why{Kind: WhyOver, At: j.Changed}, "It is %s since %s%s.", j.State, stamp(j.Changed), because(j.Reason))
+	x.add(Why{Kind: WhyOver, At: j.Changed}, "It has been %s since %s%s.", j.State, stamp(j.Changed), because(j.Reason))
 	if !j.Expires.IsZero() {
-		x.add(Why{Kind: WhyOver, At: j.Expires}, "It is kept until %s.", stamp(j.Expires))
+		x.add(Why{Kind: WhyOver, At: j.Expires}, "Its record is deleted at %s.", stamp(j.Expires))
 	}
 }
 
-func (x *explainer) runs() {
+// explainRunning adds the reason of a running job: its attempt, its answer, its timeout or an
+// expired lease.
+func (x *explainer) explainRunning() {
 	j := x.row
 	late := !j.Deadline.IsZero() && !j.Deadline.After(x.At)
 	switch {
 	case j.Phase == Answered:
-		x.add(Why{Kind: WhyAnswered, Key: j.Key}, "There is an answer for key %q, at which its runner is to look.", j.Key)
+		x.add(Why{Kind: WhyAnswered, Key: j.Key}, "The answer for key %q has come, and a runner must handle it.", j.Key)
 	case j.Phase == Awaiting && late:
-		x.add(Why{Kind: WhyTimedOut, At: j.Deadline, Key: j.Key}, "No answer for key %q came until %s, to which its runner is to see.", j.Key, stamp(j.Deadline))
+		x.add(Why{Kind: WhyTimedOut, At: j.Deadline, Key: j.Key}, "No answer for key %q came by %s, and a runner must handle the timeout.", j.Key, stamp(j.Deadline))
 	case j.Phase == Awaiting && j.Deadline.IsZero():
-		x.add(Why{Kind: WhyAnswer, Key: j.Key}, "It awaits the answer for key %q, for as long as that takes.", j.Key)
+		x.add(Why{Kind: WhyAnswer, Key: j.Key}, "It awaits the answer for key %q, without a time limit.", j.Key)
 	case j.Phase == Awaiting:
 		x.add(Why{Kind: WhyAnswer, At: j.Deadline, Key: j.Key}, "It awaits the answer for key %q until %s.", j.Key, stamp(j.Deadline))
 	case j.State == RunQueued:
-		x.add(Why{Kind: WhyRuns, At: j.NextRun}, "It runs since %s, and is handed out again at %s if it has not ended by then.", stamp(j.LastRun), stamp(j.NextRun))
+		x.add(Why{Kind: WhyRuns, At: j.NextRun}, "It has been running since %s, and is claimed again at %s if it has not ended by then.", stamp(j.LastRun), stamp(j.NextRun))
 	case !j.Due.IsZero() && !j.Due.After(x.At):
-		x.add(Why{Kind: WhyLost, At: j.Due}, "It was begun at %s, but who ran it has not been heard of: its lease ended at %s, and it is to be run again.", stamp(j.LastRun), stamp(j.Due))
+		x.add(Why{Kind: WhyLost, At: j.Due}, "It started at %s, but its worker did not renew the lease, which ended at %s. It will run again.", stamp(j.LastRun), stamp(j.Due))
 	default:
-		x.add(Why{Kind: WhyRuns, At: j.LastRun}, "It runs since %s%s.", stamp(j.LastRun), attempt(j))
+		x.add(Why{Kind: WhyRuns, At: j.LastRun}, "It has been running since %s%s.", stamp(j.LastRun), attempt(j))
 	}
 }
 
-// attempt names the attempt of a job, if attempts are counted.
+// attempt returns ", in attempt N" for the second and later attempts, else "".
 func attempt(j *Row) string {
 	if j.Attempt < 2 {
 		return ""
@@ -164,23 +171,27 @@ func attempt(j *Row) string {
 	return fmt.Sprintf(", in attempt %d", j.Attempt)
 }
 
-// waits explains a job that waits for the turn of its sequence key.
-func (x *explainer) waits(ctx context.Context) error {
+// explainWaiting adds the reason of a WAITING job: the first job of its sequence.
+func (x *explainer) explainWaiting(ctx context.Context) error {
 	key := x.Job.SequenceKey
-	found, err := x.tx.OfSequence(ctx, key, jobstore.Page{States: holding(), Limit: 1})
+	id, err := firstOf(ctx, x.tx, key, sequenceHolders()...)
 	if err != nil {
 		return err
 	}
-	if len(found) == 0 { // that job is over since
-		x.add(Why{Kind: WhySequence, Key: key}, "It waits for its turn among the jobs of sequence key %q.", key)
+	first, err := x.tx.Get(ctx, id)
+	// the first job has ended since
+	if errors.Is(err, ErrNotFound) || err == nil && !slices.Contains(sequenceHolders(), first.State) {
+		x.add(Why{Kind: WhySequence, Key: key}, "It waits for an earlier job of sequence key %q.", key)
 		return nil
 	}
-	first := &found[0]
-	x.add(Why{Kind: WhySequence, Job: first.ID, Key: key}, "It waits for its turn among the jobs of sequence key %q, which job %d has, %s.", key, first.ID, doing(first))
+	if err != nil {
+		return err
+	}
+	x.add(Why{Kind: WhySequence, Job: first.ID, Key: key}, "It waits for job %d of sequence key %q, %s.", first.ID, key, doing(&first))
 	return nil
 }
 
-// doing says what a job does, as a part of a sentence.
+// doing returns a relative clause with the present activity of a job, such as "which is RUNNING".
 func doing(j *Row) string {
 	switch {
 	case j.Phase == Awaiting:
@@ -191,8 +202,9 @@ func doing(j *Row) string {
 	return "which is " + string(j.State)
 }
 
-// paused explains a job that waits for its children or its parent.
-func (x *explainer) paused(ctx context.Context) error {
+// explainPaused adds the reason of a PAUSED job: its parent, or up to three of its children and
+// their number.
+func (x *explainer) explainPaused(ctx context.Context) error {
 	if x.Job.Parent != 0 {
 		x.add(Why{Kind: WhyParent, Job: x.Job.Parent}, "It waits until its parent, job %d, has finished its run and is PAUSED.", x.Job.Parent)
 		return nil
@@ -216,50 +228,57 @@ func (x *explainer) paused(ctx context.Context) error {
 	return nil
 }
 
-// queued explains a QUEUED job.
-func (x *explainer) queued(ctx context.Context) error {
+// explainQueued adds the reasons of a QUEUED job.
+func (x *explainer) explainQueued(ctx context.Context) error {
 	j := x.row
 	if j.NextRun.After(x.At) {
-		x.later()
+		x.explainNotDue()
 		return nil
 	}
 	if j.Queue != "" {
-		return x.inLine(ctx)
+		return x.explainDueInQueue(ctx)
 	}
-	x.add(Why{Kind: WhyDue, At: j.NextRun}, "It is due since %s, and nobody who runs %q has taken it: none does, or all of them are busy.", stamp(j.NextRun), j.Name)
-	x.retried()
+	x.add(Why{Kind: WhyDue, At: j.NextRun}, "It has been due since %s, and no free worker runs %q.", stamp(j.NextRun), j.Name)
+	x.addRetry()
 	return nil
 }
 
-// unread explains windows that this process cannot read.
-func (x *explainer) unread(err error) {
-	x.add(Why{Kind: WhyWindow}, "Its windows cannot be read here, and no runner that cannot read them starts it: %v.", err)
+// addUnreadable adds the reason of a job whose windows this process cannot parse; err is the error.
+func (x *explainer) addUnreadable(err error) {
+	x.add(Why{Kind: WhyWindow}, "This process cannot parse its windows, and a runner that cannot parse them does not start it: %v.", err)
 }
 
-// later explains a job whose time has not come.
-func (x *explainer) later() {
+// explainNotDue adds the reasons why a QUEUED job is not due yet. Call it only if NextRun is in the
+// future. The first case that applies decides:
+//
+//   - The windows cannot be parsed: only that.
+//   - The window is closed and NextRun is not after its opening: the window, and the failed attempt
+//     if there was one.
+//   - An attempt has failed: the failed attempt.
+//   - Otherwise: NextRun.
+func (x *explainer) explainNotDue() {
 	j := x.row
 	switch open, err := x.s.windows.Opens(j, x.At); {
 	case err != nil:
-		x.unread(err)
+		x.addUnreadable(err)
 		return
 	case open.After(x.At) && !j.NextRun.After(open):
 		x.add(Why{Kind: WhyWindow, At: j.NextRun}, "Its window opens at %s.", stamp(j.NextRun))
-		x.retried()
+		x.addRetry()
 		return
 	}
-	if x.retried() {
+	if x.addRetry() {
 		return
 	}
 	x.add(Why{Kind: WhyDue, At: j.NextRun}, "It is due at %s.", stamp(j.NextRun))
 }
 
-// retried adds the failed attempts before this one.
-func (x *explainer) retried() bool {
+// addRetry adds the failed attempt before this one, and reports whether there was one.
+func (x *explainer) addRetry() bool {
 	j := x.row
 	if j.Reason == "" || j.Attempt == 0 {
 		return false
 	}
-	x.add(Why{Kind: WhyRetry, At: j.NextRun}, "Attempt %d has failed, and attempt %d is to begin at %s%s.", j.Attempt, j.Attempt+1, stamp(j.NextRun), because(j.Reason))
+	x.add(Why{Kind: WhyRetry, At: j.NextRun}, "Attempt %d has failed, and attempt %d begins at %s%s.", j.Attempt, j.Attempt+1, stamp(j.NextRun), because(j.Reason))
 	return true
 }

@@ -8,16 +8,17 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/internal/line"
 )
 
-// inLine explains why a due job of a queue was not started.
-func (x *explainer) inLine(ctx context.Context) error {
+// explainDueInQueue adds the reasons why a due job of a queue has not started: a closed window, no
+// runner, or the decisions of the leader.
+func (x *explainer) explainDueInQueue(ctx context.Context) error {
 	j := x.row
 	switch at, err := x.s.windows.Opens(j, x.At); {
 	case err != nil:
-		x.unread(err)
+		x.addUnreadable(err)
 		return nil
 	case at.After(x.At):
-		x.add(Why{Kind: WhyWindow, At: at}, "It is due since %s, but its window is closed, and opens at %s.", stamp(j.NextRun), stamp(at))
-		x.retried()
+		x.add(Why{Kind: WhyWindow, At: at}, "It has been due since %s, but its window is closed and opens at %s.", stamp(j.NextRun), stamp(at))
+		x.addRetry()
 		return nil
 	}
 	rec, err := x.tx.QueueLease(ctx, j.Queue)
@@ -32,39 +33,41 @@ func (x *explainer) inLine(ctx context.Context) error {
 	case rec == nil:
 		x.add(Why{Kind: WhyNoRunner}, "No runner has ever served queue %q.", j.Queue)
 	case !rec.Until.After(x.At):
-		x.add(Why{Kind: WhyNoRunner, At: rec.Until}, "No runner serves queue %q: the last one, %s, is gone since %s.", j.Queue, data.Node, stamp(rec.Until))
+		x.add(Why{Kind: WhyNoRunner, At: rec.Until}, "No runner serves queue %q: the lease of the last one, %s, ended at %s.", j.Queue, data.Node, stamp(rec.Until))
 	default:
-		if err := x.served(ctx, &data); err != nil {
+		if err := x.explainServed(ctx, &data); err != nil {
 			return err
 		}
 	}
-	x.retried()
+	x.addRetry()
 	return nil
 }
 
-// served explains why the leader of the queue has not started the job.
-func (x *explainer) served(ctx context.Context, data *line.Status) error {
+// explainServed adds the reason why the leader of the queue has not started the job. data is the
+// Status that the leader stored.
+func (x *explainer) explainServed(ctx context.Context, data *line.Status) error {
 	j := x.row
-	throttled, err := x.limited(ctx, data)
+	throttled, err := x.addLimit(ctx, data)
 	if err != nil || throttled {
 		return err
 	}
 	since := stamp(j.NextRun)
 	switch {
 	case data.Throttler && slices.Contains(data.Refused, j.ID):
-		x.add(Why{Kind: WhyThrottled, At: data.Looked}, "The throttler of queue %q did not start it when it looked, at %s.", j.Queue, stamp(data.Looked))
+		x.add(Why{Kind: WhyThrottled, At: data.AdmittedAt}, "The throttler of queue %q did not start it at its last admission, at %s.", j.Queue, stamp(data.AdmittedAt))
 	case data.Busy:
-		x.add(Why{Kind: WhyBusy, At: j.NextRun}, "It is due since %s, and all workers of queue %q, on %s, are busy.", since, j.Queue, data.Node)
-	case data.Throttler && data.Looked.After(j.NextRun) && data.Looked.After(j.Changed):
-		x.add(Why{Kind: WhyThrottled, At: data.Looked}, "The throttler of queue %q has not started it; it looked last at %s.", j.Queue, stamp(data.Looked))
+		x.add(Why{Kind: WhyBusy, At: j.NextRun}, "It has been due since %s, but all workers of queue %q, on %s, are busy.", since, j.Queue, data.Node)
+	case data.Throttler && data.AdmittedAt.After(j.NextRun) && data.AdmittedAt.After(j.Changed):
+		x.add(Why{Kind: WhyThrottled, At: data.AdmittedAt}, "The throttler of queue %q has not started it; its last admission was at %s.", j.Queue, stamp(data.AdmittedAt))
 	default:
-		x.add(Why{Kind: WhyDue, At: j.NextRun}, "It is due since %s, and the next look at queue %q, which %s serves, may start it.", since, j.Queue, data.Node)
+		x.add(Why{Kind: WhyDue, At: j.NextRun}, "It has been due since %s, and the next admission of queue %q, on %s, may start it.", since, j.Queue, data.Node)
 	}
 	return nil
 }
 
-// limited reports whether the limit blocks the job.
-func (x *explainer) limited(ctx context.Context, data *line.Status) (bool, error) {
+// addLimit adds a reason if the limit of the queue, or an earlier job of a strict queue, blocks the
+// job. It reports whether it added one.
+func (x *explainer) addLimit(ctx context.Context, data *line.Status) (bool, error) {
 	j := x.row
 	if data.Limit == 0 {
 		return false, nil
@@ -76,10 +79,10 @@ func (x *explainer) limited(ctx context.Context, data *line.Status) (bool, error
 	g := line.Gauge{Limit: data.Limit, Taken: taken}
 	if !g.Fits(j.Weight) {
 		if j.Weight > data.Limit {
-			x.add(Why{Kind: WhyThrottled}, "It weighs %s, more than the limit %s of queue %q, so that it runs alone, and now %d jobs that weigh %s run.",
+			x.add(Why{Kind: WhyThrottled}, "Its weight %s is above the limit %s of queue %q, so it must run alone; now %d jobs with a weight of %s run.",
 				line.Units(j.Weight), line.Units(data.Limit), j.Queue, n, line.Units(taken))
 		} else {
-			x.add(Why{Kind: WhyThrottled}, "It weighs %s, and of the limit %s of queue %q the %d jobs that run take %s.",
+			x.add(Why{Kind: WhyThrottled}, "Its weight %s does not fit into the limit %s of queue %q: %d running jobs use %s.",
 				line.Units(j.Weight), line.Units(data.Limit), j.Queue, n, line.Units(taken))
 		}
 		return true, nil
@@ -87,17 +90,18 @@ func (x *explainer) limited(ctx context.Context, data *line.Status) (bool, error
 	if !data.Strict {
 		return false, nil
 	}
-	return x.heldUp(ctx, data, g)
+	return x.addEarlierJob(ctx, data, g)
 }
 
-// heldUp reports whether an earlier job of a strict queue blocks the job.
-func (x *explainer) heldUp(ctx context.Context, data *line.Status, g line.Gauge) (bool, error) {
+// addEarlierJob adds a reason if the first job of a strict queue does not fit and is another job.
+// It reports whether it added one.
+func (x *explainer) addEarlierJob(ctx context.Context, data *line.Status, g line.Gauge) (bool, error) {
 	found, err := x.tx.Line(ctx, Line{Queue: x.Job.Queue, State: Queued, By: x.At, Order: data.Order}, 1)
 	if err != nil || len(found) == 0 || found[0].ID == x.Job.ID || g.Fits(found[0].Weight) {
 		return false, err
 	}
 	first := &found[0]
-	x.add(Why{Kind: WhyThrottled, Job: first.ID}, "Job %d, which weighs %s, is before it in queue %q, which is strict, and does not fit into the limit %s, of which %s is taken.",
+	x.add(Why{Kind: WhyThrottled, Job: first.ID}, "Job %d, with a weight of %s, is before it in the strict queue %q and does not fit into the limit %s, of which %s is used.",
 		first.ID, line.Units(first.Weight), x.Job.Queue, line.Units(data.Limit), line.Units(g.Taken))
 	return true, nil
 }

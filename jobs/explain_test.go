@@ -15,7 +15,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// why checks what there is to say of a job: its kinds, and the sentences, or parts of them.
+// why checks the reasons of an explanation: their kinds and parts of their sentences.
 func (w *world) why(id jobs.ID, kinds string, texts ...string) jobs.Explanation {
 	w.Helper()
 	e, err := w.Explain(w.Context(), id)
@@ -52,15 +52,15 @@ func TestExplainWithoutAQueue(t *testing.T) {
 			t.Fatalf("at %v", e.Reasons[0].At)
 		}
 		now := w.create(jobs.Spec{Name: "now"})
-		w.why(now, "due", `nobody who runs "now" has taken it`)
+		w.why(now, "due", `no free worker runs "now"`)
 		w.get("now")
-		w.why(now, "runs", "It runs since 2000-01-01 00:00:00 UTC.")
+		w.why(now, "runs", "It has been running since 2000-01-01 00:00:00 UTC.")
 		w.ok(w.Fail(w.Context(), jobs.Fail{ID: now, Reason: "disk full"}))
-		w.why(now, "over", "It is FAILED since 2000-01-01 00:00:00 UTC: disk full.")
+		w.why(now, "over", "It has been FAILED since 2000-01-01 00:00:00 UTC: disk full.")
 
 		again := w.create(jobs.Spec{Name: "again", RetryAfter: "+5 MINUTES"})
 		w.get("again")
-		w.why(again, "runs", "handed out again at 2000-01-01 00:05:00 UTC")
+		w.why(again, "runs", "claimed again at 2000-01-01 00:05:00 UTC")
 
 		first := w.create(jobs.Spec{Name: "seq", SequenceKey: "k"})
 		second := w.create(jobs.Spec{Name: "seq", SequenceKey: "k"})
@@ -85,7 +85,7 @@ func TestExplainWithoutAQueue(t *testing.T) {
 		_, err = w.Get(w.Context(), jobs.Request{Selector: jobs.Selector{Names: []string{"seq"}}, Lease: time.Minute})
 		w.ok(err)
 		time.Sleep(2 * time.Minute)
-		w.why(first, "lost", "its lease ended at 2000-01-01 00:01:00 UTC")
+		w.why(first, "lost", "did not renew the lease, which ended at 2000-01-01 00:01:00 UTC")
 	})
 }
 
@@ -103,12 +103,12 @@ func TestExplainInAQueue(t *testing.T) {
 		w.why(a, "no runner", `No runner has ever served queue "q".`)
 		l := w.lead(queue.Queue{Limit: 10}, "node-7")
 		h := w.starts(l, "a")[0]
-		w.why(a, "runs", "It runs since")
+		w.why(a, "runs", "It has been running since")
 
 		big, huge := in("big", 4.5, ""), in("huge", 12, "")
 		w.starts(l)
-		w.why(big, "throttled", `It weighs 4.5, and of the limit 10 of queue "q" the 1 jobs that run take 6.`)
-		w.why(huge, "throttled", "It weighs 12, more than the limit 10", "runs alone")
+		w.why(big, "throttled", `Its weight 4.5 does not fit into the limit 10 of queue "q": 1 running jobs use 6.`)
+		w.why(huge, "throttled", "Its weight 12 is above the limit 10", "must run alone")
 		window := in("window", 1, "09:00-17:00")
 		if e := w.why(window, "window", "Its window opens at 2000-01-01 09:00:00 UTC."); e.Reasons[0].At.Hour() != 9 {
 			t.Fatalf("%+v", e.Reasons)
@@ -126,36 +126,36 @@ func TestExplainInAQueue(t *testing.T) {
 			t.Fatalf("%+v", e.Reasons)
 		}
 		time.Sleep(15 * time.Minute)
-		w.why(closes, "window", "its window is closed, and opens at 2000-01-02 00:00:00 UTC")
+		w.why(closes, "window", "its window is closed and opens at 2000-01-02 00:00:00 UTC")
 
-		// In another process it looks the same.
+		// Another process returns the same reasons.
 		other, err := jobs.New(jobs.Config{Store: w.store.(*memjobs.Store).Join()})
 		w.ok(err)
 		there := &world{w.T, other, w.store}
-		there.why(big, "throttled", "It weighs 4.5")
+		there.why(big, "throttled", "Its weight 4.5")
 
-		// It fails, and is to be tried again.
+		// The job fails and will be retried.
 		w.modify(a, func(j *jobs.Row) {
 			j.State, j.Phase, j.Deadline, j.Reason = jobs.Queued, "", time.Time{}, "no luck"
 			j.NextRun = time.Date(2000, 1, 1, 0, 30, 0, 0, time.UTC)
 			j.Due = j.NextRun
 		})
-		w.why(a, "retry", "Attempt 1 has failed, and attempt 2 is to begin at 2000-01-01 00:30:00 UTC: no luck.")
+		w.why(a, "retry", "Attempt 1 has failed, and attempt 2 begins at 2000-01-01 00:30:00 UTC: no luck.")
 		w.modify(a, func(j *jobs.Row) { j.State, j.Phase, j.Due, j.Respond = jobs.Running, jobs.Answered, time.Now(), true })
-		w.why(a, "answered", `There is an answer for key "a"`)
+		w.why(a, "answered", `The answer for key "a" has come`)
 		w.modify(a, func(j *jobs.Row) { j.Phase, j.Deadline, j.Due = jobs.Awaiting, time.Now(), time.Now() })
-		w.why(a, "timed out", `No answer for key "a" came until`)
+		w.why(a, "timed out", `No answer for key "a" came by`)
 		w.modify(a, func(j *jobs.Row) { j.Deadline, j.Due = time.Time{}, time.Time{} })
-		w.why(a, "answer", "for as long as that takes")
+		w.why(a, "answer", "without a time limit")
 		w.ok(w.Withdraw(w.Context(), a))
-		w.why(a, "over, over", "It is CANCELLED since", "It is kept until 2000-01-02 00:15")
+		w.why(a, "over, over", "It has been CANCELLED since", "Its record is deleted at 2000-01-02 00:15")
 
-		// The next look starts it.
-		w.why(big, "due", `queue "q", which node-7 serves`)
+		// The next admission starts it.
+		w.why(big, "due", `queue "q", on node-7, may start it`)
 		w.starts(l, "big")
 		l.Close(w.Context())
 		time.Sleep(time.Second)
-		w.why(huge, "no runner", "the last one, node-7, is gone since 2000-01-01 00:15:0")
+		w.why(huge, "no runner", "the lease of the last one, node-7, ended at 2000-01-01 00:15:0")
 	})
 }
 
@@ -166,8 +166,8 @@ func TestExplainStrictBusyAndThrottled(t *testing.T) {
 		w.enqueued("a", 9000)
 		big, small := w.enqueued("b", 2000), w.enqueued("c", 1000)
 		w.starts(l, "a")
-		w.why(big, "throttled", "It weighs 2")
-		if e := w.why(small, "throttled", "which weighs 2, is before it", "strict", "limit 10, of which 9 is taken"); e.Reasons[0].Job != big {
+		w.why(big, "throttled", "Its weight 2")
+		if e := w.why(small, "throttled", "with a weight of 2, is before it", "strict", "limit 10, of which 9 is used"); e.Reasons[0].Job != big {
 			t.Fatalf("%+v", e.Reasons)
 		}
 	})
@@ -182,11 +182,11 @@ func TestExplainStrictBusyAndThrottled(t *testing.T) {
 		if len(out) != 1 {
 			t.Fatalf("%d jobs", len(out))
 		}
-		time.Sleep(3 * time.Second) // what a leader tells is written once a second at most
+		time.Sleep(3 * time.Second) // a leader stores its status at most once a second
 		w.why(second, "busy", "all workers of queue \"q\", on n, are busy")
 	})
 	inQueue(t, func(w *world) {
-		l := w.lead(queue.Queue{Throttler: queue.ThrottlerFunc(func(context.Context, *queue.Look) error { return nil })}, "n")
+		l := w.lead(queue.Queue{Throttler: queue.ThrottlerFunc(func(context.Context, *queue.Admission) error { return nil })}, "n")
 		unseen := w.enqueued("a", 1000)
 		w.starts(l)
 		time.Sleep(3 * time.Second)
@@ -194,9 +194,9 @@ func TestExplainStrictBusyAndThrottled(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		w.starts(l)
 		time.Sleep(10 * time.Second)
-		w.why(unseen, "throttled", "has not started it; it looked last at 2000-01-01 00:00:2")
+		w.why(unseen, "throttled", "has not started it; its last admission was at 2000-01-01 00:00:2")
 		l.Close(w.Context())
-		refuses := queue.ThrottlerFunc(func(_ context.Context, l *queue.Look) error {
+		refuses := queue.ThrottlerFunc(func(_ context.Context, l *queue.Admission) error {
 			for range l.Due() {
 				continue
 			}
@@ -205,10 +205,10 @@ func TestExplainStrictBusyAndThrottled(t *testing.T) {
 		l = w.lead(queue.Queue{Throttler: refuses}, "m")
 		w.starts(l)
 		time.Sleep(3 * time.Second)
-		w.why(unseen, "throttled", `The throttler of queue "q" did not start it when it looked, at 2000-01-01 00:00:3`)
+		w.why(unseen, "throttled", `The throttler of queue "q" did not start it at its last admission, at 2000-01-01 00:00:3`)
 		l.Die()
 		time.Sleep(time.Minute)
-		w.why(unseen, "no runner", `the last one, m, is gone since 2000-01-01 00:0`)
+		w.why(unseen, "no runner", `the lease of the last one, m, ended at 2000-01-01 00:0`)
 	})
 }
 

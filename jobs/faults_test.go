@@ -13,9 +13,10 @@ import (
 
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
+	"github.com/swarmiji/swarmiji/task"
 )
 
-// faulty fails one call of a transaction, the n-th from when it was told to.
+// faulty is a store in which the n-th call of a transaction fails.
 type faulty struct {
 	jobs.Store
 	n, calls int
@@ -89,12 +90,18 @@ func (t faultyTx) OfKey(ctx context.Context, name, key string, p jobstore.Page) 
 	return t.find(func() ([]jobs.Row, error) { return t.Tx.OfKey(ctx, name, key, p) })
 }
 
-func (t faultyTx) OfUniqueKey(ctx context.Context, name, key string, p jobstore.Page) ([]jobs.Row, error) {
-	return t.find(func() ([]jobs.Row, error) { return t.Tx.OfUniqueKey(ctx, name, key, p) })
+func (t faultyTx) First(ctx context.Context, states []jobs.State, groups ...jobstore.Group) (map[jobstore.Group]jobs.ID, error) {
+	if err := t.f.call(); err != nil {
+		return nil, err
+	}
+	return t.Tx.First(ctx, states, groups...)
 }
 
-func (t faultyTx) OfSequence(ctx context.Context, key string, p jobstore.Page) ([]jobs.Row, error) {
-	return t.find(func() ([]jobs.Row, error) { return t.Tx.OfSequence(ctx, key, p) })
+func (t faultyTx) OpenDeferrals(ctx context.Context, groups ...jobstore.Group) (map[jobstore.Group]task.ID, error) {
+	if err := t.f.call(); err != nil {
+		return nil, err
+	}
+	return t.Tx.OpenDeferrals(ctx, groups...)
 }
 
 func (t faultyTx) OfQueue(ctx context.Context, queue string, p jobstore.Page) ([]jobs.Row, error) {
@@ -127,7 +134,7 @@ func (t faultyTx) Line(ctx context.Context, l jobs.Line, limit int) ([]jobs.Row,
 	return t.find(func() ([]jobs.Row, error) { return t.Tx.Line(ctx, l, limit) })
 }
 
-// find asks for jobs, unless it is to fail.
+// find calls ask, unless this call must fail.
 func (t faultyTx) find(ask func() ([]jobs.Row, error)) ([]jobs.Row, error) {
 	if err := t.f.call(); err != nil {
 		return nil, err
@@ -149,8 +156,8 @@ func (t faultyTx) Delete(ctx context.Context, ids ...jobs.ID) error {
 	return t.Tx.Delete(ctx, ids...)
 }
 
-// TestEveryCallFails has each call of a transaction fail in turn, of every command where it has most to do: the command says so, and nothing has changed but
-// for hand-outs that were undone, which cost a token.
+// TestEveryCallFails makes each call of a transaction fail in turn, for every command. The command
+// returns the error and changes nothing. A claim that was undone may leave a higher token.
 func TestEveryCallFails(t *testing.T) {
 	t.Parallel()
 	finish := func(id jobs.ID) func(w *world) error {
@@ -177,7 +184,7 @@ func TestEveryCallFails(t *testing.T) {
 		w.ok(w.Cancel(w.Context(), 2))
 		w.ok(w.Cancel(w.Context(), 3))
 	}
-	tired := func(w *world) { // one hand-out of job 3, or of job 1 of a key, is left
+	tired := func(w *world) { // one claim of job 3, or of job 1 of a key, is left
 		for range 10 {
 			_, err := w.Get(w.Context(), jobs.Request{Selector: jobs.Selector{Pattern: "[cs]"}, Max: 10})
 			w.ok(err)
@@ -272,7 +279,7 @@ func TestEveryCallFails(t *testing.T) {
 	}
 }
 
-// all returns every job, without what a hand-out that was undone leaves.
+// all returns every job, without the fields that an undone claim changes.
 func (w *world) all() []jobs.Row {
 	w.Helper()
 	all, err := w.Rows(w.Context(), jobs.Filter{})

@@ -12,37 +12,40 @@ import (
 // Finish describes a run that succeeded.
 type Finish struct {
 	ID ID
-	// Token is the fencing token of the attempt. 0: any caller may.
+	// Token is the fencing token of the attempt. 0: any token matches.
 	Token int64
-	// Data replaces the job's data, for its next run or for its parent. nil: the data stay. A job
-	// that does not repeat is deleted with its data.
+	// Data replaces the job's data, for its next run or for its parent. nil: the data stay. They are
+	// deleted together with a job that does not repeat.
 	Data []byte
 
-	// Shared is a hint that the change concerns no other job, and that the job is kept: the change may
-	// share its transaction with others.
+	// Shared is a hint that the change affects no other job and that the record stays. The change may
+	// then share its transaction with others.
 	Shared bool
 }
 
-// Finish ends a run as a success. The first of these rules that fits applies:
+// Finish ends the current run as a success. The first matching rule applies:
 //
-//   - A job with children that are not over becomes PAUSED until they are. Children that waited for
-//     that become QUEUED.
+//   - A job with pending children becomes PAUSED until these are over. Its PAUSED children become
+//     QUEUED.
 //   - A job that repeats becomes QUEUED for its next run. Data with {"delete":"true"} end its
-//     repeating. A next run outside the years 0000 to 9999 makes it FAILED, without an error.
+//     repeats. A next run outside the years 0000 to 9999 makes it FAILED, without an error.
 //   - A child becomes FINISHED. Its parent becomes QUEUED if it waits for no other child.
-//   - A job with a Queue or a Key becomes FINISHED, and is kept for Config.Keep.
+//   - A job with a Queue or a Key becomes FINISHED. Its record is deleted after Config.Retention.
 //   - Any other job is deleted.
 //
-// When the job is over, the next one of its sequence key has its turn. The FINISHED and CANCELLED
-// children of the job are deleted, since it has seen them. Returns [ErrOutstanding] if it would be
-// deleted and has FAILED children.
+// When the job is over, the next job of its sequence becomes QUEUED. Its own FINISHED and CANCELLED
+// children are deleted.
+//
+// Returns [ErrStale] if f.Token is not the token of the current attempt, and [ErrNotRunning] if the
+// job does not run. Returns [ErrParentNotPaused] for a child whose parent is not PAUSED, and
+// [ErrOutstanding] if a job to delete has FAILED children.
 func (s *Service) Finish(ctx context.Context, f Finish) error {
 	data, err := rules.CheckGiven(f.Data)
 	if err != nil {
 		return err
 	}
 	if !f.Shared {
-		dropped, err := s.drop(ctx, f.ID, f.Token)
+		dropped, err := s.dropSimple(ctx, f.ID, f.Token)
 		if err != nil || dropped {
 			return s.counted(&s.count.finished, err)
 		}
@@ -50,7 +53,7 @@ func (s *Service) Finish(ctx context.Context, f Finish) error {
 	failed := false
 	err = s.txn.OneOrBatch(ctx, f.Shared, f.ID, func(ctx context.Context, t *txn.Step, j *Row) (err error) {
 		failed = false
-		if err := s.endable(t, j, f.Token); err != nil {
+		if err := s.checkCanEnd(t, j, f.Token); err != nil {
 			return err
 		}
 		rules.SetData(j, data)
@@ -63,14 +66,15 @@ func (s *Service) Finish(ctx context.Context, f Finish) error {
 	return s.counted(&s.count.finished, err)
 }
 
-// finish ends a run of j as a success; stop ends its repeating. failed reports that its repeat has
-// no next run.
+// finish ends the current run of j as a success, by the rules of Finish, and saves or deletes j.
+// stop prevents further repeats. failed reports that j is FAILED because its repeat has no next
+// run. Returns ErrNeedsOwnTx if t is shared and other jobs depend on j.
 func (s *Service) finish(ctx context.Context, t *txn.Step, j *Row, stop bool) (failed bool, err error) {
 	if t.Shared() && !rules.StandsAlone(j) {
-		return false, txn.ErrAlone
+		return false, txn.ErrNeedsOwnTx
 	}
 	if j.HasChildren {
-		if err := s.clear(ctx, t, j.ID); err != nil {
+		if err := s.deleteSeenChildren(ctx, t, j.ID); err != nil {
 			return false, err
 		}
 		if waits, err := s.hasPending(ctx, t, j.ID); err != nil {
@@ -97,8 +101,9 @@ func (s *Service) finish(ctx context.Context, t *txn.Step, j *Row, stop bool) (f
 	return false, t.Save(ctx, j)
 }
 
-// drop ends a simple job in one step, if the store can.
-func (s *Service) drop(ctx context.Context, id ID, token int64) (dropped bool, err error) {
+// dropSimple deletes a running job in one statement if the job is simple (Row.Simple) and the store
+// is a Dropper. dropped reports whether it did. On false the caller must apply the rules.
+func (s *Service) dropSimple(ctx context.Context, id ID, token int64) (dropped bool, err error) {
 	if s.noDropper.Load() {
 		return false, nil
 	}
@@ -116,7 +121,8 @@ func (s *Service) drop(ctx context.Context, id ID, token int64) (dropped bool, e
 	return dropped, err
 }
 
-// repeat makes j QUEUED for its next run. failed reports that there is none.
+// repeat makes j QUEUED for its next run, within its windows, and resets its attempt count. It does
+// not save j. failed reports that the repeat has no next run, and that j is FAILED.
 func (s *Service) repeat(ctx context.Context, t *txn.Step, j *Row) (failed bool, err error) {
 	next, err := s.nextRun(j, t.Now)
 	if err != nil {
@@ -127,18 +133,18 @@ func (s *Service) repeat(ctx context.Context, t *txn.Step, j *Row) (failed bool,
 	return false, nil
 }
 
-// pause lets j wait for its children. NextRun becomes LastRun, so that j runs at once when they are
-// over.
+// pause makes j PAUSED until its children are over, and its PAUSED children QUEUED. NextRun becomes
+// LastRun, so that j is due at once when it is resumed. It saves all of them.
 func (s *Service) pause(ctx context.Context, t *txn.Step, j *Row) error {
 	rules.StartOver(j)
 	j.State, j.NextRun = Paused, j.LastRun
 	if err := t.Save(ctx, j); err != nil {
 		return err
 	}
-	return s.unpause(ctx, t, j.ID)
+	return s.unpauseChildren(ctx, t, j.ID)
 }
 
-// remove deletes j, which must have no children left.
+// remove deletes j. Returns ErrOutstanding if j still has children.
 func (s *Service) remove(ctx context.Context, t *txn.Step, j *Row) error {
 	if j.HasChildren {
 		left, err := t.Tx.Children(ctx, j.ID, jobstore.Page{Limit: 1})

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	pages "github.com/swarmiji/swarmiji/jobs/internal/page"
 	"github.com/swarmiji/swarmiji/jobs/internal/rules"
 	"github.com/swarmiji/swarmiji/jobs/internal/txn"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
@@ -17,32 +18,44 @@ import (
 type Request struct {
 	// Selector selects the jobs. Its Pattern has at most [MaxName] bytes.
 	Selector
-	// Lease is how long a job stays with its worker. Without a Renew by then it is due again. It
-	// does not concern a job with RetryAfter. 0: no end. It is rounded up to microseconds.
+	// Lease is the time after which a claimed job is due again unless Renew is called. It does not
+	// apply to a job with RetryAfter. It is rounded up to microseconds. 0: no limit.
 	Lease time.Duration
-	// Max is the most jobs to return. Default: 1. At most [MaxTake].
+	// Max limits the number of returned jobs. Default: 1. At most [MaxTake].
 	Max int
-	// Wait: wait until a job is due, or ctx ends.
+	// Wait makes Get wait until a job is due or ctx ends.
 	Wait bool
 }
 
-// MaxTake is the most jobs that one Get returns.
+// MaxTake is the largest number of jobs that one Get returns.
 const MaxTake = 1000
 
-// maxRetries is how often a job with RetryAfter is claimed in one run.
+// MaxChildrenData limits the total bytes of data of ended children in the claim of their parent.
+// Further children are included without their data.
+const MaxChildrenData = 16 << 20
+
+const (
+	// childBytes is the wanted size of a page of children, in bytes. firstChildren is the number of
+	// children in the first page.
+	childBytes, firstChildren = 4 << 20, 16
+)
+
+// maxRetries is the number of claims of a job with RetryAfter in one run.
 const maxRetries = 10
 
-// manual is the prefix of names of jobs that are claimed again without limit.
+// manual is the prefix of the names of jobs that RetryAfter claims again without limit.
 const manual = "manual"
 
-// Get claims the first due jobs, in the order of Priority, then of due time. Each job goes to one
-// caller. It is RUNNING, or RUNQUEUED if it has RetryAfter. Callers that wait for the same jobs are
-// served in the order in which they came. A claim for a caller whose ctx has ended goes to the next
-// caller, or is given back.
+// Get claims due jobs and returns them, in the order of Priority, then of due time. Each job goes
+// to one caller. A claimed job is RUNNING, or RUNQUEUED if it has RetryAfter. With Wait, Get blocks
+// until a job is due.
 //
-// Returns [ErrNoJob] if no job is due; with Wait, if ctx ends before one is due. Otherwise there is
-// at least one job. After ErrUnavailable, jobs may stay RUNNING until their lease or RetryAfter
-// ends.
+// Waiting callers with equal requests receive jobs in the order of their calls. If the ctx of a
+// caller ends during its claim, the job goes to the next caller or is given back.
+//
+// Returns at least one job or an error: [ErrNoJob] if no job is due, or with Wait if ctx ends
+// first. Returns [ErrClosed] after Close and a [FieldError] for an invalid request. After
+// [ErrUnavailable] some jobs may stay RUNNING until their lease or RetryAfter ends.
 func (s *Service) Get(ctx context.Context, r Request) ([]Handout, error) {
 	if err := r.check(); err != nil {
 		return nil, err
@@ -50,12 +63,13 @@ func (s *Service) Get(ctx context.Context, r Request) ([]Handout, error) {
 	return s.wait.Get(ctx, r.Selector, r.Lease, r.Max, r.Wait)
 }
 
+// check sets the defaults of r and rounds its Lease up. Returns a FieldError for an invalid field.
 func (r *Request) check() error {
 	switch {
 	case r.Pattern == "" && len(r.Names) == 0:
 		return &FieldError{Field: "name", Problem: rules.Missing}
 	case r.Pattern != "" && len(r.Names) > 0:
-		return &FieldError{Field: "name", Problem: "a pattern and names"}
+		return &FieldError{Field: "name", Problem: "both a pattern and names"}
 	case len(r.Pattern) > MaxName || !utf8.ValidString(r.Pattern) || strings.IndexByte(r.Pattern, 0) >= 0:
 		return &FieldError{Field: "name", Problem: rules.Malformed}
 	case r.Lease < 0:
@@ -75,12 +89,13 @@ func (r *Request) check() error {
 	return rules.CheckPriority(r.Priority)
 }
 
-// take claims up to limit jobs; none is no error. With an error there may be jobs, too.
-func (s *Service) take(ctx context.Context, sel Selector, lease time.Duration, limit int) ([]Handout, error) {
-	out, rest, err := s.takeSimple(ctx, sel, lease, limit)
-	if rest && len(out) < limit { // the next job needs the rules
+// claimDue claims up to limit due jobs that sel selects, and counts them. No due job is not an
+// error. It can return an error together with jobs that it has claimed.
+func (s *Service) claimDue(ctx context.Context, sel Selector, lease time.Duration, limit int) ([]Handout, error) {
+	out, rest, err := s.claimSimple(ctx, sel, lease, limit)
+	if rest && len(out) < limit { // the next job is not simple
 		var more []Handout
-		more, err = s.takeAny(ctx, sel, lease, limit-len(out))
+		more, err = s.claimByRules(ctx, sel, lease, limit-len(out))
 		out = append(out, more...)
 	}
 	for i := range out {
@@ -96,9 +111,10 @@ func (s *Service) take(ctx context.Context, sel Selector, lease time.Duration, l
 	return out, err
 }
 
-// takeSimple claims simple jobs in one step, up to the first that is not simple. rest reports that
-// there is one.
-func (s *Service) takeSimple(ctx context.Context, sel Selector, lease time.Duration, limit int) (out []Handout, rest bool, err error) {
+// claimSimple claims simple jobs in one statement (jobstore.Taker), up to the first job that is not
+// simple. rest reports that such a job is due, or that the store is not a Taker. If the answer of a
+// claimed job has come, it stores the Phase Answered.
+func (s *Service) claimSimple(ctx context.Context, sel Selector, lease time.Duration, limit int) (out []Handout, rest bool, err error) {
 	if s.noTaker.Load() {
 		return nil, true, nil
 	}
@@ -121,13 +137,15 @@ func (s *Service) takeSimple(ctx context.Context, sel Selector, lease time.Durat
 	out = make([]Handout, len(found))
 	for i := range found {
 		out[i] = Handout{Row: found[i], Before: Before{State: Queued, NextRun: found[i].NextRun}, Asked: asked}
-		if lease > 0 && found[i].Token != found[i].Run { // it may have been RUNNING, and its lease ended
+		// it may have been RUNNING, with an expired lease
+		if lease > 0 && found[i].Token != found[i].Run {
 			out[i].Before.State = Running
 		}
 	}
 	for i := range out {
-		if j := &out[i].Row; j.Phase == "" && rules.IsAnswered(j) { // its worker died before it knew
-			if err := s.notice(ctx, j); err != nil {
+		// its worker died before it handled the answer
+		if j := &out[i].Row; j.Phase == "" && rules.IsAnswered(j) {
+			if err := s.markAnswered(ctx, j); err != nil {
 				return out, false, err
 			}
 		}
@@ -135,8 +153,9 @@ func (s *Service) takeSimple(ctx context.Context, sel Selector, lease time.Durat
 	return out, rest, nil
 }
 
-// notice stores that the answer of a job is there, which was claimed in one step.
-func (s *Service) notice(ctx context.Context, j *Row) error {
+// markAnswered sets the Phase of a claimed job to Answered in a transaction of its own, and reads
+// the job into *j. It changes nothing if the job was deleted or claimed again.
+func (s *Service) markAnswered(ctx context.Context, j *Row) error {
 	var l txn.Locks
 	return s.txn.Do(ctx, &l, func(ctx context.Context, t *txn.Step) error {
 		now, err := t.Tx.Get(ctx, j.ID)
@@ -152,8 +171,10 @@ func (s *Service) notice(ctx context.Context, j *Row) error {
 	})
 }
 
-// takeAny claims jobs by the rules.
-func (s *Service) takeAny(ctx context.Context, sel Selector, lease time.Duration, limit int) ([]Handout, error) {
+// claimByRules claims up to limit due jobs of any kind in one transaction. It fails jobs that
+// RetryAfter has claimed too often; these have GivenUp set. It adds the data of parents and
+// children. If that fails, it gives the jobs back.
+func (s *Service) claimByRules(ctx context.Context, sel Selector, lease time.Duration, limit int) ([]Handout, error) {
 	var l txn.Locks
 	var out []Handout
 	err := s.txn.Do(ctx, &l, func(ctx context.Context, t *txn.Step) error {
@@ -161,12 +182,13 @@ func (s *Service) takeAny(ctx context.Context, sel Selector, lease time.Duration
 		if err != nil {
 			return err
 		}
+		t.Hold(found)
 		out = make([]Handout, len(found))
 		save := make([]*Row, len(found))
 		for i := range found {
 			j := &found[i]
 			out[i] = Handout{Before: Before{State: j.State, NextRun: j.NextRun}, Asked: t.Asked}
-			if out[i].GivenUp, err = s.handOut(ctx, t, j, lease); err != nil {
+			if out[i].GivenUp, err = s.claim(ctx, t, j, lease); err != nil {
 				return err
 			}
 			save[i] = j
@@ -180,7 +202,7 @@ func (s *Service) takeAny(ctx context.Context, sel Selector, lease time.Duration
 		}
 		for i := range found {
 			if out[i].GivenUp {
-				if err := s.after(ctx, t, &found[i]); err != nil {
+				if err := s.updateRelated(ctx, t, &found[i]); err != nil {
 					return err
 				}
 			}
@@ -192,19 +214,21 @@ func (s *Service) takeAny(ctx context.Context, sel Selector, lease time.Duration
 	}
 	if err := s.addRelatives(ctx, out); err != nil {
 		for i := range out {
-			s.returned(out[i])
+			s.giveBackOrLog(out[i])
 		}
 		return nil, err
 	}
 	return out, nil
 }
 
-// handOut claims j, or fails it if it was claimed too often.
-func (s *Service) handOut(ctx context.Context, t *txn.Step, j *Row, lease time.Duration) (givenUp bool, err error) {
-	if rules.IsAnswered(j) { // its worker died before it knew
+// claim changes j into a claimed job: a new token, a lease, and the next attempt unless the old one
+// continues. It does not save j. givenUp reports that RetryAfter has claimed j too often and that j
+// is FAILED.
+func (s *Service) claim(ctx context.Context, t *txn.Step, j *Row, lease time.Duration) (givenUp bool, err error) {
+	if rules.IsAnswered(j) { // its worker died before it handled the answer
 		j.Phase, j.Deadline = Answered, time.Time{}
 	}
-	if j.Phase != "" { // its answer or its timeout is to be handled
+	if j.Phase != "" { // a worker must handle its answer or its timeout
 		j.Changed, j.LastRun, j.State = t.Now, t.Now, Running
 		j.Token++
 		rules.SetLease(j, t.Now, lease)
@@ -220,7 +244,7 @@ func (s *Service) handOut(ctx context.Context, t *txn.Step, j *Row, lease time.D
 		if err := t.Locks.AddJob(j); err != nil {
 			return false, err
 		}
-		err := s.fail(ctx, t, j, fmt.Sprintf("it was handed out %d times, and did not end", maxRetries))
+		err := s.fail(ctx, t, j, fmt.Sprintf("it was claimed %d times by RetryAfter and did not end", maxRetries))
 		rules.SetDue(j, time.Time{})
 		return true, err
 	}
@@ -228,7 +252,7 @@ func (s *Service) handOut(ctx context.Context, t *txn.Step, j *Row, lease time.D
 		j.Run++
 		j.Scheduled = j.NextRun
 	}
-	if j.State != Running { // after the end of a lease the attempt goes on
+	if j.State != Running { // after the end of a lease the attempt continues
 		j.Attempt++
 	}
 	j.Token++
@@ -236,16 +260,16 @@ func (s *Service) handOut(ctx context.Context, t *txn.Step, j *Row, lease time.D
 	if j.RetryAfter != "" {
 		j.State = RunQueued
 		rules.SetDue(j, time.Time{})
-		return false, s.comeAgain(t, j, k)
+		return false, s.setNextClaim(t, j, k)
 	}
 	j.State = Running
 	rules.SetLease(j, t.Now, lease)
 	return false, nil
 }
 
-// comeAgain sets when a job with RetryAfter is claimed again, for the k-th time now, and counts
-// that.
-func (s *Service) comeAgain(t *txn.Step, j *Row, k int32) error {
+// setNextClaim sets NextRun of a claimed job with RetryAfter to the time of its next claim, or of
+// its next repeat if that is earlier. Handouts becomes k, unless the name begins with "manual".
+func (s *Service) setNextClaim(t *txn.Step, j *Row, k int32) error {
 	r, err := rules.ParseRetryAfter(j.RetryAfter)
 	if err != nil {
 		return err
@@ -259,8 +283,7 @@ func (s *Service) comeAgain(t *txn.Step, j *Row, k int32) error {
 		if err != nil {
 			return err
 		}
-		// A next run in the past, while missed runs are made up for, would run the job twice at a
-		// time.
+		// A NextRun in the past, while missed runs are made up for, would run the job twice at a time.
 		if next, err := s.repeatFrom(repeat, j.Scheduled, t.Now, t.Now); err == nil && next.After(t.Now) && next.Before(again) {
 			again = next
 		}
@@ -273,8 +296,8 @@ func (s *Service) comeAgain(t *txn.Step, j *Row, k int32) error {
 	return nil
 }
 
-// addRelatives adds the data of parents and children. It reads after the claim, without locks: to
-// lock a parent after its child is the wrong order.
+// addRelatives adds the data of parents and of ended children to claimed jobs. It reads after the
+// claim and without locks, since locking a parent after its child would break the lock order.
 func (s *Service) addRelatives(ctx context.Context, out []Handout) error {
 	related := false
 	for i := range out {
@@ -307,20 +330,27 @@ func (s *Service) addRelatives(ctx context.Context, out []Handout) error {
 	})
 }
 
-// hasRelatives reports whether h shows a parent or children.
+// hasRelatives reports whether the claim h must include a parent or children.
 func hasRelatives(h *jobstore.Handout) bool { return !h.GivenUp && (h.Parent != 0 || h.HasChildren) }
 
-// addChildren adds the children of h that are over.
+// addChildren adds the FINISHED and CANCELLED children of h, in the order of ids. Children beyond
+// MaxChildrenData bytes have no Data.
 func addChildren(ctx context.Context, tx jobstore.Tx, h *jobstore.Handout) error {
+	left := MaxChildrenData
 	after := ID(0)
+	size := pages.Size{Bytes: childBytes, First: firstChildren, Most: page}
 	for {
-		found, err := tx.Children(ctx, h.ID, jobstore.Page{States: []State{Finished, Cancelled}, After: after, Limit: page})
+		found, err := tx.Children(ctx, h.ID, jobstore.Page{States: []State{Finished, Cancelled}, After: after, Limit: size.Limit()})
 		if err != nil || len(found) == 0 {
 			return err
 		}
+		size.Read(len(found), pages.Rows(found))
 		after = found[len(found)-1].ID
 		for i := range found {
-			c := Child{ID: found[i].ID, Data: found[i].Data}
+			c := Child{ID: found[i].ID}
+			if left -= len(found[i].Data); left >= 0 {
+				c.Data = found[i].Data
+			}
 			if found[i].State == Finished {
 				h.FinishedChildren = append(h.FinishedChildren, c)
 			} else {

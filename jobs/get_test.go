@@ -11,7 +11,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestGetOfMixedJobs asks at once for jobs that a store hands out in one step and for those that need the rules: who asks gets what is due of both.
+// TestGetOfMixedJobs shows that one Get returns both simple jobs and jobs that need the rules.
 func TestGetOfMixedJobs(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -46,7 +46,7 @@ func TestGetOfMixedJobs(t *testing.T) {
 	})
 }
 
-// TestWaitForMixedJobs has those who wait get all that becomes due, without a look by themselves.
+// TestWaitForMixedJobs shows that waiting callers get all jobs that become due, without polling.
 func TestWaitForMixedJobs(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {

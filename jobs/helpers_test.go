@@ -22,8 +22,8 @@ type world struct {
 	store jobs.Store
 }
 
-// bubble runs fn in a bubble of its own, whose clock begins in the year 2000 at midnight, with a store that can do everything in one step, and again with one that
-// can not.
+// bubble runs fn in synctest bubbles whose clock starts at midnight in the year 2000. The first
+// store implements Taker and Dropper, the second one does not.
 func bubble(t *testing.T, fn func(w *world)) {
 	t.Helper()
 	for name, plain := range map[string]bool{"steps": false, "plain": true} {
@@ -56,7 +56,7 @@ func newWorld(t *testing.T, plain bool, c jobs.Config) *world {
 	return &world{t, s, store}
 }
 
-// plainStore hides what a store can do in one step.
+// plainStore hides the optional methods of a store.
 type plainStore struct{ jobs.Store }
 
 type plainTx struct{ jobstore.Tx }
@@ -76,7 +76,7 @@ func (w *world) ok(err error) {
 	}
 }
 
-// is checks that err is want, or that there is none.
+// is checks that err wraps want, or that both are nil.
 func (w *world) is(err, want error) {
 	w.Helper()
 	if !errors.Is(err, want) || (want == nil) != (err == nil) {
@@ -91,7 +91,7 @@ func (w *world) create(spec jobs.Spec) jobs.ID {
 	return c.ID
 }
 
-// get hands out one job of a name.
+// get claims one job of a name.
 func (w *world) get(name string) jobs.Handout {
 	w.Helper()
 	out, err := w.Get(w.Context(), jobs.Request{Selector: jobs.Selector{Names: []string{name}}})
@@ -118,7 +118,7 @@ func (w *world) job(id jobs.ID) jobs.Row {
 	return j
 }
 
-// state checks where jobs stand; "" is one that is not there.
+// state checks the states of jobs; "" means that the job does not exist.
 func (w *world) state(want jobs.State, ids ...jobs.ID) {
 	w.Helper()
 	for _, id := range ids {
@@ -141,7 +141,7 @@ func (w *world) finish(id jobs.ID) {
 	w.ok(w.Finish(w.Context(), jobs.Finish{ID: id}))
 }
 
-// clock is the time of day of the bubble.
+// next checks the NextRun of a job.
 func (w *world) next(id jobs.ID, want string) {
 	w.Helper()
 	if got := w.job(id).NextRun.Format(time.RFC3339Nano); got != want {
@@ -158,7 +158,7 @@ func openMem(t *testing.T) jobs.Store {
 	return store
 }
 
-// bad checks that err refuses a field.
+// bad checks that err is a FieldError for a field.
 func (w *world) bad(err error, field string) {
 	w.Helper()
 	var f *jobs.FieldError

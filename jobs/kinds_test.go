@@ -11,7 +11,8 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/memjobs"
 )
 
-// kinds is a store that reports locks of a kind that a transaction takes in more than one call.
+// kinds is a store that fails the test if a transaction locks names of one kind in more than one
+// call.
 type kinds struct {
 	jobs.Store
 	t *testing.T
@@ -45,9 +46,9 @@ func (k *kindsTx) Lock(ctx context.Context, names ...string) error {
 	return k.Tx.Lock(ctx, names...)
 }
 
-// TestOneCallForEachKindOfLock: names of a kind are locked by one call, as jobstore.Tx.Lock asks.
-// A store may lock very many of them as all of their kind. Two transactions that have locked a few
-// before would then wait for each other.
+// TestOneCallForEachKindOfLock shows that one call locks all names of a kind, as jobstore.Tx.Lock
+// requires. A store may lock a whole kind instead of very many names. Two transactions with
+// separate calls could then deadlock.
 func TestOneCallForEachKindOfLock(t *testing.T) {
 	store, err := memjobs.New(memjobs.Config{})
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/queue"
 )
 
-// standBy has a lead wait for jobs in a goroutine. The answer is what it gets first, and when.
+// standBy calls Next of a leader in a goroutine. The channel receives the time at which Next
+// returns.
 func (w *world) standBy(l *leader) chan time.Time {
 	at := make(chan time.Time, 1)
 	ctx, cancel := context.WithCancel(w.Context())
@@ -52,11 +53,12 @@ func TestStandbyTakesOverAtOnceAfterClose(t *testing.T) {
 	})
 }
 
-// TestKeepBeginsLate: a leader whose Keep begins after Next waits learns at once what happened between.
+// TestKeepBeginsLate shows that a leader whose KeepLease starts after Next receives earlier
+// notifications at once.
 func TestKeepBeginsLate(t *testing.T) {
 	t.Parallel()
 	inQueue(t, func(w *world) {
-		l, err := w.Lead(queue.LeaderConfig{
+		l, err := w.NewLeader(queue.LeaderConfig{
 			Queue: queue.Queue{Name: "q", Poll: time.Hour}, Lease: 30 * time.Second, Report: func(err error) { w.Errorf("reported: %v", err) },
 		})
 		w.ok(err)
@@ -85,7 +87,7 @@ func TestStandbyTakesOverFromTheDead(t *testing.T) {
 		if took := (<-got).Sub(died); took < 15*time.Second || took > 31*time.Second {
 			t.Fatalf("taken over after %v", took)
 		}
-		// Who had the lease wakes up late.
+		// The former leader continues late.
 		w.enqueued("c", 0)
 		if got := w.now(first); len(got) > 0 || first.Fence() != 0 {
 			t.Fatalf("%d jobs were started under a lease that another has", len(got))
@@ -94,17 +96,18 @@ func TestStandbyTakesOverFromTheDead(t *testing.T) {
 	})
 }
 
+// TestFrozenLeaderStartsNothing shows that a leader that has lost its lease starts no job.
 // Promises: Q39.
 func TestFrozenLeaderStartsNothing(t *testing.T) {
 	t.Parallel()
 	inQueue(t, func(w *world) {
 		var second *leader
 		freeze := false
-		slow := queue.ThrottlerFunc(func(_ context.Context, l *queue.Look) error {
+		slow := queue.ThrottlerFunc(func(_ context.Context, l *queue.Admission) error {
 			for j := range l.Due() {
 				l.Start(j)
 			}
-			if freeze { // the process stands still after all was decided, and another one takes over
+			if freeze { // the process stops after the decision, and another one takes the lease
 				freeze = false
 				time.Sleep(time.Minute)
 				w.starts(second, "a")
@@ -125,7 +128,7 @@ func TestFrozenLeaderStartsNothing(t *testing.T) {
 	})
 }
 
-// runningIn returns how many jobs of a queue run, and their weight.
+// runningIn returns the number of running jobs of a queue and the sum of their weights.
 func (w *world) runningIn(named string) (n, weight int64) {
 	w.Helper()
 	found, err := w.List(w.Context(), jobs.Filter{Queue: named, States: []jobs.State{jobs.Running}})
@@ -136,6 +139,7 @@ func (w *world) runningIn(named string) (n, weight int64) {
 	return n, weight
 }
 
+// TestStartedJob shows the fields of a job after its start.
 // Promises: Q38, Q10.
 func TestStartedJob(t *testing.T) {
 	t.Parallel()
@@ -163,7 +167,7 @@ func TestStartedJob(t *testing.T) {
 		if len(out) != 5 {
 			t.Fatalf("%d jobs", len(out))
 		}
-		now := time.Now().UTC().Add(-time.Second) // now() waits for more
+		now := time.Now().UTC().Add(-time.Second) // now() waits for further jobs
 		h := out[0]
 		want := h.Row
 		want.State, want.Run, want.Token, want.Attempt, want.Reason, want.Answer = jobs.Running, 4, 6, 3, "", nil
@@ -190,6 +194,7 @@ func TestStartedJob(t *testing.T) {
 	})
 }
 
+// TestRunningJobsComeBack shows when a running job is claimed again.
 // Promises: Q11.
 func TestRunningJobsComeBack(t *testing.T) {
 	t.Parallel()
@@ -199,7 +204,7 @@ func TestRunningJobsComeBack(t *testing.T) {
 		first := w.starts(l, "a")[0]
 		began := time.Now()
 
-		// Its runner dies: the request is made again, in the same attempt.
+		// Its runner dies: the request is repeated in the same attempt.
 		again := w.first(l, 40*time.Second)
 		if len(again) != 1 || again[0].Token != first.Token+1 || again[0].Run != first.Run || again[0].Attempt != 1 || again[0].Phase != "" ||
 			!again[0].Deadline.Equal(first.Deadline) {
@@ -208,7 +213,7 @@ func TestRunningJobsComeBack(t *testing.T) {
 		if at := again[0].LastRun.Sub(began.UTC()); at < 28*time.Second || at > 31*time.Second {
 			t.Fatalf("the lease ended after %v", at)
 		}
-		// Its answer comes, which is to be looked at.
+		// Its answer comes and must be handled.
 		w.modify(first.ID, func(j *jobs.Row) { j.Phase, j.Answer, j.Due = jobs.Answered, []byte("7"), time.Now() })
 		w.now(l)
 		w.modify(first.ID, func(j *jobs.Row) { j.Phase, j.Due = jobs.Answered, time.Now() })
@@ -216,7 +221,7 @@ func TestRunningJobsComeBack(t *testing.T) {
 		if answered.Phase != jobs.Answered || string(answered.Answer) != "7" || !answered.LastRun.Equal(again[0].LastRun) {
 			t.Fatalf("answered: %+v", answered.Job)
 		}
-		// It awaits another one, which never comes.
+		// It awaits another answer, which never comes.
 		w.modify(first.ID, func(j *jobs.Row) { j.Phase, j.Answer, j.Due = jobs.Awaiting, nil, j.Deadline })
 		if got := w.first(l, 30*time.Minute); len(got) > 0 {
 			t.Fatalf("%+v before the deadline", got)
@@ -228,6 +233,8 @@ func TestRunningJobsComeBack(t *testing.T) {
 	})
 }
 
+// TestRequestThatNobodyMadeTimesOut shows that an attempt times out although its request was never
+// sent.
 // Promises: Q11.
 func TestRequestThatNobodyMadeTimesOut(t *testing.T) {
 	t.Parallel()
@@ -293,7 +300,7 @@ func TestIdleQueueStartsAtOnce(t *testing.T) {
 			t.Fatalf("it was started after %v", took)
 		}
 		w.over(a)
-		// One for later is started when it is due, not when the queue is looked at by itself.
+		// A later job starts when it is due, without a poll.
 		at := time.Now().Add(20 * time.Minute)
 		w.enqueue(jobs.Row{Job: jobs.Job{Name: "b", NextRun: at}})
 		got = w.standBy(l)
@@ -303,7 +310,7 @@ func TestIdleQueueStartsAtOnce(t *testing.T) {
 	})
 }
 
-// TestLeadChecksItsConfig: a lease of nothing would hand a job out again and again.
+// TestLeadChecksItsConfig shows that Lead refuses an invalid configuration, such as a Lease of 0.
 func TestLeadChecksItsConfig(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -314,7 +321,7 @@ func TestLeadChecksItsConfig(t *testing.T) {
 			"Lease is -1s":         {Queue: queue.Queue{Name: "q"}, Lease: -time.Second, Report: report},
 			"LeaderConfig.Report ": {Queue: queue.Queue{Name: "q"}, Lease: time.Second},
 		} {
-			if _, err := w.Lead(c); err == nil || !strings.Contains(err.Error(), want) {
+			if _, err := w.NewLeader(c); err == nil || !strings.Contains(err.Error(), want) {
 				w.Errorf("want an error that says %q, got %v", want, err)
 			}
 		}

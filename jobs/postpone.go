@@ -9,9 +9,12 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Postpone ends an attempt of a running job. The job is RUNQUEUED, and is claimed again after d in
-// the same run. data replaces its data unless nil. If counted is false, the ended attempt is not
-// counted.
+// Postpone ends the current attempt of a running job, for another attempt in the same run. The job
+// becomes RUNQUEUED and is claimed again after d. data replaces its data unless nil. If counted is
+// false, the ended attempt does not count. If the answer to the attempt has come, the job is made
+// due with that answer instead.
+//
+// Returns [ErrStale] if token is not the token of the current attempt.
 func (s *Service) Postpone(ctx context.Context, id ID, token int64, d time.Duration, data []byte, counted bool) error {
 	err := s.txn.One(ctx, id, func(ctx context.Context, t *txn.Step, j *Row) error {
 		if err := rules.CheckToken(j, token); err != nil {
@@ -21,7 +24,7 @@ func (s *Service) Postpone(ctx context.Context, id ID, token int64, d time.Durat
 			j.Data = data
 		}
 		if rules.IsAnswered(j) && j.Phase == "" {
-			return s.goOn(ctx, t, j)
+			return s.deliverAnswer(ctx, t, j)
 		}
 		rules.LeaveAttempt(j)
 		if !counted {

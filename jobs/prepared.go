@@ -10,37 +10,38 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// PreparedSubmitter publishes tasks with conditions (task.Conditions), of which a producer has made
-// jobs. A producer is one. Such a job has a Queue and the task's message ([Service.Messages]), and
-// its Key names the task ([TaskOf]).
+// PreparedSubmitter publishes tasks with conditions (task.Conditions) for which a producer has
+// created jobs. A producer implements it. Such a job has a Queue and stores the task's message
+// ([Service.Messages]). Its Key identifies the task ([TaskOf]).
 type PreparedSubmitter interface {
 	// SubmitPrepared publishes the task of a message and returns its handle. A nil error means that
 	// the broker has confirmed it. A repeated call is safe. Returns an error that wraps
-	// task.ErrBadArgs if the message is no such task.
+	// task.ErrBadArgs if the message is not such a task.
 	SubmitPrepared(ctx context.Context, message []byte) (task.Pending, error)
-	// RevokePrepared records that the task of a message was revoked, since its job was withdrawn. A
-	// recorded end stays. A repeated call is safe.
+	// RevokePrepared records that the task of a message is revoked, because its job was withdrawn. A
+	// recorded end of the task stays. A repeated call is safe.
 	RevokePrepared(ctx context.Context, message []byte) error
 }
 
-// keyOfTask is the prefix of the Key of such a job.
+// keyOfTask is the prefix of the Key of the job of a task with conditions.
 const keyOfTask = "swarmiji.task/"
 
 // KeyOfTask returns the Key of the job of a task with conditions.
 func KeyOfTask(id task.ID) string { return keyOfTask + string(id) }
 
-// TaskOf returns the task with conditions that j was made of, and whether j is such a job. It has
-// one run, and so one task.
+// TaskOf returns the id of the task with conditions that j was created for. ok is false for any
+// other job. Such a job has one run, and so one task.
 func TaskOf(j *Job) (task.ID, bool) {
 	id, ok := strings.CutPrefix(j.Key, keyOfTask)
 	return task.ID(id), ok && j.Queue != ""
 }
 
-// TaskEnded ends the job of a task with conditions whose end is recorded. The job is FINISHED, or
-// FAILED if failure gives a reason. A job that does not run or exist is no error.
+// TaskEnded ends the running job of a task with conditions whose end is recorded. The job becomes
+// FINISHED, or FAILED with the text of failure if failure is not nil. A job that does not run or
+// does not exist is not an error.
 //
-// A consumer with Config.Jobs calls it. So the next task of a sequence or a full queue need not
-// wait until the runner checks the record.
+// A consumer with Config.Jobs calls it. The next task of a sequence or of a full queue then starts
+// without waiting for the runner's next check of the records.
 func (s *Service) TaskEnded(ctx context.Context, name string, id task.ID, failure error) error {
 	j, err := s.jobOfTask(ctx, name, id)
 	switch {
@@ -53,7 +54,7 @@ func (s *Service) TaskEnded(ctx context.Context, name string, id task.ID, failur
 	default:
 		err = s.Finish(ctx, Finish{ID: j.ID, Token: j.Token})
 	}
-	// it ended, or was claimed again: then its record is checked first
+	// The job has ended or was claimed again. In the second case its worker checks the record first.
 	if jobstore.RunOver(err) {
 		return nil
 	}
@@ -61,12 +62,13 @@ func (s *Service) TaskEnded(ctx context.Context, name string, id task.ID, failur
 }
 
 // JobOfTask returns the running job of a task with conditions. Returns [ErrStale] if the job does
-// not run.
+// not run or does not exist.
 func (s *Service) JobOfTask(ctx context.Context, name string, id task.ID) (Row, error) {
 	j, err := s.jobOfTask(ctx, name, id)
 	return j, s.countStale(err)
 }
 
+// jobOfTask is JobOfTask without counting ErrStale.
 func (s *Service) jobOfTask(ctx context.Context, name string, id task.ID) (Row, error) {
 	found, err := s.Rows(ctx, Filter{Name: name, Key: KeyOfTask(id), States: []State{Running, RunQueued}, Limit: 1})
 	switch {

@@ -12,7 +12,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestCurrentOfConditions: a task with conditions starts while its job runs, and only then; what follows it does not ask.
+// TestCurrentOfConditions shows that a task with conditions starts only while its job runs, and
+// that follow-up tasks pass unchecked.
 func TestCurrentOfConditions(t *testing.T) {
 	bubble(t, func(w *world) {
 		ctx := context.Background()
@@ -32,7 +33,7 @@ func TestCurrentOfConditions(t *testing.T) {
 			_, err := h.Handle(ctx, task.NewRequest(e, nil))
 			return err
 		}
-		w.is(handle("b"), nil) // it has inherited the header
+		w.is(handle("b"), nil) // a follow-up task, which has inherited the header
 		w.is(handle("a"), jobs.ErrStale)
 		for _, state := range []jobs.State{jobs.Queued, jobs.Waiting, jobs.Cancelled, jobs.Failed, jobs.Finished} {
 			w.putPrepared("work", state)
@@ -50,7 +51,7 @@ func TestCurrentOfConditions(t *testing.T) {
 	})
 }
 
-// TestTaskEnded ends the job that runs, once, and none that does not.
+// TestTaskEnded shows that TaskEnded ends a running job once, and no other job.
 func TestTaskEnded(t *testing.T) {
 	bubble(t, func(w *world) {
 		ctx := context.Background()
@@ -76,7 +77,7 @@ func TestTaskEnded(t *testing.T) {
 	})
 }
 
-// putPrepared puts a job of the task a into the store.
+// putPrepared stores a job of the task "a".
 func (w *world) putPrepared(name string, state jobs.State) jobs.ID {
 	w.Helper()
 	now := time.Now()

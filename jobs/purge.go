@@ -6,16 +6,17 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// purgePage is the most jobs that one transaction deletes. After purgeBytes of early answers it
-// reads no more of them.
+// purgePage limits the number of records that one transaction deletes. purgeBytes limits the bytes
+// of early answers in one transaction.
 const (
 	purgePage  = 500
 	purgeBytes = 4 << 20
 )
 
-// Purge deletes jobs and deferrals whose Expires has come, in batches. It returns how many, with an
-// error too. Config.OnAnswer receives the early answers that no job claimed. Any process may call
-// it at any time; runners call it once a minute.
+// Purge deletes jobs, deferrals and early answers whose Expires has passed, in several
+// transactions. It returns the number of deleted jobs and deferrals, also together with an error.
+// It passes each early answer to Config.OnAnswer with the receipt Unknown. Any process may call it
+// at any time; runners call it once a minute.
 func (s *Service) Purge(ctx context.Context) (n int, err error) {
 	for {
 		gone := 0
@@ -57,7 +58,7 @@ func (s *Service) Purge(ctx context.Context) (n int, err error) {
 		s.count.purged.Add(int64(tasks))
 		for i := range early {
 			e := &early[i]
-			s.answered(Answer{Name: e.Name, Key: e.Key, Result: e.Result, Refusal: e.Refusal}, Receipt{Kind: Unknown}, goesOn)
+			s.reportAnswer(Answer{Name: e.Name, Key: e.Key, Result: e.Result, Refusal: e.Refusal}, Receipt{Kind: Unknown}, noEnd)
 		}
 		if tasks < purgePage && len(early) == 0 {
 			return n, nil

@@ -12,26 +12,27 @@ func (s *Service) Query(ctx context.Context, id ID) (Job, error) {
 	return r.Job, err
 }
 
-// Filter selects the jobs that match all set fields. At most one of Name, Queue and Parent is set,
-// and Key needs a Name.
+// Filter selects the jobs that match all set fields. At most one of Name, Queue and Parent may be
+// set. Key requires Name.
 type Filter struct {
-	// Name is the exact name. "": any.
+	// Name is the exact name. "": any name.
 	Name string
-	// Key is the exact Key. "": any.
+	// Key is the exact Key. "": any key.
 	Key string
-	// Queue is the exact queue. "": any.
+	// Queue is the exact queue. "": any queue.
 	Queue string
-	// Parent is the parent. 0: any.
+	// Parent is the id of the parent. 0: any parent.
 	Parent ID
-	// States holds the wanted states. nil: any.
+	// States contains the wanted states. nil: any state.
 	States []State
 	// After limits the result to ids above this one.
 	After ID
-	// Limit is the most jobs, the first ones. 0: no limit.
+	// Limit is the maximum number of jobs. The jobs with the lowest ids are returned. 0: no limit.
 	Limit int
 }
 
-// List returns jobs in the order of their ids.
+// List returns the jobs that f selects, in the order of ids. Returns a [FieldError] if f combines
+// fields that exclude each other.
 func (s *Service) List(ctx context.Context, f Filter) ([]Job, error) {
 	rows, err := s.Rows(ctx, f)
 	if err != nil {
@@ -44,7 +45,7 @@ func (s *Service) List(ctx context.Context, f Filter) ([]Job, error) {
 	return found, nil
 }
 
-// Rows is List with the fields of the store, for tools and protocols.
+// Rows is List with the fields that only stores and workers use, for tools and protocols.
 func (s *Service) Rows(ctx context.Context, f Filter) ([]Row, error) {
 	of := 0
 	for _, set := range []bool{f.Name != "", f.Queue != "", f.Parent != 0} {
@@ -53,7 +54,7 @@ func (s *Service) Rows(ctx context.Context, f Filter) ([]Row, error) {
 		}
 	}
 	if of > 1 || f.Key != "" && f.Name == "" {
-		return nil, &FieldError{Field: "filter", Problem: "one of Name, Queue and Parent, and a Key with a Name"}
+		return nil, &FieldError{Field: "filter", Problem: "set at most one of Name, Queue and Parent, and Key only together with Name"}
 	}
 	return s.view(ctx, func(ctx context.Context, tx jobstore.Tx) ([]Row, error) {
 		p := jobstore.Page{States: f.States, After: f.After, Limit: f.Limit}
@@ -71,7 +72,7 @@ func (s *Service) Rows(ctx context.Context, f Filter) ([]Row, error) {
 	})
 }
 
-// view reads jobs.
+// view calls read in a read transaction of the store and returns its jobs.
 func (s *Service) view(ctx context.Context, read func(ctx context.Context, tx jobstore.Tx) ([]Row, error)) (found []Row, err error) {
 	err = s.c.Store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		var err error
@@ -84,7 +85,7 @@ func (s *Service) view(ctx context.Context, read func(ctx context.Context, tx jo
 	return found, nil
 }
 
-// Row is Query with the fields of the store, for tools and protocols.
+// Row is Query with the fields that only stores and workers use, for tools and protocols.
 func (s *Service) Row(ctx context.Context, id ID) (Row, error) {
 	var r Row
 	err := s.c.Store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
@@ -98,8 +99,8 @@ func (s *Service) Row(ctx context.Context, id ID) (Row, error) {
 	return r, nil
 }
 
-// Messages returns the messages of the tasks with conditions that these jobs were made of. Other
-// jobs are left out.
+// Messages returns the messages of the tasks with conditions that these jobs were created for.
+// Other jobs, and ids without a job, are left out.
 func (s *Service) Messages(ctx context.Context, ids ...ID) (map[ID][]byte, error) {
 	var found map[ID][]byte
 	err := s.c.Store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {

@@ -17,13 +17,13 @@ import (
 	"github.com/swarmiji/swarmiji/when"
 )
 
-// inQueue runs fn in a bubble of its own, over a store in memory.
+// inQueue runs fn in a synctest bubble with a store in memory.
 func inQueue(t *testing.T, fn func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { fn(newWorld(t, false, jobs.Config{})) })
 }
 
-// enqueue saves a job as it is wanted in the queue "q"; what is not said is usual.
+// enqueue saves a job in the queue "q" and sets defaults for unset fields.
 func (w *world) enqueue(j jobs.Row) jobs.ID {
 	w.Helper()
 	w.ok(w.store.Update(w.Context(), func(ctx context.Context, tx jobstore.Tx) error {
@@ -53,13 +53,13 @@ func (w *world) enqueue(j jobs.Row) jobs.ID {
 	return j.ID
 }
 
-// enqueued saves a job of a name and a weight.
+// enqueued saves a job with a name and a weight.
 func (w *world) enqueued(name string, weight int64) jobs.ID {
 	w.Helper()
 	return w.enqueue(jobs.Row{Job: jobs.Job{Name: name, Weight: weight, Priority: jobs.DefaultPriority}})
 }
 
-// over ends jobs, as whoever ends them does.
+// over ends jobs in the store.
 func (w *world) over(ids ...jobs.ID) {
 	w.Helper()
 	for _, id := range ids {
@@ -79,7 +79,7 @@ func (w *world) modify(id jobs.ID, fn func(*jobs.Row)) {
 	}))
 }
 
-// lead begins to serve a queue, until the test ends. What goes wrong fails the test.
+// lead starts a leader of a queue until the test ends. Reported errors fail the test.
 func (w *world) lead(q queue.Queue, node string) *leader {
 	w.Helper()
 	return w.leadWith(q, node, nil, func(err error) { w.Errorf("reported: %v", err) })
@@ -90,14 +90,14 @@ func (w *world) leadWith(q queue.Queue, node string, begin func(*jobs.Row) error
 	if q.Name == "" {
 		q.Name = "q"
 	}
-	l, err := w.Lead(queue.LeaderConfig{Queue: q, Node: node, Lease: 30 * time.Second, Begin: begin, Report: report})
+	l, err := w.NewLeader(queue.LeaderConfig{Queue: q, Node: node, Lease: 30 * time.Second, Begin: begin, Report: report})
 	w.ok(err)
 	kept := keep(l)
 	w.Cleanup(func() { kept.Close(context.Background()) })
 	return kept
 }
 
-// within returns what a lead hands out until it hands out nothing for a time.
+// within returns the jobs that a leader claims until it claims none for a time.
 func (w *world) within(l *leader, d time.Duration) (out []jobs.Handout) {
 	w.Helper()
 	for {
@@ -115,7 +115,7 @@ func (w *world) within(l *leader, d time.Duration) (out []jobs.Handout) {
 	}
 }
 
-// first returns what a lead hands out first within a time.
+// first returns the first jobs that a leader claims within a time.
 func (w *world) first(l *leader, d time.Duration) []jobs.Handout {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), d)
@@ -127,13 +127,13 @@ func (w *world) first(l *leader, d time.Duration) []jobs.Handout {
 	return got
 }
 
-// now returns what a lead hands out at once.
+// now returns the jobs that a leader claims at once.
 func (w *world) now(l *leader) []jobs.Handout {
 	w.Helper()
 	return w.within(l, time.Second)
 }
 
-// starts checks what a lead hands out at once: the names of jobs, in order.
+// starts checks the names of the jobs that a leader claims at once.
 func (w *world) starts(l *leader, want ...string) []jobs.Handout {
 	w.Helper()
 	got := w.now(l)
@@ -151,10 +151,10 @@ func namesOf(out []jobs.Handout) []string {
 	return names
 }
 
-// times is a name some times.
+// times returns a list with n copies of a name.
 func times(n int, name string) []string { return slices.Repeat([]string{name}, n) }
 
-// shareOf is the part of a name before a point.
+// shareOf returns the part of a name before the first point.
 func shareOf(j jobs.Job) string {
 	share, _, _ := strings.Cut(j.Name, ".")
 	return share
@@ -171,7 +171,7 @@ func mustWindows(t *testing.T, text string, loc *time.Location) *when.Windows {
 	return w
 }
 
-// leader is a leader whose lease is kept until it dies.
+// leader is a leader whose lease is renewed until Die or Close.
 type leader struct {
 	*queue.Leader
 	end  context.CancelFunc
@@ -188,11 +188,10 @@ func keep(l *queue.Leader) *leader {
 	return k
 }
 
-// Die has the leader be as that of a process that was killed: its lease is neither renewed nor given
-// back.
+// Die ends the renewal of the lease without releasing it, as in a killed process.
 func (l *leader) Die() { l.end() }
 
-// Close ends the keeping of the lease, and gives the lease back.
+// Close ends the renewal of the lease and releases it.
 func (l *leader) Close(ctx context.Context) {
 	l.end()
 	<-l.done

@@ -16,9 +16,9 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/queue"
 )
 
-// modelQueue is a queue as it was asked for, over plain lists.
+// modelQueue is a simple implementation of the rules of a queue, over plain lists.
 type modelQueue struct {
-	limit    int64 // thousandths; 0: none
+	limit    int64 // in thousandths; 0: no limit
 	order    jobs.Order
 	strict   bool
 	parts    map[string]int64
@@ -44,12 +44,12 @@ func (m *modelQueue) sum(share string, all bool) (sum int64) {
 	return sum
 }
 
-// room says whether a weight may come to what is taken of a limit.
+// room reports whether a weight fits into a limit of which taken is used.
 func room(limit, taken, weight int64) bool {
 	return weight == 0 || taken+weight <= limit || weight > limit && taken == 0 && limit > 0
 }
 
-// look starts what is to be started, one after the other.
+// look starts all jobs that may start, one after the other.
 func (m *modelQueue) look() (started []jobs.ID) {
 	slices.SortFunc(m.line, func(a, b modelJob) int {
 		byTime, byPriority := a.due.Compare(b.due), cmp.Compare(a.priority, b.priority)
@@ -75,7 +75,8 @@ func (m *modelQueue) look() (started []jobs.ID) {
 	return started
 }
 
-// TestQueueAgainstModel holds a queue to the rules: what is started is what the rules say, which never go above a limit, and start all that fits.
+// TestQueueAgainstModel compares the started jobs with a simple model of the rules: no limit is
+// exceeded, and every job that fits starts.
 // Promises: Q18.
 func TestQueueAgainstModel(t *testing.T) {
 	t.Parallel()
@@ -108,9 +109,10 @@ func TestQueueAgainstModel(t *testing.T) {
 	})
 }
 
-// modelStep is what happens between two looks: one of the running jobs may end, and others come.
+// modelStep contains the changes between two admissions: one running job may end, and new jobs
+// come.
 type modelStep struct {
-	end  int // which; below 0: none
+	end  int // index of the job that ends; below 0: no job ends
 	jobs []modelJob
 	ages []int // in minutes
 }
@@ -130,7 +132,7 @@ func genModelStep() *rapid.Generator[modelStep] {
 	})
 }
 
-// play does a step, and returns what is wrong.
+// play applies a step and returns a description of a difference.
 func (m *modelQueue) play(w *world, l *leader, s *modelStep) string {
 	if n := len(m.running); n > 0 && s.end >= 0 {
 		id := sortedIDs(m.running)[s.end%n]
@@ -153,7 +155,7 @@ func (m *modelQueue) play(w *world, l *leader, s *modelStep) string {
 	return ""
 }
 
-// heavy counts what weighs anything.
+// heavy counts the jobs with a weight.
 func heavy(running map[jobs.ID]modelJob) (n int) {
 	for _, j := range running {
 		if j.weight > 0 {
@@ -172,7 +174,7 @@ func sortedIDs(running map[jobs.ID]modelJob) []jobs.ID {
 	return ids
 }
 
-// renewed has those that run keep running, and returns what is started.
+// renewed renews the leases of running jobs and returns the jobs that are started.
 func (w *world) renewed(l *leader, running map[jobs.ID]modelJob) []jobs.Handout {
 	w.ok(w.store.Update(w.Context(), func(ctx context.Context, tx jobstore.Tx) error {
 		for id := range running {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/queue"
@@ -17,7 +18,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// onDatabases runs a test with new databases, given how to get a service of another process on it.
+// onDatabases runs a test with new databases. join returns a service of a further process.
 func onDatabases(t *testing.T, test func(t *testing.T, join func() *jobs.Service)) {
 	t.Helper()
 	run := func(name string, url func(t *testing.T) string) {
@@ -39,7 +40,7 @@ func onDatabases(t *testing.T, test func(t *testing.T, join func() *jobs.Service
 
 func serviceOn(t *testing.T, dsn string) *jobs.Service {
 	t.Helper()
-	store, err := sqljobs.New(sqljobs.Config{URL: dsn, Logger: quiet, Backoff: task.Backoff{Base: 5 * time.Millisecond, Max: 100 * time.Millisecond}})
+	store, err := sqljobs.New(sqljobs.Config{Engine: sqltest.Engine(dsn), URL: dsn, Logger: quiet, Backoff: task.Backoff{Base: 5 * time.Millisecond, Max: 100 * time.Millisecond}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,8 +58,8 @@ func serviceOn(t *testing.T, dsn string) *jobs.Service {
 	return s
 }
 
-// TestLimitIsKeptByLeadersThatLoseTheirLeases has two processes serve a queue, neither of which renews its lease: it goes back and forth between them, and each goes on for a while
-// as if it had it.
+// TestLimitIsKeptByLeadersThatLoseTheirLeases runs two leaders that never renew their lease. The
+// lease alternates between them, and each continues for a while after losing it.
 // Promises: Q40.
 func TestLimitIsKeptByLeadersThatLoseTheirLeases(t *testing.T) {
 	t.Parallel()
@@ -98,20 +99,20 @@ func TestLimitIsKeptByLeadersThatLoseTheirLeases(t *testing.T) {
 	}
 }
 
-// guarded looks whether the limit is kept.
+// guarded checks that the limit is never exceeded.
 type guarded struct {
 	*testing.T
 	*jobs.Service
 	mu    sync.Mutex
 	ended map[jobs.ID]bool
 	left  int
-	leads int // how often the lease changed hands
+	leads int // number of changes of the leader
 	done  chan struct{}
 }
 
-// serve serves the queue as a process that never renews its lease.
+// serve serves the queue without renewing its lease.
 func (g *guarded) serve(ctx context.Context, s *jobs.Service, q queue.Queue) {
-	l, err := s.Lead(queue.LeaderConfig{Queue: q, Node: "n", Lease: 200 * time.Millisecond, Report: func(err error) {
+	l, err := s.NewLeader(queue.LeaderConfig{Queue: q, Node: "n", Lease: 200 * time.Millisecond, Report: func(err error) {
 		if !errors.Is(err, jobs.ErrUnavailable) {
 			g.Error(err)
 		}
@@ -147,7 +148,7 @@ func (g *guarded) serve(ctx context.Context, s *jobs.Service, q queue.Queue) {
 	}
 }
 
-// look weighs what runs.
+// look checks the weight of the running jobs.
 func (g *guarded) look(ctx context.Context) {
 	found, err := g.List(ctx, jobs.Filter{Queue: "q", States: []jobs.State{jobs.Running}})
 	if err != nil {
@@ -175,7 +176,7 @@ func (g *guarded) look(ctx context.Context) {
 	}
 }
 
-// end ends a job after a moment.
+// end ends a job after some milliseconds.
 func (g *guarded) end(ctx context.Context, s *jobs.Service, h *jobs.Handout) {
 	<-time.After(time.Duration(h.ID%7) * time.Millisecond)
 	switch err := s.Finish(context.WithoutCancel(ctx), jobs.Finish{ID: h.ID, Token: h.Token}); {
@@ -195,14 +196,15 @@ func (g *guarded) end(ctx context.Context, s *jobs.Service, h *jobs.Handout) {
 	}
 }
 
-// TestStandbyOnDatabases has a job be started by the process that stands by, at once after the other one has stopped, and when that has died.
+// TestStandbyOnDatabases shows that a waiting leader starts a job at once after the other leader
+// stops, and after the lease when that leader dies.
 // Promises: Q42.
 func TestStandbyOnDatabases(t *testing.T) {
 	t.Parallel()
 	onDatabases(t, func(t *testing.T, join func() *jobs.Service) {
 		first, second, third := join(), join(), join()
 		lead := func(s *jobs.Service, lease time.Duration) *leader {
-			l, err := s.Lead(queue.LeaderConfig{Queue: queue.Queue{Name: "q", Poll: time.Hour}, Node: "n", Lease: lease, Report: func(err error) { t.Error(err) }})
+			l, err := s.NewLeader(queue.LeaderConfig{Queue: queue.Queue{Name: "q", Poll: time.Hour}, Node: "n", Lease: lease, Report: func(err error) { t.Error(err) }})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -234,14 +236,15 @@ func TestStandbyOnDatabases(t *testing.T) {
 		if got := <-next(a); got != one {
 			t.Fatalf("job %d, want %d", got, one)
 		}
-		// The lease of the first one is an hour, and nobody looks by itself: only the word of the store tells the second one.
+		// The lease of the first leader lasts an hour, and no leader polls. Only a notification of the
+		// store reaches the second one.
 		got := next(b)
 		two := create()
 		a.Close(t.Context())
 		if id := <-got; id != two {
 			t.Fatalf("job %d, want %d", id, two)
 		}
-		// So is what is made while it is idle.
+		// The same holds for a job that is created while it waits.
 		got = next(b)
 		three := create()
 		if id := <-got; id != three {
@@ -249,7 +252,7 @@ func TestStandbyOnDatabases(t *testing.T) {
 		}
 		got = next(c)
 		b.Die()
-		for range 3 { // the jobs of b come back, too
+		for range 3 { // the jobs of b are claimed again, too
 			id, ok := <-got
 			if !ok {
 				t.Fatal("nobody has taken over")

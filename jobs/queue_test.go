@@ -10,7 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/queue"
 )
 
-// TestQueueExamples plays the examples by which throttling was explained.
+// TestQueueExamples runs the documented examples of throttling.
 // Promises: Q17, Q19, Q20, Q21, Q22, Q25, Q27.
 func TestQueueExamples(t *testing.T) {
 	t.Parallel()
@@ -88,7 +88,7 @@ func TestQueueExamples(t *testing.T) {
 	})
 }
 
-// TestQueueOrder plays the table of times and priorities, both ways.
+// TestQueueOrder shows the start order of jobs for both orders.
 // Promises: Q14, Q15, Q16, Q17.
 func TestQueueOrder(t *testing.T) {
 	t.Parallel()

@@ -13,13 +13,13 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestWindowsMinuteByMinute has jobs with windows run for a week around the days on which clocks are changed, and again after failures, and compares when each was started with a
-// walk over the minutes by the clock on the wall.
+// TestWindowsMinuteByMinute runs jobs with windows for a week around changes of the clock, with
+// failures. It compares each start with a search minute by minute in local time.
 func TestWindowsMinuteByMinute(t *testing.T) {
 	t.Parallel()
 	for _, at := range []struct{ zone, from string }{
 		{"Europe/Berlin", "2026-03-26"}, // the 29th has 23 hours
-		{"Europe/Berlin", "2026-10-22"}, // the 25th has 25
+		{"Europe/Berlin", "2026-10-22"}, // the 25th has 25 hours
 		{"America/New_York", "2026-03-05"},
 		{"America/New_York", "2026-10-29"},
 	} {
@@ -41,34 +41,36 @@ func TestWindowsMinuteByMinute(t *testing.T) {
 	}
 }
 
-// windowsOfTheWalk are spans of the day in minutes, as text and as numbers.
+// windowsOfTheWalk contains windows as text and as spans of the day in minutes.
 var windowsOfTheWalk = []struct {
 	text  string
 	spans [][2]int
 }{
 	{"09:00-17:00", [][2]int{{540, 1020}}},
 	{"22:00-06:00", [][2]int{{1320, 1440}, {0, 360}}},
-	{"02:00-03:00", [][2]int{{120, 180}}}, // the hour that is missing on one day, and comes twice on another
+	// the hour that is missing on one day and repeated on another
+	{"02:00-03:00", [][2]int{{120, 180}}},
 	{"02:30-02:45, 12:00-12:01", [][2]int{{150, 165}, {720, 721}}},
 	{"00:00-01:00, 00:30-02:15, 23:59-24:00", [][2]int{{0, 135}, {1439, 1440}}},
 	{"07:00-07:00", [][2]int{{0, 1440}}},
 }
 
-// openAt tells by the clock on the wall whether windows are open.
+// openAt reports whether the windows are open at t in local time.
 func openAt(spans [][2]int, t time.Time) bool {
 	minute := t.Hour()*60 + t.Minute()
 	return slices.ContainsFunc(spans, func(s [2]int) bool { return s[0] <= minute && minute < s[1] })
 }
 
-// firstOpen walks on, minute by minute.
+// firstOpen returns the first open minute at or after t.
 func firstOpen(spans [][2]int, t time.Time) time.Time {
 	for !openAt(spans, t) {
-		t = t.Truncate(time.Minute).Add(time.Minute) // zones are whole minutes away from UTC
+		t = t.Truncate(time.Minute).Add(time.Minute) // offsets from UTC are whole minutes
 	}
 	return t
 }
 
-// walkWindows has each job started again and again for nine days: it fails 50 minutes after each start, and is to run again 77 minutes later.
+// walkWindows starts each job repeatedly for nine days. A job fails 50 minutes after each start and
+// is due again 77 minutes later.
 func walkWindows(t *testing.T, loc *time.Location) {
 	w := newWorld(t, false, jobs.Config{})
 	l := w.lead(jobs.Queue{Limit: 100, Poll: time.Hour}, "n")
@@ -117,7 +119,8 @@ func walkWindows(t *testing.T, loc *time.Location) {
 	}
 }
 
-// TestWindowThatClosesWhileItWaits has jobs wait for the limit until their window has closed.
+// TestWindowThatClosesWhileItWaits shows a job that waits for the limit until its window has
+// closed.
 // Promises: Q31.
 func TestWindowThatClosesWhileItWaits(t *testing.T) {
 	t.Parallel()
@@ -130,7 +133,7 @@ func TestWindowThatClosesWhileItWaits(t *testing.T) {
 		if got := w.first(l, 2*time.Hour); len(got) > 0 {
 			t.Fatalf("%v", namesOf(got))
 		}
-		w.next(waits, "2000-01-01T00:00:00Z") // nobody had a reason to move it
+		w.next(waits, "2000-01-01T00:00:00Z") // no admission has moved it yet
 		w.over(first)
 		w.starts(l)
 		w.next(waits, "2000-01-02T00:00:00Z")

@@ -8,7 +8,7 @@ type (
 	ID = jobstore.ID
 	// State is the state of a job. See jobstore.State.
 	State = jobstore.State
-	// Job is one record. See jobstore.Job.
+	// Job is the part of a record that programs read. See jobstore.Job.
 	Job = jobstore.Job
 	// Phase is the phase of a RUNNING job whose answer comes from outside. See jobstore.Phase.
 	Phase = jobstore.Phase
@@ -16,7 +16,7 @@ type (
 	Store = jobstore.Store
 	// Coming is the result of Store.Coming. See jobstore.Coming.
 	Coming = jobstore.Coming
-	// Row is a job as a store keeps it. See jobstore.Row.
+	// Row is a job with the fields that only stores and workers use. See jobstore.Row.
 	Row = jobstore.Row
 	// Line selects due jobs of a queue. See jobstore.Line.
 	Line = jobstore.Line
@@ -26,15 +26,15 @@ type (
 	Due = jobstore.Due
 	// Selector selects jobs for a worker. See jobstore.Selector.
 	Selector = jobstore.Selector
-	// FieldError names the bad field of a request. See jobstore.FieldError.
+	// FieldError names the invalid field of a request. See jobstore.FieldError.
 	FieldError = jobstore.FieldError
-	// KeyTakenError names the job or the task that has a key. See jobstore.KeyTakenError.
+	// KeyTakenError names the job or the task that already has a key. See jobstore.KeyTakenError.
 	KeyTakenError = jobstore.KeyTakenError
 	// Handout is a claimed job. See jobstore.Handout.
 	Handout = jobstore.Handout
-	// Before is a part of a job before its claim. See jobstore.Before.
+	// Before holds the state and NextRun that a job had before its claim. See jobstore.Before.
 	Before = jobstore.Before
-	// Child is a child that is over. See jobstore.Child.
+	// Child is a child that is FINISHED or CANCELLED. See jobstore.Child.
 	Child = jobstore.Child
 )
 

@@ -9,9 +9,10 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/internal/txn"
 )
 
-// RenewAll is Renew for several claimed jobs in one transaction. errs holds the error of each job,
-// in the same order; it is nil with err. The leases begin at asked or later, by the clock of this
-// process.
+// RenewAll renews the leases of several claimed jobs in one transaction, as Renew does. errs
+// contains the result of each job in the order of held. asked is a time of this process's clock:
+// every renewed lease begins at asked or later. If err is not nil, no lease was renewed and errs is
+// nil.
 func (s *Service) RenewAll(ctx context.Context, held []*Row, lease time.Duration) (errs []error, asked time.Time, err error) {
 	ids := make([]ID, len(held))
 	for i, h := range held {

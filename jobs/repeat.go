@@ -8,11 +8,12 @@ import (
 	"github.com/swarmiji/swarmiji/when"
 )
 
-// reanchorBelow is the interval from which missed runs are always made up for.
+// reanchorBelow is the interval from which on missed runs are always made up for, also with
+// Config.Reanchor.
 const reanchorBelow = 4 * time.Hour
 
-// nextRun returns the next run of a job whose run ends at now. Returns an error if it is outside
-// the years 0000 to 9999.
+// nextRun returns the next run of a job whose current run ends at now. Returns an error if the next
+// run is outside the years 0000 to 9999.
 func (s *Service) nextRun(j *Row, now time.Time) (time.Time, error) {
 	_, r, err := s.checkRepeat(j.Repeat)
 	if err != nil {
@@ -21,7 +22,8 @@ func (s *Service) nextRun(j *Row, now time.Time) (time.Time, error) {
 	return s.repeatFrom(r, j.Scheduled, j.LastRun, now)
 }
 
-// repeatFrom returns the next run by r from three times. Zero ones count as now.
+// repeatFrom returns the next run of the rule r. Its base is scheduled, started or now, as r says;
+// a zero base means now. With Config.Reanchor it may skip missed runs.
 func (s *Service) repeatFrom(r *when.Repeat, scheduled, started, now time.Time) (time.Time, error) {
 	base := now
 	switch {
@@ -37,8 +39,9 @@ func (s *Service) repeatFrom(r *when.Repeat, scheduled, started, now time.Time) 
 	return next, err
 }
 
-// exactly applies r to base, to the microsecond. r drops fractions of a second, which would be
-// early. They are added again, unless r goes to the start of a unit.
+// exactly applies r to base and keeps microseconds. r itself drops fractions of a second, which
+// would make a job due early. exactly adds the fraction again, unless r moves to the start of a
+// unit.
 func exactly(r *when.Repeat, base time.Time) (time.Time, error) {
 	next, err := r.After(base, base, base)
 	if err != nil {
@@ -50,7 +53,7 @@ func exactly(r *when.Repeat, base time.Time) (time.Time, error) {
 	return unzero(next), nil
 }
 
-// unzero moves the first moment of the year 1, which Go takes for no time.
+// unzero adds a microsecond to the zero time, since Go treats that time as unset.
 func unzero(t time.Time) time.Time {
 	if t.IsZero() {
 		return t.Add(time.Microsecond)
@@ -58,8 +61,8 @@ func unzero(t time.Time) time.Time {
 	return t
 }
 
-// skipMissed returns the first slot after now, if the interval is fixed and short. next is not
-// after now.
+// skipMissed returns the first slot of r after now if the interval of r is fixed and below
+// reanchorBelow. Otherwise it returns next. next is the slot after base and is not after now.
 func skipMissed(r *when.Repeat, base, next, now time.Time) time.Time {
 	interval := next.Sub(base)
 	for item := range strings.SplitSeq(r.String(), ",") {
@@ -71,13 +74,15 @@ func skipMissed(r *when.Repeat, base, next, now time.Time) time.Time {
 	if interval <= 0 || interval >= reanchorBelow {
 		return next
 	}
-	for behind := now.Sub(next); behind >= 0; behind = now.Sub(next) { // a Duration ends at 292 years
+	// It takes several steps: a Duration is limited to 292 years.
+	for behind := now.Sub(next); behind >= 0; behind = now.Sub(next) {
 		next = next.Add(behind - behind%interval + interval)
 	}
 	return next
 }
 
-// checkRepeat returns the repeat as stored, and as read; nil if there is none.
+// checkRepeat parses the text of a repeat. It returns the text as it is stored, and the parsed
+// rule. Both are empty for an empty text. Returns a FieldError if the text cannot be parsed.
 func (s *Service) checkRepeat(text string) (string, *when.Repeat, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {

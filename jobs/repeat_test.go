@@ -12,7 +12,7 @@ import (
 	"github.com/swarmiji/swarmiji/when"
 )
 
-// until sleeps until a moment of the bubble's first day, or a later one.
+// until sleeps until a time of the bubble's first day, or a later time.
 func until(t *testing.T, text string) {
 	t.Helper()
 	at, err := time.Parse("2006-01-02T15:04:05.999999Z", "2000-01-01T"+text+"Z")
@@ -25,7 +25,8 @@ func until(t *testing.T, text string) {
 	time.Sleep(time.Until(at))
 }
 
-// TestRepeatBases is the example of the documentation: scheduled at 1:00, started at 1:15, 30 minutes long.
+// TestRepeatBases tests the documented example: scheduled at 1:00, started at 1:15, 30 minutes
+// long.
 // Promises: B49, B50, B51.
 func TestRepeatBases(t *testing.T) {
 	t.Parallel()
@@ -57,6 +58,7 @@ func TestRepeatBases(t *testing.T) {
 	})
 }
 
+// TestRepeatKinds shows the next run of each kind of repeat.
 // Promises: B57, B58, B59.
 func TestRepeatKinds(t *testing.T) {
 	t.Parallel()
@@ -100,7 +102,8 @@ func TestRepeatSnaps(t *testing.T) {
 	})
 }
 
-// TestCatchingUp: SCHEDULED makes up for missed runs, back to back, and Reanchor skips them if they are close together.
+// TestCatchingUp shows that SCHEDULED makes up for missed runs, and that Reanchor skips them for
+// short intervals.
 // Promises: B56.
 func TestCatchingUp(t *testing.T) {
 	t.Parallel()
@@ -139,7 +142,7 @@ func TestCatchingUp(t *testing.T) {
 	}
 }
 
-// TestRepeatsThatEnd lead out of the years that there are, and the job fails with that reason.
+// TestRepeatsThatEnd shows that a job fails when its repeat leads out of the valid years.
 func TestRepeatsThatEnd(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -165,7 +168,7 @@ func TestRepeatsThatEnd(t *testing.T) {
 		}
 		w.bad(w.Update(ctx, jobs.Update{ID: p, Data: []byte("{}"), Repeat: task.Set(far)}), "repeat")
 
-		// The last day there is.
+		// The last valid day.
 		id = w.create(jobs.Spec{Name: "z", Repeat: "FINISHED" + strings.Repeat(", +999 YEARS", 8) + ", +7 YEARS, +11 MONTHS, +30 DAYS"})
 		w.get("z")
 		time.Sleep(time.Microsecond)
@@ -185,7 +188,8 @@ func TestEndOfRepeating(t *testing.T) {
 			w.state("", id)
 		}
 		for _, data := range []string{`{"delete":"false"}`, `{"delete":1}`, `{"x":{"delete":true}}`, `{"x":"delete"}`, `{"delete":true,"delete":false}`} {
-			id := w.create(jobs.Spec{Name: "a", Repeat: "HOURLY", Data: []byte(`{"delete":"true"}`)}) // its own data do not count
+			// its stored data do not end it
+			id := w.create(jobs.Spec{Name: "a", Repeat: "HOURLY", Data: []byte(`{"delete":"true"}`)})
 			w.get("a")
 			w.ok(w.Finish(ctx, jobs.Finish{ID: id, Data: []byte(data)}))
 			w.state(jobs.Queued, id)
@@ -195,6 +199,7 @@ func TestEndOfRepeating(t *testing.T) {
 	})
 }
 
+// TestUpdate shows how Update changes the next run.
 // Promises: B11.
 func TestUpdate(t *testing.T) {
 	t.Parallel()
@@ -214,7 +219,8 @@ func TestUpdate(t *testing.T) {
 		until(w.T, "12:00:00")
 		set(jobs.Update{}, "2000-01-02T00:00:00Z")
 		set(jobs.Update{Repeat: task.Set("SCHEDULED, +1 HOUR")}, "2000-01-02T01:00:00Z")
-		set(jobs.Update{Repeat: task.Set("STARTED, +1 HOUR")}, "2000-01-01T13:00:00Z") // it never ran: from now
+		// it never ran: from now
+		set(jobs.Update{Repeat: task.Set("STARTED, +1 HOUR")}, "2000-01-01T13:00:00Z")
 		set(jobs.Update{Repeat: task.Set("FINISHED, +2 HOURS")}, "2000-01-01T14:00:00Z")
 		set(jobs.Update{Repeat: task.Set("FINISHED, +3 HOURS"), NextRun: time.Date(2000, 1, 1, 13, 0, 0, 1, time.UTC)}, "2000-01-01T13:00:00.000001Z")
 		set(jobs.Update{Repeat: task.Set("")}, "2000-01-01T13:00:00.000001Z")

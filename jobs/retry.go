@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/swarmiji/swarmiji/jobs/internal/rules"
@@ -15,28 +17,33 @@ import (
 // Retry describes a running job that becomes QUEUED again.
 type Retry struct {
 	ID ID
-	// Token is the fencing token of the attempt. 0: any caller may.
+	// Token is the fencing token of the attempt. 0: any token matches.
 	Token int64
-	// NextRun is when it runs again, rounded up to a microsecond, if it does not repeat. Zero: after Delay.
+	// NextRun is the time of the next run, unless the job repeats. It is rounded up to microseconds.
+	// Zero: after Delay.
 	NextRun time.Time
-	// Delay is the wait from now, not negative. It is added to the store's time and rounded up.
+	// Delay is added to the store's time and rounded up to microseconds. It must not be negative.
 	Delay time.Duration
-	// Name, if not "", replaces the job's.
+	// Name, if not "", replaces the name of the job.
 	Name string
 	// Data replaces the job's data. nil: the data stay.
 	Data []byte
-	// IgnoreRepeat: NextRun or Delay count although it repeats.
+	// IgnoreRepeat makes NextRun or Delay apply although the job repeats.
 	IgnoreRepeat bool
-	// Priority, if set, replaces the job's.
+	// Priority, if set, replaces the priority of the job.
 	Priority task.Opt[int]
 }
 
-// Retry makes a running job QUEUED: for its next run by its repeat, else at NextRun, else after
-// Delay. It keeps its turn in a sequence, and its children. A repeat that leads out of the years
-// 0000 to 9999 makes it FAILED, without an error.
+// Retry ends the current run of a job and makes the job QUEUED for another one. A job that repeats
+// gets the next run of its repeat; any other job runs at NextRun, or after Delay. The time is moved
+// into the job's windows.
 //
-// A job of a queue runs again in its windows. If the answer to the attempt has come, the job goes
-// on with the answer instead.
+// The job keeps its children and stays the current job of its sequence. A repeat that leads out of
+// the years 0000 to 9999 makes it FAILED, without an error. If the answer to the attempt has come,
+// the job is made due with that answer instead.
+//
+// Returns [ErrStale] if r.Token is not the token of the current attempt, and [ErrNotRunning] if the
+// job does not run. Returns [ErrParentNotPaused] for a child whose parent is not PAUSED.
 func (s *Service) Retry(ctx context.Context, r Retry) error {
 	data, err := rules.CheckGiven(r.Data)
 	if err != nil {
@@ -52,17 +59,17 @@ func (s *Service) Retry(ctx context.Context, r Retry) error {
 		return err
 	}
 	if r.Delay < 0 {
-		return &FieldError{Field: "delay", Problem: "negative"}
+		return &FieldError{Field: "delay", Problem: "it is negative"}
 	}
 	failed := false
 	err = s.txn.One(ctx, r.ID, func(ctx context.Context, t *txn.Step, j *Row) error {
 		failed = false
-		if err := s.endable(t, j, r.Token); err != nil {
+		if err := s.checkCanEnd(t, j, r.Token); err != nil {
 			return err
 		}
 		rules.SetData(j, data)
 		if r.Token != 0 && rules.IsAnswered(j) && j.Phase == "" {
-			return s.goOn(ctx, t, j)
+			return s.deliverAnswer(ctx, t, j)
 		}
 		if err := s.rename(ctx, t, j, r.Name); err != nil {
 			return err
@@ -94,11 +101,11 @@ func (s *Service) Retry(ctx context.Context, r Retry) error {
 }
 
 // Requeue makes jobs QUEUED in any state, all of them or none. NextRun becomes the time of their
-// creation. Their workers cannot end them any more. A job whose sequence key another job has
-// becomes WAITING. name, if not "", replaces their name. Ids without a job are ignored.
+// creation. Workers that run them can no longer end them. A job becomes WAITING if another job of
+// its sequence is in progress. name, if not "", replaces their name. Ids without a job are ignored.
 //
-// Returns [ErrNotFound] if none of the jobs exists, and [ErrKeyTaken] if another job has the key of
-// one that was over.
+// Returns [ErrNotFound] if no job has any of the ids. Returns [ErrKeyTaken] if another job has the
+// key of one that was over.
 func (s *Service) Requeue(ctx context.Context, ids []ID, name string) error {
 	if len(ids) == 0 {
 		return &FieldError{Field: "jobIDs", Problem: rules.Missing}
@@ -109,24 +116,27 @@ func (s *Service) Requeue(ctx context.Context, ids []ID, name string) error {
 	var l txn.Locks
 	n := 0
 	err := s.txn.Do(ctx, &l, func(ctx context.Context, t *txn.Step) error {
-		found, err := t.Tx.Jobs(ctx, ids...)
+		locked, err := t.Jobs(ctx, ids...)
 		if err != nil {
 			return err
 		}
-		if len(found) == 0 {
+		if len(locked) == 0 {
 			return fmt.Errorf("%w: none of %d ids", ErrNotFound, len(ids))
 		}
-		var more error // all missing locks are noted before the next try
-		for i := range found {
-			if err := errors.Join(l.AddSequenceOf(&found[i]), l.AddKeys(&found[i], cmp.Or(name, found[i].Name))); err != nil {
+		found := make([]*Row, 0, len(locked)) // in the order of ids
+		for _, id := range slices.Sorted(maps.Keys(locked)) {
+			found = append(found, locked[id])
+		}
+		var more error // All missing locks are noted before the transaction starts again.
+		for _, j := range found {
+			if err := errors.Join(l.AddSequenceOf(j), l.AddKeys(j, cmp.Or(name, j.Name))); err != nil {
 				more = err
 			}
 		}
 		if more != nil {
 			return more
 		}
-		for i := range found {
-			j := &found[i]
+		for _, j := range found {
 			if err := s.rename(ctx, t, j, name); err != nil {
 				return err
 			}
@@ -135,7 +145,7 @@ func (s *Service) Requeue(ctx context.Context, ids []ID, name string) error {
 					return err
 				}
 			}
-			if err := s.queue(ctx, t, j); err != nil {
+			if err := s.enqueue(ctx, t, j); err != nil {
 				return err
 			}
 			rules.StartOver(j)
@@ -146,9 +156,13 @@ func (s *Service) Requeue(ctx context.Context, ids []ID, name string) error {
 			}
 		}
 		for key := range l.Sequences {
-			if err := s.promote(ctx, t, key); err != nil {
+			err := s.promote(ctx, t, key)
+			if more = errors.Join(more, err); err != nil && !errors.Is(err, txn.ErrLocks) {
 				return err
 			}
+		}
+		if more != nil {
+			return more
 		}
 		n = len(found)
 		return nil

@@ -43,7 +43,7 @@ func TestRetryAfterCounts(t *testing.T) {
 			w.Fatalf("%+v", s)
 		}
 
-		// Requeued, it begins anew.
+		// After Requeue the count starts again.
 		w.ok(w.Requeue(w.Context(), []jobs.ID{id}, ""))
 		w.books(id, `{"x": 1.50}`, 0)
 		if h = w.get("a"); h.GivenUp || h.Run != 2 || h.Token != 11 {
@@ -67,12 +67,12 @@ func TestRetryAfterKeepsItsBooks(t *testing.T) {
 		time.Sleep(time.Minute)
 		w.get("a")
 		w.books(id, `{"retryAfterCount":7,"y":2}`, 2)
-		// Progress does not lose the count, nor can it set it.
+		// Progress neither loses nor sets the count.
 		w.ok(w.Update(w.Context(), jobs.Update{ID: id, Token: 2, Data: []byte(`{"done": 50, "retryAfterCount": 0}`)}))
 		w.books(id, `{"done": 50, "retryAfterCount": 0}`, 2)
 		w.ok(w.Finish(w.Context(), jobs.Finish{ID: id}))
 		w.books(id, `{"done": 50, "retryAfterCount": 0}`, 0)
-		w.next(id, "2000-01-01T01:00:00Z") // an hour after it was to run at first
+		w.next(id, "2000-01-01T01:00:00Z") // an hour after its first due time
 		time.Sleep(time.Hour)
 		w.get("a")
 		w.ok(w.Finish(w.Context(), jobs.Finish{ID: id, Data: []byte(`{"z":[]}`)}))
@@ -88,7 +88,7 @@ func TestRetryAfterKeepsItsBooks(t *testing.T) {
 	})
 }
 
-// books checks the data of a job, and how often it was handed out in its run.
+// books checks the data of a job, and the number of its claims in the current run.
 func (w *world) books(id jobs.ID, data string, handouts int) {
 	w.Helper()
 	w.data(id, data)
@@ -106,7 +106,7 @@ func TestRetryAfterAndRepeat(t *testing.T) {
 			{"STARTED, +1 MINUTE", "+5 MINUTES", "2000-01-01T00:01:01Z"},
 			{"FINISHED, +1 MINUTE", "+5 MINUTES", "2000-01-01T00:01:01Z"},
 			{"HOURLY", "+5 MINUTES", "2000-01-01T00:05:01Z"},
-			{"SCHEDULED, -1 HOUR", "+5 MINUTES", "2000-01-01T00:05:01Z"}, // that has been
+			{"SCHEDULED, -1 HOUR", "+5 MINUTES", "2000-01-01T00:05:01Z"}, // that time has passed
 			{"SCHEDULED, +1 MONTH", "+2 months", "2000-02-01T00:00:00Z"},
 			{"", "+999 YEARS", "2999-01-01T00:00:01Z"},
 		} {
@@ -121,7 +121,8 @@ func TestRetryAfterAndRepeat(t *testing.T) {
 	})
 }
 
-// TestRetryAfterOfManualJobs: they are handed out again without end, and that is not counted.
+// TestRetryAfterOfManualJobs shows that jobs whose names begin with "manual" are claimed again
+// without limit and without a count.
 func TestRetryAfterOfManualJobs(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -171,7 +172,7 @@ func TestGiveBack(t *testing.T) {
 		w.ok(w.Finish(ctx, jobs.Finish{ID: id, Token: 4}))
 		w.is(w.GiveBack(ctx, h), jobs.ErrNotFound)
 
-		// With RetryAfter, as often as one likes.
+		// Without a limit for jobs with RetryAfter, too.
 		id = w.create(jobs.Spec{Name: "r", RetryAfter: "+1 MINUTE", Repeat: "SCHEDULED, +1 HOUR", Data: []byte(`{"n":1}`)})
 		first = w.job(id)
 		for range 12 {
@@ -212,7 +213,8 @@ func TestLeases(t *testing.T) {
 		}
 		time.Sleep(30 * time.Second)
 		w.ok(w.Renew(ctx, id, h.Token, time.Minute))
-		w.ok(w.Update(ctx, jobs.Update{ID: id, Token: h.Token, Data: []byte(`{"at":1}`)})) // keeps the lease
+		// the lease stays
+		w.ok(w.Update(ctx, jobs.Update{ID: id, Token: h.Token, Data: []byte(`{"at":1}`)}))
 		time.Sleep(time.Minute - time.Microsecond)
 		w.none("a")
 		time.Sleep(time.Microsecond)
@@ -226,7 +228,7 @@ func TestLeases(t *testing.T) {
 		w.is(w.Fail(ctx, jobs.Fail{ID: id, Token: h.Token}), jobs.ErrStale)
 		w.is(w.Update(ctx, jobs.Update{ID: id, Token: h.Token, Data: []byte("{}")}), jobs.ErrStale)
 		w.is(w.GiveBack(ctx, h), jobs.ErrStale)
-		w.ok(w.GiveBack(ctx, second)) // the run goes on, with whoever comes
+		w.ok(w.GiveBack(ctx, second)) // the next worker continues the run
 		third := lease("a", time.Minute)
 		if third.Run != 1 || third.Token != 3 {
 			w.Fatalf("%+v", third)
@@ -236,7 +238,7 @@ func TestLeases(t *testing.T) {
 			w.Fatalf("%+v", h)
 		}
 		time.Sleep(1000 * time.Hour)
-		w.none("a") // without a lease it runs for ever
+		w.none("a") // without a lease it runs without a time limit
 		w.ok(w.Renew(ctx, id, 4, time.Nanosecond))
 		w.none("a")
 		time.Sleep(time.Microsecond)
@@ -244,7 +246,7 @@ func TestLeases(t *testing.T) {
 		w.bad(w.Renew(ctx, id, 5, 0), "lease")
 		w.is(w.Renew(ctx, id, 4, time.Second), jobs.ErrStale)
 
-		// A lease does not concern one with RetryAfter.
+		// A job with RetryAfter has no lease.
 		id = w.create(jobs.Spec{Name: "r", RetryAfter: "+1 HOUR"})
 		h = lease("r", time.Second)
 		w.ok(w.Renew(ctx, id, h.Token, time.Second))
@@ -257,6 +259,7 @@ func TestLeases(t *testing.T) {
 	})
 }
 
+// TestPriorities shows that priority, then due time, determine the order of claims.
 // Promises: B6.
 func TestPriorities(t *testing.T) {
 	t.Parallel()

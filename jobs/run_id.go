@@ -10,9 +10,10 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TaskID returns the id of the task of the present or last run of j. It depends only on the ID,
-// Created and Run of j. So all processes, before and after a crash, give one run one id, and two
-// databases never share one. For a job made of a task it is the id of that task ([TaskOf]).
+// TaskID returns the id of the task of the current or last run of j. The id depends only on the ID,
+// Created and Run of j. So every process computes the same id for a run, also after a crash, and
+// two databases never share an id. For a job of a task with conditions it is the id of that task
+// ([TaskOf]).
 func TaskID(j Row) task.ID {
 	if id, ok := TaskOf(&j.Job); ok {
 		return id
@@ -25,28 +26,30 @@ type Run struct {
 	ID ID
 	// Number is [Row].Run of the job.
 	Number int64
-	// Created is the time of creation of the job, in microseconds, since ids start again in a new
-	// database.
+	// Created is the job's time of creation, in microseconds since 1970. It distinguishes databases,
+	// since ids begin with 1 in each.
 	Created int64
 }
 
-// RunOf returns the present run of j, or its last one.
+// RunOf returns the current run of j, or its last one.
 func RunOf(j *Row) Run { return Run{j.ID, j.Run, j.Created.UnixMicro()} }
 
-// TaskID returns the id of the task of the run.
+// TaskID returns the id of the task that is dispatched for the run.
 func (r Run) TaskID() task.ID { return task.Derive("job", r.String()) }
 
-// HeaderRun is the header of a dispatched task that names the run of its job.
+// HeaderRun is the header of a dispatched task that contains the run of its job ([Run.String]).
 const HeaderRun = "swarmiji-job-run"
 
-// String returns the run as text, for HeaderRun.
+// String returns the run as text for HeaderRun: ID, Number and Created as decimal numbers,
+// separated by spaces.
 func (r Run) String() string {
 	b := strconv.AppendInt(nil, int64(r.ID), 10)
 	b = strconv.AppendInt(append(b, ' '), r.Number, 10)
 	return string(strconv.AppendInt(append(b, ' '), r.Created, 10))
 }
 
-// ParseRun reads the text of String.
+// ParseRun parses the text of a run, as [Run.String] has written it. It returns the zero Run or a
+// meaningless one, and false, for any other text. It does not check that the job exists.
 func ParseRun(s string) (Run, bool) {
 	var n [3]int64
 	parts := strings.Split(s, " ")
@@ -63,12 +66,14 @@ func ParseRun(s string) (Run, bool) {
 	return r, r.String() == s
 }
 
-// CurrentRun returns the job of this run. Returns [ErrStale] if the run is over.
+// CurrentRun returns the job of the run r. Returns [ErrStale] if the run is over, the job has begun
+// another run, or the job does not exist.
 func (s *Service) CurrentRun(ctx context.Context, r Run) (Row, error) {
 	j, err := s.currentRun(ctx, r)
 	return j, s.countStale(err)
 }
 
+// currentRun is CurrentRun without counting ErrStale.
 func (s *Service) currentRun(ctx context.Context, r Run) (Row, error) {
 	j, err := s.Row(ctx, r.ID)
 	switch {

@@ -7,43 +7,56 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// holding is the states of the job that has the turn of its sequence key. A PAUSED job keeps it: it
-// has begun, and would run beside the next one when its children are done.
-func holding() []State { return []State{Queued, RunQueued, Running, Paused} }
+// sequenceHolders returns the states of a sequence's current job. While a job has one of them, no
+// other job of its sequence starts. PAUSED is one: the job has begun, and continues when its
+// children are over.
+func sequenceHolders() []State { return []State{Queued, RunQueued, Running, Paused} }
 
-// held reports whether a job of the key has the turn.
-func (s *Service) held(ctx context.Context, t *txn.Step, key string) (bool, error) {
-	found, err := t.Tx.OfSequence(ctx, key, jobstore.Page{States: holding(), Limit: 1})
-	return len(found) > 0, err
+// sequenceTaken reports whether the sequence of a key has a current job. Call it with the sequence
+// locked.
+func (s *Service) sequenceTaken(ctx context.Context, t *txn.Step, key string) (bool, error) {
+	id, err := firstOf(ctx, t.Tx, key, sequenceHolders()...)
+	return id != 0, err
 }
 
-// promote gives the turn to the oldest waiting job, if no job has it.
+// firstOf returns the lowest id of the jobs of a sequence that are in one of these states. 0: no
+// such job.
+func firstOf(ctx context.Context, tx jobstore.Tx, key string, states ...State) (ID, error) {
+	g := jobstore.Group{By: jobstore.BySequence, Key: key}
+	found, err := tx.First(ctx, states, g)
+	return found[g], err
+}
+
+// promote makes the oldest WAITING job of a sequence QUEUED if no other job of the sequence is in
+// progress, and saves it. It does nothing if key is "". Call it with the sequence locked.
 func (s *Service) promote(ctx context.Context, t *txn.Step, key string) error {
 	if key == "" {
 		return nil
 	}
-	if held, err := s.held(ctx, t, key); held || err != nil {
+	if held, err := s.sequenceTaken(ctx, t, key); held || err != nil {
 		return err
 	}
-	found, err := t.Tx.OfSequence(ctx, key, jobstore.Page{States: []State{Waiting}, Limit: 1})
-	if err != nil || len(found) == 0 {
+	next, err := firstOf(ctx, t.Tx, key, Waiting)
+	if err != nil || next == 0 {
 		return err
 	}
-	j, err := t.Tx.Get(ctx, found[0].ID) // it is WAITING still: the key is locked
+	found, err := t.Jobs(ctx, next)
 	if err != nil {
 		return err
 	}
+	j := found[next] // the job exists and is WAITING, since the sequence is locked
 	j.State = Queued
-	return t.Save(ctx, &j)
+	return t.Save(ctx, j)
 }
 
-// queue makes j QUEUED, or WAITING if another job has the turn.
-func (s *Service) queue(ctx context.Context, t *txn.Step, j *Row) error {
+// enqueue sets the state of j to QUEUED, or to WAITING if another job of its sequence is in
+// progress. It does not save j.
+func (s *Service) enqueue(ctx context.Context, t *txn.Step, j *Row) error {
 	if j.SequenceKey == "" || j.State == Queued || j.State == RunQueued || j.State == Running || j.State == Paused {
 		j.State = Queued
 		return nil
 	}
-	held, err := s.held(ctx, t, j.SequenceKey)
+	held, err := s.sequenceTaken(ctx, t, j.SequenceKey)
 	if err != nil {
 		return err
 	}

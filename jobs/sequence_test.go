@@ -9,7 +9,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// line makes n jobs of the key "k", named "s".
+// line creates n jobs named "s" with the key "k".
 func (w *world) line(n int) []jobs.ID {
 	w.Helper()
 	ids := make([]jobs.ID, n)
@@ -19,6 +19,7 @@ func (w *world) line(n int) []jobs.ID {
 	return ids
 }
 
+// TestSequenceRunsOneAtATime shows that jobs of a sequence run one after the other.
 // Promises: B61, B62, B64.
 func TestSequenceRunsOneAtATime(t *testing.T) {
 	t.Parallel()
@@ -30,7 +31,7 @@ func TestSequenceRunsOneAtATime(t *testing.T) {
 		for i, end := range []func(id jobs.ID) error{
 			func(id jobs.ID) error { return w.Finish(w.Context(), jobs.Finish{ID: id}) },
 			func(id jobs.ID) error { return w.Fail(w.Context(), jobs.Fail{ID: id}) },
-			func(id jobs.ID) error { // to delete it, it must not run
+			func(id jobs.ID) error { // Delete requires that the job does not run
 				w.ok(w.Retry(w.Context(), jobs.Retry{ID: id}))
 				return w.Delete(w.Context(), id)
 			},
@@ -48,7 +49,7 @@ func TestSequenceRunsOneAtATime(t *testing.T) {
 	})
 }
 
-// TestSequenceBugs are those of Bedrock's own, which are not to be here.
+// TestSequenceBugs shows that known errors of Bedrock's sequences do not occur.
 // Promises: B64.
 func TestSequenceBugs(t *testing.T) {
 	t.Parallel()
@@ -151,7 +152,7 @@ func TestSequenceKeepsTheTurn(t *testing.T) {
 		w.state(jobs.Queued, ids[0])
 		w.state(jobs.Waiting, ids[1:]...)
 
-		// One that has lost its turn gets it again before those that are younger.
+		// A requeued job comes before younger ones.
 		w.get("s")
 		w.ok(w.Fail(w.Context(), jobs.Fail{ID: ids[0]}))
 		w.state(jobs.Queued, ids[1])
@@ -164,7 +165,7 @@ func TestSequenceKeepsTheTurn(t *testing.T) {
 	})
 }
 
-// TestSequenceOfParents: a parent that waits for its children has the turn.
+// TestSequenceOfParents shows that a parent that waits for its children blocks its sequence.
 func TestSequenceOfParents(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -186,7 +187,8 @@ func TestSequenceOfParents(t *testing.T) {
 	})
 }
 
-// TestSequenceAfterTenRepetitions: one that is given up promotes the next.
+// TestSequenceAfterTenRepetitions shows that a job that fails after ten claims lets the next job of
+// its sequence start.
 func TestSequenceAfterTenRepetitions(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {

@@ -22,55 +22,56 @@ const DefaultPoll = time.Second
 
 // Config configures a [Service]. Only Store is required.
 type Config struct {
-	// Store keeps the jobs. The service does not close it.
+	// Store is the database of the jobs. The service does not close it.
 	Store Store
-	// Repeats says how repeats are read. With Snap, HOURLY, DAILY and WEEKLY have the same effect
-	// as in Bedrock's server.
+	// Repeats sets how the Repeat texts of jobs are parsed. With Snap, HOURLY, DAILY and WEEKLY have
+	// the same effect as in Bedrock's server.
 	Repeats when.RepeatConfig
-	// Reanchor makes some repeats skip missed runs and go on with the first slot after now. It
-	// concerns repeats that count from SCHEDULED, only add, and have an interval below four hours.
-	// Off: missed runs are made up for, back to back.
+	// Reanchor makes some repeats skip missed runs: the next run is the first slot after now. It
+	// applies to repeats that count from SCHEDULED, only add, and have an interval below four hours.
+	// Off: a job makes up for missed runs, one directly after another.
 	Reanchor bool
-	// Poll is the time between polls of waiting callers, for jobs that no word came of. Default: 1
-	// s. From 10 ms to 1 min.
+	// Poll is the interval at which waiting calls of Get poll the store, in case a notification was
+	// lost. Default: 1 s. From 10 ms to 1 min.
 	Poll time.Duration
-	// Keep is the retention of jobs that are over and have a Queue or a Key. A late or repeated
-	// answer is then told from an unknown one. Default: 24 h. At most [task.MaxTimeLimit].
-	Keep time.Duration
+	// Retention is the time for which the service keeps the records of jobs that are over and have a
+	// Queue or a Key. Within this time a late or repeated answer is distinguished from an unknown
+	// one. Default: 24 h. At most [task.MaxTimeLimit].
+	Retention time.Duration
 	// EarlyFor is the retention of an early answer. Default: 1 min. At most [task.MaxTimeLimit].
 	EarlyFor time.Duration
-	// OnAnswer receives each answer that was not Accepted, with its Receipt. Purge passes it the
-	// early answers that no job claimed, as [Unknown]. It is quick, and is called from any
-	// goroutine. nil: none.
+	// OnAnswer receives each answer that was not Accepted, with its Receipt. Purge passes it the early
+	// answers that no job claimed, as [Unknown]. It may be called from any goroutine and must return
+	// quickly. A panic is recovered and logged. nil: not called.
 	OnAnswer func(Answer, Receipt)
-	// Logger logs errors that no caller receives. Default: slog.Default().
+	// Logger logs errors that are not returned to a caller. Default: slog.Default().
 	Logger *slog.Logger
 }
 
 // Defaults of [Config].
 const (
-	DefaultKeep     = 24 * time.Hour
-	DefaultEarlyFor = time.Minute
+	DefaultRetention = 24 * time.Hour
+	DefaultEarlyFor  = time.Minute
 )
 
-// Service applies the rules of jobs. All methods are safe for concurrent use, in any number of
-// processes over one database. After an error that wraps [ErrUnavailable] the outcome of the call
-// is unknown.
+// Service applies the rules of jobs. Any number of processes may use one database. After an error
+// that wraps [ErrUnavailable] the result of the call is unknown. All methods are safe for
+// concurrent use.
 type Service struct {
 	c     Config
 	log   *slog.Logger
 	count counters
 	wait  *waitlist.List
-	// noTaker and noDropper are set once a transaction of the store is found not to be a Taker or a
-	// Dropper.
+	// noTaker and noDropper are set once a transaction of the store turns out not to implement Taker
+	// or Dropper.
 	noTaker, noDropper atomic.Bool
 	windows            rules.Windows
 	txn                *txn.Engine
-	defaults           sync.Map // by the names of jobs: func(*Spec)
+	defaults           sync.Map // by job name; values are func(*Spec)
 }
 
-// New returns a service over c.Store. It does no I/O and starts no goroutine. Returns all problems
-// of c, joined.
+// New returns a service that stores its jobs in c.Store. It does no I/O and starts no goroutine.
+// Returns all problems of c, joined.
 func New(c Config) (*Service, error) {
 	var errs []error
 	if c.Store == nil {
@@ -82,14 +83,14 @@ func New(c Config) (*Service, error) {
 	if c.Poll < 10*time.Millisecond || c.Poll > time.Minute {
 		errs = append(errs, fmt.Errorf("jobs: Config.Poll %s is not from 10 ms to 1 min", c.Poll))
 	}
-	if c.Keep == 0 {
-		c.Keep = DefaultKeep
+	if c.Retention == 0 {
+		c.Retention = DefaultRetention
 	}
 	if c.EarlyFor == 0 {
 		c.EarlyFor = DefaultEarlyFor
 	}
-	if c.Keep < 0 || c.Keep > task.MaxTimeLimit || c.EarlyFor < 0 || c.EarlyFor > task.MaxTimeLimit {
-		errs = append(errs, fmt.Errorf("jobs: Config.Keep %s or EarlyFor %s is not from 0 to %s", c.Keep, c.EarlyFor, task.MaxTimeLimit))
+	if c.Retention < 0 || c.Retention > task.MaxTimeLimit || c.EarlyFor < 0 || c.EarlyFor > task.MaxTimeLimit {
+		errs = append(errs, fmt.Errorf("jobs: Config.Retention %s or EarlyFor %s is not from 0 to %s", c.Retention, c.EarlyFor, task.MaxTimeLimit))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -99,50 +100,51 @@ func New(c Config) (*Service, error) {
 	}
 	s := &Service{c: c, log: c.Logger}
 	s.wait = waitlist.New(waitlist.Config{
-		Store: c.Store, Log: s.log, Poll: c.Poll, Take: s.take, GiveBack: s.returned, Waiting: &s.count.waiting, Limit: MaxTake,
+		Store: c.Store, Log: s.log, Poll: c.Poll, Take: s.claimDue, GiveBack: s.giveBackOrLog, Waiting: &s.count.waiting, Limit: MaxTake,
 	})
-	s.txn = txn.New(c.Store, s.after)
+	s.txn = txn.New(c.Store, s.updateRelated)
 	return s, nil
 }
 
 // Store returns the store of the service.
 func (s *Service) Store() Store { return s.c.Store }
 
-// SetDefaults applies fn to the Spec of each new job of a name, in all calls of this service,
-// unless [Spec].NoDefaults is set. fn is quick, and may be called from any goroutine.
+// SetDefaults registers fn for the jobs of a name. Each later call of this service that creates
+// such a job applies fn to a copy of its Spec, unless [Spec].NoDefaults is set. A second call for
+// the same name replaces fn. fn must return quickly and may be called from any goroutine.
 func (s *Service) SetDefaults(name string, fn func(*Spec)) { s.defaults.Store(name, fn) }
 
-// Close ends every Get with [ErrClosed], now and later, and waits until no goroutine of the service
-// runs. Claims that no caller has seen are given back. It is idempotent. Returns the error of ctx
-// if ctx ends first; running work is then abandoned.
+// Close makes every Get, waiting or later, return [ErrClosed]. It returns claims that no caller has
+// received to the store. It waits until no goroutine of the service runs.
 //
-// All other methods work as long as the store does, so that a program that stops can still end its
-// jobs.
+// Returns the error of ctx if ctx ends first; running work is then abandoned. All other methods
+// still work while the store is open. So a stopping program can end its jobs. Idempotent.
 func (s *Service) Close(ctx context.Context) error {
 	return errors.Join(s.wait.Close(ctx), s.txn.Wait(ctx))
 }
 
-// Lead returns a leader of a queue. It claims the jobs of c.Queue while it has the lease of the
-// queue, and stands by otherwise. Close it.
-func (s *Service) Lead(c queue.LeaderConfig) (*queue.Leader, error) {
+// NewLeader returns a [queue.Leader] for c.Queue, which claims the queue's jobs. The leader
+// competes with the leaders of other processes for the lease of the queue. While another leader
+// has the lease, it waits. Close the leader after use. Returns all problems of c, joined.
+func (s *Service) NewLeader(c queue.LeaderConfig) (*queue.Leader, error) {
 	return queue.NewLeader(queue.Host{
-		Store: s.c.Store, Closed: s.wait.Look.Ctx.Done(), Complete: s.addRelatives, GiveBack: s.returned,
+		Store: s.c.Store, Closed: s.wait.Watcher.Ctx.Done(), Complete: s.addRelatives, GiveBack: s.giveBackOrLog,
 		Taken: func(n int) { s.count.taken.Add(int64(n)) },
 	}, c)
 }
 
-// Stats counts what a service has done in this process since New.
+// Stats contains the counts of one service since New, in this process only.
 type Stats struct {
 	Created   int64 // jobs created
-	Existed   int64 // unique jobs that existed
+	Existed   int64 // specs with Unique whose job existed
 	Taken     int64 // jobs claimed
-	GivenUp   int64 // jobs that failed after ten claims by RetryAfter
-	GivenBack int64 // claims that no caller had seen
+	GivenUp   int64 // jobs that FAILED after ten claims by RetryAfter
+	GivenBack int64 // claims that were given back
 	Renewed   int64 // leases renewed
 	Updated   int64
 	Finished  int64 // runs that succeeded
 	Retried   int64
-	Failed    int64 // runs that failed, also since their repeat has no next run
+	Failed    int64 // runs that failed, and repeats without a next run
 	Deleted   int64
 	Cancelled int64
 	Requeued  int64
@@ -151,16 +153,16 @@ type Stats struct {
 	Withdrawn int64
 	Expected  int64 // keys that Expect has reserved
 	Awaiting  int64 // attempts that began to wait for an answer
-	Accepted  int64 // answers that a job accepted, claimed early ones included
-	Early     int64 // answers that were stored before their job awaits them
-	Late      int64 // answers for jobs that were over
-	Duplicate int64 // answers for jobs that had one
+	Accepted  int64 // answers that a job or a task accepted, claimed early answers included
+	Early     int64 // answers that were stored before their job awaited them
+	Late      int64 // answers for jobs or tasks that were over
+	Duplicate int64 // answers for jobs or tasks that already had an answer
 	Unknown   int64 // early answers that no job claimed
-	Purged    int64 // jobs deleted after their retention
-	TimedOut  int64 // jobs claimed here since no answer came in time
+	Purged    int64 // jobs and deferrals deleted after their retention
+	TimedOut  int64 // jobs claimed by this service because no answer came in time
 }
 
-// counters holds the counts of Stats.
+// counters contains the counts that Stats returns.
 type counters struct {
 	created, existed, taken, givenUp, givenBack, renewed, updated, finished, retried, failed, deleted, cancelled, requeued, stale, waiting atomic.Int64
 	withdrawn, expected, awaiting, accepted, early, late, duplicate, unknown, purged, timedOut                                             atomic.Int64
@@ -178,7 +180,8 @@ func (s *Service) Stats() Stats {
 	}
 }
 
-// counted adds one to n if err is nil, and counts ErrStale. It returns err.
+// counted adds one to n if err is nil, or to the stale count if err wraps ErrStale. It returns err
+// unchanged.
 func (s *Service) counted(n *atomic.Int64, err error) error {
 	switch {
 	case err == nil:
@@ -189,7 +192,7 @@ func (s *Service) counted(n *atomic.Int64, err error) error {
 	return err
 }
 
-// countStale counts err if it is ErrStale. It returns err.
+// countStale adds one to the stale count if err wraps ErrStale. It returns err unchanged.
 func (s *Service) countStale(err error) error {
 	if errors.Is(err, ErrStale) {
 		s.count.stale.Add(1)

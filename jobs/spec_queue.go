@@ -12,11 +12,12 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// DefaultAttemptTimeout is the default time limit of an attempt of a queue's job, and of the wait
-// for an answer.
+// DefaultAttemptTimeout is the default time limit of an attempt of a job of a queue, and of the
+// wait for an answer.
 const DefaultAttemptTimeout = 24 * time.Hour
 
-// draftQueue checks the fields of a spec for queues and answers, and sets them in its job.
+// draftQueue checks the fields of a spec that concern queues, keys and answers, and copies them to
+// its job j. Returns a FieldError for the first invalid field.
 func (s *Service) draftQueue(j *Row, spec *Spec) error {
 	j.Queue, j.Key, j.UniqueKey, j.Respond = spec.Queue, spec.Key, spec.UniqueKey, spec.Respond
 	if err := checkKeyField("key", spec.Key); err != nil {
@@ -55,7 +56,7 @@ func (s *Service) draftQueue(j *Row, spec *Spec) error {
 	return nil
 }
 
-// onlyInQueue refuses fields that need a queue.
+// onlyInQueue returns a FieldError if a spec without a queue sets a field that requires one.
 func onlyInQueue(spec *Spec) error {
 	var field string
 	switch {
@@ -71,7 +72,7 @@ func onlyInQueue(spec *Spec) error {
 	return &FieldError{Field: field, Problem: "only together with queue"}
 }
 
-// checkKeyField checks a key, which may be empty.
+// checkKeyField returns a FieldError if key is too long or malformed. "" is valid.
 func checkKeyField(field, key string) error {
 	switch {
 	case len(key) > MaxKey:
@@ -82,7 +83,8 @@ func checkKeyField(field, key string) error {
 	return nil
 }
 
-// checkTimeout rounds a timeout up to a microsecond.
+// checkTimeout returns d rounded up to microseconds. Returns a FieldError if d is negative or above
+// task.MaxTimeLimit.
 func checkTimeout(d time.Duration) (time.Duration, error) {
 	if d < 0 || d > task.MaxTimeLimit {
 		return 0, &FieldError{Field: "timeout", Problem: rules.Malformed, Detail: fmt.Sprintf("%s is not from 0 to %s", d, task.MaxTimeLimit)}
@@ -90,8 +92,9 @@ func checkTimeout(d time.Duration) (time.Duration, error) {
 	return rules.WholeMicros(d), nil
 }
 
-// thousandths returns a weight in thousandths, rounded up. It uses the decimal digits, since 1.1
-// times 1000 is a little more than 1100.
+// thousandths converts a weight to thousandths, rounded up. It uses the decimal digits, since 1.1
+// times 1000 is slightly above 1100 in binary. Returns a FieldError for a number below 0, above
+// MaxWeight or NaN.
 func thousandths(weight float64) (int64, error) {
 	bad := &FieldError{Field: "weight", Problem: rules.Malformed}
 	if math.IsNaN(weight) || weight < 0 || weight > float64(MaxWeight/1000) {

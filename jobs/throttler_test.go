@@ -27,7 +27,7 @@ func TestThrottlerThatFails(t *testing.T) {
 			t.Parallel()
 			inQueue(t, func(w *world) {
 				bad := true
-				throttler := queue.ThrottlerFunc(func(_ context.Context, l *queue.Look) error {
+				throttler := queue.ThrottlerFunc(func(_ context.Context, l *queue.Admission) error {
 					for j := range l.Due() {
 						if j.Name == "later" {
 							l.Later(j, l.Now().Add(time.Hour))
@@ -54,10 +54,11 @@ func TestThrottlerThatFails(t *testing.T) {
 				if diff := diffJobs(before, w.job(later)); diff != "" {
 					t.Fatal("what a throttler that failed put off was changed: ", diff)
 				}
-				w.next(closed, "2000-01-01T12:00:00Z") // that is no business of the throttler
+				w.next(closed, "2000-01-01T12:00:00Z") // the throttler does not decide this
 				bad = false
 				n := len(told)
-				if got := w.within(l, 6*time.Second); !slices.Equal(namesOf(got), []string{"a"}) { // looked at again, after Poll
+				// the next admission comes after Poll
+				if got := w.within(l, 6*time.Second); !slices.Equal(namesOf(got), []string{"a"}) {
 					t.Fatalf("%v", namesOf(got))
 				}
 				if len(told) != n {
@@ -71,7 +72,7 @@ func TestThrottlerThatFails(t *testing.T) {
 func TestSlowThrottler(t *testing.T) {
 	t.Parallel()
 	inQueue(t, func(w *world) {
-		throttler := queue.ThrottlerFunc(func(ctx context.Context, l *queue.Look) error {
+		throttler := queue.ThrottlerFunc(func(ctx context.Context, l *queue.Admission) error {
 			<-ctx.Done()
 			for j := range l.Due() {
 				l.Start(j)
@@ -88,7 +89,7 @@ func TestSlowThrottler(t *testing.T) {
 		if first := w.first(l, time.Minute); len(first) != 1 {
 			t.Fatalf("%d jobs", len(first))
 		}
-		w.ok(w.Withdraw(w.Context(), w.enqueued("b", 1000))) // the store is nobody's meanwhile
+		w.ok(w.Withdraw(w.Context(), w.enqueued("b", 1000))) // no transaction is open during Admit
 		w.first(l, time.Minute)
 		select {
 		case <-got:
@@ -98,16 +99,17 @@ func TestSlowThrottler(t *testing.T) {
 	})
 }
 
+// TestLaterIsKept shows that the time of Later is stored.
 // Promises: Q24.
 func TestLaterIsKept(t *testing.T) {
 	t.Parallel()
 	inQueue(t, func(w *world) {
 		at := time.Now().Add(90 * time.Minute)
-		throttler := queue.ThrottlerFunc(func(_ context.Context, l *queue.Look) error {
+		throttler := queue.ThrottlerFunc(func(_ context.Context, l *queue.Admission) error {
 			for j := range l.Due() {
-				l.Later(j, l.Now().Add(-time.Second)) // leaves it where it is
+				l.Later(j, l.Now().Add(-time.Second)) // no effect
 				l.Later(j, at)
-				l.Later(j, at.Add(time.Hour)) // the first counts
+				l.Later(j, at.Add(time.Hour)) // only the first call counts
 				if l.Start(j) {
 					t.Error("started what is put off")
 				}
@@ -130,18 +132,19 @@ func TestLaterIsKept(t *testing.T) {
 	})
 }
 
-// TestLookShowsWhatRuns has a throttler look at what runs: copies, those of this look included, and none that has ended.
+// TestLookShowsWhatRuns shows that Running returns copies of the running jobs, with those that this
+// call starts, and without ended jobs.
 // Promises: Q24.
 func TestLookShowsWhatRuns(t *testing.T) {
 	t.Parallel()
 	inQueue(t, func(w *world) {
 		var seen []string
-		throttler := queue.ThrottlerFunc(func(_ context.Context, l *queue.Look) error {
+		throttler := queue.ThrottlerFunc(func(_ context.Context, l *queue.Admission) error {
 			if l.Queue().Name != "q" || l.Now().IsZero() {
 				t.Error("the look does not know its queue or time")
 			}
 			for j := range l.Due() {
-				for range 2 { // the second call changes nothing
+				for range 2 { // the second call has no effect
 					if !l.Start(j) {
 						t.Error("not started")
 					}
@@ -171,7 +174,7 @@ func TestLookShowsWhatRuns(t *testing.T) {
 		if !slices.Equal(seen, []string{`b{"n":2}`}) {
 			t.Fatalf("seen %v", seen)
 		}
-		// Another leader reads it from the store, with what was changed there.
+		// Another leader reads the job from the store, with its changes.
 		w.modify(b, func(j *jobs.Row) { j.Data = []byte(`{"n":3}`) })
 		l.Close(w.Context())
 		w.enqueued("c", 0)
@@ -182,6 +185,7 @@ func TestLookShowsWhatRuns(t *testing.T) {
 	})
 }
 
+// TestShares shows which jobs start with shares.
 // Promises: Q25, Q26.
 func TestShares(t *testing.T) {
 	t.Parallel()
@@ -199,8 +203,8 @@ func TestShares(t *testing.T) {
 			{"west.a", 500},
 			{"shut.a", 100},
 			{"shut.critical", 0},
-			{"other.a", 1000}, // has the limit alone
-			{"other.b", 1000}, // which is reached
+			{"other.a", 1000}, // only the limit applies
+			{"other.b", 1000}, // the limit is reached
 		} {
 			w.enqueued(j.name, j.weight)
 		}
@@ -212,7 +216,8 @@ func TestShares(t *testing.T) {
 	})
 }
 
-// TestSharesKnowWhatAnAnswerStarts: a job that an answer has go on counts in its share, although nobody has admitted it.
+// TestSharesKnowWhatAnAnswerStarts shows that a job that an answer makes run again counts in its
+// share.
 func TestSharesKnowWhatAnAnswerStarts(t *testing.T) {
 	t.Parallel()
 	inQueue(t, func(w *world) {
@@ -220,7 +225,7 @@ func TestSharesKnowWhatAnAnswerStarts(t *testing.T) {
 		again := w.enqueue(jobs.Row{Job: jobs.Job{Name: "east.again", Weight: 1000, Key: "k", Attempt: 1, NextRun: time.Now().UTC().Add(time.Hour)}, Respond: true, Run: 1})
 		w.enqueued("west.a", 1000)
 		out := w.starts(l, "west.a")
-		w.over(out[0].ID) // as many run as before
+		w.over(out[0].ID) // the number of running jobs is the same as before
 		w.complete("east.again", "k", 1, jobs.Accepted)
 		w.enqueued("east.next", 1000)
 		w.starts(l, "east.again")
@@ -229,7 +234,7 @@ func TestSharesKnowWhatAnAnswerStarts(t *testing.T) {
 	})
 }
 
-// TestManyWaitInAFullShare has one share's jobs stand before all others.
+// TestManyWaitInAFullShare puts the jobs of a full share before all others.
 func TestManyWaitInAFullShare(t *testing.T) {
 	t.Parallel()
 	inQueue(t, func(w *world) {
@@ -242,7 +247,7 @@ func TestManyWaitInAFullShare(t *testing.T) {
 	})
 }
 
-// TestManyRun has a throttler see thousands of jobs that run, which end without its knowing.
+// TestManyRun shows a throttler thousands of running jobs that end elsewhere.
 func TestManyRun(t *testing.T) {
 	t.Parallel()
 	inQueue(t, func(w *world) {
@@ -258,18 +263,18 @@ func TestManyRun(t *testing.T) {
 		for range 1700 {
 			w.enqueued("a", 1000)
 		}
-		w.starts(l, times(1600, "a")...) // all that ended is noticed, however long the list is
+		w.starts(l, times(1600, "a")...) // all ended jobs are noticed, however long the list is
 	})
 }
 
 func TestWindowsAtAdmission(t *testing.T) {
 	t.Parallel()
 	for _, th := range []queue.Throttler{nil, queue.Shares(shareOf, nil)} {
-		inQueue(t, func(w *world) { // it is midnight
+		inQueue(t, func(w *world) { // the clock starts at midnight
 			l := w.lead(queue.Queue{Limit: 1, Strict: true, Throttler: th}, "n")
 			shut := w.enqueue(jobs.Row{Job: jobs.Job{Name: "shut", Weight: 1000, Window: "WINDOWS 09:00-17:00", Attempt: 1, Reason: "it was"}})
 			open := w.enqueue(jobs.Row{Job: jobs.Job{Name: "open", Weight: 1000, Window: "WINDOWS 22:00-06:00"}})
-			w.starts(l, "open") // the one before it takes no place, not in a strict queue either
+			w.starts(l, "open") // the job before it does not block it, although the queue is strict
 			w.next(shut, "2000-01-01T09:00:00Z")
 			if j := w.job(shut); j.Attempt != 1 || j.Run != 0 || j.Token != 0 || j.Reason != "it was" || j.State != jobs.Queued {
 				t.Fatalf("%+v", j)
@@ -283,7 +288,7 @@ func TestWindowsAtAdmission(t *testing.T) {
 	}
 }
 
-// slowStore reads pages slowly.
+// slowStore delays each read of a page.
 type slowStore struct{ jobs.Store }
 
 func (s slowStore) View(ctx context.Context, fn func(context.Context, jobstore.Tx) error) error {
@@ -291,7 +296,8 @@ func (s slowStore) View(ctx context.Context, fn func(context.Context, jobstore.T
 	return s.Store.View(ctx, fn)
 }
 
-// TestLongLineIsReadInParts has thousands of jobs of a full share stand before all others, and reading them takes long.
+// TestLongLineIsReadInParts puts thousands of jobs of a full share before all others, with slow
+// reads.
 func TestLongLineIsReadInParts(t *testing.T) {
 	t.Parallel()
 	for _, churn := range []bool{false, true} {
@@ -310,7 +316,7 @@ func TestLongLineIsReadInParts(t *testing.T) {
 				t.Fatalf("%v after %v", namesOf(out), took)
 			}
 			for !slices.Contains(namesOf(out), "north") {
-				if churn { // in each look there is something to start
+				if churn { // each admission can start a job
 					w.over(out[0].ID)
 				}
 				out = s.first(l, time.Minute)

@@ -12,7 +12,8 @@ import (
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
-// TestTogether has many workers live on jobs of all kinds, which are waited for: each run is one worker's alone, and of a sequence key one job runs at a time.
+// TestTogether lets many workers process jobs of all kinds, with waiting. Each run belongs to one
+// worker, and jobs of a sequence key run one at a time.
 func TestTogether(t *testing.T) {
 	t.Parallel()
 	for name, plain := range map[string]bool{"steps": false, "plain": true} {
@@ -73,11 +74,11 @@ func together(t *testing.T, w *world) {
 	}
 }
 
-// hands keeps books of who has which job.
+// hands records which worker has which job.
 type hands struct {
 	mu      sync.Mutex
 	runs    map[string]bool
-	last    map[string]jobs.ID // of each sequence key
+	last    map[string]jobs.ID // by sequence key
 	running map[string]bool
 	left    int
 	done    func()

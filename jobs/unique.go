@@ -2,46 +2,57 @@ package jobs
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/swarmiji/swarmiji/jobs/internal/rules"
 	"github.com/swarmiji/swarmiji/jobs/internal/txn"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// there returns the oldest job that a unique spec means, nil if there is none.
-func (m *maker) there(ctx context.Context, spec *Spec) (*Row, error) {
-	p := jobstore.Page{Limit: 1}
-	for {
-		found, err := m.Tx.Named(ctx, spec.Name, p)
+// readNames locks the oldest unique job of each name and stores it in m.named; nil if no such job
+// exists. It empties names.
+func (m *maker) readNames(ctx context.Context, names map[jobstore.Group]bool) error {
+	m.named = make(map[jobstore.Group]*Row, len(names))
+	for g := range names {
+		m.named[g] = nil
+	}
+	for len(names) > 0 {
+		found, err := m.Tx.First(ctx, nil, slices.Collect(maps.Keys(names))...)
 		if err != nil || len(found) == 0 {
-			return nil, err
+			return err
 		}
-		for i := range found {
-			if found[i].Mock == spec.Mock && rules.IsUnique(&found[i]) {
-				if p := m.Parents[found[i].ID]; p != nil { // this transaction has locked it as a parent
-					return p, nil
-				}
-				j, err := m.Tx.Get(ctx, found[i].ID)
-				if errors.Is(err, jobstore.ErrNotFound) || err == nil && (j.Name != spec.Name || !rules.IsUnique(&j)) { // since it was found
-					continue
-				}
-				return &j, err
+		for _, id := range found {
+			if m.Rows[id] == nil { // a parent that did not exist before; now it can be locked
+				delete(m.Rows, id)
 			}
 		}
-		p.After, p.Limit = found[len(found)-1].ID, page
+		locked, err := m.Jobs(ctx, slices.Collect(maps.Values(found))...)
+		if err != nil {
+			return err
+		}
+		for g, id := range found {
+			if j := locked[id]; j != nil && j.In(g) {
+				m.named[g] = j
+				delete(names, g)
+			} // otherwise it changed after it was found
+		}
+		maps.DeleteFunc(names, func(g jobstore.Group, _ bool) bool { return found[g] == 0 })
 	}
+	return nil
 }
 
-// meet applies a spec to the existing job.
-func (m *maker) meet(ctx context.Context, old, j *Row, spec *Spec) error {
+// updateExisting applies a unique spec to the existing job old. j is the draft of the spec. If the
+// Data differ, it merges them and sets Repeat and Priority of old; write saves old later. Returns
+// an error if parent or sequence of the two differ.
+func (m *maker) updateExisting(old, j *Row, spec *Spec) error {
 	if old.Parent != j.Parent {
 		return fmt.Errorf("%w: job %d", ErrOtherParent, old.ID)
 	}
-	// A job keeps its sequence key: with another one, two jobs of it could run at a time.
+	// The sequence key stays: with another one, two jobs of a sequence could run at the same time.
 	if j.SequenceKey != "" && j.SequenceKey != old.SequenceKey {
-		return &FieldError{Field: "sequenceKey", Problem: fmt.Sprintf("job %d is there and has another", old.ID)}
+		return &FieldError{Field: "sequenceKey", Problem: fmt.Sprintf("job %d exists and has another", old.ID)}
 	}
 	if old.SequenceKey != "" && j.Repeat != "" {
 		return &FieldError{Field: "repeat", Problem: fmt.Sprintf("not together with sequenceKey, which job %d has", old.ID)}
@@ -58,10 +69,15 @@ func (m *maker) meet(ctx context.Context, old, j *Row, spec *Spec) error {
 	}
 	old.Data, old.Repeat = merged, j.Repeat
 	old.Priority = spec.Priority.Or(old.Priority)
-	return m.Save(ctx, old)
+	if old.ID != 0 { // otherwise the same CreateAll creates it
+		m.changed[old.ID] = old
+	}
+	return nil
 }
 
-// rename gives j a name, under which its keys have to be free. They may be locked already.
+// rename sets the name of j. Returns ErrKeyTaken if another job or task has a key of j under the
+// new name, and ErrLocks if these keys are not locked yet. It does nothing if name is "" or
+// unchanged, and does not save j.
 func (s *Service) rename(ctx context.Context, t *txn.Step, j *Row, name string) error {
 	if name == "" || name == j.Name {
 		return nil

@@ -12,24 +12,28 @@ import (
 // Update describes a change of a job.
 type Update struct {
 	ID ID
-	// Token is the fencing token of the attempt. 0: any caller may, whether the job runs or not.
+	// Token is the fencing token of the attempt. 0: any token matches, and the job need not run.
 	Token int64
-	// Data replaces the job's data, and is required.
+	// Data replaces the job's data. It is required.
 	Data []byte
-	// Repeat, if set, replaces the job's, and its NextRun is computed anew. SCHEDULED counts from
-	// the time at which its run, or the next one, was due. STARTED counts from its last run,
-	// FINISHED from now. "": it no longer repeats, and NextRun stays.
+	// Repeat, if set, replaces the repeat of the job, and its NextRun is computed again. SCHEDULED
+	// counts from the time at which the current run, or the next one, was due. STARTED counts from the
+	// last claim, FINISHED from now. "": the job no longer repeats, and NextRun stays.
 	Repeat task.Opt[string]
-	// Priority, if set, replaces the job's.
+	// Priority, if set, replaces the priority of the job.
 	Priority task.Opt[int]
-	// NextRun, if not zero, is the next run, rounded up to a microsecond; it goes before Repeat. A
-	// RUNQUEUED job is claimed again then. A running job that repeats gets another one when its run
-	// ends.
+	// NextRun, if not zero, is the time of the next run, rounded up to microseconds. It overrides
+	// Repeat. A RUNQUEUED job is claimed again at this time. A running job that repeats gets another
+	// NextRun when its run ends.
 	NextRun time.Time
 }
 
-// Update replaces the data of a job in any state, and the other set fields. Queries show it at
-// once: a run reports its progress by it.
+// Update replaces the data of a job in any state, and the other fields that are set. Queries see
+// the change at once, so a run can report its progress. NextRun is moved into the job's windows
+// unless the job runs.
+//
+// Returns [ErrNotFound] if the job does not exist and a [FieldError] for an invalid field. Returns
+// [ErrStale] if u.Token is not the token of the current attempt.
 func (s *Service) Update(ctx context.Context, u Update) error {
 	if u.Data == nil {
 		return &FieldError{Field: "data", Problem: rules.Missing}

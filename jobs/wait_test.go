@@ -17,15 +17,16 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// probed counts what is asked of a store, and has it fail or hold.
+// probed is a store that counts calls and can fail or block them.
 type probed struct {
 	jobs.Store
 	singles, updates, views, comings, watches, watching atomic.Int64
-	deaf                                                atomic.Bool // no word is passed on
-	nameless                                            atomic.Bool // words come without names
+	deaf                                                atomic.Bool // notifications are dropped
+	nameless                                            atomic.Bool // notifications have no names
 	fail                                                atomic.Pointer[error]
 	mu                                                  sync.Mutex
-	hold                                                func() // runs after each Single, before its answer
+	// runs after each Single, before its return
+	hold func()
 }
 
 func (p *probed) err() error {
@@ -100,7 +101,7 @@ func (p *probed) Watch(wake func([]string)) func() {
 	}
 }
 
-// waiting is a world whose store is probed.
+// waiting is a world with a probed store.
 type waiting struct {
 	*world
 	p *probed
@@ -126,14 +127,14 @@ func newWaiting(t *testing.T) *waiting {
 	return &waiting{&world{t, s, p}, p}
 }
 
-// reply is what a Get that waited was answered, and when.
+// reply contains the result of a waiting Get and its time.
 type reply struct {
 	out []jobs.Handout
 	err error
 	at  time.Time
 }
 
-// ask begins a Get that waits, and returns when it does.
+// ask starts a waiting Get and returns when the Get waits.
 func (w *waiting) ask(ctx context.Context, r jobs.Request) <-chan reply {
 	w.Helper()
 	r.Wait = true
@@ -151,7 +152,7 @@ func (w *waiting) askFor(pattern string) <-chan reply {
 	return w.ask(w.Context(), jobs.Request{Selector: jobs.Selector{Pattern: pattern}})
 }
 
-// got checks that a Get has been answered with one job.
+// got checks that a Get has returned one job.
 func (w *waiting) got(c <-chan reply, id jobs.ID) jobs.Handout {
 	w.Helper()
 	synctest.Wait()
@@ -177,10 +178,11 @@ func (w *waiting) still(c <-chan reply) {
 	}
 }
 
-// TestWaitingHearsOfEverything: whatever makes a job due is heard of by who waits, at that moment.
+// TestWaitingHearsOfEverything shows that a waiting Get returns as soon as a job becomes due,
+// whatever the cause.
 func TestWaitingHearsOfEverything(t *testing.T) {
 	t.Parallel()
-	const soon = 5 * time.Millisecond // what the look-out may be late for what becomes due
+	const soon = 5 * time.Millisecond // maximum delay of the watcher for a job that becomes due
 	for name, c := range map[string]func(w *waiting, ask func() <-chan reply) (c <-chan reply, id jobs.ID, late time.Duration){
 		"created": func(w *waiting, ask func() <-chan reply) (<-chan reply, jobs.ID, time.Duration) {
 			c := ask()
@@ -320,7 +322,7 @@ func TestWaitingEnds(t *testing.T) {
 			w.Fatalf("%d wait", got)
 		}
 		time.Sleep(time.Minute)
-		if got := w.p.watching.Load(); got != 0 { // it has no work
+		if got := w.p.watching.Load(); got != 0 { // the watcher has stopped
 			w.Fatalf("%d watch", got)
 		}
 		before := w.p.comings.Load() + w.p.views.Load() + w.p.singles.Load()
@@ -328,13 +330,14 @@ func TestWaitingEnds(t *testing.T) {
 		if got := w.p.comings.Load() + w.p.views.Load() + w.p.singles.Load(); got != before {
 			w.Fatalf("%d calls although nobody waits", got-before)
 		}
-		// And begins anew.
+		// The watcher starts again.
 		c := w.askFor("*")
 		w.got(c, w.create(jobs.Spec{Name: "a"}))
 	})
 }
 
-// TestWaitingAfterARest: the look-out lingers, and somebody comes in that time, or others wait, for whom words were not kept.
+// TestWaitingAfterARest shows calls of Get that arrive before the watcher stops. Earlier
+// notifications were not recorded for them.
 func TestWaitingAfterARest(t *testing.T) {
 	t.Parallel()
 	inWait(t, func(w *waiting) {
@@ -377,7 +380,7 @@ func TestWaitingInOrder(t *testing.T) {
 				w.still(all[i+1])
 			}
 		}
-		// Several at once, for those who want several.
+		// Several jobs at once, for callers that want several.
 		first := w.ask(w.Context(), jobs.Request{Selector: jobs.Selector{Pattern: "b"}, Max: 3})
 		second := w.ask(w.Context(), jobs.Request{Selector: jobs.Selector{Pattern: "b"}, Max: 3})
 		_, err := w.CreateAll(w.Context(), []jobs.Spec{{Name: "b"}, {Name: "b"}, {Name: "b"}, {Name: "b"}})
@@ -388,7 +391,7 @@ func TestWaitingInOrder(t *testing.T) {
 	})
 }
 
-// TestWaitingForSome: priorities and Mock part those who wait for the same names.
+// TestWaitingForSome shows that priorities and Mock separate callers that wait for the same names.
 func TestWaitingForSome(t *testing.T) {
 	t.Parallel()
 	inWait(t, func(w *waiting) {
@@ -406,7 +409,7 @@ func TestWaitingForSome(t *testing.T) {
 	})
 }
 
-// TestOneJobWakesOne: of many groups that a job would do for, one asks the store.
+// TestOneJobWakesOne shows that one of many matching groups claims a job.
 func TestOneJobWakesOne(t *testing.T) {
 	t.Parallel()
 	inWait(t, func(w *waiting) {
@@ -417,10 +420,10 @@ func TestOneJobWakesOne(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 		before := w.p.singles.Load()
 		w.got(all[0], w.create(jobs.Spec{Name: "az"}))
-		if got := w.p.singles.Load() - before; got > 3 { // one more group is asked whether there are more jobs
+		if got := w.p.singles.Load() - before; got > 3 { // one more group checks for further jobs
 			w.Fatalf("creating a job and handing it out took %d transactions", got)
 		}
-		// Two at once: one group after the other.
+		// Two jobs at once: one group after the other.
 		_, err := w.CreateAll(w.Context(), []jobs.Spec{{Name: "az"}, {Name: "az"}})
 		w.ok(err)
 		synctest.Wait()
@@ -434,7 +437,7 @@ func TestOneJobWakesOne(t *testing.T) {
 	})
 }
 
-// TestManyWait: ten thousand, who cost the store nothing but a look from time to time.
+// TestManyWait shows that ten thousand waiting callers cost only occasional polls.
 func TestManyWait(t *testing.T) {
 	t.Parallel()
 	inWait(t, func(w *waiting) {
@@ -480,7 +483,8 @@ func TestManyWait(t *testing.T) {
 	})
 }
 
-// TestLostWords: whoever waits finds what no word came of, in one Poll, or some where very many groups wait.
+// TestLostWords shows that waiting callers find a job without a notification after one Poll. With
+// very many groups only some do.
 func TestLostWords(t *testing.T) {
 	t.Parallel()
 	inWait(t, func(w *waiting) {
@@ -492,7 +496,7 @@ func TestLostWords(t *testing.T) {
 		time.Sleep(time.Second)
 		w.got(c, id)
 
-		// From before the last look: Coming does not tell.
+		// Due before the last call: Coming does not return it.
 		c = w.askFor("a")
 		time.Sleep(2 * time.Second)
 		old := w.create(jobs.Spec{Name: "a", FirstRun: time.Now().Add(-time.Hour)})
@@ -511,7 +515,7 @@ func TestLostWords(t *testing.T) {
 		}
 	})
 	inWait(t, func(w *waiting) {
-		w.p.nameless.Store(true) // as from a store that knows no names of other processes
+		w.p.nameless.Store(true) // as with a store that receives no names from other processes
 		a, b := w.askFor("a"), w.askFor("b")
 		time.Sleep(100 * time.Millisecond)
 		w.got(b, w.create(jobs.Spec{Name: "b"}))
@@ -519,7 +523,7 @@ func TestLostWords(t *testing.T) {
 	})
 }
 
-// TestGone: a job that was taken for who is gone goes to the next, or back.
+// TestGone shows that a job claimed for a caller that has left goes to the next caller, or back.
 func TestGone(t *testing.T) {
 	t.Parallel()
 	for _, wait := range []bool{true, false} {
@@ -539,7 +543,7 @@ func TestGone(t *testing.T) {
 			if want := map[bool]error{true: jobs.ErrNoJob, false: context.Canceled}[wait]; !errors.Is(<-errs, want) {
 				w.Fatal("not the end that was wanted")
 			}
-			second := w.askFor("a") // comes while the answer is on its way
+			second := w.askFor("a") // it arrives before the reply
 			w.p.setHold(nil)
 			close(gate)
 			if h := w.got(second, id); h.Token != 1 {
@@ -568,7 +572,8 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// TestStoreAway: those who wait outlast a store that does not answer, and hear of one that refuses.
+// TestStoreAway shows that waiting callers wait while the store does not reply, and receive the
+// error of a store that refuses.
 func TestStoreAway(t *testing.T) {
 	t.Parallel()
 	inWait(t, func(w *waiting) {
@@ -616,7 +621,7 @@ func TestClose(t *testing.T) {
 		go func() { closed <- w.Close(short) }()
 		w.is((<-c).err, jobs.ErrClosed)
 		w.is(<-once, jobs.ErrClosed)
-		w.is(<-closed, context.DeadlineExceeded) // the store has not answered yet
+		w.is(<-closed, context.DeadlineExceeded) // the store has not replied yet
 		_, err := w.Get(ctx, jobs.Request{Selector: jobs.Selector{Pattern: "b"}})
 		w.is(err, jobs.ErrClosed)
 		go func() { closed <- w.Close(ctx) }()
@@ -624,10 +629,10 @@ func TestClose(t *testing.T) {
 		close(gate)
 		w.is(<-closed, nil)
 		w.is(w.Close(ctx), nil)
-		w.ok(w.Finish(ctx, jobs.Finish{ID: id, Token: h.Token})) // who stops may end his jobs
+		w.ok(w.Finish(ctx, jobs.Finish{ID: id, Token: h.Token})) // a stopping program may end its jobs
 		w.create(jobs.Spec{Name: "c"})
 	})
-	inWait(t, func(w *waiting) { // what was on its way goes back
+	inWait(t, func(w *waiting) { // a claimed job that was not delivered is given back
 		id := w.create(jobs.Spec{Name: "b"})
 		gate := make(chan struct{})
 		w.p.setHold(func() { <-gate })

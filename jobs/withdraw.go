@@ -9,14 +9,14 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// Withdraw makes a job CANCELLED that is not over. Its worker loses the run, and a later answer is
-// late. Its parent no longer waits for it, and the next job of its sequence key has its turn. A job
-// with a Queue or a Key is kept for Config.Keep; others until they are deleted. A CANCELLED job
+// Withdraw makes an open job CANCELLED. A worker that runs it can no longer end it, and a later
+// answer counts as late. The next job of its sequence and its waiting parent can then start. A job
+// with a Queue or a Key is deleted after Config.Retention, any other job by Delete. A CANCELLED job
 // stays so, without an error.
 //
-// Returns [ErrOver] if the job has another end, and [ErrHasChildren] if it has children. If the job
-// is that of a task with conditions, the runner of its queue revokes the task at its next look
-// (runner.Config.Sweep).
+// Returns [ErrOver] if the job is FINISHED or FAILED, and [ErrHasChildren] if it has children. If
+// the job belongs to a task with conditions, the runner of its queue revokes that task at its next
+// check (runner.Config.Sweep).
 func (s *Service) Withdraw(ctx context.Context, id ID) error {
 	err := s.txn.One(ctx, id, func(ctx context.Context, t *txn.Step, j *Row) error {
 		switch {

@@ -15,41 +15,46 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Defaults of a [Config].
+// Defaults of [Config].
 const (
 	DefaultLease = 30 * time.Second
 	DefaultDelay = time.Second
 )
 
-// askTimeout bounds one question to the limiter.
+// askTimeout limits one call to the limiter.
 const askTimeout = 2 * time.Second
 
-// Config configures [Admit]. Limiter must be set, and Tasks or Permits.
+// Config configures [Admit]. Limiter and one of Tasks and Permits must be set.
 type Config struct {
 	Limiter Limiter
-	// Tasks says what each run of a task needs, by its name.
+	// Tasks maps the name of a task to the permits that each of its runs needs.
 	Tasks map[string][]Permit
-	// Permits says it instead for a request, such as by a header that names a tenant. It is called from many goroutines. An empty
-	// answer is no limit. A permit that is none fails the task.
+	// Permits returns the permits for a request instead of Tasks, for example by a header with a
+	// tenant. It must be safe for concurrent use. An empty result means no limit. An invalid permit
+	// fails the task.
 	Permits func(*task.Request) []Permit
-	// Lease is how long the permits of a process that has died stay taken. A run renews its own three times as often. 0: 30 s.
+	// Lease is the time after which the permits of a dead process become free. A run renews its
+	// permits at each third of this time. Default: 30 s.
 	Lease time.Duration
-	// Delay is for how long a task is put back at least that finds no room, or no limiter, if it is not known when there will be
-	// some; a tenth to a half of it is added by chance. 0: 1 s.
+	// Delay is the minimum delay of a task that was not admitted, or whose limiter did not answer, if
+	// the limiter reports no time. A random 10 % to 50 % of Delay is added. Default: 1 s.
 	Delay time.Duration
-	// Logger is told when the limiter does not answer. nil: slog.Default().
+	// Logger gets a warning when the limiter does not answer. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// Admit makes what has tasks ask a [Limiter] before they start, for consumer.Config.Admit. A task that is refused is put back
-// with a delay, as [task.Snooze] does: neither an attempt nor a failure is counted, and no worker waits. So is a task whose
-// limiter does not answer: the limit is kept, and the task runs later.
+// Admit returns a function for consumer.Config.Admit that acquires permits from a [Limiter] before
+// a task starts. A task that is not admitted is delayed, as by [task.Snooze]. No attempt and no
+// failure is counted, and no worker waits. A task whose limiter does not answer is delayed too, so
+// that the limit is kept.
 //
-// Where many tasks wait for the same permits, they come back one after the other: about twice as often as tasks of this process
-// are admitted, at least one every ten Delays, and each of them at least every 15 minutes. When a run's lease is lost because the limiter was away
-// for longer than Lease, the run goes on, so that for its duration more than Max may be held.
+// Tasks that wait for the same permits are spread. They retry about twice as often as tasks of this
+// process are admitted. At least one task retries in ten Delays, and each task every 15 minutes.
 //
-// It returns every problem of the configuration, joined.
+// If the limiter is unavailable for longer than Lease, a run loses its lease but continues. More
+// than Max may then be held for the duration of this run.
+//
+// The error joins all problems of the configuration.
 func Admit(c Config) (middleware.Admit, error) {
 	var errs []error
 	if c.Limiter == nil {
@@ -74,7 +79,7 @@ func Admit(c Config) (middleware.Admit, error) {
 			*d.value = d.otherwise
 		}
 		if *d.value < MinLease {
-			errs = append(errs, fmt.Errorf("limit: %s is %s, at least %s", d.name, *d.value, MinLease))
+			errs = append(errs, fmt.Errorf("limit: %s is %s, but must be at least %s", d.name, *d.value, MinLease))
 		}
 	}
 	if c.Logger == nil {
@@ -87,7 +92,7 @@ func Admit(c Config) (middleware.Admit, error) {
 	return a.admit, nil
 }
 
-// admitter is the admission of one consumer, or several of a process.
+// admitter implements Admit for one or several consumers of a process.
 type admitter struct {
 	Config
 	waiting lines
@@ -102,7 +107,7 @@ func (c *admitter) admit(ctx context.Context, r *task.Request) (release func(), 
 		return nil, nil
 	}
 	line := lineKey(ps)
-	// An attempt that goes on although its task runs elsewhere already is another holder.
+	// An attempt that still runs while its task runs elsewhere is another holder.
 	holder := string(r.ID) + "/" + strconv.Itoa(r.Generation) + "." + strconv.Itoa(r.Deliveries)
 	asking, cancel := context.WithTimeout(ctx, askTimeout)
 	d, err := c.Limiter.Acquire(asking, holder, c.Lease, ps...)
@@ -111,7 +116,7 @@ func (c *admitter) admit(ctx context.Context, r *task.Request) (release func(), 
 	case errors.Is(err, ErrBadPermit):
 		return nil, task.Fail(err)
 	case err != nil:
-		c.log(ctx, r, "the limiter did not answer; the task is put back", err)
+		c.log(ctx, r, "the limiter did not answer; the task is delayed", err)
 		return nil, task.Snooze(c.spread(c.Delay))
 	case !d.Granted:
 		least := d.RetryAfter
@@ -121,16 +126,17 @@ func (c *admitter) admit(ctx context.Context, r *task.Request) (release func(), 
 		return nil, task.Snooze(c.spread(c.waiting.refused(line, least, c.Delay)))
 	}
 	c.waiting.admitted(line, c.Delay)
-	return c.keep(ctx, r, holder, ps), nil
+	return c.hold(ctx, r, holder, ps), nil
 }
 
-// spread adds to d what keeps those that were refused together from coming back together.
+// spread adds a random time to d, so that tasks refused together do not retry together.
 func (c *admitter) spread(d time.Duration) time.Duration {
 	return d + c.Delay/10 + rand.N(c.Delay*4/10+1)
 }
 
-// keep renews what a run holds until the function that it returns is called, which releases it.
-func (c *admitter) keep(ctx context.Context, r *task.Request, holder string, ps []Permit) (release func()) {
+// hold renews the permits of a run until the returned function is called, which releases them. It
+// returns nil if there is nothing to hold.
+func (c *admitter) hold(ctx context.Context, r *task.Request, holder string, ps []Permit) (release func()) {
 	held := make([]Permit, 0, len(ps))
 	for _, p := range ps {
 		if p.Max > 0 {
@@ -149,11 +155,11 @@ func (c *admitter) keep(ctx context.Context, r *task.Request, holder string, ps 
 	}()
 	return func() {
 		stop()
-		<-done // else a late renewal could take again what is released
+		<-done // a late renewal could acquire the permits again after their release
 		releasing, cancel := context.WithTimeout(ctx, askTimeout)
 		defer cancel()
 		if err := c.Limiter.Release(releasing, holder, held...); err != nil {
-			c.log(ctx, r, "permits are not released; they become free with their lease", err)
+			c.log(ctx, r, "releasing permits failed; they become free when their lease ends", err)
 		}
 	}
 }
@@ -169,7 +175,7 @@ func (c *admitter) renew(ctx context.Context, r *task.Request, holder string, ps
 		}
 		asking, cancel := context.WithTimeout(ctx, askTimeout)
 		err := c.Limiter.Renew(asking, holder, c.Lease, ps...)
-		if errors.Is(err, ErrLost) { // take it again if there is room
+		if errors.Is(err, ErrLost) { // acquire again if permits are free
 			var d Decision
 			if d, err = c.Limiter.Acquire(asking, holder, c.Lease, ps...); err == nil && !d.Granted {
 				err = ErrLost
@@ -177,7 +183,7 @@ func (c *admitter) renew(ctx context.Context, r *task.Request, holder string, ps
 		}
 		cancel()
 		if err != nil && ctx.Err() == nil {
-			c.log(ctx, r, "permits of a running task are not renewed", err)
+			c.log(ctx, r, "renewing the permits of a running task failed", err)
 		}
 	}
 }

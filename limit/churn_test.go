@@ -30,8 +30,8 @@ func (c *counting) Acquire(ctx context.Context, holder string, lease time.Durati
 	return d, err
 }
 
-// TestRefusalsAreBounded: tasks that wait for a limit come back a few times each, not again and again, and the limit is made use
-// of all the same.
+// TestRefusalsAreBounded shows that each waiting task is refused only a few times, and that the
+// limit is still used well.
 func TestRefusalsAreBounded(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -54,7 +54,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 				took := runAll(t, l, tt.permit, tt.takes, tt.tasks)
 				refusals, ideal := int(l.refusals.Load()), time.Duration(tt.tasks)*tt.ideal
 				t.Logf("%d tasks: %d refusals; %s instead of %s", tt.tasks, refusals, took, ideal)
-				// A long wait is looked at once in ten Delays, which is 10 s.
+				// A long wait is checked once in ten Delays, which is 10 s.
 				if bound := 5*tt.tasks + int(ideal/(10*time.Second)); refusals > bound {
 					t.Errorf("%d refusals for %d tasks, want %d at most", refusals, tt.tasks, bound)
 				}
@@ -66,7 +66,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 	}
 }
 
-// runAll runs n tasks that need a permit, and returns how long that took.
+// runAll runs n tasks that need a permit, and returns the total time.
 func runAll(t *testing.T, l limit.Limiter, p limit.Permit, takes time.Duration, n int) time.Duration {
 	t.Helper()
 	admit, err := limit.Admit(limit.Config{Limiter: l, Tasks: map[string][]limit.Permit{"job": {p}}, Logger: quiet()})

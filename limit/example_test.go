@@ -15,8 +15,9 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// At most two exports run at a time, in all processes that share the limiter. The others are put back meanwhile, and their workers
-// free for other tasks. With package redislimit in the place of NewMemory the processes may be on many machines.
+// At most two exports run at a time, in all processes that share the limiter. Other exports are
+// delayed, and their workers run other tasks. With package redislimit instead of NewMemory the
+// processes may run on many machines.
 func Example() {
 	export := task.New[int, int]("report.export")
 	atMostTwo, err := limit.Admit(limit.Config{

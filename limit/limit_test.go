@@ -27,7 +27,7 @@ func TestMemory(t *testing.T) {
 	})
 }
 
-// TestRateOverTime: whoever asks and whenever, in no span of time does more begin than the rate gives, with its burst.
+// TestRateOverTime shows that no period has more starts than the rate and its burst allow.
 func TestRateOverTime(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		rate, burst := rapid.IntRange(1, 20).Draw(rt, "rate"), rapid.IntRange(1, 5).Draw(rt, "burst")
@@ -94,7 +94,8 @@ func snoozed(t *testing.T, err error) time.Duration {
 	return v.Delay
 }
 
-// TestAdmit: who finds no room is put back with a delay that differs, long runs keep their permits, and ended ones give them back.
+// TestAdmit shows that refused tasks get different delays, that long runs keep their permits, and
+// that ended runs release them.
 func TestAdmit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		end := make(chan struct{})
@@ -140,23 +141,26 @@ func TestAdmit(t *testing.T) {
 	})
 }
 
-// deaf is a limiter that answers errors.
-type deaf struct{ err error }
+// failingLimiter is a limiter that returns errors.
+type failingLimiter struct{ err error }
 
-func (d deaf) Acquire(context.Context, string, time.Duration, ...limit.Permit) (limit.Decision, error) {
+func (d failingLimiter) Acquire(context.Context, string, time.Duration, ...limit.Permit) (limit.Decision, error) {
 	return limit.Decision{}, d.err
 }
-func (d deaf) Renew(context.Context, string, time.Duration, ...limit.Permit) error { return d.err }
-func (d deaf) Release(context.Context, string, ...limit.Permit) error              { return d.err }
 
-// TestAdmitWithoutAnAnswer: the limit is kept, and nothing is counted.
+func (d failingLimiter) Renew(context.Context, string, time.Duration, ...limit.Permit) error {
+	return d.err
+}
+func (d failingLimiter) Release(context.Context, string, ...limit.Permit) error { return d.err }
+
+// TestAdmitWithoutAnAnswer shows that without an answer the task is delayed and nothing is counted.
 func TestAdmitWithoutAnAnswer(t *testing.T) {
 	permits := func(*task.Request) []limit.Permit { return []limit.Permit{{Key: "a", Max: 1}} }
 	run := func(context.Context, *task.Request) (any, error) {
 		t.Error("it ran")
 		return nil, nil
 	}
-	_, err := wrap(t, limit.Config{Limiter: deaf{limit.ErrUnavailable}, Permits: permits}, run).Handle(t.Context(), request("1", "x"))
+	_, err := wrap(t, limit.Config{Limiter: failingLimiter{limit.ErrUnavailable}, Permits: permits}, run).Handle(t.Context(), request("1", "x"))
 	if d := snoozed(t, err); d < time.Second || d > 2*time.Second {
 		t.Errorf("put back for %s", d)
 	}
@@ -167,7 +171,7 @@ func TestAdmitWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// TestAdmitConfig: every problem is told.
+// TestAdmitConfig shows that all problems of a configuration are returned.
 func TestAdmitConfig(t *testing.T) {
 	_, err := limit.Admit(limit.Config{Lease: -1})
 	if err == nil || len(err.(interface{ Unwrap() []error }).Unwrap()) != 3 {

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// Memory is a Limiter in this process. Make one with [NewMemory].
+// Memory is a [Limiter] for one process. Make one with [NewMemory].
 type Memory struct {
 	mu    sync.Mutex
 	keys  map[string]*memoryKey
-	sweep time.Time // when keys were last looked through
+	sweep time.Time // when unused keys were last removed
 }
 
-// memoryKey is what is known of one limit.
+// memoryKey is the state of one limit.
 type memoryKey struct {
 	held map[string]memoryHold
 	sum  int64
-	full int64 // microseconds: the moment up to which the rate is used
+	full int64 // time up to which the rate is used, in microseconds
 }
 
 type memoryHold struct {
@@ -25,8 +25,8 @@ type memoryHold struct {
 	until  int64 // microseconds
 }
 
-// NewMemory makes a limiter that keeps its limits in memory: they hold within the process, and end with it. It starts nothing and
-// need not be closed.
+// NewMemory returns a limiter that stores its limits in memory. They apply to this process only,
+// and are lost when it ends. It starts nothing and needs no Close.
 func NewMemory() *Memory { return &Memory{keys: make(map[string]*memoryKey)} }
 
 var _ Limiter = (*Memory)(nil)
@@ -47,7 +47,7 @@ func (m *Memory) Acquire(ctx context.Context, holder string, lease time.Duration
 	m.clean(at)
 	granted, wait := true, int64(0)
 	for _, a := range asks {
-		ok, after := m.key(a.Key).room(a, holder, now)
+		ok, after := m.key(a.Key).fits(a, holder, now)
 		granted, wait = granted && ok, max(wait, after)
 	}
 	if !granted {
@@ -111,7 +111,7 @@ func (m *Memory) key(name string) *memoryKey {
 	return k
 }
 
-// sweepEvery is how often keys that nobody uses are forgotten.
+// sweepEvery is the interval for removing unused keys.
 const sweepEvery = time.Minute
 
 func (m *Memory) clean(now time.Time) {
@@ -127,8 +127,9 @@ func (m *Memory) clean(now time.Time) {
 	}
 }
 
-// room reports whether there is room for a, and if it is its rate that has none, in how many microseconds it may.
-func (k *memoryKey) room(a Ask, holder string, now int64) (ok bool, after int64) {
+// fits reports whether a can be granted. If its rate refuses it, after is the minimum wait in
+// microseconds.
+func (k *memoryKey) fits(a Ask, holder string, now int64) (ok bool, after int64) {
 	k.expire(now)
 	if _, again := k.held[holder]; again && a.Max > 0 {
 		return true, 0

@@ -6,12 +6,16 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Admit decides whether a task may start now. A consumer asks it when a worker is free, before the handler and all middleware
-// around it, and before it acknowledges a task that runs at most once. It is called from many goroutines.
+// Admit decides whether a task may start now. A consumer calls it when a worker is free, before the
+// handler and all its middleware. For a task that runs at most once it is called before the task is
+// acknowledged. Admit must be safe for concurrent use.
 //
-// Nil error: the task may start. release, if it is not nil, is then called once, when the handler has returned or the
-// task did not start after all. An error is the task's outcome, as if its handler had returned it: [task.Snooze] puts it
-// back for a time, [task.Fail] ends it. No start is counted, and no event or hook tells of one.
+// With a nil error the task may start. If release is not nil, the consumer calls it once, when the
+// handler has returned or the task did not start.
 //
-// ctx ends when the consumer stops at once or the broker takes the task back.
+// With an error the task does not start, and the error is its outcome, as if the handler had
+// returned it: [task.Snooze] delays it, [task.Fail] fails it. No start is counted, and no event or
+// hook runs.
+//
+// ctx ends when the consumer stops immediately or the broker takes the task back.
 type Admit func(ctx context.Context, r *task.Request) (release func(), err error)

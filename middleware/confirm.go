@@ -2,16 +2,19 @@ package middleware
 
 import "context"
 
-// Confirmer tells how a submission ends. A producer puts one into the context that send middleware gets.
+// Confirmer reports the result of a submission. A producer puts one into the context of send
+// middleware.
 type Confirmer interface {
-	// OnConfirm has fn called once, with nil when the broker has confirmed the task, else with the reason why it was not sent or
-	// may not have been. What was asked for last is called first.
+	// OnConfirm registers fn. fn is called once: with nil when the broker has confirmed the task, else
+	// with the reason why it was not sent or may not have been sent. Functions are called in the
+	// reverse order of their registration.
 	OnConfirm(fn func(err error))
 }
 
 type confirmerKey struct{}
 
-// WithConfirmer returns a context in which [ConfirmerFrom] and [OnConfirm] find c. Producers call it.
+// WithConfirmer returns a context in which [ConfirmerFrom] and [OnConfirm] find c. Producers call
+// it.
 func WithConfirmer(ctx context.Context, c Confirmer) context.Context {
 	return context.WithValue(ctx, confirmerKey{}, c)
 }
@@ -22,8 +25,11 @@ func ConfirmerFrom(ctx context.Context) (Confirmer, bool) {
 	return c, ok
 }
 
-// OnConfirm lets send middleware know how the submission ends: a nil error of the next Sender says only that the task is staged.
-// fn runs on the submitter's goroutine or beside it, and the submission waits for it. False: ctx is not a submission's.
+// OnConfirm registers fn with the Confirmer of ctx, so that send middleware gets the result of the
+// submission. A nil error of the next Sender means only that the task is staged. It returns false,
+// without registering fn, if ctx does not belong to a submission.
+//
+// fn runs on the submitter's goroutine or another one, and the submission waits for it.
 func OnConfirm(ctx context.Context, fn func(err error)) bool {
 	c, ok := ConfirmerFrom(ctx)
 	if ok {

@@ -11,13 +11,13 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Log writes a line at the end of each run: at level debug when it went well, at warn when the task failed.
+// Log logs the end of each run: at level debug after a success, at warn after a failure.
 func ExampleLog() {
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
 		Level: slog.LevelDebug,
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if slices.Contains([]string{slog.TimeKey, "took"}, a.Key) {
-				return slog.Attr{} // different each time
+				return slog.Attr{} // differs in each run
 			}
 			return a
 		},
@@ -29,7 +29,7 @@ func ExampleLog() {
 		return "printed", nil
 	}), middleware.Log(logger))
 
-	// A consumer does this; without one a handler can be called as in any test.
+	// A consumer does this. A handler can also be called without a consumer, as in tests.
 	for _, id := range []task.ID{"t-1", "t-2"} {
 		r := task.NewRequest(&task.Envelope{ID: id, Name: "print"}, nil)
 		r.Queue = "office"
@@ -37,5 +37,5 @@ func ExampleLog() {
 	}
 	// Output:
 	// level=DEBUG msg="task succeeded" task_id=t-1 task=print queue=office attempt=1
-	// level=WARN msg="task failed" task_id=t-2 task=print queue=office attempt=1 error="no paper"
+	// level=WARN msg="task failed" task_id=t-2 task=print queue=office attempt=1 error="no paper" retry=false
 }

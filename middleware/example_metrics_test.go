@@ -11,31 +11,36 @@ import (
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/tasktest"
 )
 
-// Producer and consumer count in a registry of the program's, from which any exporter of go-metrics can take them.
+// Producer and consumer count in a registry of the program. Any exporter of go-metrics can read it.
 func ExampleNewMetrics() {
 	registry := metrics.NewRegistry()
 	m := middleware.NewMetrics(registry)
 	half := task.New[int, int]("half")
 
-	p, c, run := inMemory(producer.Config{Metrics: m}, consumer.Config{Metrics: m})
-	must(half.Handle(c, func(_ context.Context, n int) (int, error) {
-		if n%2 != 0 {
-			return 0, errors.New("odd")
-		}
-		return n / 2, nil
-	}))
-	done := run()
+	s := tasktest.New(nil)
+	defer s.Close()
+	p := s.Producer(producer.Config{Metrics: m})
+	s.Start(consumer.Config{Metrics: m}, func(r task.Registrar) error {
+		return half.Handle(r, func(_ context.Context, n int) (int, error) {
+			if n%2 != 0 {
+				return 0, errors.New("odd")
+			}
+			return n / 2, nil
+		})
+	})
 
-	ctx, cancel := soon()
-	defer cancel()
+	ctx := context.Background()
 	futures, err := half.SubmitAll(ctx, p, []int{1, 2, 4})
-	must(err)
+	if err != nil {
+		panic(err)
+	}
 	for _, f := range futures {
 		<-f.Done()
 	}
-	done() // what is counted after the results, is counted now
+	s.Close() // Close waits for the counts that come after the results
 	for _, name := range []string{"sent", "received", "succeeded", "failed", "active"} {
 		fmt.Println(name, registry.Get("swarmiji."+name).(metrics.Counter).Count())
 	}

@@ -6,14 +6,15 @@ import (
 
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/middleware"
-	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/tasktest"
 )
 
 type userKey struct{}
 
-// Middleware wraps handlers: it sees the request before and the outcome after, may change the context, and may answer
-// itself. This one puts a user from the task's headers into the context, and refuses tasks that have none.
+// Middleware wraps handlers. It sees the request and the outcome, may change the context, and may
+// return without calling the handler. This one puts a user from the task's headers into the
+// context, and refuses tasks without a user.
 func ExampleMiddleware() {
 	authenticate := func(next task.Handler) task.Handler {
 		return task.HandlerFunc(func(ctx context.Context, r *task.Request) (any, error) {
@@ -26,17 +27,20 @@ func ExampleMiddleware() {
 	}
 	publish := task.New[string, string]("publish")
 
-	p, c, run := inMemory(producer.Config{}, consumer.Config{Middleware: []middleware.Middleware{authenticate}})
-	must(publish.Handle(c, func(ctx context.Context, page string) (string, error) {
-		return fmt.Sprint(page, " published by ", ctx.Value(userKey{})), nil
-	}))
-	defer run()()
+	s := tasktest.New(nil)
+	defer s.Close()
+	s.Start(consumer.Config{Middleware: []middleware.Middleware{authenticate}}, func(r task.Registrar) error {
+		return publish.Handle(r, func(ctx context.Context, page string) (string, error) {
+			return fmt.Sprint(page, " published by ", ctx.Value(userKey{})), nil
+		})
+	})
 
-	ctx, cancel := soon()
-	defer cancel()
+	ctx := context.Background()
 	for _, opts := range [][]task.Option{{task.WithHeader("user", "ada")}, nil} {
-		future, err := publish.Submit(ctx, p, "index.html", opts...)
-		must(err)
+		future, err := publish.Submit(ctx, s, "index.html", opts...)
+		if err != nil {
+			panic(err)
+		}
 		text, err := future.Get(ctx)
 		fmt.Printf("%q %v\n", text, err)
 	}

@@ -8,11 +8,11 @@ import (
 
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/middleware"
-	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/tasktest"
 )
 
-// A task's retry handler decides about each failed attempt, also about one that panicked: its verdict is what counts.
+// A task's retry handler decides about each failed attempt, including panics.
 func ExampleOnError() {
 	errClosed := errors.New("closed today")
 	decide := middleware.OnError(func(_ context.Context, r *task.Request, err error) error {
@@ -23,24 +23,27 @@ func ExampleOnError() {
 	})
 	order := task.New[string, string]("order")
 
-	p, c, run := inMemory(producer.Config{}, consumer.Config{})
-	must(order.Handle(c, func(ctx context.Context, what string) (string, error) {
-		r, _ := task.FromContext(ctx)
-		switch {
-		case what == "soup":
-			return "", errClosed
-		case r.Retries == 0:
-			panic("out of paper")
-		}
-		return fmt.Sprintf("%s after %d retries", what, r.Retries), nil
-	}, decide))
-	defer run()()
+	s := tasktest.New(nil)
+	defer s.Close()
+	s.Start(consumer.Config{}, func(r task.Registrar) error {
+		return order.Handle(r, func(ctx context.Context, what string) (string, error) {
+			r, _ := task.FromContext(ctx)
+			switch {
+			case what == "soup":
+				return "", errClosed
+			case r.Retries == 0:
+				panic("out of paper")
+			}
+			return fmt.Sprintf("%s after %d retries", what, r.Retries), nil
+		}, decide)
+	})
 
-	ctx, cancel := soon()
-	defer cancel()
+	ctx := context.Background()
 	for _, what := range []string{"bread", "soup"} {
-		future, err := order.Submit(ctx, p, what)
-		must(err)
+		future, err := order.Submit(ctx, s, what)
+		if err != nil {
+			panic(err)
+		}
 		text, err := future.Get(ctx)
 		fmt.Printf("%q %v\n", text, err)
 	}

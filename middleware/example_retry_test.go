@@ -9,12 +9,13 @@ import (
 
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/middleware"
-	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/tasktest"
 )
 
-// Retry makes retries of a handler's ordinary errors: which ones, and after how long, is configured here; how often, by the
-// task's MaxRetries. It may wrap all handlers (consumer.Config.Middleware) or, as here, one.
+// Retry retries a handler's ordinary errors. Its configuration selects the errors and the delays;
+// the task's MaxRetries limits their number. It may wrap all handlers (consumer.Config.Middleware)
+// or, as here, one.
 func ExampleRetry() {
 	retry := middleware.Retry(middleware.RetryConfig{
 		On:      func(err error) bool { return !errors.Is(err, fs.ErrPermission) },
@@ -22,24 +23,27 @@ func ExampleRetry() {
 	})
 	read := task.New[string, string]("file.read", task.WithMaxRetries(5))
 
-	p, c, run := inMemory(producer.Config{}, consumer.Config{})
-	must(read.Handle(c, func(ctx context.Context, name string) (string, error) {
-		r, _ := task.FromContext(ctx)
-		switch {
-		case name == "secret":
-			return "", fs.ErrPermission
-		case r.Retries < 3:
-			return "", fs.ErrNotExist // not there yet
-		}
-		return fmt.Sprintf("read after %d retries", r.Retries), nil
-	}, retry))
-	defer run()()
+	s := tasktest.New(nil)
+	defer s.Close()
+	s.Start(consumer.Config{}, func(r task.Registrar) error {
+		return read.Handle(r, func(ctx context.Context, name string) (string, error) {
+			r, _ := task.FromContext(ctx)
+			switch {
+			case name == "secret":
+				return "", fs.ErrPermission
+			case r.Retries < 3:
+				return "", fs.ErrNotExist // not there yet
+			}
+			return fmt.Sprintf("read after %d retries", r.Retries), nil
+		}, retry)
+	})
 
-	ctx, cancel := soon()
-	defer cancel()
+	ctx := context.Background()
 	for _, name := range []string{"report", "secret"} {
-		future, err := read.Submit(ctx, p, name)
-		must(err)
+		future, err := read.Submit(ctx, s, name)
+		if err != nil {
+			panic(err)
+		}
 		text, err := future.Get(ctx)
 		fmt.Printf("%q %v\n", text, err)
 	}

@@ -7,37 +7,44 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/consumer"
-	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/tasktest"
 )
 
-// Time limits are a task's metadata; the consumer has the middleware that keeps them built in. At the soft limit the
-// handler's context ends, and the handler may still return what it has. At the hard limit the task fails, and the worker
-// goes on with the next one, even if the handler looks at nothing.
+// Time limits are metadata of a task, and the consumer enforces them. At the soft limit the
+// handler's context ends; the handler may still return a result. At the hard limit the task fails
+// and the worker continues with the next task, even if the handler does not return.
 func ExampleTimeLimit() {
 	search := task.New[string, string]("search", task.WithSoftTimeLimit(20*time.Millisecond))
 	stubborn := task.New[string, string]("stubborn", task.WithTimeLimit(20*time.Millisecond))
 	release := make(chan bool)
 
-	p, c, run := inMemory(producer.Config{}, consumer.Config{})
-	must(search.Handle(c, func(ctx context.Context, _ string) (string, error) {
-		<-ctx.Done()
-		return fmt.Sprint("the best so far; soft limit: ", errors.Is(context.Cause(ctx), task.ErrSoftTimeLimit)), nil
-	}))
-	must(stubborn.Handle(c, func(context.Context, string) (string, error) {
-		<-release
-		return "too late", nil
-	}))
-	defer run()()
+	s := tasktest.New(nil)
+	defer s.Close()
+	s.Start(consumer.Config{}, func(r task.Registrar) error {
+		return errors.Join(
+			search.Handle(r, func(ctx context.Context, _ string) (string, error) {
+				<-ctx.Done()
+				return fmt.Sprint("the best so far; soft limit: ", errors.Is(context.Cause(ctx), task.ErrSoftTimeLimit)), nil
+			}),
+			stubborn.Handle(r, func(context.Context, string) (string, error) {
+				<-release
+				return "too late", nil
+			}),
+		)
+	})
 	defer close(release)
 
-	ctx, cancel := soon()
-	defer cancel()
-	soft, err := search.Submit(ctx, p, "")
-	must(err)
+	ctx := context.Background()
+	soft, err := search.Submit(ctx, s, "")
+	if err != nil {
+		panic(err)
+	}
 	fmt.Println(soft.Get(ctx))
-	hard, err := stubborn.Submit(ctx, p, "")
-	must(err)
+	hard, err := stubborn.Submit(ctx, s, "")
+	if err != nil {
+		panic(err)
+	}
 	_, err = hard.Get(ctx)
 	fmt.Println("hard limit:", errors.Is(err, task.ErrTimeLimit))
 	// Output:

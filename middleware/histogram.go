@@ -9,19 +9,23 @@ import (
 	metrics "github.com/rcrowley/go-metrics"
 )
 
-// subBuckets is how finely each power of two is divided: a percentile is off by at most 1/subBuckets of its value.
+// subBuckets is the number of buckets for each power of two. The relative error of a percentile is
+// at most 1/subBuckets.
 const (
 	subBits    = 4
 	subBuckets = 1 << subBits
 	buckets    = (64 - subBits + 1) * subBuckets
 )
 
-// Histogram is a [metrics.Histogram] of non-negative values with exact count, sum, minimum and maximum; percentiles come
-// from buckets and are at most 6.25 % too high. The library's own samples values, so that its sum is that of a sample, and
-// costs ten times as much. Safe for concurrent use; a negative value counts as 0.
+// Histogram is a [metrics.Histogram] of non-negative values. Count, sum, minimum and maximum are
+// exact. Percentiles come from buckets and are at most 6.25 % too high. Negative values count as 0.
+// Safe for concurrent use.
+//
+// The histogram of go-metrics keeps only a sample of the values, so its sum is not exact. It also
+// needs ten times as much time.
 type Histogram struct {
 	count, sum atomic.Int64
-	squares    atomic.Uint64 // float64 bits: the sum of squares
+	squares    atomic.Uint64 // float64 bits of the sum of squares
 	min, max   atomic.Int64
 	bucket     [buckets]atomic.Int64
 }
@@ -33,8 +37,8 @@ func NewHistogram() *Histogram {
 	return h
 }
 
-// bucketOf returns the index of v: values below subBuckets have a bucket each, larger ones share it with those that agree in
-// their subBits+1 highest bits.
+// bucketOf returns the index of the bucket for v. Each value below subBuckets has its own bucket.
+// Larger values with the same subBits+1 highest bits share a bucket.
 func bucketOf(v int64) int {
 	if v < subBuckets {
 		return int(v)
@@ -71,7 +75,7 @@ func (h *Histogram) Update(v int64) {
 	h.count.Add(1)
 }
 
-// Clear forgets everything. Updates at the same time may survive it in part.
+// Clear removes all values. Parts of concurrent updates may remain.
 func (h *Histogram) Clear() {
 	for i := range h.bucket {
 		h.bucket[i].Store(0)
@@ -89,10 +93,10 @@ func (h *Histogram) Count() int64 { return h.count.Load() }
 // Sum returns the sum of all values.
 func (h *Histogram) Sum() int64 { return h.sum.Load() }
 
-// Max returns the largest value, 0 when there is none.
+// Max returns the largest value, or 0 without values.
 func (h *Histogram) Max() int64 { return h.max.Load() }
 
-// Min returns the smallest value, 0 when there is none.
+// Min returns the smallest value, or 0 without values.
 func (h *Histogram) Min() int64 {
 	if h.count.Load() == 0 {
 		return 0
@@ -100,7 +104,7 @@ func (h *Histogram) Min() int64 {
 	return h.min.Load()
 }
 
-// Mean returns the mean, 0 when there is no value.
+// Mean returns the mean, or 0 without values.
 func (h *Histogram) Mean() float64 {
 	n := h.count.Load()
 	if n == 0 {
@@ -122,10 +126,10 @@ func (h *Histogram) Variance() float64 {
 // StdDev returns the standard deviation of all values.
 func (h *Histogram) StdDev() float64 { return math.Sqrt(h.Variance()) }
 
-// Percentile returns a value that at least the fraction p (0 to 1) of all values do not exceed.
+// Percentile returns the value that at least the fraction p (0 to 1) of all values do not exceed.
 func (h *Histogram) Percentile(p float64) float64 { return h.Percentiles([]float64{p})[0] }
 
-// Percentiles returns the percentiles for each of ps.
+// Percentiles returns the percentile of each p in ps.
 func (h *Histogram) Percentiles(ps []float64) []float64 {
 	var counts [buckets]int64
 	var total int64
@@ -151,8 +155,9 @@ func (h *Histogram) Percentiles(ps []float64) []float64 {
 	return out
 }
 
-// Buckets returns, for each bucket that holds values, the largest value it can hold and how many there are, smallest first.
-// How many values are at most a given one is exact if that is the largest of a bucket, such as 2^n-1.
+// Buckets iterates over the buckets with values in ascending order: the largest value of the
+// bucket, and its number of values. The number of values up to v is exact if v is the largest value
+// of a bucket, such as 2^n-1.
 func (h *Histogram) Buckets() iter.Seq2[int64, int64] {
 	return func(yield func(top, count int64) bool) {
 		for i := range h.bucket {
@@ -163,10 +168,10 @@ func (h *Histogram) Buckets() iter.Seq2[int64, int64] {
 	}
 }
 
-// Sample returns an empty sample: no value is kept.
+// Sample returns an empty sample, because the histogram keeps no values.
 func (h *Histogram) Sample() metrics.Sample { return metrics.NilSample{} }
 
-// Snapshot returns a copy of the histogram as it is now. Updates at the same time may be in it in part.
+// Snapshot returns a copy of the histogram. It may contain parts of concurrent updates.
 func (h *Histogram) Snapshot() metrics.Histogram {
 	s := NewHistogram()
 	for i := range h.bucket {

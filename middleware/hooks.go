@@ -11,41 +11,48 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Hooks are functions that a producer and a consumer call when something happens to a task. Each field may be nil. They are
-// called from many goroutines, and what they concern waits for them. A panic in a hook is the hook's own error: in a before-hook
-// it is a veto, in any other it is logged and nothing else is harmed.
+// Hooks are functions that producers and consumers call for events of a task. Each field may be
+// nil. Hooks are called from many goroutines and block the operation that they belong to. A panic
+// in a before-hook vetoes the operation; in other hooks it is logged.
 //
-// Hooks see what handlers and submissions come to. What a task comes to without a run (expired, revoked, given up, no handler)
-// is told by events.
+// Hooks run only for submissions and for runs of handlers. If a task ends without a run (expired,
+// revoked, given up, no handler), only an event reports it.
 type Hooks struct {
-	// BeforeEnqueue runs before a task is sent: by a producer before a submitted task is staged,
-	// and by a consumer (consumer.Config.Hooks) before a successor or a retry. It may change the
-	// envelope, its Args and Headers only by replacing them; when a retry starts is not its to say.
-	// An error is a veto: Submit returns it; a successor that is not sent has failed, and so has a
-	// task that is not retried.
+	// BeforeEnqueue runs before a task is sent. A producer calls it before it stages a submitted task.
+	// A consumer (consumer.Config.Hooks) calls it before it sends a successor or a retry.
+	//
+	// It may change the envelope, but must replace Args and Headers instead of changing their
+	// contents. It cannot change the start time of a retry.
+	//
+	// An error is a veto. Submit returns it. A vetoed successor fails, and so does a task whose retry
+	// is vetoed.
 	BeforeEnqueue func(ctx context.Context, queue string, e *task.Envelope) error
-	// AfterEnqueue runs when that has ended, for each task whose BeforeEnqueue has passed: with nil
-	// when the broker has confirmed the task, else with the reason. ctx has the values of the
-	// submitter's and does not end.
+	// AfterEnqueue runs after the operation, for each task whose BeforeEnqueue returned nil. err is
+	// nil when the broker has confirmed the task, else the reason. ctx has the values of the
+	// submitter's context and does not end.
 	AfterEnqueue func(ctx context.Context, queue string, e *task.Envelope, err error)
 
-	// BeforeDequeue runs when a consumer has taken the task from the broker. An error is a veto:
-	// the task does not run, and the error's verdict counts as with BeforePerform.
+	// BeforeDequeue runs when a consumer has received the task from the broker. An error is a veto:
+	// the task does not run. The verdict of the error is used as for BeforePerform.
 	BeforeDequeue func(ctx context.Context, r *task.Request) error
-	// Dequeue runs after that, if all BeforeDequeue have passed. The task may still have to wait,
-	// or not be run at all.
+	// Dequeue runs after BeforeDequeue if no BeforeDequeue returned an error. The task may still have
+	// to wait, or may not run at all.
 	Dequeue func(ctx context.Context, r *task.Request)
-	// BeforePerform runs before the handler. An error is a veto: the handler does not run. The error's verdict counts
-	// ([task.Retry], [task.Snooze], [task.Fail]); one without a verdict fails the task for good.
+	// BeforePerform runs before the handler. An error is a veto: the handler does not run. The verdict
+	// of the error is used ([task.Retry], [task.Snooze], [task.Fail]). An error without a verdict
+	// fails the task without a retry.
 	BeforePerform func(ctx context.Context, r *task.Request) error
 	// AroundPerform wraps the handler, inside all BeforePerform. A panic in it is the run's error.
 	AroundPerform Middleware
-	// AfterPerform runs after the handler, with what came of it, if this Hooks' BeforePerform has passed.
+	// AfterPerform runs after the handler with its result and error, if the BeforePerform of the same
+	// Hooks returned nil.
 	AfterPerform func(ctx context.Context, r *task.Request, result any, err error)
-	// OnSuccess, OnRetry and OnFailure run after that, one of them, by what the attempt comes to: also when another hook
-	// has vetoed it, and before anything is stored or sent. None runs after a snooze or a [task.Defer], and none when the consumer stops or
-	// the broker has taken the task back, since then the attempt counts for nothing. A failure's error is a
-	// [*task.MaxRetriesError] when the retries are used up.
+	// OnSuccess, OnRetry and OnFailure run after AfterPerform, before the outcome is stored or sent.
+	// One of them runs, according to the outcome of the attempt, also if a hook vetoed it. After the
+	// last retry, the error of OnFailure is a [*task.MaxRetriesError].
+	//
+	// They do not run after a snooze or a [task.Defer]. They also do not run if the consumer stops or
+	// the broker takes the task back, because the attempt does not count then.
 	OnSuccess func(ctx context.Context, r *task.Request, result any)
 	OnRetry   func(ctx context.Context, r *task.Request, o task.Outcome)
 	OnFailure func(ctx context.Context, r *task.Request, err error)
@@ -57,21 +64,23 @@ func (h *Hooks) performs() bool {
 	return h.BeforePerform != nil || h.AroundPerform != nil || h.AfterPerform != nil || h.OnSuccess != nil || h.OnRetry != nil || h.OnFailure != nil
 }
 
-// Middleware makes the perform-hooks into middleware for one task ([task.Task.Handle]), around its time limits ([Outside]). Where
-// a retry handler or [Retry] lies outside of it, OnRetry and OnFailure do not know of their decisions: put hooks first. A nil
-// logger means slog.Default().
+// Middleware returns the perform-hooks as middleware of one task ([task.Task.Handle]), outside its
+// time limits ([Outside]). It must come before a retry handler or [Retry] in the list of
+// middleware; otherwise OnRetry and OnFailure do not see their decisions. Default logger:
+// slog.Default().
 func (h Hooks) Middleware(logger *slog.Logger) Middleware {
 	return Outside(performer([]*Hooks{&h}, logger))
 }
 
-// HookSet are hooks of all tasks and of single ones. Before-hooks run in order, those of all tasks first; the others in
-// the reverse order. The zero value has none. It must not be changed once a producer or a consumer has it.
+// HookSet holds hooks for all tasks and for single tasks. Before-hooks run in order, those for all
+// tasks first. Other hooks run in the reverse order. The zero value has no hooks. Do not change a
+// HookSet after a producer or a consumer got it.
 type HookSet struct {
 	Global []Hooks
 	Tasks  map[string][]Hooks // by the task's name
 }
 
-// of returns the hooks of a task that use lets through.
+// of returns the hooks of a task for which use returns true.
 func (s *HookSet) of(name string, use func(*Hooks) bool) []*Hooks {
 	var hs []*Hooks
 	for _, list := range [...][]Hooks{s.Global, s.Tasks[name]} {
@@ -84,14 +93,14 @@ func (s *HookSet) of(name string, use func(*Hooks) bool) []*Hooks {
 	return hs
 }
 
-// hooksByTask are the hooks of one kind, resolved: those of tasks with hooks of their own include
-// the global ones.
+// hooksByTask holds the hooks of one kind for each task. The lists of single tasks include the
+// global hooks.
 type hooksByTask struct {
 	global []*Hooks
 	tasks  map[string][]*Hooks
 }
 
-// byTask resolves the hooks that use lets through; nil: there are none.
+// byTask returns the hooks for which use returns true. It returns nil without such hooks.
 func (s *HookSet) byTask(use func(*Hooks) bool) *hooksByTask {
 	b := &hooksByTask{global: (&HookSet{Global: s.Global}).of("", use), tasks: make(map[string][]*Hooks)}
 	for name := range s.Tasks {
@@ -113,8 +122,8 @@ func (b *hooksByTask) of(name string) []*Hooks {
 	return b.global
 }
 
-// Middleware makes the perform-hooks of a task into middleware, nil where there are none. A consumer does it by itself
-// (consumer.Config.Hooks), outermost. A nil logger means slog.Default().
+// Middleware returns the perform-hooks of a task as middleware; nil without hooks. A consumer uses
+// it for consumer.Config.Hooks, as its outermost middleware. Default logger: slog.Default().
 func (s HookSet) Middleware(name string, logger *slog.Logger) Middleware {
 	hs := s.of(name, (*Hooks).performs)
 	if len(hs) == 0 {
@@ -123,8 +132,8 @@ func (s HookSet) Middleware(name string, logger *slog.Logger) Middleware {
 	return performer(hs, logger)
 }
 
-// SendMiddleware makes the enqueue-hooks into middleware, nil where there are none. A producer does it by itself
-// (producer.Config.Hooks), outermost. A nil logger means slog.Default().
+// SendMiddleware returns the enqueue-hooks as middleware; nil without hooks. A producer uses it for
+// producer.Config.Hooks, as its outermost middleware. Default logger: slog.Default().
 func (s HookSet) SendMiddleware(logger *slog.Logger) SendMiddleware {
 	hooks := s.byTask((*Hooks).sends)
 	if hooks == nil {
@@ -137,8 +146,9 @@ func (s HookSet) SendMiddleware(logger *slog.Logger) SendMiddleware {
 	}
 }
 
-// Enqueued returns a function that runs BeforeEnqueue; after runs AfterEnqueue. nil: there are no
-// such hooks. Consumers use it.
+// Enqueued returns a function that runs the BeforeEnqueue hooks and returns their veto. Call after,
+// which runs AfterEnqueue, with the result of the operation. Enqueued returns nil without such
+// hooks. Consumers use it.
 func (s HookSet) Enqueued(logger *slog.Logger) func(ctx context.Context, queue string, e *task.Envelope) (after func(error), veto error) {
 	hooks := s.byTask((*Hooks).sends)
 	if hooks == nil {
@@ -149,8 +159,8 @@ func (s HookSet) Enqueued(logger *slog.Logger) func(ctx context.Context, queue s
 	}
 }
 
-// Dequeued returns a function that runs BeforeDequeue and Dequeue; its error is a veto. nil: there
-// are no such hooks. Consumers use it.
+// Dequeued returns a function that runs the BeforeDequeue and Dequeue hooks and returns their veto.
+// It returns nil without such hooks. Consumers use it.
 func (s HookSet) Dequeued(logger *slog.Logger) func(ctx context.Context, r *task.Request) error {
 	hooks := s.byTask(func(h *Hooks) bool { return h.BeforeDequeue != nil || h.Dequeue != nil })
 	if hooks == nil {
@@ -175,7 +185,8 @@ func (s HookSet) Dequeued(logger *slog.Logger) func(ctx context.Context, r *task
 	}
 }
 
-// beforeEnqueue runs BeforeEnqueue. After a veto AfterEnqueue has run already.
+// beforeEnqueue runs the BeforeEnqueue hooks, each until the first error. The returned after runs
+// the AfterEnqueue hooks. If beforeEnqueue returns an error, it has already called after.
 func beforeEnqueue(ctx context.Context, queue string, e *task.Envelope, hs []*Hooks, logger *slog.Logger) (after func(error), err error) {
 	passed := 0
 	for ; passed < len(hs); passed++ {
@@ -215,7 +226,7 @@ func enqueue(ctx context.Context, queue string, e *task.Envelope, hs []*Hooks, n
 	return err
 }
 
-// performer is the middleware of perform-hooks.
+// performer returns the perform-hooks as middleware.
 func performer(hs []*Hooks, logger *slog.Logger) Middleware {
 	return func(next task.Handler) task.Handler {
 		for _, h := range slices.Backward(hs) {
@@ -235,7 +246,7 @@ type performed struct {
 
 var errNoReturn = fmt.Errorf("%w: it did not return", task.ErrPanic)
 
-// Handle runs the hooks around a run.
+// Handle runs the hooks and the handler. The error of a veto is the error of the run.
 func (p *performed) Handle(ctx context.Context, r *task.Request) (res any, err error) {
 	passed := 0
 	for ; passed < len(p.hooks); passed++ {
@@ -249,7 +260,7 @@ func (p *performed) Handle(ctx context.Context, r *task.Request) (res any, err e
 		}
 	}
 	if err == nil {
-		err = errNoReturn // a panic that nobody inside has caught, or runtime.Goexit
+		err = errNoReturn // kept for an unrecovered panic and for runtime.Goexit
 		defer func() { p.after(ctx, r, passed, res, err) }()
 		res, err = p.next.Handle(ctx, r)
 		return res, err
@@ -258,7 +269,8 @@ func (p *performed) Handle(ctx context.Context, r *task.Request) (res any, err e
 	return nil, err
 }
 
-// veto is the error of a run that a before-hook has refused: an error without a verdict is final.
+// veto returns the error of a run that a before-hook refused: an error without a verdict becomes
+// final.
 func veto(err error) error {
 	if isVerdict(err) {
 		return err
@@ -266,7 +278,8 @@ func veto(err error) error {
 	return task.Fail(err)
 }
 
-// after runs the hooks that follow a run, the last first.
+// after runs AfterPerform and the hook for the outcome, the last Hooks first. passed is the number
+// of Hooks whose BeforePerform returned nil.
 func (p *performed) after(ctx context.Context, r *task.Request, passed int, res any, err error) {
 	attrs := taskAttrs(r)
 	conclude, what := p.conclusion(ctx, r, res, err)
@@ -280,13 +293,15 @@ func (p *performed) after(ctx context.Context, r *task.Request, passed int, res 
 	}
 }
 
-// conclusion returns what calls the hook that fits the attempt's outcome, nil when the attempt counts for nothing.
+// conclusion returns a function that calls the hook for the outcome of the attempt, and the name of
+// the hook. The function is nil if the attempt does not count.
 func (p *performed) conclusion(ctx context.Context, r *task.Request, res any, err error) (conclude func(*Hooks), what string) {
 	if void(ctx, r, err) {
 		return nil, ""
 	}
 	o := task.Outcome{}
-	if panicked := guard.Call(func() error { o = r.Outcome(err); return nil }); panicked != nil { // in a method of err
+	// a method of err panicked
+	if panicked := guard.Call(func() error { o = r.Outcome(err); return nil }); panicked != nil {
 		o = task.Outcome{State: task.StateFailed, Err: panicked}
 	}
 	switch o.State {
@@ -312,8 +327,8 @@ func (p *performed) conclusion(ctx context.Context, r *task.Request, res any, er
 	return nil, ""
 }
 
-// void reports whether an attempt counts for nothing: the broker has taken the task back, or the consumer stops and gives
-// it back. One that was acknowledged before its start cannot be given back.
+// void reports whether an attempt does not count: the broker has taken the task back, or the
+// consumer stops and releases the task. A task acknowledged before its start cannot be released.
 func void(ctx context.Context, r *task.Request, err error) bool {
 	if ctx.Err() == nil {
 		return false
@@ -324,8 +339,8 @@ func void(ctx context.Context, r *task.Request, err error) bool {
 	return err != nil && r.Effective.Idempotent.Or(true)
 }
 
-// Guard calls a hook that returns nothing. What it panics with is logged: as an error, with the hook's name. A nil logger means
-// slog.Default(). Producers and consumers use it for hooks of their own.
+// Guard calls a hook without an error result. It recovers a panic and logs it as an error with the
+// hook's name. Default logger: slog.Default(). Producers and consumers use it for their own hooks.
 func Guard(ctx context.Context, logger *slog.Logger, hook string, fn func(), attrs ...slog.Attr) {
 	p, panicked := errors.AsType[*task.PanicError](guard.Call(func() error { fn(); return nil }))
 	if !panicked {

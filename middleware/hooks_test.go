@@ -13,7 +13,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// concluded says which of the concluding hooks has run.
+// concluded returns hooks that store which of OnSuccess, OnRetry and OnFailure has run.
 func concluded(said *string) middleware.Hooks {
 	return middleware.Hooks{
 		AfterPerform: func(context.Context, *task.Request, any, error) { *said += "after " },
@@ -28,7 +28,8 @@ type rude struct{}
 func (rude) Error() string { return "rude" }
 func (rude) Unwrap() error { panic("in a method") }
 
-// Which hook follows an attempt is what the consumer will make of it; one that counts for nothing has none.
+// TestHooksFollowTheOutcome shows that the hook after an attempt matches its outcome, and that no
+// hook runs if the attempt does not count.
 func TestHooksFollowTheOutcome(t *testing.T) {
 	broken := errors.New("broken")
 	ended := func(cause error) context.Context {
@@ -72,7 +73,8 @@ func sameError(a, b error) bool {
 	return a == nil && b == nil || a != nil && b != nil && a.Error() == b.Error()
 }
 
-// A handler that ends its goroutine has failed, and the hooks hear of it.
+// TestHooksAfterGoexit shows that a handler that calls runtime.Goexit has failed, and that hooks
+// run.
 func TestHooksAfterGoexit(t *testing.T) {
 	var said string
 	h := concluded(&said).Middleware(nil)(handler(func(context.Context) (any, error) {
@@ -103,7 +105,8 @@ func TestNoHooksNoMiddleware(t *testing.T) {
 	}
 }
 
-// Send middleware that hooks are made into also works where no producer tells how a submission ends.
+// TestSendHooksWithoutAProducer shows that the send middleware of hooks works in a context without
+// a Confirmer.
 func TestSendHooksWithoutAProducer(t *testing.T) {
 	refused, said := errors.New("refused"), ""
 	set := middleware.HookSet{Global: []middleware.Hooks{{
@@ -122,7 +125,8 @@ func TestSendHooksWithoutAProducer(t *testing.T) {
 	}
 }
 
-// Outside puts a task's middleware around its limits, as long as nothing else lies around it.
+// TestSplit shows that Outside puts a task's middleware outside its limits, if no other middleware
+// is around it.
 func TestSplit(t *testing.T) {
 	inner := handler(func(context.Context) (any, error) { return nil, nil })
 	name := func(s string, said *string) middleware.Middleware {

@@ -9,7 +9,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// The attribute names that every log line of this module uses.
+// Names of the attributes in all log lines of this module.
 const (
 	LogTaskID  = "task_id"
 	LogTask    = "task"
@@ -18,8 +18,9 @@ const (
 	LogNode    = "node"
 )
 
-// Log writes a line when a run ends: level debug when it succeeded, warn when it will not be repeated as things stand, info
-// for a retry or a snooze. A nil logger means slog.Default().
+// Log logs the end of each run. A success has level debug. An error with a verdict, such as a retry
+// or a snooze, has level info, and other errors level warn. Lines with an error have the attribute
+// retry: whether the task is retried. Default logger: slog.Default().
 func Log(logger *slog.Logger) Middleware {
 	return func(next task.Handler) task.Handler {
 		return task.HandlerFunc(func(ctx context.Context, r *task.Request) (any, error) {
@@ -43,7 +44,8 @@ func Log(logger *slog.Logger) Middleware {
 					slog.Int(LogAttempt, r.Retries+1), slog.Duration("took", time.Since(begin)),
 				}
 				if err != nil {
-					attrs = append(attrs, slog.String("error", utf.Cut(err.Error(), task.MaxErrorText)))
+					attrs = append(attrs, slog.String("error", utf.Cut(err.Error(), task.MaxErrorText)),
+						slog.Bool("retry", r.Outcome(err).State == task.StateRetrying))
 				}
 				l.LogAttrs(ctx, level, msg, attrs...)
 			}

@@ -7,69 +7,77 @@ import (
 	metrics "github.com/rcrowley/go-metrics"
 )
 
-// Metrics are the numbers a producer and a consumer keep, in a registry of the user's. One Metrics may serve both; all its
-// fields are safe for concurrent use. Counters only rise, but for Active and Stuck, which go both ways. What each of them
-// means to an exporter [Descriptions] tells.
+// Metrics holds the metrics of producers and consumers, in a registry of the program. Several
+// producers and consumers may share one Metrics. All fields are safe for concurrent use.
+//
+// Counters never decrease, except Active and Stuck. [Descriptions] returns the meaning of each
+// metric for exporters.
 type Metrics struct {
-	Sent      metrics.Counter // tasks confirmed by the broker: submissions, and what a consumer sends after a task
-	Received  metrics.Counter // deliveries taken from the broker
-	Started   metrics.Counter // runs begun
-	Succeeded metrics.Counter // tasks that ended well
-	Failed    metrics.Counter // tasks that failed for good
-	Retried   metrics.Counter // runs that ended with a retry
-	Snoozed   metrics.Counter // runs that ended with "not now"
-	Deferred  metrics.Counter // runs whose answer is to come from outside
-	Revoked   metrics.Counter // tasks skipped because they were revoked
-	Expired   metrics.Counter // tasks skipped because their time had passed
-	Released  metrics.Counter // deliveries given back, at a stop or after a trouble with the store
-	Parked    metrics.Counter // tasks put aside because no handler was registered
-	Buried    metrics.Counter // messages moved to the dead letters
-	Crashes   metrics.Counter // starts that ended the process of their consumer
-	Rejected  metrics.Counter // results that came too late, claimed another task or went to nobody
-	Dropped   metrics.Counter // events that could not be handed over
+	// tasks confirmed by the broker: submissions, and tasks sent by a consumer
+	Sent         metrics.Counter
+	Received     metrics.Counter // deliveries received from the broker
+	Started      metrics.Counter // started runs
+	Succeeded    metrics.Counter // tasks that succeeded
+	Failed       metrics.Counter // tasks that failed without another retry
+	Retried      metrics.Counter // runs that ended with a retry
+	Snoozed      metrics.Counter // runs that ended with a snooze
+	Deferred     metrics.Counter // runs whose answer comes from outside
+	Revoked      metrics.Counter // tasks skipped because they were revoked
+	Expired      metrics.Counter // tasks skipped because they had expired
+	Released     metrics.Counter // deliveries released, at a stop or after an error of the store
+	Parked       metrics.Counter // tasks parked because no handler was registered
+	DeadLettered metrics.Counter // messages moved to a dead-letter queue
+	Crashes      metrics.Counter // starts during which the consumer's process crashed
+	Rejected     metrics.Counter // results that were late, of another task, or without a receiver
+	Dropped      metrics.Counter // events that could not be passed to the event bus
 
-	BusDropped metrics.Gauge // events that the bus took and then had to drop, as of the last heartbeat
+	BusDropped metrics.Gauge // events that the bus accepted and then dropped, at the last heartbeat
 
-	Active  metrics.Counter // runs going on now
-	Stuck   metrics.Counter // handlers that outlived their hard time limit and still run
-	Waiting metrics.Gauge   // tasks ready in the consumed queues, as of the last look; see SetQueue
+	Active  metrics.Counter // runs in progress
+	Stuck   metrics.Counter // handlers that still run after their hard time limit
+	Waiting metrics.Gauge   // tasks ready in the consumed queues, at the last check; see SetQueue
 
-	Runtime *Histogram // microseconds a handler took
-	Pool    *Histogram // microseconds from the hand-over to the pool until the outcome was settled
+	Runtime *Histogram // run time of handlers, in microseconds
+	// time from passing a delivery to the pool until its outcome is settled, in microseconds
+	Pool *Histogram
 
 	registry metrics.Registry
 	looks    sync.Mutex // held by SetQueue and ForgetQueue
 }
 
-// Prefix is how the names of this module's metrics begin in a registry.
+// Prefix begins the names of this module's metrics in a registry.
 const Prefix = "swarmiji."
 
-// Kind is what the values of a metric are like.
+// Kind is the kind of a metric's values.
 type Kind string
 
-// The kinds of metrics.
+// Kinds of metrics.
 const (
-	Rising Kind = "rising" // a count that never falls while the process lives
-	Level  Kind = "level"  // a number that goes both ways
+	Rising Kind = "rising" // a count that never decreases during the life of the process
+	Level  Kind = "level"  // a number that increases and decreases
 	Spread Kind = "spread" // a [*Histogram]
 )
 
-// Description tells what a metric is: a registry has names and values alone.
+// Description describes a metric for exporters, because a registry has only names and values.
 type Description struct {
-	Name  string // in the registry; where Label is set, a prefix: what follows it and a dot is the label's value
-	Kind  Kind
-	Unit  string // of what is counted or measured, in the plural; "microseconds" of times
-	Help  string // one sentence
-	Label string // "" for one metric of the name, else what tells several apart; its values are bounded by the configuration
+	// name in the registry; if Label is set, a prefix that a dot and the label's value follow
+	Name string
+	Kind Kind
+	Unit string // unit of the values, in the plural; "microseconds" for times
+	Help string // one sentence
+	// name of the label that distinguishes several metrics of this name; "": only one metric. The
+	// configuration limits its values.
+	Label string
 }
 
-// metric is the description of a field of Metrics, and the field: a *metrics.Counter, *metrics.Gauge or **Histogram.
+// metric is the description of a field of Metrics, and a pointer to the field: a *metrics.Counter,
+// *metrics.Gauge or **Histogram.
 type metric struct {
 	Description
 	field any
 }
 
-// all lists the fields of m.
+// all returns all metrics of m with pointers to their fields.
 func (m *Metrics) all() []metric {
 	rising := func(name, unit, help string, c *metrics.Counter) metric {
 		return metric{Description{Name: Prefix + name, Kind: Rising, Unit: unit, Help: help}, c}
@@ -83,37 +91,38 @@ func (m *Metrics) all() []metric {
 	return []metric{
 		rising("sent", "tasks", "Tasks confirmed by the broker.", &m.Sent),
 		rising("received", "deliveries", "Deliveries taken from the broker.", &m.Received),
-		rising("started", "runs", "Runs of handlers begun.", &m.Started),
-		rising("succeeded", "tasks", "Tasks that ended well.", &m.Succeeded),
-		rising("failed", "tasks", "Tasks that failed for good.", &m.Failed),
+		rising("started", "runs", "Started runs of handlers.", &m.Started),
+		rising("succeeded", "tasks", "Tasks that succeeded.", &m.Succeeded),
+		rising("failed", "tasks", "Tasks that failed without another retry.", &m.Failed),
 		rising("retried", "runs", "Runs that ended with a retry.", &m.Retried),
 		rising("snoozed", "runs", "Runs that ended with a snooze.", &m.Snoozed),
-		rising("deferred", "runs", "Runs whose answer is to come from outside.", &m.Deferred),
+		rising("deferred", "runs", "Runs whose answer comes from outside.", &m.Deferred),
 		rising("revoked", "tasks", "Tasks skipped because they were revoked.", &m.Revoked),
-		rising("expired", "tasks", "Tasks skipped because their time had passed.", &m.Expired),
-		rising("released", "deliveries", "Deliveries given back, at a stop or after a trouble with the store.", &m.Released),
-		rising("parked", "tasks", "Tasks put aside because no handler was registered.", &m.Parked),
-		rising("buried", "messages", "Messages moved to the dead letters.", &m.Buried),
-		rising("crashes", "deliveries", "Starts of tasks that ended the process of their consumer.", &m.Crashes),
-		rising("rejected", "results", "Results that came too late, claimed another task or went to nobody.", &m.Rejected),
-		rising("events.dropped", "events", "Events that could not be handed to the event bus.", &m.Dropped),
-		level("events.bus.dropped", "events", "Events that the bus took and then had to drop, as of the last heartbeat.", &m.BusDropped),
-		level("active", "runs", "Runs of handlers going on now.", &m.Active),
-		level("stuck", "handlers", "Handlers that outlived their hard time limit and still run.", &m.Stuck),
-		level("queue.length", "tasks", "Tasks ready in all consumed queues, as of the last look.", &m.Waiting),
-		spread("runtime.us", "Time a handler took.", &m.Runtime),
-		spread("pool.us", "Time from a delivery's hand-over to the pool until its outcome was settled.", &m.Pool),
+		rising("expired", "tasks", "Tasks skipped because they had expired.", &m.Expired),
+		rising("released", "deliveries", "Deliveries released, at a stop or after an error of the store.", &m.Released),
+		rising("parked", "tasks", "Tasks parked because no handler was registered.", &m.Parked),
+		rising("buried", "messages", "Messages moved to a dead-letter queue.", &m.DeadLettered),
+		rising("crashes", "deliveries", "Starts of tasks during which the consumer's process crashed.", &m.Crashes),
+		rising("rejected", "results", "Results that were late, of another task, or without a receiver.", &m.Rejected),
+		rising("events.dropped", "events", "Events that could not be passed to the event bus.", &m.Dropped),
+		level("events.bus.dropped", "events", "Events that the bus accepted and then dropped, at the last heartbeat.", &m.BusDropped),
+		level("active", "runs", "Runs of handlers in progress.", &m.Active),
+		level("stuck", "handlers", "Handlers that still run after their hard time limit.", &m.Stuck),
+		level("queue.length", "tasks", "Tasks ready in all consumed queues, at the last check.", &m.Waiting),
+		spread("runtime.us", "Run time of handlers.", &m.Runtime),
+		spread("pool.us", "Time from passing a delivery to the pool until its outcome is settled.", &m.Pool),
 	}
 }
 
-// The names of the metrics of each queue, without the queue.
+// Names of the metrics of each queue, without the queue's name.
 const (
 	queueReady   = Prefix + "queue.ready"
 	queueDelayed = Prefix + "queue.delayed"
 	queueDead    = Prefix + "queue.dead"
 )
 
-// Descriptions returns what there is to know about every metric that [NewMetrics] and SetQueue register.
+// Descriptions returns a description of each metric that [NewMetrics] and [Metrics.SetQueue]
+// register.
 func Descriptions() []Description {
 	fields := new(Metrics).all()
 	ds := make([]Description, 0, len(fields)+3)
@@ -124,13 +133,14 @@ func Descriptions() []Description {
 		return Description{Name: name, Kind: Level, Unit: "tasks", Help: help, Label: "queue"}
 	}
 	return append(ds,
-		queue(queueReady, "Tasks ready in a consumed queue, as of the last look."),
-		queue(queueDelayed, "Tasks of a consumed queue that wait for their time, as of the last look."),
-		queue(queueDead, "Dead letters of a consumed queue, as of the last look."))
+		queue(queueReady, "Tasks ready in a consumed queue, at the last check."),
+		queue(queueDelayed, "Delayed tasks of a consumed queue, at the last check."),
+		queue(queueDead, "Tasks in the dead-letter queue of a consumed queue, at the last check."))
 }
 
-// NewMetrics registers the metrics under "swarmiji." in r, or uses those that are there already. A nil r gives metrics that
-// are counted and not registered. A name that is taken by a metric of another type is counted and not registered.
+// NewMetrics returns Metrics whose metrics are registered in r under "swarmiji.". It uses existing
+// metrics of the same name and type. Metrics whose name is taken by another type are not
+// registered, but still count. With a nil r no metric is registered.
 func NewMetrics(r metrics.Registry) *Metrics {
 	if r == nil {
 		r = metrics.NewRegistry()
@@ -149,7 +159,8 @@ func NewMetrics(r metrics.Registry) *Metrics {
 	return m
 }
 
-// registered returns what r has under name, where that is of the type, else fresh, which is registered if the name was free.
+// registered returns the metric of this name and type in r. If the name is free, it registers fresh
+// and returns it. If the name is taken by another type, it returns fresh.
 func registered[T any](r metrics.Registry, name string, fresh T) T {
 	if there, ok := r.GetOrRegister(name, fresh).(T); ok {
 		return there
@@ -157,9 +168,11 @@ func registered[T any](r metrics.Registry, name string, fresh T) T {
 	return fresh
 }
 
-// SetQueue notes how many tasks of a queue are ready, how many wait for their time, and how many are dead; -1 is for what
-// nobody can tell. Waiting becomes the sum of what is ready in all queues that were set. A consumer that is given Metrics
-// and whose broker can tell does it by itself. Queues must come from a configuration, since each makes names in the registry.
+// SetQueue sets the number of tasks of a queue that are ready, that are delayed, and that are in
+// its dead-letter queue; -1 if unknown. Waiting becomes the number of ready tasks in all queues.
+//
+// A consumer with Metrics calls it if its broker can count. Each queue adds names to the registry,
+// so the queues must come from a configuration.
 func (m *Metrics) SetQueue(queue string, ready, delayed, dead int) {
 	m.looks.Lock()
 	defer m.looks.Unlock()
@@ -173,7 +186,7 @@ func (m *Metrics) SetQueue(queue string, ready, delayed, dead int) {
 	m.sum()
 }
 
-// ForgetQueue removes what SetQueue has noted of a queue: a number that nobody looks after any more is worse than none.
+// ForgetQueue removes the metrics of a queue, so that outdated numbers are not shown.
 func (m *Metrics) ForgetQueue(queue string) {
 	m.looks.Lock()
 	defer m.looks.Unlock()
@@ -183,7 +196,8 @@ func (m *Metrics) ForgetQueue(queue string) {
 	m.sum()
 }
 
-// sum adds up what is ready, also in the queues of other Metrics over the same registry, which may have a prefix of its own.
+// sum sets Waiting to the number of ready tasks in all queues. It includes queues of other Metrics
+// in the same registry, which may add a prefix to the names.
 func (m *Metrics) sum() {
 	var sum int64
 	m.registry.Each(func(name string, v any) {

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"github.com/swarmiji/swarmiji/internal/guard"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -66,7 +67,7 @@ func TestTimeLimits(t *testing.T) {
 			<-release // ignores its context
 			return nil, nil
 		})).Handle(t.Context(), request(task.Metadata{TimeLimit: task.Set(time.Minute)}))
-		if !errors.Is(err, task.ErrTimeLimit) || time.Since(begin) != time.Minute {
+		if !errors.Is(err, task.ErrTimeLimit) || time.Since(begin) != time.Minute+guard.Grace {
 			t.Fatalf("hard limit: %v after %s", err, time.Since(begin))
 		}
 		if stuck != 1 {
@@ -95,24 +96,30 @@ func TestTimeLimits(t *testing.T) {
 func TestLogSaysWhatBecameOfARun(t *testing.T) {
 	var buf bytes.Buffer
 	l := slog.New(slog.NewTextHandler(&buf, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	policy := task.RetryPolicy{On: []string{"shop.Busy"}}.String()
 	for _, c := range []struct {
 		err  error
 		want string
 	}{
 		{nil, "level=DEBUG msg=\"task succeeded\" task_id=id task=t queue=q attempt=1"},
 		{errors.New("no\x1b[31m"), "level=WARN msg=\"task failed\""},
+		{errors.New("no"), "retry=false"},
 		{task.Retry(nil), "level=INFO msg=\"task ended with a verdict\""},
+		{task.Retry(nil), "retry=true"},
+		{task.Retry(nil, task.AtMost(0)), "retry=false"},
+		{task.Named("shop.Busy", errors.New("busy")), "retry=true"}, // by its policy
+		{task.Snooze(time.Second), "retry=false"},
 	} {
 		buf.Reset()
-		_, err := middleware.Log(l)(handler(func(context.Context) (any, error) { return 1, c.err })).Handle(t.Context(), request(task.Metadata{}))
+		_, err := middleware.Log(l)(handler(func(context.Context) (any, error) { return 1, c.err })).Handle(t.Context(), request(task.Metadata{Retry: task.Set(policy)}))
 		if !errors.Is(err, c.err) || !strings.Contains(buf.String(), c.want) || strings.Contains(buf.String(), "\x1b") {
 			t.Errorf("%v: logged %q", c.err, buf.String())
 		}
 	}
 }
 
-// TestHistogram: count, sum, minimum and maximum are exact; a percentile is never below the true one and at most one part
-// in sixteen above it.
+// TestHistogram shows that count, sum, minimum and maximum are exact. A percentile is never too
+// low, and at most one sixteenth too high.
 func TestHistogram(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		vs := rapid.SliceOfN(rapid.Int64Range(0, math.MaxInt32), 1, 200).Draw(t, "values")

@@ -6,9 +6,11 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Outside makes m, when it is given to one task ([task.Task.Handle]), wrap the task's time limits and the recovery of its
-// panics too, so that it sees the errors that come of them. Around it lies the consumer's own middleware alone. It does so
-// where nothing but others of its kind are around it; elsewhere m is what it was.
+// Outside returns middleware that also wraps a task's time limits and the recovery of its panics,
+// so that it sees their errors. Only the consumer's own middleware is outside it.
+//
+// This requires that the middleware is given to one task ([task.Task.Handle]) and that only other
+// middleware from Outside precedes it. Otherwise the result is the same as m.
 func Outside(m Middleware) Middleware {
 	return func(next task.Handler) task.Handler { return &outside{Handler: m(next), wrap: m, inner: next} }
 }
@@ -19,7 +21,8 @@ type outside struct {
 	inner task.Handler
 }
 
-// Split takes what [Outside] has put around h from it: the outermost first, and what is left. Consumers use it.
+// Split removes the middleware that [Outside] put around h. It returns this middleware, the
+// outermost first, and the remaining handler. Consumers use it.
 func Split(h task.Handler) (outer []Middleware, inner task.Handler) {
 	for {
 		o, ok := h.(*outside)
@@ -30,13 +33,15 @@ func Split(h task.Handler) (outer []Middleware, inner task.Handler) {
 	}
 }
 
-// RetryHandler is asked about every failed attempt of a task, and what it returns is the verdict: task.Retry with a delay, the
-// error itself, another one, or nil for "it has succeeded after all", with no result. It is not asked about verdicts, and not
-// when the consumer stops or the broker has taken the task back. It is this process's own code; what is to hold in every
-// process is a [task.RetryPolicy].
+// RetryHandler decides about a failed attempt: it returns task.Retry with a delay, the same or
+// another error, or nil, which makes the attempt a success without a result.
+//
+// It is not called for errors with a verdict, when the consumer stops, or when the broker takes the
+// task back. It is code of this process only; for rules of all processes use a [task.RetryPolicy].
 type RetryHandler func(ctx context.Context, r *task.Request, err error) error
 
-// OnError gives a task its retry handler. Given to [task.Task.Handle] it sees time limits and panics as well ([Outside]).
+// OnError returns middleware that calls decide for each failed attempt. Given to [task.Task.Handle]
+// it also sees time limits and panics ([Outside]).
 func OnError(decide RetryHandler) Middleware {
 	return Outside(func(next task.Handler) task.Handler {
 		return task.HandlerFunc(func(ctx context.Context, r *task.Request) (any, error) {

@@ -7,9 +7,10 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Recover turns a panic in what it wraps into a [*task.PanicError]. A consumer puts it around everything by itself; inside one's
-// own chain it lets the middleware outside it see an ordinary error. (runtime.Goexit cannot be recovered; the consumer
-// notices it too and fails the task.)
+// Recover returns middleware that turns a panic into a [*task.PanicError]. A consumer always wraps
+// all handlers in it. Add it to a chain so that the middleware outside it gets an ordinary error.
+//
+// runtime.Goexit cannot be recovered. The consumer detects it and fails the task.
 func Recover() Middleware {
 	return func(next task.Handler) task.Handler {
 		return task.HandlerFunc(func(ctx context.Context, r *task.Request) (res any, err error) {

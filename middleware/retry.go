@@ -7,18 +7,20 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// RetryConfig tunes [Retry]. The zero value retries every error at the task's own RetryDelay.
+// RetryConfig configures [Retry]. The zero value retries every error with the task's RetryDelay.
 type RetryConfig struct {
-	// On tells which errors are retried. nil: all. It is never asked about verdicts ([task.Fail], [task.Retry],
-	// [task.Snooze]), which stand as they are, nor about arguments that do not fit ([task.ErrBadArgs]).
+	// On reports whether an error is retried. It is not called for errors with a verdict ([task.Fail],
+	// [task.Retry], [task.Snooze]) or for [task.ErrBadArgs], which are not retried. Default: all
+	// errors are retried.
 	On func(error) bool
-	// Backoff gives the delay. The zero value: the task's RetryDelay.
+	// Backoff sets the delay. Default: the task's RetryDelay.
 	Backoff task.Backoff
 }
 
-// Retry turns a handler's ordinary errors into retries, up to the task's MaxRetries. Given to one task
-// ([task.Task.Handle]) it sees time limits and panics as well ([Outside]). It comes before a policy in the task's metadata
-// ([task.WithRetry]), which needs no middleware and holds in every process.
+// Retry returns middleware that turns ordinary errors of a handler into retries, up to the task's
+// MaxRetries. Given to [task.Task.Handle] it also sees time limits and panics ([Outside]). It takes
+// precedence over a policy in the task's metadata ([task.WithRetry]), which works in every process
+// without middleware.
 func Retry(c RetryConfig) Middleware {
 	return Outside(func(next task.Handler) task.Handler {
 		return task.HandlerFunc(func(ctx context.Context, r *task.Request) (any, error) {

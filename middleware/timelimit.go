@@ -7,13 +7,16 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TimeLimit enforces the soft and the hard time limit of a task's metadata; a consumer has it built in, innermost. A panic in
-// what it wraps is a [*task.PanicError].
+// TimeLimit returns middleware that enforces the soft and the hard time limit of a task's metadata.
+// A consumer always has it as its innermost middleware. A panic becomes a [*task.PanicError]. A
+// task without limits costs nothing.
 //
-// At the soft limit the handler's context ends with cause [task.ErrSoftTimeLimit], and the handler decides what it returns.
-// At the hard limit the context ends with cause [task.ErrTimeLimit] and the run is over with that error, whether or not
-// the handler has returned. A handler that goes on is abandoned: stuck (nil for nobody) is called with +1 then, and with -1
-// when it returns at last. A task without limits costs nothing.
+// At the soft limit the handler's context ends with cause [task.ErrSoftTimeLimit]; the handler
+// decides what to return. At the hard limit the context ends with cause [task.ErrTimeLimit], and
+// the run ends with this error when the handler returns.
+//
+// A handler that has not returned a second later keeps running, and the run ends: stuck is called
+// with +1, and with -1 when the handler returns. If stuck is nil, the run ends at the limit.
 func TimeLimit(stuck func(delta int)) Middleware {
 	var count func(*task.Request, int)
 	if stuck != nil {

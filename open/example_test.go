@@ -11,8 +11,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// A producer and a consumer with all that the servers of a URL offer: results, events, revocations and
-// word of nodes that have fallen silent.
+// ExampleSwarm_Consumer runs a producer and a consumer with all parts of a URL: results, events,
+// revocations and reports about silent nodes.
 func ExampleSwarm_Consumer() {
 	ctx, stop := context.WithCancel(context.Background())
 	swarm, err := open.Open(ctx, "mem://", open.Options{})

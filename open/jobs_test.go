@@ -32,7 +32,7 @@ func oneJob(ctx context.Context, store jobs.Store) (found []jobs.Row, err error)
 	return found, err
 }
 
-// TestJobs: every URL opens a store that keeps jobs.
+// TestJobs shows that every URL opens a store that stores jobs.
 func TestJobs(t *testing.T) {
 	for name, url := range map[string]string{
 		"mem": "mem://", "sqlite": "sqlite://" + t.TempDir() + "/jobs.db", "memory": "sqlite::memory:", "postgres": testserver.RequirePostgres(t).URL(),
@@ -56,7 +56,7 @@ func TestJobs(t *testing.T) {
 	}
 }
 
-// TestJobsRefused: what cannot be is said in a sentence, without a secret.
+// TestJobsRefused shows that an unsuitable URL gives an error of one sentence, without a secret.
 func TestJobsRefused(t *testing.T) {
 	for url, want := range map[string]string{
 		"amqp://user:hunter2@host":                    "amqp:// keeps no jobs; mem://, sqlite://",
@@ -88,7 +88,8 @@ func TestJobsRefused(t *testing.T) {
 	}
 }
 
-// The URL of a flag or of the environment names what keeps jobs.
+// ExampleJobs opens the job store of a URL, which a program can read from a flag or the
+// environment.
 func ExampleJobs() {
 	ctx := context.Background()
 	store, err := open.Jobs(ctx, "mem://", open.JobsOptions{})

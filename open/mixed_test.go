@@ -10,7 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/open"
 )
 
-// Broker, results and events from three servers, named in the options or in one URL.
+// TestMixed uses a broker, results and events on three servers, named in the options or in one URL.
 func TestMixed(t *testing.T) {
 	rabbit, redis, nats := testserver.RequireRabbit(t), testserver.RequireRedis(t), testserver.RequireNATS(t)
 	ns := testserver.Namespace()
@@ -27,7 +27,7 @@ func TestMixed(t *testing.T) {
 	roundTrip(t, other, opened(t, redis.URL(), open.Options{Namespace: ns, Results: nats.URL(), Events: rabbit.URL()}))
 }
 
-// Every bus keeps events for who comes late, if it is told to.
+// TestRetain shows that every bus retains events for late listeners when Retain is set.
 func TestRetain(t *testing.T) {
 	for name, server := range map[string]func(t *testing.T) string{
 		"memory": func(*testing.T) string { return "mem://" },

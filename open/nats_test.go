@@ -28,7 +28,7 @@ func TestNATS(t *testing.T) {
 		t.Errorf("Ping: %v", err)
 	}
 	s := opened(t, "nats://nobody:"+secret+"@"+n.Addr(), open.Options{})
-	refused(t, s, broker.ErrAccess, "NATS server at "+n.Addr()+" answers, but cannot be used")
+	refused(t, s, broker.ErrAccess, "NATS at "+n.Addr()+": Authorization Violation", "correct user and password")
 }
 
 func TestNATSTLS(t *testing.T) {
@@ -42,7 +42,8 @@ func TestNATSTLS(t *testing.T) {
 	stranger(t, n.TLSURL(), n.Password())
 }
 
-// The server is part of the process: one for all parts of a Swarm, which ends with it, and what was not done is there again.
+// TestEmbedded runs a server in this process for all parts of a Swarm. The server ends with the
+// Swarm. Unfinished tasks exist again after the next start.
 func TestEmbedded(t *testing.T) {
 	dir := t.TempDir()
 	url := "nats-embedded://" + dir + "?sync=always"
@@ -75,7 +76,8 @@ func TestEmbedded(t *testing.T) {
 	}
 }
 
-// With a listener the directory is opened again, here and in other processes, by joining the server that is there.
+// TestEmbeddedJoins shows that a directory with a listener can be opened again, here and in other
+// processes. The second Swarm joins the running server.
 func TestEmbeddedJoins(t *testing.T) {
 	url := "nats-embedded://" + t.TempDir() + "?listen=127.0.0.1:0"
 	first := opened(t, url, open.Options{})
@@ -86,7 +88,7 @@ func TestEmbeddedJoins(t *testing.T) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		_ = second.Close(ctx) // it has lost its server
+		_ = second.Close(ctx) // its server has ended
 	})
 	roundTrip(t, first, second)
 	if err := second.Ping(t.Context()); err != nil {
@@ -98,7 +100,7 @@ func TestEmbeddedJoins(t *testing.T) {
 	refused(t, second, broker.ErrUnavailable, "no embedded NATS server answers at 127.0.0.1:", "open the directory again")
 }
 
-// One part alone closes the server with itself.
+// TestEmbeddedAlone shows that closing a single part also stops the server.
 func TestEmbeddedAlone(t *testing.T) {
 	dir := t.TempDir()
 	url := "nats-embedded://" + dir
@@ -118,7 +120,7 @@ func TestEmbeddedAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := s.(resultstore.Notifier); !ok {
+	if _, ok := capability.As[resultstore.Notifier](s); !ok {
 		t.Error("the result store has lost its capabilities")
 	}
 	if _, err := s.Load(ctx, "x"); !errors.Is(err, resultstore.ErrNotFound) {
@@ -141,7 +143,7 @@ func TestEmbeddedAlone(t *testing.T) {
 	opened(t, url, open.Options{}) // the directory is free
 }
 
-// A directory that cannot be used is told, and nothing is left open.
+// TestEmbeddedNoDirectory shows that an unusable directory is an error and leaves nothing open.
 func TestEmbeddedNoDirectory(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

@@ -1,93 +1,102 @@
-// Package open turns a URL into adapters. It is the one place that knows all of them, for programs that take their broker
-// from a flag; a program that knows its broker makes the adapter itself and links no other.
+// Package open constructs the adapters of a URL, for programs that read their broker's URL from a
+// flag. It supports mem:// and the schemes of the packages below it that a program imports, as
+// database/sql supports imported drivers:
 //
-//	mem://                                 in this process; every call makes a server of its own
+//	import _ "github.com/swarmiji/swarmiji/open/redis"
+//
+// The packages are open/amqp, open/nats, open/natsembedded, open/redis, open/postgres and
+// open/sqlite. Package open/all imports all of them. For another scheme, the error names the
+// import. A [Registry] does the same without a global list. These are the URLs:
+//
+//	mem://                                 in this process; every call starts a separate server
 //	amqp://user:password@host:5672/vhost   RabbitMQ
-//	amqps://user:password@host:5671/vhost  RabbitMQ through TLS
+//	amqps://user:password@host:5671/vhost  RabbitMQ with TLS
 //	nats://user:password@host:4222         NATS with JetStream; nats://token@host for a token
-//	tls://user:password@host:4222          NATS through TLS
-//	nats-embedded:///directory             a NATS server in this process, which keeps its data in the directory
+//	tls://user:password@host:4222          NATS with TLS
+//	nats-embedded:///directory             a NATS server in this process, with data in the directory
 //	redis://user:password@host:6379/0      Redis, a single server; the path is the database
-//	rediss://...                           the same through TLS
-//	redis-cluster://user:password@h1,h2    Redis Cluster; any of its nodes will do
-//	redis-sentinel://user:password@h1,h2/m Redis, whose primary the Sentinels at the hosts know as m
-//	rediss-cluster://, rediss-sentinel://  the same through TLS
-//	hworker+redis://, hworker+rediss://    the four Redis keys of hworker; results and events as with redis://
+//	rediss://...                           the same with TLS
+//	redis-cluster://user:password@h1,h2    Redis Cluster; any of its nodes
+//	redis-sentinel://user:password@h1,h2/m Redis Sentinels at these hosts, for the primary m
+//	rediss-cluster://, rediss-sentinel://  the same with TLS
+//	hworker+redis://, hworker+rediss://    the four Redis keys of hworker; the rest as redis://
 //
-// Several nodes of one server are a comma list: of hosts, amqp://user:password@host1,host2/vhost, or of URLs of one scheme.
-// Reserved characters in user, password, path and parameters are percent-encoded, the comma too. A server's certificate is
-// always verified; nothing switches that off.
+// A server with several nodes takes a comma list. It is a list of hosts,
+// amqp://user:password@host1,host2/vhost, or a list of URLs with one scheme. Reserved characters in
+// user, password, path and parameters are percent-encoded, also the comma. The certificate of a
+// server is always verified. No setting switches the verification off.
 //
-// Parameters of a list are given once, or the same in each URL:
+// In a list, each parameter is given once, or with the same value in each URL:
 //
-//	namespace            all: keeps programs on one server apart; default "default"
+//	namespace            all: separates programs on one server; default "default"
 //	results, events      all: URLs of the result store and of the event bus, see below
-//	retain               all: for how long events are kept for listeners that come late, such as 10m; default: not at all
-//	ca                   with TLS: file of the authority that is trusted, in place of the system's
+//	retain               all: retention of events for late listeners, such as 10m; default: none
+//	ca                   with TLS: file of the trusted authority, instead of the system's
 //	cert, key            with TLS: files of the client's certificate
-//	server_name          with TLS: name in the server's certificate, when it is not the host's
-//	queue_type           amqp: quorum (default) or classic, for the queues that are created
-//	dead_ttl             amqp, nats, redis: how long a dead letter is kept, such as 720h, the default; 0: for ever
-//	dead_max             amqp, nats, redis: how many dead letters a queue keeps, the newest; default 100000; 0: any number
+//	server_name          with TLS: name in the server's certificate, if it is not the host
+//	queue_type           amqp: type of new queues: quorum (default) or classic
+//	dead_ttl             amqp, nats, redis: retention of dead letters; default 720h; 0: no limit
+//	dead_max             amqp, nats, redis: newest dead letters of a queue that are kept;
+//	                     default 100000; 0: no limit
 //	heartbeat            amqp: seconds; hworker: true keeps jobs that take longer than timeout
-//	timeout              hworker: after how long in progress a job is queued again, such as 5m; default 2m
-//	failed_size          hworker: how many failed jobs a queue keeps, the newest; default 1000
+//	timeout              hworker: time in progress after which a job is queued again; default 2m
+//	failed_size          hworker: newest failed jobs of a queue that are kept; default 1000
 //	connection_timeout   amqp: milliseconds
 //	auth_mechanism       amqp: plain or external
 //	creds                nats: file of a user's credentials, as nsc writes it
 //	nkey                 nats: file of an nkey seed
-//	replicas             nats: on how many servers of a cluster each message is kept, 1 to 5; default 1
-//	listen               nats-embedded: loopback address at which other processes may join, such as 127.0.0.1:0
-//	sync                 nats-embedded: always, or how often what was written goes to the disk, such as 1s
-//	db                   redis: number of the database, in place of the path; not with a cluster
+//	replicas             nats: copies of each message in a cluster, 1 to 5; default 1
+//	listen               nats-embedded: loopback address for other processes, such as 127.0.0.1:0
+//	sync                 nats-embedded: always, or the interval of syncs to the disk, such as 1s
+//	db                   redis: number of the database, instead of the path; not with a cluster
 //	pool_size            redis: connections to a server; default 10 for each CPU
-//	wait_replicas        redis: how many replicas must have a task before it is confirmed; default 0
+//	wait_replicas        redis: replicas that must have a task before it is confirmed; default 0
 //	sentinel_user,
-//	sentinel_password    redis-sentinel: of the Sentinels; user and password of the URL are the data servers'
+//	sentinel_password    redis-sentinel: login of the Sentinels; the URL has that of the data servers
 //
-// Any other is an error that names it, so that none is ignored.
+// An unknown parameter is an error that names the parameter.
 //
 // # Parts from different servers
 //
-// Results and events travel through the broker's server unless they are given URLs of their own, in [Options] or, encoded,
-// as parameters of the URL:
+// Results and events use the broker's server by default. They can have their own URLs, in [Options]
+// or, encoded, as parameters of the URL:
 //
 //	open.Open(ctx, "amqp://host", open.Options{Results: "redis://other"})
 //	open.Open(ctx, "amqp://host?results=redis://other%3Fdb=2", open.Options{})
 //
-// A part with a URL of its own has the broker's namespace unless its URL names another.
+// A part with its own URL uses the broker's namespace unless its URL names another.
 //
-// Results may also be kept in a SQL database, which is neither a broker nor an event bus:
+// Results can also be stored in a SQL database, which is neither a broker nor an event bus:
 //
-//	sqlite:///path/app.db, sqlite:app.db          a SQLite file; the second is in the working directory
-//	postgres://user:password@host:5432/database   PostgreSQL 13 and newer, with the parameters of its client pgx
+//	sqlite:///path/app.db, sqlite:app.db          a SQLite file; the second in the working directory
+//	postgres://user:password@host:5432/database   PostgreSQL 13 and later, with the parameters of pgx
 //
-// A namespace is the only parameter of these URLs that ends here. sslmode is verify-full, verify-ca
-// or disable. If the URL has none, PGSSLMODE counts, then the service file, then disable.
+// Package open reads only the parameter namespace of these URLs. sslmode is verify-full, verify-ca
+// or disable. If the URL has no sslmode, the service file decides, then PGSSLMODE, then disable.
 //
 // # A server in the process
 //
-// A nats-embedded URL starts a server on the directory, one for all parts of a [Swarm] that have the same URL, and closing
-// them ends it. A directory has one server: who opens it again, in this process or another, joins the server that is there if
-// that one has the parameter listen, for as long as it runs, and gets an error that says so if not.
+// A nats-embedded URL starts a server on the directory. All parts of a [Swarm] with the same URL
+// share it, and closing them stops it. A directory has one server. A second Open, in this process
+// or another, joins the running server if that server has the parameter listen. It works as long as
+// that server runs. Without listen, the second Open returns an error that says so.
 //
 // # Schedules
 //
-// [Schedule] makes the store of a schedule, which may also be a SQLite file or PostgreSQL.
+// [Schedule] returns the store of a schedule, which can also be a SQLite file or PostgreSQL.
 //
 // # No I/O, no secrets
 //
-// Opening reads certificates and the like, and starts an embedded server; it does no other I/O: a server that is away shows at
-// first use, for which the adapters wait as long as they are told to. [Swarm.Ping] tells at once, and what to do. No error holds a password.
+// Opening reads files such as certificates, and starts an embedded server. It does no other I/O. An
+// unavailable server is noticed at first use, where the adapters wait for it as configured.
+// [Swarm.Ping] reports such a server at once, with a remedy. Errors contain no password.
 package open
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/capability"
@@ -96,71 +105,71 @@ import (
 	"github.com/swarmiji/swarmiji/resultstore"
 )
 
-// Options are what a URL does not say. The zero value is usable.
+// Options holds the settings that are not part of a URL. The zero value is usable.
 type Options struct {
-	// Results and Events are URLs of a result store and an event bus that are not the broker's. The URL may give them
-	// instead; both at once is an error. "": the broker's.
+	// Results and Events are the URLs of a result store and an event bus. The parameters of the
+	// broker's URL can name them instead; both at once is an error. Default: the broker's URL.
 	Results, Events string
-	// Namespace keeps programs on one server apart. The URL may give it instead; two that differ are an error. "": the
-	// adapters' default, "default".
+	// Namespace separates programs on one server. The URL can name it instead; two different names are
+	// an error. Default: "default", the default of the adapters.
 	Namespace string
-	// Retain says which events are kept for listeners that come late, see [events.Retainer]; it has to be the same for all
-	// nodes. The URL of the events may give its Age instead. Zero: none.
+	// Retain selects the events that are retained for late listeners, see [events.Retainer]. It must
+	// be the same on all nodes. The URL of the events can set its Age instead. By default no events
+	// are retained.
 	Retain events.Retention
-	// Control makes a bus for commands besides, see [Swarm].Control.
+	// Control adds a bus for commands, see [Swarm].Control.
 	Control bool
-	// Revocations says how long revocations are kept, see package revoke; it has to be the same for all nodes. Zero Age and
-	// Max: those of revoke.Retention. Types has no meaning here.
+	// Revocations sets the retention of revocations, see package revoke. It must be the same on all
+	// nodes. Default for Age and Max: those of revoke.Retention. Types is ignored.
 	Revocations events.Retention
-	// Limits says what each run of a task needs of limits over all processes, by the task's name,
-	// for [Swarm.Consumer]; see limit.Config. It has to be the same for all nodes. Without a
-	// Limiter Open returns [broker.ErrUnsupported]. nil: none.
+	// Limits lists the permits that each attempt of a task needs, by the task's name, for
+	// [Swarm.Consumer]. The limits apply to all processes together, see limit.Config. Limits must be
+	// the same on all nodes. Without a Limiter, Open returns [broker.ErrUnsupported].
 	Limits map[string][]limit.Permit
-	// Name is shown in the server's list of connections. "": the adapters' default.
+	// Name is shown in the server's list of connections. Default: the adapters' default.
 	Name string
-	// TLS is for URLs through TLS, and excludes their parameters about it. Nil: what the URL says. It is not changed. One
-	// that skips verification is refused, as is one with a URL of a server without TLS; mem:// has no use for it.
-	TLS *tls.Config
-	// Logger gets what the adapters log. Nil: slog.Default().
+	// TLS is a *tls.Config for URLs with TLS. It is not changed. If nil, the URL decides. These
+	// combinations are errors:
+	//
+	//   - TLS together with the URL's parameters about TLS.
+	//   - A configuration that skips verification.
+	//   - The URL of a server without TLS. mem:// ignores TLS.
+	TLS TLSConfig
+	// Logger receives the log messages of the adapters. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// Swarm is a broker with a result store and an event bus. Producers and consumers may share one;
-// [Swarm.Producer] and [Swarm.Consumer] make them with all that it has.
+// Swarm holds a broker, a result store and an event bus. Producers and consumers may share a Swarm.
+// [Swarm.Producer] and [Swarm.Consumer] create them with all its parts.
 type Swarm struct {
 	Broker  broker.Broker
 	Results resultstore.ResultStore
 	Events  events.EventBus
-	// Control is a bus for commands to consumers, apart from Events so that nodes which listen for commands do not get the
-	// events of all tasks; nil unless [Options].Control asks for it. It is at the place of Events, in the namespace whose name
-	// has "-control" after it. See the package control.
+	// Control is a bus for commands to consumers, see package control. It is nil unless
+	// [Options].Control is set. It is separate from Events, so a node that listens for commands does
+	// not receive the events of all tasks. It uses the server of Events, and a namespace with the
+	// suffix "-control".
 	Control events.EventBus
-	// Revocations is a bus of its own, where Events is, for revoke.Config and revoke.RevokerConfig. It keeps what package
-	// revoke needs, whatever Options.Retain says, and connects when it is first used.
+	// Revocations is a separate bus on the server of Events, for revoke.Config and
+	// revoke.RevokerConfig. It retains the events that package revoke needs, whatever Options.Retain
+	// says. It connects at first use.
 	Revocations events.EventBus
-	// Limiter keeps limits over all processes: in Redis, of the broker, the results or the events,
-	// or in memory with mem://. nil: none of the servers can.
+	// Limiter enforces limits over all processes. It uses the Redis of the broker, the results or the
+	// events, or memory with mem://. It is nil if none of the servers supports limits.
 	Limiter limit.Limiter
 
 	targets targets
 	shared  shared
 }
 
-// Open makes all adapters of a URL. On mem:// they are of one process and of nobody else; a consumer and a producer in it
-// use the same Swarm.
+// Open constructs all adapters of a URL. Close the Swarm after use. With mem://, the adapters
+// belong to this Swarm alone. A consumer and a producer must then share the Swarm.
 func Open(ctx context.Context, url string, o Options) (*Swarm, error) {
-	ts, err := parseAll(ctx, url, o)
-	if err != nil {
-		return nil, err
-	}
-	s := &Swarm{targets: ts}
-	if err := s.make(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("open: %w", err), s.Close(context.WithoutCancel(ctx)))
-	}
-	return s, nil
+	return registered.Open(ctx, url, o)
 }
 
-// make makes the adapters.
+// make starts the shared resources of the targets and constructs the adapters. After an error, the
+// caller must close s.
 func (s *Swarm) make(ctx context.Context) (err error) {
 	ts := s.targets
 	for _, t := range ts.distinct() {
@@ -168,48 +177,48 @@ func (s *Swarm) make(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if s.Broker, err = made(ts.broker, ts.broker.scheme.broker); err != nil {
+	if s.Broker, err = made(ts.broker.broker()); err != nil {
 		return err
 	}
-	if s.Results, err = made(ts.results, ts.results.scheme.results); err != nil {
+	if s.Results, err = made(ts.results.results()); err != nil {
 		return err
 	}
-	if s.Events, err = made(ts.events, ts.events.scheme.events); err != nil {
+	if s.Events, err = made(ts.events.events()); err != nil {
 		return err
 	}
 	if s.Limiter, err = ts.limiter(); err != nil {
 		return err
 	}
-	rt := ts.events.revocations()
-	if s.Revocations, err = made(rt, rt.scheme.events); err != nil || !ts.broker.options.Control {
+	if s.Revocations, err = made(ts.events.revocations().events()); err != nil || !ts.broker.options.Control {
 		return err
 	}
-	s.Control, err = made(ts.events.forControl(), ts.events.scheme.events)
+	s.Control, err = made(ts.events.forControl().events())
 	return err
 }
 
-// forControl returns the target of the bus of commands that belongs to the bus of events at t.
+// forControl returns the target of the bus for commands, which belongs to the event bus at t.
 func (t *target) forControl() *target {
 	c := *t
 	c.namespace = beside(t.namespace, "-control")
-	c.retain = events.Retention{} // a command is for now
+	c.retain = events.Retention{} // commands are not retained
 	return &c
 }
 
-// defaultNamespace is the one of all adapters.
+// defaultNamespace is the default of all adapters.
 const defaultNamespace = "default"
 
-// made makes an adapter. On an error it is nil, also where New returned a nil pointer, which is no nil interface.
-func made[T any](t *target, constructor func(*target) (T, error)) (T, error) {
-	a, err := constructor(t)
+// made returns a, or the zero value if err is not nil. A constructor may return a nil pointer with
+// its error, which would not be a nil interface.
+func made[T any](a T, err error) (T, error) {
 	if err != nil {
 		return *new(T), err
 	}
 	return a, nil
 }
 
-// Close ends what Producer and Consumer have started, and closes all adapters: events first, since
-// they tell of the others, the broker last. It is idempotent.
+// Close stops the parts that Producer and Consumer have started, and closes all adapters. It closes
+// the event buses first, since they report about the other parts, and the broker last. It is
+// idempotent. It returns all errors joined.
 func (s *Swarm) Close(ctx context.Context) error {
 	errs := []error{s.shared.close(ctx)}
 	for _, bus := range []events.EventBus{s.Control, s.Revocations, s.Events} {
@@ -232,65 +241,44 @@ func (s *Swarm) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Broker makes the broker of a URL.
+// Broker returns the broker of a URL. Close it after use.
 func Broker(ctx context.Context, url string, o Options) (broker.Broker, error) {
-	ts, err := parseAll(ctx, url, o)
-	if err != nil {
-		return nil, err
-	}
-	return lone(ctx, ts.broker, ts.broker.scheme.broker)
+	return registered.Broker(ctx, url, o)
 }
 
-// Results makes the result store of a URL, which may be that of a SQL database: on RabbitMQ a reply queue of this process.
+// Results returns the result store of a URL, which may be the URL of a SQL database. With RabbitMQ
+// it is a reply queue of this process.
 func Results(ctx context.Context, url string, o Options) (resultstore.ResultStore, error) {
-	ts, err := parseAll(ctx, url, o)
-	if err != nil {
-		return nil, err
-	}
-	return lone(ctx, ts.results, ts.results.scheme.results)
+	return registered.Results(ctx, url, o)
 }
 
-// Events makes the event bus of a URL: on RabbitMQ a fanout exchange.
+// Events returns the event bus of a URL. With RabbitMQ it is a fanout exchange.
 func Events(ctx context.Context, url string, o Options) (events.EventBus, error) {
-	ts, err := parseAll(ctx, url, o)
-	if err != nil {
-		return nil, err
-	}
-	return lone(ctx, ts.events, ts.events.scheme.events)
+	return registered.Events(ctx, url, o)
 }
 
-// Revocations makes the bus of a URL's events that keeps revocations, see [Swarm].Revocations.
+// Revocations returns the bus for revocations, on the server of the URL's events. See
+// [Swarm].Revocations.
 func Revocations(ctx context.Context, url string, o Options) (events.EventBus, error) {
-	ts, err := parseAll(ctx, url, o)
-	if err != nil {
-		return nil, err
-	}
-	t := ts.events.revocations()
-	return lone(ctx, t, t.scheme.events)
+	return registered.Revocations(ctx, url, o)
 }
 
-// lone makes one adapter, which owns what else was made for it.
-func lone[T any](ctx context.Context, t *target, constructor func(*target) (T, error)) (T, error) {
-	t.alone = true
+// lone constructs one adapter and starts the resources that it needs. If resources were started,
+// own wraps the adapter, so that Close stops them. After an error, lone stops them itself.
+func lone[T any](ctx context.Context, t *target, constructor func(*target) (T, error), own func(T, stopper) T) (T, error) {
 	err := t.prepare(ctx)
 	if err == nil {
 		var a T
-		if a, err = made(t, constructor); err == nil {
+		if a, err = constructor(t); err == nil {
+			if t.running.Close != nil {
+				a = own(a, t.running.Close)
+			}
 			return a, nil
 		}
 	}
 	return *new(T), errors.Join(fmt.Errorf("open: %w", err), t.close(context.WithoutCancel(ctx)))
 }
 
-// Redact returns a URL with nothing but scheme and hosts, or the directory or file, for logs. One that [Open] would refuse is
-// "unreadable".
-func Redact(url string) string {
-	if isSQL(url) {
-		return redactSQL(url)
-	}
-	t, err := parse(url, Options{})
-	if err != nil {
-		return "unreadable"
-	}
-	return t.scheme.name + "://" + strings.Join(t.addrs(), ",") + t.directory
-}
+// Redact returns a URL for logs, with only the scheme and the hosts, or the directory or file. It
+// returns "unreadable" for a URL that [Open] would refuse.
+func Redact(url string) string { return registered.Redact(url) }

@@ -17,6 +17,7 @@ import (
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/open"
+	_ "github.com/swarmiji/swarmiji/open/all"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -28,7 +29,8 @@ func TestMain(m *testing.M) {
 
 const secret = "hunter2"
 
-// Every refused URL is refused with a remedy and without its password, by each of the functions.
+// TestRefused shows that each function refuses an invalid URL with a remedy and without its
+// password.
 func TestRefused(t *testing.T) {
 	notPEM := filepath.Join(t.TempDir(), "not.pem")
 	if err := os.WriteFile(notPEM, []byte("no certificate"), 0o600); err != nil {
@@ -40,9 +42,10 @@ func TestRefused(t *testing.T) {
 		o    open.Options
 		want string
 	}{
-		"empty":                     {"", open.Options{}, "has no scheme"},
+		"empty":                     {"", open.Options{}, "the URL is empty; write mem://, redis://"},
+		"blank":                     {" ", open.Options{}, "the URL is empty"},
 		"no scheme":                 {at + ":5672", open.Options{}, "has no scheme"},
-		"unknown scheme":            {"kafka://" + at, open.Options{}, "no adapter for kafka://; known are mem://, amqp://, amqps://, nats://"},
+		"unknown scheme":            {"kafka://" + at, open.Options{}, "no adapter for kafka://; known are mem://, amqp://, nats://"},
 		"password as scheme":        {secret + "!://host", open.Options{}, "malformed"},
 		"no host":                   {"amqp:///vhost", open.Options{}, "names no host"},
 		"two schemes":               {"amqp://" + at + ",amqps://" + at, open.Options{}, "URL 2: it is no amqp:// URL"},
@@ -83,14 +86,16 @@ func TestRefused(t *testing.T) {
 		"retain differs":            {"mem://?retain=1m", open.Options{Retain: events.Retention{Age: time.Hour}}, "differs from the age"},
 		"retain elsewhere":          {"mem://?retain=1m", open.Options{Events: "amqp://" + at}, "belongs to the URL of the events"},
 		"results, unknown":          {"mem://?results=redis", open.Options{}, "URL of the results: the URL has no scheme"},
-		"results, secret":           {"mem://?results=amqp://u:" + secret + "%2540host:port", open.Options{}, "URL of the results: the URL cannot be parsed"},
+		"results, secret":           {"mem://?results=amqp://u:" + secret + "%2540host:port", open.Options{}, "URL of the results: the amqp:// URL cannot be parsed"},
+		"results, not encoded":      {"amqp://" + at + "?results=redis://:" + secret + "@host", open.Options{}, "the value of results must be percent-encoded"},
+		"events, not encoded":       {"mem://?namespace=a&events=redis://:" + secret + "@h1,h2", open.Options{}, "the value of events must be percent-encoded"},
 		"results twice":             {"mem://?results=mem://", open.Options{Results: "mem://"}, "in the options and as parameter results"},
 		"results of results":        {"mem://", open.Options{Results: "mem://?results=mem://"}, "belong to the broker's URL"},
 		"events of results":         {"mem://", open.Options{Results: "amqp://" + at + "?events=mem://"}, "belong to the broker's URL"},
 		"events":                    {"mem://", open.Options{Events: "amqp://" + at + "?colour=red"}, "URL of the events: unknown parameter"},
 		"events, two namespaces":    {"mem://", open.Options{Namespace: "a", Events: "amqp://" + at + "?namespace=b"}, "URL of the events: its namespace"},
 		"results, TLS without TLS":  {"amqps://" + at, open.Options{TLS: &tls.Config{}, Results: "amqp://" + at}, "URL of the results: the options set up TLS"},
-		"nats, path":                {"nats://u:" + secret + "@host/x", open.Options{}, "more after the host"},
+		"nats, path":                {"nats://u:" + secret + "@host/x", open.Options{}, "more text after the host"},
 		"nats, replicas":            {"nats://u:" + secret + "@host?replicas=6", open.Options{}, "parameter replicas must be a whole number from 1 to 5"},
 		"dead letters, age":         {"amqp://" + at + "?dead_ttl=long", open.Options{}, "parameter dead_ttl must be how long"},
 		"dead letters, number":      {"nats://host?dead_max=-1", open.Options{}, "parameter dead_max must be a whole number from 0"},
@@ -163,7 +168,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A URL is checked without a server, and closing what was never used works.
+// TestOpensWithoutServer shows that a URL is checked without a server, and that an unused Swarm can
+// be closed.
 func TestOpensWithoutServer(t *testing.T) {
 	for _, url := range []string{
 		"mem://", "mem://?namespace=a", "MEM://",
@@ -207,7 +213,7 @@ func TestRedact(t *testing.T) {
 
 var double = task.New[int, int]("double")
 
-// roundTrip runs one task between two Swarms, and waits for its last event.
+// roundTrip runs one task between two Swarms and waits for its last event.
 func roundTrip(t *testing.T, submits, runs *open.Swarm) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
@@ -268,7 +274,8 @@ func TestMemory(t *testing.T) {
 	roundTrip(t, s, s)
 }
 
-// Two Swarms of one URL meet on the server, and the parameters reach the adapters.
+// TestRabbit shows that two Swarms with one URL exchange tasks through the server, and that
+// parameters reach the adapters.
 func TestRabbit(t *testing.T) {
 	r := testserver.RequireRabbit(t)
 	ns := testserver.Namespace()
@@ -288,7 +295,8 @@ func TestRabbit(t *testing.T) {
 	}
 }
 
-// A private authority and a client certificate come from files; without them the server is not trusted.
+// TestRabbitTLS reads a private authority and a client certificate from files. Without these files,
+// the server is not trusted.
 func TestRabbitTLS(t *testing.T) {
 	files, err := testserver.NewTLSFiles(t.TempDir())
 	if err != nil {
@@ -310,7 +318,7 @@ func TestRabbitTLS(t *testing.T) {
 	}
 }
 
-// TestLongNamespace: also the longest namespace leaves room for the buses beside it.
+// TestLongNamespace shows that the longest namespace leaves space for the additional buses.
 func TestLongNamespace(t *testing.T) {
 	longest := strings.Repeat("n", 64)
 	for _, url := range []string{"amqp://h", "redis://h", "nats://h"} {

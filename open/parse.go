@@ -2,114 +2,79 @@ package open
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
 	"net"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 
-	"github.com/redis/go-redis/v9"
-
-	"github.com/swarmiji/swarmiji/broker/natsbroker/embedded"
 	"github.com/swarmiji/swarmiji/events"
 )
 
-// target is a URL taken apart, and what its adapters share.
+// target is a parsed URL with the constructors of its adapters.
 type target struct {
-	text      string // all of it, as given; may hold secrets
-	scheme    scheme
-	servers   []server          // of the place servers
-	directory string            // of the place directory
-	database  string            // of the place database: the URL without the parameters that end here
-	params    map[string]string // those that end here
+	Target
+	registry  *Registry
+	text      string // the whole URL; may contain secrets
 	namespace string
 	retain    events.Retention
-	tls       *tls.Config
 	options   Options
-
-	embedded *embedded.Server                // of nats-embedded, where it runs in this process
-	redis    *redis.UniversalOptions         // of the schemes of Redis
-	alone    bool                            // one adapter is made, which then owns what prepare made
-	closer   func(ctx context.Context) error // of what prepare made; nil: nothing
+	parts     Parts
+	running   Running
 }
 
-// server is one host of a URL.
-type server struct {
-	url  string // of this host alone, without the parameters that end here
-	addr string // host:port, all that is ever shown
-	user *url.Userinfo
-	path string // unescaped
-}
-
-// login is user and password, encoded; "" without any.
-func (s *server) login() string {
-	if s.user == nil {
-		return ""
+// prepare starts the resources that the constructors need, and stores them in t.running.
+func (t *target) prepare(ctx context.Context) (err error) {
+	if t.parts.Start != nil {
+		t.running, err = t.parts.Start(ctx)
 	}
-	return s.user.String()
+	return err
 }
 
-// urls are the servers' URLs, for clients that take URLs.
-func (t *target) urls() []string {
-	urls := make([]string, len(t.servers))
-	for i, s := range t.servers {
-		urls[i] = s.url
-	}
-	return urls
-}
-
-// addrs are the servers' addresses.
-func (t *target) addrs() []string {
-	addrs := make([]string, len(t.servers))
-	for i, s := range t.servers {
-		addrs[i] = s.addr
-	}
-	return addrs
-}
-
-// prepare makes ready what the constructors need.
-func (t *target) prepare(ctx context.Context) error {
-	if t.scheme.prepare == nil {
-		return nil
-	}
-	return t.scheme.prepare(ctx, t)
-}
-
-// close releases what the adapters shared.
+// close stops the resources that prepare has started.
 func (t *target) close(ctx context.Context) error {
-	if t.closer == nil {
+	if t.running.Close == nil {
 		return nil
 	}
-	return t.closer(ctx)
+	return t.running.Close(ctx)
 }
 
-// parse checks everything that can be checked without a server. Its errors never quote a part of a URL that could be a
-// part of a password, which is why the parser's own are not passed on.
-func parse(list string, o Options) (*target, error) {
-	s, err := schemeOf(list)
+// parse parses a URL and checks all that can be checked without a server. Its errors never quote a
+// part of a URL that could be part of a password. So parse does not pass on the errors of the URL
+// parser.
+func (r *Registry) parse(list string, o Options) (*target, error) {
+	e, err := r.find(list)
 	if err != nil {
 		return nil, err
 	}
-	t := &target{text: list, scheme: s, options: o, params: make(map[string]string)}
-	urls := split(list)
-	if s.where == database {
-		urls = []string{strings.TrimSpace(list)} // a file's name may have commas
+	s := e.scheme
+	o.TLS = present(o.TLS)
+	t := &target{
+		Target:   Target{Scheme: s, Params: make(map[string]string), Name: o.Name, TLS: o.TLS, Logger: o.Logger},
+		registry: r, text: list, options: o,
 	}
-	if s.where != servers && len(urls) > 1 {
-		return nil, fmt.Errorf("a %s:// URL is given once; a comma inside of it is %%2C", s.name)
+	urls := split(list)
+	if s.Place == PlaceDatabase {
+		urls = []string{strings.TrimSpace(list)} // the name of a file may contain commas
+	}
+	if s.Place != PlaceHosts && len(urls) > 1 {
+		return nil, fmt.Errorf("a %s:// URL is given once; a comma inside of it is %%2C", s.Name)
 	}
 	for i, raw := range urls {
 		if err := t.takeApart(raw); err != nil {
+			if errors.Is(err, errEscape) {
+				err = fmt.Errorf("the %s:// URL %w", s.Name, err)
+			}
 			if len(urls) > 1 {
 				err = fmt.Errorf("URL %d: %w", i+1, err)
 			}
 			return nil, err
 		}
 	}
-	if t.namespace = t.params[paramNamespace]; t.namespace == "" {
+	if t.namespace = t.Params[paramNamespace]; t.namespace == "" {
 		t.namespace = o.Namespace
 	}
 	if o.Namespace != "" && t.namespace != o.Namespace {
@@ -118,35 +83,28 @@ func parse(list string, o Options) (*target, error) {
 	if err := t.setRetain(); err != nil {
 		return nil, err
 	}
-	if _, _, err := t.deadBounds(); err != nil {
+	// without this error the password would be sent in plain text
+	if s.Place == PlaceHosts && !s.Secure && o.TLS != nil {
+		err := fmt.Errorf("the options set up TLS, which %s:// does not use", s.Name)
+		if s.Secured != "" {
+			err = fmt.Errorf("%w; write %s://", err, s.Secured)
+		}
 		return nil, err
 	}
-	switch {
-	case s.secure:
-		if t.tls, err = tlsConfig(t.params, o.TLS); err != nil {
-			return nil, err
-		}
-	case s.where == servers && o.TLS != nil: // ignored, it would send the password in plain text
-		return nil, fmt.Errorf("the options set up TLS, which %s:// does not use; write %s://", s.name, secured(s.name))
-	}
-	if s.check != nil {
-		err = s.check(t)
-	}
+	t.parts, err = e.driver.Parts(&t.Target)
 	return t, err
 }
 
-// secured names the scheme through TLS that belongs to one without.
-func secured(name string) string {
-	switch name {
-	case "amqp":
-		return "amqps"
-	case "nats":
-		return "tls"
+// present returns c, or nil if c is a nil *tls.Config.
+func present(c TLSConfig) TLSConfig {
+	if v := reflect.ValueOf(c); c == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil
 	}
-	return strings.Replace(name, "redis", "rediss", 1)
+	return c
 }
 
-// split splits a list at its commas. What follows a comma is a URL when it has a scheme, and else a further host.
+// split splits a list of URLs at its commas. A part with a scheme begins a new URL. Another part is
+// a further host of the URL before it.
 func split(list string) []string {
 	var urls []string
 	for part := range strings.SplitSeq(list, ",") {
@@ -161,20 +119,21 @@ func split(list string) []string {
 }
 
 var (
-	errEscape = errors.New("the URL cannot be parsed; percent-encode reserved characters in user, password, path and parameters " +
-		"(@ is %40, / is %2F, ? is %3F, # is %23, a comma is %2C), and give user and password before the first host")
+	errEscape = errors.New("cannot be parsed; percent-encode reserved characters in user, password, path and parameters " +
+		"(@ is %40, / is %2F, ? is %3F, # is %23, a comma is %2C), a port is a number, and user and password come before the first host")
 	errQuery = errors.New("the URL's parameters cannot be parsed; write ?name=value&name=value, percent-encoded")
 )
 
-// takeApart checks one URL, adds its hosts, and moves the parameters that end here into t.
+// takeApart checks one URL, adds its hosts to t.Servers, and moves the parameters of package open
+// into t.Params.
 func (t *target) takeApart(raw string) error {
-	s := &t.scheme
-	if s.where == database {
+	s := &t.Scheme
+	if s.Place == PlaceDatabase {
 		return t.takeDatabase(raw)
 	}
 	name, rest, _ := strings.Cut(raw, "://")
-	if strings.ToLower(name) != s.name {
-		return fmt.Errorf("it is no %s:// URL as the first one is; all must have one scheme, and a comma inside of a URL is %%2C", s.name)
+	if strings.ToLower(name) != s.Name {
+		return fmt.Errorf("it is no %s:// URL as the first one is; all must have one scheme, and a comma inside of a URL is %%2C", s.Name)
 	}
 	rest, query, _ := strings.Cut(rest, "?")
 	authority, path := rest, ""
@@ -185,6 +144,11 @@ func (t *target) takeApart(raw string) error {
 	if i := strings.LastIndexByte(authority, '@'); i >= 0 {
 		user, hosts = authority[:i+1], authority[i+1:]
 	}
+	for part := range strings.SplitSeq(query, "&") {
+		if name, value, _ := strings.Cut(part, "="); (name == paramResults || name == paramEvents) && strings.ContainsAny(value, "@,") {
+			return fmt.Errorf("the value of %s must be percent-encoded: @ is %%40, a comma is %%2C, & is %%26, %% is %%25", name)
+		}
+	}
 	if strings.Contains(raw, "#") || strings.Contains(path+query, "@") || strings.ContainsAny(strings.TrimSuffix(user, "@"), "@,") || strings.Contains(path+query, ",") {
 		return errEscape
 	}
@@ -192,17 +156,17 @@ func (t *target) takeApart(raw string) error {
 	if err != nil {
 		return err
 	}
-	switch s.where {
-	case nowhere:
+	switch s.Place {
+	case PlaceNone:
 		if rest != "" {
-			return fmt.Errorf("%s:// has neither host nor path: each is a server of its own; share what Open returned", s.name)
+			return fmt.Errorf("%s:// has neither host nor path: each is a server of its own; share what Open returned", s.Name)
 		}
 		return nil
-	case directory:
+	case PlaceDirectory:
 		return t.takeDirectory(authority, path)
 	}
 	for host := range strings.SplitSeq(hosts, ",") {
-		u := s.name + "://" + user + strings.TrimSpace(host) + path + left
+		u := s.Name + "://" + user + strings.TrimSpace(host) + path + left
 		if err := t.takeServer(u); err != nil {
 			return err
 		}
@@ -210,59 +174,62 @@ func (t *target) takeApart(raw string) error {
 	return nil
 }
 
-// takeServer adds the server of a URL with one host.
+// takeServer adds the server of a URL with one host to t.Servers.
 func (t *target) takeServer(raw string) error {
 	u, err := url.Parse(raw)
 	if err != nil {
 		return errEscape
 	}
 	if u.Hostname() == "" {
-		return fmt.Errorf("the URL names no host; write %s", t.scheme.form)
+		return fmt.Errorf("the URL names no host; write %s", t.Scheme.Form)
 	}
 	port := u.Port()
 	if port == "" {
-		port = t.scheme.port
+		port = t.Scheme.Port
 	}
-	t.servers = append(t.servers, server{url: raw, addr: net.JoinHostPort(u.Hostname(), port), user: u.User, path: strings.TrimPrefix(u.Path, "/")})
+	t.Servers = append(t.Servers, Server{
+		URL: raw, Addr: net.JoinHostPort(u.Hostname(), port), User: u.User, Path: strings.TrimPrefix(u.Path, "/"),
+	})
 	return nil
 }
 
-// takeDirectory sets the directory.
+// takeDirectory sets t.Directory to the unescaped path.
 func (t *target) takeDirectory(authority, path string) error {
 	if authority != "" || path == "" || path == "/" {
-		return fmt.Errorf("the URL names no directory; write %s with an absolute path", t.scheme.form)
+		return fmt.Errorf("the URL names no directory; write %s with an absolute path", t.Scheme.Form)
 	}
 	dir, err := url.PathUnescape(path)
 	if err != nil {
 		return errEscape
 	}
-	t.directory = dir
+	t.Directory = dir
 	return nil
 }
 
-// takeParams moves the parameters that end here into t, and returns the others with a "?", for the client.
+// takeParams moves the parameters of package open from a query into t.Params. It returns the others
+// for the client, with a leading "?". Returns an error for an unknown, empty or repeated parameter.
 func (t *target) takeParams(raw string) (left string, err error) {
 	query, err := url.ParseQuery(raw)
 	if err != nil {
 		return "", errQuery
 	}
-	own := t.scheme.own()
+	own := t.Scheme.own()
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		values := query[name]
 		switch {
 		case len(values) > 1:
 			return "", fmt.Errorf("parameter %s is given twice; give it once", printable(name))
-		case !slices.Contains(own, name) && t.scheme.leaves(name):
+		case !slices.Contains(own, name) && t.Scheme.leaves(name):
 			continue
 		case !slices.Contains(own, name):
-			return "", t.scheme.unknown(name)
+			return "", t.registry.unknown(t.Scheme, name)
 		case values[0] == "":
 			return "", fmt.Errorf("parameter %s is empty; give it a value or leave it out", name)
 		}
-		if other, ok := t.params[name]; ok && other != values[0] {
+		if other, ok := t.Params[name]; ok && other != values[0] {
 			return "", fmt.Errorf("parameter %s differs between the URLs; give it once", name)
 		}
-		t.params[name] = values[0]
+		t.Params[name] = values[0]
 		query.Del(name)
 	}
 	if len(query) > 0 {

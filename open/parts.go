@@ -4,9 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/limit"
+	"github.com/swarmiji/swarmiji/resultstore"
 )
 
-// targets are where the parts of a Swarm are. Parts at one place share its target.
+// targets holds the targets of the parts of a Swarm. Parts with the same URL share a target.
 type targets struct {
 	broker, results, events *target
 }
@@ -22,12 +28,13 @@ func (ts *targets) distinct() []*target {
 	return all
 }
 
-// parseAll takes apart the URL of the broker, and those of result store and event bus that the options or it name.
-func parseAll(ctx context.Context, url string, o Options) (targets, error) {
+// parseAll parses the URL of the broker, and the URLs of the result store and the event bus in its
+// parameters or in the options.
+func (r *Registry) parseAll(ctx context.Context, url string, o Options) (targets, error) {
 	if ctx.Err() != nil {
 		return targets{}, fmt.Errorf("open: %w", context.Cause(ctx))
 	}
-	t, err := parse(url, o)
+	t, err := r.parse(url, o)
 	if err != nil {
 		return targets{}, fmt.Errorf("open: %w", err)
 	}
@@ -39,7 +46,7 @@ func parseAll(ctx context.Context, url string, o Options) (targets, error) {
 		return targets{}, fmt.Errorf("open: URL of the events: %w", err)
 	}
 	for _, other := range ts.distinct() {
-		if other != ts.events && other.params[paramRetain] != "" {
+		if other != ts.events && other.Params[paramRetain] != "" {
 			return targets{}, errors.New("open: parameter retain belongs to the URL of the events")
 		}
 	}
@@ -49,10 +56,21 @@ func parseAll(ctx context.Context, url string, o Options) (targets, error) {
 	return ts, nil
 }
 
-// part takes apart the URL of another part than the broker, whose target is t. The parameter and the
-// option name one; without them the part is at the broker's.
+// parseOne parses the URL of a schedule store or a job store. Returns the cause of ctx if ctx has
+// ended.
+func (r *Registry) parseOne(ctx context.Context, url string, o Options) (*target, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	o.Name = "swarmiji"
+	return r.parse(url, o)
+}
+
+// part parses the URL of the result store or the event bus. t is the broker's target. The URL comes
+// from the parameter or the option. Without a URL, part returns t. A part without its own namespace
+// gets that of t.
 func (t *target) part(param, option string) (*target, error) {
-	url := t.params[param]
+	url := t.Params[param]
 	switch {
 	case url != "" && option != "":
 		return nil, fmt.Errorf("it is given in the options and as parameter %s; give one of them", param)
@@ -64,11 +82,11 @@ func (t *target) part(param, option string) (*target, error) {
 	}
 	o := t.options
 	o.Namespace = ""
-	p, err := parse(url, o)
+	p, err := t.registry.parse(url, o)
 	switch {
 	case err != nil:
 		return nil, err
-	case p.params[paramResults] != "" || p.params[paramEvents] != "":
+	case p.Params[paramResults] != "" || p.Params[paramEvents] != "":
 		return nil, errors.New("parameters results and events belong to the broker's URL")
 	case p.namespace == "":
 		p.namespace = t.namespace
@@ -76,4 +94,49 @@ func (t *target) part(param, option string) (*target, error) {
 		return nil, fmt.Errorf("its namespace %q differs from the one of the options, %q; give one of them", p.namespace, t.options.Namespace)
 	}
 	return p, nil
+}
+
+// broker constructs the broker. Returns an error if the scheme has no broker.
+func (t *target) broker() (broker.Broker, error) {
+	if t.parts.Broker == nil {
+		return nil, fmt.Errorf("%s:// carries no tasks; mem://, amqp://, nats://, nats-embedded:// and redis:// do; "+
+			"it may keep results, as the parameter results of such a URL", t.Scheme.Name)
+	}
+	return t.parts.Broker(t.namespace)
+}
+
+// results constructs the result store. Returns an error if the scheme has no result store.
+func (t *target) results() (resultstore.ResultStore, error) {
+	if t.parts.Results == nil {
+		return nil, fmt.Errorf("%s:// keeps no results", t.Scheme.Name)
+	}
+	return t.parts.Results(t.namespace)
+}
+
+// events constructs an event bus. Returns an error if the scheme has no event bus.
+func (t *target) events() (events.EventBus, error) {
+	if t.parts.Events == nil {
+		return nil, fmt.Errorf("%s:// carries no events; mem://, amqp://, nats://, nats-embedded:// and redis:// do", t.Scheme.Name)
+	}
+	return t.parts.Events(t.namespace, t.retain)
+}
+
+// limiter constructs the limiter. Call it only if t.parts.Limiter is not nil.
+func (t *target) limiter() (limit.Limiter, error) { return t.parts.Limiter(t.namespace) }
+
+// schedule constructs the store of the schedule with this name. Returns an error if the scheme has
+// no schedule store.
+func (t *target) schedule(name string) (ScheduleStore, error) {
+	if t.parts.Schedule == nil {
+		return nil, fmt.Errorf("%s:// keeps no schedules; mem://, redis://, nats://, nats-embedded://, sqlite:// and postgres:// do", t.Scheme.Name)
+	}
+	return t.parts.Schedule(name)
+}
+
+// jobs constructs the job store. Returns an error if the scheme has no job store.
+func (t *target) jobs() (jobs.Store, error) {
+	if t.parts.Jobs == nil {
+		return nil, fmt.Errorf("%s:// keeps no jobs; mem://, sqlite:// and postgres:// do", t.Scheme.Name)
+	}
+	return t.parts.Jobs()
 }

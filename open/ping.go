@@ -6,22 +6,25 @@ import (
 	"fmt"
 	"net"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/internal/reach"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// pingTime bounds a Ping.
+// pingTime limits the duration of a Ping.
 const pingTime = 5 * time.Second
 
-// Ping tells whether the servers of s answer and let us in, within 5 seconds. The error is one sentence with the remedy and
-// wraps [broker.ErrUnavailable], [broker.ErrAccess] or what else was wrong. It is for programs that had rather end than
-// wait; a consumer that is to start before its broker does without.
+// Ping checks within 5 seconds that the servers of s answer and accept the credentials. It blocks
+// until then. The error is one sentence with a remedy. It wraps [broker.ErrUnavailable],
+// [broker.ErrAccess] or the other cause.
+//
+// Ping is for programs that prefer to end instead of waiting for a server. A consumer that must
+// start before its broker does not call it.
 func (s *Swarm) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, pingTime)
 	defer cancel()
@@ -42,19 +45,20 @@ func (s *Swarm) Ping(ctx context.Context) error {
 		err := c.ok(ctx)
 		switch {
 		case err == nil:
-		case c.at == nil: // a Swarm that Open did not make
+		case c.at == nil: // a Swarm that was not made by Open
 			return fmt.Errorf("open: %s cannot be used: %w", c.part, err)
 		default:
-			return fmt.Errorf("open: %s answers, but cannot be used: %w", c.at, err)
+			return &unusableError{target: c.at, part: c.part, cause: err}
 		}
 	}
 	return nil
 }
 
-// pingName is a queue and a task that nobody has.
+// pingName is a queue and a task id that do not exist.
 const pingName = "swarmiji-ping"
 
-// pingBroker asks for the size of a queue.
+// pingBroker asks the broker for the size of a queue that does not exist. Returns nil if the broker
+// cannot be asked.
 func (s *Swarm) pingBroker(ctx context.Context) error {
 	i, ok := capability.As[broker.Inspector](s.Broker)
 	if !ok {
@@ -66,7 +70,7 @@ func (s *Swarm) pingBroker(ctx context.Context) error {
 	return nil
 }
 
-// pingResults asks for a result.
+// pingResults asks the result store for a result that does not exist.
 func (s *Swarm) pingResults(ctx context.Context) error {
 	if s.Results == nil {
 		return nil
@@ -77,7 +81,8 @@ func (s *Swarm) pingResults(ctx context.Context) error {
 	return nil
 }
 
-// pingEvents listens for a moment, unless another part is at the same place.
+// pingEvents subscribes to the event bus and closes the subscription. It does nothing if another
+// part uses the same target.
 func (s *Swarm) pingEvents(ctx context.Context) error {
 	if s.Events == nil || s.targets.events == s.targets.broker || s.targets.events == s.targets.results {
 		return nil
@@ -89,15 +94,18 @@ func (s *Swarm) pingEvents(ctx context.Context) error {
 	return sub.Close(ctx)
 }
 
-// reach connects to any of the servers.
+// reach connects to the servers of t at the same time, and returns nil when one accepts. Otherwise
+// it returns an *unreachableError.
 func (t *target) reach(ctx context.Context) error {
-	if len(t.servers) == 0 {
+	addrs := t.reached()
+	if len(addrs) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, pingTime*4/5) // so that the one reason is never the caller's own ctx
+	// shorter, so the only reported reason is not the caller's ctx
+	ctx, cancel := context.WithTimeout(ctx, pingTime*4/5)
 	defer cancel()
-	errs := make(chan error, len(t.servers))
-	for _, addr := range t.addrs() {
+	errs := make(chan error, len(addrs))
+	for _, addr := range addrs {
 		go func() {
 			var d net.Dialer
 			conn, err := d.DialContext(ctx, "tcp", addr)
@@ -108,7 +116,7 @@ func (t *target) reach(ctx context.Context) error {
 		}()
 	}
 	var last error
-	for range t.servers {
+	for range addrs {
 		if last = <-errs; last == nil {
 			break
 		}
@@ -119,20 +127,33 @@ func (t *target) reach(ctx context.Context) error {
 	return &unreachableError{target: t, cause: last}
 }
 
-// String names the servers: what they are, and where.
-func (t *target) String() string {
-	if t.scheme.where == database {
-		return redactSQL(t.database)
+// reached returns the addresses that Ping connects to.
+func (t *target) reached() []string {
+	if t.running.Addr != "" {
+		return []string{t.running.Addr}
 	}
-	if len(t.servers) == 0 {
-		return t.scheme.name + "://" + t.directory
-	}
-	return t.scheme.server + " at " + t.where()
+	return t.Addrs()
 }
 
-func (t *target) where() string { return strings.Join(t.addrs(), " or ") }
+// String returns the kind and the addresses of the servers, without secrets.
+func (t *target) String() string {
+	if t.Scheme.Place == PlaceDatabase || len(t.reached()) == 0 {
+		return t.redacted()
+	}
+	return t.Scheme.Server + " at " + t.at()
+}
 
-// unreachableError is that no server of a target answers.
+// redacted returns the URL without parts that may be secret.
+func (t *target) redacted() string {
+	if t.Scheme.Place == PlaceDatabase {
+		return t.redactedDatabase()
+	}
+	return t.Scheme.Name + "://" + strings.Join(t.Addrs(), ",") + t.Directory
+}
+
+func (t *target) at() string { return strings.Join(t.reached(), " or ") }
+
+// unreachableError reports that no server of a target accepts a connection.
 type unreachableError struct {
 	target *target
 	cause  error
@@ -140,21 +161,29 @@ type unreachableError struct {
 
 func (e *unreachableError) Error() string {
 	t := e.target
-	return fmt.Sprintf("no %s answers at %s (%s); %s", t.scheme.server, t.where(), reason(e.cause), t.scheme.start)
+	return fmt.Sprintf("no %s answers at %s (%s); %s", t.Scheme.Server, t.at(), reach.Reason(e.cause), t.Scheme.Start)
 }
 
 func (e *unreachableError) Unwrap() []error { return []error{broker.ErrUnavailable, e.cause} }
 
-// reason is why a host could not be reached, without what was said already.
-func reason(err error) string {
-	if errno, ok := errors.AsType[syscall.Errno](err); ok {
-		return errno.Error()
-	}
-	if dns, ok := errors.AsType[*net.DNSError](err); ok {
-		return "unknown host: " + dns.Err
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		return "no answer in time"
-	}
-	return err.Error()
+// unusableError reports that a server accepts connections and cannot be used.
+type unusableError struct {
+	target *target
+	part   string
+	cause  error
 }
+
+// Error returns the sentence of the connection if it has one. The names of the operation and of the
+// queue that Ping asks for would only confuse.
+func (e *unusableError) Error() string {
+	r, ok := errors.AsType[*reach.Error](e.cause)
+	switch {
+	case ok && len(e.target.Addrs()) == 0: // a file, which the connection does not name
+		return fmt.Sprintf("open: %s: %s; %s", e.target, r.Found, r.Next)
+	case ok:
+		return "open: " + r.Error()
+	}
+	return fmt.Sprintf("open: %s answers, but cannot be used as %s: %v", e.target, e.part, e.cause)
+}
+
+func (e *unusableError) Unwrap() error { return e.cause }

@@ -3,7 +3,6 @@ package open_test
 import (
 	"context"
 	"errors"
-	"net"
 	"net/url"
 	"strings"
 	"testing"
@@ -14,20 +13,7 @@ import (
 	"github.com/swarmiji/swarmiji/open"
 )
 
-// nobody is an address of this machine at which nothing listens.
-func nobody(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return l.Addr().String()
-}
-
-// refused checks that s.Ping fails in one line that says want, without any secret.
+// refused checks that s.Ping fails with one line that contains want, and without secrets.
 func refused(t *testing.T, s *open.Swarm, class error, want ...string) {
 	t.Helper()
 	err := s.Ping(t.Context())
@@ -44,9 +30,10 @@ func refused(t *testing.T, s *open.Swarm, class error, want ...string) {
 	}
 }
 
-// A server that does not answer is told in one sentence, with the remedy.
+// TestPingNobody shows that the error for a server that does not answer is one sentence with the
+// remedy.
 func TestPingNobody(t *testing.T) {
-	addr, other := nobody(t), nobody(t)
+	addr, other := testserver.UnusedAddr(t), testserver.UnusedAddr(t)
 	for name, c := range map[string]struct {
 		url  string
 		o    open.Options
@@ -71,9 +58,9 @@ func TestPingNobody(t *testing.T) {
 	}
 }
 
-// A Ping that is told to end does.
+// TestPingEnds shows that a Ping ends with its ctx.
 func TestPingEnds(t *testing.T) {
-	proxy := testserver.NewProxy(t, nobody(t))
+	proxy := testserver.NewProxy(t, testserver.UnusedAddr(t))
 	proxy.BlackHole(true, true)
 	s := opened(t, "amqp://u:"+secret+"@"+proxy.Addr(), open.Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -83,7 +70,7 @@ func TestPingEnds(t *testing.T) {
 	}
 }
 
-// A Swarm that somebody put together can be pinged, too.
+// TestPingByHand shows that Ping works for a Swarm that was not made by Open.
 func TestPingByHand(t *testing.T) {
 	b, err := open.Broker(t.Context(), "mem://", open.Options{})
 	if err != nil {
@@ -112,5 +99,5 @@ func TestPingRabbit(t *testing.T) {
 		t.Fatal(err)
 	}
 	u.User = url.UserPassword("nobody", secret)
-	refused(t, opened(t, u.String(), open.Options{}), broker.ErrAccess, "RabbitMQ at "+r.Addr()+" answers, but cannot be used")
+	refused(t, opened(t, u.String(), open.Options{}), broker.ErrAccess, "RabbitMQ at "+r.Addr()+`: login of user "nobody" refused`, "correct user and password")
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/swarmiji/swarmiji/open"
 )
 
-// keys returns the names of all keys of a database.
+// keys returns the names of all keys of a database that match the pattern.
 func keys(t *testing.T, r *testserver.Redis, pattern string) []string {
 	t.Helper()
 	answer, err := r.Do(t.Context(), "KEYS", pattern)
@@ -33,7 +33,8 @@ func keys(t *testing.T, r *testserver.Redis, pattern string) []string {
 	return names
 }
 
-// Two Swarms of one URL meet on the server, and the parameters reach the adapters.
+// TestRedis shows that two Swarms with one URL exchange tasks through the server, and that
+// parameters reach the adapters.
 func TestRedis(t *testing.T) {
 	r := testserver.RequireRedis(t)
 	ns := testserver.Namespace()
@@ -52,7 +53,8 @@ func TestRedis(t *testing.T) {
 	}
 }
 
-// A database is part of the URL or a parameter; tasks of one are not seen in another.
+// TestRedisDatabase shows that the database is part of the URL or a parameter. Tasks of one
+// database are not visible in another.
 func TestRedisDatabase(t *testing.T) {
 	r := testserver.RequireRedis(t)
 	ns := testserver.Namespace()
@@ -74,7 +76,7 @@ func TestRedisTLS(t *testing.T) {
 	stranger(t, r.TLSURL(), r.Password())
 }
 
-// stranger checks that a server of an unknown authority is not trusted.
+// stranger checks that a server with an unknown authority is not trusted.
 func stranger(t *testing.T, url, password string) {
 	t.Helper()
 	s := opened(t, url, open.Options{})
@@ -115,10 +117,10 @@ func TestRedisSentinel(t *testing.T) {
 func TestRedisRefusesPassword(t *testing.T) {
 	r := testserver.RequireRedis(t)
 	s := opened(t, "redis://nobody:"+secret+"@"+r.Addr(), open.Options{})
-	refused(t, s, broker.ErrAccess, "Redis at "+r.Addr()+" answers, but cannot be used")
+	refused(t, s, broker.ErrAccess, "Redis at "+r.Addr()+": invalid username-password pair", "correct user and password")
 }
 
-// Four keys are all that hworker has; results and events are in the same Redis.
+// TestHworker shows that hworker uses four keys. Results and events are in the same Redis.
 func TestHworker(t *testing.T) {
 	r := testserver.OwnRedis(t, testserver.RedisConfig{})
 	url := "hworker+" + r.URL()
@@ -143,7 +145,7 @@ func TestHworker(t *testing.T) {
 	}
 }
 
-// What hworker's own configuration has is said by the URL.
+// TestHworkerParameters shows that the URL sets the values of hworker's configuration.
 func TestHworkerParameters(t *testing.T) {
 	r := testserver.OwnRedis(t, testserver.RedisConfig{})
 	ctx := testwait.Long(t)

@@ -7,11 +7,11 @@ import (
 	"github.com/swarmiji/swarmiji/revoke"
 )
 
-// maxNamespace is the longest namespace that every adapter takes.
+// maxNamespace is the largest length of a namespace that all adapters accept.
 const maxNamespace = 64
 
-// revocations returns the target of the bus for revocations: the same place, a namespace beside that of the events, so that
-// what is kept of these, and for how long, stays the user's choice.
+// revocations returns the target of the bus for revocations: the same server, with a namespace
+// beside that of the events. So the user's retention of events does not change.
 func (t *target) revocations() *target {
 	r := *t
 	keep := revoke.Retention()
@@ -26,8 +26,8 @@ func (t *target) revocations() *target {
 	return &r
 }
 
-// beside returns the namespace that has a suffix after the one that is given. One that would be too long is cut, and told apart by
-// a hash of all of it.
+// beside returns the namespace with a suffix. It cuts a namespace that would become too long, and
+// appends a hash of the whole namespace.
 func beside(namespace, suffix string) string {
 	if namespace == "" {
 		namespace = defaultNamespace

@@ -16,20 +16,22 @@ import (
 	"github.com/swarmiji/swarmiji/revoke"
 )
 
-// shared is what the producers and consumers of a Swarm share. The zero value is ready.
+// shared holds the resources that the producers and consumers of a Swarm share. The zero value is
+// ready.
 type shared struct {
 	mu       sync.Mutex
 	closed   bool
 	list     *revoke.List
-	stop     context.CancelFunc // of the observer; nil: there is none yet
+	stop     context.CancelFunc // stops the observer; nil before it starts
 	observer sync.WaitGroup
 }
 
 var errClosed = errors.New("open: the Swarm is closed")
 
-// Producer makes a producer of the swarm. Broker, Results and Events of c that are nil are the
-// swarm's. The first call of Producer or Consumer starts an observer, which sends worker-offline for
-// nodes that are silent for two minutes (see package liveness) until Close.
+// Producer returns a producer of the swarm. If Broker, Results or Events of c is nil, the swarm's
+// adapter is used. The first call of Producer or Consumer starts an observer, which runs until
+// Close. It sends worker-offline events for nodes that are silent for two minutes, see package
+// liveness.
 //
 // Close the producer before the swarm. Safe for concurrent use.
 func (s *Swarm) Producer(c producer.Config) (*producer.Producer, error) {
@@ -50,9 +52,10 @@ func (s *Swarm) Producer(c producer.Config) (*producer.Producer, error) {
 	return p, nil
 }
 
-// Consumer makes a consumer of the swarm. Broker, Results, Events and Revocations of c that are nil
-// are the swarm's: it skips what is revoked. Before the checks of c.Admit it asks the Limiter for
-// what Options.Limits says. It starts an observer as Producer does.
+// Consumer returns a consumer of the swarm. If Broker, Results, Events or Revocations of c is nil,
+// the swarm's is used, so the consumer skips revoked tasks. Before the checks of c.Admit it asks
+// the Limiter for the permits of Options.Limits. If c.Control has no Bus, it gets the swarm's
+// Control. It starts an observer as Producer does.
 //
 // End its Run before the swarm is closed. Safe for concurrent use.
 func (s *Swarm) Consumer(c consumer.Config) (*consumer.Consumer, error) {
@@ -76,6 +79,11 @@ func (s *Swarm) Consumer(c consumer.Config) (*consumer.Consumer, error) {
 			return nil, err
 		}
 	}
+	if c.Control != nil {
+		with := *c.Control // do not change the caller's value
+		setNil(&with.Bus, s.Control)
+		c.Control = &with
+	}
 	con, err := consumer.New(c)
 	if err != nil {
 		return nil, err
@@ -95,7 +103,8 @@ func setNil[T comparable](v *T, otherwise T) {
 
 func (s *Swarm) options() *Options { return &s.targets.broker.options }
 
-// revoked returns the list that all consumers share.
+// revoked returns the list of revocations that all consumers share. The first call creates it.
+// Returns errClosed after Close. It takes s.shared.mu.
 func (s *Swarm) revoked(node string) (*revoke.List, error) {
 	s.shared.mu.Lock()
 	defer s.shared.mu.Unlock()
@@ -112,7 +121,8 @@ func (s *Swarm) revoked(node string) (*revoke.List, error) {
 	return s.shared.list, nil
 }
 
-// observe starts the observer with the first node of the swarm.
+// observe starts the observer at its first call, with the given node id. Returns errClosed after
+// Close. It takes s.shared.mu.
 func (s *Swarm) observe(node string) error {
 	s.shared.mu.Lock()
 	defer s.shared.mu.Unlock()
@@ -128,11 +138,12 @@ func (s *Swarm) observe(node string) error {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s.shared.stop = stop
-	s.shared.observer.Go(func() { _ = o.Run(ctx) }) // a bus that is closed ends it, and is no error here
+	// Run ends when the bus is closed, which is not an error here
+	s.shared.observer.Go(func() { _ = o.Run(ctx) })
 	return nil
 }
 
-// close ends the list and the observer.
+// close stops the observer and closes the list of revocations. It waits for both.
 func (h *shared) close(ctx context.Context) error {
 	h.mu.Lock()
 	h.closed = true
@@ -140,7 +151,7 @@ func (h *shared) close(ctx context.Context) error {
 	h.mu.Unlock()
 	if stop != nil {
 		stop()
-		h.observer.Wait() // it bounds its own end
+		h.observer.Wait() // the observer limits its own end
 	}
 	if list == nil {
 		return nil
@@ -148,11 +159,13 @@ func (h *shared) close(ctx context.Context) error {
 	return list.Close(ctx)
 }
 
-// limiter makes the limiter of the first part whose server keeps limits; nil where there is none.
+// limiter constructs the limiter of the first part whose server supports limits. Without such a
+// part it returns nil, or ErrUnsupported if the options have Limits.
 func (ts *targets) limiter() (limit.Limiter, error) {
 	for _, t := range ts.distinct() {
-		if t.scheme.limiter != nil && (t == ts.broker || t.scheme.where != nowhere) { // memory is for tasks in this process
-			return made(t, t.scheme.limiter)
+		// limits in memory suit only tasks in this process
+		if t.parts.Limiter != nil && (t == ts.broker || t.Scheme.Place != PlaceNone) {
+			return made(t.limiter())
 		}
 	}
 	if len(ts.broker.options.Limits) > 0 {

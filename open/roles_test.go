@@ -10,6 +10,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
@@ -34,7 +35,7 @@ func running(t *testing.T, c *consumer.Consumer) {
 	})
 }
 
-// producing makes a producer that is closed when the test ends.
+// producing returns a producer that is closed when the test ends.
 func producing(t *testing.T, s *open.Swarm) *producer.Producer {
 	t.Helper()
 	p, err := s.Producer(producer.Config{})
@@ -49,7 +50,8 @@ func producing(t *testing.T, s *open.Swarm) *producer.Producer {
 	return p
 }
 
-// The producers and consumers of a Swarm have its parts: results and events come, and revocations are heard.
+// TestRoles shows that the producers and consumers of a Swarm use its parts: results, events and
+// revocations arrive.
 func TestRoles(t *testing.T) {
 	for name, server := range map[string]func(t *testing.T) string{
 		"memory": func(*testing.T) string { return "mem://" },
@@ -107,7 +109,8 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// A node that falls silent is told of by those that are left, whether they produce or consume.
+// TestRolesObserve shows that the remaining nodes report a silent node, whether they produce or
+// consume.
 func TestRolesObserve(t *testing.T) {
 	for name, begin := range map[string]func(t *testing.T, s *open.Swarm) (node string){
 		"a producer": func(t *testing.T, s *open.Swarm) string { return producing(t, s).NodeID() },
@@ -146,7 +149,52 @@ func TestRolesObserve(t *testing.T) {
 	}
 }
 
-// Limits hold over all processes; where no server keeps them they are refused.
+// TestRolesControl shows that a consumer with Control receives commands over the swarm's bus, and
+// that Consumer does not change the caller's Config. Without Options.Control there is no bus.
+func TestRolesControl(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := open.Open(t.Context(), "mem://", open.Options{Control: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := s.Close(context.Background()); err != nil {
+				t.Errorf("close the swarm: %v", err)
+			}
+		})
+		var cfg control.Config
+		c, err := s.Consumer(consumer.Config{Report: events.Report{NodeID: "n1"}, Control: &cfg})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cfg.Bus != nil {
+			t.Error("Consumer has changed the caller's Config")
+		}
+		running(t, c)
+		synctest.Wait()
+		client, err := control.NewClient(control.ClientConfig{Bus: s.Control})
+		if err != nil {
+			t.Fatal(err)
+		}
+		replies, err := client.Send(t.Context(), control.Command{Do: control.DoPing}, control.Wait{Replies: 1})
+		if err != nil || len(replies) != 1 || replies[0].Node != "n1" {
+			t.Errorf("ping: %v, %v", replies, err)
+		}
+	})
+	s, err := open.Open(t.Context(), "mem://", open.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Consumer(consumer.Config{Control: &control.Config{}}); err == nil {
+		t.Error("a consumer has Control without a bus")
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRolesLimit shows that limits apply to all processes. They are refused if no server supports
+// them.
 func TestRolesLimit(t *testing.T) {
 	limits := map[string][]limit.Permit{double.Name(): {{Key: "one", Max: 1}}}
 	for name, server := range map[string]func(t *testing.T) (string, open.Options){
@@ -202,7 +250,8 @@ func TestRolesLimit(t *testing.T) {
 	}
 }
 
-// What a closed Swarm would have to start is refused, and Close may be called twice.
+// TestRolesClosed shows that a closed Swarm refuses new producers and consumers, and that Close may
+// be called twice.
 func TestRolesClosed(t *testing.T) {
 	s := opened(t, "mem://", open.Options{})
 	producing(t, s)

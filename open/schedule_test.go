@@ -13,7 +13,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestSchedule: every URL opens a store that keeps what is added under its name.
+// TestSchedule shows that every URL opens a store that stores schedule entries under its name.
 func TestSchedule(t *testing.T) {
 	for name, url := range map[string]string{
 		"mem": "mem://", "redis": testserver.RequireRedis(t).URL(), "nats": testserver.RequireNATS(t).URL(), "embedded": "nats-embedded://" + t.TempDir(), "sqlite": "sqlite://" + t.TempDir() + "/s.db", "postgres": testserver.RequirePostgres(t).URL(),
@@ -46,7 +46,8 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// TestScheduleRefused: what cannot be is said in a sentence, without a secret.
+// TestScheduleRefused shows that an unsuitable URL gives an error of one sentence, without a
+// secret.
 func TestScheduleRefused(t *testing.T) {
 	for url, want := range map[string]string{
 		"amqp://user:hunter2@host":         "amqp:// keeps no schedules",
@@ -80,7 +81,8 @@ func TestScheduleRefused(t *testing.T) {
 	}
 }
 
-// The URL of a flag or of the environment names what keeps a schedule.
+// ExampleSchedule opens the schedule store of a URL, which a program can read from a flag or the
+// environment.
 func ExampleSchedule() {
 	ctx := context.Background()
 	store, err := open.Schedule(ctx, "mem://", open.ScheduleOptions{Name: "reports"})

@@ -18,7 +18,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// sqlURLs are those of an empty database of each kind.
+// sqlURLs returns the URL of an empty database for each kind.
 func sqlURLs(t *testing.T) map[string]string {
 	t.Helper()
 	p, err := testserver.RequirePostgres(t).Database(t.Context(), testserver.Namespace())
@@ -28,8 +28,8 @@ func sqlURLs(t *testing.T) map[string]string {
 	return map[string]string{"sqlite": "sqlite://" + t.TempDir() + "/a,b.db", "postgres": p}
 }
 
-// Results are kept in a SQL database, named in the options, in the broker's URL, or alone; the namespace is the broker's, or the
-// database's own.
+// TestResultsInSQL stores results in a SQL database, named in the options, in the broker's URL, or
+// alone. The namespace is that of the broker, or of the database's URL.
 func TestResultsInSQL(t *testing.T) {
 	for name, at := range sqlURLs(t) {
 		t.Run(name, func(t *testing.T) {
@@ -66,9 +66,9 @@ func TestResultsInSQL(t *testing.T) {
 	}
 }
 
-// A database that cannot be had is told of in a sentence, without a secret.
+// TestSQLAway shows that an unavailable database gives an error of one sentence, without a secret.
 func TestSQLAway(t *testing.T) {
-	at := nobody(t)
+	at := testserver.UnusedAddr(t)
 	s := opened(t, "mem://", open.Options{Results: "postgres://u:" + secret + "@" + at + "/db"})
 	refused(t, s, broker.ErrUnavailable, "no PostgreSQL answers at "+at, "start one")
 	file := filepath.Join(t.TempDir(), "none", "app.db")
@@ -76,7 +76,7 @@ func TestSQLAway(t *testing.T) {
 	refused(t, s, resultstore.ErrUnavailable, file)
 }
 
-// What is no result store's URL is refused.
+// TestSQLRefused shows that the URL of a result store is refused if it is invalid.
 func TestSQLRefused(t *testing.T) {
 	const at = "postgres://u:" + secret + "@host/db"
 	for name, c := range map[string]struct {
@@ -109,12 +109,12 @@ func TestSQLRefused(t *testing.T) {
 			}
 		})
 	}
-	// TLS of the broker is nothing to a file.
+	// a file ignores the TLS of the broker
 	s := opened(t, "mem://", open.Options{Results: "sqlite::memory:", TLS: &tls.Config{}})
 	roundTrip(t, s, s)
 }
 
-// Results may be kept in a file beside whatever broker there is.
+// ExampleOpen_resultsInAFile stores results in a file, with any broker.
 func ExampleOpen_resultsInAFile() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "results")

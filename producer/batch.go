@@ -2,29 +2,32 @@ package producer
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// How many tasks SubmitAll hands to the broker at once: few at first, so that the broker has work soon, then more, since at
-// the end of each batch it has to wait for the last confirms. While a batch is on its way the next one is prepared.
+// Sizes of the batches that SubmitAll publishes. The first one is small, so that the broker starts
+// early. Later ones are larger, since each batch ends with a wait for its confirms. The next batch
+// is prepared while one is published.
 const (
 	firstBatch   = 500
 	largestBatch = 8000
 )
 
-// SubmitAll submits many tasks, pipelined, in the order of calls. It returns a handle for each confirmed task, nil for the
-// others, and, if there are any others, a [*broker.BatchError] with the reason of each. Without a deadline in ctx, Timeout
-// bounds each batch of up to 8,000 tasks, not the whole. Those of a batch that have conditions become jobs in one step. Those
-// with a unique key ([task.WithUnique]) are sent after the others.
+// SubmitAll submits many tasks, pipelined, in the order of calls. It returns a handle for each
+// confirmed task and nil for the others. If there are others, the error is a [*broker.BatchError]
+// with the error of each.
+//
+// Without a deadline in ctx, Timeout limits each batch of up to 8,000 tasks, not the whole call.
+// The tasks of a batch with conditions become jobs in one step. Tasks with a unique key
+// ([task.WithUnique]) are sent after the others.
 func (p *Producer) SubmitAll(ctx context.Context, calls []task.Call) ([]task.Pending, error) {
 	if len(calls) == 0 {
 		return nil, nil
 	}
-	if err := p.enter(); err != nil {
+	if err := p.begin(); err != nil {
 		return make([]task.Pending, len(calls)), &broker.BatchError{Errs: broker.BatchErrors(err, len(calls))}
 	}
 	defer p.inFlight.Done()
@@ -32,7 +35,7 @@ func (p *Producer) SubmitAll(ctx context.Context, calls []task.Call) ([]task.Pen
 		return make([]task.Pending, len(calls)), &broker.BatchError{Errs: broker.BatchErrors(err, len(calls))}
 	}
 	b := batch{p: p, pending: make([]task.Pending, len(calls)), errs: make([]error, len(calls))}
-	var sent chan struct{} // closed when the batch before this one is settled
+	var sent chan struct{} // closed when the previous batch is confirmed or has failed
 	for begin, size := 0, firstBatch; begin < len(calls); begin, size = begin+size, min(2*size, largestBatch) {
 		part := b.prepare(ctx, calls, begin, min(begin+size, len(calls)))
 		if sent != nil {
@@ -56,7 +59,7 @@ func (p *Producer) SubmitAll(ctx context.Context, calls []task.Call) ([]task.Pen
 }
 
 func (p *Producer) declareWithin(ctx context.Context) error {
-	ctx, cancel := p.bound(ctx)
+	ctx, cancel := p.withTimeout(ctx)
 	defer cancel()
 	return p.declareQueues(ctx)
 }
@@ -68,19 +71,19 @@ type batch struct {
 }
 
 type part struct {
-	index  []int // in the caller's slice
+	index  []int // indices in the caller's slice
 	staged []*staged
 }
 
 func (b *batch) prepare(ctx context.Context, calls []task.Call, begin, end int) part {
-	ctx, cancel := b.p.bound(ctx)
+	ctx, cancel := b.p.withTimeout(ctx)
 	defer cancel()
 	pt := part{index: make([]int, 0, end-begin), staged: make([]*staged, 0, end-begin)}
 	for i := begin; i < end; i++ {
-		s := b.p.blank()
+		s := b.p.newStaged()
 		if err := b.p.prepare(ctx, &calls[i], s); err != nil {
 			b.errs[i] = err
-			b.p.reuse(s)
+			b.p.recycle(s)
 			continue
 		}
 		pt.index = append(pt.index, i)
@@ -93,20 +96,21 @@ func (b *batch) publish(ctx context.Context, pt part) {
 	if len(pt.staged) == 0 {
 		return
 	}
-	ctx, cancel := b.p.bound(ctx)
+	ctx, cancel := b.p.withTimeout(ctx)
 	defer cancel()
 	errs := b.p.publishAll(ctx, pt.staged)
-	at := time.Now() // of all of them: a look at the clock for each would be a good part of what its event costs
+	// one time for all: reading the clock for each is a large part of the cost of an event
+	at := time.Now()
 	for i, s := range pt.staged {
 		if errs[i] != nil {
 			s.withdraw(errs[i])
-			b.errs[pt.index[i]] = fmt.Errorf("swarmiji: submit %s %s: %w", s.envelope.Name, s.envelope.ID, errs[i])
+			b.errs[pt.index[i]] = submitError(s.envelope.Name+" "+string(s.envelope.ID), errs[i])
 		} else if s.first != "" {
-			b.pending[pt.index[i]] = b.p.answered(s)
+			b.pending[pt.index[i]] = b.p.duplicateOf(s)
 		} else {
 			b.p.confirmed(s, at)
 			b.pending[pt.index[i]] = s.pending
 		}
-		b.p.reuse(s)
+		b.p.recycle(s)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// sink is a broker that confirms and drops, so that what a producer costs is seen alone.
+// sink is a broker that confirms and drops messages, to measure only the producer.
 type sink struct{ broker.Broker }
 
 func (sink) Publish(context.Context, string, *broker.Message) error { return nil }

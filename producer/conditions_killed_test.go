@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/suite"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/jobs"
@@ -18,25 +19,26 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/runner"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 	"github.com/swarmiji/swarmiji/open"
+	_ "github.com/swarmiji/swarmiji/open/all"
 	"github.com/swarmiji/swarmiji/producer"
 )
 
-// What a dispatcher has to know.
+// Settings of a dispatcher.
 const (
 	memberBroker    = "SWARMIJI_PRODUCER_TEST_BROKER"
 	memberNamespace = "SWARMIJI_PRODUCER_TEST_NAMESPACE"
 	memberJobs      = "SWARMIJI_PRODUCER_TEST_JOBS"
 )
 
-// dispatcher sends tasks with conditions until it is dismissed or killed.
+// dispatcher sends tasks with conditions until it is told to stop or killed.
 func dispatcher() (err error) {
-	ctx, stop := suite.UntilDismissed()
+	ctx, stop := suite.UntilStopped()
 	defer stop()
 	swarm, err := open.Open(ctx, os.Getenv(memberBroker), open.Options{Namespace: os.Getenv(memberNamespace), Logger: quiet})
 	if err != nil {
 		return err
 	}
-	store, err := sqljobs.New(sqljobs.Config{URL: os.Getenv(memberJobs), Logger: quiet})
+	store, err := sqljobs.New(sqljobs.Config{Engine: sqltest.Engine(os.Getenv(memberJobs)), URL: os.Getenv(memberJobs), Logger: quiet})
 	if err != nil {
 		return err
 	}
@@ -59,8 +61,9 @@ func dispatcher() (err error) {
 	return errors.Join(err, p.Close(end), s.Close(end), store.Close(end), swarm.Close(end))
 }
 
-// TestDispatchersKilled kills those who send tasks with conditions, with SIGKILL, while they do. Every task runs, and the conditions hold; what runs twice was on its way when
-// its dispatcher was killed.
+// TestDispatchersKilled kills processes that send tasks with conditions with SIGKILL. Every task
+// runs, and the conditions hold. Only a task that was being sent when its dispatcher was killed may
+// run twice.
 func TestDispatchersKilled(t *testing.T) {
 	t.Parallel()
 	const kills, producers, each = 4, 3, 24
@@ -71,7 +74,7 @@ func TestDispatchersKilled(t *testing.T) {
 
 	var mu sync.Mutex
 	var said []string
-	crew := suite.NewCrew(t, func(node, line string) {
+	processes := suite.NewProcesses(t, func(node, line string) {
 		mu.Lock()
 		defer mu.Unlock()
 		said = append(said, node+": "+line)
@@ -81,7 +84,7 @@ func TestDispatchersKilled(t *testing.T) {
 		defer s.mu.Unlock()
 		return len(s.runs)
 	}
-	alive := []*suite.Member{crew.Hire(), crew.Hire()}
+	alive := []*suite.Process{processes.Start(), processes.Start()}
 	killed := make(chan struct{})
 	go func() {
 		defer close(killed)
@@ -91,7 +94,7 @@ func TestDispatchersKilled(t *testing.T) {
 			}
 			<-time.After(rand.N(10 * time.Millisecond))
 			alive[i%2].Kill()
-			alive[i%2] = crew.Hire()
+			alive[i%2] = processes.Start()
 		}
 	}()
 	l.fill(producers, each, func(int, int) {})
@@ -102,7 +105,7 @@ func TestDispatchersKilled(t *testing.T) {
 		t.Logf("%d tasks ran again", again)
 	}
 	for _, m := range alive {
-		if err := m.Dismiss(); err != nil {
+		if err := m.Stop(); err != nil {
 			t.Errorf("%s: %v", m.Node, err)
 		}
 	}

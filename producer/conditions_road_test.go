@@ -14,6 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/jobs"
@@ -31,16 +32,17 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// lane is a broker, a result store and a store of jobs that belong together.
+// lane is a broker, a result store and a store of jobs that are used together.
 type lane struct {
 	*testing.T
 	broker  broker.Broker
 	results resultstore.ResultStore
 	store   jobs.Store
-	release chan struct{} // closed when single may end
+	release chan struct{} // closed when the task single may end
 }
 
-// lanes are the combinations over which tasks with conditions are tried: every broker, every store of jobs, and results both beside the broker and beside the jobs.
+// lanes are the combinations with which tasks with conditions are tested: every broker, every store
+// of jobs, and results beside the broker or beside the jobs.
 var lanes = map[string]func(*testing.T) *lane{
 	"memory": func(t *testing.T) *lane {
 		store, err := memjobs.New(memjobs.Config{})
@@ -86,7 +88,7 @@ func openLaneIn(t *testing.T, namespace, url, results, store string) *lane {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept, err := sqljobs.New(sqljobs.Config{URL: store, Logger: quiet})
+	kept, err := sqljobs.New(sqljobs.Config{Engine: sqltest.Engine(store), URL: store, Logger: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +100,7 @@ func openLaneIn(t *testing.T, namespace, url, results, store string) *lane {
 	return newLane(t, swarm.Broker, swarm.Results, kept)
 }
 
-// service is one more service over the jobs.
+// service returns another service over the jobs.
 func (l *lane) service() *jobs.Service {
 	l.Helper()
 	s, err := jobs.New(jobs.Config{Store: l.store, Logger: quiet})
@@ -127,7 +129,7 @@ func (l *lane) producer() *producer.Producer {
 	return p
 }
 
-// during runs something until it is told to stop, or the test ends.
+// during runs a function until stop is called or the test ends.
 func (l *lane) during(run func(context.Context) error) (stop func()) {
 	l.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -143,7 +145,7 @@ func (l *lane) during(run func(context.Context) error) (stop func()) {
 	return stop
 }
 
-// consume runs one more consumer.
+// consume runs another consumer.
 func (l *lane) consume(workers int, handle func(*consumer.Consumer) error) {
 	l.Helper()
 	s := l.service()
@@ -160,7 +162,7 @@ func (l *lane) consume(workers int, handle func(*consumer.Consumer) error) {
 	l.during(c.Run)
 }
 
-// dispatch runs one more runner of a queue of jobs.
+// dispatch runs another runner of a queue of jobs.
 func (l *lane) dispatch(q queue.Queue) (stop func()) {
 	l.Helper()
 	r, err := runner.New(runner.Config{
@@ -172,21 +174,21 @@ func (l *lane) dispatch(q queue.Queue) (stop func()) {
 	return l.during(r.Run)
 }
 
-// load is what the tasks of a test carry, so that their handlers can judge whether they may run.
+// load is the argument of the test's tasks, from which their handlers check the conditions.
 type load struct {
-	From, Number int // who submitted it, and as which
+	From, Number int // submitter of the task, and its number there
 	Key          string
 	Weight       int // thousandths
 }
 
-// scale is what handlers look at: who runs, and what has run.
+// scale records which tasks run and have run, for the checks of the handlers.
 type scale struct {
 	mu       sync.Mutex
 	limit    int
 	weight   int
-	count    int // of those that weigh something
+	count    int // running tasks with a weight
 	keys     map[string]bool
-	last     map[string]int // number of the task that ran last, by key and submitter
+	last     map[string]int // number of the last task that ran, by key and submitter
 	runs     map[task.ID]int
 	wrong    []string
 	heaviest int
@@ -201,7 +203,7 @@ func (s *scale) weigh(ctx context.Context, at load) (int, error) {
 	r, _ := task.FromContext(ctx)
 	s.mu.Lock()
 	line := fmt.Sprint(at.Key, " of ", at.From)
-	if s.runs[r.ID]++; s.runs[r.ID] > 1 { // delivered again: who counts the runs judges that
+	if s.runs[r.ID]++; s.runs[r.ID] > 1 { // delivered again; the test counts the runs
 		s.mu.Unlock()
 		return at.Number, nil
 	}
@@ -231,7 +233,7 @@ func (s *scale) weigh(ctx context.Context, at load) (int, error) {
 	return at.Number, nil
 }
 
-// judge tells what went wrong, and how often tasks ran again.
+// judge fails the test for each broken condition, and returns how often tasks ran again.
 func (s *scale) judge(t *testing.T, tasks int) (again int) {
 	t.Helper()
 	s.mu.Lock()
@@ -245,7 +247,7 @@ func (s *scale) judge(t *testing.T, tasks int) (again int) {
 	return again
 }
 
-// fill has several producers submit at once, and waits for the ends of all tasks.
+// fill submits from several producers at once, and waits for the ends of all tasks.
 func (l *lane) fill(producers, each int, after func(from, i int)) {
 	l.Helper()
 	var submitting sync.WaitGroup
@@ -291,7 +293,8 @@ var (
 	single  = task.New[int, int]("single", task.WithThrottle("scale"), task.WithUniqueKey("k"), task.WithWeight(0))
 )
 
-// unique checks that a key is refused while its task is not over, and is free again when the job has heard of the end.
+// unique checks that a key is refused until its task has ended, and is free after the job was told
+// of the end.
 func (l *lane) unique() {
 	l.Helper()
 	p := l.producer()
@@ -322,7 +325,7 @@ func (l *lane) unique() {
 	}
 }
 
-// closed submits a task whose windows are closed, and returns what checks that it has not been sent.
+// closed submits a task whose windows are closed. check fails the test if it was sent.
 func (l *lane) closed() (check func()) {
 	l.Helper()
 	p, s := l.producer(), l.service()
@@ -340,8 +343,9 @@ func (l *lane) closed() (check func()) {
 	}
 }
 
-// TestConditionsHold: over every broker, with several producers, consumers and runners, of which one stops in the middle, what was submitted with conditions runs
-// as they say, once each, and its futures are those of any other task.
+// TestConditionsHold shows that tasks with conditions run once each as their conditions say, over
+// every broker. Several producers, consumers and runners work, and one runner stops. The futures
+// work as usual.
 func TestConditionsHold(t *testing.T) {
 	for name, build := range lanes {
 		t.Run(name, func(t *testing.T) {
@@ -361,7 +365,7 @@ func TestConditionsHold(t *testing.T) {
 			l.unique()
 			l.fill(producers, each, func(from, i int) {
 				if i == each/2 && from == 0 {
-					stop() // the other one goes on
+					stop() // the other one continues
 				}
 			})
 			if again := s.judge(t, producers*each); again > 0 {
@@ -372,7 +376,8 @@ func TestConditionsHold(t *testing.T) {
 	}
 }
 
-// TestWithdrawnTaskEnds: who waits for a task with conditions learns that its job was withdrawn, before it was sent and while it waits in the broker.
+// TestWithdrawnTaskEnds shows that the future of a task with conditions ends when its job is
+// withdrawn. That holds before the task is sent and while it waits in the broker.
 func TestWithdrawnTaskEnds(t *testing.T) {
 	for name, build := range lanes {
 		t.Run(name, func(t *testing.T) {

@@ -12,7 +12,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// What nobody would keep is refused, and nothing is sent.
+// TestConditionsAreRefused shows that tasks with conditions are refused without a store of jobs,
+// and that nothing is sent.
 func TestConditionsAreRefused(t *testing.T) {
 	b := membroker.New()
 	results := memresults.New(memresults.Config{})

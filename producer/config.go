@@ -18,55 +18,61 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// DefaultTimeout bounds a Submit whose context has no deadline.
+// DefaultTimeout is the default of Config.Timeout.
 const DefaultTimeout = 10 * time.Second
 
-// Config configures a producer. Only Broker must be set. The producer does not close what it is given.
+// Config configures a producer. Only Broker is required. The producer does not close the broker,
+// stores and buses of its configuration.
 type Config struct {
 	Broker broker.Broker
-	// Results is where results come back. nil: futures answer [task.ErrNoResult].
+	// Results is the store from which futures get results. nil: futures return [task.ErrNoResult].
 	Results resultstore.ResultStore
-	// Stores are further stores, by the name that a task's ResultStore metadata gives.
+	// Stores are further result stores. A task chooses one by the name in its ResultStore metadata.
 	Stores map[string]resultstore.ResultStore
-	// Gatherer is what the consumers gather groups with, if that is not Results. Without one a
-	// workflow with groups is refused. It is asked whether the groups that futures wait for are
-	// forgotten.
+	// Gatherer is the store with which consumers gather groups, if that is not Results. Without a
+	// gatherer a workflow with groups is refused. Futures ask it whether their groups are forgotten.
 	Gatherer resultstore.Gatherer
-	// Claimer keeps the keys of unique tasks ([task.WithUnique]), if that is not Results: all producers need the same. nil:
-	// Results, where that is one; without any, such tasks are refused.
+	// Claimer stores the keys of unique tasks ([task.WithUnique]). All producers need the same. nil:
+	// Results, if it is a [resultstore.Claimer]. Without a claimer such tasks are refused.
 	Claimer resultstore.Claimer
-	// Events gets task-sent events, and those of this producer. nil: none are sent. Submit never waits for it, and what it
-	// loses is counted (Metrics.Dropped).
+	// Events receives task-sent events and the events of this producer. nil: no events are sent.
+	// Submit never waits for the bus; Metrics.Dropped counts lost events.
 	Events events.EventBus
-	// Report is what this producer tells of itself and of its tasks. Results are sent to its NodeID,
-	// with or without Events.
+	// Report configures which events this producer sends about itself and its tasks. Results are sent
+	// to its NodeID, also without Events.
 	Report events.Report
-	// Wire is how tasks become messages and results are read: as the consumers have it.
+	// Wire configures how tasks are encoded and results are decoded. Use the same values as the
+	// consumers.
 	Wire serializer.Wire
-	// Router picks queues. nil: all tasks go to router.DefaultQueue.
+	// Router selects the queues of tasks. nil: router.DefaultQueue for all tasks.
 	Router router.Router
-	// Queues describes queues that are declared with priority levels, besides those the Router names.
+	// Queues are declared with their priority levels, in addition to those of the Router.
 	Queues []broker.Queue
-	// Defaults is the static configuration of tasks, the lowest layer of metadata. It travels with each task.
+	// Defaults is the static metadata of tasks, the lowest layer. It travels with each task.
 	Defaults task.Metadata
-	// Hooks are called before and after a task is submitted, around Middleware.
+	// Hooks are called before and after a submission, outside of Middleware.
 	Hooks middleware.HookSet
-	// Middleware wraps every submission, the first outermost.
+	// Middleware wraps every submission, the first element outermost.
 	Middleware []middleware.SendMiddleware
-	// Jobs keeps tasks with conditions ([task.Conditions]) as jobs until a runner.Runner of their queue sends them, in this process or in another.
-	// A jobs.Service is one. The runner may have any producer over the same broker for its Submit, and Results, which has to be a store that can be asked later, not one of reply
-	// queues: where RabbitMQ carries the tasks, the database of the jobs can keep the results. Such a result is kept for two days at least. Consumers should have runner.Current
-	// among their middleware, and the jobs as their Config.Jobs. nil: such tasks are refused.
-	Jobs Keeper
-	// Timeout bounds a Submit whose context has no deadline. 0: DefaultTimeout. Negative: no bound.
+	// Jobs stores tasks with conditions ([task.Conditions]) as jobs until a runner.Runner of their
+	// queue sends them, in this or another process. A jobs.Service implements it. nil: such tasks are
+	// refused.
+	//
+	// The runner needs a producer over the same broker as its Submit, and Results. Results must keep
+	// records, so a store of reply queues is refused. With RabbitMQ, for example, the database of the
+	// jobs can keep the results. These are kept for at least two days. Consumers should use
+	// runner.Current as a middleware, and the jobs as Config.Jobs.
+	Jobs JobCreator
+	// Timeout limits a Submit whose context has no deadline. Default: 10s. Negative: no limit.
 	Timeout time.Duration
-	// Logger gets what nobody is returned. nil: slog.Default().
+	// Logger receives the messages about errors that no caller receives. Default: slog.Default().
 	Logger *slog.Logger
-	// Metrics counts. nil: counted and not registered.
+	// Metrics counts tasks and events. nil: the producer counts without a registry.
 	Metrics *middleware.Metrics
 }
 
-// complete validates c and fills in its defaults.
+// complete sets the defaults of c and makes the codec. It returns all problems of the
+// configuration, joined.
 func (c *Config) complete() (*wire.Codec, error) {
 	var errs []error
 	if c.Broker == nil {
@@ -98,7 +104,7 @@ func (c *Config) complete() (*wire.Codec, error) {
 	if err := c.Defaults.Check(); err != nil {
 		errs = append(errs, fmt.Errorf("config: Defaults: %w", err))
 	}
-	errs = append(errs, report.CheckEvery(c.Report.HeartbeatEvery), c.endsRecorded())
+	errs = append(errs, report.CheckEvery(c.Report.HeartbeatEvery), c.checkResults())
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
 	}

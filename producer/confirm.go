@@ -8,10 +8,11 @@ import (
 	"github.com/swarmiji/swarmiji/events"
 )
 
-// confirmed counts a task that the broker has taken, and tells the world. at is when it was told so; zero: now.
+// confirmed counts a task that the broker has confirmed, sends its event and calls the functions of
+// middleware that wait for the end. at is the time of the confirm; zero: now.
 func (p *Producer) confirmed(s *staged, at time.Time) {
 	p.cfg.Metrics.Sent.Inc(1)
-	defer s.end(nil)
+	defer s.notifyEnd(nil)
 	if p.cfg.Events == nil {
 		return
 	}
@@ -25,29 +26,32 @@ func (p *Producer) confirmed(s *staged, at time.Time) {
 	})
 }
 
-// withdraw takes back the waiter of a task that was refused. One whose outcome is unknown keeps it if the caller chose the
-// id: the task may run, and the caller may submit it again or ask for it by [Producer.Pending].
-// That of a unique task is taken back: the error may be about another one.
+// withdraw releases the waiter of a task whose submission failed with err, and tells middleware. If
+// the outcome is unknown and the caller chose the id, the waiter stays: the task may run, and the
+// caller may submit it again or call [Producer.Pending]. For a unique task the waiter is always
+// released, since err may be about an earlier task.
 func (s *staged) withdraw(err error) {
-	defer s.end(err)
+	defer s.notifyEnd(err)
 	if !s.chosen || s.unique != nil || !errors.Is(err, broker.ErrIndeterminate) {
-		s.forget()
+		s.releaseWaiter()
 	}
 }
 
-// ending is a function of middleware that wants to know how the submission ends.
+// ending is a function of a middleware that is called at the end of the submission.
 type ending struct {
 	fn   func(error)
 	next *ending
 }
 
-// OnConfirm implements [middleware.Confirmer].
-func (s *staged) OnConfirm(fn func(error)) { s.ended = &ending{fn, s.ended} }
+// OnConfirm implements [middleware.Confirmer]. It registers fn to be called with the outcome of the
+// submission.
+func (s *staged) OnConfirm(fn func(error)) { s.onEnd = &ending{fn, s.onEnd} }
 
-// end tells middleware how the submission has ended.
-func (s *staged) end(err error) {
-	for e := s.ended; e != nil; e = e.next {
+// notifyEnd calls the functions of OnConfirm with the outcome, the last registered first. A second
+// call does nothing.
+func (s *staged) notifyEnd(err error) {
+	for e := s.onEnd; e != nil; e = e.next {
 		e.fn(err)
 	}
-	s.ended = nil
+	s.onEnd = nil
 }

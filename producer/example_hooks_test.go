@@ -9,10 +9,11 @@ import (
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/tasktest"
 )
 
-// Hooks before and after a submission. An error of the first is a veto: nothing is sent. The second is told when the broker
-// has answered.
+// Hooks run before and after a submission. An error of the first is a veto: nothing is sent. The
+// second one runs when the broker has answered.
 func ExampleConfig_hooks() {
 	report := task.New[int, int]("report")
 	night := middleware.Hooks{
@@ -27,14 +28,16 @@ func ExampleConfig_hooks() {
 		},
 	}
 
-	p, c, run := inMemory(producer.Config{Hooks: middleware.HookSet{
+	s := tasktest.New(nil)
+	defer s.Close()
+	p := s.Producer(producer.Config{Hooks: middleware.HookSet{
 		Tasks: map[string][]middleware.Hooks{report.Name(): {night}},
-	}}, consumer.Config{})
-	must(report.Handle(c, func(_ context.Context, i int) (int, error) { return i, nil }))
-	defer run()()
+	}})
+	s.Start(consumer.Config{}, func(r task.Registrar) error {
+		return report.Handle(r, func(_ context.Context, i int) (int, error) { return i, nil })
+	})
 
-	ctx, cancel := soon()
-	defer cancel()
+	ctx := context.Background()
 	_, err := report.Submit(ctx, p, 1)
 	fmt.Println(err)
 	_, err = report.Submit(ctx, p, 2, task.WithHeader("urgent", "yes"))

@@ -5,32 +5,39 @@ import (
 	"fmt"
 
 	"github.com/swarmiji/swarmiji/consumer"
-	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/tasktest"
 )
 
-// Where nobody wants the result it is neither stored nor sent, which makes a task cheaper. Its future succeeds at once.
+// An ignored result is neither stored nor sent, which makes a task cheaper. Its future succeeds at
+// once.
 func ExampleProducer_Submit_ignoreResult() {
 	ping := task.New[string, int]("ping", task.WithIgnoreResult(true))
 
-	p, c, run := inMemory(producer.Config{}, consumer.Config{})
+	s := tasktest.New(nil)
+	defer s.Close()
 	pinged := make(chan string)
-	must(ping.Handle(c, func(_ context.Context, host string) (int, error) {
-		pinged <- host
-		return 7, nil
-	}))
-	defer run()()
 
-	ctx, cancel := soon()
-	defer cancel()
-	future, err := ping.Submit(ctx, p, "example.org")
-	must(err)
+	s.Start(consumer.Config{}, func(r task.Registrar) error {
+		return ping.Handle(r, func(_ context.Context, host string) (int, error) {
+			pinged <- host
+			return 7, nil
+		})
+	})
+
+	ctx := context.Background()
+	future, err := ping.Submit(ctx, s, "example.org")
+	if err != nil {
+		panic(err)
+	}
 	fmt.Println(future.Get(ctx)) // before the task has run
 	fmt.Println("pinged", <-pinged)
 
 	// A call goes before the definition: this one wants the result.
-	future, err = ping.Submit(ctx, p, "example.com", task.WithIgnoreResult(false))
-	must(err)
+	future, err = ping.Submit(ctx, s, "example.com", task.WithIgnoreResult(false))
+	if err != nil {
+		panic(err)
+	}
 	fmt.Println("pinged", <-pinged)
 	fmt.Println(future.Get(ctx))
 	// Output:

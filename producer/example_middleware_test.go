@@ -10,14 +10,15 @@ import (
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/tasktest"
 )
 
 type tenantKey struct{}
 
 var errNoTenant = errors.New("no tenant")
 
-// Send middleware sees every task on its way out. This one puts the tenant of the request into a header, and refuses tasks
-// that have none: the caller gets its error and nothing is sent.
+// Send middleware sees every task before it is sent. This one copies the tenant of the request into
+// a header, and refuses tasks without one: the caller gets the error, and nothing is sent.
 func ExampleConfig_middleware() {
 	tenant := func(next middleware.Sender) middleware.Sender {
 		return func(ctx context.Context, queue string, e *task.Envelope) error {
@@ -25,7 +26,7 @@ func ExampleConfig_middleware() {
 			if !ok {
 				return errNoTenant
 			}
-			headers := maps.Clone(e.Headers) // replaced, never written to
+			headers := maps.Clone(e.Headers) // replace the map, never write to it
 			if headers == nil {
 				headers = make(map[string]string)
 			}
@@ -36,20 +37,24 @@ func ExampleConfig_middleware() {
 	}
 	bill := task.New[int, string]("bill")
 
-	p, c, run := inMemory(producer.Config{Middleware: []middleware.SendMiddleware{tenant}}, consumer.Config{})
-	must(bill.Handle(c, func(ctx context.Context, amount int) (string, error) {
-		r, _ := task.FromContext(ctx)
-		return fmt.Sprintf("%s pays %d", r.Headers["tenant"], amount), nil
-	}))
-	defer run()()
+	s := tasktest.New(nil)
+	defer s.Close()
+	p := s.Producer(producer.Config{Middleware: []middleware.SendMiddleware{tenant}})
+	s.Start(consumer.Config{}, func(r task.Registrar) error {
+		return bill.Handle(r, func(ctx context.Context, amount int) (string, error) {
+			r, _ := task.FromContext(ctx)
+			return fmt.Sprintf("%s pays %d", r.Headers["tenant"], amount), nil
+		})
+	})
 
-	ctx, cancel := soon()
-	defer cancel()
+	ctx := context.Background()
 	_, err := bill.Submit(ctx, p, 100)
 	fmt.Println("refused:", errors.Is(err, errNoTenant))
 
 	future, err := bill.Submit(context.WithValue(ctx, tenantKey{}, "acme"), p, 100)
-	must(err)
+	if err != nil {
+		panic(err)
+	}
 	fmt.Println(future.Get(ctx))
 	// Output:
 	// refused: true

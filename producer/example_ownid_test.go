@@ -5,27 +5,33 @@ import (
 	"fmt"
 
 	"github.com/swarmiji/swarmiji/consumer"
-	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/tasktest"
 )
 
-// A submission may be repeated with the same id, say after broker.ErrIndeterminate or a crash of the submitter: it is the
-// same task. Both futures get its one result. (It may run twice, as every task that runs at least once.)
+// A submission may be repeated with the same id, for example after broker.ErrIndeterminate or a
+// crash of the submitter. It is the same task: both futures get its one result. The task may run
+// twice, as every at-least-once task.
 func ExampleProducer_Submit_ownID() {
 	charge := task.New[int, string]("invoice.charge")
 
-	p, c, run := inMemory(producer.Config{}, consumer.Config{})
-	must(charge.Handle(c, func(_ context.Context, invoice int) (string, error) {
-		return fmt.Sprintf("invoice %d charged", invoice), nil
-	}))
-	defer run()()
+	s := tasktest.New(nil)
+	defer s.Close()
+	s.Start(consumer.Config{}, func(r task.Registrar) error {
+		return charge.Handle(r, func(_ context.Context, invoice int) (string, error) {
+			return fmt.Sprintf("invoice %d charged", invoice), nil
+		})
+	})
 
-	ctx, cancel := soon()
-	defer cancel()
-	first, err := charge.Submit(ctx, p, 1042, task.WithID("charge-1042"))
-	must(err)
-	again, err := charge.Submit(ctx, p, 1042, task.WithID("charge-1042"))
-	must(err)
+	ctx := context.Background()
+	first, err := charge.Submit(ctx, s, 1042, task.WithID("charge-1042"))
+	if err != nil {
+		panic(err)
+	}
+	again, err := charge.Submit(ctx, s, 1042, task.WithID("charge-1042"))
+	if err != nil {
+		panic(err)
+	}
 	fmt.Println(first.Get(ctx))
 	fmt.Println(again.Get(ctx))
 	fmt.Println(first.ID() == again.ID())

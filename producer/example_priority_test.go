@@ -8,31 +8,34 @@ import (
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/tasktest"
 )
 
-// A queue that is declared with levels runs urgent tasks first: the lower number. Both sides name the same levels. On a
-// queue without levels a priority is refused, not ignored.
+// A queue that is declared with levels runs urgent tasks, with a lower number, first. Both sides
+// use the same levels. A queue without levels refuses priorities.
 func ExampleConfig_priority() {
-	levels := []int{10, 100, 1000} // up to 10 urgent, up to 100 ordinary, above that when there is nothing else to do
+	levels := []int{10, 100, 1000} // up to 10 urgent, up to 100 normal, above that low
 	build := task.New[string, string]("build")
 
-	p, c, run := inMemory(
-		producer.Config{Queues: []broker.Queue{{Name: "default", Levels: levels}}},
-		consumer.Config{Queues: map[string]consumer.QueueConfig{"default": {Workers: 1, Prefetch: 1, Levels: levels}}},
-	)
+	s := tasktest.New(nil)
+	defer s.Close()
+	p := s.Producer(producer.Config{Queues: []broker.Queue{{Name: "default", Levels: levels}}})
 	order := make(chan string, 3)
-	must(build.Handle(c, func(_ context.Context, what string) (string, error) {
-		order <- what
-		return what, nil
-	}))
 
-	ctx, cancel := soon()
-	defer cancel()
+	ctx := context.Background()
 	for what, priority := range map[string]int{"documentation": 500, "release": 100, "hotfix": 1} {
 		_, err := build.Submit(ctx, p, what, task.WithPriority(priority))
-		must(err)
+		if err != nil {
+			panic(err)
+		}
 	}
-	defer run()() // all three wait already
+
+	s.Start(consumer.Config{Queues: map[string]consumer.QueueConfig{"default": {Workers: 1, Prefetch: 1, Levels: levels}}}, func(r task.Registrar) error {
+		return build.Handle(r, func(_ context.Context, what string) (string, error) {
+			order <- what
+			return what, nil
+		})
+	}) // all three wait already
 	fmt.Println(<-order, <-order, <-order)
 	// Output: hotfix release documentation
 }

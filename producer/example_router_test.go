@@ -10,30 +10,43 @@ import (
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/router"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/tasktest"
 )
 
-// A router picks the queue by the task's name; a call may name another. The producer declares the router's queues, so that
-// tasks can be queued before a consumer exists. Any other queue must be there already.
+// A router selects the queue by the task's name; a call may override it. The producer declares the
+// router's queues, so tasks can be queued before a consumer exists. Other queues must exist
+// already.
 func ExampleConfig_router() {
 	routes, err := router.NewTable(router.TableConfig{Routes: []router.Route{
 		{Pattern: "mail.*", Queue: "mail"},
 		{Pattern: "report.#", Queue: "reports"},
 	}})
-	must(err)
+	if err != nil {
+		panic(err)
+	}
 
-	p, c, run := inMemory(producer.Config{Router: routes}, consumer.Config{Queues: consumer.QueuesOf(routes)})
+	s := tasktest.New(nil)
+	defer s.Close()
+	p := s.Producer(producer.Config{Router: routes})
 	where := func(ctx context.Context, _ string) (string, error) {
 		r, _ := task.FromContext(ctx)
 		return r.Name + " ran from queue " + r.Queue, nil
 	}
 	send, yearly, other := task.New[string, string]("mail.send"), task.New[string, string]("report.sales.yearly"), task.New[string, string]("other")
-	must(errors.Join(send.Handle(c, where), yearly.Handle(c, where), other.Handle(c, where)))
-	defer run()()
 
-	ctx, cancel := soon()
-	defer cancel()
+	s.Start(consumer.Config{Queues: consumer.QueuesOf(routes)}, func(r task.Registrar) error {
+		return errors.Join(
+			send.Handle(r, where),
+			yearly.Handle(r, where),
+			other.Handle(r, where),
+		)
+	})
+
+	ctx := context.Background()
 	show := func(f *task.Future[string], err error) {
-		must(err)
+		if err != nil {
+			panic(err)
+		}
 		fmt.Println(f.Get(ctx))
 	}
 	show(send.Submit(ctx, p, ""))

@@ -10,24 +10,29 @@ import (
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/memresults"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/tasktest"
 )
 
-// A task may name another result store than the default one, such as one that keeps results for longer. Both sides know
-// it by the same name.
+// A task may name another result store than the default, for example one with a longer retention.
+// Both sides use the same name.
 func ExampleConfig_stores() {
 	archive := memresults.New(memresults.Config{})
 	defer archive.Close(context.Background())
 	stores := map[string]resultstore.ResultStore{"archive": archive}
 	audit := task.New[string, string]("audit", task.WithResultStore("archive"))
 
-	p, c, run := inMemory(producer.Config{Stores: stores}, consumer.Config{Stores: stores})
-	must(audit.Handle(c, func(_ context.Context, what string) (string, error) { return what + " is in order", nil }))
-	defer run()()
+	s := tasktest.New(nil)
+	defer s.Close()
+	p := s.Producer(producer.Config{Stores: stores})
+	s.Start(consumer.Config{Stores: stores}, func(r task.Registrar) error {
+		return audit.Handle(r, func(_ context.Context, what string) (string, error) { return what + " is in order", nil })
+	})
 
-	ctx, cancel := soon()
-	defer cancel()
+	ctx := context.Background()
 	future, err := audit.Submit(ctx, p, "2026")
-	must(err)
+	if err != nil {
+		panic(err)
+	}
 	fmt.Println(future.Get(ctx))
 	record, err := archive.Load(ctx, future.ID())
 	fmt.Println(record.Name, record.State, err)

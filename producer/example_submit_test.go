@@ -5,24 +5,27 @@ import (
 	"fmt"
 
 	"github.com/swarmiji/swarmiji/consumer"
-	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/tasktest"
 )
 
-// A task is defined once, with the types of its arguments and its result. The consumer gives it a function, the producer
-// submits it and gets a future.
+// A task is defined once, with the types of its arguments and result. The consumer registers its
+// function; the producer submits it and gets a future.
 func ExampleProducer_Submit() {
 	type pair struct{ A, B int }
 	add := task.New[pair, int]("math.add")
 
-	p, c, run := inMemory(producer.Config{}, consumer.Config{})
-	must(add.Handle(c, func(_ context.Context, in pair) (int, error) { return in.A + in.B, nil }))
-	defer run()()
+	s := tasktest.New(nil)
+	defer s.Close()
+	s.Start(consumer.Config{}, func(r task.Registrar) error {
+		return add.Handle(r, func(_ context.Context, in pair) (int, error) { return in.A + in.B, nil })
+	})
 
-	ctx, cancel := soon()
-	defer cancel()
-	future, err := add.Submit(ctx, p, pair{1, 2}) // nil: the broker has confirmed it
-	must(err)
+	ctx := context.Background()
+	future, err := add.Submit(ctx, s, pair{1, 2}) // nil: the broker has confirmed it
+	if err != nil {
+		panic(err)
+	}
 	sum, err := future.Get(ctx)
 	fmt.Println(sum, err)
 	// Output: 3 <nil>

@@ -7,34 +7,39 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/consumer"
-	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/tasktest"
 )
 
-// Many tasks are submitted at once, without a wait for each. What cannot be submitted has an error of its own, and the
-// others are not held up by it.
+// Many tasks are submitted at once, without a wait for each. A task that cannot be submitted has
+// its own error and does not delay the others.
 func ExampleProducer_SubmitAll() {
 	square := task.New[int, int]("math.square")
 
-	p, c, run := inMemory(producer.Config{}, consumer.Config{})
-	must(square.Handle(c, func(_ context.Context, n int) (int, error) { return n * n, nil }))
-	defer run()()
+	s := tasktest.New(nil)
+	defer s.Close()
+	s.Start(consumer.Config{}, func(r task.Registrar) error {
+		return square.Handle(r, func(_ context.Context, n int) (int, error) { return n * n, nil })
+	})
 
-	ctx, cancel := soon()
-	defer cancel()
-	futures, err := square.SubmitAll(ctx, p, []int{1, 2, 3, 4})
-	must(err)
+	ctx := context.Background()
+	futures, err := square.SubmitAll(ctx, s, []int{1, 2, 3, 4})
+	if err != nil {
+		panic(err)
+	}
 	sum := 0
 	for _, f := range futures {
 		n, err := f.Get(ctx)
-		must(err)
+		if err != nil {
+			panic(err)
+		}
 		sum += n
 	}
 	fmt.Println("1 + 4 + 9 + 16 =", sum)
 
-	pending, err := p.SubmitAll(ctx, []task.Call{
+	pending, err := s.SubmitAll(ctx, []task.Call{
 		square.Call(5),
-		square.Call(6, task.WithQueue("no such queue")), // spaces are not for names
+		square.Call(6, task.WithQueue("no such queue")), // names have no spaces
 	})
 	for i, err := range broker.BatchErrors(err, len(pending)) {
 		fmt.Println(i, pending[i] != nil, errors.Is(err, task.ErrBadName))

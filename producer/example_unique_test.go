@@ -11,28 +11,34 @@ import (
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/tasktest"
 )
 
-// A web hook is delivered twice. The second submission sends nothing: it is answered with the id
-// and the result of the first. Which one was first shows an id of one's own.
+// A web hook is delivered twice. The second submission sends nothing and returns the id and the
+// result of the first. An id of your own shows which one was first.
 func ExampleProducer_Submit_unique() {
 	pay := task.New[int, string]("invoice.pay")
 
-	p, c, run := inMemory(producer.Config{}, consumer.Config{})
-	must(pay.Handle(c, func(_ context.Context, invoice int) (string, error) {
-		fmt.Println("paying", invoice)
-		return fmt.Sprintf("invoice %d is paid", invoice), nil
-	}))
-	defer run()()
+	s := tasktest.New(nil)
+	defer s.Close()
+	s.Start(consumer.Config{}, func(r task.Registrar) error {
+		return pay.Handle(r, func(_ context.Context, invoice int) (string, error) {
+			fmt.Println("paying", invoice)
+			return fmt.Sprintf("invoice %d is paid", invoice), nil
+		})
+	})
 
-	ctx, cancel := soon()
-	defer cancel()
+	ctx := context.Background()
 	once := task.WithUnique("invoice 17", 24*time.Hour)
 	for _, delivery := range []task.ID{"delivery-1", "delivery-2"} {
-		f, err := pay.Submit(ctx, p, 17, once, task.WithID(delivery))
-		must(err)
+		f, err := pay.Submit(ctx, s, 17, once, task.WithID(delivery))
+		if err != nil {
+			panic(err)
+		}
 		result, err := f.Get(ctx)
-		must(err)
+		if err != nil {
+			panic(err)
+		}
 		fmt.Println(delivery, "first:", f.ID() == delivery, "-", result)
 	}
 	// Output:
@@ -55,25 +61,29 @@ func (b *forgetful) Publish(ctx context.Context, queue string, m *broker.Message
 	return broker.ErrIndeterminate
 }
 
-// The outcome of a submission is unknown. Its key stays with it, so that no other one is sent. The
-// error names the task; the submission of that id can be repeated.
+// If the outcome of a submission is unknown, its key stays reserved, so that no other task is sent.
+// The error names the task; repeat the submission with its id.
 func ExampleUniqueError() {
 	pay := task.New[int, string]("invoice.pay")
 
 	b := &forgetful{Broker: membroker.New()}
-	p, c, run := inMemory(producer.Config{Broker: b}, consumer.Config{Broker: b})
-	must(pay.Handle(c, func(_ context.Context, invoice int) (string, error) { return "paid", nil }))
-	defer run()()
+	s := tasktest.New(nil)
+	defer s.Close()
+	p := s.Producer(producer.Config{Broker: b})
+	s.Start(consumer.Config{Broker: b}, func(r task.Registrar) error {
+		return pay.Handle(r, func(_ context.Context, invoice int) (string, error) { return "paid", nil })
+	})
 
-	ctx, cancel := soon()
-	defer cancel()
+	ctx := context.Background()
 	once := task.WithUnique("invoice 17", 24*time.Hour)
 	_, err := pay.Submit(ctx, p, 17, once)
 	unknown, ok := errors.AsType[*producer.UniqueError](err)
 	fmt.Println("unknown:", ok && errors.Is(err, broker.ErrIndeterminate))
 
 	f, err := pay.Submit(ctx, p, 17, once, task.WithID(unknown.Task))
-	must(err)
+	if err != nil {
+		panic(err)
+	}
 	fmt.Println(f.Get(ctx))
 	// Output:
 	// unknown: true

@@ -7,35 +7,38 @@ import (
 	"sync"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/reach"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// settled is the handle of a task whose outcome needs no waiting: an ignored result, or no store to ask.
-type settled struct {
+// resolved is the handle of a task whose outcome is known at once: an ignored result, or a missing
+// store.
+type resolved struct {
 	id  task.ID
 	err error
 }
 
-func (s *settled) ID() task.ID { return s.id }
+func (s *resolved) ID() task.ID { return s.id }
 
-func (s *settled) Done() <-chan struct{} {
+func (s *resolved) Done() <-chan struct{} {
 	done := make(chan struct{})
 	close(done)
 	return done
 }
 
-func (s *settled) Result(context.Context, any) error { return s.err }
+func (s *resolved) Result(context.Context, any) error { return s.err }
 
-func (s *settled) State(context.Context) (task.State, error) {
+func (s *resolved) State(context.Context) (task.State, error) {
 	if s.err != nil {
 		return "", s.err
 	}
 	return task.StateSucceeded, nil
 }
 
-// observed is the handle of a task that was submitted elsewhere. It waits only once somebody asks it to.
+// observed is the handle of a task that another producer submitted. It starts to wait at the first
+// call of Done or Result.
 type observed struct {
 	id    task.ID
 	inbox *inbox
@@ -56,7 +59,7 @@ func (o *observed) ID() task.ID { return o.id }
 func (o *observed) Done() <-chan struct{} {
 	w, err := o.wait()
 	if err != nil {
-		return (&settled{}).Done()
+		return (&resolved{}).Done()
 	}
 	return w.done
 }
@@ -66,15 +69,16 @@ func (o *observed) Result(ctx context.Context, v any) error {
 	if err != nil {
 		return err
 	}
-	_, _ = o.inbox.look(ctx, o.id) // it may have ended long ago; if the store does not answer now, it is asked again
+	// The task may have ended long ago. If the store fails now, it is asked again.
+	_, _ = o.inbox.loadState(ctx, o.id)
 	return w.Result(ctx, v)
 }
 
 func (o *observed) State(ctx context.Context) (task.State, error) {
-	return o.inbox.look(ctx, o.id)
+	return o.inbox.loadState(ctx, o.id)
 }
 
-// waiter is the handle of a task whose outcome is still to come.
+// waiter is the handle of a task that has not ended yet.
 type waiter struct {
 	id    task.ID
 	inbox *inbox
@@ -83,14 +87,14 @@ type waiter struct {
 
 	mu     sync.Mutex
 	record resultstore.Record // set once, before done is closed
-	err    error              // instead of a record: the producer was closed, or the record was lost
-	open   task.State         // what the last record said that was not the end; "" for none
-	why    string             // its error
+	err    error              // set instead of record: the producer was closed, or the record was lost
+	open   task.State         // state of the last record that was not final; "": none was received
+	why    string             // error of that record
 
 	// Guarded by inbox.mu.
-	holds     int  // handles that share the waiter
-	polls     int  // looks into the store so far
-	submitted bool // by this producer
+	refs      int  // number of handles that share the waiter
+	polls     int  // number of reads of the store so far
+	submitted bool // submitted by this producer
 	groups    []awaitedGroup
 }
 
@@ -98,7 +102,8 @@ func (w *waiter) ID() task.ID { return w.id }
 
 func (w *waiter) Done() <-chan struct{} { return w.done }
 
-// resolve sets the outcome; the first one counts. It reports whether this was it.
+// resolve sets the outcome and closes w.done. It reports whether the outcome was not set before;
+// only the first one counts. It takes w.mu.
 func (w *waiter) resolve(r resultstore.Record, err error) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -128,14 +133,16 @@ func (w *waiter) Result(ctx context.Context, v any) error {
 	return outcome(&w.record, w.codec, v)
 }
 
-// outcome turns a terminal record into what the submitter gets.
+// outcome returns the result of a terminal record to the submitter: it decodes a success into v and
+// returns the error of a failure.
 func outcome(r *resultstore.Record, codec *wire.Codec, v any) error {
-	if r.State == task.StateSucceeded && r.Error == nil { // with one, its result is not here
+	// with an error, the result is in another store
+	if r.State == task.StateSucceeded && r.Error == nil {
 		if v == nil || len(r.Result) == 0 {
 			return nil
 		}
 		if err := codec.Unmarshal(r.ContentType, r.Result, v); err != nil {
-			return fmt.Errorf("swarmiji: result of %s: %w", r.ID, err)
+			return fmt.Errorf("swarmiji: result of %s: %w; ask for the type that its handler returns", r.ID, err)
 		}
 		return nil
 	}
@@ -157,16 +164,19 @@ func (w *waiter) State(ctx context.Context) (task.State, error) {
 		return w.record.State, w.err
 	default:
 	}
-	return w.inbox.look(ctx, w.id)
+	return w.inbox.loadState(ctx, w.id)
 }
 
-// errReplies is what is said of tasks that others have submitted.
-var errReplies = fmt.Errorf("%w: results go to reply queues, which keep no records and tell only the submitter", broker.ErrUnsupported)
+// errReplies is the error for a task of another submitter in a store of reply queues.
+var errReplies = fmt.Errorf("%w: results go to reply queues, which keep no records and reach only the submitter", broker.ErrUnsupported)
 
-// errNoRecord is what is said of a task of which a store has nothing.
-var errNoRecord = fmt.Errorf("%w: %w", task.ErrNotFound, resultstore.ErrNotFound)
+// errNoRecord returns the error for a task without a record in the store.
+func errNoRecord() error {
+	return reach.Also(fmt.Errorf("%w; check id and namespace", task.ErrNotFound), resultstore.ErrNotFound)
+}
 
-// unfinished is why a wait ended without a result. It says what is known of the task.
+// unfinished returns the error of a wait that ended without a result. It describes the known state
+// of the task.
 func (w *waiter) unfinished(cause error) error {
 	w.mu.Lock()
 	open, why := w.open, w.why
@@ -175,15 +185,16 @@ func (w *waiter) unfinished(cause error) error {
 	case open != "":
 		return fmt.Errorf("swarmiji: waiting for the result of %s: still %s%s: %w", w.id, open, why, cause)
 	case w.inbox.submitted(w.id):
-		return fmt.Errorf("swarmiji: waiting for the result of %s: no consumer has recorded anything of it in this result store; its consumers' logs say if they lack the store: %w", w.id, cause)
+		return fmt.Errorf("swarmiji: waiting for the result of %s: no consumer has recorded the task in this result store; check that a consumer serves its queue and has this store: %w", w.id, cause)
 	case resultstore.RepliesOnly(w.inbox.store):
 		return fmt.Errorf("swarmiji: waiting for the result of %s: %w: %w", w.id, errReplies, cause)
 	}
-	return fmt.Errorf("swarmiji: waiting for the result of %s: %w: %w", w.id, errNoRecord, cause)
+	return fmt.Errorf("swarmiji: waiting for the result of %s: %w: %w", w.id, errNoRecord(), cause)
 }
 
-// note keeps what an open record says, for whoever waits in vain.
-func (w *waiter) note(r resultstore.Record) {
+// setOpen stores the state and the error of a record that is not final, for the error of a wait
+// that ends early.
+func (w *waiter) setOpen(r resultstore.Record) {
 	why := ""
 	if r.Error != nil && w.inbox.producer.codec.OpenRecord(&r) == nil && r.Error != nil {
 		why = ": " + r.Error.Error()
@@ -193,21 +204,22 @@ func (w *waiter) note(r resultstore.Record) {
 	w.mu.Unlock()
 }
 
-// look asks the store for a task's state, and resolves its waiter if it has ended. Where the store has no record, only a task
-// that this producer has submitted, and whose end it waits for, is known to be pending.
-func (in *inbox) look(ctx context.Context, id task.ID) (task.State, error) {
+// loadState returns a task's state from the store. If the task has ended, it resolves its waiter.
+// Without a record, only a task that this producer has submitted and waits for is known to be
+// pending; for others it returns [task.ErrNotFound].
+func (in *inbox) loadState(ctx context.Context, id task.ID) (task.State, error) {
 	if in.replies && !in.submitted(id) {
 		return "", fmt.Errorf("swarmiji: state of %s: %w", id, errReplies)
 	}
 	r, err := in.store.Load(ctx, id)
 	switch {
 	case errors.Is(err, resultstore.ErrNotFound):
-		return in.withoutRecord(id)
+		return in.stateWithoutRecord(id)
 	case err != nil:
 		return "", fmt.Errorf("swarmiji: state of %s: %w", id, err)
 	}
 	if !r.State.Terminal() {
-		in.note(r)
+		in.noteOpen(r)
 		return r.State, nil
 	}
 	in.resolveIfAwaited(r)
@@ -217,14 +229,16 @@ func (in *inbox) look(ctx context.Context, id task.ID) (task.State, error) {
 	return r.State, nil
 }
 
-// withoutRecord is the state of a task of which the store has no record: what a reply queue told of it, or pending.
-func (in *inbox) withoutRecord(id task.ID) (task.State, error) {
+// stateWithoutRecord returns the state of a task without a record in the store: the last one that a
+// reply queue has sent, or pending. Returns [task.ErrNotFound] for a task that this producer has
+// not submitted.
+func (in *inbox) stateWithoutRecord(id task.ID) (task.State, error) {
 	in.mu.Lock()
 	w := in.waiters[id]
 	submitted := w != nil && w.submitted
 	in.mu.Unlock()
 	if !submitted {
-		return "", fmt.Errorf("swarmiji: state of %s: %w", id, errNoRecord)
+		return "", fmt.Errorf("swarmiji: state of %s: %w", id, errNoRecord())
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -234,7 +248,8 @@ func (in *inbox) withoutRecord(id task.ID) (task.State, error) {
 	return task.StatePending, nil
 }
 
-// submitted reports whether this producer waits for the end of a task that it has submitted itself.
+// submitted reports whether this producer has submitted the task and waits for its end. It takes
+// in.mu.
 func (in *inbox) submitted(id task.ID) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -242,12 +257,12 @@ func (in *inbox) submitted(id task.ID) bool {
 	return ok && w.submitted
 }
 
-// note tells the waiter of an open record's task.
-func (in *inbox) note(r resultstore.Record) {
+// noteOpen passes a record that is not final to the waiter of its task, if there is a waiter.
+func (in *inbox) noteOpen(r resultstore.Record) {
 	in.mu.Lock()
 	w := in.waiters[r.ID]
 	in.mu.Unlock()
 	if w != nil {
-		w.note(r)
+		w.setOpen(r)
 	}
 }

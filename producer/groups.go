@@ -10,17 +10,19 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// A store forgets a group that waits for its members in vain, and notifies nobody. So the futures of
-// the steps behind the group ask: a group that was undecided and is gone was forgotten.
+// A store deletes a group that waited too long for its members, and sends no notification. The
+// futures of the steps behind the group therefore ask: a group that was undecided and no longer
+// exists was forgotten.
 
-// awaitedGroup is a group that has to be decided before a step.
+// awaitedGroup is a group that must be decided before a step.
 type awaitedGroup struct {
 	id   task.ID
 	open time.Time // when it was last seen undecided; zero: never
 	over bool      // it was seen decided
 }
 
-// awaitGroups notes the groups that have to be decided before the step of a waiter.
+// awaitGroups stores in w the groups that must be decided before its step. It does nothing without
+// a gatherer, or if w has groups already.
 func (in *inbox) awaitGroups(w *waiter, groups []task.ID) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -32,9 +34,11 @@ func (in *inbox) awaitGroups(w *waiter, groups []task.ID) {
 	}
 }
 
-// forgotten looks at the groups before a waiter's step, and returns why it will never run, or nil.
-// Only sweep calls it, which alone changes the groups of a waiter that is in the map.
-func (in *inbox) forgotten(ctx context.Context, w *waiter) error {
+// forgottenGroup asks the gatherer for the groups before the step of w. It returns an error if one
+// of them was forgotten, so the step will never run, else nil.
+//
+// Only the polling goroutine calls it. No other code changes the groups of a waiter in the map.
+func (in *inbox) forgottenGroup(ctx context.Context, w *waiter) error {
 	in.mu.Lock()
 	groups := w.groups
 	in.mu.Unlock()
@@ -46,12 +50,14 @@ func (in *inbox) forgotten(ctx context.Context, w *waiter) error {
 		known, err := in.gatherer.Group(ctx, g.id)
 		switch {
 		case err == nil && known.Decider < 0:
-			g.open = time.Now().Round(0) // a process that was suspended must know it
+			// wall clock: a suspended process must notice the time that has passed
+			g.open = time.Now().Round(0)
 		case err == nil:
 			g.over = true
 		case !errors.Is(err, resultstore.ErrNotFound):
 			return nil
-		case time.Since(g.open) < resultstore.DefaultGatherTTL: // had it been decided it would be there still
+		// if it were decided, the store would still have it
+		case time.Since(g.open) < resultstore.DefaultGatherTTL:
 			return fmt.Errorf("%w: group %s", task.ErrGroupForgotten, g.id)
 		default:
 			g.open = time.Time{}
@@ -60,7 +66,7 @@ func (in *inbox) forgotten(ctx context.Context, w *waiter) error {
 	return nil
 }
 
-// fail ends a waiter without a record.
+// fail removes w from the inbox and resolves it with err.
 func (in *inbox) fail(w *waiter, err error) {
 	in.mu.Lock()
 	if in.waiters[w.id] == w {

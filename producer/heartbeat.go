@@ -10,7 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// newReport makes what sends this producer's events; nil when there is no bus.
+// newReport returns the sender of this producer's events, or nil without Config.Events.
 func (p *Producer) newReport() *report.Reporter {
 	m := p.cfg.Metrics
 	return report.New(report.Config{
@@ -23,17 +23,17 @@ func (p *Producer) newReport() *report.Reporter {
 	})
 }
 
-// reportGrace bounds what Close waits for its last events.
+// reportGrace limits how long Close waits until its last events are sent.
 const reportGrace = time.Second
 
-// endReport sends worker-offline.
+// endReport sends the event worker-offline and stops the report. It waits for at most reportGrace.
 func (p *Producer) endReport(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, reportGrace)
 	defer cancel()
 	p.report.Stop(ctx)
 }
 
-// hasSecrets reports whether args are of a type with secrets, which are kept out of events.
+// hasSecrets reports whether the type of args has secret fields, which events must not show.
 func (p *Producer) hasSecrets(args any) bool {
 	t := reflect.TypeOf(args)
 	if t == nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/internal/reach"
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/middleware"
@@ -17,30 +18,34 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// How the store is asked where nobody tells: a notification is a hint, the store is the truth.
+// Limits for asking the store. Notifications are only hints; the store decides.
 const (
-	sweepEvery   = 500 * time.Millisecond // between two rounds
-	sweepMost    = 1000                   // waiters asked for in one round
-	pollSlowest  = 20                     // rounds between two looks for the same waiter, at most
+	pollEvery = 500 * time.Millisecond // between two rounds
+	pollMost  = 1000                   // waiters that one round asks for
+	// largest number of rounds between two reads for the same waiter
+	pollMaxGap   = 20
 	pollTimeout  = 5 * time.Second
-	notifyMinGap = 100 * time.Millisecond // between two attempts to open the stream
+	notifyMinGap = 100 * time.Millisecond // shortest pause between two attempts to open the stream
 	notifyMaxGap = 5 * time.Second
 )
 
-// inbox holds the waiters of one result store, and resolves them from its notifications and by asking.
+// inbox holds the waiters of one result store. It resolves them by the store's notifications and by
+// asking the store.
 type inbox struct {
 	producer *Producer
 	store    resultstore.ResultStore
-	replies  bool                 // records are had by notification alone
-	gatherer resultstore.Gatherer // nil: none
+	replies  bool                 // the store keeps no records and only sends them
+	gatherer resultstore.Gatherer // nil: no gatherer
+	fresh    chan struct{}        // capacity 1: notifies poll of a new waiter
 
 	mu      sync.Mutex
 	waiters map[task.ID]*waiter
 	closed  bool
-	opened  chan struct{}                   // closed when the stream of notifications is open, or will not be waited for; nil until the first waiter
-	ready   func(ctx context.Context) error // of the open stream; nil for none
+	// closed when the stream of notifications is open or not waited for; nil until the first waiter
+	opened  chan struct{}
+	ready   func(ctx context.Context) error // of the open stream; may be nil
 	losses  int                             // how often records were lost
-	trouble error                           // why there is no stream
+	trouble error                           // why the stream is not open
 	stop    context.CancelFunc
 	ended   sync.WaitGroup
 }
@@ -48,13 +53,13 @@ type inbox struct {
 func newInbox(p *Producer, store resultstore.ResultStore) *inbox {
 	return &inbox{
 		producer: p, store: store, replies: resultstore.RepliesOnly(store), waiters: make(map[task.ID]*waiter),
-		gatherer: resultstore.GathererOf(p.cfg.Gatherer, p.cfg.Results),
+		gatherer: resultstore.GathererOf(p.cfg.Gatherer, p.cfg.Results), fresh: make(chan struct{}, 1),
 	}
 }
 
-// register makes the waiter of a task that is about to be submitted. It waits within ctx for the stream of notifications, so
-// that no result can come before somebody listens, and with reply queues for the queue. A second submission of an id shares
-// the first one's waiter.
+// register returns a waiter for a task that is about to be submitted. It blocks within ctx until
+// the stream of notifications is open, and with reply queues until the queue exists. So no result
+// can come before the producer listens. Submissions with the same id share one waiter.
 func (in *inbox) register(ctx context.Context, id task.ID, codec *wire.Codec) (*waiter, error) {
 	for {
 		losses, err := in.listening(ctx)
@@ -72,11 +77,13 @@ func (in *inbox) register(ctx context.Context, id task.ID, codec *wire.Codec) (*
 			in.mu.Unlock()
 			return w, nil
 		}
-		in.mu.Unlock() // the queue was lost since it was looked at
+		in.mu.Unlock() // the queue was lost since the check
 	}
 }
 
-// listening waits until results would be heard of, and returns how often they were lost so far.
+// listening blocks until the producer would receive results, and returns how often they were lost
+// so far. Returns [ErrClosed] after Close, and an error that wraps [broker.ErrUnavailable] if ctx
+// ends first.
 func (in *inbox) listening(ctx context.Context) (losses int, err error) {
 	in.mu.Lock()
 	if in.closed {
@@ -97,25 +104,34 @@ func (in *inbox) listening(ctx context.Context) (losses int, err error) {
 			in.mu.Lock()
 			err = in.trouble
 			in.mu.Unlock()
-			return 0, noQueue(errors.Join(err, context.Cause(ctx)))
+			end := context.Cause(ctx)
+			if err != nil {
+				end = fmt.Errorf("%w (%w)", err, end)
+			}
+			return 0, noReplyQueue(end)
 		}
 		return in.listening(ctx)
 	}
 	if ready != nil {
 		if err := ready(ctx); err != nil {
-			return 0, noQueue(err)
+			return 0, noReplyQueue(err)
 		}
 	}
 	return losses, nil
 }
 
-// noQueue is why nothing was submitted: nobody would hear of its end.
-func noQueue(cause error) error {
-	return fmt.Errorf("swarmiji: result store: no reply queue for the answer: %w: %w", broker.ErrUnavailable, cause)
+// noReplyQueue returns the error of a submission that was not sent because its result could not be
+// received.
+func noReplyQueue(cause error) error {
+	text := "swarmiji: the task was not sent: the reply queue for the result is not ready: %w: %w"
+	if _, ok := errors.AsType[*reach.Error](cause); !ok { // which names the next step itself
+		text += "; check the server of the result store, or submit with task.WithIgnoreResult"
+	}
+	return fmt.Errorf(text, broker.ErrUnavailable, cause)
 }
 
-// watch is register for a task submitted elsewhere: nobody notifies this producer of it, so the store is asked, and nothing
-// has to be open before.
+// watch returns a waiter for a task of another producer. No notification comes for such a task, so
+// the store is asked and no stream needs to be open. It takes in.mu.
 func (in *inbox) watch(id task.ID, codec *wire.Codec) (*waiter, error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -125,33 +141,39 @@ func (in *inbox) watch(id task.ID, codec *wire.Codec) (*waiter, error) {
 	return in.waiterLocked(id, codec), nil
 }
 
-// waiterLocked returns the waiter of a task with one hold more, and starts the goroutines with the first one.
+// waiterLocked returns the waiter of a task with one reference more. It makes the waiter and starts
+// the goroutines if necessary. Call it with in.mu held.
 func (in *inbox) waiterLocked(id task.ID, codec *wire.Codec) *waiter {
 	w, ok := in.waiters[id]
 	if !ok {
 		w = &waiter{id: id, inbox: in, codec: codec, done: make(chan struct{})}
 		in.waiters[id] = w
+		select {
+		case in.fresh <- struct{}{}:
+		default:
+		}
 	}
-	w.holds++
+	w.refs++
 	if in.opened == nil {
 		in.startLocked()
 	}
 	return w
 }
 
-// forget gives one hold on a waiter back; the last one removes it. A later waiter of the same id stays.
-func (in *inbox) forget(w *waiter) {
+// release drops one reference to a waiter. The last one removes it from the inbox. It takes in.mu.
+func (in *inbox) release(w *waiter) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if w.holds--; w.holds <= 0 && in.waiters[w.id] == w {
+	if w.refs--; w.refs <= 0 && in.waiters[w.id] == w {
 		delete(in.waiters, w.id)
 	}
 }
 
-// resolve hands a terminal record that was sent to this producer to its waiter.
+// resolve passes a terminal record that was sent to this producer to its waiter. It counts a record
+// without a waiter as rejected.
 func (in *inbox) resolve(r resultstore.Record) {
 	if !in.resolveIfAwaited(r) {
-		in.producer.cfg.Metrics.Rejected.Inc(1) // late, repeated, or of a task that is not ours
+		in.producer.cfg.Metrics.Rejected.Inc(1) // late, repeated, or of a foreign task
 	}
 }
 
@@ -163,7 +185,7 @@ func (in *inbox) resolveIfAwaited(r resultstore.Record) bool {
 	if !ok {
 		return false
 	}
-	// One that is not sealed although it has to be, or cannot be opened, is an error that the future returns.
+	// If the record is not sealed as required, or cannot be opened, the future returns that error.
 	err := in.producer.codec.OpenRecord(&r)
 	if err != nil {
 		in.producer.cfg.Metrics.Rejected.Inc(1)
@@ -172,7 +194,8 @@ func (in *inbox) resolveIfAwaited(r resultstore.Record) bool {
 	return w.resolve(r, err)
 }
 
-// startLocked starts the goroutines with the first waiter.
+// startLocked starts the goroutines that receive notifications and poll the store. Call it with
+// in.mu held.
 func (in *inbox) startLocked() {
 	ctx, stop := context.WithCancel(context.Background())
 	in.stop = stop
@@ -183,15 +206,16 @@ func (in *inbox) startLocked() {
 		close(in.opened)
 	}
 	if !in.replies || in.gatherer != nil {
-		in.ended.Go(func() { in.sweep(ctx) })
+		in.ended.Go(func() { in.poll(ctx) })
 	}
 }
 
-// A subscriber opens the stream of a submitter's records. ready waits until they have a place to go to; nil where they
-// always have one.
+// subscriber opens the stream of the records for a submitter. ready waits until records can reach
+// the stream; nil: they always can.
 type subscriber func(ctx context.Context, node string) (stream resultstore.Notifications, ready func(context.Context) error, err error)
 
-// subscription returns how the stream of a store is opened, nil where it has none.
+// subscription returns the function that opens the stream of a store, or nil if the store has no
+// notifications.
 func subscription(store resultstore.ResultStore) subscriber {
 	if r, ok := capability.As[resultstore.Replier](store); ok {
 		return func(ctx context.Context, node string) (resultstore.Notifications, func(context.Context) error, error) {
@@ -211,7 +235,7 @@ func subscription(store resultstore.ResultStore) subscriber {
 	return nil
 }
 
-// open lets submissions go on, which wait for ready.
+// open sets ready and wakes the submissions that wait for the stream.
 func (in *inbox) open(ready func(context.Context) error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -223,7 +247,8 @@ func (in *inbox) open(ready func(context.Context) error) {
 	}
 }
 
-// interrupted has submissions wait for the next stream where nothing else tells of results, and ends the futures that waited for the last one.
+// interrupted handles the end of a stream. With a store that only sends records, new submissions
+// wait for the next stream, and the futures of the old one end with an error.
 func (in *inbox) interrupted(err error) {
 	in.mu.Lock()
 	in.ready, in.trouble = nil, err
@@ -241,7 +266,7 @@ func (in *inbox) interrupted(err error) {
 	}
 }
 
-// lost ends all futures: what was sent for them may be gone.
+// lost ends all futures with an error, since records for them may be lost.
 func (in *inbox) lost(cause error) {
 	in.mu.Lock()
 	in.losses++
@@ -253,14 +278,15 @@ func (in *inbox) lost(cause error) {
 	if len(open) == 0 {
 		return
 	}
-	in.log().LogAttrs(context.Background(), slog.LevelError, "results were lost; the futures that waited for them end",
+	in.log().LogAttrs(context.Background(), slog.LevelError, "results were lost; their futures end with an error",
 		slog.Int("futures", len(open)), slog.Any("error", cause))
 	for _, w := range open {
 		w.resolve(resultstore.Record{}, fmt.Errorf("%w: %w", task.ErrNoResult, cause))
 	}
 }
 
-// listen resolves waiters from the store's notifications until ctx ends.
+// listen receives the store's notifications and resolves waiters by them, until ctx ends. After an
+// error it opens a new stream.
 func (in *inbox) listen(ctx context.Context, subscribe subscriber) {
 	gap := task.Backoff{Base: notifyMinGap, Max: notifyMaxGap}
 	for attempt := 0; ctx.Err() == nil; attempt++ {
@@ -270,9 +296,9 @@ func (in *inbox) listen(ctx context.Context, subscribe subscriber) {
 		}
 		in.interrupted(err)
 		if !in.replies {
-			in.open(nil) // the records wait in the store, and sweep finds them
+			in.open(nil) // the records stay in the store, and polling finds them
 		}
-		in.log().LogAttrs(ctx, slog.LevelWarn, "result notifications interrupted", slog.Any("error", err))
+		in.log().LogAttrs(ctx, slog.LevelWarn, "the stream of result notifications failed; it is opened again", slog.Any("error", err))
 		wake.Sleep(ctx, gap.Interval(attempt))
 	}
 }
@@ -286,7 +312,7 @@ func (in *inbox) receiveAll(ctx context.Context, subscribe subscriber) error {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), pollTimeout)
 		defer cancel()
 		if err := stream.Close(closing); err != nil {
-			in.log().LogAttrs(ctx, slog.LevelWarn, "closing result notifications", slog.Any("error", err))
+			in.log().LogAttrs(ctx, slog.LevelWarn, "closing the stream of result notifications failed", slog.Any("error", err))
 		}
 	}()
 	in.open(ready)
@@ -302,30 +328,65 @@ func (in *inbox) receiveAll(ctx context.Context, subscribe subscriber) error {
 		case r.State.Terminal():
 			in.resolve(r)
 		default:
-			in.note(r)
+			in.noteOpen(r)
 		}
 	}
 }
 
-// sweep asks the store for the waiters that nobody told of, each of them ever more rarely.
-func (in *inbox) sweep(ctx context.Context) {
-	tick := time.NewTicker(sweepEvery)
-	defer tick.Stop()
-	for round := 0; ; round++ {
+// poll asks the store for waiters that got no notification, until ctx ends. The pauses between two
+// reads for the same waiter grow. It sleeps through rounds without a waiter to ask for.
+func (in *inbox) poll(ctx context.Context) {
+	next := time.NewTimer(pollEvery)
+	defer next.Stop()
+	for round, rest := 0, 1; ; {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-in.fresh: // the next round asks for it
+			if rest != 1 {
+				rest = 1
+				next.Reset(pollEvery)
+			}
+			continue
+		case <-next.C:
+			round += rest
 		}
 		for _, w := range in.due(round) {
-			if !in.ask(ctx, w) {
-				break // the store is away: the next round tries again
+			if !in.pollOne(ctx, w) {
+				break // the store failed: try again in the next round
 			}
+		}
+		if rest = in.rest(round); rest > 0 {
+			next.Reset(time.Duration(rest) * pollEvery)
 		}
 	}
 }
 
-// due picks the waiters whose turn it is: the gap between two looks at the same one doubles, up to pollSlowest rounds.
+// rest returns the number of rounds from this one to the next one with a waiter to ask for. It
+// returns 0 if no waiter exists. It takes in.mu.
+func (in *inbox) rest(round int) (rest int) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, w := range in.waiters {
+		if in.replies {
+			return 1
+		}
+		gap := w.gap()
+		if left := gap - round%gap; rest == 0 || left < rest {
+			rest = left
+		}
+		if rest == 1 {
+			break
+		}
+	}
+	return rest
+}
+
+// gap returns the number of rounds between two reads for w. It doubles with each read, up to
+// pollMaxGap.
+func (w *waiter) gap() int { return min(1<<min(w.polls, 8), pollMaxGap) }
+
+// due returns the waiters to ask for in this round. It takes in.mu.
 func (in *inbox) due(round int) []*waiter {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -334,8 +395,8 @@ func (in *inbox) due(round int) []*waiter {
 		if in.replies && len(w.groups) == 0 {
 			continue
 		}
-		if gap := min(1<<min(w.polls, 8), pollSlowest); round%gap == 0 {
-			if ws = append(ws, w); len(ws) == sweepMost {
+		if round%w.gap() == 0 {
+			if ws = append(ws, w); len(ws) == pollMost {
 				break
 			}
 		}
@@ -343,11 +404,12 @@ func (in *inbox) due(round int) []*waiter {
 	return ws
 }
 
-// ask looks for one record and reports whether the store answered.
-func (in *inbox) ask(ctx context.Context, w *waiter) bool {
+// pollOne reads one record, resolves the waiter if the task has ended or will never run, and
+// reports whether the store answered.
+func (in *inbox) pollOne(ctx context.Context, w *waiter) bool {
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
-	forgotten := in.forgotten(ctx, w) // before the record, which may be there by now
+	forgotten := in.forgottenGroup(ctx, w) // first: the record may be stored in between
 	r, err := in.store.Load(ctx, w.id)
 	in.mu.Lock()
 	w.polls++
@@ -358,13 +420,13 @@ func (in *inbox) ask(ctx context.Context, w *waiter) bool {
 	case errors.Is(err, resultstore.ErrNotFound) && forgotten != nil:
 		in.fail(w, forgotten)
 		return true
-	case err != nil: // not there, or not readable: that says nothing of the others
+	case err != nil: // no readable record; that says nothing about other tasks
 		return true
 	}
 	if r.State.Terminal() {
 		in.resolveIfAwaited(r)
 	} else {
-		w.note(r)
+		w.setOpen(r)
 	}
 	return true
 }
@@ -373,7 +435,8 @@ func (in *inbox) log() *slog.Logger {
 	return in.producer.cfg.Logger.With(middleware.LogNode, in.producer.cfg.Report.NodeID)
 }
 
-// close ends the goroutines and every waiter that is still open.
+// close ends the goroutines and resolves every open waiter with [ErrClosed]. Returns an error if
+// the goroutines have not ended when ctx ends.
 func (in *inbox) close(ctx context.Context) error {
 	in.mu.Lock()
 	in.closed = true
@@ -395,6 +458,6 @@ func (in *inbox) close(ctx context.Context) error {
 	case <-ended:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("swarmiji: producer: result stream still open: %w", context.Cause(ctx))
+		return fmt.Errorf("swarmiji: producer: the stream of results is still open: %w", context.Cause(ctx))
 	}
 }

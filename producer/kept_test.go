@@ -28,7 +28,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// office is a producer that keeps tasks with conditions as jobs, all in memory. Nobody sends them but send.
+// office is a producer that stores tasks with conditions as jobs in memory. Only send sends them.
 type office struct {
 	*testing.T
 	*producer.Producer
@@ -38,7 +38,7 @@ type office struct {
 	results resultstore.ResultStore
 }
 
-// flakyStore gives no answer, when it is told to, although it has done what it was asked for.
+// flakyStore is a store of jobs that executes updates but loses their answers while mute is set.
 type flakyStore struct {
 	jobs.Store
 	mute atomic.Bool
@@ -71,7 +71,7 @@ func newOffice(t *testing.T, change ...func(*producer.Config)) *office {
 	return o
 }
 
-// another makes one more producer.
+// another makes another producer.
 func (o *office) another(change ...func(*producer.Config)) *producer.Producer {
 	o.Helper()
 	b := o.server.Connect()
@@ -114,7 +114,7 @@ func (o *office) consume(fn func(context.Context, int) (int, error), change ...f
 	})
 }
 
-// all returns the jobs, in the order in which they were made.
+// all returns the jobs in the order of their creation.
 func (o *office) all() []jobs.Job {
 	o.Helper()
 	all, err := o.jobs.List(o.Context(), jobs.Filter{Name: "number"})
@@ -138,7 +138,7 @@ func (o *office) message(id jobs.ID) (message []byte) {
 	return message
 }
 
-// send does by hand what a runner does: it has the job run, and sends its task through p.
+// send does the work of a runner: it starts the job and sends its task through p.
 func (o *office) send(p *producer.Producer, id jobs.ID) task.Pending {
 	o.Helper()
 	var data []byte
@@ -181,7 +181,7 @@ func get[R any](t testing.TB, f *task.Future[R]) (R, error) {
 	return f.Get(ctx)
 }
 
-// waits is how many tasks are in the broker.
+// waits returns how many tasks are in the broker.
 func (o *office) waits() int {
 	o.Helper()
 	b := o.server.Connect()
@@ -193,7 +193,8 @@ func (o *office) waits() int {
 	return st.Ready + st.Held + st.Delayed
 }
 
-// TestConditionsBecomeAJob: all that was asked for is in the job, and the message is what it would have been.
+// TestConditionsBecomeAJob shows that the job has all conditions of the task, and that its message
+// is the same as without conditions.
 func TestConditionsBecomeAJob(t *testing.T) {
 	o := newOffice(t)
 	start := time.Now().Add(time.Hour).Truncate(time.Millisecond)
@@ -253,7 +254,8 @@ func TestConditionsBecomeAJob(t *testing.T) {
 	}
 }
 
-// TestKeptTaskRuns: whichever producer sends it, the task runs once for each time that it is sent and not over, and its future is as always.
+// TestKeptTaskRuns shows that any producer can send the task and that its future works as usual.
+// The task runs once for each time it is sent before its end.
 func TestKeptTaskRuns(t *testing.T) {
 	o := newOffice(t)
 	other := o.another()
@@ -277,7 +279,7 @@ func TestKeptTaskRuns(t *testing.T) {
 		t.Errorf("who has sent task %s of %s got %d, %v", dispatched.ID(), first.ID(), result, err)
 	}
 	o.over(job.ID)
-	// Sent once more when it is over, as one may be whose confirmation was lost, it does not run.
+	// If it is sent again after its end, as after a lost confirm, it does not run.
 	again, err := other.SubmitPrepared(t.Context(), message)
 	if err != nil {
 		t.Fatal(err)
@@ -293,7 +295,8 @@ func TestKeptTaskRuns(t *testing.T) {
 	}
 }
 
-// TestConsumerEndsJob: a consumer that knows the jobs ends that of a task when the task has ended, retries and all, and no other.
+// TestConsumerEndsJob shows that a consumer with Config.Jobs ends the job of a task when the task
+// has ended, after its retries, and no other job.
 func TestConsumerEndsJob(t *testing.T) {
 	o := newOffice(t)
 	attempts := atomic.Int64{}
@@ -326,7 +329,8 @@ func TestConsumerEndsJob(t *testing.T) {
 	}
 }
 
-// TestExpiredKeptTask: one whose time is over is sent all the same, and ends as expired: there is one place that knows what follows.
+// TestExpiredKeptTask shows that an expired task is sent too and ends as expired: only the consumer
+// handles that.
 func TestExpiredKeptTask(t *testing.T) {
 	o := newOffice(t)
 	ran := atomic.Int64{}
@@ -344,7 +348,8 @@ func TestExpiredKeptTask(t *testing.T) {
 	}
 }
 
-// TestUniqueKey: while a task is not over a second one of its key is refused, and names the first.
+// TestUniqueKey shows that a second task of a key is refused until the first has ended, and that
+// the error names the first.
 func TestUniqueKey(t *testing.T) {
 	o := newOffice(t)
 	unique := number.With(task.WithUniqueKey("k"))
@@ -383,7 +388,7 @@ func TestUniqueKey(t *testing.T) {
 	}
 }
 
-// TestKeptOnce: one id is one job, however often it is submitted, and whenever.
+// TestKeptOnce shows that one id is one job, however often and whenever it is submitted.
 func TestKeptOnce(t *testing.T) {
 	for name, opts := range map[string][]task.Option{
 		"plain":  {task.WithThrottle("q"), task.WithID("one")},
@@ -426,7 +431,8 @@ func TestKeptOnce(t *testing.T) {
 	}
 }
 
-// TestBatchOfMixedTasks: those without conditions go to the broker, the others become jobs in their order, and each that is refused is told by itself.
+// TestBatchOfMixedTasks shows that tasks without conditions go to the broker and the others become
+// jobs in order. Each refused task has its own error.
 func TestBatchOfMixedTasks(t *testing.T) {
 	o := newOffice(t)
 	const n = 40
@@ -437,7 +443,7 @@ func TestBatchOfMixedTasks(t *testing.T) {
 		case i%4 == 0:
 			calls = append(calls, number.Call(i))
 			continue
-		case i == 7 || i == 30 || i == 31: // taken by the first
+		case i == 7 || i == 30 || i == 31: // the first task has the key
 			calls = append(calls, number.Call(i, task.WithUniqueKey("k")))
 			if i > 7 {
 				wantRefused = append(wantRefused, i)
@@ -493,7 +499,8 @@ func TestBatchOfMixedTasks(t *testing.T) {
 	}
 }
 
-// TestConditionsCheck refuses what no job can be made of, before anything is sent.
+// TestConditionsCheck shows that a task that cannot become a job is refused before anything is
+// sent.
 func TestConditionsCheck(t *testing.T) {
 	o := newOffice(t, func(c *producer.Config) { c.Stores = map[string]resultstore.ResultStore{"other": c.Results} })
 	for name, c := range map[string]struct {
@@ -524,7 +531,8 @@ func TestConditionsCheck(t *testing.T) {
 	}
 }
 
-// TestSubmitPreparedRefuses data of other jobs, and tells of a broker that does not take the task.
+// TestSubmitPreparedRefuses shows that data of other jobs are refused, and that an error of the
+// broker is returned.
 func TestSubmitPreparedRefuses(t *testing.T) {
 	o := newOffice(t)
 	if _, err := o.SubmitPrepared(t.Context(), []byte(`{"n":1}`)); !errors.Is(err, task.ErrBadArgs) {
@@ -545,7 +553,8 @@ func TestSubmitPreparedRefuses(t *testing.T) {
 	}
 }
 
-// TestMiddlewareOfKeptTask: middleware sees the submission, and may change the task; whoever sends the task calls none.
+// TestMiddlewareOfKeptTask shows that middleware sees the submission and may change the task. The
+// sender of the task calls no middleware.
 func TestMiddlewareOfKeptTask(t *testing.T) {
 	var sent []string
 	o := newOffice(t, func(c *producer.Config) {

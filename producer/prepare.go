@@ -16,43 +16,46 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// staged is a task that is ready to be published.
+// staged is a task that is prepared for its publish.
 type staged struct {
-	own        task.Envelope  // here to save an allocation
-	envelope   *task.Envelope // own, unless a middleware sends another one
-	effective  *task.Metadata // the envelope's, over the static configuration
-	out        broker.Outgoing
-	pending    task.Pending
-	waiter     *waiter           // registered for the result; nil for none
-	conditions *task.Conditions  // nil for none
-	kept       *task.Conditioned // what is kept of a task with conditions
-	unique     *task.Unique      // nil for none
-	first      task.ID           // of the earlier submission that has the unique key; "" for none
-	followed   bool              // a step of a workflow: its waiter, if it has one, is registered already
-	chosen     bool              // the caller chose the id, and can submit it again
-	shown      bool              // previews show the arguments: they are of a type without secrets
-	producer   *Producer
-	ended      *ending // what middleware wants called when the submission has ended
+	own         task.Envelope  // stored here to save an allocation
+	envelope    *task.Envelope // &own, unless a middleware sends another one
+	effective   *task.Metadata // the envelope's metadata over the static configuration
+	out         broker.Outgoing
+	pending     task.Pending
+	waiter      *waiter           // registered for the result; may be nil
+	conditions  *task.Conditions  // may be nil
+	conditioned *task.Conditioned // the task as Config.Jobs stores it, if it has conditions
+	unique      *task.Unique      // may be nil
+	first       task.ID           // earlier submission that has the unique key; "": none
+	followed    bool              // a step of a workflow: its waiter is registered separately
+	chosen      bool              // the caller chose the id and can submit it again
+	shown       bool              // the arguments have no secrets, so previews show them
+	producer    *Producer
+	onEnd       *ending // functions of middleware to call at the end of the submission
 }
 
-// blank returns an empty staged task. Whoever stages it hands it to reuse when the submission has ended.
-func (p *Producer) blank() *staged {
+// newStaged returns an empty staged task. Call recycle after the end of the submission.
+func (p *Producer) newStaged() *staged {
 	if s, ok := p.blanks.Get().(*staged); ok {
 		return s
 	}
 	return new(staged)
 }
 
-// reuse takes back a staged task of which nothing is needed any more: it is a quarter of the memory that a task takes. A
-// middleware may have kept the envelope; Router and Format are told not to.
-func (p *Producer) reuse(s *staged) {
+// recycle returns s to the pool for later submissions, since it is a quarter of the memory of a
+// task. It does nothing if there is middleware, which may have kept the envelope. Routers and
+// Formats must not keep it.
+func (p *Producer) recycle(s *staged) {
 	if p.send == nil {
 		*s = staged{}
 		p.blanks.Put(s)
 	}
 }
 
-// prepare does everything that needs no I/O: merge, route, serialize, middleware, register the waiter, encode. s is zero.
+// prepare fills s, which is zero, with the task of c: it merges metadata, selects the queue,
+// encodes the arguments, runs the middleware, registers the waiter and encodes the message. It
+// publishes nothing.
 func (p *Producer) prepare(ctx context.Context, c *task.Call, s *staged) error {
 	if err := task.CheckName(c.Name); err != nil {
 		return err
@@ -89,7 +92,7 @@ func (p *Producer) prepare(ctx context.Context, c *task.Call, s *staged) error {
 		return fmt.Errorf("task %s: successor: %w", c.Name, err)
 	}
 	if len(c.Headers) > 0 {
-		e.Headers = maps.Clone(c.Headers) // the caller's map stays the caller's
+		e.Headers = maps.Clone(c.Headers) // do not keep the caller's map
 	}
 	if m := c.Member; m != nil {
 		e.Group, e.GroupIndex, e.GroupSize, e.Chord = m.Group, m.Index, m.Size, m.Chord
@@ -103,7 +106,7 @@ func (p *Producer) prepare(ctx context.Context, c *task.Call, s *staged) error {
 		}
 		s.unique = c.Unique
 	}
-	s.take(e)
+	s.setEnvelope(e)
 	s.conditions = c.Conditions
 	queue, err := p.route(ctx, s)
 	if err != nil {
@@ -119,11 +122,12 @@ func (p *Producer) prepare(ctx context.Context, c *task.Call, s *staged) error {
 	if p.cfg.Report.Payloads {
 		s.shown = !p.hasSecrets(c.Args)
 	}
-	return s.pass(ctx, queue, e)
+	return s.runMiddleware(ctx, queue, e)
 }
 
-// pass takes e through the middleware and stages it.
-func (s *staged) pass(ctx context.Context, queue string, e *task.Envelope) error {
+// runMiddleware calls the middleware, which stages e. Without middleware it stages e itself. If the
+// middleware returns an error, or nil without staging ([ErrNotSent]), the waiter is released.
+func (s *staged) runMiddleware(ctx context.Context, queue string, e *task.Envelope) error {
 	send := s.producer.send
 	if send == nil {
 		return s.stage(ctx, queue, e)
@@ -133,19 +137,19 @@ func (s *staged) pass(ctx context.Context, queue string, e *task.Envelope) error
 		err = ErrNotSent
 	}
 	if err != nil {
-		s.forget() // a middleware may refuse what was staged already
-		s.end(err)
+		s.releaseWaiter() // a middleware may refuse a task that is staged already
+		s.notifyEnd(err)
 	}
 	return err
 }
 
-// maxLinkDepth bounds how deep successors nest; formats have bounds of their own besides.
+// maxLinkDepth limits how deep successors are nested. Formats have limits of their own.
 const maxLinkDepth = 1000
 
-// checkLinks refuses successors that no consumer could send.
+// checkLinks returns an error if a consumer could not send these successors.
 func checkLinks(links []task.Link, depth int) error {
 	if depth > maxLinkDepth {
-		return fmt.Errorf("%w: successors nest deeper than %d", task.ErrBadMetadata, maxLinkDepth)
+		return fmt.Errorf("%w: successors are nested deeper than %d", task.ErrBadMetadata, maxLinkDepth)
 	}
 	for i := range links {
 		l := &links[i]
@@ -170,7 +174,9 @@ func checkLinks(links []task.Link, depth int) error {
 	return nil
 }
 
-// route picks the queue: the metadata's, else the Router's. The priority of a task with conditions has a meaning without levels, too: that of its job.
+// route returns the queue of the task: that of its metadata, else that of the Router. Returns
+// [broker.ErrUnsupported] for a priority on a queue without levels, unless the task has conditions:
+// the priority then orders the jobs.
 func (p *Producer) route(ctx context.Context, s *staged) (string, error) {
 	queue, ok := s.effective.Queue.Get()
 	if !ok {
@@ -188,8 +194,8 @@ func (p *Producer) route(ctx context.Context, s *staged) (string, error) {
 	return queue, nil
 }
 
-// take makes e the envelope that is sent.
-func (s *staged) take(e *task.Envelope) {
+// setEnvelope makes e the envelope to send and merges its effective metadata.
+func (s *staged) setEnvelope(e *task.Envelope) {
 	s.envelope, s.effective = e, &e.Meta
 	if e.Base != nil {
 		merged := task.Merge(*e.Base, e.Meta)
@@ -197,7 +203,8 @@ func (s *staged) take(e *task.Envelope) {
 	}
 }
 
-// stageFromContext is the innermost sender: it stages the task that prepare put into the context.
+// stageFromContext is the innermost sender: it stages the task of the context, which runMiddleware
+// has set.
 func stageFromContext(ctx context.Context, queue string, e *task.Envelope) error {
 	c, _ := middleware.ConfirmerFrom(ctx)
 	s, ok := c.(*staged)
@@ -207,8 +214,8 @@ func stageFromContext(ctx context.Context, queue string, e *task.Envelope) error
 	return s.stage(ctx, queue, e)
 }
 
-// stage registers the waiter and encodes the message. Middleware may have changed queue and envelope; what it made of them
-// is checked once more.
+// stage registers the waiter and encodes the message. It checks the queue and the envelope again,
+// since middleware may have changed them.
 func (s *staged) stage(ctx context.Context, queue string, e *task.Envelope) error {
 	p := s.producer
 	if s.out.Message != nil {
@@ -218,24 +225,24 @@ func (s *staged) stage(ctx context.Context, queue string, e *task.Envelope) erro
 		if err := task.CheckName(queue); err != nil {
 			return fmt.Errorf("queue: %w", err)
 		}
-		s.take(e)
+		s.setEnvelope(e)
 	}
 	if s.conditions != nil {
-		if err := s.draft(); err != nil {
+		if err := s.beginConditioned(); err != nil {
 			return fmt.Errorf("task %s: %w", e.Name, err)
 		}
 	}
 	if !s.followed {
-		if err := p.await(ctx, s); err != nil {
+		if err := p.registerResult(ctx, s); err != nil {
 			return err
 		}
 	}
 	m, err := p.codec.Encode(queue, e)
 	if err != nil {
-		s.forget()
+		s.releaseWaiter()
 		return fmt.Errorf("task %s: %w", e.Name, err)
 	}
-	if p.base != nil { // formats see the envelope alone: what the static configuration sets counts here
+	if p.base != nil { // Formats see only the envelope; the static configuration is applied here.
 		m.Priority = s.effective.Priority.Or(task.DefaultPriority)
 		if !wire.Awaited(e) {
 			m.Expires = s.effective.Expires.Or(time.Time{})
@@ -243,39 +250,42 @@ func (s *staged) stage(ctx context.Context, queue string, e *task.Envelope) erro
 	}
 	s.out = broker.Outgoing{Queue: queue, Message: m, At: s.effective.NotBefore.Or(time.Time{})}
 	wire.StampHeld(m, wire.HeaderHeld, s.out.At)
-	if s.kept != nil {
-		if err := s.fill(); err != nil {
-			s.forget()
+	if s.conditioned != nil {
+		if err := s.finishConditioned(); err != nil {
+			s.releaseWaiter()
 			return fmt.Errorf("task %s: %w", e.Name, err)
 		}
 	}
 	return nil
 }
 
-// await makes the task's pending handle, and registers it with its store before anything is published.
-func (p *Producer) await(ctx context.Context, s *staged) error {
+// registerResult makes the handle of the task and registers its waiter, before anything is
+// published.
+func (p *Producer) registerResult(ctx context.Context, s *staged) error {
 	pending, w, err := p.awaitResult(ctx, s.envelope.ID, s.effective)
 	if err != nil {
 		return err
 	}
 	s.waiter, s.pending = w, pending
-	if w != nil || p.cfg.Results != nil && wire.Followed(s.envelope) { // what follows inherits it
+	// the tasks that follow inherit it
+	if w != nil || p.cfg.Results != nil && wire.Followed(s.envelope) {
 		s.envelope.ReplyTo = p.cfg.Report.NodeID
 	}
 	return nil
 }
 
-// awaitResult makes the handle of a task, and registers its waiter, if it needs one, with its store.
+// awaitResult returns the handle of a task and registers a waiter with its store. The waiter is nil
+// if the result is ignored or no store is configured.
 func (p *Producer) awaitResult(ctx context.Context, id task.ID, effective *task.Metadata) (task.Pending, *waiter, error) {
 	if effective.IgnoreResult.Or(false) {
-		return &settled{id: id}, nil, nil
+		return &resolved{id: id}, nil, nil
 	}
 	store, err := p.store(effective.ResultStore.Or(""))
 	if err != nil {
 		return nil, nil, err
 	}
 	if store == nil {
-		return &settled{id: id, err: task.ErrNoResult}, nil, nil
+		return &resolved{id: id, err: task.ErrNoResult}, nil, nil
 	}
 	w, err := p.inbox[store].register(ctx, id, p.codec)
 	if err != nil {
@@ -284,7 +294,8 @@ func (p *Producer) awaitResult(ctx context.Context, id task.ID, effective *task.
 	return w, w, nil
 }
 
-// store returns the store of a name, nil for none configured at all.
+// store returns the store with this name, or Config.Results for "", which may be nil. Returns
+// [task.ErrBadMetadata] for an unknown name.
 func (p *Producer) store(name string) (resultstore.ResultStore, error) {
 	if name == "" {
 		return p.cfg.Results, nil
@@ -296,10 +307,10 @@ func (p *Producer) store(name string) (resultstore.ResultStore, error) {
 	return store, nil
 }
 
-// forget takes the waiter of a task back that was not sent.
-func (s *staged) forget() {
+// releaseWaiter releases the waiter of a task that was not sent.
+func (s *staged) releaseWaiter() {
 	if s.waiter != nil {
-		s.waiter.inbox.forget(s.waiter)
+		s.waiter.inbox.release(s.waiter)
 		s.waiter = nil
 	}
 }

@@ -11,12 +11,17 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// SubmitPrepared publishes a task with conditions when they let it be sent: data are those of the job that a Submit has made, by this producer or
-// by another one. A runner.Runner of the job's queue calls it. To do it again is as safe as any submission: the message has the id and the generation that it had. No middleware
-// sees it, and no event tells of it, since the task was told of when it was submitted. Its result goes to who submitted it; the handle asks
-// the store. The errors are those of Submit; one that wraps [task.ErrBadArgs] says that data are no such task.
+// SubmitPrepared publishes a task with conditions when these allow it. data is the message of the
+// job that a Submit of this or another producer has made. A runner.Runner of the job's queue calls
+// it.
+//
+// A repeated call is as safe as a repeated submission: the message keeps its id and generation. No
+// middleware is called and no event is sent, since Submit did that. The result goes to the
+// submitter; the returned handle asks the store.
+//
+// Returns the errors of Submit, and one that wraps [task.ErrBadArgs] if data is not such a task.
 func (p *Producer) SubmitPrepared(ctx context.Context, data []byte) (task.Pending, error) {
-	if err := p.enter(); err != nil {
+	if err := p.begin(); err != nil {
 		return nil, err
 	}
 	defer p.inFlight.Done()
@@ -24,7 +29,7 @@ func (p *Producer) SubmitPrepared(ctx context.Context, data []byte) (task.Pendin
 	if err != nil {
 		return nil, fmt.Errorf("swarmiji: submit: %w", err)
 	}
-	ctx, cancel := p.bound(ctx)
+	ctx, cancel := p.withTimeout(ctx)
 	defer cancel()
 	if err := p.declareQueues(ctx); err != nil {
 		return nil, err
@@ -35,19 +40,21 @@ func (p *Producer) SubmitPrepared(ctx context.Context, data []byte) (task.Pendin
 	}
 	if err := p.cfg.Broker.Publish(ctx, queue, m); err != nil {
 		if w != nil {
-			w.inbox.forget(w)
+			w.inbox.release(w)
 		}
-		return nil, fmt.Errorf("swarmiji: submit %s: %w", m.ID, err)
+		return nil, submitError(m.ID, err)
 	}
 	return pending, nil
 }
 
-// RevokePrepared records that a task with conditions was revoked, since its job was withdrawn: data
-// are those of the job. Its future then ends with [task.ErrRevoked]. A task whose end is recorded
-// keeps that. A runner.Runner of the job's queue calls it, and to do it again is safe. An error that
-// wraps [task.ErrBadArgs] says that data are no such task.
+// RevokePrepared stores that a task with conditions was revoked because its job was withdrawn. data
+// is the message of the job. The future of the task then ends with [task.ErrRevoked]. A recorded
+// end is not replaced.
+//
+// A runner.Runner of the job's queue calls it; it may be repeated. Returns an error that wraps
+// [task.ErrBadArgs] if data is not such a task.
 func (p *Producer) RevokePrepared(ctx context.Context, data []byte) error {
-	if err := p.enter(); err != nil {
+	if err := p.begin(); err != nil {
 		return err
 	}
 	defer p.inFlight.Done()
@@ -62,14 +69,15 @@ func (p *Producer) RevokePrepared(ctx context.Context, data []byte) error {
 	if p.cfg.Results == nil {
 		return nil
 	}
-	ctx, cancel := p.bound(ctx)
+	ctx, cancel := p.withTimeout(ctx)
 	defer cancel()
 	err = p.cfg.Results.Save(ctx, resultstore.Record{
 		ID: e.ID, Name: e.Name, State: task.StateRevoked, Generation: m.Generation + 1, Deliveries: 1, Retries: e.Retries,
 		Error: task.Remote(task.ErrRevoked), FinishedAt: time.Now(), NodeID: p.cfg.Report.NodeID, ReplyTo: e.ReplyTo, Correlation: e.Correlation,
 		TTL: e.Meta.ResultTTL.Or(0),
 	})
-	if errors.Is(err, resultstore.ErrStale) || errors.Is(err, resultstore.ErrUnreachable) { // it has ended, or nobody waits
+	// the task has ended, or its submitter has
+	if errors.Is(err, resultstore.ErrStale) || errors.Is(err, resultstore.ErrUnreachable) {
 		return nil
 	}
 	if err != nil {

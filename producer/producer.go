@@ -1,5 +1,7 @@
-// Package producer submits tasks: it merges their metadata, routes them, writes them, hands them to a broker and holds the
-// futures of their results.
+// Package producer submits tasks to a broker and returns futures of their results.
+//
+// Make a producer with [New] and pass it to the Submit method of a [task.Task] or of a workflow.
+// The producer merges the metadata of a task, selects its queue, encodes it and publishes it.
 package producer
 
 import (
@@ -18,27 +20,28 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// ErrClosed is returned by a producer that was closed, and by futures that were open when it was.
+// ErrClosed is returned by a closed producer and by the futures that its Close has ended.
 var ErrClosed = errors.New("swarmiji: producer closed")
 
-// ErrNotSent is what Submit returns when a middleware neither staged the task nor gave a reason.
-var ErrNotSent = errors.New("swarmiji: a middleware held the task back without an error")
+// ErrNotSent is returned by Submit if a middleware neither sent the task nor returned an error.
+var ErrNotSent = errors.New("swarmiji: a middleware did not send the task and returned no error")
 
-// Producer submits tasks. It is safe for concurrent use. It starts goroutines with the first task where there is an event
-// bus, or with the first whose result is wanted, and ends them in Close.
+// Producer submits tasks. Safe for concurrent use. It starts goroutines with the first task if
+// Config.Events is set, or with the first task whose result is kept, and ends them in Close.
 type Producer struct {
 	cfg     Config
 	codec   *wire.Codec
-	send    middleware.Sender // the middleware around stage; nil when there is none
-	levels  map[string][]int  // of the queues declared with priorities
-	base    *task.Metadata    // cfg.Defaults where they set anything
+	send    middleware.Sender // the middleware around stage; may be nil
+	levels  map[string][]int  // priority levels of the declared queues
+	base    *task.Metadata    // &cfg.Defaults; nil: they set nothing
 	inbox   map[resultstore.ResultStore]*inbox
 	report  *report.Reporter // nil without Config.Events
-	sent    atomic.Int64     // tasks that were told of
-	blanks  sync.Pool        // of *staged, all empty
-	secrets sync.Map         // of a type of arguments: whether it has secrets; used where payloads are shown
+	sent    atomic.Int64     // tasks with an event
+	blanks  sync.Pool        // empty *staged values
+	secrets sync.Map         // type of arguments -> whether it has secrets; for payloads in events
 
-	declaring chan struct{} // capacity 1: held while queues are declared, so that others can wait within their ctx
+	// capacity 1: held while queues are declared; other submissions wait within their ctx
+	declaring chan struct{}
 	declared  atomic.Bool
 
 	mu       sync.Mutex
@@ -46,7 +49,8 @@ type Producer struct {
 	inFlight sync.WaitGroup
 }
 
-// New makes a producer, or returns every problem of the configuration, joined. It does no I/O.
+// New returns a producer for c. It does no I/O. Returns all problems of the configuration as one
+// joined error.
 func New(c Config) (*Producer, error) {
 	codec, err := c.complete()
 	if err != nil {
@@ -76,47 +80,52 @@ func New(c Config) (*Producer, error) {
 	return p, nil
 }
 
-// NodeID returns the name by which results find this producer.
+// NodeID returns the name of this producer, to which results are sent.
 func (p *Producer) NodeID() string { return p.cfg.Report.NodeID }
 
 // Submit submits one task and returns when the broker has confirmed it. Its errors:
-//   - [task.ErrBadName], [task.ErrBadMetadata], a serializer's error, [broker.ErrTooLarge]: refused before any I/O.
-//   - [broker.ErrNoQueue]: the queue does not exist; only the Router's queues are declared by the producer.
-//   - [broker.ErrUnavailable], [broker.ErrBlocked]: nothing was sent until ctx, or Timeout, ended.
-//   - [broker.ErrIndeterminate]: it may or may not be queued; submitting it again with the same id ([task.WithID]) is safe. It
-//     stays one task with one result; whether its handler may start again, see [task.WithID].
+//   - [task.ErrBadName], [task.ErrBadMetadata], an error of a serializer, [broker.ErrTooLarge]:
+//     refused before any I/O.
+//   - [broker.ErrNoQueue]: the queue does not exist. The producer declares only the queues of its
+//     Router and of Config.Queues.
+//   - [broker.ErrUnavailable], [broker.ErrBlocked]: nothing was sent before ctx, or Timeout, ended.
+//   - [broker.ErrIndeterminate]: the task may be queued or not. A second submission with the same
+//     id ([task.WithID]) is safe: it is one task with one result. [task.WithID] says when its
+//     handler may start again.
 //   - [*UniqueError]: see [task.WithUnique].
-//   - any error of a middleware, as it is.
+//   - any error of a middleware, unchanged.
 //
-// A task with conditions ([task.Conditions]) becomes a job of Config.Jobs: it is confirmed when that is on disk. It is sent later, by a runner of jobs; then its message is
-// what it would have been. Further errors: [broker.ErrUnsupported] without Config.Jobs, and for what no job can be made of; [*task.TakenError].
+// A task with conditions ([task.Conditions]) becomes a job of Config.Jobs; it is confirmed when the
+// job is stored. A runner of jobs sends it later as the same message. Further errors:
+// [broker.ErrUnsupported] without Config.Jobs and for a task that cannot become a job;
+// [*task.TakenError].
 func (p *Producer) Submit(ctx context.Context, c task.Call) (task.Pending, error) {
-	if err := p.enter(); err != nil {
+	if err := p.begin(); err != nil {
 		return nil, err
 	}
 	defer p.inFlight.Done()
-	ctx, cancel := p.bound(ctx)
+	ctx, cancel := p.withTimeout(ctx)
 	defer cancel()
 	if err := p.declareQueues(ctx); err != nil {
 		return nil, err
 	}
-	s := p.blank()
-	defer p.reuse(s)
+	s := p.newStaged()
+	defer p.recycle(s)
 	if err := p.prepare(ctx, &c, s); err != nil {
 		return nil, err
 	}
 	if err := p.publish(ctx, s); err != nil {
 		s.withdraw(err)
-		return nil, fmt.Errorf("swarmiji: submit %s %s: %w", s.envelope.Name, s.envelope.ID, err)
+		return nil, submitError(s.envelope.Name+" "+string(s.envelope.ID), err)
 	}
 	if s.first != "" {
-		return p.answered(s), nil
+		return p.duplicateOf(s), nil
 	}
 	p.confirmed(s, time.Time{})
 	return s.pending, nil
 }
 
-// publish submits one task.
+// publish submits one prepared task.
 func (p *Producer) publish(ctx context.Context, s *staged) error {
 	if s.unique != nil {
 		return p.publishUnique(ctx, []*staged{s})[0]
@@ -124,16 +133,17 @@ func (p *Producer) publish(ctx context.Context, s *staged) error {
 	return p.publishOne(ctx, s)
 }
 
-// publishOne hands one task to the broker, or, if it has conditions, to its keeper.
+// publishOne publishes one task, or stores it in Config.Jobs if it has conditions.
 func (p *Producer) publishOne(ctx context.Context, s *staged) error {
-	if s.kept != nil {
+	if s.conditioned != nil {
 		return p.keep(ctx, []*staged{s})[0]
 	}
 	return broker.PublishAt(ctx, p.cfg.Broker, s.out)
 }
 
-// enter refuses a closed producer and keeps Close waiting for the caller.
-func (p *Producer) enter() error {
+// begin counts a submission, so that Close waits for it, and starts the report. Returns [ErrClosed]
+// after Close. It takes p.mu.
+func (p *Producer) begin() error {
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
@@ -145,37 +155,40 @@ func (p *Producer) enter() error {
 	return nil
 }
 
-// bound gives ctx the default deadline if it has none.
-func (p *Producer) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+// withTimeout adds the default timeout to ctx if ctx has no deadline.
+func (p *Producer) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok || p.cfg.Timeout < 0 {
 		return ctx, func() {}
 	}
 	return context.WithTimeout(ctx, p.cfg.Timeout)
 }
 
-// Pending returns the handle of a task that this or another producer submitted, by its id. It asks the default result store.
+// Pending returns the handle of a task of this or another producer by its id. It asks the default
+// result store.
 //
-//   - A store has no record of a task before it starts or is put back. [task.StatePending] is therefore only said of a task that
-//     this producer has submitted and waits for; of any other one without a record State returns [task.ErrNotFound]: nobody
-//     submitted it, it has not started yet, or its record has expired. Result waits for the record, and wraps
-//     [task.ErrNotFound] when its context ends first.
-//   - Reply queues keep no records. State returns [broker.ErrUnsupported] unless this producer has submitted the task and waits
-//     for it. Done and Result wait for a record that is still to come to this producer, such as that of a successor of its own
-//     task; Result wraps [broker.ErrUnsupported] when its context ends first.
-//   - Without a store every answer is [task.ErrNoResult].
+//   - A store has no record of a task before its start or its first retry. State returns
+//     [task.StatePending] for a task without a record only if this producer has submitted it and
+//     waits for it. For any other one it returns [task.ErrNotFound]: the task was never submitted,
+//     has not started yet, or its record has expired. Result waits for the record, and wraps
+//     [task.ErrNotFound] if its context ends first.
+//   - Reply queues keep no records. State returns [broker.ErrUnsupported], unless this producer has
+//     submitted the task and waits for it. Done and Result wait for a record that is sent to this
+//     producer, such as that of a successor of its own task. Result wraps [broker.ErrUnsupported]
+//     if its context ends first.
+//   - Without a store all methods return [task.ErrNoResult].
 func (p *Producer) Pending(id task.ID) task.Pending {
 	if err := id.Check(); err != nil {
-		return &settled{id: id, err: err}
+		return &resolved{id: id, err: err}
 	}
 	in, ok := p.inbox[p.cfg.Results]
 	if !ok {
-		return &settled{id: id, err: task.ErrNoResult}
+		return &resolved{id: id, err: task.ErrNoResult}
 	}
 	return &observed{id: id, inbox: in, codec: p.codec}
 }
 
-// Close refuses new submissions, waits for those under way until ctx ends, and ends the futures that are still open with
-// [ErrClosed]. It does not close broker, stores and bus. It is idempotent.
+// Close refuses new submissions, waits for running ones until ctx ends, and ends open futures with
+// [ErrClosed]. It does not close the broker, stores and bus. It may be called repeatedly.
 func (p *Producer) Close(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed = true
@@ -189,7 +202,7 @@ func (p *Producer) Close(ctx context.Context) error {
 	select {
 	case <-done:
 	case <-ctx.Done():
-		errs = append(errs, fmt.Errorf("swarmiji: producer: submissions still under way: %w", context.Cause(ctx)))
+		errs = append(errs, fmt.Errorf("swarmiji: producer: submissions have not ended: %w", context.Cause(ctx)))
 	}
 	for _, in := range p.inbox {
 		errs = append(errs, in.close(ctx))
@@ -198,8 +211,9 @@ func (p *Producer) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// declareQueues declares, before the first submission, the queues that the Router may name and those of Config.Queues, so
-// that tasks can be queued before any consumer exists. After a failure the next submission tries again.
+// declareQueues declares the queues of the Router and of Config.Queues before the first submission,
+// so that tasks can be queued before a consumer exists. After an error the next submission tries
+// again. Only one goroutine declares at a time; the others wait within ctx.
 func (p *Producer) declareQueues(ctx context.Context) error {
 	if p.declared.Load() {
 		return nil
@@ -226,7 +240,7 @@ func (p *Producer) declareQueues(ctx context.Context) error {
 	return nil
 }
 
-// now is the producer's clock, cut to what travels.
+// now returns the current time, truncated to the milliseconds that messages carry.
 func now() time.Time { return time.Now().Truncate(time.Millisecond) }
 
 var (

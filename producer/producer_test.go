@@ -26,7 +26,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if suite.MemberNode() != "" {
+	if suite.ProcessNode() != "" {
 		if err := dispatcher(); err != nil {
 			_, _ = fmt.Fprintln(os.Stdout, err)
 		}
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 
 var number = task.New[int, int]("number")
 
-// answer is a record as a consumer would save it.
+// answer returns a record as a consumer saves it.
 func answer(id task.ID, to string) resultstore.Record {
 	return resultstore.Record{ID: id, State: task.StateSucceeded, ContentType: serializer.ContentJSON, Result: []byte("42"), ReplyTo: to}
 }
@@ -51,10 +51,10 @@ func newProducer(t *testing.T, c producer.Config) *producer.Producer {
 	return p
 }
 
-// silent is a store that tells nobody.
+// silent is a store without notifications.
 type silent struct{ resultstore.ResultStore }
 
-// replies is a store whose only answer is a notification, and whose stream cannot be opened.
+// replies is a store that only sends records, and whose stream cannot be opened.
 type replies struct{ resultstore.ResultStore }
 
 func (replies) Replies(ctx context.Context, _ string) (resultstore.Replies, error) {
@@ -62,7 +62,7 @@ func (replies) Replies(ctx context.Context, _ string) (resultstore.Replies, erro
 	return nil, ctx.Err()
 }
 
-// away is a broker that cannot be reached.
+// away is a broker that is unreachable.
 type away struct{ broker.Broker }
 
 func (away) Publish(ctx context.Context, _ string, _ *broker.Message) error {
@@ -85,7 +85,7 @@ func TestResultIsFoundWithoutNotification(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute) // the bubble's clock: the store was asked many times in vain
+		time.Sleep(time.Minute) // the bubble's clock: meanwhile the store is asked many times
 		if err := store.Save(t.Context(), answer(f.ID(), "")); err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +145,8 @@ func TestSubmitHasADeadline(t *testing.T) {
 	})
 }
 
-// TestReplyStreamComesFirst: with a store that only replies nothing is sent before somebody listens for the answer.
+// TestReplyStreamComesFirst shows that with a store that only replies nothing is sent before its
+// stream is open.
 func TestReplyStreamComesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := membroker.New()
@@ -163,7 +164,8 @@ func TestReplyStreamComesFirst(t *testing.T) {
 	})
 }
 
-// TestUncertainTaskKeepsItsWaiter: the same id can be submitted again, and whichever copy ran answers both.
+// TestUncertainTaskKeepsItsWaiter shows that the same id can be submitted again, and that both
+// futures get the result of either copy.
 func TestUncertainTaskKeepsItsWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memresults.New(memresults.Config{})
@@ -183,7 +185,8 @@ func TestUncertainTaskKeepsItsWaiter(t *testing.T) {
 	})
 }
 
-// TestForeignResultsAreCounted: a result of a task nobody here waits for changes nothing (bad input 21).
+// TestForeignResultsAreCounted shows that the result of an unknown task is counted and ignored (bad
+// input 21).
 func TestForeignResultsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memresults.New(memresults.Config{})
@@ -290,7 +293,8 @@ func (unreachable) Declare(ctx context.Context, _ ...broker.Queue) error {
 	return errors.Join(broker.ErrUnavailable, ctx.Err())
 }
 
-// TestEachSubmitHasItsOwnDeadline: one that waits for the broker does not make another wait longer than it wants to.
+// TestEachSubmitHasItsOwnDeadline shows that a submission that waits for the broker does not delay
+// another one beyond its deadline.
 func TestEachSubmitHasItsOwnDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProducer(t, producer.Config{Broker: unreachable{membroker.New()}})
@@ -315,7 +319,8 @@ func TestEachSubmitHasItsOwnDeadline(t *testing.T) {
 	})
 }
 
-// TestBadIDDoesNotHoldUpOthers: a handle of an id that cannot be says so, and the store is asked for the others as before.
+// TestBadIDDoesNotHoldUpOthers shows that the handle of a malformed id returns an error, and that
+// the store is asked for other tasks as before.
 func TestBadIDDoesNotHoldUpOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memresults.New(memresults.Config{})
@@ -336,7 +341,7 @@ func TestBadIDDoesNotHoldUpOthers(t *testing.T) {
 	})
 }
 
-// TestBadSuccessorsAreRefused: before anything is sent.
+// TestBadSuccessorsAreRefused shows that malformed successors are refused before anything is sent.
 func TestBadSuccessorsAreRefused(t *testing.T) {
 	p := newProducer(t, producer.Config{Broker: membroker.New()})
 	for _, l := range []task.Link{{Name: "a b"}, {Name: "ok", Queue: "$"}, {Name: "ok", ID: "a b"}, {Name: "ok", Then: []task.Link{{}}}} {
@@ -348,8 +353,8 @@ func TestBadSuccessorsAreRefused(t *testing.T) {
 	}
 }
 
-// TestStepsThatAreNone: the error of a group without members says so.
-func TestStepsThatAreNone(t *testing.T) {
+// TestGroupWithoutMembers shows that the error of a group without members says the cause.
+func TestGroupWithoutMembers(t *testing.T) {
 	b, store := membroker.New(), memresults.New(memresults.Config{})
 	p := newProducer(t, producer.Config{Broker: b, Results: store})
 	defer func() {
@@ -359,11 +364,11 @@ func TestStepsThatAreNone(t *testing.T) {
 		}
 	}()
 	_, err := task.Group[int, int]().Submit(t.Context(), p, 1)
-	if !errors.Is(err, task.ErrBadMetadata) || !strings.Contains(err.Error(), "without members") {
+	if !errors.Is(err, task.ErrBadMetadata) || !strings.Contains(err.Error(), "a group has no members") {
 		t.Errorf("a group without members: %v", err)
 	}
 	_, err = task.Chain(number, task.New[int, int]("")).Submit(t.Context(), p, 1)
-	if !errors.Is(err, task.ErrBadMetadata) || !strings.Contains(err.Error(), "without a name") {
+	if !errors.Is(err, task.ErrBadMetadata) || !strings.Contains(err.Error(), "a step has no name") {
 		t.Errorf("a step without a name: %v", err)
 	}
 }

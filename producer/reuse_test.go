@@ -17,7 +17,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// envelopes returns the n tasks of a queue by their arguments.
+// envelopes returns n tasks of a queue by their arguments.
 func envelopes(t *testing.T, b broker.Broker, queue string, n int) map[string]*task.Envelope {
 	t.Helper()
 	sub, err := b.Subscribe(t.Context(), queue, broker.SubscribeOptions{})
@@ -42,8 +42,9 @@ func envelopes(t *testing.T, b broker.Broker, queue string, n int) map[string]*t
 	return all
 }
 
-// A submission leaves nothing behind for the next one, however they come and whether they succeed.
-func TestSubmissionsHaveNothingOfEachOther(t *testing.T) {
+// TestSubmissionsShareNothing shows that a submission, successful or not, leaves no data
+// for a later one.
+func TestSubmissionsShareNothing(t *testing.T) {
 	b := membroker.New()
 	defer func() { _ = b.Close(context.Background()) }()
 	p := newProducer(t, producer.Config{Broker: b, Router: router.Static("q")})
@@ -85,7 +86,7 @@ func TestSubmissionsHaveNothingOfEachOther(t *testing.T) {
 	}
 }
 
-// What middleware has kept stays as it was.
+// TestMiddlewareMayKeepEnvelopes shows that envelopes that a middleware keeps do not change.
 func TestMiddlewareMayKeepEnvelopes(t *testing.T) {
 	b := membroker.New()
 	defer func() { _ = b.Close(context.Background()) }()

@@ -20,44 +20,42 @@ import (
 )
 
 const (
-	// claimTime is how long a submission under way has its key, and so how long one of a dead
-	// producer has it.
+	// claimTime is the time for which a submission reserves its key, also if its producer dies.
 	claimTime = 30 * time.Second
-	// sendTime is how long the broker is waited for: the outcome must be in the store before
-	// claimTime is over.
+	// sendTime limits the wait for the broker: the outcome must be stored before claimTime has passed.
 	sendTime = 20 * time.Second
-	// noteTime is how long the store is waited for when the outcome is known, also after the
-	// caller's ctx has ended.
-	noteTime = 5 * time.Second
-	// claimsAtOnce is how many steps of a batch the store of claims is asked for at a time.
+	// outcomeTime limits the wait for the store of claims after the outcome is known. It also applies
+	// if the caller's ctx has ended.
+	outcomeTime = 5 * time.Second
+	// claimsAtOnce limits the parallel calls of the store of claims for a batch.
 	claimsAtOnce = 16
 	maxUniqueKey = 255
 )
 
-// ErrDuplicate is what [middleware.OnConfirm] tells of a unique task that was not sent, since an
-// earlier one has its key. Submit does not return it.
+// ErrDuplicate is the outcome that [middleware.OnConfirm] reports for a unique task that was not
+// sent because an earlier one has its key. Submit does not return it.
 var ErrDuplicate = errors.New("swarmiji: an earlier submission has the unique key")
 
 var (
-	errNoClaimer  = fmt.Errorf("%w: a unique key needs a store that can keep it: a result store that is a resultstore.Claimer (memory, Redis, NATS, SQL), or one as Config.Claimer", broker.ErrUnsupported)
-	errUniqueStep = fmt.Errorf("%w: neither a workflow nor a step of one has a unique key: have the handler of a unique task submit it", broker.ErrUnsupported)
+	errNoClaimer  = fmt.Errorf("%w: a unique key needs a store of claims: use a result store that is a resultstore.Claimer (memory, Redis, NATS, SQL), or set Config.Claimer", broker.ErrUnsupported)
+	errUniqueStep = fmt.Errorf("%w: a workflow and its steps cannot have a unique key: submit the workflow in the handler of a unique task", broker.ErrUnsupported)
 )
 
-// UniqueError is why a unique task got neither a confirm nor the id of an earlier, confirmed
-// submission. It wraps
+// UniqueError is the error of a unique task that got neither a confirm nor the id of an earlier,
+// confirmed submission. It wraps
 //
 //   - [broker.ErrIndeterminate] if the outcome of Task is unknown. The key stays with Task for its
-//     TTL. Look for Task, or submit it again with its id ([task.WithID]): that is sent again, and
-//     its confirm settles the key.
-//   - [broker.ErrUnavailable] if the submission of Task was still under way when ctx ended. Nothing
+//     TTL. Query Task, or submit it again with its id ([task.WithID]): that is sent again, and its
+//     confirm settles the key.
+//   - [broker.ErrUnavailable] if the submission of Task was not finished when ctx ended. Nothing
 //     was sent for this call.
 type UniqueError struct {
 	Key  string  // the unique key
-	Task task.ID // the submission that has the key: this one, or an earlier one
+	Task task.ID // the submission that has the key: this one or an earlier one
 	err  error
 }
 
-// Error names the key and the task that has it.
+// Error returns a text with the key and the task that has it.
 func (e *UniqueError) Error() string {
 	return fmt.Sprintf("unique key %q: task %s has it: %v", utf.Cut(e.Key, 128), e.Task, e.err)
 }
@@ -69,14 +67,14 @@ func (p *Producer) claimer() resultstore.Claimer {
 	return resultstore.ClaimerOf(p.cfg.Claimer, p.cfg.Results)
 }
 
-// checkUnique refuses a unique key that cannot be kept.
+// checkUnique returns an error if the task cannot have a unique key.
 func (p *Producer) checkUnique(c *task.Call) error {
 	u := c.Unique
 	switch {
 	case len(u.Key) == 0 || len(u.Key) > maxUniqueKey:
-		return fmt.Errorf("%w: a unique key of %d bytes, 1 to %d are possible", task.ErrBadMetadata, len(u.Key), maxUniqueKey)
+		return fmt.Errorf("%w: the unique key has %d bytes; need 1 to %d", task.ErrBadMetadata, len(u.Key), maxUniqueKey)
 	case u.TTL <= 0 || u.TTL > resultstore.MaxClaimTTL:
-		return fmt.Errorf("%w: a unique key for %v, above 0 and up to %v are possible", task.ErrBadMetadata, u.TTL, resultstore.MaxClaimTTL)
+		return fmt.Errorf("%w: the TTL of the unique key is %v; need more than 0 and at most %v", task.ErrBadMetadata, u.TTL, resultstore.MaxClaimTTL)
 	case c.Member != nil:
 		return errUniqueStep
 	case p.claimer() == nil:
@@ -85,23 +83,24 @@ func (p *Producer) checkUnique(c *task.Call) error {
 	return nil
 }
 
-// The holder of a key begins with what is known of the submission that has it.
+// States of a submission: the first byte of the holder of its key in the store of claims.
 const (
-	underWay  = '?' // and the task's id, a space, and a number that no other submission of this id has
-	unknown   = '!' // and the task's id: the outcome is unknown
-	confirmed = '=' // and the task's id
+	underWay  = '?' // followed by the task's id, a space, and a random number of this submission
+	unknown   = '!' // followed by the task's id: the outcome is unknown
+	confirmed = '=' // followed by the task's id
 )
 
 func holder(state byte, id task.ID) string { return string(state) + string(id) }
 
-// readHolder returns what is known of a submission, and its id.
+// readHolder returns the state and the task id of the holder of a key. Returns
+// [resultstore.ErrMalformed] for a malformed holder.
 func readHolder(text string) (state byte, id task.ID, err error) {
 	if len(text) > 1 {
 		word, _, _ := strings.Cut(text[1:], " ")
 		state, id = text[0], task.ID(word)
 	}
 	if state != underWay && state != unknown && state != confirmed || id.Check() != nil {
-		return 0, "", fmt.Errorf("unique key: %w: its holder %q is no task", resultstore.ErrMalformed, utf.Cut(text, 64))
+		return 0, "", fmt.Errorf("unique key: %w: its holder %q does not name a task", resultstore.ErrMalformed, utf.Cut(text, 64))
 	}
 	return state, id, nil
 }
@@ -109,23 +108,25 @@ func readHolder(text string) (state byte, id task.ID, err error) {
 // claim is a unique task that is being submitted.
 type claim struct {
 	*staged
-	key   string
-	mine  string  // the holder while the submission is under way
-	won   bool    // the task is to be sent
-	again bool    // an earlier message of the same id may be queued: its outcome is unknown
-	other task.ID // whose submission is under way; "" for none
-	err   error   // why the task was not confirmed
+	key    string
+	holder string  // the holder text during this submission
+	won    bool    // the key is claimed: send the task
+	again  bool    // an earlier message of the same id with an unknown outcome may be queued
+	other  task.ID // the task whose submission has the key now; "": none
+	err    error   // the error of the submission
 }
 
-// publishUnique submits unique tasks, and returns for each why it was not confirmed. A task of
-// which an earlier one was confirmed gets that one's id in first, and no error. It waits for
-// submissions under way elsewhere while it has no key itself, so that no two wait for each other.
+// publishUnique submits unique tasks and returns the error of each. If an earlier task with the
+// same key was confirmed, it sets first to its id instead of sending, without an error.
+//
+// It waits for other submissions of the same keys within ctx. While it waits for a key it holds
+// none, so two calls cannot block each other.
 func (p *Producer) publishUnique(ctx context.Context, all []*staged) []error {
 	claims := make([]*claim, len(all))
 	for i, s := range all {
 		claims[i] = &claim{
 			staged: s, key: "unique/" + s.envelope.Name + "/" + s.unique.Key,
-			mine: holder(underWay, s.envelope.ID) + " " + strconv.FormatUint(rand.Uint64(), 36),
+			holder: holder(underWay, s.envelope.ID) + " " + strconv.FormatUint(rand.Uint64(), 36),
 		}
 	}
 	slow := task.Backoff{Base: 5 * time.Millisecond, Max: 500 * time.Millisecond}
@@ -140,7 +141,7 @@ func (p *Producer) publishUnique(ctx context.Context, all []*staged) []error {
 			continue
 		}
 		for _, c := range left {
-			c.err = &UniqueError{c.unique.Key, c.other, fmt.Errorf("its submission is under way: %w: %w", broker.ErrUnavailable, context.Cause(ctx))}
+			c.err = &UniqueError{c.unique.Key, c.other, fmt.Errorf("its submission has not ended: %w: %w", broker.ErrUnavailable, context.Cause(ctx))}
 		}
 		break
 	}
@@ -151,8 +152,8 @@ func (p *Producer) publishUnique(ctx context.Context, all []*staged) []error {
 	return errs
 }
 
-// submitClaims claims keys, sends the tasks that got theirs, and notes how that ended. It returns
-// those whose key belongs to a submission under way.
+// submitClaims claims the keys of some tasks, sends the tasks that got their key, and stores the
+// outcome of each. It returns the tasks whose key belongs to a running submission.
 func (p *Producer) submitClaims(ctx context.Context, some []*claim) (busy []*claim) {
 	until := time.Now().Add(sendTime)
 	first := make(map[string]*claim, len(some))
@@ -166,7 +167,7 @@ func (p *Producer) submitClaims(ctx context.Context, some []*claim) (busy []*cla
 	}
 	each(len(some), func(i int) {
 		if c := some[i]; c.other == "" {
-			c.err = c.take(ctx, p.claimer())
+			c.err = c.claimKey(ctx, p.claimer())
 		}
 	})
 	var won []*claim
@@ -190,20 +191,21 @@ func (p *Producer) submitClaims(ctx context.Context, some []*claim) (busy []*cla
 		errs = p.publishPlain(sending, tasks)
 	}
 	cancel()
-	noting, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTime)
+	noting, cancel := context.WithTimeout(context.WithoutCancel(ctx), outcomeTime)
 	defer cancel()
-	each(len(won), func(i int) { won[i].note(noting, p.claimer(), errs[i]) })
+	each(len(won), func(i int) { won[i].storeOutcome(noting, p.claimer(), errs[i]) })
 	return busy
 }
 
-// take claims the key. If it returns nil, one of these is set: won, and the task is to be sent;
-// first, an earlier submission that was confirmed; other, one that is under way.
-func (c *claim) take(ctx context.Context, store resultstore.Claimer) error {
-	winner, err := store.Claim(ctx, c.key, c.mine, claimTime)
+// claimKey claims the key for this submission. If it returns nil, exactly one of these is set: won,
+// the task must be sent; first, an earlier submission was confirmed; other, another submission is
+// running.
+func (c *claim) claimKey(ctx context.Context, store resultstore.Claimer) error {
+	winner, err := store.Claim(ctx, c.key, c.holder, claimTime)
 	if err != nil {
 		return notClaimed(err)
 	}
-	if c.won = winner == c.mine; c.won {
+	if c.won = winner == c.holder; c.won {
 		return nil
 	}
 	state, id, err := readHolder(winner)
@@ -216,19 +218,20 @@ func (c *claim) take(ctx context.Context, store resultstore.Claimer) error {
 	case state == underWay:
 		c.other = id
 		return nil
-	case id != c.envelope.ID || !c.effective.Idempotent.Or(true): // a task that runs at most once is not sent again
+	// an at-most-once task is not sent again
+	case id != c.envelope.ID || !c.effective.Idempotent.Or(true):
 		return &UniqueError{c.unique.Key, id, broker.ErrIndeterminate}
 	}
-	err = store.Pass(ctx, c.key, winner, c.mine, claimTime) // the same submission is repeated
+	err = store.Pass(ctx, c.key, winner, c.holder, claimTime) // the same submission is repeated
 	if errors.Is(err, resultstore.ErrStale) {
-		c.other = id // somebody else repeats it as well, or its time is over: look again
+		c.other = id // another process repeats it too, or the claim has expired: try again
 		return nil
 	}
 	c.won, c.again = err == nil, true
 	return notClaimed(err)
 }
 
-// notClaimed is an error of the store of claims as one of a submission.
+// notClaimed converts an error of the store of claims to an error of the submission.
 func notClaimed(err error) error {
 	switch {
 	case err == nil:
@@ -239,46 +242,48 @@ func notClaimed(err error) error {
 	return fmt.Errorf("unique key: nothing was sent: %w: %w", broker.ErrUnavailable, err)
 }
 
-// note says in the store how the task's submission has ended, and sets err.
-func (c *claim) note(ctx context.Context, store resultstore.Claimer, sent error) {
+// storeOutcome stores the outcome of the submission as the new holder of the key, and sets c.err. A
+// refused task frees its key. An error of the store is logged.
+func (c *claim) storeOutcome(ctx context.Context, store resultstore.Claimer, sent error) {
 	id, u := c.envelope.ID, c.unique
 	var err error
 	switch {
 	case sent == nil:
-		err = store.Pass(ctx, c.key, c.mine, holder(confirmed, id), u.TTL)
+		err = store.Pass(ctx, c.key, c.holder, holder(confirmed, id), u.TTL)
 	case errors.Is(sent, broker.ErrIndeterminate):
-		err = store.Pass(ctx, c.key, c.mine, holder(unknown, id), u.TTL)
+		err = store.Pass(ctx, c.key, c.holder, holder(unknown, id), u.TTL)
 		sent = &UniqueError{u.Key, id, sent}
-	case c.again: // refused this time; the message of the earlier submission may run all the same
-		err = store.Pass(ctx, c.key, c.mine, holder(unknown, id), u.TTL)
+	case c.again: // refused this time, but the message of the earlier submission may run
+		err = store.Pass(ctx, c.key, c.holder, holder(unknown, id), u.TTL)
 	default:
-		err = store.Release(ctx, c.key, c.mine)
+		err = store.Release(ctx, c.key, c.holder)
 	}
 	c.err = sent
-	if err != nil { // the task is what it is; its key is free when claimTime is over
-		c.producer.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "the end of a submission could not be noted; its unique key is free within 30 s",
+	if err != nil { // the outcome stays; the key expires after claimTime
+		c.producer.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "the outcome of a submission was not stored; its unique key is free within 30 s",
 			slog.String(middleware.LogTask, c.envelope.Name), slog.String(middleware.LogTaskID, string(id)), slog.Any("error", err))
 	}
 }
 
-// answered ends a submission that was not sent, and returns the handle of the earlier one.
-func (p *Producer) answered(s *staged) task.Pending {
-	s.end(fmt.Errorf("%w: task %s", ErrDuplicate, s.first))
+// duplicateOf ends a submission that was not sent because of its unique key. It releases the waiter
+// of s and returns the handle of the earlier task s.first.
+func (p *Producer) duplicateOf(s *staged) task.Pending {
+	s.notifyEnd(fmt.Errorf("%w: task %s", ErrDuplicate, s.first))
 	if s.first == s.envelope.ID {
 		return s.pending
 	}
-	s.forget()
+	s.releaseWaiter()
 	name := s.effective.ResultStore.Or("")
 	switch {
 	case s.effective.IgnoreResult.Or(false):
-		return &settled{id: s.first}
+		return &resolved{id: s.first}
 	case name == "":
 		return p.Pending(s.first)
 	}
 	return &observed{id: s.first, inbox: p.inbox[p.cfg.Stores[name]], codec: p.codec}
 }
 
-// each calls fn for 0 to n-1, some at a time, and waits for all.
+// each calls fn for 0 to n-1, at most claimsAtOnce at a time, and waits for all calls.
 func each(n int, fn func(i int)) {
 	if n == 1 {
 		fn(0)

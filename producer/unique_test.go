@@ -24,8 +24,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// post is a broker that notes which tasks it was handed. publish says what becomes of one; nil: it
-// is confirmed.
+// post is a broker that records the ids of published tasks. publish decides the outcome of each;
+// nil: it is confirmed.
 type post struct {
 	broker.Broker
 	publish func(ctx context.Context, id string) error
@@ -57,7 +57,7 @@ func (b *post) tasks() []string {
 	return append([]string(nil), b.sent...)
 }
 
-// sender is a producer whose tasks go to post, and keys into memory.
+// sender is a producer that publishes to post and stores keys in memory.
 type sender struct {
 	*producer.Producer
 	t     *testing.T
@@ -65,7 +65,7 @@ type sender struct {
 	store *memresults.Store
 }
 
-// inBubble runs fn in a bubble with a producer, of which change may change the configuration.
+// inBubble runs fn with a producer in a synctest bubble. change may change its configuration.
 func inBubble(t *testing.T, change func(*producer.Config), fn func(t *testing.T, p *sender)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -82,7 +82,7 @@ func inBubble(t *testing.T, change func(*producer.Config), fn func(t *testing.T,
 	})
 }
 
-// submit submits and returns the id of the answer.
+// submit submits a task and returns the id of its handle.
 func (p *sender) submit(opts ...task.Option) task.ID {
 	p.t.Helper()
 	f, err := number.Submit(p.t.Context(), p, 1, opts...)
@@ -92,7 +92,8 @@ func (p *sender) submit(opts ...task.Option) task.ID {
 	return f.ID()
 }
 
-// refuse expects an error of two classes at most, and returns what it says of the key.
+// refuse fails the test unless the submission returns an error of this class. It returns the error
+// about the key, if there is one.
 func (p *sender) refuse(class error, opts ...task.Option) *producer.UniqueError {
 	p.t.Helper()
 	_, err := number.Submit(p.t.Context(), p, 1, opts...)
@@ -148,7 +149,8 @@ func TestUniqueIsSentOnce(t *testing.T) {
 	})
 }
 
-// TestUniqueAnswersWithTheFirstsResult: whichever producer asks.
+// TestUniqueAnswersWithTheFirstsResult shows that a second submission through any producer returns
+// the result of the first.
 func TestUniqueAnswersWithTheFirstsResult(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, p *sender) {
 		first := p.submit(task.WithUnique("key", time.Hour))
@@ -167,8 +169,8 @@ func TestUniqueAnswersWithTheFirstsResult(t *testing.T) {
 	})
 }
 
-// TestUniqueIDsMeet: a repeated submission with the same id, after it was confirmed, is not sent
-// again.
+// TestUniqueIDsMeet shows that a repeated submission with the same id is not sent again after it
+// was confirmed.
 func TestUniqueIDsMeet(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, p *sender) {
 		p.submit(task.WithUnique("key", time.Hour), task.WithID("order-17"))
@@ -206,13 +208,13 @@ func TestUniqueProducersInParallel(t *testing.T) {
 	})
 }
 
-// TestUniqueWaitsForTheFirst: a submission answers with an earlier one's id when that is confirmed,
-// not before.
+// TestUniqueWaitsForTheFirst shows that a submission returns the id of an earlier one only after
+// that was confirmed.
 func TestUniqueWaitsForTheFirst(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		outcome error
-		class   error // of what the second submission returns
+		class   error // class of the error of the second submission
 	}{
 		{"confirmed", nil, nil},
 		{"refused", broker.ErrNoQueue, nil},
@@ -256,7 +258,7 @@ func TestUniqueWaitsForTheFirst(t *testing.T) {
 				case c.outcome == nil, c.class != nil:
 					p.wantSent(1)
 				default:
-					p.wantSent(2) // the first was refused, so that the second is the one that is sent
+					p.wantSent(2) // the first was refused, so the second is sent
 				}
 				if err := <-ended; !errors.Is(err, c.outcome) {
 					t.Errorf("the first: %v, want %v", err, c.outcome)
@@ -266,8 +268,8 @@ func TestUniqueWaitsForTheFirst(t *testing.T) {
 	}
 }
 
-// TestUniqueOfADeadProducer: a submission that never ends frees its key after 30 s, and is too late
-// then.
+// TestUniqueOfADeadProducer shows that a submission that never ends frees its key after 30 s, and
+// cannot complete afterwards.
 func TestUniqueOfADeadProducer(t *testing.T) {
 	var log bytes.Buffer
 	inBubble(t, func(c *producer.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) }, func(t *testing.T, p *sender) {
@@ -309,8 +311,8 @@ func TestUniqueOfADeadProducer(t *testing.T) {
 	})
 }
 
-// TestUniqueEndsInTime: the broker is waited for while the key is sure to be taken, also where the
-// caller would wait longer.
+// TestUniqueEndsInTime shows that the wait for the broker ends while the key is still reserved,
+// even if the caller would wait longer.
 func TestUniqueEndsInTime(t *testing.T) {
 	inBubble(t, func(c *producer.Config) { c.Timeout = -1 }, func(t *testing.T, p *sender) {
 		p.post.answer(func(ctx context.Context, _ string) error {
@@ -328,8 +330,8 @@ func TestUniqueEndsInTime(t *testing.T) {
 	})
 }
 
-// TestUniqueOutcomeUnknown: the key stays with the task, the error names it, and its id alone is
-// sent again.
+// TestUniqueOutcomeUnknown shows that the key stays with a task of unknown outcome, that the error
+// names it, and that only its id is sent again.
 func TestUniqueOutcomeUnknown(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, p *sender) {
 		unique := task.WithUnique("key", time.Hour)
@@ -368,8 +370,8 @@ func TestUniqueOutcomeUnknown(t *testing.T) {
 	})
 }
 
-// TestUniqueUnknownAtTheEnd: what became of a submission is noted also when it lasted for all of
-// its ctx.
+// TestUniqueUnknownAtTheEnd shows that the outcome of a submission is stored, even if the
+// submission used its whole ctx.
 func TestUniqueUnknownAtTheEnd(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, p *sender) {
 		unique := task.WithUnique("key", time.Hour)
@@ -387,7 +389,7 @@ func TestUniqueUnknownAtTheEnd(t *testing.T) {
 	})
 }
 
-// looks is a store that notes which ids are looked for.
+// looks is a store that records the ids of its reads.
 type looks struct {
 	resultstore.ResultStore
 	ids sync.Map
@@ -398,7 +400,7 @@ func (l *looks) Load(ctx context.Context, id task.ID) (resultstore.Record, error
 	return l.ResultStore.Load(ctx, id)
 }
 
-// TestUniqueLeavesNothingBehind: nobody waits for the result of a task that was not sent.
+// TestUniqueLeavesNothingBehind shows that no waiter remains for a task that was not sent.
 func TestUniqueLeavesNothingBehind(t *testing.T) {
 	var l *looks
 	configure := func(c *producer.Config) {
@@ -427,7 +429,7 @@ func TestUniqueLeavesNothingBehind(t *testing.T) {
 	})
 }
 
-// TestUniqueRepeatedAtATime: of many who repeat the submission of one id, one sends.
+// TestUniqueRepeatedAtATime shows that of many parallel repetitions of one id only one is sent.
 func TestUniqueRepeatedAtATime(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, p *sender) {
 		same := []task.Option{task.WithUnique("key", time.Hour), task.WithID("same")}
@@ -447,7 +449,7 @@ func TestUniqueRepeatedAtATime(t *testing.T) {
 	})
 }
 
-// claims is a Claimer of which some steps fail.
+// claims is a Claimer with calls that can fail.
 type claims struct {
 	resultstore.Claimer
 	claim, pass, release error
@@ -478,7 +480,8 @@ func (c *claims) Release(ctx context.Context, key, holder string) error {
 	return c.Claimer.Release(ctx, key, holder)
 }
 
-// TestUniqueStoreAway: nothing is sent without a claim, and what was confirmed stays so.
+// TestUniqueStoreAway shows that nothing is sent without a claim, and that a confirmed task stays
+// confirmed.
 func TestUniqueStoreAway(t *testing.T) {
 	var log bytes.Buffer
 	c := &claims{}
@@ -517,8 +520,8 @@ func TestUniqueStoreAway(t *testing.T) {
 	})
 }
 
-// TestUniqueCostsNothingElsewhere: the store is not asked for other tasks, and twice for a unique
-// one.
+// TestUniqueCostsNothingElsewhere shows that the store is called twice for a unique task and never
+// for other tasks.
 func TestUniqueCostsNothingElsewhere(t *testing.T) {
 	c := &claims{}
 	inBubble(t, func(p *producer.Config) { c.Claimer, p.Claimer = p.Results.(resultstore.Claimer), c }, func(t *testing.T, p *sender) {
@@ -563,7 +566,7 @@ func TestUniqueNeedsAClaimer(t *testing.T) {
 	})
 }
 
-func TestUniqueThatIsNone(t *testing.T) {
+func TestInvalidUniqueKeys(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, p *sender) {
 		for _, o := range []task.Option{
 			task.WithUnique("", time.Hour), task.WithUnique(strings.Repeat("k", 256), time.Hour), task.WithUnique("key", 0), task.WithUnique("key", -1),
@@ -590,8 +593,8 @@ func TestUniqueThatIsNone(t *testing.T) {
 	})
 }
 
-// TestUniqueBatches: keys that come twice in a batch, and two batches whose keys cross, neither of
-// which waits for the other.
+// TestUniqueBatches submits keys that occur twice in a batch, and two batches with crossing keys.
+// Neither waits for the other.
 func TestUniqueBatches(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, p *sender) {
 		const n = 600 // more than are claimed at once
@@ -633,7 +636,7 @@ func TestUniqueBatches(t *testing.T) {
 	})
 }
 
-// TestUniqueBatchThatFails: each task is told of its own outcome.
+// TestUniqueBatchThatFails shows that each task gets its own outcome.
 func TestUniqueBatchThatFails(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, p *sender) {
 		p.post.answer(func(_ context.Context, id string) error {
@@ -661,7 +664,7 @@ func TestUniqueBatchThatFails(t *testing.T) {
 	})
 }
 
-// TestUniqueTellsMiddleware: a task that was not sent is not told of as one that was.
+// TestUniqueTellsMiddleware shows that middleware does not count a task that was not sent as sent.
 func TestUniqueTellsMiddleware(t *testing.T) {
 	var told []error
 	m := middleware.NewMetrics(nil)
@@ -686,7 +689,7 @@ func TestUniqueTellsMiddleware(t *testing.T) {
 	})
 }
 
-// TestUniqueWithConditions: a task that becomes a job is unique as any other.
+// TestUniqueWithConditions shows that a task that becomes a job can be unique too.
 func TestUniqueWithConditions(t *testing.T) {
 	inBubble(t, func(c *producer.Config) {
 		store, err := memjobs.New(memjobs.Config{})
@@ -708,8 +711,8 @@ func TestUniqueWithConditions(t *testing.T) {
 	})
 }
 
-// TestUniqueUnknownThenRefused: a submission of unknown outcome keeps its key when its repetition is refused: the first message may
-// be queued all the same.
+// TestUniqueUnknownThenRefused shows that a submission of unknown outcome keeps its key if its
+// repetition is refused: the first message may be queued.
 func TestUniqueUnknownThenRefused(t *testing.T) {
 	for _, refusal := range []error{broker.ErrUnavailable, broker.ErrNoQueue} {
 		inBubble(t, nil, func(t *testing.T, p *sender) {

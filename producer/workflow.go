@@ -16,17 +16,18 @@ import (
 	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// errNoGatherer refuses what nobody could gather.
-var errNoGatherer = fmt.Errorf("%w: groups need a store that can tell when all members are done: a result store that is a resultstore.Gatherer, or one as Config.Gatherer of producer and consumers", broker.ErrUnsupported)
+// errNoGatherer refuses a group without a gatherer.
+var errNoGatherer = fmt.Errorf("%w: groups need a gatherer: use a result store that is a resultstore.Gatherer, or set Config.Gatherer of producer and consumers, or add results=redis://host or another store to the URL", broker.ErrUnsupported)
 
 func (p *Producer) gathers() bool {
 	return resultstore.GathererOf(p.cfg.Gatherer, p.cfg.Results) != nil
 }
 
-// checkMember refuses a member of a group that nobody could gather.
+// checkMember returns an error if the member's group cannot be gathered or is malformed.
 func (p *Producer) checkMember(m *task.Membership) error {
 	if m.Chord == nil {
 		return m.Group.Check()
@@ -37,13 +38,17 @@ func (p *Producer) checkMember(m *task.Membership) error {
 	return errors.Join(m.Group.Check(), checkLinks([]task.Link{*m.Chord}, 0))
 }
 
-// SubmitWork implements [task.WorkSubmitter]; [task.Step.Submit] and [task.Stream] call it. Besides the errors of Submit it
-// returns [broker.ErrUnsupported] for a group where nothing is configured that can gather, and serializer.ErrValue or
-// [broker.ErrTooLarge] for a workflow that does not fit into its first messages. After an error some members of a first
-// group may have been sent; what follows the group does not run, unless the error is a [broker.ErrIndeterminate] and what it is
-// about was queued all the same.
+// SubmitWork submits a workflow. It implements [task.WorkSubmitter]; [task.Step.Submit] and
+// [task.Stream] call it.
+//
+// Besides the errors of Submit it returns [broker.ErrUnsupported] for a group without a configured
+// gatherer. It returns serializer.ErrValue or [broker.ErrTooLarge] for a workflow that does not fit
+// into its first messages.
+//
+// After an error some members of a first group may have been sent. The task after the group does
+// not run, except perhaps after [broker.ErrIndeterminate] if the message in question was queued.
 func (p *Producer) SubmitWork(ctx context.Context, w task.Work) ([]task.Pending, error) {
-	if err := p.enter(); err != nil {
+	if err := p.begin(); err != nil {
 		return nil, err
 	}
 	defer p.inFlight.Done()
@@ -65,33 +70,35 @@ func (p *Producer) SubmitWork(ctx context.Context, w task.Work) ([]task.Pending,
 	}
 	if err != nil {
 		for _, w := range waiters {
-			w.inbox.forget(w)
+			w.inbox.release(w)
 		}
 		return nil, fmt.Errorf("swarmiji: submit workflow: %w", err)
 	}
 	return pending, nil
 }
 
-// builder turns a workflow into links and sends the first of them.
+// builder converts a workflow to links and sends the first messages.
 type builder struct {
 	ctx    context.Context
 	p      *Producer
 	work   *task.Work
 	id     task.ID   // of the workflow, which is that of its last step
-	ids    int       // that were derived from it
-	steps  []step    // whose futures can be had
+	ids    int       // number of ids derived from it
+	steps  []step    // steps with futures
 	queue  string    // of the first step
-	groups []task.ID // behind which the next step stands
+	own    own       // what single steps set
+	groups []task.ID // groups before the next step
 }
 
-// step is one whose id is known.
+// step is a step whose id is known.
 type step struct {
 	id     task.ID
 	meta   task.Metadata
-	behind []task.ID // groups that have to be decided before it
+	behind []task.ID // groups that must be decided before it
 }
 
-// build makes the link of the whole workflow.
+// build returns the link of the whole workflow and collects the steps in b. Returns an error for
+// conditions, unique keys and other parts that workflows cannot have.
 func (b *builder) build() (task.Link, error) {
 	if b.work.Call.Conditions != nil {
 		return task.Link{}, fmt.Errorf("swarmiji: submit workflow: %w", errStepConditions)
@@ -99,12 +106,13 @@ func (b *builder) build() (task.Link, error) {
 	if b.work.Call.Unique != nil {
 		return task.Link{}, fmt.Errorf("swarmiji: submit workflow: %w", errUniqueStep)
 	}
+	b.own.collect(b.work.Node)
 	n, err := b.named(b.work.Node)
 	if err != nil {
 		return task.Link{}, fmt.Errorf("swarmiji: submit workflow: %w", err)
 	}
 	if b.work.Stream != nil && (!n.Each || len(n.Members) != 1 || n.Next == nil) {
-		return task.Link{}, errors.New("swarmiji: submit workflow: a stream needs a group of one template, and what follows it")
+		return task.Link{}, errors.New("swarmiji: submit workflow: a stream needs a group with one template and a step that follows it")
 	}
 	l, err := b.link(n, place{main: true})
 	if err != nil {
@@ -113,8 +121,9 @@ func (b *builder) build() (task.Link, error) {
 	return l, nil
 }
 
-// named returns n with the workflow's id at its last step. The ids of the other steps are derived from it, so that a workflow
-// that is submitted again under its id has the same steps.
+// named returns n with the workflow's id at its last step, and sets b.id. The ids of the other
+// steps are derived from it, so that a workflow that is submitted again under its id has the same
+// steps.
 func (b *builder) named(n *task.Node) (*task.Node, error) {
 	last := n
 	for last.Next != nil {
@@ -143,23 +152,23 @@ func withLastID(n *task.Node, id task.ID) *task.Node {
 	return &c
 }
 
-// place is where in a workflow a node stands.
+// place is the position of a node in a workflow.
 type place struct {
-	main     bool // its future can be had
-	template bool // inside of a Map: there are many of it, whose ids are derived
+	main     bool // it has a future
+	template bool // inside of a Map: each copy gets a derived id
 	depth    int
 }
 
-// link turns a node, and all that follows it, into a link.
+// link converts a node and all nodes that follow it to a link.
 func (b *builder) link(n *task.Node, at place) (task.Link, error) {
 	if at.depth++; at.depth > maxLinkDepth {
-		return task.Link{}, fmt.Errorf("%w: more than %d steps follow each other", task.ErrBadMetadata, maxLinkDepth)
+		return task.Link{}, fmt.Errorf("%w: the workflow has more than %d steps in sequence", task.ErrBadMetadata, maxLinkDepth)
 	}
 	if len(n.Members) > 0 {
 		return b.group(n, at)
 	}
 	if n.Call.Name == "" {
-		return task.Link{}, fmt.Errorf("%w: a step without a name, or a group without members; task.Map makes one of a list that may be empty", task.ErrBadMetadata)
+		return task.Link{}, fmt.Errorf("%w: a step has no name, or a group has no members; use task.Map for a list that may be empty", task.ErrBadMetadata)
 	}
 	if n.Call.Conditions != nil {
 		return task.Link{}, fmt.Errorf("step %s: %w", utf.Cut(n.Call.Name, 128), errStepConditions)
@@ -172,6 +181,7 @@ func (b *builder) link(n *task.Node, at place) (task.Link, error) {
 		l.Meta = *n.Call.Definition
 	}
 	l.Meta.Overlay(&n.Call.Meta)
+	b.own.set(&l, &n.Call, &b.work.Call)
 	if err := errors.Join(task.CheckName(l.Name), l.Meta.Check()); err != nil {
 		return l, fmt.Errorf("step %s: %w", utf.Cut(l.Name, 128), err)
 	}
@@ -196,7 +206,7 @@ func (b *builder) link(n *task.Node, at place) (task.Link, error) {
 	return l, b.follow(n, &l, at)
 }
 
-// follow adds what follows a step.
+// follow adds the nodes that follow n to its link l.
 func (b *builder) follow(n *task.Node, l *task.Link, at place) error {
 	side := place{template: at.template, depth: at.depth}
 	for _, list := range []struct {
@@ -220,7 +230,7 @@ func (b *builder) follow(n *task.Node, l *task.Link, at place) error {
 	return err
 }
 
-// group turns a group and what follows it into a link.
+// group converts a group and the nodes that follow it to a link.
 func (b *builder) group(n *task.Node, at place) (task.Link, error) {
 	if !b.p.gathers() {
 		return task.Link{}, errNoGatherer
@@ -255,11 +265,12 @@ func (b *builder) group(n *task.Node, at place) (task.Link, error) {
 	return l, err
 }
 
-// stepID chooses the id of a step.
+// stepID returns the id of a step: the chosen one, one derived from the workflow's id, or "" for a
+// step without a future. Returns [task.ErrBadID] for a chosen id inside of a Map.
 func (b *builder) stepID(chosen task.ID, at place) (task.ID, error) {
 	switch {
 	case chosen != "" && at.template:
-		return "", fmt.Errorf("%w: %q is inside of a Map, and would be many tasks' id", task.ErrBadID, chosen)
+		return "", fmt.Errorf("%w: %q is set inside of a Map, whose members need different ids", task.ErrBadID, chosen)
 	case chosen != "":
 		return chosen, chosen.Check()
 	case at.template || !at.main:
@@ -269,7 +280,7 @@ func (b *builder) stepID(chosen task.ID, at place) (task.ID, error) {
 	return task.Derive(b.id, "step"+strconv.Itoa(b.ids)), nil
 }
 
-// effective lays metadata over the static configuration.
+// effective merges m over the static configuration.
 func (b *builder) effective(m *task.Metadata) *task.Metadata {
 	if b.p.base == nil {
 		return m
@@ -278,12 +289,16 @@ func (b *builder) effective(m *task.Metadata) *task.Metadata {
 	return &merged
 }
 
-// route chooses a step's queue.
+// route sets the queue of a step.
 func (b *builder) route(l *task.Link) error {
-	e := &task.Envelope{ID: l.ID, Name: l.Name, Meta: l.Meta, Base: b.p.base, Headers: b.work.Call.Headers}
+	e := &task.Envelope{ID: l.ID, Name: l.Name, Meta: l.Meta, Base: b.p.base, Headers: wire.StepHeaders(b.work.Call.Headers, l)}
+	if err := serializer.CheckEnvelope(e); err != nil {
+		return fmt.Errorf("step %s: %w: %w", l.Name, serializer.ErrValue, err)
+	}
 	s := &staged{producer: b.p}
-	s.take(e)
-	if _, chosen := l.Meta.Queue.Get(); l.Name == task.GatherName && !chosen { // routers do not know it, and every consumer does
+	s.setEnvelope(e)
+	// routers do not know it; every consumer runs it
+	if _, chosen := l.Meta.Queue.Get(); l.Name == task.GatherName && !chosen {
 		l.Queue = b.queue
 		return nil
 	}
@@ -294,9 +309,10 @@ func (b *builder) route(l *task.Link) error {
 	return err
 }
 
-// await registers the waiters of all steps, before anything is sent.
+// await registers the waiters of all steps before anything is sent. It returns the handles and the
+// waiters, also with an error.
 func (b *builder) await() ([]task.Pending, []*waiter, error) {
-	ctx, cancel := b.p.bound(b.ctx)
+	ctx, cancel := b.p.withTimeout(b.ctx)
 	defer cancel()
 	pending := make([]task.Pending, len(b.steps))
 	var waiters []*waiter
@@ -313,8 +329,9 @@ func (b *builder) await() ([]task.Pending, []*waiter, error) {
 	return pending, waiters, nil
 }
 
-// parent is what the first steps are made of: a task that never was.
-func (b *builder) parent() *task.Envelope {
+// rootEnvelope returns the envelope of an imaginary task before the workflow, as whose successors
+// the first steps are made.
+func (b *builder) rootEnvelope() *task.Envelope {
 	c := &b.work.Call
 	e := &task.Envelope{
 		Root: c.Root, ID: c.Parent, Base: b.p.base, SentAt: now(), Origin: b.p.cfg.Report.NodeID, Correlation: c.Correlation, Headers: maps.Clone(c.Headers),
@@ -325,7 +342,7 @@ func (b *builder) parent() *task.Envelope {
 	return e
 }
 
-// given serializes what the first step is given.
+// given encodes the argument of the first step.
 func (b *builder) given(args any) (wire.Given, error) {
 	if _, none := args.(task.None); none {
 		return wire.Given{}, nil
@@ -337,14 +354,15 @@ func (b *builder) given(args any) (wire.Given, error) {
 	return wire.Given{Value: wire.Value{ContentType: ct, Data: data}}, nil
 }
 
-// sendAll sends the first steps.
+// sendAll publishes the first steps and waits for their confirms. Middleware learns the outcome of
+// each.
 func (b *builder) sendAll(l *task.Link) error {
 	given, err := b.given(b.work.Args)
 	if err != nil {
 		return err
 	}
 	var first []*staged
-	b.p.codec.Expand(b.parent(), l, "", "", given, nil, func(s wire.Successor) bool {
+	b.p.codec.Expand(b.rootEnvelope(), l, "", "", given, nil, func(s wire.Successor) bool {
 		var st *staged
 		if st, err = b.stage(s); err == nil {
 			first = append(first, st)
@@ -352,21 +370,22 @@ func (b *builder) sendAll(l *task.Link) error {
 		return err == nil
 	})
 	if err != nil {
-		b.end(first, err)
+		b.notifyEnd(first, err)
 		return err
 	}
 	for part := range slices.Chunk(first, firstBatch) {
 		if err := b.publish(part); err != nil {
-			b.end(first, err)
+			b.notifyEnd(first, err)
 			return err
 		}
 	}
 	return nil
 }
 
-// stream sends a member for each input, some hundred at a time. The last one tells how many there are.
+// stream publishes one member for each input, in batches. The last member carries the number of
+// members.
 func (b *builder) stream(l *task.Link) error {
-	parent := b.parent()
+	parent := b.rootEnvelope()
 	chord := wire.Callback(l, l.ID, nil, parent.ReplyTo)
 	next, stop := iter.Pull(b.work.Stream)
 	defer stop()
@@ -379,7 +398,7 @@ func (b *builder) stream(l *task.Link) error {
 	for i := 0; more; i++ {
 		given, err := b.given(input)
 		if err != nil {
-			b.end(part, err)
+			b.notifyEnd(part, err)
 			return err
 		}
 		m := &task.Membership{Group: l.ID, Index: i, Chord: chord}
@@ -398,35 +417,37 @@ func (b *builder) stream(l *task.Link) error {
 			part = part[:0]
 		}
 		if err != nil {
-			b.end(part, err)
+			b.notifyEnd(part, err)
 			return err
 		}
 	}
 	return nil
 }
 
-// stage makes one of the first steps ready to be published.
+// stage prepares one of the first steps for its publish.
 func (b *builder) stage(f wire.Successor) (*staged, error) {
 	if f.Err != nil {
 		return nil, fmt.Errorf("step %s: %w", f.Envelope.Name, f.Err)
 	}
-	s := &staged{producer: b.p, own: *f.Envelope, followed: true, pending: &settled{id: f.Envelope.ID}}
-	s.own.Copy = "" // the only one
+	s := &staged{producer: b.p, own: *f.Envelope, followed: true, pending: &resolved{id: f.Envelope.ID}}
+	s.own.Copy = "" // it is the only copy
 	s.own.Parent, s.own.Root = b.work.Call.Parent, b.work.Call.Root
-	s.take(&s.own)
-	return s, s.pass(b.ctx, f.Queue, s.envelope)
+	s.setEnvelope(&s.own)
+	return s, s.runMiddleware(b.ctx, f.Queue, s.envelope)
 }
 
-// end tells middleware that a step was not sent, unless it knows already how its submission ended.
-func (b *builder) end(part []*staged, err error) {
+// notifyEnd tells middleware that these steps were not sent, except for those whose outcome it
+// knows already.
+func (b *builder) notifyEnd(part []*staged, err error) {
 	for _, s := range part {
-		s.end(err)
+		s.notifyEnd(err)
 	}
 }
 
-// publish hands first steps to the broker.
+// publish publishes first steps and waits for their confirms. Returns the errors of at most
+// maxNamed steps, joined.
 func (b *builder) publish(part []*staged) error {
-	ctx, cancel := b.p.bound(b.ctx)
+	ctx, cancel := b.p.withTimeout(b.ctx)
 	defer cancel()
 	outs := make([]broker.Outgoing, len(part))
 	for i, s := range part {
@@ -440,7 +461,7 @@ func (b *builder) publish(part []*staged) error {
 			b.p.confirmed(s, at)
 			continue
 		}
-		s.end(errs[i])
+		s.notifyEnd(errs[i])
 		if len(failed) < maxNamed {
 			failed = append(failed, fmt.Errorf("%s %s: %w", s.envelope.Name, s.envelope.ID, errs[i]))
 		}
@@ -448,7 +469,7 @@ func (b *builder) publish(part []*staged) error {
 	return errors.Join(failed...)
 }
 
-// maxNamed is how many of a batch's failures an error names.
+// maxNamed limits the number of failed steps that an error names.
 const maxNamed = 5
 
 var _ task.WorkSubmitter = (*Producer)(nil)

@@ -9,31 +9,38 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// How long a group is kept after the last arrival.
+// Default retention of a group after its last arrival.
 const (
-	DefaultGatherTTL = task.DefaultResultTTL // one that is decided, unless a task's ResultTTL is longer
-	DefaultGroupWait = 30 * 24 * time.Hour   // one that is not
+	DefaultGatherTTL = task.DefaultResultTTL // a decided group
+	DefaultGroupWait = 30 * 24 * time.Hour   // an undecided group
 )
 
-// MaxMembersPage is the most that Members reads at once.
+// MaxMembersPage is the largest number of records that one call of Members returns.
 const MaxMembersPage = 1000
 
-// Arrival is the end of one member of a group.
+// Arrival reports the end of one member of a group to a [Gatherer].
 type Arrival struct {
 	Group task.ID
-	Index int // of the member, from 0
-	// Size is how many members the group has; 0: this member does not know. One that does may come at any time, also last.
+	Index int // Index is the position of the member in the group, from 0.
+	// Size is the number of members of the group. 0: this arrival does not know it. Any member may
+	// bring the size, also the last one.
 	Size int
-	// Decides says that this member's end decides what becomes of the group, whether the others have come or not: it failed,
-	// and the group fails with the first failure.
+	// Decides reports that this arrival decides the outcome of the group, even while other members are
+	// missing. It is set when the member failed and the group fails with its first failure.
 	Decides bool
-	// Record is how the member ended: ID, Name, State, ContentType, Result and Error are kept.
+	// Record holds how the member ended. The store keeps ID, Name, State, ContentType, Result and
+	// Error.
 	Record Record
-	TTL    time.Duration // how long all of a decided group is kept from now on; 0: DefaultGatherTTL
-	Wait   time.Duration // how long all of one that is not decided is; 0: DefaultGroupWait
+	// TTL is the retention of the whole group from this arrival on if the group is decided. Default:
+	// [DefaultGatherTTL].
+	TTL time.Duration
+	// Wait is the retention of the whole group from this arrival on while the group is undecided.
+	// Default: [DefaultGroupWait].
+	Wait time.Duration
 }
 
-// Kept returns how long all of the group is kept from a's arrival on, given what is known after it.
+// Kept returns how long the store keeps the whole group from this arrival on. The argument decided
+// reports whether the group is decided after the arrival.
 func (a *Arrival) Kept(decided bool) time.Duration {
 	switch {
 	case !decided && a.Wait > 0:
@@ -46,36 +53,42 @@ func (a *Arrival) Kept(decided bool) time.Duration {
 	return DefaultGatherTTL
 }
 
-// Gathered is what is known of a group.
+// Gathered holds the known state of a group.
 type Gathered struct {
-	Size   int // 0: not known yet
-	Done   int // members that have arrived
-	Failed int // of those, the ones that did not succeed
-	// Decider is the index of the member whose arrival decided the group, because it was the last one that was missing or
-	// because it said so; -1: it is not decided. It never changes: who repeats that member's end sends what follows.
+	Size   int // number of members; 0: not known yet
+	Done   int // number of members that have arrived
+	Failed int // number of arrived members that did not succeed
+	// Decider is the index of the member whose arrival decided the group. That arrival had Decides set
+	// or completed the group. -1: the group is undecided. Decider never changes once it is set: if
+	// that member's arrival is repeated, its consumer submits the successor again.
 	Decider int
 }
 
-// Gatherer is a store that can tell when all members of a group have ended, for chords. It is optional for a store; what has
-// to know more than one member's end needs one. All methods may be called from any goroutine, and each is one atomic step.
+// Gatherer is a store that counts the ended members of groups. Chords need it; other features do
+// not, so a store need not implement it. Each method is one atomic step and safe for concurrent
+// use.
 type Gatherer interface {
-	// Arrive notes the end of a member and returns what is then known of its group. What arrives again at the same index
-	// changes nothing that was kept of it, whatever it is now; its Size counts if none was known. Another Size than the
-	// known one, and an Index outside of it, are [ErrMalformed].
+	// Arrive stores the end of a member and returns the state of its group after that. A second
+	// arrival at the same index does not change the stored member, but its Size is used if the size
+	// was unknown. Returns [ErrMalformed] if Size differs from the known size or Index is outside of
+	// it.
 	Arrive(ctx context.Context, a Arrival) (Gathered, error)
-	// Group returns what is known of a group. Returns [ErrNotFound] if nothing has arrived, or its
-	// time is over.
+	// Group returns the state of a group. Returns [ErrNotFound] if no member has arrived or the group
+	// has expired.
 	Group(ctx context.Context, group task.ID) (Gathered, error)
-	// Members returns what arrived at the indices from from up, in order, up to limit and [MaxMembersPage] of them. It ends
-	// before the first index at which nothing has arrived; a group that is not known, or forgotten, has none.
+	// Members returns the stored ends of members in order of their index, beginning at index from. It
+	// returns at most limit and at most [MaxMembersPage] records, and stops before the first index
+	// that has not arrived. An unknown or expired group has no members, which is not an error.
 	Members(ctx context.Context, group task.ID, from, limit int) ([]Record, error)
-	// Begin says that a copy of a task is about to be run. It is true for the first copy that asks, and for that one as often
-	// as it asks; for any other copy it is false: the task runs, or ran, elsewhere. It is remembered for ttl, 0:
-	// DefaultGatherTTL.
+	// Begin claims task id for the copy of the task that which names, for ttl. Call it before that
+	// copy runs. It returns true for the copy that calls first, also when that copy calls again. It
+	// returns false for every other copy, because the task runs or ran as the first one. Default ttl:
+	// [DefaultGatherTTL].
 	Begin(ctx context.Context, id task.ID, which string, ttl time.Duration) (bool, error)
 }
 
-// GathererOf returns explicit where it is set, else the Gatherer that s is or wraps, else nil.
+// GathererOf returns explicit if it is not nil. Otherwise it returns the Gatherer that s is or
+// wraps, or nil if s is not a Gatherer.
 func GathererOf(explicit Gatherer, s ResultStore) Gatherer {
 	if explicit != nil {
 		return explicit
@@ -84,7 +97,8 @@ func GathererOf(explicit Gatherer, s ResultStore) Gatherer {
 	return g
 }
 
-// Check returns the first reason why a store must not take a, or nil.
+// Check returns nil if a store may accept a. It returns [ErrMalformed] for an impossible Index or
+// Size, and [task.ErrBadID] for a bad id of the group or of the member.
 func (a *Arrival) Check() error {
 	if err := a.Group.Check(); err != nil {
 		return err
@@ -96,13 +110,14 @@ func (a *Arrival) Check() error {
 }
 
 func badPlace(index, size int) error {
-	return fmt.Errorf("%w: member %d of %d", ErrMalformed, index, size)
+	return fmt.Errorf("%w: index %d does not fit a group of %d members", ErrMalformed, index, size)
 }
 
-// CheckPlace refuses what does not fit the size that is known of a group.
+// CheckPlace returns [ErrMalformed] if Index or Size of a does not fit a group of known members. 0:
+// the size of the group is not known, so that every arrival fits.
 func (a *Arrival) CheckPlace(known int) error {
 	if known > 0 && (a.Index >= known || a.Size > 0 && a.Size != known) {
-		return fmt.Errorf("%w: member %d of %d in a group of %d", ErrMalformed, a.Index, a.Size, known)
+		return fmt.Errorf("%w: member %d of %d does not fit a group of %d members", ErrMalformed, a.Index, a.Size, known)
 	}
 	return nil
 }

@@ -1,5 +1,8 @@
-// Package resultstore is the port through which results come back: what a consumer saves and a submitter waits for. Any
-// store works with any broker. The package resultstoretest holds a case for every sentence here that says what a store does.
+// Package resultstore defines how results return to their submitters: a consumer saves the record
+// of a task, and a submitter loads it or waits for it. Every store works with every broker.
+//
+// Authors of stores test them with package resultstoretest. It has a case for every sentence here
+// about the behaviour of a store.
 package resultstore
 
 import (
@@ -11,7 +14,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// The classes of errors a store returns, beside the client's own error. They never hold a secret.
+// Errors that a store returns, each wrapped with the client's own error. No error text holds a
+// secret.
 var (
 	ErrNotFound    = errors.New("resultstore: no record of this task")
 	ErrStale       = errors.New("resultstore: a newer attempt or a final result is recorded already")
@@ -19,36 +23,44 @@ var (
 	ErrUnavailable = errors.New("resultstore: unavailable")
 	ErrTooLarge    = errors.New("resultstore: record too large")
 	ErrMalformed   = errors.New("resultstore: malformed record")
-	// ErrUnreachable: the submitter's side of a reply queue is gone, so that nobody will read this record. Repeating is
-	// useless.
+	// ErrUnreachable reports that the reply queue of the submitter is gone, so that no process will
+	// read the record. Repeating Save does not help.
 	ErrUnreachable = errors.New("resultstore: the submitter is gone")
-	// ErrLost: records that were sent to this submitter are gone, or may be. The stream goes on.
-	ErrLost = errors.New("resultstore: the reply queue was lost, and with it the records that were sent meanwhile")
+	// ErrLost reports that records sent to this submitter are lost or may be lost. The stream
+	// continues.
+	ErrLost = errors.New("resultstore: the reply queue was lost with the records in it")
 )
 
-// Record is what is known of a task. The pair (Generation, Deliveries) is the fencing token of the attempt that wrote it:
-// pairs compare by Generation, then by Deliveries. Records are values; a store keeps no reference to their slices after
-// Save returned, and the ones it returns belong to the caller.
+// Record holds the state of a task as its last writer stored it. The pair (Generation, Deliveries)
+// is the fencing token of the attempt that wrote it. Tokens compare by Generation, then by
+// Deliveries.
+//
+// A store keeps no reference to the slices of a Record after Save returns. Records that a store
+// returns belong to the caller.
 type Record struct {
-	ID          task.ID
-	Name        string
-	State       task.State // a terminal one, StateRetrying, StateAwaiting, StateRequeued, or StateStarted where asked for
+	ID   task.ID
+	Name string
+	// terminal, or StateRetrying, StateAwaiting, StateRequeued or, if enabled, StateStarted
+	State       task.State
 	Generation  int
 	Deliveries  int
 	Retries     int
-	ContentType string // of Result
-	Result      []byte // serialized, for StateSucceeded
+	ContentType string // media type of Result
+	Result      []byte // serialized result if State is StateSucceeded
 	Error       *task.RemoteError
-	StartedAt   time.Time // of the last attempt; milliseconds are kept
-	FinishedAt  time.Time // of the last attempt; milliseconds are kept
+	StartedAt   time.Time // start of the last attempt, in whole milliseconds
+	FinishedAt  time.Time // end of the last attempt, in whole milliseconds
 	NodeID      string    // consumer that wrote the record
-	ReplyTo     string    // node id of the submitter, for notification
+	ReplyTo     string    // node id of the submitter that is notified
 	Correlation string
-	Life        int           // of the task, see task.Envelope; 0 unless it was put back from the dead letters
-	TTL         time.Duration // how long the record is kept after Save, at least; 0: the store's default. Not part of what is read back
+	// Life is the number of times that the task was requeued from the dead letters; see task.Envelope.
+	Life int
+	// TTL is the least time that the store keeps the record after Save. 0: the default of the store.
+	// Load does not return it.
+	TTL time.Duration
 }
 
-// Older reports whether r's fencing token is older than s's.
+// Older reports whether the fencing token of r is older than that of s.
 func (r *Record) Older(s *Record) bool {
 	if r.Generation != s.Generation {
 		return r.Generation < s.Generation
@@ -56,62 +68,73 @@ func (r *Record) Older(s *Record) bool {
 	return r.Deliveries < s.Deliveries
 }
 
-// Reopens reports whether r begins a new life of the task that old is the final record of: r is [task.StateRequeued], its
-// Generation is newer, and the task had failed or expired.
+// Reopens reports whether r starts a new life of a task whose stored final record is old. That is
+// so if r is [task.StateRequeued] with a newer Generation and the task had failed or expired.
 func (r *Record) Reopens(old *Record) bool {
 	return r.State == task.StateRequeued && r.Generation > old.Generation &&
 		(old.State == task.StateFailed || old.State == task.StateExpired)
 }
 
-// ResultStore keeps records. All methods may be called from any goroutine; a ctx bounds every wait.
+// ResultStore stores one record for each task. All methods are safe for concurrent use. When ctx
+// ends, a method stops waiting and returns.
 type ResultStore interface {
-	// Save writes r, visible to every Load that begins after it returned. A record with an older token than the stored one
-	// is refused with [ErrStale], and so is any record of another token on a terminal one, unless it reopens that one
-	// ([Record.Reopens]). The same terminal record saved again is nil and changes nothing.
+	// Save stores r. Every Load that begins after Save returned sees it. Saving the same terminal
+	// record again returns nil and changes nothing. Save returns [ErrStale] in two cases:
+	//
+	//   - The stored record has a newer token than r.
+	//   - The stored record is terminal, has another token than r, and r does not reopen it
+	//     ([Record.Reopens]).
 	Save(ctx context.Context, r Record) error
-	// Load returns the record of a task, [ErrNotFound] if there is none or its time is over.
+	// Load returns the record of a task. Returns [ErrNotFound] if no record exists or it has expired.
 	Load(ctx context.Context, id task.ID) (Record, error)
-	// Delete removes the record of a task; no record is no error.
+	// Delete removes the record of a task. Returns nil if no record exists.
 	Delete(ctx context.Context, id task.ID) error
-	// Close releases all resources; it is idempotent.
+	// Close releases all resources of the store. Further calls do nothing.
 	Close(ctx context.Context) error
 }
 
-// Notifier is a store that can tell a submitter about records as they are saved. It is a hint and may miss some.
+// Notifier is a store that sends records to their submitter as they are saved. Notifications are
+// hints: the store may miss some.
 type Notifier interface {
-	// Notify opens the stream of terminal records whose ReplyTo is node, from now on. One stream serves all tasks of a
-	// submitter. A record is delivered to one stream or more of that node.
+	// Notify opens a stream of the terminal records with ReplyTo node that are saved from now on. One
+	// stream serves all tasks of a submitter. If a node has several streams, a record is delivered to
+	// at least one of them.
 	Notify(ctx context.Context, node string) (Notifications, error)
 }
 
-// Notifications is the stream of records of one submitter. It outlives lost connections.
+// Notifications is the stream of records of one submitter. It survives lost connections.
 type Notifications interface {
-	// Receive returns the next record, ctx's error or [ErrClosed].
+	// Receive waits for the next record and returns it. Returns the error of ctx when ctx ends, and
+	// [ErrClosed] after Close.
 	Receive(ctx context.Context) (Record, error)
-	// Close ends the stream; it is idempotent.
+	// Close ends the stream. Further calls do nothing.
 	Close(ctx context.Context) error
 }
 
-// Replier is a store that only hands records to their submitter and keeps none: Load never finds one that another process
-// saved. Results die with the submitter's process. It is no [Notifier].
+// Replier is a store that sends records to their submitter and does not keep them. Load never finds
+// a record that another process saved, and results end with the submitter's process. A Replier is
+// not a [Notifier].
 type Replier interface {
-	// Replies opens the stream of the records whose ReplyTo is node, from now on. These are terminal records, and open ones that
-	// hold an error, which says why the task waits. A record is delivered to one stream or more of that node.
+	// Replies opens a stream of the records with ReplyTo node that are saved from now on. The stream
+	// carries terminal records, and open records with an error that says why the task waits. If a node
+	// has several streams, a record is delivered to at least one of them.
 	Replies(ctx context.Context, node string) (Replies, error)
 }
 
-// Replies is the stream of a [Replier]. Its records are all that a submitter gets.
+// Replies is the stream of a [Replier]. A submitter receives records only through this stream.
 type Replies interface {
-	// Notifications: Receive returns [ErrLost] once when the place of the records is found to be gone, before it is made anew. No
-	// record of a Save that ended before that will come, unless it came already.
+	// Notifications is the stream itself. Its Receive returns [ErrLost] once for each loss of the
+	// reply queue, before the queue is created again. Records whose Save returned before that arrive
+	// only if they have arrived already.
 	Notifications
-	// Ready returns nil at once while the place of the records is there, as far as is known. Else it waits until it is there again,
-	// or returns [ErrUnavailable] with ctx's error when ctx ends, or [ErrClosed]. It is not ready from the moment that the stream
-	// sees the place gone until after Receive has returned [ErrLost]. Safe for concurrent use.
+	// Ready waits until the reply queue exists, as far as the store knows, and then returns nil.
+	// Returns [ErrUnavailable] with ctx's error when ctx ends, and [ErrClosed] after Close. After a
+	// loss Ready waits until Receive has returned [ErrLost]. Safe for concurrent use.
 	Ready(ctx context.Context) error
 }
 
-// RepliesOnly reports whether s is a [Replier], so that records can be had from its stream alone.
+// RepliesOnly reports whether s is or wraps a [Replier], so that its records arrive only through
+// the stream.
 func RepliesOnly(s ResultStore) bool {
 	_, ok := capability.As[Replier](s)
 	return ok

@@ -23,7 +23,7 @@ import (
 
 var work = task.New[int, int]("work")
 
-// site is a producer and a consumer in memory, in a bubble.
+// site is a producer and a consumer in memory, in a synctest bubble.
 type site struct {
 	t    *testing.T
 	p    *producer.Producer
@@ -69,7 +69,7 @@ func (s *site) submit(id task.ID, opts ...task.Option) *task.Future[int] {
 	return f
 }
 
-// ends reports whether a task has come to its end within a time, and with which error.
+// ends reports whether a task ends within a time, and returns its error.
 func (s *site) ends(f *task.Future[int], within time.Duration) (bool, error) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), within)
 	defer cancel()
@@ -77,8 +77,8 @@ func (s *site) ends(f *task.Future[int], within time.Duration) (bool, error) {
 	return !errors.Is(err, context.DeadlineExceeded), err
 }
 
-// TestPutBackWhileTheBusIsAway: a task that may be revoked, while the bus that knows does not answer, is put back until it does;
-// others run.
+// TestPutBackWhileTheBusIsAway shows that a task with an unknown revocation is delayed while the
+// bus does not answer. Other tasks run.
 func TestPutBackWhileTheBusIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := &away{Bus: memevents.New(memevents.Config{Retain: revoke.Retention()})}
@@ -112,7 +112,7 @@ func TestPutBackWhileTheBusIsAway(t *testing.T) {
 	})
 }
 
-// TestNothingStartsUnread: no task starts before what was revoked is read, however long that takes.
+// TestNothingStartsUnread shows that no task starts before the stored revocations are read.
 func TestNothingStartsUnread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := &away{Bus: memevents.New(memevents.Config{Retain: revoke.Retention()})}
@@ -136,7 +136,7 @@ func TestNothingStartsUnread(t *testing.T) {
 	})
 }
 
-// warnings counts what is logged.
+// warnings counts warnings in the log.
 type warnings struct {
 	slog.Handler
 	mu   sync.Mutex
@@ -152,8 +152,9 @@ func (w *warnings) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// TestSelectorsHaveALimit: beyond MaxSelectors the selectors that end first give way, with a warning each, in a list that heard
-// them one by one and in one that is started later; all others hold.
+// TestSelectorsHaveALimit shows that more than MaxSelectors selectors remove those that end first,
+// each with a warning. This holds for a list that received them one by one, and for one started
+// later.
 func TestSelectorsHaveALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const over = 5
@@ -169,7 +170,7 @@ func TestSelectorsHaveALimit(t *testing.T) {
 		tenant := func(i int) string { return fmt.Sprint("tenant-", i) }
 		until := time.Now().Add(5 * 24 * time.Hour)
 		for i := range revoke.MaxSelectors + over {
-			if i%25 == 0 { // a Revoker reads the last hour, and need not read all of this
+			if i%25 == 0 { // a Revoker reads the last hour; it need not read all events
 				time.Sleep(61 * time.Minute)
 			}
 			o := revoke.Options{Until: until.Add(time.Duration(i) * time.Minute)}

@@ -7,12 +7,14 @@ import (
 
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/open"
+	_ "github.com/swarmiji/swarmiji/open/all"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/revoke"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// A task is revoked while no consumer runs. The one that is started then reads that before it takes its first task.
+// A task is revoked while no consumer runs. A consumer that starts later reads the revocation
+// before its first task.
 func Example() {
 	ctx := context.Background()
 	swarm, err := open.Open(ctx, "mem://", open.Options{})
@@ -29,7 +31,7 @@ func Example() {
 	revoker, err := revoke.NewRevoker(revoke.RevokerConfig{Events: swarm.Revocations})
 	must(err)
 	outcomes, err := revoker.Revoke(ctx, revoke.Options{}, first.ID())
-	fmt.Println(outcomes, errors.Is(err, revoke.ErrUnheard)) // stored, and nobody listens yet
+	fmt.Println(outcomes, errors.Is(err, revoke.ErrUnheard)) // stored, but no consumer listens yet
 
 	list, err := revoke.New(revoke.Config{Events: swarm.Revocations})
 	must(err)

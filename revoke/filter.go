@@ -6,24 +6,25 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Sizes of a filter: 4 MiB, in which 1,000,000 ids leave one false answer in 20,000, and 5,000,000 one in 25.
+// Size of a filter: 4 MiB. It gives one wrong answer in 20,000 with 1,000,000 ids, and one in 25
+// with 5,000,000 ids.
 const (
 	filterBits  = 1 << 25
 	filterLooks = 5
 )
 
-// filter is a Bloom filter: it never misses an id that was added, and seldom claims one that was not.
+// filter is a Bloom filter: it finds each added id, and rarely reports an id that was not added.
 type filter struct {
 	seed maphash.Seed
 	bits []uint64
-	ends int64 // when the last of what was added is forgotten
+	ends int64 // when all its ids are over
 }
 
 func newFilter() *filter {
 	return &filter{seed: maphash.MakeSeed(), bits: make([]uint64, filterBits/64)}
 }
 
-// place returns the first place of an id and the distance to the next ones.
+// place returns the first bit of an id and the distance between its bits.
 func (f *filter) place(id task.ID) (at, step uint64) {
 	h := maphash.String(f.seed, string(id))
 	return h, h>>32 | 1

@@ -17,66 +17,72 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// DefaultMax is how many revoked ids a list knows for certain.
+// DefaultMax is the default of Config.Max.
 const DefaultMax = 50_000
 
-// ErrClosed is what a closed [List] returns.
+// ErrClosed is returned by methods of a closed [List].
 var ErrClosed = errors.New("revoke: list closed")
 
-// Config of [New]. Only Events must be set; the list does not close it.
+// Config configures a [List]. Only Events must be set. The list does not close it.
 type Config struct {
-	// Events is the bus that keeps the revocations, configured with [Retention]. One that is no [events.Retainer] is refused
-	// unless Live is set.
+	// Events is the bus that stores the revocations, configured with [Retention]. New refuses a bus
+	// that is not an [events.Retainer], unless Live is set.
 	Events events.EventBus
-	// Live takes a bus that keeps nothing. A revocation then reaches who listens at that moment: a consumer started later
-	// does not know it, and one more than Max makes a list forget the oldest. False: such a bus is an error.
+	// Live accepts a bus that stores no events. A revocation then reaches only processes that listen
+	// at that moment: consumers that start later do not know it. With more than Max ids the list
+	// forgets the oldest. Default: false, such a bus is an error.
 	Live bool
-	// Max is how many revoked ids are known for certain, the newest. Whether an older one is revoked the bus is asked for,
-	// when a filter says that it may be. 0: 50,000.
+	// Max is the number of revoked ids that the list stores exactly, the newest ones. For older ids it
+	// has a filter. If the filter finds a task's id, the list asks the bus. Default: 50,000.
 	Max int
-	// StartLimit is how long, from its first use, a list waits for the bus to hand over what it keeps, before tasks are
-	// started all the same, which an error in the log tells. 0: for ever, with a warning every 30 s: a task that starts
-	// late can be waited for, and one that was revoked and runs cannot be undone. Most often the bus is where the broker
-	// is, and without a broker no task comes either.
+	// StartLimit limits how long, from the first use of the list, tasks wait for the stored
+	// revocations. After it, tasks start without them, and the list logs an error.
+	//
+	// Default: no limit, with a warning every 30 s. A late task can wait, but a revoked task that runs
+	// cannot be undone. Usually the bus and the broker are the same server, so no tasks arrive while
+	// the bus is unavailable.
 	StartLimit time.Duration
-	// NodeID names this process in events. "": made of host, process and chance.
+	// NodeID is the name of this process in events. Default: made of the host name, the process id and
+	// random characters.
 	NodeID string
-	// Logger gets what nobody is returned. nil: slog.Default().
+	// Logger gets errors that no method returns. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// List is what this process knows of the revocations. It reads the bus in a goroutine that begins with the first call of
-// [List.Ready], and ends with Close. One list may serve a producer and several consumers. Safe for concurrent use.
+// List holds the revocations that this process knows. The first call of [List.Ready] starts
+// goroutines that read the bus; Close ends them. A producer and several consumers may share one
+// List. Safe for concurrent use.
 type List struct {
 	cfg   Config
 	begin sync.Once
 	begun time.Time
-	ctx   context.Context // of the goroutines; ends with Close
+	ctx   context.Context // for the goroutines; ends with Close
 	end   context.CancelFunc
 	tasks sync.WaitGroup
 
-	caughtUp chan struct{} // closed when all that was kept is read
-	broken   chan struct{} // closed when the bus cannot serve, for err
+	caughtUp chan struct{} // closed when all stored revocations are read
+	broken   chan struct{} // closed when the bus failed with err
 	err      error
-	late     sync.Once // StartLimit was reported
+	late     sync.Once // StartLimit was logged
 
-	any     atomic.Bool // something is in set or rules
-	telling sync.Mutex  // watchers are called one at a time
+	any     atomic.Bool // set or rules is not empty
+	telling sync.Mutex  // held while watchers are called
 
 	mu       sync.RWMutex
 	closed   bool
 	set      set
 	rules    rules
 	watchers []*watcher
-	cleared  map[task.ID]struct{} // that the filter claims, and the bus does not know
-	next     *question            // that is still to be asked
+	cleared  map[task.ID]struct{} // ids found by the filter, but not by the bus
+	next     *question            // not yet sent
 	asking   bool
-	asked    uint64 // questions so far
+	asked    uint64 // number of requests to the bus
 }
 
 type watcher struct{ fn func(Revocation) }
 
-// New checks c and makes a list, or returns all its problems. It does no I/O and starts nothing.
+// New returns a List. Its error joins all problems of the configuration. It does no I/O and starts
+// nothing.
 func New(c Config) (*List, error) {
 	var errs []error
 	if c.Events == nil {
@@ -102,14 +108,14 @@ func New(c Config) (*List, error) {
 	return newList(c), nil
 }
 
-// newList makes a list of a configuration that is complete.
+// newList returns a list for a complete configuration.
 func newList(c Config) *List {
 	l := &List{cfg: c, caughtUp: make(chan struct{}), broken: make(chan struct{}), set: set{max: c.Max, forget: c.Live}}
 	l.ctx, l.end = context.WithCancel(context.Background())
 	return l
 }
 
-// checkBus refuses a bus that keeps no revocations, as far as it tells.
+// checkBus returns an error if the bus does not store revocations, as far as it reports that.
 func checkBus(bus events.EventBus, live bool) error {
 	if live {
 		return nil
@@ -123,7 +129,7 @@ func checkBus(bus events.EventBus, live bool) error {
 	return nil
 }
 
-// retention returns what a bus keeps, if it tells.
+// retention returns the retention of a bus, and false if the bus does not report it.
 func retention(bus events.EventBus) (events.Retention, bool) {
 	if t, ok := capability.As[events.RetentionTeller](bus); ok {
 		return t.Retention(), true
@@ -131,12 +137,14 @@ func retention(bus events.EventBus) (events.Retention, bool) {
 	return events.Retention{}, false
 }
 
-// waitingEvery is how often a wait for the bus is reported.
+// waitingEvery is the interval between warnings while Ready waits.
 const waitingEvery = 30 * time.Second
 
-// Ready waits until everything is known that was revoked before the call of the first Ready, or for ctx. It starts the list.
-// When the bus stays away longer than StartLimit it returns nil all the same. Errors are ctx's cause, [ErrClosed], and
-// those that waiting does not mend, such as [events.ErrNotRetained].
+// Ready starts the list and waits until it knows all revocations from before its start. If
+// StartLimit passes first, Ready returns nil.
+//
+// Returns the cause if ctx ends, [ErrClosed] after Close, and permanent errors of the bus such as
+// [events.ErrNotRetained].
 func (l *List) Ready(ctx context.Context) error {
 	l.start()
 	select {
@@ -174,7 +182,7 @@ func (l *List) Ready(ctx context.Context) error {
 	}
 }
 
-// start begins to read.
+// start starts the goroutines with the first call.
 func (l *List) start() {
 	l.begin.Do(func() {
 		l.begun = time.Now()
@@ -183,7 +191,7 @@ func (l *List) start() {
 	})
 }
 
-// spawn runs fn in a goroutine that Close waits for, unless the list is closed.
+// spawn runs fn in a goroutine that Close waits for. It does nothing if the list is closed.
 func (l *List) spawn(fn func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -192,40 +200,49 @@ func (l *List) spawn(fn func()) {
 	}
 }
 
-// run reads the bus until the list is closed, through all its troubles.
+// run reads the bus until the list is closed or the bus fails permanently. After other errors it
+// retries, and logs the first error of each interruption.
 func (l *List) run() {
 	var gap task.Backoff
 	for attempt := 0; ; attempt++ {
-		err := l.follow()
+		received, err := l.follow()
 		if l.ctx.Err() != nil {
 			return
 		}
 		if errors.Is(err, events.ErrNotRetained) || errors.Is(err, events.ErrClosed) {
 			l.err = err
 			close(l.broken)
-			l.cfg.Logger.LogAttrs(l.ctx, slog.LevelError, "revocations are not heard any more", slog.Any("error", err))
+			l.cfg.Logger.LogAttrs(l.ctx, slog.LevelError, "revocations can no longer be received", slog.Any("error", err))
 			return
 		}
-		l.cfg.Logger.LogAttrs(l.ctx, slog.LevelWarn, "revocations are not heard just now, trying again", slog.Any("error", err))
+		if received {
+			attempt = 0
+		}
+		if attempt == 0 {
+			l.cfg.Logger.LogAttrs(l.ctx, slog.LevelWarn, "revocations cannot be received; trying again", slog.Any("error", err))
+		}
 		wake.Sleep(l.ctx, gap.Interval(attempt))
 	}
 }
 
-// follow reads all that the bus keeps, and what comes.
-func (l *List) follow() error {
+// follow reads all stored revocations and then new ones, until ctx ends or the bus fails. It closes
+// l.caughtUp when the stored ones are read. received reports whether it has read any event, such as
+// its own marker.
+func (l *List) follow() (received bool, err error) {
 	r, err := openReader(l.ctx, l.cfg.Events, l.cfg.Live, time.Time{})
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer r.close()
 	if err := r.publish(l.ctx, marker(l.cfg.NodeID)); err != nil {
-		return err
+		return false, err
 	}
 	for {
 		v, err := r.next(l.ctx)
 		if err != nil {
-			return err
+			return received, err
 		}
+		received = true
 		l.apply(&v)
 		if len(r.unseen) == 0 {
 			select {
@@ -237,7 +254,7 @@ func (l *List) follow() error {
 	}
 }
 
-// apply takes a revocation in, and tells the watchers.
+// apply adds a revocation to the list and calls the watchers. It ignores a revocation that is over.
 func (l *List) apply(v *Revocation) {
 	if len(v.IDs) == 0 && v.Selector.isZero() {
 		return
@@ -258,7 +275,7 @@ func (l *List) apply(v *Revocation) {
 	l.mu.Unlock()
 	l.any.Store(true)
 	if lost || forgotten > 0 {
-		l.cfg.Logger.LogAttrs(l.ctx, slog.LevelWarn, "there are too many revocations; some are forgotten",
+		l.cfg.Logger.LogAttrs(l.ctx, slog.LevelWarn, "there are too many revocations; the oldest are forgotten",
 			slog.Uint64("ids", forgotten), slog.Bool("selector", lost))
 	}
 	l.telling.Lock()
@@ -268,8 +285,9 @@ func (l *List) apply(v *Revocation) {
 	}
 }
 
-// Watch has fn called with each revocation, when the list knows it, until stop is called: one call at a time, from the
-// list's goroutine or that of [List.Revoke], which wait for it. The same revocation may come more than once. fn must not call Revoke.
+// Watch calls fn for each revocation that the list adds, until stop is called. Calls come one at a
+// time, from the list's goroutine or from [List.Revoke], which block meanwhile. The same revocation
+// may come more than once. fn must not call Revoke.
 func (l *List) Watch(fn func(Revocation)) (stop func()) {
 	w := &watcher{fn}
 	change := func(f func([]*watcher) []*watcher) {
@@ -283,11 +301,13 @@ func (l *List) Watch(fn func(Revocation)) (stop func()) {
 	}
 }
 
-// Check reports whether a task that came from queue is revoked, as far as is known now; it does not wait for Ready. When the
-// task may be one of those that are not in memory any more the bus is asked, and then it may wait, within ctx and
-// 30 s; an error says that the bus did not answer, and that the task should not be started.
+// Check reports whether a task from queue is revoked. It does not wait for Ready.
+//
+// If the task may have an older revocation that is not in memory, Check asks the bus. It then
+// blocks until the bus answers, ctx ends, or 30 s have passed. After an error the task should not
+// be started.
 func (l *List) Check(ctx context.Context, queue string, e *task.Envelope) (bool, error) {
-	switch l.look(queue, e) {
+	switch l.lookup(queue, e) {
 	case yes:
 		return true, nil
 	case no:
@@ -296,10 +316,10 @@ func (l *List) Check(ctx context.Context, queue string, e *task.Envelope) (bool,
 	return l.ask(ctx, e.ID)
 }
 
-// Knows is Check without asking the bus: it reports whether the task is known to be revoked.
-func (l *List) Knows(queue string, e *task.Envelope) bool { return l.look(queue, e) == yes }
+// Knows reports whether the list knows in memory that the task is revoked. It never asks the bus.
+func (l *List) Knows(queue string, e *task.Envelope) bool { return l.lookup(queue, e) == yes }
 
-func (l *List) look(queue string, e *task.Envelope) finding {
+func (l *List) lookup(queue string, e *task.Envelope) finding {
 	if !l.any.Load() {
 		return no
 	}
@@ -318,7 +338,8 @@ func (l *List) look(queue string, e *task.Envelope) finding {
 	return found
 }
 
-// Close ends the list, within ctx; what it knows can still be looked up. It is idempotent.
+// Close ends the goroutines of the list and waits for them, or returns an error if ctx ends first.
+// The revocations in memory can still be looked up. Close is idempotent.
 func (l *List) Close(ctx context.Context) error {
 	l.mu.Lock()
 	l.closed = true

@@ -55,7 +55,7 @@ func ready(t *testing.T, l *revoke.List) {
 	}
 }
 
-// stored is an error of Revoke in a test without consumers.
+// stored returns the error of Revoke, ignoring ErrUnheard, for tests without consumers.
 func stored(err error) error {
 	if errors.Is(err, revoke.ErrUnheard) {
 		return nil
@@ -84,7 +84,8 @@ func (c *counting) Replay(ctx context.Context, f events.Filter, since time.Time)
 	return c.Bus.Replay(ctx, f, since)
 }
 
-// TestOldOnesAreAskedFor: above Max a list does not forget, it asks; who was not revoked is most often not asked for.
+// TestOldOnesAreAskedFor shows that a list with more than Max ids asks the bus for older ones. For
+// an id that was not revoked it rarely asks.
 func TestOldOnesAreAskedFor(t *testing.T) {
 	bus := &counting{Bus: memevents.New(memevents.Config{Retain: revoke.Retention()})}
 	defer bus.Close(context.Background())
@@ -118,7 +119,7 @@ func TestOldOnesAreAskedFor(t *testing.T) {
 	}
 }
 
-// TestLivesThreeHoursLonger: a revocation lives until 3 h after the last moment that it was given.
+// TestLivesThreeHoursLonger shows that a revocation lasts until 3 h after its Until.
 func TestLivesThreeHoursLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := memevents.New(memevents.Config{Retain: revoke.Retention()})
@@ -126,7 +127,7 @@ func TestLivesThreeHoursLonger(t *testing.T) {
 		l := newList(t, revoke.Config{Events: bus})
 		ready(t, l)
 		r := newRevoker(t, bus)
-		until := time.Now().Add(2 * 24 * time.Hour) // of a delayed task
+		until := time.Now().Add(2 * 24 * time.Hour) // the due time of a delayed task
 		if _, err := r.Revoke(t.Context(), revoke.Options{Until: until}, "delayed"); stored(err) != nil {
 			t.Fatal(err)
 		}
@@ -172,7 +173,8 @@ func (a *away) Replay(ctx context.Context, f events.Filter, since time.Time) (ev
 	return a.Bus.Replay(ctx, f, since)
 }
 
-// TestReadyWaits: nothing is ready before the bus has told what it keeps; a limit is a limit.
+// TestReadyWaits shows that Ready waits until the bus has sent the stored revocations, at most for
+// StartLimit.
 func TestReadyWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := &away{Bus: memevents.New(memevents.Config{Retain: revoke.Retention()})}
@@ -210,7 +212,7 @@ func TestReadyWaits(t *testing.T) {
 	})
 }
 
-// lossy loses the first events.
+// lossy is a bus that loses the first events.
 type lossy struct {
 	*memevents.Bus
 	left atomic.Int64
@@ -223,7 +225,7 @@ func (l *lossy) Publish(ctx context.Context, e events.Event) error {
 	return l.Bus.Publish(ctx, e)
 }
 
-// TestLostEventsAreSentAgain: Revoke returns when the bus has the revocation, and not before.
+// TestLostEventsAreSentAgain shows that Revoke returns only when the bus has stored the revocation.
 func TestLostEventsAreSentAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := &lossy{Bus: memevents.New(memevents.Config{Retain: revoke.Retention()})}
@@ -246,7 +248,7 @@ func TestLostEventsAreSentAgain(t *testing.T) {
 	})
 }
 
-// unkeeping is a bus without a Retainer.
+// unkeeping is a bus that is not a Retainer.
 type unkeeping struct{ events.EventBus }
 
 func TestBusThatKeepsNothing(t *testing.T) {

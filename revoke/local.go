@@ -10,8 +10,9 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// NewLocal makes a list without a bus. It knows what [List.Revoke] tells it, and forgets all with its process; of more than
-// [DefaultMax] ids it forgets the oldest, with a warning. It is ready at once. A nil logger is slog.Default().
+// NewLocal returns a List without a bus. It knows only the revocations of [List.Revoke], and loses
+// them when the process ends. With more than [DefaultMax] ids it forgets the oldest, with a
+// warning. It is ready at once. Default logger: slog.Default().
 func NewLocal(logger *slog.Logger) *List {
 	if logger == nil {
 		logger = slog.Default()
@@ -21,11 +22,12 @@ func NewLocal(logger *slog.Logger) *List {
 	return l
 }
 
-// Revoke revokes tasks by their ids for this process at once, which its watchers are told, and then has the bus of the list
-// store it, as [Revoker.Revoke] does. Messages stay where they are.
+// Revoke revokes tasks by their ids. It takes effect in this process at once, and calls the
+// watchers. Then Revoke stores the revocation in the bus of the list, as [Revoker.Revoke] does.
+// Messages stay in their queues.
 //
-// [task.ErrBadID] and [ErrClosed] leave everything as it was. Any other error is about the bus: this process knows the revocation
-// all the same, others may not.
+// After [task.ErrBadID] and [ErrClosed] nothing has changed. Other errors come from the bus: this
+// process knows the revocation, but others may not.
 func (l *List) Revoke(ctx context.Context, o Options, ids ...task.ID) error {
 	errs := make([]error, 0, len(ids))
 	for _, id := range ids {
@@ -53,7 +55,7 @@ func (l *List) Revoke(ctx context.Context, o Options, ids ...task.ID) error {
 	defer cancel()
 	r := &Revoker{cfg: RevokerConfig{Events: l.cfg.Events, Live: l.cfg.Live, NodeID: l.cfg.NodeID, Logger: l.cfg.Logger}}
 	if err := r.store(ctx, vs); err != nil {
-		return fmt.Errorf("revoked in this process alone: %w", err)
+		return fmt.Errorf("revoked only in this process: %w", err)
 	}
 	return nil
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestLocal: a list without a bus is ready, knows what it was told until that is over, and its memory is bounded.
+// TestLocal shows that a list without a bus is ready, knows its revocations until they end, and
+// stores a limited number.
 func TestLocal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := revoke.NewLocal(quiet())
@@ -49,7 +50,8 @@ func TestLocal(t *testing.T) {
 	})
 }
 
-// TestListRevokes: what a list revokes is known to it at once, also when the bus does not answer, and to others when it returns nil.
+// TestListRevokes shows that a list knows its own revocations at once, even if the bus does not
+// answer. Other lists know them when Revoke returns nil.
 // Promises: S69.
 func TestListRevokes(t *testing.T) {
 	bus := memevents.New(memevents.Config{Retain: revoke.Retention()})

@@ -10,21 +10,23 @@ import (
 	"github.com/swarmiji/swarmiji/events"
 )
 
-// quiet is how long nothing has to come before an event that was published, and has not come back, is published again. A
-// bus may lose an event; twice the same revocation does no harm.
+// quiet is the time without events after which an unconfirmed event is published again. A bus may
+// lose an event, and a repeated revocation is harmless.
 const quiet = 2 * time.Second
 
-// openTimeout bounds one attempt to open a stream, so that the log tells why there is none.
+// openTimeout limits one attempt to open a stream, so that its error is logged.
 const openTimeout = 10 * time.Second
 
-// reader reads the revocations of a bus. What is published through it is known to be stored when it comes back.
+// reader reads the revocations of a bus. An event that it publishes is stored when the reader
+// receives it.
 type reader struct {
 	bus    events.EventBus
 	stream events.Subscription
-	unseen map[string]events.Event // by token; published and not come back
+	unseen map[string]events.Event // by token; published, but not yet received
 }
 
-// openReader opens the stream of what the bus keeps since a time, and of what comes; of a live one only of what comes.
+// openReader opens the stream of events stored since a time and of new events. With live it opens
+// the stream of new events only.
 func openReader(ctx context.Context, bus events.EventBus, live bool, since time.Time) (*reader, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
@@ -44,7 +46,7 @@ func openReader(ctx context.Context, bus events.EventBus, live bool, since time.
 	return r, nil
 }
 
-// publish sends an event, which is then looked out for.
+// publish publishes an event and adds it to r.unseen until it is received.
 func (r *reader) publish(ctx context.Context, e events.Event) error {
 	if err := r.bus.Publish(ctx, e); err != nil {
 		return fmt.Errorf("revoke: publish: %w", err)
@@ -53,7 +55,8 @@ func (r *reader) publish(ctx context.Context, e events.Event) error {
 	return nil
 }
 
-// next returns the next revocation.
+// next returns the next revocation. While events are unseen, it publishes them again after each
+// quiet period.
 func (r *reader) next(ctx context.Context) (Revocation, error) {
 	for {
 		e, err := r.receive(ctx)
@@ -75,7 +78,7 @@ func (r *reader) next(ctx context.Context) (Revocation, error) {
 	}
 }
 
-// receive waits for the next event; while one is looked out for, no longer than quiet.
+// receive waits for the next event. While events are unseen, it waits at most quiet.
 func (r *reader) receive(ctx context.Context) (events.Event, error) {
 	if len(r.unseen) > 0 {
 		var cancel context.CancelFunc
@@ -85,7 +88,8 @@ func (r *reader) receive(ctx context.Context) (events.Event, error) {
 	return r.stream.Receive(ctx)
 }
 
-// finish reads until all that was published has come back, and hands every revocation to each, which may be nil.
+// finish reads until all published events have been received. It calls each for each revocation;
+// each may be nil.
 func (r *reader) finish(ctx context.Context, each func(*Revocation)) error {
 	for len(r.unseen) > 0 {
 		v, err := r.next(ctx)
@@ -102,5 +106,5 @@ func (r *reader) finish(ctx context.Context, each func(*Revocation)) error {
 func (r *reader) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
-	_ = r.stream.Close(ctx) // it was read to where it had to be; the bus closes what is left
+	_ = r.stream.Close(ctx) // read as far as needed; the bus closes the stream at the latest
 }

@@ -17,13 +17,14 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// waiting is a task's message that waits in a queue.
+// waiting is a task's message in a queue.
 type waiting struct {
 	queue string
 	out   broker.Outgoing
 }
 
-// find looks for the messages of ids. What it does not find is left to the consumers.
+// find returns the messages of ids that are in the configured queues. The consumers handle the
+// others. If the broker fails, find logs the error and returns the messages found before.
 func (r *Revoker) find(ctx context.Context, ids []task.ID) map[task.ID]waiting {
 	if r.finder == nil || len(r.cfg.Queues) == 0 {
 		return nil
@@ -37,7 +38,7 @@ func (r *Revoker) find(ctx context.Context, ids []task.ID) map[task.ID]waiting {
 				break
 			}
 			if !errors.Is(err, broker.ErrNotFound) && !errors.Is(err, broker.ErrNoQueue) {
-				r.log(ctx, slog.LevelWarn, "a revoked task could not be looked for; consumers will skip it", id, err)
+				r.log(ctx, slog.LevelWarn, "searching for the message of a revoked task failed; consumers will skip the task", id, err)
 				return found
 			}
 		}
@@ -45,7 +46,7 @@ func (r *Revoker) find(ctx context.Context, ids []task.ID) map[task.ID]waiting {
 	return found
 }
 
-// remove takes the messages that were found out of their queues.
+// remove removes the found messages from their queues. It returns an outcome for each id.
 func (r *Revoker) remove(ctx context.Context, ids []task.ID, found map[task.ID]waiting) ([]Outcome, error) {
 	outcomes := make([]Outcome, len(ids))
 	var errs []error
@@ -55,7 +56,7 @@ func (r *Revoker) remove(ctx context.Context, ids []task.ID, found map[task.ID]w
 		if !ok {
 			continue
 		}
-		delete(found, id) // an id may be given twice
+		delete(found, id) // an id may occur twice
 		removed, err := r.removeOne(ctx, w)
 		if removed {
 			outcomes[i] = Removed
@@ -67,12 +68,14 @@ func (r *Revoker) remove(ctx context.Context, ids []task.ID, found map[task.ID]w
 	return outcomes, errors.Join(errs...)
 }
 
-// aside is for how long a message that is being removed is kept from the consumers.
-const aside = time.Minute
+// postponeFor is the delay of a message during its removal.
+const postponeFor = time.Minute
 
-// removeOne puts a message aside, records its end, and removes it. So nothing is lost when this process dies in between: a
-// consumer takes the message when its time has come, and settles it. The message is put aside first because a task that a
-// consumer has taken may be running, and then its end is not to be recorded here.
+// removeOne removes a message and records the end of its task. It reports whether it removed it.
+//
+// It first postpones the message, because the task of a message that a consumer has may be running.
+// Then it records the end and deletes the message. If this process dies in between, a consumer
+// receives the message after its delay and settles it.
 func (r *Revoker) removeOne(ctx context.Context, w waiting) (bool, error) {
 	m := w.out.Message
 	e, _, err := r.codec.Decode(m)
@@ -80,12 +83,12 @@ func (r *Revoker) removeOne(ctx context.Context, w waiting) (bool, error) {
 		return false, nil //nolint:nilerr // whoever takes the message says what is wrong with it
 	}
 	store, ok := r.storeOf(e)
-	// What is sealed does not show what follows it.
+	// The successors of a sealed task are unknown.
 	if !ok || r.codec.Open(w.queue, e) != nil || wire.Followed(e) || e.Group != "" {
 		return false, r.makeDue(ctx, w)
 	}
 	if store != nil {
-		if ours, err := r.putAside(ctx, w); !ours || err != nil {
+		if ours, err := r.postpone(ctx, w); !ours || err != nil {
 			return false, err
 		}
 		if err := r.record(ctx, store, e, m); err != nil {
@@ -99,7 +102,7 @@ func (r *Revoker) removeOne(ctx context.Context, w waiting) (bool, error) {
 		return false, err
 	}
 	if r.cfg.Tasks != nil {
-		_ = r.cfg.Tasks.Publish(ctx, events.Event{ // a closed bus is its owner's wish
+		_ = r.cfg.Tasks.Publish(ctx, events.Event{ // fails only if the owner has closed the bus
 			Type: events.TaskRevoked, TaskID: e.ID, NodeID: r.cfg.NodeID, Time: time.Now(),
 			Fields: map[string]any{"terminated": false, "expired": false},
 		})
@@ -107,33 +110,35 @@ func (r *Revoker) removeOne(ctx context.Context, w waiting) (bool, error) {
 	return true, nil
 }
 
-// putAside keeps a message from the consumers for a while, and reports whether no consumer has it.
-func (r *Revoker) putAside(ctx context.Context, w waiting) (bool, error) {
-	at := time.Now().Add(aside)
+// postpone delays a message, and reports whether no consumer has it.
+func (r *Revoker) postpone(ctx context.Context, w waiting) (bool, error) {
+	at := time.Now().Add(postponeFor)
 	if w.out.At.After(at) {
 		return true, nil
 	}
 	w.out.At, w.out.Queue = at, w.queue
 	err := r.finder.Update(ctx, w.queue, w.out)
-	if errors.Is(err, broker.ErrNotFound) || errors.Is(err, broker.ErrUnsupported) { // its consumer will see to it
+	// the consumer that has it handles it
+	if errors.Is(err, broker.ErrNotFound) || errors.Is(err, broker.ErrUnsupported) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-// soon is when a message is due that is to be settled: when the consumers will have heard of the revocation. One that has
-// not would send it back until its time.
-const soon = time.Second
+// makeDueIn is the delay of a message that a consumer must settle. By then the consumers know the
+// revocation; others would send the message back until its original time.
+const makeDueIn = time.Second
 
-// makeDue has a delayed message handed out soon, so that a consumer settles it.
+// makeDue reduces the delay of a message to makeDueIn, so that a consumer settles it soon.
 func (r *Revoker) makeDue(ctx context.Context, w waiting) error {
-	at := time.Now().Add(soon)
+	at := time.Now().Add(makeDueIn)
 	if !w.out.At.After(at) {
 		return nil
 	}
 	m := *w.out.Message
 	m.Headers = maps.Clone(m.Headers)
-	delete(m.Headers, wire.HeaderHeld) // else it would not be early for a consumer that has not heard
+	// otherwise a consumer that does not know the revocation would not delay it again
+	delete(m.Headers, wire.HeaderHeld)
 	w.out.At, w.out.Queue, w.out.Message = at, w.queue, &m
 	err := r.finder.Update(ctx, w.queue, w.out)
 	if errors.Is(err, broker.ErrNotFound) {
@@ -142,7 +147,8 @@ func (r *Revoker) makeDue(ctx context.Context, w waiting) error {
 	return err
 }
 
-// storeOf returns where the task's result goes, nil for nowhere; false when that store is not known here.
+// storeOf returns the result store of a task; nil if it stores no result. It returns false if that
+// store is not configured here.
 func (r *Revoker) storeOf(e *task.Envelope) (resultstore.ResultStore, bool) {
 	meta := e.Meta
 	if e.Base != nil {
@@ -158,7 +164,8 @@ func (r *Revoker) storeOf(e *task.Envelope) (resultstore.ResultStore, bool) {
 	return r.cfg.Results, r.cfg.Results != nil
 }
 
-// record writes the end of a task whose message is gone, as the attempt that would have come next.
+// record stores the state revoked for a task, with the generation after that of its message. It
+// retries until ctx ends.
 func (r *Revoker) record(ctx context.Context, store resultstore.ResultStore, e *task.Envelope, m *broker.Message) error {
 	rec := resultstore.Record{
 		ID: e.ID, Name: e.Name, State: task.StateRevoked, Generation: m.Generation + 1, Deliveries: 1, Retries: e.Retries,
@@ -169,12 +176,12 @@ func (r *Revoker) record(ctx context.Context, store resultstore.ResultStore, e *
 		err := store.Save(ctx, rec)
 		switch {
 		case err == nil, errors.Is(err, resultstore.ErrStale), errors.Is(err, resultstore.ErrUnreachable):
-			return nil // it has ended otherwise, or nobody waits
+			return nil // the task ended in another way, or no receiver waits
 		case errors.Is(err, resultstore.ErrMalformed), errors.Is(err, resultstore.ErrClosed):
 			return err
 		}
 		if !wake.Sleep(ctx, 100*time.Millisecond) {
-			return fmt.Errorf("its end is not recorded: %w", err)
+			return fmt.Errorf("recording its end: %w", err)
 		}
 	}
 }

@@ -22,7 +22,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestRemove: what nothing follows is removed and its end recorded; all else is left to a consumer, soon.
+// TestRemove shows that messages without successors are removed and recorded. Others are left to a
+// consumer and become due.
 func TestRemove(t *testing.T) {
 	ctx := t.Context()
 	b := membroker.New()
@@ -91,18 +92,19 @@ func TestRemove(t *testing.T) {
 			t.Errorf("%s is due %v, %v; want it soon", id, out.At, err)
 		}
 	}
-	// Its time counts: the revocation of what was delayed outlives that time.
+	// The revocation of a delayed task lasts longer than its delay.
 	l := newList(t, revoke.Config{Events: bus})
 	ready(t, l)
 	check(t, l, "grouped", true)
 }
 
-// dying is a broker, a store and a moment at which their process dies: nothing that it does from then on is seen by anybody.
+// dying is a broker and a result store whose process dies after a number of steps; later calls have
+// no effect.
 type dying struct {
 	broker.Finder
 	resultstore.ResultStore
 	broker.Broker
-	left int // steps that it carries out
+	left int // steps until the death
 }
 
 var errDead = errors.New("dead")
@@ -124,12 +126,12 @@ func (d *dying) Update(ctx context.Context, queue string, o broker.Outgoing) err
 
 func (d *dying) Close(context.Context) error { return nil }
 
-// dyingStore is the store of a dying process.
+// dyingStore is the result store of a dying process.
 type dyingStore struct{ *dying }
 
 func (s dyingStore) Save(ctx context.Context, r resultstore.Record) error {
 	if err := s.step(func() error { return s.ResultStore.Save(ctx, r) }); errors.Is(err, errDead) {
-		return resultstore.ErrClosed // that is not repeated
+		return resultstore.ErrClosed // an error that is not retried
 	} else {
 		return err
 	}
@@ -139,8 +141,8 @@ func (s dyingStore) Delete(ctx context.Context, id task.ID) error {
 	return s.ResultStore.Delete(ctx, id)
 }
 
-// TestRemoverDies: whenever the process dies that removes a message, the task comes to its end: from its record, or from a
-// consumer that finds the message again.
+// TestRemoverDies shows that a task ends whenever the removing process dies: by its record, or by a
+// consumer that receives the message again.
 func TestRemoverDies(t *testing.T) {
 	for steps := range 4 {
 		for _, delay := range []time.Duration{0, time.Hour} {

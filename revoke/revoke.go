@@ -1,14 +1,18 @@
-// Package revoke stops tasks before they start. A revocation travels as an event over a bus that keeps events
-// ([events.Retainer]), so that consumers hear of it at once, and those that are started later read it before their first
-// task.
+// Package revoke prevents queued tasks from starting. A revocation is an event on a bus that stores
+// events ([events.Retainer]). Running consumers receive it at once; consumers that start later read
+// it before their first task.
 //
-//   - [Revoker] is the user's side: it revokes tasks by id or by a [Selector], and returns when the bus has stored that.
-//   - [List] is what a consumer, or a producer, knows of the revocations: consumer.Config.Revocations, and [List.Refuse].
-//   - [Retention] is how the bus has to be configured; open.Swarm has one that is, in its field Revocations.
+//   - A [Revoker] revokes tasks by id or by a [Selector], and returns when the bus has stored that.
+//   - A [List] holds the revocations for a consumer (consumer.Config.Revocations) or a producer
+//     ([List.Refuse]).
+//   - [Retention] is the required configuration of the bus. open.Swarm has such a bus in its field
+//     Revocations.
 //
-// A revoked task is settled without a run: its record is [task.StateRevoked], its future answers [task.ErrRevoked]. That
-// holds for tasks that are queued, fetched ahead, delayed, or waiting for a retry. A task that runs is left alone, unless
-// the revocation asks to terminate it. What has ended stays as it is.
+// A revoked task is settled without a run: its record has [task.StateRevoked], and its future
+// returns
+// [task.ErrRevoked]. This applies to tasks that are queued, prefetched, delayed, or waiting for a
+// retry. A running task continues, unless the revocation requests its termination. Ended tasks do
+// not change.
 package revoke
 
 import (
@@ -24,46 +28,49 @@ import (
 )
 
 const (
-	// Keep is how much longer than until the last moment its task may start a revocation lives.
+	// Keep is the time for which a revocation is stored after the last moment at which its task may
+	// start.
 	Keep = 3 * time.Hour
-	// DefaultUntil is that moment, from now, for a revocation that names none: a queued task may have to wait for the next
+	// DefaultUntil is the default of Options.Until, from now. A queued task may wait long for a
 	// consumer.
 	DefaultUntil = 24 * time.Hour
-	// DefaultAge is how long the bus of [Retention] keeps a revocation.
+	// DefaultAge is the time for which the bus of [Retention] stores a revocation.
 	DefaultAge = 7*24*time.Hour + Keep
 )
 
-// MaxIDs is how many tasks one event revokes.
+// MaxIDs is the maximum number of ids in one event.
 const MaxIDs = 100
 
-// maxLabel bounds the texts of a selector, in bytes: longer ones would be cut on their way.
+// maxLabel limits the texts of a selector, in bytes. The bus would cut longer ones.
 const maxLabel = 1 << 10
 
-// ErrBadSelector is what a selector that cannot be used returns.
+// ErrBadSelector is wrapped by errors about invalid selectors.
 var ErrBadSelector = errors.New("revoke: bad selector")
 
-// Retention is what a bus has to keep for revocations: their events for [DefaultAge], the newest 100,000, each of which may
-// revoke up to [MaxIDs] tasks. Revocations that are to live longer need a larger Age. All nodes have to use the same.
+// Retention returns the retention that a bus needs for revocations: [DefaultAge], and the newest
+// 100,000 events, each with up to [MaxIDs] ids. Revocations that must last longer need a larger
+// Age. All nodes must use the same retention.
 func Retention() events.Retention {
 	return events.Retention{Age: DefaultAge, Types: []string{events.TaskRevoke}}
 }
 
-// Selector chooses tasks by what is set in it; all of that has to be so. One of Header, Name and Queue must be set.
+// Selector chooses the tasks that match all its fields. One of Header, Name and Queue must be set.
 type Selector struct {
 	// Header and Value: the task has this header with this value. "": any.
 	Header, Value string
 	// Name is the task's name. "": any.
 	Name string
-	// Queue is where the task came from. "": any.
+	// Queue is the queue of the task. "": any.
 	Queue string
-	// SentBefore spares tasks that were submitted later, on their producer's clock, in milliseconds. Zero: tasks that are
-	// still to be submitted are revoked too, for as long as the revocation lives.
+	// SentBefore excludes tasks submitted later, on their producer's clock, in milliseconds. Zero:
+	// tasks that are submitted later match too, until the revocation ends.
 	SentBefore time.Time
 }
 
 func (s *Selector) isZero() bool { return *s == Selector{} }
 
-// Check returns an error that wraps [ErrBadSelector] when s chooses nothing in particular, or texts are too long.
+// Check returns an error that wraps [ErrBadSelector] if s would choose all tasks, or if a text is
+// too long.
 func (s *Selector) Check() error {
 	switch {
 	case s.Header == "" && s.Name == "" && s.Queue == "":
@@ -79,7 +86,7 @@ func (s *Selector) Check() error {
 	return nil
 }
 
-// Match reports whether s chooses a task that came from queue.
+// Match reports whether s chooses a task from queue.
 func (s *Selector) Match(queue string, e *task.Envelope) bool {
 	if s.isZero() || s.Name != "" && s.Name != e.Name || s.Queue != "" && s.Queue != queue {
 		return false
@@ -92,22 +99,23 @@ func (s *Selector) Match(queue string, e *task.Envelope) bool {
 	return s.SentBefore.IsZero() || !e.SentAt.After(s.SentBefore)
 }
 
-// Revocation is one event: it revokes tasks by their ids, or those of a selector.
+// Revocation is one event. It revokes tasks by their ids, or those of a selector.
 type Revocation struct {
-	IDs       []task.ID
-	Selector  Selector  // zero: none
-	Until     time.Time // the last moment such a task may start; the revocation lives for Keep longer
-	Terminate bool      // contexts of such tasks that run are cancelled, with cause task.ErrRevoked
+	IDs      []task.ID
+	Selector Selector // zero: no selector
+	// last moment at which such a task may start; the revocation is stored for Keep longer
+	Until     time.Time
+	Terminate bool // cancel the contexts of running tasks, with cause task.ErrRevoked
 
-	token string // by which the sender knows it again
+	token string // identifies the event for its sender
 }
 
-// Match reports whether v revokes a task that came from queue.
+// Match reports whether v revokes a task from queue.
 func (v *Revocation) Match(queue string, e *task.Envelope) bool {
 	return slices.Contains(v.IDs, e.ID) || v.Selector.Match(queue, e)
 }
 
-// The fields of the event. They are part of the wire format.
+// Fields of the event. They are part of the wire format.
 const (
 	fieldToken     = "token"
 	fieldIDs       = "ids"
@@ -120,12 +128,13 @@ const (
 	fieldBefore    = "sent-before-ms"
 )
 
-// marker is an event that revokes nothing: whoever reads it has read all that the bus took before it.
+// marker returns an event that revokes nothing. A reader that receives it has received all earlier
+// events.
 func marker(node string) events.Event {
 	return events.Event{Type: events.TaskRevoke, NodeID: node, Time: time.Now(), Fields: map[string]any{fieldToken: rand.Text()}}
 }
 
-// event writes v.
+// event returns v as an event.
 func (v *Revocation) event(node string) events.Event {
 	e := marker(node)
 	e.Fields[fieldUntil] = v.Until.UnixMilli()
@@ -160,7 +169,7 @@ func tokenOf(e *events.Event) string {
 	return token
 }
 
-// read reads an event of anybody's. What is no revocation revokes nothing.
+// read decodes an event of any sender. An invalid event revokes nothing.
 func read(e *events.Event) Revocation {
 	v := Revocation{token: tokenOf(e)}
 	until, ok := e.Fields[fieldUntil].(float64)
@@ -192,5 +201,5 @@ func read(e *events.Event) Revocation {
 // maxMillis is the end of the year 9999.
 const maxMillis = 253402300799999
 
-// ends is when v is forgotten, in milliseconds since 1970.
+// ends returns when v is over, in milliseconds since 1970.
 func (v *Revocation) ends() int64 { return v.Until.Add(Keep).UnixMilli() }

@@ -20,72 +20,79 @@ import (
 
 // Errors of a [Revoker].
 var (
-	// ErrUnconfirmed: the bus has not confirmed all of the revocation before ctx ended. Revoking again is safe.
+	// ErrUnconfirmed: ctx ended before the bus had confirmed the whole revocation. Calling again is
+	// safe.
 	ErrUnconfirmed = errors.New("revoke: the revocation is not known to be stored")
-	// ErrTooLong: the bus does not keep events for as long as the revocation has to live.
+	// ErrTooLong: the bus does not store events for as long as the revocation must last.
 	ErrTooLong = errors.New("revoke: the bus keeps events for a shorter time")
 )
 
-// DefaultTimeout bounds a revocation whose context has no deadline.
+// DefaultTimeout limits a revocation whose context has no deadline.
 const DefaultTimeout = 10 * time.Second
 
-// window is how many events are published before they are looked for: a bus drops the oldest of those that wait.
+// window is the number of events that are published before their confirmations are read. A bus
+// drops the oldest events of a longer backlog.
 const window = 1000
 
-// lookBack is where a Revoker begins to read. Only what it publishes is looked for, and clocks differ.
+// lookBack is the age of the oldest events that a Revoker reads. It needs only its own new events,
+// but clocks differ.
 const lookBack = time.Hour
 
-// Outcome is what became of one task's revocation.
+// Outcome is the result of revoking one task.
 type Outcome string
 
 const (
 	// Noted means that consumers will not start the task.
 	Noted Outcome = "noted"
-	// Removed means that, besides, its message was taken out of the queue and its end recorded.
+	// Removed means that its message was also removed from the queue and its end recorded.
 	Removed Outcome = "removed"
 )
 
-// RevokerConfig configures a [Revoker]. Only Events must be set. Nothing of it is closed by the Revoker.
+// RevokerConfig configures a [Revoker]. Only Events must be set. The Revoker closes none of them.
 type RevokerConfig struct {
 	// Events is the bus of the revocations, the same as that of the lists.
 	Events events.EventBus
-	// Live takes a bus that keeps nothing, see [Config].
+	// Live accepts a bus that stores no events, see [Config].
 	Live bool
-	// Broker, where it is a [broker.Finder], is asked for the messages of tasks that are revoked by id, see
-	// [Revoker.Revoke]. nil: messages stay where they are, until a consumer takes and settles them.
+	// Broker finds and removes the messages of tasks that are revoked by id, if it is a
+	// [broker.Finder]; see [Revoker.Revoke]. nil: messages stay until a consumer receives and settles
+	// them.
 	Broker broker.Broker
-	// Queues are those in which messages are looked for. nil: none.
+	// Queues are the queues in which messages are searched.
 	Queues []string
-	// Results and Stores record the end of what is removed, as those of the consumers do. Where the store of a task is not
-	// among them its message stays.
+	// Results and Stores are the result stores of the consumers. The end of a removed task is recorded
+	// there. If a task's store is missing here, its message is not removed.
 	Results resultstore.ResultStore
 	Stores  map[string]resultstore.ResultStore
-	// Tasks gets the events task-revoked of what is removed. nil: none are sent.
+	// Tasks gets a task-revoked event for each removed task. nil: no events.
 	Tasks events.EventBus
-	// NodeID names this process in events and records. "": made of host, process and chance.
+	// NodeID is the name of this process in events and records. Default: made of the host name, the
+	// process id and random characters.
 	NodeID string
-	// Logger gets what nobody is returned. nil: slog.Default().
+	// Logger gets errors that no method returns. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// Options of a revocation. The zero value is usable.
+// Options are options of a revocation. The zero value is valid.
 type Options struct {
-	// Until is the last moment at which the task may start, such as its expiry. The revocation lives for [Keep] longer.
-	// Zero: [DefaultUntil] from now, and for a delayed task that is found in its queue from its time.
+	// Until is the last moment at which the task may start, for example its expiry. The revocation is
+	// stored for [Keep] longer. Default: [DefaultUntil] from now, or from the due time of a delayed
+	// task that is found in its queue.
 	Until time.Time
-	// Terminate cancels the contexts of such tasks that run, with cause [task.ErrRevoked]; handlers have to heed it. A task
-	// whose handler then returns an error is revoked, one that returns a result has succeeded. False: what runs may finish.
+	// Terminate cancels the contexts of running tasks with cause [task.ErrRevoked]. If the handler
+	// then returns an error, the task is revoked; if it returns a result, the task has succeeded.
+	// Default: false, running tasks continue.
 	Terminate bool
 }
 
-// Revoker revokes tasks. Safe for concurrent use.
+// Revoker revokes tasks. Make one with [NewRevoker]. Safe for concurrent use.
 type Revoker struct {
 	cfg    RevokerConfig
 	codec  *wire.Codec
-	finder broker.Finder // nil: none
+	finder broker.Finder // nil: the broker is not a Finder
 }
 
-// NewRevoker checks c and makes a Revoker, or returns all its problems. It does no I/O.
+// NewRevoker returns a Revoker. Its error joins all problems of the configuration. It does no I/O.
 func NewRevoker(c RevokerConfig) (*Revoker, error) {
 	var errs []error
 	if c.Events == nil {
@@ -113,16 +120,21 @@ func NewRevoker(c RevokerConfig) (*Revoker, error) {
 	return r, nil
 }
 
-// Revoke revokes tasks by their ids, known or still to be submitted. Nil means that the bus has
-// stored it: consumers that are started from then on know it before their first task, and those
-// that run hear of it as soon as the bus carries it to them, most often within milliseconds. It
-// returns for each id what became of it, also beside an error about the removal of some, and beside
-// [ErrUnheard], which takes 3 s to find out: they are revoked even so. Its other errors are
-// [task.ErrBadID], [ErrTooLong], [ErrUnconfirmed] and the bus's.
+// Revoke revokes tasks by their ids, including tasks that are submitted later. It returns an
+// outcome for each id.
 //
-// A message that the broker finds is removed, and the task's end recorded here, if nothing follows the task. One with
-// successors, of a group, or sealed, is left to the next consumer, which has to see to them; one that is delayed is made
-// due, so that this is soon.
+// A nil error means that the bus has stored the revocation. Running consumers receive it, usually
+// within milliseconds. Consumers that start later know it before their first task. Unless all
+// messages were removed, a nil error also means that at least one running consumer listens.
+//
+// If the broker finds a message, and the task has no successors, group or sealed data, Revoke
+// removes the message and records the end. Otherwise the next consumer settles the message; if it
+// is delayed, Revoke makes it due.
+//
+// Returns [task.ErrBadID], [ErrTooLong], [ErrUnconfirmed] and errors of the bus without outcomes.
+// After
+// [ErrUnheard], which takes 3 s, and errors of a removal, the tasks are revoked, and the outcomes
+// are valid.
 func (r *Revoker) Revoke(ctx context.Context, o Options, ids ...task.ID) ([]Outcome, error) {
 	for _, id := range ids {
 		if err := id.Check(); err != nil {
@@ -154,8 +166,9 @@ func (r *Revoker) Revoke(ctx context.Context, o Options, ids ...task.ID) ([]Outc
 	return outcomes, err
 }
 
-// RevokeMatching revokes the tasks that a selector chooses. Nil and [ErrUnheard] mean what they do
-// in [Revoker.Revoke]. Messages stay until a consumer takes them.
+// RevokeMatching revokes the tasks that a selector chooses. A nil error and [ErrUnheard] have the
+// same meaning as for [Revoker.Revoke]. Messages stay until a consumer receives them. Returns
+// [ErrBadSelector] for an invalid selector.
 func (r *Revoker) RevokeMatching(ctx context.Context, o Options, s Selector) error {
 	if err := s.Check(); err != nil {
 		return err
@@ -178,7 +191,7 @@ func bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, DefaultTimeout)
 }
 
-// revocations are the events that revoke ids until o.Until.
+// revocations returns the events that revoke ids until o.Until.
 func revocations(o Options, ids []task.ID) []Revocation {
 	var vs []Revocation
 	for some := range slices.Chunk(ids, MaxIDs) {
@@ -187,11 +200,11 @@ func revocations(o Options, ids []task.ID) []Revocation {
 	return vs
 }
 
-// store publishes revocations, and returns when all have come back from what the bus keeps.
+// store publishes revocations and waits until the bus has stored them all.
 func (r *Revoker) store(ctx context.Context, vs []Revocation) error {
 	if keep, ok := retention(r.cfg.Events); ok && !r.cfg.Live {
 		if need := time.Until(vs[0].Until) + Keep; need > keep.Age {
-			return fmt.Errorf("%w: it keeps them for %v, and %v are needed; configure a longer Age for all nodes", ErrTooLong, keep.Age, need.Round(time.Second))
+			return fmt.Errorf("%w: it keeps them for %v, but %v is needed; set a longer Age for all nodes", ErrTooLong, keep.Age, need.Round(time.Second))
 		}
 	}
 	read, err := openReader(ctx, r.cfg.Events, r.cfg.Live, time.Now().Add(-lookBack))
@@ -207,7 +220,7 @@ func (r *Revoker) store(ctx context.Context, vs []Revocation) error {
 		}
 		if err := read.finish(ctx, nil); err != nil {
 			if ctx.Err() != nil {
-				err = fmt.Errorf("%w: %d of its events have not come back: %w", ErrUnconfirmed, len(read.unseen), err)
+				err = fmt.Errorf("%w: %d events are not confirmed: %w", ErrUnconfirmed, len(read.unseen), err)
 			}
 			return err
 		}

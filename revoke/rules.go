@@ -6,18 +6,18 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// MaxSelectors is how many selectors a list remembers. Beyond it the one that ends first gives way, with a warning: they
-// are meant for a few at a time.
+// MaxSelectors is the maximum number of selectors in a list. A further selector removes the
+// selector that ends first, with a warning.
 const MaxSelectors = 1000
 
-// rules are the selectors of a list. A task is looked up by what it has of each shape, so that a look-up costs as much as
-// there are shapes, and most often there is one. Not safe for concurrent use, but for match.
+// rules holds the selectors of a list. They are grouped by shape, so that a lookup costs one map
+// access for each shape; usually there is only one. match is safe for concurrent use; add is not.
 type rules struct {
 	shapes []shape
 	rules  map[Selector]rule // by the selector without SentBefore
 }
 
-// shape is which parts of a selector are set.
+// shape is the set of fields that a selector uses.
 type shape struct {
 	header      string
 	name, queue bool
@@ -28,7 +28,7 @@ type rule struct {
 	before time.Time // zero: no limit
 }
 
-// add takes a selector in until ends, and reports whether another had to give way.
+// add adds a selector until ends. It reports whether another selector was removed for it.
 func (r *rules) add(s Selector, ends, now int64) (lost bool) {
 	if ends <= now {
 		return false
@@ -50,7 +50,7 @@ func (r *rules) add(s Selector, ends, now int64) (lost bool) {
 	return lost
 }
 
-// trim removes what is over, and what is too much.
+// trim removes selectors that are over, and one more if there are too many. It reports the latter.
 func (r *rules) trim(now int64) (lost bool) {
 	first, ends := Selector{}, int64(0)
 	for s, known := range r.rules {
@@ -78,7 +78,7 @@ func (r *rules) reshape() {
 	}
 }
 
-// match reports whether a selector chooses a task that came from queue.
+// match reports whether a selector chooses a task from queue.
 func (r *rules) match(queue string, e *task.Envelope, now int64) bool {
 	for _, sh := range r.shapes {
 		var s Selector

@@ -2,32 +2,33 @@ package revoke
 
 import "github.com/swarmiji/swarmiji/task"
 
-// finding is what a set knows of an id.
+// finding is the result of looking up an id in a set.
 type finding int
 
 const (
 	no    finding = iota
-	maybe         // the bus knows
+	maybe         // the bus must be asked
 	yes
 )
 
-// set is a set of ids, each until a time in milliseconds since 1970. The newest max are known for certain; of those that
-// gave way to them it knows in two filters that they may be there. So its memory is bounded, and a look-up takes a look
-// into a map and, once there were more than max, a few into the filters. Not safe for concurrent use, but for find.
+// set is a set of ids, each valid until a time in milliseconds since 1970. It stores the newest max
+// ids exactly, and older ones in two Bloom filters, so its memory is bounded. A lookup takes one
+// map access and a few accesses to the filters. find is safe for concurrent use; add is not.
 type set struct {
 	max    int
-	forget bool // what gives way is forgotten: there is nobody to ask
+	forget bool // do not add removed ids to a filter, because the list has no bus to ask
 
 	ids   map[task.ID]int64
 	order []task.ID // the keys of ids, oldest first
 	added int       // since the last sweep
 
-	// filters of what gave way. The older one goes when all in it is over, and the younger takes its place.
+	// Filters with the removed ids. When all ids of the older one are over, the younger one replaces
+	// it.
 	older, younger *filter
 	forgotten      uint64
 }
 
-// add takes an id in until ends.
+// add adds an id until ends.
 func (s *set) add(id task.ID, ends, now int64) {
 	if ends <= now {
 		return
@@ -37,7 +38,7 @@ func (s *set) add(id task.ID, ends, now int64) {
 		return
 	}
 	if s.added++; len(s.ids) >= s.max {
-		s.makeRoom(now)
+		s.evict(now)
 	}
 	if s.ids == nil {
 		s.ids = make(map[task.ID]int64)
@@ -46,9 +47,9 @@ func (s *set) add(id task.ID, ends, now int64) {
 	s.order = append(s.order, id)
 }
 
-// makeRoom removes what is over, else the oldest. It goes through all of them only now and then, so that an id costs the
-// same on average however many there are.
-func (s *set) makeRoom(now int64) {
+// evict removes ids that are over, or else the oldest id, which it adds to a filter. It examines
+// all ids only after max/4 additions, so that the average cost of an addition is constant.
+func (s *set) evict(now int64) {
 	if s.added > s.max/4 {
 		s.sweep(now)
 	}
@@ -67,11 +68,11 @@ func (s *set) makeRoom(now int64) {
 		s.forgotten++
 		return
 	}
-	s.turn(now)
+	s.rotateFilters(now)
 	s.younger.add(id, ends)
 }
 
-// sweep removes what is over.
+// sweep removes ids that are over.
 func (s *set) sweep(now int64) {
 	s.added = 0
 	left := make([]task.ID, 0, len(s.order))
@@ -85,8 +86,9 @@ func (s *set) sweep(now int64) {
 	s.order = left
 }
 
-// turn lets go of filters of which nothing is left, and sees to it that there is one to add to.
-func (s *set) turn(now int64) {
+// rotateFilters drops filters whose ids are all over. If the younger filter is missing, it creates
+// one to add to.
+func (s *set) rotateFilters(now int64) {
 	if s.older != nil && s.older.ends <= now {
 		s.older = nil
 	}
@@ -101,7 +103,7 @@ func (s *set) turn(now int64) {
 	}
 }
 
-// find says what is known of an id.
+// find looks up an id.
 func (s *set) find(id task.ID, now int64) finding {
 	if s.ids[id] > now {
 		return yes

@@ -11,11 +11,12 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestSetAgainstModel: what the set is certain of is so, nothing that lives is missed, and there are never more than max.
+// TestSetAgainstModel checks that exact answers of the set are right, that it misses no valid id,
+// and that it never stores more than max ids.
 func TestSetAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := set{max: rapid.IntRange(1, 8).Draw(t, "max")}
-		live := make(map[task.ID]int64) // until when, of all that was ever added
+		live := make(map[task.ID]int64) // end times of all ids that were added
 		now := int64(1)
 		id := rapid.Map(rapid.IntRange(0, 30), func(i int) task.ID { return task.ID(fmt.Sprint("id-", i)) })
 		t.Repeat(map[string]func(*rapid.T){
@@ -41,8 +42,8 @@ func TestSetAgainstModel(t *testing.T) {
 	})
 }
 
-// TestMillionIDs: a million revocations take a bounded memory, a look-up allocates nothing, and the filters seldom claim an
-// id that was not revoked.
+// TestMillionIDs shows that a million revocations need a limited amount of memory and that a
+// lookup allocates nothing. The filters rarely report an id that was not revoked.
 // Promises: S69.
 func TestMillionIDs(t *testing.T) {
 	const n, limit = 1_000_000, 32 << 20
@@ -87,7 +88,7 @@ func TestMillionIDs(t *testing.T) {
 	runtime.KeepAlive(s)
 }
 
-// TestFiltersGo: when all that gave way is over, the memory for it goes.
+// TestFiltersGo shows that a filter is freed when all its ids are over.
 func TestFiltersGo(t *testing.T) {
 	s := set{max: 1}
 	for i := range int64(3) {
@@ -104,7 +105,8 @@ func TestFiltersGo(t *testing.T) {
 	}
 }
 
-// TestRules: a selector chooses by all of its parts, later ones widen earlier ones, and there is a limit.
+// TestRules shows that a selector must match in all parts, that a later selector extends an equal
+// earlier one, and that their number is limited.
 func TestRules(t *testing.T) {
 	r := rules{}
 	e := &task.Envelope{ID: "1", Name: "mail", Headers: map[string]string{"tenant": "blue"}}

@@ -16,8 +16,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestUnheardRevocationOfADelayedTask: a revoked task that is delayed is made due, so that a consumer
-// settles it. A consumer that has not heard of the revocation does not run it before its time.
+// TestUnheardRevocationOfADelayedTask shows that a revoked, delayed task becomes due, so that a
+// consumer settles it. A consumer without the revocation does not run it before its time.
 func TestUnheardRevocationOfADelayedTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()

@@ -8,7 +8,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// show prints where tasks go.
+// show prints the queues of tasks.
 func show(r router.Router, es ...task.Envelope) {
 	for i := range es {
 		q, err := r.Route(context.Background(), &es[i])

@@ -9,39 +9,41 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// HashConfig configures [NewHash]. At most one of Header and Key is given; without either the key is the task's ID.
+// HashConfig configures [NewHash]. Set at most one of Header and Key. Default key: the task's ID.
 type HashConfig struct {
-	// Queues are the queues to spread over, at least one, none twice. Their order is that of [Hash.Queues] and has no
-	// influence on the choice.
+	// Queues are the queues to choose from, at least one, without duplicates. Their order is the order
+	// of [Hash.Queues] and does not change the choice.
 	Queues []string
-	// Header names the header whose value is the key, such as a tenant.
+	// Header names the header whose value is the key, for example a tenant.
 	Header string
-	// Key returns the key of a task. It may be called from any goroutine, and ought to be a pure function of the envelope.
+	// Key returns the key of a task. It must be safe for concurrent use and should depend only on the
+	// envelope.
 	Key func(e *task.Envelope) string
 }
 
-// Hash spreads tasks over queues so that tasks of one key share a queue. A task with an empty key, such as one without
-// the header, is spread by its ID.
+// Hash distributes tasks over queues so that tasks with the same key share a queue. A task with an
+// empty key, such as one without the header, is distributed by its ID. Make one with [NewHash].
 //
-// The choice is that of the highest score (rendezvous hashing), where the score of a queue is a mix of the 64-bit FNV-1a
-// hashes of the key and of the queue's name. It depends on nothing else, so all processes choose alike and go on to do so
-// in later versions; a queue more takes over only the keys that it gets, one of n queues less gives away only its own.
-// Make one with [NewHash].
+// It chooses the queue with the highest score (rendezvous hashing). The score mixes the 64-bit
+// FNV-1a hashes of the key and of the queue's name. All processes and later versions therefore
+// choose alike. A new queue takes over only its own keys, and a removed queue gives away only its
+// own.
 type Hash struct {
 	key    func(e *task.Envelope) string
 	queues []string
 	seeds  []uint64 // FNV-1a of the queues' names
 }
 
-// NewHash checks c and makes the Hash. The error names every mistake in c and wraps [ErrBadConfig].
+// NewHash returns a Hash for c. Returns an error that names every mistake in c and wraps
+// [ErrBadConfig].
 func NewHash(c HashConfig) (*Hash, error) {
 	h := &Hash{key: c.Key, queues: slices.Clone(c.Queues)}
 	var errs []error
 	if len(c.Queues) == 0 {
-		errs = append(errs, fmt.Errorf("%w: no queue to spread over", ErrBadConfig))
+		errs = append(errs, fmt.Errorf("%w: Queues is empty", ErrBadConfig))
 	}
 	if c.Key != nil && c.Header != "" {
-		errs = append(errs, fmt.Errorf("%w: both Header and Key", ErrBadConfig))
+		errs = append(errs, fmt.Errorf("%w: both Header and Key are set", ErrBadConfig))
 	}
 	for i, q := range c.Queues {
 		if err := task.CheckName(q); err != nil {
@@ -61,7 +63,7 @@ func NewHash(c HashConfig) (*Hash, error) {
 	return h, nil
 }
 
-// Route implements [Router]; it never fails.
+// Route returns the queue for the key of e. It never fails.
 func (h *Hash) Route(_ context.Context, e *task.Envelope) (string, error) {
 	var key string
 	if h.key != nil {
@@ -73,7 +75,7 @@ func (h *Hash) Route(_ context.Context, e *task.Envelope) (string, error) {
 	k := fnv1a(key)
 	best, top := 0, mix(k^h.seeds[0])
 	for i, seed := range h.seeds[1:] {
-		// Two queues of one score would be told apart by their order; the name decides, so that the order does not matter.
+		// With equal scores the name decides, so that the order of the queues does not matter.
 		if score := mix(k ^ seed); score > top || score == top && h.queues[i+1] < h.queues[best] {
 			best, top = i+1, score
 		}
@@ -81,10 +83,10 @@ func (h *Hash) Route(_ context.Context, e *task.Envelope) (string, error) {
 	return h.queues[best], nil
 }
 
-// Queues implements [Router]: the queues as configured. The list belongs to the caller.
+// Queues returns a copy of the configured queues.
 func (h *Hash) Queues() []string { return slices.Clone(h.queues) }
 
-// fnv1a is the 64-bit FNV-1a hash. hash/fnv has the same and would allocate for each task.
+// fnv1a returns the 64-bit FNV-1a hash of s. Unlike hash/fnv it does not allocate.
 func fnv1a(s string) uint64 {
 	h := uint64(14695981039346656037)
 	for i := range len(s) {
@@ -93,8 +95,8 @@ func fnv1a(s string) uint64 {
 	return h
 }
 
-// mix spreads the bits of x over the whole word (the finalizer of SplitMix64); FNV alone leaves the high bits of short
-// keys alike.
+// mix spreads the bits of x over the whole word (the finalizer of SplitMix64). FNV alone leaves the
+// high bits of short keys alike.
 func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb

@@ -5,35 +5,36 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/naming"
 )
 
-// pattern is a pattern of names as a list of pieces: literal texts and wildcards.
+// pattern is a compiled pattern of names: a list of literal texts and wildcards.
 type pattern []piece
 
 type piece struct {
 	kind kind
-	text string // of literal
+	text string // of a literal
 }
 
 type kind uint8
 
 const (
 	literal kind = iota
-	within       // '*': any run without '.'
-	across       // '#' or '**': any run
+	within       // '*': any characters except '.'
+	across       // '#' or '**': any characters
 )
 
-// maxPattern bounds a pattern in bytes; names have at most 128.
+// maxPattern limits the length of a pattern in bytes. Names have at most 128.
 const maxPattern = 256
 
-// compile reads a pattern.
+// compile parses a pattern. Returns an error if it is empty, too long, or has characters that names
+// cannot have.
 func compile(s string) (pattern, error) {
 	switch {
 	case s == "":
 		return nil, errors.New("empty pattern")
 	case len(s) > maxPattern:
-		return nil, fmt.Errorf("pattern of %d bytes, at most %d", len(s), maxPattern)
+		return nil, fmt.Errorf("the pattern has %d bytes, at most %d are allowed", len(s), maxPattern)
 	}
 	var p pattern
 	for rest := s; rest != ""; {
@@ -56,18 +57,18 @@ func compile(s string) (pattern, error) {
 			rest = rest[1:]
 		}
 		if next.kind == literal && !nameBytes(next.text) {
-			return nil, fmt.Errorf("pattern %q holds what no name can", s)
+			return nil, fmt.Errorf("pattern %q has characters that names cannot have", s)
 		}
 		p = append(p, next)
 	}
 	return p, nil
 }
 
-// match reports whether the whole of s fits p.
+// match reports whether the whole of s matches p.
 func (p pattern) match(s string) bool {
-	// The set of positions of s that the pieces so far can end at, as bits: linear in len(s) for every piece, whatever the
-	// wildcards. Names have at most 128 bytes; what is longer does not match, because no task can bear such a name.
-	if len(s) > keyset.MaxName || p[0].kind == literal && !strings.HasPrefix(s, p[0].text) {
+	// at holds the positions in s at which the pieces so far can end. Each piece takes linear time.
+	// Longer texts are not names.
+	if len(s) > naming.MaxName || p[0].kind == literal && !strings.HasPrefix(s, p[0].text) {
 		return false
 	}
 	var at positions
@@ -98,11 +99,11 @@ func (p pattern) match(s string) bool {
 	return at.has(len(s))
 }
 
-// positions is a set of the numbers 0 to keyset.MaxName.
-type positions [keyset.MaxName/64 + 1]uint64
+// positions is a set of numbers from 0 to naming.MaxName.
+type positions [naming.MaxName/64 + 1]uint64
 
 func (b *positions) set(i int)      { b[i>>6] |= 1 << (i & 63) }
 func (b *positions) has(i int) bool { return b[i>>6]&(1<<(i&63)) != 0 }
 
-// nameBytes reports whether s can be a part of a name: its beginning, or what follows a letter.
-func nameBytes(s string) bool { return keyset.ValidName(s) || keyset.ValidName("a"+s) }
+// nameBytes reports whether s can be a part of a name, at its beginning or after a letter.
+func nameBytes(s string) bool { return naming.ValidName(s) || naming.ValidName("a"+s) }

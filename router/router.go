@@ -1,4 +1,4 @@
-// Package router chooses the queue of a task. Routers are pure: they hold no connection and may be used from any goroutine.
+// Package router selects the queue of a task. Routers do no I/O and are safe for concurrent use.
 package router
 
 import (
@@ -7,16 +7,18 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// DefaultQueue is the queue of tasks that nobody routes elsewhere.
+// DefaultQueue is the queue of tasks without another route.
 const DefaultQueue = "default"
 
-// Router picks the queue of each submitted task.
+// Router selects the queue of each submitted task.
 type Router interface {
-	// Route returns the queue of e, of which ID, Name, Meta and Headers are set and Args is not. A queue given in the
-	// task's metadata overrides it; the producer does that, a Router need not look. e is the producer's: Route neither changes nor
-	// keeps it. An error refuses the submission.
+	// Route returns the queue of e, whose ID, Name, Meta and Headers are set and Args is not. An error
+	// refuses the submission. It must not change or keep e.
+	//
+	// A queue in the task's metadata overrides the router. The producer applies that; a Router may
+	// ignore it.
 	Route(ctx context.Context, e *task.Envelope) (queue string, err error)
-	// Queues returns every queue that Route may name, most urgent first: a producer declares them, and a consumer with no
-	// configuration of its own listens on them. Always the same list.
+	// Queues returns every queue that Route may return, the most urgent first, always the same list.
+	// Producers declare these queues. A consumer without its own configuration consumes them.
 	Queues() []string
 }

@@ -71,7 +71,7 @@ func TestFunc(t *testing.T) {
 	}
 }
 
-// one makes a table of one pattern, and returns what it matches.
+// one returns a function that reports whether a name matches pattern.
 func one(t testing.TB, pattern string) func(name string) bool {
 	t.Helper()
 	tab, err := router.NewTable(router.TableConfig{Routes: []router.Route{{Pattern: pattern, Queue: "hit"}}, Default: "miss"})
@@ -174,7 +174,7 @@ func TestTableFirstMatchWins(t *testing.T) {
 		if diff := cmp.Diff(want, qs); diff != "" {
 			t.Errorf("Queues (-want +got):\n%s", diff)
 		}
-		clear(qs) // the caller's own
+		clear(qs) // the caller may change the list
 	}
 }
 
@@ -253,7 +253,8 @@ func shards(n int) []string {
 	return qs
 }
 
-// The choice is part of what several processes and versions must agree on.
+// TestHashIsTheSameForEver shows that the choices do not change, since several processes and
+// versions must agree on them.
 func TestHashIsTheSameForEver(t *testing.T) {
 	h := hash(t, router.HashConfig{Queues: shards(8), Header: "tenant"})
 	got := map[string]string{}

@@ -7,13 +7,13 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Static routes every task to one queue. The empty Static is [DefaultQueue].
+// Static routes every task to one queue. Default: [DefaultQueue].
 type Static string
 
-// Route implements [Router]; it never fails.
+// Route returns the queue. It never fails.
 func (s Static) Route(context.Context, *task.Envelope) (string, error) { return s.queue(), nil }
 
-// Queues implements [Router].
+// Queues returns the queue.
 func (s Static) Queues() []string { return []string{s.queue()} }
 
 func (s Static) queue() string {
@@ -23,16 +23,16 @@ func (s Static) queue() string {
 	return string(s)
 }
 
-// Func makes a Router of a function. It may be used from any goroutine when Fn may.
+// Func is a Router that calls a function. It is safe for concurrent use if Fn is.
 type Func struct {
-	// Fn chooses the queue. nil: [DefaultQueue] for every task.
+	// Fn selects the queue. nil: [DefaultQueue] for every task.
 	Fn func(ctx context.Context, e *task.Envelope) (queue string, err error)
-	// List is every queue that Fn may name, most urgent first. nil: [DefaultQueue]. A queue that Fn names and List does not
-	// is used, but nobody declares it.
+	// List holds every queue that Fn may return, the most urgent first. nil: [DefaultQueue]. Another
+	// queue of Fn is used, but no producer declares it.
 	List []string
 }
 
-// Route implements [Router]: it returns what Fn returns.
+// Route returns the result of Fn.
 func (f Func) Route(ctx context.Context, e *task.Envelope) (string, error) {
 	if f.Fn == nil {
 		return DefaultQueue, nil
@@ -40,7 +40,7 @@ func (f Func) Route(ctx context.Context, e *task.Envelope) (string, error) {
 	return f.Fn(ctx, e)
 }
 
-// Queues implements [Router]. The list belongs to the caller.
+// Queues returns a copy of List.
 func (f Func) Queues() []string {
 	if len(f.List) == 0 {
 		return []string{DefaultQueue}

@@ -12,31 +12,31 @@ import (
 // ErrBadConfig is wrapped by the errors of [NewTable] and [NewHash].
 var ErrBadConfig = errors.New("router: bad configuration")
 
-// Route is one line of a [Table]: tasks whose name matches Pattern go to Queue.
+// Route is a line of a [Table]: tasks whose name matches Pattern go to Queue.
 type Route struct {
-	// Pattern is compared with the whole name, letter case included. '*' stands for any run of characters other than '.',
-	// also none; '#' and '**' stand for any run at all. Every other character stands for itself.
+	// Pattern must match the whole name, case-sensitively. '*' matches any characters except '.', also
+	// none. '#' and '**' match any characters. Other characters match themselves.
 	Pattern string
 	Queue   string
 }
 
 // TableConfig configures [NewTable]. The zero value routes every task to [DefaultQueue].
 type TableConfig struct {
-	// Routes are tried in order; the first that matches decides.
+	// Routes are tried in order; the first match decides.
 	Routes []Route
-	// Default is the queue of tasks that no route matches. "": [DefaultQueue].
+	// Default is the queue of tasks without a matching route. Default: [DefaultQueue].
 	Default string
-	// Strict refuses tasks that no route matches with [ErrNoRoute], and there is no default queue.
+	// Strict refuses tasks without a matching route with [ErrNoRoute]. Default must then be empty.
 	Strict bool
 }
 
-// ErrNoRoute is returned by a strict [Table] for a task that none of its routes matches.
+// ErrNoRoute is returned by a strict [Table] for a task without a matching route.
 var ErrNoRoute = errors.New("router: no route for this task")
 
-// Table routes by patterns over task names. Make one with [NewTable].
+// Table selects queues by patterns of task names. Make one with [NewTable].
 type Table struct {
 	routes   []compiled
-	fallback string // "" when strict
+	fallback string // "": the table is strict
 	queues   []string
 }
 
@@ -45,7 +45,8 @@ type compiled struct {
 	queue   string
 }
 
-// NewTable checks c and makes the Table. The error names every bad line of c and wraps [ErrBadConfig].
+// NewTable returns a Table for c. Returns an error that names every mistake in c and wraps
+// [ErrBadConfig].
 func NewTable(c TableConfig) (*Table, error) {
 	t := &Table{}
 	var errs []error
@@ -81,7 +82,8 @@ func NewTable(c TableConfig) (*Table, error) {
 	return t, nil
 }
 
-// Route implements [Router].
+// Route returns the queue of the first matching route, else the default queue. Returns [ErrNoRoute]
+// if the table is strict.
 func (t *Table) Route(_ context.Context, e *task.Envelope) (string, error) {
 	for i := range t.routes {
 		if t.routes[i].pattern.match(e.Name) {
@@ -94,8 +96,8 @@ func (t *Table) Route(_ context.Context, e *task.Envelope) (string, error) {
 	return t.fallback, nil
 }
 
-// Queues implements [Router]: the queues in the order of the routes, the default queue last unless a route names it. The
-// list belongs to the caller.
+// Queues returns a copy of the queues in the order of the routes, then the default queue unless a
+// route names it.
 func (t *Table) Queues() []string { return slices.Clone(t.queues) }
 
 func appendNew(list []string, s string) []string {

@@ -7,25 +7,29 @@ import (
 	"fmt"
 	"reflect"
 
-	"github.com/swarmiji/swarmiji/internal/errand"
+	"github.com/swarmiji/swarmiji/internal/taskio"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// contentType is that of arguments and results.
+// contentType is the content type of arguments and results.
 const contentType = "application/json"
 
-// encodeArgs writes arguments as a JSON list: a slice or array is the list, nothing is the empty one, and anything else is a list of
-// one. JSON that is given as a json.RawMessage is written anew, so that equal values are equal bytes.
+// encodeArgs encodes arguments as a JSON list. A slice or array becomes the list; nil and
+// [task.None] become the empty list; any other value becomes a list with one element.
+//
+// A json.RawMessage is decoded and encoded again, so that equal values give equal bytes. Errors
+// wrap
+// [task.ErrBadArgs].
 func encodeArgs(v any) (json.RawMessage, error) {
 	if raw, ok := v.(json.RawMessage); ok {
-		if err := errand.Unmarshal(raw, &v); err != nil {
+		if err := taskio.Unmarshal(raw, &v); err != nil {
 			return nil, fmt.Errorf("%w: %w", task.ErrBadArgs, err)
 		}
 	}
 	if _, none := v.(task.None); none || v == nil {
 		return json.RawMessage("[]"), nil
 	}
-	text, err := errand.Marshal(v)
+	text, err := taskio.Marshal(v)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", task.ErrBadArgs, err)
 	}
@@ -38,12 +42,17 @@ func encodeArgs(v any) (json.RawMessage, error) {
 	return append(append(json.RawMessage("["), text...), ']'), nil
 }
 
-// decodeArgs reads a JSON list of arguments into v, a non-nil pointer: all of it into a slice or array, else the only element. Into
-// what takes anything goes the element of a list of one, and the list of several. Its errors wrap [task.ErrBadArgs].
+// decodeArgs decodes a JSON list of arguments into v, a non-nil pointer. Its errors wrap
+// [task.ErrBadArgs].
+//
+//   - A slice or array gets the whole list.
+//   - Any other type gets the only element of a list of one; other lists are an error.
+//   - An interface or json.RawMessage also gets a list of several elements as a whole.
+//   - An empty list leaves a pointer, interface or empty struct unchanged.
 func decodeArgs(args json.RawMessage, v any) error {
 	to := reflect.ValueOf(v)
 	if to.Kind() != reflect.Pointer || to.IsNil() {
-		return fmt.Errorf("%w: a %T cannot be decoded into", task.ErrBadArgs, v)
+		return fmt.Errorf("%w: cannot decode into a %T, only into a non-nil pointer", task.ErrBadArgs, v)
 	}
 	t := to.Type().Elem()
 	list, err := split(args)
@@ -58,9 +67,9 @@ func decodeArgs(args json.RawMessage, v any) error {
 	case len(list) == 0 && (t.Kind() == reflect.Pointer || t.Kind() == reflect.Interface || t.Kind() == reflect.Struct && t.NumField() == 0):
 		return nil
 	case !anything:
-		return fmt.Errorf("%w: %d of them for a %v", task.ErrBadArgs, len(list), t)
+		return fmt.Errorf("%w: a %v takes one argument, but the entry has %d", task.ErrBadArgs, t, len(list))
 	}
-	if err := errand.Unmarshal(what, v); err != nil {
+	if err := taskio.Unmarshal(what, v); err != nil {
 		return fmt.Errorf("%w: %w", task.ErrBadArgs, err)
 	}
 	return nil
@@ -73,13 +82,14 @@ func split(args json.RawMessage) ([]json.RawMessage, error) {
 	return list, err
 }
 
-// isList reports whether values of t are written as a JSON list because they are lists, and not because they say so themselves.
+// isList reports whether encoding/json writes values of t as a JSON list. It is false for slices of
+// bytes and for types with their own JSON or text encoding.
 func isList(t reflect.Type) bool {
 	if t == nil || t.Kind() != reflect.Slice && t.Kind() != reflect.Array {
 		return false
 	}
 	if t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8 {
-		return false // bytes are a text
+		return false // JSON writes bytes as a string
 	}
 	p := reflect.PointerTo(t)
 	for _, own := range []reflect.Type{

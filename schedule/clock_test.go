@@ -12,8 +12,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// The clocks of processes decide nothing: listeners whose own time is hours or years beside the store's run each of its seconds
-// once, under the id of that second.
+// TestOnlyTheStoresClockCounts runs listeners whose own clocks differ from the store's by hours or
+// years. Each second of the store runs once, under the id of that second.
 // Promises: W36.
 func TestOnlyTheStoresClockCounts(t *testing.T) {
 	for _, skew := range []time.Duration{-20 * 365 * 24 * time.Hour, -3*time.Hour - 400*time.Millisecond, 3 * time.Hour, 50 * 365 * 24 * time.Hour} {
@@ -26,7 +26,7 @@ func TestOnlyTheStoresClockCounts(t *testing.T) {
 				}
 				t.Cleanup(func() { _ = store.Close(context.Background()) })
 				s := scheduled(t, schedule.Config{Store: store})
-				first := now().Truncate(time.Second) // the second that runs counts
+				first := now().Truncate(time.Second) // the current second counts
 				added, err := s.Add(t.Context(), schedule.ByCron("* * * * * * *"), tell.Call("x"))
 				if err != nil {
 					t.Fatal(err)
@@ -44,7 +44,8 @@ func TestOnlyTheStoresClockCounts(t *testing.T) {
 				for at := first; !at.After(now()); at = at.Add(time.Second) {
 					want[schedule.TickID("skewed", added.ID, at)] = true
 				}
-				if ran := len(j.all()); ran != len(j.ids) || ran < len(want)-1 || ran > len(want) { // the last second may be just over
+				// the last second may just have ended
+				if ran := len(j.all()); ran != len(j.ids) || ran < len(want)-1 || ran > len(want) {
 					t.Errorf("%d runs of %d ticks; %d seconds passed", ran, len(j.ids), len(want))
 				}
 				for id := range j.ids {

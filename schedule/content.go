@@ -7,15 +7,15 @@ import (
 	"fmt"
 	"maps"
 
-	"github.com/swarmiji/swarmiji/internal/errand"
+	"github.com/swarmiji/swarmiji/internal/taskio"
 	"github.com/swarmiji/swarmiji/task"
 	"github.com/swarmiji/swarmiji/when"
 )
 
-// The fields of a payload. WorkKit published args, cron and job. What else an entry of ours says
-// stands in the object swarmiji, so that no field of another program has a meaning here. All of
-// them are there only when they say something: the bytes of a plain entry are the published ones.
-// spec stands in the place of cron, which entries of other programs have.
+// Names of the fields of a payload. WorkKit published args, cron and job. The other fields of this
+// library are in the object swarmiji, so that no field of another program gets a meaning here.
+// Fields at their default are not written: a plain entry has exactly the published bytes. The field
+// spec replaces cron if seven cron fields in UTC cannot express the times.
 const (
 	fieldArgs = "args"
 	fieldCron = "cron"
@@ -24,38 +24,42 @@ const (
 	fieldOwn  = "swarmiji"
 )
 
-// Content is what an entry's payload says: a JSON object of which the fields of others are kept.
+// Content is the content of an entry's payload. The payload is a JSON object; fields of other
+// programs in it are kept.
 type Content struct {
 	// Job is the name of the task.
 	Job string
-	// Args is the JSON list of its arguments.
+	// Args holds the arguments as a JSON list.
 	Args json.RawMessage
-	// When is the text of the spec: seven fields of cron in UTC, or, where Zoned, whatever [when.Parse] reads.
+	// When is the text of the spec. It has seven cron fields in UTC, or, if Zoned is true, any form
+	// that
+	// [when.Parse] reads.
 	When string
-	// Zoned: the spec stands in a field of ours, because seven fields of UTC cannot say it. Stores that share their layout with
-	// others keep such an entry where only programs of ours see it.
+	// Zoned reports that the spec is in the field spec, because seven cron fields in UTC cannot
+	// express it. Stores that share their layout with other programs hide such entries from those
+	// programs.
 	Zoned bool
-	// Nonce sets entries apart that are otherwise equal.
+	// Nonce distinguishes entries that are otherwise equal.
 	Nonce string
-	// From is the id of the entry of which this one is a run out of turn.
+	// From is the id of the entry that [Schedule.RunNow] copied. "": the entry is not a copy.
 	From        string
 	Misfire     Misfire
 	Overlap     Overlap
-	Meta        task.Metadata // of the call
+	Meta        task.Metadata // Meta, Headers and Correlation are the ones of the call.
 	Headers     map[string]string
 	Correlation string
 
-	fields map[string]json.RawMessage // those of the payload's object that are not read into the others
+	fields map[string]json.RawMessage // fields of the payload that have no field in Content
 }
 
-// ownField is a field of ours.
+// ownField is one field of the object swarmiji.
 type ownField struct {
 	name  string
-	value any  // a pointer into the Content
-	says  bool // it is not at its default, and is written
+	value any  // a pointer to the field of the Content
+	set   bool // the value is not the default, so the field is written
 }
 
-// own returns the fields of ours.
+// own returns the fields of the object swarmiji, bound to the fields of c.
 func (c *Content) own() []ownField {
 	return []ownField{
 		{"nonce", &c.Nonce, c.Nonce != ""},
@@ -68,11 +72,12 @@ func (c *Content) own() []ownField {
 	}
 }
 
-// Decode reads a payload, in any order of keys and with any blanks. Its error wraps [ErrBadEntry].
+// Decode reads a payload, with its keys in any order and any white space. Its error wraps
+// [ErrBadEntry].
 func Decode(payload []byte) (*Content, error) {
 	c := &Content{}
 	if err := json.Unmarshal(payload, &c.fields); err != nil {
-		return nil, fmt.Errorf("%w: the payload is no JSON object: %w", ErrBadEntry, err)
+		return nil, fmt.Errorf("%w: the payload is not a JSON object: %w", ErrBadEntry, err)
 	}
 	var cron string
 	for _, f := range [...]struct {
@@ -105,13 +110,13 @@ func Decode(payload []byte) (*Content, error) {
 	return c, c.check()
 }
 
-// decodeOld reads the fields of ours where older programs wrote them: among those of everybody.
-// What does not read as one of ours belongs to another program.
+// decodeOld reads the fields that older versions wrote beside args, cron and job. A field whose
+// value is not valid here belongs to another program and stays in c.fields.
 func (c *Content) decodeOld() {
-	if len(c.fields) <= 3 { // args, cron and job
+	if len(c.fields) <= 3 { // only args, cron and job
 		return
 	}
-	var old Content // takes what may turn out not to be of ours
+	var old Content // holds values that may belong to another program
 	own := c.own()
 	for i, f := range old.own() {
 		raw := c.fields[f.name]
@@ -122,26 +127,27 @@ func (c *Content) decodeOld() {
 	}
 }
 
-// read reads a field, and reports whether it is there and reads so.
+// read decodes a JSON field into to. It reports whether the field exists and could be decoded.
 func read(raw json.RawMessage, to any) bool { return raw != nil && json.Unmarshal(raw, to) == nil }
 
-// check returns what is wrong with a payload whose fields could be read.
+// check returns an error that joins all invalid fields, or nil. It replaces missing or null Args by
+// an empty list.
 func (c *Content) check() error {
 	var errs []error
 	if c.Args == nil || bytes.Equal(c.Args, []byte("null")) {
 		c.Args = json.RawMessage("[]")
 	}
 	if c.Args[0] != '[' {
-		errs = append(errs, fmt.Errorf("%w: args is no list", ErrBadEntry))
+		errs = append(errs, fmt.Errorf("%w: args is not a list", ErrBadEntry))
 	}
 	if c.When == "" {
-		errs = append(errs, fmt.Errorf("%w: it does not say when: there is no cron", ErrBadEntry))
+		errs = append(errs, fmt.Errorf("%w: neither cron nor spec is set", ErrBadEntry))
 	}
 	errs = append(errs, checkText("job", c.Job, 255), c.Misfire.check(), c.Overlap.check())
 	return errors.Join(errs...)
 }
 
-// Spec reads the spec.
+// Spec parses When. Its error wraps [when.ErrBadSpec].
 func (c *Content) Spec() (when.Spec, error) {
 	if !c.Zoned {
 		return when.ParseCron(c.When)
@@ -149,7 +155,8 @@ func (c *Content) Spec() (when.Spec, error) {
 	return when.Parse(c.When)
 }
 
-// Call makes the call of the task, whose arguments are those of the payload: of a list of one its element, else the list.
+// Call returns the call of the task. A list with one argument becomes this argument; any other list
+// becomes the arguments as a list.
 func (c *Content) Call() task.Call {
 	args := c.Args
 	if list, err := split(args); err == nil && len(list) == 1 {
@@ -160,19 +167,21 @@ func (c *Content) Call() task.Call {
 	return call
 }
 
-// encode writes a payload: sorted keys, no blanks, nothing escaped that need not be, args always.
+// encode returns the payload of c with the times of spec: sorted keys, no white space, a minimum of
+// escapes, and always the field args.
 func encode(c *Content, spec when.Spec, escapeSlashes bool) ([]byte, error) {
 	return c.encode(spec, escapeSlashes, func(fields, own map[string]json.RawMessage) error {
 		if len(own) == 0 {
 			return nil
 		}
-		raw, err := errand.Marshal(own)
+		raw, err := taskio.Marshal(own)
 		fields[fieldOwn] = raw
 		return err
 	})
 }
 
-// encodeOld writes a payload as older programs did; nil: it is the same.
+// encodeOld returns the payload in the form of older versions. It returns nil if that form equals
+// the form of encode.
 func encodeOld(c *Content, spec when.Spec, escapeSlashes bool) ([]byte, error) {
 	same := true
 	payload, err := c.encode(spec, escapeSlashes, func(fields, own map[string]json.RawMessage) error {
@@ -186,7 +195,8 @@ func encodeOld(c *Content, spec when.Spec, escapeSlashes bool) ([]byte, error) {
 	return payload, err
 }
 
-// encode writes a payload, in which put places the fields of ours.
+// encode returns the payload of c with the times of spec. put adds the fields of this library, own,
+// to the fields of the payload.
 func (c *Content) encode(spec when.Spec, escapeSlashes bool, put func(fields, own map[string]json.RawMessage) error) ([]byte, error) {
 	fields, own := map[string]json.RawMessage{}, map[string]json.RawMessage{}
 	maps.Copy(fields, c.fields)
@@ -195,23 +205,23 @@ func (c *Content) encode(spec when.Spec, escapeSlashes bool, put func(fields, ow
 	fields[fieldArgs] = c.Args
 	var errs []error
 	write := func(to map[string]json.RawMessage, name string, value any) {
-		raw, err := errand.Marshal(value)
+		raw, err := taskio.Marshal(value)
 		errs = append(errs, err)
 		to[name] = raw
 	}
 	write(fields, fieldJob, c.Job)
-	if seven, ok := seven(spec); ok {
-		write(fields, fieldCron, seven)
+	if text, ok := sevenFields(spec); ok {
+		write(fields, fieldCron, text)
 	} else {
 		write(fields, fieldSpec, spec.String())
 	}
 	for _, f := range c.own() {
-		if f.says {
+		if f.set {
 			write(own, f.name, f.value)
 		}
 	}
 	errs = append(errs, put(fields, own))
-	payload, err := errand.Marshal(fields)
+	payload, err := taskio.Marshal(fields)
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBadEntry, err)
 	}
@@ -221,15 +231,17 @@ func (c *Content) encode(spec when.Spec, escapeSlashes bool, put func(fields, ow
 	return payload, nil
 }
 
-// seven returns the seven fields of UTC that say a spec, if there are any.
-func seven(spec when.Spec) (string, bool) {
+// sevenFields returns the spec as seven cron fields in UTC. It returns false if they cannot express
+// the spec.
+func sevenFields(spec when.Spec) (string, bool) {
 	if c, ok := spec.(*when.Cron); ok {
 		return c.Seven()
 	}
 	return "", false
 }
 
-// escaped writes each "/" of a JSON text, where it stands inside of texts only, as "\/". What is escaped already stays.
+// escaped returns a JSON text with each "/" written as "\/". Existing escapes are not changed. A
+// "/" occurs only inside JSON strings.
 func escaped(payload []byte) []byte {
 	out := make([]byte, 0, len(payload)+len(payload)/16)
 	for i := 0; i < len(payload); i++ {

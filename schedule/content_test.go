@@ -52,7 +52,7 @@ func payload(t testing.TB, s *schedule.Schedule, id string) string {
 	return string(it.Payload)
 }
 
-// TestPublishedBytes: our entries are byte for byte what WorkKit published.
+// TestPublishedBytes shows that entries have byte for byte the form that WorkKit published.
 func TestPublishedBytes(t *testing.T) {
 	const (
 		cron  = "2014 3 * 0/2,3 9-17 * */5"
@@ -89,7 +89,8 @@ func TestPublishedBytes(t *testing.T) {
 	}
 }
 
-// TestArguments: what is written is what comes back, and a list of one is its element (W7).
+// TestArguments shows that a handler gets the arguments that were added. A list with one argument
+// becomes this argument (W7).
 func TestArguments(t *testing.T) {
 	type point struct{ X, Y int64 }
 	synctest.Test(t, func(t *testing.T) {
@@ -137,7 +138,7 @@ func roundTrip[A any](t *testing.T, name string, args A, want string) {
 	}
 }
 
-// TestWhatCannotBeScheduled: it is refused, and nothing is written.
+// TestWhatCannotBeScheduled shows that Add refuses invalid calls and times, and stores nothing.
 // Promises: W8, W16.
 func TestWhatCannotBeScheduled(t *testing.T) {
 	s := scheduled(t, schedule.Config{Store: memory(t)})
@@ -174,7 +175,7 @@ func TestWhatCannotBeScheduled(t *testing.T) {
 	}
 }
 
-// TestContentOfOthers: whatever way the JSON is written, and whatever else is in it.
+// TestContentOfOthers shows that Decode accepts any valid form of JSON, with additional fields.
 func TestContentOfOthers(t *testing.T) {
 	c, err := schedule.Decode([]byte(" {\"job\" :\t\"a\\/b\", \"x\":{\"y\":[1]},\n\"args\":[ 1 , \"\\u00e9\" ],\"cron\":\"* * * * * * *\\/5\"} "))
 	if err != nil || c.Job != "a/b" || c.When != "* * * * * * */5" || c.Zoned {
@@ -194,7 +195,8 @@ func TestContentOfOthers(t *testing.T) {
 	}
 }
 
-// TestMetadataTravel: what is set at the call is kept, what the definition sets is not.
+// TestMetadataTravel shows that an entry stores the metadata of the call, but not those of the
+// task's definition.
 func TestMetadataTravel(t *testing.T) {
 	s := scheduled(t, schedule.Config{Store: memory(t)})
 	x := task.New[int, task.None]("x", task.WithMaxRetries(7))

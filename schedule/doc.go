@@ -1,8 +1,13 @@
-// Package schedule has tasks run at times of their own: at one instant, or again and again.
+// Package schedule runs tasks at given times: once, or repeatedly.
 //
-// A [Schedule] adds entries to a [Store] and looks after them. A [Listener] takes those that are due,
-// and runs their handlers or submits their tasks.
+// A [Schedule] adds entries to a [Store]. An entry holds a call of a task and its times; each of
+// its times is a tick. A [Listener] claims the ticks that are due. It runs their handlers in place,
+// which means in its own process, or submits them as tasks.
 //
-// [When] says when an entry runs: [Now], [After] and [AtTime]; [In], [At] and [Every] in English;
-// [ByCron]; and [BySpec] with any spec of package when.
+// A [When] holds the times of an entry:
+//
+//   - [Now], [After] and [AtTime] take Go values.
+//   - [In], [At] and [Every] take English phrases.
+//   - [ByCron] takes cron fields.
+//   - [BySpec] takes any spec of package when.
 package schedule

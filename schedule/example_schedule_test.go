@@ -14,10 +14,10 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// friday is the now of the examples.
+// friday is the current time of the examples.
 var friday = time.Date(2026, 11, 20, 14, 50, 0, 0, time.UTC)
 
-// A schedule is set up by whoever adds to it, and listened to by any number of processes.
+// A program adds entries to a schedule, and any number of processes run listeners.
 func Example() {
 	store, err := memschedule.New(memschedule.Config{Name: "app-tasks"})
 	if err != nil {
@@ -64,7 +64,7 @@ func Example() {
 	// <nil>
 }
 
-// Times are given in words, as an instant, or as cron; the answer says how they were understood.
+// Times can be phrases, Go times or cron fields. The result tells how they were understood.
 func ExampleSchedule_Add() {
 	store, err := memschedule.New(memschedule.Config{Now: func() time.Time { return friday }})
 	if err != nil {
@@ -91,7 +91,7 @@ func ExampleSchedule_Add() {
 		}
 		fmt.Println(added.Next.Format(time.RFC3339), added.Spec)
 	}
-	// Adding it again changes nothing.
+	// Adding the entry again changes nothing.
 	again, err := s.Add(context.Background(), schedule.At("7pm tomorrow"), report.Call("sales"), schedule.WithMisfire(schedule.MisfireSkip))
 	fmt.Println(again.New, again.Echo, err)
 	// Output:
@@ -103,7 +103,7 @@ func ExampleSchedule_Add() {
 	// false Sat 21 Nov 2026 19:00 UTC, in 28h10m <nil>
 }
 
-// A recurring task hands its state from one run to the next.
+// A recurring task stores a state for its next run.
 func ExampleState() {
 	type position struct{ Row int }
 	store, err := memschedule.New(memschedule.Config{})
@@ -152,7 +152,8 @@ func ExampleState() {
 	// <nil>
 }
 
-// What is due can be submitted as tasks: then consumers run it, with queues, retries, limits and results.
+// A listener can submit ticks as tasks. Consumers then run them with queues, retries, limits and
+// results.
 func ExampleForward() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -185,7 +186,8 @@ func ExampleForward() {
 		fmt.Println(err)
 		return
 	}
-	if err := schedule.Forward(l, report); err != nil { // the types of the task, which a payload does not tell
+	// The payload does not contain the types of the task, so the listener needs its definition.
+	if err := schedule.Forward(l, report); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -203,7 +205,8 @@ func ExampleForward() {
 		fmt.Println(err)
 		return
 	}
-	id := schedule.TickID(s.Name(), added.ID, added.Next) // known beforehand, on any machine
+	// Every process can calculate the id in advance.
+	id := schedule.TickID(s.Name(), added.ID, added.Next)
 	fmt.Println(task.FutureOf[int](p.Pending(id)).Get(ctx))
 	stop()
 	fmt.Println(<-ended, <-ended)

@@ -22,7 +22,7 @@ func listener(t testing.TB, c schedule.ListenerConfig) *schedule.Listener {
 	return l
 }
 
-// running runs l until stop is called, which waits for its end.
+// running runs l in a goroutine. stop ends it and waits until Run has returned.
 func running(t testing.TB, l *schedule.Listener) (stop func()) {
 	t.Helper()
 	c, cancel := context.WithCancel(context.Background())

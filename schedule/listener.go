@@ -12,12 +12,16 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Listener runs what is due in a schedule, in any number of processes: each tick is run by one of them, and again by another if that one
-// dies. It is a task.Registrar, so that handlers are registered as with a consumer. Make one with [NewListener].
+// Listener claims and runs the due ticks of a schedule. Any number of processes can run a Listener
+// of the same schedule. One of them runs each tick. If that listener dies, another one runs the
+// tick again, with the same task id ([TickID]). Make a Listener with [NewListener].
 //
-// In place, a handler runs in one of Workers goroutines; its panics and errors are caught, logged and counted, and the run counts as
-// done: there are no retries in place. Where they are wanted, and results, queues and limits, ticks are submitted as tasks
-// (ListenerConfig.Submit). A tick has the same task id on every listener and after every crash ([TickID]).
+// It runs ticks in one of two ways:
+//
+//   - In place: handlers registered with the Listener run in one of Workers goroutines. Errors and
+//     panics are logged and counted, and the tick counts as done. There are no retries.
+//   - As tasks: with ListenerConfig.Submit each tick is submitted as a task. Consumers run it, with
+//     retries, results, queues and limits.
 type Listener struct {
 	c        ListenerConfig
 	handlers task.Mux
@@ -27,14 +31,15 @@ type Listener struct {
 	running  atomic.Bool
 }
 
-// counters are Stats while they are counted.
+// counters holds the current values of Stats.
 type counters struct {
-	ran, failed, submitted, skipped, putOff, dropped, again, lost, mended atomic.Int64
+	ran, failed, submitted, skipped, putOff, dropped, again, lost, repaired atomic.Int64
 }
 
 var _ task.Registrar = (*Listener)(nil)
 
-// NewListener makes a Listener, or returns every problem of the configuration, joined. It does no I/O and starts nothing.
+// NewListener returns a Listener. Its error joins all problems of the configuration. It does no I/O
+// and starts nothing.
 func NewListener(c ListenerConfig) (*Listener, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -42,8 +47,8 @@ func NewListener(c ListenerConfig) (*Listener, error) {
 	return &Listener{c: c, forwards: map[string]forward{}}, nil
 }
 
-// Register implements task.Registrar. A name may be anything of 1 to 255 bytes without control characters, such as those of
-// other languages. Where ticks are submitted there are no handlers to register ([ErrUnsupported]); see [Forward].
+// Register implements task.Registrar. A name is any text of 1 to 255 bytes without control
+// characters. Returns [ErrUnsupported] if the listener submits tasks; use [Forward] then.
 func (l *Listener) Register(name string, h task.Handler, defaults task.Metadata) error {
 	if l.c.Submit != nil {
 		return fmt.Errorf("%w: this listener submits tasks; register %q with a consumer", ErrUnsupported, name)
@@ -51,12 +56,17 @@ func (l *Listener) Register(name string, h task.Handler, defaults task.Metadata)
 	return l.handlers.Register(name, h, defaults)
 }
 
-// Forward tells a listener that submits tasks the definition of one: its metadata then are the call's lower layer, its arguments are written by
-// the producer's own serializer, and a list of one stays a list where the task takes a list. A job whose definition is not known
-// is submitted with its arguments as JSON, and of a list of one the element.
+// Forward gives a listener that submits tasks the definition of a task. Call it before Run.
+//
+// With the definition, the call gets the metadata of the task, and the producer's serializer
+// encodes the arguments. Metadata of the entry take precedence. Without it, arguments are submitted
+// as JSON, and a list of one argument as this argument.
+//
+// Returns [ErrUnsupported] if the listener runs handlers in place, and task.ErrDuplicateTask if the
+// task's name was given before.
 func Forward[A, R any](l *Listener, t task.Task[A, R]) error {
 	if l.c.Submit == nil {
-		return fmt.Errorf("%w: this listener runs handlers in place; Forward is for one with Submit", ErrUnsupported)
+		return fmt.Errorf("%w: this listener runs handlers in place; Forward needs a listener with Submit", ErrUnsupported)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,30 +81,35 @@ func Forward[A, R any](l *Listener, t task.Task[A, R]) error {
 	return nil
 }
 
-// Stats returns what was counted.
+// Stats returns the current counts. Safe for concurrent use.
 func (l *Listener) Stats() Stats {
 	return Stats{
 		Ran: l.stats.ran.Load(), Failed: l.stats.failed.Load(), Submitted: l.stats.submitted.Load(), Skipped: l.stats.skipped.Load(),
 		PutOff: l.stats.putOff.Load(), Dropped: l.stats.dropped.Load(), Again: l.stats.again.Load(), Lost: l.stats.lost.Load(),
-		Mended: l.stats.mended.Load(),
+		Repaired: l.stats.repaired.Load(),
 	}
 }
 
-// ErrRunning is returned by a second Run of a Listener.
-var ErrRunning = errors.New("schedule: the listener runs already, or has run")
+// ErrRunning is returned by the second call of Run of a Listener.
+var ErrRunning = errors.New("schedule: the listener was started already; make a new Listener")
 
-// Run runs what is due until ctx ends. Then it takes no more, gives back what has not begun, lets runs go on for up to ShutdownTimeout, ends
-// their contexts with cause task.ErrShutdown, and gives back those that end because of it. The error is nil unless there was a
-// mistake in using it. While the store is away Run waits for it. A Listener runs once.
+// Run claims and runs due ticks until ctx ends. While the store is unavailable, Run retries.
+//
+// When ctx ends, Run claims no more ticks and releases those that have not started. Running
+// handlers may continue for ShutdownTimeout. Then their contexts end with cause task.ErrShutdown,
+// and the ticks of handlers that return an error are released.
+//
+// Returns [ErrRunning] if Run was called before, and an error if handlers still run 5 s after the
+// end of their contexts. Otherwise it returns nil.
 func (l *Listener) Run(ctx context.Context) error {
 	if !l.running.CompareAndSwap(false, true) {
 		return ErrRunning
 	}
-	r := newRound(l)
+	r := newRunner(l)
 	return r.run(ctx)
 }
 
-// report tells of a problem.
+// report logs a problem of tick k as a warning and calls OnReport.
 func (l *Listener) report(p Problem, k *Tick, job string, err error) {
 	r := Report{Problem: p, Entry: k.Entry, Job: job, Due: k.Due, Err: err}
 	if !k.Due.IsZero() {

@@ -17,7 +17,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// reports notes what a listener tells of.
+// reports collects the reports of listeners.
 type reports struct {
 	mu   sync.Mutex
 	list []schedule.Report
@@ -35,7 +35,7 @@ func (r *reports) all() []schedule.Report {
 	return slices.Clone(r.list)
 }
 
-// of counts the reports of a problem about an entry.
+// of returns the number of reports of a problem about an entry.
 func (r *reports) of(p schedule.Problem, id string) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -47,18 +47,19 @@ func (r *reports) of(p schedule.Problem, id string) (n int) {
 	return n
 }
 
-// deaf is a listener without handlers.
-func deaf(t *testing.T, store schedule.Store, r *reports) *schedule.Listener {
+// listenerWithoutHandlers returns a listener that has no handlers.
+func listenerWithoutHandlers(t *testing.T, store schedule.Store, r *reports) *schedule.Listener {
 	return listener(t, schedule.ListenerConfig{Store: store, OnReport: r.note})
 }
 
-// TestAHandlerIsAwayForDays: a one-shot waits for it, a recurring entry goes on, and both are told
-// of at first and then each hour (W6).
+// TestAHandlerIsAwayForDays shows what happens to entries whose job has no handler. A one-shot
+// waits for the handler, and a recurring entry continues with its next tick. Both are reported at
+// once and then once an hour (W6).
 func TestAHandlerIsAwayForDays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, j, r := memory(t), &journal{}, &reports{}
 		s := scheduled(t, schedule.Config{Store: store})
-		stop := running(t, deaf(t, store, r))
+		stop := running(t, listenerWithoutHandlers(t, store, r))
 		once := add(t, s, schedule.After(time.Second), tell.Call("once"))
 		daily := add(t, s, schedule.ByCron("* * * * 6 0 0"), tell.Call("daily"))
 		time.Sleep(5*time.Hour + 59*time.Minute)
@@ -97,13 +98,13 @@ func TestAHandlerIsAwayForDays(t *testing.T) {
 	})
 }
 
-// TestLeftToOneWithTheHandler: a listener without it does not take the ticks of one that has it,
-// and each runs on time.
+// TestLeftToOneWithTheHandler shows that a listener without the handler leaves ticks to a listener
+// that has it, and that each tick runs on time.
 func TestLeftToOneWithTheHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, j, r := memory(t), &journal{}, &reports{}
 		s := scheduled(t, schedule.Config{Store: store})
-		without := deaf(t, store.View(), r)
+		without := listenerWithoutHandlers(t, store.View(), r)
 		running(t, without)
 		running(t, teller(t, j, schedule.ListenerConfig{Store: store.View(), Workers: 1}))
 		var want []string
@@ -119,8 +120,8 @@ func TestLeftToOneWithTheHandler(t *testing.T) {
 	})
 }
 
-// TestManyThatOneCannotRun: more ticks than a listener leaves to others do not keep it from its
-// own.
+// TestManyThatOneCannotRun shows that a listener runs its own ticks even if it cannot run more than
+// maxLeft others.
 func TestManyThatOneCannotRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, j, r := memory(t), &journal{}, &reports{}
@@ -141,7 +142,7 @@ func TestManyThatOneCannotRun(t *testing.T) {
 	})
 }
 
-// ofAnotherProgram adds an entry whose payload somebody else wrote.
+// ofAnotherProgram adds an entry with a payload of another program.
 func ofAnotherProgram(t *testing.T, store *memschedule.Store, id, payload string) {
 	t.Helper()
 	if _, err := store.Add(t.Context(), []schedule.Entry{{ID: id, Payload: []byte(payload), Next: time.Now()}}); err != nil {
@@ -149,8 +150,9 @@ func ofAnotherProgram(t *testing.T, store *memschedule.Store, id, payload string
 	}
 }
 
-// TestWhatOneCannotRead: it is put off by an hour and told, and a program that can read it runs
-// it; only what is no JSON loses its time, and is kept (W35).
+// TestWhatOneCannotRead shows that an unreadable entry is postponed by an hour and reported, and
+// that a listener that can read it runs it. Only an entry that is not JSON loses its due time, and
+// it stays in the store (W35).
 func TestWhatOneCannotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, j, r := memory(t), &journal{}, &reports{}
@@ -183,7 +185,7 @@ func TestWhatOneCannotRead(t *testing.T) {
 		if n := r.of(schedule.ProblemBroken, "zone"); n < 23 || n > 26 {
 			t.Errorf("in a day an entry was told of %d times", n)
 		}
-		time.Sleep(2 * time.Hour) // the last claim ends
+		time.Sleep(2 * time.Hour) // until the last claim has ended
 		b, err := store.Due(t.Context(), 10)
 		if err != nil || len(b.Ticks) != 4 {
 			t.Errorf("due are %+v, %v", b.Ticks, err)
@@ -194,8 +196,8 @@ func TestWhatOneCannotRead(t *testing.T) {
 	})
 }
 
-// TestFieldsOfOthers: whatever another program writes beside the published fields, the entry runs
-// (W13).
+// TestFieldsOfOthers shows that an entry runs with any fields that another program adds to its
+// payload (W13).
 func TestFieldsOfOthers(t *testing.T) {
 	for _, more := range []string{
 		`"nonce":7`, `"from":{}`, `"misfire":"never"`, `"misfire":[1]`, `"overlap":"allow"`, `"overlap":true`, `"meta":"x"`, `"meta":{"priority":"x"}`,
@@ -217,8 +219,8 @@ func TestFieldsOfOthers(t *testing.T) {
 	}
 }
 
-// TestARollingUpgrade: what an older program wrote is read, and is the same entry to a newer one
-// that adds it.
+// TestARollingUpgrade shows that a listener reads the payload of an older version. Adding the same
+// entry with the newer version adds no second one.
 func TestARollingUpgrade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory(t)
@@ -257,8 +259,8 @@ func TestARollingUpgrade(t *testing.T) {
 	})
 }
 
-// TestAddRepairs: an entry that an older listener has dropped is due again when a program adds it,
-// and is found by the sweep of a listener if none does.
+// TestAddRepairs shows that an entry dropped by an older listener is due again after Add. Without
+// Add, the sweep of a listener repairs it.
 func TestAddRepairs(t *testing.T) {
 	for _, swept := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -269,7 +271,7 @@ func TestAddRepairs(t *testing.T) {
 			if err != nil || len(b.Ticks) != 1 {
 				t.Fatal(b, err)
 			}
-			k := b.Ticks[0] // as an older listener drops it
+			k := b.Ticks[0] // An older listener drops it this way.
 			if _, err := store.Claim(t.Context(), "old", time.Minute, []schedule.Claim{{Tick: k}}); err != nil {
 				t.Fatal(err)
 			}

@@ -14,7 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// The defaults of [ListenerConfig].
+// Defaults of [ListenerConfig].
 const (
 	DefaultPoll            = 500 * time.Millisecond
 	DefaultLease           = 30 * time.Second
@@ -27,91 +27,117 @@ const (
 
 // ListenerConfig configures a [Listener]. Only Store must be set.
 type ListenerConfig struct {
-	// Store keeps the entries. The listener does not close it.
+	// Store holds the entries. The listener does not close it.
 	Store Store
 	// Name is the name of the schedule; see [Config].
 	Name string
-	// Submit gets a task for each tick, with the tick's id; whoever consumes it runs it, with retries, results and all. If it is a
-	// task.BatchSubmitter too, as a producer is, ticks that are due together are submitted together. nil: the handlers registered
-	// here run in place.
+	// Submit submits a task for each tick, with the id of the tick. Consumers run the task. If Submit
+	// is also a task.BatchSubmitter, as a producer is, ticks that are due together are submitted
+	// together.
+	//
+	// Default: nil, which runs the handlers registered with the Listener in place.
 	Submit task.Submitter
-	// TaskName gives the name under which the job of an entry is submitted, which has to be one that brokers take (task.CheckName), while
-	// a job may have any. nil: its own.
+	// TaskName returns the name of the task for the job of an entry. A job may have any name, but
+	// brokers accept only names that are valid for task.CheckName. It is used only with Submit.
+	//
+	// Default: the job's name.
 	TaskName func(job string) string
-	// Results is where the ends of runs are recorded. With Submit it has to be the one of the consumers. It is needed for
-	// [OverlapSkip]; runs in place are recorded there for whoever knows the id. nil: none.
+	// Results is the result store for the results of runs. [OverlapSkip] needs it. With Submit it must
+	// be the result store of the consumers. In place, the listener records its runs there.
+	//
+	// Default: nil, no results are recorded.
 	Results resultstore.ResultStore
-	// Workers is how many handlers run at a time. 0: as many as there are processors (GOMAXPROCS).
+	// Workers is the number of handlers that run at the same time. Default: GOMAXPROCS.
 	Workers int
-	// Poll is how often the store is asked at least. A store that is no [Watcher] is asked so often; one that is, only as a precaution
-	// and when something is due. 0: 500 ms, and 5 s with a Watcher. At most a minute.
+	// Poll is the longest time between two requests to the store for due ticks. A store that is a
+	// [Watcher] needs it only as a precaution.
+	//
+	// Default: 500 ms, and 5 s for a Watcher. 1 ms to one minute.
 	Poll time.Duration
-	// Lease is how long the ticks of a listener that died stay with it. Each is renewed three times in that time while it runs. 0: 30 s.
-	// At least 300 ms.
+	// Lease is the time after which a claim ends unless it is renewed. The listener renews it at each
+	// third of this time. If the listener dies, its ticks are due again after this time.
+	//
+	// Default: 30 s. At least 300 ms.
 	Lease time.Duration
-	// UnknownDelay and UnknownLimit are for entries whose job has no handler here, in the middle
-	// of a deployment perhaps. Their ticks are left to other listeners for 10 s, or for
-	// UnknownDelay if that is shorter, and then put off by UnknownDelay, again and again. A tick
-	// that is later than UnknownLimit is given up if its entry has another one: the entry goes on
-	// with that. A last tick waits as long as it takes. Ticks that could not be submitted are
-	// treated alike. 0: 1 min and 24 h.
+	// UnknownDelay is the delay of a postponed tick, if this listener cannot run it: it has no handler
+	// for the job, for example during a deployment, or the task could not be submitted. Before the
+	// first time, the tick is left to other listeners for 10 s, or for UnknownDelay if that is
+	// shorter. Default: 1 min.
+	//
+	// UnknownLimit is the lateness after which such a tick is given up, if its entry has a later tick.
+	// The last tick of an entry is never given up. Default: 24 h.
 	UnknownDelay, UnknownLimit time.Duration
-	// ShutdownTimeout is how long runs may go on after Run's context has ended. 0: 30 s.
+	// ShutdownTimeout limits how long handlers continue after the context of Run has ended. Default:
+	// 30 s.
 	ShutdownTimeout time.Duration
-	// Sweep is how often the store is searched for entries that another program, or an older one,
-	// has left without a time; one that is found again after Grace gets a time. 0: 5 min and 10
-	// min. Negative: never.
+	// Sweep is the interval between searches for entries without a due time, which another program or
+	// an older version may leave behind. Default: 5 min. Negative: never.
+	//
+	// Grace is how long such an entry must have had no due time before the listener repairs it.
+	// Default: 10 min.
 	Sweep, Grace time.Duration
-	// OnReport is told of what went wrong, besides the Logger. It is called from several goroutines and must be quick. nil: nobody.
+	// OnReport is called for each problem, in addition to the log. It is called from several
+	// goroutines and must return quickly. Default: nil.
 	OnReport func(Report)
-	// NodeID names this listener in its claims; no other may have it. "": made of host, process and chance.
+	// NodeID is the owner of this listener's claims. It must be unique among all listeners. Default:
+	// made of the host name, the process id and random characters.
 	NodeID string
-	// Backoff is between attempts while the store is away. Zero: up to 100 ms at first, up to 5 s in the end.
+	// Backoff is the delay between retries while the store is unavailable. Default: up to 100 ms at
+	// first, up to 5 s later.
 	Backoff task.Backoff
-	// Logger is told of what Run does not return. nil: slog.Default().
+	// Logger receives problems that Run does not return. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// Problem is what a [Report] is about.
+// Problem is the kind of a [Report].
 type Problem string
 
-// The problems.
+// Problems that a Listener reports.
 const (
-	// ProblemBroken: the payload cannot be read here, and was put off by an hour. If it is no JSON
-	// it was dropped from those due, and kept.
-	ProblemBroken  Problem = "broken"
-	ProblemUnknown Problem = "unknown"  // the job has no handler here: put off; told at first, and then each hour
-	ProblemRefused Problem = "refused"  // the task could not be submitted: put off; told likewise
-	ProblemGivenUp Problem = "given up" // the tick was put off for too long; the entry goes on
-	ProblemFailed  Problem = "failed"   // the handler returned an error or panicked; the run counts as done
-	ProblemLost    Problem = "lost"     // the lease ran out and another listener took the tick
-	ProblemMended  Problem = "mended"   // the entry had lost its time and got one again
+	// ProblemBroken: the payload cannot be read by this version, and the tick was postponed by an
+	// hour. If the payload is not JSON, the entry lost its due time and stays in the store.
+	ProblemBroken Problem = "broken"
+	// ProblemUnknown: this listener has no handler for the job. The tick was postponed. Repeated
+	// reports are one hour apart.
+	ProblemUnknown Problem = "unknown"
+	// ProblemRefused: the task could not be submitted, or an overlap policy could not be checked. The
+	// tick was postponed. Repeated reports are one hour apart.
+	ProblemRefused Problem = "refused"
+	// ProblemGivenUp: the tick was postponed for longer than UnknownLimit. The entry continues with
+	// its next tick.
+	ProblemGivenUp Problem = "given up"
+	// ProblemFailed: the handler returned an error or panicked. The tick counts as done.
+	ProblemFailed Problem = "failed"
+	// ProblemLost: the lease ended and another listener claimed the tick.
+	ProblemLost Problem = "lost"
+	// ProblemRepaired: the entry had no due time and got one again.
+	ProblemRepaired Problem = "repaired"
 )
 
-// Report is one thing that went wrong.
+// Report describes one problem.
 type Report struct {
 	Problem Problem
 	Entry   Entry
 	Job     string    // "" if the payload cannot be read
-	Due     time.Time // of the tick; zero if it is about none
-	Task    task.ID   // of the tick
+	Due     time.Time // of the tick; zero if the problem concerns no tick
+	Task    task.ID   // id of the tick's task; "" without a tick
 	Err     error
 }
 
-// Stats count what a listener has done since it was made.
+// Stats holds the counts of a listener since it was made..
 type Stats struct {
-	Ran       int64 // handlers that have returned nil, in place
-	Failed    int64 // handlers that have failed or panicked
-	Submitted int64 // ticks whose task was confirmed
-	Skipped   int64 // ticks left out by a policy
-	PutOff    int64 // ticks of unknown jobs and of entries that cannot be read, and those that could not be submitted
-	Dropped   int64 // ticks given up, and those of entries that are no JSON
-	Again     int64 // ticks taken over from a listener that died, or that gave them back
-	Lost      int64 // ticks that another listener took over from this one
-	Mended    int64
+	Ran       int64 // handlers in place that returned nil
+	Failed    int64 // handlers in place that returned an error or panicked
+	Submitted int64 // ticks whose task was confirmed by Submit
+	Skipped   int64 // ticks left out by a misfire or overlap policy
+	PutOff    int64 // ticks postponed because they could not be read, run or submitted
+	Dropped   int64 // ticks given up, and ticks whose payload is not JSON
+	Again     int64 // ticks with an earlier claim of a listener that died or released them
+	Lost      int64 // ticks that another listener claimed while this one held them
+	Repaired  int64
 }
 
-// check fills in the defaults and returns all problems.
+// check sets the defaults and returns an error that joins all problems.
 func (c *ListenerConfig) check() error {
 	name, err := nameOf(c.Name, c.Store)
 	errs := []error{err}
@@ -124,7 +150,7 @@ func (c *ListenerConfig) check() error {
 	}
 	errs = append(errs, checkText("node id", c.NodeID, MaxOwner))
 	if c.Workers < 0 {
-		errs = append(errs, fmt.Errorf("schedule: %d workers", c.Workers))
+		errs = append(errs, fmt.Errorf("schedule: Workers is %d, not 0 or more", c.Workers))
 	}
 	if c.Workers == 0 {
 		c.Workers = runtime.GOMAXPROCS(0)
@@ -168,5 +194,5 @@ func (c *ListenerConfig) check() error {
 	return errors.Join(errs...)
 }
 
-// forward makes the call of a job whose definition is known.
+// forward returns the call of a task for JSON arguments, using the task's definition.
 type forward func(args json.RawMessage) (task.Call, error)

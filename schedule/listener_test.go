@@ -21,7 +21,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// journal notes what handlers did.
+// journal collects what handlers did.
 type journal struct {
 	mu    sync.Mutex
 	lines []string
@@ -55,7 +55,7 @@ func (j *journal) want(t *testing.T, want ...string) {
 
 var tell = task.New[string, string]("tell")
 
-// teller is a listener whose handler notes when it ran, and with what.
+// teller returns a listener whose handler adds its argument and the time of the run to the journal.
 func teller(t testing.TB, j *journal, c schedule.ListenerConfig) *schedule.Listener {
 	t.Helper()
 	began := time.Now()
@@ -70,7 +70,7 @@ func teller(t testing.TB, j *journal, c schedule.ListenerConfig) *schedule.Liste
 }
 
 func TestOnceAndAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // it is 2000-01-01T00:00:00Z
+	synctest.Test(t, func(t *testing.T) { // starts at 2000-01-01T00:00:00Z
 		store, j := memory(t), &journal{}
 		s := scheduled(t, schedule.Config{Store: store})
 		l := teller(t, j, schedule.ListenerConfig{Store: store})
@@ -100,7 +100,7 @@ func TestOnceAndAgain(t *testing.T) {
 	})
 }
 
-// TestMisfires: three minutes without a listener.
+// TestMisfires shows which of the runs of three minutes without a listener each policy runs.
 func TestMisfires(t *testing.T) {
 	for policy, want := range map[schedule.Misfire][]string{
 		schedule.MisfireOnce:    {"x at 3m30s", "x at 4m0s"},
@@ -146,7 +146,8 @@ func TestALateOneShotIsSkippedOnlyIfAskedFor(t *testing.T) {
 	})
 }
 
-// TestManyAreMissed: a year of seconds, of which a few are made up for, quickly.
+// TestManyAreMissed shows that a listener is quick after a year of missed seconds, and runs only
+// the newest few.
 func TestManyAreMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, j := memory(t), &journal{}
@@ -164,7 +165,8 @@ func TestManyAreMissed(t *testing.T) {
 	})
 }
 
-// TestHandlersThatFail: errors, panics and goroutines that end are each the end of one run and of nothing else (W9, W28).
+// TestHandlersThatFail shows that an error, a panic and runtime.Goexit each end only their own run
+// (W9, W28).
 // Promises: W22, W37.
 func TestHandlersThatFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -211,7 +213,8 @@ func TestHandlersThatFail(t *testing.T) {
 	})
 }
 
-// TestState: what a run leaves is what the next is given, in any process, and also a run out of turn; a failure leaves nothing.
+// TestState shows that a run gets the state of the last successful run, in another process and with
+// RunNow too. A failed run stores no state.
 func TestState(t *testing.T) {
 	type count struct{ N int }
 	synctest.Test(t, func(t *testing.T) {
@@ -244,15 +247,15 @@ func TestState(t *testing.T) {
 		}
 		added := add(t, s, schedule.ByCron("* * * * * * 0"), def.Call(task.None{}))
 		stop := start()
-		time.Sleep(70 * time.Second) // 0 1
+		time.Sleep(70 * time.Second) // runs 0 and 1
 		stop()
 		start()
-		time.Sleep(2 * time.Minute) // 2, which fails, 2
+		time.Sleep(2 * time.Minute) // run 2 fails, and runs again with state 2
 		if _, err := s.RunNow(t.Context(), added.ID); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Second) // 3, out of turn
-		time.Sleep(time.Minute) // 4
+		time.Sleep(time.Second) // run 3, by RunNow
+		time.Sleep(time.Minute) // run 4
 		j.want(t, "0", "1", "2", "2", "3", "4")
 		if _, err := schedule.State[count](t.Context()); !errors.Is(err, schedule.ErrNoState) {
 			t.Errorf("outside of a run: %v", err)
@@ -263,7 +266,8 @@ func TestState(t *testing.T) {
 	})
 }
 
-// TestOverlap: a run that is due while the last one goes on is left out, on whichever listener, if that was asked for.
+// TestOverlap shows that OverlapSkip leaves out a run while the last one is still running, on any
+// listener.
 func TestOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, j := memory(t), &journal{}
@@ -310,7 +314,8 @@ type replies struct{ resultstore.ResultStore }
 
 func (replies) Replies(ctx, string) (resultstore.Replies, error) { return nil, resultstore.ErrClosed }
 
-// TestAStopGivesBack: what runs may end, what has not begun is run by another at once, what does not end in time again.
+// TestAStopGivesBack shows how a listener stops. Running handlers may end in time. Ticks that have
+// not started run in another listener at once. Ticks of interrupted handlers run again.
 func TestAStopGivesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, j := memory(t), &journal{}
@@ -360,7 +365,7 @@ func TestAStopGivesBack(t *testing.T) {
 	})
 }
 
-// TestEachTickOnce: five listeners and many ticks: each is run once, with one id.
+// TestEachTickOnce runs many ticks with five listeners. Each tick runs once, with one id.
 // Promises: W2.
 func TestEachTickOnce(t *testing.T) {
 	const n = 3000
@@ -398,7 +403,8 @@ func TestEachTickOnce(t *testing.T) {
 	}
 }
 
-// TestAListenerThatWasAway: its ticks are taken over, its handler hears of it, and what it leaves counts nothing.
+// TestAListenerThatWasAway shows a listener that loses its store for longer than a lease. Another
+// listener takes over its ticks, its handler's context ends, and its state is not stored.
 func TestAListenerThatWasAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, j := memory(t), &journal{}
@@ -448,7 +454,7 @@ func TestAListenerThatWasAway(t *testing.T) {
 	})
 }
 
-// frozen is a store that does not answer for a while.
+// frozen is a store that can be made unavailable.
 type frozen struct {
 	*memschedule.Store
 	mu   sync.Mutex

@@ -7,22 +7,22 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/swarmiji/swarmiji/internal/errand"
+	"github.com/swarmiji/swarmiji/internal/taskio"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// metadata writes what a call sets as a JSON object: the names of the keys, durations in milliseconds. When a task may start and until
-// when is the schedule's business, so that these two keys do not travel.
+// metadata is the JSON form of a call's metadata: an object with the keys that are set, durations
+// in milliseconds. NotBefore and Expires have no key, because the schedule sets the times of a run.
 type metadata task.Metadata
 
-// option is one key.
+// option is one key of the JSON object: its name and functions that return and set its value.
 type option struct {
 	name  string
 	value func() (any, bool)
 	read  func(json.RawMessage) error
 }
 
-// options are the keys that travel.
+// options returns the keys of the JSON object, bound to the fields of m.
 func (m *metadata) options() []option {
 	return []option{
 		direct("queue", &m.Queue),
@@ -41,6 +41,7 @@ func (m *metadata) options() []option {
 	}
 }
 
+// direct returns the option for a field whose JSON form is its own.
 func direct[T any](name string, o *task.Opt[T]) option {
 	return option{
 		name:  name,
@@ -54,6 +55,8 @@ func direct[T any](name string, o *task.Opt[T]) option {
 	}
 }
 
+// duration returns the option for a duration, written in milliseconds and rounded up. A value that
+// is read is limited to 0 to task.MaxTimeLimit.
 func duration(name string, o *task.Opt[time.Duration]) option {
 	return option{
 		name: name,
@@ -78,10 +81,11 @@ func (m metadata) MarshalJSON() ([]byte, error) {
 			fields[o.name] = v
 		}
 	}
-	return errand.Marshal(fields)
+	return taskio.Marshal(fields)
 }
 
-// UnmarshalJSON implements json.Unmarshaler. Keys of newer writers are left alone.
+// UnmarshalJSON implements json.Unmarshaler. It ignores unknown keys, which newer versions may
+// write.
 func (m *metadata) UnmarshalJSON(data []byte) error {
 	fields := map[string]json.RawMessage{}
 	if err := json.Unmarshal(data, &fields); err != nil {
@@ -99,20 +103,21 @@ func (m *metadata) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// travels returns why a call cannot be kept in a schedule, or nil.
-func travels(c *task.Call) error {
+// checkCall returns an error that joins all reasons why a schedule cannot store the call; nil if it
+// can. Fields that only a single task can have wrap [ErrUnsupported].
+func checkCall(c *task.Call) error {
 	var errs []error
 	refuse := func(is bool, what string) {
 		if is {
-			errs = append(errs, fmt.Errorf("%w: a scheduled call has no %s", ErrUnsupported, what))
+			errs = append(errs, fmt.Errorf("%w: a scheduled call cannot have %s", ErrUnsupported, what))
 		}
 	}
-	refuse(c.ID != "", "id of its own: each tick has one, see TickID")
-	refuse(c.Parent != "" || c.Root != "" || c.Member != nil, "place in a workflow: submit the workflow from its handler")
-	refuse(len(c.Then)+len(c.Else) > 0, "successors: submit the workflow from its handler")
-	refuse(c.Conditions != nil, "conditions: submit the task that has them from its handler")
-	refuse(c.Unique != nil, "unique key: each tick has an id of its own, and is submitted again only while that is in doubt")
-	refuse(c.Meta.NotBefore.IsSet() || c.Meta.Expires.IsSet(), "NotBefore and Expires: the schedule says when, and WithMisfire what is too late")
-	refuse(c.Meta.Serializer.IsSet(), "serializer: arguments are kept as JSON")
+	refuse(c.ID != "", "an id: each tick has its own id, see TickID")
+	refuse(c.Parent != "" || c.Root != "" || c.Member != nil, "a place in a workflow: submit the workflow from the task's handler")
+	refuse(len(c.Then)+len(c.Else) > 0, "successors: submit the workflow from the task's handler")
+	refuse(c.Conditions != nil, "conditions: submit the task with conditions from the task's handler")
+	refuse(c.Unique != nil, "a unique key: the id of the tick prevents duplicates already")
+	refuse(c.Meta.NotBefore.IsSet() || c.Meta.Expires.IsSet(), "NotBefore or Expires: the When sets the time, and WithMisfire the policy for late runs")
+	refuse(c.Meta.Serializer.IsSet(), "a serializer: arguments are stored as JSON")
 	return errors.Join(append(errs, c.Meta.Check(), checkText("job", c.Name, 255))...)
 }

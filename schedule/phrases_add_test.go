@@ -10,10 +10,11 @@ import (
 	"github.com/swarmiji/swarmiji/when"
 )
 
-// TestWords: the methods take their word or leave it out, follow the schedule's zone, and refuse what is no phrase of theirs.
+// TestWords shows that In, At and Every accept their word and omit it, use the schedule's time
+// zone, and refuse other phrases.
 // Promises: W3, W4.
 func TestWords(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // it is Saturday, 2000-01-01T00:00:00Z
+	synctest.Test(t, func(t *testing.T) { // starts on Saturday, 2000-01-01T00:00:00Z
 		berlin := time.FixedZone("", 3600)
 		utc := scheduled(t, schedule.Config{Store: memory(t)})
 		there := scheduled(t, schedule.Config{Store: memory(t), Location: berlin})

@@ -9,35 +9,39 @@ import (
 	"github.com/swarmiji/swarmiji/when"
 )
 
-// Misfire says what becomes of runs whose time has passed, because no listener was there.
+// Misfire is the policy for missed runs: runs whose time passed while no listener ran.
 type Misfire string
 
-// The policies of misfires; [MisfireAll] makes the third.
+// Policies for missed runs. [MisfireAll] returns a third one.
 const (
-	// MisfireOnce runs the oldest of the missed runs, however late, and leaves the others out. It is the default.
+	// MisfireOnce runs the oldest missed run, however late, and leaves out the others. It is the
+	// default.
 	MisfireOnce Misfire = ""
-	// MisfireSkip leaves out every run that is more than a minute late, also that of a one-shot, which is then over.
+	// MisfireSkip leaves out each run that is more than a minute late. A one-shot entry is then over
+	// without a run.
 	MisfireSkip Misfire = "skip"
 )
 
 const (
-	// tooLate is when MisfireSkip leaves a run out.
+	// tooLate is the lateness from which MisfireSkip leaves a run out.
 	tooLate = time.Minute
-	// maxMisfires is the most that MisfireAll makes up for.
+	// maxMisfires is the largest n of MisfireAll.
 	maxMisfires = 1000
 	allPrefix   = "all "
 )
 
-// MisfireAll makes up for missed runs, the newest n of them, one after the other in the order of time. n is 1 to 1,000.
+// MisfireAll runs the newest n missed runs, one after the other in ascending order of time. n is 1
+// to 1,000.
 func MisfireAll(n int) Misfire { return Misfire(allPrefix + strconv.Itoa(n)) }
 
-// limit is how many missed runs are made up for; false: the policy is another one.
+// limit returns the n of MisfireAll. It returns false if m is another policy.
 func (m Misfire) limit() (int, bool) {
 	text, ok := strings.CutPrefix(string(m), allPrefix)
 	n, err := strconv.Atoi(text)
 	return n, ok && err == nil && n >= 1 && n <= maxMisfires
 }
 
+// check returns an error that wraps [ErrBadEntry] if m is not a policy.
 func (m Misfire) check() error {
 	if _, all := m.limit(); all || m == MisfireOnce || m == MisfireSkip {
 		return nil
@@ -45,19 +49,22 @@ func (m Misfire) check() error {
 	return fmt.Errorf(`%w: misfire policy %q is not "skip" or "all N" with N from 1 to %d`, ErrBadEntry, string(m), maxMisfires)
 }
 
-// Overlap says what becomes of a run when the last one has not ended.
+// Overlap is the policy for a run whose predecessor has not ended.
 type Overlap string
 
-// The policies of overlaps.
+// Policies for overlapping runs.
 const (
-	// OverlapAllow runs it all the same. It is the default.
+	// OverlapAllow starts the run, although the last one has not ended. It is the default.
 	OverlapAllow Overlap = ""
-	// OverlapSkip leaves it out while the last run is queued or running. What is known of that is in a result store, which Schedule
-	// and Listener need for it; a task that keeps no result cannot have this policy. A run of which nothing is recorded counts as
-	// queued until records are forgotten anyway, after the task's ResultTTL.
+	// OverlapSkip leaves the run out while the last run is queued or running. Schedule and Listener
+	// need a result store for it, and the task must not ignore its result.
+	//
+	// If the result store has no record of the last run, the run counts as queued until the task's
+	// ResultTTL has passed.
 	OverlapSkip Overlap = "skip"
 )
 
+// check returns an error that wraps [ErrBadEntry] if o is not a policy.
 func (o Overlap) check() error {
 	if o == OverlapAllow || o == OverlapSkip {
 		return nil
@@ -65,13 +72,15 @@ func (o Overlap) check() error {
 	return fmt.Errorf(`%w: overlap policy %q is not "skip"`, ErrBadEntry, string(o))
 }
 
-// plan is when an entry goes on after a tick, and whether the tick is run.
+// plan holds what Misfire.plan decides about one tick.
 type plan struct {
-	next time.Time // zero: never
+	next time.Time // the entry's next due time; zero: none
 	late bool      // leave the tick out
 }
 
-// plan says what becomes of a tick that is due at the time now.
+// plan decides about the tick that was due at due and is seen at the time now. It returns whether
+// the tick runs or is left out as late, and the entry's next due time. That time skips the missed
+// runs that m leaves out; it is zero if spec has no further run. plan has no side effects.
 func (m Misfire) plan(spec when.Spec, due, now time.Time) plan {
 	n, all := m.limit()
 	if r, ok := spec.(*when.Repeat); ok && r.Base() == when.Scheduled {
@@ -81,14 +90,15 @@ func (m Misfire) plan(spec when.Spec, due, now time.Time) plan {
 		return plan{next: after(spec, later(due, now)), late: m == MisfireSkip && now.Sub(due) > tooLate}
 	}
 	from := newest(spec, due, now, n)
-	if from.Equal(due.Add(-1)) { // the tick is one of them
+	if from.Equal(due.Add(-1)) { // the tick is one of the newest n
 		return plan{next: after(spec, due)}
 	}
 	return plan{next: after(spec, from), late: true}
 }
 
-// planSteps is plan for a repeat that counts from when runs were due: it steps from one to the
-// next, so that a run that is late does not move those after it.
+// planSteps does the same as plan for a repeat that counts from its scheduled times. Each run time
+// follows from the one before it, so a late run does not move the later ones. n is the number of
+// missed runs that m runs, at least 1.
 func (m Misfire) planSteps(r *when.Repeat, due, now time.Time, n int) plan {
 	runs := missed(r, due, now, n)
 	switch _, all := m.limit(); {
@@ -101,12 +111,12 @@ func (m Misfire) planSteps(r *when.Repeat, due, now time.Time, n int) plan {
 	}
 }
 
-// maxMissed is how many steps are taken at most from a run that was missed; then the repeat counts
-// from now.
+// maxMissed limits how many run times are calculated after a missed run. With more of them, the
+// repeat counts from now.
 const maxMissed = 100_000
 
-// missed returns the newest n of the runs from due on that are not after now, or due alone if that
-// is.
+// missed returns the newest n run times from due to now, in ascending order. If due lies in the
+// future, it returns only due. If there are more than maxMissed, it returns only now.
 func missed(r *when.Repeat, due, now time.Time, n int) []time.Time {
 	t := due
 	if d := r.Interval(); d > 0 {
@@ -126,8 +136,11 @@ func missed(r *when.Repeat, due, now time.Time, n int) []time.Time {
 	return []time.Time{now}
 }
 
-// newest returns the earliest moment, not before due, after which at most n runs come until now. A moment right before due says that the
-// run of due itself is one of them. It halves the time in between, so that it looks at few runs however many were missed.
+// newest returns the earliest time t, not before due, for which at most n runs lie after t and not
+// after now. So the newest n missed runs are the runs after t. It returns the nanosecond before due
+// if the run at due is one of them.
+//
+// It uses binary search, so it calculates few runs even if very many were missed.
 func newest(spec when.Spec, due, now time.Time, n int) time.Time {
 	few := func(from time.Time) bool {
 		for range n {
@@ -156,7 +169,7 @@ func newest(spec when.Spec, due, now time.Time, n int) time.Time {
 	return high
 }
 
-// after is the first run after t, zero if there is none.
+// after returns the first run after t, or zero.
 func after(spec when.Spec, t time.Time) time.Time {
 	next, ok := spec.Next(t)
 	if !ok || !next.After(t) {
@@ -165,8 +178,8 @@ func after(spec when.Spec, t time.Time) time.Time {
 	return next
 }
 
-// from is the first run at t or later, where the second that has begun counts; zero if there is
-// none. A repeat counts from t.
+// from returns the first run at t or later, or zero if spec has no such run. Times are compared by
+// the second. For a repeat it returns the run one interval after t.
 func from(spec when.Spec, t time.Time) time.Time {
 	if r, ok := spec.(*when.Repeat); ok {
 		return after(r, t)
@@ -174,6 +187,7 @@ func from(spec when.Spec, t time.Time) time.Time {
 	return after(spec, t.Truncate(time.Second).Add(-1))
 }
 
+// later returns the later of two times.
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a

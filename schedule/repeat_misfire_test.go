@@ -10,8 +10,8 @@ import (
 	"github.com/swarmiji/swarmiji/when"
 )
 
-// TestScheduledRepeatsKeepTheirBase: a run that is taken late does not move those after it,
-// however many were missed, whatever the policy is.
+// TestScheduledRepeatsKeepTheirBase shows that a late run of a repeat does not move the later ones,
+// for any number of missed runs and any policy.
 func TestScheduledRepeatsKeepTheirBase(t *testing.T) {
 	for _, c := range []struct {
 		repeat  string

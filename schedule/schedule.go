@@ -16,28 +16,33 @@ import (
 
 // Config configures a [Schedule]. Only Store must be set.
 type Config struct {
-	// Store keeps the entries. The schedule does not close it.
+	// Store holds the entries. The Schedule does not close it.
 	Store Store
-	// Name is the name of the schedule, from which the ids of its tasks are derived: the same for all processes. "": that of the
-	// Store, which then must know one.
+	// Name is the name of the schedule. The ids of its tasks are derived from it, so all processes
+	// must use the same name.
+	//
+	// Default: the name of the Store, if the Store has one ([Named]).
 	Name string
-	// Results is where the listeners' runs are recorded. It is needed for [OverlapSkip] alone, and only says here that there is one.
+	// Results is the result store in which listeners record the results of runs. Only [OverlapSkip]
+	// needs it. The Schedule does not read from it or write to it.
 	Results resultstore.ResultStore
-	// Location is the time zone of phrases: "at 7pm" is 7pm there. nil: UTC.
+	// Location is the time zone of phrases: "at 7pm" means 7pm in this zone. Default: UTC.
 	Location *time.Location
-	// EscapeSlashes writes "/" as "\/" in payloads, as Clojure's data.json does: then a program of ours and one in Clojure that add
-	// the same entry add it once.
+	// EscapeSlashes writes "/" as "\/" in payloads, as data.json of Clojure does. A Go program and a
+	// Clojure program that add the same entry then produce the same bytes, so the entry exists once.
 	EscapeSlashes bool
 }
 
-// Schedule adds entries to a named schedule and looks after them; a [Listener] runs them. Make one with [New]. It is safe for concurrent
-// use. All times are those of the store's clock.
+// Schedule adds entries to a named schedule, and lists, pauses, resumes and removes them. A
+// [Listener] runs the entries. Make a Schedule with [New]. Safe for concurrent use.
+//
+// All times are times of the store's clock.
 type Schedule struct {
 	c    Config
 	name string
 }
 
-// New makes a Schedule, or returns every problem of the configuration, joined. It does no I/O.
+// New returns a Schedule. Its error joins all problems of the configuration. It does no I/O.
 func New(c Config) (*Schedule, error) {
 	name, err := nameOf(c.Name, c.Store)
 	if c.Results != nil && resultstore.RepliesOnly(c.Results) {
@@ -52,9 +57,13 @@ func New(c Config) (*Schedule, error) {
 	return &Schedule{c: c, name: name}, nil
 }
 
-var errReplies = fmt.Errorf("%w: the result store hands records to their submitters and keeps none; configure one that keeps them, such as redisresults", ErrUnsupported)
+var errReplies = fmt.Errorf("%w: the result store only sends results back to producers and stores none; "+
+	"configure one that stores them, such as redisresults", ErrUnsupported)
 
-// nameOf finds the schedule's name.
+// nameOf returns the name of the schedule: the configured name, or the name that the store has.
+//
+// Returns an error if the store is nil, if neither has a name, if both have different names, or if
+// the name is invalid.
 func nameOf(name string, s Store) (string, error) {
 	if s == nil {
 		return "", errors.New("schedule: Store is not set")
@@ -65,11 +74,11 @@ func nameOf(name string, s Store) (string, error) {
 	}
 	switch {
 	case name == "" && own == "":
-		return "", errors.New("schedule: the store knows no name of the schedule; set Name")
+		return "", errors.New("schedule: the schedule has no name: set Name, because the store has none")
 	case name == "":
 		name = own
 	case own != "" && own != name:
-		return "", fmt.Errorf("schedule: the name is %q, and %q in the store", name, own)
+		return "", fmt.Errorf("schedule: Name is %q, but the name of the store's schedule is %q", name, own)
 	}
 	return name, CheckName(name)
 }
@@ -77,46 +86,56 @@ func nameOf(name string, s Store) (string, error) {
 // Name returns the schedule's name.
 func (s *Schedule) Name() string { return s.name }
 
-// Option sets something on an entry that is added.
+// Option changes the content of an entry before it is added.
 type Option func(*Content)
 
-// WithNonce sets entries apart that are otherwise equal, which would be one entry.
+// WithNonce adds a text to the content of an entry. Two entries that differ only in their nonce are
+// two entries; without a nonce they would be one.
 func WithNonce(nonce string) Option { return func(c *Content) { c.Nonce = nonce } }
 
-// WithMisfire says what becomes of runs that nobody was there for.
+// WithMisfire sets the policy for runs whose time passed while no listener was running. Default:
+// [MisfireOnce].
 func WithMisfire(m Misfire) Option { return func(c *Content) { c.Misfire = m } }
 
-// WithOverlap says what becomes of a run when the last one has not ended.
+// WithOverlap sets the policy for a run whose predecessor has not ended. Default: [OverlapAllow].
 func WithOverlap(o Overlap) Option { return func(c *Content) { c.Overlap = o } }
 
-// Added is what became of an Add.
+// Added is the result of adding one entry.
 type Added struct {
-	// ID is the entry's.
+	// ID is the id of the entry.
 	ID string
-	// New: it was not there before. If it was, nothing has changed.
+	// New reports whether the entry was added. It is false if an entry with this id already existed.
 	New bool
-	// Next is when a new entry is due first.
+	// Next is the first due time of the entry. It is set even if New is false.
 	Next time.Time
-	// Spec is how the When was understood.
+	// Spec is the parsed form of the When.
 	Spec when.Spec
-	// Echo says in a sentence how the When was understood, for people.
+	// Echo describes in one English sentence how the When was understood.
 	Echo string
 }
 
-// Add has a call run at the times that at names:
+// Add adds an entry that runs a call at the times of at:
 //
 //	s.Add(ctx, schedule.At("7pm tomorrow"), clearCache.Call(task.None{}))
 //	s.Add(ctx, schedule.In("5 minutes"), activate.Call("tracy@example.com"))
-//	s.Add(ctx, schedule.Every("weekday at 9am"), report.Call(args), schedule.WithMisfire(schedule.MisfireSkip))
+//	s.Add(ctx, schedule.Every("weekday at 9am"), report.Call(args),
+//		schedule.WithMisfire(schedule.MisfireSkip))
 //
-// Arguments are kept as JSON, in the open. The same task with the same arguments at the same times
-// is the same entry: adding it again changes nothing, which Added.New tells, except that an entry
-// which has lost its time gets one: it has neither a time nor a claim and is not paused. Note that
-// two adds of [Now] within a second are the same, too; see [WithNonce]. Entries for now are due in
-// the order in which they were added.
+// Arguments are stored as unencrypted JSON.
 //
-// Of the call's metadata those given at the call are kept; those of the definition are the business of who runs it. Errors wrap
-// [when.ErrBadSpec], [task.ErrBadArgs], task.ErrBadMetadata, [ErrBadEntry] or [ErrUnsupported], and then nothing was added; or [ErrUnavailable].
+// The same task with the same arguments, options and times is the same entry. If it already exists,
+// Add changes nothing and Added.New is false. There is one exception: an existing entry that is not
+// paused and has neither a due time nor a claim gets its due time back.
+//
+// Two adds of [Now] within one second are also the same entry; see [WithNonce]. Entries for [Now]
+// become due in the order in which they were added.
+//
+// The entry stores the metadata that was set on the call, but not the metadata of the task's
+// definition.
+//
+// Add stores nothing if it returns [when.ErrBadSpec], [task.ErrBadArgs], task.ErrBadMetadata,
+// [ErrBadEntry] or [ErrUnsupported]. After [ErrUnavailable] the entry may have been stored; call
+// Add again.
 func (s *Schedule) Add(ctx context.Context, at When, call task.Call, opts ...Option) (Added, error) {
 	added, err := s.AddAll(ctx, at, []task.Call{call}, opts...)
 	if err != nil {
@@ -125,7 +144,8 @@ func (s *Schedule) Add(ctx context.Context, at When, call task.Call, opts ...Opt
 	return added[0], nil
 }
 
-// AddAll is Add of several calls in one trip to the store. If one of them is refused none is added.
+// AddAll adds one entry for each call, as [Schedule.Add] does, with one call of Store.Add. If one
+// of the calls is invalid, no entry is added.
 func (s *Schedule) AddAll(ctx context.Context, at When, calls []task.Call, opts ...Option) ([]Added, error) {
 	now, err := s.now(ctx)
 	if err != nil {
@@ -159,16 +179,19 @@ func (s *Schedule) AddAll(ctx context.Context, at When, calls []task.Call, opts 
 	return added, nil
 }
 
-// now is the time on the store's clock.
+// now returns the current time of the store's clock. It asks the store.
 func (s *Schedule) now(ctx context.Context) (time.Time, error) {
 	b, err := s.c.Store.Due(ctx, 0)
 	return b.Now, err
 }
 
-// payload writes an entry's payload. An entry that an older program wrote in its own way is the
-// same, and stays.
+// payload returns the payload of an entry and its id. It returns an error if the call or an option
+// is not valid for an entry.
+//
+// If the store holds this entry in the form of older versions, payload returns that form and its
+// id. Then the entry is not added twice.
 func (s *Schedule) payload(ctx context.Context, call *task.Call, spec when.Spec, opts []Option, atOnce bool) (id string, payload []byte, err error) {
-	if err := travels(call); err != nil {
+	if err := checkCall(call); err != nil {
 		return "", nil, err
 	}
 	args, err := encodeArgs(call.Args)
@@ -179,7 +202,7 @@ func (s *Schedule) payload(ctx context.Context, call *task.Call, spec when.Spec,
 	for _, o := range opts {
 		o(c)
 	}
-	if err := errors.Join(c.check(), s.overlaps(c)); err != nil {
+	if err := errors.Join(c.check(), s.checkOverlap(c)); err != nil {
 		return "", nil, err
 	}
 	if payload, err = encode(c, spec, s.c.EscapeSlashes); err != nil {
@@ -197,30 +220,33 @@ func (s *Schedule) payload(ctx context.Context, call *task.Call, spec when.Spec,
 	return ID(payload), payload, err
 }
 
-// overlaps refuses a policy that nobody could follow.
-func (s *Schedule) overlaps(c *Content) error {
+// checkOverlap returns [ErrUnsupported] if the overlap policy needs results that are not recorded:
+// Config.Results is nil, or the task ignores its result.
+func (s *Schedule) checkOverlap(c *Content) error {
 	switch {
 	case c.Overlap == OverlapAllow:
 	case s.c.Results == nil:
-		return fmt.Errorf("%w: whether the last run has ended is known by a result store alone; set Results, here and in the listeners", ErrUnsupported)
+		return fmt.Errorf("%w: OverlapSkip needs a result store; set Results of the Schedule and of its listeners", ErrUnsupported)
 	case c.Meta.IgnoreResult.Or(false):
-		return fmt.Errorf("%w: of a task that ignores its result nobody knows whether it has ended", ErrUnsupported)
+		return fmt.Errorf("%w: OverlapSkip needs the task's result, but the task sets IgnoreResult", ErrUnsupported)
 	}
 	return nil
 }
 
-// Item is an entry as people look at it.
+// Item is an entry with its decoded content.
 type Item struct {
 	Entry
-	// Content is what the payload says; nil if it cannot be read.
+	// Content is the decoded payload; nil if the payload cannot be read.
 	Content *Content
-	// Spec is its spec; nil if that cannot be read.
+	// Spec holds the times of the entry; nil if they cannot be read.
 	Spec when.Spec
-	// Problem is why it cannot be read here. Such an entry is not run by programs that cannot read
-	// it, and stays until somebody removes it.
+	// Problem is the reason why the payload or the spec cannot be read; nil if both were read. A
+	// listener that cannot read an entry does not run it. The entry stays in the store until it is
+	// removed.
 	Problem error
 }
 
+// item decodes the payload and the spec of an entry. An error is stored in Problem.
 func item(e Entry) Item {
 	it := Item{Entry: e}
 	if it.Content, it.Problem = Decode(e.Payload); it.Problem != nil {
@@ -234,7 +260,7 @@ func item(e Entry) Item {
 	return it
 }
 
-// Get returns an entry, or [ErrNotFound].
+// Get returns the entry with this id. Returns [ErrNotFound] if it does not exist.
 func (s *Schedule) Get(ctx context.Context, id string) (Item, error) {
 	l, err := feature[Lister](s.c.Store, "show entries")
 	if err != nil {
@@ -247,10 +273,11 @@ func (s *Schedule) Get(ctx context.Context, id string) (Item, error) {
 	return item(e), nil
 }
 
-// listPage is how many entries are read at a time.
+// listPage is the number of entries that List reads with one call to the store.
 const listPage = 500
 
-// List goes through all entries, in no particular order. An entry that others change meanwhile may come twice. It ends at the first error.
+// List iterates over all entries, in no particular order. An entry that changes during the
+// iteration may appear twice. After an error the iteration ends.
 func (s *Schedule) List(ctx context.Context) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		l, err := feature[Lister](s.c.Store, "show entries")
@@ -272,8 +299,10 @@ func (s *Schedule) List(ctx context.Context) iter.Seq2[Item, error] {
 	}
 }
 
-// Next returns the next runs of an entry, up to n of them, the first of which may be overdue. A paused entry has none before it goes on; what
-// is shown then is when it would run.
+// Next returns up to n run times of an entry in ascending order. The first may lie in the past if
+// the entry is overdue.
+//
+// For an entry without a due time, for example a paused one, Next calculates the times from now on.
 func (s *Schedule) Next(ctx context.Context, id string, n int) ([]time.Time, error) {
 	it, err := s.Get(ctx, id)
 	if err != nil {
@@ -297,12 +326,13 @@ func (s *Schedule) Next(ctx context.Context, id string, n int) ([]time.Time, err
 	return runs, nil
 }
 
-// Remove takes an entry away, and answers whether there was one. A run that is under way goes on.
+// Remove deletes an entry and reports whether it existed. A run that has already started continues.
 func (s *Schedule) Remove(ctx context.Context, id string) (bool, error) {
 	return s.c.Store.Remove(ctx, id)
 }
 
-// Pause stops an entry from running until Resume; a run that is under way goes on. [ErrNotFound] if there is no such entry.
+// Pause stops an entry from becoming due until [Schedule.Resume]. A run that has already started
+// continues. Returns [ErrNotFound] if the entry does not exist.
 func (s *Schedule) Pause(ctx context.Context, id string) error {
 	p, err := feature[Pauser](s.c.Store, "pause entries")
 	if err != nil {
@@ -311,9 +341,15 @@ func (s *Schedule) Pause(ctx context.Context, id string) error {
 	return p.Pause(ctx, id)
 }
 
-// Resume has a paused entry go on, and returns when it runs next: a recurring one at its first time from now on, so that what it missed is
-// left out. A one-shot whose time has passed runs at once, unless its policy is [MisfireSkip]. Of an entry that was not
-// paused nothing changes.
+// Resume gives a paused entry a due time again and returns that time. If the entry is not paused,
+// Resume changes nothing and returns its due time.
+//
+//   - A recurring entry continues with its first run from now on. Runs missed during the pause are
+//     left out.
+//   - A one-shot entry whose time has passed becomes due at once. A listener leaves it out if its
+//     policy is [MisfireSkip].
+//
+// Returns [ErrNotFound] if the entry does not exist.
 func (s *Schedule) Resume(ctx context.Context, id string) (time.Time, error) {
 	p, err := feature[Pauser](s.c.Store, "pause entries")
 	if err != nil {
@@ -336,8 +372,9 @@ func (s *Schedule) Resume(ctx context.Context, id string) (time.Time, error) {
 	return next, p.Resume(ctx, id, next)
 }
 
-// resumed is when an entry runs that had no time for a while: its next run from now on, and, where there is none, its last one if it had
-// only one.
+// resumed returns the due time for an entry that was without a due time: its first run at now or
+// later. If all runs are over, it returns the time of a one-shot entry, and zero for a recurring
+// one.
 func resumed(spec when.Spec, now time.Time) time.Time {
 	if next := from(spec, now); !next.IsZero() {
 		return next
@@ -349,8 +386,12 @@ func resumed(spec when.Spec, now time.Time) time.Time {
 	return only
 }
 
-// RunNow runs an entry once more, at once, paused or not: it adds a copy of it that is due now, with the same task, arguments and options,
-// which goes as soon as it has run. It is a run of its own, with a task id of its own, and carries the entry's state.
+// RunNow adds a copy of an entry that is due at once, and returns the copy. It works for paused
+// entries too. The original entry is not changed.
+//
+// The copy has the same task, arguments, metadata and headers, but its own id and task id, and the
+// default policies. It reads and writes the carried state of the original entry. After its run the
+// copy is removed.
 func (s *Schedule) RunNow(ctx context.Context, id string) (Added, error) {
 	it, err := s.Get(ctx, id)
 	switch {
@@ -384,7 +425,8 @@ func (s *Schedule) RunNow(ctx context.Context, id string) (Added, error) {
 	return Added{ID: e.ID, New: is[0], Next: first, Spec: spec, Echo: echo(spec, first, now.In(s.c.Location))}, nil
 }
 
-// feature returns an optional interface of a store, or says what is missing.
+// feature returns an optional interface of a store. If the store does not have it, the error wraps
+// [ErrUnsupported] and contains what: the operation that is missing.
 func feature[T any](s Store, what string) (T, error) {
 	f, ok := capability.As[T](s)
 	if !ok {

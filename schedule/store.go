@@ -9,21 +9,24 @@ import (
 	"unicode/utf8"
 )
 
-// The classes of errors a store returns, beside the client's own error. They never hold a secret.
+// Errors of a store. An error of a store wraps one of them and the client's own error. Its text
+// never contains a password or another secret.
 var (
-	// ErrNotFound: there is no entry of this id.
+	// ErrNotFound: no entry has this id.
 	ErrNotFound = errors.New("schedule: no such entry")
 	// ErrClosed: the store was closed.
 	ErrClosed = errors.New("schedule: closed")
-	// ErrUnavailable: the store gave no answer. What was asked for may have been done; every method may be repeated.
+	// ErrUnavailable: the store did not answer. It may have carried out the call. All methods can be
+	// called again with the same arguments.
 	ErrUnavailable = errors.New("schedule: store unavailable")
-	// ErrBadEntry: an entry, a claim or a lease is none.
+	// ErrBadEntry: an entry, claim, lease or name is invalid.
 	ErrBadEntry = errors.New("schedule: bad entry")
-	// ErrUnsupported: this store or this mode cannot do that; the text says what can.
+	// ErrUnsupported: this store or configuration cannot do the operation. The text names
+	// alternatives.
 	ErrUnsupported = errors.New("schedule: unsupported")
 )
 
-// Limits of what a store takes.
+// Limits of the values that a store accepts.
 const (
 	MaxPayload = 1 << 20 // bytes of an entry's payload
 	MaxState   = 1 << 20 // bytes of an entry's carried state
@@ -33,200 +36,233 @@ const (
 	MaxLease   = time.Hour
 )
 
-// Entry is one entry of a schedule as a store keeps it: bytes, and a place in the order of time. What the bytes mean is the
-// business of [Schedule] and [Listener]; a store keeps them as they are.
+// Entry is one entry of a schedule as a store holds it: an id, a payload and a due time. The store
+// does not interpret the payload; [Schedule] and [Listener] do.
 type Entry struct {
-	// ID names the entry. The ones that Schedule makes are the SHA-1 of the payload's bytes in 40 lower-case hex digits; a store
-	// takes any other as well and never works it out itself.
+	// ID identifies the entry. Schedule uses the SHA-1 of the payload in 40 lower-case hex digits. A
+	// store accepts any other id too and never calculates it.
 	ID string
-	// Payload is the JSON object in which the entry is written.
+	// Payload is the entry's content as a JSON object; see [Content].
 	Payload []byte
-	// Next is when the entry is due for the next time. Zero: it has no such time, because it is paused, is being run for the last
-	// time, waits until a claim of it runs out, or was dropped from those due. Milliseconds are kept.
+	// Next is the next due time, in milliseconds. Zero: the entry has no due time, because
+	//
+	//   - it is paused,
+	//   - its last run is claimed and has not ended, or
+	//   - a listener could not read its payload as JSON, and dropped its due time.
 	Next time.Time
-	// Paused: it gets no time until Resume.
+	// Paused reports whether the entry is paused. A paused entry has no due time until Resume.
 	Paused bool
-	// Last is the instant of the tick that was claimed last, where Claim was asked to remember it. Zero: none, or not asked.
+	// Last is the instant of the last claimed tick whose Claim.Remember was true. Zero: none.
 	Last time.Time
-	// State is what the last run left for the next one. nil: nothing.
+	// State is the state that the last run stored for the next one ([SetState]). nil: no state.
 	State []byte
-	// AtOnce is for Add alone: the entry is due already, and runs behind those that were added so
-	// before it.
+	// AtOnce is read by Add only. The entry is due already, and runs after the AtOnce entries that
+	// were added before it.
 	AtOnce bool
 }
 
-// Tick is a due run of an entry: one instant at which it was to happen.
+// Tick is one run time of an entry. A listener claims it, runs it and settles it.
 type Tick struct {
 	Entry
-	// Due is the tick's own instant. It stays the same when the tick is claimed again after a crash; the id of the task is derived
-	// from it. Milliseconds.
+	// Due is the instant at which the tick became due, in milliseconds. It stays the same when the
+	// tick is claimed again after a crash. The id of the task is derived from it.
 	Due time.Time
-	// Owner is whose claim ran out. "": nobody has claimed this tick yet.
+	// Owner is the owner of the tick's expired claim. "": the tick was not claimed before.
 	Owner string
-	// Ref is the store's own, and is to be handed back as it is. It may be empty.
+	// Ref belongs to the store: return it unchanged with the Tick. It may be empty.
 	Ref string
 }
 
-// Batch is the answer to Due.
+// Batch is the result of [Store.Due].
 type Batch struct {
-	// Ticks are in the order in which they became due: by Due, or by when the lease of a dead claim ran out.
+	// Ticks are in the order in which they became due: at their Due, or at the end of an expired
+	// lease.
 	Ticks []Tick
-	// Now is the time on the store's clock, by which all is judged that a schedule does: not those of the processes, which differ.
+	// Now is the current time of the store's clock. All decisions of a schedule use this clock,
+	// because the clocks of processes differ.
 	Now time.Time
-	// More: there may be more ticks that are due, although there are fewer here than were asked for.
+	// More reports that the store may hold more due ticks, although it returned fewer than requested.
 	More bool
-	// Next is when something will be due that is not yet, an entry or the lease of a claim. Zero: nothing.
+	// Next is the next time at which an entry becomes due or a lease ends. Zero: none.
 	Next time.Time
 }
 
-// Claim asks for one tick.
+// Claim is a request to claim one tick.
 type Claim struct {
 	Tick
-	// Next is when the entry is due after this tick. Zero: no more. A paused entry gets none.
+	// Next is the entry's due time after this tick. Zero: this is the last one. It is ignored if the
+	// entry is paused.
 	Next time.Time
-	// Remember keeps the tick's instant as the entry's Last.
+	// Remember stores the instant of the tick as Entry.Last.
 	Remember bool
 }
 
 // Finish ends the claim on a tick.
 type Finish struct {
 	Tick
-	// Remove takes the entry away as well, if it has no time any more and nobody else holds a claim on a tick of it.
+	// Remove also deletes the entry, but only if it has no due time and no other claim.
 	Remove bool
-	// State is what the next run is to be given. nil: what there is stays. Empty, not nil: nothing.
+	// State is the state for the next run. nil: the stored state stays. Empty, not nil: it is deleted.
 	State []byte
-	// StateOf is the id of the entry whose State it is. "": this one. Of an entry that is gone nothing is kept.
+	// StateOf is the id of the entry that State is stored for. "": this entry. If that entry does not
+	// exist, State is not stored.
 	StateOf string
 }
 
-// Store keeps the entries of one schedule, for any number of processes. The package scheduletest holds a case for every sentence
-// here.
+// Store is the port for stores. It holds the entries of one schedule for any number of processes.
+// The package scheduletest has a test case for each sentence here.
 //
-// Each entry, claim and finish of a call is one atomic step of its own: no crash leaves half of one, and no other process sees half
-// of one. Calls take several at a time because a trip to a server costs more than what it does there. An error is about all of
-// them: each may have been done or not, and all can be asked for again: what has been done stays done, once.
+// Methods accept lists, because a call to a server costs more than the work on one item. Each item
+// is one atomic step: no crash stores half of it, and no other process sees half of it.
 //
-// Nothing that is due is ever taken out of the store before its run has ended. A claim puts a lease on a tick, and moves the entry
-// on in the same step. Where the claim's owner dies the lease runs out, and the tick is due again, with its own instant.
+// An error concerns the whole call: each item may have been carried out or not. All calls can be
+// repeated; an item that was carried out is not carried out twice.
 //
-// All methods may be called from any goroutine; a ctx bounds every wait. After Close of an adapter all of them return [ErrClosed].
+// A due tick stays in the store until its run has ended. A claim puts a lease on the tick and gives
+// the entry its next due time, in one step. If the owner of the claim dies, its lease ends and the
+// tick is due again, with its own instant.
+//
+// All methods are safe for concurrent use and return when ctx ends. After Close of the adapter they
+// return [ErrClosed].
 type Store interface {
-	// Add adds entries, each to be due at its Next, which must be set. Where there is an entry of the same id it changes nothing, and
-	// answers false: the same content is the same entry, also while it is being run. Paused, Last and State are not looked at.
+	// Add adds entries that become due at their Next, which must be set. It returns one result for
+	// each entry: true if it was added, false if an entry with this id exists already. An existing
+	// entry is not changed. Paused, Last and State are ignored.
 	//
-	// An entry that is there, but has neither a time nor a claim and is not paused, is given its
-	// Next; the answer is false too. A store that others write to may leave such one-shots to
-	// Mend: their listeners take them out while they run.
+	// There is one exception: an existing entry without a due time and without a claim that is not
+	// paused gets its Next; the result is still false. A store that other programs write to may leave
+	// such one-shot entries to [Repairer], because those programs remove the due time during a run.
 	//
-	// Entries that are AtOnce become due in the order in which they were added, in one call and in
-	// one call after another: at least the first thousand of a second. For that, a store may have
-	// them due later within the second of their Next.
+	// Entries with AtOnce become due in the order in which they were added, within one call and over
+	// several calls. This holds for at least the first thousand of a second. To keep the order, a
+	// store may make them due later within the second of their Next.
 	Add(ctx context.Context, entries []Entry) ([]bool, error)
-	// Due returns up to max of the ticks that are due, those that are due for longest first, and leaves all of them in place. Those
-	// whose claims hold are not among them. max 0 asks for the times alone.
+	// Due returns up to max due ticks, the longest overdue first, and changes nothing. Ticks with a
+	// valid claim are left out. With max 0 it returns only the times of the Batch.
 	Due(ctx context.Context, max int) (Batch, error)
-	// Claim claims ticks that Due returned, for an owner and for as long as lease. It answers true for those that are the owner's
-	// now; of all who ask for a tick one gets it. It compares and sets: if the tick is not as it was when Due returned it, the answer
-	// is false and nothing changes, except that a tick which this owner has claimed already is still his, and not claimed
-	// twice. In the same step the entry is given its next time. A claim on a tick that was claimed before, by who is dead, gives the
-	// entry its next time only if it has none.
+	// Claim claims ticks returned by Due for an owner, each with a lease. It returns one result for
+	// each claim: true if the owner holds the tick now. Only one owner can claim a tick.
 	//
-	// A claim that is neither renewed nor done ends with its lease, and the tick is due again. That is also how a tick is put off.
+	// Claim is a compare-and-set. If the tick changed since Due returned it, the result is false and
+	// nothing changes. If this owner already holds the tick, the result is true and the lease is
+	// renewed.
+	//
+	// The same step gives the entry its next due time. If an expired claim is taken over, it does so
+	// only for an entry without a due time.
+	//
+	// When the lease ends without Renew or Done, the tick is due again. A listener uses this to
+	// postpone a tick.
 	Claim(ctx context.Context, owner string, lease time.Duration, claims []Claim) ([]bool, error)
-	// Renew has the owner's claims last for lease from now on, whether they had run out or not. It answers false for a claim that
-	// is not his any more. Lease 0 gives the tick back: it is due again at once.
+	// Renew sets the leases of the owner's claims to end after lease from now, even if a lease has
+	// already expired. It returns one result for each tick: false if the owner no longer holds the
+	// claim. Lease 0 releases the tick: it is due again at once.
 	Renew(ctx context.Context, owner string, lease time.Duration, ticks []Tick) ([]bool, error)
-	// Done ends the owner's claims. It answers false for a claim that is not his any more, for which it changes nothing.
+	// Done ends the owner's claims and stores the states of their runs. It returns one result for each
+	// item: false if the owner no longer holds the claim; then nothing changes.
 	Done(ctx context.Context, owner string, done []Finish) ([]bool, error)
-	// Remove takes an entry away, with its state and, in effect, its claims: Renew and Done answer false for them, or do no harm. It
-	// answers whether there was one.
+	// Remove deletes an entry with its state and reports whether it existed. Claims on its ticks have
+	// no effect any more: Renew and Done return false for them, or true without an effect.
 	Remove(ctx context.Context, id string) (bool, error)
 }
 
-// Lister is a Store that can show its entries.
+// Lister is a Store that can read its entries.
 type Lister interface {
-	// Get returns an entry, or [ErrNotFound].
+	// Get returns an entry. Returns [ErrNotFound] if it does not exist.
 	Get(ctx context.Context, id string) (Entry, error)
-	// List returns entries in no particular order, and a cursor for the next page; "" begins, and comes back at the end. A page has
-	// about limit entries and may be empty. Entries that are there during all of it come at least once.
+	// List returns a page of about limit entries, in no particular order, and the cursor of the next
+	// page. The first cursor is "". The returned cursor is "" after the last page. A page may be
+	// empty.
+	//
+	// An entry that exists during the whole iteration is returned at least once.
 	List(ctx context.Context, cursor string, limit int) ([]Entry, string, error)
 }
 
-// Pauser is a Store whose entries can be paused.
+// Pauser is a Store that can pause entries.
 type Pauser interface {
-	// Pause takes an entry's time away until Resume. What is claimed goes on. [ErrNotFound] if there is no such entry.
+	// Pause removes the due time of an entry until Resume. Claimed ticks continue to run. Returns
+	// [ErrNotFound] if the entry does not exist.
 	Pause(ctx context.Context, id string) error
-	// Resume gives a paused entry a time, next. It changes nothing for one that is not paused. Zero: it stays without one.
+	// Resume ends the pause of an entry and sets its due time to next. Zero: no due time. If the entry
+	// is not paused, nothing changes. Returns [ErrNotFound] if the entry does not exist.
 	Resume(ctx context.Context, id string, next time.Time) error
 }
 
-// Watcher is a Store that can tell when there is something to do earlier than Due said.
+// Watcher is a Store that reports when something becomes due earlier than Due returned.
 type Watcher interface {
-	// Watch calls wake, from any goroutine, when something may have become due earlier than the last Due said: an entry was added or
-	// resumed, or a tick given back, by any process. It is a hint: some calls may be missing, and some needless. stop ends it.
+	// Watch calls wake when something may be due earlier than the last Batch.Next: a process added or
+	// resumed an entry, or released a tick. Calls may be missing or unneeded. wake is called from any
+	// goroutine. stop ends the calls.
 	Watch(wake func()) (stop func())
 }
 
-// Mender is a Store whose entries can be found without a time: another program, or an older one,
-// has taken it away.
-type Mender interface {
-	// Astray returns entries that have neither a time nor a claim and are not paused. Where others
-	// write to the store it may err, so that one counts only if it is found again after a while.
-	Astray(ctx context.Context) ([]Entry, error)
-	// Mend gives an entry a time if it still has none and is not paused, and answers whether it did.
-	Mend(ctx context.Context, id string, next time.Time) (bool, error)
+// Repairer is a Store that can find entries that would never become due, because another program or
+// an older version removed their due time.
+type Repairer interface {
+	// Unscheduled returns the entries that have neither a due time nor a claim and are not paused. If
+	// other programs write to the store, an entry in use may be among them. Repair an entry only if it
+	// is found again after a while.
+	Unscheduled(ctx context.Context) ([]Entry, error)
+	// Repair sets the due time of an entry that has no due time and is not paused. It reports whether
+	// it did so.
+	Repair(ctx context.Context, id string, next time.Time) (bool, error)
 }
 
-// Named is a Store that knows the name of its schedule.
+// Named is a Store that has the name of its schedule.
 type Named interface{ Name() string }
 
-// CheckName returns nil when name may name a schedule: 1 to 255 bytes of UTF-8 without control characters. Else the error wraps
-// [ErrBadEntry]. Redis keys hold the name as it is.
+// CheckName returns nil if name is a valid name of a schedule: 1 to 255 bytes of UTF-8 without
+// control characters. Otherwise the error wraps [ErrBadEntry]. Redis keys contain the name
+// unchanged.
 func CheckName(name string) error { return checkText("name of a schedule", name, 255) }
 
-// Check returns every reason why a store must not take e, joined, or nil. Each wraps [ErrBadEntry].
+// Check returns nil if a store can add e. Otherwise the error joins all problems and wraps
+// [ErrBadEntry].
 func (e *Entry) Check() error {
 	errs := []error{checkText("id", e.ID, MaxID), checkTime(e.Next)}
 	if len(e.Payload) == 0 || len(e.Payload) > MaxPayload {
-		errs = append(errs, fmt.Errorf("%w: a payload of %d bytes, not 1 to %d", ErrBadEntry, len(e.Payload), MaxPayload))
+		errs = append(errs, fmt.Errorf("%w: the payload has %d bytes, not 1 to %d", ErrBadEntry, len(e.Payload), MaxPayload))
 	}
 	if e.Next.IsZero() {
-		errs = append(errs, fmt.Errorf("%w: no time", ErrBadEntry))
+		errs = append(errs, fmt.Errorf("%w: Next is not set", ErrBadEntry))
 	}
 	return errors.Join(errs...)
 }
 
-// CheckLease returns nil when owner may own claims for as long as lease; zero is for Renew. Else the error wraps [ErrBadEntry].
+// CheckLease returns nil if owner and lease are valid for a claim. A zero lease is valid; only
+// Renew uses it. Otherwise the error wraps [ErrBadEntry].
 func CheckLease(owner string, lease time.Duration) error {
 	err := checkText("owner", owner, MaxOwner)
 	if lease != 0 && lease < MinLease || lease > MaxLease {
-		err = errors.Join(err, fmt.Errorf("%w: a lease of %v, not %v to %v", ErrBadEntry, lease, MinLease, MaxLease))
+		err = errors.Join(err, fmt.Errorf("%w: the lease is %v, not %v to %v", ErrBadEntry, lease, MinLease, MaxLease))
 	}
 	return err
 }
 
-// Check returns why a store must not take c, or nil. It wraps [ErrBadEntry].
+// Check returns nil if a store can execute c. Otherwise the error wraps [ErrBadEntry].
 func (c *Claim) Check() error { return checkTime(c.Next) }
 
-// Check returns why a store must not take f, or nil. It wraps [ErrBadEntry].
+// Check returns nil if a store can execute f. Otherwise the error wraps [ErrBadEntry].
 func (f *Finish) Check() error {
 	if len(f.State) > MaxState {
-		return fmt.Errorf("%w: a state of %d bytes, more than %d", ErrBadEntry, len(f.State), MaxState)
+		return fmt.Errorf("%w: the state has %d bytes, more than %d", ErrBadEntry, len(f.State), MaxState)
 	}
 	return nil
 }
 
-// checkTime refuses what no spec gives and a store might not hold.
+// checkTime returns an error that wraps [ErrBadEntry] if the year of t is not 0 to 9999. The zero
+// time is valid.
 func checkTime(t time.Time) error {
 	if !t.IsZero() && (t.Year() < 0 || t.Year() > 9999) {
-		return fmt.Errorf("%w: a time in the year %d", ErrBadEntry, t.Year())
+		return fmt.Errorf("%w: the year of the time is %d, not 0 to 9999", ErrBadEntry, t.Year())
 	}
 	return nil
 }
 
+// checkText returns an error that wraps [ErrBadEntry] unless s is 1 to most bytes of UTF-8 without
+// control characters. what names s in the error.
 func checkText(what, s string, most int) error {
 	if len(s) == 0 || len(s) > most || !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return r < 0x20 || r == 0x7f }) {
-		return fmt.Errorf("%w: the %s is not 1 to %d bytes of text", ErrBadEntry, what, most)
+		return fmt.Errorf("%w: the %s is not 1 to %d bytes of UTF-8 without control characters", ErrBadEntry, what, most)
 	}
 	return nil
 }

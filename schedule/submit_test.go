@@ -17,8 +17,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// road notes what is submitted.
-type road struct {
+// recorder is a submitter that collects the calls that it gets.
+type recorder struct {
 	mu     sync.Mutex
 	calls  []task.Call
 	refuse func(c task.Call) error
@@ -29,7 +29,7 @@ type pending struct {
 	id task.ID
 }
 
-func (r *road) Submit(_ ctx, c task.Call) (task.Pending, error) {
+func (r *recorder) Submit(_ ctx, c task.Call) (task.Pending, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.refuse != nil {
@@ -41,16 +41,16 @@ func (r *road) Submit(_ ctx, c task.Call) (task.Pending, error) {
 	return pending{id: c.ID}, nil
 }
 
-func (r *road) all() []task.Call {
+func (r *recorder) all() []task.Call {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]task.Call(nil), r.calls...)
 }
 
-// broad is a road that takes many at once.
-type broad struct{ road }
+// batchRecorder is a recorder that is also a task.BatchSubmitter.
+type batchRecorder struct{ recorder }
 
-func (b *broad) SubmitAll(c ctx, calls []task.Call) ([]task.Pending, error) {
+func (b *batchRecorder) SubmitAll(c ctx, calls []task.Call) ([]task.Pending, error) {
 	out := make([]task.Pending, len(calls))
 	var err error
 	for i := range calls {
@@ -69,8 +69,8 @@ func TestSubmit(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			store := memory(t)
 			s := scheduled(t, schedule.Config{Store: store})
-			b := &broad{}
-			var to task.Submitter = &b.road
+			b := &batchRecorder{}
+			var to task.Submitter = &b.recorder
 			if batched {
 				to = b
 			}
@@ -116,13 +116,14 @@ func TestSubmit(t *testing.T) {
 	}
 }
 
-// TestABrokerThatIsAway: nothing is lost, everything is submitted with its first id, and what a recurring entry missed is not made up for.
+// TestABrokerThatIsAway shows that no tick is lost while the broker is unavailable. Each is
+// submitted later with its first id. Missed runs of a recurring entry are left out.
 func TestABrokerThatIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory(t)
 		s := scheduled(t, schedule.Config{Store: store})
 		away := true
-		b := &broad{road{refuse: func(task.Call) error {
+		b := &batchRecorder{recorder{refuse: func(task.Call) error {
 			if away {
 				return errors.New("away")
 			}
@@ -152,8 +153,8 @@ func TestABrokerThatIsAway(t *testing.T) {
 	})
 }
 
-// TestATaskThatIsRefused: it is put off for as long as it takes, and the others go through at
-// once. Whether a tick is too late is a matter of the store's clock alone.
+// TestATaskThatIsRefused shows that a refused task is postponed again and again, while the others
+// are submitted at once. Only the store's clock decides whether a tick is too late.
 func TestATaskThatIsRefused(t *testing.T) {
 	for _, skew := range []time.Duration{0, -48 * time.Hour, 48 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
@@ -164,7 +165,7 @@ func TestATaskThatIsRefused(t *testing.T) {
 			s := scheduled(t, schedule.Config{Store: store})
 			var away atomic.Bool
 			away.Store(true)
-			b := &broad{road{refuse: func(c task.Call) error {
+			b := &batchRecorder{recorder{refuse: func(c task.Call) error {
 				if away.Load() && c.Name != "good" {
 					return task.ErrBadMetadata
 				}

@@ -8,23 +8,26 @@ import (
 	"unicode/utf8"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/naming"
 	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Limits of what an envelope may hold besides its arguments. A Format neither writes nor reads more.
+// Limits of an envelope, besides its arguments. A Format writes and reads no more.
 const (
 	MaxHeaders     = 1000     // entries of Headers
 	MaxHeaderBytes = 64 << 10 // keys and values of Headers together
-	MaxLinks       = 1000     // links in Then, Else and Chord, those inside links counted
+	MaxLinks       = 1000     // links in Then, Else and Chord, including nested ones
 	MaxNodeID      = 255      // bytes of Origin and ReplyTo
 	MaxText        = 64 << 10 // bytes of Correlation, content types and other free texts
 )
 
-// CheckEnvelope returns the first reason why a Format must neither write e nor hand it out, or nil: a bad name or id
-// (wraps [task.ErrBadName] or [task.ErrBadID]), a negative count, text that is not UTF-8, too many headers or links. An
-// empty name or id is no error. It is for authors of Formats, who add [ErrValue] in Encode and [ErrMalformed] in Decode.
+// CheckEnvelope returns the first reason why a Format must not write or return e, or nil. It is for
+// authors of Formats, which wrap the error with [ErrValue] in Encode and [ErrMalformed] in Decode.
+//
+//   - A bad name or id wraps [task.ErrBadName] or [task.ErrBadID]; an empty one is valid.
+//   - Other reasons are a count out of range, text that is not UTF-8, and too many headers or
+//     links.
 func CheckEnvelope(e *task.Envelope) error {
 	if e.Name != "" {
 		if err := task.CheckName(e.Name); err != nil {
@@ -80,7 +83,7 @@ func CheckEnvelope(e *task.Envelope) error {
 }
 
 func validText(s string) bool {
-	return s == "" || len(s) <= MaxText && (keyset.ASCII(s) || utf8.ValidString(s))
+	return s == "" || len(s) <= MaxText && (naming.ASCII(s) || utf8.ValidString(s))
 }
 
 func checkHeaders(h map[string]string) error {
@@ -100,7 +103,22 @@ func checkHeaders(h map[string]string) error {
 	return nil
 }
 
-// checkMetadata refuses what cannot be clamped: texts. A queue's name is checked, the other texts only have to be text.
+// checkWithout checks names of headers like checkHeaders.
+func checkWithout(names []string) error {
+	if len(names) > MaxHeaders {
+		return fmt.Errorf("%d headers to leave out, at most %d", len(names), MaxHeaders)
+	}
+	size := 0
+	for _, k := range names {
+		if size += len(k); size > MaxHeaderBytes || !utf8.ValidString(k) {
+			return fmt.Errorf("headers to leave out are not UTF-8 or longer than %d bytes", MaxHeaderBytes)
+		}
+	}
+	return nil
+}
+
+// checkMetadata returns an error for values that cannot be clamped: a bad queue name, other texts
+// that are not UTF-8 or too long, and negative durations.
 func checkMetadata(m *task.Metadata) error {
 	if q, ok := m.Queue.Get(); ok {
 		if err := task.CheckName(q); err != nil {
@@ -164,7 +182,13 @@ func checkLink(l *task.Link, left *int) error {
 	default:
 		return fmt.Errorf("a link feeds %q", utf.Cut(string(l.Feed), 32))
 	}
-	if !validText(l.ContentType) || !validText(l.Field) {
+	if err := checkHeaders(l.Headers); err != nil {
+		return err
+	}
+	if err := checkWithout(l.Without); err != nil {
+		return err
+	}
+	if !validText(l.ContentType) || !validText(l.Field) || !validText(l.Correlation.Or("")) {
 		return errors.New("a text of a link is not UTF-8 or too long")
 	}
 	if err := checkMetadata(&l.Meta); err != nil {
@@ -183,15 +207,16 @@ func checkLink(l *task.Link, left *int) error {
 	return checkLinks(l.Then, l.Else, left)
 }
 
-// Bounds of the moments in an envelope: times outside are moved to the nearer one.
+// Limits of the times in an envelope. Times outside are clamped.
 const (
 	minMilli = 0               // 1970-01-01
 	maxMilli = 253370764799999 // the end of the year 9998
 )
 
-// Milli returns t in milliseconds since 1970 as envelopes carry it: cut to a whole millisecond and to the years 1970 to 9998.
+// Milli returns t in milliseconds since 1970, for an envelope. Times outside the years 1970 to 9998
+// are clamped.
 func Milli(t time.Time) int64 {
-	switch y := t.UTC().Year(); { // far years overflow UnixMilli
+	switch y := t.UTC().Year(); { // UnixMilli overflows in distant years
 	case y < 1970:
 		return minMilli
 	case y > 9998:
@@ -200,12 +225,14 @@ func Milli(t time.Time) int64 {
 	return min(max(t.UnixMilli(), minMilli), maxMilli)
 }
 
-// FromMilli returns the time of ms milliseconds since 1970, in UTC, cut to the years 1970 to 9998.
+// FromMilli returns the time of ms milliseconds since 1970, in UTC, clamped to the years 1970 to
+// 9998.
 func FromMilli(ms int64) time.Time {
 	return time.UnixMilli(min(max(ms, minMilli), maxMilli)).UTC()
 }
 
-// Millis returns d in whole milliseconds, rounded up, so that a limit below one millisecond does not become none.
+// Millis returns d in whole milliseconds, rounded up. So a limit below one millisecond does not
+// become 0, which means no limit.
 func Millis(d time.Duration) int64 {
 	ms := d.Milliseconds()
 	if d%time.Millisecond > 0 {
@@ -214,20 +241,21 @@ func Millis(d time.Duration) int64 {
 	return ms
 }
 
-// FromMillis returns the duration of ms milliseconds, cut to [task.MaxTimeLimit]. A negative one stays negative and is
-// refused by [CheckEnvelope].
+// FromMillis returns the duration of ms milliseconds, at most [task.MaxTimeLimit]. A negative value
+// stays negative; [CheckEnvelope] refuses it.
 func FromMillis(ms int64) time.Duration {
 	return time.Duration(min(max(ms, -1), int64(task.MaxTimeLimit/time.Millisecond))) * time.Millisecond
 }
 
-// Count returns n cut to what counts in an envelope may be: at most 2^31-1, and -1 for anything negative, which
-// [CheckEnvelope] refuses.
+// Count returns n clamped to the counts of an envelope: at most 2^31-1. Each negative n becomes -1,
+// which [CheckEnvelope] refuses.
 func Count(n int64) int { return int(min(max(n, -1), math.MaxInt32)) }
 
-// Priority returns the priority p cut to 0 to [task.MaxPriority].
+// Priority returns p clamped to 0 to [task.MaxPriority].
 func Priority(p int64) int { return int(min(max(p, 0), task.MaxPriority)) }
 
-// NewMessage returns a message with the ID, Priority and Expires of e. A Format adds the rest.
+// NewMessage returns a message with the ID, Priority and Expires of e. A Format adds the other
+// fields.
 func NewMessage(e *task.Envelope, contentType string, body []byte) *broker.Message {
 	m := &broker.Message{ID: string(e.ID), ContentType: contentType, Body: body, Priority: task.DefaultPriority}
 	if e.Base != nil {
@@ -239,8 +267,8 @@ func NewMessage(e *task.Envelope, contentType string, body []byte) *broker.Messa
 	return m
 }
 
-// CheckEncoding refuses, with [ErrUnknownType], a message whose native content-encoding says that its body is not to be
-// read as it is, for instance compressed. Every Format calls it first.
+// CheckEncoding returns [ErrUnknownType] if the message's content-encoding property says that its
+// body is encoded, for example compressed. Every Format calls it first.
 func CheckEncoding(m *broker.Message) error {
 	if enc := m.Properties["content-encoding"]; enc != "" && enc != "identity" {
 		return fmt.Errorf("%w: content encoding %q", ErrUnknownType, utf.Cut(enc, 64))

@@ -13,14 +13,14 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// jsonFields is a JSON object that is being read: each reader takes its member out, so that what is left is unknown. The
-// first error sticks. A member that is null counts as not given.
+// jsonFields is a JSON object that is being read. Each read removes its member, so that the unknown
+// members remain. The first error is kept in err. A member with the value null counts as missing.
 type jsonFields struct {
 	members map[string]json.RawMessage
 	err     error
 }
 
-// readFields reads data, which passed [ScanJSON], as an object.
+// readFields decodes data as an object. data must have passed [ScanJSON].
 func readFields(data []byte) *jsonFields {
 	f := &jsonFields{}
 	if err := json.Unmarshal(data, &f.members); err != nil || f.members == nil {
@@ -35,7 +35,7 @@ func (f *jsonFields) fail(name, want string) {
 	}
 }
 
-// take removes a member and returns it, nil when it is not given.
+// take removes a member and returns its value; nil if it is missing or null.
 func (f *jsonFields) take(name string) json.RawMessage {
 	raw, ok := f.members[name]
 	if !ok {
@@ -48,7 +48,8 @@ func (f *jsonFields) take(name string) json.RawMessage {
 	return raw
 }
 
-// into decodes a member into v and says whether it was given.
+// into decodes a member into v and reports whether it exists. want describes the type, for the
+// error.
 func (f *jsonFields) into(name string, v any, want string) bool {
 	raw := f.take(name)
 	if raw == nil || f.err != nil {
@@ -67,7 +68,7 @@ func (f *jsonFields) text(name string) string {
 	return s
 }
 
-// integer reads a whole number; one beyond int64 is cut to it. 3.0 and 3e2 are whole numbers too.
+// integer reads a whole number, clamped to int64. 3.0 and 3e2 are whole numbers too.
 func (f *jsonFields) integer(name string) (int64, bool) {
 	raw := f.take(name)
 	if raw == nil || f.err != nil {
@@ -103,7 +104,7 @@ func (f *jsonFields) count(name string) int {
 	return Count(n)
 }
 
-// moment reads milliseconds since 1970 or a time of RFC 3339. "" is the zero time, given explicitly.
+// moment reads milliseconds since 1970 or an RFC 3339 time. "" is the zero time, explicitly set.
 func (f *jsonFields) moment(name string) (time.Time, bool) {
 	raw := f.take(name)
 	if raw == nil || f.err != nil {
@@ -162,7 +163,7 @@ func (f *jsonFields) optTime(name string) task.Opt[time.Time] {
 	return task.Opt[time.Time]{}
 }
 
-// metadata reads the metadata members; queue is the name of the one that holds the queue.
+// metadata reads the members of the metadata. queue is the name of the member for the queue.
 func (f *jsonFields) metadata(queue string) task.Metadata {
 	return task.Metadata{
 		Queue:         f.optText(queue),
@@ -185,8 +186,9 @@ func (f *jsonFields) metadata(queue string) task.Metadata {
 	}
 }
 
-// args reads the arguments: "args" holds a JSON value as it is, "args_base64" any bytes. Without either of them, and
-// without a content type, the arguments are the JSON value null, which fits a task of any argument type.
+// args reads the arguments: a JSON value in "args", or any bytes as base64 in "args_base64".
+// Without both and without a content type, the arguments are the JSON value null, which fits any
+// argument type.
 func (f *jsonFields) args() (contentType string, args []byte) {
 	contentType = f.text("content_type")
 	raw, given := f.members["args"]
@@ -215,7 +217,7 @@ func (f *jsonFields) args() (contentType string, args []byte) {
 	return contentType, nil
 }
 
-// links reads a list of links. left is how many links the envelope may still have.
+// links reads a list of links. left is the number of links that the envelope may still have.
 func (f *jsonFields) links(name string, left *int) []task.Link {
 	var list []json.RawMessage
 	if !f.into(name, &list, "a list of links") {
@@ -249,6 +251,9 @@ func (f *jsonFields) link(name string, raw json.RawMessage, left *int) task.Link
 	l.Policy, l.Group = task.Policy(in.text("policy")), task.ID(in.text("group"))
 	l.GroupIndex, l.GroupSize = in.size("group_index"), in.size("group_size")
 	l.ReplyTo = in.text("reply_to")
+	in.into("headers", &l.Headers, "an object of strings")
+	in.into("without_headers", &l.Without, "a list of strings")
+	l.Correlation = in.optText("correlation")
 	in.into("each", &l.Each, "true or false")
 	in.into("last", &l.Last, "true or false")
 	l.Members = in.links("members", left)
@@ -264,7 +269,8 @@ func (f *jsonFields) link(name string, raw json.RawMessage, left *int) task.Link
 	return l
 }
 
-// size reads a place in a group or a group's size. Beyond the range it is refused: another place is another task.
+// size reads a group index or a group size. It refuses values out of range instead of clamping
+// them, because another index is another task.
 func (f *jsonFields) size(name string) int {
 	n, ok := f.integer(name)
 	if ok && n != int64(Count(n)) {
@@ -273,7 +279,7 @@ func (f *jsonFields) size(name string) int {
 	return Count(n)
 }
 
-// linkArgs is args for a link, which may have no arguments of its own.
+// linkArgs is args for a link. A link may have no arguments.
 func (f *jsonFields) linkArgs() (contentType string, args []byte) {
 	_, given := f.members["args"]
 	_, inBase64 := f.members["args_base64"]
@@ -283,7 +289,8 @@ func (f *jsonFields) linkArgs() (contentType string, args []byte) {
 	return f.args()
 }
 
-// rest returns the members nobody took as a JSON object, nil when there are none.
+// rest returns the remaining members as a JSON object, sorted by name; nil if all members were
+// read.
 func (f *jsonFields) rest() []byte {
 	if len(f.members) == 0 {
 		return nil
@@ -302,7 +309,8 @@ func (f *jsonFields) rest() []byte {
 	return w.b
 }
 
-// jsonWriter writes JSON objects member by member, so that values which are JSON already stay byte for byte.
+// jsonWriter writes a JSON object member by member. Values that are JSON already are copied
+// unchanged.
 type jsonWriter struct{ b []byte }
 
 func (w *jsonWriter) open() { w.b = append(w.b, '{') }
@@ -315,13 +323,14 @@ func (w *jsonWriter) name(name string) {
 	w.b = append(appendJSON(w.b, name), ':')
 }
 
-// raw writes a member whose value is JSON already.
+// raw writes a member whose value is JSON.
 func (w *jsonWriter) raw(name string, value []byte) {
 	w.name(name)
 	w.b = append(w.b, value...)
 }
 
-// member writes a member of a type that always can be written: a string, number, boolean or map of strings.
+// member writes a member with a value that can always be encoded: a string, number, boolean or map
+// of strings.
 func (w *jsonWriter) member(name string, v any) {
 	w.name(name)
 	w.b = appendJSON(w.b, v)
@@ -350,7 +359,7 @@ func appendJSON(b []byte, v any) []byte {
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
-		return append(b, "null"...) // cannot be: see the types in member
+		return append(b, "null"...) // cannot happen: see the types of member
 	}
 	return append(b, bytes.TrimSuffix(buf.Bytes(), []byte("\n"))...)
 }
@@ -399,7 +408,8 @@ func (w *jsonWriter) duration(name string, o task.Opt[time.Duration]) {
 	}
 }
 
-// args writes arguments; see jsonFields.args. depth is how deep a JSON value of the arguments may be nested.
+// args writes the arguments as jsonFields.args reads them. depth is the maximum nesting of a JSON
+// value in "args"; a deeper one is written as base64.
 func (w *jsonWriter) args(contentType string, args []byte, depth int) {
 	if len(args) > 0 && MediaType(contentType) == ContentJSON &&
 		len(bytes.TrimSpace(args)) == len(args) && scanJSON(args, depth) == nil {
@@ -425,7 +435,7 @@ func (w *jsonWriter) links(name string, links []task.Link, depth int) {
 		if i > 0 {
 			w.b = append(w.b, ',')
 		}
-		w.link(&links[i], depth-2) // the list and the object
+		w.link(&links[i], depth-2) // the list and the object are two levels
 	}
 	w.b = append(w.b, ']')
 }
@@ -447,6 +457,13 @@ func (w *jsonWriter) link(l *task.Link, depth int) {
 	w.count("group_index", l.GroupIndex)
 	w.count("group_size", l.GroupSize)
 	w.text("reply_to", l.ReplyTo)
+	if len(l.Headers) > 0 {
+		w.member("headers", l.Headers)
+	}
+	if len(l.Without) > 0 {
+		w.member("without_headers", l.Without)
+	}
+	writeOpt(w, "correlation", l.Correlation)
 	w.flag("each", l.Each)
 	w.flag("last", l.Last)
 	w.metadata(&l.Meta, "meta_queue")

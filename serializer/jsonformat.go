@@ -8,30 +8,35 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// JSONFormat carries a whole task as a JSON object which a person or a program in any language can write:
+// JSONFormat is a [Format] that writes a task as a JSON object. A person or a program in any
+// language can write it too:
 //
 //	{"task": "email.send", "args": {"to": "a@example.org"}}
 //
-// Only "task" is required. "args" may be any JSON value and stays as it is; arguments that are not JSON are in "args_base64"
-// with their "content_type". Without arguments the task gets null. The other members are
+// Only "task" is required. "args" may be any JSON value and is not changed. Arguments that are not
+// JSON are in "args_base64", with their "content_type". Without arguments the task gets null. The
+// other members are:
 //
-//	version id root parent group group_index retries crashes parked sent_at_ms origin reply_to correlation headers
-//	queue max_retries retry_delay_ms rate_limit time_limit_ms soft_time_limit_ms ignore_result idempotent dead_letter
-//	serializer compress result_store result_ttl_ms priority not_before expires
+//	version id root parent group group_index retries crashes parked sent_at_ms origin reply_to
+//	correlation headers queue max_retries retry_delay_ms rate_limit time_limit_ms
+//	soft_time_limit_ms ignore_result idempotent dead_letter serializer compress result_store
+//	result_ttl_ms priority not_before expires
 //	base   (an object with metadata members)
 //	group_size copy life
-//	then, else, chord   (lists of links, and a link: task id queue args feed field then else and metadata; those of groups
-//	                     have members each policy chord last reply_to group group_index group_size besides)
+//	then, else, chord   (lists of links, and a link: task id queue args feed field then else and
+//	                     metadata; links of groups also have members each policy chord last
+//	                     reply_to group group_index group_size; steps with their own headers or
+//	                     correlation have headers, without_headers and correlation)
 //
-// with durations as whole milliseconds and moments as milliseconds since 1970 or as RFC 3339 texts; null is the same as
-// leaving a member out. Members that this version does not know are kept. The zero value is ready.
+// Durations are whole milliseconds. Times are milliseconds since 1970 or RFC 3339 texts. A null
+// member counts as missing. Unknown members are kept. The zero value is ready to use.
 type JSONFormat struct{}
 
 // ContentType returns [ContentJSON].
 func (JSONFormat) ContentType() string { return ContentJSON }
 
-// Encode implements [Format]. It refuses, with [ErrValue], what Decode would refuse, such as more than about thirty links
-// one inside the other.
+// Encode implements [Format]. Returns [ErrValue] for envelopes that Decode would refuse, for
+// example with more than about thirty nested links.
 func (JSONFormat) Encode(e *task.Envelope) (*broker.Message, error) {
 	body, err := encodeJSON(e, true)
 	if err != nil {
@@ -40,11 +45,14 @@ func (JSONFormat) Encode(e *task.Envelope) (*broker.Message, error) {
 	return NewMessage(e, ContentJSON, body), nil
 }
 
-// Decode implements [Format]. It claims messages of content type application/json, text/plain or none whose body is an
-// object with a member "task". A body that begins like an object and is no well-formed JSON is [ErrMalformed]. A message
-// without "id" gets the broker's message id. Negative counts and durations are refused; counts, durations, priorities and
-// moments beyond their range are cut to it. Unknown holds the members of a newer writer as a JSON object; unknown members
-// of "base" and of links are passed over.
+// Decode implements [Format]. It reads messages with content type application/json, text/plain or
+// none whose body is an object with the member "task". For others it returns [ErrNotMine].
+//
+//   - Returns [ErrMalformed] if the body begins with "{" but is not valid JSON.
+//   - A message without "id" gets the broker's message id.
+//   - Negative counts and durations are refused. Other values out of range are clamped.
+//   - Envelope.Unknown holds unknown members as a JSON object. Those of "base" and links are
+//     dropped.
 func (JSONFormat) Decode(m *broker.Message) (*task.Envelope, error) {
 	switch MediaType(m.ContentType) {
 	case "", ContentJSON, "text/plain":
@@ -69,7 +77,7 @@ func (JSONFormat) Decode(m *broker.Message) (*task.Envelope, error) {
 	return finishJSON(f, e, m)
 }
 
-// finishJSON does what is left to do once all members were taken.
+// finishJSON completes e after all known members were read, and checks it.
 func finishJSON(f *jsonFields, e *task.Envelope, m *broker.Message) (*task.Envelope, error) {
 	e.Unknown = f.rest()
 	if e.ID == "" {
@@ -88,7 +96,7 @@ func finishJSON(f *jsonFields, e *task.Envelope, m *broker.Message) (*task.Envel
 	return e, nil
 }
 
-// envelope reads all members but the arguments.
+// envelope reads all members except the arguments.
 func (f *jsonFields) envelope() *task.Envelope {
 	e := &task.Envelope{
 		Version: task.EnvelopeVersion,
@@ -135,14 +143,14 @@ func (f *jsonFields) envelope() *task.Envelope {
 	return e
 }
 
-// encodeJSON writes an envelope, with or without its arguments.
+// encodeJSON returns an envelope as a JSON object, with or without its arguments.
 func encodeJSON(e *task.Envelope, withArgs bool) ([]byte, error) {
 	if err := CheckEnvelope(e); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrValue, err)
 	}
 	w := &jsonWriter{b: make([]byte, 0, 256+len(e.Args)*4/3+len(e.Unknown))}
 	w.open()
-	w.member("task", e.Name) // also when it is empty: this member makes the object a task
+	w.member("task", e.Name) // written even if empty: this member makes the object a task
 	w.text("id", string(e.ID))
 	if withArgs {
 		w.args(e.ContentType, e.Args, MaxJSONDepth-1)
@@ -189,13 +197,13 @@ func encodeJSON(e *task.Envelope, withArgs bool) ([]byte, error) {
 	w.unknown(e.Unknown)
 	w.shut()
 	if err := ScanJSON(w.b); err != nil {
-		return nil, fmt.Errorf("%w: it would not be read back: %w", ErrValue, err)
+		return nil, fmt.Errorf("%w: it could not be decoded again: %w", ErrValue, err)
 	}
 	return w.b, nil
 }
 
-// unknown writes the members of a newer writer back. They are a JSON object; anything else is another Format's and cannot
-// be said here.
+// unknown writes the unknown members that Decode kept. It drops u if it is not a JSON object,
+// because another Format kept it.
 func (w *jsonWriter) unknown(u []byte) {
 	if len(u) > 2 && u[0] == '{' && u[len(u)-1] == '}' {
 		w.b = append(w.b, ',')

@@ -18,7 +18,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// The golden files are messages as version 1 writes them. They never change; see those of Compact.
+// The golden files are messages of version 1. They never change; see the golden files of Compact.
 var writeGolden = flag.Bool("write-golden", false, "write golden files that do not exist yet")
 
 func diffEnvelopes(a, b *task.Envelope) string {
@@ -26,7 +26,7 @@ func diffEnvelopes(a, b *task.Envelope) string {
 		task.Opt[string]{}, task.Opt[int]{}, task.Opt[bool]{}, task.Opt[time.Duration]{}, task.Opt[time.Time]{}))
 }
 
-// everything is a task with all fields set.
+// everything returns a task with all fields set.
 func everything() *task.Envelope {
 	at := time.UnixMilli(1760000000123).UTC()
 	return &task.Envelope{
@@ -53,7 +53,12 @@ func everything() *task.Envelope {
 func TestGoldenJSON(t *testing.T) {
 	bytesTask := &task.Envelope{Version: 1, ID: "x", Name: "resize", ContentType: ContentMsgpack, Args: []byte("\x92\x01\x02")}
 	requeued := &task.Envelope{Version: 1, ID: "x", Name: "email.send", ContentType: ContentJSON, Args: []byte(`{"n":1}`), Retries: 1, Life: 2}
-	for name, e := range map[string]*task.Envelope{"everything": everything(), "bytes": bytesTask, "requeued": requeued} {
+	steps := &task.Envelope{Version: 1, ID: "x", Name: "email.send", ContentType: ContentJSON, Args: []byte(`{"n":1}`)}
+	steps.Then = []task.Link{{
+		Name: "next", Queue: "q", Headers: map[string]string{"import": "42", "empty": ""}, Without: []string{"only-first", "é"}, Correlation: task.Set("c-2"),
+		Then: []task.Link{{Name: "last", Queue: "q", Without: []string{"import"}, Correlation: task.Set("")}},
+	}}
+	for name, e := range map[string]*task.Envelope{"everything": everything(), "bytes": bytesTask, "requeued": requeued, "steps": steps} {
 		m, err := JSONFormat{}.Encode(e)
 		if err != nil {
 			t.Fatal(err)
@@ -97,7 +102,7 @@ func checkRead(t *testing.T, f Format, m *broker.Message, want *task.Envelope) {
 	}
 }
 
-// TestGoldenJSONOfNewerWriter: members this version does not know are kept and go into a retry.
+// TestGoldenJSONOfNewerWriter shows that unknown members are kept and sent with a retry.
 func TestGoldenJSONOfNewerWriter(t *testing.T) {
 	newer := golden(t, "json-v2-newer.json", []byte(`{"version":2,"id":"n1","task":"email.send","args":[1],"compression":"zstd",`+
 		`"shard":{"of": 7, "name":"\u00e9"},"deadline":null,"max_retries":2}`))
@@ -129,7 +134,7 @@ func TestGoldenJSONOfNewerWriter(t *testing.T) {
 		}
 	}
 	e := everything()
-	e.Unknown = []byte{0x81, 60, 0xa4, 'z', 's', 't', 'd'} // of Compact
+	e.Unknown = []byte{0x81, 60, 0xa4, 'z', 's', 't', 'd'} // kept by Compact
 	m, err := JSONFormat{}.Encode(e)
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +158,7 @@ func golden(t *testing.T, name string, now []byte) []byte {
 	return bytes.TrimSuffix(data, []byte("\n"))
 }
 
-// TestWrittenByHand: what a person types, or a program in another language sends.
+// TestWrittenByHand decodes messages that a person or another program writes.
 func TestWrittenByHand(t *testing.T) {
 	at := time.Date(2026, 1, 31, 11, 0, 0, 0, time.UTC)
 	for body, want := range map[string]*task.Envelope{
@@ -236,7 +241,7 @@ func TestJSONFormatRefuses(t *testing.T) {
 	}
 }
 
-// TestJSONFormatLeavesToOthers: JSON that is no task is raw work for the task of its queue.
+// TestJSONFormatLeavesToOthers shows that JSON without a task is not read by JSONFormat.
 func TestJSONFormatLeavesToOthers(t *testing.T) {
 	for _, m := range []*broker.Message{
 		{Body: []byte(`{"to":"a"}`)},
@@ -293,7 +298,8 @@ func TestRawFormatRefuses(t *testing.T) {
 	}
 }
 
-// TestDeepArguments: what cannot lie inside the envelope's object, because readers limit nesting, travels beside it.
+// TestDeepArguments shows that arguments nested too deeply for the envelope's object are written as
+// base64.
 func TestDeepArguments(t *testing.T) {
 	for _, depth := range []int{MaxJSONDepth - 1, MaxJSONDepth} {
 		e := everything()
@@ -333,7 +339,8 @@ func seeds(f *testing.F) {
 	f.Add(m.Body[:len(m.Body)/2])
 }
 
-// FuzzJSONFormat: whatever is read can be written, and then reads and writes the same.
+// FuzzJSONFormat shows that each decoded envelope can be encoded, and then decodes and encodes the
+// same.
 func FuzzJSONFormat(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -341,7 +348,7 @@ func FuzzJSONFormat(f *testing.F) {
 	})
 }
 
-// FuzzRawFormat does the same for raw messages, with the input as header and as body.
+// FuzzRawFormat does the same for RawFormat, with the input as header and as body.
 func FuzzRawFormat(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -364,7 +371,8 @@ func checkStable(t *testing.T, f Format, m *broker.Message) {
 	if err != nil {
 		t.Fatalf("%q was read, written as %q %q, and cannot be read: %v", m.Body, out.Body, out.Headers, err)
 	}
-	again, err := f.Encode(second) // not cmp.Diff of the two: links inside each other cost it 3 to the power of their depth
+	// not cmp.Diff of both: nested links cost it 3 to the power of their depth
+	again, err := f.Encode(second)
 	if err != nil {
 		t.Fatal(err)
 	}

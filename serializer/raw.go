@@ -2,14 +2,15 @@ package serializer
 
 import "fmt"
 
-// Raw carries bytes as they are. It writes []byte, string and *[]byte, and reads into *[]byte, *string and *any (which
-// becomes a []byte); other types are [ErrValue]. The zero value is ready.
+// Raw is a [Serializer] that does not change bytes. It writes []byte, string and *[]byte, and reads
+// into *[]byte, *string and *any, which becomes a []byte. Returns [ErrValue] for other types. The
+// zero value is ready to use.
 type Raw struct{}
 
 // ContentType returns [ContentRaw].
 func (Raw) ContentType() string { return ContentRaw }
 
-// Marshal implements [Serializer]. nil is no bytes.
+// Marshal implements [Serializer]. A nil v is written as no bytes.
 func (Raw) Marshal(v any) ([]byte, error) {
 	switch v := v.(type) {
 	case nil:

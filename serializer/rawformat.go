@@ -7,21 +7,26 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// EnvelopeHeader is the message header in which [RawFormat] carries all of an envelope but its arguments: a []byte with the
-// JSON object of [JSONFormat]. It has not the prefix that adapters keep for headers of their own.
+// EnvelopeHeader is the message header in which [RawFormat] stores the envelope without its
+// arguments: a []byte with the JSON object of [JSONFormat]. It does not begin with the prefix that
+// adapters reserve for their own headers.
 const EnvelopeHeader = "swarmiji-envelope"
 
-// RawFormat carries the arguments as the message's body, byte for byte, so that programs which know nothing of Swarmiji can
-// read the messages and write them. The rest of the envelope travels in one header. A message without that header is raw
-// work for the task its queue is configured for: an envelope without a name. The zero value is ready.
+// RawFormat is a [Format] that writes the arguments as the message's body, byte for byte. Programs
+// that do not know Swarmiji can read and write such messages. The rest of the envelope is in one
+// header. The zero value is ready to use.
 //
-// It needs a broker that carries headers, and claims nearly everything: in a list of formats it comes last.
+// A message without that header is a task for the queue's configured task: its envelope has no
+// name.
+//
+// The broker must support headers. RawFormat reads nearly every message, so it must be the last in
+// a list of formats.
 type RawFormat struct{}
 
 // ContentType returns [ContentRaw].
 func (RawFormat) ContentType() string { return ContentRaw }
 
-// Encode implements [Format]. The body is e.Args itself.
+// Encode implements [Format]. The body is e.Args itself, not a copy.
 func (RawFormat) Encode(e *task.Envelope) (*broker.Message, error) {
 	header, err := encodeJSON(e, false)
 	if err != nil {
@@ -32,9 +37,11 @@ func (RawFormat) Encode(e *task.Envelope) (*broker.Message, error) {
 	return m, nil
 }
 
-// Decode implements [Format]. It claims every message but those of [ContentCompact]. Without the header the envelope has
-// the broker's message id, the message's content type (or [ContentRaw]) and the native correlation id; a reply-to from
-// outside is not taken over. An id or correlation that an envelope cannot hold is [ErrMalformed].
+// Decode implements [Format]. It reads every message except those of [ContentCompact].
+//
+// Without the header, the envelope has the broker's message id, the content type (or [ContentRaw])
+// and the native correlation id of the message. The message's reply-to is ignored, because it comes
+// from outside. Returns [ErrMalformed] for an id or a correlation that is not valid in an envelope.
 func (RawFormat) Decode(m *broker.Message) (*task.Envelope, error) {
 	if MediaType(m.ContentType) == ContentCompact {
 		return nil, ErrNotMine
@@ -60,7 +67,7 @@ func (RawFormat) Decode(m *broker.Message) (*task.Envelope, error) {
 	e := f.envelope()
 	for _, name := range [...]string{"args", "args_base64"} {
 		if _, given := f.members[name]; given {
-			f.fail(name, "no arguments in the header, they are the body")
+			f.fail(name, "no arguments in the header; the body has them")
 		}
 	}
 	e.ContentType, e.Args = f.text("content_type"), m.Body

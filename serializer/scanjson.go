@@ -9,31 +9,36 @@ import (
 	"unicode/utf8"
 )
 
-// MaxJSONDepth is how deep JSON arrays and objects may lie in each other.
+// MaxJSONDepth is the maximum nesting of JSON arrays and objects.
 const MaxJSONDepth = 64
 
 const (
-	maxJSONTokens   = 1 << 20 // values and keys; one more for each 16 bytes
-	maxJSONExponent = 1000    // a larger one is beyond float64 however many digits stand before it
-	linearKeys      = 16      // up to so many keys of an object are compared with each other, more are sorted
+	maxJSONTokens   = 1 << 20 // values and keys, plus one for each 16 bytes
+	maxJSONExponent = 1000    // a larger one exceeds float64 with any digits
+	linearKeys      = 16      // more keys of an object are sorted to find duplicates
 )
 
-// Memory that decoding into variables of type any may take, as in internal/pack.
+// Limits of the memory for decoding into variables of type any, as in internal/rawmsgpack.
 const (
 	jsonMemoryFactor = 32
 	jsonMemoryFree   = 16 << 20
-	jsonCostValue    = 32  // a slot of []any and what it points to
+	jsonCostValue    = 32  // an element of []any and its value
 	jsonCostObject   = 64  // an empty map
-	jsonCostMembers  = 288 // the first group of slots of a map with members
+	jsonCostMembers  = 288 // first group of slots of a map with members
 	jsonCostMember   = 80
 )
 
-// ScanJSON returns nil when data is one JSON value (RFC 8259) that may be decoded, else an error that wraps [ErrMalformed].
-// It works without recursion and in memory of a small multiple of data, and refuses what parsers read in different ways
-// or at great cost: the same key twice in an object at any depth (also when one is written with escapes), numbers beyond
-// the range of float64, invalid UTF-8, lone surrogates, nesting deeper than [MaxJSONDepth], more than about a million
-// values, inputs whose decoding into any would take more than 32 times their size and 16 MiB besides, and anything
-// after the value.
+// ScanJSON returns nil if data is one JSON value (RFC 8259) that is safe to decode. Otherwise the
+// error wraps [ErrMalformed]. It works without recursion, in a small multiple of len(data) of
+// memory. It refuses input that parsers read in different ways or at high cost:
+//
+//   - the same key twice in an object, also if one of them is written with escapes,
+//   - numbers outside the range of float64,
+//   - invalid UTF-8 and lone surrogates,
+//   - nesting deeper than [MaxJSONDepth],
+//   - more than about a million values,
+//   - input whose decoding into any would need more than 32 times its size plus 16 MiB, and
+//   - data after the value.
 func ScanJSON(data []byte) error { return scanJSON(data, MaxJSONDepth) }
 
 func scanJSON(data []byte, depth int) error {
@@ -54,7 +59,7 @@ const (
 	errDepth     jsonError = "nested too deep"
 	errTokens    jsonError = "too many values"
 	errMemory    jsonError = "too many small values"
-	errDuplicate jsonError = "a key is there twice"
+	errDuplicate jsonError = "a key occurs twice"
 	errNumber    jsonError = "bad number"
 	errRange     jsonError = "number beyond the range of float64"
 	errString    jsonError = "bad string"
@@ -80,7 +85,8 @@ type jsonScanner struct {
 	cost   int
 }
 
-// scan walks over the value. It alternates between two places: before a value, and after one.
+// scan examines the whole value. It alternates between the position before a value and after a
+// value.
 func (s *jsonScanner) scan() error {
 	for {
 		opened, err := s.value()
@@ -88,7 +94,7 @@ func (s *jsonScanner) scan() error {
 			return err
 		}
 		if opened {
-			continue // an array or object with at least one element: its first value is next
+			continue // an array or object with an element: its first value is next
 		}
 		done, err := s.after()
 		if err != nil {
@@ -100,7 +106,8 @@ func (s *jsonScanner) scan() error {
 	}
 }
 
-// value reads a value up to its end, or up to its first element's value, which opened says.
+// value examines a value up to its end. If it is an array or object with an element, it stops
+// before the first element's value, and opened is true.
 func (s *jsonScanner) value() (opened bool, err error) {
 	if err := s.token(jsonCostValue); err != nil {
 		return false, err
@@ -132,7 +139,7 @@ func (s *jsonScanner) open(c byte) (opened bool, err error) {
 	s.pos++
 	s.stack[s.depth] = jsonFrame{object: c == '{', keys: len(s.keys)}
 	s.depth++
-	closing := c + 2 // in ASCII both brackets lie two apart
+	closing := c + 2 // in ASCII the closing bracket is two characters after the opening one
 	if c == '{' {
 		s.cost += jsonCostObject
 	}
@@ -148,7 +155,7 @@ func (s *jsonScanner) open(c byte) (opened bool, err error) {
 	return true, nil
 }
 
-// after reads what follows a value: closing brackets, then a comma and, in an object, a key.
+// after examines the text after a value: closing brackets, then a comma and, in an object, a key.
 func (s *jsonScanner) after() (done bool, err error) {
 	for s.depth > 0 {
 		f := s.stack[s.depth-1]
@@ -179,7 +186,7 @@ func (s *jsonScanner) after() (done bool, err error) {
 	return true, nil
 }
 
-// key reads a key and the colon after it.
+// key examines a key and its colon.
 func (s *jsonScanner) key() error {
 	if err := s.token(jsonCostMember); err != nil {
 		return err
@@ -205,7 +212,7 @@ func (s *jsonScanner) key() error {
 	return nil
 }
 
-// distinct checks the keys of an object that ends, and forgets them.
+// distinct checks that the keys of a closing object differ, and removes them from s.keys.
 func (s *jsonScanner) distinct(from int) error {
 	keys := s.keys[from:]
 	s.keys = s.keys[:from]
@@ -240,7 +247,7 @@ func (s *jsonScanner) token(cost int) error {
 	return nil
 }
 
-// next skips white space and returns the byte at pos, 0 at the end.
+// next skips white space and returns the byte at pos; 0 at the end.
 func (s *jsonScanner) next() byte {
 	for ; s.pos < len(s.data); s.pos++ {
 		switch c := s.data[s.pos]; c {
@@ -316,12 +323,13 @@ func (s *jsonScanner) number() error {
 	return nil
 }
 
-// str reads a string. For a key it returns the text, which shares the data unless it has escapes.
+// str examines a string. For a key it returns its text, which shares memory with the data unless it
+// has escapes.
 func (s *jsonScanner) str(key bool) ([]byte, error) {
 	s.pos++
 	from := s.pos
-	var text []byte // of a key with escapes
-	plain := from   // start of the run that is not in text yet
+	var text []byte // text of a key with escapes
+	plain := from   // start of the part that is not in text yet
 	for s.pos < len(s.data) {
 		switch c := s.data[s.pos]; {
 		case c == '"':
@@ -361,7 +369,7 @@ func (s *jsonScanner) str(key bool) ([]byte, error) {
 	return nil, errCut
 }
 
-// escape reads an escape sequence and returns the character it stands for.
+// escape examines an escape sequence and returns its character.
 func (s *jsonScanner) escape() (rune, error) {
 	s.pos++
 	if s.pos >= len(s.data) {

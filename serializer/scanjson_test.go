@@ -53,7 +53,8 @@ func TestScanJSONRefuses(t *testing.T) {
 	}
 }
 
-// TestScanJSONManyKeys has objects with so many keys that they are sorted, with the repeated one anywhere.
+// TestScanJSONManyKeys tests objects with so many keys that they are sorted, with the repeated key
+// at any position.
 func TestScanJSONManyKeys(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{1, linearKeys - 1, linearKeys, linearKeys + 1, 1000} {
@@ -71,7 +72,7 @@ func TestScanJSONManyKeys(t *testing.T) {
 	}
 }
 
-// TestScanJSONCost bounds time and memory for a megabyte of whatever costs most.
+// TestScanJSONCost limits the time and memory for a megabyte of the most expensive inputs.
 func TestScanJSONCost(t *testing.T) {
 	const size = 1 << 20
 	var keys bytes.Buffer
@@ -117,7 +118,8 @@ func TestScanJSONCost(t *testing.T) {
 	}
 }
 
-// TestScanJSONLimitsMemoryOfDecoding: inputs of small values beyond the budget are refused, ordinary ones are not.
+// TestScanJSONLimitsMemoryOfDecoding shows that inputs of too many small values are refused, and
+// ordinary inputs are not.
 func TestScanJSONLimitsMemoryOfDecoding(t *testing.T) {
 	small := []byte("[" + strings.Repeat(`{"":0},`, 400_000) + "0]")
 	if err := ScanJSON(small); !errors.Is(err, errMemory) {
@@ -145,7 +147,8 @@ func TestScanJSONAllocatesNothing(t *testing.T) {
 	}
 }
 
-// FuzzScanJSON: what ScanJSON lets through, encoding/json accepts too, and reads within bounds.
+// FuzzScanJSON shows that encoding/json decodes each input that ScanJSON accepts, within the memory
+// limit.
 func FuzzScanJSON(f *testing.F) {
 	for _, in := range []string{
 		`{"task":"a","args":[1,2.5e3,null,true,{"b":"\ud83d\ude00"}]}`, `{"a":1,"\u0061":2}`, `1e999999999`, `"\ud800"`,

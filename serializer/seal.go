@@ -5,28 +5,32 @@ import (
 	"errors"
 )
 
-// The classes of errors of sealing. What cannot be opened belongs to the dead letters: no handler ever sees it.
+// Errors of opening sealed data. A message with one of them is dead-lettered; no handler gets it.
 var (
-	// ErrNotSealed: something is plain, or came as another thing than it is sealed as, where only what is sealed is taken.
+	// ErrNotSealed: data is not sealed, or is sealed for another purpose, where sealing is required.
 	ErrNotSealed = errors.New("serializer: not sealed")
-	// ErrUnknownKey: it is sealed with a key that this process does not have.
+	// ErrUnknownKey: the data is sealed with a key that this process does not have.
 	ErrUnknownKey = errors.New("serializer: sealed with an unknown key")
-	// ErrForged: it was sealed with another key of the same name, for another task, queue or purpose, or was changed since.
+	// ErrForged: the data was changed, or sealed with another key of the same name, or for another
+	// task, queue or purpose.
 	ErrForged = errors.New("serializer: seal is broken")
 )
 
-// Sealer protects bytes against being read or changed on their way. [KeyRing] is one. It may be used from any goroutine.
+// Sealer protects bytes against changes and, depending on its keys, against reading. [KeyRing] is
+// an implementation. Implementations must be safe for concurrent use.
 type Sealer interface {
-	// Seal returns plain, sealed, in a new slice. The seal is bound to bound, which does not travel: whoever opens it must
-	// give the same.
+	// Seal returns plain in sealed form, in a new slice. The seal is also bound to the bytes of bound,
+	// which are not part of the result: Open needs the same bytes.
 	Seal(plain, bound []byte) ([]byte, error)
-	// Open returns what was sealed. Its errors wrap [ErrMalformed] for what is no seal, [ErrUnknownKey], or [ErrForged]. It
-	// never panics, whatever sealed holds, and what it returns may share memory with sealed, which it does not change.
+	// Open returns the data of a seal. The result may share memory with sealed, which is not changed.
+	// It never panics, for any input.
+	//
+	// Returns [ErrMalformed] if sealed is not a seal, [ErrUnknownKey], or [ErrForged].
 	Open(sealed, bound []byte) ([]byte, error)
 }
 
-// Binding makes the second argument of a [Sealer] of a purpose, such as "task", and of texts that nothing sealed for this
-// purpose may be moved away from. Two different lists never give the same bytes.
+// Binding returns the bound argument of a [Sealer] for a purpose, such as "task", and texts that
+// the sealed data belongs to. Different lists never give the same bytes.
 func Binding(purpose string, parts ...string) []byte {
 	size := 4 + len(purpose)
 	for _, p := range parts {

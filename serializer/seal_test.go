@@ -17,7 +17,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// secretOf makes secrets that are the same in every run.
+// secretOf returns a secret that is the same in every run.
 func secretOf(name string) []byte {
 	sum := sha256.Sum256([]byte("test secret " + name))
 	return sum[:]
@@ -74,7 +74,7 @@ func TestSealRoundTrip(t *testing.T) {
 	})
 }
 
-// TestSealedFormat holds the ring against the format as it is written down, put together here with other means.
+// TestSealedFormat checks KeyRing against an independent implementation of the documented format.
 func TestSealedFormat(t *testing.T) {
 	const plain, bound = "arguments", "bound"
 	head := append([]byte{1, 1, 2}, "k1"...)
@@ -189,9 +189,9 @@ func TestSealRefuses(t *testing.T) {
 
 func TestKeyRotation(t *testing.T) {
 	before := ring(t, encryptKey("old"))
-	both := ring(t, encryptKey("old"), signKey("new"))     // the new key is everywhere
-	switched := ring(t, signKey("new"), encryptKey("old")) // and seals
-	after := ring(t, signKey("new"))                       // the old one is taken away
+	both := ring(t, encryptKey("old"), signKey("new"))     // 1. add the new key to all processes
+	switched := ring(t, signKey("new"), encryptKey("old")) // 2. seal with it
+	after := ring(t, signKey("new"))                       // 3. remove the old key
 	a, b := sealed(t, before, "a", ""), sealed(t, switched, "b", "")
 	for _, r := range []*KeyRing{both, switched} {
 		for s, want := range map[string]string{string(a): "a", string(b): "b"} {
@@ -243,7 +243,7 @@ func TestNewKeyRingRefuses(t *testing.T) {
 	}
 }
 
-// TestKeysAreNotPrinted: whatever a program does with a key, its secret stays out of texts.
+// TestKeysAreNotPrinted shows that no way of printing a key shows its secret.
 func TestKeysAreNotPrinted(t *testing.T) {
 	key := Key{ID: "k1", Secret: []byte("0123456789abcdefghijklmnopqrstuv"), SignOnly: true}
 	r := ring(t, key)
@@ -292,7 +292,7 @@ func FuzzOpenSealed(f *testing.F) {
 		if len(plain) >= len(s) {
 			t.Fatalf("%d bytes out of %d", len(plain), len(s))
 		}
-		if s[1] == sealHMAC { // without a nonce there is one way to sign
+		if s[1] == sealHMAC { // without a nonce the signature is always the same
 			if again := sealed(t, signing, string(plain), string(bound)); !bytes.Equal(again, s) {
 				t.Fatalf("sealed again as %x, was %x", again, s)
 			}

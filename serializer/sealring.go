@@ -14,14 +14,16 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// A sealed value is
+// A sealed value has this form:
 //
 //	version (1 byte: 1) | algorithm (1 byte) | length of the key id (1 byte) | key id | rest
 //
-// where the rest is, for AES-256-GCM (1), a nonce of 12 bytes, the ciphertext and a tag of 16 bytes, and for HMAC-SHA256 (2)
-// the plain bytes and a tag of 32 bytes. Everything before the rest is authenticated, and so is what the value is bound to:
-// GCM's additional data are the head and the binding; the HMAC is of the head, the length of the binding (8 bytes, big
-// endian), the binding and the plain bytes.
+// For AES-256-GCM (algorithm 1) the rest is a nonce of 12 bytes, the ciphertext and a tag of 16
+// bytes. For HMAC-SHA256 (algorithm 2) it is the plain bytes and a tag of 32 bytes.
+//
+// The tag also authenticates the head, which is everything before the rest, and the binding. GCM's
+// additional data are the head and the binding. The HMAC covers the head, the length of the binding
+// (8 bytes, big endian), the binding and the plain bytes.
 const (
 	sealVersion   = 1
 	sealAESGCM    = 1
@@ -33,30 +35,35 @@ const (
 	maxKeyID        = 64
 )
 
-// A Key is a secret with a name. The name travels with what it seals, so that many keys can be in use at once; it is no
-// secret.
+// Key is a secret with a name. The name is sent with the sealed data, so that many keys can be in
+// use at once; it is not secret.
 type Key struct {
-	// ID names the key: 1 to 64 of A-Z a-z 0-9 . _ -, beginning with a letter or a digit. A name is never used again for
-	// another secret.
+	// ID is the name of the key: 1 to 64 of A-Z a-z 0-9 . _ -, beginning with a letter or a digit.
+	// Never use a name again for another secret.
 	ID string
-	// Secret is 32 random bytes, of crypto/rand or of a secret store, never a password. For SignOnly it may be longer.
+	// Secret is 32 random bytes, from crypto/rand or a secret store, never a password. With SignOnly
+	// it may be longer.
 	Secret []byte
-	// SignOnly authenticates with HMAC-SHA256 and leaves the contents readable. False: AES-256-GCM.
+	// SignOnly authenticates with HMAC-SHA256 and does not encrypt. False: AES-256-GCM.
 	SignOnly bool
 }
 
-// String names the key without its secret. However a Key is printed, logged or written as JSON, it shows no more.
+// String returns the name of the key without its secret. Printing, logging or encoding a Key as
+// JSON shows nothing else.
 func (k Key) String() string { return "key " + utf.Cut(k.ID, maxKeyID) }
 
-// Format prints what String returns, whatever the verb.
+// Format prints the result of String, with any verb.
 func (k Key) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, k.String()) }
 
-// MarshalText returns what String returns.
+// MarshalText returns the result of String.
 func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// KeyRing is a [Sealer] with one key that seals and any number that open. It is immutable. To change keys, give every
-// process the new one among those that open, then make it the one that seals, and take the old one away when nothing that it
-// sealed can be waiting any more; docs/security.md has the recipe. A key for AES-256-GCM must not seal more than 2^32 values.
+// KeyRing is a [Sealer] with one key that seals and any number of keys that open. It is immutable
+// and safe for concurrent use. A key for AES-256-GCM must not seal more than 2^32 values.
+//
+// To change keys, first add the new key to all processes for opening only. Then use it for sealing.
+// Remove the old key when no message sealed with it can remain; docs/security.md describes the
+// steps.
 type KeyRing struct {
 	active *ringKey
 	keys   map[string]*ringKey
@@ -65,18 +72,18 @@ type KeyRing struct {
 type ringKey struct {
 	id        string
 	algorithm byte
-	aead      cipher.AEAD // makes and carries its own random nonce
+	aead      cipher.AEAD // adds its own random nonce
 	secret    []byte      // of an HMAC
-	head      []byte      // with which all it seals begins
+	head      []byte      // the start of all its sealed values
 }
 
-// NewKeyRing makes a key ring, or returns every problem of its keys, joined. active seals and opens, the others open. The
-// secrets are copied.
+// NewKeyRing returns a key ring. active seals and opens; the other keys only open. The secrets are
+// copied. Its error joins all problems of the keys.
 func NewKeyRing(active Key, opening ...Key) (*KeyRing, error) {
 	r := &KeyRing{keys: make(map[string]*ringKey, 1+len(opening))}
 	var errs []error
 	for i, k := range append([]Key{active}, opening...) {
-		made, err := k.ready()
+		made, err := k.prepare()
 		switch {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("serializer: %v: %w", k, err))
@@ -96,7 +103,7 @@ func NewKeyRing(active Key, opening ...Key) (*KeyRing, error) {
 	return r, nil
 }
 
-func (k Key) ready() (*ringKey, error) {
+func (k Key) prepare() (*ringKey, error) {
 	if len(k.ID) > maxKeyID || task.CheckName(k.ID) != nil {
 		return nil, errors.New("its id is not 1 to 64 of A-Z a-z 0-9 . _ -")
 	}
@@ -125,12 +132,13 @@ func (k Key) ready() (*ringKey, error) {
 // Active returns the id of the key that seals.
 func (r *KeyRing) Active() string { return r.active.id }
 
-// String says how many keys there are and which one seals. However a KeyRing is printed, it shows no more.
+// String returns the number of keys and the name of the key that seals. Printing a KeyRing shows
+// nothing else.
 func (r *KeyRing) String() string {
 	return fmt.Sprintf("key ring sealing with %q, %d keys", r.active.id, len(r.keys))
 }
 
-// Format prints what String returns, whatever the verb.
+// Format prints the result of String, with any verb.
 func (r *KeyRing) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, r.String()) }
 
 // Seal implements [Sealer].
@@ -151,7 +159,7 @@ func (r *KeyRing) Open(sealed, bound []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%w: a seal of %d bytes", ErrMalformed, len(sealed))
 	}
 	if sealed[0] != sealVersion {
-		return nil, fmt.Errorf("%w: a seal of version %d, this program knows %d", ErrMalformed, sealed[0], sealVersion)
+		return nil, fmt.Errorf("%w: a seal of version %d; this program supports %d", ErrMalformed, sealed[0], sealVersion)
 	}
 	end := sealHeadBytes + int(sealed[2])
 	if len(sealed) < end {

@@ -1,6 +1,7 @@
-// Package serializer is the port through which values and whole tasks become bytes. A [Serializer] turns arguments and
-// results into bytes; a [Format] turns an envelope into a broker's message. Both are stateless and may be used from any
-// goroutine. The package serializertest holds a case for every sentence of the port.
+// Package serializer is the port for encoding values and tasks. A [Serializer] encodes arguments
+// and results as bytes. A [Format] encodes a task's envelope as a broker's message. Both are
+// stateless and safe for concurrent use. The package serializertest has a test case for each
+// sentence of the port.
 package serializer
 
 import (
@@ -10,7 +11,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Content types of the serializers and formats in this module.
+// Content types of the serializers and formats of this module.
 const (
 	ContentMsgpack = "application/msgpack"
 	ContentJSON    = "application/json"
@@ -18,41 +19,46 @@ const (
 	ContentCompact = "application/x-swarmiji" // a whole task in Compact
 )
 
-// The classes of errors of serializers and formats.
+// Errors of serializers and formats.
 var (
-	// ErrMalformed: the bytes are not what they claim to be, or break a limit of structure.
+	// ErrMalformed: the bytes are not valid for their content type, or exceed a limit.
 	ErrMalformed = errors.New("serializer: malformed data")
-	// ErrTooLarge: larger than the configured size.
+	// ErrTooLarge: the data exceeds the configured size.
 	ErrTooLarge = errors.New("serializer: too large")
-	// ErrNotMine: a Format does not claim this message; another may.
+	// ErrNotMine: the message is of another Format.
 	ErrNotMine = errors.New("serializer: message is of another format")
-	// ErrUnknownType: no serializer for this content type, or an encoding that is not understood.
+	// ErrUnknownType: the content type has no serializer, or the content encoding is not supported.
 	ErrUnknownType = errors.New("serializer: unknown content type")
-	// ErrValue: the value cannot be written, or does not fit the variable it is read into.
+	// ErrValue: the value cannot be encoded, or does not fit the variable.
 	ErrValue = errors.New("serializer: value does not fit")
 )
 
-// Serializer turns values into bytes and back.
+// Serializer encodes and decodes values.
 type Serializer interface {
-	// ContentType names the encoding in messages and records.
+	// ContentType returns the name of the encoding in messages and records.
 	ContentType() string
-	// Marshal writes v into a new slice that belongs to the caller. The error wraps [ErrValue].
+	// Marshal encodes v into a new slice that belongs to the caller. The error wraps [ErrValue].
 	Marshal(v any) ([]byte, error)
-	// Unmarshal reads data into v, a non-nil pointer. It checks the structure of data before it allocates for it: memory
-	// stays within a small multiple of len(data). Errors wrap [ErrMalformed] for the bytes and [ErrValue] for the types. It
-	// keeps no reference to data.
+	// Unmarshal decodes data into v, a non-nil pointer. It keeps no reference to data. It checks the
+	// structure of data before it allocates memory, so it needs at most a small multiple of len(data).
+	//
+	// Errors wrap [ErrMalformed] if data is invalid, and [ErrValue] if it does not fit the type of v.
 	Unmarshal(data []byte, v any) error
 }
 
-// Format turns a whole task into a broker's message and back.
+// Format encodes and decodes whole tasks as a broker's messages.
 type Format interface {
-	// ContentType is the content type of the messages that Encode makes.
+	// ContentType returns the content type of the messages from Encode.
 	ContentType() string
-	// Encode writes e into a new message with ID, ContentType, Body, Priority and Expires set; the caller sets Generation.
-	// The body may share e.Args, which must not change from then on; e itself must not be kept.
+	// Encode returns a new message for e with ID, ContentType, Body, Priority and Expires set. The
+	// caller sets Generation. The body may share memory with e.Args, which must not change afterwards.
+	// Encode must not keep e.
 	Encode(e *task.Envelope) (*broker.Message, error)
-	// Decode reads a message. [ErrNotMine] when it is of another format, [ErrMalformed] when it claims to be of this one
-	// and is not well formed. The envelope may share the message's body. Values out of range are clamped or refused; fields
-	// it does not know are kept in Unknown. A message without a task id or name gives an envelope without them.
+	// Decode returns the envelope of a message. The envelope may share memory with the message's body.
+	//
+	//   - Returns [ErrNotMine] if the message is of another format.
+	//   - Returns [ErrMalformed] if it is of this format and invalid.
+	//   - Values out of range are clamped or refused; unknown fields are kept in Unknown.
+	//   - If the message has no task id or name, those fields of the envelope are empty.
 	Decode(m *broker.Message) (*task.Envelope, error)
 }

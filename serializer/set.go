@@ -8,12 +8,12 @@ import (
 	"github.com/swarmiji/swarmiji/internal/utf"
 )
 
-// Set is the serializers that a process understands. It is the allow list of content types: a message of any other is
-// refused. A Set is immutable; the zero value is not usable.
+// Set holds the serializers of a process. It is the allow list of content types: messages with
+// other content types are refused. It is immutable. Make one with [NewSet].
 type Set struct{ all []Serializer }
 
-// NewSet returns the set of ss; the first is the default one. An empty set, a nil serializer, a serializer without a
-// content type and a content type given twice are errors.
+// NewSet returns a set of ss; the first is the default. Returns an error if ss is empty, or has a
+// nil serializer, one without a content type, or two with the same content type.
 func NewSet(ss ...Serializer) (*Set, error) {
 	if len(ss) == 0 {
 		return nil, errors.New("serializer: a set needs at least one serializer")
@@ -39,8 +39,8 @@ func NewSet(ss ...Serializer) (*Set, error) {
 // Default returns the first serializer.
 func (s *Set) Default() Serializer { return s.all[0] }
 
-// For returns the serializer of a content type: "" is the default one's, parameters such as "; charset=utf-8" and the
-// case of letters do not count. The error wraps [ErrUnknownType].
+// For returns the serializer of a content type. "" is the default serializer's. Parameters such as
+// "; charset=utf-8" and the case of letters are ignored. The error wraps [ErrUnknownType].
 func (s *Set) For(contentType string) (Serializer, error) {
 	if contentType == "" {
 		return s.all[0], nil
@@ -59,7 +59,7 @@ func (s *Set) For(contentType string) (Serializer, error) {
 	return nil, fmt.Errorf("%w: %q", ErrUnknownType, utf.Cut(contentType, 64))
 }
 
-// MediaType returns a content type without its parameters, in small letters.
+// MediaType returns a content type in lower case without its parameters.
 func MediaType(contentType string) string {
 	bare, _, _ := strings.Cut(contentType, ";")
 	return strings.ToLower(strings.TrimSpace(bare))

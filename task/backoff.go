@@ -5,18 +5,20 @@ import (
 	"time"
 )
 
-// Strategy says how the delays between the attempts of a task grow. The names are part of the wire format.
+// Strategy names how the delays between the attempts of a task grow. The names are part of the wire
+// format.
 type Strategy string
 
 // The strategies of a [Backoff].
 const (
-	BackoffNone        Strategy = ""            // every delay is the task's RetryDelay
-	BackoffConstant    Strategy = "constant"    // Base, Base, Base
-	BackoffLinear      Strategy = "linear"      // Base, 2 Base, 3 Base
-	BackoffExponential Strategy = "exponential" // Base, 2 Base, 4 Base with Factor 1; Base, 4 Base, 16 Base with Factor 2
+	BackoffNone     Strategy = ""         // every delay is the task's RetryDelay
+	BackoffConstant Strategy = "constant" // Base, Base, Base
+	BackoffLinear   Strategy = "linear"   // Base, 2 Base, 3 Base
+	// Base, 2 Base, 4 Base with Factor 1; Base, 4 Base, 16 Base with Factor 2
+	BackoffExponential Strategy = "exponential"
 )
 
-// Defaults of a [Backoff] between the attempts of a task, and between those to connect.
+// Defaults of a [Backoff], for the attempts of a task and for the attempts to connect.
 const (
 	DefaultBackoffBase   = time.Second
 	DefaultBackoffMax    = 10 * time.Minute
@@ -24,30 +26,34 @@ const (
 	DefaultReconnectMax  = 5 * time.Second
 )
 
-// maxBackoffFactor is already more than any delay can grow.
+// maxBackoffFactor is larger than any useful factor: 2^63 exceeds every delay.
 const maxBackoffFactor = 63
 
-// Backoff gives the delays between attempts: of a task ([Backoff.Delay]), or to reach a server ([Backoff.Interval]). It is
-// data and can travel in a message. Safe for concurrent use.
+// Backoff calculates the delays between attempts: of a task ([Backoff.Delay]), or to connect to a
+// server ([Backoff.Interval]). It is data and can travel in a message. Safe for concurrent use.
 //
-// The zero value leaves the delay of a task to its RetryDelay. Between attempts to reach a server it is exponential with
+// With the zero value a task uses its RetryDelay. Attempts to connect use exponential delays with
 // jitter, from 100 ms to 5 s.
 type Backoff struct {
 	Strategy Strategy
-	// Base is the first delay. In a message it has whole milliseconds. Default: 1 s; to reach a server, 100 ms.
+	// Base is the first delay. Messages carry it in whole milliseconds. Default: 1s; for connecting,
+	// 100ms.
 	Base time.Duration
-	// Factor is how often BackoffExponential doubles each delay. Default: 1.
+	// Factor is the number of times that BackoffExponential doubles each delay. Default: 1.
 	Factor int
-	// Max is the longest delay. In a message it has whole milliseconds. Default: 10 min; to reach a server, 5 s.
+	// Max is the longest delay. Messages carry it in whole milliseconds. Default: 10m; for connecting,
+	// 5s.
 	Max time.Duration
-	// Jitter draws each delay from all between 0 and what the strategy says ("full jitter"), so that many failures at once do
-	// not come back at once. For a task it is drawn from the task's id and the number of the retry, so that it can be told in
-	// advance.
+	// Jitter draws each delay evenly between 0 and the delay of the strategy ("full jitter"). Many
+	// failed attempts then do not repeat at the same moment.
+	//
+	// For a task the delay depends only on the task's id and the number of the retry, so it can be
+	// predicted.
 	Jitter bool
 }
 
-// Ceiling returns the delay before retry n, counted from 0, without jitter. It is false for BackoffNone, and for a strategy
-// that is not known.
+// Ceiling returns the delay before retry n, counted from 0, without jitter. It returns false for
+// BackoffNone and for an unknown strategy.
 func (b Backoff) Ceiling(n int) (time.Duration, bool) {
 	base, limit := b.Base, b.Max
 	if base <= 0 {
@@ -69,7 +75,8 @@ func (b Backoff) Ceiling(n int) (time.Duration, bool) {
 	return 0, false
 }
 
-// Delay returns the delay before retry n of a task, counted from 0. It is false where [Backoff.Ceiling] is.
+// Delay returns the delay before retry n of the task, counted from 0. It returns false when
+// [Backoff.Ceiling] does.
 func (b Backoff) Delay(id ID, n int) (time.Duration, bool) {
 	d, ok := b.Ceiling(n)
 	if !ok || !b.Jitter {
@@ -78,8 +85,9 @@ func (b Backoff) Delay(id ID, n int) (time.Duration, bool) {
 	return time.Duration(draw(id, n) % uint64(d+1)), true
 }
 
-// Interval returns the time before attempt n to reach a server, counted from 0. It is at least 1 ns. Without a strategy that
-// is known it is exponential with jitter. A Max below Base counts as Base. Jitter is random here.
+// Interval returns the delay before attempt n to connect, counted from 0. It is at least 1 ns.
+// Jitter is random here. Without a known strategy the delays are exponential with jitter. A Max
+// below Base counts as Base.
 func (b Backoff) Interval(n int) time.Duration {
 	if b.Base <= 0 {
 		b.Base = DefaultReconnectBase
@@ -99,7 +107,7 @@ func (b Backoff) Interval(n int) time.Duration {
 	return d
 }
 
-// draw returns a number that depends on nothing but id and n, and on these evenly.
+// draw returns an evenly distributed number that depends only on id and n.
 func draw(id ID, n int) uint64 {
 	h := uint64(14695981039346656037) // FNV-1a
 	for i := range len(id) {
@@ -111,8 +119,8 @@ func draw(id ID, n int) uint64 {
 	return h ^ h>>31
 }
 
-// double returns base doubled the given number of times, at most limit. It does not overflow: base and limit are not
-// negative, and times below 0 counts as 0.
+// double returns base doubled the given number of times, at most limit. It does not overflow if
+// base and limit are not negative. times below 0 counts as 0.
 func double(base, limit time.Duration, times int) time.Duration {
 	if base <= 0 {
 		return 0
@@ -127,7 +135,8 @@ func double(base, limit time.Duration, times int) time.Duration {
 	return d
 }
 
-// times returns n times step, at most limit. It does not overflow: step, limit and n are not negative.
+// times returns n times step, at most limit. It does not overflow if step, limit and n are not
+// negative.
 func times(step, limit time.Duration, n int) time.Duration {
 	if n > 0 && step > limit/time.Duration(n) {
 		return limit

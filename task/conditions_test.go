@@ -8,7 +8,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Conditions of a call lie over those of its definition, and change neither that nor another call.
+// TestConditionsLieOverEachOther shows that conditions of a call override those of its definition,
+// and change neither the definition nor another call.
 func TestConditionsLieOverEachOther(t *testing.T) {
 	plain := task.New[int, int]("plain")
 	if c := plain.Call(1); c.Conditions != nil {

@@ -33,7 +33,8 @@ func TestDefer(t *testing.T) {
 		{"failed for good", task.Fail(task.Defer("k")), false},
 		{"retried", task.Retry(task.Defer("k")), false},
 	} {
-		if _, is := task.VerdictOf(c.err).(*task.DeferVerdict); is != c.want { //nolint:errorlint // VerdictOf has walked the chain
+		_, is := task.VerdictOf(c.err).(*task.DeferVerdict) //nolint:errorlint // VerdictOf walks it
+		if is != c.want {
 			t.Errorf("%s: a deferral: %v, want %v", c.name, is, c.want)
 		}
 	}

@@ -1,5 +1,11 @@
-// Package task holds the nouns of Swarmiji: the definition of a task, its metadata, the envelope in which it travels, the
-// request its handler sees, the future its submitter holds, and the verdicts a handler may return.
+// Package task defines tasks and the types around them:
 //
-// It imports the standard library only. A program that defines tasks for others to submit and run needs nothing else.
+//   - the definition of a task and its metadata
+//   - the envelope in which a task travels
+//   - the request that its handler gets
+//   - the future that its submitter holds
+//   - the errors with which a handler asks for a retry, a delay or a failure
+//
+// It imports only the standard library. A program that defines tasks for other programs needs no
+// other package.
 package task

@@ -2,50 +2,57 @@ package task
 
 import "time"
 
-// EnvelopeVersion is the version that this code writes. A reader accepts a higher one and keeps the fields it does not know.
+// EnvelopeVersion is the version that this code writes. Readers accept a higher version and keep
+// the fields that they do not know.
 const EnvelopeVersion = 1
 
-// Envelope is a task on its way: what a Format writes into a broker's message and reads out of it again. It is a superset
-// of the headers of Celery's message protocol 2 (https://docs.celeryq.dev/en/stable/internals/protocol.html).
-// Whoever holds an Envelope owns it; it is not safe for concurrent change.
+// Envelope is a task as it travels: a Format writes it into a broker's message and reads it back.
+// It is a superset of the headers of Celery's message protocol 2
+// (https://docs.celeryq.dev/en/stable/internals/protocol.html). Not safe for concurrent use.
 type Envelope struct {
 	Version    int    // 0 is written as EnvelopeVersion
-	ID         ID     // of this task, the same through all its retries
-	Root       ID     // first task of the workflow; "" means ID itself
-	Parent     ID     // task that sent this one; "" for none
-	Group      ID     // group this task is a member of; "" for none
+	ID         ID     // the same through all retries of the task
+	Root       ID     // first task of the workflow; "": ID itself
+	Parent     ID     // task that sent this one; "": none
+	Group      ID     // group of this task; "": none
 	GroupIndex int    // place in the group, from 0
-	GroupSize  int    // members of the group; 0: not known yet, another member tells
-	Name       string // of the handler; "" for raw bytes that run as their queue's task
+	GroupSize  int    // members of the group; 0: not known yet, another member knows it
+	Name       string // task name; "": raw bytes for the task of their queue
 
-	ContentType string // of Args; "" means the default serializer's
-	Args        []byte // serialized arguments, opaque until the handler is known
+	ContentType string // of Args; "": that of the default serializer
+	Args        []byte // encoded arguments
 
-	Meta Metadata  // what the task's definition and its call set, the call over the definition
-	Base *Metadata // the producer's static configuration, the lowest layer: it travels apart, so that the consumer's own can override it; nil for none
+	Meta Metadata // metadata of the definition, overridden by those of the call
+	// The producer's static configuration, the lowest layer of metadata. It travels separately so that
+	// the consumer's configuration can override it. nil: not set.
+	Base *Metadata
 
-	Retries int // attempts before this one that ended with a retry
-	Crashes int // counted by older versions; consumers of this one neither read it nor count here
-	Parked  int // times it was put aside because no handler of its name was registered
+	Retries int // earlier attempts that ended with a retry
+	Crashes int // written by older versions; neither read nor changed by this one
+	Parked  int // how often the task was delayed because no handler was registered
 
-	// Life is how often the task, or the step that it follows, was put back from the dead letters. The counts above are of this life.
+	// Life counts how often the dead letter of the task, or of a step before it, was requeued. The
+	// counts above belong to this life.
 	Life int
 
-	SentAt      time.Time // when the producer submitted it, on the producer's clock; milliseconds on the wire
+	SentAt      time.Time // time of the submission by the producer's clock; milliseconds on the wire
 	Origin      string    // node id of the producer
-	ReplyTo     string    // node id to which a reply-queue result store sends the result; "" for none
-	Correlation string    // free text of the caller, copied into the result
+	ReplyTo     string    // node id to which a reply-queue result store sends the result; "": none
+	Correlation string    // text of the caller, copied into the result
 	Headers     map[string]string
 
-	Then  []Link // tasks to submit when this one succeeded
-	Else  []Link // tasks to submit when it failed for good
-	Chord *Link  // task to submit when the whole group is done
-	Copy  string // names this sending of a successor, so that of two copies of it only one is run; "" for a submitted task
+	Then  []Link // tasks to submit after a success
+	Else  []Link // tasks to submit after a failure
+	Chord *Link  // task to submit after the end of the whole group
+	// Name of this copy of a successor, of which only one copy runs. "": a submitted task.
+	Copy string
 
-	Unknown []byte // fields of a newer writer, verbatim in the encoding of the Format that read them; written back by the same Format
+	// Fields of a newer writer, in the encoding of the Format that read them. The same Format writes
+	// them back.
+	Unknown []byte
 }
 
-// RootID returns the first task of the workflow: Root, or ID where Root is empty.
+// RootID returns the id of the first task of the workflow: Root, or ID if Root is empty.
 func (e *Envelope) RootID() ID {
 	if e.Root != "" {
 		return e.Root
@@ -53,23 +60,25 @@ func (e *Envelope) RootID() ID {
 	return e.ID
 }
 
-// Feed says what a successor gets of its parent's result.
+// Feed selects how a successor gets its parent's result.
 type Feed string
 
-// The ways to hand a result on. The zero value is FeedWhole.
+// How a result is passed on. The zero value is FeedWhole.
 const (
-	FeedWhole   Feed = ""        // the result is the successor's whole arguments
-	FeedInto    Feed = "into"    // the result goes into the field named by Link.Field of the successor's own arguments
-	FeedPrepend Feed = "prepend" // the result becomes the first element of the successor's list of arguments
-	FeedNone    Feed = "none"    // immutable: the successor keeps its own arguments
+	FeedWhole Feed = "" // the result is the successor's whole arguments
+	// the result goes into the field Link.Field of the successor's own arguments
+	FeedInto    Feed = "into"
+	FeedPrepend Feed = "prepend" // the result is prepended to the successor's list of arguments
+	FeedNone    Feed = "none"    // the successor keeps its own arguments
 )
 
-// Link is a successor that travels inside its parent's message. Its ID and queue are chosen at submission, so that a
-// future for it can be had at once and so that the producer may die. An ID of "" is derived from the parent's when the
-// successor is sent.
+// Link is a successor that travels in its parent's message. Its ID and queue are chosen at
+// submission: its future exists at once, and the producer may end. An empty ID is derived from the
+// parent's ID when the successor is sent.
 //
-// A link with Members is a group: all of them are sent, and Chord when all of them are done. Its ID is the group's; it has
-// no Name, and of the other fields it uses Each, Policy, Last, Feed and Queue only.
+// A link with Members is a group: all members are sent, and Chord follows when all have ended. Its
+// ID is the group's id. It has no Name and uses only Each, Policy, Last, Feed and Queue of the
+// other fields.
 type Link struct {
 	ID          ID
 	Queue       string
@@ -80,15 +89,23 @@ type Link struct {
 	Feed        Feed
 	Field       string // for FeedInto
 	Then, Else  []Link
-	ReplyTo     string // as in Envelope; "": the parent's
-	Last        bool   // the successor takes its parent's place in the group: it, not the parent, is the end of the member
+	ReplyTo     string // as in Envelope; "": that of the parent
+	// The successor gets the headers of its parent without those in Without, overridden by Headers.
+	Headers     map[string]string
+	Without     []string
+	Correlation Opt[string] // overrides that of the parent
+	Last        bool        // the successor is the last task of the group's member, not its parent
 
-	Members []Link // of a group
-	Each    bool   // the group has a member like Members[0] for each element of the list that is handed on
-	Policy  Policy // of a group, and of the Chord of an envelope
-	Chord   *Link  // of a group: what follows it. Of any other link: what follows the group it is a member of
+	Members []Link // members of a group
+	// the group has one member like Members[0] for each element of the list that it gets
+	Each   bool
+	Policy Policy // of a group, and of the Chord of an envelope
+	// of a group: the task that follows it; of another link: the task that follows the group of the
+	// link
+	Chord *Link
 
-	Group      ID  // group this successor is a member of; "" for none. Used in a Chord only: other links get it when they are sent
+	// Group of this successor; "": none. Only a Chord sets it: other links get it when they are sent.
+	Group      ID
 	GroupIndex int // as in Envelope
 	GroupSize  int
 }

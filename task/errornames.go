@@ -6,9 +6,11 @@ import (
 	"strings"
 )
 
-// Named gives err a name by which a [RetryPolicy] and [RemoteError].Type know it, wherever it wraps an error whose Go type
-// says nothing, such as those of [errors.New]. A name has 1 to 128 visible ASCII characters and no comma; by custom it begins
-// with the program's: "billing.Busy". A nil err gives nil.
+// Named wraps err with a name by which a [RetryPolicy] and [RemoteError].Type know it. Use it for
+// errors without a type of their own, such as those of [errors.New].
+//
+// A name has 1 to 128 visible ASCII characters and no comma. By convention it begins with the
+// program's name: "billing.Busy". Returns nil if err is nil.
 func Named(name string, err error) error {
 	if err == nil {
 		return nil
@@ -24,8 +26,11 @@ type namedError struct {
 func (e *namedError) Error() string { return e.err.Error() }
 func (e *namedError) Unwrap() error { return e.err }
 
-// ErrorNames returns the names by which a [RetryPolicy] knows err: of this package's errors it is, given by [Named], and the
-// Go types of all it wraps, without the asterisk of a pointer.
+// ErrorNames returns the names by which a [RetryPolicy] knows err:
+//
+//   - the names of this package's errors that err matches
+//   - the names of [Named]
+//   - the Go types of all errors that err wraps, without the asterisk of a pointer
 func ErrorNames(err error) []string {
 	var names []string
 	for _, t := range wireTypes {

@@ -6,18 +6,18 @@ import (
 	"github.com/swarmiji/swarmiji/internal/utf"
 )
 
-// Errors a caller can meet. Compare with [errors.Is]; those that come back from a consumer arrive inside a [*RemoteError],
-// which compares equal to the sentinel it was made from.
+// Errors that callers receive. Compare with [errors.Is]. Errors of a consumer arrive as a
+// [*RemoteError], which matches the error that it was made from.
 var (
 	ErrBadName       = errors.New("swarmiji: bad name (want 1 to 128 of A-Z a-z 0-9 . _ -, beginning with a letter or digit)")
 	ErrBadID         = errors.New("swarmiji: bad task id (want 1 to 128 visible ASCII characters)")
 	ErrBadMetadata   = errors.New("swarmiji: bad metadata")
 	ErrDuplicateTask = errors.New("swarmiji: a handler of this name is registered already")
 	ErrNoResult      = errors.New("swarmiji: no result is kept for this task")
-	// ErrGroupForgotten: a group waited in vain for a member, longer than
-	// consumer.Tuning.GroupWait, and is forgotten.
+	// ErrGroupForgotten is returned for a group that waited longer than consumer.Tuning.GroupWait for
+	// its next member and was deleted.
 	ErrGroupForgotten = errors.New("swarmiji: the group was forgotten before all its members had ended")
-	// ErrNotFound: the result store has no record of the task.
+	// ErrNotFound is returned if the result store has no record of the task.
 	ErrNotFound = errors.New("swarmiji: no record of this task: never submitted, not started yet, or expired")
 
 	ErrUnknownTask   = errors.New("swarmiji: no handler of this name is registered")
@@ -26,8 +26,8 @@ var (
 	ErrMaxRetries    = errors.New("swarmiji: retry limit exceeded")
 	ErrRevoked       = errors.New("swarmiji: task revoked")
 	ErrExpired       = errors.New("swarmiji: task expired before it could start")
-	ErrPoison        = errors.New("swarmiji: task given up: its runs ended the process")
-	ErrUncertain     = errors.New("swarmiji: the task runs at most once, and whether it ran is not known")
+	ErrPoison        = errors.New("swarmiji: task dead-lettered: its starts ended the process")
+	ErrUncertain     = errors.New("swarmiji: the task runs at most once, and it is unknown whether it ran")
 	ErrPanic         = errors.New("swarmiji: handler panicked")
 	ErrBadArgs       = errors.New("swarmiji: arguments do not fit the task")
 	ErrBadResult     = errors.New("swarmiji: result cannot be stored")
@@ -35,7 +35,8 @@ var (
 	ErrShutdown      = errors.New("swarmiji: the consumer is shutting down")
 )
 
-// wireTypes names the sentinels that travel as the Type of a RemoteError. The names are part of the wire format.
+// wireTypes maps the errors of this package to the Type of a RemoteError. The names are part of the
+// wire format.
 var wireTypes = []struct {
 	name string
 	err  error
@@ -63,20 +64,23 @@ const (
 	MaxStack     = 16 << 10
 )
 
-// RemoteError is the failure of a task as its submitter sees it: the error itself stayed in the consumer's process.
-// It is immutable after it was made; all its texts are valid UTF-8 and bounded.
+// RemoteError is the failure of a task as its submitter receives it, since the original error stays
+// in the consumer's process. It is immutable. All its texts are valid UTF-8 and limited.
 type RemoteError struct {
-	Type    string // "swarmiji.TimeLimit" and the like for this package's errors, else what [Named] said or the Go type of the innermost error
+	// Name of an error of this package, such as "swarmiji.TimeLimit", the name of [Named], or the Go
+	// type of the innermost error.
+	Type    string
 	Message string // at most 4 KiB
-	Stack   string // the handler's stack when it panicked, at most 16 KiB; else ""
+	Stack   string // the handler's stack if it panicked, at most 16 KiB; else ""
 
-	// Step and StepID name the task that failed, where this is the error of one that did not run because of it: a later
-	// step of a workflow, or what follows a group. "" where the task itself failed, or an older consumer wrote the record.
+	// Step and StepID name the task that failed, if this is the error of a task that did not run
+	// because of it: a later step of a workflow, or the task after a group. "": the task itself
+	// failed, or an older consumer wrote the record.
 	Step   string
 	StepID ID
 }
 
-// Error returns the message, after the name of the step that failed if there is one.
+// Error returns the message, after the name of the failed step if there is one.
 func (e *RemoteError) Error() string {
 	text := e.Message
 	if text == "" {
@@ -88,7 +92,8 @@ func (e *RemoteError) Error() string {
 	return text
 }
 
-// OfStep returns the error with the step that it is of, or e if it names one already.
+// OfStep returns a copy of the error with the name and id of the failed step. If e names a step
+// already, it returns e.
 func (e *RemoteError) OfStep(step string, id ID) *RemoteError {
 	if e.Step != "" || e.StepID != "" {
 		return e
@@ -98,7 +103,7 @@ func (e *RemoteError) OfStep(step string, id ID) *RemoteError {
 	return &at
 }
 
-// Is reports whether target is the sentinel that e was made from.
+// Is reports whether target is the error of this package that e was made from.
 func (e *RemoteError) Is(target error) bool {
 	for _, t := range wireTypes {
 		if t.err == target {
@@ -108,29 +113,29 @@ func (e *RemoteError) Is(target error) bool {
 	return false
 }
 
-// Stacker is implemented by errors that carry a stack, such as those made from a panic.
+// Stacker is implemented by errors with a stack, such as those of a panic.
 type Stacker interface {
 	error
 	Stack() string
 }
 
-// PanicError is the error of a function that panicked. It is [ErrPanic].
+// PanicError is the error of a function that panicked. It matches [ErrPanic].
 type PanicError struct {
-	Text  string // of the panic value, at most 4 KiB; fields tagged `task:"secret"` are left out
-	Trace string // the stack of the panic, at most 16 KiB
+	Text  string // text of the panic value, at most 4 KiB; fields tagged `task:"secret"` are left out
+	Trace string // stack of the panic, at most 16 KiB
 }
 
-// Error returns the panic value's text.
+// Error returns the text of the panic value.
 func (e *PanicError) Error() string { return "panic: " + e.Text }
 
 // Is reports whether target is [ErrPanic].
 func (e *PanicError) Is(target error) bool { return target == ErrPanic }
 
-// Stack implements [Stacker].
+// Stack returns the stack of the panic. It implements [Stacker].
 func (e *PanicError) Stack() string { return e.Trace }
 
-// Remote makes the RemoteError of err: texts cut to their limits and made valid UTF-8. A RemoteError inside err is kept
-// as it is. nil gives nil.
+// Remote returns the RemoteError for err. It cuts texts to their limits and makes them valid UTF-8.
+// A RemoteError in err's chain is returned as it is. Returns nil if err is nil.
 func Remote(err error) *RemoteError {
 	if err == nil {
 		return nil
@@ -163,7 +168,7 @@ func wireType(err error) string {
 	}
 }
 
-// Failure is what the error task of a chain gets as its arguments.
+// Failure is the argument of the error task of a chain.
 type Failure struct {
 	ID      ID     `msgpack:"id" json:"id"`
 	Type    string `msgpack:"type" json:"type"`

@@ -7,8 +7,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// A Backoff is a literal, wherever something is tried again: a task (RetryPolicy, middleware.RetryConfig) or a connection (the
-// Config of every adapter).
+// A Backoff is a literal. Tasks use it (RetryPolicy, middleware.RetryConfig), and so do connections
+// (the Config of every adapter).
 func ExampleBackoff() {
 	for _, b := range []task.Backoff{
 		{Strategy: task.BackoffConstant, Base: time.Second},
@@ -21,7 +21,7 @@ func ExampleBackoff() {
 		}
 		fmt.Println(longest)
 	}
-	connect := task.Backoff{Max: 30 * time.Second} // anything from 0 to 100 ms, 200 ms, 400 ms and so on
+	connect := task.Backoff{Max: 30 * time.Second} // 0 to 100 ms, 200 ms, 400 ms and so on
 	fmt.Println(connect.Interval(0) <= 100*time.Millisecond, connect.Interval(20) <= 30*time.Second)
 	// Output:
 	// [1s 1s 1s 1s 1s]

@@ -6,7 +6,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Conditions stand in the definition where they hold for every task of a name, and at the call where they depend on its arguments.
+// Conditions of all tasks of a name belong to the definition, and conditions that depend on the
+// arguments to the call.
 func ExampleConditions() {
 	bill := task.New[string, bool]("bill.send", task.WithThrottle("bills"), task.WithWindows("Mon-Fri 08:00-18:00"))
 	call := bill.Call("for ada", task.WithSequenceKey("customer ada"), task.WithWeight(2))

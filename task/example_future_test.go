@@ -5,26 +5,32 @@ import (
 	"fmt"
 
 	"github.com/swarmiji/swarmiji/consumer"
-	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/tasktest"
 )
 
-// A definition ties both sides together: the consumer's function and the producer's call and future have its types.
+// A definition connects both sides: the consumer's function and the producer's call and future have
+// its types.
 func ExampleTask() {
 	greet := task.New[string, string]("greet")
 
-	p, c, run := inMemory(producer.Config{}, consumer.Config{})
-	must(greet.Handle(c, func(_ context.Context, name string) (string, error) { return "Hello, " + name, nil }))
-	defer run()()
+	s := tasktest.New(nil)
+	defer s.Close()
+	s.Start(consumer.Config{}, func(r task.Registrar) error {
+		return greet.Handle(r, func(_ context.Context, name string) (string, error) { return "Hello, " + name, nil })
+	})
 
-	ctx, cancel := soon()
-	defer cancel()
-	future, err := greet.Submit(ctx, p, "Ada")
-	must(err)
+	ctx := context.Background()
+	future, err := greet.Submit(ctx, s, "Ada")
+	if err != nil {
+		panic(err)
+	}
 	fmt.Println(future.Get(ctx))
 
-	futures, err := greet.SubmitAll(ctx, p, []string{"Grace", "Barbara"})
-	must(err)
+	futures, err := greet.SubmitAll(ctx, s, []string{"Grace", "Barbara"})
+	if err != nil {
+		panic(err)
+	}
 	for _, f := range futures {
 		fmt.Println(f.Get(ctx))
 	}

@@ -7,18 +7,20 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Metadata say how a task is run. Layers lie over each other; of each key the highest layer that sets it counts, also when
-// it sets zero or false.
+// Metadata configure how a task runs. They come in layers: for each key the highest layer that sets
+// it counts, even with zero or false.
 func ExampleMerge() {
 	m := task.Merge(
-		task.Metadata{MaxRetries: task.Set(5), IgnoreResult: task.Set(true)},          // lowest: the configuration
+		// lowest: the configuration
+		task.Metadata{MaxRetries: task.Set(5), IgnoreResult: task.Set(true)},
 		task.Metadata{MaxRetries: task.Set(0), TimeLimit: task.Set(30 * time.Second)}, // the definition
-		task.Metadata{IgnoreResult: task.Set(false)},                                  // highest: the call
+		// highest: the call
+		task.Metadata{IgnoreResult: task.Set(false)},
 	)
 	fmt.Println(m.MaxRetries.Get())
 	fmt.Println(m.IgnoreResult.Get())
 	fmt.Println(m.TimeLimit.Get())
-	fmt.Println(m.RetryDelay.Or(task.DefaultRetryDelay)) // set by none
+	fmt.Println(m.RetryDelay.Or(task.DefaultRetryDelay)) // set by no layer
 	// Output:
 	// 0 true
 	// false true

@@ -8,17 +8,20 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Handlers can be tested without a broker: a Mux takes them as a consumer does, and a request is made by hand.
+// Handlers can be tested without a broker: a Mux registers them as a consumer does, and the test
+// makes a request.
 func ExampleMux() {
 	type pair struct{ A, B int }
 	add := task.New[pair, int]("math.add")
 
 	var mux task.Mux
-	must(add.Handle(&mux, func(ctx context.Context, p pair) (int, error) {
-		r, _ := task.FromContext(ctx) // what the handler may know of its run
+	if err := add.Handle(&mux, func(ctx context.Context, p pair) (int, error) {
+		r, _ := task.FromContext(ctx) // the request of this run
 		fmt.Println("run", r.Retries+1, "of", r.ID)
 		return p.A + p.B, nil
-	}))
+	}); err != nil {
+		panic(err)
+	}
 
 	h, _, ok := mux.Lookup("math.add")
 	fmt.Println(mux.Names(), ok)

@@ -8,8 +8,9 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// The error of a failed task crosses processes as a RemoteError: text, type and stack. This module's own errors are still
-// known by errors.Is; those of handlers by their text and the name of their type.
+// The error of a failed task reaches other processes as a RemoteError: text, type and stack.
+// errors.Is still matches errors of this module; errors of handlers are known by their text and
+// type name.
 func ExampleRemoteError() {
 	for _, err := range []error{
 		fmt.Errorf("%w of 10s", task.ErrTimeLimit),

@@ -7,7 +7,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// A retry policy is data: it travels with each task, and every consumer obeys it without any middleware.
+// A retry policy is data: it travels with each task, and every consumer applies it without
+// middleware.
 func ExampleRetryPolicy() {
 	charge := task.New[int, string]("charge", task.WithMaxRetries(5), task.WithRetry(task.RetryPolicy{
 		On: []string{"net.OpError", "billing.Busy", "swarmiji.TimeLimit"},

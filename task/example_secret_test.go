@@ -6,7 +6,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// A field tagged `task:"secret"` is left out of the texts that this module makes of a value, such as that of a panic.
+// A field tagged `task:"secret"` is left out of the texts that this module makes of a value, such
+// as the text of a panic.
 func ExampleDescribe() {
 	type login struct {
 		User     string

@@ -7,7 +7,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// outbox is a Submitter for tests: it keeps what would be sent.
+// outbox is a Submitter for tests that stores the calls.
 type outbox struct{ calls []task.Call }
 
 func (o *outbox) Submit(_ context.Context, c task.Call) (task.Pending, error) {
@@ -15,7 +15,7 @@ func (o *outbox) Submit(_ context.Context, c task.Call) (task.Pending, error) {
 	return nil, nil
 }
 
-// Code that submits tasks asks for a Submitter, so that its tests need no producer.
+// Code that submits tasks takes a Submitter, so that its tests need no producer.
 func ExampleSubmitter() {
 	welcome := task.New[string, bool]("mail.welcome")
 	signUp := func(ctx context.Context, s task.Submitter, user string) error {
@@ -24,7 +24,9 @@ func ExampleSubmitter() {
 	}
 
 	var o outbox
-	must(signUp(context.Background(), &o, "ada"))
+	if err := signUp(context.Background(), &o, "ada"); err != nil {
+		panic(err)
+	}
 	for _, c := range o.calls {
 		fmt.Println(c.Name, c.Args, c.Meta.MaxRetries.Or(0))
 	}

@@ -9,32 +9,39 @@ import (
 	"sync/atomic"
 )
 
-// Handler runs a task. The returned error is the verdict: nil succeeded, [Retry], [Snooze] and [Fail] say what they say,
-// and any other error fails the task. Handlers run concurrently. The context ends when the task's time limit passes, when
-// the broker took the task back, or when the consumer stops at once; it is never the one given to the consumer's Run.
+// Handler runs a task. A nil error is a success. [Retry], [Snooze], [Fail] and [Defer] return
+// errors with a meaning of their own; any other error fails the task or applies its [RetryPolicy].
+// Handlers run concurrently.
+//
+// The context ends when the task's time limit passes, when the broker has taken the task back, or
+// when the consumer stops at once. It is never the context of the consumer's Run.
 type Handler interface {
 	Handle(ctx context.Context, r *Request) (any, error)
 }
 
-// HandlerFunc makes a Handler of a function.
+// HandlerFunc is a function that implements Handler.
 type HandlerFunc func(ctx context.Context, r *Request) (any, error)
 
 // Handle calls f.
 func (f HandlerFunc) Handle(ctx context.Context, r *Request) (any, error) { return f(ctx, r) }
 
-// Registrar takes handlers by name. A consumer is one, and so is [Mux].
+// Registrar registers handlers by name. Consumers and [Mux] implement it.
 type Registrar interface {
-	// Register adds h under name. defaults are the definition's metadata as this process knows them: they apply to tasks
-	// whose message does not carry them, such as those of other languages. A second handler of a name is [ErrDuplicateTask].
+	// Register registers h under name. defaults are the metadata of the definition in this process;
+	// they apply to tasks whose message does not carry them, such as those of other languages. Returns
+	// [ErrDuplicateTask] if the name has a handler.
 	Register(name string, h Handler, defaults Metadata) error
 }
 
-// Mux is a Registrar that keeps its handlers in memory. The zero value is empty and ready; it is safe for concurrent use.
-// Names are 1 to 255 bytes without control characters; one that goes to a broker obeys [CheckName] besides, which the
-// producer checks.
+// Mux is a Registrar that keeps its handlers in memory. The zero value is empty and ready for use.
+// Safe for concurrent use.
+//
+// Names have 1 to 255 bytes without control characters. The producer also checks the names of the
+// tasks that it sends with [CheckName].
 type Mux struct {
-	mu      sync.Mutex                           // one Register at a time
-	entries atomic.Pointer[map[string]*muxEntry] // replaced, never changed: each task is looked up, and few handlers come
+	mu sync.Mutex // held during Register
+	// replaced, never changed: lookups are frequent and registrations rare
+	entries atomic.Pointer[map[string]*muxEntry]
 }
 
 type muxEntry struct {
@@ -42,13 +49,14 @@ type muxEntry struct {
 	defaults Metadata
 }
 
-// Register implements [Registrar].
+// Register implements [Registrar]. Returns [ErrBadName] for an invalid name, [ErrBadMetadata] for
+// invalid defaults, and an error if h is nil.
 func (m *Mux) Register(name string, h Handler, defaults Metadata) error {
 	if err := checkHandlerName(name); err != nil {
 		return err
 	}
 	if h == nil {
-		return fmt.Errorf("swarmiji: handler of %q is nil", name)
+		return fmt.Errorf("swarmiji: the handler of task %q is nil", name)
 	}
 	if err := defaults.Check(); err != nil {
 		return fmt.Errorf("task %q: %w", name, err)
@@ -66,7 +74,7 @@ func (m *Mux) Register(name string, h Handler, defaults Metadata) error {
 	return nil
 }
 
-// all returns the handlers by name; the map is for reading.
+// all returns the handlers by name. Do not change the map.
 func (m *Mux) all() map[string]*muxEntry {
 	if p := m.entries.Load(); p != nil {
 		return *p
@@ -74,7 +82,8 @@ func (m *Mux) all() map[string]*muxEntry {
 	return nil
 }
 
-// Lookup returns the handler of a name and its definition's metadata, which are for reading. They are nil where there is none.
+// Lookup returns the handler with this name and the metadata of its definition, which must not be
+// changed. ok is false if no such handler is registered.
 func (m *Mux) Lookup(name string) (h Handler, defaults *Metadata, ok bool) {
 	if e, ok := m.all()[name]; ok {
 		return e.handler, &e.defaults, true
@@ -92,7 +101,7 @@ func (m *Mux) Names() []string {
 
 func checkHandlerName(name string) error {
 	if len(name) == 0 || len(name) > 255 {
-		return fmt.Errorf("%w: a handler's name has 1 to 255 bytes, not %d", ErrBadName, len(name))
+		return fmt.Errorf("%w: a handler name needs 1 to 255 bytes, found %d", ErrBadName, len(name))
 	}
 	for i := range len(name) {
 		if name[i] < 0x20 || name[i] == 0x7f {

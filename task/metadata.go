@@ -8,66 +8,78 @@ import (
 	"time"
 )
 
-// Defaults of the metadata keys, used by the consumer where no layer sets the key.
+// Defaults of the metadata, which the consumer uses if no layer sets the key.
 const (
 	DefaultMaxRetries = 3               // a task runs at most 1 + 3 times
-	DefaultRetryDelay = 3 * time.Minute // between two attempts when Retry names no delay
+	DefaultRetryDelay = 3 * time.Minute // delay before a retry that sets none
 	DefaultPriority   = 100             // lower runs first
-	DefaultResultTTL  = 24 * time.Hour  // how long a stored result is kept
+	DefaultResultTTL  = 24 * time.Hour  // retention of a stored result
 )
 
-// Metadata says how a task is to be invoked and what is to be done on failure. Every key is optional; a task without any
-// metadata works. The zero value sets nothing. Metadata are values: copying one copies all of it.
+// Metadata configure how a task runs and how it is retried. Every key is optional. The zero value
+// sets nothing. A copy of a Metadata is independent of the original.
 type Metadata struct {
-	// Queue names the queue and overrides the router.
+	// Queue is the queue of the task. It overrides the router.
 	Queue Opt[string]
-	// MaxRetries is how often the task may be retried: with 3 it runs at most 4 times. Negative: no limit.
+	// MaxRetries limits the retries of the task: with 3 it runs at most 4 times. Negative: no limit.
+	// Default: 3.
 	MaxRetries Opt[int]
-	// RetryDelay is the wait before a retry that names no delay of its own. 0: at once.
+	// RetryDelay is the delay before a retry that sets none of its own. 0: at once. Default: 3m.
 	RetryDelay Opt[time.Duration]
-	// Retry is the text of a [RetryPolicy]: which errors are retried without the handler's asking, and after how long. "":
-	// none are.
+	// Retry is the text of a [RetryPolicy]: which errors are retried although the handler does not ask
+	// for it, and after which delay. "": none.
 	Retry Opt[string]
-	// RateLimit is "N/s", "N/m" or "N/h": how many runs of this task name one consumer process may start. "": no limit.
+	// RateLimit limits the starts of this task name in one consumer process: "N/s", "N/m" or "N/h".
+	// "": no limit.
 	RateLimit Opt[string]
-	// TimeLimit is the hard limit of one run: its context is cancelled, the task fails with [ErrTimeLimit], and the worker
-	// goes on even when the function ignores its context. 0: none. Whole milliseconds; less than one is rounded up.
+	// TimeLimit is the hard time limit of an attempt. At the limit its context is cancelled, and the
+	// task fails with [ErrTimeLimit] when the handler returns. A second later at the latest the task
+	// fails and the worker continues, even if the handler ignores its context. 0: no limit. Whole
+	// milliseconds, rounded up.
 	TimeLimit Opt[time.Duration]
-	// SoftTimeLimit cancels the run's context with cause [ErrSoftTimeLimit] and lets the function end by itself. 0: none.
+	// SoftTimeLimit is the time after which the handler's context is cancelled with cause
+	// [ErrSoftTimeLimit]. The handler then decides how it ends. 0: no limit.
 	SoftTimeLimit Opt[time.Duration]
-	// IgnoreResult stores no state and sends no result; the future succeeds at once with the zero value.
+	// IgnoreResult stores no state and sends no result. The future succeeds at once with the zero
+	// value.
 	IgnoreResult Opt[bool]
-	// Idempotent true (the default) acknowledges after the run: at least once. False acknowledges before it: at most once. A
-	// task of the latter kind that may have started, and whose end nobody knows, fails with [ErrUncertain]. Do not repeat a
-	// submission of it whose outcome is unknown (broker.ErrIndeterminate): both may be queued. As a step of a workflow it needs
-	// a result store that gathers.
+	// Idempotent selects when the task is acknowledged. True, the default: after it ran, at least
+	// once. False: before it runs, at most once.
+	//
+	// An at-most-once task that may have started, and whose end is unknown, fails with [ErrUncertain].
+	// Do not repeat its submission after an unknown outcome (broker.ErrIndeterminate): both messages
+	// may be queued. As a step of a workflow it needs a result store that gathers.
 	Idempotent Opt[bool]
-	// DeadLetter true (the default) keeps a task that failed for good, or whose retries are used up, among the dead letters of
-	// its queue. False leaves only its record. What nobody can read, no consumer knows, ends its process or is uncertain
-	// is kept all the same.
+	// DeadLetter selects whether a task that failed for good is dead-lettered. True is the default.
+	// False: only its record is kept.
+	//
+	// Messages that cannot be decoded, tasks without a handler, tasks that end their process and
+	// uncertain tasks are dead-lettered in any case.
 	DeadLetter Opt[bool]
-	// Serializer is the content type in which arguments and result are written.
+	// Serializer is the content type of the arguments and the result.
 	Serializer Opt[string]
-	// Compression names the way in which arguments and result are compressed when they are large, one of those that producer
-	// and consumer are configured with. "": not at all.
+	// Compression names the compression of large arguments and results, from those that producer and
+	// consumer are configured with. "": no compression.
 	Compression Opt[string]
-	// ResultStore names one of the configured stores. "": the default one.
+	// ResultStore names one of the configured stores. "": the default store.
 	ResultStore Opt[string]
-	// ResultTTL is how long the result is kept, where the store keeps results.
+	// ResultTTL is the retention of the result, if the store keeps results. Default: 24h.
 	ResultTTL Opt[time.Duration]
-	// Priority orders the tasks of a queue that was declared with levels; lower runs first, default 100.
+	// Priority orders the tasks of a queue that was declared with levels. Lower runs first. Default:
+	// 100.
 	Priority Opt[int]
-	// NotBefore is the earliest moment the task may start. The zero time: at once.
+	// NotBefore is the earliest start of the task. The zero time: at once.
 	NotBefore Opt[time.Time]
-	// Expires is the moment after which the task is no longer started. The zero time: never.
+	// Expires is the time after which the task no longer starts. The zero time: never.
 	Expires Opt[time.Time]
 }
 
-// Merge lays metadata over each other, key by key, the lowest layer first: static configuration, consumer configuration,
-// the task's definition, the call. A key that is set, even to zero or false, overrides the layers before it.
+// Merge merges layers of metadata key by key, the lowest layer first: static configuration,
+// consumer configuration, the task's definition, the call. A key that a layer sets, even to zero or
+// false, overrides the layers before.
 func Merge(layers ...Metadata) Metadata {
 	var m Metadata
-	first := true // nothing to override yet
+	first := true // there is nothing to override yet
 	for i := range layers {
 		switch {
 		case layers[i].IsZero():
@@ -80,7 +92,7 @@ func Merge(layers ...Metadata) Metadata {
 	return m
 }
 
-// Overlay sets in m every key that upper sets. It does not keep upper.
+// Overlay sets in m every key that upper sets.
 func (m *Metadata) Overlay(upper *Metadata) {
 	m.Queue = upper.Queue.over(m.Queue)
 	m.MaxRetries = upper.MaxRetries.over(m.MaxRetries)
@@ -109,13 +121,15 @@ func (m *Metadata) IsZero() bool {
 	return !some
 }
 
-// Limits of what a metadata key may hold; beyond them Check refuses at the producer, and a consumer clamps what it reads.
+// Limits of metadata values. Check refuses larger ones at the producer; a consumer reduces them to
+// the limit.
 const (
 	MaxPriority  = 1<<31 - 1
 	MaxTimeLimit = 10 * 365 * 24 * time.Hour
 )
 
-// Check returns every problem of m, joined, or nil. The producer calls it before any I/O.
+// Check returns all problems of m, joined, or nil. They wrap [ErrBadMetadata] or [ErrBadName]. The
+// producer calls it before any I/O.
 func (m *Metadata) Check() error {
 	var errs []error
 	bad := func(key string, v any) { errs = append(errs, fmt.Errorf("%w: %s %v", ErrBadMetadata, key, v)) }
@@ -161,8 +175,8 @@ func (m *Metadata) Check() error {
 	return errors.Join(errs...)
 }
 
-// ParseRate reads a rate such as "10/s", "600/m" or "5000/h": n runs in each period. "" is no limit and gives 0, 0.
-// The error wraps [ErrBadMetadata].
+// ParseRate parses a rate such as "10/s", "600/m" or "5000/h": n starts in each period per. It
+// returns 0, 0 for "", which means no limit. Returns an error that wraps [ErrBadMetadata].
 func ParseRate(s string) (n int, per time.Duration, err error) {
 	if s == "" {
 		return 0, 0, nil

@@ -5,53 +5,60 @@ import (
 	"iter"
 )
 
-// Node is a workflow without its types, as a submitter sees it: a step, or a group of nodes, with what follows. Nodes are
-// never changed once they are made, and may be parts of many workflows.
+// Node is a workflow without its types: a step or a group of nodes, with the nodes that follow.
+// Nodes are immutable and may be parts of many workflows.
 type Node struct {
-	Call    Call    // the step; Args are its own arguments. Name "": a group
-	Feed    Feed    // what it gets of the result before it
+	Call    Call    // the step, with its own arguments in Args; with Name "" a group
+	Feed    Feed    // how it gets the result of the step before it
 	Field   string  // for FeedInto
-	Members []*Node // of a group
-	Each    bool    // a group with a member like Members[0] for each element of the list it is given
-	Policy  Policy  // of a group
-	Next    *Node   // the next step; of a group, what gets its results
-	Then    []*Node // besides Next when the step succeeded
-	Else    []*Node // when it failed for good
+	Members []*Node // members of a group
+	// a group with one member like Members[0] for each element of the list that it gets
+	Each   bool
+	Policy Policy  // of a group
+	Next   *Node   // the next step; of a group, the node that gets its results
+	Then   []*Node // besides Next, after a success
+	Else   []*Node // after a failure
 }
 
-// Work is a workflow that is submitted.
+// Work is a workflow to submit.
 type Work struct {
 	Node *Node
-	Args any // what the first step is given, as if it were the result of one before it
-	// Stream, when it is not nil, gives the members' arguments one by one instead of Args. Node is then a group with Each.
+	Args any // argument of the first step, as if it were the result of a step before it
+	// Stream, if not nil, yields the arguments of the members one by one instead of Args. Node is then
+	// a group with Each.
 	Stream iter.Seq[any]
-	Call   Call // Headers and Correlation of all steps, Parent and Root; ID is that of the last step. "": one is chosen
+	// Headers and Correlation of all steps, which a step's own override, Parent and Root. ID is that
+	// of the last step; "": the producer chooses one.
+	Call Call
 }
 
-// WorkSubmitter takes workflows. A producer is one.
+// WorkSubmitter submits workflows. A producer implements it.
 type WorkSubmitter interface {
-	// SubmitWork submits w. Nil error means that its first messages are confirmed; all the rest travels in them. The pending
-	// tasks are those of the steps whose number is known, in the order in which they were composed, a group's members before
-	// what follows it; the last one is the whole's. Those of a stream's members are left out.
+	// SubmitWork submits w. A nil error means that the broker has confirmed the first messages, which
+	// carry the rest of the workflow.
+	//
+	// It returns the pending tasks of the steps in the order of their composition, the members of a
+	// group before its follower. The last one is the task of the whole workflow. Members of a Map or a
+	// stream are left out.
 	SubmitWork(ctx context.Context, w Work) ([]Pending, error)
 }
 
 // isGroup reports whether n is a group.
 func (n *Node) isGroup() bool { return len(n.Members) > 0 }
 
-// clone copies one node.
+// clone returns a shallow copy of n.
 func (n *Node) clone() *Node {
 	c := *n
 	return &c
 }
 
-// then returns n with next at its end.
+// then returns a copy of n with next at its end.
 func (n *Node) then(next *Node) *Node {
 	c := n.clone()
 	switch {
 	case n.Next != nil:
 		c.Next = n.Next.then(next)
-	case n.isGroup() && next.isGroup(): // the list has to be somebody's result
+	case n.isGroup() && next.isGroup(): // the list must be the result of a step
 		c.Next = gatherNode()
 		c.Next.Next = next
 	default:
@@ -60,7 +67,7 @@ func (n *Node) then(next *Node) *Node {
 	return c
 }
 
-// closed returns n with a step at its end where it ends with a group.
+// closed returns a copy of n that does not end with a group: a gather step follows it.
 func (n *Node) closed() *Node {
 	c := n.clone()
 	switch {
@@ -74,7 +81,7 @@ func (n *Node) closed() *Node {
 
 func gatherNode() *Node { return &Node{Call: Call{Name: GatherName}} }
 
-// atEnd returns n with its last step changed.
+// atEnd returns a copy of n with its last step changed.
 func (n *Node) atEnd(change func(*Node)) *Node {
 	c := n.clone()
 	if n.Next != nil {
@@ -85,7 +92,7 @@ func (n *Node) atEnd(change func(*Node)) *Node {
 	return c
 }
 
-// everywhere returns n with every step changed that is not inside of a group.
+// everywhere returns a copy of n with every step outside of groups changed.
 func (n *Node) everywhere(change func(*Node)) *Node {
 	c := n.clone()
 	if !n.isGroup() {

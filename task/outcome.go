@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// MaxRetriesError says that a task's retries are used up. It is [ErrMaxRetries], and what it wraps is the cause of the last
-// attempt's failure, if one was given.
+// MaxRetriesError reports that the retries of a task are used up. It matches [ErrMaxRetries] and
+// wraps the cause of the last attempt's failure, if there is one.
 type MaxRetriesError struct {
-	Limit int   // how many retries the task had
-	Cause error // of the last attempt; nil: [Retry] was given none
+	Limit int   // limit of retries
+	Cause error // of the last attempt; nil: [Retry] got none
 }
 
-// Error returns the limit and the cause's text.
+// Error returns the limit and the text of the cause.
 func (e *MaxRetriesError) Error() string {
 	text := fmt.Sprintf("%v: %d", ErrMaxRetries, e.Limit)
 	if e.Cause != nil {
@@ -27,27 +27,30 @@ func (e *MaxRetriesError) Unwrap() error { return e.Cause }
 // Is reports whether target is [ErrMaxRetries].
 func (e *MaxRetriesError) Is(target error) bool { return target == ErrMaxRetries }
 
-// Outcome is what an attempt comes to by what its handler returned. A consumer may yet come to something else: when it stops,
-// when the broker took the task back, or when the result cannot be stored.
+// Outcome is the outcome of an attempt by the error of its handler. A consumer may settle the
+// attempt differently: when it stops, when the broker has taken the task back, or when the result
+// cannot be stored.
 type Outcome struct {
-	// State is [StateSucceeded], [StateRetrying], [StateFailed], [StatePending] for a snooze, or [StateAwaiting] for a [Defer].
+	// State is [StateSucceeded], [StateRetrying], [StateFailed], [StatePending] after a snooze, or
+	// [StateAwaiting] after a [Defer].
 	State State
-	// Err is why; nil for a success, a snooze and a Defer. When the retries are used up it is a [*MaxRetriesError].
+	// Err is the reason. nil: a success, a snooze or a Defer. If the retries are used up, it is a
+	// [*MaxRetriesError].
 	Err error
-	// Delay is how long the task waits for its next attempt.
+	// Delay is the time until the next attempt.
 	Delay time.Duration
-	// Exhausted says that the attempt would have been retried and that the retries are used up.
+	// Exhausted reports that the attempt would have been retried, but the retries are used up.
 	Exhausted bool
-	// Retries and Limit are the task's budget: how many retries it has used before this outcome, and how many it has in all,
-	// negative for no limit. Limit counts what the verdict or else the metadata said.
+	// Retries is the number of retries before this outcome. Limit is the limit of retries, negative
+	// for no limit: that of the error if it sets one, else that of the metadata.
 	Retries, Limit int
-	// Await is what the task waits for, where State is [StateAwaiting].
+	// Await describes the expected answer if State is [StateAwaiting].
 	Await *DeferVerdict
 }
 
-// Outcome tells what becomes of an attempt that ended with err: by its verdict, and where it has none by the task's
-// [RetryPolicy]. The consumer goes by it; hooks and middleware may ask beforehand. It calls the methods of err, which may
-// be anybody's code, and depends on nothing but r and err.
+// Outcome returns the outcome of an attempt that ended with err. An error of [Retry], [Snooze],
+// [Fail] or [Defer] decides; for any other error the task's [RetryPolicy] decides. The consumer
+// uses it, and hooks and middleware may call it earlier. It calls methods of err, which may panic.
 func (r *Request) Outcome(err error) Outcome {
 	o := Outcome{State: StateSucceeded, Err: err, Retries: r.Retries, Limit: r.Effective.MaxRetries.Or(DefaultMaxRetries)}
 	if err == nil {
@@ -67,7 +70,8 @@ func (r *Request) Outcome(err error) Outcome {
 		return o
 	}
 	if text := r.Effective.Retry.Or(""); text != "" {
-		if p, perr := ParseRetryPolicy(text); perr == nil && p.Matches(err) { // one that cannot be read is a foreign writer's
+		// a malformed policy comes from a foreign writer and is ignored
+		if p, perr := ParseRetryPolicy(text); perr == nil && p.Matches(err) {
 			v := &RetryVerdict{Cause: err}
 			if d, ok := p.Backoff.Delay(r.ID, r.Retries); ok {
 				v.Delay = Set(d)
@@ -79,7 +83,7 @@ func (r *Request) Outcome(err error) Outcome {
 	return o
 }
 
-// retried applies the limit of retries.
+// retried returns o as a retry by v, or as a failure if the limit of retries is reached.
 func (r *Request) retried(o Outcome, v *RetryVerdict) Outcome {
 	o.Limit = v.Limit.Or(o.Limit)
 	if o.Limit >= 0 && r.Retries >= o.Limit {
@@ -94,10 +98,11 @@ func (r *Request) retried(o Outcome, v *RetryVerdict) Outcome {
 	return o
 }
 
-// Recorded returns the error that the task's record and events have: Err, or, when the retries are used up, the cause that
-// was given.
+// Recorded returns the error for the task's record and events: Err or, if the retries are used up,
+// their cause if there is one.
 func (o Outcome) Recorded() error {
-	if spent, ok := o.Err.(*MaxRetriesError); ok && o.Exhausted && spent.Cause != nil { //nolint:errorlint // retried made it
+	spent, ok := o.Err.(*MaxRetriesError) //nolint:errorlint // retried made it
+	if ok && o.Exhausted && spent.Cause != nil {
 		return spent.Cause
 	}
 	return o.Err

@@ -8,15 +8,17 @@ import (
 	"github.com/swarmiji/swarmiji/internal/utf"
 )
 
-// secretTag marks a struct field whose value never leaves the process in an error, an event or a log: `task:"secret"`.
+// secretTag is the value of the tag `task:"secret"`. A field with it never leaves the process in an
+// error, an event or a log.
 const secretTag = "secret"
 
-// maxRedactDepth bounds how deep Describe follows pointers and nested values; a cyclic value ends there.
+// maxRedactDepth limits how deep Describe follows pointers and nested values. It ends the loop of a
+// cyclic value.
 const maxRedactDepth = 8
 
-// Describe formats v for an error text, an event or a log, at most max bytes of valid UTF-8. The value of every struct
-// field tagged `task:"secret"`, at any depth, is replaced by "[redacted]". Errors and values without such fields are
-// formatted by fmt with %v.
+// Describe formats v for an error text, an event or a log, in at most max bytes of valid UTF-8. It
+// replaces the value of every struct field tagged `task:"secret"`, at any depth, by "[redacted]".
+// Errors, and values whose types have no such fields, are formatted with %v.
 func Describe(v any, max int) string {
 	if err, ok := v.(error); ok {
 		return utf.Cut(err.Error(), max)
@@ -30,7 +32,8 @@ func Describe(v any, max int) string {
 	return utf.Cut(b.String(), max)
 }
 
-// holdsSecret reports whether a value of type t could hold a tagged field. An interface could hold anything.
+// holdsSecret reports whether a value of type t may contain a tagged field. An interface may
+// contain any type.
 func holdsSecret(t reflect.Type, depth int) bool {
 	if depth > maxRedactDepth {
 		return true
@@ -52,8 +55,9 @@ func holdsSecret(t reflect.Type, depth int) bool {
 	return false
 }
 
-// Discreet is a handler that says whether the types of its task's arguments and result have fields tagged `task:"secret"`. The
-// handlers that [Task.Handle] registers are Discreet where they have any, and Unwrap gives the handler inside.
+// Discreet is a handler that reports whether the types of its task's arguments and result have
+// fields tagged `task:"secret"`. [Task.Handle] registers such a handler if they have; Unwrap
+// returns the inner handler.
 type Discreet interface {
 	Handler
 	Secrets() (args, result bool)
@@ -68,7 +72,8 @@ type discreet struct {
 func (d *discreet) Secrets() (args, result bool) { return d.args, d.result }
 func (d *discreet) Unwrap() Handler              { return d.Handler }
 
-// HasSecrets reports whether the type has a field tagged `task:"secret"`, at any depth but behind no interface. Nil has none.
+// HasSecrets reports whether t has a field tagged `task:"secret"` at any depth. It does not look
+// behind interfaces. It returns false for nil.
 func HasSecrets(t reflect.Type) bool { return t != nil && tagged(t, make(map[reflect.Type]bool)) }
 
 func tagged(t reflect.Type, seen map[reflect.Type]bool) bool {

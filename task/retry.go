@@ -9,17 +9,20 @@ import (
 	"time"
 )
 
-// RetryPolicy says which errors of a task are retried by every consumer, without any middleware: it travels in the task's
-// metadata ([WithRetry]). How often, the task's MaxRetries says. Verdicts stand as they are ([Fail], [Retry], [Snooze]).
+// RetryPolicy selects which errors of a task every consumer retries without middleware. It travels
+// in the task's metadata ([WithRetry]); MaxRetries limits the number. Errors of [Fail], [Retry] and
+// [Snooze] are not affected.
 //
-// An error is known by names: those of this package's errors ("swarmiji.TimeLimit", see [RemoteError].Type), the name given
-// by [Named], and the Go types ("net.OpError") of everything it wraps.
+// An error is known by its names: the names of this package's errors ("swarmiji.TimeLimit", see
+// [RemoteError].Type), the name of [Named], and the Go types ("net.OpError") of all errors that it
+// wraps.
 type RetryPolicy struct {
-	// On are the names of the errors that are retried. nil: all but "swarmiji.BadArgs", which no repetition mends.
+	// On holds the names of the errors to retry. nil: all but "swarmiji.BadArgs", since another
+	// attempt gets the same arguments.
 	On []string
-	// Except are names of errors that are not retried although On says so.
+	// Except holds names of errors that are not retried although On selects them.
 	Except []string
-	// Backoff gives the delays. The zero value: the task's RetryDelay.
+	// Backoff calculates the delays. The zero value: the task's RetryDelay.
 	Backoff Backoff
 }
 
@@ -29,14 +32,14 @@ const (
 	maxErrorName  = 128 // bytes of a name
 )
 
-// WithRetry has every consumer retry the task's errors as p says. A policy that cannot be carried out is refused at Submit
-// and Handle, with [ErrBadMetadata].
+// WithRetry sets the policy by which every consumer retries the task's errors. Submit and Handle
+// return [ErrBadMetadata] for an invalid policy.
 func WithRetry(p RetryPolicy) Option { return func(c *Call) { c.Meta.Retry = Set(p.String()) } }
 
-// WithoutRetry switches off a policy that the definition or another layer sets.
+// WithoutRetry removes a policy that the definition or another layer sets.
 func WithoutRetry() Option { return func(c *Call) { c.Meta.Retry = Set("") } }
 
-// Words of a policy's text.
+// Words in the text of a policy.
 const (
 	policyPlain  = "delay" // the strategy BackoffNone
 	policyBase   = "base"
@@ -48,9 +51,10 @@ const (
 	policyExcept = "except"
 )
 
-// String returns the policy as text, the form in which it travels: the strategy, then what is not the default, for instance
-// "exponential base=500 max=60000 jitter=full on=net.OpError,swarmiji.TimeLimit". Durations are in milliseconds, rounded up.
-// [ParseRetryPolicy] reads it.
+// String returns the policy as text, the form in which it travels: the strategy, then all values
+// that are not the default. Example: "exponential base=500 max=60000 jitter=full
+// on=net.OpError,swarmiji.TimeLimit". Durations are in milliseconds, rounded up. [ParseRetryPolicy]
+// reads it.
 func (p RetryPolicy) String() string {
 	b := make([]byte, 0, 64)
 	if p.Backoff.Strategy == BackoffNone {
@@ -88,7 +92,7 @@ func ceilMilli(d time.Duration) int64 {
 	return ms
 }
 
-// ParseRetryPolicy reads what String wrote. The error wraps [ErrBadMetadata]. It is read only when a task has failed.
+// ParseRetryPolicy parses the text of String. Returns an error that wraps [ErrBadMetadata].
 func ParseRetryPolicy(s string) (RetryPolicy, error) {
 	var p RetryPolicy
 	words := strings.Split(s, " ")
@@ -97,7 +101,7 @@ func ParseRetryPolicy(s string) (RetryPolicy, error) {
 	case policyPlain:
 		p.Backoff.Strategy = BackoffNone
 	default:
-		return p, fmt.Errorf("%w: retry: strategy %q is none of delay, constant, linear and exponential", ErrBadMetadata, clip(words[0], 32))
+		return p, fmt.Errorf("%w: retry: strategy %q is not one of delay, constant, linear and exponential", ErrBadMetadata, clip(words[0], 32))
 	}
 	for i, word := range words[1:] {
 		key, value, found := strings.Cut(word, "=")
@@ -114,7 +118,7 @@ func ParseRetryPolicy(s string) (RetryPolicy, error) {
 	return p, nil
 }
 
-// set reads one word of a policy's text.
+// set parses one key and value of a policy's text into p.
 func (p *RetryPolicy) set(key, value string) (err error) {
 	switch key {
 	case policyBase:

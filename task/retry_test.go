@@ -17,7 +17,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// S61: delay = min(max, factor * 2^retries), 1 s and 600 s unless given. S65: base * 2^(factor*k).
+// TestBackoffCeiling checks S61: delay = min(max, factor * 2^retries), 1 s and 600 s unless given.
+// S65: base * 2^(factor*k).
 func TestBackoffCeiling(t *testing.T) {
 	const s = time.Second
 	for _, c := range []struct {
@@ -44,7 +45,8 @@ func TestBackoffCeiling(t *testing.T) {
 	}
 }
 
-// Full jitter: all between 0 and the ceiling, evenly, and the same for the same task and retry.
+// TestBackoffJitter shows that full jitter is evenly distributed between 0 and the ceiling, and the
+// same for the same task and retry.
 func TestBackoffJitter(t *testing.T) {
 	b := task.Backoff{Strategy: task.BackoffConstant, Base: time.Second, Jitter: true}
 	var low, sum time.Duration
@@ -191,7 +193,7 @@ func TestOutcome(t *testing.T) {
 		meta    task.Metadata
 		err     error
 		want    task.Outcome
-		text    string // of what is recorded
+		text    string // text of the recorded error
 	}{
 		{"success", 1, policy, nil, task.Outcome{State: task.StateSucceeded, Retries: 1, Limit: 2}, ""},
 		{"no policy", 0, task.Metadata{}, cause, task.Outcome{State: task.StateFailed, Limit: 3}, "broken"},
@@ -235,7 +237,8 @@ func TestOutcome(t *testing.T) {
 	}
 }
 
-// S62: a retry outside of a task is an error and sends nothing.
+// TestRetryOutsideOfATask (S62) shows that a retry outside of a task is only an error and sends
+// nothing.
 func TestRetryOutsideOfATask(t *testing.T) {
 	ctx := context.Background()
 	if _, ok := task.FromContext(ctx); ok {

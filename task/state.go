@@ -1,20 +1,22 @@
 package task
 
-// State is where a task stands, as far as a result store knows it. The zero value "" is not a state.
+// State is the state of a task as a result store knows it. The zero value "" is not a state.
 type State string
 
-// The states of a task. A terminal state is recorded once and never replaced, except that [StateRequeued] of a newer
-// generation replaces a failure: then the task has a new life.
+// The states of a task. A terminal state is recorded once and never replaced, with one exception:
+// [StateRequeued] of a newer generation replaces a failure when the dead letter is requeued.
 const (
-	StatePending   State = "pending"   // submitted; nothing is recorded yet
-	StateStarted   State = "started"   // a worker runs it; recorded only where asked for
-	StateRetrying  State = "retrying"  // an attempt ended, the next one is queued
-	StateAwaiting  State = "awaiting"  // a run ended, and the answer is to come from outside, see [Defer]
-	StateRequeued  State = "requeued"  // it had failed, and was put back from the dead letters, or a step before it was
+	StatePending  State = "pending"  // submitted, without a record
+	StateStarted  State = "started"  // a worker runs it; recorded only if configured
+	StateRetrying State = "retrying" // an attempt has ended, and the next one is queued
+	// an attempt has ended and waits for its answer from outside, see [Defer]
+	StateAwaiting State = "awaiting"
+	// it had failed, and its dead letter or that of a step before it was requeued
+	StateRequeued  State = "requeued"
 	StateSucceeded State = "succeeded" // terminal
 	StateFailed    State = "failed"    // terminal
 	StateRevoked   State = "revoked"   // terminal: skipped because it was revoked
-	StateExpired   State = "expired"   // terminal: its time to start had passed
+	StateExpired   State = "expired"   // terminal: it expired before its start
 )
 
 // Terminal reports whether s is final.
@@ -35,5 +37,5 @@ func (s State) Valid() bool {
 	return s.Terminal()
 }
 
-// Recorded reports whether result stores keep records of s, which is so of all states but [StatePending].
+// Recorded reports whether result stores keep records of s: all states except [StatePending].
 func (s State) Recorded() bool { return s.Valid() && s != StatePending }

@@ -6,15 +6,15 @@ import (
 	"reflect"
 )
 
-// Task is the definition of a task: a name, metadata, and the types of its arguments and result. It is immutable and may
-// be kept in a package variable and used from any goroutine. Producer and consumer share the definition; only the
-// consumer has the function.
+// Task is the definition of a task: a name, metadata, and the types of its arguments and result. It
+// is immutable, may be a package variable, and is safe for concurrent use. Producer and consumer
+// share the definition; only the consumer has the function.
 type Task[A, R any] struct {
 	name       string
 	definition *definition // nil: no options
 }
 
-// definition is what the options of New and With set. It never changes.
+// definition holds the values that the options of New and With set. It never changes.
 type definition struct {
 	meta        Metadata
 	headers     map[string]string
@@ -23,7 +23,7 @@ type definition struct {
 	unique      *Unique
 }
 
-// New defines a task. The name is checked when the task is submitted or registered, not here.
+// New returns the definition of a task. The name is checked at submission and registration.
 func New[A, R any](name string, opts ...Option) Task[A, R] {
 	return Task[A, R]{name: name}.With(opts...)
 }
@@ -31,7 +31,7 @@ func New[A, R any](name string, opts ...Option) Task[A, R] {
 // Name returns the task's name.
 func (t Task[A, R]) Name() string { return t.name }
 
-// Metadata returns what the definition sets.
+// Metadata returns the metadata of the definition.
 func (t Task[A, R]) Metadata() Metadata {
 	if t.definition == nil {
 		return Metadata{}
@@ -39,7 +39,7 @@ func (t Task[A, R]) Metadata() Metadata {
 	return t.definition.meta
 }
 
-// With returns a definition of the same name on which opts are laid over t's.
+// With returns a definition with the same name, on which opts override the values of t.
 func (t Task[A, R]) With(opts ...Option) Task[A, R] {
 	if len(opts) == 0 {
 		return t
@@ -55,7 +55,7 @@ func (t Task[A, R]) With(opts ...Option) Task[A, R] {
 	return t
 }
 
-// Call makes a call with args; opts are laid over the definition.
+// Call returns a call with args. opts override the definition.
 func (t Task[A, R]) Call(args A, opts ...Option) Call {
 	c := Call{Name: t.name, Args: args}
 	if d := t.definition; d != nil {
@@ -67,7 +67,8 @@ func (t Task[A, R]) Call(args A, opts ...Option) Call {
 	return c
 }
 
-// apply is apart from Call so that a call without options is not moved to the heap.
+// apply returns c with opts applied. It is separate from Call so that a call without options stays
+// on the stack.
 func apply(c Call, opts []Option) Call {
 	for _, o := range opts {
 		o(&c)
@@ -75,7 +76,8 @@ func apply(c Call, opts []Option) Call {
 	return c
 }
 
-// Submit submits one task. It returns when the broker has confirmed it; see the Submitter for its errors.
+// Submit submits one task and returns when the broker has confirmed it. For its errors see the
+// Submitter.
 func (t Task[A, R]) Submit(ctx context.Context, s Submitter, args A, opts ...Option) (*Future[R], error) {
 	p, err := s.Submit(ctx, t.Call(args, opts...))
 	if err != nil {
@@ -84,8 +86,8 @@ func (t Task[A, R]) Submit(ctx context.Context, s Submitter, args A, opts ...Opt
 	return FutureOf[R](p), nil
 }
 
-// SubmitAll submits one task for each element of args, pipelined. The futures are in the order of args; one whose task
-// was refused is nil, and the error tells why.
+// SubmitAll submits one task for each element of args, pipelined. The futures are in the order of
+// args, nil for a refused task. The error holds the error of each refused task.
 func (t Task[A, R]) SubmitAll(ctx context.Context, s BatchSubmitter, args []A, opts ...Option) ([]*Future[R], error) {
 	calls := make([]Call, len(args))
 	for i, a := range args {
@@ -101,8 +103,8 @@ func (t Task[A, R]) SubmitAll(ctx context.Context, s BatchSubmitter, args []A, o
 	return futures, err
 }
 
-// Handle registers fn as the task's function. wrap is this task's own middleware, the first outermost; it runs inside the
-// consumer's.
+// Handle registers fn as the task's function. wrap is middleware of this task, the first element
+// outermost; it runs inside of the consumer's middleware. Returns the error of r.Register.
 func (t Task[A, R]) Handle(r Registrar, fn func(ctx context.Context, args A) (R, error), wrap ...func(Handler) Handler) error {
 	var h Handler = HandlerFunc(func(ctx context.Context, r *Request) (any, error) {
 		var args A

@@ -38,7 +38,7 @@ func TestMergeTakesTheHighestLayerThatIsSet(t *testing.T) {
 	})
 }
 
-// IsZero looks at each key, also at those that are added later.
+// TestMetadataIsZeroKnowsAllKeys fails if a key of Metadata is missing in IsZero.
 func TestMetadataIsZeroKnowsAllKeys(t *testing.T) {
 	all := reflect.ValueOf(task.Metadata{
 		Queue: task.Set(""), MaxRetries: task.Set(0), RetryDelay: task.Set[time.Duration](0), Retry: task.Set(""), RateLimit: task.Set(""),
@@ -63,7 +63,7 @@ func TestMetadataIsZeroKnowsAllKeys(t *testing.T) {
 	}
 }
 
-// TestOverlayKnowsEveryKey: a key added to Metadata and forgotten in Overlay would be lost on every way.
+// TestOverlayKnowsEveryKey fails if a key of Metadata is missing in Overlay.
 func TestOverlayKnowsEveryKey(t *testing.T) {
 	full := task.Metadata{
 		Queue: task.Set("q"), MaxRetries: task.Set(1), RetryDelay: task.Set(time.Second), RateLimit: task.Set("1/s"),

@@ -2,25 +2,25 @@ package task
 
 import "time"
 
-// Unique says that a task is submitted once in a time. It needs a store of claims beside the
-// producer, see producer.Config.Claimer; without one, submitting such a task is an error. A step of
-// a workflow, or the entry of a schedule, cannot be unique.
+// Unique makes a task be submitted once within a time. The producer needs a store of claims, see
+// producer.Config.Claimer; without one the submission fails. A step of a workflow or an entry of a
+// schedule cannot be unique.
 //
-// While the key is taken, a second submission of the same task name and key sends nothing. It
-// answers with the id of the first, whatever its own id and arguments are, and whether the first
-// waits, runs, has failed or is over. [Conditions.UniqueKey] instead refuses a second submission,
-// and until the task is over.
+// While the key is taken, a second submission with the same task name and key sends nothing. It
+// returns the id of the first task. The second one's id and arguments, and the state of the first
+// task, do not matter. In contrast, [Conditions.UniqueKey] refuses a second submission, and only
+// until the first task has ended.
 type Unique struct {
-	// Key is any text of 1 to 255 bytes. Each task name has its own keys; all producers with one
+	// Key is any text of 1 to 255 bytes. Each task name has its own keys. All producers with the same
 	// store and namespace share them.
 	Key string
-	// TTL is how long the key is taken after the broker has confirmed the task. Above 0, at most
-	// 100 years.
+	// TTL is the time for which the key is taken after the broker has confirmed the task. Above 0, at
+	// most 100 years.
 	TTL time.Duration
 }
 
-// WithUnique answers a second submission of this task name and key with the id of the first, for
-// ttl after that was confirmed. See [Unique].
+// WithUnique makes a second submission with this task name and key return the id of the first one.
+// That ends ttl after the confirm of the first one. See [Unique].
 func WithUnique(key string, ttl time.Duration) Option {
 	return func(c *Call) { c.Unique = &Unique{Key: key, TTL: ttl} }
 }

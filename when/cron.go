@@ -7,24 +7,28 @@ import (
 	"time"
 )
 
-// Cron is the [Spec] of times that a calendar can name: seven fields, from the year down to the second. [ParseCron] reads them in
-// UTC, [ParseCronIn] in another zone, and [ParseCron5] translates the five fields of ordinary cron. The years are 1970 to 2099; after
-// them it never runs.
+// Cron is a [Spec] with seven fields, from the year to the second. Make one with [ParseCron] for
+// UTC,
+// [ParseCronIn] for another zone, or [ParseCron5] for the usual five fields. It runs only in the
+// years 1970 to 2099.
 //
-// In a zone whose clock is put forward and back, a Cron follows one of two rules:
-//   - One that is meant for certain hours runs once for each time it names. A time that the clock leaves out is made up for at
-//     the first instant after the gap, once for all that were left out together. A time that comes twice counts the first time.
-//   - One whose hour field takes in every hour follows the clock as it is: what the clock leaves out is left out, and what it
-//     shows twice happens twice. "Every 15 minutes" so means each quarter of an hour, in the night of the change too.
+// In a zone with daylight saving time a Cron follows one of two rules:
 //
-// A Cron does not change and is safe for concurrent use.
+//   - If its hour field does not allow all hours, it runs once for each time that it names. A time
+//     that the clock skips runs at the first instant after the gap, once for all skipped times. A
+//     time that the clock shows twice runs the first time only.
+//   - If its hour field allows all hours, it follows the clock: skipped times do not run, and
+//     repeated times run twice. So "every 15 minutes" is each quarter of an hour, also when the
+//     clock changes.
+//
+// A Cron is immutable and safe for concurrent use.
 type Cron struct {
-	text   string         // what String answers
+	text   string         // result of String
 	loc    *time.Location // nil: UTC
 	fields fields
 }
 
-// fields are the seven fields, read.
+// fields holds the seven parsed fields.
 type fields struct {
 	years  [3]uint64 // bit n: the year 1970+n
 	month  field
@@ -34,23 +38,24 @@ type fields struct {
 	minute field
 	second field
 
-	union    bool     // a day need match one of dom and dow, not both
-	everyDay bool     // every day has a matching time
-	days     []uint64 // bit n: day n since 1970 has a matching time; unless everyDay
+	union    bool     // a day must match dom or dow, not both
+	everyDay bool     // each day has a matching time
+	days     []uint64 // unless everyDay: bit n is set if day n since 1970 has a matching time
 }
 
-// field is what one field allows.
+// field is the set of values that one field allows.
 type field struct {
-	any  bool   // written as *
-	mask uint64 // bit v: value v, always
+	any  bool   // the text is *
+	mask uint64 // bit v: value v is always allowed
 	nth  []nth
 }
 
-// nth allows each m-th occurrence of value n, counted from 1970.
+// nth allows each m-th occurrence of the value n, counted from 1970.
 type nth struct{ n, m int64 }
 
-// at returns the values that the field allows in period idx, of those in which each value occurs once: years for a month, days for an
-// hour, hours for a minute, minutes for a second. Periods are counted from 0 in 1970.
+// at returns the set of values that the field allows in the period idx. Each value occurs once in a
+// period: a year for months, a day for hours, an hour for minutes, a minute for seconds. Periods
+// are numbered from 0 in 1970.
 func (f *field) at(idx int64) uint64 {
 	mask := f.mask
 	for _, e := range f.nth {
@@ -61,14 +66,14 @@ func (f *field) at(idx int64) uint64 {
 	return mask
 }
 
-// unit is one kind of field.
+// unit describes one kind of field.
 type unit struct {
 	name     string
 	min, max int
-	names    []string // three letters each, that stand for min, min+1, ...; five fields only
+	names    []string // three-letter names of min, min+1, ...; for five fields only
 }
 
-// The order of the fields in units and in text.
+// Indexes of the fields in units and in the text.
 const (
 	yearField = iota
 	monthField
@@ -82,7 +87,7 @@ const (
 
 const firstYear, lastYear = 1970, 2099
 
-// units are the fields of a Cron in their order.
+// units describes the fields of a Cron in their order.
 var units = [fieldCount]unit{
 	{name: "year", min: firstYear, max: lastYear},
 	{name: "month", min: 1, max: 12},
@@ -93,44 +98,48 @@ var units = [fieldCount]unit{
 	{name: "second", min: 0, max: 59},
 }
 
-// Bounds of what is read. All of the years, hours, minutes and seconds one by one fit in.
+// Limits of the input. A list of all years, hours, minutes and seconds is shorter.
 const (
 	maxCron = 2048 // bytes
 	maxNth  = 16   // items n/m of one spec
 	maxStep = 9_999_999
 )
 
-// ParseCron reads seven fields in UTC, parted by blanks:
+// ParseCron parses seven fields in UTC, separated by white space:
 //
 //	year month day-of-month day-of-week hour minute second
 //
-// with the years 1970 to 2099 and the days of the week 0 (Sunday) to 6. A field is a list, parted by commas, of
+// Years are 1970 to 2099, and days of the week 0 (Sunday) to 6. A field is a list of these items,
+// separated by commas.
 //
-//   - every value
-//     7      one value
-//     9-17   a range, both ends included
-//     */4    the first value and then each 4th, anew in each period: */8 minutes are 0, 8, ... 56, 0
-//     9-17/2 the same within a range
-//     3/2    every 2nd occurrence of the value 3, counted from 1970-01-01: every 2nd Wednesday, for a day of the week
+//   - * is every value.
+//   - 7 is one value.
+//   - 9-17 is a range, including both ends.
+//   - */4 is every 4th value, starting again in each period: */8 for minutes is 0, 8, ... 56, 0.
+//   - 9-17/2 is the same within a range.
+//   - 3/2 is every 2nd occurrence of 3, counted from 1970-01-01; as weekday, every 2nd Wednesday.
 //
-// Occurrences are counted where the field has the value: hours by days, minutes by hours, seconds by minutes, and the 31st by the months
-// that have one. A spec has at most 16 such items, and 2,048 bytes. If day of month and day of week are both something else than *,
-// a day need match one of them only. A date that never comes, as 30 February, is no error: it never runs.
+// Occurrences of an hour are counted by days, of a minute by hours, and of a second by minutes. The
+// 31st is counted by the months that have one. A spec may have 16 of these items and 2,048 bytes.
 //
-// This is the format of WorkKit. It has the year first; for the five fields of ordinary cron see [ParseCron5]. A refusal is a [SpecError].
-func ParseCron(text string) (*Cron, error) { return parseCron(text, place{}) }
+// If day of month and day of week are both different from *, a day must match only one of them. A
+// date that does not exist, such as 30 February, is not an error; it never runs.
+//
+// This is the format of WorkKit, with the year first. For the usual five fields see [ParseCron5].
+// An error is a [SpecError].
+func ParseCron(text string) (*Cron, error) { return parseCron(text, namedZone{}) }
 
-// ParseCronIn is [ParseCron] for a zone: the fields are what a clock there shows. Occurrences of n/m are counted on that clock as well.
-// The zone must have a name that other machines know, or be UTC or a fixed offset; nil is UTC.
+// ParseCronIn is [ParseCron] for the clock of a zone. Occurrences of n/m are counted on that clock
+// too. The zone must be a named one that other machines know, UTC, or a fixed offset. nil: UTC.
 func ParseCronIn(text string, loc *time.Location) (*Cron, error) {
-	at, err := placeOf(loc)
+	at, err := namedZoneOf(loc)
 	if err != nil {
 		return nil, err
 	}
 	return parseCron(text, at)
 }
 
-func parseCron(text string, at place) (*Cron, error) {
+func parseCron(text string, at namedZone) (*Cron, error) {
 	if len(text) > maxCron {
 		return nil, &SpecError{Input: shorten(text), Problem: fmt.Sprintf("it is longer than %d bytes", maxCron)}
 	}
@@ -138,7 +147,7 @@ func parseCron(text string, at place) (*Cron, error) {
 	if len(parts) != fieldCount {
 		return nil, &SpecError{
 			Input:   shorten(text),
-			Problem: fmt.Sprintf("it has %d fields instead of the 7: year, month, day of month, day of week, hour, minute, second", len(parts)),
+			Problem: fmt.Sprintf("it has %d fields, not 7: year, month, day of month, day of week, hour, minute, second", len(parts)),
 			Nearest: "* * * 1-5 9 0 0",
 		}
 	}
@@ -156,7 +165,7 @@ func parseCron(text string, at place) (*Cron, error) {
 			return nil, err
 		}
 	}
-	for _, e := range year.nth { // each year comes once
+	for _, e := range year.nth { // each year occurs once
 		if e.m == 1 {
 			f.setYear(int(e.n))
 		}
@@ -167,8 +176,8 @@ func parseCron(text string, at place) (*Cron, error) {
 	return &c, nil
 }
 
-// write completes c, whose fields are those of a clock there.
-func (c *Cron) write(at place, parts []string) {
+// write sets the zone and the text of c. parts are the fields of the text.
+func (c *Cron) write(at namedZone, parts []string) {
 	c.loc, c.text = at.loc, strings.Join(parts, " ")
 	if at.loc != nil {
 		c.text = zonePrefix + at.name + " " + c.text
@@ -179,8 +188,8 @@ func (f *field) set(v int) { f.mask |= 1 << v }
 
 func (f *fields) setYear(v int) { f.years[(v-firstYear)/64] |= 1 << ((v - firstYear) % 64) }
 
-// Once returns the Cron of one instant, rounded up to the whole second: its seven fields are all fixed, as in "2026 11 21 * 19 0 0".
-// It is refused outside of the years 1970 to 2099.
+// Once returns the Cron of a single instant, rounded up to the whole second. Its seven fields are
+// all fixed, as in "2026 11 21 * 19 0 0". Returns a [SpecError] for times outside 1970 to 2099.
 func Once(t time.Time) (*Cron, error) {
 	u := t.UTC()
 	if u.Nanosecond() > 0 {
@@ -189,13 +198,14 @@ func Once(t time.Time) (*Cron, error) {
 	if u.Year() < firstYear || u.Year() > lastYear {
 		return nil, &SpecError{
 			Input:   shorten(t.Format(time.RFC3339)),
-			Problem: fmt.Sprintf("schedules know the years %d to %d", firstYear, lastYear),
+			Problem: fmt.Sprintf("the year must be %d to %d", firstYear, lastYear),
 		}
 	}
 	return ParseCron(fmt.Sprintf("%d %d %d * %d %d %d", u.Year(), u.Month(), u.Day(), u.Hour(), u.Minute(), u.Second()))
 }
 
-// Next returns the first instant strictly after t that the fields name, in UTC.
+// Next returns the first matching instant strictly after t, in UTC. It returns false after the last
+// one.
 func (c *Cron) Next(t time.Time) (time.Time, bool) {
 	s := search{fields: &c.fields}
 	sec, ok := s.after(t.Unix(), c.loc)
@@ -205,23 +215,24 @@ func (c *Cron) Next(t time.Time) (time.Time, bool) {
 	return time.Unix(sec, 0).UTC(), true
 }
 
-// String returns the fields as they were given, parted by single blanks; in a zone other than UTC it begins with "CRON_TZ=" and the
-// zone's name. What [ParseCron5] reads has five fields and always names its zone.
+// String returns the fields as they were given, separated by single spaces. In a zone other than
+// UTC the text begins with "CRON_TZ=" and the zone's name. A Cron of [ParseCron5] has five fields
+// and always has its zone.
 func (c *Cron) String() string { return c.text }
 
-// A reader reads fields and knows what it reads them from.
+// reader parses fields. input is the whole text, for errors.
 type reader struct {
 	input string
 	nths  int
-	plain bool // five fields: no items n/m
+	plain bool // five fields: items n/m are not allowed
 }
 
-// refuse says what is wrong with a field.
+// refuse returns an error about the text of one field.
 func (r *reader) refuse(u unit, text, format string, args ...any) *SpecError {
 	return &SpecError{Input: shorten(r.input), Problem: u.name + " " + strconv.Quote(shorten(text)) + ": " + fmt.Sprintf(format, args...)}
 }
 
-// field reads one field. It calls set with each value that the field always allows.
+// field parses one field into f. It calls set for each value that the field always allows.
 func (r *reader) field(f *field, text string, u unit, set func(int)) *SpecError {
 	f.any = text == "*"
 	for item := range strings.SplitSeq(text, ",") {
@@ -232,14 +243,14 @@ func (r *reader) field(f *field, text string, u unit, set func(int)) *SpecError 
 	return nil
 }
 
-// item reads one item of the list that a field is.
+// item parses one item of a field's list, as field does.
 func (r *reader) item(f *field, item string, u unit, set func(int)) *SpecError {
 	span, step, stepped := strings.Cut(item, "/")
 	every := 1
 	if stepped {
 		m, ok := number(step, maxStep)
 		if !ok || m == 0 {
-			return r.refuse(u, item, "what stands behind / must be a number from 1 to %d", maxStep)
+			return r.refuse(u, item, "the step after / must be a number from 1 to %d", maxStep)
 		}
 		every = m
 	}
@@ -256,7 +267,7 @@ func (r *reader) item(f *field, item string, u unit, set func(int)) *SpecError {
 				return err
 			}
 			if to < from {
-				return r.refuse(u, item, "the range ends before it begins; write it as two, parted by a comma")
+				return r.refuse(u, item, "the range ends before it begins; write two ranges, separated by a comma")
 			}
 		case stepped && r.plain:
 			e := r.refuse(u, item, "a single value has no steps here")
@@ -278,7 +289,7 @@ func (r *reader) item(f *field, item string, u unit, set func(int)) *SpecError {
 	return nil
 }
 
-// value reads a single value.
+// value parses a single value or name of the unit.
 func (r *reader) value(text string, u unit) (int, *SpecError) {
 	for i, name := range u.names {
 		if strings.EqualFold(text, name) {
@@ -299,7 +310,7 @@ func (r *reader) value(text string, u unit) (int, *SpecError) {
 	return v, nil
 }
 
-// number reads digits, of a number up to the limit, which is below 10 millions.
+// number parses digits as a number up to limit, which must be below 10 million.
 func number(text string, limit int) (int, bool) {
 	if text == "" || len(text) > 7 {
 		return 0, false

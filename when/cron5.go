@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// units5 are the fields of ordinary cron in their order.
+// units5 describes the five fields in their order.
 var units5 = [...]unit{
 	{name: "minute", min: 0, max: 59},
 	{name: "hour", min: 0, max: 23},
@@ -17,7 +17,7 @@ var units5 = [...]unit{
 	{name: "day of week", min: 0, max: 7, names: []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}},
 }
 
-// shorthands are the words that ordinary cron knows.
+// shorthands maps the words of crontab(5) to their five fields.
 var shorthands = [...]struct{ word, text string }{
 	{"@yearly", "0 0 1 1 *"},
 	{"@annually", "0 0 1 1 *"},
@@ -28,22 +28,25 @@ var shorthands = [...]struct{ word, text string }{
 	{"@hourly", "0 * * * *"},
 }
 
-// ParseCron5 reads the five fields of ordinary cron, as crontab(5) tells them, for a zone; nil is UTC:
+// ParseCron5 parses the five fields of crontab(5), in a zone; nil: UTC.
 //
 //	minute hour day-of-month month day-of-week
 //
-// A field is a list of numbers, ranges and steps (*/15, 9-17/2). Months and days of the week may be written by their first three letters,
-// and Sunday is 0 or 7. @yearly, @annually, @monthly, @weekly, @daily, @midnight and @hourly stand for their fields. A text that begins with
-// "CRON_TZ=" or "TZ=" and the name of a zone names its zone itself, and loc does not matter. For what happens when
-// clocks are put forward and back see [Cron].
+// A field is a list of numbers, ranges and steps (*/15, 9-17/2). Months and days of the week may be
+// written as their first three letters; Sunday is 0 or 7. @yearly, @annually, @monthly, @weekly,
+// @daily, @midnight and @hourly replace all fields. A text that begins with "CRON_TZ=" or "TZ=" and
+// the name of a zone uses that zone instead of loc. For daylight saving time see [Cron].
 //
-// If neither day of month nor day of week begins with *, a day need match one of them only; else both must match. This is what
-// crontab(5) says and differs from [ParseCron] for fields like */2. Steps behind a single value, which here are said as 5-59/15, and the signs
-// ?, L, W and # of other schedulers are refused, as is @reboot.
+// If neither day of month nor day of week begins with *, a day must match only one of them;
+// otherwise it must match both. This rule of crontab(5) differs from [ParseCron] for fields such as
+// */2.
+//
+// Steps after a single value are refused; write 5-59/15. @reboot and the signs ?, L, W and # of
+// other schedulers are refused too. An error is a [SpecError].
 func ParseCron5(text string, loc *time.Location) (*Cron, error) {
 	at, rest, found, err := cutZone(text)
 	if err == nil && !found {
-		at, err = placeOf(loc)
+		at, err = namedZoneOf(loc)
 	}
 	if err != nil {
 		return nil, err
@@ -64,7 +67,7 @@ func ParseCron5(text string, loc *time.Location) (*Cron, error) {
 			return nil, err
 		}
 	}
-	f.dow.mask = (f.dow.mask | f.dow.mask>>7) & (1<<7 - 1) // 7 is Sunday too
+	f.dow.mask = (f.dow.mask | f.dow.mask>>7) & (1<<7 - 1) // 7 is Sunday
 	f.second.set(0)
 	f.years = [3]uint64{1<<64 - 1, 1<<64 - 1, 1<<(lastYear-firstYear-127) - 1}
 	f.union = parts[2][0] != '*' && parts[4][0] != '*'
@@ -75,7 +78,8 @@ func ParseCron5(text string, loc *time.Location) (*Cron, error) {
 	return c, nil
 }
 
-// split5 parts the fields.
+// split5 returns the five fields of rest, or of the shorthand that rest is. text is the whole
+// input, for errors.
 func split5(text, rest string) ([]string, error) {
 	parts := strings.Fields(rest)
 	if len(parts) == 1 && parts[0][0] == '@' {
@@ -84,20 +88,21 @@ func split5(text, rest string) ([]string, error) {
 				return strings.Fields(s.text), nil
 			}
 		}
-		return nil, &SpecError{Input: shorten(text), Problem: "there is no such word", Nearest: "@daily"}
+		return nil, &SpecError{Input: shorten(text), Problem: "this word is unknown", Nearest: "@daily"}
 	}
 	if len(parts) != len(units5) {
 		return nil, &SpecError{
 			Input:   shorten(text),
-			Problem: fmt.Sprintf("it has %d fields instead of the 5: minute, hour, day of month, month, day of week", len(parts)),
+			Problem: fmt.Sprintf("it has %d fields, not 5: minute, hour, day of month, month, day of week", len(parts)),
 			Nearest: "0 9 * * 1-5",
 		}
 	}
 	return parts, nil
 }
 
-// Seven returns the seven fields, in UTC, that say the same as c; see [ParseCron]. It answers false if there are none: in a zone, and for some
-// specs of ordinary cron that restrict both day of month and day of week.
+// Seven returns seven fields in UTC with the same times as c; see [ParseCron]. It returns false if
+// c has a zone other than UTC. It also returns false for some specs of [ParseCron5] that restrict
+// both day of month and day of week.
 func (c *Cron) Seven() (string, bool) {
 	if c.loc != nil {
 		return "", false
@@ -133,7 +138,7 @@ func (c *Cron) Seven() (string, bool) {
 	}, " "), true
 }
 
-// list writes a set as numbers and ranges.
+// list returns a set of values as a list of numbers and ranges.
 func list(mask uint64) string {
 	var b strings.Builder
 	for mask != 0 {

@@ -19,7 +19,8 @@ func zone(t testing.TB, name string) *time.Location {
 	return loc
 }
 
-// cron5Cases: the spec, the instant after which to look, the runs in UTC, and the seven fields that say the same (empty: none).
+// cron5Cases holds specs with an instant, the runs after it in UTC, and the seven fields with the
+// same times; "" if seven fields cannot express them.
 var cron5Cases = []struct{ cron, after, want, seven string }{
 	{"0 9 * * 1-5", "2026-11-20 09:00:00", "2026-11-23 09:00:00, 2026-11-24 09:00:00", "* * * 1-5 9 0 0"},
 	{"0 9 * * mon-fri", "2026-11-20 09:00:00", "2026-11-23 09:00:00", "* * * 1-5 9 0 0"},
@@ -101,15 +102,16 @@ func TestCron5Refused(t *testing.T) {
 		}
 	}
 	_, err := ParseCron5("5/15 * * * *", nil)
-	const want = `when: bad spec "5/15 * * * *": minute "5/15": a single value has no steps here; accepted is, for example, "5-59/15"`
+	const want = `when: bad spec "5/15 * * * *": minute "5/15": a single value has no steps here; for example, this is accepted: "5-59/15"`
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 }
 
-// dstCases are nights in which clocks are put forward or back, in zones of both hemispheres. Instants are in UTC.
+// dstCases are days on which clocks are set forward or back, in zones of both hemispheres. Instants
+// are in UTC.
 var dstCases = []struct{ zone, cron, after, want string }{
-	// Berlin, 2026-03-29: at 01:00 UTC the clock goes from 02:00 to 03:00.
+	// Berlin, 2026-03-29: at 01:00 UTC the clock is set from 02:00 to 03:00.
 	{"Europe/Berlin", "30 2 * * *", "2026-03-28", "2026-03-28 01:30:00, 2026-03-29 01:00:00, 2026-03-30 00:30:00"},
 	{"Europe/Berlin", "0 2 * * *", "2026-03-29", "2026-03-29 01:00:00, 2026-03-30 00:00:00"},
 	{"Europe/Berlin", "0 3 * * *", "2026-03-29", "2026-03-29 01:00:00, 2026-03-30 01:00:00"},
@@ -119,7 +121,7 @@ var dstCases = []struct{ zone, cron, after, want string }{
 	{"Europe/Berlin", "45 * * * *", "2026-03-29 00:00:00", "2026-03-29 00:45:00, 01:45:00, 02:45:00"},
 	{"Europe/Berlin", "0 2 29 3 *", "2026-01-01", "2026-03-29 01:00:00, 2027-03-29 00:00:00"},
 	{"Europe/Berlin", "30 1 * * *", "2026-03-28 12:00:00", "2026-03-29 00:30:00, 2026-03-29 23:30:00"},
-	// Berlin, 2026-10-25: at 01:00 UTC the clock goes from 03:00 back to 02:00.
+	// Berlin, 2026-10-25: at 01:00 UTC the clock is set back from 03:00 to 02:00.
 	{"Europe/Berlin", "30 2 * * *", "2026-10-24 12:00:00", "2026-10-25 00:30:00, 2026-10-26 01:30:00"},
 	{"Europe/Berlin", "30 2 * * *", "2026-10-25 01:00:00", "2026-10-26 01:30:00"},
 	{"Europe/Berlin", "30 2 * * *", "2026-10-25 01:29:59", "2026-10-26 01:30:00"},
@@ -127,7 +129,8 @@ var dstCases = []struct{ zone, cron, after, want string }{
 	{"Europe/Berlin", "*/30 2 * * *", "2026-10-24 23:00:00", "2026-10-25 00:00:00, 00:30:00, 2026-10-26 01:00:00"},
 	{"Europe/Berlin", "*/30 * * * *", "2026-10-25 00:00:00", "2026-10-25 00:30:00, 01:00:00, 01:30:00, 02:00:00"},
 	{"Europe/Berlin", "45 * * * *", "2026-10-25 00:00:00", "2026-10-25 00:45:00, 01:45:00, 02:45:00"},
-	// Santiago, 2026-09-06: at 04:00 UTC the clock goes from midnight to 01:00; 2026-04-05: at 03:00 UTC from midnight back to 23:00.
+	// Santiago, 2026-09-06: at 04:00 UTC the clock is set from midnight to 01:00. 2026-04-05: at 03:00
+	// UTC it is set back from midnight to 23:00.
 	{"America/Santiago", "0 0 * * *", "2026-09-05 12:00:00", "2026-09-06 04:00:00, 2026-09-07 03:00:00"},
 	{"America/Santiago", "30 0 * * 0", "2026-09-05 12:00:00", "2026-09-06 04:00:00, 2026-09-13 03:30:00"},
 	{"America/Santiago", "0 1 * * *", "2026-09-05 12:00:00", "2026-09-06 04:00:00, 2026-09-07 04:00:00"},
@@ -136,17 +139,19 @@ var dstCases = []struct{ zone, cron, after, want string }{
 	{"America/Santiago", "0 0 * * *", "2026-04-04 12:00:00", "2026-04-05 04:00:00, 2026-04-06 04:00:00"},
 	{"America/Santiago", "0 * * * *", "2026-04-05 01:30:00", "2026-04-05 02:00:00, 03:00:00, 04:00:00"},
 	{"America/Santiago", "0 * * * *", "2026-09-06 02:30:00", "2026-09-06 03:00:00, 04:00:00, 05:00:00"},
-	// Lord Howe moves by half an hour. 2026-10-03 15:30 UTC: from 02:00 to 02:30; 2026-04-04 15:00 UTC: from 02:00 back to 01:30.
+	// Lord Howe changes by half an hour. 2026-10-03 15:30 UTC: from 02:00 to 02:30. 2026-04-04 15:00
+	// UTC: back from 02:00 to 01:30.
 	{"Australia/Lord_Howe", "15 2 * * *", "2026-10-03 12:00:00", "2026-10-03 15:30:00, 2026-10-04 15:15:00"},
 	{"Australia/Lord_Howe", "45 1 * * *", "2026-04-04 12:00:00", "2026-04-04 14:45:00, 2026-04-05 15:15:00"},
 	{"Australia/Lord_Howe", "45 * * * *", "2026-04-04 14:00:00", "2026-04-04 14:45:00, 15:15:00, 16:15:00"},
 	{"Australia/Lord_Howe", "0 * * * *", "2026-10-03 14:00:00", "2026-10-03 14:30:00, 2026-10-03 16:00:00"},
 	{"Australia/Lord_Howe", "*/15 * * * *", "2026-10-03 15:15:00", "2026-10-03 15:30:00, 15:45:00"},
-	// New York, 2026-03-08 07:00 UTC: from 02:00 to 03:00; 2026-11-01 06:00 UTC: from 02:00 back to 01:00.
+	// New York, 2026-03-08 07:00 UTC: from 02:00 to 03:00. 2026-11-01 06:00 UTC: back from 02:00 to
+	// 01:00.
 	{"America/New_York", "30 2 * * *", "2026-03-07 12:00:00", "2026-03-08 07:00:00, 2026-03-09 06:30:00"},
 	{"America/New_York", "30 1 * * *", "2026-10-31 12:00:00", "2026-11-01 05:30:00, 2026-11-02 06:30:00"},
 	{"America/New_York", "59 23 31 12 *", "2099-01-02", "2100-01-01 04:59:00, never"},
-	// Apia left out a whole day, 2011-12-30.
+	// Apia skipped a whole day, 2011-12-30.
 	{"Pacific/Apia", "0 9 * * *", "2011-12-29 12:00:00", "2011-12-29 19:00:00, 2011-12-30 10:00:00, 2011-12-30 19:00:00"},
 	{"Pacific/Apia", "0 9 30 12 *", "2011-12-01", "2011-12-30 10:00:00, 2012-12-29 19:00:00"},
 }
@@ -166,7 +171,8 @@ func TestCronInTheNightOfAChange(t *testing.T) {
 	}
 }
 
-// TestCronAgainstClock goes through the minutes around changes of the clock with the rules of Cron written as they are said.
+// TestCronAgainstClock checks each minute around clock changes against a literal implementation of
+// the rules of Cron.
 func TestCronAgainstClock(t *testing.T) {
 	t.Parallel()
 	changes := []struct{ zone, from string }{
@@ -215,15 +221,15 @@ func TestCronAgainstClock(t *testing.T) {
 			return u + int64(off)
 		}
 		s := search{fields: &spec.fields}
-		shown := clock(u - 60) // the latest that the clock has shown
+		shown := clock(u - 60) // the latest time that the clock has shown
 		for before := u - daySeconds; before < u; before += 60 {
 			shown = max(shown, clock(before))
 		}
 		for next, ok := spec.Next(time.Unix(u-1, 0)); u < end; u += 60 {
 			now := clock(u)
-			first := now // the earliest time that happens at u
+			first := now // the earliest time that runs at u
 			if s.hour.mask != 1<<24-1 {
-				first = shown + 1 // those that were jumped over as well; none if they have been
+				first = shown + 1 // skipped times run too, unless the clock has shown them before
 			}
 			shown = max(shown, now)
 			c, found := s.from(first)
@@ -238,7 +244,8 @@ func TestCronAgainstClock(t *testing.T) {
 	})
 }
 
-// TestNextIsTheSameFromAnywhere: whichever instant between two runs one asks from, the answer is the second of them.
+// TestNextIsTheSameFromAnywhere shows that Next returns the same run from any instant between that
+// run and the one before.
 func TestNextIsTheSameFromAnywhere(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -267,7 +274,7 @@ func TestNextIsTheSameFromAnywhere(t *testing.T) {
 	})
 }
 
-// TestPeriods goes through the periods of zones, and through their clocks hour by hour beside it.
+// TestPeriods checks the periods of zones against their clocks, hour by hour.
 func TestPeriods(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"Europe/Berlin", "America/Santiago", "Australia/Lord_Howe", "Africa/Casablanca", "America/New_York", "Asia/Tokyo", "UTC"} {
@@ -289,7 +296,8 @@ func TestPeriods(t *testing.T) {
 			}
 		}
 	}
-	for _, after := range []string{"2028-12-30 12:00", "2028-12-31", "2028-12-31 12:00", "2096-12-31"} { // leap years
+	// leap years
+	for _, after := range []string{"2028-12-30 12:00", "2028-12-31", "2028-12-31 12:00", "2096-12-31"} {
 		for _, text := range []string{"0 * * * *", "0 9 * * *", "0 0 1 1 *"} {
 			spec, err := ParseCron5(text, zone(t, "Europe/Berlin"))
 			if err != nil {
@@ -307,14 +315,14 @@ func TestZones(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		loc  *time.Location
-		want string // the text's beginning; empty: refused
+		want string // start of the text; "": refused
 	}{
 		{nil, "* *"},
 		{time.UTC, "* *"},
 		{zone(t, "Etc/UTC"), "* *"},
 		{time.FixedZone("", 0), "* *"},
 		{time.FixedZone("UTC", 3600), "CRON_TZ=+01:00 *"},
-		{time.FixedZone("CET", 3600), "CRON_TZ=+01:00 *"}, // the zone CET has summers
+		{time.FixedZone("CET", 3600), "CRON_TZ=+01:00 *"}, // the zone CET has summer time
 		{time.FixedZone("x y", -34200), "CRON_TZ=-09:30 *"},
 		{time.FixedZone("", 3601), ""},
 		{zone(t, "Europe/Berlin"), "CRON_TZ=Europe/Berlin *"},
@@ -359,7 +367,7 @@ func TestCronReadsBack(t *testing.T) {
 	}
 }
 
-// location is a zone by its name; nil for UTC.
+// location returns a zone by its name; nil for UTC.
 func location(name string) (*time.Location, error) {
 	at, err := loadZone(name)
 	return at.loc, err

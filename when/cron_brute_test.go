@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// brute is a second reading of the seven fields, written for plainness: it looks at each day, hour, minute and second, and counts
-// occurrences by counting them.
+// brute is a second, simple implementation of the seven fields. It examines each day, hour, minute
+// and second, and counts occurrences one by one.
 type brute struct {
 	fields [7][]string
-	counts map[[2]int]map[int]int // field and value: number of the occurrence, by its period
+	counts map[[2]int]map[int]int // number of the occurrence by period, for a field and a value
 }
 
 func newBrute(text string) *brute {
@@ -29,7 +29,7 @@ func atoi(s string) int {
 	return n
 }
 
-// match tells whether value v of field i matches; nth is asked for the number of its occurrence.
+// match reports whether the value v of field i matches. nth returns the number of its occurrence.
 func (b *brute) match(i, v int, nth func() int) bool {
 	lows := [7]int{1970, 1, 1, 0, 0, 0, 0}
 	highs := [7]int{2099, 12, 31, 6, 23, 59, 59}
@@ -62,7 +62,7 @@ func (b *brute) match(i, v int, nth func() int) bool {
 	return false
 }
 
-// nthDay counts the days since 1970 that have the same value of a field of days as d has.
+// nthDay returns how many days from 1970 to d have the same value of field i as d.
 func (b *brute) nthDay(i int, value func(time.Time) int, d time.Time) int {
 	key := [2]int{i, value(d)}
 	if b.counts[key] == nil {
@@ -123,7 +123,8 @@ func (b *brute) timeIn(day int64, from int64) (int64, bool) {
 	return 0, false
 }
 
-// next walks at most the given days. It answers where it stopped if it found nothing.
+// next returns the first matching time after t, within days. Without a match it returns where it
+// stopped, and false.
 func (b *brute) next(t time.Time, days int) (at time.Time, ok bool) {
 	c := t.Unix() + 1
 	for range days {

@@ -2,19 +2,23 @@ package when
 
 import "slices"
 
-// This file answers, once when a Cron is made, on which days any time matches. For most it is every day. With items n/m it may be some
-// days only, or none: "* * * * * */2 0/2" asks for an even minute whose number is odd. To search for that one would mean to go through
-// the minutes of 130 years; here the condition is carried from minutes up to days by arithmetic.
+// This file calculates on which days a Cron has a matching time, once when the Cron is made. For
+// most specs that is every day. With items n/m it may be some days or no day: "* * * * * */2 0/2"
+// requires an even minute whose number is odd.
+//
+// Searching for such a time would examine all minutes of 130 years. Instead, arithmetic derives the
+// days from the hours, and the hours from the minutes.
 
-// progression is a set of whole numbers: those that leave the rest r when divided by k, or r alone if k is 0.
+// progression is the set of integers that leave the remainder r when divided by k; if k is 0, only
+// r.
 type progression struct{ r, k int64 }
 
 var everything = progression{0, 1}
 
-// alone is the distance from which on a progression counts as its first member alone: there are fewer minutes in the years of a Cron.
+// alone limits the distance k. A longer one counts as 0, because a Cron's years have fewer minutes.
 const alone = 1 << 27
 
-// prepare works out which days have a matching time.
+// prepare calculates the days that have a matching time and stores them in f.
 func (f *fields) prepare() {
 	minutes := f.second.carry([]progression{everything}, 60)
 	hours := f.minute.carry(minutes, 60)
@@ -33,8 +37,9 @@ func (f *fields) prepare() {
 	}
 }
 
-// carry returns in which periods a field has a matching value. inner are the numbers of the matching values, counted from 1970, of which
-// each period has size many: matching minutes become hours that have one.
+// carry returns the numbers of the periods in which the field has a matching value. inner holds the
+// numbers of the matching inner units, counted from 1970; each period has size of them. For example
+// it derives the matching hours from the matching minutes.
 func (f *field) carry(inner []progression, size int64) []progression {
 	if slices.Contains(inner, everything) && f.mask != 0 {
 		return []progression{everything}
@@ -62,7 +67,7 @@ func (f *field) carry(inner []progression, size int64) []progression {
 	return found
 }
 
-// divide returns the x for which size*x+value is in p.
+// divide returns the set of x for which size*x+value is in p. It returns false if the set is empty.
 func (p progression) divide(size, value int64) (progression, bool) {
 	want := p.r - value
 	if p.k == 0 {
@@ -76,7 +81,7 @@ func (p progression) divide(size, value int64) (progression, bool) {
 	return progression{mod(mod(want/g, k)*inverse, k), k}, true
 }
 
-// and returns what is in both p and q, of which q is no number alone and has a distance of at most maxStep.
+// and returns the intersection of p and q, and false if it is empty. q.k must be 1 to maxStep.
 func (p progression) and(q progression) (progression, bool) {
 	if p.k == 0 {
 		return p, mod(p.r, q.k) == q.r
@@ -103,5 +108,5 @@ func gcd(a, b int64) (g, inverse int64) {
 	return x, mod(u, b/x)
 }
 
-// mod is the rest that is never negative.
+// mod returns the remainder of a/b that is not negative.
 func mod(a, b int64) int64 { return (a%b + b) % b }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// checkSpec holds what any spec promises, whatever it was made from.
+// checkSpec checks the properties that hold for every spec.
 func checkSpec(t *testing.T, s Spec, after time.Time) {
 	t.Helper()
 	again, err := Parse(s.String())

@@ -5,18 +5,19 @@ import (
 	"time"
 )
 
-// Times are searched as what a clock shows: seconds since 1970-01-01 00:00:00 on that clock, with 86400 to a day. Only zones translate them
-// to instants.
+// The search calculates with the time on a clock: seconds since 1970-01-01 00:00:00 on that clock,
+// with 86400 seconds in each day. Zones convert between these and instants.
 const (
 	daySeconds = 86400
 	lastDay    = 47481 // 2099-12-31
 )
 
-// search is one call of Next. It jumps from field to field, and never goes through days or seconds one by one.
+// search is one call of Next. It jumps from match to match in each field, so it never examines days
+// or seconds one by one.
 type search struct {
 	*fields
 
-	steps int // values looked at, for tests
+	steps int // examined values, for tests
 }
 
 // after returns the first matching instant after u, in seconds since 1970 in UTC.
@@ -37,7 +38,7 @@ func (s *search) after(u int64, loc *time.Location) (int64, bool) {
 	}
 }
 
-// from returns the first matching time at or after c.
+// from returns the first matching time at or after c. It returns false after the last one.
 func (s *search) from(c int64) (int64, bool) {
 	c = max(c, 0)
 	day, sec := c/daySeconds, c%daySeconds
@@ -94,7 +95,8 @@ func (s *search) year(y int64) (int64, bool) {
 	return 0, false
 }
 
-// daysOf returns the matching days of a month that begins with the day first; bit 0 is that day.
+// daysOf returns the set of matching days in month m of year y. Bit 0 is the first of the month,
+// which is the day first since 1970.
 func (s *search) daysOf(y, m, first int64) uint64 {
 	length := dayOf(y, m+1) - first
 	dom := s.dom.mask >> 1
@@ -103,7 +105,7 @@ func (s *search) daysOf(y, m, first int64) uint64 {
 			dom |= 1 << (e.n - 1)
 		}
 	}
-	const weeks = 1 | 1<<7 | 1<<14 | 1<<21 | 1<<28 // the same day of each week
+	const weeks = 1 | 1<<7 | 1<<14 | 1<<21 | 1<<28 // the same weekday in each week
 	dow, weekday := uint64(0), (first+4)%7         // 1970-01-01 was a Thursday
 	for left := s.dow.mask; left != 0; left &= left - 1 {
 		dow |= weeks << ((int64(bits.TrailingZeros64(left)) - weekday + 7) % 7)
@@ -152,8 +154,8 @@ func (s *search) timeOfHour(hour, sec int64) (int64, bool) {
 	return 0, false
 }
 
-// dayOf returns the first day of a month, counted from 1970; month 13 is January of the next year. The years are 1970 to 2100, between
-// which each 4th is a leap year, except for the last.
+// dayOf returns the first day of a month, counted from 1970. Month 13 is January of the next year.
+// It is valid for 1970 to 2100, in which every 4th year except 2100 is a leap year.
 func dayOf(y, m int64) int64 {
 	if m == 13 {
 		y, m = y+1, 1
@@ -166,10 +168,10 @@ func dayOf(y, m int64) int64 {
 	return day
 }
 
-// daysBefore are the days of a year before each month, in years without a leap day.
+// daysBefore holds the number of days before each month in a year without a leap day.
 var daysBefore = [13]int64{1: 0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334}
 
-// civil returns the date of a day of the years 1970 to 2099.
+// civil returns the date of a day, counted from 1970, in the years 1970 to 2099.
 func civil(day int64) (y, m, dom int64) {
 	y = firstYear + day/366
 	for dayOf(y+1, 1) <= day {
@@ -182,7 +184,8 @@ func civil(day int64) (y, m, dom int64) {
 	return y, m, day - dayOf(y, m) + 1
 }
 
-// monthsWith returns how many months had an n-th day from January 1970 to the given one, which has one too.
+// monthsWith returns how many months from January 1970 to month m of year y had an n-th day. That
+// month must have one.
 func monthsWith(n, y, m int64) int64 {
 	years := y - firstYear
 	februaries := years

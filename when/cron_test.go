@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// at reads a time of the tables: 2006-01-02 with or without 15:04:05, in UTC.
+// at parses a time of the tables: 2006-01-02 with optional 15:04:05, in UTC.
 func at(t testing.TB, s string) time.Time {
 	t.Helper()
 	for _, layout := range []string{time.RFC3339, "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02"} {
@@ -22,7 +22,7 @@ func at(t testing.TB, s string) time.Time {
 	return time.Time{}
 }
 
-// runs lists the next n runs; "never" ends the list.
+// runs returns the next n runs; "never" ends the list.
 func runs(s Spec, after time.Time, n int) []string {
 	var got []string
 	for range n {
@@ -36,10 +36,10 @@ func runs(s Spec, after time.Time, n int) []string {
 	return got
 }
 
-// cronCases: the spec, the instant after which to look, and the runs that follow, parted by commas. A run that leaves out its first parts
-// shares them with the one before.
+// cronCases holds specs with an instant and the runs after it, separated by commas. A run without
+// its first parts has those of the run before.
 var cronCases = []struct{ cron, after, want string }{
-	// The document's own examples.
+	// Examples of WorkKit's documentation.
 	{"2014 3 * 0/2,3 9-17 * */5", "2014-02-28 12:00:00", "2014-03-05 09:00:00, 09:00:05, 09:00:10, 09:00:15, 09:00:20"},
 	{"2014 3 * 0/2,3 9-17 * */5", "2014-03-08 23:59:59", "2014-03-09 09:00:00, 09:00:05"},
 	{"2014 3 * 0/2,3 9-17 * */5", "2014-03-12 17:59:50", "2014-03-12 17:59:55, 2014-03-19 09:00:00"},
@@ -58,7 +58,7 @@ var cronCases = []struct{ cron, after, want string }{
 	{"* * */4 * 0 0 0", "2026-11-20", "2026-11-21 00:00:00, 2026-11-25 00:00:00, 2026-11-29 00:00:00, 2026-12-01 00:00:00"},
 	{"* * * * * * */10", "2026-11-20", "2026-11-20 00:00:10, 00:00:20, 00:00:30"},
 
-	// Each field by itself.
+	// Each field alone.
 	{"2027 1 1 * 0 0 0", "2026-11-20", "2027-01-01 00:00:00, never"},
 	{"2025 1 1 * 0 0 0", "2026-11-20", "never"},
 	{"2026-2028 1 1 * 0 0 0", "2026-11-20", "2027-01-01 00:00:00, 2028-01-01 00:00:00, never"},
@@ -130,7 +130,7 @@ var cronCases = []struct{ cron, after, want string }{
 	{"* * * * * * *", "0001-01-01", "1970-01-01 00:00:00, 00:00:01"},
 	{"* * * * * * *", "1969-12-31 23:59:59", "1970-01-01 00:00:00"},
 
-	// Every n-th occurrence.
+	// Each n-th occurrence.
 	{"* * * 3/1 12 0 0", "2026-11-20", "2026-11-25 12:00:00, 2026-12-02 12:00:00"},
 	{"* * * 4/1 0 0 0", "1969-12-01", "1970-01-01 00:00:00, 1970-01-08 00:00:00"},
 	{"* * * 4/2 0 0 0", "1969-12-01", "1970-01-08 00:00:00, 1970-01-22 00:00:00"},
@@ -152,13 +152,13 @@ var cronCases = []struct{ cron, after, want string }{
 	{"* * * * * * 30/1000000", "2026-11-20", "2027-01-15 07:59:30, 2028-12-09 18:39:30"},
 	{"* * * * * * 30/9999999", "2026-11-20", "2027-01-15 07:56:30, 2046-01-19 18:35:30"},
 
-	// How texts may be written.
+	// White space, leading zeros and repeated values.
 	{"  2026   11 21 *\t19 0  0 ", "2026-11-20", "2026-11-21 19:00:00, never"},
 	{"2026 07 04 * 09 05 00", "2026-01-01", "2026-07-04 09:05:00, never"},
 	{"* * * * * * 5,5,5-5", "2026-11-20", "2026-11-20 00:00:05, 00:01:05"},
 }
 
-// expand spells out the runs of a table's case.
+// expand returns the runs of a table's case in full.
 func expand(want string) []string {
 	var all []string
 	before := ""
@@ -224,7 +224,7 @@ func TestCronRefused(t *testing.T) {
 	}
 }
 
-// genCron draws specs of all shapes; small steps and values make them meet often.
+// genCron generates specs of all forms. Small steps and values make matches frequent.
 func genCron(t *rapid.T) string {
 	lows, highs := [7]int{2026, 1, 1, 0, 0, 0, 0}, [7]int{2029, 12, 31, 6, 23, 59, 59}
 	left := maxNth
@@ -268,7 +268,8 @@ func TestCronAgainstBruteForce(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := newBrute(text)
-		after := time.Unix(rapid.Int64Range(1767225600, 1893456000).Draw(t, "after"), 0).UTC() // 2026 to 2029
+		// 2026 to 2029
+		after := time.Unix(rapid.Int64Range(1767225600, 1893456000).Draw(t, "after"), 0).UTC()
 		for range 3 {
 			want, found := b.next(after, 200)
 			got, ok := spec.Next(after)
@@ -277,7 +278,7 @@ func TestCronAgainstBruteForce(t *testing.T) {
 				t.Fatalf("%s after %s: got %s %v, want %s", text, after, got, ok, want)
 			case !found && ok && !got.After(want):
 				t.Fatalf("%s after %s: got %s, but nothing matches up to %s", text, after, got, want)
-			case !found && ok: // far away: it must match, and nothing in the days before
+			case !found && ok: // a distant match: it must match, and the days before it must not
 				before := got.Add(-200 * 24 * time.Hour)
 				if before.Before(after) {
 					before = after
@@ -294,7 +295,7 @@ func TestCronAgainstBruteForce(t *testing.T) {
 	})
 }
 
-// TestCronDays holds the arithmetic of days with a matching time against looking at each day.
+// TestCronDays checks the calculated days with a matching time against a check of each day.
 func TestCronDays(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
@@ -323,7 +324,7 @@ func TestCronDays(t *testing.T) {
 	}
 }
 
-// TestCronSteps bounds the work of one Next, in values looked at.
+// TestCronSteps limits the number of values that one call of Next examines.
 func TestCronSteps(t *testing.T) {
 	t.Parallel()
 	const bound = 130/64 + 2 + 130*13 + 2*(24+24*60)

@@ -5,19 +5,22 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	_ "time/tzdata" // a zone must not be unknown for want of a file: its entries would wait. It adds 0.4 MB to a program
+	// A zone file that is missing on one machine would delay its entries. This adds 0.4 MB to a
+	// program.
+	_ "time/tzdata"
 )
 
-// maxUnix is beyond all that is searched, and far from where sums overflow.
+// maxUnix is later than all searched times, and far from an overflow of sums.
 const maxUnix = 1 << 33
 
-// period is a stretch of time in which a zone's clock keeps one distance to UTC. The one that follows may have the same.
+// period is a range of time in which a zone has one offset from UTC. The next period may have the
+// same offset.
 type period struct {
 	start, end int64 // in seconds since 1970 in UTC
-	off        int64 // what the clock shows more than UTC
+	off        int64 // offset from UTC in seconds
 }
 
-// periodAt returns the period in which u lies.
+// periodAt returns the period that contains u.
 func periodAt(u int64, loc *time.Location) period {
 	t := time.Unix(u, 0).In(loc)
 	_, off := t.Zone()
@@ -29,15 +32,17 @@ func periodAt(u int64, loc *time.Location) period {
 	if !end.IsZero() {
 		p.end = end.Unix()
 	}
-	if p.end <= u { // the last day of a leap year: package time ends periods with the 365th day of a year
+	// on the last day of a leap year: package time ends periods after day 365 of a year
+	if p.end <= u {
 		p.end += daySeconds
 	}
 	return p
 }
 
-// instantOf returns the first instant at which the clock shows c; if it never does, the one at which the clock jumps over c.
+// instantOf returns the first instant at which the clock shows c. If the clock skips c, it returns
+// the instant of the jump.
 func instantOf(c int64, loc *time.Location) int64 {
-	const aside = 30 * 3600 // more than any distance to UTC
+	const aside = 30 * 3600 // more than any offset from UTC
 	for p := periodAt(c-aside, loc); ; p = periodAt(p.end, loc) {
 		if c < p.start+p.off {
 			return p.start
@@ -48,11 +53,12 @@ func instantOf(c int64, loc *time.Location) int64 {
 	}
 }
 
-// afterByName answers for specs that run once for each time they name.
+// afterByName returns the first matching instant after u for a spec that runs once for each time
+// that it names; see [Cron].
 func (s *search) afterByName(u int64, loc *time.Location) (int64, bool) {
 	p := periodAt(u, loc)
 	c := u + p.off + 1
-	// After the clock was put back it shows times that have been before; these have run.
+	// After the clock was set back it shows times again that have already run.
 	c = max(c, p.start+periodAt(p.start-1, loc).off)
 	for {
 		next, ok := s.from(c)
@@ -66,7 +72,8 @@ func (s *search) afterByName(u int64, loc *time.Location) (int64, bool) {
 	}
 }
 
-// afterByClock answers for specs that follow the clock as it is.
+// afterByClock returns the first matching instant after u for a spec that follows the clock; see
+// [Cron].
 func (s *search) afterByClock(u int64, loc *time.Location) (int64, bool) {
 	p := periodAt(u, loc)
 	from := u + p.off + 1
@@ -78,14 +85,15 @@ func (s *search) afterByClock(u int64, loc *time.Location) (int64, bool) {
 		if p.end > maxUnix {
 			return 0, false
 		}
-		if q := periodAt(p.end, loc); p.end+q.off < from { // put back behind where the search began
+		// the clock is set back to before the start of the search
+		if q := periodAt(p.end, loc); p.end+q.off < from {
 			p, from = q, p.end+q.off
 			continue
 		}
 		if !ok {
 			return 0, false
 		}
-		// The clock shows nothing that matches until it shows c, if it ever does.
+		// The clock shows no matching time before it shows c, if it ever does.
 		found := instantOf(c, loc)
 		p = periodAt(found, loc)
 		if from = found + p.off; from == c {
@@ -94,24 +102,25 @@ func (s *search) afterByClock(u int64, loc *time.Location) (int64, bool) {
 	}
 }
 
-// zonePrefix begins the text of specs in zones other than UTC; ordinary cron knows it too.
+// zonePrefix begins the text of specs in zones other than UTC. Other cron programs know it too.
 const zonePrefix = "CRON_TZ="
 
-// place is a zone with a name by which other processes find it. The zero value is UTC.
-type place struct {
+// namedZone is a zone with a name by which other processes can load it. The zero value is UTC.
+type namedZone struct {
 	name string
 	loc  *time.Location // nil: UTC
 }
 
-// placeOf finds the name of a zone that somebody hands in, which may have one that says something else.
-func placeOf(loc *time.Location) (place, error) {
+// namedZoneOf returns the zone of loc with a name that loads the same zone. A name given to
+// time.FixedZone may differ from its offset.
+func namedZoneOf(loc *time.Location) (namedZone, error) {
 	if loc == nil || loc == time.UTC {
-		return place{}, nil
+		return namedZone{}, nil
 	}
 	name := loc.String()
 	if name == "Local" {
-		return place{}, &SpecError{
-			Input: name, Problem: "what is local differs between machines: name the zone, with time.LoadLocation or UTC",
+		return namedZone{}, &SpecError{
+			Input: name, Problem: "the local zone differs between machines; use time.LoadLocation or UTC",
 			Nearest: "Europe/Berlin",
 		}
 	}
@@ -126,28 +135,28 @@ func placeOf(loc *time.Location) (place, error) {
 			return named, nil
 		}
 	}
-	return place{}, &SpecError{Input: shorten(loc.String()), Problem: "no zone that other machines know by this name", Nearest: "Europe/Berlin"}
+	return namedZone{}, &SpecError{Input: shorten(loc.String()), Problem: "other machines do not know a zone of this name", Nearest: "Europe/Berlin"}
 }
 
-// loadZone finds a zone by its name, as "Europe/Berlin" or "+02:00".
-func loadZone(name string) (place, error) {
+// loadZone returns the zone with a name such as "Europe/Berlin" or "+02:00".
+func loadZone(name string) (namedZone, error) {
 	switch name {
 	case "UTC", "Etc/UTC", "+00:00", "-00:00":
-		return place{}, nil
+		return namedZone{}, nil
 	case "", "Local":
-		return place{}, &SpecError{Input: name, Problem: "a zone must have a name that means the same everywhere", Nearest: "Europe/Berlin"}
+		return namedZone{}, &SpecError{Input: name, Problem: "a zone must have a name that means the same everywhere", Nearest: "Europe/Berlin"}
 	}
 	if off, ok := parseOffset(name); ok {
-		return place{name, time.FixedZone(name, off)}, nil
+		return namedZone{name, time.FixedZone(name, off)}, nil
 	}
 	loc, err := time.LoadLocation(name)
 	if err != nil {
-		return place{}, &SpecError{Input: shorten(name), Problem: "no zone of this name is known here", Nearest: "Europe/Berlin"}
+		return namedZone{}, &SpecError{Input: shorten(name), Problem: "the time zone is unknown", Nearest: "Europe/Berlin"}
 	}
-	return place{name, loc}, nil
+	return namedZone{name, loc}, nil
 }
 
-// parseOffset reads a distance to UTC, as +02:00, in seconds.
+// parseOffset parses an offset from UTC such as "+02:00". It returns seconds.
 func parseOffset(s string) (int, bool) {
 	if len(s) != 6 || (s[0] != '+' && s[0] != '-') || s[3] != ':' {
 		return 0, false
@@ -161,7 +170,7 @@ func parseOffset(s string) (int, bool) {
 	return off, okH && okM
 }
 
-// offsetName writes a distance to UTC; empty if it is none of whole minutes.
+// offsetName returns an offset from UTC as "+02:00"; "" if it has seconds or is 24 hours or more.
 func offsetName(off int) string {
 	sign := '+'
 	if off < 0 {
@@ -173,7 +182,8 @@ func offsetName(off int) string {
 	return fmt.Sprintf("%c%02d:%02d", sign, off/3600, off/60%60)
 }
 
-// sameZone tells whether two zones have the same clock, by looking at each quarter of the years that matter.
+// sameZone reports whether two zones have the same offset in each quarter of the years 1970 to
+// 2099.
 func sameZone(a, b *time.Location) bool {
 	if a == nil {
 		a = time.UTC
@@ -188,18 +198,18 @@ func sameZone(a, b *time.Location) bool {
 	return true
 }
 
-// cutZone takes the zone off the front of a spec's text.
-func cutZone(text string) (at place, rest string, found bool, err error) {
+// cutZone splits the zone off the start of a spec's text. found is false if the text has no zone.
+func cutZone(text string) (at namedZone, rest string, found bool, err error) {
 	text = strings.TrimSpace(text)
 	head, rest, _ := strings.Cut(text, " ")
 	name, found := strings.CutPrefix(head, zonePrefix)
 	if !found {
 		if name, found = strings.CutPrefix(head, "TZ="); !found {
-			return place{}, text, false, nil
+			return namedZone{}, text, false, nil
 		}
 	}
 	if len(name) > 64 {
-		return place{}, "", true, &SpecError{Input: shorten(text), Problem: "no zone has a name of " + strconv.Itoa(len(name)) + " bytes"}
+		return namedZone{}, "", true, &SpecError{Input: shorten(text), Problem: "the name of the zone has " + strconv.Itoa(len(name)) + " bytes, more than 64"}
 	}
 	at, err = loadZone(name)
 	return at, rest, true, err

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Describe says a spec in plain English, as "every weekday at 09:00 UTC". It is meant for people and nothing reads it back; a spec
-// of a kind that is not of this package is said by its String.
+// Describe returns a spec in plain English, such as "every weekday at 09:00 UTC". The text is for
+// people; Parse does not read it. For specs of other packages it returns String.
 func Describe(s Spec) string {
 	if d, ok := s.(interface{ describe() string }); ok {
 		return d.describe()
@@ -18,8 +18,8 @@ func Describe(s Spec) string {
 	return s.String()
 }
 
-// DescribeTime says an instant in the zone of now, and how far it is from now, for people:
-// "Sat 21 Nov 2026 19:00 UTC, in 28h10m". The second in which now is counts as now.
+// DescribeTime returns an instant in the zone of now, with the time until it, for people: "Sat 21
+// Nov 2026 19:00 UTC, in 28h10m". An instant in the second of now is "now".
 func DescribeTime(t, now time.Time) string {
 	local := t.In(now.Location())
 	layout := clockFace
@@ -33,10 +33,10 @@ func DescribeTime(t, now time.Time) string {
 	return s + ", in " + span(t.Sub(now))
 }
 
-// clockFace is the layout of an instant that DescribeTime says.
+// clockFace is the layout of an instant in DescribeTime.
 const clockFace = "Mon 2 Jan 2006 15:04"
 
-// span says how long it is until then; what is far away in days.
+// span returns a duration without trailing zero units, and in days from a week on.
 func span(d time.Duration) string {
 	const day = 24 * time.Hour
 	d = d.Round(time.Second)
@@ -53,7 +53,7 @@ func span(d time.Duration) string {
 	return s
 }
 
-// describe says the days and the times, each as shortly as their shape allows.
+// describe returns the days and times of c, each in the shortest form.
 func (c *Cron) describe() string {
 	f := &c.fields
 	zone := "UTC"
@@ -81,12 +81,12 @@ func (c *Cron) describe() string {
 	return text + years + ", " + zone
 }
 
-// single returns the one value that a field always and only has.
+// single returns the value of a field that allows exactly one value, and false for other fields.
 func (f *field) single() (int, bool) {
 	return bits.TrailingZeros64(f.mask), bits.OnesCount64(f.mask) == 1 && len(f.nth) == 0
 }
 
-// singleDay returns the one day that there is.
+// singleDay returns the date of a spec that allows exactly one day, and false for other specs.
 func (f *fields) singleDay() (string, bool) {
 	m, okM := f.month.single()
 	d, okD := f.dom.single()
@@ -98,7 +98,7 @@ func (f *fields) singleDay() (string, bool) {
 	return day.Format("Mon 2 Jan 2006"), ok
 }
 
-// eachYear returns the first year and how many there are.
+// eachYear returns the first allowed year and the number of allowed years.
 func (f *fields) eachYear() (first, count int) {
 	for n := lastYear - firstYear; n >= 0; n-- {
 		if f.years[n/64]>>(n%64)&1 == 1 {
@@ -131,12 +131,12 @@ func (f *fields) describeYears() string {
 	return " in " + enumerate(years)
 }
 
-// describeDays says the days, or what is given when that is all of them.
+// describeDays returns the allowed days in English; if all are allowed, all.
 func (f *fields) describeDays(all string) string {
 	month := f.month.describe(units[monthField], "in", func(v int) string { return time.Month(v).String() })
 	dom := f.dom.describe(units[domField], "on the", ordinal)
 	dow := f.dow.describeWeekdays()
-	if f.union { // to restrict one to all its values makes every day match
+	if f.union { // A union with all values of one field matches every day.
 		if dom == "" || dow == "" {
 			dom, dow = "", ""
 		}
@@ -158,7 +158,7 @@ func (f *fields) describeDays(all string) string {
 	return strings.TrimSpace(days + " " + month)
 }
 
-// describeTimes says times that are not one time of the day.
+// describeTimes returns the allowed times of day in English, if they are more than one.
 func (f *fields) describeTimes() string {
 	second := f.second.describe(units[secondField], "at second", two)
 	minute := f.minute.describe(units[minuteField], "at minute", two)
@@ -186,7 +186,7 @@ func (f *fields) describeTimes() string {
 	return enumerateParts(append(parts, hour))
 }
 
-// describeHours says hours that have one minute each.
+// describeHours returns the allowed hours in English, each with the same minute.
 func (f *fields) describeHours(minute string) string {
 	from := bits.TrailingZeros64(f.hour.mask)
 	if n := bits.TrailingZeros64(^(f.hour.mask >> from)); n > 2 && n == bits.OnesCount64(f.hour.mask) {
@@ -201,12 +201,12 @@ func (f *fields) describeHours(minute string) string {
 
 func two(v int) string { return fmt.Sprintf("%02d", v) }
 
-// enumerateParts joins those that say something.
+// enumerateParts joins the parts that are not empty with commas.
 func enumerateParts(parts []string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ", ")
 }
 
-// every returns the steps in which the field goes through all its range, from its least value on; 0 if it does not.
+// every returns n if the field allows exactly every n-th value from its smallest one, and else 0.
 func (f *field) every(u unit) int {
 	if f.mask>>u.min&1 == 0 || len(f.nth) > 0 {
 		return 0
@@ -225,7 +225,7 @@ func (f *field) every(u unit) int {
 	return step
 }
 
-// describe says a field; empty if it has all values.
+// describe returns the field in English; "" if it allows all values.
 func (f *field) describe(u unit, before string, name func(int) string) string {
 	count := bits.OnesCount64(f.mask)
 	if count == u.max-u.min+1 {
@@ -245,7 +245,7 @@ func (f *field) describe(u unit, before string, name func(int) string) string {
 	return before + plural(u, len(items) > 1 || count > 1) + " " + enumerate(items)
 }
 
-// plural is the s of the units that are named before their values.
+// plural returns the plural "s" for units that are written before their values.
 func plural(u unit, many bool) string {
 	if many && u.max < 60 && u.min == 0 {
 		return "s"
@@ -253,7 +253,7 @@ func plural(u unit, many bool) string {
 	return ""
 }
 
-// describeWeekdays says days of the week; empty if it is all of them.
+// describeWeekdays returns the days of the week in English; "" if all are allowed.
 func (f *field) describeWeekdays() string {
 	name := func(v int) string { return time.Weekday(v).String() }
 	var items []string
@@ -275,7 +275,7 @@ func (f *field) describeWeekdays() string {
 	return enumerate(items)
 }
 
-// ranges lists the values of a set, more than two in a row as a range.
+// ranges returns the values of a set; three or more consecutive values become one range.
 func ranges(mask uint64, name func(int) string) []string {
 	var items []string
 	for mask != 0 {
@@ -293,7 +293,7 @@ func ranges(mask uint64, name func(int) string) []string {
 	return items
 }
 
-// enumerate joins words as a sentence does.
+// enumerate joins words with commas and a final "and".
 func enumerate(words []string) string {
 	switch n := len(words); n {
 	case 0:

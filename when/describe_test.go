@@ -59,7 +59,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// foreign is a kind of spec that this package does not know.
+// foreign is a spec of another package.
 type foreign struct{}
 
 func (foreign) Next(time.Time) (time.Time, bool) { return time.Time{}, false }

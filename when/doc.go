@@ -1,20 +1,19 @@
-// Package when says when something is to happen: by cron, in English, by Bedrock's repeats, and in
+// Package when calculates times: from cron fields, English phrases, the repeats of Bedrock, and
 // windows of the week.
 //
-// A [Spec] answers which time comes next. There are several kinds. All are pure functions of time:
-// they read no clock, and no file once they are made. Each process so gets the same answer.
+// A [Spec] returns the next time after a given one. Specs are pure functions of time: they read no
+// clock, and no file after they are made. So all processes get the same times.
 //
-//   - [ParseCron]: the seven fields of WorkKit, the year first, in UTC; [ParseCronIn] in a zone;
-//     [Once] for a single instant.
-//   - [ParseCron5]: the five fields of ordinary cron, @hourly and the like, in any zone.
-//   - [ParsePhrase]: English, as "at 7pm tomorrow" and "every weekday at 9am". Its spec is one of
-//     the above.
-//   - [ParseRepeat]: Bedrock's repeats, which count from when a run was scheduled, started or
-//     finished.
-//   - [ParseWindows]: times of the week, with whether they are open and when they open next.
+//   - [ParseCron] parses the seven fields of WorkKit, the year first, in UTC.
+//   - [ParseCronIn] parses them in another zone.
+//   - [Once] is a single instant.
+//   - [ParseCron5] parses the five fields of crontab(5), and @hourly and the like, in any zone.
+//   - [ParsePhrase] parses English, such as "at 7pm tomorrow" and "every weekday at 9am".
+//   - [ParseRepeat] parses the repeats of Bedrock, which count from the last run.
+//   - [ParseWindows] parses times of the week; it also returns whether they are open.
 //
-// [Parse] reads back what String of any of them wrote, and [Describe] says it in English. [Cron] and
-// [Windows] tell what happens when a clock is put forward or back.
+// [Parse] parses the String of any of these specs, and [Describe] describes a spec in English. For
+// daylight saving time see [Cron] and [Windows].
 //
-// The package knows neither tasks nor stores. Packages schedule and jobs are built on it.
+// The package does not depend on tasks or stores. Packages schedule and jobs use it.
 package when

@@ -7,7 +7,7 @@ import (
 	"github.com/swarmiji/swarmiji/when"
 )
 
-// friday is the now of the examples.
+// friday is the current time of the examples.
 var friday = time.Date(2026, 11, 20, 14, 50, 0, 0, time.UTC)
 
 // show prints the next runs of a spec.
@@ -24,7 +24,7 @@ func show(s when.Spec, after time.Time, n int) {
 }
 
 func ExampleParseCron() {
-	// Every 5 seconds from 9 to before 18 o'clock, on every 2nd Sunday and on each Wednesday of March 2014.
+	// Every 5 seconds from 09:00 to 17:59, on every 2nd Sunday and each Wednesday of March 2014.
 	s, err := when.ParseCron("2014 3 * 0/2,3 9-17 * */5")
 	if err != nil {
 		fmt.Println(err)
@@ -86,8 +86,8 @@ func ExampleParsePhrase() {
 	// 2026 11 21 * 19 0 0: Sat 21 Nov 2026 19:00 UTC, in 28h10m
 	// 2026 11 20 * 14 55 0: Fri 20 Nov 2026 14:55 UTC, in 5m
 	// * * * 3/2 12 0 0: every 2nd Wednesday at 12:00 UTC; next Wed 2 Dec 2026 12:00 UTC, in 11 days
-	// when: bad spec "every 45 minutes": understood "every", but 45 minutes do not come out even: it must divide 60; accepted is, for example, "every 30 minutes"
-	// when: bad spec "at 9am today": understood "at 9am today", but that is past: Fri 20 Nov 2026 09:00:00 UTC; accepted is, for example, "at 7pm tomorrow"
+	// when: bad spec "every 45 minutes": understood "every", but 45 does not divide 60; for example, this is accepted: "every 30 minutes"
+	// when: bad spec "at 9am today": understood "at 9am today", but that is in the past: Fri 20 Nov 2026 09:00:00 UTC; for example, this is accepted: "at 7pm tomorrow"
 }
 
 func ExampleDescribe() {

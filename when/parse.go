@@ -2,15 +2,15 @@ package when
 
 import "strings"
 
-// Parse reads what [Spec.String] wrote, of any kind of spec:
+// Parse parses the String of any kind of spec:
 //
-//	2026 11 21 * 19 0 0                         seven fields in UTC, see ParseCron
-//	CRON_TZ=Europe/Berlin * * * 1-5 9 0 0       seven fields in a zone, see ParseCronIn
-//	CRON_TZ=Europe/Berlin 0 9 * * 1-5           five fields, which always name their zone here, see ParseCron5
-//	FINISHED, +1 DAY, START OF DAY, +4 HOURS    see ParseRepeat
-//	WINDOWS Europe/Berlin Mon-Fri 09:00-17:00   see ParseWindows
+//	2026 11 21 * 19 0 0                        seven fields in UTC, see ParseCron
+//	CRON_TZ=Europe/Berlin * * * 1-5 9 0 0      seven fields in a zone, see ParseCronIn
+//	CRON_TZ=Europe/Berlin 0 9 * * 1-5          five fields, always with a zone, see ParseCron5
+//	FINISHED, +1 DAY, START OF DAY, +4 HOURS   see ParseRepeat
+//	WINDOWS Europe/Berlin Mon-Fri 09:00-17:00  see ParseWindows
 //
-// A refusal is a [SpecError].
+// An error is a [SpecError].
 func Parse(text string) (Spec, error) {
 	switch {
 	case strings.HasPrefix(text, windowsPrefix):
@@ -31,7 +31,7 @@ func Parse(text string) (Spec, error) {
 	}
 }
 
-// spec keeps a nil pointer from becoming a Spec.
+// spec converts s to a Spec, which is nil if err is not nil.
 func spec[S Spec](s S, err error) (Spec, error) {
 	if err != nil {
 		return nil, err

@@ -6,59 +6,77 @@ import (
 	"time"
 )
 
-// Phrase is a phrase that was understood.
+// Phrase is the result of [ParsePhrase].
 type Phrase struct {
-	Spec Spec // when; of one instant it is a Cron whose fields are all fixed
-	// Once says that it is one instant and no recurrence. The instant may be now itself, which Spec.Next, asked with now, no longer
-	// tells: look at At.
+	Spec Spec // the times; a Cron with fixed fields for a single instant
+	// Once reports that the phrase is a single instant. At may be the current second. Spec.Next(now)
+	// then returns false.
 	Once bool
-	// At is the instant, or the first run of a recurrence after now, in UTC. It is zero for a recurrence that never runs.
+	// At is the instant, or the first run of a recurrence after now, in UTC. It is zero for a
+	// recurrence that never runs.
 	At time.Time
-	// Echo says what was understood, for a person to look over: "Sat 21 Nov 2026 19:00 UTC, in 28h10m".
+	// Echo describes for people how the phrase was understood: "Sat 21 Nov 2026 19:00 UTC, in 28h10m".
 	Echo string
 }
 
 const maxPhrase = 200 // bytes
 
-// ParsePhrase reads a time in English, as seen from now. The zone of now is that of the phrase,
-// unless its last word names another one, as Europe/Berlin or UTC.
+// ParsePhrase parses a time in English, relative to now. It uses the zone of now, unless the last
+// word of the phrase is another zone, such as Europe/Berlin or UTC.
 //
 //	in DURATION       in 5 minutes; in an hour and 30 seconds; in 2 weeks, 1 day
-//	at MOMENT         at 7pm tomorrow; at noon on friday; at nov 21 2026 19:15; at 2026-11-21T19:00:00+01:00; at now
-//	every RECURRENCE  every 15 minutes; every weekday at 9am; every mon, wed and fri at 8:30; every 2nd wednesday at noon;
-//	                  every month on the 1st at 7am; every weekday at 9am Europe/Berlin
+//	at MOMENT         at 7pm tomorrow; at noon on friday; at nov 21 2026 19:15; at now;
+//	                  at 2026-11-21T19:00:00+01:00
+//	every RECURRENCE  every 15 minutes; every weekday at 9am; every mon, wed and fri at 8:30;
+//	                  every 2nd wednesday at noon; every month on the 1st at 7am;
+//	                  every weekday at 9am Europe/Berlin
 //	now               the same as at now
 //
-// A DURATION is a sum of whole numbers (or a, an) of seconds, minutes, hours, days, weeks, months and years, parted by blanks, commas or
-// "and". Days and longer are counted in the calendar: the time of day stays, and a month that is too short ends on its last day. The
-// instant is rounded up to the whole second. A sum of 0 is now itself, in its current second.
+// A DURATION is a sum of numbers of seconds, minutes, hours, days, weeks, months and years,
+// separated by white space, commas or "and". A number is a whole number, "a" or "an".
 //
-// A MOMENT is a time with or without a day before it ("tomorrow at 7pm") or behind it ("7pm on friday"), an ISO date, which means its
-// midnight, or an ISO date and time with or without an offset. Times are 7pm, 7:15 pm, 19:15, 23:59:59, noon and midnight. Days are today, tomorrow,
-// a weekday, "next" and a weekday (that of the next week; weeks begin on Monday), a month and a day in either order with or without
-// a year, and ISO dates. Weekdays and months may be cut to three letters. A time alone, a weekday, and a date without a year mean the first such
-// moment after now; with today, a year or an ISO date the day is fixed, and a moment that is past is refused. So is one that a clock leaves out; one that it
-// shows twice is the first.
+// Days and longer units follow the calendar: the time of day stays. A date after the end of a month
+// becomes its last day. The instant is rounded up to the whole second. A sum of 0 is the current
+// second.
 //
-// A RECURRENCE is aligned to the clock and not to now: every 15 minutes is at :00, :15, :30 and :45, and only what divides a minute, an hour
-// or a day is accepted. "every 2nd wednesday" is every 14 days, see [ParseCron]; "every month on the 31st" leaves out months without one. Without a time it is
-// midnight. If UTC can say it, Spec is a [Cron] in UTC; else one in now's zone, which then must have a name that other machines know.
+// A MOMENT is a time with an optional day before it ("tomorrow at 7pm") or after it ("7pm on
+// friday"). It can also be an ISO date, which is its midnight, or an ISO date and time with an
+// optional offset.
 //
-// All of the text must be understood. What is not accepted is refused with a [SpecError] that names the nearest form that is. Case and runs of blanks do not
-// matter.
+//   - Times are 7pm, 7:15 pm, 19:15, 23:59:59, noon and midnight.
+//   - Days are today, tomorrow, a weekday, "next" and a weekday, dates and ISO dates.
+//   - A date is a month and a day in either order, with an optional year.
+//   - Weekdays and months may be cut to three letters.
+//   - "next" and a weekday is that day of the next week; weeks begin on Monday.
+//   - A time alone, a weekday, and a date without a year are the first such moment after now.
+//   - With today, a year or an ISO date the day is fixed. A moment in the past is refused.
+//   - A moment that the zone's clock skips is refused. If it shows it twice, the first is used.
+//
+// A RECURRENCE is aligned to the clock, not to now: every 15 minutes is at :00, :15, :30 and :45.
+//
+//   - A step must divide a minute, an hour or a day.
+//   - "every 2nd wednesday" is every 14 days, see [ParseCron].
+//   - "every month on the 31st" leaves out months without that day.
+//   - Without a time it runs at midnight.
+//
+// Spec is a [Cron] in UTC if UTC can express the times. Otherwise it is a Cron in the zone of now,
+// which must have a name that other machines know.
+//
+// The whole text must be understood. Otherwise the error is a [SpecError] that contains the nearest
+// accepted phrase. Case and repeated white space are ignored.
 func ParsePhrase(text string, now time.Time) (Phrase, error) {
 	if len(text) > maxPhrase {
 		return Phrase{}, &SpecError{Input: shorten(text), Problem: fmt.Sprintf("it is longer than %d bytes", maxPhrase)}
 	}
 	if y := now.UTC().Year(); y < firstYear || y > lastYear {
-		return Phrase{}, &SpecError{Input: shorten(text), Problem: fmt.Sprintf("now is in the year %d; schedules know the years %d to %d", y, firstYear, lastYear)}
+		return Phrase{}, &SpecError{Input: shorten(text), Problem: fmt.Sprintf("now is in the year %d; the year must be %d to %d", y, firstYear, lastYear)}
 	}
 	body, zone := zoneBehind(text)
 	if zone != "" {
 		at, err := loadZone(zone)
 		if err != nil {
 			return Phrase{}, &SpecError{
-				Input: shorten(text), Understood: body, Problem: fmt.Sprintf("no zone %q is known here", zone), Nearest: body + " Europe/Berlin",
+				Input: shorten(text), Understood: body, Problem: fmt.Sprintf("the time zone %q is unknown", zone), Nearest: body + " Europe/Berlin",
 			}
 		}
 		if now = now.UTC(); at.loc != nil {
@@ -78,7 +96,7 @@ func ParsePhrase(text string, now time.Time) (Phrase, error) {
 	return found, nil
 }
 
-// zoneBehind takes the name of a zone off the end of a phrase; "": there is none.
+// zoneBehind splits the name of a zone off the end of a phrase; "" if the phrase has no zone.
 func zoneBehind(text string) (body, zone string) {
 	text = strings.TrimSpace(text)
 	i := strings.LastIndexAny(text, " \t\r\n")
@@ -89,7 +107,7 @@ func zoneBehind(text string) (body, zone string) {
 	return strings.TrimSpace(text[:i]), last
 }
 
-// understand is ParsePhrase without a look for the nearest form.
+// understand is ParsePhrase without a zone in the text, and without a nearest phrase in errors.
 func understand(text string, now time.Time) (Phrase, *SpecError) {
 	p := &phrase{input: text, now: now, tokens: tokenize(text)}
 	if loc := now.Location(); loc != time.UTC {
@@ -129,7 +147,7 @@ func understand(text string, now time.Time) (Phrase, *SpecError) {
 	once, onceErr := Once(found.At)
 	if onceErr != nil {
 		p.next = len(p.tokens) - 2
-		return Phrase{}, p.refuse(fmt.Sprintf("it leads out of the years %d to %d", firstYear, lastYear), "")
+		return Phrase{}, p.refuse(fmt.Sprintf("the result is outside the years %d to %d", firstYear, lastYear), "")
 	}
 	found.Spec = once
 	found.At, _ = once.Next(found.At.Add(-time.Second))
@@ -137,7 +155,7 @@ func understand(text string, now time.Time) (Phrase, *SpecError) {
 	return found, nil
 }
 
-// duration reads what follows "in".
+// duration parses the text after "in" and returns the instant.
 func (p *phrase) duration() (time.Time, *SpecError) {
 	const years = lastYear - firstYear + 1
 	var months, days, seconds int64
@@ -162,10 +180,10 @@ func (p *phrase) duration() (time.Time, *SpecError) {
 		case "year":
 			months += n * 12
 		default:
-			return time.Time{}, p.refuse("what follows must be seconds, minutes, hours, days, weeks, months or years", "")
+			return time.Time{}, p.refuse("seconds, minutes, hours, days, weeks, months or years must follow", "")
 		}
 		if months > years*12 || days > years*366 || seconds > years*366*daySeconds {
-			return time.Time{}, p.refuse(fmt.Sprintf("it leads out of the years %d to %d", firstYear, lastYear), "")
+			return time.Time{}, p.refuse(fmt.Sprintf("the result is outside the years %d to %d", firstYear, lastYear), "")
 		}
 		if p.done() {
 			break
@@ -187,7 +205,7 @@ func (p *phrase) duration() (time.Time, *SpecError) {
 	return t.Add(time.Duration(seconds) * time.Second), nil
 }
 
-// amount reads a number, or a or an.
+// amount parses a whole number, "a" or "an".
 func (p *phrase) amount() (int64, *SpecError) {
 	if p.take("a") || p.take("an") {
 		return 1, nil
@@ -201,13 +219,14 @@ func (p *phrase) amount() (int64, *SpecError) {
 		return 0, p.refuse(fmt.Sprintf("%s is more than %d", shorten(t.text), maxStep), "")
 	}
 	if after := p.tokens[p.next+1]; after.glued {
-		return 0, p.refuse(fmt.Sprintf("%q is no whole number with a blank behind it", t.text+after.text), "")
+		return 0, p.refuse(fmt.Sprintf("%q must be a whole number, then a space and a unit", t.text+after.text), "")
 	}
 	p.next++
 	return int64(n), nil
 }
 
-// unit reads a unit of time, with or without an s.
+// unit parses a unit of time in singular or plural, and returns its singular; "" if no unit
+// follows.
 func (p *phrase) unit() string {
 	t := p.peek()
 	for _, u := range [...]string{"second", "minute", "hour", "day", "week", "month", "year"} {
@@ -219,13 +238,14 @@ func (p *phrase) unit() string {
 	return ""
 }
 
-// joiner skips what may stand between the members of a sum or a list: nothing, a comma, "and", or both.
+// joiner skips a comma, "and", or both, between the items of a sum or a list. It reports whether it
+// found one.
 func (p *phrase) joiner() bool {
 	comma := p.take(",")
 	return p.take("and") || comma
 }
 
-// instant returns the first instant at which the clock of the phrase shows c.
+// instant returns the first instant at which the clock of the phrase's zone shows c.
 func (p *phrase) instant(c int64) int64 {
 	if p.loc == nil {
 		return c

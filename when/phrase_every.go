@@ -7,19 +7,20 @@ import (
 	"time"
 )
 
-// steps are the units that a recurrence may count, how many of them make up the next larger one, and their seconds.
+// steps are the units of "every N units": the size of the next larger unit, and the seconds of one
+// unit.
 var steps = [...]struct {
 	unit    string
 	size    int
 	seconds int64
-	cron    string // the last fields: hour, minute, second
+	cron    string // the fields hour, minute, second
 }{
 	{"second", 60, 1, "* * %s"},
 	{"minute", 60, 60, "* %s 0"},
 	{"hour", 24, 3600, "%s 0 0"},
 }
 
-// recurrence reads what follows "every".
+// recurrence parses the text after "every".
 func (p *phrase) recurrence() (Spec, *SpecError) {
 	t, after := p.peek(), p.tokens[p.next+1]
 	switch {
@@ -44,7 +45,7 @@ func (p *phrase) recurrence() (Spec, *SpecError) {
 	return nil, p.refuse("a number of seconds, minutes or hours, a day, weekdays or a month must follow", "")
 }
 
-// step reads a number of seconds, minutes or hours.
+// step parses a number of seconds, minutes or hours.
 func (p *phrase) step() (Spec, *SpecError) {
 	n, err := p.amount()
 	if err != nil {
@@ -57,7 +58,7 @@ func (p *phrase) step() (Spec, *SpecError) {
 		case n == 0 || int64(s.size)%n != 0:
 			p.next -= 2
 			return nil, p.refuse(
-				fmt.Sprintf("%d %ss do not come out even: it must divide %d", n, unit, s.size),
+				fmt.Sprintf("%d does not divide %d", n, s.size),
 				"every "+divisor(s.size, n)+" "+unit+"s",
 			)
 		case n == int64(s.size):
@@ -72,14 +73,14 @@ func (p *phrase) step() (Spec, *SpecError) {
 	case unit == "":
 		return nil, p.refuse("seconds, minutes or hours must follow", "")
 	case unit == "week" && n > 1:
-		return nil, p.refuse("weeks are counted by one of their days", "every "+ordinal(int(n))+" monday at 9am")
+		return nil, p.refuse("name a day of the week instead", "every "+ordinal(int(n))+" monday at 9am")
 	}
-	return nil, p.refuse("only seconds, minutes and hours are counted", "every "+map[string]string{
+	return nil, p.refuse("only seconds, minutes and hours can have a number", "every "+map[string]string{
 		"day": "day at 9am", "week": "monday at 9am", "month": "month on the 1st at 9am", "year": "month on the 1st at 9am",
 	}[unit])
 }
 
-// divisor returns the divisor of size that is nearest to n; of two the smaller.
+// divisor returns the divisor of size that is nearest to n; the smaller of two.
 func divisor(size int, n int64) string {
 	best := int64(2)
 	for d := int64(2); d <= int64(size); d++ {
@@ -90,7 +91,7 @@ func divisor(size int, n int64) string {
 	return strconv.FormatInt(best, 10)
 }
 
-// weekdays reads a list of weekdays.
+// weekdays parses a list of weekdays and a time.
 func (p *phrase) weekdays() (Spec, *SpecError) {
 	var days []int
 	for {
@@ -111,7 +112,7 @@ func (p *phrase) weekdays() (Spec, *SpecError) {
 	return p.timed("* * " + list(mask))
 }
 
-// nthWeekday reads an ordinal and a weekday.
+// nthWeekday parses an ordinal, a weekday and a time.
 func (p *phrase) nthWeekday() (Spec, *SpecError) {
 	n, err := p.ordinal()
 	if err != nil {
@@ -122,13 +123,13 @@ func (p *phrase) nthWeekday() (Spec, *SpecError) {
 		return nil, p.refuse("a weekday must follow", "every "+ordinal(n)+" monday at 9am")
 	}
 	if n == 1 {
-		return nil, p.refuse("the first one of what? there is no such count; each one is said without it", "every "+weekdayNames[w]+" at 9am")
+		return nil, p.refuse("1st is not a count here; leave it out", "every "+weekdayNames[w]+" at 9am")
 	}
 	p.next++
 	return p.timed(fmt.Sprintf("* * %d/%d", w, n))
 }
 
-// monthly reads the day of a recurrence by months.
+// monthly parses the day of the month and the time.
 func (p *phrase) monthly() (Spec, *SpecError) {
 	if !p.take("on") || !p.take("the") {
 		return nil, p.refuse("the day of the month must follow", "every month on the 1st at 9am")
@@ -144,7 +145,7 @@ func (p *phrase) monthly() (Spec, *SpecError) {
 	return p.timed(fmt.Sprintf("* %d *", n))
 }
 
-// ordinal reads 1st, 2nd, 3rd and so on.
+// ordinal parses 1st, 2nd, 3rd and so on.
 func (p *phrase) ordinal() (int, *SpecError) {
 	t, after := p.peek(), p.tokens[p.next+1]
 	n, ok := number(t.text, 9999)
@@ -152,7 +153,7 @@ func (p *phrase) ordinal() (int, *SpecError) {
 	case t.kind != digits || !ok || n == 0:
 		return 0, p.refuse("1st, 2nd, 3rd or the like must follow", "")
 	case !after.glued || t.text+after.text != ordinal(n):
-		return 0, p.refuse(fmt.Sprintf("%q is no ordinal", t.text+after.text), "")
+		return 0, p.refuse(fmt.Sprintf("%q is not an ordinal such as 1st", t.text+after.text), "")
 	}
 	p.next += 2
 	return n, nil
@@ -173,7 +174,8 @@ func ordinal(n int) string {
 	return strconv.Itoa(n) + suffix
 }
 
-// timed reads the time behind days, which are given as month, day of month and day of week.
+// timed parses an optional time, "at 9am", and returns the spec of the given days at that time.
+// days are the fields month, day of month and day of week.
 func (p *phrase) timed(days string) (Spec, *SpecError) {
 	sec := int64(0)
 	if p.take("at") {
@@ -185,8 +187,9 @@ func (p *phrase) timed(days string) (Spec, *SpecError) {
 	return p.cron(fmt.Sprintf("%s %d %d %d", days, sec/3600, sec/60%60, sec%60), 0)
 }
 
-// cron makes the Spec. What comes in steps of so many seconds, from midnight on, is the same in UTC as in a zone whose distance to UTC
-// is always a multiple of them. text lacks the year.
+// cron returns the spec of the fields text, which lacks the year. step is the interval in seconds
+// from midnight, or 0. If the zone's offset is always a multiple of step, the spec is the same in
+// UTC, and cron returns it in UTC.
 func (p *phrase) cron(text string, step int64) (Spec, *SpecError) {
 	loc := p.loc
 	if loc != nil && step > 0 && evenFrom(p.now.Unix(), loc, step) {
@@ -205,7 +208,7 @@ func (p *phrase) cron(text string, step int64) (Spec, *SpecError) {
 	return c, nil
 }
 
-// evenFrom tells whether a zone's distance to UTC is a multiple of step from now on.
+// evenFrom reports whether a zone's offset from UTC is a multiple of step at all times from u on.
 func evenFrom(u int64, loc *time.Location, step int64) bool {
 	for u < maxUnix {
 		p := periodAt(u, loc)

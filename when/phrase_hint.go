@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// vocabulary is what phrases are made of, as far as it may be misspelt.
+// vocabulary holds the words of phrases that may be misspelled.
 var vocabulary = [...]string{
 	"in", "at", "every", "now", "on", "the", "and", "next", "today", "tomorrow", "noon", "midnight", "weekday",
 	"second", "seconds", "minute", "minutes", "hour", "hours", "day", "days", "week", "weeks", "month", "months", "year", "years",
@@ -14,8 +14,8 @@ var vocabulary = [...]string{
 	"january", "february", "march", "april", "june", "july", "august", "september", "october", "november", "december",
 }
 
-// meant are words that are no part of the language, and what says the same in it, or comes near.
-var meant = map[string]string{
+// synonyms maps words that phrases do not have to the words with the same or a similar meaning.
+var synonyms = map[string]string{
 	"s": "seconds", "sec": "seconds", "secs": "seconds", "m": "minutes", "min": "minutes", "mins": "minutes", "h": "hours", "hr": "hours", "hrs": "hours",
 	"d": "days", "w": "weeks", "mo": "months", "y": "years", "yr": "years", "yrs": "years", "fortnight": "2 weeks",
 	"after": "in", "each": "every", "tonight": "today", "tmrw": "tomorrow", "midday": "noon", "this": "", "exactly": "",
@@ -24,7 +24,7 @@ var meant = map[string]string{
 	"fifteen": "15", "twenty": "20", "thirty": "30", "first": "1st", "third": "3rd", "other": "2nd",
 }
 
-// nearest returns a phrase that is accepted and near to one that is not.
+// nearest returns an accepted phrase that is similar to a refused one.
 func nearest(text string, now time.Time) string {
 	plain := strings.Replace(repaired(text), "half an hour", "30 minutes", 1)
 	for _, head := range [...]string{"", "in ", "at ", "every "} {
@@ -46,7 +46,7 @@ func nearest(text string, now time.Time) string {
 	}
 }
 
-// repaired replaces words that phrases do not know by the nearest that they do.
+// repaired replaces unknown words by the nearest known words.
 func repaired(text string) string {
 	var b strings.Builder
 	tokens := tokenize(text)
@@ -61,7 +61,7 @@ func repaired(text string) string {
 			}
 		}
 		if !known && !suffix {
-			if to, ok := meant[t.text]; ok {
+			if to, ok := synonyms[t.text]; ok {
 				replaced = to
 			} else {
 				replaced = closest(t.text)
@@ -75,7 +75,7 @@ func repaired(text string) string {
 	return strings.Join(strings.Fields(b.String()), " ")
 }
 
-// timeLast puts an "at" before what seems to be the time at a phrase's end.
+// timeLast inserts "at" before the time at the end of a phrase.
 func timeLast(text string) string {
 	words := strings.Fields(text)
 	for i := len(words) - 1; i > 0; i-- {
@@ -87,7 +87,8 @@ func timeLast(text string) string {
 	return text
 }
 
-// closest returns the word of the vocabulary that differs in the fewest letters, and w itself when all differ much.
+// closest returns the word of the vocabulary with the smallest distance to w. It returns w if all
+// words differ too much.
 func closest(w string) string {
 	best, least := w, min(len(w)/3, 2)+1
 	for _, v := range vocabulary {
@@ -98,7 +99,7 @@ func closest(w string) string {
 	return best
 }
 
-// distance counts the letters to be inserted, left out or replaced to make b of a.
+// distance returns the number of letters to insert, delete or replace to change a into b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

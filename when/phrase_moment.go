@@ -12,7 +12,8 @@ var monthNames = [...]string{
 	"january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december",
 }
 
-// named returns which of the names t is, in full or cut to three letters; -1 if none.
+// named returns the index of the name that t is, in full or cut to three letters; -1 if no name
+// matches.
 func named(t token, names []string) int {
 	if t.kind == word {
 		for i, name := range names {
@@ -24,17 +25,17 @@ func named(t token, names []string) int {
 	return -1
 }
 
-// A moment is a day and a time of it.
+// moment is a day and a time of day.
 type moment struct {
 	time int64 // seconds since midnight
-	// first and more are the days that are meant, as their midnights: the first one, and what comes after a given one. Without
-	// more, the day is fixed.
+	// first and more are the days, each as its midnight: the first day, and the next one after a given
+	// day. If more is nil, the day is fixed.
 	first time.Time
 	more  func(time.Time) time.Time
 	iso   bool
 }
 
-// moment reads what follows "at".
+// moment parses the text after "at" and returns the instant.
 func (p *phrase) moment() (time.Time, *SpecError) {
 	if p.take("now") {
 		return p.now.Truncate(time.Second), nil
@@ -81,7 +82,7 @@ func (p *phrase) moment() (time.Time, *SpecError) {
 	return p.resolve(&m)
 }
 
-// resolve finds the instant that is meant.
+// resolve returns the instant of m: on a fixed day, or the first one after now.
 func (p *phrase) resolve(m *moment) (time.Time, *SpecError) {
 	for day := m.first; day.Year() <= lastYear; day = m.more(day) {
 		c := day.Unix() + m.time
@@ -90,7 +91,7 @@ func (p *phrase) resolve(m *moment) (time.Time, *SpecError) {
 			continue
 		}
 		if p.loc != nil && at.Unix()+periodAt(at.Unix(), p.loc).off != c {
-			return time.Time{}, p.refuse(fmt.Sprintf("the clock of %v leaves out %s", p.loc, time.Unix(c, 0).UTC().Format(clockFace)), "")
+			return time.Time{}, p.refuse(fmt.Sprintf("the clock of %v skips %s", p.loc, time.Unix(c, 0).UTC().Format(clockFace)), "")
 		}
 		if m.more == nil {
 			return p.future(at)
@@ -100,21 +101,21 @@ func (p *phrase) resolve(m *moment) (time.Time, *SpecError) {
 	return time.Time{}, p.refuse(fmt.Sprintf("there is no such moment up to the year %d", lastYear), "")
 }
 
-// future refuses what is past.
+// future returns at, and an error if it lies in the past.
 func (p *phrase) future(at time.Time) (time.Time, *SpecError) {
 	if at.Before(p.now) {
-		return time.Time{}, p.refuse("that is past: "+at.In(p.now.Location()).Format(clockFace+":05 MST"), "")
+		return time.Time{}, p.refuse("that is in the past: "+at.In(p.now.Location()).Format(clockFace+":05 MST"), "")
 	}
 	return at, nil
 }
 
-// today is the midnight of the present day, written in UTC, as all days are here.
+// today returns the midnight of the current day. All days are written as midnights in UTC here.
 func (p *phrase) today() time.Time {
 	y, m, d := p.now.Date()
 	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
 }
 
-// day reads a day.
+// day parses a day into m.
 func (p *phrase) day(m *moment) *SpecError {
 	today := p.today()
 	t, after := p.peek(), p.tokens[p.next+1]
@@ -155,7 +156,7 @@ func (p *phrase) day(m *moment) *SpecError {
 	return nil
 }
 
-// date reads the year behind a month and a day, if there is one.
+// date parses the optional year after a month and a day, and sets the day of m.
 func (p *phrase) date(m *moment, month int, dom string) *SpecError {
 	d, _ := number(dom, 99)
 	if t := p.tokens[p.next+1]; p.peek().text == "," && t.kind == digits && len(t.text) == 4 {
@@ -186,7 +187,7 @@ func (p *phrase) date(m *moment, month int, dom string) *SpecError {
 	return nil
 }
 
-// isoDate reads a date as 2026-11-21.
+// isoDate parses a date such as 2026-11-21 into m.
 func (p *phrase) isoDate(m *moment) *SpecError {
 	var v [5]token
 	for i := range v {
@@ -206,33 +207,33 @@ func (p *phrase) isoDate(m *moment) *SpecError {
 	return p.fix(m, y, month, d)
 }
 
-// fix takes a day with its year.
+// fix sets the day of m to a date with a year.
 func (p *phrase) fix(m *moment, y, month, d int) *SpecError {
 	day, ok := dateOf(y, month, d)
 	if !ok {
 		return p.refuse("there is no such day", "")
 	}
 	if y < firstYear || y > lastYear {
-		return p.refuse(fmt.Sprintf("schedules know the years %d to %d", firstYear, lastYear), "")
+		return p.refuse(fmt.Sprintf("the year must be %d to %d", firstYear, lastYear), "")
 	}
 	m.first = day
 	return nil
 }
 
-// dateOf answers false for dates that do not exist.
+// dateOf returns a date; false if the date does not exist.
 func dateOf(y, month, d int) (time.Time, bool) {
 	t := time.Date(y, time.Month(month), d, 0, 0, 0, 0, time.UTC)
 	return t, t.Year() == y && int(t.Month()) == month && t.Day() == d
 }
 
-// atTime tells whether a time comes next.
+// atTime reports whether the next tokens are a time.
 func (p *phrase) atTime() bool {
 	t, after := p.peek(), p.tokens[p.next+1]
 	return t.text == "noon" || t.text == "midnight" ||
 		t.kind == digits && (after.glued && after.text == ":" || after.text == "am" || after.text == "pm")
 }
 
-// time reads a time of the day, in seconds since midnight.
+// time parses a time of day and returns seconds since midnight.
 func (p *phrase) time() (int64, *SpecError) {
 	switch {
 	case p.take("noon"):
@@ -282,7 +283,7 @@ func (p *phrase) time() (int64, *SpecError) {
 	return int64(h*3600 + v[1]*60 + v[2]), nil
 }
 
-// offset reads the distance to UTC behind an ISO date and time, in seconds.
+// offset parses the offset from UTC after an ISO date and time, and returns seconds.
 func (p *phrase) offset() (int, bool) {
 	if p.take("z") {
 		return 0, true

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// phraseNow is the now of the tables: a Friday, half a second past.
+// phraseNow is the current time of the tables: a Friday, half a second after a full second.
 const phraseNow = "2026-11-20T14:50:30.5Z"
 
-// phraseCases: a phrase and what it means. That is an instant for "in" and "at", and seven fields for "every"; nothing for what is refused, of
-// which the table tells words of the refusal.
+// phraseCases holds phrases and their times: an instant for "in" and "at", seven fields for
+// "every". For a refused phrase it holds words of the error instead.
 var phraseCases = []struct{ phrase, want, refused string }{
 	{"in 5 minutes", "2026-11-20 14:55:31", ""},
 	{"in 1 second", "2026-11-20 14:50:32", ""},
@@ -168,12 +168,12 @@ var phraseCases = []struct{ phrase, want, refused string }{
 	{"now please", "", "does not belong here"},
 	{"in", "", "a whole number"},
 	{"in five minutes", "", `"in 5 minutes"`},
-	{"in 5", "", "what follows must be seconds"},
+	{"in 5", "", "seconds, minutes, hours, days"},
 	{"in minutes", "", "a whole number"},
 	{"in 5minutes", "", `"in 5 minutes"`},
 	{"in 5 mins", "", `"in 5 minutes"`},
 	{"in 5m", "", `"in 5 minutes"`},
-	{"in 1.5 hours", "", "no whole number"},
+	{"in 1.5 hours", "", "must be a whole number"},
 	{"in -5 minutes", "", "a whole number"},
 	{"in +5 minutes", "", "a whole number"},
 	{"in 5 minutes ago", "", "a whole number"},
@@ -183,12 +183,12 @@ var phraseCases = []struct{ phrase, want, refused string }{
 	{"in 5 minutes,, 3 seconds", "", "a whole number"},
 	{"in 5 minutes and and 3 seconds", "", "a whole number"},
 	{"in 5 minutes at 7pm", "", "a whole number"},
-	{"in 5 fortnights", "", "what follows must be seconds"},
+	{"in 5 fortnights", "", "seconds, minutes, hours, days"},
 	{"in half an hour", "", `"in 30 minutes"`},
-	{"in 80 years", "", "out of the years"},
-	{"in 9999999 years", "", "out of the years"},
+	{"in 80 years", "", "outside the years"},
+	{"in 9999999 years", "", "outside the years"},
 	{"in 99999999999999999999 seconds", "", "more than"},
-	{"in 9999999 weeks and 9999999 months", "", "out of the years"},
+	{"in 9999999 weeks and 9999999 months", "", "outside the years"},
 	{"in ５ minutes", "", "a whole number"},
 	{"in 5 minutes\x00", "", "a whole number"},
 	{"at", "", "a time or a day must follow"},
@@ -269,7 +269,7 @@ var phraseCases = []struct{ phrase, want, refused string }{
 	{"every day at", "", "a time must follow"},
 	{"every day at 9", "", "a time must follow"},
 	{"every day at 25:00", "", "no such time"},
-	{"every 9am", "", "no ordinal"},
+	{"every 9am", "", "not an ordinal"},
 	{"every week", "", "must follow"},
 	{"every year", "", "must follow"},
 	{"every month", "", `"every month on the 1st at 9am"`},
@@ -277,7 +277,7 @@ var phraseCases = []struct{ phrase, want, refused string }{
 	{"every month on 1st", "", "the day of the month"},
 	{"every month on the 0th", "", "must follow"},
 	{"every month on the 32nd", "", "so many days"},
-	{"every month on the 1", "", "no ordinal"},
+	{"every month on the 1", "", "not an ordinal"},
 	{"every month on the first", "", `"every month on the 1st"`},
 	{"every 2th monday", "", `"every 2nd monday"`},
 	{"every 2 nd monday", "", "must follow"},
@@ -341,7 +341,7 @@ func TestPhraseTable(t *testing.T) {
 	}
 }
 
-// zoneCases are phrases as seen from another zone.
+// zoneCases holds phrases in other zones.
 var zoneCases = []struct{ zone, now, phrase, want string }{
 	{"Europe/Berlin", "2026-11-20T14:50:00Z", "at 7pm tomorrow", "2026-11-21 18:00:00"},
 	{"Europe/Berlin", "2026-11-20T23:30:00Z", "at 7pm tomorrow", "2026-11-22 18:00:00"},
@@ -351,9 +351,10 @@ var zoneCases = []struct{ zone, now, phrase, want string }{
 	{"Europe/Berlin", "2026-11-20T14:50:00Z", "at 2026-11-21T19:00:00Z", "2026-11-21 19:00:00"},
 	{"Europe/Berlin", "2026-03-28T14:50:00Z", "in 1 day", "2026-03-29 13:50:00"},
 	{"Europe/Berlin", "2026-03-28T14:50:00Z", "in 24 hours", "2026-03-29 14:50:00"},
-	{"Europe/Berlin", "2026-03-28T01:30:00Z", "in 1 day", "2026-03-29 01:00:00"}, // 02:30 is left out
-	{"Europe/Berlin", "2026-03-28T01:30:00Z", "at 2:30 tomorrow", "the clock of Europe/Berlin leaves out Sun 29 Mar 2026 02:30"},
-	{"Europe/Berlin", "2026-03-28T01:30:00Z", "at 2:30", "the clock of Europe/Berlin leaves out Sun 29 Mar 2026 02:30"},
+	// the clock skips 02:30
+	{"Europe/Berlin", "2026-03-28T01:30:00Z", "in 1 day", "2026-03-29 01:00:00"},
+	{"Europe/Berlin", "2026-03-28T01:30:00Z", "at 2:30 tomorrow", "the clock of Europe/Berlin skips Sun 29 Mar 2026 02:30"},
+	{"Europe/Berlin", "2026-03-28T01:30:00Z", "at 2:30", "the clock of Europe/Berlin skips Sun 29 Mar 2026 02:30"},
 	{"Europe/Berlin", "2026-10-24T14:50:00Z", "at 2:30 tomorrow", "2026-10-25 00:30:00"},
 	{"Europe/Berlin", "2026-11-20T14:50:00Z", "every day at 9am", "CRON_TZ=Europe/Berlin * * * * 9 0 0"},
 	{"Europe/Berlin", "2026-11-20T14:50:00Z", "every 2nd wednesday at noon", "CRON_TZ=Europe/Berlin * * * 3/2 12 0 0"},
@@ -366,7 +367,7 @@ var zoneCases = []struct{ zone, now, phrase, want string }{
 	{"Asia/Kathmandu", "2026-11-20T14:50:00Z", "every 30 minutes", "CRON_TZ=Asia/Kathmandu * * * * * */30 0"},
 	{"Asia/Kathmandu", "2026-11-20T14:50:00Z", "at 9pm", "2026-11-20 15:15:00"},
 	{"Australia/Lord_Howe", "2026-11-20T14:50:00Z", "every hour", "CRON_TZ=Australia/Lord_Howe * * * * * 0 0"},
-	{"America/Santiago", "2026-09-05T14:50:00Z", "at midnight", "the clock of America/Santiago leaves out Sun 6 Sep 2026 00:00"},
+	{"America/Santiago", "2026-09-05T14:50:00Z", "at midnight", "the clock of America/Santiago skips Sun 6 Sep 2026 00:00"},
 	{"+02:00", "2026-11-20T14:50:00Z", "every day at 9am", "CRON_TZ=+02:00 * * * * 9 0 0"},
 	{"+02:00", "2026-11-20T14:50:00Z", "every 2 hours", "* * * * */2 0 0"},
 	{"UTC", "2026-11-20T14:50:00Z", "every day at 9am", "* * * * 9 0 0"},
@@ -375,7 +376,7 @@ var zoneCases = []struct{ zone, now, phrase, want string }{
 	{"UTC", "2026-11-20T14:50:00Z", "in 5 minutes  Asia/Tokyo ", "2026-11-20 14:55:00"},
 	{"Europe/Berlin", "2026-11-20T14:50:00Z", "every day at 9am UTC", "* * * * 9 0 0"},
 	{"Europe/Berlin", "2026-11-20T14:50:00Z", "every day at 9am Asia/Tokyo", "CRON_TZ=Asia/Tokyo * * * * 9 0 0"},
-	{"UTC", "2026-11-20T14:50:00Z", "at 9am Mars/Olympus", `no zone "Mars/Olympus" is known here`},
+	{"UTC", "2026-11-20T14:50:00Z", "at 9am Mars/Olympus", `the time zone "Mars/Olympus" is unknown`},
 	{"UTC", "2026-11-20T14:50:00Z", "evry day at 9am Europe/Berlin", `"every day at 9am Europe/Berlin"`},
 }
 
@@ -421,8 +422,9 @@ func TestPhraseMonthsEnd(t *testing.T) {
 		{"2027-01-31", "in 1 month and 1 day", "2027-03-01 00:00:00"},
 		{"2026-12-31", "in 2 months, 1 week, 1 hour", "2027-03-07 01:00:00"},
 		{"2026-12-31 23:59:59", "at 00:00", "2027-01-01 00:00:00"},
-		{"2026-11-22", "at next sunday noon", "2026-11-29 12:00:00"}, // a Sunday: the week's last day
-		{"2026-11-23", "at next sunday noon", "2026-12-06 12:00:00"}, // a Monday
+		// on a Sunday, the last day of the week
+		{"2026-11-22", "at next sunday noon", "2026-11-29 12:00:00"},
+		{"2026-11-23", "at next sunday noon", "2026-12-06 12:00:00"}, // on a Monday
 		{"2026-11-23", "at next monday noon", "2026-11-30 12:00:00"},
 		{"2026-11-20 19:00:00", "at 7pm", "2026-11-21 19:00:00"},
 		{"2026-11-20 19:00:00", "at today at 7pm", "2026-11-20 19:00:00"},

@@ -8,22 +8,22 @@ import (
 type kind int
 
 const (
-	nothing kind = iota // behind the last token
+	nothing kind = iota // after the last token
 	word                // letters, in lower case
 	digits
 	sign // any other character
 )
 
-// token is a piece of a phrase.
+// token is one word, number or sign of a phrase.
 type token struct {
 	kind  kind
 	text  string
-	glued bool // no blank before it
-	end   int  // offset behind it
+	glued bool // not separated by white space from the token before
+	end   int  // offset of its end
 }
 
-// tokenize parts a text into words, numbers and single other characters. Behind them stands a token of kind nothing, twice, so that
-// nobody who looks ahead leaves the list.
+// tokenize splits a text into words, numbers and other single characters. It appends two tokens of
+// kind nothing, so that reading ahead stays within the list.
 func tokenize(text string) []token {
 	var tokens []token
 	of := func(c byte) kind {
@@ -54,7 +54,7 @@ func tokenize(text string) []token {
 	return append(tokens, token{}, token{})
 }
 
-// phrase is a text that is being read.
+// phrase is the state of parsing one text.
 type phrase struct {
 	input  string
 	now    time.Time
@@ -67,7 +67,7 @@ func (p *phrase) peek() token { return p.tokens[p.next] }
 
 func (p *phrase) done() bool { return p.peek().kind == nothing }
 
-// take goes past a word or sign, if it comes next.
+// take skips the next token if it is the given word or sign, and reports whether it did.
 func (p *phrase) take(text string) bool {
 	if t := p.peek(); t.kind == digits || t.text != text || t.kind == nothing {
 		return false
@@ -76,10 +76,10 @@ func (p *phrase) take(text string) bool {
 	return true
 }
 
-// rest is what has not been read.
+// rest returns the text that is not parsed yet.
 func (p *phrase) rest() string { return shorten(strings.TrimSpace(p.input[p.understood():])) }
 
-// understood is the offset up to which the text has been read.
+// understood returns the offset in the text up to which it is parsed.
 func (p *phrase) understood() int {
 	if p.next == 0 {
 		return 0
@@ -87,7 +87,7 @@ func (p *phrase) understood() int {
 	return p.tokens[p.next-1].end
 }
 
-// refuse says what is wrong with what comes next.
+// refuse returns an error about the next token.
 func (p *phrase) refuse(problem, nearest string) *SpecError {
 	return &SpecError{
 		Input: shorten(p.input), Understood: shorten(strings.TrimSpace(p.input[:p.understood()])), Problem: problem, Nearest: nearest,

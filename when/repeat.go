@@ -6,31 +6,32 @@ import (
 	"time"
 )
 
-// Repeat is the [Spec] of Bedrock: a base and what is to be done to it, one after the other.
+// Repeat is a [Spec] of Bedrock: a base, and modifiers that are applied in order.
 //
 //	FINISHED, +1 DAY, WEEKDAY 1, START OF DAY, +6 HOURS     every Monday at six, in UTC
 //
-// The next run depends on how the last one went, so that [Repeat.After] takes three times. Read as
-// a Spec all three are the same one. In a schedule SCHEDULED counts from when the run was due,
-// however late it is, and the others from when it is taken. A Repeat does not change and is safe
-// for concurrent use.
+// The next run depends on the last one, so [Repeat.After] takes three times. Next, as for any Spec,
+// uses one time for all three. In a schedule, SCHEDULED counts from when the run was due, however
+// late it is, and the other bases from when it is claimed.
+//
+// A Repeat is immutable and safe for concurrent use.
 type Repeat struct {
 	text string
 	base RepeatBase
 	mods []modifier
 }
 
-// RepeatBase is the moment from which a [Repeat] counts.
+// RepeatBase is the time from which a [Repeat] counts.
 type RepeatBase int
 
-// The bases.
+// Bases of a Repeat.
 const (
-	Scheduled RepeatBase = iota // when the last run should have started: runs that were missed are made up for, back to back
+	Scheduled RepeatBase = iota // when the last run was due; missed runs follow each other at once
 	Started                     // when it started
 	Finished                    // when it ended
 )
 
-// String returns the word that stands for the base.
+// String returns the name of the base in a repeat's text.
 func (b RepeatBase) String() string {
 	if b < 0 || int(b) >= len(baseNames) {
 		return fmt.Sprintf("RepeatBase(%d)", int(b))
@@ -40,25 +41,26 @@ func (b RepeatBase) String() string {
 
 var baseNames = [...]string{"SCHEDULED", "STARTED", "FINISHED"}
 
-// canned are the patterns that have a name, as the documentation has them and as Bedrock's server has them.
+// canned holds the named patterns, as documented and as Bedrock's server executes them.
 var canned = [...]struct{ name, documented, snapped string }{
 	{"HOURLY", "FINISHED, +1 HOUR", "FINISHED, +1 HOUR, START OF HOUR"},
 	{"DAILY", "FINISHED, +1 DAY", "FINISHED, +1 DAY, START OF DAY"},
 	{"WEEKLY", "FINISHED, +7 DAYS", "FINISHED, +1 DAY, WEEKDAY 0, START OF DAY"},
 }
 
-// RepeatConfig says how repeats are read. The zero value follows Bedrock's documentation.
+// RepeatConfig configures the parsing of repeats. The zero value follows Bedrock's documentation.
 type RepeatConfig struct {
-	// Snap makes HOURLY, DAILY and WEEKLY what Bedrock's server makes of them: the top of the next hour, the next midnight and the
-	// next Sunday's midnight, instead of an hour, a day and seven days after the end. What is read so names its modifiers in String.
+	// Snap parses HOURLY, DAILY and WEEKLY as Bedrock's server executes them, and String returns their
+	// modifiers. They run at the next full hour, the next midnight and the next Sunday's midnight.
+	// Without Snap they run an hour, a day and seven days after the end.
 	Snap bool
 }
 
-// modifier is one step. Exactly one of its kinds applies: an unit that is added, the start of one, or a weekday.
+// modifier is one step: it adds units, goes to the start of a unit, or goes to a weekday.
 type modifier struct {
 	op   op
-	unit int // index of repeatUnits
-	n    int // how many to add, or the weekday
+	unit int // index in repeatUnits
+	n    int // the number of units, or the weekday
 }
 
 type op int
@@ -69,12 +71,12 @@ const (
 	opWeekday
 )
 
-// repeatUnits are the units of modifiers, in falling order.
+// repeatUnits are the units of modifiers, the longest first.
 var repeatUnits = [...]struct {
 	name    string
-	seconds int64 // 0: counted in the calendar
+	seconds int64 // 0: the length depends on the calendar
 	digits  int
-	starts  bool // START OF it
+	starts  bool // START OF it is allowed
 }{
 	{"YEAR", 0, 3, true},
 	{"MONTH", 0, 3, true},
@@ -84,22 +86,28 @@ var repeatUnits = [...]struct {
 	{"SECOND", 1, 8, false},
 }
 
-// maxRepeat is the length of the longest repeat, in bytes.
+// maxRepeat is the maximum length of a repeat, in bytes.
 const maxRepeat = 1024
 
-// ParseRepeat reads a base and at least one modifier, parted by commas, or HOURLY, DAILY or WEEKLY:
+// ParseRepeat parses a base and at least one modifier, separated by commas, or HOURLY, DAILY or
+// WEEKLY:
 //
-//	SCHEDULED, STARTED, FINISHED        the base
-//	+1 DAY, -30 MINUTES                 adds or takes off YEARS, MONTHS, DAYS, HOURS or MINUTES, of at most three digits, or SECONDS, of at most eight
-//	START OF DAY                        goes back to the start of the DAY, MONTH, YEAR or HOUR
-//	WEEKDAY 1                           goes on to that day of the week, 0 (Sunday) to 6; stays if it is that day; keeps the time of day
+//	SCHEDULED, STARTED, FINISHED   the base
+//	+1 DAY, -30 MINUTES            adds or subtracts YEARS, MONTHS, DAYS, HOURS or MINUTES with
+//	                               up to three digits, or SECONDS with up to eight
+//	START OF DAY                   goes back to the start of the DAY, MONTH, YEAR or HOUR
+//	WEEKDAY 1                      goes forward to the day 0 (Sunday) to 6, or stays on it;
+//	                               keeps the time of day
 //
-// They are applied from left to right as SQLite's date modifiers are: a month later than 31 January is 3 March, or 2 March. All is in UTC. Case does not
-// matter, nor do blanks around commas and behind a sign, and empty items are dropped. HOURLY, DAILY and WEEKLY count from the end of a run, see
-// [RepeatConfig]. A refusal is a [SpecError].
+// Modifiers are applied from left to right, like SQLite's date modifiers: a month after 31 January
+// is 3 March, or 2 March. All times are in UTC. Case, white space around commas and after a sign,
+// and empty items are ignored.
+//
+// HOURLY, DAILY and WEEKLY count from the end of a run; see [RepeatConfig]. An error is a
+// [SpecError].
 func ParseRepeat(text string) (*Repeat, error) { return RepeatConfig{}.Parse(text) }
 
-// Parse is [ParseRepeat] with c.
+// Parse is [ParseRepeat] with the configuration c.
 func (c RepeatConfig) Parse(text string) (*Repeat, error) {
 	r := &Repeat{}
 	refuse := func(format string, args ...any) (*Repeat, error) {
@@ -140,7 +148,7 @@ func (c RepeatConfig) Parse(text string) (*Repeat, error) {
 		}
 	}
 	if !found {
-		return refuse("%q is none of SCHEDULED, STARTED, FINISHED, HOURLY, DAILY and WEEKLY", shorten(items[0]))
+		return refuse("%q is not SCHEDULED, STARTED, FINISHED, HOURLY, DAILY or WEEKLY", shorten(items[0]))
 	}
 	for _, item := range items[1:] {
 		m, written, problem := parseModifier(item)
@@ -156,7 +164,8 @@ func (c RepeatConfig) Parse(text string) (*Repeat, error) {
 	return r, nil
 }
 
-// upper writes ASCII letters large, and nothing else: no other letter is to turn into one that is known.
+// upper converts ASCII letters to upper case. Other letters stay, because some would become ASCII
+// letters.
 func upper(s string) string {
 	return strings.Map(func(c rune) rune {
 		if c >= 'a' && c <= 'z' {
@@ -166,7 +175,8 @@ func upper(s string) string {
 	}, s)
 }
 
-// parseModifier reads one modifier, which is in capitals and has single blanks. It returns how it is written properly, or what is wrong with it.
+// parseModifier parses one modifier in upper case with single spaces. It returns the modifier's
+// canonical text, or the problem.
 func parseModifier(item string) (m modifier, written, problem string) {
 	if rest, ok := strings.CutPrefix(item, "START OF "); ok {
 		for i, u := range repeatUnits {
@@ -174,7 +184,7 @@ func parseModifier(item string) (m modifier, written, problem string) {
 				return modifier{op: opStart, unit: i}, item, ""
 			}
 		}
-		return m, "", "is none of START OF DAY, MONTH, YEAR and HOUR"
+		return m, "", "is not START OF DAY, MONTH, YEAR or HOUR"
 	}
 	if rest, ok := strings.CutPrefix(item, "WEEKDAY "); ok {
 		if len(rest) == 1 && rest[0] >= '0' && rest[0] <= '6' {
@@ -183,7 +193,7 @@ func parseModifier(item string) (m modifier, written, problem string) {
 		return m, "", "has no day from 0 (Sunday) to 6"
 	}
 	if item[0] != '+' && item[0] != '-' {
-		return m, "", "is none of +N UNITS, -N UNITS, START OF UNIT and WEEKDAY N"
+		return m, "", "is not +N UNITS, -N UNITS, START OF UNIT or WEEKDAY N"
 	}
 	count, name, _ := strings.Cut(strings.TrimPrefix(item[1:], " "), " ")
 	for i, u := range repeatUnits {
@@ -199,10 +209,10 @@ func parseModifier(item string) (m modifier, written, problem string) {
 		}
 		return modifier{op: opAdd, unit: i, n: n}, item[:1] + count + " " + name, ""
 	}
-	return m, "", "adds none of YEARS, MONTHS, DAYS, HOURS, MINUTES and SECONDS"
+	return m, "", "has a unit other than YEARS, MONTHS, DAYS, HOURS, MINUTES and SECONDS"
 }
 
-// wholeNumber reads up to eight digits.
+// wholeNumber parses up to eight digits.
 func wholeNumber(s string) (int, bool) {
 	if s == "" || len(s) > 8 {
 		return 0, false
@@ -217,11 +227,12 @@ func wholeNumber(s string) (int, bool) {
 	return n, true
 }
 
-// Base is the moment from which r counts.
+// Base returns the time from which r counts.
 func (r *Repeat) Base() RepeatBase { return r.base }
 
-// After returns the next run in UTC, wherever it lies, from when the last run was scheduled, started and finished. Fractions of a second are dropped.
-// It is an error, a [SpecError], when the way leads out of the years 0000 to 9999.
+// After returns the next run in UTC, calculated from when the last run was scheduled, started and
+// finished. The result may lie in the past. Fractions of a second are dropped. Returns a
+// [SpecError] if the result is outside the years 0000 to 9999.
 func (r *Repeat) After(scheduled, started, finished time.Time) (time.Time, error) {
 	from := [...]time.Time{scheduled, started, finished}[r.base]
 	t := time.Unix(from.Unix(), 0).UTC()
@@ -230,21 +241,21 @@ func (r *Repeat) After(scheduled, started, finished time.Time) (time.Time, error
 		t, ok = r.mods[i].apply(t)
 	}
 	if !ok || t.Year() < 0 || t.Year() > 9999 {
-		return time.Time{}, &SpecError{Input: r.text, Understood: r.text, Problem: "from " + from.UTC().Format(time.RFC3339) + " it leads out of the years 0000 to 9999"}
+		return time.Time{}, &SpecError{Input: r.text, Understood: r.text, Problem: "from " + from.UTC().Format(time.RFC3339) + " the result is outside the years 0000 to 9999"}
 	}
 	return t, nil
 }
 
-// What SQLite takes for a date, in seconds since 1970.
+// Limits of SQLite's dates, in seconds since 1970.
 const (
-	earliest = -210866760000 // in November of 4714 before our era, where Julian days begin
+	earliest = -210866760000 // November of 4714 BC, the start of Julian days
 	latest   = 253402300799  // 9999-12-31T23:59:59Z
 )
 
-// dated tells whether SQLite takes t for a date.
+// dated reports whether t is within the limits of SQLite's dates.
 func dated(t time.Time) bool { return t.Unix() >= earliest && t.Unix() <= latest }
 
-// apply takes one step; false if it leads to where SQLite knows no dates.
+// apply applies the modifier to t. It returns false if the result is outside SQLite's dates.
 func (m *modifier) apply(t time.Time) (time.Time, bool) {
 	if m.op == opAdd && repeatUnits[m.unit].seconds > 0 {
 		return t.Add(time.Duration(int64(m.n)*repeatUnits[m.unit].seconds) * time.Second), true
@@ -277,7 +288,8 @@ func (m *modifier) apply(t time.Time) (time.Time, bool) {
 	return time.Date(y, mo, d, 0, 0, 0, 0, time.UTC).Add(clock), y >= -4713 && y <= 9999
 }
 
-// Next is After with t for all three times. A result that is not after t ends it: such a repeat would run without a pause.
+// Next returns After with t for all three times. It returns false if the result is not after t,
+// because the repeat would then run without a pause.
 func (r *Repeat) Next(t time.Time) (time.Time, bool) {
 	next, err := r.After(t, t, t)
 	if err != nil || !next.After(t) {
@@ -286,8 +298,8 @@ func (r *Repeat) Next(t time.Time) (time.Time, bool) {
 	return next, true
 }
 
-// Interval returns what r adds to its base if that is always the same. 0 if it depends on the
-// calendar: months, years, weekdays and the start of a unit.
+// Interval returns the time between two runs, if it is always the same. It returns 0 if it depends
+// on the calendar: with months, years, weekdays or the start of a unit.
 func (r *Repeat) Interval() (d time.Duration) {
 	for _, m := range r.mods {
 		if m.op != opAdd || repeatUnits[m.unit].seconds == 0 {
@@ -298,10 +310,10 @@ func (r *Repeat) Interval() (d time.Duration) {
 	return d
 }
 
-// String returns the repeat in capitals and with single blanks.
+// String returns the repeat in upper case with single spaces.
 func (r *Repeat) String() string { return r.text }
 
-// describe says the steps one by one.
+// describe returns the base and the modifiers in English.
 func (r *Repeat) describe() string {
 	text := "from when the last run " + [...]string{"was scheduled", "started", "ended"}[r.base]
 	for _, m := range r.mods {
@@ -320,7 +332,7 @@ func (r *Repeat) describe() string {
 	return text + ", UTC"
 }
 
-// isRepeat tells whether a text begins like a repeat.
+// isRepeat reports whether a text begins with a base or a named pattern.
 func isRepeat(text string) bool {
 	first, _, _ := strings.Cut(strings.TrimLeft(text, " \t\r\n,"), ",")
 	first = upper(strings.TrimSpace(first))

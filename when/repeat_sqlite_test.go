@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
-	_ "modernc.org/sqlite" // what repeats are held against
+	_ "modernc.org/sqlite" // the reference for repeats
 	"pgregory.net/rapid"
 )
 
-// TestRepeatAgainstSQLite has SQLite apply the same modifiers to the same base.
+// TestRepeatAgainstSQLite checks repeats against SQLite with the same modifiers and base.
 // Promises: B52.
 func TestRepeatAgainstSQLite(t *testing.T) {
 	t.Parallel()
@@ -26,7 +26,8 @@ func TestRepeatAgainstSQLite(t *testing.T) {
 	const layout = "2006-01-02 15:04:05"
 	rapid.Check(t, func(r *rapid.T) {
 		text := genRepeat().Draw(r, "repeat")
-		base := time.Unix(rapid.Int64Range(-30_000_000_000, 250_000_000_000).Draw(r, "base"), 0).UTC() // the years 1019 to 9892
+		// the years 1019 to 9892
+		base := time.Unix(rapid.Int64Range(-30_000_000_000, 250_000_000_000).Draw(r, "base"), 0).UTC()
 		spec, err := ParseRepeat(text)
 		if err != nil {
 			r.Fatal(err)
@@ -43,7 +44,7 @@ func TestRepeatAgainstSQLite(t *testing.T) {
 		if err := db.QueryRowContext(t.Context(), query, args...).Scan(&want); err != nil {
 			r.Fatal(err)
 		}
-		if strings.HasPrefix(want.String, "-") { // SQLite knows years before 0
+		if strings.HasPrefix(want.String, "-") { // SQLite has years before 0
 			want.String = ""
 		}
 		if got != want.String {

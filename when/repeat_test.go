@@ -36,24 +36,27 @@ func TestRepeatTable(t *testing.T) {
 		{"SCHEDULED, +999 YEARS", "3025-11-20 13:00:00", ""},
 		{"SCHEDULED, -0 DAYS", "2026-11-20 13:00:00", ""},
 		{"SCHEDULED, +007 DAYS", "2026-11-27 13:00:00", ""},
-		{"SCHEDULED, WEEKDAY 5", "2026-11-20 13:00:00", ""}, // a Friday stays
+		{"SCHEDULED, WEEKDAY 5", "2026-11-20 13:00:00", ""}, // already a Friday
 		{"SCHEDULED, WEEKDAY 4", "2026-11-26 13:00:00", ""},
 		{"SCHEDULED, WEEKDAY 0", "2026-11-22 13:00:00", ""},
 		{"FINISHED, START OF HOUR", "2026-11-20 13:00:00", ""},
 		{"FINISHED, START OF MONTH, +1 MONTH", "2026-12-01 00:00:00", ""},
 		{"FINISHED, START OF YEAR", "2026-01-01 00:00:00", ""},
 		{"FINISHED, START OF MONTH, +1 MONTH, -1 DAY", "2026-11-30 00:00:00", ""},
-		{"FINISHED, START OF MONTH, -1 DAY, +1 MONTH", "2026-12-01 00:00:00", ""}, // 31 October and a month
+		// 31 October plus a month
+		{"FINISHED, START OF MONTH, -1 DAY, +1 MONTH", "2026-12-01 00:00:00", ""},
 		{"FINISHED, START OF YEAR, +30 DAYS, +1 MONTH", "2026-03-03 00:00:00", ""},
 		{"FINISHED, +2 YEARS, START OF YEAR, +30 DAYS, +1 MONTH", "2028-03-02 00:00:00", ""},
-		{"FINISHED, +2 YEARS, START OF YEAR, +59 DAYS, +1 YEAR", "2029-03-01 00:00:00", ""}, // 29 February and a year
+		// 29 February plus a year
+		{"FINISHED, +2 YEARS, START OF YEAR, +59 DAYS, +1 YEAR", "2029-03-01 00:00:00", ""},
 		{"FINISHED, -11 MONTHS, START OF MONTH", "2025-12-01 00:00:00", ""},
 		{"SCHEDULED" + strings.Repeat(", +999 YEARS", 7) + ", +950 YEARS", "9969-11-20 13:00:00", ""},
 		{"SCHEDULED" + strings.Repeat(", +999 YEARS", 8), "", ""},
 		{"SCHEDULED" + strings.Repeat(", -999 YEARS", 3), "", ""},
 		{"SCHEDULED, -999 YEARS, -999 YEARS, -28 YEARS", "0000-11-20 13:00:00", ""},
 		{"SCHEDULED, -999 YEARS, -999 YEARS, -29 YEARS", "", ""},
-		{"SCHEDULED, -999 YEARS, -999 YEARS, -999 YEARS, +999 YEARS", "0028-11-20 13:00:00", ""}, // the way may lead through them
+		// a step between may be outside the years
+		{"SCHEDULED, -999 YEARS, -999 YEARS, -999 YEARS, +999 YEARS", "0028-11-20 13:00:00", ""},
 		{"SCHEDULED" + strings.Repeat(", -999 YEARS", 7) + strings.Repeat(", +999 YEARS", 7), "", ""},
 	} {
 		r, err := ParseRepeat(c.text)
@@ -98,7 +101,7 @@ func TestRepeatRefused(t *testing.T) {
 	}
 	_, err := ParseRepeat("SCHEDULED, +1 DAY, WEEKDAY 7")
 	const want = `when: bad spec "SCHEDULED, +1 DAY, WEEKDAY 7": understood "SCHEDULED, +1 DAY", but "WEEKDAY 7" has no day from 0 (Sunday) to 6; ` +
-		`accepted is, for example, "FINISHED, +1 DAY"`
+		`for example, this is accepted: "FINISHED, +1 DAY"`
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
@@ -131,13 +134,14 @@ func TestRepeatSnaps(t *testing.T) {
 func TestRepeatAsSpec(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"SCHEDULED, +1 HOUR":                                "2026-11-20 14:00:00, 15:00:00",
-		"STARTED, +1 DAY, START OF DAY, +4 HOURS":           "2026-11-21 04:00:00, 2026-11-22 04:00:00",
-		"FINISHED, -1 HOUR":                                 "never",
-		"FINISHED, START OF DAY":                            "never",
-		"FINISHED, +0 SECONDS":                              "never",
-		"SCHEDULED, +999 YEARS":                             "3025-11-20 13:00:00, 4024-11-20 13:00:00, 5023-11-20 13:00:00",
-		"FINISHED, START OF DAY, +14 HOURS":                 "2026-11-20 14:00:00, never", // then it stays on the same day
+		"SCHEDULED, +1 HOUR":                      "2026-11-20 14:00:00, 15:00:00",
+		"STARTED, +1 DAY, START OF DAY, +4 HOURS": "2026-11-21 04:00:00, 2026-11-22 04:00:00",
+		"FINISHED, -1 HOUR":                       "never",
+		"FINISHED, START OF DAY":                  "never",
+		"FINISHED, +0 SECONDS":                    "never",
+		"SCHEDULED, +999 YEARS":                   "3025-11-20 13:00:00, 4024-11-20 13:00:00, 5023-11-20 13:00:00",
+		// then it stays on the same day
+		"FINISHED, START OF DAY, +14 HOURS":                 "2026-11-20 14:00:00, never",
 		"FINISHED, +1 MONTH, START OF MONTH, +1 MONTH":      "2027-01-01 00:00:00, 2027-03-01 00:00:00",
 		"SCHEDULED, +999 YEARS, +999 YEARS, +999 YEARS":     "5023-11-20 13:00:00, 8020-11-20 13:00:00, never",
 		"SCHEDULED, +999 YEARS, -999 YEARS, +1 DAY, -1 DAY": "never",
@@ -182,7 +186,7 @@ func TestRepeatInterval(t *testing.T) {
 	}
 }
 
-// genRepeat draws repeats that are accepted.
+// genRepeat generates valid repeats.
 func genRepeat() *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string {
 		mod := rapid.Custom(func(t *rapid.T) string {

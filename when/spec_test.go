@@ -13,7 +13,7 @@ func TestSpecErrorSaysAll(t *testing.T) {
 		t.Error("does not wrap ErrBadSpec")
 	}
 	const want = `when: bad spec "every 45 minutes": understood "every", but 45 does not divide 60; ` +
-		`accepted is, for example, "every 30 minutes"`
+		`for example, this is accepted: "every 30 minutes"`
 	if err.Error() != want {
 		t.Errorf("got  %s\nwant %s", err, want)
 	}

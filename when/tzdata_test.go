@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestZonesAreEmbedded: containers often have no files of zones, and a listener there must read
-// what others have written.
+// TestZonesAreEmbedded shows that package when embeds the time zones. A container often has no zone
+// files, but its listener must read the entries of other processes.
 func TestZonesAreEmbedded(t *testing.T) {
 	p, err := build.ImportDir(".", 0)
 	if err != nil || !slices.Contains(p.Imports, "time/tzdata") {

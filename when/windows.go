@@ -7,27 +7,29 @@ import (
 	"time"
 )
 
-// Windows are times of the week at which something may happen: times of day, on all days or on some, in one zone. A clock that is put forward or
-// back does so in windows too: they are open when the clock shows a time in them.
+// Windows is a set of times of the week, in one zone: times of day, on all or some days. With
+// daylight saving time a window is open when the clock shows a time in it.
 //
-// As a [Spec] it says when a window opens, which is when one opens that was closed just before: windows that touch are one. What is always open never
-// opens. Windows do not change and are safe for concurrent use.
+// As a [Spec] it returns when a window opens. Windows that touch are one window. Windows that are
+// always open never open.
+//
+// Windows are immutable and safe for concurrent use.
 type Windows struct {
 	text  string
 	loc   *time.Location // nil: UTC
-	spans []stretch      // of the week, in order, parted
+	spans []stretch      // of the week, sorted and not touching
 }
 
-// stretch is a part of the week, in seconds from Sunday's midnight; the end is not in it.
+// stretch is a range of seconds since Sunday's midnight. The end is exclusive.
 type stretch struct{ start, end int64 }
 
 const (
 	weekSeconds = 7 * daySeconds
 	maxWindows  = 100
-	maxText     = 8192 // bytes; what String writes of 100 windows is shorter
+	maxText     = 8192 // bytes; the String of 100 windows is shorter
 )
 
-// ParseWindows reads windows, parted by commas, in a zone; nil is UTC:
+// ParseWindows parses windows, separated by commas, in a zone; nil: UTC.
 //
 //	09:00-17:00                              each day, from 09:00 up to, not including, 17:00
 //	22:00-06:00                              across midnight
@@ -35,18 +37,20 @@ const (
 //	Sat Sun 10:00-14:00:30                   several days; also written as Sat-Sun
 //	Fri 22:00-06:00                          from Friday into Saturday
 //
-// Times have hours and minutes, and seconds if wanted; the end may be 24:00. A window whose end is its start lasts a whole day. Several windows are
-// open when any of them is. Days are written by their first three letters or in full, and case does not matter. At most 100 windows, and 8,192
-// bytes, are read. The zone must have a name that other machines know, or be UTC or a fixed offset. A refusal is a [SpecError].
+// Times have hours, minutes and optional seconds; the end may be 24:00. A window with equal start
+// and end lasts a whole day. Days are written in full or as their first three letters, in any case.
+//
+// The maximum is 100 windows and 8,192 bytes. The zone must be a named one that other machines
+// know, UTC, or a fixed offset. An error is a [SpecError].
 func ParseWindows(text string, loc *time.Location) (*Windows, error) {
-	at, err := placeOf(loc)
+	at, err := namedZoneOf(loc)
 	if err != nil {
 		return nil, err
 	}
 	return readWindows(text, at)
 }
 
-func readWindows(text string, at place) (*Windows, error) {
+func readWindows(text string, at namedZone) (*Windows, error) {
 	if len(text) > maxText {
 		return nil, &SpecError{Input: shorten(text), Problem: fmt.Sprintf("it is longer than %d bytes", maxText)}
 	}
@@ -54,7 +58,7 @@ func readWindows(text string, at place) (*Windows, error) {
 	var written []string
 	for item := range strings.SplitSeq(text, ",") {
 		if len(written) == maxWindows {
-			return nil, &SpecError{Input: shorten(text), Problem: fmt.Sprintf("these are more than %d windows", maxWindows)}
+			return nil, &SpecError{Input: shorten(text), Problem: fmt.Sprintf("it has more than %d windows", maxWindows)}
 		}
 		days, start, end, problem := parseWindow(item)
 		if problem != "" {
@@ -75,16 +79,16 @@ func readWindows(text string, at place) (*Windows, error) {
 	return w, nil
 }
 
-// windowsPrefix begins the text of windows.
+// windowsPrefix begins the text of Windows.
 const windowsPrefix = "WINDOWS "
 
-// parseWindows reads what String wrote.
+// parseWindows parses the String of Windows.
 func parseWindows(text string) (*Windows, error) {
 	rest := strings.TrimSpace(strings.TrimPrefix(text, windowsPrefix))
 	first, windows, _ := strings.Cut(rest, " ")
 	isDay := named(token{kind: word, text: strings.ToLower(first[:min(3, len(first))])}, weekdayNames[:]) >= 0
 	if first == "" || isDay || first[0] >= '0' && first[0] <= '9' {
-		return readWindows(rest, place{})
+		return readWindows(rest, namedZone{})
 	}
 	at, err := loadZone(first)
 	if err != nil {
@@ -93,7 +97,8 @@ func parseWindows(text string) (*Windows, error) {
 	return readWindows(windows, at)
 }
 
-// parseWindow reads one window: its days as a set, and its seconds of the day.
+// parseWindow parses one window and returns its days as a set, its start and end in seconds of the
+// day, or the problem.
 func parseWindow(item string) (days uint64, start, end int64, problem string) {
 	parts := strings.Fields(item)
 	if len(parts) == 0 {
@@ -107,7 +112,7 @@ func parseWindow(item string) (days uint64, start, end int64, problem string) {
 		first := named(token{kind: word, text: from}, weekdayNames[:])
 		last := named(token{kind: word, text: to}, weekdayNames[:])
 		if first < 0 || last < 0 {
-			return 0, 0, 0, fmt.Sprintf("%q is no day of the week", shorten(part))
+			return 0, 0, 0, fmt.Sprintf("%q is not a day of the week", shorten(part))
 		}
 		for d := first; ; d = (d + 1) % 7 {
 			days |= 1 << d
@@ -124,14 +129,14 @@ func parseWindow(item string) (days uint64, start, end int64, problem string) {
 	end, okEnd := timeOfDay(to)
 	switch {
 	case !okStart || start == daySeconds:
-		return 0, 0, 0, fmt.Sprintf("%q is no time from 00:00 to 23:59:59", shorten(from))
+		return 0, 0, 0, fmt.Sprintf("%q is not a time from 00:00 to 23:59:59", shorten(from))
 	case !okEnd:
-		return 0, 0, 0, fmt.Sprintf("%q is no time from 00:00 to 24:00", shorten(to))
+		return 0, 0, 0, fmt.Sprintf("%q is not a time from 00:00 to 24:00", shorten(to))
 	}
 	return days, start, end, ""
 }
 
-// timeOfDay reads HH:MM or HH:MM:SS, up to 24:00, in seconds.
+// timeOfDay parses HH:MM or HH:MM:SS, up to 24:00, and returns seconds.
 func timeOfDay(s string) (int64, bool) {
 	if len(s) != 5 && len(s) != 8 || s[2] != ':' || len(s) == 8 && s[5] != ':' {
 		return 0, false
@@ -146,11 +151,11 @@ func timeOfDay(s string) (int64, bool) {
 	return t, okH && okM && okS && t <= daySeconds
 }
 
-// writeWindow writes a window as parseWindow reads it.
+// writeWindow returns a window in the form that parseWindow parses.
 func writeWindow(days uint64, start, end int64) string {
 	var b strings.Builder
 	if days != 1<<7-1 {
-		monday := days>>1 | days&1<<6 // weeks are written from Monday on
+		monday := days>>1 | days&1<<6 // the text begins the week on Monday
 		for _, r := range ranges(monday, func(d int) string {
 			day := weekdayNames[(d+1)%7]
 			return strings.ToUpper(day[:1]) + day[1:3]
@@ -187,7 +192,7 @@ func (w *Windows) add(days uint64, start, end int64) {
 	}
 }
 
-// merge orders the stretches and joins those that touch.
+// merge sorts the stretches and joins those that touch.
 func (w *Windows) merge() {
 	slices.SortFunc(w.spans, func(a, b stretch) int { return int(a.start - b.start) })
 	merged := w.spans[:0]
@@ -201,14 +206,15 @@ func (w *Windows) merge() {
 	w.spans = merged
 }
 
-// Contains tells whether a window is open at t.
+// Contains reports whether a window is open at t.
 func (w *Windows) Contains(t time.Time) bool {
 	p := periodOf(t.Unix(), w.loc)
 	return w.until(t.Unix()+p.off, true) > 0
 }
 
-// until returns for how long from the time c of the clock on the windows are open, or closed; 0 if they are not. It is at least a week
-// if they always are.
+// until returns the number of seconds from c on for which the windows stay open, or closed. c is
+// the time on the clock. It returns 0 if they are not in that state at c, and a week or more if
+// they always are.
 func (w *Windows) until(c int64, open bool) int64 {
 	// 1970-01-01 was a Thursday.
 	c = mod(c+4*daySeconds, weekSeconds)
@@ -222,7 +228,7 @@ func (w *Windows) until(c int64, open bool) int64 {
 		if !open {
 			return 0
 		}
-		if first := w.spans[0]; s.end == weekSeconds && first.start == 0 { // on into the next week
+		if first := w.spans[0]; s.end == weekSeconds && first.start == 0 { // continues in the next week
 			return s.end - c + first.end
 		}
 		return s.end - c
@@ -238,9 +244,10 @@ func (w *Windows) until(c int64, open bool) int64 {
 	return weekSeconds - c + w.spans[0].start
 }
 
-// turn returns the first instant at or after u at which the windows are open, or closed; false if that is in no week to come.
-func (w *Windows) turn(u int64, open bool) (int64, bool) {
-	end := u + 2*weekSeconds // a week, and room for clocks that are put back
+// nextChange returns the first instant at or after u at which the windows are open, or closed. It
+// returns false if that never happens.
+func (w *Windows) nextChange(u int64, open bool) (int64, bool) {
+	end := u + 2*weekSeconds // a week, and a margin for clocks that are set back
 	for u < end {
 		p := periodOf(u, w.loc)
 		wait := w.until(u+p.off, !open)
@@ -252,28 +259,30 @@ func (w *Windows) turn(u int64, open bool) (int64, bool) {
 	return 0, false
 }
 
-// NextOpen returns t itself if a window is open then, and else the first instant after it at which one is, in UTC.
+// NextOpen returns t if a window is open at t, and else the next instant at which one opens, in
+// UTC.
 func (w *Windows) NextOpen(t time.Time) time.Time {
 	if w.Contains(t) {
 		return t.UTC()
 	}
-	u, ok := w.turn(t.Unix(), true)
-	if !ok { // so far away that no sum can be made
+	u, ok := w.nextChange(t.Unix(), true)
+	if !ok { // too far in the future to calculate
 		return t.UTC()
 	}
 	return time.Unix(u, 0).UTC()
 }
 
-// Next returns the first instant strictly after t at which a window opens.
+// Next returns the first instant strictly after t at which a window opens. It returns false if no
+// window ever opens again.
 func (w *Windows) Next(t time.Time) (time.Time, bool) {
 	u := t.Unix()
 	if u < -maxUnix || u > maxUnix {
 		return time.Time{}, false
 	}
-	// One that opens later was closed at some second from t on.
-	u, ok := w.turn(u, false)
+	// A window that opens later must be closed at some second from t on.
+	u, ok := w.nextChange(u, false)
 	if ok {
-		u, ok = w.turn(u, true)
+		u, ok = w.nextChange(u, true)
 	}
 	if !ok {
 		return time.Time{}, false
@@ -281,10 +290,10 @@ func (w *Windows) Next(t time.Time) (time.Time, bool) {
 	return time.Unix(u, 0).UTC(), true
 }
 
-// String returns the windows in the order given, behind the word WINDOWS and, unless it is UTC, the zone.
+// String returns WINDOWS, the zone unless it is UTC, and the windows in the order given.
 func (w *Windows) String() string { return w.text }
 
-// describe says the windows much as they are written.
+// describe returns the windows in the form of their text.
 func (w *Windows) describe() string {
 	zone := "UTC"
 	text := strings.TrimPrefix(w.text, windowsPrefix)
@@ -295,7 +304,7 @@ func (w *Windows) describe() string {
 	return "when one of these opens: " + text + " " + zone
 }
 
-// periodOf is periodAt, also for UTC.
+// periodOf is periodAt that also accepts nil, which is UTC.
 func periodOf(u int64, loc *time.Location) period {
 	if loc == nil {
 		return period{-1 << 62, 1 << 62, 0}

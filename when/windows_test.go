@@ -14,10 +14,10 @@ import (
 func TestWindowsTable(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		windows, zone, text string // text: as String writes them; empty: as given
+		windows, zone, text string // text: as String returns it; "": as given
 		now                 string
 		open                bool
-		next                string // NextOpen
+		next                string // result of NextOpen
 		opens               string // as a Spec
 	}{
 		{"09:00-17:00", "", "", "2026-11-20 12:00:00", true, "2026-11-20 12:00:00", "2026-11-21 09:00:00, 2026-11-22 09:00:00"},
@@ -47,16 +47,16 @@ func TestWindowsTable(t *testing.T) {
 		{"Mon-Sun 09:00-17:00", "", "WINDOWS 09:00-17:00", "2026-11-20 17:00:00", false, "2026-11-21 09:00:00", "2026-11-21 09:00:00"},
 		{"09:00-17:00", "+02:00", "WINDOWS +02:00 09:00-17:00", "2026-11-20 07:00:00", true, "2026-11-20 07:00:00", "2026-11-21 07:00:00"},
 		{"09:00-17:00", "Europe/Berlin", "WINDOWS Europe/Berlin 09:00-17:00", "2026-11-20 07:00:00", false, "2026-11-20 08:00:00", "2026-11-20 08:00:00"},
-		// A clock that is put forward: at 01:00 UTC from 02:00 to 03:00.
+		// Set forward: at 01:00 UTC from 02:00 to 03:00.
 		{"02:30-05:00", "Europe/Berlin", "", "2026-03-29 00:00:00", false, "2026-03-29 01:00:00", "2026-03-29 01:00:00, 2026-03-30 00:30:00"},
 		{"02:10-02:50", "Europe/Berlin", "", "2026-03-29 00:00:00", false, "2026-03-30 00:10:00", "2026-03-30 00:10:00"},
 		{"Sun 02:10-02:50", "Europe/Berlin", "", "2026-03-29 00:00:00", false, "2026-04-05 00:10:00", "2026-04-05 00:10:00"},
 		{"01:00-02:00, 03:00-04:00", "Europe/Berlin", "", "2026-03-29 00:30:00", true, "2026-03-29 00:30:00", "2026-03-29 23:00:00, 2026-03-30 01:00:00"},
-		// And back: at 01:00 UTC from 03:00 to 02:00.
+		// Set back: at 01:00 UTC from 03:00 to 02:00.
 		{"02:30-02:45", "Europe/Berlin", "", "2026-10-25 00:00:00", false, "2026-10-25 00:30:00", "2026-10-25 00:30:00, 2026-10-25 01:30:00, 2026-10-26 01:30:00"},
 		{"02:30-03:30", "Europe/Berlin", "", "2026-10-25 00:30:00", true, "2026-10-25 00:30:00", "2026-10-25 01:30:00"},
 		{"01:00-02:30", "Europe/Berlin", "", "2026-10-25 00:45:00", false, "2026-10-25 01:00:00", "2026-10-25 01:00:00, 2026-10-26 00:00:00"},
-		// The southern hemisphere: Lord Howe goes from 02:00 to 02:30 at 15:30 UTC.
+		// Southern hemisphere: Lord Howe is set from 02:00 to 02:30 at 15:30 UTC.
 		{"02:10-02:40", "Australia/Lord_Howe", "", "2026-10-03 15:00:00", false, "2026-10-03 15:30:00", "2026-10-03 15:30:00, 2026-10-04 15:10:00"},
 	} {
 		var loc *time.Location
@@ -136,7 +136,7 @@ func TestManyWindowsReadBack(t *testing.T) {
 	checkSpec(t, w, at(t, "2026-11-20"))
 }
 
-// genWindows draws windows on whole minutes.
+// genWindows generates windows on whole minutes.
 func genWindows() *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string {
 		one := rapid.Custom(func(t *rapid.T) string {
@@ -149,7 +149,8 @@ func genWindows() *rapid.Generator[string] {
 	})
 }
 
-// TestWindowsAgainstClock goes through the minutes around changes of the clock and says of each whether its windows are open, from what the clock shows.
+// TestWindowsAgainstClock checks each minute around clock changes: whether a window is open must
+// agree with the time that the clock shows.
 // Promises: Q34.
 func TestWindowsAgainstClock(t *testing.T) {
 	t.Parallel()

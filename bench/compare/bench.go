@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// report is what of a line of ./bench the table needs.
+// report holds the fields of a line of ./bench that the table needs.
 type report struct {
 	Rate          float64 `json:"rate"`
 	P50           float64 `json:"p50_ms"`
@@ -44,14 +44,15 @@ type bench struct {
 	seen    map[side][]report
 }
 
-// side is one of the two things that a row compares.
+// side is one of the two sides that a row compares.
 type side struct {
 	program string
-	flags   string // with spaces between them
+	flags   string // separated by spaces
 }
 
-// measure runs every measurement of the rows once, in the order of the rows, and then all of them again, so that what
-// disturbs the machine for a while disturbs both sides. Rows about the same measurement share it.
+// measure runs every measurement of the rows once in order, then repeats that for the number of
+// runs. So a temporary disturbance of the machine affects both sides. Rows with the same
+// measurement share it.
 func (b *bench) measure(ctx context.Context, rows []row) error {
 	for run := range b.runs {
 		done := make(map[side]bool)
@@ -73,7 +74,7 @@ func (b *bench) measure(ctx context.Context, rows []row) error {
 	return nil
 }
 
-// sides are what a row measures: Swarmiji, and what it compares with, if anything.
+// sides returns the sides that a row measures: Swarmiji, and the side to compare it with, if any.
 func (b *bench) sides(r row) []side {
 	sides := []side{{b.program, b.flags(r, r.ours)}}
 	switch {
@@ -85,7 +86,7 @@ func (b *bench) sides(r row) []side {
 	return sides
 }
 
-// line formats a row and tells whether it is what is wanted.
+// line formats a row and reports whether the result meets the target.
 func (b *bench) line(r row) (text string, ok bool) {
 	var medians [2]float64
 	for i, s := range b.sides(r) {
@@ -100,7 +101,7 @@ func (b *bench) flags(r row, more []string) string {
 	return strings.Join(all, " ")
 }
 
-// run runs ./bench once and keeps its report. The line goes to the standard error, for those who want to see more.
+// run runs ./bench once and stores its report. It also writes the line to the standard error.
 func (b *bench) run(ctx context.Context, s side) error {
 	cmd := exec.CommandContext(ctx, s.program, strings.Fields(s.flags)...)
 	cmd.Stderr = os.Stderr

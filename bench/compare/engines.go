@@ -9,12 +9,12 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
-// engine is a broker of which there is a table.
+// engine is a broker with a table.
 type engine struct {
 	name  string
 	title string
 	rows  []row
-	// start starts a server of its own.
+	// start starts a private server.
 	start func(ctx context.Context) (url string, stop func() error, err error)
 }
 
@@ -30,7 +30,7 @@ func engines() []engine {
 	}
 }
 
-// chosen returns the engines of a comma list; "" is all.
+// chosen returns the engines of a comma-separated list. "" selects all.
 func chosen(list string) ([]engine, error) {
 	all := engines()
 	if list == "" {

@@ -1,15 +1,15 @@
-// Command compare starts a server of each engine, runs ./bench on it, with Swarmiji and with the bare client in turn, and
-// prints a table of the medians and their ratios, each beside what is wanted of it. It exits with status 1 when a row is
-// not what is wanted.
+// Command compare starts a server of each engine and runs ./bench on it, alternately with Swarmiji
+// and with the bare client. It prints a table of the medians, their ratios and the targets. It
+// exits with status 1 if a row misses its target.
 //
 //	go run ./bench/compare [-engines rabbit,redis,nats,memory] [-runs 3] [-scale 1]
 //		[-only drain] [-base FILE] [-new FILE]
 //
-// -base is a build of ./bench of an older commit. It then stands in the place of the bare client,
-// and a speed is wanted that is not below 0.95 of the older one's. -new is a build of the
-// checkout; without it, compare builds one. "make bench BASE=commit" makes both.
+// -base is a build of ./bench of an older commit. It replaces the bare client, and the target is a
+// speed of at least 0.95 of the older one. -new is a build of the checkout; without it, compare
+// builds one. "make bench BASE=commit" makes both.
 //
-// Run it from the root of the module, on a machine that does nothing else.
+// Run it from the root of the module, on an otherwise idle machine.
 package main
 
 import (
@@ -108,7 +108,8 @@ func run(ctx context.Context, args []string) (err error) {
 	return nil
 }
 
-// compare measures an engine, prints its table, and returns how many rows are not what is wanted.
+// compare measures an engine, prints its table, and returns the number of rows that miss their
+// target.
 func compare(ctx context.Context, o options, e engine) (missed int, err error) {
 	url, stop, err := e.start(ctx)
 	if err != nil {

@@ -7,25 +7,25 @@ type row struct {
 	name     string
 	workload string
 	n        int
-	once     bool     // it takes long: measured once
+	once     bool     // takes long, so it is measured once
 	flags    []string // of both sides
-	ours     []string // of Swarmiji alone
-	raw      []string // of the bare client alone, besides -raw; nil: the row compares with nothing
+	ours     []string // of Swarmiji only
+	raw      []string // of the bare client only, in addition to -raw; nil: no comparison
 	figure   figure
-	wanted   float64 // of the ratio, or without raw of the figure; 0: nothing is wanted, the row only tells
+	wanted   float64 // target for the ratio, or for the figure without raw; 0: no target
 }
 
-// leastOfBefore is how fast Swarmiji has to be, as a part of the speed of the version before.
+// leastOfBefore is the minimum ratio of Swarmiji's speed to that of the older version.
 const leastOfBefore = 0.95
 
-// beside turns rows that compare with the bare client into rows that compare with the version
-// before.
+// beside turns rows that compare with the bare client into rows that compare with the older
+// version.
 func beside(rows []row) []row {
 	seen := make(map[string]bool)
 	var some []row
 	for _, r := range rows {
 		same := fmt.Sprint(r.workload, r.n, r.flags, r.ours)
-		if r.figure.speed && seen[same] { // such rows differ in what the bare client does
+		if r.figure.speed && seen[same] { // such rows differ only in the bare client
 			continue
 		}
 		seen[same] = seen[same] || r.figure.speed
@@ -41,12 +41,12 @@ func beside(rows []row) []row {
 	return some
 }
 
-// figure picks what a row is about from a report.
+// figure selects the value of a report that a row shows.
 type figure struct {
 	of    func(report) float64
 	unit  string
-	lower bool // the smaller the better
-	speed bool // steady enough to be compared with the version before
+	lower bool // smaller is better
+	speed bool // stable enough for a comparison with the older version
 }
 
 func rate() figure {
@@ -81,7 +81,7 @@ func most() figure {
 	return figure{of: func(r report) float64 { return r.Max }, unit: " ms", lower: true}
 }
 
-// cells formats a row. ours and theirs are medians.
+// cells formats a row and reports whether it meets its target. ours and theirs are medians.
 func (r *row) cells(ours, theirs float64) (line string, ok bool) {
 	raw, ratio, wanted, mark := "", "", "", ""
 	measured := ours
@@ -104,7 +104,7 @@ func (r *row) cells(ours, theirs float64) (line string, ok bool) {
 	return fmt.Sprintf("| %s | %s%s | %s | %s | %s | %s |", r.name, number(ours), r.figure.unit, raw, ratio, wanted, mark), ok
 }
 
-// number shows three digits or so, and groups thousands.
+// number formats v with about three digits and groups thousands.
 func number(v float64) string {
 	switch {
 	case v >= 1000:

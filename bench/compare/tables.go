@@ -1,6 +1,6 @@
 package main
 
-// The tables: what issues and README say that is wanted of each engine.
+// The tables: the targets for each engine, from issues and the README.
 
 var wide = []string{"-concurrency", "256"}
 
@@ -11,7 +11,7 @@ const (
 	waiting    = 1_000_000
 )
 
-// common are the measurements that every engine has.
+// common returns the measurements that every engine has.
 func common() []row {
 	return []row{
 		{name: "enqueue, 256 concurrent Submits", workload: "enqueue", n: tasks, flags: wide, raw: []string{}, figure: rate()},
@@ -40,7 +40,7 @@ func rabbitRows() []row {
 		case "enqueue":
 			rows[i].wanted = 0.85
 		case "due":
-			rows[i].wanted = 0 // it passes from level to level, for which nobody has promised a time
+			rows[i].wanted = 0 // the task moves between levels, for which the issues promise no time
 		}
 	}
 	return rows
@@ -62,7 +62,8 @@ func natsRows() []row {
 	}, common()...), single(300)...)
 }
 
-// hworkerRows only tell: nobody has promised figures for a layout that is there to meet other programs.
+// hworkerRows returns rows without targets: the issues promise no speed for a layout that exists
+// for compatibility.
 func hworkerRows() []row {
 	return []row{
 		{name: "enqueue, SubmitAll, against LPUSH of 500", workload: "enqueue", n: tasks, raw: []string{}, figure: rate()},
@@ -71,7 +72,7 @@ func hworkerRows() []row {
 	}
 }
 
-// single is about tasks that are due each at a time of its own.
+// single returns rows about tasks that are each due at a different time.
 func single(milliseconds float64) []row {
 	return []row{
 		{name: "a single due task starts after its time, p99", workload: "due", n: together, flags: wide, figure: p99(), wanted: milliseconds},
@@ -79,7 +80,7 @@ func single(milliseconds float64) []row {
 	}
 }
 
-// million is about many tasks that wait for their time.
+// million returns rows about many delayed tasks.
 func million() []row {
 	return []row{
 		of("a million delayed: rate of enqueuing due tasks, after against before", "", func(r report) float64 { return r.Delayed.After / r.Delayed.Before }, 0.6),

@@ -1,12 +1,17 @@
-// Command cost measures what features cost: it runs ./bench in interleaved pairs, one side with something and the other
-// without, on the memory broker and on a RabbitMQ that it starts, and prints the medians.
+// Command cost measures the cost of features. It runs ./bench in interleaved pairs, one side with
+// the feature and one without, on the memory broker and on a RabbitMQ that it starts. It prints the
+// medians.
 //
-//	go run ./bench/cost -new FILE [-base FILE] [-runs 5] [-scale 1] [-engines memory,rabbit] [-only REGEXP]
+//	go run ./bench/cost -new FILE [-base FILE] [-runs 5] [-scale 1] [-engines memory,rabbit]
+//		[-only REGEXP]
 //
-// FILE is a build of ./bench: -new of what is to be judged, -base of an older commit, to compare what is not used. Without
-// -base the rows about it are left out. scripts/beside.sh makes both builds. A pair's sides run one right after the other, in
-// turn the one and the other first; cost is how much longer a task takes, as the median over the pairs. It exits with status
-// 1 when a cost is above what is wanted, or an event was lost. Run it on a machine that does nothing else.
+// FILE is a build of ./bench. -new is the build to measure. -base is a build of an older commit,
+// for the cost of unused features; without it those rows are left out. scripts/beside.sh makes both
+// builds.
+//
+// The two sides of a pair run directly after each other, and each side is first in turn. Cost is
+// how much longer a task takes, as the median of the pairs. It exits with status 1 if a cost
+// exceeds its target or an event was lost. Run it on an otherwise idle machine.
 package main
 
 import (
@@ -82,7 +87,7 @@ func run(ctx context.Context, args []string) error {
 	return nil
 }
 
-// measure prints the table of an engine and returns how many rows are not what is wanted.
+// measure prints the table of an engine and returns the number of rows that miss their target.
 func measure(ctx context.Context, o options, name string) (missed int, err error) {
 	url, rows := "mem://", memoryRows()
 	switch name {

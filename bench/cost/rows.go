@@ -11,14 +11,14 @@ import (
 	"strconv"
 )
 
-// row is a line of the table: a workload without and with something.
+// row is a line of the table: a workload without and with a feature.
 type row struct {
 	name   string
 	n      int
 	flags  []string // of both sides
-	with   []string // of the side that has more
-	older  bool     // the side without is the older build
-	wanted float64  // the highest cost; 0.05 is five percent
+	with   []string // of the side with the feature
+	older  bool     // the side without the feature is the older build
+	wanted float64  // the maximum cost; 0.05 is five percent
 }
 
 const (
@@ -51,7 +51,7 @@ func rabbitRows() []row {
 	}
 }
 
-// report is what of a line of ./bench the table needs.
+// report holds the fields of a line of ./bench that the table needs.
 type report struct {
 	N             int     `json:"n"`
 	Seconds       float64 `json:"seconds"`
@@ -61,10 +61,10 @@ type report struct {
 	Lost          int     `json:"events_lost"`
 }
 
-// cpu is the processor time of a task, in microseconds.
+// cpu returns the processor time per task in microseconds.
 func (r report) cpu() float64 { return r.CPU / 100 * r.Seconds / float64(r.N) * 1e6 }
 
-// pair is a measurement of both sides.
+// pair is one measurement of both sides.
 type pair struct{ without, with report }
 
 func (r row) run(ctx context.Context, o options, url string) ([]pair, error) {
@@ -84,7 +84,7 @@ func (r row) run(ctx context.Context, o options, url string) ([]pair, error) {
 			return err
 		}
 		first, second := without, with
-		if i%2 == 1 { // who comes second finds the machine warmer
+		if i%2 == 1 { // alternate, because the second run finds the machine warmer
 			first, second = second, first
 		}
 		if err := first(); err != nil {
@@ -97,9 +97,10 @@ func (r row) run(ctx context.Context, o options, url string) ([]pair, error) {
 	return pairs, nil
 }
 
-// bench runs a build of ./bench. Its line goes to the standard error, for those who want to see more.
+// bench runs a build of ./bench and returns its report. It also writes the line to the standard
+// error.
 func bench(ctx context.Context, program string, flags []string) (report, error) {
-	cmd := exec.CommandContext(ctx, program, flags...) //nolint:gosec // who starts this names the program
+	cmd := exec.CommandContext(ctx, program, flags...) //nolint:gosec // the user names it
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -113,7 +114,7 @@ func bench(ctx context.Context, program string, flags []string) (report, error) 
 	return r, nil
 }
 
-// line formats a row and tells whether it is what is wanted.
+// line formats a row and reports whether it meets its target.
 func (r row) line(pairs []pair) (string, bool) {
 	without := median(pairs, func(p pair) float64 { return p.without.Rate })
 	with := median(pairs, func(p pair) float64 { return p.with.Rate })

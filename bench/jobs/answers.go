@@ -21,11 +21,11 @@ type AnswersReport struct {
 	Store      string
 	N          int
 	Clients    int
-	InFlight   int     // jobs that were made and not over, wanted
-	Awaited    int     // answers that were awaited at the most
-	Respond    bool    // a function looked at each answer
-	Rate       float64 // jobs a second through create, request, answer and end
-	Goroutines int     // at the most, all of this program
+	InFlight   int     // configured number of jobs that were created and have not ended
+	Awaited    int     // maximum number of awaited answers
+	Respond    bool    // a function checked each answer
+	Rate       float64 // jobs per second through create, request, answer and end
+	Goroutines int     // maximum in this program
 	CPU        float64 // seconds of CPU per 1,000 jobs, of this process
 }
 
@@ -34,7 +34,8 @@ type ticket struct {
 	Key string `json:"key"`
 }
 
-// answering is a service outside: it answers the oldest request when as many are awaited as there are to be.
+// answering is an outside service. It answers the oldest request when the configured number of
+// answers is awaited.
 type answering struct {
 	s        *jobs.Service
 	requests chan string
@@ -57,7 +58,9 @@ func (a *answering) kind(respond bool) runner.Type[ticket, int] {
 	return t
 }
 
-// answer answers n requests, and keeps the others waiting until drain is closed.
+// answer answers requests until the channel of requests is closed. Until drain is closed, it waits
+// while fewer requests than a.enough are in the channel. Returns an error if an answer is not
+// accepted.
 func (a *answering) answer(ctx context.Context, drain <-chan struct{}, respond bool) error {
 	for key := range a.requests {
 		for len(a.requests) < a.enough {
@@ -82,7 +85,8 @@ func (a *answering) answer(ctx context.Context, drain <-chan struct{}, respond b
 	return nil
 }
 
-// answers measures jobs whose answers come from outside: made one by one, run by a runner, answered one by one.
+// answers measures jobs whose answers come from outside. The jobs are created one at a time, run by
+// a runner and answered one at a time.
 func answers(ctx context.Context, url string, o *options) (err error) {
 	s, closeService, err := service(ctx, url)
 	if err != nil {

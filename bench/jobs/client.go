@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// client speaks the line protocol over one connection, one request at a time, with as little work of its own as possible: what
-// is measured shares two cores with it.
+// client is a client of the line protocol with one connection and one request at a time. It does
+// little work of its own, because it shares two processors with the measured code.
 type client struct {
 	conn net.Conn
 	r    *bufio.Reader
@@ -27,10 +27,11 @@ func dial(ctx context.Context, addr string) (*client, error) {
 	return &client{conn: conn, r: bufio.NewReaderSize(conn, 4096)}, nil
 }
 
-// close ends the connection. What was asked for is answered by then.
+// close closes the connection. All requests have been answered by then.
 func (c *client) close() { _ = c.conn.Close() }
 
-// do sends a request, without its last empty line, and returns the status line and the body, which the next call overwrites.
+// do sends a request, without its last empty line, and returns the status line and the body. The
+// next call overwrites the body.
 func (c *client) do(request ...string) (status string, body []byte, err error) {
 	c.out = c.out[:0]
 	for _, part := range request {
@@ -69,7 +70,7 @@ func (c *client) do(request ...string) (status string, body []byte, err error) {
 	return status, c.body, err
 }
 
-// must is do for a request that is to be answered with 200.
+// must is like do and returns an error unless the status is 200.
 func (c *client) must(request ...string) ([]byte, error) {
 	status, body, err := c.do(request...)
 	if err == nil && !strings.HasPrefix(status, "200 ") {
@@ -78,7 +79,7 @@ func (c *client) must(request ...string) ([]byte, error) {
 	return body, err
 }
 
-// jobID finds the number behind "jobID": in a body.
+// jobID returns the number after "jobID": in a body.
 func jobID(body []byte) (string, error) {
 	_, rest, ok := strings.Cut(string(body), `"jobID":`)
 	if !ok {

@@ -19,10 +19,11 @@ import (
 type IdleReport struct {
 	Store     string
 	Scheduled int     // jobs that are due only in a year
-	Throttled int     // jobs that are due, and do not fit
+	Throttled int     // jobs that are due but exceed a limit
 	Awaiting  int     // jobs that await their answers
-	Seconds   float64 // how long the runner was watched
-	Core      float64 // how much of a core this process took meanwhile, in percent; with SQLite that is the database too
+	Seconds   float64 // length of the measurement
+	// processor time of this process in percent of one core; with SQLite that includes the database
+	Core float64
 }
 
 const (
@@ -30,7 +31,7 @@ const (
 	watchFor  = 30 * time.Second
 )
 
-// processCPU is what this process has used of the processors.
+// processCPU returns the processor time that this process has used.
 func processCPU() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -39,7 +40,8 @@ func processCPU() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// idle measures a runner that has nothing to do, beside many jobs that wait: a third for their time, a third for their turn, a third for their answer.
+// idle measures an idle runner beside many waiting jobs. A third waits for its time, a third for
+// its turn, a third for its answer.
 func idle(ctx context.Context, url string, o *options) (err error) {
 	s, closeService, err := service(ctx, url)
 	if err != nil {
@@ -97,7 +99,7 @@ func idle(ctx context.Context, url string, o *options) (err error) {
 		return err
 	}
 	pass(ctx, settleFor)
-	if o.profile != "" { // of what is measured, and not of what comes before
+	if o.profile != "" { // profile only the measured part
 		if err := startProfile(o.profile); err != nil {
 			return err
 		}

@@ -1,18 +1,28 @@
 // Command jobs measures jobs and the line protocol in front of them, and prints one line of JSON.
 //
-//	go run ./bench/jobs [-store sqlite|postgres|mem] [-n 20000] [-clients 32] [-rounds 3] [-rows 0] [-answers 0 [-respond]] [-idle 0]
+//	go run ./bench/jobs [-store sqlite|postgres|mem] [-n 20000] [-clients 32] [-rounds 3]
+//		[-rows 0] [-answers 0 [-respond]] [-idle 0]
 //
-// The database is a private one: a file in the directory for temporary files, with every commit on the disk, or a PostgreSQL server of its own. In
-// turns, each the median of the rounds:
+// The database is private: a file in the directory for temporary files, or a separate PostgreSQL
+// server. The file has every commit on disk. Each value is the median of the rounds, and the
+// measurements take turns:
 //
-//   - direct: create, and get and finish, through the Service; with PostgreSQL also the client alone, with one statement for each of the three steps, and
-//     the ratio of ours to it, round by round. The rounds begin with another side each time.
-//   - tcp: the same over the line protocol, with the server in this process; and how long after CreateJob was answered a GetJob that waits gets its answer: at the same server, and at another
-//     with a store of its own on the same database.
-//   - rows, if asked for: how long a GetJob takes by name and by pattern, with a few thousand jobs and with that many: of 1,000 names and six priorities, half of them not due.
+//   - direct: create, and get with finish, through the Service. With PostgreSQL it also measures
+//     the bare client, with one statement for each of the three steps. The rounds begin with
+//     alternating sides, and each round gives the ratio of the two.
+//   - tcp: the same through the line protocol, with the server in this process. It also measures
+//     the time from the answer to CreateJob to the answer of a waiting GetJob. That GetJob waits at
+//     the same server, or at another server with its own store on the same database.
+//   - rows, if requested: the time of a GetJob by name and by pattern. It is measured with a few
+//     thousand jobs and with the given number. The jobs have 1,000 names and six priorities, and
+//     half of them are not due.
 //
-// With -answers it measures, instead, jobs whose answers come from outside, through create, request, answer and end, with that many in flight, all of them one by one; with -respond a function looks
-// at each answer. With -idle it measures what a runner costs that has nothing to do beside that many jobs, which wait for their time, for their turn and for their answer.
+// With -answers it instead measures jobs whose answers come from outside, through create, request,
+// answer and end. That many jobs are in progress, all handled one at a time. With -respond a
+// function checks each answer.
+//
+// With -idle it instead measures the cost of an idle runner beside that many waiting jobs. They
+// wait for their time, for their turn and for their answer.
 package main
 
 import (
@@ -30,8 +40,9 @@ import (
 
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/jobs"
-	"github.com/swarmiji/swarmiji/jobs/memjobs"
-	"github.com/swarmiji/swarmiji/jobs/sqljobs"
+	"github.com/swarmiji/swarmiji/open"
+	_ "github.com/swarmiji/swarmiji/open/postgres"
+	_ "github.com/swarmiji/swarmiji/open/sqlite"
 )
 
 // Report is the line that is printed.
@@ -43,7 +54,7 @@ type Report struct {
 	TCP     TCP
 	Few     map[string]float64 `json:",omitempty"` // µs, by pattern, with fewRows jobs
 	Many    map[string]float64 `json:",omitempty"` // the same with Rows jobs
-	Slower  map[string]float64 `json:",omitempty"` // Many by Few
+	Slower  map[string]float64 `json:",omitempty"` // Many divided by Few
 	Rows    int                `json:",omitempty"`
 }
 
@@ -110,7 +121,7 @@ func startProfile(file string) error {
 	return pprof.StartCPUProfile(f)
 }
 
-// database makes a private one.
+// database creates a private database. end removes it.
 func database(ctx context.Context, kind string) (url string, end func() error, err error) {
 	switch kind {
 	case "mem":
@@ -179,15 +190,9 @@ func rows(ctx context.Context, s *jobs.Service, n int, r *Report) (err error) {
 	return nil
 }
 
-// service opens the database and puts a Service above it.
+// service opens the database and makes a Service with it.
 func service(ctx context.Context, url string) (*jobs.Service, func() error, error) {
-	var st jobs.Store
-	var err error
-	if strings.HasPrefix(url, "mem") {
-		st, err = memjobs.New(memjobs.Config{})
-	} else {
-		st, err = sqljobs.New(sqljobs.Config{URL: url})
-	}
+	st, err := open.Jobs(ctx, url, open.JobsOptions{})
 	if err != nil {
 		return nil, nil, err
 	}

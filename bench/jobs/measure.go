@@ -9,13 +9,14 @@ import (
 	"time"
 )
 
-// workName and workData are the job that is measured.
+// workName and workData are the name and the data of the measured job.
 const (
 	workName = "www-prod/SendEmail"
 	workData = `{"value":1,"to":"somebody@example.org"}`
 )
 
-// parallel calls fn n times from several goroutines, each with its number, and returns how many calls there were a second.
+// parallel calls fn n times from several goroutines, with the goroutine's number. It returns the
+// number of calls per second.
 func parallel(n, workers int, fn func(worker int) error) (float64, error) {
 	var next atomic.Int64
 	var wg sync.WaitGroup
@@ -47,7 +48,7 @@ func median(values []float64) float64 {
 	return s[len(s)/2]
 }
 
-// percentile is that of durations, in milliseconds.
+// percentile returns a percentile of durations in milliseconds.
 func percentile(d []time.Duration, p float64) float64 {
 	s := slices.Clone(d)
 	slices.Sort(s)

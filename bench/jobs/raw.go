@@ -8,7 +8,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// raw is the client of PostgreSQL alone, with one statement for each step: what a program would do that has nothing else.
+// raw is the bare PostgreSQL client with one statement for each step, as a program without this
+// library would use it.
 type raw struct{ pool *pgxpool.Pool }
 
 func openRaw(ctx context.Context, url string) (*raw, error) {

@@ -11,14 +11,15 @@ import (
 )
 
 const (
-	names     = 1000 // different ones
+	names     = 1000 // number of different names
 	perInsert = 2000 // rows
 )
 
-// priorities are Bedrock's six.
+// priorities holds Bedrock's six priorities.
 var priorities = []int{1000, 750, 500, 250, 150, 0}
 
-// fill makes n rows: names and priorities in turn, every other one due only in a year.
+// fill creates n rows with alternating names and priorities. Every second row is due only in a
+// year.
 func fill(ctx context.Context, s *jobs.Service, n int) error {
 	year := time.Now().Add(365 * 24 * time.Hour)
 	for from := 0; from < n; from += perInsert {
@@ -40,7 +41,7 @@ func fill(ctx context.Context, s *jobs.Service, n int) error {
 	return nil
 }
 
-// patterns are the ways to ask for a job.
+// patterns holds the ways to ask for a job.
 var patterns = []struct{ name, pattern string }{
 	{"exact", "group07/job142"},
 	{"prefix*", "group07/*"},
@@ -49,8 +50,8 @@ var patterns = []struct{ name, pattern string }{
 	{"none", "nobody*here"},
 }
 
-// look measures how long each pattern takes, in microseconds, median of n, one after the other: a job is taken and given back, so that
-// the rows stay as they are.
+// look returns the time of each pattern in microseconds, as the median of n sequential
+// measurements. Each job is claimed and released, so that the rows stay unchanged.
 func look(ctx context.Context, s *jobs.Service, n int) (map[string]float64, error) {
 	took := make(map[string]float64)
 	for _, p := range patterns {

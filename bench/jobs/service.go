@@ -8,7 +8,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
-// ours is the Service, called as a program calls it.
+// ours calls the Service as a program does.
 type ours struct{ s *jobs.Service }
 
 func (o ours) create(ctx context.Context) error {
@@ -24,15 +24,15 @@ func (o ours) pair(ctx context.Context) error {
 	return o.s.Finish(ctx, jobs.Finish{ID: got[0].ID, Token: got[0].Token})
 }
 
-// Direct is what jobs cost without the line protocol, and beside it the client of the database alone.
+// Direct holds the speed of jobs without the line protocol, and that of the bare database client.
 type Direct struct {
-	Create, Pair       float64 // a second, median
-	RawCreate, RawPair float64 // PostgreSQL alone
+	Create, Pair       float64 // per second, median
+	RawCreate, RawPair float64 // PostgreSQL only
 	CreateRatio        float64 // medians of the rounds' ratios
 	PairRatio          float64
 }
 
-// direct measures the Service, and where the database is PostgreSQL the client alone, in turns.
+// direct measures the Service and, with PostgreSQL, the bare client in turns.
 func direct(ctx context.Context, s *jobs.Service, url string, n, clients, rounds int) (Direct, error) {
 	type side interface {
 		create(ctx context.Context) error

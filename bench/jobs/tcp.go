@@ -12,11 +12,12 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/bedrock"
 )
 
-// TCP is what the line protocol carries.
+// TCP holds the speed of the line protocol.
 type TCP struct {
-	Create, Pair     float64 // a second, median
-	Wait50, Wait99   float64 // ms from the answer to CreateJob to the answer of the GetJob that waited
-	Cross50, Cross99 float64 // the same, with the GetJob at a server with a store of its own on the same database
+	Create, Pair   float64 // per second, median
+	Wait50, Wait99 float64 // ms from the answer to CreateJob to the answer of the waiting GetJob
+	// the same with the GetJob at a server with its own store on the same database
+	Cross50, Cross99 float64
 }
 
 // serve runs a server of the line protocol until stop is called.
@@ -35,7 +36,8 @@ func serve(ctx context.Context, s *jobs.Service) (addr string, stop func() error
 	return ln.Addr().String(), func() error { cancel(); return <-ended }, nil
 }
 
-// overTCP measures with so many clients; other is a second Service on the same database, nil where there can be none.
+// overTCP measures with the given number of clients. other is a second Service on the same
+// database, or nil if there cannot be one.
 func overTCP(ctx context.Context, s, other *jobs.Service, n, clients, rounds int) (t TCP, err error) {
 	addr, stop, err := serve(ctx, s)
 	if err != nil {
@@ -88,7 +90,8 @@ func overTCP(ctx context.Context, s, other *jobs.Service, n, clients, rounds int
 	return t, err
 }
 
-// waits has one client wait at a server for the job that another makes, many times.
+// waits measures many times how long a waiting client takes to get the job that another client
+// creates.
 func waits(ctx context.Context, makes, gets string) (p50, p99 float64, err error) {
 	maker, err := dial(ctx, makes)
 	if err != nil {
@@ -119,7 +122,7 @@ func waits(ctx context.Context, makes, gets string) (p50, p99 float64, err error
 			}
 			answers <- a
 		}()
-		pass(ctx, 15*time.Millisecond) // it waits by now
+		pass(ctx, 15*time.Millisecond) // the client waits by now
 		if _, err := maker.must("CreateJob\nname: waited"); err != nil {
 			return 0, 0, err
 		}

@@ -2,10 +2,13 @@
 //
 //	go run ./bench/schedules -store URL [-broker URL] [-entries 100000] [-n 10000]
 //
-// The store is any that package open takes. First it is filled with entries that are due in the
-// years to come; then a listener waits beside them for five seconds, of which idle_percent is the share of one core; then n more
-// entries are due at the same second, and last_ms is how long after it the last of them was dispatched: to an empty handler in
-// place, or with -broker as a task that was confirmed.
+// The store is any that package open accepts. The measurement has three parts:
+//
+//   - The store is filled with entries that are due in later years.
+//   - A listener waits for five seconds; idle_percent is its share of one core.
+//   - n more entries are due in the same second. last_ms is the time from that second until the
+//     last of them was dispatched: to an empty handler in this process, or with -broker as a
+//     confirmed task.
 package main
 
 import (
@@ -22,6 +25,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/open"
+	_ "github.com/swarmiji/swarmiji/open/all"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/router"
 	"github.com/swarmiji/swarmiji/schedule"
@@ -31,17 +35,17 @@ import (
 // Report is the line that is printed.
 type Report struct {
 	Store   string  `json:"store"`
-	Broker  string  `json:"broker"` // "": the handler runs in place
+	Broker  string  `json:"broker"` // "": the handler runs in this process
 	Entries int     `json:"entries"`
 	N       int     `json:"n"`
 	Add     float64 `json:"add"`          // entries per second, a thousand in a call
 	Idle    float64 `json:"idle_percent"` // of one core
 	First   float64 `json:"first_ms"`
 	Last    float64 `json:"last_ms"`
-	CPU     float64 `json:"cpu_ms"` // of this process, for the n
+	CPU     float64 `json:"cpu_ms"` // of this process, for the n entries
 }
 
-// How long the listener settles before it is watched, and how long it is watched.
+// How long the listener settles before the measurement, and how long the measurement takes.
 const (
 	idleAfter = time.Second
 	idleFor   = 5 * time.Second
@@ -96,7 +100,7 @@ func run(ctx context.Context, args []string) (err error) {
 	return json.NewEncoder(os.Stdout).Encode(r)
 }
 
-// perCall is how many entries are added at a time.
+// perCall is the number of entries added in one call.
 const perCall = 1000
 
 func fill(ctx context.Context, s *schedule.Schedule, when schedule.When, n int) error {
@@ -112,7 +116,7 @@ func fill(ctx context.Context, s *schedule.Schedule, when schedule.When, n int) 
 	return nil
 }
 
-// empty takes all entries away.
+// empty removes all entries.
 func empty(s *schedule.Schedule) error {
 	ctx := context.Background()
 	for it, err := range s.List(ctx) {
@@ -141,7 +145,7 @@ func listen(ctx context.Context, s *schedule.Schedule, st open.ScheduleStore, ur
 		}
 		defer func() { err = errors.Join(err, p.Close(context.Background())) }()
 		if c.Submit = p; r.N > 0 {
-			if _, err := work.Submit(ctx, p, 0); err != nil { // it declares the queue
+			if _, err := work.Submit(ctx, p, 0); err != nil { // declares the queue
 				return err
 			}
 		}
@@ -172,7 +176,7 @@ func listen(ctx context.Context, s *schedule.Schedule, st open.ScheduleStore, ur
 	return together(ctx, s, l, r)
 }
 
-// together has n entries due at the same second.
+// together measures n entries that are due in the same second.
 func together(ctx context.Context, s *schedule.Schedule, l *schedule.Listener, r *Report) error {
 	at := time.Now().Add(3*time.Second + time.Duration(r.N)*200*time.Microsecond).Truncate(time.Second)
 	if err := fill(ctx, s, schedule.AtTime(at), r.N); err != nil {
@@ -204,7 +208,7 @@ func pass(ctx context.Context, d time.Duration) {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// cpuTime is what this process has used.
+// cpuTime returns the processor time of this process so far.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -13,31 +13,32 @@ import (
 )
 
 const (
-	// ackNoteBytes is what the server keeps of the notes of acknowledgements. A note takes about
-	// 150 bytes and 11 for each further message that shares it.
+	// ackNoteBytes limits the stream of acknowledgement notes on the server, in bytes. A note takes
+	// about 150 bytes, and 11 for each further message in it.
 	ackNoteBytes   = 256 << 20
 	ackNoteSegment = 16 << 20
-	// A reader remembers ackBlocks blocks of ackBlock acknowledgements, 32 MB, and forgets a
-	// block at a time.
+	// The index keeps at most ackBlocks full blocks of ackBlock keys, 32 MB. It drops one block at a
+	// time.
 	ackBlock  = 64 << 10
 	ackBlocks = 64
-	// clockSkew is how far the clocks of a producer and a consumer may be apart.
+	// clockSkew is the difference between the clocks of a producer and a consumer that is tolerated.
 	clockSkew = time.Minute
 )
 
-// ackNotes are the notes of what AckSync acknowledged. A node that is killed may forget an
-// acknowledgement, and not the note.
+// ackNotes writes and reads the notes of messages that AckSync acknowledged. A node that is killed
+// may forget an acknowledgement, but the note is in a stream and survives.
 type ackNotes struct {
 	log     *noteLog
-	refused atomic.Bool // by the server, for lack of permission
+	refused atomic.Bool // the server does not permit the stream
 
 	mu      sync.Mutex
-	next    *roundTrip // the note that is written next
-	keys    []byte     // what it will hold
+	next    *roundTrip // the result of the next note, which is not being written yet
+	keys    []byte     // the keys of that note
 	writing bool
 	index   ackIndex
 }
 
+// newAckNotes returns the ackNotes of a Broker. It sends nothing to the server.
 func (b *Broker) newAckNotes() *ackNotes {
 	a := &ackNotes{log: b.newNoteLog(b.names.acks(), ackNoteBytes, ackNoteSegment)}
 	a.log.apply = func(n *note, offset int64) {
@@ -45,7 +46,7 @@ func (b *Broker) newAckNotes() *ackNotes {
 		defer a.mu.Unlock()
 		a.index.add(n, offset)
 	}
-	a.log.forget = func() {
+	a.log.reset = func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.index = ackIndex{}
@@ -53,13 +54,16 @@ func (b *Broker) newAckNotes() *ackNotes {
 	return a
 }
 
-// short is the part of a key that notes of acknowledgements hold. Of two messages with one short
-// key the second is taken for acknowledged, as one is of which nothing is known: it does not run.
-func (k messageKey) short() uint64 { return binary.BigEndian.Uint64(k[:]) }
+// prefix64 returns the first 8 bytes of k, which is the form that acknowledgement notes hold. If
+// two messages have the same prefix, the second counts as acknowledged and may not run.
+func (k messageKey) prefix64() uint64 { return binary.BigEndian.Uint64(k[:]) }
 
-// add begins to write a note of a message. The done of the round trip is closed when the note is
-// confirmed. While one note is being written, the keys of the next are collected (group commit):
-// that is as fast as several notes at a time, and costs the server less.
+// add adds the key to the next note of acknowledgements and returns the shared result of that note.
+// It does not block. The result's done channel is closed when the server has confirmed the note or
+// the write has failed.
+//
+// Keys that arrive while a note is being written share the next note (group commit). add starts the
+// writing goroutine if none runs. After Close the result is ErrClosed.
 func (a *ackNotes) add(key uint64) *roundTrip {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -69,7 +73,7 @@ func (a *ackNotes) add(key uint64) *roundTrip {
 	r := a.next
 	a.keys = binary.BigEndian.AppendUint64(a.keys, key)
 	if !a.writing {
-		if a.writing = a.log.b.spawn(a.write); !a.writing {
+		if a.writing = a.log.b.spawn(a.writeLoop); !a.writing {
 			r.err = broker.ErrClosed
 			close(r.done)
 			a.next, a.keys = nil, nil
@@ -78,8 +82,8 @@ func (a *ackNotes) add(key uint64) *roundTrip {
 	return r
 }
 
-// write writes notes as long as there are any.
-func (a *ackNotes) write() {
+// writeLoop writes the collected keys as one note after the other. It returns when no key is left.
+func (a *ackNotes) writeLoop() {
 	for {
 		a.mu.Lock()
 		r, keys := a.next, a.keys
@@ -89,13 +93,17 @@ func (a *ackNotes) write() {
 		if r == nil {
 			return
 		}
-		r.err = a.log.append(a.log.b.stop, a.log.name(), &note{Kind: noteAck, At: time.Now().UnixMilli(), Messages: keys})
+		r.err = a.log.append(a.log.b.stop, a.log.newNoteID(), &note{Kind: noteAck, At: time.Now().UnixMilli(), Messages: keys})
 		close(r.done)
 	}
 }
 
-// has reports whether there is, or may have been, a note of a message. since is the earliest time
-// at which it can have been acknowledged; zero: unknown.
+// has reports whether a message may have been acknowledged by AckSync. It first reads the stream up
+// to its end, which blocks until that is done or ctx ends.
+//
+// It returns true if a note holds key. It also returns true if the known notes do not go back to
+// since, the earliest time of an acknowledgement. A zero since counts as unknown. Returns
+// ErrUnavailable if the notes were dropped in the meantime.
 func (a *ackNotes) has(ctx context.Context, key uint64, since time.Time) (bool, error) {
 	if err := a.log.sync(ctx); err != nil {
 		return false, err
@@ -103,32 +111,35 @@ func (a *ackNotes) has(ctx context.Context, key uint64, since time.Time) (bool, 
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.index.empty() {
-		return false, fmt.Errorf("%w: the notes of acknowledgements were lost while they were read", broker.ErrUnavailable)
+		return false, fmt.Errorf("%w: the stream of acknowledgement notes was created again while it was read; try again", broker.ErrUnavailable)
 	}
-	return !a.index.reaches(since) || a.index.has(key), nil
+	return !a.index.covers(since) || a.index.has(key), nil
 }
 
-// ackIndex is what a reader knows of the notes. The zero value knows nothing.
+// ackIndex holds the keys of the acknowledgement notes that were read. The zero value is empty.
 type ackIndex struct {
 	blocks  []ackKeys // oldest first, each full and sorted
 	fresh   ackKeys
-	known   map[uint64]struct{} // those of fresh
-	whole   bool                // the first note of the stream is known
+	known   map[uint64]struct{} // the keys of fresh
+	whole   bool                // the index begins with the first note of the stream
 	started bool
 }
 
-// ackKeys are acknowledged messages.
+// ackKeys is a block of keys of acknowledged messages.
 type ackKeys struct {
-	since time.Time // of the first note
+	since time.Time // time of the first note of the block
 	keys  []uint64
 }
 
+// empty reports whether no note was read yet.
 func (x *ackIndex) empty() bool { return !x.started }
 
+// add adds the keys of a note at the given offset of the stream. A full block is sorted and kept
+// apart. If there are more than ackBlocks full blocks, add drops the oldest.
 func (x *ackIndex) add(n *note, offset int64) {
 	if !x.started {
 		x.started, x.whole = true, offset == 0
-		x.fresh.since = millis(n.At)
+		x.fresh.since = noteTime(n.At)
 	}
 	if x.known == nil {
 		x.known = make(map[uint64]struct{})
@@ -143,16 +154,20 @@ func (x *ackIndex) add(n *note, offset int64) {
 	}
 	slices.Sort(x.fresh.keys)
 	x.blocks = append(x.blocks, ackKeys{since: x.fresh.since, keys: slices.Clip(x.fresh.keys)})
-	x.fresh, x.known = ackKeys{since: millis(n.At)}, nil
+	x.fresh, x.known = ackKeys{since: noteTime(n.At)}, nil
 	if len(x.blocks) > ackBlocks {
 		x.blocks = slices.Delete(x.blocks, 0, 1)
 		x.whole = false
 	}
 }
 
-// reaches reports whether all notes since t are known. The first note of a stream says since when
-// it is; AMQP's times are whole seconds.
-func (x *ackIndex) reaches(t time.Time) bool {
+// covers reports whether the index holds all notes since t. It returns false for a zero t and for
+// an empty index.
+//
+// If the index begins with the first note of the stream, it covers every t since that note. One
+// second is tolerated, because AMQP times are whole seconds. Otherwise t must lie at least
+// clockSkew after the oldest note.
+func (x *ackIndex) covers(t time.Time) bool {
 	if t.IsZero() {
 		return false
 	}
@@ -169,6 +184,7 @@ func (x *ackIndex) reaches(t time.Time) bool {
 	return !t.Add(-clockSkew).Before(oldest)
 }
 
+// has reports whether the index holds key.
 func (x *ackIndex) has(key uint64) bool {
 	if _, ok := x.known[key]; ok {
 		return true

@@ -20,7 +20,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// ackedBefore asks a delivery that was handed out before.
+// ackedBefore returns AckedBefore of a delivery that is not the first.
 func ackedBefore(t testing.TB, d broker.Delivery) bool {
 	t.Helper()
 	if n, _ := d.Deliveries(); n < 2 {
@@ -37,8 +37,9 @@ func ackedBefore(t testing.TB, d broker.Delivery) bool {
 	return acked
 }
 
-// TestAckedBeforeKill kills the server right after AckSync has returned nil: what comes again tells
-// so, and what was only prefetched does not.
+// TestAckedBeforeKill kills the server right after AckSync has returned nil. AckedBefore is true
+// for the acknowledged messages that are delivered again, and false for messages that were only
+// prefetched.
 func TestAckedBeforeKill(t *testing.T) {
 	t.Parallel()
 	for _, typ := range []amqpbroker.QueueType{amqpbroker.Quorum, amqpbroker.Classic} {
@@ -92,8 +93,8 @@ func TestAckedBeforeKill(t *testing.T) {
 	}
 }
 
-// TestAckedBeforeCut cuts the line while acknowledgements are under way: none that was only
-// prefetched counts as acknowledged, and none comes again that was acknowledged without saying so.
+// TestAckedBeforeCut cuts the connection during acknowledgements. AckedBefore is false for messages
+// that were only prefetched, and true for every acknowledged message that is delivered again.
 func TestAckedBeforeCut(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequireRabbit(t)
@@ -163,7 +164,7 @@ func TestAckedBeforeCut(t *testing.T) {
 	}
 }
 
-// drain waits until a queue is empty; its consumer acknowledges what comes.
+// drain removes the messages that wait in a queue.
 func drain(t testing.TB, b *amqpbroker.Broker, queue string) {
 	t.Helper()
 	if _, err := b.Purge(testwait.Long(t), queue); err != nil {
@@ -171,8 +172,8 @@ func drain(t testing.TB, b *amqpbroker.Broker, queue string) {
 	}
 }
 
-// TestAckedBeforeUnknown: without its time, and when the notes do not reach back to it, a message
-// may have been acknowledged.
+// TestAckedBeforeUnknown shows that AckedBefore is true for a message without a time, and for one
+// that is older than the notes.
 func TestAckedBeforeUnknown(t *testing.T) {
 	srv := testserver.OwnRabbit(t, testserver.RabbitConfig{})
 	b := connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{srv.URL()}}})
@@ -213,8 +214,8 @@ func TestAckedBeforeUnknown(t *testing.T) {
 	}
 }
 
-// TestAckNotesRefused: a user who may not make the stream can run tasks, but none at most once;
-// nothing is acknowledged then.
+// TestAckNotesRefused shows that a user without permission for the stream can run tasks, except
+// tasks that run at most once. AckSync then acknowledges nothing.
 func TestAckNotesRefused(t *testing.T) {
 	srv := testserver.OwnRabbit(t, testserver.RabbitConfig{})
 	ctx := testwait.Long(t)
@@ -247,14 +248,15 @@ func TestAckNotesRefused(t *testing.T) {
 	}
 }
 
-// TestNodeStateUnderAlarm: while a server takes no messages no node can answer, and none is absent.
+// TestNodeStateUnderAlarm shows that during an alarm, in which no node can answer, NodeState does
+// not return NodeAbsent.
 func TestNodeStateUnderAlarm(t *testing.T) {
 	srv := testserver.OwnRabbit(t, testserver.RabbitConfig{})
 	open := func() *amqpbroker.Broker {
 		return connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{srv.URL()}}})
 	}
 	j, o := open(), open()
-	noted(t, j, "q", broker.Start{ID: "a", Nonce: "1", Node: "j"})
+	noteStart(t, j, "q", broker.Start{ID: "a", Nonce: "1", Node: "j"})
 	awaitState(t, o, "j", broker.NodePresent)
 	if err := srv.SetMemoryAlarm(testwait.Long(t), true); err != nil {
 		t.Fatal(err)

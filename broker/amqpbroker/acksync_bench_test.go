@@ -10,7 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// BenchmarkAckSync is the healthy road of tasks that run at most once.
+// BenchmarkAckSync measures tasks that run at most once, without faults.
 func BenchmarkAckSync(b *testing.B) {
 	for _, width := range []int{1, 64} {
 		b.Run(strconv.Itoa(width), func(b *testing.B) {

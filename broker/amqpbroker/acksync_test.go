@@ -13,8 +13,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// TestAckSyncWithoutAnswer: once the acknowledgement was sent nobody can say that the message will be seen again; a task that
-// runs at most once may be gone.
+// TestAckSyncWithoutAnswer shows that after the acknowledgement was sent AckSync does not return
+// ErrLeaseLost, because the message may be gone.
 func TestAckSyncWithoutAnswer(t *testing.T) {
 	srv := testserver.RequireRabbit(t)
 	proxy := testserver.NewProxy(t, srv.Addr())

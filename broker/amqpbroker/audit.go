@@ -12,12 +12,14 @@ import (
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
 )
 
-// Audit implements [broker.Auditor]: it looks for queues that were declared with other settings, and for what was deleted.
+// Audit implements [broker.Auditor]. It reports missing queues and exchanges of queue, AMQP queues
+// that were declared with other settings, and full dead letters. It changes nothing on the server.
+// For "" it returns nil, because every check belongs to a queue.
 func (b *Broker) Audit(ctx context.Context, queue string) ([]string, error) {
-	if queue == "" { // all that matters is said of each queue
+	if queue == "" { // the server alone is not checked
 		return nil, nil
 	}
-	st, err := b.Stats(ctx, queue) // also learns the levels
+	st, err := b.Stats(ctx, queue) // also loads the levels
 	if err != nil {
 		return nil, err
 	}
@@ -28,21 +30,21 @@ func (b *Broker) Audit(ctx context.Context, queue string) ([]string, error) {
 	type part struct {
 		name string
 		args amqp.Table
-		lost string // what it means that it is missing
+		lost string // the consequence if it is missing
 	}
 	var parts []part
-	consumed, err := b.consumed(ctx, queue)
+	consumed, err := b.hasConsumers(ctx, queue)
 	if err != nil {
 		return notes, wrap(err, "audit", queue)
 	}
-	if consumed || st.Dead > 0 { // else there need not be a dead queue yet
-		parts = append(parts, part{b.names.dead(queue), b.deadArgs(), "tasks that the server gives up are lost"})
+	if consumed || st.Dead > 0 { // otherwise the dead queue need not exist yet
+		parts = append(parts, part{b.names.dead(queue), b.deadArgs(), "tasks that the server dead-letters are lost"})
 	}
 	parts = append(parts,
 		part{b.names.undeliverable(), b.queueArgs(nil), "delayed tasks whose queue is deleted are lost"},
-		part{b.names.acks(), b.acks.log.args(), "tasks that run at most once do not start if it cannot be made"},
+		part{b.names.acks(), b.acks.log.args(), "tasks that run at most once do not start if it cannot be created"},
 	)
-	for _, name := range b.all(queue) {
+	for _, name := range b.amqpQueues(queue) {
 		parts = append(parts, part{name, b.workArgs(queue), "its tasks are refused"})
 	}
 	for _, part := range parts {
@@ -54,17 +56,18 @@ func (b *Broker) Audit(ctx context.Context, queue string) ([]string, error) {
 			notes = append(notes, note)
 		}
 	}
-	missing, err := b.missing(ctx, func(ch *amqp.Channel) error {
+	missing, err := b.isMissing(ctx, func(ch *amqp.Channel) error {
 		return ch.ExchangeDeclarePassive(b.names.deliver(), amqp.ExchangeTopic, true, false, false, false, nil)
 	})
 	if missing {
-		notes = append(notes, fmt.Sprintf("amqp: the exchange %s is missing; delayed tasks do not come back; declare the queue anew", b.names.deliver()))
+		notes = append(notes, fmt.Sprintf("amqp: the exchange %s is missing; delayed tasks are not delivered; declare the queue again", b.names.deliver()))
 	}
 	return notes, wrap(err, "audit", queue)
 }
 
-// consumed reports whether anybody consumes from a queue.
-func (b *Broker) consumed(ctx context.Context, queue string) (bool, error) {
+// hasConsumers reports whether any process consumes from queue. It asks the server for the plain
+// AMQP queue, not for those of other priority levels.
+func (b *Broker) hasConsumers(ctx context.Context, queue string) (bool, error) {
 	n := 0
 	err := b.retry(ctx, func(sess *amqpconn.Session) error {
 		return sess.Do(ctx, func(ch *amqp.Channel) error {
@@ -76,9 +79,9 @@ func (b *Broker) consumed(ctx context.Context, queue string) (bool, error) {
 	return n > 0, err
 }
 
-// deadUnbounded reports whether a dead queue is one of those that earlier versions have declared:
-// as ours, but without bounds.
-func (b *Broker) deadUnbounded(ctx context.Context, name string) bool {
+// isUnboundedDead reports whether the dead queue has the settings of earlier versions, which set no
+// limits of age and number. It returns false if the server cannot be asked.
+func (b *Broker) isUnboundedDead(ctx context.Context, name string) bool {
 	var difference error
 	err := b.retry(ctx, func(sess *amqpconn.Session) (err error) {
 		difference, err = b.declareOrFind(ctx, sess, name, b.unboundedDeadArgs())
@@ -87,9 +90,9 @@ func (b *Broker) deadUnbounded(ctx context.Context, name string) bool {
 	return err == nil && difference == nil
 }
 
-// deadPolicy is the command that bounds the dead queues of the namespace. The arguments of a queue
-// that exists cannot be changed.
-func (b *Broker) deadPolicy() string {
+// deadPolicyCommand returns the rabbitmqctl command that limits the dead queues of the namespace by
+// age and number. A policy is needed because the arguments of an existing queue cannot be changed.
+func (b *Broker) deadPolicyCommand() string {
 	var keys []string
 	if b.cfg.DeadTTL > 0 {
 		keys = append(keys, fmt.Sprintf(`"message-ttl":%d`, b.cfg.DeadTTL.Milliseconds()))
@@ -101,9 +104,14 @@ func (b *Broker) deadPolicy() string {
 		b.cfg.Namespace, regexp.QuoteMeta(b.cfg.Namespace), strings.Join(keys, ","))
 }
 
-// auditQueue compares an AMQP queue with what the adapter would declare. Declaring what exists as it is changes nothing.
+// auditQueue compares the AMQP queue name with args, the arguments that the adapter would declare.
+// It returns a sentence for people if the queue is missing or has other settings, "" otherwise.
+//
+// lost is the consequence of a missing queue, for the sentence. dead is the name of the dead queue:
+// if name is that queue and has no limits, the sentence holds the command that sets them. The
+// redeclaration changes nothing on the server.
 func (b *Broker) auditQueue(ctx context.Context, dead, name string, args amqp.Table, lost string) (note string, err error) {
-	missing, err := b.missing(ctx, func(ch *amqp.Channel) error {
+	missing, err := b.isMissing(ctx, func(ch *amqp.Channel) error {
 		_, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
 		return err
 	})
@@ -111,7 +119,7 @@ func (b *Broker) auditQueue(ctx context.Context, dead, name string, args amqp.Ta
 	case err != nil:
 		return "", err
 	case missing:
-		return fmt.Sprintf("amqp: the queue %s is missing; %s; declare the queue anew", name, lost), nil
+		return fmt.Sprintf("amqp: the queue %s is missing; %s; declare the queue again", name, lost), nil
 	}
 	var difference error
 	err = b.retry(ctx, func(sess *amqpconn.Session) (err error) {
@@ -121,14 +129,15 @@ func (b *Broker) auditQueue(ctx context.Context, dead, name string, args amqp.Ta
 	if err != nil || difference == nil {
 		return "", err
 	}
-	if name == dead && b.deadUnbounded(ctx, name) {
-		return fmt.Sprintf("amqp: the queue %s was declared without bounds; unless a policy bounds it already, set one: %s", name, b.deadPolicy()), nil
+	if name == dead && b.isUnboundedDead(ctx, name) {
+		return fmt.Sprintf("amqp: the queue %s was declared without bounds; unless a policy bounds it already, set one: %s", name, b.deadPolicyCommand()), nil
 	}
 	return fmt.Sprintf("amqp: the queue %s was declared with other settings, which may be weaker: %v", name, difference), nil
 }
 
-// missing calls fn, which asks for something, and reports whether there is no such thing.
-func (b *Broker) missing(ctx context.Context, fn func(ch *amqp.Channel) error) (bool, error) {
+// isMissing calls fn with a temporary channel and reports whether the server answered "not found".
+// Any other error of fn is returned. fn may be called several times.
+func (b *Broker) isMissing(ctx context.Context, fn func(ch *amqp.Channel) error) (bool, error) {
 	err := b.retry(ctx, func(sess *amqpconn.Session) error { return sess.Do(ctx, fn) })
 	if amqpconn.IsNotFound(err) {
 		return true, nil

@@ -14,7 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
-// TestAudit: it finds a queue of a weaker type, and what was deleted of what belongs to one.
+// TestAudit shows that Audit reports a queue of a weaker type and deleted parts of a queue.
 func TestAudit(t *testing.T) {
 	srv := testserver.RequireRabbit(t)
 	conn, err := amqp.Dial(srv.URL())
@@ -84,7 +84,7 @@ func TestAudit(t *testing.T) {
 		t.Fatal(err)
 	}
 	audit(classic, "dead.weak is missing", "delay.deliver is missing")
-	audit(classic, "dead.weak is missing", "delay.deliver is missing") // it has not made them
+	audit(classic, "dead.weak is missing", "delay.deliver is missing") // Audit has not created them
 	if _, err := ch.QueueDelete(prefix+"acks", false, false, false); err != nil {
 		t.Fatal(err)
 	}

@@ -75,7 +75,7 @@ func TestDrainInOrderAndEmptied(t *testing.T) {
 		if d.Message().ID != id {
 			t.Fatalf("delivery %d is %q, want %q: one consumer sees one publisher's order", i, d.Message().ID, id)
 		}
-		// Settle out of order, to use single and multiple acknowledgements.
+		// Settles out of order, to use single and multiple acknowledgements.
 		if kept = append(kept, d); len(kept) == 7 {
 			for _, k := range []int{3, 0, 6, 1, 2, 5, 4} {
 				ack(t, kept[k])
@@ -142,7 +142,7 @@ func TestErrorsOfPublish(t *testing.T) {
 			t.Errorf("in a batch, %s: %v, want %v", tests[i].name, err, tests[i].want)
 		}
 	}
-	// The connection is as it was.
+	// The connection still works.
 	publish(t, b, q, message("last"))
 }
 
@@ -162,7 +162,7 @@ func TestDelays(t *testing.T) {
 				id := fmt.Sprint(w)
 				due[id] = time.Now().Add(w)
 				m := message(id)
-				m.Properties = map[string]string{"expiration": "1"} // the server would take the shorter time
+				m.Properties = map[string]string{"expiration": "1"} // the server would apply the shorter time
 				if err := b.PublishAt(testwait.Long(t), q, m, due[id]); err != nil {
 					t.Fatalf("PublishAt %v: %v", w, err)
 				}
@@ -211,9 +211,10 @@ func TestDelays(t *testing.T) {
 	}
 }
 
-// TestDelaysAmongOtherSettings: one process is configured with another type of queue than the one that made the levels.
+// TestDelaysAmongOtherSettings shows that delays work in a process with another queue type than the
+// creator of the delay levels.
 func TestDelaysAmongOtherSettings(t *testing.T) {
-	const ns = "delays-quorum" // made by TestDelays as a rule, which saves time
+	const ns = "delays-quorum" // normally created by TestDelays, which saves time
 	first := connect(t, amqpbroker.Config{Namespace: ns})
 	if err := first.PublishAt(testwait.Long(t), declared(t, first), message("makes the levels"), time.Now().Add(time.Millisecond)); err != nil {
 		t.Fatalf("PublishAt: %v", err)

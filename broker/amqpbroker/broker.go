@@ -13,7 +13,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
-	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/naming"
 )
 
 // Broker is the RabbitMQ adapter of the port broker. All methods may be called from any goroutine.
@@ -21,32 +21,41 @@ type Broker struct {
 	cfg   Config
 	names names
 
-	pub     *amqpconn.Conn // only publishes: an alarm of the server stops it, and nothing else
-	con     *amqpconn.Conn // consumes, acknowledges, declares
-	notes   *amqpconn.Conn // writes and reads notes: the server may end a connection that uses a stream which is being made
-	direct  *amqpconn.Publisher
-	delayed *amqpconn.Publisher // apart, since a missing exchange costs all that is under way on its channel
+	pub *amqpconn.Conn // only publishes, so that an alarm of the server stops nothing else
+	con *amqpconn.Conn // consumes, acknowledges, declares
+	// notes is the connection that writes and reads notes. It is separate because the server may close
+	// a connection that uses a stream which is being created.
+	notes  *amqpconn.Conn
+	direct *amqpconn.Publisher
+	// delayed publishes delayed messages. It has its own channel because a missing exchange closes the
+	// channel and fails all publishes in progress on it.
+	delayed *amqpconn.Publisher
 
 	queues sync.Map // name -> *levels, of declared queues that have levels
-	bound  sync.Map // AMQP queue -> the generation of con in which it was bound to the delay topology
-	warned sync.Map // AMQP queue or exchange that exists with other settings -> struct{}
+	// bound maps an AMQP queue to the number of the connection con on which it was bound to the delay
+	// exchanges.
+	bound  sync.Map
+	warned sync.Map // warned is the set of AMQP queues and exchanges whose other settings were logged.
 
-	levelless sync.Map // queue that has no levels -> time.Time at which the server said so
-	deadless  sync.Map // queue that has no dead queue -> time.Time at which the server said so
+	// levelless maps a queue without levels to the time.Time of the server's answer.
+	levelless sync.Map
+	// deadless maps a queue without a dead queue to the time.Time of the server's answer.
+	deadless sync.Map
 
 	scans   sync.Map // queue -> a channel that is full while its dead letters are scanned
-	id      string   // of this Broker, in notes
+	id      string   // names this Broker in notes
 	witness *witness
 	acks    *ackNotes
 
-	delaysFound atomic.Bool // the queues of the delay levels were just declared or found one by one
+	// delaysFound says that the queues of the delay levels were just declared or found one by one.
+	delaysFound atomic.Bool
 
 	mu     sync.Mutex
 	closed bool
 	subs   map[*subscription]struct{}
-	stop   context.Context // ends when the broker lets go of everything
+	stop   context.Context // ends when the Broker releases its resources
 	halt   context.CancelFunc
-	tasks  sync.WaitGroup // what spawn has started
+	tasks  sync.WaitGroup // the goroutines of spawn
 }
 
 var (
@@ -67,7 +76,8 @@ var (
 	_ broker.AckChecker     = (*delivery)(nil)
 )
 
-// New checks cfg and returns a Broker that connects when it is first used. All problems of cfg are reported together.
+// New checks cfg and returns a Broker. It does not connect before the first call that needs the
+// server. The error joins all problems of cfg.
 func New(cfg Config) (*Broker, error) {
 	cfgErr := cfg.check()
 	pub, err := amqpconn.New(cfg.Connect, "publish", cfg.Logger)
@@ -94,9 +104,11 @@ func New(cfg Config) (*Broker, error) {
 	return b, nil
 }
 
-// route returns the AMQP queue for a message of the given priority.
+// route returns the name of the AMQP queue for a message of the given priority. If the queue's
+// levels are not known to this process, the name is that of the plain queue. Returns ErrMalformed
+// if the queue name is not valid. It sends nothing.
 func (b *Broker) route(queue string, priority int) (string, error) {
-	if !keyset.ValidName(queue) {
+	if !naming.ValidName(queue) {
 		return "", fmt.Errorf("%w: queue name %.140q", broker.ErrMalformed, queue)
 	}
 	if v, ok := b.queues.Load(queue); ok {
@@ -111,15 +123,17 @@ func (b *Broker) route(queue string, priority int) (string, error) {
 	return b.names.work(queue), nil
 }
 
-// all returns every AMQP queue of a queue, the most urgent first.
-func (b *Broker) all(queue string) []string {
+// amqpQueues returns the names of all AMQP queues of a queue, one for each known priority level,
+// the most urgent first. It sends nothing.
+func (b *Broker) amqpQueues(queue string) []string {
 	if v, ok := b.queues.Load(queue); ok {
 		return v.(*levels).queues
 	}
 	return []string{b.names.work(queue)}
 }
 
-// Locate returns the default exchange and the AMQP queue of messages of the default priority.
+// Locate implements [broker.Locator]. It returns the default exchange, "", and the AMQP queue for
+// messages of the default priority. If the queue name is not valid it returns the name unchanged.
 func (b *Broker) Locate(queue string) (exchange, routingKey string) {
 	q, err := b.route(queue, defaultPriority)
 	if err != nil {
@@ -128,10 +142,10 @@ func (b *Broker) Locate(queue string) (exchange, routingKey string) {
 	return "", q
 }
 
-// Publish implements [broker.Broker].
+// Publish implements [broker.Broker]. It waits until RabbitMQ has confirmed m.
 func (b *Broker) Publish(ctx context.Context, queue string, m *broker.Message) error {
 	var p amqp.Publishing
-	key, err := b.prepare(&p, queue, m)
+	key, err := b.encodeAndRoute(&p, queue, m)
 	if err == nil {
 		err = b.direct.Publish(ctx, "", key, &p)
 	}
@@ -141,50 +155,57 @@ func (b *Broker) Publish(ctx context.Context, queue string, m *broker.Message) e
 	return nil
 }
 
-func (b *Broker) prepare(p *amqp.Publishing, queue string, m *broker.Message) (key string, err error) {
+// encodeAndRoute fills p with m and returns the name of the AMQP queue for its priority. It sends
+// nothing. Returns ErrMalformed or ErrTooLarge if m cannot be sent, ErrMalformed if the queue name
+// is not valid.
+func (b *Broker) encodeAndRoute(p *amqp.Publishing, queue string, m *broker.Message) (key string, err error) {
 	if err := b.encode(p, m); err != nil {
 		return "", err
 	}
 	return b.route(queue, m.Priority)
 }
 
-// PublishAt implements [broker.Delayer]. The time is reckoned on this process's clock; RabbitMQ is told how long to wait. A
-// delay of more than 2^38 ms, 8.7 years, is broker.ErrUnsupported. The property expiration of m is delivered and not applied:
-// the server would hand m out when the shorter of the two times has passed.
+// PublishAt implements [broker.Delayer]. This process's clock counts: the adapter sends RabbitMQ
+// the time to wait. If at has come it publishes m at once. A delay of more than 2^38 ms, 8.7 years,
+// is broker.ErrUnsupported.
+//
+// The property expiration of m is delivered but not applied. Otherwise the server would deliver m
+// after the shorter of the two times.
 func (b *Broker) PublishAt(ctx context.Context, queue string, m *broker.Message, at time.Time) error {
 	if !at.After(time.Now()) {
 		return b.Publish(ctx, queue, m)
 	}
 	var p amqp.Publishing
-	key, err := b.prepare(&p, queue, m)
+	key, err := b.encodeAndRoute(&p, queue, m)
 	if err == nil {
 		err = b.publishDelayed(ctx, key, &p, at)
 	}
 	return wrap(err, "publish later to", queue)
 }
 
-// PublishBatch implements [broker.BatchPublisher].
+// PublishBatch implements [broker.BatchPublisher]. It waits until RabbitMQ has confirmed or refused
+// every message. It publishes the messages that are due before the delayed ones.
 func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 	errs := make([]error, len(ms))
 	publishings := make([]amqp.Publishing, len(ms))
 	now := time.Now()
-	// Both kinds keep their order; where says to which message each of a kind belongs.
+	// directAt and delayedAt hold the index in ms of each message of direct and delayed.
 	var direct, delayed []amqpconn.Outgoing
 	var directAt, delayedAt []int
 	for i := range ms {
 		o := &ms[i]
-		key, err := b.prepare(&publishings[i], o.Queue, o.Message)
+		key, err := b.encodeAndRoute(&publishings[i], o.Queue, o.Message)
 		if err != nil {
 			errs[i] = err
 			continue
 		}
 		if o.At.After(now) {
-			exchange, topic, err := b.delay(ctx, key, o.At)
+			exchange, topic, err := b.delayRoute(ctx, key, o.At)
 			if err != nil {
 				errs[i] = err
 				continue
 			}
-			holdExpiration(&publishings[i])
+			hideExpiration(&publishings[i])
 			publishings[i].Timestamp = o.At // as in publishDelayed
 			delayed = append(delayed, amqpconn.Outgoing{Exchange: exchange, Key: topic, Message: &publishings[i]})
 			delayedAt = append(delayedAt, i)
@@ -196,8 +217,8 @@ func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 		direct = append(direct, amqpconn.Outgoing{Key: key, Message: &publishings[i]})
 		directAt = append(directAt, i)
 	}
-	spread(errs, directAt, b.direct.PublishBatch(ctx, direct))
-	spread(errs, delayedAt, b.delayed.PublishBatch(ctx, delayed))
+	assignErrors(errs, directAt, b.direct.PublishBatch(ctx, direct))
+	assignErrors(errs, delayedAt, b.delayed.PublishBatch(ctx, delayed))
 	failed := false
 	for i, err := range errs {
 		if err != nil {
@@ -210,15 +231,17 @@ func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 	return nil
 }
 
-// spread puts the errors of a part of a batch where they belong.
-func spread(errs []error, at []int, part []error) {
+// assignErrors stores part[i] in errs[at[i]] for each i. part holds the errors of a part of a
+// batch, at their indexes in the whole batch.
+func assignErrors(errs []error, at []int, part []error) {
 	for i, err := range part {
 		errs[at[i]] = err
 	}
 }
 
-// Close implements [broker.Broker]. What subscriptions hold and have not handed out goes back, acknowledgements leave,
-// publishes that wait for a confirmation get a short time for it.
+// Close implements [broker.Broker]. It closes all subscriptions, which returns their undelivered
+// messages to the queue, and sends outstanding acknowledgements. Publishes that wait for a
+// confirmation get one second. Close takes at most about 10 s, even if ctx lasts longer.
 func (b *Broker) Close(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed = true
@@ -227,35 +250,36 @@ func (b *Broker) Close(ctx context.Context) error {
 		subs = append(subs, s)
 	}
 	b.mu.Unlock()
-	// A server that does not answer must not hold us for ever, whatever ctx says.
+	// A server that does not answer must not block Close for ever.
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
 	var wg sync.WaitGroup
 	for _, s := range subs {
-		wg.Go(func() { _ = s.Close(ctx) }) // what cannot be given back in time goes back with the connection
+		// messages that are not returned in time go back when the connection is closed
+		wg.Go(func() { _ = s.Close(ctx) })
 	}
 	wg.Wait()
 	b.mu.Lock()
-	b.halt() // spawn starts nothing any more
+	b.halt() // from now on spawn starts nothing
 	b.mu.Unlock()
 	for _, s := range subs {
-		wg.Go(func() { s.await(ctx) })
+		wg.Go(func() { s.awaitStreams(ctx) })
 	}
 	wg.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, confirmGrace)
 		defer cancel()
-		_ = b.direct.Close(ctx) // those that wait get their answer from the end of the connection
+		_ = b.direct.Close(ctx) // publishes that still wait fail when the connection is closed
 		_ = b.delayed.Close(ctx)
 	})
 	wg.Wait()
 	err := errors.Join(b.pub.Close(ctx), b.con.Close(ctx), b.notes.Close(ctx))
-	b.tasks.Wait() // they end with b.stop, at the latest with their connection
+	b.tasks.Wait() // they end with b.stop, or with their connection
 	return err
 }
 
 const (
-	// closeTimeout bounds Close.
+	// closeTimeout limits Close.
 	closeTimeout = 10 * time.Second
-	// confirmGrace is how long publishes under way get at Close.
+	// confirmGrace limits the time that Close waits for the confirmations of publishes in progress.
 	confirmGrace = time.Second
 )

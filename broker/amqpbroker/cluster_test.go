@@ -15,8 +15,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// TestNotesCluster kills each of three nodes in turn: no note of a start is lost, nobody who lives
-// is absent for long, and each message that comes again tells whether it was acknowledged.
+// TestNotesCluster kills each of three nodes in turn. No note of a start is lost, and living nodes
+// are absent only briefly. AckedBefore is right for each message that is delivered again.
 func TestNotesCluster(t *testing.T) {
 	testserver.Thorough(t)
 	c := testserver.OwnRabbitCluster(t, testserver.RabbitConfig{})
@@ -76,7 +76,7 @@ func TestNotesCluster(t *testing.T) {
 		}
 		cancel()
 		again := map[string]bool{}
-		for _, d := range ds[30:] { // those of a node that lives are still held
+		for _, d := range ds[30:] { // the deliveries of a living node are still held
 			if err := d.Ack(testwait.Long(t)); err == nil {
 				again[d.Message().ID] = true
 			}

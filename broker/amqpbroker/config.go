@@ -10,62 +10,67 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/connect/amqpconnect"
-	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/naming"
 )
 
-// QueueType is how the server keeps a queue.
+// QueueType selects the server's implementation of a queue.
 type QueueType string
 
 // The types of queues.
 const (
 	Quorum  QueueType = "quorum"  // replicated; counts deliveries
-	Classic QueueType = "classic" // on one node; of a delivery it only knows "first" or "not the first"
+	Classic QueueType = "classic" // on one node; knows only whether a delivery is the first
 )
 
 // The defaults of [Config].
 const (
 	DefaultNamespace     = "default"
 	DefaultDeliveryLimit = 1000
-	// DefaultMaxBody is what RabbitMQ 4 takes with its own default (16 MiB), less a margin for what the adapter adds.
+	// DefaultMaxBody is the limit of RabbitMQ 4 with its default settings (16 MiB), minus a margin for
+	// the parts that the adapter adds.
 	DefaultMaxBody = 16<<20 - 128<<10
 )
 
-// maxNamespace leaves room for a queue's name in the 255 bytes of an AMQP name.
+// maxNamespace limits a namespace, in bytes, so that the queue's name fits into the 255 bytes of an
+// AMQP name.
 const maxNamespace = 64
 
-// Config says where RabbitMQ is and how queues are made. Connect is the only field that must be set.
+// Config holds the address of RabbitMQ and the settings of queues. Only Connect must be set.
 type Config struct {
-	// Connect says where RabbitMQ is and how to reach it.
+	// Connect holds the address of RabbitMQ and the settings of the connections.
 	Connect amqpconnect.Config
-	// Namespace keeps programs on one virtual host apart: all names on the server begin with "swj.<namespace>.". 1 to 64
-	// letters, digits, '_' and '-'. Empty: "default".
+	// Namespace separates programs on one virtual host: all names on the server begin with
+	// "swj.<namespace>.". It has 1 to 64 letters, digits, '_' and '-'. Default: "default".
 	Namespace string
-	// QueueType is the type of the queues that this Broker creates. Empty: Quorum. Existing queues are used as they are.
+	// QueueType is the type of the queues that this Broker creates. Default: Quorum. Existing queues
+	// are used as they are.
 	QueueType QueueType
-	// DeliveryLimit is after how many deliveries RabbitMQ itself dead-letters a message of a quorum queue. It is only a
-	// backstop, since before RabbitMQ 4.3 also a message that was given back untouched counts. 0: 1,000.
+	// DeliveryLimit is the number of deliveries after which RabbitMQ itself dead-letters a message of
+	// a quorum queue. It is only a backstop: before RabbitMQ 4.3, a message that was returned
+	// untouched counts too. Default: 1,000.
 	DeliveryLimit int
-	// DeadTTL is how long RabbitMQ keeps a dead letter. 0: broker.DefaultDeadTTL; negative: for
-	// ever. It holds for the dead queues that this Broker creates: existing ones are used as they
-	// are, and Audit says how to bound them.
+	// DeadTTL is the retention of a dead letter. Default: broker.DefaultDeadTTL. Negative: no limit.
+	// It applies to the dead queues that this Broker creates. Existing dead queues are used as they
+	// are, and Audit returns the command that limits them.
 	DeadTTL time.Duration
-	// DeadMax is how many dead letters of a queue RabbitMQ keeps; the oldest go first, without a
-	// word. 0: broker.DefaultDeadMax; negative: no limit. It holds where DeadTTL does.
+	// DeadMax limits the dead letters of a queue. RabbitMQ drops the oldest without a report. Default:
+	// broker.DefaultDeadMax. Negative: no limit. It applies to the same queues as DeadTTL.
 	DeadMax int
-	// MaxBody is the largest body in bytes that is sent; a larger one is broker.ErrTooLarge. 0: 16 MiB less 128 KiB.
+	// MaxBody limits the body of a message, in bytes. A larger body is broker.ErrTooLarge. Default: 16
+	// MiB minus 128 KiB.
 	MaxBody int
-	// Logger is told of what no call returns: queues that exist with other settings, consumers that the server cancelled,
-	// deliveries lost to consumer_timeout. Nil: slog.Default().
+	// Logger receives reports that no call returns: queues that exist with other settings, consumers
+	// that the server cancelled, deliveries lost to consumer_timeout. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// check fills in the defaults and returns all problems.
+// check sets the defaults in c and returns all problems joined. It returns nil if c is valid.
 func (c *Config) check() error {
 	var errs []error
 	if c.Namespace == "" {
 		c.Namespace = DefaultNamespace
 	}
-	if !keyset.ValidName(c.Namespace) || strings.Contains(c.Namespace, ".") || len(c.Namespace) > maxNamespace {
+	if !naming.ValidName(c.Namespace) || strings.Contains(c.Namespace, ".") || len(c.Namespace) > maxNamespace {
 		errs = append(errs, fmt.Errorf("amqpbroker: namespace %q is not 1 to %d letters, digits, '_' and '-'", c.Namespace, maxNamespace))
 	}
 	switch c.QueueType {
@@ -76,14 +81,14 @@ func (c *Config) check() error {
 		errs = append(errs, fmt.Errorf("amqpbroker: unknown queue type %q", c.QueueType))
 	}
 	if c.DeliveryLimit < 0 {
-		errs = append(errs, fmt.Errorf("amqpbroker: delivery limit %d is negative", c.DeliveryLimit))
+		errs = append(errs, fmt.Errorf("amqpbroker: DeliveryLimit %d is negative", c.DeliveryLimit))
 	}
 	if c.DeliveryLimit == 0 {
 		c.DeliveryLimit = DefaultDeliveryLimit
 	}
 	c.DeadTTL, c.DeadMax = cmp.Or(c.DeadTTL, broker.DefaultDeadTTL), cmp.Or(c.DeadMax, broker.DefaultDeadMax)
 	if c.MaxBody < 0 {
-		errs = append(errs, fmt.Errorf("amqpbroker: largest body %d is negative", c.MaxBody))
+		errs = append(errs, fmt.Errorf("amqpbroker: MaxBody %d is negative", c.MaxBody))
 	}
 	if c.MaxBody == 0 {
 		c.MaxBody = DefaultMaxBody

@@ -20,7 +20,7 @@ const testMaxBody = 6 << 20
 
 func TestConformanceQuorum(t *testing.T) {
 	ns := namespace(t, amqpbroker.Quorum)
-	// Hundreds of queues that other cases left would have to be recovered in each restart.
+	// A separate server: hundreds of queues of other cases would have to be recovered in each restart.
 	var restarted *testserver.Rabbit
 	brokertest.Run(t, func(c testing.TB) *brokertest.Harness {
 		if !strings.Contains(c.Name(), "restart") {
@@ -32,7 +32,8 @@ func TestConformanceQuorum(t *testing.T) {
 			restarted = testserver.OwnRabbit(t, testserver.RabbitConfig{})
 		}
 		h := harness(c, restarted, ns, amqpbroker.Quorum)
-		// A delay level that forwards a message before the next level is up again tries it again after 3 minutes.
+		// A delay level that forwards a message before the next level is up again repeats that after 3
+		// minutes.
 		h.Patience = 4 * time.Minute
 		return h
 	})
@@ -46,7 +47,8 @@ func TestConformanceClassic(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t, amqpbroker.Classic)
 	brokertest.Run(t, func(t testing.TB) *brokertest.Harness {
-		// The type of the queues makes a difference to what the server does with messages, not to the rest of the adapter.
+		// The type of the queues affects only the server's handling of messages, not the rest of the
+		// adapter.
 		area := strings.Split(t.Name(), "/")[1]
 		if !slices.Contains([]string{"deliver", "settle", "priority", "delay", "dead_letters"}, area) {
 			t.Skip("tried with quorum queues")
@@ -64,8 +66,8 @@ func BenchmarkBroker(b *testing.B) {
 	})
 }
 
-// namespace is one for all cases, with the delay topology in it: declaring that anew for each case takes long, and would be
-// counted as lateness of the case's first delayed message.
+// namespace returns one namespace for all cases, with its delay queues. Declaring these for each
+// case takes long, and would count as lateness of the case's first delayed message.
 func namespace(t testing.TB, typ amqpbroker.QueueType) string {
 	t.Helper()
 	ns := testserver.Namespace()
@@ -77,12 +79,13 @@ func namespace(t testing.TB, typ amqpbroker.QueueType) string {
 	return ns
 }
 
-// harness is a part of a namespace on a server. Each Broker reaches it through a relay of its own.
+// harness returns a Harness with a namespace on a server. Each Broker reaches the server through a
+// separate relay.
 func harness(t testing.TB, srv *testserver.Rabbit, namespace string, typ amqpbroker.QueueType) *brokertest.Harness {
 	var (
 		mu     sync.Mutex
 		relays = make(map[broker.Broker]*testserver.Relay)
-		spare  = testserver.NewRelay(t, srv.Addr()) // made before the case begins to count goroutines
+		spare  = testserver.NewRelay(t, srv.Addr()) // created before the case starts to count goroutines
 		down   bool
 	)
 	return &brokertest.Harness{
@@ -118,7 +121,8 @@ func harness(t testing.TB, srv *testserver.Rabbit, namespace string, typ amqpbro
 			relays[b].Sever()
 		},
 		Restart: func(t testing.TB) {
-			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute) // RabbitMQ, on a busy machine
+			// RabbitMQ, on a busy machine
+			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 			defer cancel()
 			if err := srv.Restart(ctx); err != nil {
 				t.Fatalf("restarting the server: %v", err)

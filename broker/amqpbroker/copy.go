@@ -13,15 +13,23 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// maxCopied is the most bytes of headers that a copy of a received message keeps. A table has to fit into one frame of 128
-// KiB with the reason of a dead letter (4 KiB) and with what the server adds at each of up to 38 delay levels (about 500
-// bytes); a consumer that is sent a larger one loses its connection.
+// maxCopied limits the headers of a copy of a received message, in bytes. All headers must fit into
+// one frame of 128 KiB. The frame also holds the reason of a dead letter (4 KiB). The server adds
+// about 500 bytes at each of up to 38 delay levels. A consumer that receives a larger frame loses
+// its connection.
 const maxCopied = 96 << 10
 
-// encodeCopy fills p with a message that the server has handed out. It never refuses: who publishes past this adapter may send
-// what encode does not, and a delivery that could neither be released nor buried would come again for ever. The limits of
-// bodies and headers do not hold; left out are only headers that would send the copy to more queues, and the largest ones
-// of a table that has no room in a frame. Their names are returned. A copy never expires on the server: see holdExpiration.
+// encodeCopy fills p with m, a message that the server has delivered. It returns the names of the
+// headers and properties that the copy does not keep.
+//
+// It never fails, because a message that could be neither released nor dead-lettered would be
+// delivered for ever. A foreign publisher may have sent a message that encode refuses. So the
+// limits of bodies and headers do not apply. encodeCopy drops these:
+//   - headers that would route the copy to further queues
+//   - the largest headers, if all together are larger than maxCopied
+//   - properties that AMQP cannot carry
+//
+// A copy never expires on the server, see hideExpiration.
 func encodeCopy(p *amqp.Publishing, m *broker.Message) (dropped []string) {
 	*p = amqp.Publishing{
 		ContentType: m.ContentType, MessageId: m.ID, DeliveryMode: amqp.Persistent, Timestamp: time.Now(), Body: m.Body,
@@ -57,14 +65,17 @@ func encodeCopy(p *amqp.Publishing, m *broker.Message) (dropped []string) {
 			dropped = append(dropped, k)
 		}
 	}
-	holdExpiration(p)
+	hideExpiration(p)
 	return dropped
 }
 
-// holdExpiration puts the native time to live, which a foreign format may have given a message, where the server does not see
-// it and decode does. In a delay level the shorter of the message's and the level's time would count, so that the message
-// came early; and the dead do not expire.
-func holdExpiration(p *amqp.Publishing) {
+// hideExpiration moves the AMQP property expiration of p into a header that only decode reads. A
+// foreign format may have set the property.
+//
+// The server must not see it. In a delay level it would apply the shorter of the message's and the
+// queue's time to live, and the message would be delivered early. Dead letters must not expire by
+// it either.
+func hideExpiration(p *amqp.Publishing) {
 	if p.Expiration == "" {
 		return
 	}
@@ -75,7 +86,8 @@ func holdExpiration(p *amqp.Publishing) {
 	p.Expiration = ""
 }
 
-// warnDropped says what a copy has lost.
+// warnDropped logs a warning with the names of the headers that the copy of a message has lost. It
+// does nothing if dropped is empty.
 func (b *Broker) warnDropped(ctx context.Context, queue, id string, dropped []string) {
 	if len(dropped) > 0 {
 		b.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "amqp: a copy of a message could not keep all headers",

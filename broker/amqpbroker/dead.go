@@ -14,8 +14,10 @@ import (
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
-// putDead publishes a dead letter to the dead queue of queue, which is declared if it is not there.
-func (b *Broker) putDead(ctx context.Context, queue string, d broker.Dead) error {
+// publishDead publishes the dead letter d to the dead queue of queue and waits for the
+// confirmation. If the dead queue does not exist it declares it and publishes again, up to 10
+// times. d.Message is copied with encodeCopy; dropped headers are logged.
+func (b *Broker) publishDead(ctx context.Context, queue string, d broker.Dead) error {
 	d = d.Normalized()
 	var p amqp.Publishing
 	b.warnDropped(ctx, queue, d.Message.ID, encodeCopy(&p, d.Message))
@@ -30,7 +32,7 @@ func (b *Broker) putDead(ctx context.Context, queue string, d broker.Dead) error
 	}
 	for attempt := 0; ; attempt++ {
 		err := b.direct.Publish(ctx, "", b.names.dead(queue), &p)
-		making := errors.Is(err, amqpconn.ErrRefused) // a quorum queue that another process is just making
+		making := errors.Is(err, amqpconn.ErrRefused) // another process is just creating the quorum queue
 		if !making && !errors.Is(err, amqpconn.ErrUnroutable) || attempt == deadAttempts {
 			return err
 		}
@@ -43,13 +45,14 @@ func (b *Broker) putDead(ctx context.Context, queue string, d broker.Dead) error
 	}
 }
 
-// How often, and after what pause, a dead letter that found no dead queue is published again.
+// The number of retries and the pause before a retry of a dead letter whose dead queue did not
+// exist.
 const (
 	deadAttempts = 10
 	deadPause    = 50 * time.Millisecond
 )
 
-// PutDead implements [broker.DeadLetterer].
+// PutDead implements [broker.DeadLetterer]. It declares the dead queue if that does not exist.
 func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error {
 	if _, err := b.route(queue, defaultPriority); err != nil {
 		return wrap(err, "dead-letter in", queue)
@@ -57,11 +60,12 @@ func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error
 	if d.Message == nil {
 		return wrap(fmt.Errorf("%w: no message", broker.ErrMalformed), "dead-letter in", queue)
 	}
-	return wrap(b.putDead(ctx, queue, d), "dead-letter in", queue)
+	return wrap(b.publishDead(ctx, queue, d), "dead-letter in", queue)
 }
 
-// deadLetter reads a message of the dead queue, put there by bury or by the server.
-func deadLetter(queue string, d *amqp.Delivery) broker.Dead {
+// decodeDead returns the dead letter in d, a message of the dead queue. publishDead or the server
+// itself has put it there. If no header names the reason, it is made from the server's own headers.
+func decodeDead(queue string, d *amqp.Delivery) broker.Dead {
 	m := &broker.Message{}
 	decode(m, d)
 	dead := broker.Dead{Message: m, Queue: queue}
@@ -95,9 +99,12 @@ func deadLetter(queue string, d *amqp.Delivery) broker.Dead {
 	return dead
 }
 
-// withDead calls fn with a channel of its own on the dead queue; again is whether fn may be called again when the connection
-// has ended. A dead queue that is not there is an empty one, provided that the queue is there.
-func (b *Broker) withDead(ctx context.Context, queue string, again bool, fn func(ch *amqp.Channel, name string) error) error {
+// withDeadQueue calls fn with a temporary channel and the name of the dead queue of queue. If again
+// is true, fn is called again when the connection ends during the call.
+//
+// If the dead queue does not exist but the queue does, fn is not called and withDeadQueue returns
+// nil. Returns the server's "not found" if neither exists.
+func (b *Broker) withDeadQueue(ctx context.Context, queue string, again bool, fn func(ch *amqp.Channel, name string) error) error {
 	if _, err := b.route(queue, defaultPriority); err != nil {
 		return err
 	}
@@ -120,15 +127,15 @@ func (b *Broker) withDead(ctx context.Context, queue string, again bool, fn func
 		err = do(sess)
 	}
 	if amqpconn.IsNotFound(err) {
-		_, err = b.ready(ctx, b.all(queue))
+		_, err = b.countReady(ctx, b.amqpQueues(queue))
 	}
 	return err
 }
 
-// PurgeDead implements [broker.DeadLetterer].
+// PurgeDead implements [broker.DeadLetterer]. It returns 0 if the dead queue does not exist.
 func (b *Broker) PurgeDead(ctx context.Context, queue string) (int, error) {
 	var n int
-	err := b.withDead(ctx, queue, true, func(ch *amqp.Channel, name string) error {
+	err := b.withDeadQueue(ctx, queue, true, func(ch *amqp.Channel, name string) error {
 		var err error
 		n, err = ch.QueuePurge(name, false)
 		return err

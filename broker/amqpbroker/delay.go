@@ -13,21 +13,26 @@ import (
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
 )
 
-// A delayed message walks through one queue for each 1 in the binary form of its delay in milliseconds: level n holds a
-// message for 2^n ms and then dead-letters it to the exchange of the level below. The routing key holds the bits, from the
-// highest level to level 0, and the queue that is meant. Each exchange looks at its own bit: 1 leads into its queue, 0 to
-// the next exchange. All messages of one queue wait equally long, so none waits behind another.
+// A delayed message waits in one queue for each 1 in the binary form of its delay in milliseconds.
+// Level n holds a message for 2^n ms and then dead-letters it to the exchange of the level below.
+//
+// The routing key holds the bits, from the highest level to level 0, and the target queue. Each
+// exchange checks its own bit: 1 routes into its queue, 0 to the next exchange. All messages of one
+// level wait equally long, so none blocks another.
 
 const (
-	// delayLevels are enough for 8.7 years. Time-to-lives of 2^41 ms and above are refused by the server.
+	// delayLevels levels are enough for 8.7 years. The server refuses a time to live of 2^41 ms or
+	// more.
 	delayLevels = 38
 	maxDelay    = 1<<delayLevels - 1 // ms
-	// coarseDelay is from when on a delay is rounded up to 1,024 ms, which saves half of the hops.
+	// coarseDelay is the delay above which it is rounded up to a multiple of 1,024 ms. That saves half
+	// of the hops.
 	coarseDelay = int64(time.Hour / time.Millisecond)
 	coarseBits  = 10
 )
 
-// delayMillis is the wait that is asked of the server: never shorter than d.
+// delayMillis returns d in milliseconds, rounded up, at least 1. Delays of more than an hour are
+// rounded up to a multiple of 1,024 ms. Returns ErrUnsupported for more than 8.7 years.
 func delayMillis(d time.Duration) (int64, error) {
 	ms := int64(d / time.Millisecond)
 	if d%time.Millisecond > 0 {
@@ -42,7 +47,8 @@ func delayMillis(d time.Duration) (int64, error) {
 	return max(ms, 1), nil
 }
 
-// delayKey is the routing key of a delay in front of an AMQP queue.
+// delayKey returns the routing key that delays a message by ms milliseconds and then routes it to
+// amqpQueue.
 func (n names) delayKey(ms int64, amqpQueue string) string {
 	topic := n.topic(amqpQueue)
 	var s strings.Builder
@@ -55,14 +61,15 @@ func (n names) delayKey(ms int64, amqpQueue string) string {
 	return s.String()
 }
 
-// delay returns where to publish a message for amqpQueue that is not to be seen before at, and sees to it that it will
-// arrive there.
-func (b *Broker) delay(ctx context.Context, amqpQueue string, at time.Time) (exchange, key string, err error) {
+// delayRoute returns the exchange and the routing key for a message that must not reach amqpQueue
+// before at. It first declares and binds the delay exchanges and queues if this connection has not
+// done so, which blocks until ctx ends. Returns ErrUnsupported for a delay of more than 8.7 years.
+func (b *Broker) delayRoute(ctx context.Context, amqpQueue string, at time.Time) (exchange, key string, err error) {
 	if _, err := delayMillis(time.Until(at)); err != nil {
 		return "", "", err
 	}
-	// What takes time the first time comes before the wait is reckoned. The queue comes first: a missing one is told at once,
-	// and the levels lead to the exchange that is declared with it.
+	// The slow steps come before the delay is computed. The queue is first: a missing queue fails at
+	// once, and the levels need the exchange that is declared with it.
 	if err := b.bind(ctx, amqpQueue); err != nil {
 		return "", "", err
 	}
@@ -76,17 +83,21 @@ func (b *Broker) delay(ctx context.Context, amqpQueue string, at time.Time) (exc
 	return b.names.delay(bits.Len64(uint64(ms)) - 1), b.names.delayKey(ms, amqpQueue), nil
 }
 
+// publishDelayed publishes p so that it reaches amqpQueue at the time at and not earlier. It waits
+// for the server's confirmation. It changes p: the expiration moves into a header and Timestamp
+// becomes at.
 func (b *Broker) publishDelayed(ctx context.Context, amqpQueue string, p *amqp.Publishing, at time.Time) error {
-	exchange, key, err := b.delay(ctx, amqpQueue, at)
+	exchange, key, err := b.delayRoute(ctx, amqpQueue, at)
 	if err != nil {
 		return err
 	}
-	holdExpiration(p)
-	p.Timestamp = at // nobody gets it before
+	hideExpiration(p)
+	p.Timestamp = at // no consumer receives it earlier
 	return b.delayed.Publish(ctx, exchange, key, p)
 }
 
-// bind makes sure, once per connection, that amqpQueue exists and gets its delayed messages.
+// bind checks that amqpQueue exists and binds it to the exchange at the end of the delay levels. It
+// does so once per connection. Returns the server's "not found" if the queue does not exist.
 func (b *Broker) bind(ctx context.Context, amqpQueue string) error {
 	sess, err := b.con.Session(ctx)
 	if err != nil {
@@ -96,7 +107,7 @@ func (b *Broker) bind(ctx context.Context, amqpQueue string) error {
 		return nil
 	}
 	return b.retry(ctx, func(sess *amqpconn.Session) error {
-		if err := b.declareDeliver(ctx, sess); err != nil {
+		if err := b.declareDeliverExchange(ctx, sess); err != nil {
 			return err
 		}
 		return sess.Do(ctx, func(ch *amqp.Channel) error {
@@ -108,6 +119,8 @@ func (b *Broker) bind(ctx context.Context, amqpQueue string) error {
 	})
 }
 
+// bindOn binds amqpQueue to the exchange at the end of the delay levels, on ch, and records that
+// for the connection sess.
 func (b *Broker) bindOn(ch *amqp.Channel, sess *amqpconn.Session, amqpQueue string) error {
 	if err := ch.QueueBind(amqpQueue, "#."+b.names.topic(amqpQueue), b.names.deliver(), false, nil); err != nil {
 		return err
@@ -116,9 +129,10 @@ func (b *Broker) bindOn(ch *amqp.Channel, sess *amqpconn.Session, amqpQueue stri
 	return nil
 }
 
-// declareDeliver declares the exchange at the end of the levels. What it cannot route, since its queue was deleted in the
-// meantime, is kept in the undeliverable queue.
-func (b *Broker) declareDeliver(ctx context.Context, sess *amqpconn.Session) error {
+// declareDeliverExchange declares the exchange at the end of the delay levels, once per connection.
+// Messages that it cannot route, because their queue was deleted meanwhile, go to the undeliverable
+// queue, which is declared too.
+func (b *Broker) declareDeliverExchange(ctx context.Context, sess *amqpconn.Session) error {
 	name := b.names.undeliverable()
 	if gen, ok := b.bound.Load(name); ok && gen == sess.Generation() {
 		return nil
@@ -141,9 +155,12 @@ func (b *Broker) declareDeliver(ctx context.Context, sess *amqpconn.Session) err
 	return err
 }
 
-// setUpDelays prepares a fresh publishing channel. When levels exist with other settings (another process was configured with
-// another type of queue) the server closes the channel: then each is declared or found by itself, and the next channel, which
-// the Publisher opens by itself, leaves the queues as they are.
+// setUpDelays declares the delay exchanges and queues on a new publishing channel. The Publisher
+// calls it and opens another channel after an error.
+//
+// If the queues exist with other settings, the server closes the channel. Another process may be
+// configured with another queue type. Then setUpDelays declares each queue singly and returns the
+// error. On the next channel it declares only the exchanges.
 func (b *Broker) setUpDelays(ch *amqp.Channel) error {
 	if b.delaysFound.Swap(false) {
 		return b.declareDelays(ch, false)
@@ -151,7 +168,7 @@ func (b *Broker) setUpDelays(ch *amqp.Channel) error {
 	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
 	err := b.declareDelays(ch, true)
 	if err == nil {
-		err = ch.Qos(0, 0, false) // a round trip: nothing is consumed here
+		err = ch.Qos(0, 0, false) // a round trip that only shows whether the server refused a request
 	}
 	if err != nil && ch.IsClosed() {
 		if cause, ok := <-closed; ok {
@@ -159,7 +176,7 @@ func (b *Broker) setUpDelays(ch *amqp.Channel) error {
 		}
 	}
 	if amqpconn.IsPrecondition(err) {
-		if err := b.retry(b.stop, b.findDelays); err != nil {
+		if err := b.retry(b.stop, b.declareDelaysSingly); err != nil {
 			return err
 		}
 		b.delaysFound.Store(true)
@@ -167,8 +184,9 @@ func (b *Broker) setUpDelays(ch *amqp.Channel) error {
 	return err
 }
 
-// findDelays sees to it that the queue of each level exists, with whatever settings.
-func (b *Broker) findDelays(sess *amqpconn.Session) error {
+// declareDelaysSingly makes sure that the queue of each delay level exists. It keeps an existing
+// queue whatever its settings are, and logs one warning if they differ.
+func (b *Broker) declareDelaysSingly(sess *amqpconn.Session) error {
 	for level := range delayLevels {
 		name := b.names.delay(level)
 		difference, err := b.declareOrFind(b.stop, sess, name, b.delayArgs(level))
@@ -176,33 +194,36 @@ func (b *Broker) findDelays(sess *amqpconn.Session) error {
 			return err
 		}
 		if difference != nil {
-			b.warnDifference(b.stop, b.names.delay(0), name, difference) // once for all levels
+			b.warnDifference(b.stop, b.names.delay(0), name, difference) // one warning for all levels
 		}
 	}
 	return nil
 }
 
-// delayNext is the exchange below a level.
-func (b *Broker) delayNext(level int) string {
+// nextExchange returns the exchange to which the queue of a delay level dead-letters: that of the
+// level below, or after level 0 the exchange that routes to the queues.
+func (b *Broker) nextExchange(level int) string {
 	if level == 0 {
 		return b.names.deliver()
 	}
 	return b.names.delay(level - 1)
 }
 
+// delayArgs returns the arguments of the queue of a delay level: 2^level ms time to live, then
+// nextExchange.
 func (b *Broker) delayArgs(level int) amqp.Table {
 	return b.queueArgs(amqp.Table{
 		"x-message-ttl":          int64(1) << level,
-		"x-dead-letter-exchange": b.delayNext(level),
+		"x-dead-letter-exchange": b.nextExchange(level),
 	})
 }
 
-// declareDelays declares the exchanges of the levels with their bindings, and the queues if they are asked for. The requests
-// ask for no answer, which saves 150 round trips; what the server refuses closes the channel, and that is seen with the next
-// request that asks for one.
+// declareDelays declares the exchanges of all delay levels and their bindings on ch, and their
+// queues if queues is true. The requests ask for no answer, which saves 150 round trips. If the
+// server refuses one it closes the channel. The next request with an answer then fails.
 func (b *Broker) declareDelays(ch *amqp.Channel, queues bool) error {
 	for level := range delayLevels {
-		name, next := b.names.delay(level), b.delayNext(level)
+		name, next := b.names.delay(level), b.nextExchange(level)
 		if err := ch.ExchangeDeclare(name, amqp.ExchangeTopic, true, false, false, true, nil); err != nil {
 			return err
 		}

@@ -11,41 +11,47 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// delivery is one message that the server handed to a channel.
+// delivery is one message that the server delivered on a channel.
 type delivery struct {
 	msg      broker.Message
-	gen      *generation
+	channel  *channel
 	consumer *consumer
 	tag      uint64
 	count    int
 	exact    bool
 	since    int64 // see publishedAt
 
-	// guarded by gen.mu
-	prev, next *delivery // in the ledger
+	// guarded by channel.mu
+	prev, next *delivery // in the channel's list of unsettled deliveries
 	state      settleState
-	note       *roundTrip // of AckSync
+	note       *roundTrip // result of the note that AckSync writes
 }
 
 type settleState uint8
 
 const (
-	open    settleState = iota
-	busy                // a Release or Bury publishes a copy
-	acked               // by AckSync, and it is not known whether the server has taken it
-	taken               // by AckSync, and the server's channel has taken it; the note of it is under way
-	settled             //
+	open  settleState = iota
+	busy              // a copy is being published by Release or [delivery.DeadLetter]
+	acked             // AckSync sent the acknowledgement; it is not known whether it arrived
+	// AckSync knows that the acknowledgement arrived; its note is not confirmed yet
+	taken
+	settled
 )
 
-func newDelivery(g *generation, c *consumer, m *amqp.Delivery) *delivery {
-	d := &delivery{gen: g, consumer: c, tag: m.DeliveryTag, since: publishedAt(m)}
+// newDelivery returns the delivery of m to consumer c on the channel g. It does not add it to the
+// channel's list.
+func newDelivery(g *channel, c *consumer, m *amqp.Delivery) *delivery {
+	d := &delivery{channel: g, consumer: c, tag: m.DeliveryTag, since: publishedAt(m)}
 	decode(&d.msg, m)
 	d.count, d.exact = deliveries(m)
 	return d
 }
 
-// deliveries reads how often a message was handed out. Quorum queues count the returns, from the first redelivery on; before
-// it the header is what a foreign publisher has copied from somewhere. Classic queues know only whether there was a delivery.
+// deliveries returns how often m was delivered and whether that is exact.
+//
+// Quorum queues count the returns in a header, from the first redelivery on. On a first delivery
+// the header is ignored, since a foreign publisher may have copied it. Classic queues know only
+// whether the delivery is the first: (2, false) means that it is not.
 func deliveries(m *amqp.Delivery) (n int, exact bool) {
 	if !m.Redelivered {
 		return 1, true
@@ -56,57 +62,68 @@ func deliveries(m *amqp.Delivery) (n int, exact bool) {
 	return 2, false
 }
 
-// Message implements [broker.Delivery].
+// Message implements [broker.Delivery]. It returns the same pointer each time.
 func (d *delivery) Message() *broker.Message { return &d.msg }
 
-// Deliveries implements [broker.Delivery].
+// Deliveries implements [broker.Delivery]. On quorum queues it is exact. On classic queues every
+// later delivery is (2, false).
 func (d *delivery) Deliveries() (n int, exact bool) { return d.count, d.exact }
 
-// Lost implements [broker.Delivery]. It is one channel for all that was delivered on one AMQP channel.
-func (d *delivery) Lost() <-chan struct{} { return d.gen.lost }
+// Lost implements [broker.Delivery]. All deliveries of one AMQP channel share one Go channel.
+func (d *delivery) Lost() <-chan struct{} { return d.channel.lost }
 
-// check returns why d cannot be settled; gen.mu is held.
+// check returns nil if d can be settled, ErrSettled if it is settled or being settled, ErrLeaseLost
+// if its AMQP channel is closed. Call it with d.channel.mu held.
 func (d *delivery) check() error {
 	switch {
 	case d.state == settled || d.state == busy || d.state == acked || d.state == taken:
 		return broker.ErrSettled
-	case d.gen.dead:
+	case d.channel.dead:
 		return broker.ErrLeaseLost
 	default:
 		return nil
 	}
 }
 
-func (d *delivery) failed(what string, err error) error {
+// wrapErr returns err with the operation what, the message's id and the queue in its text, nil for
+// a nil err.
+func (d *delivery) wrapErr(what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return wrap(fmt.Errorf("message %.128q: %w", d.msg.ID, err), what, d.gen.st.sub.queue)
+	return wrap(fmt.Errorf("message %.128q: %w", d.msg.ID, err), what, d.channel.st.sub.queue)
 }
 
-// Ack implements [broker.Delivery]. It never waits.
+// Ack implements [broker.Delivery]. It does not block. The acknowledgement may be sent up to 1 ms
+// later, with others.
 func (d *delivery) Ack(context.Context) error {
-	d.gen.mu.Lock()
-	defer d.gen.mu.Unlock()
+	d.channel.mu.Lock()
+	defer d.channel.mu.Unlock()
 	if err := d.check(); err != nil {
-		return d.failed("acknowledge", err)
+		return d.wrapErr("acknowledge", err)
 	}
 	d.state = settled
-	d.gen.ack(d, false)
+	d.channel.ack(d, false)
 	return nil
 }
 
-// AckSync implements [broker.SyncAcker]. It asks for an answer on the same channel behind the acknowledgement, and beside it
-// writes a note into a stream. The answer shows that the server's channel has taken the acknowledgement. A classic queue has
-// removed the message then. A quorum queue has been told and will: the channel does not wait until a majority of the nodes has
-// written it down. If the server dies within that moment the message comes again, and the note tells AckedBefore.
+// AckSync implements [broker.SyncAcker]. It sends the acknowledgement, waits for a round trip on
+// the same channel, and writes a note of it into a stream.
 //
-// Errors: broker.ErrLeaseLost when nothing was sent, and the message will be seen again; broker.ErrIndeterminate when the
-// acknowledgement was sent, and an answer did not come before ctx or the channel ended. Then AckSync may be called again, to
-// wait for longer. Once Lost is closed it is broker.ErrIndeterminate at once. If the server does not permit the stream it is
-// broker.ErrUnavailable with broker.ErrAccess, and nothing was sent.
+// The round trip shows that the server's channel has received the acknowledgement. A classic queue
+// has removed the message then. A quorum queue removes it soon: the server does not wait until a
+// majority of the nodes has stored it. If the server dies in that moment the message is delivered
+// again, and AckedBefore finds the note.
+//
+// Errors:
+//   - broker.ErrLeaseLost: nothing was sent, and the message is delivered again.
+//   - broker.ErrIndeterminate: the acknowledgement was sent, and no answer arrived before ctx or
+//     the channel ended. AckSync may be called again to wait longer. Once Lost is closed it returns
+//     this error at once.
+//   - broker.ErrUnavailable with broker.ErrAccess: the server does not permit the stream, and
+//     nothing was sent.
 func (d *delivery) AckSync(ctx context.Context) error {
-	g, key := d.gen, d.key().short()
+	g, key := d.channel, d.key().prefix64()
 	g.mu.Lock()
 	if d.state != acked && d.state != taken {
 		err := d.check()
@@ -115,7 +132,7 @@ func (d *delivery) AckSync(ctx context.Context) error {
 		}
 		if err != nil {
 			g.mu.Unlock()
-			return d.failed("acknowledge", err)
+			return d.wrapErr("acknowledge", err)
 		}
 		d.state = acked
 		g.ack(d, true)
@@ -127,7 +144,7 @@ func (d *delivery) AckSync(ctx context.Context) error {
 	g.mu.Unlock()
 	if !known {
 		if err := g.barrier(ctx); err != nil {
-			return d.failed("acknowledge", fmt.Errorf("%w: %w", broker.ErrIndeterminate, err))
+			return d.wrapErr("acknowledge", fmt.Errorf("%w: %w", broker.ErrIndeterminate, err))
 		}
 		g.mu.Lock()
 		d.state = taken
@@ -136,83 +153,90 @@ func (d *delivery) AckSync(ctx context.Context) error {
 	err := note.await(ctx, g.lost)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	// If the channel has gone the message may be with somebody who has read the notes before this one was there.
+	// If the channel is closed, another consumer may have the message and may have read the notes
+	// before this one was written.
 	if err == nil && g.dead {
-		err = errChannelGone
+		err = errChannelClosed
 	}
 	if err != nil {
-		return d.failed("acknowledge", fmt.Errorf("%w: the note of it: %w", broker.ErrIndeterminate, err))
+		return d.wrapErr("acknowledge", fmt.Errorf("%w: write the note: %w", broker.ErrIndeterminate, err))
 	}
 	d.state = settled
 	return nil
 }
 
+// key returns the name of the message in notes.
 func (d *delivery) key() messageKey {
-	return keyOf(d.gen.st.sub.queue, d.msg.ID, d.msg.Generation, d.msg.Body)
+	return keyOf(d.channel.st.sub.queue, d.msg.ID, d.msg.Generation, d.msg.Body)
 }
 
-// AckedBefore implements [broker.AckChecker]. It is true also if the notes do not reach back to when the message was published,
-// or if the message does not say when that was.
+// AckedBefore implements [broker.AckChecker]. It is also true if the notes do not go back to the
+// time of publishing, or if the message does not hold that time.
 func (d *delivery) AckedBefore(ctx context.Context) (bool, error) {
 	var since time.Time
 	if now := time.Now().Add(clockSkew).Unix(); d.since > 0 && d.since < now {
 		since = time.Unix(d.since, 0)
 	}
-	acked, err := d.gen.st.sub.b.acks.has(ctx, d.key().short(), since)
-	return acked, d.failed("read the notes of", err)
+	acked, err := d.channel.st.sub.b.acks.has(ctx, d.key().prefix64(), since)
+	return acked, d.wrapErr("read the notes of", err)
 }
 
-// giveBack returns d to its queue. It is for deliveries that nobody has got.
+// giveBack returns d to its queue, without waiting. It is for deliveries that Receive has not
+// returned. It does nothing if d is settled or its channel is closed. It takes d.channel.mu.
 func (d *delivery) giveBack() {
-	d.gen.mu.Lock()
-	defer d.gen.mu.Unlock()
+	d.channel.mu.Lock()
+	defer d.channel.mu.Unlock()
 	if d.check() == nil {
 		d.requeue()
 	}
 }
 
-// requeue tells the server at once; gen.mu is held. So an acknowledgement "and all below" that follows leaves d alone.
+// requeue marks d as settled and sends the server a rejection with requeue at once, so that a later
+// multiple acknowledgement does not cover d. Call it with d.channel.mu held.
 func (d *delivery) requeue() {
 	d.state = settled
-	d.gen.remove(d)
-	_ = d.gen.ch.Nack(d.tag, false, true) // it goes back in any case if the channel has gone
+	d.channel.remove(d)
+	_ = d.channel.ch.Nack(d.tag, false, true) // a closed channel returns the message anyway
 }
 
-// Release implements [broker.Delivery]. After longer than 0 a copy with the next Generation waits in the delay topology, and
-// the delivery is acknowledged when the copy is confirmed.
+// Release implements [broker.Delivery]. If after is 0 or less the message goes back at once.
+// Otherwise a copy with the next Generation waits in the delay queues, and the delivery is
+// acknowledged when the server has confirmed the copy.
 func (d *delivery) Release(ctx context.Context, after time.Duration) error {
 	if after <= 0 {
-		d.gen.mu.Lock()
-		defer d.gen.mu.Unlock()
+		d.channel.mu.Lock()
+		defer d.channel.mu.Unlock()
 		if err := d.check(); err != nil {
-			return d.failed("release", err)
+			return d.wrapErr("release", err)
 		}
 		d.requeue()
 		return nil
 	}
 	at := time.Now().Add(after)
-	return d.failed("release", d.replace(func() error {
-		b := d.gen.st.sub.b
+	return d.wrapErr("release", d.publishThenAck(func() error {
+		b := d.channel.st.sub.b
 		next := d.msg
 		next.Generation++
 		var p amqp.Publishing
-		b.warnDropped(ctx, d.gen.st.sub.queue, next.ID, encodeCopy(&p, &next))
-		return b.publishDelayed(ctx, d.gen.st.name, &p, at)
+		b.warnDropped(ctx, d.channel.st.sub.queue, next.ID, encodeCopy(&p, &next))
+		return b.publishDelayed(ctx, d.channel.st.name, &p, at)
 	}))
 }
 
-// Bury implements [broker.Delivery]: a copy with the reason goes to the dead queue, and the delivery is acknowledged when the
-// copy is confirmed.
-func (d *delivery) Bury(ctx context.Context, dead broker.Dead) error {
+// DeadLetter implements [broker.Delivery]. It publishes a copy with the reason to the dead queue
+// and acknowledges the delivery when the server has confirmed the copy.
+func (d *delivery) DeadLetter(ctx context.Context, dead broker.Dead) error {
 	dead.Message = &d.msg
-	return d.failed("bury", d.replace(func() error {
-		return d.gen.st.sub.b.putDead(ctx, d.gen.st.sub.queue, dead)
+	return d.wrapErr("dead-letter", d.publishThenAck(func() error {
+		return d.channel.st.sub.b.publishDead(ctx, d.channel.st.sub.queue, dead)
 	}))
 }
 
-// replace publishes a copy and then acknowledges d. If it fails d can be settled again.
-func (d *delivery) replace(publish func() error) error {
-	g := d.gen
+// publishThenAck calls publish, which publishes a copy of the message, and then acknowledges d.
+// While publish runs, other settlements of d return ErrSettled. If publish fails, its error is
+// returned and d can be settled again. If the channel was closed meanwhile it returns ErrLeaseLost.
+func (d *delivery) publishThenAck(publish func() error) error {
+	g := d.channel
 	g.mu.Lock()
 	if err := d.check(); err != nil {
 		g.mu.Unlock()
@@ -227,7 +251,7 @@ func (d *delivery) replace(publish func() error) error {
 	if err != nil {
 		return err
 	}
-	if g.dead { // the copy is there, and the message will be seen again
+	if g.dead { // the copy is published, and the original will be delivered again
 		return broker.ErrLeaseLost
 	}
 	d.state = settled

@@ -1,38 +1,52 @@
 // Package amqpbroker distributes tasks through RabbitMQ 3.10 or later (AMQP 0-9-1).
 //
-//	b, err := amqpbroker.New(amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{"amqp://user:password@host/"}}})
+//	b, err := amqpbroker.New(amqpbroker.Config{
+//		Connect: amqpconnect.Config{URLs: []string{"amqp://user:password@host/"}},
+//	})
 //
-// # What lies on the server
+// # Names on the server
 //
-// All names begin with "swj.<namespace>.". A queue is one durable queue q.<queue> behind the
-// default exchange, a quorum queue unless configured otherwise, or with priority levels one queue
-// q.<queue>:p<bound> per level. Its dead letters are in dead.<queue>, whether Bury put them there
-// or RabbitMQ did, at its delivery limit; a full one drops its oldest. Messages with a time wait in
-// 38 queues delay.00 to delay.37, each of which holds everything for 2^n milliseconds; those whose
-// queue is gone when their time has come are in undeliverable. Two streams hold notes for 24 hours:
-// starts those of starts and the answers of nodes (64 MB), and acks those of AckSync (256 MB). acks
-// is made with the first queue, starts with the first note. Queues that exist with other settings
-// are used as they are, with a warning in the log.
+// All names begin with "swj.<namespace>.".
 //
-// # What it promises
+//   - q.<queue> is the durable queue behind the default exchange, a quorum queue unless configured
+//     otherwise. A queue with priority levels has one queue q.<queue>:p<bound> for each further
+//     level.
+//   - dead.<queue> holds the dead letters, from consumers and from RabbitMQ's delivery limit. If it
+//     is full the oldest is dropped.
+//   - delay.00 to delay.37 hold delayed messages, each for 2^n milliseconds. If the target queue
+//     was deleted meanwhile, the message goes to undeliverable.
+//   - starts is a stream with the notes of starts and the answers of nodes: 24 hours, 64 MB. It is
+//     created with the first note.
+//   - acks is a stream with the notes of AckSync: 24 hours, 256 MB. It is created with the first
+//     queue.
 //
-//   - Publish returns nil when RabbitMQ has confirmed the message and has not returned it as unroutable. It is never sent
-//     twice by the adapter.
-//   - A lost connection is made again for ever, over all URLs; queues, prefetches and consumers are rebuilt. All deliveries
-//     of the old channel are lost: their Lost channel is closed and settling them is broker.ErrLeaseLost, while RabbitMQ
-//     hands them out again.
-//   - Deliveries is exact on quorum queues, where it also counts graceful returns before RabbitMQ 4.3, and (2, false) after
-//     the first delivery on classic ones.
-//   - Ack returns at once and reaches the server within about a millisecond, together with others. AckSync waits for it;
-//     what its answer shows, and what it cannot, is told there. AckedBefore tells of the rest.
-//   - NoteStart and JudgeStart survive a restart and the loss of a minority of nodes. NodeState takes 2 s to find that a node is
-//     absent; a memory or disk alarm makes it an error. Notes have a connection of their own, opened when it is first used.
-//   - A message that RabbitMQ has handed out can always be released, buried and requeued, also one that Publish would refuse.
-//     A copy never expires on the server: the native expiration travels in a header and is found in Properties again.
-//   - A delivery is held as long as its channel lives; there is no lease. RabbitMQ's consumer_timeout (30 minutes by default)
-//     closes the channel of a consumer that holds one for longer: it has to be raised for longer tasks.
-//   - Under an alarm of the server publishing is broker.ErrBlocked when the ctx ends; consuming goes on, over its own
-//     connection.
+// Queues that exist with other settings are used as they are, with a warning in the log.
 //
-// Headers that begin with "x-" belong to the server and are never copied, those with "swj-" are the adapter's own.
+// # Promises
+//
+//   - Publish returns nil when RabbitMQ has confirmed the message and has not returned it as
+//     unroutable. The adapter never sends it twice.
+//   - A lost connection is restored, with all URLs in turn, until the Broker is closed. Queues,
+//     prefetches and consumers are rebuilt. All deliveries of the old channel are lost: their Lost
+//     channel is closed and settling them returns broker.ErrLeaseLost. RabbitMQ delivers the
+//     messages again.
+//   - Deliveries is exact on quorum queues. Before RabbitMQ 4.3 it also counts messages that were
+//     returned untouched. On classic queues it is (2, false) after the first delivery.
+//   - Ack returns at once. The acknowledgement reaches the server within about a millisecond,
+//     together with others. AckSync waits for the server; its comment says what the answer proves.
+//     AckedBefore covers the rest.
+//   - NoteStart and JudgeStart survive a restart and the loss of a minority of nodes. NodeState
+//     takes 2 s to find that a node is absent. During a memory or disk alarm it returns an error.
+//     Notes have a separate connection, opened with the first use.
+//   - A message that RabbitMQ has delivered can always be released, dead-lettered and requeued,
+//     even if Publish would refuse it. A copy never expires on the server: the native expiration
+//     moves into a header, and Properties holds it again on delivery.
+//   - A delivery is held as long as its channel is open; RabbitMQ has no leases. Its
+//     consumer_timeout closes the channel of a consumer that holds a delivery for longer, by
+//     default 30 minutes. Raise it for longer tasks.
+//   - A memory or disk alarm of the server blocks publishing, but not consuming.
+//     Publishing returns broker.ErrBlocked when ctx ends. Consuming has another connection.
+//
+// Headers that begin with "x-" belong to the server and are never copied. Headers that begin with
+// "swj-" belong to the adapter.
 package amqpbroker

@@ -8,7 +8,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
 )
 
-// wrap says what was done and puts the port's class beside the connection's error.
+// wrap returns err with the operation what and the queue in its text, and with the port's sentinel
+// that fits err. It returns nil for a nil err.
 func wrap(err error, what, queue string) error {
 	if err == nil {
 		return nil
@@ -19,14 +20,16 @@ func wrap(err error, what, queue string) error {
 	return fmt.Errorf("amqp %s %q: %w", what, queue, err)
 }
 
-// classOf returns the port's sentinel, nil if err has one already or none fits.
+// classOf returns the sentinel of package broker that fits err, an error of the connection. It
+// returns nil for any other error, which may wrap a sentinel already.
 func classOf(err error) error {
 	switch {
 	case errors.Is(err, amqpconn.ErrIndeterminate):
 		switch {
-		case errors.Is(err, amqpconn.ErrBlocked): // sent just before the server told of its alarm
+		case errors.Is(err, amqpconn.ErrBlocked): // sent just before the server reported its alarm
 			return indeterminateError{broker.ErrBlocked}
-		case errors.Is(err, amqpconn.ErrAccess): // the refusal of one message leaves all that were under way unanswered
+		// when the server refuses one message it leaves all others in progress unanswered
+		case errors.Is(err, amqpconn.ErrAccess):
 			return indeterminateError{broker.ErrAccess}
 		}
 		return broker.ErrIndeterminate
@@ -38,7 +41,8 @@ func classOf(err error) error {
 		return broker.ErrMalformed
 	case errors.Is(err, amqpconn.ErrAccess), amqpconn.IsAccess(err):
 		return broker.ErrAccess
-	case errors.Is(err, amqpconn.ErrUnavailable), amqpconn.IsNodeDown(err): // before ErrClosed, which is final: who repeats will find out
+	// before ErrClosed, which is final: a caller that repeats finds out which it is
+	case errors.Is(err, amqpconn.ErrUnavailable), amqpconn.IsNodeDown(err):
 		return broker.ErrUnavailable
 	case errors.Is(err, amqpconn.ErrClosed):
 		return broker.ErrClosed
@@ -49,13 +53,15 @@ func classOf(err error) error {
 	}
 }
 
-// indeterminateError is broker.ErrIndeterminate with the class of its cause.
+// indeterminateError is broker.ErrIndeterminate together with the class of its cause.
 type indeterminateError struct{ cause error }
 
+// Error returns the texts of both errors.
 func (e indeterminateError) Error() string {
 	return broker.ErrIndeterminate.Error() + ", " + e.cause.Error()
 }
 
+// Unwrap returns broker.ErrIndeterminate and the cause.
 func (e indeterminateError) Unwrap() []error {
 	return []error{broker.ErrIndeterminate, e.cause}
 }

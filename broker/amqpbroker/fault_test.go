@@ -18,7 +18,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// raw runs fn with a channel of the plain client.
+// raw calls fn with a channel of the plain client.
 func raw(t testing.TB, url string, fn func(ch *amqp.Channel) error) {
 	t.Helper()
 	conn, err := amqp.Dial(url)
@@ -71,7 +71,7 @@ func TestOldGenerationCannotSettle(t *testing.T) {
 			awaitLost(t, d, "the connection was cut")
 			continue
 		}
-		ack(t, d) // the same tag as the old ones: it must count for this one only
+		ack(t, d) // the same tag as the old deliveries: the Ack must count only for this one
 	}
 	if err := s.Close(testwait.Long(t)); err != nil {
 		t.Fatalf("Close: %v", err)
@@ -96,7 +96,7 @@ func TestDeletedQueueIsDeclaredAgain(t *testing.T) {
 	awaitLost(t, d, "its queue was deleted")
 	testwait.Until(t, "publishing works again", func() bool {
 		err := b.Publish(testwait.Long(t), q, message("after"))
-		// While it is being deleted the server refuses what it can no longer put there.
+		// While the queue is being deleted the server refuses messages that it can no longer store.
 		if err != nil && !errors.Is(err, broker.ErrNoQueue) && !errors.Is(err, broker.ErrBlocked) {
 			t.Fatalf("Publish to a deleted queue: %v, want ErrNoQueue, or ErrBlocked for a moment", err)
 		}
@@ -110,13 +110,13 @@ func TestDeletedQueueIsDeclaredAgain(t *testing.T) {
 	if err := b.PublishAt(testwait.Long(t), q, message("later"), time.Now().Add(50*time.Millisecond)); err != nil {
 		t.Fatalf("PublishAt: %v", err)
 	}
-	ack(t, receive(t, s)) // the new queue gets delayed messages, too
+	ack(t, receive(t, s)) // the new queue gets delayed messages too
 	if !strings.Contains(book.String(), "cancelled the consumer") {
 		t.Errorf("the log does not tell of the cancelled consumer: %s", book.String())
 	}
 }
 
-// TestServerMischief is what must not happen on the shared server, on one of its own.
+// TestServerMischief runs tests on a separate server that would disturb others on the shared one.
 func TestServerMischief(t *testing.T) {
 	t.Parallel()
 	files, err := testserver.NewTLSFiles(t.TempDir())
@@ -138,7 +138,8 @@ func consumerTimeoutCostsOneChannel(t *testing.T, srv *testserver.Rabbit) {
 			t.Fatalf("%s: %v\n%s", expr, err, out)
 		}
 	}
-	// A channel looks for late acknowledgements once per tick, a minute unless it is set before the channel is opened.
+	// A channel checks for late acknowledgements once per tick: a minute, unless it is set before the
+	// channel is opened.
 	set("application:set_env(rabbit, consumer_timeout, 500), application:set_env(rabbit, channel_tick_interval, 500).")
 	defer set("application:set_env(rabbit, consumer_timeout, 1800000), application:set_env(rabbit, channel_tick_interval, 60000).")
 	var book logBook
@@ -151,11 +152,11 @@ func consumerTimeoutCostsOneChannel(t *testing.T, srv *testserver.Rabbit) {
 	if err := d.Ack(testwait.Long(t)); !errors.Is(err, broker.ErrLeaseLost) {
 		t.Errorf("Ack after consumer_timeout: %v, want ErrLeaseLost", err)
 	}
-	ack(t, receive(t, s)) // it comes again, on a new channel
+	ack(t, receive(t, s)) // the message is delivered again, on a new channel
 	if log := book.String(); !strings.Contains(log, "consumer_timeout") {
 		t.Errorf("the log does not name consumer_timeout: %s", log)
 	}
-	publish(t, b, other, message("other")) // the connection has not suffered
+	publish(t, b, other, message("other")) // the connection still works
 	ack(t, receive(t, subscribe(t, b, other, 1)))
 }
 
@@ -191,7 +192,7 @@ func memoryAlarmBlocksPublishingOnly(t *testing.T, srv *testserver.Rabbit) {
 		if !errors.Is(err, broker.ErrBlocked) {
 			t.Errorf("publish %d under an alarm: %v, want ErrBlocked", i, err)
 		}
-		// The first is what makes the server tell of its alarm: it was sent.
+		// The first publish makes the server report its alarm: it was sent.
 		if sent := errors.Is(err, broker.ErrIndeterminate); sent != (i == 0) {
 			t.Errorf("publish %d under an alarm: indeterminate is %v: %v", i, sent, err)
 		}
@@ -208,7 +209,7 @@ func memoryAlarmBlocksPublishingOnly(t *testing.T, srv *testserver.Rabbit) {
 		t.Fatal("Watch did not tell of the alarm")
 	}
 	for range 5 {
-		ack(t, receive(t, s)) // consuming and acknowledging go on
+		ack(t, receive(t, s)) // consuming and acknowledging continue
 	}
 	res := make(chan error, 1)
 	go func() { res <- b.Publish(testwait.Long(t), q, message("waits")) }()
@@ -262,13 +263,13 @@ func wrongPasswordIsSaidAndMended(t *testing.T, srv *testserver.Rabbit) {
 		return b.Declare(testwait.Long(t), broker.Queue{Name: "q"}) == nil
 	})
 	s := subscribe(t, b, "q", 1)
-	// Each of the two connections finds out at its own next attempt.
+	// Each of the two connections notices that at its own next attempt.
 	testwait.Until(t, "publishing works after the password was mended", func() bool {
 		return b.Publish(testwait.Long(t), "q", message("m")) == nil
 	})
 	ack(t, receive(t, s))
 
-	// And the other way round: a subscription that is refused after it has worked, and recovers.
+	// Now the reverse: a subscription that worked is refused, and recovers.
 	ctl("change_password", user, "another")
 	if err := srv.CloseAllConnections(testwait.Long(t)); err != nil {
 		t.Fatalf("closing all connections: %v", err)
@@ -328,7 +329,7 @@ func tlsIsVerified(t *testing.T, srv *testserver.Rabbit, files *testserver.TLSFi
 	tests := []struct {
 		name string
 		cfg  amqpbroker.Config
-		want string // in the error; "" for none
+		want string // text in the error; "": no error
 	}{
 		{"right authority", amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{srv.TLSURL()}, TLS: right}}, ""},
 		{"wrong authority", amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{srv.TLSURL()}, TLS: wrongCA}}, "certificate signed by unknown authority"},

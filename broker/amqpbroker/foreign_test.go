@@ -16,13 +16,14 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// TestWhatIsNotSentCanBeSettled: a publisher that is not this adapter knows none of its limits.
+// TestWhatIsNotSentCanBeSettled shows that messages of a foreign publisher, which ignores the
+// adapter's limits, can be settled.
 func TestWhatIsNotSentCanBeSettled(t *testing.T) {
-	const ns = "delays-quorum" // has the levels for Release as a rule
+	const ns = "delays-quorum" // normally has the levels for Release
 	tests := []struct {
 		name string
 		p    amqp.Publishing
-		lost bool // the header "big"
+		lost bool // the header "big" is lost
 	}{
 		{"large body", amqp.Publishing{Body: bytes.Repeat([]byte("b"), 5000)}, false},
 		{"large headers", amqp.Publishing{Headers: amqp.Table{"small": "s", "big": strings.Repeat("h", 80<<10)}}, false},
@@ -49,8 +50,8 @@ func TestWhatIsNotSentCanBeSettled(t *testing.T) {
 				t.Fatalf("Release: %v", err)
 			}
 			d := receive(t, s)
-			if err := d.Bury(testwait.Long(t), broker.Dead{Reason: "poison"}); err != nil {
-				t.Fatalf("Bury: %v", err)
+			if err := d.DeadLetter(testwait.Long(t), broker.Dead{Reason: "poison"}); err != nil {
+				t.Fatalf("DeadLetter: %v", err)
 			}
 			check := func(where string, m *broker.Message) {
 				t.Helper()
@@ -66,7 +67,8 @@ func TestWhatIsNotSentCanBeSettled(t *testing.T) {
 			}
 			check("the dead letter", dead[0].Message)
 			n, err := brokertest.Requeue(testwait.Long(t), b, q)
-			if errors.Is(err, broker.ErrTooLarge) || errors.Is(err, broker.ErrMalformed) { // what Publish refuses stays where it is
+			// a message that Publish refuses stays a dead letter
+			if errors.Is(err, broker.ErrTooLarge) || errors.Is(err, broker.ErrMalformed) {
 				dead, err = broker.ListDead(testwait.Long(t), b, q, 10)
 				if err != nil || len(dead) != 1 {
 					t.Fatalf("ListDead after a refused requeue: %+v, %v", dead, err)

@@ -15,7 +15,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// connect opens a Broker for a test, which closes it. What cfg leaves open points to the shared server.
+// connect opens a Broker and closes it at the end of the test. Without URLs in cfg it uses the
+// shared server.
 func connect(t testing.TB, cfg amqpbroker.Config) *amqpbroker.Broker {
 	t.Helper()
 	if cfg.Connect.URLs == nil {
@@ -35,7 +36,7 @@ func connect(t testing.TB, cfg amqpbroker.Config) *amqpbroker.Broker {
 	return b
 }
 
-// declared returns a fresh queue.
+// declared creates a new queue and returns its name.
 func declared(t testing.TB, b *amqpbroker.Broker) string {
 	t.Helper()
 	q := testserver.Namespace()
@@ -83,7 +84,7 @@ func ack(t testing.TB, d broker.Delivery) {
 	}
 }
 
-// logBook keeps what is logged.
+// logBook stores the log.
 type logBook struct {
 	mu  sync.Mutex
 	txt strings.Builder

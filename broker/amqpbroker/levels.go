@@ -17,27 +17,32 @@ import (
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
-// Every process has to know the levels of a queue, and AMQP shows no client how a queue was declared. So the first to
-// declare levels writes them into a small stream beside the queue, a log that everybody can read from its beginning: its
-// first entry holds for ever. No stream means one level. A stream without an entry means nothing: it may be slow, or its maker
-// is about to write, or has died before. Whoever declares the queue then writes an entry, which holds unless there is one.
+// Every process must know the priority levels of a queue, and AMQP does not show a client how a
+// queue was declared. So the first process that declares levels writes them into a small stream
+// beside the queue. Every process can read this log from its beginning, and its first entry is
+// valid for ever.
+//
+// A queue without a stream has one level. A stream without an entry decides nothing: it may be
+// slow, or its creator may be about to write or may have died. A process that declares the queue
+// then writes an entry. If another entry comes first, that one is valid.
 
-// levelsWait is how long a stream is watched for its first entry.
+// levelsWait limits the time that a reader waits for the first entry of a stream.
 const levelsWait = 2 * time.Second
 
 var (
-	errNoLevels = fmt.Errorf("%w: the queue's levels are not known yet, no entry has come in %v; declaring the queue mends that", broker.ErrUnavailable, levelsWait)
-	errNoReader = fmt.Errorf("%w: the reading of the queue's levels was interrupted", broker.ErrUnavailable)
+	errNoLevels = fmt.Errorf("%w: the queue's priority levels are not known, no entry arrived within %v; declare the queue", broker.ErrUnavailable, levelsWait)
+	errNoReader = fmt.Errorf("%w: reading the queue's priority levels was interrupted", broker.ErrUnavailable)
 )
 
-// levels are the AMQP queues of a queue with priority levels, ascending by bound.
+// levels holds the AMQP queues of a queue with priority levels, in ascending order of their bounds.
 type levels struct {
 	bounds []int
 	queues []string
 }
 
-// newLevels names the queues. The level of the default priority is the plain queue, so that a process that does not know of
-// the levels publishes into the middle.
+// newLevels returns the AMQP queue names of a queue with the given bounds. The level of the default
+// priority has the plain queue's name, so that a process that does not know the levels publishes
+// into the middle.
 func (b *Broker) newLevels(queue string, bounds []int) *levels {
 	l := &levels{bounds: bounds}
 	middle := len(bounds) - 1
@@ -57,8 +62,10 @@ func (b *Broker) newLevels(queue string, bounds []int) *levels {
 	return l
 }
 
-// learn asks the server for the levels of a queue, unless they are known. An error wraps errNoLevels if they are not written.
-func (b *Broker) learn(ctx context.Context, queue string) error {
+// loadLevels reads the levels of a queue from the server and stores them in b.queues, unless they
+// are known. A queue with one level is not stored. The error wraps errNoLevels if the stream exists
+// but holds no entry.
+func (b *Broker) loadLevels(ctx context.Context, queue string) error {
 	if _, ok := b.queues.Load(queue); ok {
 		return nil
 	}
@@ -69,9 +76,11 @@ func (b *Broker) learn(ctx context.Context, queue string) error {
 	return err
 }
 
-// settleLevels makes the levels of a queue what is asked for, or learns what they are.
-func (b *Broker) settleLevels(ctx context.Context, queue string, want []int) error {
-	err := b.learn(ctx, queue)
+// declareLevels writes the wanted levels of a queue to the server, if it is a new queue. For an
+// existing queue it loads the levels that are valid and logs a warning once if they differ from
+// want. It may wait up to levelsWait for the first entry.
+func (b *Broker) declareLevels(ctx context.Context, queue string, want []int) error {
+	err := b.loadLevels(ctx, queue)
 	unwritten := errors.Is(err, errNoLevels)
 	if err != nil && !unwritten {
 		return err
@@ -82,11 +91,11 @@ func (b *Broker) settleLevels(ctx context.Context, queue string, want []int) err
 		}
 		return nil
 	}
-	if len(want) < 2 && !unwritten { // one level needs nothing of its own
+	if len(want) < 2 && !unwritten { // a queue with one level needs no stream
 		return nil
 	}
 	entry := want
-	switch _, err := b.ready(ctx, []string{b.names.work(queue)}); {
+	switch _, err := b.countReady(ctx, []string{b.names.work(queue)}); {
 	case err == nil && !unwritten:
 		b.warnLevels(ctx, queue, want, nil)
 		return nil
@@ -98,7 +107,7 @@ func (b *Broker) settleLevels(ctx context.Context, queue string, want []int) err
 	if err := b.writeLevels(ctx, queue, entry); err != nil {
 		return err
 	}
-	if err := b.learn(ctx, queue); err != nil { // somebody else may have been first
+	if err := b.loadLevels(ctx, queue); err != nil { // the entry of another process may be first
 		return err
 	}
 	if _, ok := b.queues.Load(queue); !ok && len(want) > 1 {
@@ -107,7 +116,8 @@ func (b *Broker) settleLevels(ctx context.Context, queue string, want []int) err
 	return nil
 }
 
-// writeLevels adds an entry to a queue's stream.
+// writeLevels declares the stream of a queue's levels, appends an entry with bounds, and waits for
+// the confirmation.
 func (b *Broker) writeLevels(ctx context.Context, queue string, bounds []int) error {
 	stream := b.names.levels(queue)
 	if err := b.retry(ctx, func(sess *amqpconn.Session) error {
@@ -122,14 +132,17 @@ func (b *Broker) writeLevels(ctx context.Context, queue string, bounds []int) er
 	return b.direct.Publish(ctx, "", stream, &amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte(strings.Join(text, ","))})
 }
 
+// warnLevels logs once per queue that the queue exists with other priority levels than wanted.
 func (b *Broker) warnLevels(ctx context.Context, queue string, want, have []int) {
 	if _, known := b.warned.LoadOrStore(b.names.levels(queue), struct{}{}); !known {
-		b.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "amqp: the queue exists with other priority levels and is used as it is; delete it and its levels queue when it is empty to have it made anew",
+		b.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "amqp: the queue exists with other priority levels and is used as it is; to create it again, delete it and its levels queue when it is empty",
 			slog.String("queue", queue), slog.Any("wanted", want), slog.Any("existing", have))
 	}
 }
 
-// readLevels returns the first entry of a queue's stream, nil if there is no stream, errNoLevels if there is no entry.
+// readLevels returns the bounds in the first entry of a queue's stream, nil if the stream does not
+// exist. Returns errNoLevels if the stream holds no entry within levelsWait, ErrMalformed if the
+// entry is not a list of ascending numbers.
 func (b *Broker) readLevels(ctx context.Context, queue string) (bounds []int, err error) {
 	name := b.names.levels(queue)
 	var body []byte
@@ -140,8 +153,8 @@ func (b *Broker) readLevels(ctx context.Context, queue string) (bounds []int, er
 			if err == nil {
 				body = <-got
 			}
-			// The server also cancels the readers of a stream that moves or is deleted.
-			if !errors.Is(err, errNoReader) || sess.Ended() || !wake.Sleep(ctx, lookAgain) {
+			// The server also cancels the readers of a stream that is moved or deleted.
+			if !errors.Is(err, errNoReader) || sess.Ended() || !wake.Sleep(ctx, pollPause) {
 				return err
 			}
 		}
@@ -162,7 +175,8 @@ func (b *Broker) readLevels(ctx context.Context, queue string) (bounds []int, er
 	return bounds, nil
 }
 
-// firstEntry sends the first entry of a stream to got, or fails.
+// firstEntry consumes the stream on ch and sends its first entry to got. Returns the error of
+// awaitEntry if no entry arrives, the server's "not found" if the stream does not exist.
 func firstEntry(ctx context.Context, sess *amqpconn.Session, ch *amqp.Channel, stream string, got chan<- []byte) error {
 	if _, err := ch.QueueDeclarePassive(stream, true, false, false, false, nil); err != nil {
 		return err
@@ -178,7 +192,8 @@ func firstEntry(ctx context.Context, sess *amqpconn.Session, ch *amqp.Channel, s
 	return err
 }
 
-// awaitEntry returns the body of what comes first. The end of entries says nothing about the stream.
+// awaitEntry blocks until an entry arrives and returns its body. Returns errNoLevels after wait,
+// errNoReader if entries is closed, ErrUnavailable if ctx ends.
 func awaitEntry(ctx context.Context, entries <-chan amqp.Delivery, wait time.Duration) ([]byte, error) {
 	t := time.NewTimer(wait)
 	defer t.Stop()

@@ -15,7 +15,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// levelsStream makes the stream of a queue's levels, without an entry.
+// levelsStream creates the stream of a queue's levels, without an entry.
 func levelsStream(t testing.TB, name string) {
 	t.Helper()
 	raw(t, testserver.RequireRabbit(t).URL(), func(ch *amqp.Channel) error {
@@ -24,7 +24,8 @@ func levelsStream(t testing.TB, name string) {
 	})
 }
 
-// TestInterruptedLookAtLevels: a reader whose channel ends has read nothing, which is not "no levels".
+// TestInterruptedLookAtLevels shows that a reader whose channel ends reads again, and does not
+// conclude that the queue has no levels.
 func TestInterruptedLookAtLevels(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequireRabbit(t)
@@ -43,7 +44,7 @@ func TestInterruptedLookAtLevels(t *testing.T) {
 		s, err := b.Subscribe(ctx, q, broker.SubscribeOptions{Prefetch: 2})
 		res <- subscribed{s, err}
 	}()
-	tick := time.NewTicker(100 * time.Millisecond) // some of them meet a reader that waits
+	tick := time.NewTicker(100 * time.Millisecond) // some of the cuts hit a reader that waits
 	defer tick.Stop()
 	for range 6 {
 		<-tick.C
@@ -60,14 +61,14 @@ func TestInterruptedLookAtLevels(t *testing.T) {
 	urgent.Priority = 1
 	publish(t, b, q, urgent)
 	ack(t, receive(t, got.s))
-	raw(t, srv.URL(), func(ch *amqp.Channel) error { // it fails unless the level was learnt
+	raw(t, srv.URL(), func(ch *amqp.Channel) error { // it fails unless the level was loaded
 		_, err := ch.QueueDeclarePassive("swj.default.q."+q+":p10", true, false, false, false, nil)
 		return err
 	})
 }
 
-// TestLevelsThatWereNeverWritten: who makes the stream may die before it writes. Nobody may take that for one level, as the
-// maker may be slow only; a declaration settles it.
+// TestLevelsThatWereNeverWritten shows that a stream without an entry does not mean one level,
+// since its creator may be slow or dead. A declaration writes the entry.
 func TestLevelsThatWereNeverWritten(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string][]int{"levels": {10, 100}, "one level": nil} {

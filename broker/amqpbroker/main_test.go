@@ -10,6 +10,6 @@ import (
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper),
-		// A pipe of the proxy library that stays behind when a connection is cut.
+		// A pipe of the proxy library that remains after a connection is cut.
 		goleak.IgnoreAnyFunction(testserver.ProxyPipe), goleak.IgnoreAnyFunction(testserver.ProxyRead))
 }

@@ -12,35 +12,40 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// The headers of our own. On the fast path (generation 0, priority 100, no expiry) a message has none.
+// The headers of the adapter. A message with generation 0, priority 100 and no expiry carries no
+// such header.
 const (
 	headerGeneration = "swj-gen"      // int64
 	headerPriority   = "swj-prio"     // int64
 	headerExpires    = "swj-expires"  // int64, Unix milliseconds
-	headerReason     = "swj-reason"   // of a dead letter
-	headerQueue      = "swj-queue"    // it came from
-	headerDied       = "swj-died-ms"  // int64, Unix milliseconds
-	headerStack      = "swj-stack"    // of a dead letter
+	headerReason     = "swj-reason"   // string, of a dead letter
+	headerQueue      = "swj-queue"    // string, the original queue of a dead letter
+	headerDied       = "swj-died-ms"  // int64, Unix milliseconds, of a dead letter
+	headerStack      = "swj-stack"    // string, of a dead letter
 	headerAttempts   = "swj-attempts" // int64, of a dead letter
-	headerExpiration = "swj-ttl"      // string, the property expiration of a message that must not expire where it is
+	// string, the property expiration of a message that must not expire on the server
+	headerExpiration = "swj-ttl"
 )
 
 const (
 	defaultPriority = 100
-	// maxHeaders is the most bytes of headers and properties. A table has to fit into one frame (128 KiB): a larger one
-	// costs the connection, so there is ample room for what the server adds on the way.
+	// maxHeaders limits the headers and properties of a message, in bytes. All headers must fit into
+	// one frame (128 KiB), with a margin for the headers that the server adds. A larger frame closes
+	// the connection.
 	maxHeaders = 64 << 10
 	maxShort   = 255 // bytes of an AMQP short string
 )
 
-// foreign reports whether a header belongs to whoever sent the message, and not to the server or to us. A copied x-death
-// makes the server take a delayed message for one that goes round in circles, and drop it.
-func foreign(name string) bool {
+// isForeign reports whether a header belongs to the publisher, not to the server ("x-") or to the
+// adapter ("swj-"). If x-death were copied, the server would regard a delayed message as one in a
+// cycle and drop it.
+func isForeign(name string) bool {
 	return !strings.HasPrefix(name, "x-") && !strings.HasPrefix(name, "swj-")
 }
 
-// encode fills p with m. Everything that the client library or the server would answer by closing the channel or the
-// connection, which would hit other messages, is refused here.
+// encode fills p with m. It returns ErrMalformed or ErrTooLarge for every message to which the
+// client library or the server would answer by closing the channel or the connection. That would
+// affect other messages too.
 func (b *Broker) encode(p *amqp.Publishing, m *broker.Message) error {
 	if m == nil {
 		return fmt.Errorf("%w: no message", broker.ErrMalformed)
@@ -52,7 +57,7 @@ func (b *Broker) encode(p *amqp.Publishing, m *broker.Message) error {
 		return fmt.Errorf("%w: generation %d", broker.ErrMalformed, m.Generation)
 	}
 	*p = amqp.Publishing{ContentType: m.ContentType, MessageId: m.ID, DeliveryMode: amqp.Persistent, Body: m.Body}
-	if m.Generation != 0 || idTime(m.ID) == 0 { // the client library allocates for it
+	if m.Generation != 0 || idTime(m.ID) == 0 { // the client library allocates memory for a timestamp
 		p.Timestamp = time.Now()
 	}
 	if len(m.ID) > maxShort || len(m.ContentType) > maxShort {
@@ -69,11 +74,13 @@ func (b *Broker) encode(p *amqp.Publishing, m *broker.Message) error {
 	return nil
 }
 
+// encodeHeaders sets p.Headers to the foreign headers of m and those of the adapter. Returns
+// ErrMalformed for a name or type that cannot be sent, ErrTooLarge above maxHeaders.
 func encodeHeaders(p *amqp.Publishing, m *broker.Message) error {
 	p.Headers = make(amqp.Table, len(m.Headers)+3)
 	size := 0
 	for k, v := range m.Headers {
-		if !foreign(k) {
+		if !isForeign(k) {
 			continue
 		}
 		if len(k) > maxShort || reroutes(k) {
@@ -82,7 +89,7 @@ func encodeHeaders(p *amqp.Publishing, m *broker.Message) error {
 		switch v.(type) {
 		case string, []byte, bool, int64, float64:
 		default:
-			return fmt.Errorf("%w: header %.40q is a %T", broker.ErrMalformed, k, v)
+			return fmt.Errorf("%w: header %.40q has the type %T, which cannot be sent", broker.ErrMalformed, k, v)
 		}
 		p.Headers[k] = v
 		size += fieldSize(k, v)
@@ -94,7 +101,8 @@ func encodeHeaders(p *amqp.Publishing, m *broker.Message) error {
 	return nil
 }
 
-// encodeOwn sets the headers of our own.
+// encodeOwn adds the adapter's headers for generation, priority and expiry to p.Headers, where they
+// differ from the defaults. p.Headers must not be nil.
 func encodeOwn(p *amqp.Publishing, m *broker.Message) {
 	if m.Generation != 0 {
 		p.Headers[headerGeneration] = int64(m.Generation)
@@ -107,10 +115,10 @@ func encodeOwn(p *amqp.Publishing, m *broker.Message) {
 	}
 }
 
-// reroutes reports whether the server reads a header as a list of more queues.
+// reroutes reports whether the server reads the header as a list of further target queues.
 func reroutes(name string) bool { return name == "CC" || name == "BCC" }
 
-// fieldSize is how many bytes a header takes in a frame.
+// fieldSize returns about how many bytes a header takes in a frame.
 func fieldSize(name string, v any) int {
 	switch v := v.(type) {
 	case string:
@@ -122,6 +130,8 @@ func fieldSize(name string, v any) int {
 	}
 }
 
+// encodeProperties sets the native AMQP properties of p. Returns ErrMalformed for an unknown name
+// or a value that AMQP cannot carry.
 func encodeProperties(p *amqp.Publishing, props map[string]string) error {
 	for k, v := range props {
 		if err := encodeProperty(p, k, v); err != nil {
@@ -131,6 +141,8 @@ func encodeProperties(p *amqp.Publishing, props map[string]string) error {
 	return nil
 }
 
+// encodeProperty sets the native AMQP property k of p to v. Returns ErrMalformed if k is unknown,
+// or if v is longer than 255 bytes or not a valid number.
 func encodeProperty(p *amqp.Publishing, k, v string) error {
 	if len(v) > maxShort {
 		return fmt.Errorf("%w: property %.40q is longer than %d bytes", broker.ErrMalformed, k, maxShort)
@@ -161,7 +173,9 @@ func encodeProperty(p *amqp.Publishing, k, v string) error {
 	return nil
 }
 
-// decode fills m with d.
+// decode fills m with the received message d. Headers of the adapter set fields of m. Foreign
+// headers and native properties are copied, except values of types that a broker.Message cannot
+// hold.
 func decode(m *broker.Message, d *amqp.Delivery) {
 	m.ID, m.ContentType, m.Body, m.Priority = d.MessageId, d.ContentType, d.Body, defaultPriority
 	for k, v := range d.Headers {
@@ -182,7 +196,7 @@ func decode(m *broker.Message, d *amqp.Delivery) {
 			if s, ok := v.(string); ok {
 				property(m, "expiration", s)
 			}
-		case foreign(k):
+		case isForeign(k):
 			if v, ok := scalar(v); ok {
 				if m.Headers == nil {
 					m.Headers = make(map[string]any, len(d.Headers))
@@ -201,8 +215,9 @@ func decode(m *broker.Message, d *amqp.Delivery) {
 	}
 }
 
-// publishedAt returns the earliest time at which somebody may have received d, in seconds since 1970: when it was published, or,
-// of a delayed message, when its time had come. 0: unknown.
+// publishedAt returns the earliest time at which a consumer may have received d, in seconds since
+// 1970. That is the time of publishing, or for a delayed message the time when it was due. 0:
+// unknown.
 func publishedAt(d *amqp.Delivery) int64 {
 	if !d.Timestamp.IsZero() {
 		return max(d.Timestamp.Unix(), 0)
@@ -210,7 +225,8 @@ func publishedAt(d *amqp.Delivery) int64 {
 	return idTime(d.MessageId)
 }
 
-// idTime returns the seconds since 1970 of an id that is a UUID of version 7, such as the producer makes; 0 for others.
+// idTime returns the time in an id that is a UUID of version 7, in seconds since 1970. The producer
+// makes such ids. It returns 0 for any other id.
 func idTime(id string) int64 {
 	if len(id) != 36 || id[8] != '-' || id[13] != '-' || id[14] != '7' || id[18] != '-' || id[23] != '-' {
 		return 0
@@ -233,6 +249,7 @@ func idTime(id string) int64 {
 	return ms / 1000
 }
 
+// property sets a property of m, unless value is empty.
 func property(m *broker.Message, name, value string) {
 	if value == "" {
 		return
@@ -243,7 +260,8 @@ func property(m *broker.Message, name, value string) {
 	m.Properties[name] = value
 }
 
-// integer returns any of the integers of an AMQP table.
+// integer returns v as an int64 if it has an integer type of an AMQP table. Otherwise it returns
+// false.
 func integer(v any) (int64, bool) {
 	switch v := v.(type) {
 	case int64:
@@ -266,8 +284,8 @@ func integer(v any) (int64, bool) {
 	return 0, false
 }
 
-// scalar returns v as one of the types that a header of a broker.Message may have. Tables, lists, decimals and times are
-// none; they are left out.
+// scalar returns v as one of the types that a header of a broker.Message may have: string, []byte,
+// bool, int64 or float64. It returns false for tables, lists, decimals and times.
 func scalar(v any) (any, bool) {
 	switch v := v.(type) {
 	case string, []byte, bool, float64:

@@ -10,32 +10,35 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// note is one entry of a stream of notes, in JSON. What a reader does not know it ignores.
+// note is one entry of a stream of notes, in JSON. A reader ignores fields that it does not know.
 type note struct {
-	Kind     string    `json:"k"`
-	At       int64     `json:"t"`           // when it was written, in milliseconds since 1970, on the writer's clock
-	Key      string    `json:"p,omitempty"` // of the message, see keyOf
-	Nonce    string    `json:"c,omitempty"` // of a start; of a question: its own
-	Node     string    `json:"n,omitempty"`
-	Nodes    []string  `json:"ns,omitempty"` // that live
-	Start    time.Time `json:"s,omitzero"`   // when the handler started
-	Alone    bool      `json:"a,omitempty"`
-	Verdict  int       `json:"v,omitempty"`
-	Messages []byte    `json:"m,omitempty"` // acknowledged ones, 8 bytes each, see messageKey.short
+	Kind string `json:"k"`
+	// when it was written on the writer's clock, in milliseconds since 1970
+	At      int64     `json:"t"`
+	Key     string    `json:"p,omitempty"` // of the message, see keyOf
+	Nonce   string    `json:"c,omitempty"` // of a start; the id of a question
+	Node    string    `json:"n,omitempty"`
+	Nodes   []string  `json:"ns,omitempty"` // the nodes that answer
+	Start   time.Time `json:"s,omitzero"`   // when the handler started
+	Alone   bool      `json:"a,omitempty"`
+	Verdict int       `json:"v,omitempty"`
+	// keys of acknowledged messages, 8 bytes each, see messageKey.prefix64
+	Messages []byte `json:"m,omitempty"`
 }
 
 // The kinds of notes.
 const (
 	noteStart   = "start"
 	noteVerdict = "verdict"
-	noteAsk     = "ask"  // does a node live?
-	noteHere    = "here" // nodes do
+	noteAsk     = "ask"  // asks whether a node is alive
+	noteAlive   = "here" // answers for nodes that are alive
 	noteLeft    = "left" // a node ended in order
 	noteAck     = "ack"
-	noteMark    = "mark" // a reader wants to know what stands before it
-	noteMade    = "made" // the stream was made after At
+	noteMark    = "mark" // written by a reader that wants to read all notes before it
+	noteCreated = "made" // the first note of a stream that was created after At
 )
 
+// encode returns the note in JSON.
 func (n *note) encode() []byte {
 	b, err := json.Marshal(n)
 	if err != nil {
@@ -44,23 +47,25 @@ func (n *note) encode() []byte {
 	return b
 }
 
-// messageKey names a message in notes: the beginning of a SHA-256, so that notes are small and any
-// id can be written.
+// messageKey names a message in notes. It is the first half of a SHA-256 hash, so that notes are
+// small and every id fits.
 type messageKey [16]byte
 
-// keyOf returns the key of a message. One without an id is named by its content.
+// keyOf returns the key of a message. If the id is empty, the body is hashed in its place.
 func keyOf(queue, id string, generation int, body []byte) messageKey {
 	h := sha256.New()
-	h.Write([]byte(strconv.Itoa(generation) + "/" + queue + "/" + id)) // the queue's name has no slash
+	h.Write([]byte(strconv.Itoa(generation) + "/" + queue + "/" + id)) // a queue name has no slash
 	if id == "" {
 		h.Write(body)
 	}
 	return messageKey(h.Sum(nil))
 }
 
+// String returns the key in base64, as it is written in notes.
 func (k messageKey) String() string { return base64.RawURLEncoding.EncodeToString(k[:]) }
 
-// start returns the start that a note tells of.
+// start returns the start that a note describes, without ID and Generation, and the key of its
+// message. It returns false if the note has no valid key.
 func (n *note) start() (broker.Start, messageKey, bool) {
 	b, err := base64.RawURLEncoding.DecodeString(n.Key)
 	if err != nil || len(b) != len(messageKey{}) {

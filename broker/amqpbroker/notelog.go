@@ -20,50 +20,57 @@ import (
 )
 
 const (
-	// noteAge is for how long notes are kept.
+	// noteAge is the retention of notes.
 	noteAge = 24 * time.Hour
-	// notePause is between two attempts at a stream that is being made, which takes some 50 ms.
+	// notePause is the pause before another attempt to use a stream that is being created, which takes
+	// about 50 ms.
 	notePause = 20 * time.Millisecond
-	// noteAnswer is how long the server may take to confirm a note before it is sent again.
+	// noteAnswer limits the time that the server may take to confirm a note. After it the note is sent
+	// again.
 	noteAnswer = 10 * time.Second
-	// placeWait is how long the server may take to find the place where reading was interrupted.
-	placeWait = 5 * time.Second
-	// syncPause is at least between two marks, which take room in the stream.
+	// resumeWait limits the time that the server may take to deliver the last known note after an
+	// interruption.
+	resumeWait = 5 * time.Second
+	// syncPause is the shortest pause between two marks, which take space in the stream.
 	syncPause = 50 * time.Millisecond
 )
 
-// noteLog is a stream queue to which all processes of a namespace write notes, and its reader in
-// this process. Writing a note twice must be the same as writing it once.
+// noteLog writes notes to a stream queue that all processes of a namespace share, and reads the
+// stream in this process. A note that is written twice must have the same effect as one written
+// once.
 type noteLog struct {
 	b         *Broker
 	queue     string
-	size      int64 // bytes that the server keeps
-	segment   int64 // the server forgets so many bytes at a time
+	size      int64 // limit of the stream on the server, in bytes
+	segment   int64 // the server drops this many bytes at a time
 	publisher *amqpconn.Publisher
 	// apply is called by the reader for each note in the order of the stream, beginning with the
-	// first that the server keeps.
+	// oldest on the server.
 	apply func(n *note, offset int64)
-	// forget is called before the reader begins anew, at the beginning of another stream or behind
+	// reset is called before the reader starts at the beginning of another stream, or continues after
 	// a gap.
-	forget func()
+	reset func()
 
-	declaring chan struct{} // holds an element while somebody declares
-	declared  atomic.Uint64 // the session on which the queue was declared
-	prepared  atomic.Uint64 // the session of Broker.con on which it was found
+	declaring chan struct{} // holds an element while a goroutine declares the stream
+	declared  atomic.Uint64 // number of the connection notes on which the stream was declared
+	ensured   atomic.Uint64 // number of the connection con on which the stream was found
 
 	mu      sync.Mutex
 	count   uint64
 	reading bool
-	marks   map[string]chan error // of notes that wait to be read; capacity 1
-	next    *roundTrip            // that the callers of sync wait for
+	// ids of written notes that were not read yet; each channel has capacity 1
+	marks   map[string]chan error
+	next    *roundTrip // the result for which callers of sync wait
 	syncing bool
 
-	// For the reader alone.
+	// The next fields belong to the reader's goroutine.
 	begun  bool
 	last   int64  // offset of the last note
-	lastID string // and its name
+	lastID string // id of the last note
 }
 
+// newNoteLog returns a noteLog for the stream queue. The server keeps at most size bytes, in
+// segments of segment bytes. It sends nothing to the server.
 func (b *Broker) newNoteLog(queue string, size, segment int64) *noteLog {
 	return &noteLog{
 		b: b, queue: queue, size: size, segment: segment, publisher: amqpconn.NewPublisher(b.notes, amqpconn.PublisherConfig{}),
@@ -71,7 +78,8 @@ func (b *Broker) newNoteLog(queue string, size, segment int64) *noteLog {
 	}
 }
 
-// args are the stream's arguments. The server forgets whole segments, and never the last one.
+// args returns the arguments of the stream. The server drops whole segments, and never the last
+// one.
 func (l *noteLog) args() amqp.Table {
 	return amqp.Table{
 		"x-queue-type":                    "stream",
@@ -81,7 +89,8 @@ func (l *noteLog) args() amqp.Table {
 	}
 }
 
-// declare makes the stream, once for each connection for notes.
+// declare creates the stream if it does not exist, once per connection of notes. Concurrent callers
+// wait until one of them has done it. Returns ErrUnavailable if ctx ends first.
 func (l *noteLog) declare(ctx context.Context, sess *amqpconn.Session) error {
 	if l.declared.Load() == sess.Generation() {
 		return nil
@@ -102,10 +111,11 @@ func (l *noteLog) declare(ctx context.Context, sess *amqpconn.Session) error {
 	return nil
 }
 
-// prepare sees to it that the stream is there, on a connection that does not use it otherwise. The
-// first note of a stream that was not there says since when it is.
-func (l *noteLog) prepare(ctx context.Context, sess *amqpconn.Session) error {
-	if l.prepared.Load() == sess.Generation() {
+// ensureStream makes sure that the stream exists, once per connection. sess is the connection that
+// consumes; the stream is written over another one. If it had to be created, ensureStream writes a
+// first note, whose time says since when the stream exists.
+func (l *noteLog) ensureStream(ctx context.Context, sess *amqpconn.Session) error {
+	if l.ensured.Load() == sess.Generation() {
 		return nil
 	}
 	err := sess.Do(ctx, func(ch *amqp.Channel) error {
@@ -113,24 +123,25 @@ func (l *noteLog) prepare(ctx context.Context, sess *amqpconn.Session) error {
 		return err
 	})
 	if amqpconn.IsNotFound(err) {
-		err = l.append(ctx, l.name(), &note{Kind: noteMade, At: time.Now().UnixMilli()})
+		err = l.append(ctx, l.newNoteID(), &note{Kind: noteCreated, At: time.Now().UnixMilli()})
 	}
 	if err == nil {
-		l.prepared.Store(sess.Generation())
+		l.ensured.Store(sess.Generation())
 	}
 	return err
 }
 
-// name returns a fresh name for a note.
-func (l *noteLog) name() string {
+// newNoteID returns a new id for a note, unique among all processes.
+func (l *noteLog) newNoteID() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.count++
 	return l.b.id + "." + strconv.FormatUint(l.count, 36)
 }
 
-// append writes a note and waits for its confirmation. It repeats what can be repeated until ctx
-// ends.
+// append writes n to the stream under the id name and waits for the confirmation. It repeats the
+// attempt after an error that may pass, until ctx ends. The note may be stored even if append
+// returns an error.
 func (l *noteLog) append(ctx context.Context, name string, n *note) error {
 	p := &amqp.Publishing{DeliveryMode: amqp.Persistent, MessageId: name, Body: n.encode()}
 	for {
@@ -138,16 +149,19 @@ func (l *noteLog) append(ctx context.Context, name string, n *note) error {
 		if err == nil {
 			return nil
 		}
-		if errors.Is(err, amqpconn.ErrUnroutable) { // somebody has deleted it
+		if errors.Is(err, amqpconn.ErrUnroutable) { // another process has deleted the stream
 			l.declared.Store(0)
 		}
-		again := amqpconn.IsInTheMaking(err) || amqpconn.IsNodeDown(err) || errors.Is(err, amqpconn.ErrIndeterminate)
+		again := amqpconn.IsBeingDeclared(err) || amqpconn.IsNodeDown(err) || errors.Is(err, amqpconn.ErrIndeterminate)
 		if !again || errors.Is(err, amqpconn.ErrAccess) || !wake.Sleep(ctx, notePause) {
 			return err
 		}
 	}
 }
 
+// appendOnce publishes p to the stream once and waits for the confirmation. It declares the stream
+// if that was not done on this connection. If no answer arrives within noteAnswer it returns
+// ErrIndeterminate.
 func (l *noteLog) appendOnce(ctx context.Context, p *amqp.Publishing) error {
 	sess, err := l.b.notes.Session(ctx)
 	if err != nil {
@@ -156,22 +170,24 @@ func (l *noteLog) appendOnce(ctx context.Context, p *amqp.Publishing) error {
 	if err := l.declare(ctx, sess); err != nil {
 		return err
 	}
-	if sess.Blocked() { // it may last
+	if sess.Blocked() { // the alarm may last longer than noteAnswer
 		return l.publisher.Publish(ctx, "", l.queue, p)
 	}
 	within, cancel := context.WithTimeout(ctx, noteAnswer)
 	defer cancel()
 	err = l.publisher.Publish(within, "", l.queue, p)
 	if err != nil && within.Err() != nil && ctx.Err() == nil {
-		return fmt.Errorf("%w: %w", amqpconn.ErrIndeterminate, err) // to be repeated, whatever it was
+		// the caller repeats after this error, whatever the cause
+		return fmt.Errorf("%w: %w", amqpconn.ErrIndeterminate, err)
 	}
 	return err
 }
 
-// write appends a note and waits until this process has read it: all that was stored before it has
-// been applied then.
-func (l *noteLog) write(ctx context.Context, n *note) error {
-	name, read := l.name(), make(chan error, 1)
+// writeAndRead appends n and blocks until this process has read it back. All notes that were stored
+// before n have been applied then. It starts the reader if it does not run. If ctx ends before the
+// note is read it returns ErrIndeterminate.
+func (l *noteLog) writeAndRead(ctx context.Context, n *note) error {
+	name, read := l.newNoteID(), make(chan error, 1)
 	l.mu.Lock()
 	l.marks[name] = read
 	l.mu.Unlock()
@@ -180,7 +196,7 @@ func (l *noteLog) write(ctx context.Context, n *note) error {
 		defer l.mu.Unlock()
 		delete(l.marks, name)
 	}()
-	if err := l.follow(); err != nil {
+	if err := l.startReader(); err != nil {
 		return err
 	}
 	if err := l.append(ctx, name, n); err != nil {
@@ -196,7 +212,9 @@ func (l *noteLog) write(ctx context.Context, n *note) error {
 	}
 }
 
-// sync waits until all that was stored before the call has been applied. Callers share the trips.
+// sync blocks until all notes that were stored before the call have been applied. Concurrent
+// callers share one mark, a note that is written and read back. Returns ErrClosed after Close,
+// ErrUnavailable if ctx ends.
 func (l *noteLog) sync(ctx context.Context) error {
 	l.mu.Lock()
 	r := l.next
@@ -207,7 +225,7 @@ func (l *noteLog) sync(ctx context.Context) error {
 	begin := !l.syncing
 	l.syncing = true
 	l.mu.Unlock()
-	if begin && !l.b.spawn(l.syncs) {
+	if begin && !l.b.spawn(l.runSyncs) {
 		return broker.ErrClosed
 	}
 	select {
@@ -220,8 +238,8 @@ func (l *noteLog) sync(ctx context.Context) error {
 	}
 }
 
-// syncs makes trips as long as somebody waits for one.
-func (l *noteLog) syncs() {
+// runSyncs writes one mark after the other and waits until it is read, while callers of sync wait.
+func (l *noteLog) runSyncs() {
 	for {
 		l.mu.Lock()
 		r := l.next
@@ -231,28 +249,31 @@ func (l *noteLog) syncs() {
 		if r == nil {
 			return
 		}
-		r.err = l.write(l.b.stop, &note{Kind: noteMark, At: time.Now().UnixMilli()})
+		r.err = l.writeAndRead(l.b.stop, &note{Kind: noteMark, At: time.Now().UnixMilli()})
 		close(r.done)
-		wake.Sleep(l.b.stop, syncPause) // then write fails at once
+		wake.Sleep(l.b.stop, syncPause) // after Close the next write fails at once
 	}
 }
 
-// follow starts the reader, which lives until Close.
-func (l *noteLog) follow() error {
+// startReader starts the goroutine that reads the stream, if it does not run. It runs until Close.
+// Returns amqpconn.ErrClosed after Close.
+func (l *noteLog) startReader() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.reading {
 		return nil
 	}
-	if !l.b.spawn(func() { l.b.notes.Supervise(l.b.stop, l.read, l.interrupted) }) {
+	if !l.b.spawn(func() { l.b.notes.Supervise(l.b.stop, l.read, l.readFailed) }) {
 		return amqpconn.ErrClosed
 	}
 	l.reading = true
 	return nil
 }
 
-// interrupted tells those who wait of what waiting does not mend.
-func (l *noteLog) interrupted(err error) {
+// readFailed is called with the error that ended a channel of the reader. If access was refused, it
+// returns the error to all callers that wait for a note to be read. Any other error is only logged
+// at debug level, and the reader continues on another channel.
+func (l *noteLog) readFailed(err error) {
 	if !errors.Is(err, amqpconn.ErrAccess) {
 		l.b.cfg.Logger.LogAttrs(l.b.stop, slog.LevelDebug, "amqp: reading notes is interrupted",
 			slog.String("amqp_queue", l.queue), slog.String("error", err.Error()))
@@ -268,14 +289,15 @@ func (l *noteLog) interrupted(err error) {
 	}
 }
 
-// read reads over one channel until that ends.
+// read declares the stream and applies its notes, until ch or ctx ends. On a later channel it
+// continues after the last note that was applied.
 func (l *noteLog) read(ctx context.Context, ch *amqpconn.Channel) error {
 	if err := l.declare(ctx, ch.Session()); err != nil {
 		return err
 	}
 	offset := any("first")
 	if l.begun {
-		offset = l.last // to see whether it is there
+		offset = l.last // resume checks that this note still exists
 	}
 	deliveries, err := ch.Session().ConsumeStream(ch.Channel, l.queue, offset, amqpconn.FeedPrefetch)
 	if err != nil {
@@ -286,60 +308,66 @@ func (l *noteLog) read(ctx context.Context, ch *amqpconn.Channel) error {
 	}
 	f := amqpconn.NewFeed(ch, deliveries)
 	if l.begun {
-		if err := l.findPlace(ctx, f); err != nil {
+		if err := l.resume(ctx, f); err != nil {
 			return err
 		}
 	}
 	for {
 		d, ok, err := f.Next(ctx)
 		if err != nil {
-			l.declared.Store(0) // it may have been deleted
+			l.declared.Store(0) // the stream may have been deleted
 			return err
 		}
 		if !ok {
 			return nil
 		}
-		l.take(&d)
+		l.applyDelivery(&d)
 		if err := f.Taken(&d); err != nil {
 			return err
 		}
 	}
 }
 
-// errOtherStream is the reason to read from the beginning.
-var errOtherStream = errors.New("amqp: the stream of notes was made anew")
+// errOtherStream makes the reader start again at the beginning.
+var errOtherStream = errors.New("amqp: the stream of notes was created again")
 
-// findPlace takes the note out of f that was the last before the interruption. If nothing comes, or
-// another note in its place, it is another stream.
-func (l *noteLog) findPlace(ctx context.Context, f *amqpconn.Feed) error {
-	within, cancel := context.WithTimeout(ctx, placeWait)
+// resume reads the first note from f and checks that it is the last one that was applied before the
+// interruption. If a later note arrives because that one was dropped, it resets the state and
+// applies the later note.
+//
+// If no note or another one arrives, the stream was created again. Then resume resets the state and
+// returns errOtherStream, so that the next channel reads from the beginning.
+func (l *noteLog) resume(ctx context.Context, f *amqpconn.Feed) error {
+	within, cancel := context.WithTimeout(ctx, resumeWait)
 	defer cancel()
 	d, ok, err := f.Next(within)
 	switch {
 	case err != nil:
 		return err
 	case !ok && ctx.Err() != nil:
-		return nil // next will see it too
+		return nil // the next call of Next reports it too
 	case !ok, offsetOf(&d) < l.last, offsetOf(&d) == l.last && d.MessageId != l.lastID:
 		l.begun = false
-		l.forget()
+		l.reset()
 		return errOtherStream
-	case offsetOf(&d) > l.last: // what came between is not kept any more
-		l.forget()
-		l.take(&d)
+	case offsetOf(&d) > l.last: // the notes between were dropped
+		l.reset()
+		l.applyDelivery(&d)
 	}
 	return f.Taken(&d)
 }
 
+// offsetOf returns the offset of a message in its stream.
 func offsetOf(d *amqp.Delivery) int64 {
 	n, _ := integer(d.Headers["x-stream-offset"])
 	return n
 }
 
-// take applies a note and tells the one who waits for it.
-func (l *noteLog) take(d *amqp.Delivery) {
+// applyDelivery applies the note in d, records its offset, and wakes the writer that waits for it.
+// It ignores a body that is not a note.
+func (l *noteLog) applyDelivery(d *amqp.Delivery) {
 	var n note
-	if err := json.Unmarshal(d.Body, &n); err == nil { // what is none says nothing
+	if err := json.Unmarshal(d.Body, &n); err == nil { // other bodies are ignored
 		l.apply(&n, offsetOf(d))
 	}
 	l.begun, l.last, l.lastID = true, offsetOf(d), d.MessageId
@@ -348,12 +376,13 @@ func (l *noteLog) take(d *amqp.Delivery) {
 	if read, ok := l.marks[d.MessageId]; ok {
 		select {
 		case read <- nil:
-		default: // it was told of an error
+		default: // the writer has received an error already
 		}
 	}
 }
 
-// spawn starts a goroutine that Close waits for; it returns false after Close.
+// spawn starts fn in a goroutine for which Close waits. It returns false, without a start, after
+// Close.
 func (b *Broker) spawn(fn func()) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -364,8 +393,9 @@ func (b *Broker) spawn(fn func()) bool {
 	return true
 }
 
-// millis is a time of a note. What is no time of this age of the world is zero.
-func millis(ms int64) time.Time {
+// noteTime returns a note's time in milliseconds as a time.Time. It returns the zero time for a
+// value that is not positive or too large.
+func noteTime(ms int64) time.Time {
 	if ms <= 0 || ms > math.MaxInt64/int64(time.Millisecond) {
 		return time.Time{}
 	}

@@ -6,46 +6,46 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/naming"
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
-// A node that lives answers when somebody asks for it in the stream of starts. Nobody writes
-// anything while nobody asks.
+// A node that is alive answers a question for it in the stream of starts. While no process asks, no
+// node writes.
 
-// answerWait is how long a node may take to answer. Whoever asks has read its own notes before and
-// after that time.
+// answerWait limits the time that a node may take to answer. The asking process reads the stream up
+// to its own question before it starts to wait, and up to the end afterwards.
 const answerWait = 2 * time.Second
 
-// nodeSign is what is known of a node.
-type nodeSign struct {
-	left time.Time     // when it said that it ended; zero: it has not
-	ask  *question     // that the callers of NodeState wait for
-	now  *question     // that is asked
-	name string        // of the note that asks it, until that has been read
-	seen chan struct{} // closed when the node has answered behind that note; nil: nobody waits
+// nodeEntry holds the known state of a node.
+type nodeEntry struct {
+	left   time.Time     // when it ended in order; zero: it has not
+	ask    *question     // the next question, for which callers of NodeState wait
+	now    *question     // the question that is being asked
+	noteID string        // id of the note that asks it, until that note was read
+	seen   chan struct{} // closed when the node has answered after that note; nil: no goroutine waits
 }
 
-// question is an answer that several callers wait for.
+// question is the answer about a node, for which several callers wait.
 type question struct {
 	roundTrip
 	state broker.NodeState
 }
 
-// sign returns what is known of a node, to be changed; w.mu is held.
-func (w *witness) sign(node string) *nodeSign {
+// entry returns the entry of a node and creates it if necessary. Call it with w.mu held.
+func (w *witness) entry(node string) *nodeEntry {
 	s := w.nodes[node]
 	if s == nil {
-		s = &nodeSign{}
+		s = &nodeEntry{}
 		w.nodes[node] = s
 	}
 	return s
 }
 
-// left notes that a node has ended; w.mu is held. It does not come back: its last answers may be
-// late.
-func (w *witness) left(node string, at time.Time) {
-	w.sign(node).left = at
+// recordLeave records that a node ended in order, and drops entries of nodes that ended more than
+// noteAge ago. Answers of the node that arrive later do not change that. Call it with w.mu held.
+func (w *witness) recordLeave(node string, at time.Time) {
+	w.entry(node).left = at
 	for name, s := range w.nodes {
 		if !s.left.IsZero() && s.now == nil && s.ask == nil && time.Since(s.left) > noteAge {
 			delete(w.nodes, name)
@@ -53,39 +53,43 @@ func (w *witness) left(node string, at time.Time) {
 	}
 }
 
-// here notes a sign of life; w.mu is held.
-func (w *witness) here(node string) {
-	if s := w.nodes[node]; s != nil && s.seen != nil && s.name == "" {
+// recordAnswer records a sign of life of a node, if a question is waiting for one and its note was
+// read before. Call it with w.mu held.
+func (w *witness) recordAnswer(node string) {
+	if s := w.nodes[node]; s != nil && s.seen != nil && s.noteID == "" {
 		close(s.seen)
 		s.seen = nil
 	}
 }
 
-// call begins to answer for a node, if it is one of this process; w.mu is held.
-func (w *witness) call(node, name string) {
-	if s := w.nodes[node]; s != nil && s.name == name {
-		s.name = ""
+// recordQuestion handles the note with the id name, which asks for a node. If the question is this
+// process's own, later answers count from now on. If the node belongs to this process, it starts a
+// goroutine that answers. Call it with w.mu held.
+func (w *witness) recordQuestion(node, name string) {
+	if s := w.nodes[node]; s != nil && s.noteID == name {
+		s.noteID = ""
 	}
 	if _, ok := w.own[node]; !ok {
 		return
 	}
-	w.called[node] = struct{}{}
+	w.asked[node] = struct{}{}
 	if !w.answering {
-		w.answering = w.log.b.spawn(w.answer)
+		w.answering = w.log.b.spawn(w.answerLoop)
 	}
 }
 
-// answer answers as long as somebody asks.
-func (w *witness) answer() {
+// answerLoop writes notes that answer for the nodes of this process that were asked for. It returns
+// when no question is left.
+func (w *witness) answerLoop() {
 	for {
-		n := &note{Kind: noteHere}
+		n := &note{Kind: noteAlive}
 		w.mu.Lock()
-		for node := range w.called {
+		for node := range w.asked {
 			if _, ok := w.own[node]; ok {
 				n.Nodes = append(n.Nodes, node)
 			}
 		}
-		clear(w.called)
+		clear(w.asked)
 		if len(n.Nodes) == 0 {
 			w.answering = false
 			w.mu.Unlock()
@@ -93,29 +97,36 @@ func (w *witness) answer() {
 		}
 		w.mu.Unlock()
 		n.At = time.Now().UnixMilli()
-		ctx, cancel := context.WithTimeout(w.log.b.stop, answerWait) // later it is of no use
-		_ = w.log.append(ctx, w.log.name(), n)                       // then the node is absent
+		ctx, cancel := context.WithTimeout(w.log.b.stop, answerWait) // a later answer is useless
+		// after an error the node counts as absent
+		_ = w.log.append(ctx, w.log.newNoteID(), n)
 		cancel()
 	}
 }
 
 // NodeState implements [broker.Witness]. It takes 2 s to find that a node is absent.
 func (b *Broker) NodeState(ctx context.Context, node string) (broker.NodeState, error) {
-	state, err := b.witness.state(ctx, node)
-	return state, wrap(err, "look for node", node)
+	state, err := b.witness.nodeState(ctx, node)
+	return state, wrap(err, "get the state of node", node)
 }
 
-func (w *witness) state(ctx context.Context, node string) (broker.NodeState, error) {
-	if err := w.check(node); err != nil {
+// nodeState asks a node over the stream of notes whether it is present, and blocks until the answer
+// is known: present, left in order, or absent because it did not answer in time. Callers at the
+// same time share one question. It takes w.mu, but not while it waits.
+//
+// Returns ErrUnavailable if ctx ends first, ErrMalformed for a malformed name, ErrClosed after
+// Close, and errors of the stream.
+func (w *witness) nodeState(ctx context.Context, node string) (broker.NodeState, error) {
+	if err := w.checkNode(node); err != nil {
 		return 0, err
 	}
 	w.mu.Lock()
-	s := w.sign(node)
+	s := w.entry(node)
 	q := s.ask
 	if q == nil {
 		q = &question{roundTrip: roundTrip{done: make(chan struct{})}}
 		s.ask = q
-		if s.now == nil && !w.log.b.spawn(func() { w.askFor(node) }) {
+		if s.now == nil && !w.log.b.spawn(func() { w.askLoop(node) }) {
 			w.mu.Unlock()
 			return 0, broker.ErrClosed
 		}
@@ -127,12 +138,13 @@ func (w *witness) state(ctx context.Context, node string) (broker.NodeState, err
 	case <-w.log.b.stop.Done():
 		return 0, broker.ErrClosed
 	case <-ctx.Done():
-		return 0, fmt.Errorf("%w: asking for a node: %w", broker.ErrUnavailable, ctx.Err())
+		return 0, fmt.Errorf("%w: no answer about the node: %w", broker.ErrUnavailable, ctx.Err())
 	}
 }
 
-func (w *witness) check(node string) error {
-	if !keyset.ValidName(node) {
+// checkNode returns ErrMalformed if the node name is not valid, ErrClosed after Close.
+func (w *witness) checkNode(node string) error {
+	if !naming.ValidName(node) {
 		return fmt.Errorf("%w: node name %.140q", broker.ErrMalformed, node)
 	}
 	if w.log.b.stop.Err() != nil {
@@ -141,12 +153,12 @@ func (w *witness) check(node string) error {
 	return nil
 }
 
-// askFor asks for a node as long as somebody waits for the answer to a question that was not asked
-// yet.
-func (w *witness) askFor(node string) {
+// askLoop asks for a node while callers of nodeState wait for a question that was not asked yet. It
+// pauses for syncPause between two questions.
+func (w *witness) askLoop(node string) {
 	for {
 		w.mu.Lock()
-		s := w.sign(node)
+		s := w.entry(node)
 		q := s.ask
 		s.ask, s.now = nil, q
 		if q == nil {
@@ -156,23 +168,25 @@ func (w *witness) askFor(node string) {
 			w.mu.Unlock()
 			return
 		}
-		seen, name := make(chan struct{}), w.log.name()
-		s.seen, s.name = seen, name
+		seen, name := make(chan struct{}), w.log.newNoteID()
+		s.seen, s.noteID = seen, name
 		w.mu.Unlock()
 		q.state, q.err = w.ask(node, name, seen)
 		close(q.done)
-		wake.Sleep(w.log.b.stop, syncPause) // then nothing can be asked
+		wake.Sleep(w.log.b.stop, syncPause) // after Close the next question fails at once
 	}
 }
 
-// ask asks for a node once; seen is closed when it answers.
+// ask asks for a node once and blocks for up to answerWait. name is the id of the note that asks.
+// seen is closed when the node answers. Returns NodePresent, NodeLeft or NodeAbsent, or the error
+// that prevents an answer.
 func (w *witness) ask(node, name string, seen <-chan struct{}) (broker.NodeState, error) {
 	stop := w.log.b.stop
-	if err := w.log.write(stop, &note{Kind: noteAsk, At: time.Now().UnixMilli(), Node: node, Nonce: name}); err != nil {
+	if err := w.log.writeAndRead(stop, &note{Kind: noteAsk, At: time.Now().UnixMilli(), Node: node, Nonce: name}); err != nil {
 		return 0, err
 	}
 	w.mu.Lock()
-	left := !w.sign(node).left.IsZero()
+	left := !w.entry(node).left.IsZero()
 	w.mu.Unlock()
 	if left {
 		return broker.NodeLeft, nil
@@ -185,12 +199,12 @@ func (w *witness) ask(node, name string, seen <-chan struct{}) (broker.NodeState
 	case <-late.C:
 	case <-stop.Done():
 	}
-	// What the node has answered until now is read before this.
+	// This reads all answers that the node has written until now.
 	if err := w.log.sync(stop); err != nil {
 		return 0, err
 	}
 	w.mu.Lock()
-	left = !w.sign(node).left.IsZero()
+	left = !w.entry(node).left.IsZero()
 	w.mu.Unlock()
 	select {
 	case <-seen:
@@ -203,13 +217,16 @@ func (w *witness) ask(node, name string, seen <-chan struct{}) (broker.NodeState
 	return broker.NodeAbsent, nil
 }
 
-// Leave implements [broker.Witness].
+// Leave implements [broker.Witness]. It stores a note that the node ended in order and waits for
+// the confirmation. It does nothing for a node that noted no start in this Broker.
 func (b *Broker) Leave(ctx context.Context, node string) error {
 	return wrap(b.witness.leave(ctx, node), "leave as node", node)
 }
 
+// leave writes a note that the node ended in order, and no longer answers for it. It does nothing
+// if the node noted no start in this process.
 func (w *witness) leave(ctx context.Context, node string) error {
-	if err := w.check(node); err != nil {
+	if err := w.checkNode(node); err != nil {
 		return err
 	}
 	w.mu.Lock()
@@ -218,7 +235,7 @@ func (w *witness) leave(ctx context.Context, node string) error {
 	if !ok {
 		return nil
 	}
-	if err := w.log.append(ctx, w.log.name(), &note{Kind: noteLeft, At: time.Now().UnixMilli(), Node: node}); err != nil {
+	if err := w.log.append(ctx, w.log.newNoteID(), &note{Kind: noteLeft, At: time.Now().UnixMilli(), Node: node}); err != nil {
 		return err
 	}
 	w.mu.Lock()

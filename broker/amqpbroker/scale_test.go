@@ -14,8 +14,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// TestStatsClosesNoChannel: to ask again for the size of a queue that has neither levels nor dead
-// letters is no error for the server, which logs each one.
+// TestStatsClosesNoChannel shows that repeated Stats of a queue without levels and dead letters
+// cause no further errors on the server, which logs each one.
 func TestStatsClosesNoChannel(t *testing.T) {
 	srv := testserver.OwnRabbit(t, testserver.RabbitConfig{}) // no other test writes to its log
 	b := connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{srv.URL()}}})
@@ -26,7 +26,7 @@ func TestStatsClosesNoChannel(t *testing.T) {
 			t.Fatalf("%+v, %v", st, err)
 		}
 	}
-	closed := func(mark string) int { // so far, what the server has yet to log included
+	closed := func(mark string) int { // so far, including errors that the server has not logged yet
 		if _, err := b.Stats(testwait.Long(t), mark); !errors.Is(err, broker.ErrNoQueue) {
 			t.Fatalf("Stats of no queue: %v", err)
 		}
@@ -51,8 +51,8 @@ func TestStatsClosesNoChannel(t *testing.T) {
 	})
 }
 
-// TestLazyDeadQueue: a queue that is only declared has no dead queue; its first consumer or dead
-// letter makes one.
+// TestLazyDeadQueue shows that a queue that is only declared has no dead queue, and that its first
+// consumer or dead letter creates one.
 func TestLazyDeadQueue(t *testing.T) {
 	srv := testserver.RequireRabbit(t)
 	ns := testserver.Namespace()
@@ -92,7 +92,8 @@ func TestLazyDeadQueue(t *testing.T) {
 	}
 }
 
-// TestChannelMax: what the connection has no channels for is refused, and the rest goes on.
+// TestChannelMax shows that a subscription without a free channel is refused, and that the others
+// continue.
 func TestChannelMax(t *testing.T) {
 	srv := testserver.OwnRabbit(t, testserver.RabbitConfig{Conf: "channel_max = 20"})
 	b := connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{srv.URL()}}})
@@ -107,7 +108,7 @@ func TestChannelMax(t *testing.T) {
 	}
 }
 
-// TestListFetchesLittle: a list of a few dead letters fetches few of them.
+// TestListFetchesLittle shows that a list of a few dead letters fetches few of them.
 func TestListFetchesLittle(t *testing.T) {
 	srv := testserver.RequireRabbit(t)
 	ns := testserver.Namespace()

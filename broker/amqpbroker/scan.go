@@ -12,31 +12,33 @@ import (
 )
 
 const (
-	firstWindow = 4       // letters fetched at a time, at first; then up to four times as many
-	maxWindow   = 500     // and at most
-	windowBytes = 8 << 20 // about how many bytes of bodies a window may hold
-	backTimeout = 2 * time.Second
+	// letters fetched at once in the first window; each further one may be four times as large
+	firstWindow   = 4
+	maxWindow     = 500     // limit of a window, in letters
+	windowBytes   = 8 << 20 // approximate limit of a window, in bytes of bodies
+	returnTimeout = 2 * time.Second
 
-	groupSize      = 32 // letters that one command gives back
-	groupsUnderWay = 16 // commands
+	groupSize      = 32 // letters that one command returns
+	groupsUnderWay = 16 // commands between two waits
 	scanIdle       = 200 * time.Millisecond
 )
 
-// ScanDead implements [broker.DeadLetterer]. AMQP has no look at a queue: letters are fetched and
-// given back in the end. Until then nobody else sees them, so that a process scans a queue once at
-// a time; a second scan waits. Bodies are held a window at a time, of what is kept only the number.
+// ScanDead implements [broker.DeadLetterer]. AMQP cannot read a queue without consuming it: the
+// letters are fetched and the kept ones are returned at the end. Until then no other consumer sees
+// them. A process runs one scan of a queue at a time, and a second scan waits. Memory holds the
+// bodies of one window; of the kept letters it holds only numbers.
 //
-// A quorum queue puts what is given back in front of what was never fetched, but behind what was
-// given back before. So a scan that stops goes on fetching what an earlier one had fetched. Only
-// one that fails, or dies, may leave another order.
+// A quorum queue puts returned letters before letters that were never fetched, but after letters
+// that were returned earlier. So a scan that stops still fetches the letters that an earlier scan
+// had fetched. Only a scan that fails or crashes may change the order.
 func (b *Broker) ScanDead(ctx context.Context, queue string, fn func(*broker.Dead) broker.DeadAction) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // also if fn panics
 	s := deadScan{queue: queue, letters: make(chan *broker.Dead), actions: make(chan broker.DeadAction, 1)}
 	ended := make(chan error, 1)
 	go func() {
-		ended <- b.withDead(ctx, queue, false, func(ch *amqp.Channel, name string) error {
-			free, err := b.scanning(ctx, queue)
+		ended <- b.withDeadQueue(ctx, queue, false, func(ch *amqp.Channel, name string) error {
+			free, err := b.lockScan(ctx, queue)
 			if err != nil {
 				return err
 			}
@@ -55,8 +57,9 @@ func (b *Broker) ScanDead(ctx context.Context, queue string, fn func(*broker.Dea
 	}
 }
 
-// scanning waits until no other scan of the queue is under way in this process.
-func (b *Broker) scanning(ctx context.Context, queue string) (free func(), err error) {
+// lockScan blocks until no other scan of the queue runs in this process. The caller must call free
+// at the end of its scan. Returns ctx's cause if ctx ends first.
+func (b *Broker) lockScan(ctx context.Context, queue string) (free func(), err error) {
 	v, _ := b.scans.LoadOrStore(queue, make(chan struct{}, 1))
 	turn := v.(chan struct{}) //nolint:forcetypeassert // nothing else is in it
 	select {
@@ -67,26 +70,27 @@ func (b *Broker) scanning(ctx context.Context, queue string) (free func(), err e
 	}
 }
 
-// deadScan is a scan on its way, on a channel of its own.
+// deadScan is a running scan on a separate channel.
 type deadScan struct {
 	ch          *amqp.Channel
 	name, queue string
 	letters     chan *broker.Dead      // to the caller of ScanDead
-	actions     chan broker.DeadAction // its answers
-	expected    int                    // how many letters there were at the beginning
-	fetched     int                    // how many of them were fetched
-	stopped     bool                   // nothing more is shown
+	actions     chan broker.DeadAction // the results of fn
+	expected    int                    // number of letters at the beginning
+	fetched     int                    // number of letters fetched so far
+	stopped     bool                   // no further letter is shown
 	groups      []deadGroup
-	fresh       bool // the next delivery that is kept begins a group
+	fresh       bool // the next kept delivery starts a group
 }
 
-// deadGroup is letters of one window that are kept.
+// deadGroup is a number of kept letters of one window.
 type deadGroup struct {
-	last  uint64 // the delivery tag of the last one
+	last  uint64 // delivery tag of the last letter
 	count int
 }
 
-// run fetches the letters and gives back in the end what is kept.
+// run fetches and shows the letters that existed at the beginning, window by window. Then it
+// returns the kept letters to the queue, even after an error.
 func (s *deadScan) run(ctx context.Context) error {
 	q, err := s.ch.QueueDeclarePassive(s.name, true, false, false, false, nil)
 	if err != nil {
@@ -100,17 +104,19 @@ func (s *deadScan) run(ctx context.Context) error {
 			size = max(1, min(4*size, maxWindow, windowBytes/max(1, bytes/count)))
 		}
 	}
-	if backErr := s.giveBack(ctx); err == nil {
+	if backErr := s.returnKept(ctx); err == nil {
 		err = backErr
 	}
 	return err
 }
 
-// giveBack gives back what is kept, in its order, and waits until it can be fetched again, so that
-// the next scan finds it. A quorum queue keeps the order only of few commands under way, of few
-// letters each. Where what is given back does not show, since others take it, there is no more
-// waiting.
-func (s *deadScan) giveBack(ctx context.Context) error {
+// returnKept returns the kept letters to the queue in their order. It blocks until they can be
+// fetched again, so that the next scan finds them.
+//
+// A quorum queue preserves the order only for few commands at once, of few letters each. So
+// returnKept waits after every groupsUnderWay commands. If the letters do not reappear, because
+// another process takes them, it stops waiting.
+func (s *deadScan) returnKept(ctx context.Context) error {
 	q, err := s.ch.QueueDeclarePassive(s.name, true, false, false, false, nil)
 	if err != nil {
 		return err
@@ -122,7 +128,7 @@ func (s *deadScan) giveBack(ctx context.Context) error {
 		}
 		back += g.count
 		if patient && (i%groupsUnderWay == groupsUnderWay-1 || i == len(s.groups)-1) {
-			if patient, err = s.await(ctx, back); err != nil {
+			if patient, err = s.awaitReady(ctx, back); err != nil {
 				return err
 			}
 		}
@@ -130,9 +136,10 @@ func (s *deadScan) giveBack(ctx context.Context) error {
 	return nil
 }
 
-// await waits until so many letters are there, and reports whether they are.
-func (s *deadScan) await(ctx context.Context, count int) (bool, error) {
-	for pause, until := time.Millisecond, time.Now().Add(backTimeout); time.Now().Before(until); pause = min(2*pause, 20*time.Millisecond) {
+// awaitReady blocks until the queue holds at least count letters or backTimeout has passed. It
+// reports whether the letters are in the queue. It does not stop when ctx ends.
+func (s *deadScan) awaitReady(ctx context.Context, count int) (bool, error) {
+	for pause, until := time.Millisecond, time.Now().Add(returnTimeout); time.Now().Before(until); pause = min(2*pause, 20*time.Millisecond) {
 		q, err := s.ch.QueueDeclarePassive(s.name, true, false, false, false, nil)
 		if err != nil || q.Messages >= count {
 			return true, err
@@ -142,13 +149,15 @@ func (s *deadScan) await(ctx context.Context, count int) (bool, error) {
 	return false, nil
 }
 
-// window fetches letters until it holds size of them that are kept. It reports how large the bodies
-// were and whether the scan is over.
+// window fetches and shows letters until size of them are kept. It returns the size of the bodies
+// in bytes, the number of letters shown, and whether the scan is over. It cancels its consumer
+// before it returns.
 func (s *deadScan) window(ctx context.Context, size int) (bytes, count int, over bool, err error) {
 	if err := s.ch.Qos(size, 0, false); err != nil {
 		return 0, 0, false, err
 	}
-	tag := "scan " + strconv.Itoa(s.fetched) // a quorum queue takes one tag for one consumer as long as it holds something
+	// a quorum queue does not accept the tag of another consumer that still holds letters
+	tag := "scan " + strconv.Itoa(s.fetched)
 	in, err := s.ch.Consume(s.name, tag, false, false, false, false, nil)
 	if err != nil {
 		return 0, 0, false, err
@@ -168,13 +177,13 @@ func (s *deadScan) window(ctx context.Context, size int) (bytes, count int, over
 			bytes, count = bytes+len(d.Body), count+1
 			s.fetched++
 			var removed bool
-			removed, err = s.show(ctx, &d)
+			removed, err = s.showLetter(ctx, &d)
 			if !removed {
 				kept++
 				s.keep(d.DeliveryTag)
 			}
 			over = s.fetched >= s.expected || s.stopped && !d.Redelivered
-		case <-idle.C: // others have some of the letters, or they have expired
+		case <-idle.C: // another process has some of the letters, or they have expired
 			q, askErr := s.ch.QueueDeclarePassive(s.name, true, false, false, false, nil)
 			over, quiet, err = quiet && q.Messages == 0, q.Messages == 0, askErr
 		case <-ctx.Done():
@@ -184,14 +193,15 @@ func (s *deadScan) window(ctx context.Context, size int) (bytes, count int, over
 	if cancelErr := s.ch.Cancel(tag, false); err == nil {
 		err = cancelErr
 	}
-	for d := range in { // fetched meanwhile; it ends with the consumer
+	for d := range in { // fetched meanwhile; in is closed with the consumer
 		s.fetched++
 		s.keep(d.DeliveryTag)
 	}
 	return bytes, count, over, err
 }
 
-// keep notes a delivery that is given back in the end, in a group with others of its window.
+// keep records the tag of a delivery that is returned at the end of the scan. It adds the delivery
+// to the last group of its window, or starts a group if that is full.
 func (s *deadScan) keep(tag uint64) {
 	if s.fresh || s.groups[len(s.groups)-1].count == groupSize {
 		s.groups, s.fresh = append(s.groups, deadGroup{}), false
@@ -201,12 +211,15 @@ func (s *deadScan) keep(tag uint64) {
 	g.count++
 }
 
-// show has the caller decide what becomes of a letter and removes it if so.
-func (s *deadScan) show(ctx context.Context, d *amqp.Delivery) (removed bool, err error) {
+// showLetter passes a letter to the caller of ScanDead and waits for the decision. If the decision
+// is DeadRemove, it acknowledges the letter and returns true, even if the acknowledgement fails.
+// After DeadStop it shows nothing and returns false, so that every letter is kept. Returns an error
+// if ctx ends or the acknowledgement fails.
+func (s *deadScan) showLetter(ctx context.Context, d *amqp.Delivery) (removed bool, err error) {
 	if s.stopped {
 		return false, nil
 	}
-	dead := deadLetter(s.queue, d)
+	dead := decodeDead(s.queue, d)
 	select {
 	case s.letters <- &dead:
 	case <-ctx.Done():

@@ -14,8 +14,9 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
-// The benchmarks come in pairs, ours and the raw client's with the same guarantees, on a quorum queue each. Compare the two
-// of a pair within one run: go test -run=- -bench=. -benchtime=20000x -count=3.
+// The benchmarks are pairs, ours and the raw client's with the same guarantees, each on a quorum
+// queue. Compare the two of a pair within one run: go test -run=- -bench=. -benchtime=20000x
+// -count=3.
 
 const benchBody = 100
 
@@ -115,7 +116,7 @@ func BenchmarkPublish(b *testing.B) {
 			body := make([]byte, benchBody)
 			b.ReportAllocs()
 			b.ResetTimer()
-			spread(b, c, func() error {
+			inParallel(b, c, func() error {
 				dc, err := rawPublish(ch, q, body)
 				if err == nil && !dc.Wait() {
 					err = fmt.Errorf("not confirmed")
@@ -128,13 +129,13 @@ func BenchmarkPublish(b *testing.B) {
 			m := task()
 			b.ReportAllocs()
 			b.ResetTimer()
-			spread(b, c, func() error { return br.Publish(context.Background(), q, m) })
+			inParallel(b, c, func() error { return br.Publish(context.Background(), q, m) })
 		})
 	}
 }
 
-// spread runs fn b.N times in c goroutines.
-func spread(b *testing.B, c int, fn func() error) {
+// inParallel calls fn b.N times in c goroutines.
+func inParallel(b *testing.B, c int, fn func() error) {
 	work := make(chan struct{}, c)
 	var wg sync.WaitGroup
 	for range c {

@@ -15,69 +15,79 @@ import (
 
 var errCancelled = errors.New("consumer cancelled by the server")
 
-// isConsumerTimeout reports whether the server closed the channel since a delivery was held for too long.
+// isConsumerTimeout reports whether the server closed the channel because a delivery was held for
+// longer than its consumer_timeout.
 func isConsumerTimeout(err error) bool {
 	return amqpconn.IsPrecondition(err) && strings.Contains(err.Error(), "timeout")
 }
 
-// stream consumes one AMQP queue for a subscription, on one channel after the other.
+// stream consumes one AMQP queue for a subscription, on one channel at a time.
 type stream struct {
 	sub  *subscription
 	name string // of the AMQP queue
 
-	held    receive.Held[delivery] // guarded by sub.mu
+	held    receive.Held[delivery] // deliveries that Receive has not returned; guarded by sub.mu
 	started bool                   // guarded by sub.mu
 
-	urgent  bool        // there is a less urgent level
-	unsure  atomic.Bool // the server may hold messages back: the prefetch was used up a moment ago, or nothing has come yet
-	looking bool        // guarded by sub.mu
+	urgent bool // a less urgent level exists
+	// the server may hold messages back: the prefetch was used up a moment ago, or no message has
+	// arrived yet
+	unsure   atomic.Bool
+	watching bool // a goroutine of watchHeldBack runs; guarded by sub.mu
 
-	mu   sync.Mutex
-	want int         // prefetch
-	gen  *generation // the present channel, nil while there is none
+	mu      sync.Mutex
+	want    int      // prefetch
+	channel *channel // the current channel, nil without one
 
-	returned chan struct{} // closed when the subscription was closed and what was held has gone back
+	// closed when the subscription was closed and its undelivered messages went back
+	returned chan struct{}
 	once     sync.Once
 }
 
+// newStream returns the stream of the AMQP queue name with the given prefetch. It does not start
+// it.
 func newStream(s *subscription, name string, want int) *stream {
 	return &stream{sub: s, name: name, want: want, returned: make(chan struct{})}
 }
 
-// run keeps the stream going until the subscription is closed and all that it handed out is settled.
+// run consumes the queue, on a new channel whenever one is lost. It returns when the subscription
+// is closed and all deliveries are settled, or when the Broker is closed.
 func (st *stream) run() {
-	st.sub.b.con.Supervise(st.sub.fetch, st.consume, func(err error) { st.sub.failed(st, err) })
-	st.gaveBack()
+	st.sub.b.con.Supervise(st.sub.fetch, st.consume, func(err error) { st.sub.streamFailed(st, err) })
+	st.signalReturned()
 }
 
-func (st *stream) gaveBack() { st.once.Do(func() { close(st.returned) }) }
+// signalReturned closes st.returned, which lets Close of the subscription return. It may be called
+// several times.
+func (st *stream) signalReturned() { st.once.Do(func() { close(st.returned) }) }
 
-// consume is the life of one channel.
+// consume consumes the queue on the channel ch. It declares the queue first. It returns the error
+// that ended the channel. When the subscription is closed it drains the channel instead.
 func (st *stream) consume(fetch context.Context, ch *amqpconn.Channel) error {
 	b := st.sub.b
 	if err := b.declareConsumed(fetch, ch.Session(), st.sub.queue, st.name); err != nil {
 		return err
 	}
-	g := newGeneration(st, ch)
-	defer g.end()
+	g := newChannel(st, ch)
+	defer g.close()
 	st.unsure.Store(true)
 	st.mu.Lock()
-	st.gen = g
+	st.channel = g
 	st.mu.Unlock()
-	if err := g.tune(); err != nil {
+	if err := g.adjustConsumers(); err != nil {
 		return err
 	}
-	st.sub.consuming(st)
+	st.sub.streamReady(st)
 	for {
 		select {
-		case <-g.retune:
-			if err := g.tune(); err != nil {
+		case <-g.adjust:
+			if err := g.adjustConsumers(); err != nil {
 				return err
 			}
 			continue
 		case _, ok := <-g.cancelled:
 			if ok {
-				g.flush()
+				g.flushAcks()
 				return errCancelled
 			}
 			<-ch.Done()
@@ -88,52 +98,61 @@ func (st *stream) consume(fetch context.Context, ch *amqpconn.Channel) error {
 		}
 		break
 	}
-	return st.windUp(g)
+	return st.drain(g)
 }
 
-// windUp gives back what was not handed out and stays until what was is settled.
-func (st *stream) windUp(g *generation) error {
-	err := g.cancelAll()
+// drain ends the fetching and returns the deliveries that Receive has not returned to the queue.
+// Then it blocks until all other deliveries are settled, the channel is closed, or the Broker is
+// closed. At the end it sends the outstanding acknowledgements and gives the server time to apply
+// them.
+func (st *stream) drain(g *channel) error {
+	err := g.stopFetching()
 	st.sub.mu.Lock()
 	held := st.held.TakeAll()
 	st.sub.mu.Unlock()
 	for _, d := range held {
 		d.giveBack()
 	}
-	g.flush()
-	// A round trip, so that whoever closed the subscription finds the messages in the queue.
+	g.flushAcks()
+	// After a round trip the messages are in the queue when Close of the subscription returns.
 	if err == nil {
 		err = g.barrier(context.Background())
 	}
-	st.gaveBack()
+	st.signalReturned()
 	if err != nil {
 		return err
 	}
 	select {
-	case <-g.allSettled():
+	case <-g.settledSignal():
 	case <-g.ch.Done():
 	case <-st.sub.b.stop.Done():
 	}
-	g.flush()
-	g.linger()
+	g.flushAcks()
+	g.waitForAcks()
 	return nil
 }
 
-// setWant changes the prefetch.
-func (st *stream) setWant(ctx context.Context, n int) error {
+// setPrefetch limits the unsettled messages of the stream to n: 0 stops the deliveries, and
+// unlimited removes the limit. It blocks until the server has started and cancelled consumers
+// accordingly. Without a channel, or if the channel is lost meanwhile, it returns nil: the next
+// channel begins with n.
+//
+// Returns the server's error, or ctx's error if ctx ends first. The limit n stays wanted in both
+// cases. It takes st.mu.
+func (st *stream) setPrefetch(ctx context.Context, n int) error {
 	st.mu.Lock()
 	st.want = n
-	g := st.gen
+	g := st.channel
 	st.mu.Unlock()
 	if g == nil {
 		return nil
 	}
 	done := make(chan error, 1)
-	go func() { done <- g.tune() }() // bounded by the channel's life
+	go func() { done <- g.adjustConsumers() }() // ends with the channel at the latest
 	select {
 	case err := <-done:
 		if g.isLost() {
-			return nil // the next channel gets it
+			return nil // the next channel uses the new prefetch
 		}
 		return err
 	case <-ctx.Done():
@@ -141,44 +160,48 @@ func (st *stream) setWant(ctx context.Context, n int) error {
 	}
 }
 
-// look finds out whether the server has messages for an urgent level that lacks some; sub.mu is held. When it has none, or
-// when there is no channel to ask on, less urgent levels are served again.
-func (st *stream) look() {
-	if st.looking {
+// watchHeldBack starts a goroutine, unless one runs, that asks whether the server has further
+// messages for this urgent level. While it has, less urgent levels wait. When the server has no
+// more messages, or no channel is open, the goroutine lets the subscription deliver from them. Call
+// it with sub.mu held.
+func (st *stream) watchHeldBack() {
+	if st.watching {
 		return
 	}
-	st.looking = true
-	go func() { // ends with the channel
+	st.watching = true
+	go func() { // ends with the channel at the latest
 		for st.unsure.Load() {
 			st.mu.Lock()
-			g := st.gen
+			g := st.channel
 			st.mu.Unlock()
-			if g != nil && g.mayCome() && wake.Sleep(st.sub.fetch, lookAgain) {
+			if g != nil && g.hasPending() && wake.Sleep(st.sub.fetch, pollPause) {
 				continue
 			}
 			st.unsure.Store(false)
 		}
 		st.sub.mu.Lock()
 		defer st.sub.mu.Unlock()
-		st.looking = false
+		st.watching = false
 		st.sub.line.Serve()
 	}()
 }
 
-// lookAgain is the pause between two looks at a queue that has messages which do not come. They come at once as a rule.
-const lookAgain = 20 * time.Millisecond
+// pollPause is the pause between two questions about a queue whose messages have not arrived. They
+// normally arrive at once.
+const pollPause = 20 * time.Millisecond
 
-// drop forgets what is held of a channel that has gone.
-func (st *stream) drop(g *generation) {
+// dropHeld removes the deliveries of the closed channel g that Receive has not returned. It takes
+// st.mu and sub.mu.
+func (st *stream) dropHeld(g *channel) {
 	st.mu.Lock()
-	if st.gen == g {
-		st.gen = nil
+	if st.channel == g {
+		st.channel = nil
 	}
 	st.mu.Unlock()
 	st.sub.mu.Lock()
 	defer st.sub.mu.Unlock()
 	for _, d := range st.held.TakeAll() {
-		if d.gen != g {
+		if d.channel != g {
 			st.held.Push(d)
 		}
 	}

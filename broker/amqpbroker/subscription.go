@@ -12,29 +12,32 @@ import (
 	"github.com/swarmiji/swarmiji/internal/receive"
 )
 
-// unlimited is a prefetch without a bound; in the port it is 0, which is "stop" in SetPrefetch.
+// unlimited is a prefetch without a limit. In the port that is 0, but 0 means "stop" in
+// SetPrefetch.
 const unlimited = -1
 
-// subscription is a pull on the streams of a queue's levels.
+// subscription consumes the streams of all levels of a queue.
 type subscription struct {
 	b       *Broker
 	queue   string
 	streams []*stream // the most urgent first
 	done    sync.WaitGroup
 
-	fetch context.Context // ends with Close: nothing is fetched any more
+	fetch context.Context // ends with Close: no further messages are fetched
 	end   context.CancelFunc
 
 	mu      sync.Mutex
-	line    *receive.Line[delivery] // fails while the server lets us have nothing
-	started int                     // streams that have consumed
+	line    *receive.Line[delivery] // callers of Receive; it fails while the server refuses access
+	started int                     // number of streams that have consumed
 	ready   chan struct{}
-	faulty  chan struct{} // closed at the first fault, for Subscribe
+	faulty  chan struct{} // closed at the first refusal of access, for Subscribe
 }
 
-// Subscribe implements [broker.Broker]: it declares the queue and returns when it is consumed from. The levels of a queue
-// share Prefetch: each gets an equal part, what is left over goes to the most urgent ones, and each gets at least 1. The
-// lease is not used: RabbitMQ has none.
+// Subscribe implements [broker.Broker]. It declares the queue and returns when every level is
+// consumed.
+//
+// The levels share Prefetch equally. The remainder goes to the most urgent levels, and each level
+// gets at least 1. The lease is not used, because RabbitMQ has no leases.
 func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.SubscribeOptions) (broker.Subscription, error) {
 	if _, err := b.route(queue, defaultPriority); err != nil {
 		return nil, wrap(err, "subscribe to", queue)
@@ -42,20 +45,20 @@ func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.Subscribe
 	if o.Prefetch < 0 {
 		return nil, wrap(fmt.Errorf("%w: prefetch %d", broker.ErrMalformed, o.Prefetch), "subscribe to", queue)
 	}
-	if err := b.learn(ctx, queue); err != nil {
+	if err := b.loadLevels(ctx, queue); err != nil {
 		return nil, wrap(err, "subscribe to", queue)
 	}
 	want := o.Prefetch
 	if want == 0 {
 		want = unlimited
 	}
-	if err := b.checkChannels(ctx, len(b.all(queue))); err != nil {
+	if err := b.checkChannels(ctx, len(b.amqpQueues(queue))); err != nil {
 		return nil, wrap(err, "subscribe to", queue)
 	}
 	s := &subscription{b: b, queue: queue, ready: make(chan struct{}), faulty: make(chan struct{})}
 	s.line = receive.NewLine(&s.mu, s.pop)
 	s.fetch, s.end = context.WithCancel(b.stop)
-	names := b.all(queue)
+	names := b.amqpQueues(queue)
 	for i, name := range names {
 		st := newStream(s, name, receive.Share(want, i, len(names)))
 		st.urgent = i < len(names)-1
@@ -87,11 +90,12 @@ func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.Subscribe
 	}
 }
 
-// ownChannels is how many channels of a connection are kept for declarations and other calls.
+// ownChannels is the number of channels of a connection that are reserved for declarations and
+// other calls.
 const ownChannels = 16
 
-// checkChannels returns ErrTooMany if the connection has no channels for so many AMQP queues more:
-// each consumed one needs its own.
+// checkChannels returns ErrTooMany if the connection for consumers cannot open as many more
+// channels as the number more. Each consumed AMQP queue needs one.
 func (b *Broker) checkChannels(ctx context.Context, more int) error {
 	sess, err := b.con.Session(ctx)
 	if err != nil {
@@ -109,17 +113,19 @@ func (b *Broker) checkChannels(ctx context.Context, more int) error {
 	return nil
 }
 
-// abandon ends a subscription that nobody will get.
+// abandon closes a subscription that Subscribe does not return. It returns err with the queue in
+// its text, or ErrAccess if err is nil.
 func (s *subscription) abandon(err error) error {
-	s.shut()
-	s.forget()
+	s.closeReceive()
+	s.removeWhenDone()
 	if err == nil {
 		err = broker.ErrAccess
 	}
 	return wrap(err, "subscribe to", s.queue)
 }
 
-// Receive implements [broker.Subscription].
+// Receive implements [broker.Subscription]. It blocks until a delivery is held, ctx ends, the
+// subscription is closed, or the server refuses access.
 func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 	d, err := s.line.Receive(ctx)
 	if err != nil {
@@ -128,6 +134,7 @@ func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 	return d, nil
 }
 
+// receiveError returns the end of a ctx unchanged and any other error with the queue in its text.
 func (s *subscription) receiveError(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -135,22 +142,27 @@ func (s *subscription) receiveError(err error) error {
 	return wrap(err, "receive from", s.queue)
 }
 
-// pop takes the most urgent delivery that is held; s.mu is held. While a more urgent level may have messages that the server
-// could not send, since the level's prefetch was used up, less urgent ones wait for them, unless at is set.
-func (s *subscription) pop(at bool) *delivery {
+// pop removes and returns the most urgent delivery that this process holds, or nil if it holds
+// none. Call it with s.mu held.
+//
+// If now is false, pop also returns nil while the server may have messages of a more urgent level
+// whose prefetch was used up. Less urgent deliveries stay held meanwhile, and pop asks the server
+// about that level in the background. If now is true, pop does not wait for such messages.
+func (s *subscription) pop(now bool) *delivery {
 	for _, st := range s.streams {
 		if d := st.held.Pop(); d != nil {
 			return d
 		}
-		if !at && st.urgent && st.unsure.Load() {
-			st.look()
+		if !now && st.urgent && st.unsure.Load() {
+			st.watchHeldBack()
 			return nil
 		}
 	}
 	return nil
 }
 
-// push holds a fresh delivery and hands over what somebody waits for.
+// push adds a new delivery to the held ones and passes deliveries to waiting callers of Receive. It
+// takes s.mu.
 func (s *subscription) push(st *stream, d *delivery) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,8 +170,9 @@ func (s *subscription) push(st *stream, d *delivery) {
 	s.line.Serve()
 }
 
-// consuming notes that a stream consumes.
-func (s *subscription) consuming(st *stream) {
+// streamReady records that a stream consumes, which ends a failure of Receive. When all streams
+// have consumed once it lets Subscribe return. It takes s.mu.
+func (s *subscription) streamReady(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.line.Fail(nil)
@@ -171,8 +184,10 @@ func (s *subscription) consuming(st *stream) {
 	}
 }
 
-// failed notes why a stream does not consume just now. What waiting cannot mend is reported by Receive.
-func (s *subscription) failed(st *stream, err error) {
+// streamFailed is called with the error that ended a channel of the stream. If access was refused,
+// Receive and a waiting Subscribe return the error. Other errors of the channel are logged. Errors
+// of the connection are not, since Watch reports them. It takes s.mu.
+func (s *subscription) streamFailed(st *stream, err error) {
 	log := slog.LevelWarn
 	msg := "amqp: consuming is interrupted"
 	switch {
@@ -187,33 +202,33 @@ func (s *subscription) failed(st *stream, err error) {
 			}
 		}
 		s.mu.Unlock()
-		return // it is returned
+		return // Receive returns the error
 	case isConsumerTimeout(err):
-		msg = "amqp: the server took deliveries back since one was held for longer than its consumer_timeout; raise consumer_timeout in rabbitmq.conf or shorten the task"
+		msg = "amqp: the server took deliveries back because one was held for longer than its consumer_timeout; raise consumer_timeout in rabbitmq.conf or shorten the task"
 	case errors.Is(err, errCancelled):
-		msg = "amqp: the server cancelled the consumer, the queue was deleted or moved; it is declared again"
+		msg = "amqp: the server cancelled the consumer, because the queue was deleted or moved; declaring it again"
 	case !amqpconn.IsChannelError(err):
-		return // the connection has gone, Watch tells of that
+		return // the connection is lost, which Watch reports
 	}
 	s.b.cfg.Logger.LogAttrs(context.Background(), log, msg, slog.String("queue", s.queue), slog.String("amqp_queue", st.name), slog.String("error", err.Error()))
 }
 
-// SetPrefetch implements [broker.Resizer]. Server and adapter agree on it when it returns nil; while there is no connection
-// it is applied with the next one.
+// SetPrefetch implements [broker.Resizer]. When it returns nil the server has applied the prefetch.
+// Without a connection it is applied on the next one.
 func (s *subscription) SetPrefetch(ctx context.Context, n int) error {
 	n = max(n, 0)
 	errs := make([]error, len(s.streams))
 	var wg sync.WaitGroup
 	for i, st := range s.streams {
-		wg.Go(func() { errs[i] = st.setWant(ctx, receive.Share(n, i, len(s.streams))) })
+		wg.Go(func() { errs[i] = st.setPrefetch(ctx, receive.Share(n, i, len(s.streams))) })
 	}
 	wg.Wait()
 	return wrap(errors.Join(errs...), "set the prefetch of", s.queue)
 }
 
-// shut makes Receive answer ErrClosed and ends the fetching. It reports whether this is the first
-// call.
-func (s *subscription) shut() bool {
+// closeReceive makes Receive return ErrClosed and ends the fetching. It reports whether this is the
+// first call. It does not wait for the streams. It takes s.mu.
+func (s *subscription) closeReceive() bool {
 	s.mu.Lock()
 	first := s.line.Close(broker.ErrClosed)
 	s.mu.Unlock()
@@ -221,9 +236,10 @@ func (s *subscription) shut() bool {
 	return first
 }
 
-// forget lets the Broker forget the subscription when its last delivery is settled.
-func (s *subscription) forget() {
-	go func() { // ends with the streams, at the latest with the Broker
+// removeWhenDone starts a goroutine that removes the subscription from the Broker after its last
+// delivery is settled.
+func (s *subscription) removeWhenDone() {
+	go func() { // ends with the streams, or with the Broker
 		s.done.Wait()
 		s.b.mu.Lock()
 		defer s.b.mu.Unlock()
@@ -231,23 +247,25 @@ func (s *subscription) forget() {
 	}()
 }
 
-// Close implements [broker.Subscription].
+// Close implements [broker.Subscription]. It blocks until the messages that Receive has not
+// returned are back in the queue. If ctx ends first it returns ErrUnavailable, and they go back
+// when the connection is closed.
 func (s *subscription) Close(ctx context.Context) error {
-	if s.shut() {
-		s.forget()
+	if s.closeReceive() {
+		s.removeWhenDone()
 	}
 	for _, st := range s.streams {
 		select {
 		case <-st.returned:
 		case <-ctx.Done():
-			return wrap(fmt.Errorf("%w: what was held goes back with the connection: %w", broker.ErrUnavailable, ctx.Err()), "close the subscription of", s.queue)
+			return wrap(fmt.Errorf("%w: the messages held go back when the connection is closed: %w", broker.ErrUnavailable, ctx.Err()), "close the subscription of", s.queue)
 		}
 	}
 	return nil
 }
 
-// await waits until all streams have ended, or ctx has.
-func (s *subscription) await(ctx context.Context) {
+// awaitStreams blocks until all streams have ended or ctx ends.
+func (s *subscription) awaitStreams(ctx context.Context) {
 	ended := make(chan struct{})
 	go func() {
 		s.done.Wait()

@@ -13,12 +13,13 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
-	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/naming"
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
-// queueArgs adds to args what every queue of ours has. Quorum queues that dead-letter do it at-least-once: the message
-// leaves when its target has confirmed it.
+// queueArgs adds the arguments that all queues of the adapter have to args and returns it. args may
+// be nil. A quorum queue that dead-letters uses the strategy at-least-once: the message stays until
+// its target has confirmed it.
 func (b *Broker) queueArgs(args amqp.Table) amqp.Table {
 	if args == nil {
 		args = amqp.Table{}
@@ -26,13 +27,14 @@ func (b *Broker) queueArgs(args amqp.Table) amqp.Table {
 	args["x-queue-type"] = string(b.cfg.QueueType)
 	if _, ok := args["x-dead-letter-exchange"]; ok && b.cfg.QueueType == Quorum {
 		args["x-dead-letter-strategy"] = "at-least-once"
-		args["x-overflow"] = "reject-publish" // without it the strategy is refused
+		args["x-overflow"] = "reject-publish" // the server refuses the strategy without it
 	}
 	return args
 }
 
-// deadArgs are the arguments of a dead queue: those of an unbounded one, and its bounds. A full one
-// drops its oldest letters: one that refused new ones would keep its work queue from settling.
+// deadArgs returns the arguments of a dead queue: those of unboundedDeadArgs and the limits of age
+// and number. A full dead queue drops its oldest letters. If it refused new ones, the work queue
+// could not settle.
 func (b *Broker) deadArgs() amqp.Table {
 	args := b.unboundedDeadArgs()
 	if b.cfg.DeadTTL > 0 {
@@ -45,9 +47,9 @@ func (b *Broker) deadArgs() amqp.Table {
 	return args
 }
 
-// unboundedDeadArgs are those of the dead queues that earlier versions have declared. A quorum
-// queue puts what is given back at its old place only if it has a delivery limit; reading dead
-// letters must not reach it.
+// unboundedDeadArgs returns the arguments of a dead queue without limits, as earlier versions
+// declared it. A quorum queue puts returned letters back in their old place only if it has a
+// delivery limit. The limit is high, so that reading the letters never reaches it.
 func (b *Broker) unboundedDeadArgs() amqp.Table {
 	args := b.queueArgs(nil)
 	if b.cfg.QueueType == Quorum {
@@ -56,7 +58,8 @@ func (b *Broker) unboundedDeadArgs() amqp.Table {
 	return args
 }
 
-// workArgs are the arguments of a work queue: what RabbitMQ itself dead-letters goes where Bury puts it as well.
+// workArgs returns the arguments of a work queue. Messages that RabbitMQ itself dead-letters go to
+// the dead queue that [delivery.DeadLetter] uses.
 func (b *Broker) workArgs(queue string) amqp.Table {
 	args := amqp.Table{
 		"x-dead-letter-exchange":    "",
@@ -68,9 +71,12 @@ func (b *Broker) workArgs(queue string) amqp.Table {
 	return b.queueArgs(args)
 }
 
-// Declare implements [broker.Declarer]. A queue with more than one level becomes one AMQP queue per level. The levels that a
-// queue was first declared with hold for ever and for every process that declares, subscribes or inspects; one that only
-// publishes has to declare the queue as well, without naming levels if it likes, to make use of them.
+// Declare implements [broker.Declarer]. A queue with more than one level becomes one AMQP queue per
+// level.
+//
+// The levels of the first declaration are valid for ever. Every process that declares, subscribes
+// or inspects uses them. A process that only publishes must declare the queue too, to use the
+// levels; it need not name them.
 func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 	for _, q := range qs {
 		if err := b.declare(ctx, q); err != nil {
@@ -80,8 +86,11 @@ func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 	return nil
 }
 
+// declare creates the AMQP queues of q that do not exist, with all that they need. Returns
+// ErrMalformed if the name is not valid or the levels do not ascend. If the queue exists with other
+// levels, those are used and the difference is logged once.
 func (b *Broker) declare(ctx context.Context, q broker.Queue) error {
-	if !keyset.ValidName(q.Name) {
+	if !naming.ValidName(q.Name) {
 		return fmt.Errorf("%w: queue name", broker.ErrMalformed)
 	}
 	for i, bound := range q.Levels {
@@ -89,10 +98,10 @@ func (b *Broker) declare(ctx context.Context, q broker.Queue) error {
 			return fmt.Errorf("%w: levels %v do not ascend", broker.ErrMalformed, q.Levels)
 		}
 	}
-	if err := b.settleLevels(ctx, q.Name, slices.Clone(q.Levels)); err != nil {
+	if err := b.declareLevels(ctx, q.Name, slices.Clone(q.Levels)); err != nil {
 		return err
 	}
-	for _, name := range b.all(q.Name) {
+	for _, name := range b.amqpQueues(q.Name) {
 		if err := b.declareWork(ctx, q.Name, name); err != nil {
 			return err
 		}
@@ -100,14 +109,15 @@ func (b *Broker) declare(ctx context.Context, q broker.Queue) error {
 	return nil
 }
 
-// declareWork declares one AMQP queue of a queue with all that belongs to it. The dead queue is made
-// by the first consumer or dead letter.
+// declareWork declares one AMQP queue of a queue with its delay exchange, its binding and the
+// stream of acknowledgement notes. It does not declare the dead queue, which the first consumer or
+// dead letter creates.
 func (b *Broker) declareWork(ctx context.Context, queue, amqpQueue string) error {
 	return b.retry(ctx, func(sess *amqpconn.Session) error { return b.declareWorkOn(ctx, sess, queue, amqpQueue) })
 }
 
-// declareConsumed is declareWork with the dead queue, into which the server dead-letters what a
-// consumer has held.
+// declareConsumed does the same as declareWork and also declares the dead queue. A queue that is
+// consumed needs one, because the server may dead-letter its messages.
 func (b *Broker) declareConsumed(ctx context.Context, sess *amqpconn.Session, queue, amqpQueue string) error {
 	if err := b.declareDead(ctx, sess, queue); err != nil {
 		return err
@@ -115,13 +125,15 @@ func (b *Broker) declareConsumed(ctx context.Context, sess *amqpconn.Session, qu
 	return b.declareWorkOn(ctx, sess, queue, amqpQueue)
 }
 
+// declareDead declares the dead queue of a queue. Stats then counts its letters.
 func (b *Broker) declareDead(ctx context.Context, sess *amqpconn.Session, queue string) error {
 	b.deadless.Delete(queue)
 	return b.declareOne(ctx, sess, b.names.dead(queue), b.deadArgs())
 }
 
+// declareWorkOn declares on the connection sess all that declareWork lists.
 func (b *Broker) declareWorkOn(ctx context.Context, sess *amqpconn.Session, queue, amqpQueue string) error {
-	if err := b.declareDeliver(ctx, sess); err != nil {
+	if err := b.declareDeliverExchange(ctx, sess); err != nil {
 		return err
 	}
 	if err := b.declareOne(ctx, sess, amqpQueue, b.workArgs(queue)); err != nil {
@@ -130,19 +142,21 @@ func (b *Broker) declareWorkOn(ctx context.Context, sess *amqpconn.Session, queu
 	if err := sess.Do(ctx, func(ch *amqp.Channel) error { return b.bindOn(ch, sess, amqpQueue) }); err != nil {
 		return err
 	}
-	b.prepareNotes(ctx, sess)
+	b.ensureAckNotes(ctx, sess)
 	return nil
 }
 
-// prepareWait bounds the wait for the stream of acknowledgements.
+// prepareWait limits the wait for the stream of acknowledgement notes.
 const prepareWait = 2 * time.Second
 
-// prepareNotes makes the stream of acknowledgements before the first message is acknowledged, since a stream tells nothing of
-// what came before it. Without it the queue works all the same.
-func (b *Broker) prepareNotes(ctx context.Context, sess *amqpconn.Session) {
+// ensureAckNotes creates the stream of acknowledgement notes, so that it exists before the first
+// message is acknowledged. It waits at most prepareWait and ignores errors. If the server refuses
+// access, it logs that once and AckSync fails from then on. Everything else in the queue works
+// without the stream.
+func (b *Broker) ensureAckNotes(ctx context.Context, sess *amqpconn.Session) {
 	ctx, cancel := context.WithTimeout(ctx, prepareWait)
 	defer cancel()
-	err := b.acks.log.prepare(ctx, sess)
+	err := b.acks.log.ensureStream(ctx, sess)
 	refused := errors.Is(err, amqpconn.ErrAccess)
 	b.acks.refused.Store(refused)
 	if _, known := b.warned.Load(b.acks.log.queue); refused && !known {
@@ -152,13 +166,16 @@ func (b *Broker) prepareNotes(ctx context.Context, sess *amqpconn.Session) {
 	}
 }
 
-// declareOne declares a queue. One that exists with other arguments is used as it is, with a warning.
+// declareOne declares a queue. If the queue exists with other arguments it uses it as it is and
+// logs the difference once. A dead queue without limits, from an earlier version, is only logged at
+// info level.
 func (b *Broker) declareOne(ctx context.Context, sess *amqpconn.Session, name string, args amqp.Table) error {
 	difference, err := b.declareOrFind(ctx, sess, name, args)
-	if difference != nil && args["x-overflow"] == "drop-head" { // a dead queue, which may be one without bounds
+	// a dead queue, which may be one without limits
+	if difference != nil && args["x-overflow"] == "drop-head" {
 		bounded := difference
 		if difference, err = b.declareOrFind(ctx, sess, name, b.unboundedDeadArgs()); difference == nil {
-			b.tellUnbounded(ctx, name)
+			b.logUnbounded(ctx, name)
 			return err
 		}
 		difference = bounded
@@ -169,7 +186,8 @@ func (b *Broker) declareOne(ctx context.Context, sess *amqpconn.Session, name st
 	return err
 }
 
-// declareOrFind declares a queue. If one exists with other arguments, difference is what the server says of them.
+// declareOrFind declares a queue. If it exists with other arguments, difference is the server's
+// error that describes them, and err says whether the existing queue can be used.
 func (b *Broker) declareOrFind(ctx context.Context, sess *amqpconn.Session, name string, args amqp.Table) (difference, err error) {
 	err = sess.Do(ctx, func(ch *amqp.Channel) error {
 		_, err := ch.QueueDeclare(name, true, false, false, false, args)
@@ -184,28 +202,31 @@ func (b *Broker) declareOrFind(ctx context.Context, sess *amqpconn.Session, name
 	})
 }
 
-// tellUnbounded tells once that a dead queue of an earlier version has no bounds. It works as it
-// did, so that this is no warning.
-func (b *Broker) tellUnbounded(ctx context.Context, name string) {
+// logUnbounded logs once that a dead queue of an earlier version has no limits, with the command
+// that sets them. It is not a warning, because the queue works as before.
+func (b *Broker) logUnbounded(ctx context.Context, name string) {
 	if _, known := b.warned.LoadOrStore(name, struct{}{}); !known {
 		b.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "amqp: the dead queue was declared without bounds; unless a policy bounds it already, set one",
-			slog.String("amqp_queue", name), slog.String("command", b.deadPolicy()))
+			slog.String("amqp_queue", name), slog.String("command", b.deadPolicyCommand()))
 	}
 }
 
-// warnDifference warns once for each key.
+// warnDifference logs once for each key that the queue name exists with other settings.
 func (b *Broker) warnDifference(ctx context.Context, key, name string, difference error) {
 	if _, known := b.warned.LoadOrStore(key, struct{}{}); !known {
-		b.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "amqp: the queue exists with other settings and is used as it is; delete it when it is empty to have it made anew",
+		b.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "amqp: the queue exists with other settings and is used as it is; to create it again, delete it when it is empty",
 			slog.String("amqp_queue", name), slog.String("difference", difference.Error()))
 	}
 }
 
-// startPause is between two looks at a queue whose node is down or still starting.
-const startPause = 200 * time.Millisecond
+// nodeDownPause is the pause before another attempt to use a queue whose node is down or starting.
+const nodeDownPause = 200 * time.Millisecond
 
-// retry calls fn with the session, and again with the next one if the session ended meanwhile, or while the node of a queue
-// is down: fn must be idempotent.
+// retry calls fn with the connection that consumes, and blocks while that connection is lost. If fn
+// fails because the connection has ended or the node of a queue is down, retry calls fn again. So
+// fn must be idempotent. It returns nil or any other error of fn at once.
+//
+// When ctx ends, it returns the last error of fn, or the error of waiting for a connection.
 func (b *Broker) retry(ctx context.Context, fn func(sess *amqpconn.Session) error) error {
 	for {
 		sess, err := b.con.Session(ctx)
@@ -213,7 +234,7 @@ func (b *Broker) retry(ctx context.Context, fn func(sess *amqpconn.Session) erro
 			return err
 		}
 		err = fn(sess)
-		if amqpconn.IsNodeDown(err) && wake.Sleep(ctx, startPause) {
+		if amqpconn.IsNodeDown(err) && wake.Sleep(ctx, nodeDownPause) {
 			continue
 		}
 		if err == nil || !sess.Ended() || ctx.Err() != nil {

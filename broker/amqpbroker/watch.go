@@ -7,12 +7,16 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// Watch implements [broker.Watcher] over both connections: Disconnected if one that was used is, else Blocked if publishing
-// is, else Connected. While neither was used yet the state is Disconnected, with no error.
+// Watch implements [broker.Watcher] for the publishing and the consuming connection together.
+//
+//   - Disconnected, if one of them was used and is disconnected. It is also the state, with no
+//     error, before either is used.
+//   - Otherwise Blocked, if publishing is blocked.
+//   - Otherwise Connected.
 func (b *Broker) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
 	w := &watch{fn: fn}
-	stopPub := b.pub.Watch(func(s broker.ConnState, err error) { w.change(0, s, err) })
-	stopCon := b.con.Watch(func(s broker.ConnState, err error) { w.change(1, s, err) })
+	stopPub := b.pub.Watch(func(s broker.ConnState, err error) { w.update(0, s, err) })
+	stopCon := b.con.Watch(func(s broker.ConnState, err error) { w.update(1, s, err) })
 	return func() {
 		stopPub()
 		stopCon()
@@ -22,7 +26,7 @@ func (b *Broker) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
 	}
 }
 
-// watch combines the states of two connections.
+// watch combines the states of the two connections.
 type watch struct {
 	fn func(broker.ConnState, error)
 
@@ -38,7 +42,9 @@ type watch struct {
 	lastErr error
 }
 
-func (w *watch) change(i int, s broker.ConnState, err error) {
+// update records the state of connection i, 0 for publishing and 1 for consuming. It calls fn if
+// the combined state or its cause has changed and both states are known.
+func (w *watch) update(i int, s broker.ConnState, err error) {
 	w.calling.Lock()
 	defer w.calling.Unlock()
 	w.mu.Lock()
@@ -49,7 +55,7 @@ func (w *watch) change(i int, s broker.ConnState, err error) {
 		return
 	}
 	state, cause := w.combined()
-	same := w.told && state == w.last && cause == w.lastErr //nolint:errorlint // the very same, not its class
+	same := w.told && state == w.last && cause == w.lastErr //nolint:errorlint // identity
 	w.told, w.last, w.lastErr = true, state, cause
 	w.mu.Unlock()
 	if !same {
@@ -57,6 +63,7 @@ func (w *watch) change(i int, s broker.ConnState, err error) {
 	}
 }
 
+// wrapState returns err with the port's sentinel that fits it, or err unchanged if none fits.
 func wrapState(err error) error {
 	if class := classOf(err); class != nil {
 		return fmt.Errorf("%w: %w", class, err)
@@ -64,7 +71,8 @@ func wrapState(err error) error {
 	return err
 }
 
-// combined returns the worst state of the connections in use; w.mu is held.
+// combined returns the worst state of the connections that were used, and its cause. Call it with
+// w.mu held.
 func (w *watch) combined() (broker.ConnState, error) {
 	state, cause := broker.Disconnected, error(nil)
 	for i, s := range w.state {

@@ -8,61 +8,65 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/naming"
 )
 
 const (
-	// startNoteBytes is what the server keeps of the notes of starts: about 250,000 of 250 bytes.
+	// startNoteBytes limits the stream of starts on the server, in bytes: about 250,000 notes of 250
+	// bytes.
 	startNoteBytes   = 64 << 20
 	startNoteSegment = 4 << 20
-	// maxStarts is how many starts a reader knows.
+	// maxStarts limits the starts that a reader keeps in memory.
 	maxStarts = 250_000
 )
 
-// witness is what this process writes into the stream of starts, and what it has read there.
+// witness writes notes of starts into their stream and keeps the notes that it reads there.
 type witness struct {
 	log *noteLog
 
 	mu     sync.Mutex
 	starts map[messageKey][]broker.Start // oldest first, without ID and Generation
-	order  []noted                       // oldest first
-	nodes  map[string]*nodeSign
+	order  []startRef                    // oldest first
+	nodes  map[string]*nodeEntry
 
 	own       map[string]struct{} // the nodes for which this process answers
-	called    map[string]struct{} // those of them that were asked for
+	asked     map[string]struct{} // the nodes in own for which a process has asked
 	answering bool
 }
 
-// noted is where a start stands in witness.starts: it is the oldest of its message.
-type noted struct {
+// startRef points to a start in witness.starts: the oldest one under the key.
+type startRef struct {
 	key messageKey
 	at  time.Time
 }
 
+// newWitness returns the witness of a Broker. It sends nothing to the server.
 func (b *Broker) newWitness() *witness {
 	w := &witness{
-		log: b.newNoteLog(b.names.starts(), startNoteBytes, startNoteSegment), nodes: make(map[string]*nodeSign), own: make(map[string]struct{}), called: make(map[string]struct{}),
+		log: b.newNoteLog(b.names.starts(), startNoteBytes, startNoteSegment), nodes: make(map[string]*nodeEntry), own: make(map[string]struct{}), asked: make(map[string]struct{}),
 	}
-	w.clear()
+	w.clearStarts()
 	w.log.apply = func(n *note, _ int64) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.apply(n)
 	}
-	w.log.forget = func() {
+	w.log.reset = func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.clear()
+		w.clearStarts()
 	}
 	return w
 }
 
-// clear forgets the starts. Nodes that have left do not come back.
-func (w *witness) clear() {
+// clearStarts drops all starts. The entries of nodes stay, because a node that has left does not
+// return. Call it with w.mu held.
+func (w *witness) clearStarts() {
 	w.starts, w.order = make(map[messageKey][]broker.Start), nil
 }
 
-// apply takes a note in; w.mu is held.
+// apply changes the state as the note n says. Unknown kinds and repeated starts are ignored. Call
+// it with w.mu held.
 func (w *witness) apply(n *note) {
 	switch n.Kind {
 	case noteStart:
@@ -72,30 +76,32 @@ func (w *witness) apply(n *note) {
 			return
 		}
 		w.starts[key] = append(list, s)
-		w.order = append(w.order, noted{key, millis(n.At)})
-		w.trim(time.Now())
+		w.order = append(w.order, startRef{key, noteTime(n.At)})
+		w.dropOld(time.Now())
 	case noteVerdict:
 		s, key, ok := n.start()
 		if i := indexOf(w.starts[key], s.Nonce); ok && i >= 0 {
 			w.starts[key][i].Verdict = s.Verdict
 		}
 	case noteAsk:
-		w.call(n.Node, n.Nonce)
-	case noteHere:
+		w.recordQuestion(n.Node, n.Nonce)
+	case noteAlive:
 		for _, node := range n.Nodes {
-			w.here(node)
+			w.recordAnswer(node)
 		}
 	case noteLeft:
-		w.left(n.Node, millis(n.At))
+		w.recordLeave(n.Node, noteTime(n.At))
 	}
 }
 
+// indexOf returns the index of the start with the given nonce, or -1.
 func indexOf(list []broker.Start, nonce string) int {
 	return slices.IndexFunc(list, func(s broker.Start) bool { return s.Nonce == nonce })
 }
 
-// trim forgets what is too old or too much; w.mu is held.
-func (w *witness) trim(now time.Time) {
+// dropOld drops starts that are older than noteAge, and the oldest starts above maxStarts. Call it
+// with w.mu held.
+func (w *witness) dropOld(now time.Time) {
 	n := 0
 	for n < len(w.order) && (len(w.order)-n > maxStarts || now.Sub(w.order[n].at) > noteAge) {
 		key := w.order[n].key
@@ -109,14 +115,17 @@ func (w *witness) trim(now time.Time) {
 	w.order = w.order[n:]
 }
 
-// NoteStart implements [broker.Witness]. The first one of a process begins to read the notes of the
-// namespace.
+// NoteStart implements [broker.Witness]. The first call in a process starts to read all notes of
+// the namespace.
 func (b *Broker) NoteStart(ctx context.Context, queue string, s broker.Start) (earlier []broker.Start, err error) {
-	earlier, err = b.witness.note(ctx, queue, s)
+	earlier, err = b.witness.noteStart(ctx, queue, s)
 	return earlier, wrap(err, "note a start in", queue)
 }
 
-func (w *witness) note(ctx context.Context, queue string, s broker.Start) ([]broker.Start, error) {
+// noteStart writes a note of s and blocks until this process has read it back. It returns the
+// earlier starts of the same message, oldest first. From then on this process answers for s.Node.
+// Returns ErrUnavailable if the stream was created again meanwhile.
+func (w *witness) noteStart(ctx context.Context, queue string, s broker.Start) ([]broker.Start, error) {
 	if err := checkStart(queue, &s); err != nil {
 		return nil, err
 	}
@@ -124,7 +133,7 @@ func (w *witness) note(ctx context.Context, queue string, s broker.Start) ([]bro
 	w.own[s.Node] = struct{}{}
 	w.mu.Unlock()
 	key := keyOf(queue, s.ID, s.Generation, nil)
-	err := w.log.write(ctx, &note{
+	err := w.log.writeAndRead(ctx, &note{
 		Kind: noteStart, At: time.Now().UnixMilli(), Key: key.String(), Nonce: s.Nonce, Node: s.Node,
 		Start: s.At, Alone: s.Alone, Verdict: int(s.Verdict),
 	})
@@ -136,7 +145,7 @@ func (w *witness) note(ctx context.Context, queue string, s broker.Start) ([]bro
 	list := w.starts[key]
 	i := indexOf(list, s.Nonce)
 	if i < 0 {
-		return nil, fmt.Errorf("%w: the notes of starts were lost while they were read", broker.ErrUnavailable)
+		return nil, fmt.Errorf("%w: the stream of start notes was created again while it was read; try again", broker.ErrUnavailable)
 	}
 	earlier := slices.Clone(list[:i])
 	for i := range earlier {
@@ -145,20 +154,22 @@ func (w *witness) note(ctx context.Context, queue string, s broker.Start) ([]bro
 	return earlier, nil
 }
 
+// checkStart returns ErrMalformed if the queue name or s is not valid.
 func checkStart(queue string, s *broker.Start) error {
-	if !keyset.ValidName(queue) {
+	if !naming.ValidName(queue) {
 		return fmt.Errorf("%w: queue name %.140q", broker.ErrMalformed, queue)
 	}
 	return s.Check()
 }
 
-// JudgeStart implements [broker.Witness].
+// JudgeStart implements [broker.Witness]. It appends the verdict to the stream of starts and waits
+// for the confirmation. It does not check that the start was noted.
 func (b *Broker) JudgeStart(ctx context.Context, queue string, s broker.Start) error {
 	if err := checkStart(queue, &s); err != nil {
 		return wrap(err, "judge a start in", queue)
 	}
 	l := b.witness.log
-	err := l.append(ctx, l.name(), &note{
+	err := l.append(ctx, l.newNoteID(), &note{
 		Kind: noteVerdict, At: time.Now().UnixMilli(), Key: keyOf(queue, s.ID, s.Generation, nil).String(), Nonce: s.Nonce, Verdict: int(s.Verdict),
 	})
 	return wrap(err, "judge a start in", queue)

@@ -17,7 +17,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-func noted(t testing.TB, b *amqpbroker.Broker, queue string, s broker.Start) []broker.Start {
+func noteStart(t testing.TB, b *amqpbroker.Broker, queue string, s broker.Start) []broker.Start {
 	t.Helper()
 	earlier, err := b.NoteStart(testwait.Long(t), queue, s)
 	if err != nil {
@@ -33,18 +33,18 @@ func nonces(ss []broker.Start) (out []string) {
 	return out
 }
 
-// TestNotesOfStarts: a namespace's notes are seen by every process, in one order, with their
-// verdicts.
+// TestNotesOfStarts shows that every process of a namespace sees its notes in the same order, with
+// their verdicts.
 func TestNotesOfStarts(t *testing.T) {
 	cfg := amqpbroker.Config{Namespace: testserver.Namespace()}
 	one, two := connect(t, cfg), connect(t, cfg)
 	s := broker.Start{ID: "a", Generation: 1, Nonce: "n1", Node: "node1", Alone: true, At: time.Now()}
-	if got := noted(t, one, "q", s); len(got) != 0 {
+	if got := noteStart(t, one, "q", s); len(got) != 0 {
 		t.Errorf("before the first note: %v", got)
 	}
 	s2 := s
 	s2.Nonce, s2.Node = "n2", "node2"
-	got := noted(t, two, "q", s2)
+	got := noteStart(t, two, "q", s2)
 	if len(got) != 1 || got[0].Nonce != "n1" || got[0].ID != "a" || got[0].Generation != 1 || got[0].Node != "node1" || !got[0].Alone || !got[0].At.Equal(s.At) {
 		t.Errorf("before the second note: %+v, want %+v", got, s)
 	}
@@ -55,28 +55,28 @@ func TestNotesOfStarts(t *testing.T) {
 	}
 	s3 := s
 	s3.Nonce = "n3"
-	if got := nonces(noted(t, one, "q", s3)); !slices.Equal(got, []string{"n1:2", "n2:0"}) {
+	if got := nonces(noteStart(t, one, "q", s3)); !slices.Equal(got, []string{"n1:2", "n2:0"}) {
 		t.Errorf("before the third note: %v", got)
 	}
-	if got := nonces(noted(t, two, "q", s2)); !slices.Equal(got, []string{"n1:2"}) {
+	if got := nonces(noteStart(t, two, "q", s2)); !slices.Equal(got, []string{"n1:2"}) {
 		t.Errorf("before the second note, told again: %v", got)
 	}
 	other := s
 	other.Generation = 2
-	if got := noted(t, one, "q", other); len(got) != 0 {
+	if got := noteStart(t, one, "q", other); len(got) != 0 {
 		t.Errorf("the notes of another generation: %v", got)
 	}
-	if got := noted(t, one, "r", s); len(got) != 0 {
+	if got := noteStart(t, one, "r", s); len(got) != 0 {
 		t.Errorf("the notes of another queue: %v", got)
 	}
-	// A process that comes later reads what is there.
-	if got := nonces(noted(t, connect(t, cfg), "q", broker.Start{ID: "a", Generation: 1, Nonce: "n4", Node: "x"})); !slices.Equal(got, []string{"n1:2", "n2:0", "n3:0"}) {
+	// A process that starts later reads the earlier notes.
+	if got := nonces(noteStart(t, connect(t, cfg), "q", broker.Start{ID: "a", Generation: 1, Nonce: "n4", Node: "x"})); !slices.Equal(got, []string{"n1:2", "n2:0", "n3:0"}) {
 		t.Errorf("seen by a fresh process: %v", got)
 	}
 }
 
-// TestNotesOfStartsFirst: many processes note their first start at the same time, while the stream
-// is being made.
+// TestNotesOfStartsFirst shows that many processes can note their first start at the same time,
+// while the stream is being created.
 func TestNotesOfStartsFirst(t *testing.T) {
 	cfg := amqpbroker.Config{Namespace: testserver.Namespace()}
 	var wg sync.WaitGroup
@@ -102,16 +102,16 @@ func TestNotesOfStartsFirst(t *testing.T) {
 	}
 }
 
-// TestNotesOfStartsOutage: notes are there after cut connections, a restart of the server and a
-// deletion of the stream.
+// TestNotesOfStartsOutage shows that notes work after cut connections, a restart of the server and
+// a deletion of the stream.
 func TestNotesOfStartsOutage(t *testing.T) {
 	srv := testserver.OwnRabbit(t, testserver.RabbitConfig{})
 	relay := testserver.NewRelay(t, srv.Addr())
 	b := connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{relay.URL(srv.URL())}}})
 	s := func(nonce string) broker.Start { return broker.Start{ID: "a", Nonce: nonce, Node: "n"} }
-	noted(t, b, "q", s("1"))
+	noteStart(t, b, "q", s("1"))
 	relay.Sever()
-	if got := nonces(noted(t, b, "q", s("2"))); !slices.Equal(got, []string{"1:0"}) {
+	if got := nonces(noteStart(t, b, "q", s("2"))); !slices.Equal(got, []string{"1:0"}) {
 		t.Errorf("after a cut: %v", got)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -119,16 +119,16 @@ func TestNotesOfStartsOutage(t *testing.T) {
 	if err := srv.Restart(ctx); err != nil {
 		t.Fatalf("Restart: %v", err)
 	}
-	if got := nonces(noted(t, b, "q", s("3"))); !slices.Equal(got, []string{"1:0", "2:0"}) {
+	if got := nonces(noteStart(t, b, "q", s("3"))); !slices.Equal(got, []string{"1:0", "2:0"}) {
 		t.Errorf("after a restart: %v", got)
 	}
 	if _, err := srv.Ctl(ctx, "delete_queue", "swj.default.starts"); err != nil {
 		t.Fatalf("delete_queue: %v", err)
 	}
-	if got := nonces(noted(t, b, "q", s("4"))); len(got) != 0 {
+	if got := nonces(noteStart(t, b, "q", s("4"))); len(got) != 0 {
 		t.Errorf("after the deletion of the stream: %v", got)
 	}
-	if got := nonces(noted(t, b, "q", s("5"))); !slices.Equal(got, []string{"4:0"}) {
+	if got := nonces(noteStart(t, b, "q", s("5"))); !slices.Equal(got, []string{"4:0"}) {
 		t.Errorf("with the new stream: %v", got)
 	}
 }
@@ -142,8 +142,8 @@ func awaitState(t testing.TB, w *amqpbroker.Broker, node string, want broker.Nod
 	})
 }
 
-// TestPresence: a node is present while its process is connected, absent when its lines are cut for
-// long, unknown to an observer whose own lines are, and left for good when it said so.
+// TestPresence shows the states of a node: present while its process is connected, absent after a
+// long cut, left after Leave. An observer whose own connection is cut gets an error.
 func TestPresence(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequireRabbit(t)
@@ -154,8 +154,8 @@ func TestPresence(t *testing.T) {
 	}
 	j, jLine := open()
 	o, oLine := open()
-	noted(t, j, "q", broker.Start{ID: "a", Nonce: "1", Node: "j"})
-	noted(t, j, "q", broker.Start{ID: "a", Nonce: "2", Node: "j2"})
+	noteStart(t, j, "q", broker.Start{ID: "a", Nonce: "1", Node: "j"})
+	noteStart(t, j, "q", broker.Start{ID: "a", Nonce: "2", Node: "j2"})
 	awaitState(t, o, "j", broker.NodePresent)
 	awaitState(t, j, "j", broker.NodePresent)
 	awaitState(t, connect(t, amqpbroker.Config{Namespace: ns}), "j", broker.NodePresent)
@@ -170,7 +170,7 @@ func TestPresence(t *testing.T) {
 	awaitState(t, o, "j", broker.NodeAbsent)
 	jLine.SetDown(false)
 	awaitState(t, o, "j", broker.NodePresent)
-	// The observer sees nothing for a while, and says so until it has watched again.
+	// The observer sees no state for a while, and returns errors until it has watched again.
 	oLine.SetDown(true)
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()

@@ -47,7 +47,7 @@ func batchCases() []testCase {
 		},
 		{
 			Area: "batch", Name: "an error for each message",
-			Explain: "If any message of a batch failed, the error is a *BatchError that says for each message what became of it, in the order of the batch; the good ones are confirmed.",
+			Explain: "If any message of a batch failed, the error is a *BatchError with the outcome of each message, in the order of the batch; the other messages are confirmed.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "good")
@@ -89,7 +89,7 @@ func batchCases() []testCase {
 		},
 		{
 			Area: "batch", Name: "delayed and due together", Needs: []need{needsDelays},
-			Explain: "The messages of a batch may have any times; each is handed out at its own.",
+			Explain: "The messages of a batch may have different times; each is delivered at its own.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "times")

@@ -9,7 +9,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// benchWidth is how many goroutines publish and how many receive.
+// benchWidth is the number of publishing goroutines and of receiving goroutines.
 const benchWidth = 64
 
 func bench(b *testing.B, open func(t testing.TB) *Harness) {
@@ -51,7 +51,7 @@ func bench(b *testing.B, open func(t testing.TB) *Harness) {
 	})
 }
 
-// benchQueue measures run on a fresh queue.
+// benchQueue measures run on a new queue.
 func benchQueue(b *testing.B, open func(t testing.TB) *Harness, run func(ctx context.Context, w *world, br broker.Broker, queue string)) {
 	w := newWorld(b, open(b))
 	defer w.CloseAll()
@@ -79,7 +79,7 @@ func (w *world) benchPublish(ctx context.Context, b broker.Broker, queue string,
 	wg.Wait()
 }
 
-// benchMsg is a message of 100 bytes.
+// benchMsg returns a message of 100 bytes.
 func benchMsg(i int) *broker.Message {
 	return &broker.Message{ID: fmt.Sprint(i), ContentType: "application/octet-stream", Body: make([]byte, 100), Priority: 100}
 }

@@ -6,10 +6,10 @@ import (
 	"github.com/swarmiji/swarmiji/internal/suite"
 )
 
-// testCase is one sentence of the port put to the test.
+// testCase tests one sentence of the port.
 type testCase = suite.Case[*Harness, *world]
 
-// need is what a case asks of the harness; it returns why the case cannot run, or "".
+// need checks a condition of a case on the harness. It returns why the case cannot run, or "".
 type need = func(h *Harness) string
 
 func needsSever(h *Harness) string { return suite.Unless(h.Sever != nil, "the harness has no Sever") }
@@ -24,17 +24,17 @@ func needsIsolate(h *Harness) string {
 	return suite.Unless(h.Isolate != nil, "the harness has no Isolate")
 }
 
-// promised makes a need of a promise.
+// promised returns a need for a promise.
 func promised(name string, get func(p Promises) bool) need {
 	return func(h *Harness) string { return suite.Unless(get(h.Promises), "the adapter does not promise "+name) }
 }
 
-// promisedNot makes a need of something that an adapter may take back.
+// promisedNot returns a need that the adapter does not make the promise, which weakens it.
 func promisedNot(name string, get func(p Promises) bool) need {
 	return func(h *Harness) string { return suite.Unless(!get(h.Promises), "the adapter promises "+name) }
 }
 
-// needsLoss is what cases need that cut a connection to lose a delivery.
+// needsLoss is the need of cases that cut a connection to lose a delivery.
 func needsLoss(h *Harness) string {
 	return suite.Unless(!h.Promises.Outlives, "the adapter promises Outlives: a cut connection loses no delivery")
 }

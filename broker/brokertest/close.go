@@ -16,7 +16,7 @@ func closeCases() []testCase {
 	return []testCase{
 		{
 			Area: "close", Name: "Subscription.Close gives back what was not handed out",
-			Explain: "What a closed subscription held but had not handed out goes back without delay; what was handed out can still be settled.",
+			Explain: "The messages that a closed subscription held and Receive had not returned go back without delay; those that Receive had returned can still be settled.",
 			Run: func(w *world) {
 				b1, b2 := w.Open(), w.Open()
 				q := w.queue(b1, "giveback")
@@ -62,7 +62,7 @@ func closeCases() []testCase {
 		},
 		{
 			Area: "close", Name: "Broker.Close gives back everything",
-			Explain: "Broker.Close gives back what its subscriptions hold, handed out or not, without delay. A settlement after it has no effect and says so.",
+			Explain: "Broker.Close returns the messages of its subscriptions without delay, also those that Receive has returned. A settlement after it has no effect and returns an error.",
 			Run: func(w *world) {
 				b1, b2 := w.Open(), w.Open()
 				q := w.queue(b2, "everything")
@@ -85,7 +85,7 @@ func closeCases() []testCase {
 		},
 		{
 			Area: "close", Name: "Lost is closed by Broker.Close",
-			Explain: "Broker.Close takes the unsettled deliveries back, so it closes their Lost: whoever works on them is to stop.",
+			Explain: "Broker.Close takes the unsettled deliveries back, so it closes their Lost channel: handlers must stop.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "lost")
@@ -129,7 +129,7 @@ func closeCases() []testCase {
 		},
 		{
 			Area: "close", Name: "Close under load",
-			Explain: "Close ends what is under way: calls return, with nil or an error of the port, and every confirmed message is there for others.",
+			Explain: "Close ends the calls in progress: they return nil or an error of the port, and other Brokers see every confirmed message.",
 			Run: func(w *world) {
 				b, other := w.Open(), w.Open()
 				q := w.queue(other, "load")

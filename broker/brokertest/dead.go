@@ -15,7 +15,7 @@ func deadCases() []testCase {
 	return []testCase{
 		{
 			Area: "dead letters", Name: "byte for byte, with the reason", Needs: []need{needsDeadLetters},
-			Explain: "Bury moves the message, byte for byte, to the dead letters of its queue, with cause as the reason, and ListDead says from where and when.",
+			Explain: "DeadLetter moves the message, byte for byte, to the dead letters of its queue, with the cause as the reason; ListDead returns its queue and time.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "bury")
@@ -24,7 +24,7 @@ func deadCases() []testCase {
 				sent := *want
 				w.publish(b, q, &sent)
 				before := time.Now()
-				w.bury(b, q, "it was ☠ poison")
+				w.deadLetter(b, q, "it was ☠ poison")
 				dead := w.listDead(w.Open(), q, 10, 1)
 				d := dead[0]
 				if diff := diffMessage(want, d.Message); diff != "" {
@@ -49,7 +49,7 @@ func deadCases() []testCase {
 		},
 		{
 			Area: "dead letters", Name: "a reason of any text", Needs: []need{needsDeadLetters},
-			Explain: "The reason is the text of an error, which may be long, empty or no UTF-8: Bury takes it, and cuts it if it must.",
+			Explain: "The reason is the text of an error, which may be long, empty or not UTF-8: DeadLetter accepts it, and cuts it if necessary.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "reasons")
@@ -58,21 +58,21 @@ func deadCases() []testCase {
 					w.publish(b, q, msg(fmt.Sprint(i)))
 				}
 				for _, r := range reasons {
-					w.bury(b, q, r)
+					w.deadLetter(b, q, r)
 				}
 				w.listDead(b, q, 10, len(reasons))
-				w.nothing(w.subscribe(b, q, 0), "after Bury")
+				w.nothing(w.subscribe(b, q, 0), "after DeadLetter")
 			},
 		},
 		{
 			Area: "dead letters", Name: "oldest first, and they stay", Needs: []need{needsDeadLetters},
-			Explain: "ListDead returns up to n dead letters of a queue, oldest first; they stay where they are. Those of other queues are not among them.",
+			Explain: "ListDead returns up to n dead letters of a queue, oldest first, and removes none. Letters of other queues are not among them.",
 			Run: func(w *world) {
 				b := w.Open()
 				q, q2 := w.queue(b, "list"), w.queue(b, "list2")
 				for i := range 5 {
 					w.publish(b, q, msg(fmt.Sprint(i)))
-					w.bury(b, q, "why")
+					w.deadLetter(b, q, "why")
 				}
 				w.listDead(b, q, 100, 5)
 				for range 2 {
@@ -87,13 +87,13 @@ func deadCases() []testCase {
 		},
 		{
 			Area: "dead letters", Name: "PurgeDead", Needs: []need{needsDeadLetters},
-			Explain: "PurgeDead removes the dead letters of a queue and returns how many they were; what waits in the queue stays.",
+			Explain: "PurgeDead removes the dead letters of a queue and returns their number; waiting messages stay.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "purge")
 				for i := range 3 {
 					w.publish(b, q, msg(fmt.Sprint(i)))
-					w.bury(b, q, "why")
+					w.deadLetter(b, q, "why")
 				}
 				w.listDead(b, q, 10, 3)
 				w.publish(b, q, msg("alive"))
@@ -106,12 +106,12 @@ func deadCases() []testCase {
 		},
 		{
 			Area: "dead letters", Name: "they outlive a restart", Needs: []need{needsDeadLetters, needsDurable, needsRestart},
-			Explain: "A dead letter is kept as safely as the message was.",
+			Explain: "A dead letter is as durable as the message was.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "restart")
 				w.publish(b, q, msg("a"))
-				w.bury(b, q, "why")
+				w.deadLetter(b, q, "why")
 				w.h.Restart(w.TB)
 				if d := w.listDead(b, q, 10, 1); d[0].Reason != "why" && !w.h.Promises.Reasonless {
 					w.Errorf("Reason is %q after a restart, want %q", d[0].Reason, "why")
@@ -122,7 +122,7 @@ func deadCases() []testCase {
 }
 
 // Requeue publishes the dead letters of a queue as messages of the next Generation, the oldest
-// first, removes them, and returns how many they were. It is for adapters' own tests.
+// first, removes them, and returns their number. It is for adapters' own tests.
 func Requeue(ctx context.Context, b broker.Broker, queue string) (n int, err error) {
 	dl, ok := capability.As[broker.DeadLetterer](b)
 	if !ok {
@@ -150,18 +150,19 @@ func (w *world) deadLetterer(b broker.Broker) broker.DeadLetterer {
 	return dl
 }
 
-// bury receives one message and buries it.
-func (w *world) bury(b broker.Broker, queue, reason string) {
+// deadLetter receives one message and dead-letters it.
+func (w *world) deadLetter(b broker.Broker, queue, reason string) {
 	w.Helper()
 	s := w.subscribe(b, queue, 1)
 	d := w.receive(s)
 	ctx, cancel := w.Ctx()
 	defer cancel()
-	w.Must(d.Bury(ctx, broker.Dead{Reason: reason}), "Bury")
+	w.Must(d.DeadLetter(ctx, broker.Dead{Reason: reason}), "DeadLetter")
 	w.closeSub(s)
 }
 
-// listDead polls until ListDead returns want dead letters: a server may move them a moment after Bury has returned.
+// listDead polls until ListDead returns want dead letters, because a server may move them a moment
+// after the settlement has returned.
 func (w *world) listDead(b broker.Broker, queue string, n, want int) []broker.Dead {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -178,7 +179,7 @@ func (w *world) listDead(b broker.Broker, queue string, n, want int) []broker.De
 	return dead
 }
 
-// counts checks a number of messages that a call returns.
+// counts checks the number of messages that a call returns.
 func (w *world) counts(call func(ctx context.Context) (int, error), want int, what string) {
 	w.Helper()
 	ctx, cancel := w.Ctx()

@@ -14,7 +14,7 @@ func delayCases() []testCase {
 	return []testCase{
 		{
 			Area: "delay", Name: "1 ms, 300 ms and 2 s", Needs: []need{needsDelays},
-			Explain: "A delayed message is not handed out before its time, and soon after it; the long delay before it holds up no short one.",
+			Explain: "A delayed message is delivered soon after its time and never before; a longer delay before it does not hold it back.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "delays")
@@ -73,7 +73,7 @@ func delayCases() []testCase {
 		},
 		{
 			Area: "delay", Name: "a time in the past means at once", Needs: []need{needsDelays},
-			Explain: "A time in the past means at once, however long ago it is; so does no time.",
+			Explain: "A time in the past means at once, however long ago it is; the zero time too.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "past")
@@ -86,7 +86,7 @@ func delayCases() []testCase {
 		},
 		{
 			Area: "delay", Name: "a time far away", Needs: []need{needsDelays},
-			Explain: "A time years away is kept, or refused with an error; it never wraps round into now.",
+			Explain: "A time years away is accepted, or refused with an error; it never overflows into the present.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "far")
@@ -121,7 +121,7 @@ func delayCases() []testCase {
 		},
 		{
 			Area: "delay", Name: "it outlives its publisher", Needs: []need{needsDelays},
-			Explain: "A confirmed delayed message is the broker's: it comes although its publisher has closed.",
+			Explain: "A confirmed delayed message belongs to the broker: it is delivered although its publisher has closed.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "orphan")
@@ -136,7 +136,7 @@ func delayCases() []testCase {
 		},
 		{
 			Area: "delay", Name: "it outlives a restart", Needs: []need{needsDelays, needsRestart, needsDurable},
-			Explain: "A confirmed delayed message survives a restart of the server, and is no earlier for it.",
+			Explain: "A confirmed delayed message survives a restart of the server, which does not make it early.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "restart")
@@ -160,7 +160,7 @@ func delayCases() []testCase {
 		},
 		{
 			Area: "delay", Name: "without a Delayer only what is due goes through",
-			Explain: "broker.PublishAt gives a Broker that is no Delayer only what is due; the rest is ErrUnsupported, never sent early.",
+			Explain: "broker.PublishAt gives a Broker that is not a Delayer only due messages; others are ErrUnsupported, never sent early.",
 			Needs:   []need{func(h *Harness) string { return suite.Unless(!h.Promises.Delays, "the adapter promises Delays") }},
 			Run: func(w *world) {
 				b := w.Open()
@@ -187,7 +187,8 @@ func (w *world) publishAt(b broker.Broker, queue string, m *broker.Message, at t
 	w.Must(d.PublishAt(ctx, queue, m, at), "PublishAt(%q, %q, %v)", queue, m.ID, at)
 }
 
-// cmpButExpires compares two messages made at different times.
+// cmpButExpires compares two messages and ignores the difference of their expiries. It returns a
+// description of the difference, or "".
 func cmpButExpires(want, got *broker.Message) string {
 	if got.Expires.IsZero() || got.Expires.Before(time.Now()) {
 		return fmt.Sprintf("Expires is %v, want about an hour from now", got.Expires)
@@ -197,7 +198,7 @@ func cmpButExpires(want, got *broker.Message) string {
 	return diffMessage(&w, &g)
 }
 
-// short is a ctx that ends well before the suite's patience.
+// short returns a ctx that ends well before the suite's patience.
 func (w *world) short() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), 300*time.Millisecond)
 }

@@ -14,11 +14,12 @@ func deliverCases() []testCase {
 	cs := []testCase{
 		{
 			Area: "deliver", Name: "every field makes the round trip",
-			Explain: "A message arrives as it was published: what a producer wrote is all that a consumer has. Expires may be cut to milliseconds.",
+			Explain: "A message arrives as it was published, because a consumer has no other data of the producer. Expires may be cut to milliseconds.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "fields")
-				want, sent := fullMessage(), fullMessage() // two, since whoever publishes may keep and change what it got
+				// two, because the publisher may keep and change its message
+				want, sent := fullMessage(), fullMessage()
 				sent.Expires = want.Expires
 				w.publish(b, q, sent)
 				d := w.receive(w.subscribe(w.Open(), q, 1))
@@ -58,7 +59,7 @@ func deliverCases() []testCase {
 		},
 		{
 			Area: "deliver", Name: "a message published before any consumer waits",
-			Explain: "Nil from Publish means that the broker holds the message: a consumer that comes later gets it.",
+			Explain: "nil from Publish means that the broker holds the message: a consumer that subscribes later receives it.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "early")
@@ -73,7 +74,7 @@ func deliverCases() []testCase {
 		},
 		{
 			Area: "deliver", Name: "a waiting Receive is woken",
-			Explain: "Receive waits for the next message and returns it when it comes, with no need to call again.",
+			Explain: "Receive waits for the next message and returns it when it arrives, without a second call.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "wake")
@@ -98,7 +99,7 @@ func deliverCases() []testCase {
 		},
 		{
 			Area: "deliver", Name: "the first delivery counts exactly 1",
-			Explain: "Deliveries returns 1 for the first time, exactly: a consumer that saw another number would look for a crash that never was.",
+			Explain: "Deliveries returns 1 for the first delivery, exactly: a consumer that saw another number would assume a crash.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "first")
@@ -110,7 +111,7 @@ func deliverCases() []testCase {
 		},
 		{
 			Area: "deliver", Name: "queues are apart",
-			Explain: "A message is handed out from the queue it was published to and from no other.",
+			Explain: "A message is delivered only from the queue to which it was published.",
 			Run: func(w *world) {
 				b := w.Open()
 				q1, q2 := w.queue(b, "one"), w.queue(b, "two")
@@ -130,7 +131,7 @@ func deliverCases() []testCase {
 	} {
 		cs = append(cs, testCase{
 			Area: "deliver", Name: "a body: " + size.name,
-			Explain: "A body is bytes: an adapter neither reads nor changes them, and takes at least 5 MB.",
+			Explain: "A body is bytes: an adapter neither reads nor changes them, and accepts at least 5 MB.",
 			Needs: []need{func(h *Harness) string {
 				return suite.Unless(h.Promises.MaxBody == 0 || h.Promises.MaxBody >= len(size.body), "MaxBody is smaller")
 			}},
@@ -151,7 +152,7 @@ func deliverCases() []testCase {
 	return cs
 }
 
-// fullMessage is a message with every field set.
+// fullMessage returns a message with every field set.
 func fullMessage() *broker.Message {
 	return &broker.Message{
 		ID:          "9b2f6c1e-0000-4000-8000-00000000aff1",
@@ -168,7 +169,8 @@ func fullMessage() *broker.Message {
 	}
 }
 
-// diffMessage compares two messages: times as instants, empty and nil maps and bodies as equal.
+// diffMessage compares two messages: times as instants, empty and nil maps and bodies as equal. It
+// returns a description of the difference, or "".
 func diffMessage(want, got *broker.Message) string {
 	norm := func(m *broker.Message) broker.Message {
 		n := *m

@@ -16,7 +16,7 @@ func faultCases() []testCase {
 	return []testCase{
 		{
 			Area: "fault", Name: "a confirmed message outlives a restart", Needs: []need{needsRestart, needsDurable},
-			Explain: "Publish returned nil before the server was restarted; a confirmed message must be there afterwards, as it was.",
+			Explain: "Publish returned nil before the server was restarted; a confirmed message must exist afterwards, unchanged.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "restart")
@@ -36,7 +36,7 @@ func faultCases() []testCase {
 		},
 		{
 			Area: "fault", Name: "everything goes on after a restart", Needs: []need{needsRestart, needsDurable},
-			Explain: "Lost connections mend themselves: after a restart the same Broker publishes, and the same Subscription receives, what was held included.",
+			Explain: "The adapter restores lost connections: after a restart the same Broker publishes, and the same Subscription receives, including the messages that it held.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "goon")
@@ -62,20 +62,20 @@ func faultCases() []testCase {
 		},
 		{
 			Area: "fault", Name: "an acknowledged message stays away", Needs: []need{needsRestart, needsDurable},
-			Explain: "What was acknowledged before a restart is not seen after it, once the broker has seen the Ack.",
+			Explain: "A message that was acknowledged before a restart is not delivered after it, if the broker has received the Ack.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "acked")
 				w.publish(b, q, msgs("m", 5)...)
 				w.ack(w.receiveN(w.subscribe(b, q, 0), 5)...)
-				w.closeBroker(b) // ends what is under way: the acks have arrived
+				w.closeBroker(b) // ends the calls in progress: the acks have arrived
 				w.h.Restart(w.TB)
 				w.nothing(w.subscribe(w.Open(), q, 0), "after a restart")
 			},
 		},
 		{
 			Area: "fault", Name: "Publish while the server is away", Needs: []need{needsDown},
-			Explain: "Without a connection Publish waits till ctx ends, then returns ErrUnavailable, or ErrIndeterminate if bytes may have left. It never hangs.",
+			Explain: "Without a connection Publish waits until ctx ends, then returns ErrUnavailable, or ErrIndeterminate if the request may have been sent. It never hangs.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "away")
@@ -96,7 +96,7 @@ func faultCases() []testCase {
 		},
 		{
 			Area: "fault", Name: "Publish waits for the server", Needs: []need{needsDown},
-			Explain: "Without a connection Publish waits, and goes through when there is one before ctx ends.",
+			Explain: "Without a connection Publish waits, and succeeds when a connection exists before ctx ends.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "comes")
@@ -120,13 +120,13 @@ func faultCases() []testCase {
 				w.Until("the message that waited", func() bool {
 					d := w.receive(s)
 					w.ack(d)
-					return d.Message().ID == "waits" // the probe may have got through
+					return d.Message().ID == "waits" // the probe may have arrived
 				})
 			},
 		},
 		{
 			Area: "fault", Name: "every call is bounded while the server is away", Needs: []need{needsDown},
-			Explain: "A ctx bounds every wait: no call hangs while the server is away, and what goes wrong has a class.",
+			Explain: "A ctx bounds every wait: no call hangs while the server is down, and each error has a class.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "bounded")
@@ -140,7 +140,7 @@ func faultCases() []testCase {
 				w.nothing(s, "while the server is away")
 				w.bounded(func(ctx context.Context) error {
 					_, err := b.Subscribe(ctx, q, broker.SubscribeOptions{})
-					if err == nil { // a subscription outlives lost connections, so that it may also begin without one
+					if err == nil { // a subscription outlives lost connections, so it may also begin without one
 						err = broker.ErrUnavailable
 					}
 					return err
@@ -149,12 +149,13 @@ func faultCases() []testCase {
 					w.bounded(func(ctx context.Context) error { return call(ctx, q) }, what)
 				}
 				up()
-				w.collect(s, []string{"a/0"}) // what the bounded calls published may be there too
+				// the messages that the bounded calls published may also be in the queue
+				w.collect(s, []string{"a/0"})
 			},
 		},
 		{
 			Area: "fault", Name: "Close while the server is away", Needs: []need{needsDown},
-			Explain: "Close is bounded by ctx also while the server is away, and ends the calls that wait for a connection.",
+			Explain: "Close is bounded by ctx also while the server is down, and ends the calls that wait for a connection.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "close")
@@ -167,7 +168,7 @@ func faultCases() []testCase {
 				closed := w.async(func(context.Context) error {
 					ctx, cancel := w.short()
 					defer cancel()
-					_ = w.Clean(b.Close(ctx)) // it may be unable to say goodbye
+					_ = w.Clean(b.Close(ctx)) // it may be unable to tell the server
 					return nil
 				})
 				w.Must(suite.Ends(w.World, closed, "Broker.Close while the server is away"), "Broker.Close")
@@ -179,7 +180,7 @@ func faultCases() []testCase {
 		},
 		{
 			Area: "fault", Name: "nothing confirmed is lost in cut connections", Needs: []need{needsSever},
-			Explain: "Publish returned nil before a connection of the publisher or of the consumer was cut; a confirmed message must be handed out until it is acknowledged. Only the same (ID, Generation) may be seen twice.",
+			Explain: "Publish returned nil before a connection of the publisher or of the consumer was cut; a confirmed message must be delivered until it is acknowledged. Only the same (ID, Generation) may be seen twice.",
 			Run: func(w *world) {
 				pub, con := w.Open(), w.Open()
 				w.storm(pub, con, func(round int) {
@@ -193,7 +194,7 @@ func faultCases() []testCase {
 		},
 		{
 			Area: "fault", Name: "nothing confirmed is lost in restarts", Needs: []need{needsRestart, needsDurable},
-			Explain: "Publish returned nil before the server was restarted; a confirmed message must be handed out until it is acknowledged. Only the same (ID, Generation) may be seen twice.",
+			Explain: "Publish returned nil before the server was restarted; a confirmed message must be delivered until it is acknowledged. Only the same (ID, Generation) may be seen twice.",
 			Run: func(w *world) {
 				w.storm(w.Open(), w.Open(), func(round int) {
 					if round%2 == 0 {
@@ -205,7 +206,8 @@ func faultCases() []testCase {
 	}
 }
 
-// bounded runs a call while the server is away: it must return when its ctx ends, with an error of the port.
+// bounded runs a call while the server is down. The call must return when its ctx ends, with an
+// error of the port.
 func (w *world) bounded(call func(ctx context.Context) error, what string) {
 	w.Helper()
 	done := make(chan error, 1)
@@ -227,7 +229,7 @@ func (w *world) bounded(call func(ctx context.Context) error, what string) {
 	}
 }
 
-// quietError expects that a call goes on waiting.
+// quietError expects that a call continues to wait.
 func (w *world) quietError(done <-chan error, what string) {
 	w.Helper()
 	t := time.NewTimer(w.Quiet)
@@ -239,20 +241,20 @@ func (w *world) quietError(done <-chan error, what string) {
 	}
 }
 
-// storm publishes and consumes while fault is called six times, evenly spread over the messages, and then checks that
-// everything confirmed was seen.
+// storm publishes and consumes while fault is called six times, evenly spread over the messages.
+// Then it checks that every confirmed message was seen.
 func (w *world) storm(pub, con broker.Broker, fault func(round int)) {
 	w.Helper()
 	const publishers, each, rounds = 4, 75, 6
 	q := w.queue(pub, "storm")
 	s := w.subscribe(con, q, 16)
 	seen := newTally()
-	patience := (rounds + 1) * w.Patience // each fault may take its time
+	patience := (rounds + 1) * w.Patience // each fault may take that long
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	var wg sync.WaitGroup
-	defer wg.Wait() // also when fault ends the test
+	defer wg.Wait() // also if fault ends the test
 	defer cancel()
-	// Every pair is published until it is confirmed, so that in the end every one must be seen.
+	// Every pair is published until it is confirmed, so in the end every one must be seen.
 	progress := make(chan struct{}, publishers*each)
 	for p := range publishers {
 		wg.Go(func() {

@@ -13,14 +13,14 @@ func findCases() []testCase {
 	return []testCase{
 		{
 			Area: "find", Name: "Find", Needs: []need{needsFind, needsDelays},
-			Explain: "Find returns a message that is queued or delayed, with its time; ErrNotFound if there is none, also when a consumer holds it.",
+			Explain: "Find returns a message that is queued or delayed, with its time; ErrNotFound if it does not exist or a consumer holds it.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "find")
 				f := w.finder(b)
 				ctx, cancel := w.Ctx()
 				defer cancel()
-				at := time.Now().Add(time.Hour).Round(0) // a time on the wall
+				at := time.Now().Add(time.Hour).Round(0) // a wall clock time
 				w.publish(b, q, msg("a"), msg("b"))
 				w.publishAt(b, q, msg("later"), at)
 				for id, when := range map[string]time.Time{"a": {}, "b": {}, "later": at} {
@@ -47,7 +47,7 @@ func findCases() []testCase {
 		},
 		{
 			Area: "find", Name: "Delete", Needs: []need{needsFind, needsDelays},
-			Explain: "Delete removes a message that is queued or delayed; ErrNotFound if there is none.",
+			Explain: "Delete removes a message that is queued or delayed; ErrNotFound if it does not exist.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "delete")

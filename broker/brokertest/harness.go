@@ -7,73 +7,80 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// Harness is one fresh namespace on a server: no queue of another Harness is seen in it. The function given to [Run] makes
-// one for each case; it registers its own clean-up with t.Cleanup.
+// Harness is one new namespace on a server: no queue of another Harness is visible in it. The
+// function given to [Run] returns one for each case and registers its clean-up with t.Cleanup.
 type Harness struct {
-	// Open connects to the namespace as another process would. The suite closes what it opened before the case ends.
+	// Open connects to the namespace like another process. The suite closes these Brokers before the
+	// case ends.
 	Open func(t testing.TB) broker.Broker
 
-	// Sever cuts the connections of b as a network would, without a word to either end, and lets b reconnect at once. Nil:
-	// the cases that need it are skipped by name.
+	// Sever cuts the connections of b like a network failure, without a message to either end, and
+	// lets b reconnect at once. nil: the cases that need it are skipped by name.
 	Sever func(t testing.TB, b broker.Broker)
 
-	// Restart stops the server and starts it again with its data; it returns when the server takes connections. Nil: the
-	// cases that need it are skipped by name.
+	// Restart stops the server and starts it again with its data. It returns when the server accepts
+	// connections. nil: the cases that need it are skipped by name.
 	Restart func(t testing.TB)
 
-	// Down makes the server unreachable for every Broker of this Harness, those that are open included, until up is called.
-	// It returns when it is unreachable. Nil: the cases that need it are skipped by name.
+	// Down makes the server unreachable for every Broker of this Harness, including open ones, until
+	// up is called. It returns when the server is unreachable. nil: the cases that need it are skipped
+	// by name.
 	Down func(t testing.TB) (up func())
 
-	// Isolate takes the network from b until back is called: to other Brokers, which keep theirs, its
-	// process looks dead. Nil: the cases that need it are skipped by name.
+	// Isolate cuts the network of b until back is called. For other Brokers, which keep theirs, its
+	// process looks dead. nil: the cases that need it are skipped by name.
 	Isolate func(t testing.TB, b broker.Broker) (back func())
 
-	// Bounded is Open of a Broker that keeps so many dead letters of a queue, each for so long; 0:
-	// the adapter's default. Nil: the cases that need it are skipped by name.
+	// Bounded opens a Broker like Open, which keeps at most most dead letters of a queue, each for at
+	// most age. 0: the adapter's default. nil: the cases that need it are skipped by name.
 	Bounded func(t testing.TB, most int, age time.Duration) broker.Broker
 
-	// Prefix begins the name of every queue and node that the suite uses, for servers where a namespace is no more than that.
+	// Prefix begins the name of every queue and node that the suite uses, for servers where a
+	// namespace is only such a prefix.
 	Prefix string
 
-	// Secret is the password in the configuration of Open. No error may contain it. Empty: there is none.
+	// Secret is the password in the configuration of Open. No error may contain it. "": the server
+	// needs none.
 	Secret string
 
-	// Promises are what the adapter says of itself.
+	// Promises are the adapter's promises.
 	Promises Promises
 
-	// Report is the file below docs/capabilities of this module that says what the adapter can do, such as
-	// ../../docs/capabilities/broker-memory.json: a whole run that passes is compared with it, or writes it if SWARMIJI_UPDATE
-	// is 1. It is named after the first Harness. "": nothing is compared.
+	// Report is the file below docs/capabilities of this module that says which features the adapter
+	// has, such as ../../docs/capabilities/broker-memory.json. A whole run that passes is compared
+	// with it, or writes it if SWARMIJI_UPDATE is 1. The first Harness names it. "": no comparison.
 	Report string
 
-	// Slack is how late a message or the end of a call may be. Zero: 5 s, for busy machines.
+	// Slack limits the lateness of a message or of the end of a call. Default: 5 s, for busy machines.
 	Slack time.Duration
 
-	// Quiet is how long the suite looks before it believes that nothing comes. Zero: 500 ms.
+	// Quiet is the time after which the suite concludes that nothing arrives. Default: 500 ms.
 	Quiet time.Duration
 
-	// Patience bounds every wait for something that must happen. Zero: 30 s.
+	// Patience limits every wait for something that must happen. Default: 30 s.
 	Patience time.Duration
 
-	// Leases is how long a consumer that gave no sign of life keeps its messages. Zero: there are no leases. The suite
-	// asks for this lease in SubscribeOptions and expects that a held delivery outlives it.
+	// Leases is the time after which a consumer that does not renew its lease loses its messages. The
+	// suite requests this lease in SubscribeOptions and expects that a held delivery outlives it. 0:
+	// the broker has no leases.
 	Leases time.Duration
 
-	// ModelChecks and ModelSteps bound the model test: how many random histories, of about how many steps each. Zero: 20
-	// and 20; a server that takes milliseconds per step wants few. There are never more histories than -rapid.checks says.
+	// ModelChecks and ModelSteps limit the model test: the number of random histories, and the
+	// approximate number of steps of each. Default: 20 and 20. A server that takes milliseconds per
+	// step needs less. The histories are never more than -rapid.checks.
 	ModelChecks, ModelSteps int
 }
 
-// Promises are what an adapter promises beyond what every adapter must do. A promise that is not made skips its cases by
-// name. The zero value promises nothing. An interface that the Broker offers without the promise fails the suite, so that
-// no capability goes untested.
+// Promises are an adapter's promises beyond the rules for every adapter. The cases of a promise
+// that is not made are skipped by name. The zero value promises nothing. If the Broker has an
+// optional interface without the promise, the suite fails, so that every feature is tested.
 type Promises struct {
-	Durable     bool // a confirmed message survives Restart
-	ExactCount  bool // Deliveries is exact beyond the first
-	Dedupe      bool // a repeated (ID, Generation) while the first is queued is one message
-	Order       bool // one publisher's messages of one priority reach a single consumer in their order, without a fault
-	Priorities  bool // the levels of Declare are honoured
+	Durable    bool // a confirmed message survives Restart
+	ExactCount bool // Deliveries is exact after the first delivery too
+	Dedupe     bool // a repeated (ID, Generation) while the first is queued is one message
+	// messages of one publisher and priority reach a single consumer in order, without a fault
+	Order       bool
+	Priorities  bool // the levels of Declare have an effect
 	Delays      bool // broker.Delayer, and delays in PublishBatch and Retry
 	Batch       bool // broker.BatchPublisher
 	Retry       bool // broker.Retrier: atomic
@@ -85,16 +92,18 @@ type Promises struct {
 	Watch       bool // broker.Watcher
 	Witness     bool // broker.Witness
 
-	// What follows takes something back: such an adapter cannot do what most can. The cases that need it are skipped by
-	// name or ask for less.
+	// The next fields weaken the rules: such an adapter cannot do what most can. The cases that need
+	// it are skipped by name or check less.
 
-	OpenQueues bool // every valid name is a queue: ErrNoQueue never happens
-	Uncounted  bool // Deliveries is always (1, false): the broker does not know what was handed out before
-	Reasonless bool // a dead letter has neither reason, stack and attempts nor time
+	OpenQueues bool // every valid name is a queue: ErrNoQueue is never returned
+	Uncounted  bool // Deliveries is always (1, false): the broker does not count deliveries
+	Reasonless bool // a dead letter has neither reason, stack, attempts nor time
 	Outlives   bool // a delivery outlives its connection and a restart: it ends with its lease
-	Forgets    bool // a server that was killed may forget what it handed out, and hand out once more what was acknowledged after its restart
+	// Forgets: a killed server may forget deliveries, and deliver messages once more that were
+	// acknowledged after its restart.
+	Forgets bool
 
-	// MaxBody is the largest body in bytes that the adapter takes as the harness configured it; one byte more is
-	// ErrTooLarge. 0: no limit is tried, only that 5 MB go through.
+	// MaxBody is the largest body in bytes that the adapter accepts in the harness's configuration.
+	// One byte more must be ErrTooLarge. 0: the suite checks no limit, only that 5 MB are accepted.
 	MaxBody int
 }

@@ -13,7 +13,7 @@ func inspectCases() []testCase {
 	return []testCase{
 		{
 			Area: "inspect", Name: "Stats", Needs: []need{needsInspect},
-			Explain: "Stats returns how many messages of a queue wait, are held, wait for their time, and are dead. -1 means that the broker cannot tell.",
+			Explain: "Stats returns how many messages of a queue wait, are held, are delayed, and are dead. -1 means that the broker cannot count them.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "stats")
@@ -32,7 +32,7 @@ func inspectCases() []testCase {
 				w.closeSub(s)
 				ctx, cancel := w.Ctx()
 				defer cancel()
-				w.Must(ds[0].Bury(ctx, broker.Dead{Reason: "why"}), "Bury")
+				w.Must(ds[0].DeadLetter(ctx, broker.Dead{Reason: "why"}), "DeadLetter")
 				w.ack(ds[1])
 				want.Held, want.Dead = 0, 1
 				w.wantStats(b, q, want)
@@ -40,13 +40,13 @@ func inspectCases() []testCase {
 		},
 		{
 			Area: "inspect", Name: "Purge", Needs: []need{needsInspect},
-			Explain: "Purge removes the messages that wait in the queue and returns how many they were. Held, delayed and dead ones stay.",
+			Explain: "Purge removes the messages that wait in the queue and returns their number. Held, delayed and dead messages stay.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "purge")
 				i := w.inspector(b)
 				w.publish(b, q, msg("dead"))
-				w.bury(b, q, "why")
+				w.deadLetter(b, q, "why")
 				w.publish(b, q, msg("held"))
 				s := w.subscribe(b, q, 1)
 				held := w.receive(s)
@@ -71,7 +71,7 @@ func inspectCases() []testCase {
 		},
 		{
 			Area: "inspect", Name: "a purged message can be published again", Needs: []need{needsInspect},
-			Explain: "What was purged is gone: the same pair published later is a message like any other.",
+			Explain: "A purged message no longer exists: the same pair published later is a new message.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "again")
@@ -84,7 +84,7 @@ func inspectCases() []testCase {
 		},
 		{
 			Area: "inspect", Name: "a missing queue is ErrNoQueue", Needs: []need{needsInspect, needsQueues},
-			Explain: "Stats of a queue that does not exist is ErrNoQueue, and so is Purge; neither makes the queue.",
+			Explain: "Stats of a queue that does not exist is ErrNoQueue, and so is Purge; neither creates the queue.",
 			Run: func(w *world) {
 				b := w.Open()
 				i := w.inspector(b)
@@ -101,7 +101,7 @@ func inspectCases() []testCase {
 	}
 }
 
-// delayed is 1 where the case could delay a message.
+// delayed returns 1 if the case could delay a message, otherwise 0.
 func delayed(w *world) int {
 	if w.h.Promises.Delays {
 		return 1
@@ -118,7 +118,8 @@ func (w *world) inspector(b broker.Broker) broker.Inspector {
 	return i
 }
 
-// holds polls until Stats counts that many messages that wait or are handed out. A broker that cannot count those that are handed out (-1) is not waited for.
+// holds polls until Stats counts want messages that wait or are held. It does not wait for a broker
+// that cannot count held messages (-1).
 func (w *world) holds(b broker.Broker, queue string, want int) {
 	w.Helper()
 	i := w.inspector(b)
@@ -135,7 +136,8 @@ func (w *world) holds(b broker.Broker, queue string, want int) {
 	}
 }
 
-// wantStats polls until Stats says what it should: a server may count a moment late. -1 is right for any number.
+// wantStats polls until Stats returns want, because a server may count a moment late. A field of -1
+// is equal to any number.
 func (w *world) wantStats(b broker.Broker, queue string, want broker.Stats) {
 	w.Helper()
 	i := w.inspector(b)

@@ -12,7 +12,7 @@ func leaseCases() []testCase {
 	cs := []testCase{
 		{
 			Area: "lease", Name: "a cut connection", Needs: []need{needsSever, needsLoss},
-			Explain: "When the connection is lost its deliveries are: Lost is closed, the message is handed out again with a higher count, and the subscription goes on by itself.",
+			Explain: "When the connection is lost its deliveries are lost: Lost is closed, the message is delivered again with a higher count, and the subscription continues by itself.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "cut")
@@ -44,7 +44,7 @@ func leaseCases() []testCase {
 		},
 		{
 			Area: "lease", Name: "to another process", Needs: []need{needsSever, needsLoss},
-			Explain: "What a lost connection held is handed out to whoever waits, once, although the old holder goes on.",
+			Explain: "A message of a lost connection is delivered to one waiting consumer, once, although the old consumer continues.",
 			Run: func(w *world) {
 				b1, b2 := w.Open(), w.Open()
 				q := w.queue(b1, "other")
@@ -60,7 +60,7 @@ func leaseCases() []testCase {
 		},
 		{
 			Area: "lease", Name: "a neighbour's cut connection", Needs: []need{needsSever, needsLoss},
-			Explain: "A connection's loss is its own: the deliveries of another Broker stay good.",
+			Explain: "The loss of a connection affects only its own deliveries: those of another Broker can still be settled.",
 			Run: func(w *world) {
 				b1, b2 := w.Open(), w.Open()
 				q := w.queue(b1, "neighbour")
@@ -83,7 +83,7 @@ func leaseCases() []testCase {
 			Needs: []need{needsSever, func(h *Harness) string {
 				return suite.Unless(h.Promises.Outlives, "the adapter does not promise Outlives")
 			}},
-			Explain: "The adapter promises that a delivery ends with its lease and not with its connection: after a cut it is still held, by nobody else, and can be settled.",
+			Explain: "The adapter promises that a delivery ends with its lease and not with its connection: after a cut it is still held, by the same consumer only, and can be settled.",
 			Run: func(w *world) {
 				b, rival := w.Open(), w.Open()
 				q := w.queue(b, "outlives")
@@ -109,7 +109,7 @@ func leaseCases() []testCase {
 		},
 		{
 			Area: "lease", Name: "a waiting Receive outlives the cut", Needs: []need{needsSever},
-			Explain: "A Subscription outlives lost connections: a Receive that waits goes on waiting and gets what comes after.",
+			Explain: "A Subscription outlives lost connections: a waiting Receive continues to wait and returns a later message.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "wait")
@@ -122,7 +122,7 @@ func leaseCases() []testCase {
 				d := suite.Ends(w.World, got, "Receive")
 				ctx, cancel := w.Ctx()
 				defer cancel()
-				// The message may have been fetched just before an end of the connection was noticed.
+				// The message may have been fetched just before the end of the connection was noticed.
 				if err := w.Clean(d.Ack(ctx)); err != nil {
 					w.WantIs(err, broker.ErrLeaseLost, "Ack")
 					w.ack(w.receive(s))
@@ -131,7 +131,7 @@ func leaseCases() []testCase {
 		},
 		{
 			Area: "lease", Name: "Publish after the cut", Needs: []need{needsSever},
-			Explain: "Lost connections mend themselves: Publish works again without anybody's doing. In between it is ErrUnavailable or ErrIndeterminate.",
+			Explain: "The adapter restores lost connections: Publish works again without help. In between it is ErrUnavailable or ErrIndeterminate.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "publish")
@@ -145,13 +145,13 @@ func leaseCases() []testCase {
 		},
 		{
 			Area: "lease", Name: "held messages keep their lease", Needs: []need{needsLeases},
-			Explain: "The adapter renews the lease of all that it holds, handed out or not, until it is settled: a handler may take longer than the lease.",
+			Explain: "The adapter renews the lease of all messages that it holds until they are settled: a handler may take longer than the lease.",
 			Run: func(w *world) {
 				b, rival := w.Open(), w.Open()
 				q := w.queue(b, "renew")
 				w.publish(b, q, msgs("m", 2)...)
 				s := w.subscribe(b, q, 2)
-				d := w.receive(s) // the other message may be held too, without being handed out
+				d := w.receive(s) // the other message may be held too, without being delivered
 				rivals := w.receivers(w.subscribe(rival, q, 2), 1)
 				deadline := time.NewTimer(2*w.h.Leases + w.Quiet)
 				defer deadline.Stop()
@@ -179,7 +179,7 @@ func leaseCases() []testCase {
 	for _, late := range settlements() {
 		cs = append(cs, testCase{
 			Area: "lease", Name: late.name + " of a lost delivery", Needs: []need{needsSever, needsLoss},
-			Explain: "A settlement after the broker took the message back is ErrLeaseLost and does nothing: the message is seen again.",
+			Explain: "A settlement after the broker took the message back is ErrLeaseLost and has no effect: the message is delivered again.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "late")
@@ -196,7 +196,7 @@ func leaseCases() []testCase {
 	return cs
 }
 
-// publishSurely repeats the same pair until the broker confirms it, as a producer would.
+// publishSurely publishes the same pair until the broker confirms it, as a producer would.
 func (w *world) publishSurely(b broker.Broker, queue string, m *broker.Message) {
 	w.Helper()
 	ctx, cancel := w.Ctx()

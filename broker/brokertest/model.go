@@ -19,7 +19,7 @@ import (
 func modelCases() []testCase {
 	return []testCase{{
 		Area: "model", Name: "random histories",
-		Explain: "Whatever is published, received, settled, cut and closed in whatever order: the queue holds exactly what was confirmed and not removed, each message in one hand at a time.",
+		Explain: "Messages are published, received, settled, cut and closed in any order: the queue holds exactly the messages that were confirmed and not removed, and at most one consumer holds each.",
 		Run: func(w *world) {
 			t, ok := w.TB.(*testing.T)
 			if !ok {
@@ -31,7 +31,7 @@ func modelCases() []testCase {
 			}
 			ran, failed := 0, false
 			rapid.Check(t, func(rt *rapid.T) {
-				// rapid has no limit of its own for one test. After a failure it needs every run, to shrink the history.
+				// rapid has no limit for one test. After a failure it needs every run, to shrink the history.
 				if ran++; ran > limit && !failed {
 					return
 				}
@@ -42,17 +42,18 @@ func modelCases() []testCase {
 	}}
 }
 
-// model is what a queue should hold, beside the real one.
+// model holds the expected content of a queue, beside the real queue.
 type model struct {
 	w     *world
 	rt    *rapid.T
 	queue string
 	next  int
 
-	waiting map[string]bool // published and in nobody's hands
-	maybe   map[string]bool // removed by a connection that was cut since: the server may not have heard of it
-	dead    map[string]bool
-	procs   []*process
+	waiting map[string]bool // published and not held
+	// removed on a connection that was cut later: the server may not know of it
+	maybe map[string]bool
+	dead  map[string]bool
+	procs []*process
 }
 
 // process is one Broker with a subscription.
@@ -60,10 +61,10 @@ type process struct {
 	b       broker.Broker
 	s       broker.Subscription
 	held    []broker.Delivery
-	removed map[string]bool // acknowledged or buried through this connection
+	removed map[string]bool // acknowledged or dead-lettered on this connection
 }
 
-// history runs one random history and checks how it ends.
+// history runs one random history and checks its end.
 func (w *world) history(rt *rapid.T, queue string) {
 	m := &model{w: w, rt: rt, waiting: map[string]bool{}, maybe: map[string]bool{}, dead: map[string]bool{}}
 	defer func() {
@@ -105,7 +106,7 @@ func (w *world) history(rt *rapid.T, queue string) {
 		},
 		"bury": func(*rapid.T) {
 			m.settle(func(ctx context.Context, p *process, d broker.Delivery) error {
-				err := d.Bury(ctx, broker.Dead{Reason: "why"})
+				err := d.DeadLetter(ctx, broker.Dead{Reason: "why"})
 				if err == nil {
 					m.dead[name(d.Message())] = true
 					p.removed[name(d.Message())] = true
@@ -159,18 +160,18 @@ func (m *model) send(p *process, message *broker.Message) {
 	}
 }
 
-// receive takes one message in whichever process it has come to.
+// receive receives one message in any process that holds one.
 func (m *model) receive() {
 	if len(m.waiting) == 0 {
 		return
 	}
 	done, cancel := context.WithCancel(context.Background())
-	cancel() // only what is held: which process the server has chosen is not known
+	cancel() // only messages that are held: the process that the server has chosen is not known
 	got := m.w.Poll(func() bool {
 		for _, p := range m.procs {
 			d, err := p.s.Receive(done)
 			if err == nil {
-				m.take(p, d)
+				m.check(p, d)
 				return true
 			}
 			if !errors.Is(m.w.Clean(err), context.Canceled) {
@@ -184,8 +185,8 @@ func (m *model) receive() {
 	}
 }
 
-// take checks a delivery against the model.
-func (m *model) take(p *process, d broker.Delivery) {
+// check checks a delivery against the model.
+func (m *model) check(p *process, d broker.Delivery) {
 	n := name(d.Message())
 	if !m.waiting[n] && !m.maybe[n] {
 		m.rt.Fatalf("%s was handed out; only these wait: %v", n, slices.Sorted(maps.Keys(m.waiting)))
@@ -210,22 +211,23 @@ func (m *model) settle(how func(ctx context.Context, p *process, d broker.Delive
 	switch {
 	case err == nil:
 	case errors.Is(err, broker.ErrLeaseLost) && m.w.h.Sever != nil:
-		m.waiting[name(d.Message())] = true // fetched just before an end of the connection was noticed
+		m.waiting[name(d.Message())] = true // fetched just before the end of the connection was noticed
 	case transient(err) && m.w.h.Sever != nil:
-		m.maybe[name(d.Message())] = true // nobody knows what the server has heard
+		m.maybe[name(d.Message())] = true // it is not known whether the server has settled it
 	default:
 		m.rt.Fatalf("settling %s: %v", name(d.Message()), err)
 	}
 }
 
-// resubscribe closes a subscription; what was handed out stays in its process's hands.
+// resubscribe closes a subscription and opens another. Deliveries that were received stay with
+// their process.
 func (m *model) resubscribe() {
 	p := m.pick()
 	m.w.closeSub(p.s)
 	p.s = m.w.subscribe(p.b, m.queue, 0)
 }
 
-// reopen closes a Broker, which gives everything back, and opens another.
+// reopen closes a Broker, which returns all its messages, and opens another.
 func (m *model) reopen() {
 	p := m.pick()
 	m.w.closeBroker(p.b)
@@ -234,7 +236,8 @@ func (m *model) reopen() {
 	p.s = m.w.subscribe(p.b, m.queue, 0)
 }
 
-// sever cuts a connection and waits until its owner has noticed: a delivery in its hands tells.
+// sever cuts a connection and waits until its Broker has noticed that. The Lost channel of a held
+// delivery shows it.
 func (m *model) sever() {
 	p := m.pick()
 	if len(p.held) == 0 {
@@ -263,7 +266,8 @@ func (m *model) giveBack(p *process) {
 	p.removed = map[string]bool{}
 }
 
-// end gives everything back, receives all that waits, and looks that there is no more.
+// end returns all messages, receives every waiting message, and checks that no other message
+// exists.
 func (m *model) end() {
 	for _, p := range m.procs {
 		m.w.closeBroker(p.b)
@@ -279,7 +283,7 @@ func (m *model) end() {
 		if m.w.Clean(err) != nil {
 			m.rt.Fatalf("Receive: %v; these should wait: %v", err, slices.Sorted(maps.Keys(m.waiting)))
 		}
-		m.take(last, d)
+		m.check(last, d)
 		m.w.ack(d)
 	}
 	done, cancel := context.WithCancel(context.Background())
@@ -292,6 +296,6 @@ func (m *model) end() {
 		}
 	}
 	if d, err := last.s.Receive(done); err == nil {
-		m.take(last, d)
+		m.check(last, d)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/capability"
 )
 
-// badNames are queue names that mean something to some server, or nothing to any.
+// badNames are queue names that have a meaning for some server, or are not valid anywhere.
 var badNames = [...]string{
 	"", "a.>", "*", "#", "a b", "{x}", "q:*", "$JS.API.>", "x\r\nDEL y", "'; DROP TABLE", "../../etc", ".hidden", "-dash", "_under",
 	"a/b", "a\x00b", "grün", "\xff", "a%2eb", strings.Repeat("a", 129), strings.Repeat("a", 256),
@@ -51,7 +51,7 @@ func nameCases() []testCase {
 		},
 		{
 			Area: "names", Name: "the longest and oddest good names",
-			Explain: "A name of 1 to 128 ASCII letters, digits, '.', '_' and '-' that begins with a letter or a digit is good, and no two are the same queue.",
+			Explain: "A name of 1 to 128 ASCII letters, digits, '.', '_' and '-' that begins with a letter or a digit is valid, and different names are different queues.",
 			Run: func(w *world) {
 				b := w.Open()
 				for _, n := range []string{"a", "A", "0", "a.b", "a_b", "a-b", "a..b", "a.", strings.Repeat("x", 128-len(w.h.Prefix))} {
@@ -69,7 +69,7 @@ func nameCases() []testCase {
 		},
 		{
 			Area: "names", Name: "a good name that means something to a server", Needs: []need{needsQueues},
-			Explain: "A name such as amq.direct is a queue's like any other, or ErrMalformed; it never reaches what the server itself calls so.",
+			Explain: "A name such as amq.direct is a normal queue name, or ErrMalformed; it never reaches the server's own object of that name.",
 			Run: func(w *world) {
 				b := w.Open()
 				ctx, cancel := w.Ctx()
@@ -83,7 +83,7 @@ func nameCases() []testCase {
 		},
 		{
 			Area: "names", Name: "a missing queue is ErrNoQueue", Needs: []need{needsQueues},
-			Explain: "Publish to a queue that does not exist is ErrNoQueue: a message that nobody will ever see must not be confirmed. The connection goes on working.",
+			Explain: "Publish to a queue that does not exist is ErrNoQueue: a message that no consumer can receive must not be confirmed. The connection continues to work.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "there")
@@ -102,7 +102,7 @@ func nameCases() []testCase {
 		},
 		{
 			Area: "names", Name: "Subscribe makes a queue that does not exist",
-			Explain: "Subscribe opens a stream of a queue, which is created when it does not exist and may be; where it may not, it is ErrNoQueue.",
+			Explain: "Subscribe creates a queue that does not exist if the configuration allows it; otherwise it is ErrNoQueue.",
 			Run: func(w *world) {
 				b := w.Open()
 				ctx, cancel := w.Ctx()
@@ -119,7 +119,7 @@ func nameCases() []testCase {
 		},
 		{
 			Area: "names", Name: "Declare is idempotent",
-			Explain: "Declare creates the queues that do not exist, again and from any process, and takes nothing from those that do.",
+			Explain: "Declare creates the queues that do not exist, repeatedly and from any process, and changes no existing one.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "twice")
@@ -162,7 +162,7 @@ func nameCases() []testCase {
 		},
 		{
 			Area: "names", Name: "a body above MaxBody is ErrTooLarge",
-			Explain: "A body larger than the broker takes is ErrTooLarge, found before anything is sent; one of exactly that size goes through.",
+			Explain: "A body larger than the broker accepts is ErrTooLarge, found before anything is sent; one of exactly that size is accepted.",
 			Needs:   []need{needsMaxBody},
 			Run: func(w *world) {
 				b := w.Open()
@@ -180,7 +180,7 @@ func nameCases() []testCase {
 		},
 		{
 			Area: "names", Name: "a later generation may be a little larger",
-			Explain: "What is retried counts itself in its body. A message of a later generation may exceed MaxBody by broker.RetryRoom, not more.",
+			Explain: "A retry adds its counters to the body. A message of a later generation may exceed MaxBody by broker.RetryRoom, not more.",
 			Needs:   []need{needsMaxBody},
 			Run: func(w *world) {
 				b := w.Open()
@@ -208,17 +208,17 @@ func nameCases() []testCase {
 		},
 		{
 			Area: "names", Name: "the promises are true",
-			Explain: "What an adapter can do it offers as an interface that capability.As finds, and promises to the suite, so that it is tested.",
+			Explain: "An adapter offers each further ability as an interface that capability.As finds, and promises it to the suite, so that it is tested.",
 			Run:     checkPromises,
 		},
 		{
 			Area: "names", Name: "a wrapper keeps every capability",
-			Explain: "Users wrap brokers to count or to log. What broker, subscription and delivery can do besides the port is found through wrappers that have Unwrap.",
+			Explain: "Users wrap brokers to count or to log. The optional interfaces of broker, subscription and delivery are found through wrappers with Unwrap.",
 			Run:     checkWrapped,
 		},
 		{
 			Area: "names", Name: "Audit finds nothing wrong with a queue of its own",
-			Explain: "Audit tells of a queue that the adapter has made no more than of any other: what is weaker about the server. It changes nothing, and of a queue that nobody made it says so.",
+			Explain: "Audit of a new queue reports only what Audit of the server reports. It changes nothing, and returns ErrNoQueue for a missing queue.",
 			Run: func(w *world) {
 				b := w.Open()
 				a, ok := capability.As[broker.Auditor](b)
@@ -253,7 +253,7 @@ func nameCases() []testCase {
 		},
 		{
 			Area: "names", Name: "Locate names a place",
-			Explain: "Locate returns the exchange and routing key of a queue, for events: two queues are two places, and there is something to name.",
+			Explain: "Locate returns the exchange and routing key of a queue, for events: two queues are two places, and the names are not empty.",
 			Run: func(w *world) {
 				b := w.Open()
 				x1, k1 := broker.Locate(b, w.queue(b, "one"))

@@ -27,7 +27,7 @@ func orderCases() []testCase {
 		},
 		{
 			Area: "order", Name: "many publishers and many consumers lose and double nothing",
-			Explain: "With no fault every confirmed message is handed out exactly once, whoever publishes and receives at the same time, for the first time.",
+			Explain: "Without a fault every confirmed message is delivered exactly once, whichever goroutines publish and receive at the same time, as the first delivery.",
 			Run: func(w *world) {
 				const publishers, consumers, each = 6, 6, 60
 				setup := w.Open()
@@ -88,7 +88,7 @@ func orderCases() []testCase {
 		},
 		{
 			Area: "order", Name: "the same ID of the next Generation is another message",
-			Explain: "A retry is a new message with the same ID and the next Generation: it is not mistaken for the one in a consumer's hands, and is counted from 1.",
+			Explain: "A retry is a new message with the same ID and the next Generation: it is not mistaken for the message that a consumer holds, and is counted from 1.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "generation")
@@ -153,7 +153,7 @@ func orderCases() []testCase {
 	}
 }
 
-// expectInOrder receives and acknowledges the named messages.
+// expectInOrder receives and acknowledges the named messages in this order.
 func (w *world) expectInOrder(s broker.Subscription, want []string) {
 	w.Helper()
 	for i, n := range want {
@@ -165,7 +165,7 @@ func (w *world) expectInOrder(s broker.Subscription, want []string) {
 	}
 }
 
-// tally counts what several consumers see.
+// tally counts the messages that several consumers see.
 type tally struct {
 	mu   sync.Mutex
 	seen map[string]int
@@ -174,7 +174,7 @@ type tally struct {
 
 func newTally() *tally { return &tally{seen: make(map[string]int), done: make(chan struct{})} }
 
-// add counts a message; the one that makes enough closes done.
+// add counts a message. It closes done when enough different messages were seen.
 func (t *tally) add(n string, enough int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -190,7 +190,8 @@ func (t *tally) count(n string) int {
 	return t.seen[n]
 }
 
-// consume receives and acknowledges until enough different messages were seen by all consumers together.
+// consume receives and acknowledges until all consumers together have seen enough different
+// messages.
 func (w *world) consume(ctx context.Context, s broker.Subscription, seen *tally, enough int) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -211,7 +212,8 @@ func (w *world) consume(ctx context.Context, s broker.Subscription, seen *tally,
 			}
 			return
 		}
-		// Counted before the Ack: the last one ends the others, and an Ack that came to nothing shows as a double.
+		// Counted before the Ack: the last message ends the other consumers, and an Ack without effect
+		// shows as a second delivery.
 		seen.add(name(d.Message()), enough)
 		settle, stop := w.Ctx()
 		if err := w.Clean(d.Ack(settle)); err != nil && !transient(err) {
@@ -221,7 +223,7 @@ func (w *world) consume(ctx context.Context, s broker.Subscription, seen *tally,
 	}
 }
 
-// transient reports whether err is what a lost connection may cause.
+// transient reports whether err may be the result of a lost connection.
 func transient(err error) bool {
 	return errors.Is(err, broker.ErrLeaseLost) || errors.Is(err, broker.ErrUnavailable) || errors.Is(err, broker.ErrIndeterminate)
 }

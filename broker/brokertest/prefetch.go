@@ -13,7 +13,7 @@ func prefetchCases() []testCase {
 	return []testCase{
 		{
 			Area: "prefetch", Name: "held and unsettled never exceed it",
-			Explain: "Prefetch is how many unsettled messages a subscription may hold, handed out or not, however many goroutines receive; the rest is for others.",
+			Explain: "Prefetch limits the unsettled messages that a subscription holds, however many goroutines receive; the rest is for others.",
 			Run: func(w *world) {
 				b1, b2 := w.Open(), w.Open()
 				q := w.queue(b1, "bound")
@@ -37,15 +37,16 @@ func prefetchCases() []testCase {
 		},
 		{
 			Area: "prefetch", Name: "what is held and not handed out is told",
-			Explain: "A Buffer tells what its subscription holds and Receive has not handed out yet, the next one first, and no more than its prefetch.",
+			Explain: "A Buffer lists the messages that its subscription holds and Receive has not returned yet, the next one first, at most its prefetch.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "buffer")
-				w.publish(b, q, msgs("m", 5)...) // before: an adapter need not fetch one by one what comes one by one
+				// published before, because an adapter need not fetch messages one by one
+				w.publish(b, q, msgs("m", 5)...)
 				s := w.subscribe(b, q, 3)
 				buffer, ok := capability.As[broker.Buffer](s)
 				if !ok {
-					return // it fetches nothing ahead, or cannot tell
+					return // it fetches nothing in advance, or cannot list it
 				}
 				w.Until("three messages are held", func() bool { return len(buffer.Buffered()) == 3 })
 				next := buffer.Buffered()[0].ID
@@ -62,7 +63,7 @@ func prefetchCases() []testCase {
 		},
 		{
 			Area: "prefetch", Name: "0 is no limit",
-			Explain: "Prefetch 0: there is no limit to what a subscription may hold.",
+			Explain: "Prefetch 0: a subscription may hold any number of messages.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "nolimit")
@@ -72,7 +73,7 @@ func prefetchCases() []testCase {
 		},
 		{
 			Area: "prefetch", Name: "a held message is returned though ctx is done",
-			Explain: "A held message is returned even if ctx is done: a stopping consumer learns of everything that it must give back.",
+			Explain: "A held message is returned even if ctx is done: a stopping consumer learns of every message that it must return.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "done")
@@ -95,7 +96,7 @@ func prefetchCases() []testCase {
 		},
 		{
 			Area: "prefetch", Name: "Receive returns the error of ctx",
-			Explain: "Receive returns ctx's error when ctx ends first, and a message that comes later is not lost to it.",
+			Explain: "Receive returns ctx's error when ctx ends first, and does not lose a message that arrives later.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "ctx")
@@ -112,7 +113,7 @@ func prefetchCases() []testCase {
 		},
 		{
 			Area: "prefetch", Name: "SetPrefetch grows it", Needs: []need{needsResize},
-			Explain: "SetPrefetch changes how many unsettled messages are held, at once: a waiting Receive goes on.",
+			Explain: "SetPrefetch changes the limit of unsettled messages at once: a waiting Receive continues.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "grow")
@@ -130,7 +131,7 @@ func prefetchCases() []testCase {
 		},
 		{
 			Area: "prefetch", Name: "SetPrefetch shrinks it", Needs: []need{needsResize},
-			Explain: "What is held above a smaller Prefetch stays until it is settled; only then is more fetched.",
+			Explain: "Messages above a smaller Prefetch stay until they are settled; only then are more fetched.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "shrink")
@@ -152,7 +153,7 @@ func prefetchCases() []testCase {
 		},
 		{
 			Area: "prefetch", Name: "SetPrefetch 0 stops the fetching", Needs: []need{needsResize},
-			Explain: "SetPrefetch(0) stops the fetching: Receive hands out what is held and then waits, what was handed out can be settled, and another consumer gets the rest.",
+			Explain: "SetPrefetch(0) stops the fetching: Receive returns the messages held and then waits, received messages can be settled, and another consumer gets the rest.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "stop")
@@ -183,7 +184,8 @@ func (w *world) setPrefetch(s broker.Subscription, n int) {
 	w.Must(err, "SetPrefetch(%d)", n)
 }
 
-// receivers runs n goroutines that each wait for one delivery, and gives what they get. They end with the case.
+// receivers starts n goroutines that each wait for one delivery, and returns the channel of the
+// deliveries. They end with the case.
 func (w *world) receivers(s broker.Subscription, n int) <-chan broker.Delivery {
 	got := make(chan broker.Delivery, n)
 	ctx, cancel := w.Ctx()
@@ -200,7 +202,7 @@ func (w *world) receivers(s broker.Subscription, n int) <-chan broker.Delivery {
 	return got
 }
 
-// quietDeliveries expects that none of the receivers gets anything.
+// quietDeliveries expects that no receiver gets a delivery.
 func (w *world) quietDeliveries(got <-chan broker.Delivery, what string) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), w.Quiet)

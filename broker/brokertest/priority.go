@@ -11,7 +11,7 @@ func priorityCases() []testCase {
 	return []testCase{
 		{
 			Area: "priority", Name: "the most urgent first", Needs: []need{needsPriorities},
-			Explain: "Of a queue declared with levels the most urgent message is handed out first. With Prefetch 1 at most the one that was fetched already comes before a more urgent one.",
+			Explain: "Of a queue declared with levels the most urgent message is delivered first. With Prefetch 1 at most the message that was fetched already comes before a more urgent one.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "levels", 10, 100, 1000)
@@ -25,8 +25,8 @@ func priorityCases() []testCase {
 				}
 				w.publish(b, q, ms...)
 				s := w.subscribe(w.Open(), q, 1)
-				// What is promised is about messages that the broker can hand out. The node of a cluster that hands out may learn
-				// of a message a moment after others have confirmed it.
+				// The promise is about messages that the broker can deliver. The delivering node of a cluster
+				// may learn of a message a moment after other nodes have confirmed it.
 				if _, counts := capability.As[broker.Inspector](b); counts {
 					w.holds(b, q, len(ms))
 				}
@@ -45,7 +45,7 @@ func priorityCases() []testCase {
 		},
 		{
 			Area: "priority", Name: "an urgent message overtakes a backlog", Needs: []need{needsPriorities},
-			Explain: "An urgent message that comes later is handed out before what waits, except for what was fetched already.",
+			Explain: "An urgent message that arrives later is delivered before the waiting ones, except for messages that were fetched already.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "overtake", 10, 100)
@@ -55,7 +55,8 @@ func priorityCases() []testCase {
 				m := msg("urgent")
 				m.Priority = 5
 				w.publish(b, q, m)
-				if _, counts := capability.As[broker.Inspector](b); counts { // a cluster may hand out a moment later than it confirms
+				// a cluster may deliver a moment later than it confirms
+				if _, counts := capability.As[broker.Inspector](b); counts {
 					w.holds(b, q, 11)
 				}
 				w.ack(d)
@@ -73,7 +74,7 @@ func priorityCases() []testCase {
 		},
 		{
 			Area: "priority", Name: "a level is up to its bound", Needs: []need{needsPriorities, needsOrder},
-			Explain: "A message of priority p goes to the first level whose bound is at least p, and within a level the order is that of arrival.",
+			Explain: "A message of priority p goes to the first level whose bound is at least p; a level keeps the order of arrival.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "bounds", 10, 100)
@@ -83,7 +84,7 @@ func priorityCases() []testCase {
 					w.publish(b, q, m)
 				}
 				s := w.subscribe(b, q, 1)
-				first := w.receive(s) // may have been fetched before the urgent ones were looked at
+				first := w.receive(s) // it may have been fetched before the urgent messages arrived
 				ctx, cancel := w.Ctx()
 				defer cancel()
 				w.Must(first.Release(ctx, 0), "Release")
@@ -97,7 +98,8 @@ func priorityCases() []testCase {
 					}
 					w.ack(d)
 				}
-				// The released one may have lost its place; the order of the others of its level is their order of arrival.
+				// The released message may have lost its place. The others of its level keep their order of
+				// arrival.
 				checkAscending(w, "priorities up to 10", without(high, first.Message().ID))
 				checkAscending(w, "priorities 11 to 100", without(low, first.Message().ID))
 				if len(high) != 3 || len(low) != 3 {
@@ -107,7 +109,7 @@ func priorityCases() []testCase {
 		},
 		{
 			Area: "priority", Name: "a queue without levels takes every priority",
-			Explain: "A queue has one level unless declared with more: a message of any priority is taken, kept and handed out.",
+			Explain: "A queue has one level unless declared with more: a message of any priority is accepted, stored and delivered.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "flat")
@@ -156,7 +158,7 @@ func without(ids []string, id string) []string {
 	return rest
 }
 
-// checkAscending checks the numbers after the dash of ids.
+// checkAscending checks that the numbers after the dash of the ids ascend.
 func checkAscending(w *world, what string, ids []string) {
 	w.Helper()
 	last := -1

@@ -9,7 +9,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/suite"
 )
 
-// methodsOfQueue returns a call of each optional method of b that is given a queue by name.
+// methodsOfQueue returns a call of each optional method of b that takes a queue name.
 func methodsOfQueue(b broker.Broker) map[string]func(ctx context.Context, queue string) error {
 	calls := make(map[string]func(ctx context.Context, queue string) error)
 	if d, ok := capability.As[broker.Delayer](b); ok {

@@ -17,7 +17,7 @@ func retryCases() []testCase {
 	return []testCase{
 		{
 			Area: "retry", Name: "the successor takes the place of the delivery",
-			Explain: "Replace publishes the successor and removes the delivery: the next Generation is seen, for the first time, and the one before never again.",
+			Explain: "Replace publishes the successor and removes the delivery: the next Generation is delivered for the first time, and the old one never again.",
 			Run: func(w *world) {
 				b := w.Open()
 				q, q2 := w.queue(b, "from"), w.queue(b, "to")
@@ -50,7 +50,7 @@ func retryCases() []testCase {
 		},
 		{
 			Area: "retry", Name: "a delayed successor", Needs: []need{needsDelays},
-			Explain: "A successor may have a time, and is not handed out before.",
+			Explain: "A successor may have a time, and is not delivered before it.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "later")
@@ -88,7 +88,7 @@ func retryCases() []testCase {
 		},
 		{
 			Area: "retry", Name: "both or neither: the delivery is lost", Needs: []need{needsRetry, needsSever, needsLoss},
-			Explain: "Retry does both steps or neither: of a lost delivery it is ErrLeaseLost, the successor is not published, and the message is seen again.",
+			Explain: "Retry does both steps or neither: of a lost delivery it is ErrLeaseLost, the successor is not published, and the message is delivered again.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "lost")
@@ -123,7 +123,7 @@ func retryCases() []testCase {
 	}
 }
 
-// receiveID receives until the message with the id comes; others are given back.
+// receiveID receives until the message with the id arrives, and releases the others.
 func (w *world) receiveID(s broker.Subscription, id string) broker.Delivery {
 	w.Helper()
 	var others []broker.Delivery

@@ -23,7 +23,7 @@ func scanCases() []testCase {
 	return []testCase{
 		{
 			Area: "dead letters", Name: "PutDead", Needs: []need{needsDeadLetters},
-			Explain: "PutDead adds a dead letter of a message that no broker holds, byte for byte with all that is said of it, also to a queue that nobody has used. d.Queue is not looked at.",
+			Explain: "PutDead adds a dead letter of a message that is in no queue, byte for byte with its texts, also to a queue that was never used. d.Queue is ignored.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.h.Prefix + "never-used"
@@ -41,7 +41,7 @@ func scanCases() []testCase {
 		},
 		{
 			Area: "dead letters", Name: "what is said of a buried message", Needs: []need{needsDeadLetters},
-			Explain: "Bury keeps Reason, Stack, Attempts and At as PutDead does; Message and Queue of what it is given are not looked at.",
+			Explain: "DeadLetter stores Reason, Stack, Attempts and At as PutDead does; it ignores Message and Queue of its argument.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "notes")
@@ -52,7 +52,7 @@ func scanCases() []testCase {
 				notes := broker.Dead{Reason: "boom", Stack: "stack", Attempts: 25, At: time.Now().Add(-time.Hour).Truncate(time.Millisecond)}
 				given := notes
 				given.Message, given.Queue = msg("b"), "other"
-				w.Must(d.Bury(ctx, given), "Bury")
+				w.Must(d.DeadLetter(ctx, given), "DeadLetter")
 				letter := w.listDead(b, q, 10, 1)[0]
 				if letter.Message.ID != "a" {
 					w.Errorf("the dead letter is %s", name(letter.Message))
@@ -63,7 +63,7 @@ func scanCases() []testCase {
 		},
 		{
 			Area: "dead letters", Name: "what nobody could read", Needs: []need{needsDeadLetters},
-			Explain: "A letter that is Unreadable is shown, removed and counted with the others, wherever the adapter keeps it.",
+			Explain: "A letter that is Unreadable is shown, removed and counted with the others, wherever the adapter stores it.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "unreadable")
@@ -73,7 +73,7 @@ func scanCases() []testCase {
 					for _, id := range ids {
 						w.publish(b, q, msg(id))
 						s := w.subscribe(b, q, 1)
-						w.Must(w.receive(s).Bury(ctx, broker.Dead{Reason: "why", Unreadable: id != "failed"}), "Bury")
+						w.Must(w.receive(s).DeadLetter(ctx, broker.Dead{Reason: "why", Unreadable: id != "failed"}), "DeadLetter")
 						w.closeSub(s)
 					}
 					w.put(b, q, broker.Dead{Message: msg("put"), Reason: "why", Unreadable: true})
@@ -100,7 +100,7 @@ func scanCases() []testCase {
 		},
 		{
 			Area: "dead letters", Name: "long and odd texts", Needs: []need{needsDeadLetters},
-			Explain: "Of a reason the first 4 KiB are kept and of a stack the first 8 KiB, as valid UTF-8; a letter without any says nothing.",
+			Explain: "The first 4 KiB of a reason and the first 8 KiB of a stack are stored, as valid UTF-8; without them the fields are empty.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "texts")
@@ -126,7 +126,7 @@ func scanCases() []testCase {
 		},
 		{
 			Area: "dead letters", Name: "a letter put twice", Needs: []need{needsDeadLetters},
-			Explain: "The same (ID, Generation) put twice is one letter or two; another Generation is a letter of its own.",
+			Explain: "The same (ID, Generation) put twice is one letter or two; another Generation is another letter.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "twice")
@@ -147,7 +147,7 @@ func scanCases() []testCase {
 		},
 		{
 			Area: "dead letters", Name: "no message is handed out", Needs: []need{needsDeadLetters},
-			Explain: "A dead letter that was put is not handed out to consumers, and a scan does not change that.",
+			Explain: "A dead letter that was put is not delivered to consumers, and a scan does not change that.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "apart")
@@ -178,7 +178,7 @@ func scanCases() []testCase {
 		},
 		{
 			Area: "dead letters", Name: "a scan that publishes", Needs: []need{needsDeadLetters},
-			Explain: "The function of a scan may use the Broker: what it publishes is handed out, and a letter that it puts does not make the scan endless.",
+			Explain: "The function of a scan may use the Broker: the messages that it publishes are delivered, and a letter that it puts does not make the scan endless.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "requeue")
@@ -211,7 +211,7 @@ func scanCases() []testCase {
 		},
 		{
 			Area: "dead letters", Name: "a scan whose ctx ends", Needs: []need{needsDeadLetters},
-			Explain: "A scan ends with its ctx and says so; what was not to be removed is still there, in its order, for the next scan.",
+			Explain: "A scan ends with its ctx and returns its error; the letters that were not removed still exist, in their order, for the next scan.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "cancel")
@@ -230,13 +230,13 @@ func scanCases() []testCase {
 				if err := w.Clean(err); !errors.Is(err, context.Canceled) || shown != 2 {
 					w.Errorf("%d letters were shown, then: %v", shown, err)
 				}
-				w.listDead(b, q, 10, 4) // a server may give them back a moment later
+				w.listDead(b, q, 10, 4) // a server may return them a moment later
 				w.scans(b, q, nil, "0", "1", "2", "3")
 			},
 		},
 		{
 			Area: "dead letters", Name: "two scans at once", Needs: []need{needsDeadLetters},
-			Explain: "Scans of one queue by several goroutines and processes: each letter that is there is shown to one of them, and what each wants removed is removed.",
+			Explain: "Scans of one queue by several goroutines and processes: each existing letter is shown to one of them, and each scan removes the letters that it chose.",
 			Run: func(w *world) {
 				bs := []broker.Broker{w.Open(), w.Open()}
 				q := w.queue(bs[0], "both")
@@ -271,12 +271,12 @@ func scanCases() []testCase {
 		},
 		{
 			Area: "dead letters", Name: "3,000 letters", Needs: []need{needsDeadLetters},
-			Explain: "A scan shows any number of letters in their order; letters that one scan kept, or did not come to, are seen by the next in the same order.",
+			Explain: "A scan shows any number of letters in their order; the next scan shows the letters that were kept or not reached in the same order.",
 			Run:     manyLetters,
 		},
 		{
 			Area: "dead letters", Name: "a letter that was put outlives a restart", Needs: []need{needsDeadLetters, needsDurable, needsRestart},
-			Explain: "PutDead is confirmed like Publish, and so is what a scan has removed.",
+			Explain: "PutDead is confirmed like Publish, and so is the removal by a scan.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "put-restart")
@@ -291,7 +291,7 @@ func scanCases() []testCase {
 		},
 		{
 			Area: "dead letters", Name: "bounded by number", Needs: []need{needsDeadLetters, needsBounds},
-			Explain: "The adapter keeps so many letters of a queue as it was told; the oldest go first, neither PutDead nor Bury is ever refused or kept waiting, Audit tells that they are full, and Stats how many were dropped, if it can.",
+			Explain: "The adapter limits the letters of a queue as configured and drops the oldest first. PutDead and DeadLetter are never refused or delayed for that. Audit reports full letters, and Stats the number of dropped ones, if it can.",
 			Run: func(w *world) {
 				b := w.Own(w.h.Bounded(w.TB, 5, 0))
 				q := w.queue(b, "bounded")
@@ -299,7 +299,7 @@ func scanCases() []testCase {
 					w.put(b, q, broker.Dead{Message: msg(fmt.Sprint(i)), Reason: "why"})
 				}
 				w.publish(b, q, msg("9"))
-				w.bury(b, q, "why")
+				w.deadLetter(b, q, "why")
 				var got []string
 				w.Until("the five youngest letters are left", func() bool {
 					got = nil
@@ -324,7 +324,7 @@ func scanCases() []testCase {
 		},
 		{
 			Area: "dead letters", Name: "bounded by age", Needs: []need{needsDeadLetters, needsBounds, needsAges},
-			Explain: "A letter goes when it is as old as the adapter was told; until then it stays.",
+			Explain: "A letter is removed at the configured age, not earlier.",
 			Run: func(w *world) {
 				b := w.Own(w.h.Bounded(w.TB, 0, 2*time.Second))
 				q := w.queue(b, "ages")
@@ -336,7 +336,7 @@ func scanCases() []testCase {
 	}
 }
 
-// auditFull expects that an Auditor tells of the full dead letters of a queue.
+// auditFull expects that an Auditor reports the full dead letters of a queue.
 func (w *world) auditFull(b broker.Broker, queue string) {
 	w.Helper()
 	a, ok := capability.As[broker.Auditor](b)
@@ -352,7 +352,7 @@ func (w *world) auditFull(b broker.Broker, queue string) {
 	})
 }
 
-// needsAges is what letters without a time cannot have.
+// needsAges is the need for letters with a time.
 func needsAges(h *Harness) string {
 	return suite.Unless(!h.Promises.Reasonless, "the adapter promises Reasonless: a letter has no time")
 }
@@ -424,7 +424,8 @@ func (w *world) put(b broker.Broker, queue string, d broker.Dead) {
 	w.Must(w.deadLetterer(b).PutDead(ctx, queue, d), "PutDead(%q, %q)", queue, d.Message.ID)
 }
 
-// scan scans a queue, with an action for each place, and returns the ids that were shown.
+// scan scans a queue, with an action for each index, and returns the ids of the letters that were
+// shown.
 func (w *world) scan(b broker.Broker, queue string, action func(i int) broker.DeadAction) (ids []string) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -436,7 +437,7 @@ func (w *world) scan(b broker.Broker, queue string, action func(i int) broker.De
 	return ids
 }
 
-// scans scans a queue with the given actions and expects that these letters are shown.
+// scans scans a queue with the given actions and expects the letters want.
 func (w *world) scans(b broker.Broker, queue string, actions map[string]broker.DeadAction, want ...string) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -451,7 +452,7 @@ func (w *world) scans(b broker.Broker, queue string, actions map[string]broker.D
 	}
 }
 
-// wantNotes checks what is said of a letter.
+// wantNotes checks the texts and the time of a letter.
 func (w *world) wantNotes(d, want broker.Dead) {
 	w.Helper()
 	if w.h.Promises.Reasonless {

@@ -14,7 +14,7 @@ func settleCases() []testCase {
 	cs := []testCase{
 		{
 			Area: "settle", Name: "Ack removes the message",
-			Explain: "Ack removes the message: neither this process nor another sees it again, also after the connection has closed.",
+			Explain: "Ack removes the message: no process receives it again, also after the connection has closed.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "ack")
@@ -26,7 +26,7 @@ func settleCases() []testCase {
 		},
 		{
 			Area: "settle", Name: "AckSync removes the message",
-			Explain: "Nil from AckSync means that the broker will not hand the message out again, whatever becomes of the connection.",
+			Explain: "nil from AckSync means that the broker does not deliver the message again, whatever happens to the connection.",
 			Needs:   []need{needsSyncAck},
 			Run: func(w *world) {
 				b := w.Open()
@@ -45,7 +45,7 @@ func settleCases() []testCase {
 		},
 		{
 			Area: "settle", Name: "Release gives the message back",
-			Explain: "Release(0) gives the message back to be seen again at once, the same and of the same Generation; no message but that one.",
+			Explain: "Release(0) returns the message, which is delivered again at once, with the same Generation; no other message appears.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "release")
@@ -68,7 +68,7 @@ func settleCases() []testCase {
 		},
 		{
 			Area: "settle", Name: "Release to another process",
-			Explain: "What one consumer gives back another can have.",
+			Explain: "A message that one consumer returns can be delivered to another.",
 			Run: func(w *world) {
 				b1, b2 := w.Open(), w.Open()
 				q := w.queue(b1, "other")
@@ -84,7 +84,7 @@ func settleCases() []testCase {
 		},
 		{
 			Area: "settle", Name: "Deliveries counts exactly",
-			Explain: "Deliveries returns how often this Generation was handed out: 1, 2, 3 as it is given back and handed out again by lost connections or releases that count.",
+			Explain: "Deliveries returns how often this Generation was delivered: 1, 2, 3 after lost connections or releases that count.",
 			Needs:   []need{needsExactCount},
 			Run: func(w *world) {
 				b := w.Open()
@@ -111,7 +111,7 @@ func settleCases() []testCase {
 		},
 		{
 			Area: "settle", Name: "Release after some time",
-			Explain: "Release gives the message back to be seen again after the given time, never earlier. It may become a copy with the next Generation; then that is counted from 1.",
+			Explain: "Release returns the message, which is delivered again after the given time, never earlier. It may become a copy with the next Generation; then that is counted from 1.",
 			Needs:   []need{needsDelays},
 			Run: func(w *world) {
 				b := w.Open()
@@ -143,8 +143,8 @@ func settleCases() []testCase {
 			},
 		},
 		{
-			Area: "settle", Name: "Bury takes the message away",
-			Explain: "Bury moves the message to the dead letters: no consumer of its queue sees it again.",
+			Area: "settle", Name: "DeadLetter takes the message away",
+			Explain: "DeadLetter moves the message to the dead letters: no consumer of its queue receives it again.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "bury")
@@ -153,14 +153,14 @@ func settleCases() []testCase {
 				d := w.receive(s)
 				ctx, cancel := w.Ctx()
 				defer cancel()
-				w.Must(d.Bury(ctx, broker.Dead{Reason: "why"}), "Bury")
-				w.nothing(s, "after Bury")
-				w.nothing(w.subscribe(w.Open(), q, 1), "after Bury, in another process")
+				w.Must(d.DeadLetter(ctx, broker.Dead{Reason: "why"}), "DeadLetter")
+				w.nothing(s, "after DeadLetter")
+				w.nothing(w.subscribe(w.Open(), q, 1), "after DeadLetter, in another process")
 			},
 		},
 		{
 			Area: "settle", Name: "of many at once one settles",
-			Explain: "A delivery is settled exactly once: of settlements at the same time one succeeds and every other is ErrSettled.",
+			Explain: "A delivery is settled exactly once: of concurrent settlements one succeeds and every other is ErrSettled.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "race")
@@ -211,7 +211,7 @@ func settleCases() []testCase {
 	for _, first := range settlements()[:3] {
 		cs = append(cs, testCase{
 			Area: "settle", Name: "a second settlement after " + first.name,
-			Explain: "A delivery is settled exactly once; a second settlement, of any kind, is ErrSettled and does nothing.",
+			Explain: "A delivery is settled exactly once; a second settlement, of any kind, is ErrSettled and has no effect.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "second")
@@ -251,13 +251,15 @@ func settlements() []settlement {
 	return []settlement{
 		way("Ack", func(ctx context.Context, d broker.Delivery) error { return d.Ack(ctx) }),
 		way("Release", func(ctx context.Context, d broker.Delivery) error { return d.Release(ctx, 0) }),
-		way("Bury", func(ctx context.Context, d broker.Delivery) error { return d.Bury(ctx, broker.Dead{Reason: "why"}) }),
+		way("DeadLetter", func(ctx context.Context, d broker.Delivery) error {
+			return d.DeadLetter(ctx, broker.Dead{Reason: "why"})
+		}),
 		way("AckSync", broker.AckSync),
 		way("Release later", func(ctx context.Context, d broker.Delivery) error { return d.Release(ctx, time.Hour) }),
 	}
 }
 
-// onTime checks that it is not before at and not later than the slack allows.
+// onTime checks that the time at has come, and that it came no longer ago than the slack.
 func (w *world) onTime(at time.Time, format string, args ...any) {
 	w.Helper()
 	switch late := time.Since(at); {

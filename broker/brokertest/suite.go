@@ -1,7 +1,8 @@
-// Package brokertest is the conformance suite of the broker port: a case for every sentence of package broker that says
-// what an adapter does, with an explanation that is printed when it fails.
+// Package brokertest is the conformance suite of the broker port. It has a case for every sentence
+// of package broker about the behavior of an adapter. The case's explanation is printed when it
+// fails.
 //
-// An adapter's test makes a [Harness] for each case and calls [Run]:
+// An adapter's test returns a [Harness] for each case and calls [Run]:
 //
 //	func TestBroker(t *testing.T) {
 //		brokertest.Run(t, func(t testing.TB) *brokertest.Harness {
@@ -13,7 +14,7 @@
 //		})
 //	}
 //
-// The same function serves [Bench].
+// [Bench] takes the same function.
 package brokertest
 
 import (
@@ -22,18 +23,19 @@ import (
 	"github.com/swarmiji/swarmiji/internal/suite"
 )
 
-// Run runs every case of the suite as a subtest of t. Each case calls open for a fresh namespace.
+// Run runs every case of the suite as a subtest of t. It calls open for a new namespace for each
+// case.
 func Run(t *testing.T, open func(t testing.TB) *Harness) {
 	t.Helper()
 	suite.Run(t, cases(), open, newWorld, about)
 }
 
-// about says where a run with h is reported, and as what.
+// about returns the file and the promises of the report of a run with h.
 func about(h *Harness) suite.About {
 	return suite.About{File: h.Report, Port: "broker", Promises: append(suite.Promises(h.Promises), suite.Promise("Leases", h.Leases > 0))}
 }
 
-// Bench measures publish, and publish, receive and ack together, with several goroutines.
+// Bench measures publish alone, and publish, receive and ack together, with several goroutines.
 func Bench(b *testing.B, open func(t testing.TB) *Harness) {
 	b.Helper()
 	bench(b, open)

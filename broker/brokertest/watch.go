@@ -12,7 +12,7 @@ func watchCases() []testCase {
 	return []testCase{
 		{
 			Area: "watch", Name: "the present state", Needs: []need{needsWatch},
-			Explain: "Watch calls fn with the present state: Connected, after a call has gone through.",
+			Explain: "Watch calls fn with the current state: Connected after a successful call.",
 			Run: func(w *world) {
 				b := w.Open()
 				w.publish(b, w.queue(b, "present"), msg("a"))
@@ -22,7 +22,7 @@ func watchCases() []testCase {
 		},
 		{
 			Area: "watch", Name: "each change", Needs: []need{needsWatch, needsDown},
-			Explain: "Watch calls fn at each change, one call at a time: Disconnected with its reason when the connection is lost, Connected when it is back, nothing after stop.",
+			Explain: "Watch calls fn at each change, one call at a time: Disconnected with its cause when the connection is lost, Connected when it is restored, and never after stop.",
 			Run: func(w *world) {
 				b := w.Open()
 				w.publish(b, w.queue(b, "change"), msg("a"))
@@ -47,7 +47,7 @@ func watchCases() []testCase {
 	}
 }
 
-// listener notes what Watch tells.
+// listener records the states that Watch reports.
 type listener struct {
 	stop   func()
 	inside atomic.Int32

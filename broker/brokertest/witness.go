@@ -13,7 +13,7 @@ import (
 	"github.com/swarmiji/swarmiji/capability"
 )
 
-// backAgain is how soon after its connection is back a node must be present again.
+// backAgain limits the time until a node is present again after its connection was restored.
 const backAgain = 5 * time.Second
 
 func witnessCases() []testCase {
@@ -24,7 +24,7 @@ func noteCases() []testCase {
 	return []testCase{
 		{
 			Area: "witness", Name: "notes come back, oldest first", Needs: []need{needsWitness},
-			Explain: "NoteStart stores a start and returns the notes of the same (ID, Generation) in the queue that were stored before it, by any process, oldest first, as they were.",
+			Explain: "NoteStart stores a start and returns the notes of the same (ID, Generation) in the queue that any process stored before it, oldest first, unchanged.",
 			Run: func(w *world) {
 				b1, b2 := w.Open(), w.Open()
 				q := w.queue(b1, "notes")
@@ -44,7 +44,7 @@ func noteCases() []testCase {
 				b := w.Open()
 				q, q2 := w.queue(b, "one"), w.queue(b, "other")
 				for i, id := range []string{"m", "m.1", "m 1", "M", "m=2E1", "{m}", "~m", "m/1", "m*", ">", strings.Repeat("i", 200)} {
-					if id == "m 1" { // no broker carries it
+					if id == "m 1" { // no broker accepts it
 						continue
 					}
 					for generation := range 2 {
@@ -59,7 +59,7 @@ func noteCases() []testCase {
 		},
 		{
 			Area: "witness", Name: "the same Nonce is the same note", Needs: []need{needsWitness},
-			Explain: "NoteStart with a Nonce that is stored already changes nothing and returns what was stored before that note.",
+			Explain: "NoteStart with a Nonce that is stored already changes nothing and returns the notes before that note.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "nonce")
@@ -76,7 +76,7 @@ func noteCases() []testCase {
 		},
 		{
 			Area: "witness", Name: "verdicts", Needs: []need{needsWitness},
-			Explain: "JudgeStart stores the verdict of one note, which is returned from then on; the latest counts. A note that does not exist is no error.",
+			Explain: "JudgeStart stores the verdict of one note, which is returned from then on; the latest counts. A missing note is not an error.",
 			Run: func(w *world) {
 				b1, b2 := w.Open(), w.Open()
 				q := w.queue(b1, "verdicts")
@@ -96,7 +96,7 @@ func noteCases() []testCase {
 		},
 		{
 			Area: "witness", Name: "many notes", Needs: []need{needsWitness},
-			Explain: "A broker keeps at least MaxStarts notes of a pair; of more the oldest cleared one goes first, so that no death is forgotten.",
+			Explain: "A broker keeps at least MaxStarts notes of a pair; if there are more it drops the oldest cleared one first, so that no crash is forgotten.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "many")
@@ -181,7 +181,7 @@ func noteCases() []testCase {
 		},
 		{
 			Area: "witness", Name: "what is no start is refused", Needs: []need{needsWitness},
-			Explain: "A Start whose ID is empty, whose Generation is negative, or whose Nonce or Node is not as its comment says is ErrMalformed, before a server sees it.",
+			Explain: "A Start with an empty ID, a negative Generation, or an invalid Nonce or Node is ErrMalformed, before the server receives it.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "malformed")
@@ -221,7 +221,7 @@ func nodeCases() []testCase {
 	return []testCase{
 		{
 			Area: "witness", Name: "present until Leave", Needs: []need{needsWitness},
-			Explain: "A node is present for everybody from its first NoteStart on, and has left from the return of Leave on. Leave does nothing for a node that noted no start.",
+			Explain: "Every process sees a node as present from its first NoteStart on, and as left after Leave has returned. Leave does nothing for a node that noted no start.",
 			Run: func(w *world) {
 				b1, b2 := w.Open(), w.Open()
 				q := w.queue(b1, "present")
@@ -255,7 +255,7 @@ func nodeCases() []testCase {
 		},
 		{
 			Area: "witness", Name: "present means now", Needs: []need{needsWitness},
-			Explain: "A node whose Broker is closed without Leave is absent: what it did before counts for nothing, since its process may have died now. The nodes of other Brokers stay present.",
+			Explain: "A node whose Broker is closed without Leave is absent: earlier signs of life do not count, since its process may have died now. The nodes of other Brokers stay present.",
 			Run: func(w *world) {
 				b1, b2, b3 := w.Open(), w.Open(), w.Open()
 				q := w.queue(b1, "closed")
@@ -268,7 +268,7 @@ func nodeCases() []testCase {
 		},
 		{
 			Area: "witness", Name: "a node that is cut off", Needs: []need{needsWitness, needsIsolate},
-			Explain: "A node without a connection is absent after some seconds, also where nobody said so; it is present again within seconds of its connection. It cannot see the state of others meanwhile: an error, and no state.",
+			Explain: "A node without a connection is absent after some seconds, even if no process reported that; it is present again within seconds of its connection. Meanwhile it cannot see the state of others: NodeState returns an error.",
 			Run: func(w *world) {
 				b1, b2 := w.Open(), w.Open()
 				q := w.queue(b1, "isolated")
@@ -288,7 +288,7 @@ func nodeCases() []testCase {
 		},
 		{
 			Area: "witness", Name: "a cut connection", Needs: []need{needsWitness, needsSever},
-			Explain: "Signs of life come back by themselves within seconds of the connection.",
+			Explain: "Signs of life return by themselves within seconds of the connection.",
 			Run: func(w *world) {
 				b1, b2 := w.Open(), w.Open()
 				q := w.queue(b1, "cut")
@@ -301,7 +301,7 @@ func nodeCases() []testCase {
 		},
 		{
 			Area: "witness", Name: "while the server is away", Needs: []need{needsWitness, needsDown},
-			Explain: "NodeState returns an error, and no state, while the server is away; Leave fails. Afterwards the nodes that live are present again, and Leave can be repeated.",
+			Explain: "NodeState returns an error, and no state, while the server is down; Leave fails. Afterwards the living nodes are present again, and Leave can be repeated.",
 			Run: func(w *world) {
 				b1, b2 := w.Open(), w.Open()
 				q := w.queue(b1, "away")
@@ -344,10 +344,10 @@ func nodeCases() []testCase {
 	}
 }
 
-// noted is when the notes of the cases say that they began, in milliseconds since 1970.
+// noted is the time in the notes of the cases, in milliseconds since 1970.
 const noted = 1_767_000_000_123
 
-// note makes a note of a start of the message "m".
+// note returns a note of a start of the message "m".
 func note(nonce, node string) broker.Start {
 	return broker.Start{ID: "m", Nonce: nonce, Node: node, At: time.UnixMilli(noted)}
 }
@@ -355,7 +355,7 @@ func note(nonce, node string) broker.Start {
 // node returns the full name of a node.
 func (w *world) node(name string) string { return w.h.Prefix + name }
 
-// note makes a note of a start of the message "m" on a node.
+// note returns a note of a start of the message "m" on a node.
 func (w *world) note(nonce, node string) broker.Start { return note(nonce, w.node(node)) }
 
 func nonces(notes []broker.Start) []string {
@@ -375,7 +375,7 @@ func (w *world) witness(b broker.Broker) broker.Witness {
 	return n
 }
 
-// noteStart stores a note and expects those that were stored before it.
+// noteStart stores a note and expects the notes want that were stored before it.
 func (w *world) noteStart(b broker.Broker, queue string, s broker.Start, want ...broker.Start) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -405,7 +405,7 @@ func (w *world) judgeStart(b broker.Broker, queue string, s *broker.Start, v bro
 	w.Must(w.witness(b).JudgeStart(ctx, queue, *s), "JudgeStart(%q, %s)", queue, s.Nonce)
 }
 
-// nodeState looks once at a node, by its short name; an error must be one that passes.
+// nodeState asks once for the state of a node, by its short name. An error must be a temporary one.
 func (w *world) nodeState(b broker.Broker, node string) (broker.NodeState, error) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -424,7 +424,7 @@ func (w *world) wantState(b broker.Broker, node string, want broker.NodeState) {
 	}
 }
 
-// absentSoon waits until a node is absent and expects that another one is present at every look.
+// absentSoon waits until a node is absent, and expects that the node lives is present all the time.
 func (w *world) absentSoon(b broker.Broker, node, lives string) {
 	w.Helper()
 	w.Until(node+" is absent", func() bool {
@@ -434,7 +434,7 @@ func (w *world) absentSoon(b broker.Broker, node, lives string) {
 	})
 }
 
-// presentSoon waits until a node, which has its connection back, is present.
+// presentSoon waits until a node is present whose connection was restored.
 func (w *world) presentSoon(b broker.Broker, node string) {
 	w.Helper()
 	begun := time.Now()

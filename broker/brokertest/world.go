@@ -14,7 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/suite"
 )
 
-// world is what a case works with: a namespace, the brokers opened in it, and bounded waits.
+// world is the environment of a case: a namespace, the Brokers opened in it, and bounded waits.
 type world struct {
 	*suite.World[broker.Broker]
 	h       *Harness
@@ -30,7 +30,7 @@ func newWorld(t testing.TB, h *Harness) *world {
 	return w
 }
 
-// queue returns the full name of a queue after having made it exist.
+// queue creates a queue and returns its full name.
 func (w *world) queue(b broker.Broker, name string, levels ...int) string {
 	w.Helper()
 	q := w.h.Prefix + name
@@ -85,7 +85,7 @@ func (w *world) receiveN(s broker.Subscription, n int) []broker.Delivery {
 	return ds
 }
 
-// nothing expects that no delivery comes for as long as the suite looks.
+// nothing expects that no delivery arrives within Quiet.
 func (w *world) nothing(s broker.Subscription, format string, args ...any) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), w.Quiet)
@@ -115,7 +115,7 @@ func (w *world) closeSub(s broker.Subscription) {
 	w.Must(s.Close(ctx), "Subscription.Close")
 }
 
-// closeBroker closes a broker.
+// closeBroker closes a Broker.
 func (w *world) closeBroker(b broker.Broker) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -123,12 +123,12 @@ func (w *world) closeBroker(b broker.Broker) {
 	w.Must(b.Close(ctx), "Broker.Close")
 }
 
-// msg makes a plain message.
+// msg returns a plain message.
 func msg(id string) *broker.Message {
 	return &broker.Message{ID: id, ContentType: "text/plain", Body: []byte("body of " + id), Priority: 100}
 }
 
-// msgs makes n plain messages with the ids prefix-0 to prefix-(n-1).
+// msgs returns n plain messages with the ids prefix-0 to prefix-(n-1).
 func msgs(prefix string, n int) []*broker.Message {
 	ms := make([]*broker.Message, n)
 	for i := range ms {
@@ -137,7 +137,7 @@ func msgs(prefix string, n int) []*broker.Message {
 	return ms
 }
 
-// nothingOn expects that no value comes for as long as the suite looks.
+// nothingOn expects that no value arrives within Quiet.
 func (w *world) nothingOn(ch <-chan string, what string) {
 	w.Helper()
 	t := time.NewTimer(w.Quiet)
@@ -149,7 +149,7 @@ func (w *world) nothingOn(ch <-chan string, what string) {
 	}
 }
 
-// async runs a call that may wait in a goroutine and gives its error.
+// async runs a call in a goroutine, because it may wait, and returns the channel of its error.
 func (w *world) async(call func(ctx context.Context) error) <-chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -160,8 +160,8 @@ func (w *world) async(call func(ctx context.Context) error) <-chan error {
 	return done
 }
 
-// drain receives and acknowledges until every one of want was seen, then expects no more. It returns how often each was
-// seen.
+// drain receives and acknowledges until every message of want was seen, and then expects no other
+// message. It returns how often each was seen.
 func (w *world) drain(s broker.Subscription, want ...string) map[string]int {
 	w.Helper()
 	seen := w.collect(s, want)
@@ -169,13 +169,14 @@ func (w *world) drain(s broker.Subscription, want ...string) map[string]int {
 	return seen
 }
 
-// drainAll is drain after a fault: a message may be seen more than once, but none that was not published.
+// drainAll does the same as drain after a fault: a message may be seen more than once, but every
+// message must have been published.
 func (w *world) drainAll(s broker.Subscription, want ...string) {
 	w.Helper()
 	w.drainAllAnd(s, nil, want...)
 }
 
-// drainAllAnd is drainAll that may also see the messages of maybe.
+// drainAllAnd does the same as drainAll, but the messages of maybe may be seen too.
 func (w *world) drainAllAnd(s broker.Subscription, maybe []string, want ...string) {
 	w.Helper()
 	seen := w.collect(s, want)
@@ -198,7 +199,8 @@ func (w *world) drainAllAnd(s broker.Subscription, maybe []string, want ...strin
 	}
 }
 
-// collect receives and acknowledges until every one of want was seen.
+// collect receives and acknowledges until every message of want was seen. It returns how often each
+// was seen.
 func (w *world) collect(s broker.Subscription, want []string) map[string]int {
 	w.Helper()
 	seen := make(map[string]int)
@@ -221,7 +223,7 @@ func (w *world) collect(s broker.Subscription, want []string) map[string]int {
 	return seen
 }
 
-// names names messages.
+// names returns the names of messages.
 func names(ms ...*broker.Message) []string {
 	ns := make([]string, len(ms))
 	for i, m := range ms {
@@ -230,7 +232,7 @@ func names(ms ...*broker.Message) []string {
 	return ns
 }
 
-// name names a message as the port does: by ID and Generation.
+// name returns the name of a message in the port: ID and Generation.
 func name(m *broker.Message) string { return fmt.Sprintf("%s/%d", m.ID, m.Generation) }
 
 // wantFirst expects that a delivery is counted as the first one, by a broker that counts.

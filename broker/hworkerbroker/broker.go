@@ -15,26 +15,27 @@ import (
 	"github.com/swarmiji/swarmiji/internal/redisconn"
 )
 
-// Broker is a [broker.Broker] on hworker's four keys. Make one with [New]. Its methods may be called from any goroutine.
+// Broker is a [broker.Broker] on hworker's four keys. Create it with [New]. Its methods may be
+// called from any goroutine.
 type Broker struct {
 	cfg     Config
 	conn    *redisconn.Conn
 	scripts scripts
 
-	life context.Context // ends at Close, and with it every call
+	life context.Context // ends at Close, and every call with it
 	end  context.CancelFunc
 
-	mu       sync.Mutex // guards all below
-	closed   bool
-	subs     map[*subscription]struct{}
-	held     map[*delivery]struct{} // taken from Redis and not settled, of all subscriptions
-	taken    uint64                 // how many there have been
-	upkeep   map[string]keys        // the queues whose jobs are looked after
-	kept     chan struct{}          // closed when the upkeep has ended; nil before it began
-	finished chan struct{}          // closed when Close is through
+	mu         sync.Mutex // guards the fields below
+	closed     bool
+	subs       map[*subscription]struct{}
+	held       map[*delivery]struct{} // claimed and not settled, of all subscriptions
+	count      uint64                 // number of deliveries so far
+	upkeep     map[string]keys        // queues with a monitor
+	upkeepDone chan struct{}          // closed when the monitor has ended; nil before it started
+	finished   chan struct{}          // closed when Close is done
 }
 
-// Whatever else the four keys can give.
+// The optional interfaces that the four keys support.
 var (
 	_ broker.Broker         = (*Broker)(nil)
 	_ broker.BatchPublisher = (*Broker)(nil)
@@ -48,7 +49,8 @@ var (
 	_ broker.SyncAcker       = (*delivery)(nil)
 )
 
-// New makes a Broker, or says everything that is wrong with cfg. It connects when it is first used.
+// New returns a Broker, or an error with all problems of cfg. It does not connect before the first
+// call that needs the server.
 func New(cfg Config) (*Broker, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -66,14 +68,17 @@ func New(cfg Config) (*Broker, error) {
 	return b, nil
 }
 
-// Subscribe implements [broker.Broker]. Every name is a queue. SubscribeOptions.Lease is not looked at: how long a job may
-// be in progress is the same for everybody, [Config.Timeout]. The first subscription to a queue starts its monitor.
+// Subscribe implements [broker.Broker]. Every valid name is a queue. SubscribeOptions.Lease is
+// ignored: the time that a job may be in progress is the same for all workers, [Config.Timeout].
+// The first subscription starts the monitor. Subscribe reads the queue's size once, to see that the
+// server is reachable and grants access.
 func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.SubscribeOptions) (broker.Subscription, error) {
 	k, err := keysOf(queue)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := b.Stats(ctx, queue); err != nil { // is the server there, and does it let us in?
+	// checks that the server is reachable and grants access
+	if _, err := b.Stats(ctx, queue); err != nil {
 		return nil, err
 	}
 	b.mu.Lock()
@@ -84,22 +89,22 @@ func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.Subscribe
 	s := newSubscription(b, k, o.Prefetch)
 	b.subs[s] = struct{}{}
 	b.upkeep[queue] = k
-	if b.kept == nil {
-		b.kept = make(chan struct{})
-		go b.keepUp()
+	if b.upkeepDone == nil {
+		b.upkeepDone = make(chan struct{})
+		go b.upkeepLoop()
 	}
 	go s.fetch()
 	return s, nil
 }
 
-// PrefetchPerWorker implements [broker.PrefetchAdviser]: a worker of hworker holds the job that it
-// works on and no other, so that another one can take the next.
+// PrefetchPerWorker implements [broker.PrefetchAdviser]. It returns 1: a worker of hworker holds
+// only the job that it runs, so that another worker can claim the next one.
 func (b *Broker) PrefetchPerWorker() int { return 1 }
 
 var errClosed = fmt.Errorf("hworker: %w", broker.ErrClosed)
 
-// open reports that the Broker is not closed.
-func (b *Broker) open() error {
+// errIfClosed returns ErrClosed after Close, otherwise nil.
+func (b *Broker) errIfClosed() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
@@ -108,8 +113,8 @@ func (b *Broker) open() error {
 	return nil
 }
 
-// Close implements [broker.Broker]. What is held goes back to the front of its queue, in its old order; where the server
-// cannot be reached a monitor does that later.
+// Close implements [broker.Broker]. All held jobs go back to the front of their queues, in their
+// old order. If the server cannot be reached, a monitor returns them later.
 func (b *Broker) Close(ctx context.Context) error {
 	b.mu.Lock()
 	first := !b.closed
@@ -129,44 +134,46 @@ func (b *Broker) Close(ctx context.Context) error {
 	}
 	defer close(b.finished)
 	for _, s := range subs {
-		s.halt()
+		s.stopReceiving()
 	}
 	var errs []error
 	for _, s := range subs {
 		errs = append(errs, s.Close(ctx))
 	}
-	errs = append(errs, b.giveBack(ctx))
+	errs = append(errs, b.returnAll(ctx))
 	b.end()
-	if b.kept != nil {
-		<-b.kept
+	if b.upkeepDone != nil {
+		<-b.upkeepDone
 	}
-	for _, d := range b.holding() { // nobody could be told
-		d.abandon()
+	for _, d := range b.heldNewestFirst() { // the server could not be reached
+		d.markLost()
 	}
-	errs = append(errs, failure("close", b.conn.Close(ctx)))
+	errs = append(errs, wrapErr("close", b.conn.Close(ctx)))
 	return errors.Join(errs...)
 }
 
-// giveBack takes every delivery out of its holder's hands, the last one first: each goes in front of those before it.
-func (b *Broker) giveBack(ctx context.Context) error {
+// returnAll returns all held jobs to their queues, the newest first, because each goes to the
+// front. It waits for the server. It returns the errors of all deliveries joined.
+func (b *Broker) returnAll(ctx context.Context) error {
 	var errs []error
-	for _, d := range b.holding() {
-		errs = append(errs, d.takeBack(ctx))
+	for _, d := range b.heldNewestFirst() {
+		errs = append(errs, d.returnToQueue(ctx))
 	}
 	return errors.Join(errs...)
 }
 
-// hold notes that a delivery is in this process's hands.
-func (b *Broker) hold(d *delivery) {
+// addHeld adds a delivery to the held ones and numbers it. It takes b.mu.
+func (b *Broker) addHeld(d *delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.taken++
-	d.number = b.taken
+	b.count++
+	d.number = b.count
 	b.held[d] = struct{}{}
 }
 
-// drop is the reverse; it reports whether the delivery was noted.
-func (b *Broker) drop(d *delivery) bool {
+// removeHeld removes a delivery from the held ones, and reports whether it was among them. It takes
+// b.mu.
+func (b *Broker) removeHeld(d *delivery) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	_, ok := b.held[d]
@@ -174,17 +181,18 @@ func (b *Broker) drop(d *delivery) bool {
 	return ok
 }
 
-// holding returns the deliveries in this process's hands, the last one first.
-func (b *Broker) holding() []*delivery {
+// heldNewestFirst returns the held deliveries, the newest first. It takes b.mu.
+func (b *Broker) heldNewestFirst() []*delivery {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.SortedFunc(maps.Keys(b.held), func(x, y *delivery) int { return cmp.Compare(y.number, x.number) })
 }
 
-// log writes what no call returns.
+// log writes a report that no call returns to the logger, with the queue's name.
 func (b *Broker) log(level slog.Level, queue, msg string, attrs ...slog.Attr) {
 	b.cfg.Logger.LogAttrs(context.Background(), level, msg, append(attrs, slog.String("queue", queue))...)
 }
 
-// tick is the pace of a monitor's rounds.
-func (b *Broker) tick() time.Duration { return b.cfg.Timeout / rounds }
+// checkInterval returns the interval at which the monitor checks the jobs in progress: a tenth of
+// the timeout.
+func (b *Broker) checkInterval() time.Duration { return b.cfg.Timeout / checksPerTimeout }

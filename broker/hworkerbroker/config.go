@@ -11,7 +11,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/redisconn"
 )
 
-// The defaults of [Config], most of them hworker's.
+// The defaults of [Config]. Most are hworker's.
 const (
 	DefaultTimeout    = 120 * time.Second
 	DefaultFailedSize = 1000
@@ -20,45 +20,51 @@ const (
 )
 
 const (
-	minTimeout   = 100 * time.Millisecond
-	rounds       = 10 // a monitor looks as often in a timeout
-	slowestPolls = 25 // times PollEvery is the longest gap between two looks at an empty queue
+	minTimeout       = 100 * time.Millisecond
+	checksPerTimeout = 10 // checks of a monitor within a timeout
+	// the longest pause between two polls of an empty queue is this many times PollEvery
+	slowestPolls = 25
 )
 
-// Config says where Redis is and how jobs are kept. Redis or Client is all that must be set.
+// Config holds the address of Redis and the settings of jobs. Only Redis or Client must be set.
 type Config struct {
-	// Redis says how to reach the server: one, or one behind Sentinel. Cluster is refused, since the four keys of a queue
-	// lie in different slots.
+	// Redis holds the address of the server and the client's options: one server, or one behind
+	// Sentinel. A cluster is refused, because the four keys of a queue are in different slots.
 	Redis *redis.UniversalOptions
-	// Client, in place of Redis, is a client that the program has already: its server, its
-	// credentials, its dialer and its limits are used. The connections are the Broker's own, since
-	// those of a client repeat commands whose answer was lost.
+	// Client may be set instead of Redis, to use the server, credentials, dialer and limits of an
+	// existing client. The Broker opens its own connections, because a client's connections repeat
+	// commands whose answer was lost.
 	Client *redis.Client
 
-	// Timeout is how long a job may be in progress before a monitor takes its worker for dead and queues it again, at the
-	// front. All workers and monitors of a queue should agree on it. 0: 120 s; the least is 100 ms.
+	// Timeout limits the time that a job may be in progress. After it a monitor regards its worker as
+	// dead and returns the job to the front of the queue. All workers and monitors of a queue should
+	// have the same. Default: 120 s. Minimum: 100 ms.
 	Timeout time.Duration
-	// Heartbeat renews the start times of jobs that this process holds, so that they may take longer than Timeout. hworker
-	// has none; with it off a job that takes longer runs a second time while it still runs (its context ends as soon as
-	// that is noticed), and a retry that is to wait longer than Timeout comes early.
+	// Heartbeat makes the Broker renew the start times of its jobs, so that they may run for longer
+	// than Timeout. hworker has no heartbeat.
+	//
+	// Without it, a job that runs for longer is started a second time while it still runs. Its context
+	// ends as soon as that is noticed. A retry with a delay longer than Timeout comes early.
 	Heartbeat bool
-	// NoMonitor leaves it to other processes to take back the jobs of dead workers. If nobody does they are never run again.
+	// NoMonitor turns the monitor off. Other processes must then return the jobs of dead workers to
+	// the queue, or they never run again.
 	NoMonitor bool
-	// FailedSize is how many failed jobs a queue keeps; older ones are dropped. 0: 1,000.
+	// FailedSize limits the failed jobs of a queue. Older ones are dropped. Default: 1,000.
 	FailedSize int
-	// PollEvery is the pause before a second look at a queue that was found empty. It doubles with each further look, up to
-	// 25 times as long: with the default an idle subscription looks four times a second, which costs about 0.2 % of a core.
-	// A job that this process queues itself is noticed at once. 0: 10 ms.
+	// PollEvery is the pause before the next poll of an empty queue. It doubles with each poll up to
+	// 25 times. With the default an idle subscription polls four times a second, which costs about 0.2
+	// % of a core. A job that this process publishes is noticed at once. Default: 10 ms.
 	PollEvery time.Duration
-	// MaxBody is the largest body in bytes that is sent; a larger one is broker.ErrTooLarge. 0: 64 MiB.
+	// MaxBody limits the body of a message, in bytes. A larger body is broker.ErrTooLarge. Default: 64
+	// MiB.
 	MaxBody int
 
-	// Logger is told of what no call returns: jobs that cannot be read, jobs taken back, why a job failed. Nil:
-	// slog.Default().
+	// Logger receives reports that no call returns: jobs that cannot be read, jobs returned to the
+	// queue, and why a job failed. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// check fills in the defaults and returns all problems.
+// check sets the defaults in c and returns all problems joined. It returns nil if c is valid.
 func (c *Config) check() error {
 	var errs []error
 	if c.Client != nil && c.Redis == nil {
@@ -70,7 +76,7 @@ func (c *Config) check() error {
 	case c.Redis == nil:
 		errs = append(errs, errors.New("hworkerbroker: neither Redis nor Client is set"))
 	case c.Redis.IsClusterMode || len(c.Redis.Addrs) > 1 && c.Redis.MasterName == "":
-		errs = append(errs, errors.New("hworkerbroker: the four keys of a queue lie in different slots of a cluster"))
+		errs = append(errs, errors.New("hworkerbroker: a cluster is not supported: the keys of a queue are in different slots"))
 	}
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
@@ -82,19 +88,19 @@ func (c *Config) check() error {
 		c.FailedSize = DefaultFailedSize
 	}
 	if c.FailedSize < 0 {
-		errs = append(errs, fmt.Errorf("hworkerbroker: failed size %d is negative", c.FailedSize))
+		errs = append(errs, fmt.Errorf("hworkerbroker: FailedSize %d is negative", c.FailedSize))
 	}
 	if c.PollEvery == 0 {
 		c.PollEvery = DefaultPollEvery
 	}
 	if c.PollEvery < 0 {
-		errs = append(errs, fmt.Errorf("hworkerbroker: poll every %v is negative", c.PollEvery))
+		errs = append(errs, fmt.Errorf("hworkerbroker: PollEvery %v is negative", c.PollEvery))
 	}
 	if c.MaxBody == 0 {
 		c.MaxBody = DefaultMaxBody
 	}
 	if c.MaxBody < 0 {
-		errs = append(errs, fmt.Errorf("hworkerbroker: largest body %d is negative", c.MaxBody))
+		errs = append(errs, fmt.Errorf("hworkerbroker: MaxBody %d is negative", c.MaxBody))
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()

@@ -20,9 +20,9 @@ const (
 	testTimeout = 2 * time.Second
 )
 
-// Promises: H2.
+// TestConformance runs the suite. Promises: H2.
 func TestConformance(t *testing.T) {
-	var own *testserver.Redis // for the cases that restart it
+	var own *testserver.Redis // for the cases that restart the server
 	brokertest.Run(t, func(c testing.TB) *brokertest.Harness {
 		if !strings.Contains(c.Name(), "restart") {
 			h := harness(c, testserver.RequireRedis(t))
@@ -40,18 +40,21 @@ func BenchmarkBroker(b *testing.B) {
 	brokertest.Bench(b, func(t testing.TB) *brokertest.Harness { return harness(t, testserver.RequireRedis(t)) })
 }
 
-// harness is a part of a server's names. Each Broker reaches the server through a line of its own.
+// harness returns a Harness with a prefix of names on a server. Each Broker reaches the server
+// through a separate relay.
 func harness(t testing.TB, srv *testserver.Redis) *brokertest.Harness {
 	var (
 		mu    sync.Mutex
 		lines = make(map[broker.Broker]*testserver.Relay)
 		down  bool
 	)
-	timeout := 30 * time.Second                                                                  // longer than anything here takes
-	if strings.Contains(t.Name(), "keep_their_lease") || strings.Contains(t.Name(), "/fault/") { // what a cut leaves in progress comes back only then
+	// longer than any case takes
+	timeout := 30 * time.Second
+	// after a cut, jobs in progress go back only after the timeout
+	if strings.Contains(t.Name(), "keep_their_lease") || strings.Contains(t.Name(), "/fault/") {
 		timeout = testTimeout
 	}
-	spare := testserver.NewRelay(t, srv.Addr()) // made before the case begins to count goroutines
+	spare := testserver.NewRelay(t, srv.Addr()) // created before the case starts to count goroutines
 	h := &brokertest.Harness{
 		Open: func(t testing.TB) broker.Broker {
 			mu.Lock()
@@ -62,7 +65,8 @@ func harness(t testing.TB, srv *testserver.Redis) *brokertest.Harness {
 			}
 			line.SetDown(down)
 			b := open(t, line.URL(srv.URL()), hworkerbroker.Config{
-				Timeout: timeout, Heartbeat: true, MaxBody: testMaxBody, FailedSize: 5000, PollEvery: 4 * time.Millisecond, // a quiet queue at least every 100 ms
+				// an idle queue is polled at least every 100 ms
+				Timeout: timeout, Heartbeat: true, MaxBody: testMaxBody, FailedSize: 5000, PollEvery: 4 * time.Millisecond,
 			})
 			lines[b] = line
 			return b

@@ -52,8 +52,9 @@ func (f *foreign) worker(b *hworkerbroker.Broker, fn func(context.Context, mail)
 	return results
 }
 
-// H3, H4: a bare job of another program runs as the task of its queue, with the job as its argument; its retry is still a job
-// that the other program reads.
+// TestH04BareJobsOfOneType shows that a bare job of another program runs as the task of its queue,
+// with the job as its argument. Its retry is still a job that the other program reads. Promises:
+// H3, H4.
 func TestH04BareJobsOfOneType(t *testing.T) {
 	f := newForeign(t)
 	got := make(chan mail, 10)
@@ -83,8 +84,9 @@ func TestH04BareJobsOfOneType(t *testing.T) {
 	f.eventually("nothing is left", func() bool { return f.keysThere() == 0 })
 }
 
-// H5, H6, H7, H15, H16: success, retry and failure are what the handler returns; an uncaught panic is a failure unless the
-// consumer's policy says otherwise, and the worker lives on.
+// TestH05ResultsAndH06Exceptions shows that success, retry and failure follow from the handler's
+// result. A panic is a failure unless the consumer's policy is different, and the worker survives
+// it. Promises: H5, H6, H7, H15, H16.
 func TestH05ResultsAndH06Exceptions(t *testing.T) {
 	for _, retries := range []bool{false, true} {
 		t.Run(fmt.Sprintf("panics are retried=%t", retries), func(t *testing.T) {
@@ -117,7 +119,8 @@ func TestH05ResultsAndH06Exceptions(t *testing.T) {
 				return rec.State
 			}
 			f.eventually("all have ended", func() bool {
-				return state("p-").Terminal() && state("f-").Terminal() && state("s-").Terminal() && f.keysThere() == 1 // the failed list
+				// the failed list
+				return state("p-").Terminal() && state("f-").Terminal() && state("s-").Terminal() && f.keysThere() == 1
 			})
 			wantPanic := map[bool]task.State{false: task.StateFailed, true: task.StateSucceeded}[retries]
 			if state("p-") != wantPanic || state("f-") != task.StateFailed || state("s-") != task.StateSucceeded {
@@ -130,8 +133,8 @@ func TestH05ResultsAndH06Exceptions(t *testing.T) {
 	}
 }
 
-// H18: what the consumer cannot make a task of is a dead letter among the broken ones, which can be
-// looked at and queued again.
+// TestUnreadableTasksAreDeadLetters shows that a job that is not a task becomes a dead letter among
+// the broken ones, and can be read and queued again. Promises: H18.
 func TestUnreadableTasksAreDeadLetters(t *testing.T) {
 	f := newForeign(t)
 	b := f.broker(hworkerbroker.Config{})
@@ -144,8 +147,8 @@ func TestUnreadableTasksAreDeadLetters(t *testing.T) {
 	}
 }
 
-// A future works over the four keys, its task written as JSON inside the payload; delays, priorities and expiry are refused at
-// Submit.
+// TestSubmitAndRefusals shows that a future works on the four keys, with its task as JSON in the
+// payload. Submit refuses delays, priorities and expiry.
 func TestSubmitAndRefusals(t *testing.T) {
 	f := newForeign(t)
 	b := f.broker(hworkerbroker.Config{})
@@ -167,7 +170,7 @@ func TestSubmitAndRefusals(t *testing.T) {
 	}
 }
 
-// An idle consumer costs next to nothing, although it has to look.
+// TestIdleConsumerRests shows that an idle consumer uses little processor time, although it polls.
 func TestIdleConsumerRests(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds to see that nothing happens")
@@ -179,12 +182,12 @@ func TestIdleConsumerRests(t *testing.T) {
 	<-timer.C
 	used, looks := cpu(t)-before, f.calls()-calls
 	t.Logf("%v of CPU in 3 s, %d looks", used, looks)
-	if looks > 25 { // four a second and some
+	if looks > 25 { // a little more than four a second
 		t.Errorf("it looked %d times in 3 s", looks)
 	}
 }
 
-// calls is how many scripts the server has run.
+// calls returns how many scripts the server has run.
 func (f *foreign) calls() int {
 	f.t.Helper()
 	info := ok[string](f.t)(f.rdb.Info(testwait.Long(f.t), "commandstats").Result())
@@ -196,7 +199,7 @@ func (f *foreign) calls() int {
 	return n
 }
 
-// cpu is the time that this process has used.
+// cpu returns the processor time that this process has used.
 func cpu(t *testing.T) time.Duration {
 	t.Helper()
 	var u syscall.Rusage

@@ -9,12 +9,13 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// The failed and the broken jobs are the dead letters. A broken payload that is no message is shown
-// as the body of one without an id; published, it is that payload again.
+// The failed and the broken jobs are the dead letters. A broken payload is shown as the body of a
+// message without an id. If that message is published, its payload is the same again.
 
-// PutDead implements [broker.DeadLetterer]. The layout keeps payloads and nothing else: the reason
-// is only logged, and the stack, the attempts and the time are not kept. Of the newest failed jobs
-// [Config].FailedSize are kept; what is Unreadable goes to the broken ones, all of which are kept.
+// PutDead implements [broker.DeadLetterer]. The layout stores only payloads: the reason is logged,
+// and the stack, the attempts and the time are lost. Failed jobs are limited to
+// [Config].FailedSize, the newest ones. Unreadable letters go to the broken jobs, which have no
+// limit.
 func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error {
 	k, err := keysOf(queue)
 	if err != nil {
@@ -27,24 +28,24 @@ func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error
 	if err != nil {
 		return err
 	}
-	_, key, size := b.grave(k, d)
-	if _, err := b.number(ctx, "dead letter", b.scripts.fail, []string{key}, payload, size); err != nil {
+	_, key, size := b.deadTarget(k, d)
+	if _, err := b.runInt(ctx, "dead letter", b.scripts.fail, []string{key}, payload, size); err != nil {
 		return err
 	}
 	b.logFailure(k.queue, d.Message.ID, d)
 	return nil
 }
 
-// grave returns where a dead letter goes: the word of settle.lua, the key, and how many letters the
-// key keeps; "": all.
-func (b *Broker) grave(k keys, d broker.Dead) (how, key, size string) {
+// deadTarget returns where the dead letter d is stored: the operation of settle.lua, the key, and
+// the limit of letters under the key as text, "" for no limit.
+func (b *Broker) deadTarget(k keys, d broker.Dead) (how, key, size string) {
 	if d.Unreadable {
 		return "broken", k.broken, ""
 	}
 	return "failed", k.failed, fmt.Sprint(b.cfg.FailedSize)
 }
 
-// logFailure writes what hworker's worker writes of a job that failed or is broken.
+// logFailure logs a job that failed or is broken, with the text of hworker's worker.
 func (b *Broker) logFailure(queue, id string, d broker.Dead) {
 	reason := fmt.Sprintf("%.1000s", d.Reason)
 	if d.Unreadable {
@@ -57,18 +58,19 @@ func (b *Broker) logFailure(queue, id string, d broker.Dead) {
 	b.log(slog.LevelError, queue, "Failure: "+reason, slog.String("task_id", id))
 }
 
+// logBroken logs a job that cannot be read, with the reason.
 func (b *Broker) logBroken(queue, id, reason string) {
-	b.log(slog.LevelError, queue, "job cannot be read and goes to the broken ones", slog.String("task_id", id), slog.String("error", reason))
+	b.log(slog.LevelError, queue, "the job cannot be read and goes to the broken jobs", slog.String("task_id", id), slog.String("error", reason))
 }
 
-// ScanDead implements [broker.DeadLetterer]. The failed jobs come first, then the broken ones. A
-// letter has no reason, no stack and no attempts; only a broken one has a time.
+// ScanDead implements [broker.DeadLetterer]. It shows the failed jobs first, then the broken ones.
+// A letter has no reason, no stack and no attempts. Only a broken one has a time.
 func (b *Broker) ScanDead(ctx context.Context, queue string, fn func(*broker.Dead) broker.DeadAction) error {
 	k, err := keysOf(queue)
 	if err != nil {
 		return err
 	}
-	failed, err := b.show(ctx, queue, "failed")
+	failed, err := b.readKey(ctx, queue, "failed")
 	if err != nil {
 		return err
 	}
@@ -77,7 +79,7 @@ func (b *Broker) ScanDead(ctx context.Context, queue string, fn func(*broker.Dea
 		return err
 	}
 	letters := make([]Noted, 0, len(failed))
-	for _, payload := range slices.Backward(failed) { // new ones come in at the left
+	for _, payload := range slices.Backward(failed) { // new jobs are added at the left
 		letters = append(letters, Noted{Payload: payload})
 	}
 	if stop, err := b.scan(ctx, k, "failed", letters, fn); stop || err != nil {
@@ -87,10 +89,12 @@ func (b *Broker) ScanDead(ctx context.Context, queue string, fn func(*broker.Dea
 	return err
 }
 
-// dropChunk is how many letters one call removes.
+// dropChunk is the number of letters that one call removes.
 const dropChunk = 100
 
-// scan shows the letters of one key to fn, and reports whether fn wants no more.
+// scan calls fn with the letters of one key, "failed" or "broken", and removes those for which fn
+// returns DeadRemove. It reports whether fn returned DeadStop. Letters that fn has removed before
+// ctx ends may stay.
 func (b *Broker) scan(ctx context.Context, k keys, which string, letters []Noted, fn func(*broker.Dead) broker.DeadAction) (stop bool, err error) {
 	key := k.failed
 	if which == "broken" {
@@ -101,7 +105,7 @@ func (b *Broker) scan(ctx context.Context, k keys, which string, letters []Noted
 		if len(gone) == 1 {
 			return nil
 		}
-		_, err := b.number(ctx, "drop the "+which, b.scripts.drop, []string{key}, gone...)
+		_, err := b.runInt(ctx, "drop the "+which, b.scripts.drop, []string{key}, gone...)
 		gone = []any{which}
 		return err
 	}
@@ -111,7 +115,7 @@ func (b *Broker) scan(ctx context.Context, k keys, which string, letters []Noted
 		}
 		m, err := decode(l.Payload)
 		if err != nil {
-			m = &broker.Message{ContentType: contentPayload, Priority: middle, Body: []byte(l.Payload)}
+			m = &broker.Message{ContentType: contentPayload, Priority: defaultPriority, Body: []byte(l.Payload)}
 		}
 		switch fn(&broker.Dead{Message: m, Queue: k.queue, At: l.At}) {
 		case broker.DeadStop:
@@ -127,11 +131,11 @@ func (b *Broker) scan(ctx context.Context, k keys, which string, letters []Noted
 	return false, drop()
 }
 
-// PurgeDead implements [broker.DeadLetterer].
+// PurgeDead implements [broker.DeadLetterer]. It removes the failed and the broken jobs.
 func (b *Broker) PurgeDead(ctx context.Context, queue string) (int, error) {
 	k, err := keysOf(queue)
 	if err != nil {
 		return 0, err
 	}
-	return b.number(ctx, "purge the dead letters", b.scripts.purge, []string{k.failed, k.broken})
+	return b.runInt(ctx, "purge the dead letters", b.scripts.purge, []string{k.failed, k.broken})
 }

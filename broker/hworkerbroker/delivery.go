@@ -11,69 +11,74 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// delivery is a job in progress. What proves that it is still ours is its start time: the payload is also that of a later
-// worker's note, once a monitor has taken the job back.
+// delivery is a job in progress. Its start time proves that this process holds it. The payload
+// alone does not: after a monitor has returned the job to the queue, the next worker notes the same
+// payload.
 type delivery struct {
 	sub     *subscription
 	payload string
 	message *broker.Message
-	number  uint64        // of all that the Broker took
-	lost    chan struct{} // closed when it is not ours any more
+	number  uint64        // its number among all deliveries of the Broker
+	lost    chan struct{} // closed when this process no longer holds the job
 
-	turn chan struct{} // held by whoever settles or renews; a channel, so that a ctx can end the waiting
-	// The rest is guarded by turn.
-	state  error     // nil while it is held; then what a settlement is told
-	handed bool      // somebody has received it
-	starts []string  // the start times that the note may have: more than one after a renewal without an answer
-	first  time.Time // when the first of them was noted, by this process's clock
-	proof  time.Time // when it last was ours for certain, by this process's clock
+	// mu is held during a settlement or renewal, and guards the following fields. It is a channel, so
+	// that a ctx can end the wait for it.
+	mu        chan struct{}
+	state     error     // nil while the job is held, then the error of later settlements
+	received  bool      // Receive has returned it
+	starts    []string  // start times that may be noted; several after a lost answer
+	startedAt time.Time // when the first of starts was noted, on this process's clock
+	provenAt  time.Time // when this process last held the job for certain, on its clock
 }
 
-// newDelivery makes one of a payload that was taken after the given moment, with the start time that was noted.
+// newDelivery returns the delivery of a payload that was claimed after the time before, with the
+// noted start time. It does not add it to the held ones.
 func newDelivery(s *subscription, payload, start string, before time.Time) *delivery {
 	return &delivery{
-		sub: s, payload: payload, starts: []string{start}, first: before, proof: before,
-		lost: make(chan struct{}), turn: make(chan struct{}, 1),
+		sub: s, payload: payload, starts: []string{start}, startedAt: before, provenAt: before,
+		lost: make(chan struct{}), mu: make(chan struct{}, 1),
 	}
 }
 
-// Message implements [broker.Delivery].
+// Message implements [broker.Delivery]. It returns the same pointer each time.
 func (d *delivery) Message() *broker.Message { return d.message }
 
-// Deliveries implements [broker.Delivery]. Nothing counts on four keys: it is always (1, false).
+// Deliveries implements [broker.Delivery]. The four keys hold no counter, so it is always (1,
+// false).
 func (d *delivery) Deliveries() (int, bool) { return 1, false }
 
-// Lost implements [broker.Delivery]. It is closed when a monitor has taken the job back, or when that is to be feared
-// because the server cannot be asked.
+// Lost implements [broker.Delivery]. The channel is closed when a monitor has returned the job to
+// the queue, or may have done so: the server could not be reached for long.
 func (d *delivery) Lost() <-chan struct{} { return d.lost }
 
-// Ack implements [broker.Delivery]: hworker's Success.
+// Ack implements [broker.Delivery]. It is hworker's Success and waits for the server.
 func (d *delivery) Ack(ctx context.Context) error { return d.settle(ctx, "done", "", "") }
 
-// AckSync implements [broker.SyncAcker]. Ack has the server's answer too.
+// AckSync implements [broker.SyncAcker]. It is the same as Ack.
 func (d *delivery) AckSync(ctx context.Context) error { return d.Ack(ctx) }
 
-// Release implements [broker.Delivery]. The job goes to the front, as one that was not run; what failed and is to run again
-// goes to the back, see [Broker.Retry]. There is nothing that could hold it back for a time.
+// Release implements [broker.Delivery]. The job goes to the front of the queue, as one that was not
+// run. A failed job that runs again goes to the back, see [Broker.Retry]. A delay is
+// ErrUnsupported, because a list cannot delay a job.
 func (d *delivery) Release(ctx context.Context, after time.Duration) error {
 	if after > 0 {
-		if err := d.settleable(ctx); err != nil {
+		if err := d.settleError(ctx); err != nil {
 			return err
 		}
-		return fmt.Errorf("hworker release: a list has no times, so that nothing can wait for %v: %w", after, broker.ErrUnsupported)
+		return fmt.Errorf("hworker release: a list cannot delay a job by %v: %w", after, broker.ErrUnsupported)
 	}
 	err := d.settle(ctx, "front", d.sub.keys.jobs, "")
 	if err == nil {
-		d.sub.broker.wake(d.sub.keys.queue)
+		d.sub.broker.wakeSubscriptions(d.sub.keys.queue)
 	}
 	return err
 }
 
-// Bury implements [broker.Delivery]: hworker's Failure, and for what is Unreadable its way to the
-// broken ones. The layout keeps no reasons, so that the reason is only logged.
-func (d *delivery) Bury(ctx context.Context, dead broker.Dead) error {
+// DeadLetter implements [broker.Delivery]. It is hworker's Failure. An Unreadable job goes to the
+// broken ones. The layout stores no reasons, so the reason is only logged.
+func (d *delivery) DeadLetter(ctx context.Context, dead broker.Dead) error {
 	b := d.sub.broker
-	how, key, size := b.grave(d.sub.keys, dead)
+	how, key, size := b.deadTarget(d.sub.keys, dead)
 	err := d.settle(ctx, how, key, size)
 	if err == nil {
 		b.logFailure(d.sub.keys.queue, d.message.ID, dead)
@@ -81,56 +86,61 @@ func (d *delivery) Bury(ctx context.Context, dead broker.Dead) error {
 	return err
 }
 
-// settle ends the job in one of the ways of settle.lua.
+// settle ends the job with the operation how of settle.lua and waits for the server. key and value
+// are the operation's arguments. Later settlements return ErrSettled. It takes d.mu, for which it
+// waits until ctx ends.
 func (d *delivery) settle(ctx context.Context, how, key, value string) error {
-	if err := d.begin(ctx); err != nil {
+	if err := d.lock(ctx); err != nil {
 		return err
 	}
-	defer d.pass()
-	return d.end(ctx, how, key, value, broker.ErrSettled)
+	defer d.unlock()
+	return d.settleLocked(ctx, how, key, value, broker.ErrSettled)
 }
 
-// takeBack gives the job back to the queue for the Broker itself, when it or a subscription closes.
-func (d *delivery) takeBack(ctx context.Context) error {
-	if err := d.begin(ctx); err != nil {
+// returnToQueue returns the job to the front of its queue, for a Broker or subscription that
+// closes. Later settlements return ErrLeaseLost. It returns nil if the job is settled or lost
+// already.
+func (d *delivery) returnToQueue(ctx context.Context) error {
+	if err := d.lock(ctx); err != nil {
 		return err
 	}
-	defer d.pass()
-	if err := d.end(ctx, "front", d.sub.keys.jobs, "", broker.ErrLeaseLost); !broker.Gone(err) {
+	defer d.unlock()
+	if err := d.settleLocked(ctx, "front", d.sub.keys.jobs, "", broker.ErrLeaseLost); !broker.Gone(err) {
 		return err
 	}
 	return nil
 }
 
-// end ends the job; then tells what later settlements are told. An error that does not say whose the job is leaves it as it
-// was. The caller has the turn.
-func (d *delivery) end(ctx context.Context, how, key, value string, then error) error {
+// settleLocked ends the job with the operation how of settle.lua. then is the error of later
+// settlements. If the server no longer holds the job for this process, the delivery is lost. After
+// any other error it can be settled again. Call it with d.mu held.
+func (d *delivery) settleLocked(ctx context.Context, how, key, value string, then error) error {
 	if d.state != nil {
 		return d.state
 	}
 	if key == "" {
-		key = d.sub.keys.jobs // which is not touched
+		key = d.sub.keys.jobs // the script does not use it
 	}
 	b := d.sub.broker
-	n, err := b.number(ctx, how, b.scripts.settle, []string{d.sub.keys.progress, key}, d.args(how, value)...)
+	n, err := b.runInt(ctx, how, b.scripts.settle, []string{d.sub.keys.progress, key}, d.scriptArgs(how, value)...)
 	switch {
 	case err != nil:
 		return err
 	case n != 1:
 		if what := ends[how]; what != "" {
-			b.log(slog.LevelWarn, d.sub.keys.queue, what+": the job was in progress no more, and nothing was done", slog.String("task_id", d.id()))
+			b.log(slog.LevelWarn, d.sub.keys.queue, what+": the job was no longer in progress, and nothing was changed", slog.String("task_id", d.id()))
 		}
-		d.leave(broker.ErrLeaseLost)
+		d.finish(broker.ErrLeaseLost)
 		return d.state
 	}
-	d.leave(then)
+	d.finish(then)
 	return nil
 }
 
-// ends are hworker's words for the ends of a job.
+// ends holds hworker's names of the operations that end a job.
 var ends = map[string]string{"done": "Success", "replace": "Retry", "failed": "Failure", "broken": "Broken"}
 
-// id is that of the message; "" if the payload is none.
+// id returns the message's id, "" if the payload is not a message.
 func (d *delivery) id() string {
 	if d.message == nil {
 		return ""
@@ -138,8 +148,9 @@ func (d *delivery) id() string {
 	return d.message.ID
 }
 
-// args are those of a script about this job: the payload, what the script wants to know, and the start times.
-func (d *delivery) args(more ...string) []any {
+// scriptArgs returns the arguments of a script about this job: the payload, more, and the start
+// times.
+func (d *delivery) scriptArgs(more ...string) []any {
 	args := []any{d.payload}
 	for _, a := range slices.Concat(more, d.starts) {
 		args = append(args, a)
@@ -147,102 +158,110 @@ func (d *delivery) args(more ...string) []any {
 	return args
 }
 
-// settleable returns what a settlement would be told before anything is tried.
-func (d *delivery) settleable(ctx context.Context) error {
-	if err := d.begin(ctx); err != nil {
+// settleError returns the error that a settlement would return, nil if the job can be settled. It
+// takes d.mu.
+func (d *delivery) settleError(ctx context.Context) error {
+	if err := d.lock(ctx); err != nil {
 		return err
 	}
-	defer d.pass()
+	defer d.unlock()
 	return d.state
 }
 
-// begin waits for the turn.
-func (d *delivery) begin(ctx context.Context) error {
+// lock takes d.mu, and waits for it while a settlement or renewal is in progress. The caller must
+// call unlock. Returns ErrUnavailable, without d.mu, if ctx ends first.
+func (d *delivery) lock(ctx context.Context) error {
 	select {
-	case d.turn <- struct{}{}:
+	case d.mu <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("hworker: another settlement is under way: %w: %w", broker.ErrUnavailable, ctx.Err())
+		return fmt.Errorf("hworker: another settlement is in progress: %w: %w", broker.ErrUnavailable, ctx.Err())
 	}
 }
 
-// pass ends the turn.
-func (d *delivery) pass() { <-d.turn }
+// unlock frees d.mu.
+func (d *delivery) unlock() { <-d.mu }
 
-// leave ends the delivery, with what later settlements are told, and makes room for another one.
-func (d *delivery) leave(why error) {
+// finish ends the delivery: later settlements return why. It closes Lost unless why is ErrSettled,
+// and frees the delivery's place in the prefetch. Call it with d.mu held.
+func (d *delivery) finish(why error) {
 	d.state = fmt.Errorf("hworker: a job of %q: %w", d.sub.keys.queue, why)
 	if !errors.Is(why, broker.ErrSettled) {
 		close(d.lost)
 	}
-	if d.sub.broker.drop(d) {
+	if d.sub.broker.removeHeld(d) {
 		d.sub.add(-1)
 	}
 }
 
-// abandon ends a delivery of a closed Broker that could not be given back.
-func (d *delivery) abandon() {
-	d.turn <- struct{}{}
-	defer d.pass()
+// markLost ends a delivery of a closed Broker that could not be returned to the queue. Its Lost
+// channel is closed.
+func (d *delivery) markLost() {
+	d.mu <- struct{}{}
+	defer d.unlock()
 	if d.state == nil {
-		d.leave(broker.ErrLeaseLost)
+		d.finish(broker.ErrLeaseLost)
 	}
 }
 
-// handOut begins the time of a job that has waited in this process for somebody to receive it. It
-// reports whether the job is still ours. Where the server does not answer soon the time stays.
-func (d *delivery) handOut(ctx context.Context) bool {
-	d.turn <- struct{}{}
-	defer d.pass()
-	d.handed = true
+// markReceived must be called before Receive returns the delivery. It renews the start time of a
+// job that has waited in this process, so that its time begins now. It reports whether the job is
+// still held. If the server does not answer soon the start time stays.
+func (d *delivery) markReceived(ctx context.Context) bool {
+	d.mu <- struct{}{}
+	defer d.unlock()
+	d.received = true
 	b := d.sub.broker
-	if d.state == nil && time.Since(d.first) > b.tick() {
-		soon, cancel := context.WithTimeout(ctx, max(b.tick(), minTimeout))
+	if d.state == nil && time.Since(d.startedAt) > b.checkInterval() {
+		soon, cancel := context.WithTimeout(ctx, max(b.checkInterval(), minTimeout))
 		defer cancel()
 		d.renew(soon, time.Now())
 	}
 	return d.state == nil
 }
 
-// keep renews the start time, or looks whether somebody has the job who does not know of ours. What
-// waits here for a worker is renewed with or without a heartbeat: its work has not begun.
-func (d *delivery) keep(ctx context.Context) {
+// renewOrCheck renews the start time of the job if that is due. Without Config.Heartbeat, it only
+// checks that this process still holds the job. Jobs that Receive has not returned are always
+// renewed, because their work has not begun. It does nothing while the job is being settled.
+func (d *delivery) renewOrCheck(ctx context.Context) {
 	select {
-	case d.turn <- struct{}{}:
-		defer d.pass()
+	case d.mu <- struct{}{}:
+		defer d.unlock()
 	default:
 		return // it is being settled
 	}
 	b, now := d.sub.broker, time.Now()
-	renews := b.cfg.Heartbeat || !d.handed
+	renews := b.cfg.Heartbeat || !d.received
 	switch {
-	case d.state != nil, renews && now.Sub(d.proof) < b.cfg.Timeout/3, !renews && now.Sub(d.first) < b.cfg.Timeout:
+	case d.state != nil, renews && now.Sub(d.provenAt) < b.cfg.Timeout/3, !renews && now.Sub(d.startedAt) < b.cfg.Timeout:
 	case renews:
 		d.renew(ctx, now)
 	default:
-		d.hold(ctx, "", now)
+		d.checkHeld(ctx, "", now)
 	}
 }
 
-// renew gives the note a new start time. The caller has the turn.
+// renew notes a new start time on the server. Call it with d.mu held.
 func (d *delivery) renew(ctx context.Context, now time.Time) {
-	start := parseStamp(d.starts[0]).Add(now.Sub(d.first)).Format(stampLayout)
-	d.starts = append(d.starts, start) // before it is sent, since the answer may be lost
-	d.hold(ctx, start, now)
+	start := parseStamp(d.starts[0]).Add(now.Sub(d.startedAt)).Format(stampLayout)
+	d.starts = append(d.starts, start) // added before the call, because the answer may be lost
+	d.checkHeld(ctx, start, now)
 }
 
-// hold looks whether the job is still ours, and gives the note its new start time unless that is
-// "". The caller has the turn.
-func (d *delivery) hold(ctx context.Context, start string, now time.Time) {
+// checkHeld asks the server whether this process still holds the job, and notes the new start time
+// unless start is "". If the job is not held any more, or may not be, the delivery is lost. Call
+// it with d.mu held.
+func (d *delivery) checkHeld(ctx context.Context, start string, now time.Time) {
 	b := d.sub.broker
-	n, err := b.number(ctx, "keep", b.scripts.hold, []string{d.sub.keys.progress}, d.args(start)...)
+	n, err := b.runInt(ctx, "keep", b.scripts.hold, []string{d.sub.keys.progress}, d.scriptArgs(start)...)
 	switch {
 	case err == nil && n == 1:
-		d.proof = now
+		d.provenAt = now
 		if start != "" {
-			d.starts, d.first = []string{start}, now
+			d.starts, d.startedAt = []string{start}, now
 		}
-	case err == nil, time.Since(d.proof) > b.cfg.Timeout-b.tick(): // a monitor may have it, and we cannot see that
-		d.leave(broker.ErrLeaseLost)
+	// a monitor may have returned it to the queue meanwhile
+	case err == nil, time.Since(d.provenAt) > b.cfg.Timeout-b.checkInterval():
+		d.finish(broker.ErrLeaseLost)
 	}
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// A worker on jobs that some other program queues with LPUSH hworker-jobs-mail '["<uuid>",{"to":"a@example.org"}]'.
+// This worker runs jobs that another program queues with LPUSH hworker-jobs-mail
+// '["<uuid>",{"to":"a@example.org"}]'.
 func Example() {
 	b, err := hworkerbroker.New(hworkerbroker.Config{
 		Redis:     &redis.UniversalOptions{Addrs: []string{"localhost:6379"}},
@@ -29,7 +30,8 @@ func Example() {
 	}
 	c, err := consumer.New(consumer.Config{
 		Broker: b,
-		Queues: map[string]consumer.QueueConfig{"mail": {Task: "mail.send"}}, // what the jobs of this queue are
+		// the task of this queue's jobs
+		Queues: map[string]consumer.QueueConfig{"mail": {Task: "mail.send"}},
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -49,7 +51,7 @@ func Example() {
 	}
 }
 
-// A producer of jobs for workers in any language: LPUSH hworker-jobs-mail
+// This producer queues jobs for workers in any language: LPUSH hworker-jobs-mail
 // '["<uuid>",{"To":"a@example.org"}]'.
 func Example_producer() {
 	b, err := hworkerbroker.New(hworkerbroker.Config{Redis: &redis.UniversalOptions{Addrs: []string{"localhost:6379"}}})
@@ -72,7 +74,7 @@ func Example_producer() {
 	}
 }
 
-// What cannot work is found before anything connects.
+// New reports settings that cannot work before it connects.
 func ExampleNew() {
 	_, err := hworkerbroker.New(hworkerbroker.Config{
 		Redis:   &redis.UniversalOptions{Addrs: []string{"one:6379", "two:6379"}},
@@ -80,6 +82,6 @@ func ExampleNew() {
 	})
 	fmt.Println(err)
 	// Output:
-	// hworkerbroker: the four keys of a queue lie in different slots of a cluster
+	// hworkerbroker: a cluster is not supported: the keys of a queue are in different slots
 	// hworkerbroker: timeout -1ns is below 100ms
 }

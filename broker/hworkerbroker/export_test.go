@@ -2,10 +2,10 @@ package hworkerbroker
 
 import "github.com/swarmiji/swarmiji/broker"
 
-// StampLua is how the scripts write times.
+// StampLua is the Lua function that formats times for the scripts.
 var StampLua = stampLua
 
-// Encode and Decode are those of payloads.
+// Encode and Decode convert between messages and payloads.
 var (
 	Encode = func(m *broker.Message) (string, error) { return encode(m, "") }
 	Decode = decode

@@ -13,24 +13,28 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// extras is the member "swj": what a message has beyond its body. What is as it is without the member is left out.
+// extras is the member "swj" of a job: the parts of a message besides its body. Parts with the
+// default value are left out.
 type extras struct {
-	ID          string            `json:"id,omitempty"` // where the body is no task with this id
+	ID          string            `json:"id,omitempty"` // if the body is not a task with this id
 	Generation  int               `json:"generation,omitempty"`
-	ContentType *string           `json:"content_type,omitempty"` // where it is not application/json
+	ContentType *string           `json:"content_type,omitempty"` // if it is not application/json
 	Headers     map[string]any    `json:"headers,omitempty"`      // see encodeHeader
 	Properties  map[string]string `json:"properties,omitempty"`
-	Priority    *int              `json:"priority,omitempty"`   // where it is not 100; the order does not follow it
-	Expires     int64             `json:"expires_ms,omitempty"` // since 1970
-	Base64      bool              `json:"base64,omitempty"`     // where the body cannot be the job itself
+	// if it is not 100; the order of jobs ignores it
+	Priority *int  `json:"priority,omitempty"`
+	Expires  int64 `json:"expires_ms,omitempty"` // since 1970
+	Base64   bool  `json:"base64,omitempty"`     // if the body cannot be the job itself
 }
 
+// empty reports whether no part is set.
 func (x *extras) empty() bool {
 	return x.ID == "" && x.Generation == 0 && x.ContentType == nil && x.Headers == nil && x.Properties == nil &&
 		x.Priority == nil && x.Expires == 0 && !x.Base64
 }
 
-// decodeExtras reads the extras that stand beside a uuid, and nothing after them.
+// decodeExtras reads the extras beside a uuid into x. It returns an error if text holds anything
+// else.
 func decodeExtras(text string, x *extras) error {
 	dec := json.NewDecoder(strings.NewReader(text))
 	dec.UseNumber()
@@ -38,12 +42,13 @@ func decodeExtras(text string, x *extras) error {
 		return err
 	}
 	if x.Base64 || dec.InputOffset() != int64(len(text)) {
-		return errors.New("not as it is written")
+		return errors.New("unexpected text after the extras")
 	}
 	return nil
 }
 
-// extrasOf collects what m has beyond its body.
+// extrasOf returns the parts of m besides its body. Returns ErrMalformed for a header of another
+// type or a text that is not UTF-8.
 func extrasOf(m *broker.Message) (*extras, error) {
 	if m.Generation < 0 {
 		return nil, fmt.Errorf("generation %d: %w", m.Generation, broker.ErrMalformed)
@@ -55,7 +60,7 @@ func extrasOf(m *broker.Message) (*extras, error) {
 	if m.ContentType != contentJSON {
 		x.ContentType = &m.ContentType
 	}
-	if m.Priority != middle {
+	if m.Priority != defaultPriority {
 		x.Priority = &m.Priority
 	}
 	if !m.Expires.IsZero() {
@@ -74,7 +79,7 @@ func extrasOf(m *broker.Message) (*extras, error) {
 		}
 		var ok bool
 		if x.Headers[k], ok = encodeHeader(v); !ok {
-			return nil, fmt.Errorf("header %q is a %T: %w", k, v, broker.ErrMalformed)
+			return nil, fmt.Errorf("header %q has the type %T, which cannot be stored: %w", k, v, broker.ErrMalformed)
 		}
 		texts = append(texts, k)
 		if s, isText := v.(string); isText {
@@ -82,14 +87,14 @@ func extrasOf(m *broker.Message) (*extras, error) {
 		}
 	}
 	for _, s := range texts {
-		if !utf8.ValidString(s) { // JSON would change it without a word
+		if !utf8.ValidString(s) { // JSON would change it without an error
 			return nil, fmt.Errorf("text %.32q is not UTF-8: %w", s, broker.ErrMalformed)
 		}
 	}
 	return x, nil
 }
 
-// apply puts the extras back into m.
+// apply sets the parts in m. It returns an error for a header that cannot be decoded.
 func (x *extras) apply(m *broker.Message) error {
 	if x.Generation < 0 {
 		return errors.New("a negative generation")
@@ -119,13 +124,14 @@ func (x *extras) apply(m *broker.Message) error {
 	return nil
 }
 
-// The types of headers that JSON has no way to tell apart are objects of one member.
+// Headers of types that JSON cannot distinguish are objects with one of these members.
 const (
 	bytesMember = "bytes" // in base64
-	floatMember = "float" // as a text, since it may be no number
+	floatMember = "float" // a text, because it may not be a number in JSON
 )
 
-// encodeHeader makes a value JSON can hold: texts, booleans and whole numbers as they are.
+// encodeHeader returns a value that JSON can hold: strings, booleans and integers unchanged, others
+// as an object. It returns false for a type that a header cannot have.
 func encodeHeader(v any) (any, bool) {
 	switch v := v.(type) {
 	case string, bool, int64:
@@ -138,7 +144,8 @@ func encodeHeader(v any) (any, bool) {
 	return nil, false
 }
 
-// decodeHeader is the reverse.
+// decodeHeader returns the header value that encodeHeader has encoded, or an error for any other
+// value.
 func decodeHeader(v any) (any, error) {
 	switch v := v.(type) {
 	case string, bool:
@@ -153,5 +160,5 @@ func decodeHeader(v any) (any, error) {
 			return base64.StdEncoding.DecodeString(s)
 		}
 	}
-	return nil, fmt.Errorf("a %T is no header", v)
+	return nil, fmt.Errorf("a %T cannot be a header", v)
 }

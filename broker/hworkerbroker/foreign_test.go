@@ -16,7 +16,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// foreign is another program on a queue. It knows the published layout and nothing of this module: what it does are the raw
+// foreign is another program on a queue. It knows only the published layout and sends the raw
 // commands of hworker's description.
 type foreign struct {
 	t                              *testing.T
@@ -56,7 +56,7 @@ func (f *foreign) push(payloads ...string) {
 	}
 }
 
-// take is what hworker's worker does, in the words of its description.
+// take does the same as hworker's worker when it claims a job, in the words of its description.
 func (f *foreign) take(now string) (string, bool) {
 	f.t.Helper()
 	const atomic = `
@@ -70,13 +70,13 @@ func (f *foreign) take(now string) (string, bool) {
 	return ok[string](f.t)(v, err), true
 }
 
-// done is its Success; it returns how many entries there were.
+// done is hworker's Success. It returns the number of removed entries.
 func (f *foreign) done(payload string) int64 {
 	f.t.Helper()
 	return ok[int64](f.t)(f.rdb.HDel(testwait.Long(f.t), f.progress, payload).Result())
 }
 
-// retry is its Retry.
+// retry is hworker's Retry.
 func (f *foreign) retry(payload string) {
 	f.t.Helper()
 	const atomic = `
@@ -85,7 +85,7 @@ func (f *foreign) retry(payload string) {
 	ok[any](f.t)(f.rdb.Eval(testwait.Long(f.t), atomic, []string{f.jobs, f.progress}, payload).Result())
 }
 
-// list reads a list, from the end that is next to run.
+// list returns a list, beginning at the end that runs next.
 func (f *foreign) list(key string) []string {
 	f.t.Helper()
 	l := ok[[]string](f.t)(f.rdb.LRange(testwait.Long(f.t), key, 0, -1).Result())
@@ -100,13 +100,13 @@ func (f *foreign) hash(key string) map[string]string {
 	return ok[map[string]string](f.t)(f.rdb.HGetAll(testwait.Long(f.t), key).Result())
 }
 
-// keysThere returns which of the four keys exist.
+// keysThere returns how many of the four keys exist.
 func (f *foreign) keysThere() int64 {
 	f.t.Helper()
 	return ok[int64](f.t)(f.rdb.Exists(testwait.Long(f.t), f.jobs, f.progress, f.broken, f.failed).Result())
 }
 
-// broker opens one of ours; the test's end closes it.
+// broker opens a Broker of this package and closes it at the end of the test.
 func (f *foreign) broker(cfg hworkerbroker.Config) *hworkerbroker.Broker {
 	f.t.Helper()
 	b := open(f.t, testserver.RequireRedis(f.t).URL(), cfg)
@@ -130,7 +130,7 @@ func (f *foreign) receive(s broker.Subscription) broker.Delivery {
 	return ok[broker.Delivery](f.t)(s.Receive(testwait.Long(f.t)))
 }
 
-// eventually polls until cond holds.
+// eventually polls until cond is true.
 func (f *foreign) eventually(what string, cond func() bool) {
 	f.t.Helper()
 	ctx := testwait.Long(f.t)
@@ -145,7 +145,7 @@ func (f *foreign) eventually(what string, cond func() bool) {
 	}
 }
 
-// logBook keeps what is logged.
+// logBook stores the log.
 type logBook struct {
 	mu  sync.Mutex
 	txt strings.Builder

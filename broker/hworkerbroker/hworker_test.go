@@ -23,14 +23,15 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// The numbers are those of the points that hworker's description makes, in the order of the project's list of them. What
-// consumers do with jobs (H4 to H7) is in consumer_test.go; that all of it outlives a restart (H2) is in the conformance
-// suite.
+// The numbers refer to the points of hworker's description, in the order of the project's list. The
+// consumer's part (H4 to H7) is in consumer_test.go. That all data survives a restart (H2) is in
+// the conformance suite.
 
-// stamp is a time as the layout has it.
+// stamp is the format of a time in the layout.
 var stamp = regexp.MustCompile(`^"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"$`)
 
-// old is a start time that every monitor finds too long ago, recent one that none does.
+// old is a start time that every monitor finds too old, and recent returns one that no monitor
+// finds too old.
 const old = `"2015-07-25T12:00:00.123456Z"`
 
 func recent() string { return time.Now().UTC().Format(`"2006-01-02T15:04:05.000000Z"`) }
@@ -39,7 +40,8 @@ func jsonMessage(id, body string) *broker.Message {
 	return &broker.Message{ID: id, ContentType: "application/json", Body: []byte(body), Priority: 100}
 }
 
-// H1, H20: a job whose worker died runs, while there are a worker and a monitor.
+// TestH01AJobOfADeadWorkerRuns shows that a job whose worker died runs if a worker and a monitor
+// exist. Promises: H1, H20.
 func TestH01AJobOfADeadWorkerRuns(t *testing.T) {
 	f := newForeign(t)
 	f.push(`["u1",{"n":1}]`)
@@ -52,7 +54,8 @@ func TestH01AJobOfADeadWorkerRuns(t *testing.T) {
 	}
 }
 
-// H3, H9, H10: what any program pushes arrives, first in first out, its payload of whatever spacing.
+// TestH03JobsOfAnyProgram shows that jobs of any program arrive, first in first out, whatever
+// spaces their payload has. Promises: H3, H9, H10.
 func TestH03JobsOfAnyProgram(t *testing.T) {
 	f := newForeign(t)
 	f.push(`["6f1c0000-0000-4000-8000-000000000001",{"to":"a"}]`, "[ \"x\" ,\n [1, 2.50 ] ]", `["y","text"]`, `["z",null]`, `["t",{"task":"add","id":"task-1","args":[1,2]}]`)
@@ -78,7 +81,8 @@ func TestH03JobsOfAnyProgram(t *testing.T) {
 	}
 }
 
-// H3, H8, H9: a JSON task of ours stands in the list as the layout has it, and other programs work on it.
+// TestH09PayloadBytes shows that a JSON task of ours has the layout's form in the list, and that
+// other programs can run it. Promises: H3, H8, H9.
 func TestH09PayloadBytes(t *testing.T) {
 	f := newForeign(t)
 	b := f.broker(hworkerbroker.Config{})
@@ -103,7 +107,8 @@ func TestH09PayloadBytes(t *testing.T) {
 	}
 }
 
-// H9: what a message has beyond a job stands in front of the job's own members, where others pass over it.
+// TestH09TheRestOfAMessage shows that the further parts of a message come before the job's own
+// members, where other programs ignore them. Promises: H9.
 func TestH09TheRestOfAMessage(t *testing.T) {
 	f := newForeign(t)
 	b := f.broker(hworkerbroker.Config{})
@@ -126,7 +131,8 @@ func TestH09TheRestOfAMessage(t *testing.T) {
 	}
 }
 
-// H10, H26: the newest is at the left, and Jobs lists it first; what cannot be read is left out.
+// TestH10OrderAndH26Jobs shows that the newest job is at the left, and that Jobs lists it first.
+// Jobs that cannot be read are left out. Promises: H10, H26.
 func TestH10OrderAndH26Jobs(t *testing.T) {
 	f := newForeign(t)
 	b := f.broker(hworkerbroker.Config{})
@@ -142,7 +148,8 @@ func TestH10OrderAndH26Jobs(t *testing.T) {
 	}
 }
 
-// H11, H13: taking notes the payload with the server's time; Success removes the note.
+// TestH11TakeAndH13Success shows that a claim notes the payload with the server's time, and that
+// Success removes the note. Promises: H11, H13.
 func TestH11TakeAndH13Success(t *testing.T) {
 	f := newForeign(t)
 	b := f.broker(hworkerbroker.Config{})
@@ -167,7 +174,8 @@ func TestH11TakeAndH13Success(t *testing.T) {
 	}
 }
 
-// H12: an empty queue is looked at again and again, and a look writes nothing. (hworker 0.2.0 notes a job "false".)
+// TestH12AnEmptyQueueWritesNothing shows that an empty queue is polled repeatedly without a write.
+// (hworker 0.2.0 notes a job "false".) Promises: H12.
 func TestH12AnEmptyQueueWritesNothing(t *testing.T) {
 	f := newForeign(t)
 	s := f.subscribe(f.broker(hworkerbroker.Config{PollEvery: time.Millisecond}), 0)
@@ -183,12 +191,13 @@ func TestH12AnEmptyQueueWritesNothing(t *testing.T) {
 	f.receive(s)
 }
 
-// H13, H17: every end of a job that a monitor took back does nothing and says so.
+// TestH17LateEndsDoNothing shows that every settlement of a job that a monitor took back changes
+// nothing and returns an error. Promises: H13, H17.
 func TestH17LateEndsDoNothing(t *testing.T) {
 	for name, end := range map[string]func(b broker.Broker, queue string, d broker.Delivery) error{
 		"Success": func(_ broker.Broker, _ string, d broker.Delivery) error { return d.Ack(testwait.Long(t)) },
 		"Failure": func(_ broker.Broker, _ string, d broker.Delivery) error {
-			return d.Bury(testwait.Long(t), broker.Dead{Reason: "x"})
+			return d.DeadLetter(testwait.Long(t), broker.Dead{Reason: "x"})
 		},
 		"give back": func(_ broker.Broker, _ string, d broker.Delivery) error { return d.Release(testwait.Long(t), 0) },
 		"Retry": func(b broker.Broker, queue string, d broker.Delivery) error {
@@ -203,14 +212,14 @@ func TestH17LateEndsDoNothing(t *testing.T) {
 				f.push(payload)
 				s := f.subscribe(b, 1)
 				d := f.receive(s)
-				if err := s.Close(testwait.Long(t)); err != nil { // nobody here takes it again
+				if err := s.Close(testwait.Long(t)); err != nil { // this process does not claim it again
 					t.Fatal(err)
 				}
-				if f.done(payload) != 1 { // what a monitor does first
+				if f.done(payload) != 1 { // a monitor does that first
 					t.Fatal("there was no note")
 				}
 				ok[int64](t)(f.rdb.RPush(testwait.Long(t), f.jobs, payload).Result())
-				if again { // another worker has the same payload: only the start time tells
+				if again { // another worker has the same payload: only the start time differs
 					f.take(old)
 				}
 				jobs, progress := f.list(f.jobs), f.hash(f.progress)
@@ -233,8 +242,8 @@ func TestH17LateEndsDoNothing(t *testing.T) {
 	}
 }
 
-// H14: what is to run again goes to the back, in one step; the monitor's go to the front (H20), and so does what was given
-// back untouched.
+// TestH14RetryRunsAfterAllOthers shows that a retried job goes to the back in one step. Jobs from
+// the monitor (H20) and released jobs go to the front. Promises: H14.
 func TestH14RetryRunsAfterAllOthers(t *testing.T) {
 	f := newForeign(t)
 	b := f.broker(hworkerbroker.Config{})
@@ -271,7 +280,7 @@ func TestH14RetryRunsAfterAllOthers(t *testing.T) {
 	if want := []string{"1", "2", "2", "3", "1"}; !slices.Equal(got, want) {
 		t.Errorf("ran %v, want %v", got, want)
 	}
-	// Another program's Retry is the same bytes again.
+	// Another program's Retry queues the same bytes again.
 	f.push(`["d",4]`, `["e",5]`)
 	f.eventually("our subscription has one of them", func() bool { return len(f.list(f.jobs)) == 1 })
 	payload, _ := f.take(recent())
@@ -281,7 +290,8 @@ func TestH14RetryRunsAfterAllOthers(t *testing.T) {
 	}
 }
 
-// H15, H24, H25, H27, H16: a failure goes to the front of a list of bounded length, byte for byte; its reason is only logged.
+// TestH15FailuresAreKeptUpToALimit shows that a failed job goes to the front of a limited list,
+// byte for byte, and that its reason is only logged. Promises: H15, H16, H24, H25, H27.
 func TestH15FailuresAreKeptUpToALimit(t *testing.T) {
 	f := newForeign(t)
 	log := &logBook{}
@@ -291,7 +301,7 @@ func TestH15FailuresAreKeptUpToALimit(t *testing.T) {
 	}
 	s := f.subscribe(b, 1)
 	for range 4 {
-		if err := f.receive(s).Bury(testwait.Long(t), broker.Dead{Reason: "mailbox full"}); err != nil {
+		if err := f.receive(s).DeadLetter(testwait.Long(t), broker.Dead{Reason: "mailbox full"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -314,7 +324,8 @@ func TestH15FailuresAreKeptUpToALimit(t *testing.T) {
 	}
 }
 
-// H18, H19: what cannot be read is put aside with the time, byte for byte, and never run.
+// TestH18BrokenJobs shows that jobs that cannot be read are stored with the time, byte for byte,
+// and never run. Promises: H18, H19.
 func TestH18BrokenJobs(t *testing.T) {
 	f := newForeign(t)
 	log := &logBook{}
@@ -353,8 +364,8 @@ func TestH18BrokenJobs(t *testing.T) {
 	}
 }
 
-// H20, H30: a monitor puts what is too old to the front; so it does with what has no time that it can read. What is recent
-// stays.
+// TestH20MonitorPutsToTheFront shows that a monitor moves jobs that are too old, or whose time it
+// cannot read, to the front. Recent jobs stay. Promises: H20, H30.
 func TestH20MonitorPutsToTheFront(t *testing.T) {
 	f := newForeign(t)
 	b := f.broker(hworkerbroker.Config{Timeout: time.Hour})
@@ -382,7 +393,7 @@ func TestH20MonitorPutsToTheFront(t *testing.T) {
 	}
 }
 
-// monitorOnce lets a monitor go one round.
+// monitorOnce runs a monitor for one check.
 func (f *foreign) monitorOnce(b *hworkerbroker.Broker) {
 	f.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -402,7 +413,8 @@ func (f *foreign) monitorOnce(b *hworkerbroker.Broker) {
 	}
 }
 
-// H21: of any number of monitors one takes a job back, also of a hash that is read in many pages.
+// TestH21ManyMonitors shows that exactly one of several monitors takes a job back, even from a hash
+// that is read in many pages. Promises: H21.
 func TestH21ManyMonitors(t *testing.T) {
 	f := newForeign(t)
 	const n = 2000
@@ -429,7 +441,8 @@ func TestH21ManyMonitors(t *testing.T) {
 	}
 }
 
-// H22: without a monitor nothing is taken back, and who holds a job for long keeps it.
+// TestH22NoMonitorNoTakeBack shows that without a monitor no job is taken back, so a slow worker
+// keeps its job. Promises: H22.
 func TestH22NoMonitorNoTakeBack(t *testing.T) {
 	f := newForeign(t)
 	b := f.broker(hworkerbroker.Config{Timeout: 100 * time.Millisecond, NoMonitor: true})
@@ -451,8 +464,9 @@ func TestH22NoMonitorNoTakeBack(t *testing.T) {
 	}
 }
 
-// H23: without the heartbeat a job that takes longer than the timeout is handed out again, and its first run is told. With it
-// the job is kept, for as long as it takes.
+// TestH23LongJobs shows that without the heartbeat a job longer than the timeout is delivered
+// again, and its first delivery is lost. With the heartbeat the job is kept as long as it takes.
+// Promises: H23.
 func TestH23LongJobs(t *testing.T) {
 	t.Run("without the heartbeat", func(t *testing.T) {
 		f := newForeign(t)
@@ -498,18 +512,18 @@ func TestH23LongJobs(t *testing.T) {
 	})
 }
 
-// H28: the defaults, and everything wrong at once.
+// TestH28Config shows the defaults, and that all problems are reported together. Promises: H28.
 func TestH28Config(t *testing.T) {
 	_, err := hworkerbroker.New(hworkerbroker.Config{Timeout: -1, FailedSize: -1, PollEvery: -1, MaxBody: -1})
-	for _, part := range []string{"Redis", "timeout", "failed size", "poll every", "largest body"} {
+	for _, part := range []string{"Redis", "timeout", "FailedSize", "PollEvery", "MaxBody"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("the error does not name %q: %v", part, err)
 		}
 	}
 }
 
-// H28: a client that the program has already says where the server is. It is not used up: it may be
-// closed before and after.
+// TestH28AnExistingClient shows that Config.Client supplies the server's settings. The client
+// itself is not used, and may be closed before and after. Promises: H28.
 func TestH28AnExistingClient(t *testing.T) {
 	f := newForeign(t)
 	o := *f.rdb.Options()
@@ -543,7 +557,7 @@ func TestH28AnExistingClient(t *testing.T) {
 	}
 }
 
-// H29: Destroy deletes the four keys and no other.
+// TestH29Destroy shows that Destroy deletes the four keys and no other key. Promises: H29.
 func TestH29Destroy(t *testing.T) {
 	f := newForeign(t)
 	b := f.broker(hworkerbroker.Config{})
@@ -562,7 +576,8 @@ func TestH29Destroy(t *testing.T) {
 	}
 }
 
-// H30: Debug writes what waits and what is in progress, over and over.
+// TestH30Debug shows that Debug writes the waiting jobs and the jobs in progress repeatedly.
+// Promises: H30.
 func TestH30Debug(t *testing.T) {
 	f := newForeign(t)
 	b := f.broker(hworkerbroker.Config{})
@@ -595,14 +610,15 @@ func (s *stopper) Write(p []byte) (int, error) {
 	return s.Buffer.Write(p)
 }
 
-// Two equal payloads of another program share one note; each runs, one after the other, and each is done by itself.
+// TestEqualPayloadsRunOneAfterTheOther shows that two equal payloads of another program share one
+// note, run one after the other, and are settled separately.
 func TestEqualPayloadsRunOneAfterTheOther(t *testing.T) {
 	f := newForeign(t)
 	const payload = `["same",{"n":1}]`
 	f.push(payload, `["other",2]`, payload)
 	alone := f.subscribe(f.broker(hworkerbroker.Config{}), 1)
 	first := f.receive(alone)
-	if err := alone.Close(testwait.Long(t)); err != nil { // it is not to take the other one
+	if err := alone.Close(testwait.Long(t)); err != nil { // it must not claim the other one
 		t.Fatal(err)
 	}
 	s := f.subscribe(f.broker(hworkerbroker.Config{}), 0)
@@ -626,7 +642,8 @@ func TestEqualPayloadsRunOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// What four keys cannot keep is refused, with a reason.
+// TestWhatALayoutWithoutTimesRefuses shows that messages that four keys cannot hold are refused
+// with a reason.
 func TestWhatALayoutWithoutTimesRefuses(t *testing.T) {
 	f := newForeign(t)
 	b := f.broker(hworkerbroker.Config{})
@@ -653,14 +670,15 @@ func TestWhatALayoutWithoutTimesRefuses(t *testing.T) {
 	if err := d.Ack(testwait.Long(t)); err != nil {
 		t.Errorf("Ack after a Release that was refused: %v", err)
 	}
-	// The copy of a task whose own program gave it an expiry carries it on: the consumer looks at it.
+	// A copy of a task whose own program set an expiry keeps it: the consumer checks it.
 	expiring.Generation = 1
 	if err := b.Publish(testwait.Long(t), f.queue, expiring); err != nil {
 		t.Errorf("a copy with an expiry: %v", err)
 	}
 }
 
-// The stamps of the scripts are right on the odd days of the calendar.
+// TestStampsAcrossTheCalendar shows that the times of the scripts are right on unusual days of the
+// calendar.
 func TestStampsAcrossTheCalendar(t *testing.T) {
 	f := newForeign(t)
 	source := hworkerbroker.StampLua + "\nreturn stamp(tonumber(ARGV[1]), tonumber(ARGV[2]))"

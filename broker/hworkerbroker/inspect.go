@@ -13,14 +13,14 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// Stats implements [broker.Inspector]. Held counts the jobs of all workers of the queue; Dead are
-// the failed and the broken ones.
+// Stats implements [broker.Inspector]. Held counts the jobs of all workers of the queue. Dead
+// counts the failed and the broken jobs.
 func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) {
 	k, err := keysOf(queue)
 	if err != nil {
 		return broker.Stats{}, err
 	}
-	answer, err := b.run(ctx, "stats", b.scripts.show, k.all(), "sizes")
+	answer, err := b.runScript(ctx, "stats", b.scripts.show, k.all(), "sizes")
 	if err != nil {
 		return broker.Stats{}, err
 	}
@@ -32,64 +32,69 @@ func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) 
 	return broker.Stats{Ready: int(n[0]), Held: int(n[1]), Dead: int(n[2] + n[3]), DeadDropped: -1}, nil
 }
 
-// Purge implements [broker.Inspector].
+// Purge implements [broker.Inspector]. It deletes the waiting jobs and returns their number. Jobs
+// in progress and dead letters stay.
 func (b *Broker) Purge(ctx context.Context, queue string) (int, error) {
 	k, err := keysOf(queue)
 	if err != nil {
 		return 0, err
 	}
-	return b.number(ctx, "purge", b.scripts.purge, []string{k.jobs})
+	return b.runInt(ctx, "purge", b.scripts.purge, []string{k.jobs})
 }
 
-// Destroy deletes the four keys of a queue: all that waits, what is in progress, and the records of what failed.
+// Destroy deletes the four keys of a queue: the waiting jobs, the jobs in progress, and the failed
+// and broken jobs.
 func (b *Broker) Destroy(ctx context.Context, queue string) error {
 	k, err := keysOf(queue)
 	if err != nil {
 		return err
 	}
-	_, err = b.number(ctx, "destroy", b.scripts.destroy, k.all())
+	_, err = b.runInt(ctx, "destroy", b.scripts.destroy, k.all())
 	return err
 }
 
-// Job is a job as it stands in a queue.
+// Job is a job in a queue.
 type Job struct {
-	UUID  string          // that keeps it apart from its equals
-	Value json.RawMessage // as any program wrote it
+	UUID  string          // distinguishes it from equal jobs
+	Value json.RawMessage // unchanged, as any program wrote it
 }
 
-// Jobs returns the jobs that wait, the newest first. Those that cannot be read are left out.
+// Jobs returns the waiting jobs, the newest first. Jobs that cannot be read are left out.
 func (b *Broker) Jobs(ctx context.Context, queue string) ([]Job, error) {
 	return b.jobs(ctx, queue, "jobs")
 }
 
-// Failed returns the failed jobs that are kept, the newest first. Those that cannot be read are left out.
+// Failed returns the stored failed jobs, the newest first. Jobs that cannot be read are left out.
 func (b *Broker) Failed(ctx context.Context, queue string) ([]Job, error) {
 	return b.jobs(ctx, queue, "failed")
 }
 
+// jobs returns the jobs of one key of a queue, "jobs" or "failed". Jobs that cannot be read are
+// left out.
 func (b *Broker) jobs(ctx context.Context, queue, which string) ([]Job, error) {
-	payloads, err := b.show(ctx, queue, which)
+	payloads, err := b.readKey(ctx, queue, which)
 	if err != nil {
 		return nil, err
 	}
 	var jobs []Job
 	for _, p := range payloads {
 		if uuid, value, err := split(p); err == nil {
-			uuid, _, _ = strings.Cut(uuid, beside)
+			uuid, _, _ = strings.Cut(uuid, uuidExtras)
 			jobs = append(jobs, Job{UUID: uuid, Value: value})
 		}
 	}
 	return jobs, nil
 }
 
-// Noted is a payload with a time: of a broken job when it was found to be so, of one in progress when it was started.
+// Noted is a payload with a time: when a broken job was found broken, or when a job in progress was
+// started.
 type Noted struct {
-	Payload string    // byte for byte
-	At      time.Time // zero if it is no time
+	Payload string    // unchanged, byte for byte
+	At      time.Time // zero if the stored time cannot be read
 }
 
-// Broken returns the jobs that could not be read, the oldest first. Most likely another version, or another program, uses
-// the same queue.
+// Broken returns the jobs that could not be read, the oldest first. The usual cause is another
+// version or another program on the same queue.
 func (b *Broker) Broken(ctx context.Context, queue string) ([]Noted, error) {
 	return b.noted(ctx, queue, "broken")
 }
@@ -99,8 +104,10 @@ func (b *Broker) Progress(ctx context.Context, queue string) ([]Noted, error) {
 	return b.noted(ctx, queue, "progress")
 }
 
+// noted returns the payloads and times of one key of a queue, "broken" or "progress", the oldest
+// first.
 func (b *Broker) noted(ctx context.Context, queue, which string) ([]Noted, error) {
-	list, err := b.show(ctx, queue, which)
+	list, err := b.readKey(ctx, queue, which)
 	if err != nil {
 		return nil, err
 	}
@@ -112,16 +119,18 @@ func (b *Broker) noted(ctx context.Context, queue, which string) ([]Noted, error
 	return notes, nil
 }
 
-// show reads one of the four keys.
-func (b *Broker) show(ctx context.Context, queue, which string) ([]string, error) {
+// readKey returns the content of one of the four keys: "jobs", "progress", "broken" or "failed".
+// For the two hashes, payloads and times alternate.
+func (b *Broker) readKey(ctx context.Context, queue, which string) ([]string, error) {
 	k, err := keysOf(queue)
 	if err != nil {
 		return nil, err
 	}
-	return b.texts(ctx, which, b.scripts.show, k.all(), which)
+	return b.runTexts(ctx, which, b.scripts.show, k.all(), which)
 }
 
-// Debug writes what waits in a queue and what is in progress to w, at the given pace (0: once a second), until ctx ends.
+// Debug writes the waiting jobs and the jobs in progress of a queue to w at the given interval,
+// until ctx ends. 0: once a second. It then returns nil.
 func (b *Broker) Debug(ctx context.Context, queue string, every time.Duration, w io.Writer) error {
 	if every <= 0 {
 		every = time.Second
@@ -129,7 +138,7 @@ func (b *Broker) Debug(ctx context.Context, queue string, every time.Duration, w
 	pace := time.NewTicker(every)
 	defer pace.Stop()
 	for {
-		jobs, err := b.show(ctx, queue, "jobs")
+		jobs, err := b.readKey(ctx, queue, "jobs")
 		var progress []Noted
 		if err == nil {
 			progress, err = b.Progress(ctx, queue)

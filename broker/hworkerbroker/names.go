@@ -4,21 +4,22 @@ import (
 	"fmt"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/naming"
 )
 
-// keys are the four keys of a queue. They are a public format: other programs know them.
+// keys holds the names of a queue's four keys. They are a public format: other programs know them.
 type keys struct {
 	queue    string
 	jobs     string // list of payloads; the right end is next
 	progress string // hash of payload -> start time
-	broken   string // hash of payload -> time, of those that cannot be read
+	broken   string // hash of payload -> time, of jobs that cannot be read
 	failed   string // list of payloads, the newest first
 }
 
-// keysOf names the keys of a queue, which hworker calls the worker's name.
+// keysOf returns the names of the keys of a queue. hworker calls the queue the worker's name.
+// Returns ErrMalformed if the name is not valid.
 func keysOf(queue string) (keys, error) {
-	if !keyset.ValidName(queue) {
+	if !naming.ValidName(queue) {
 		return keys{}, fmt.Errorf("hworker: queue name %.64q: %w", queue, broker.ErrMalformed)
 	}
 	return keys{
@@ -30,5 +31,5 @@ func keysOf(queue string) (keys, error) {
 	}, nil
 }
 
-// all returns the four keys.
+// all returns the four names.
 func (k keys) all() []string { return []string{k.jobs, k.progress, k.broken, k.failed} }

@@ -14,35 +14,42 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// The layout knows one thing: a payload, the JSON array ["<uuid>", <job>]. The uuid is there so that no two payloads are
-// equal. A broker.Message has more to say than a job, and other programs must still be able to read the job. So:
+// The layout has only payloads, the JSON array ["<uuid>", <job>]. The uuid makes all payloads
+// different. A broker.Message has more parts than a job, and other programs must still be able to
+// read the job. So there are these forms:
 //
-//	["<uuid>", {"task":"add","args":[1,2]}]                            a body that is JSON, and nothing beside it
-//	["<uuid>", {"swj":{"generation":1},"task":"add","args":[1,2]}]     the rest of the message in a first member of its own
-//	["<uuid>", {"swj":{"content_type":"text/plain","base64":true},"body":"aGk="}]    a body that is not JSON
-//	["<uuid> {\"swj\":{\"generation\":1}}", [1,2]]    the retry of a job that is no task of ours: its bytes stay
+// 	["<uuid>", {"task":"add","args":[1,2]}]
+// 	    a JSON body without further parts
+// 	["<uuid>", {"swj":{"generation":1},"task":"add","args":[1,2]}]
+// 	    the other parts of the message in a separate first member
+// 	["<uuid>", {"swj":{"content_type":"text/plain","base64":true},"body":"aGk="}]
+// 	    a body that is not JSON
+// 	["<uuid> {\"swj\":{\"generation\":1}}", [1,2]]
+// 	    the retry of a job that is not a task of ours: its bytes stay unchanged
 //
-// A program that passes over members it does not know reads the second as it reads the first. Taking the first member out
-// again gives back the body, byte for byte. A job without a name of its own has its id for its
+// A program that ignores unknown members reads the second form like the first. Removing the first
+// member returns the body, byte for byte. A job without its own id has its message's id as the
 // uuid.
 
-// opening is how a job begins that has such a member. It is always written first and just so.
-const opening = `{"swj":`
+// extrasOpening is the beginning of a job with the member "swj". It is always the first member, in
+// exactly this form.
+const extrasOpening = `{"swj":`
 
-// contentJSON and middle are what a job without "swj" has for its content type and priority.
+// contentJSON and defaultPriority are the content type and the priority of a job without "swj".
 const (
-	contentJSON = "application/json"
-	middle      = 100
+	contentJSON     = "application/json"
+	defaultPriority = 100
 
-	// contentPayload is the content type of a message whose body is a payload that is no message: a
-	// dead letter. Published, or imported and put back, it is that payload.
+	// contentPayload is the content type of a dead letter whose body is a payload that is not a
+	// message. If it is published, or imported and requeued, its payload is the body.
 	contentPayload = "application/x-hworker-payload"
 )
 
-// beside is what stands between a uuid and the extras of a job whose bytes stay.
-const beside = " " + opening
+// uuidExtras separates a uuid from the extras of a job whose bytes stay unchanged.
+const uuidExtras = " " + extrasOpening
 
-// encode makes the payload of a message. uuid is that of the job it follows; "": it follows none.
+// encode returns the payload of m. uuid is that of the job which m follows, or "" for a random one.
+// Returns ErrMalformed if m cannot be encoded.
 func encode(m *broker.Message, uuid string) (string, error) {
 	if m.ContentType == contentPayload {
 		return string(m.Body), nil
@@ -51,20 +58,21 @@ func encode(m *broker.Message, uuid string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if x.ID != "" && taskID(m.Body) == "" && !strings.Contains(x.ID, beside) { // the uuid is its place
+	// the id is stored as the uuid
+	if x.ID != "" && taskID(m.Body) == "" && !strings.Contains(x.ID, uuidExtras) {
 		x.ID, uuid = "", m.ID
-		if m.Generation > 0 && tight(m.Body) && json.Valid(m.Body) {
+		if m.Generation > 0 && survivesArray(m.Body) && json.Valid(m.Body) {
 			text, err := json.Marshal(x)
 			if err != nil {
 				return "", fmt.Errorf("%w: %w", broker.ErrMalformed, err)
 			}
-			return payloadOf(uuid+beside+string(text)+"}", m.Body), nil
+			return payloadOf(uuid+uuidExtras+string(text)+"}", m.Body), nil
 		}
 	}
 	if uuid == "" {
 		uuid = newUUID()
 	}
-	if x.empty() && tight(m.Body) && json.Valid(m.Body) {
+	if x.empty() && survivesArray(m.Body) && json.Valid(m.Body) {
 		return payloadOf(uuid, m.Body), nil
 	}
 	body, spliced := m.Body, bodyIsObject(m.Body)
@@ -78,33 +86,33 @@ func encode(m *broker.Message, uuid string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", broker.ErrMalformed, err)
 	}
-	job := append(append(make([]byte, 0, len(body)+len(text)+16), opening...), text...)
-	if rest := body[1:]; len(bytes.TrimSpace(rest)) > 1 { // it has members of its own
+	job := append(append(make([]byte, 0, len(body)+len(text)+16), extrasOpening...), text...)
+	if rest := body[1:]; len(bytes.TrimSpace(rest)) > 1 { // the body has further members
 		job = append(job, ',')
 	}
 	return payloadOf(uuid, append(job, body[1:]...)), nil
 }
 
-// payloadOf writes the array.
+// payloadOf returns the JSON array of uuid and job.
 func payloadOf(uuid string, job []byte) string {
-	first, _ := json.Marshal(uuid) // a text cannot fail
+	first, _ := json.Marshal(uuid) // encoding a string cannot fail
 	return "[" + string(first) + "," + string(job) + "]"
 }
 
-// decode reads a payload of any program. An error means that nobody can: the job is broken.
+// decode returns the message in a payload of any program. An error means that the job is broken.
 func decode(payload string) (*broker.Message, error) {
 	uuid, job, err := split(payload)
 	if err != nil {
 		return nil, err
 	}
-	m := &broker.Message{ContentType: contentJSON, Priority: middle, Body: job}
+	m := &broker.Message{ContentType: contentJSON, Priority: defaultPriority, Body: job}
 	x := extras{}
-	if id, text, ok := strings.Cut(uuid, beside); ok {
+	if id, text, ok := strings.Cut(uuid, uuidExtras); ok {
 		uuid = id
 		if err := decodeExtras(strings.TrimSuffix(text, "}"), &x); err != nil {
 			return nil, fmt.Errorf("swj beside the uuid: %w", err)
 		}
-	} else if rest, ok := bytes.CutPrefix(job, []byte(opening)); ok {
+	} else if rest, ok := bytes.CutPrefix(job, []byte(extrasOpening)); ok {
 		dec := json.NewDecoder(bytes.NewReader(rest))
 		dec.UseNumber()
 		if err := dec.Decode(&x); err != nil {
@@ -118,7 +126,7 @@ func decode(payload string) (*broker.Message, error) {
 		text, ok2 := bytes.CutSuffix(text, []byte(`"}`))
 		body, err := base64.StdEncoding.AppendDecode(nil, text)
 		if !ok1 || !ok2 || err != nil {
-			return nil, errors.New("member body: no base64")
+			return nil, errors.New("member body: not base64")
 		}
 		m.Body = body
 	}
@@ -134,7 +142,8 @@ func decode(payload string) (*broker.Message, error) {
 	return m, nil
 }
 
-// split takes a payload apart.
+// split returns the uuid and the job of a payload. It returns an error if the payload is not an
+// array of a string and one JSON value.
 func split(payload string) (uuid string, job json.RawMessage, err error) {
 	const blanks = " \t\r\n"
 	dec := json.NewDecoder(strings.NewReader(payload))
@@ -144,13 +153,14 @@ func split(payload string) (uuid string, job json.RawMessage, err error) {
 	rest, comma := strings.CutPrefix(strings.Trim(payload[dec.InputOffset():], blanks), ",")
 	rest, end := strings.CutSuffix(rest, "]")
 	job = []byte(strings.Trim(rest, blanks))
-	if first != json.Delim('[') || !isText || !comma || !end || !json.Valid(job) { // a third element would not be valid either
-		return "", nil, errors.New("not an array of a text and a job")
+	// a third element would not be valid JSON either
+	if first != json.Delim('[') || !isText || !comma || !end || !json.Valid(job) {
+		return "", nil, errors.New("not an array of a string and a job")
 	}
 	return uuid, job, nil
 }
 
-// taskID is the id that a task written as JSON has of itself; "" for everything else.
+// taskID returns the id in body if it is a task in JSON, "" for any other body.
 func taskID(body []byte) string {
 	var t struct{ Task, ID string }
 	if !bytes.Contains(body, []byte(`"task"`)) || json.Unmarshal(body, &t) != nil || t.Task == "" {
@@ -159,17 +169,19 @@ func taskID(body []byte) string {
 	return t.ID
 }
 
-// bodyIsObject reports whether a member can be put into the body, and taken out again without a trace.
+// bodyIsObject reports whether body is a JSON object to which a member can be added, and removed
+// again without a trace.
 func bodyIsObject(body []byte) bool {
-	return tight(body) && body[0] == '{' && !bytes.HasPrefix(body, []byte(opening)) && json.Valid(body)
+	return survivesArray(body) && body[0] == '{' && !bytes.HasPrefix(body, []byte(extrasOpening)) && json.Valid(body)
 }
 
-// tight reports whether body would be the same after it was an element of an array.
-func tight(body []byte) bool {
-	return len(body) > 0 && len(bytes.TrimSpace(body)) == len(body) && utf8.Valid(body) && !bytes.HasPrefix(body, []byte(opening))
+// survivesArray reports whether body is unchanged after it was written as an element of an array
+// and read back.
+func survivesArray(body []byte) bool {
+	return len(body) > 0 && len(bytes.TrimSpace(body)) == len(body) && utf8.Valid(body) && !bytes.HasPrefix(body, []byte(extrasOpening))
 }
 
-// newUUID returns a random one, version 4.
+// newUUID returns a random UUID of version 4.
 func newUUID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails
@@ -177,10 +189,10 @@ func newUUID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// stampLayout is how times are written in the hashes: JSON, with the quotes.
+// stampLayout is the format of times in the hashes: JSON, with the quotes.
 const stampLayout = `"2006-01-02T15:04:05.000000Z"`
 
-// parseStamp reads a time of any writer; the zero time if it is none.
+// parseStamp returns the time that any program has written as s, the zero time if s cannot be read.
 func parseStamp(s string) time.Time {
 	var t time.Time
 	if json.Unmarshal([]byte(s), &t) != nil {

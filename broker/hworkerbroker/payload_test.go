@@ -16,7 +16,8 @@ import (
 	"github.com/swarmiji/swarmiji/broker/hworkerbroker"
 )
 
-// Whatever a message holds, its payload is JSON of the published form, and gives the message back.
+// TestAnyMessageMakesTheRoundTrip shows that the payload of any message is JSON of the published
+// form, and decodes to the same message.
 func TestAnyMessageMakesTheRoundTrip(t *testing.T) {
 	bodies := rapid.OneOf(
 		rapid.SampledFrom([]string{
@@ -73,7 +74,8 @@ func TestTextThatJSONWouldChangeIsRefused(t *testing.T) {
 	}
 }
 
-// Nothing that stands in a list ends the process or comes back as something that cannot be sent on.
+// FuzzDecode shows that no payload in a list causes a panic or decodes to a message that cannot be
+// encoded.
 func FuzzDecode(f *testing.F) {
 	for _, p := range []string{
 		`["u",{"swj":{"headers":{"a":{"float":"1"}}},"x":1}]`, `["u",{"swj":{}}]`, `["u",{"swj":{},}]`, `["u",{"swj":null}]`, `[null,1]`, `["u",{"swj":{"base64":true},"body":"aGk="} ]`,
@@ -100,7 +102,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// The retries that older versions have written are read: their id and number stand inside the job.
+// TestRetriesOfOlderVersionsAreRead shows that retries of older versions, whose id and number are
+// inside the job, can be read.
 func TestRetriesOfOlderVersionsAreRead(t *testing.T) {
 	const swj = `{"swj":{"id":"u1","generation":2,"content_type":"application/octet-stream"`
 	for payload, body := range map[string]string{

@@ -11,25 +11,28 @@ import (
 	"github.com/swarmiji/swarmiji/capability"
 )
 
-// Publish implements [broker.Broker]: LPUSH, where the right end is next. A message with an expiry is refused, unless it is
-// the copy of one that some program has put into its job.
+// Publish implements [broker.Broker]. It adds the job at the left of the list; the right end is
+// next. A message of generation 0 with an expiry is ErrUnsupported. A later copy may have one,
+// because some program has put it into its job.
 func (b *Broker) Publish(ctx context.Context, queue string, m *broker.Message) error {
 	k, payload, err := b.prepare(broker.Outgoing{Queue: queue, Message: m}, "")
 	if err != nil {
 		return err
 	}
-	if _, err := b.number(ctx, "publish", b.scripts.push, []string{k.jobs}, payload); err != nil {
+	if _, err := b.runInt(ctx, "publish", b.scripts.push, []string{k.jobs}, payload); err != nil {
 		return err
 	}
-	b.wake(queue)
+	b.wakeSubscriptions(queue)
 	return nil
 }
 
-// prepare checks a message and makes its payload; uuid is as [encode] takes it.
+// prepare checks a message and returns its queue's keys and its payload. uuid is passed to
+// [encode]. Returns ErrUnsupported for a delay or an expiry, ErrTooLarge, ErrMalformed, or
+// ErrClosed.
 func (b *Broker) prepare(o broker.Outgoing, uuid string) (keys, string, error) {
 	k, err := keysOf(o.Queue)
 	if err == nil {
-		err = b.open()
+		err = b.errIfClosed()
 	}
 	if err != nil {
 		return keys{}, "", err
@@ -42,7 +45,7 @@ func (b *Broker) prepare(o broker.Outgoing, uuid string) (keys, string, error) {
 	case m == nil:
 		return fail(broker.ErrMalformed)
 	case o.At.After(time.Now()):
-		return fail(fmt.Errorf("a list has no times, so that nothing can wait for %s: %w", o.At.UTC().Format(time.RFC3339), broker.ErrUnsupported))
+		return fail(fmt.Errorf("a list cannot delay a job until %s: %w", o.At.UTC().Format(time.RFC3339), broker.ErrUnsupported))
 	case !m.Expires.IsZero() && m.Generation == 0:
 		return fail(fmt.Errorf("other programs on the queue would run an expired job: %w", broker.ErrUnsupported))
 	case len(m.Body) > broker.BodyLimit(b.cfg.MaxBody, m.Generation):
@@ -55,14 +58,15 @@ func (b *Broker) prepare(o broker.Outgoing, uuid string) (keys, string, error) {
 	return k, payload, nil
 }
 
-// A trip of a batch carries at most so many messages and about so many bytes: the server does nothing else meanwhile.
+// The limits of one call of a batch, in messages and approximately in bytes, because the server is
+// blocked during it.
 const (
-	tripMessages = 500
-	tripBytes    = 1 << 20
+	callMessages = 500
+	callBytes    = 1 << 20
 )
 
-// trip is what goes to one queue in one call.
-type trip struct {
+// batchCall holds the messages that are sent to one queue in one call.
+type batchCall struct {
 	keys     keys
 	payloads []any
 	indexes  []int // in the batch
@@ -73,14 +77,14 @@ type trip struct {
 func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 	errs := make([]error, len(ms))
 	failed := false
-	trips := make(map[string]*trip)
-	send := func(t *trip) {
-		_, err := b.number(ctx, "publish", b.scripts.push, []string{t.keys.jobs}, t.payloads...)
+	trips := make(map[string]*batchCall)
+	send := func(t *batchCall) {
+		_, err := b.runInt(ctx, "publish", b.scripts.push, []string{t.keys.jobs}, t.payloads...)
 		for _, i := range t.indexes {
 			errs[i] = err
 		}
 		failed = failed || err != nil
-		b.wake(t.keys.queue)
+		b.wakeSubscriptions(t.keys.queue)
 		delete(trips, t.keys.queue)
 	}
 	for i, o := range ms {
@@ -91,11 +95,11 @@ func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 		}
 		t := trips[o.Queue]
 		if t == nil {
-			t = &trip{keys: k}
+			t = &batchCall{keys: k}
 			trips[o.Queue] = t
 		}
 		t.payloads, t.indexes = append(t.payloads, payload), append(t.indexes, i)
-		if t.bytes += len(payload); len(t.indexes) == tripMessages || t.bytes >= tripBytes {
+		if t.bytes += len(payload); len(t.indexes) == callMessages || t.bytes >= callBytes {
 			send(t)
 		}
 	}
@@ -108,16 +112,17 @@ func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 	return nil
 }
 
-// Retry implements [broker.Retrier]. It is hworker's Retry: one script ends the job and puts its
+// Retry implements [broker.Retrier]. It is hworker's Retry: one script ends the job and adds its
 // successor at the back of the queue, so that it runs after all others. The successor has the same
-// uuid; a job of another program has the same bytes too, and the number of tries beside the uuid.
+// uuid. A job of another program has the same bytes too, with the number of attempts beside the
+// uuid. Returns ErrUnsupported if d is not a delivery of this Broker.
 func (b *Broker) Retry(ctx context.Context, d broker.Delivery, next broker.Outgoing) error {
 	own, ok := capability.As[*delivery](d)
 	if !ok || own.sub.broker != b {
-		return fmt.Errorf("hworker retry of a %T, which is not of this broker: %w", d, broker.ErrUnsupported)
+		return fmt.Errorf("hworker retry: the delivery belongs to another broker: %w", broker.ErrUnsupported)
 	}
-	uuid, _, _ := split(own.payload) // what could be received can be split
-	uuid, _, _ = strings.Cut(uuid, beside)
+	uuid, _, _ := split(own.payload) // a received payload can be split
+	uuid, _, _ = strings.Cut(uuid, uuidExtras)
 	k, payload, err := b.prepare(next, uuid)
 	if err != nil {
 		return err
@@ -128,17 +133,17 @@ func (b *Broker) Retry(ctx context.Context, d broker.Delivery, next broker.Outgo
 	if next.Reason != "" {
 		b.log(slog.LevelWarn, own.sub.keys.queue, fmt.Sprintf("Retry: %.1000s", next.Reason), slog.String("task_id", own.id()))
 	}
-	b.wake(next.Queue)
+	b.wakeSubscriptions(next.Queue)
 	return nil
 }
 
-// wake tells the subscriptions of this process that a queue has something, so that they need not wait until they look.
-func (b *Broker) wake(queue string) {
+// wakeSubscriptions makes the subscriptions of this process poll the queue at once. It takes b.mu.
+func (b *Broker) wakeSubscriptions(queue string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for s := range b.subs {
 		if s.keys.queue == queue {
-			s.look()
+			s.wake()
 		}
 	}
 }

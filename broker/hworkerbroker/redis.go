@@ -9,11 +9,13 @@ import (
 	"github.com/swarmiji/swarmiji/internal/redisconn"
 )
 
-// This file is all the rest of the package knows of the connection: it runs scripts, and its errors have the classes of
-// package broker. Waiting for a server that is away, and never sending twice what may have arrived, is redisconn's.
+// This file is the only part of the package that uses the connection. It runs scripts and adds the
+// port's sentinels to errors. redisconn waits for a server that cannot be reached, and never sends
+// a command twice that may have arrived.
 
-// run runs a script; what is the word for it in errors. Close of the Broker ends it.
-func (b *Broker) run(ctx context.Context, what string, script *redisconn.Script, keys []string, args ...any) (any, error) {
+// runScript runs a script and returns its answer. It waits for a connection until ctx ends or the
+// Broker is closed. what names the operation in errors.
+func (b *Broker) runScript(ctx context.Context, what string, script *redisconn.Script, keys []string, args ...any) (any, error) {
 	if b.life.Err() != nil {
 		return nil, fmt.Errorf("hworker %s: %w", what, broker.ErrClosed)
 	}
@@ -21,22 +23,22 @@ func (b *Broker) run(ctx context.Context, what string, script *redisconn.Script,
 	defer cancel()
 	defer context.AfterFunc(b.life, cancel)()
 	answer, err := b.conn.Eval(ctx, script, keys, args...)
-	if err != nil && b.life.Err() != nil && redisconn.Class(err) == redisconn.ErrUnavailable { //nolint:errorlint // a class
+	if err != nil && b.life.Err() != nil && errors.Is(redisconn.Class(err), redisconn.ErrUnavailable) {
 		err = fmt.Errorf("%w: %w", redisconn.ErrClosed, err)
 	}
-	return answer, failure(what, err)
+	return answer, wrapErr(what, err)
 }
 
-// number is run for scripts that return one.
-func (b *Broker) number(ctx context.Context, what string, script *redisconn.Script, keys []string, args ...any) (int, error) {
-	answer, err := b.run(ctx, what, script, keys, args...)
+// runInt runs a script that returns an integer.
+func (b *Broker) runInt(ctx context.Context, what string, script *redisconn.Script, keys []string, args ...any) (int, error) {
+	answer, err := b.runScript(ctx, what, script, keys, args...)
 	n, _ := answer.(int64)
 	return int(n), err
 }
 
-// texts is run for scripts that return a list of texts.
-func (b *Broker) texts(ctx context.Context, what string, script *redisconn.Script, keys []string, args ...any) ([]string, error) {
-	answer, err := b.run(ctx, what, script, keys, args...)
+// runTexts runs a script that returns a list of strings.
+func (b *Broker) runTexts(ctx context.Context, what string, script *redisconn.Script, keys []string, args ...any) ([]string, error) {
+	answer, err := b.runScript(ctx, what, script, keys, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -48,12 +50,14 @@ func (b *Broker) texts(ctx context.Context, what string, script *redisconn.Scrip
 	return texts, nil
 }
 
-// failure gives an error of the connection its class of the port.
-func failure(what string, err error) error {
+// wrapErr returns err with the operation what in its text and the port's sentinel that fits. It
+// returns nil for a nil err.
+func wrapErr(what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	class := broker.ErrUnsupported // the server refused the script: a key holds something else than the layout says
+	// the server refused the script: a key holds another type than the layout says
+	class := broker.ErrUnsupported
 	switch {
 	case errors.Is(err, redisconn.ErrClosed):
 		class = broker.ErrClosed
@@ -69,14 +73,14 @@ func failure(what string, err error) error {
 	return fmt.Errorf("hworker %s: %w: %w", what, class, err)
 }
 
-// permanent reports whether waiting does not mend err.
+// permanent reports whether waiting does not remove err.
 func permanent(err error) bool {
 	return errors.Is(err, broker.ErrAccess) || errors.Is(err, broker.ErrUnsupported)
 }
 
-// Watch implements [broker.Watcher].
+// Watch implements [broker.Watcher]. It reports the states of the Broker's connection.
 func (b *Broker) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
 	return b.conn.Watch(func(s broker.ConnState, err error) {
-		fn(s, failure("watch", err))
+		fn(s, wrapErr("watch", err))
 	})
 }

@@ -6,7 +6,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/redisconn"
 )
 
-// What a script reads, writes and returns stands above it in its file.
+// Each script's file begins with a description of the keys that it reads and writes and of its
+// answer.
 var (
 	//go:embed lua/stamp.lua
 	stampLua string
@@ -32,11 +33,12 @@ var (
 	destroyLua string
 )
 
-// scripts are sent once and then called by their hash.
+// scripts holds the scripts of the adapter. A script is sent once and then called by its hash.
 type scripts struct {
 	take, settle, hold, monitor, push, fail, drop, purge, show, destroy *redisconn.Script
 }
 
+// newScripts returns the scripts. It sends nothing to the server.
 func newScripts() scripts {
 	return scripts{
 		take:    redisconn.NewScript(stampLua + takeLua),

@@ -13,44 +13,48 @@ import (
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
-// subscription takes jobs ahead of those who call Receive, as far as its prefetch allows.
+// subscription claims jobs before Receive is called, as far as its prefetch allows.
 type subscription struct {
 	broker *Broker
 	keys   keys
 
-	ready  chan *delivery // taken and not handed out
-	faults chan error     // what waiting cannot mend, for whoever waits in Receive
-	wakeup wake.Signal    // holds a value when there is a reason to look at once
-	turn   chan struct{}  // held while jobs are taken
-	stop   chan struct{}  // closed by Close
-	done   chan struct{}  // closed when nothing is taken any more
-	once   sync.Once      // for stop
+	ready    chan *delivery // claimed and not returned by Receive
+	faults   chan error     // errors that waiting does not remove, for a waiting Receive
+	wakeup   wake.Signal    // holds a value when there is a reason to poll at once
+	claiming chan struct{}  // held while jobs are claimed
+	stop     chan struct{}  // closed by Close
+	done     chan struct{}  // closed when no further job is claimed
+	once     sync.Once      // for stop
 
-	life   context.Context // ends when even what is being taken is given up
+	life   context.Context // ends when the claim in progress is given up too
 	giveUp context.CancelFunc
 
-	mu       sync.Mutex // guards all below
-	prefetch int        // how many may be held; -1: no limit
-	held     int        // taken and not settled
+	mu       sync.Mutex // guards the fields below
+	prefetch int        // limit of held jobs; -1: no limit
+	held     int        // claimed and not settled
 }
 
-// ahead is how many jobs are taken before anybody asks for them, and the most that one trip takes.
-const ahead = 64
+// maxAhead limits the jobs that are claimed before Receive is called, and the jobs of one call.
+const maxAhead = 64
 
+// newSubscription returns a subscription to the queue with the keys k. It does not start it. A
+// prefetch of 0 or less means no limit.
 func newSubscription(b *Broker, k keys, prefetch int) *subscription {
 	if prefetch <= 0 {
 		prefetch = -1
 	}
 	s := &subscription{
 		broker: b, keys: k, prefetch: prefetch,
-		ready: make(chan *delivery, ahead), faults: make(chan error), wakeup: wake.New(), turn: make(chan struct{}, 1),
+		ready: make(chan *delivery, maxAhead), faults: make(chan error), wakeup: wake.New(), claiming: make(chan struct{}, 1),
 		stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	s.life, s.giveUp = context.WithCancel(b.life)
 	return s
 }
 
-// Receive implements [broker.Subscription].
+// Receive implements [broker.Subscription]. It blocks until a job is claimed, ctx ends, the
+// subscription is closed, or an error occurs that waiting does not remove. A job that was lost
+// while it waited here is skipped.
 func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 	for {
 		select {
@@ -59,8 +63,8 @@ func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 		default:
 		}
 		select {
-		case d := <-s.ready: // also if ctx is done
-			if d.handOut(ctx) {
+		case d := <-s.ready: // even if ctx is done
+			if d.markReceived(ctx) {
 				return d, nil
 			}
 			continue
@@ -68,7 +72,7 @@ func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 		}
 		select {
 		case d := <-s.ready:
-			if d.handOut(ctx) {
+			if d.markReceived(ctx) {
 				return d, nil
 			}
 		case err := <-s.faults:
@@ -80,20 +84,20 @@ func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 	}
 }
 
-// fetch takes jobs until Close. An idle queue is looked at less and less often: a list has no way to call somebody who must
-// take and note in one step, since a blocking pop cannot be part of a script.
+// fetch claims jobs until Close. It polls an idle queue at growing intervals. A list cannot notify
+// a consumer that must claim and note a job in one step: a blocking pop cannot be part of a script.
 func (s *subscription) fetch() {
 	defer close(s.done)
 	gap := s.broker.cfg.PollEvery
 	for {
-		full, n, err := s.take()
+		full, n, err := s.claim()
 		switch {
 		case err != nil:
 			s.report(err)
 			gap = s.broker.cfg.PollEvery * slowestPolls
 		case n > 0:
 			gap = s.broker.cfg.PollEvery
-			s.look()
+			s.wake()
 		}
 		if !s.pause(full, gap) {
 			return
@@ -104,7 +108,8 @@ func (s *subscription) fetch() {
 	}
 }
 
-// pause waits for the next look, or reports that there will be none. A full subscription looks when it has room again.
+// pause blocks until the next poll: after gap, or when the subscription is woken. If full is true
+// it waits only to be woken. It returns false after Close.
 func (s *subscription) pause(full bool, gap time.Duration) bool {
 	timer := time.NewTimer(gap)
 	defer timer.Stop()
@@ -126,12 +131,13 @@ func (s *subscription) pause(full bool, gap time.Duration) bool {
 	}
 }
 
-// look makes the subscription look at once.
-func (s *subscription) look() {
+// wake makes the subscription poll at once.
+func (s *subscription) wake() {
 	s.wakeup.Notify()
 }
 
-// report tells one caller of Receive, if any, of an error that waiting does not mend. All others are waited out.
+// report passes an error that waiting does not remove to one waiting call of Receive, if there is
+// one. It ignores other errors.
 func (s *subscription) report(err error) {
 	if !permanent(err) {
 		return
@@ -142,46 +148,48 @@ func (s *subscription) report(err error) {
 	}
 }
 
-// take takes as many jobs as there is room for.
-func (s *subscription) take() (full bool, n int, err error) {
-	s.turn <- struct{}{}
-	defer func() { <-s.turn }()
+// claim claims as many jobs as the prefetch allows. It returns their number, or full if the
+// prefetch allows none. It takes s.claiming. Jobs that cannot be read go to the broken ones.
+func (s *subscription) claim() (full bool, n int, err error) {
+	s.claiming <- struct{}{}
+	defer func() { <-s.claiming }()
 	room := s.room()
 	if room == 0 {
 		return true, 0, nil
 	}
 	b := s.broker
 	before := time.Now()
-	answer, err := b.texts(s.life, "take", b.scripts.take, []string{s.keys.jobs, s.keys.progress}, room)
+	answer, err := b.runTexts(s.life, "take", b.scripts.take, []string{s.keys.jobs, s.keys.progress}, room)
 	if err != nil || len(answer) == 0 {
 		return false, 0, err
 	}
 	start, payloads := answer[0], answer[1:]
 	taken := make([]*delivery, len(payloads))
-	for i, p := range payloads { // all of them, before anything takes time
+	for i, p := range payloads { // all of them first, before anything that takes time
 		taken[i] = newDelivery(s, p, start, before)
-		b.hold(taken[i])
+		b.addHeld(taken[i])
 	}
 	s.add(len(taken))
 	for _, d := range taken {
 		if d.message, err = decode(d.payload); err != nil {
-			s.broken(d, err)
+			s.settleBroken(d, err)
 			continue
 		}
-		s.ready <- d // there is room: nobody else takes
+		s.ready <- d // there is room, because no other goroutine claims
 	}
 	return false, len(taken), nil
 }
 
-// broken puts aside what nobody can read. It was never anybody's, so that nobody else can say so.
-func (s *subscription) broken(d *delivery, cause error) {
+// settleBroken moves a job that cannot be read to the broken jobs and logs it. It was not
+// delivered, so no consumer can do that.
+func (s *subscription) settleBroken(d *delivery, cause error) {
 	s.broker.logBroken(s.keys.queue, "", cause.Error())
 	if err := d.settle(s.broker.life, "broken", s.keys.broken, ""); err != nil {
-		s.broker.log(slog.LevelWarn, s.keys.queue, "it stays in progress, for a monitor", slog.Any("error", err))
+		s.broker.log(slog.LevelWarn, s.keys.queue, "the job stays in progress until a monitor finds it", slog.Any("error", err))
 	}
 }
 
-// room is how many jobs may be taken now.
+// room returns how many jobs may be claimed now. It takes s.mu.
 func (s *subscription) room() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,17 +200,19 @@ func (s *subscription) room() int {
 	return max(room, 0)
 }
 
-// add counts held jobs; a negative n makes room.
+// add adds n to the number of held jobs. For a negative n it wakes the claiming goroutine. It takes
+// s.mu.
 func (s *subscription) add(n int) {
 	s.mu.Lock()
 	s.held += n
 	s.mu.Unlock()
 	if n < 0 {
-		s.look()
+		s.wake()
 	}
 }
 
-// SetPrefetch implements [broker.Resizer]. When it returns, what is taken was taken under the new limit.
+// SetPrefetch implements [broker.Resizer]. When it returns, further jobs are claimed under the new
+// limit. It waits for the claim in progress until ctx ends.
 func (s *subscription) SetPrefetch(ctx context.Context, n int) error {
 	select {
 	case <-s.stop:
@@ -213,25 +223,27 @@ func (s *subscription) SetPrefetch(ctx context.Context, n int) error {
 	s.prefetch = max(n, 0)
 	s.mu.Unlock()
 	select {
-	case s.turn <- struct{}{}:
-		<-s.turn
+	case s.claiming <- struct{}{}:
+		<-s.claiming
 	case <-ctx.Done():
 		return fmt.Errorf("hworker set prefetch: %w", ctx.Err())
 	}
-	s.look()
+	s.wake()
 	return nil
 }
 
-// closing is how long Close waits for what is just being taken. If it is given up, nobody holds it until a monitor finds it.
-const closing = 2 * time.Second
+// closeTimeout limits the time that Close waits for the claim in progress. If that is given up, its
+// jobs are in progress without a holder until a monitor finds them.
+const closeTimeout = 2 * time.Second
 
-// halt ends Receive and the taking of jobs.
-func (s *subscription) halt() { s.once.Do(func() { close(s.stop) }) }
+// stopReceiving ends Receive and the claiming. It does not wait.
+func (s *subscription) stopReceiving() { s.once.Do(func() { close(s.stop) }) }
 
-// Close implements [broker.Subscription].
+// Close implements [broker.Subscription]. It ends the claiming and waits up to 2 s for the claim in
+// progress. Then it returns the jobs that Receive has not returned to the front of the queue.
 func (s *subscription) Close(ctx context.Context) error {
-	s.halt()
-	patience, cancel := context.WithTimeout(ctx, closing)
+	s.stopReceiving()
+	patience, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
 	select {
 	case <-s.done:
@@ -248,13 +260,13 @@ func (s *subscription) Close(ctx context.Context) error {
 		select {
 		case d := <-s.ready:
 			back = append(back, d)
-		default: // somebody else closes it too
+		default: // another call of Close empties it too
 		}
 	}
-	slices.Reverse(back) // each goes in front of those that were given back before
+	slices.Reverse(back) // each goes before the jobs that were returned earlier
 	var errs []error
 	for _, d := range back {
-		errs = append(errs, d.takeBack(ctx))
+		errs = append(errs, d.returnToQueue(ctx))
 	}
 	return errors.Join(errs...)
 }

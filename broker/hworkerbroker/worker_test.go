@@ -24,13 +24,14 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// one lets a consumer run one job at a time.
+// one makes a consumer run one job at a time.
 func (f *foreign) one(c *consumer.Config) {
 	c.Queues = map[string]consumer.QueueConfig{f.queue: {Task: "mail.send", Workers: 1}}
 }
 
-// H15, H16, H24, H25, through a consumer: a job that fails goes to the failed list byte for byte,
-// of which the newest are kept, and its message to the log.
+// TestWorkerPushesFailuresToABoundedList shows that a job that fails in a consumer goes to the
+// failed list byte for byte. The newest ones are kept, and the error is logged. Promises: H15, H16,
+// H24, H25.
 func TestWorkerPushesFailuresToABoundedList(t *testing.T) {
 	f, log := newForeign(t), &logBook{}
 	f.push(`["u0", {"to":"a"}]`, `["u1",{"to": "b"} ]`, ` ["u2",{"to":"c"}]`, `["u3",{"to":"panic"}]`)
@@ -51,8 +52,9 @@ func TestWorkerPushesFailuresToABoundedList(t *testing.T) {
 	}
 }
 
-// H18, H19, through a consumer: a job that is no value of its queue's type goes to the broken ones
-// as its bytes. It is neither run nor retried, and the log says so.
+// TestWorkerPutsWhatDoesNotBindToTheBrokenOnes shows that a job that does not fit its queue's type
+// goes to the broken jobs with its bytes. It is logged, and neither run nor retried. Promises: H18,
+// H19.
 func TestWorkerPutsWhatDoesNotBindToTheBrokenOnes(t *testing.T) {
 	f, log := newForeign(t), &logBook{}
 	bad := []string{`["u0", {"to":5}]`, `["u1",["a@example.org"]]`, `["u2",7]`, `["u3","a@example.org"]`}
@@ -74,13 +76,13 @@ func TestWorkerPutsWhatDoesNotBindToTheBrokenOnes(t *testing.T) {
 	if failed := f.list(f.failed); len(broken) != len(bad) || len(failed) != 0 || len(ran) != 1 {
 		t.Errorf("%d are broken, want %d; failed are %q; %d ran, want 1", len(broken), len(bad), failed, len(ran))
 	}
-	if !log.has("goes to the broken ones") {
+	if !log.has("goes to the broken jobs") {
 		t.Error("it is not logged")
 	}
 }
 
-// What dead drop removes dead list and dead export have shown: payloads that are no message too.
-// Put back, they are what they were.
+// TestLettersThatAreNoMessage shows that dead drop removes the letters that dead list and dead
+// export have shown, including payloads that are not messages. Requeued, they are unchanged.
 func TestLettersThatAreNoMessage(t *testing.T) {
 	f := newForeign(t)
 	bad := []string{`not json`, `["u6"]`, `{"x":1}`, `["u7",{"swj":5}]`}
@@ -117,8 +119,8 @@ func TestLettersThatAreNoMessage(t *testing.T) {
 	})
 }
 
-// H1, H11: a consumer takes as many jobs as it has workers. What no worker runs waits in the
-// queue, for any worker.
+// TestWorkerTakesWhatItWorksOn shows that a consumer claims as many jobs as it has workers. Further
+// jobs wait in the queue, for any worker. Promises: H1, H11.
 func TestWorkerTakesWhatItWorksOn(t *testing.T) {
 	f := newForeign(t)
 	for i := range 10 {
@@ -141,8 +143,8 @@ func TestWorkerTakesWhatItWorksOn(t *testing.T) {
 	f.eventually("all are done", func() bool { return f.keysThere() == 0 })
 }
 
-// H1, H11: a job's time begins when a worker starts it. Those that a consumer has taken ahead do
-// not expire meanwhile.
+// TestWorkerKeepsWhatWaits shows that a job's time begins when a worker starts it. Jobs that a
+// consumer has claimed in advance do not expire meanwhile. Promises: H1, H11.
 func TestWorkerKeepsWhatWaits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: jobs wait for longer than their timeout")
@@ -173,8 +175,8 @@ func TestWorkerKeepsWhatWaits(t *testing.T) {
 	}
 }
 
-// H14: a retry is the same job with the same uuid, whatever JSON it is; another program reads it as
-// it read the first.
+// TestWorkerRetriesTheSameJob shows that a retry is the same job with the same uuid, for any JSON
+// value, and that another program reads it as before. Promises: H14.
 func TestWorkerRetriesTheSameJob(t *testing.T) {
 	for _, job := range []string{`{"to":"a"}`, `{}`, `["a",{"b":[1.50]}]`, `"a"`, `7.50`, `null`, `true`} {
 		t.Run(job, func(t *testing.T) {
@@ -240,7 +242,8 @@ func TestWorkerRetriesTheSameJob(t *testing.T) {
 	}
 }
 
-// H13: the end of a job that is in progress no more is logged.
+// TestWorkerLogsAnEndThatCameTooLate shows that the end of a job that is no longer in progress is
+// logged. Promises: H13.
 func TestWorkerLogsAnEndThatCameTooLate(t *testing.T) {
 	f, log := newForeign(t), &logBook{}
 	f.worker(f.broker(hworkerbroker.Config{Logger: log.logger()}), func(context.Context, mail) (string, error) {
@@ -251,8 +254,8 @@ func TestWorkerLogsAnEndThatCameTooLate(t *testing.T) {
 	f.eventually("it is logged", func() bool { return log.has("Success: ") })
 }
 
-// H3, H9: what a producer writes for workers of bare jobs is the published form and no more: any
-// program can be the worker. A worker of ours answers it.
+// TestProducerWritesBareJobs shows that a producer for workers of bare jobs writes exactly the
+// published form, so any program can be the worker. A worker of ours answers it. Promises: H3, H9.
 func TestProducerWritesBareJobs(t *testing.T) {
 	f := newForeign(t)
 	b := f.broker(hworkerbroker.Config{})

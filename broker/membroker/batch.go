@@ -6,7 +6,8 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// PublishBatch implements [broker.BatchPublisher]. Messages of one queue that follow each other share one turn at it.
+// PublishBatch implements [broker.BatchPublisher]. Consecutive messages of one queue are stored
+// under one lock of the queue.
 func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 	var errs []error
 	fail := func(i int, err error) {
@@ -15,7 +16,7 @@ func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 		}
 		errs[i] = err
 	}
-	var q *queue // the one whose mutex is held
+	var q *queue // the queue whose mutex is held, or nil
 	release := func() {
 		if q != nil {
 			q.dispatch()

@@ -11,8 +11,8 @@ import (
 	"github.com/swarmiji/swarmiji/broker/membroker"
 )
 
-// BenchmarkPipe is the whole way of a message, Publish, Receive and Ack, with as many goroutines at either end. The
-// message itself is one of the allocations, its id another.
+// BenchmarkPipe measures Publish, Receive and Ack of each message, with the given goroutines on
+// each side. The message and its id are two of the allocations.
 func BenchmarkPipe(b *testing.B) {
 	for _, c := range []struct{ publishers, receivers int }{{1, 1}, {1, 8}, {8, 1}, {8, 8}} {
 		b.Run(fmt.Sprintf("publishers=%d/receivers=%d", c.publishers, c.receivers), func(b *testing.B) {

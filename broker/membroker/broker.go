@@ -12,27 +12,27 @@ import (
 )
 
 var (
-	errSevered = errors.New("membroker: connection severed")
-	errDown    = errors.New("membroker: server down")
+	errSevered = errors.New("membroker: the connection was cut")
+	errDown    = errors.New("membroker: the server is down")
 	errClosed  = fmt.Errorf("membroker: %w", broker.ErrClosed)
 )
 
-// Broker is a connection to a [Server]. It implements broker.Broker and every optional interface of package broker but
-// Locator. All methods may be called from any goroutine.
+// Broker is a connection to a [Server]. It implements broker.Broker and every optional interface of
+// package broker except Locator. All methods may be called from any goroutine.
 type Broker struct {
-	s    *Server
-	own  bool // the Server is nobody else's
-	away int  // calls of Isolate that hold; the Server's mutex guards it
-	gate atomic.Int32
+	s          *Server
+	own        bool // no other Broker uses the Server
+	isolations int  // number of active calls of Isolate; guarded by the Server's mutex
+	gate       atomic.Int32
 
-	mu    sync.Mutex // guards what follows. A queue's mutex may be taken while it is held
+	mu    sync.Mutex // guards the following fields; a queue's mutex may be taken while it is held
 	subs  map[*subscription]struct{}
-	lost  chan struct{} // closed at the end of the connection epoch
-	up    chan struct{} // closed at the end of the wait for a connection, or at Close
+	lost  chan struct{} // closed when the current connection ends
+	up    chan struct{} // closed when the connection is restored, or at Close
 	watch watchers
 }
 
-// The values of Broker.gate, which every call looks at first.
+// The values of Broker.gate, which every call checks first.
 const (
 	connected int32 = iota
 	disconnected
@@ -54,14 +54,15 @@ var (
 	_ broker.SyncAcker      = (*delivery)(nil)
 )
 
-// New returns the connection to a new Server of the zero Config that nobody else knows: what it holds ends with the
-// Broker.
+// New returns a connection to a new Server with the zero Config. No other Broker uses the Server,
+// and its data ends with the Broker.
 func New() *Broker {
 	b := NewServer(Config{}).Connect()
 	b.own = true
 	return b
 }
 
+// newBroker returns a connection to s. If up is false it begins disconnected.
 func newBroker(s *Server, up bool) *Broker {
 	b := &Broker{s: s, subs: make(map[*subscription]struct{}), lost: make(chan struct{}), up: make(chan struct{})}
 	b.watch.state = broker.Connected
@@ -72,7 +73,8 @@ func newBroker(s *Server, up bool) *Broker {
 	return b
 }
 
-// ready waits for a connection: broker.ErrUnavailable when ctx ends first, broker.ErrClosed.
+// ready blocks until the Broker is connected. Returns broker.ErrUnavailable if ctx ends first,
+// broker.ErrClosed after Close.
 func (b *Broker) ready(ctx context.Context) error {
 	for {
 		switch b.gate.Load() {
@@ -95,12 +97,14 @@ func (b *Broker) ready(ctx context.Context) error {
 	}
 }
 
-// Publish implements [broker.Broker]. It waits only for a connection and for room in a bounded queue.
+// Publish implements [broker.Broker]. It waits only for a connection and for room in a limited
+// queue.
 func (b *Broker) Publish(ctx context.Context, queue string, m *broker.Message) error {
 	return b.PublishAt(ctx, queue, m, time.Time{})
 }
 
-// PublishAt implements [broker.Delayer].
+// PublishAt implements [broker.Delayer]. It waits only for a connection and for room in a limited
+// queue. Returns ErrBlocked if ctx ends while the queue is full.
 func (b *Broker) PublishAt(ctx context.Context, queue string, m *broker.Message, at time.Time) error {
 	if err := b.s.check(m); err != nil {
 		return err
@@ -120,12 +124,13 @@ func (b *Broker) PublishAt(ctx context.Context, queue string, m *broker.Message,
 	}
 	q.put(m, at)
 	q.dispatch()
-	q.admit() // m may have been no news, and its room is another's
+	q.admit() // m may have replaced another message or been dropped, and so freed room
 	q.unlock()
 	return nil
 }
 
-// waitForRoom is called and returns nil with mu held; with an error mu is free.
+// waitForRoom blocks until the queue is not full. Call it with q.mu held: it returns nil with q.mu
+// held. If ctx ends first it returns broker.ErrBlocked with q.mu free.
 func (q *queue) waitForRoom(ctx context.Context) error {
 	for q.full() {
 		if ctx.Err() != nil {
@@ -143,7 +148,7 @@ func (q *queue) waitForRoom(ctx context.Context) error {
 			if w.admitted {
 				q.unlock()
 				<-w.ch
-				q.mu.Lock() // the room may be there still, and is not another's to be woken for
+				q.mu.Lock() // the room may still exist, and no other publisher is woken for it
 			} else {
 				q.room.remove(w)
 			}
@@ -153,7 +158,7 @@ func (q *queue) waitForRoom(ctx context.Context) error {
 	return nil
 }
 
-// check refuses what the broker cannot carry, before anything is done.
+// check returns ErrMalformed or ErrTooLarge if the broker cannot store m. It changes nothing.
 func (s *Server) check(m *broker.Message) error {
 	if m == nil {
 		return fmt.Errorf("membroker: nil message: %w", broker.ErrMalformed)
@@ -178,7 +183,7 @@ func (s *Server) check(m *broker.Message) error {
 		case bool, int64, float64:
 			size += 8
 		default:
-			return fmt.Errorf("membroker: %q: header %q is a %T: %w", m.ID, k, v, broker.ErrMalformed)
+			return fmt.Errorf("membroker: %q: header %q has the type %T, which cannot be stored: %w", m.ID, k, v, broker.ErrMalformed)
 		}
 	}
 	for k, v := range m.Properties {
@@ -190,8 +195,8 @@ func (s *Server) check(m *broker.Message) error {
 	return nil
 }
 
-// Declare implements [broker.Declarer]. A queue may have up to 255 levels. One that Subscribe made gets its levels from
-// the first Declare.
+// Declare implements [broker.Declarer]. A queue may have up to 255 levels. A queue that Subscribe
+// created gets its levels from the first Declare.
 func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 	if err := b.ready(ctx); err != nil {
 		return err
@@ -204,8 +209,8 @@ func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 	return nil
 }
 
-// Subscribe implements [broker.Broker]. It creates the queue. Lease is not used: a connection in memory cannot fall
-// silent.
+// Subscribe implements [broker.Broker]. It creates the queue. Lease is ignored, because a
+// connection in memory always works until it is cut.
 func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.SubscribeOptions) (broker.Subscription, error) {
 	if err := checkName(queue); err != nil {
 		return nil, err
@@ -234,14 +239,15 @@ func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.Subscribe
 	return s, nil
 }
 
-// forget drops a subscription that is closed and holds nothing.
+// forget removes a subscription that is closed and holds no message. It takes b.mu.
 func (b *Broker) forget(s *subscription) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.subs, s)
 }
 
-// Close implements [broker.Broker]. What was handed out and not settled goes back to its queue too; its Lost is closed.
+// Close implements [broker.Broker]. Unsettled messages that Receive has returned go back to their
+// queues too, and their Lost channel is closed.
 func (b *Broker) Close(context.Context) error {
 	b.s.mu.Lock()
 	defer b.s.mu.Unlock()
@@ -251,10 +257,10 @@ func (b *Broker) Close(context.Context) error {
 		return nil
 	}
 	for s := range b.subs {
-		s.shut(errClosed)
+		s.endUnlocked(errClosed)
 	}
 	for s := range b.subs {
-		s.sever()
+		s.cut()
 	}
 	clear(b.subs)
 	close(b.lost)
@@ -267,7 +273,9 @@ func (b *Broker) Close(context.Context) error {
 	return nil
 }
 
-// disconnect ends the connection epoch. The caller holds the Server's mutex.
+// disconnect ends the connection, with cause for watchers. All unsettled deliveries are lost and go
+// back to their queues. It does nothing if the Broker is not connected. Call it with the Server's
+// mutex held.
 func (b *Broker) disconnect(cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -278,7 +286,7 @@ func (b *Broker) disconnect(cause error) {
 		s.pause()
 	}
 	for s := range b.subs {
-		if s.sever(); s.ended() {
+		if s.cut(); s.isClosed() {
 			delete(b.subs, s)
 		}
 	}
@@ -287,7 +295,8 @@ func (b *Broker) disconnect(cause error) {
 	b.watch.set(broker.Disconnected, cause)
 }
 
-// reconnect begins a connection epoch. The caller holds the Server's mutex.
+// reconnect restores the connection and lets the subscriptions continue. It does nothing if the
+// Broker is not disconnected. Call it with the Server's mutex held.
 func (b *Broker) reconnect() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -295,7 +304,7 @@ func (b *Broker) reconnect() {
 		return
 	}
 	for s := range b.subs {
-		s.revive(b.lost)
+		s.resume(b.lost)
 	}
 	close(b.up)
 	b.up = make(chan struct{})

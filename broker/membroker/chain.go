@@ -1,6 +1,6 @@
 package membroker
 
-// links make a struct a member of one chain.
+// links hold the neighbors of a struct in a chain.
 type links[T any] struct{ prev, next *T }
 
 // linked is a pointer to a struct with links.
@@ -9,10 +9,11 @@ type linked[T any] interface {
 	links() *links[T]
 }
 
-// chain is a doubly linked list through its members, so that adding to it allocates nothing. The zero value is empty.
-// A member is in at most one chain at a time.
+// chain is a doubly linked list through its members, so that adding to it allocates no memory. The
+// zero value is empty. A member is in at most one chain at a time.
 type chain[T any, P linked[T]] struct{ head, tail *T }
 
+// push adds m at the end.
 func (c *chain[T, P]) push(m *T) {
 	l := P(m).links()
 	l.prev, l.next = c.tail, nil
@@ -24,6 +25,7 @@ func (c *chain[T, P]) push(m *T) {
 	c.tail = m
 }
 
+// remove removes m, which must be in the chain.
 func (c *chain[T, P]) remove(m *T) {
 	l := P(m).links()
 	if l.prev == nil {

@@ -6,14 +6,16 @@ import (
 	"time"
 )
 
-// clock holds the delayed items of a Server behind one timer, which runs only while there are any.
-// Its mutex may be taken while a queue's is held, never the other way round.
+// clock holds the delayed items of a Server in a heap with one timer, which runs only while it has
+// items. Its mutex may be taken while a queue's mutex is held, never the other way round.
 type clock struct {
 	mu    sync.Mutex
 	items byDue
 	timer *time.Timer
 }
 
+// add adds the item, which has a due time. If the item is due first, it starts or advances the
+// timer. It takes c.mu.
 func (c *clock) add(it *item) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -23,7 +25,7 @@ func (c *clock) add(it *item) {
 	}
 }
 
-// remove takes it out, unless it is on its way to its queue already.
+// remove removes the item, unless fire has removed it already. It takes c.mu.
 func (c *clock) remove(it *item) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -35,29 +37,29 @@ func (c *clock) remove(it *item) {
 	}
 }
 
-// arm sets the timer to the first item. The caller holds mu.
+// arm sets the timer to the due time of the first item. Call it with c.mu held.
 func (c *clock) arm(now time.Time) {
 	if len(c.items) == 0 {
 		return
 	}
 	d := c.items[0].due.Sub(now)
 	if c.timer == nil {
-		c.timer = time.AfterFunc(d, c.ring)
+		c.timer = time.AfterFunc(d, c.fire)
 	} else {
 		c.timer.Reset(d)
 	}
 }
 
-// ring gives what has come due back to its queue.
-func (c *clock) ring() {
+// fire is called by the timer. It removes the items that are due and returns each to its queue.
+func (c *clock) fire() {
 	type alarm struct {
 		it *item
 		at time.Time
 	}
 	var due []alarm
 	c.mu.Lock()
-	// The timer keeps monotonic time; a due time that came from another process is compared on the wall clock, so that an
-	// item may still be early here and waits for the rest.
+	// The timer uses monotonic time, but a due time from another process is compared with the wall
+	// clock. So an item may still be early here. It then waits for the rest.
 	for now := time.Now(); len(c.items) > 0 && !c.items[0].due.After(now); {
 		it := heap.Pop(&c.items).(*item)
 		due = append(due, alarm{it, it.due})
@@ -69,7 +71,7 @@ func (c *clock) ring() {
 	}
 }
 
-// stop ends the timer for good.
+// stop removes all items and stops the timer for good. It takes c.mu.
 func (c *clock) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

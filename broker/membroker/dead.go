@@ -8,10 +8,10 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// letter is a dead letter of a queue. Its address tells it from others.
+// letter is a dead letter of a queue. Its address identifies it.
 type letter struct{ broker.Dead }
 
-// PutDead implements [broker.DeadLetterer].
+// PutDead implements [broker.DeadLetterer]. It creates the queue if it does not exist.
 func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error {
 	if err := b.s.check(d.Message); err != nil {
 		return err
@@ -32,8 +32,8 @@ func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error
 	return nil
 }
 
-// putDead adds a dead letter and drops what the bounds leave no room for. The caller holds the
-// queue's mutex.
+// putDead adds the message m as a dead letter with the texts of d, and drops letters beyond the
+// limits. Call it with q.mu held.
 func (q *queue) putDead(m *broker.Message, d broker.Dead) {
 	d = d.Normalized()
 	d.Message, d.Queue = m, q.name
@@ -41,8 +41,8 @@ func (q *queue) putDead(m *broker.Message, d broker.Dead) {
 	q.trimDead()
 }
 
-// trimDead drops the letters that are too old, by the time at which they were dead-lettered, and
-// the oldest beyond the bound. The caller holds the queue's mutex.
+// trimDead drops letters that are older than the retention, by their At, and the oldest letters
+// above the maximum number. Call it with q.mu held.
 func (q *queue) trimDead() {
 	n := 0
 	if q.s.deadMax > 0 {
@@ -57,14 +57,14 @@ func (q *queue) trimDead() {
 	q.deadDropped += n
 }
 
-// dropOldest removes the first n letters. The caller holds the queue's mutex.
+// dropOldest removes the first n letters. Call it with q.mu held.
 func (q *queue) dropOldest(n int) {
 	clear(q.dead[:n])
 	q.dead = q.dead[n:]
 }
 
-// ScanDead implements [broker.DeadLetterer]. Each letter is removed before the next is shown. One
-// that the bounds or another scan have removed meanwhile may be shown still.
+// ScanDead implements [broker.DeadLetterer]. Each letter is removed before the next is shown. A
+// letter that the limits or another scan have removed meanwhile may still be shown.
 func (b *Broker) ScanDead(ctx context.Context, queue string, fn func(*broker.Dead) broker.DeadAction) error {
 	q, err := b.lookup(ctx, queue)
 	if err != nil {
@@ -97,7 +97,8 @@ func (b *Broker) ScanDead(ctx context.Context, queue string, fn func(*broker.Dea
 	return nil
 }
 
-// PurgeDead implements [broker.DeadLetterer].
+// PurgeDead implements [broker.DeadLetterer]. It removes all dead letters of the queue and returns
+// their number.
 func (b *Broker) PurgeDead(ctx context.Context, queue string) (int, error) {
 	q, err := b.lookup(ctx, queue)
 	if err != nil {

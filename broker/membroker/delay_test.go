@@ -12,7 +12,8 @@ import (
 	"github.com/swarmiji/swarmiji/broker/membroker"
 )
 
-// subscribed makes a Broker with one queue "q" and a subscription to it, closed at the end of the test.
+// subscribed returns a Broker with the queue "q" and a subscription to it. Both are closed at the
+// end of the test.
 func subscribed(t *testing.T, c membroker.Config, prefetch int) (*membroker.Broker, broker.Subscription) {
 	t.Helper()
 	b := membroker.NewServer(c).Connect()

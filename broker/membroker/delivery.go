@@ -8,38 +8,41 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// outcome is what became of a delivery.
-type outcome uint8
+// settleState says whether a delivery is settled.
+type settleState uint8
 
 const (
-	open    outcome = iota
-	settled         // by its consumer
-	taken           // back by the broker
+	open    settleState = iota
+	settled             // by its consumer
+	taken               // the broker has taken it back
 )
 
-// delivery implements broker.Delivery and broker.SyncAcker. Item, sub, lost and count do not change; state is guarded by
-// the queue's mutex.
+// delivery implements broker.Delivery and broker.SyncAcker. The queue's mutex guards state. The
+// other fields except link do not change.
 type delivery struct {
 	item  *item
 	sub   *subscription
-	lost  chan struct{} // of the connection epoch: one for all its deliveries
+	lost  chan struct{} // closed when the connection ends; shared by all its deliveries
 	link  links[delivery]
 	count int32
-	state outcome
+	state settleState
 }
 
+// links returns the neighbors of d in its chain.
 func (d *delivery) links() *links[delivery] { return &d.link }
 
-// Message implements [broker.Delivery].
+// Message implements [broker.Delivery]. It returns the same pointer each time.
 func (d *delivery) Message() *broker.Message { return d.item.m }
 
 // Deliveries implements [broker.Delivery]. It is always exact.
 func (d *delivery) Deliveries() (n int, exact bool) { return int(d.count), true }
 
-// Lost implements [broker.Delivery].
+// Lost implements [broker.Delivery]. The channel is closed when the connection is cut or the Broker
+// is closed.
 func (d *delivery) Lost() <-chan struct{} { return d.lost }
 
-// Ack implements [broker.Delivery].
+// Ack implements [broker.Delivery]. It removes the message at once and never blocks. Waiting
+// receivers may get further messages.
 func (d *delivery) Ack(context.Context) error {
 	q := d.sub.q
 	q.mu.Lock()
@@ -53,11 +56,12 @@ func (d *delivery) Ack(context.Context) error {
 	return nil
 }
 
-// AckSync implements [broker.SyncAcker]: an Ack in memory is always taken before it returns.
+// AckSync implements [broker.SyncAcker]. It is the same as Ack, which takes effect before it
+// returns.
 func (d *delivery) AckSync(ctx context.Context) error { return d.Ack(ctx) }
 
-// Release implements [broker.Delivery]. With no delay the message goes back to its old place in the queue; with one it
-// keeps its Generation.
+// Release implements [broker.Delivery]. Without a delay the message goes back to its old place in
+// the queue. With a delay it keeps its Generation.
 func (d *delivery) Release(_ context.Context, after time.Duration) error {
 	q := d.sub.q
 	q.mu.Lock()
@@ -75,8 +79,9 @@ func (d *delivery) Release(_ context.Context, after time.Duration) error {
 	return nil
 }
 
-// Bury implements [broker.Delivery].
-func (d *delivery) Bury(_ context.Context, dead broker.Dead) error {
+// DeadLetter implements [broker.Delivery]. It moves the message to the dead letters of its queue at
+// once, and drops the oldest letters above the limits.
+func (d *delivery) DeadLetter(_ context.Context, dead broker.Dead) error {
 	q := d.sub.q
 	q.mu.Lock()
 	if err := d.check(); err != nil {
@@ -90,7 +95,8 @@ func (d *delivery) Bury(_ context.Context, dead broker.Dead) error {
 	return nil
 }
 
-// check tells whether d may still be settled. The caller holds the queue's mutex.
+// check returns nil if d can be settled, ErrSettled or ErrLeaseLost otherwise. Call it with the
+// queue's mutex held.
 func (d *delivery) check() error {
 	switch d.state {
 	case settled:
@@ -101,7 +107,8 @@ func (d *delivery) check() error {
 	return nil
 }
 
-// settle takes d from its subscription. The caller holds the queue's mutex.
+// settle marks d as settled and removes it from its subscription. Call it with the queue's mutex
+// held.
 func (d *delivery) settle() {
 	s := d.sub
 	d.state = settled
@@ -111,7 +118,9 @@ func (d *delivery) settle() {
 	s.refresh()
 }
 
-// done hands on what settling made possible and frees the queue's mutex.
+// done ends a settlement: it gives ready messages to waiting receivers and frees the queue's mutex,
+// which must be held. If d was the last delivery of a closed subscription it removes the
+// subscription from its Broker.
 func (d *delivery) done() {
 	s := d.sub
 	s.q.dispatch()

@@ -8,7 +8,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// Find implements [broker.Finder]. The message belongs to the broker: the caller must not change it.
+// Find implements [broker.Finder]. The caller must not change the message.
 func (b *Broker) Find(ctx context.Context, queue, id string) (broker.Outgoing, error) {
 	q, it, err := b.find(ctx, queue, id)
 	if err != nil {
@@ -22,7 +22,8 @@ func (b *Broker) Find(ctx context.Context, queue, id string) (broker.Outgoing, e
 	return o, nil
 }
 
-// Delete implements [broker.Finder].
+// Delete implements [broker.Finder]. It removes the waiting message. Returns ErrNotFound if no such
+// message waits.
 func (b *Broker) Delete(ctx context.Context, queue, id string) error {
 	q, it, err := b.find(ctx, queue, id)
 	if err != nil {
@@ -33,14 +34,15 @@ func (b *Broker) Delete(ctx context.Context, queue, id string) error {
 	return nil
 }
 
-// Update implements [broker.Finder]. The message keeps its place in the queue when neither its time nor its priority
-// level changes; its deliveries are counted from 1 again. The Queue of o is the given one or empty.
+// Update implements [broker.Finder]. The message keeps its place in the queue if neither its time
+// nor its priority level changes. Its deliveries are counted from 1 again. The Queue of o must be
+// queue or empty.
 func (b *Broker) Update(ctx context.Context, queue string, o broker.Outgoing) error {
 	if err := b.s.check(o.Message); err != nil {
 		return err
 	}
 	if o.Queue != "" && o.Queue != queue {
-		return fmt.Errorf("membroker: update of %q in queue %q names queue %q: %w", o.Message.ID, queue, o.Queue, broker.ErrMalformed)
+		return fmt.Errorf("membroker: update of %q in queue %q: the message names another queue, %q: %w", o.Message.ID, queue, o.Queue, broker.ErrMalformed)
 	}
 	q, it, err := b.find(ctx, queue, o.Message.ID)
 	if err != nil {
@@ -59,7 +61,8 @@ func (b *Broker) Update(ctx context.Context, queue string, o broker.Outgoing) er
 	return nil
 }
 
-// find returns the waiting message of an id, with its queue's mutex held.
+// find returns the waiting message with the id and its queue, whose mutex is held. Returns
+// ErrNotFound, with the mutex free, if no such message waits.
 func (b *Broker) find(ctx context.Context, name, id string) (*queue, *item, error) {
 	q, err := b.lookup(ctx, name)
 	if err != nil {

@@ -6,7 +6,8 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// lookup waits for the connection and returns a queue that exists, with its mutex held.
+// lookup waits for a connection and returns the queue with its mutex held. Returns ErrNoQueue if it
+// does not exist.
 func (b *Broker) lookup(ctx context.Context, name string) (*queue, error) {
 	if err := b.ready(ctx); err != nil {
 		return nil, err
@@ -19,7 +20,7 @@ func (b *Broker) lookup(ctx context.Context, name string) (*queue, error) {
 	return q, nil
 }
 
-// Stats implements [broker.Inspector]. All sizes are exact.
+// Stats implements [broker.Inspector]. All counters are exact.
 func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) {
 	q, err := b.lookup(ctx, queue)
 	if err != nil {
@@ -30,7 +31,8 @@ func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) 
 	return broker.Stats{Ready: q.ready, Held: q.held, Delayed: q.delayed, Dead: len(q.dead), DeadDropped: q.deadDropped}, nil
 }
 
-// Purge implements [broker.Inspector].
+// Purge implements [broker.Inspector]. It removes the ready messages, lets waiting publishers use
+// their room, and returns their number.
 func (b *Broker) Purge(ctx context.Context, queue string) (int, error) {
 	q, err := b.lookup(ctx, queue)
 	if err != nil {

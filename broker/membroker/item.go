@@ -6,30 +6,32 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// place is where an item is.
+// place is the place of an item.
 type place uint8
 
 const (
-	gone     place = iota // acknowledged, buried, removed or replaced
-	ready                 // in the ring of its level
-	returned              // in the heap of its level: given back, before everything in the ring
-	delayed               // waiting for its time
-	held                  // handed out and not settled
+	gone  place = iota // acknowledged, dead-lettered, removed or replaced
+	ready              // in the ring of its level
+	// in the heap of its level: returned by a consumer, before everything in the ring
+	returned
+	delayed // waiting for its time
+	held    // delivered and not settled
 )
 
-// item is a message in a queue. Its fields are guarded by the queue's mutex, but for index and due of a delayed one.
+// item is a message in a queue. The queue's mutex guards its fields, except index and due of a
+// delayed item, which the clock's mutex guards.
 type item struct {
 	m     *broker.Message
 	q     *queue
-	same  *item     // another item of the same ID in the same queue
+	same  *item     // another item with the same ID in the same queue
 	seq   uint64    // order of arrival in the queue
 	pos   uint64    // in the ring
-	index int       // in the heap; -1: in none
-	due   time.Time // of a delayed item; it does not change while the item is delayed
-	count int32     // how often it was handed out
+	index int       // in the heap; -1: in no heap
+	due   time.Time // due time of a delayed item; it does not change while the item is delayed
+	count int32     // number of deliveries
 	level uint8
 	place place
-	first delivery // the delivery of the first hand-out, here to save an allocation
+	first delivery // the first delivery; part of the item to save an allocation
 }
 
 // bySeq is a heap of items in the order of their arrival.
@@ -41,10 +43,12 @@ func (h bySeq) Swap(i, j int)      { swap(h, i, j) }
 func (h *bySeq) Push(x any)        { push((*[]*item)(h), x) }
 func (h *bySeq) Pop() any          { return pop((*[]*item)(h)) }
 
-// byDue is a heap of items in the order of their time.
+// byDue is a heap of items in the order of their due time.
 type byDue []*item
 
 func (h byDue) Len() int { return len(h) }
+
+// Less orders items by due time, then by arrival.
 func (h byDue) Less(i, j int) bool {
 	if c := h[i].due.Compare(h[j].due); c != 0 {
 		return c < 0
@@ -55,17 +59,20 @@ func (h byDue) Swap(i, j int) { swap(h, i, j) }
 func (h *byDue) Push(x any)   { push((*[]*item)(h), x) }
 func (h *byDue) Pop() any     { return pop((*[]*item)(h)) }
 
+// swap swaps two items of a heap and updates their indexes.
 func swap(h []*item, i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].index, h[j].index = i, j
 }
 
+// push appends an item to a heap and sets its index.
 func push(h *[]*item, x any) {
 	it := x.(*item)
 	it.index = len(*h)
 	*h = append(*h, it)
 }
 
+// pop removes and returns the last item of a heap.
 func pop(h *[]*item) *item {
 	last := len(*h) - 1
 	it := (*h)[last]

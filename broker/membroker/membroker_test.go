@@ -12,7 +12,7 @@ import (
 
 const maxBody = 8 << 20
 
-// harness gives the suite one Server for each case.
+// harness returns a Harness with a separate Server for each case.
 func harness(testing.TB) *brokertest.Harness {
 	s := membroker.NewServer(membroker.Config{MaxBody: maxBody, Logger: slog.New(slog.DiscardHandler)})
 	return &brokertest.Harness{

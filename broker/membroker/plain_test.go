@@ -10,7 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker/membroker"
 )
 
-// The plain types hide every optional interface, as of an adapter that has only what the port demands.
+// The plain types hide every optional interface, like an adapter that has only the required ones.
 type (
 	plainBroker       struct{ broker.Broker }
 	plainSubscription struct{ broker.Subscription }
@@ -33,8 +33,8 @@ func (s plainSubscription) Receive(ctx context.Context) (broker.Delivery, error)
 	return plainDelivery{d}, nil
 }
 
-// TestConformanceOfAPlainAdapter shows that the suite asks nothing of an adapter that it has not promised, and that the
-// fallbacks of package broker do the rest.
+// TestConformanceOfAPlainAdapter shows that the suite requires only promised features of an
+// adapter, and that the fallbacks of package broker work.
 func TestConformanceOfAPlainAdapter(t *testing.T) {
 	brokertest.Run(t, func(t testing.TB) *brokertest.Harness {
 		h := harness(t)

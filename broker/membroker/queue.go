@@ -8,63 +8,68 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// level is the messages of one priority level.
+// level holds the messages of one priority level.
 type level struct {
-	bound    int // the largest priority in it; of the last level, any
+	bound    int // the highest priority number in it; the last level has no limit
 	ring     ring
 	returned bySeq
 }
 
-// queue is one queue of a Server. Everything in it is guarded by mu; the methods are called with mu held, unless they say
-// otherwise.
+// queue is one queue of a Server. mu guards all its fields. Its methods must be called with mu held
+// unless their comment says otherwise.
 type queue struct {
 	name string
 	s    *Server
 
 	mu          sync.Mutex
 	levels      []level // at least one, most urgent first
-	declared    bool    // by Declare, so that the levels stay as they are
-	warned      bool    // that it was declared otherwise since
+	declared    bool    // by Declare: the levels do not change any more
+	warned      bool    // a later declaration with other levels was logged
 	seq         uint64
-	ready       int                                // items in rings and heaps of the levels
-	delayed     int                                // items that wait for their time
-	held        int                                // items handed out
-	byID        map[string]*item                   // every item but those without an ID
-	dead        []*letter                          // oldest first
-	deadDropped int                                // letters that the bounds have removed
-	eager       chain[subscription, *subscription] // those that have both a waiting receiver and room
-	room        chain[waiter, *waiter]             // publishers that wait for room
-	wake        *waiter                            // to be woken when mu is free, last first
+	ready       int              // items in the rings and heaps of the levels
+	delayed     int              // items that wait for their time
+	held        int              // delivered items
+	byID        map[string]*item // every item with an ID
+	dead        []*letter        // oldest first
+	deadDropped int              // number of letters that the limits have removed
+	// subscriptions with a waiting receiver and a free place in their prefetch
+	eager chain[subscription, *subscription]
+	room  chain[waiter, *waiter] // publishers that wait for room
+	// waiters that are woken when mu is free, last first
+	wake *waiter
 }
 
+// newQueue returns an empty queue with one level.
 func newQueue(s *Server, name string) *queue {
 	return &queue{name: name, s: s, levels: make([]level, 1), byID: make(map[string]*item)}
 }
 
-// unlock frees mu and then wakes whoever got something: a goroutine woken earlier would run into the mutex.
+// unlock frees mu and then wakes the waiters that got a message or room. A goroutine that is woken
+// earlier would block on mu. Call it with q.mu held.
 func (q *queue) unlock() {
 	w := q.wake
 	q.wake = nil
 	q.mu.Unlock()
 	for w != nil {
-		next := w.woken // before the send: the waiter is its owner's again afterwards
+		next := w.woken // read before the send, because its goroutine may reuse the waiter afterwards
 		w.woken = nil
 		w.ch <- struct{}{}
 		w = next
 	}
 }
 
-// later notes that w is to be woken.
-func (q *queue) later(w *waiter) {
+// wakeLater lets unlock wake w. Call it with q.mu held.
+func (q *queue) wakeLater(w *waiter) {
 	w.woken = q.wake
 	q.wake = w
 }
 
-// full reports whether the queue takes no more messages.
+// full reports whether the queue accepts no more messages. Call it with q.mu held.
 func (q *queue) full() bool { return q.s.maxQueue > 0 && q.ready+q.delayed >= q.s.maxQueue }
 
-// put stores m to be seen at the given time, unless the queue has it already. A lower Generation that waits is replaced.
-// The caller dispatches.
+// put stores m for delivery at the given time. If the queue has the same (ID, Generation) or a
+// later Generation, it does nothing. An earlier Generation that waits is replaced. The caller must
+// call dispatch afterwards. Call it with q.mu held.
 func (q *queue) put(m *broker.Message, at time.Time) {
 	if m.ID != "" && q.superseded(m) {
 		return
@@ -72,7 +77,8 @@ func (q *queue) put(m *broker.Message, at time.Time) {
 	q.insert(m, at)
 }
 
-// insert stores m whatever else the queue has.
+// insert stores m for delivery at the given time, whatever else the queue holds. Call it with q.mu
+// held.
 func (q *queue) insert(m *broker.Message, at time.Time) {
 	it := &item{m: m, q: q, index: -1}
 	if m.ID != "" {
@@ -86,8 +92,9 @@ func (q *queue) insert(m *broker.Message, at time.Time) {
 	}
 }
 
-// superseded reports whether m is no news: the queue has the same pair, or a later Generation. It removes the earlier
-// Generations that wait; those in a consumer's hands are the consumer's to settle.
+// superseded reports whether the queue has the same (ID, Generation) as m or a later Generation.
+// Otherwise it removes the earlier Generations that wait. An earlier Generation that a consumer
+// holds stays. Call it with q.mu held.
 func (q *queue) superseded(m *broker.Message) bool {
 	first := q.byID[m.ID]
 	for it := first; it != nil; it = it.same {
@@ -96,7 +103,7 @@ func (q *queue) superseded(m *broker.Message) bool {
 		}
 	}
 	for it := first; it != nil; {
-		next := it.same // drop cuts it out of the list
+		next := it.same // drop removes it from the list
 		if it.place != held {
 			q.drop(it)
 		}
@@ -105,7 +112,7 @@ func (q *queue) superseded(m *broker.Message) bool {
 	return false
 }
 
-// append puts it at the end of its level.
+// append adds the item at the end of its level. Call it with q.mu held.
 func (q *queue) append(it *item) {
 	it.level = q.levelOf(it.m.Priority)
 	it.seq = q.seq
@@ -115,14 +122,15 @@ func (q *queue) append(it *item) {
 	q.ready++
 }
 
-// giveBack puts it where it was before it was handed out.
+// giveBack puts the item back into the place that it had before its delivery. Call it with q.mu
+// held.
 func (q *queue) giveBack(it *item) {
 	it.place = returned
 	heap.Push(&q.levels[it.level].returned, it)
 	q.ready++
 }
 
-// delay gives it to the server's clock.
+// delay makes the item a delayed one and adds it to the server's clock. Call it with q.mu held.
 func (q *queue) delay(it *item, at time.Time) {
 	it.place = delayed
 	it.due = at
@@ -130,7 +138,8 @@ func (q *queue) delay(it *item, at time.Time) {
 	q.s.clock.add(it)
 }
 
-// due makes a delayed item ready, unless it was removed meanwhile. It takes mu.
+// due makes a delayed item ready and dispatches it, unless it was removed or changed meanwhile.
+// Call it without q.mu, which it takes.
 func (q *queue) due(it *item, at time.Time) {
 	q.mu.Lock()
 	if it.place == delayed && it.due.Equal(at) {
@@ -141,7 +150,8 @@ func (q *queue) due(it *item, at time.Time) {
 	q.unlock()
 }
 
-// levelOf is the first level whose bound is at least p, or the last.
+// levelOf returns the index of the first level whose bound is at least p, or of the last level.
+// Call it with q.mu held.
 func (q *queue) levelOf(p int) uint8 {
 	last := len(q.levels) - 1
 	for i := range last {
@@ -152,7 +162,7 @@ func (q *queue) levelOf(p int) uint8 {
 	return uint8(last)
 }
 
-// next takes the most urgent item, or returns nil.
+// next removes and returns the most urgent ready item, or returns nil. Call it with q.mu held.
 func (q *queue) next() *item {
 	if q.ready == 0 {
 		return nil
@@ -171,7 +181,8 @@ func (q *queue) next() *item {
 	return nil
 }
 
-// remove takes a waiting item from where it waits. Its ID stays known.
+// remove removes a waiting item from its ring, heap or clock. Its ID stays registered. Call it with
+// q.mu held.
 func (q *queue) remove(it *item) {
 	switch it.place {
 	case ready:
@@ -187,14 +198,14 @@ func (q *queue) remove(it *item) {
 	it.place = gone
 }
 
-// drop removes a waiting item for good.
+// drop removes a waiting item for good, and lets a publisher use its room. Call it with q.mu held.
 func (q *queue) drop(it *item) {
 	q.remove(it)
 	q.forget(it)
 	q.admit()
 }
 
-// forget ends the life of an item: its ID is free again.
+// forget marks an item as gone and frees its ID. Call it with q.mu held.
 func (q *queue) forget(it *item) {
 	it.place = gone
 	if it.m.ID == "" {
@@ -219,7 +230,8 @@ func (q *queue) forget(it *item) {
 	}
 }
 
-// waiting returns the latest Generation of an id that waits, or nil.
+// waiting returns the waiting item with the id that has the highest Generation, or nil. Call it
+// with q.mu held.
 func (q *queue) waiting(id string) *item {
 	var found *item
 	for it := q.byID[id]; it != nil; it = it.same {
@@ -230,22 +242,25 @@ func (q *queue) waiting(id string) *item {
 	return found
 }
 
-// dispatch hands ready items to waiting receivers, in turn.
+// dispatch gives ready items to waiting receivers. Subscriptions take turns. Call it with q.mu
+// held.
 func (q *queue) dispatch() {
 	for q.ready > 0 && q.eager.head != nil {
 		s := q.eager.head
 		w := s.waiters.head
 		s.waiters.remove(w)
-		w.d = q.hand(q.next(), s)
-		q.later(w)
-		q.eager.remove(s) // to the end of the line
+		w.d = q.deliver(q.next(), s)
+		q.wakeLater(w)
+		q.eager.remove(s) // to the end of the chain
 		s.isEager = false
 		s.refresh()
 	}
 }
 
-// hand gives it to s.
-func (q *queue) hand(it *item, s *subscription) *delivery {
+// deliver makes the item, which the caller has taken from the ready items, a delivery of s. It
+// counts the delivery and returns it. A waiting publisher may then use the free room of the queue.
+// Call it with q.mu held.
+func (q *queue) deliver(it *item, s *subscription) *delivery {
 	d := &it.first
 	if d.item != nil {
 		d = new(delivery)
@@ -260,16 +275,17 @@ func (q *queue) hand(it *item, s *subscription) *delivery {
 	return d
 }
 
-// admit wakes a publisher if there is room for one.
+// admit lets the first waiting publisher continue if the queue is not full. Call it with q.mu held.
 func (q *queue) admit() {
 	if w := q.room.head; w != nil && !q.full() {
 		q.room.remove(w)
 		w.admitted = true
-		q.later(w)
+		q.wakeLater(w)
 	}
 }
 
-// setLevels makes the queue's levels those of the given bounds.
+// setLevels replaces the queue's levels by levels with the given bounds, and moves all items to
+// their new level. Call it with q.mu held.
 func (q *queue) setLevels(bounds []int) {
 	old := q.levels
 	q.levels = make([]level, max(1, len(bounds)))

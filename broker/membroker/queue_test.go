@@ -41,7 +41,7 @@ func TestFullQueueBlocksUntilThereIsRoom(t *testing.T) {
 			t.Errorf("PublishBatch to a full queue: got error %v, want ErrBlocked", err)
 		}
 
-		// Three wait; each hand-out makes room for one.
+		// Three wait; each delivery frees room for one.
 		done := make(chan error, 3)
 		for i := range 3 {
 			go func() { done <- b.Publish(ctx, "q", &broker.Message{ID: fmt.Sprint("waits-", i)}) }()
@@ -109,8 +109,8 @@ func TestHigherGenerationReplacesWaitingOne(t *testing.T) {
 	later := time.Now().Add(time.Hour)
 	pub(0, time.Time{})
 	pub(1, later)
-	pub(1, time.Time{}) // the same pair: no news
-	pub(0, time.Time{}) // an earlier attempt of the same task: no news
+	pub(1, time.Time{}) // the same pair: dropped
+	pub(0, time.Time{}) // an earlier attempt of the same task: dropped
 	if st, err := b.Stats(ctx, "q"); err != nil || st != (broker.Stats{Delayed: 1}) {
 		t.Errorf("Stats = %+v, %v; want one delayed message", st, err)
 	}
@@ -119,8 +119,8 @@ func TestHigherGenerationReplacesWaitingOne(t *testing.T) {
 	if err != nil || d.Message().Generation != 2 {
 		t.Fatalf("Receive = %+v, %v; want generation 2", d, err)
 	}
-	pub(2, time.Time{}) // held
-	pub(3, time.Time{}) // the successor of what is held
+	pub(2, time.Time{}) // held by the consumer
+	pub(3, time.Time{}) // the successor of the held message
 	if st, err := b.Stats(ctx, "q"); err != nil || st != (broker.Stats{Ready: 1, Held: 1}) {
 		t.Errorf("Stats = %+v, %v; want the held one and its successor", st, err)
 	}
@@ -252,7 +252,7 @@ func TestDeclareLevelsAQueueThatSubscribeMade(t *testing.T) {
 	}
 }
 
-// unwrapper is a delivery as middleware would wrap it.
+// unwrapper is a delivery in a wrapper, as of middleware.
 type unwrapper struct{ broker.Delivery }
 
 func (u unwrapper) Unwrap() any { return u.Delivery }
@@ -308,7 +308,7 @@ func TestHolesOfARingAreFilled(t *testing.T) {
 		}
 	}
 	keep("first")
-	for i := range 5000 { // many times the number of slots, behind a message that stays
+	for i := range 5000 { // many times the number of slots, after a message that stays
 		id := fmt.Sprint(i)
 		keep(id)
 		if i%500 == 0 {

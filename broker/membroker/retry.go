@@ -8,12 +8,13 @@ import (
 	"github.com/swarmiji/swarmiji/capability"
 )
 
-// Retry implements [broker.Retrier]. The queue of next may be another than that of d, and may be full; d may be a wrapper
-// with an Unwrap method, of a delivery of any connection to the same Server. With an error nothing has changed.
+// Retry implements [broker.Retrier]. The queue of next may be another one than that of d, and may
+// be full. d may be a delivery of any connection to the same Server, also behind a wrapper with an
+// Unwrap method. After an error nothing has changed.
 func (b *Broker) Retry(ctx context.Context, d broker.Delivery, next broker.Outgoing) error {
 	own, ok := capability.As[*delivery](d)
 	if !ok || own.sub.b.s != b.s {
-		return fmt.Errorf("membroker: retry of a delivery of another broker: %w", broker.ErrUnsupported)
+		return fmt.Errorf("membroker: retry: the delivery belongs to another broker: %w", broker.ErrUnsupported)
 	}
 	if err := b.s.check(next.Message); err != nil {
 		return err
@@ -30,7 +31,7 @@ func (b *Broker) Retry(ctx context.Context, d broker.Delivery, next broker.Outgo
 	err = own.check()
 	if err == nil {
 		own.settle()
-		from.forget(own.item) // first, or a successor of the same pair would be no news
+		from.forget(own.item) // first, because a successor with the same pair would be dropped otherwise
 		to.put(next.Message, next.At)
 	}
 	if to != from {
@@ -45,7 +46,7 @@ func (b *Broker) Retry(ctx context.Context, d broker.Delivery, next broker.Outgo
 	return nil
 }
 
-// lockBoth takes the mutexes of two queues, which may be one, in an order that is the same for every caller.
+// lockBoth locks two queues, which may be the same one, in an order that is equal for all callers.
 func lockBoth(a, b *queue) {
 	switch {
 	case a == b:

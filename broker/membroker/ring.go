@@ -3,13 +3,14 @@ package membroker
 // ring is a queue of items in which a removed item leaves a hole. The zero value is empty.
 type ring struct {
 	slots      []*item // its length is a power of two; the item at position p is in slots[p & (len-1)]
-	head, tail uint64  // positions of the first slot in use and of the first free one
+	head, tail uint64  // positions of the first used and the first free slot
 	holes      int
 }
 
-// minRing is the smallest number of slots that a ring shrinks to.
+// minRing is the smallest number of slots of a ring that shrinks.
 const minRing = 64
 
+// push adds the item at the end and grows the ring if it is full.
 func (r *ring) push(it *item) {
 	if int(r.tail-r.head) == len(r.slots) {
 		r.resize()
@@ -19,7 +20,7 @@ func (r *ring) push(it *item) {
 	r.tail++
 }
 
-// pop takes the first item, or returns nil.
+// pop removes and returns the first item, or returns nil. It shrinks a ring that is mostly empty.
 func (r *ring) pop() *item {
 	for r.head != r.tail {
 		slot := &r.slots[r.head&uint64(len(r.slots)-1)]
@@ -38,13 +39,14 @@ func (r *ring) pop() *item {
 	return nil
 }
 
-// remove makes a hole where it is.
+// remove replaces the item by a hole.
 func (r *ring) remove(it *item) {
 	r.slots[it.pos&uint64(len(r.slots)-1)] = nil
 	r.holes++
 }
 
-// resize moves the items, without the holes, to as many slots as leave room for twice their number.
+// resize moves the items, without the holes, to new slots. Their number is a power of two with room
+// for at least twice the items.
 func (r *ring) resize() {
 	old, head, tail := r.slots, r.head, r.tail
 	size := minRing

@@ -11,32 +11,33 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/naming"
 )
 
-// DefaultMaxBody is the largest body in bytes where Config names none.
+// DefaultMaxBody is the default of [Config].MaxBody, in bytes.
 const DefaultMaxBody = 16 << 20
 
 // Config tunes a [Server]. The zero value is usable.
 type Config struct {
-	// MaxBody is the most bytes that the body, or the headers and properties, of a message may have; more is
-	// broker.ErrTooLarge. 0: [DefaultMaxBody]; negative: no limit.
+	// MaxBody limits the body of a message, and separately its headers and properties, in bytes.
+	// Larger ones are broker.ErrTooLarge. Default: [DefaultMaxBody]. Negative: no limit.
 	MaxBody int
-	// MaxQueue is how many messages may wait in a queue, delayed ones included. When it is full, publishing waits for room
-	// until its ctx ends: broker.ErrBlocked. What is given back, retried or taken from the dead letters is never refused.
-	// 0 or negative: no limit.
+	// MaxQueue limits the messages that wait in a queue, including delayed ones. If it is full,
+	// publishing waits for room until its ctx ends, and returns broker.ErrBlocked. Messages that are
+	// returned or retried are never refused. 0 or negative: no limit.
 	MaxQueue int
-	// DeadTTL is how long a dead letter is kept. 0: broker.DefaultDeadTTL; negative: for ever.
+	// DeadTTL is the retention of a dead letter. Default: broker.DefaultDeadTTL. Negative: no limit.
 	DeadTTL time.Duration
-	// DeadMax is how many dead letters a queue keeps; the oldest go first. 0:
-	// broker.DefaultDeadMax; negative: no limit.
+	// DeadMax limits the dead letters of a queue. The oldest are removed first. Default:
+	// broker.DefaultDeadMax. Negative: no limit.
 	DeadMax int
-	// Logger is told once per queue that is declared with other levels than it has. Nil: slog.Default.
+	// Logger receives one report per queue that is declared with other levels than it has. Default:
+	// slog.Default().
 	Logger *slog.Logger
 }
 
-// Server owns queues, as another adapter's server does, and lives as long as something refers to it. Its methods may be
-// called from any goroutine.
+// Server owns queues, like the server of another adapter, and lives as long as a reference to it
+// exists. Its methods may be called from any goroutine.
 type Server struct {
 	maxBody, maxQueue int
 	deadTTL           time.Duration
@@ -46,14 +47,16 @@ type Server struct {
 	waiters           sync.Pool
 	notes             notes
 
-	queues atomic.Pointer[map[string]*queue] // replaced, never changed: every Publish reads it
+	queues atomic.Pointer[map[string]*queue] // replaced, never changed, because every Publish reads it
 
-	mu    sync.Mutex // guards the replacing of queues, and what follows. It may be taken before a Broker's
+	// guards the replacement of queues and the following fields; a Broker's mutex may be taken while
+	// it is held
+	mu    sync.Mutex
 	conns map[*Broker]struct{}
 	down  bool
 }
 
-// NewServer makes a Server without queues. It starts no goroutine.
+// NewServer returns a Server without queues. It starts no goroutine.
 func NewServer(c Config) *Server {
 	s := &Server{
 		maxBody: c.MaxBody, maxQueue: c.MaxQueue, deadTTL: cmp.Or(c.DeadTTL, broker.DefaultDeadTTL),
@@ -69,7 +72,8 @@ func NewServer(c Config) *Server {
 	return s
 }
 
-// Connect returns a new connection, as of another process. While the server is down it waits for it, as after a loss.
+// Connect returns a new connection, like that of another process. While the server is down the
+// connection is disconnected, as after a loss.
 func (s *Server) Connect() *Broker {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,35 +82,36 @@ func (s *Server) Connect() *Broker {
 	return b
 }
 
-// Disconnect cuts the connection of b, for tests, as a network would: its unsettled deliveries are lost and go back to
-// the front of their queues. b reconnects at once and its subscriptions go on.
+// Disconnect cuts the connection of b, for tests, as a network failure would. Its unsettled
+// deliveries are lost and go back to the front of their queues. b reconnects at once and its
+// subscriptions continue.
 func (s *Server) Disconnect(b *Broker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b.disconnect(errSevered)
-	if !s.down && b.away == 0 {
+	if !s.down && b.isolations == 0 {
 		b.reconnect()
 	}
 }
 
-// Isolate takes the network from b, for tests, until back is called: to the others its process
-// looks dead. Other connections stay as they are.
+// Isolate cuts the connection of b, for tests, until back is called. For other connections its
+// process looks dead. They stay connected.
 func (s *Server) Isolate(b *Broker) (back func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b.away++
+	b.isolations++
 	b.disconnect(errSevered)
 	return sync.OnceFunc(func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if b.away--; b.away == 0 && !s.down {
+		if b.isolations--; b.isolations == 0 && !s.down {
 			b.reconnect()
 		}
 	})
 }
 
-// Down makes the server unreachable, for tests, until Up: every connection is cut, and calls wait until their ctx ends.
-// What the queues hold stays, as on a server that keeps its data.
+// Down makes the server unreachable, for tests, until Up is called. Every connection is cut, and
+// calls wait until their ctx ends. The queues keep their messages, as on a durable server.
 func (s *Server) Down() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,19 +121,20 @@ func (s *Server) Down() {
 	}
 }
 
-// Up makes the server reachable again; every Broker reconnects.
+// Up makes the server reachable again. Every Broker that is not isolated reconnects.
 func (s *Server) Up() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.down = false
 	for b := range s.conns {
-		if b.away == 0 {
+		if b.isolations == 0 {
 			b.reconnect()
 		}
 	}
 }
 
-// queue finds a queue; the error is broker.ErrNoQueue or broker.ErrMalformed.
+// queue returns the queue with the given name. Returns broker.ErrNoQueue if it does not exist,
+// broker.ErrMalformed if the name is not valid.
 func (s *Server) queue(name string) (*queue, error) {
 	if q, ok := (*s.queues.Load())[name]; ok {
 		return q, nil
@@ -139,7 +145,8 @@ func (s *Server) queue(name string) (*queue, error) {
 	return nil, fmt.Errorf("membroker: queue %q: %w", name, broker.ErrNoQueue)
 }
 
-// ensure finds a queue or makes it.
+// ensure returns the queue with the given name and creates it if necessary. Returns
+// broker.ErrMalformed if the name is not valid.
 func (s *Server) ensure(name string) (*queue, error) {
 	if q, ok := (*s.queues.Load())[name]; ok {
 		return q, nil
@@ -159,7 +166,9 @@ func (s *Server) ensure(name string) (*queue, error) {
 	return qs[name], nil
 }
 
-// declare makes a queue with levels, or gives them to one that was made by Subscribe and never declared.
+// declare creates a queue with levels. An existing queue that was never declared gets the levels.
+// Otherwise it keeps its levels, and a difference is logged once. Returns broker.ErrMalformed if
+// the levels are not ascending or too many.
 func (s *Server) declare(d broker.Queue) error {
 	if !slices.IsSorted(d.Levels) || len(d.Levels) > maxLevels {
 		return fmt.Errorf("membroker: levels of queue %q are not ascending or more than %d: %w", d.Name, maxLevels, broker.ErrMalformed)
@@ -183,20 +192,22 @@ func (s *Server) declare(d broker.Queue) error {
 		return nil
 	}
 	q.warned = true
-	s.log.Warn("queue is used with the priority levels it has", "queue", d.Name, "has", has, "declared", d.Levels)
+	s.log.Warn("membroker: the queue exists with other priority levels and is used as it is", "queue", d.Name, "has", has, "declared", d.Levels)
 	return nil
 }
 
-// maxLevels is how many priority levels a queue may have.
+// maxLevels limits the priority levels of a queue.
 const maxLevels = 255
 
+// checkName returns broker.ErrMalformed if the queue name is not valid.
 func checkName(name string) error {
-	if keyset.ValidName(name) {
+	if naming.ValidName(name) {
 		return nil
 	}
 	return fmt.Errorf("membroker: queue name %.64q: %w", name, broker.ErrMalformed)
 }
 
+// newWaiter returns a waiter from the pool, or a new one.
 func (s *Server) newWaiter() *waiter {
 	if w, ok := s.waiters.Get().(*waiter); ok {
 		return w
@@ -204,6 +215,7 @@ func (s *Server) newWaiter() *waiter {
 	return &waiter{ch: make(chan struct{}, 1)}
 }
 
+// freeWaiter returns a waiter to the pool. The caller must not use it afterwards.
 func (s *Server) freeWaiter(w *waiter) {
 	w.d, w.err, w.admitted = nil, nil, false
 	s.waiters.Put(w)

@@ -10,41 +10,45 @@ import (
 // waiter is a goroutine that waits in Receive for a delivery, or in Publish for room.
 type waiter struct {
 	link     links[waiter]
-	ch       chan struct{} // gets one value when the wait is over; it has room for it
+	ch       chan struct{} // receives one value when the wait is over; capacity 1
 	d        *delivery
 	err      error
 	admitted bool
-	woken    *waiter // the next to be woken
+	woken    *waiter // the next waiter that is woken
 }
 
+// links returns the neighbors of w in its chain.
 func (w *waiter) links() *links[waiter] { return &w.link }
 
-// subscription implements broker.Subscription and broker.Resizer. All below q is guarded by q.mu.
+// subscription implements broker.Subscription and broker.Resizer. q.mu guards all fields below q
+// and b.
 type subscription struct {
 	q *queue
 	b *Broker
 
 	link      links[subscription]
 	waiters   chain[waiter, *waiter]
-	held      chain[delivery, *delivery] // handed out and not settled, oldest first
+	held      chain[delivery, *delivery] // delivered and not settled, oldest first
 	unsettled int
-	limit     int // of unsettled; -1: none
+	limit     int // of unsettled deliveries; -1: no limit
 	lost      chan struct{}
-	live      bool  // its broker is connected
-	err       error // why Receive has ended for good
+	live      bool  // its Broker is connected
+	err       error // error of Receive after Close
 	isEager   bool  // it is in q.eager
 }
 
+// links returns the neighbors of s in its chain.
 func (s *subscription) links() *links[subscription] { return &s.link }
 
-// room reports whether s may be given one more message.
-func (s *subscription) room() bool {
+// hasRoom reports whether s may get one more message. Call it with q.mu held.
+func (s *subscription) hasRoom() bool {
 	return s.live && s.err == nil && (s.limit < 0 || s.unsettled < s.limit)
 }
 
-// refresh puts s into the line of those that take messages, or out of it.
+// refresh adds s to the subscriptions that can get messages, or removes it. Call it with q.mu held
+// after each change of the waiters, the prefetch or the connection.
 func (s *subscription) refresh() {
-	switch is := s.waiters.head != nil && s.room(); {
+	switch is := s.waiters.head != nil && s.hasRoom(); {
 	case is && !s.isEager:
 		s.q.eager.push(s)
 		s.isEager = true
@@ -54,7 +58,8 @@ func (s *subscription) refresh() {
 	}
 }
 
-// Receive implements [broker.Subscription].
+// Receive implements [broker.Subscription]. It blocks until a message is ready and the prefetch has
+// room, ctx ends, or the subscription is closed. Waiting callers are served in order.
 func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 	q := s.q
 	q.mu.Lock()
@@ -63,10 +68,10 @@ func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 		q.unlock()
 		return nil, err
 	}
-	// Whoever waits has been given what was ready, so that what is ready now is for this caller.
-	if s.room() {
+	// Waiting receivers have got their messages already, so a ready message belongs to this caller.
+	if s.hasRoom() {
 		if it := q.next(); it != nil {
-			d := q.hand(it, s)
+			d := q.deliver(it, s)
 			s.refresh()
 			q.unlock()
 			return d, nil
@@ -93,7 +98,7 @@ func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 			return nil, ctx.Err()
 		}
 		q.unlock()
-		<-w.ch // whoever answered is about to send
+		<-w.ch // the other goroutine is about to send
 	}
 	d, err := w.d, w.err
 	q.s.freeWaiter(w)
@@ -103,7 +108,8 @@ func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 	return d, nil
 }
 
-// Close implements [broker.Subscription].
+// Close implements [broker.Subscription]. It makes all calls of Receive return ErrClosed and never
+// blocks. Unsettled deliveries can still be settled.
 func (s *subscription) Close(context.Context) error {
 	q := s.q
 	q.mu.Lock()
@@ -116,7 +122,8 @@ func (s *subscription) Close(context.Context) error {
 	return nil
 }
 
-// SetPrefetch implements [broker.Resizer].
+// SetPrefetch implements [broker.Resizer]. It takes effect at once and may deliver messages to
+// waiting receivers. Returns ErrClosed after Close.
 func (s *subscription) SetPrefetch(_ context.Context, n int) error {
 	q := s.q
 	q.mu.Lock()
@@ -130,7 +137,7 @@ func (s *subscription) SetPrefetch(_ context.Context, n int) error {
 	return nil
 }
 
-// end makes Receive return err from now on. The caller holds q.mu.
+// end makes Receive return err from now on, and wakes the waiting callers. Call it with q.mu held.
 func (s *subscription) end(err error) {
 	if s.err != nil {
 		return
@@ -140,26 +147,26 @@ func (s *subscription) end(err error) {
 	for w := s.waiters.head; w != nil; w = s.waiters.head {
 		s.waiters.remove(w)
 		w.err = err
-		s.q.later(w)
+		s.q.wakeLater(w)
 	}
 }
 
-// shut is end for callers without q.mu.
-func (s *subscription) shut(err error) {
+// endUnlocked calls end for a caller that does not hold q.mu. It takes q.mu.
+func (s *subscription) endUnlocked(err error) {
 	s.q.mu.Lock()
 	defer s.q.unlock()
 	s.end(err)
 }
 
-// ended reports whether s was closed.
-func (s *subscription) ended() bool {
+// isClosed reports whether s was closed. It takes q.mu.
+func (s *subscription) isClosed() bool {
 	s.q.mu.Lock()
 	defer s.q.unlock()
 	return s.err != nil
 }
 
-// pause keeps s from being given messages until revive. All subscriptions of a connection pause before the first is
-// severed, so that none gets what another has just lost.
+// pause stops the delivery of messages to s until resume. It takes q.mu. All subscriptions of a
+// connection pause before the first is cut, so that none gets a message that another has just lost.
 func (s *subscription) pause() {
 	s.q.mu.Lock()
 	defer s.q.unlock()
@@ -167,8 +174,9 @@ func (s *subscription) pause() {
 	s.refresh()
 }
 
-// sever ends the connection epoch of a paused or ended subscription: what is unsettled is lost and goes back to the front of the queue.
-func (s *subscription) sever() {
+// cut marks the unsettled deliveries of a paused or closed subscription as lost and returns their
+// messages to the front of the queue. It takes q.mu.
+func (s *subscription) cut() {
 	q := s.q
 	q.mu.Lock()
 	defer q.unlock()
@@ -182,8 +190,8 @@ func (s *subscription) sever() {
 	q.dispatch()
 }
 
-// revive begins a connection epoch, whose end closes lost.
-func (s *subscription) revive(lost chan struct{}) {
+// resume lets s get messages again on a new connection, whose end closes lost. It takes q.mu.
+func (s *subscription) resume(lost chan struct{}) {
 	q := s.q
 	q.mu.Lock()
 	defer q.unlock()

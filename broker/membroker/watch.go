@@ -7,7 +7,8 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// watchers tells each watcher of every state in order, one call at a time, without holding any mutex during the call.
+// watchers calls each watcher with every state in order, one call at a time. It holds no mutex
+// during a call.
 type watchers struct {
 	mu    sync.Mutex
 	state broker.ConnState
@@ -17,8 +18,8 @@ type watchers struct {
 
 type watcher struct {
 	fn      func(broker.ConnState, error)
-	pending []change // not told yet
-	busy    bool     // a goroutine is telling
+	pending []change // not reported yet
+	busy    bool     // a goroutine is calling fn
 	stopped bool
 }
 
@@ -27,8 +28,8 @@ type change struct {
 	err   error
 }
 
-// set notes a state. The watchers are told from a goroutine that ends when there is nothing more to tell, since the caller
-// holds mutexes.
+// set records a state. It starts goroutines that call the watchers, because the caller holds
+// mutexes, and does not wait. They end when nothing is left to report.
 func (ws *watchers) set(s broker.ConnState, err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -37,13 +38,14 @@ func (ws *watchers) set(s broker.ConnState, err error) {
 		w.pending = append(w.pending, change{s, err})
 		if !w.busy {
 			w.busy = true
-			go ws.tell(w)
+			go ws.report(w)
 		}
 	}
 }
 
-// tell calls w for what is pending. The caller has made w busy.
-func (ws *watchers) tell(w *watcher) {
+// report calls w.fn with all pending states. The caller must have set w.busy. It takes ws.mu, but
+// not during fn.
+func (ws *watchers) report(w *watcher) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	for len(w.pending) > 0 && !w.stopped {
@@ -56,15 +58,15 @@ func (ws *watchers) tell(w *watcher) {
 	w.busy = false
 }
 
-// Watch implements [broker.Watcher]. The first call of fn is made before Watch returns. No call begins after stop has
-// returned, but one may still be under way.
+// Watch implements [broker.Watcher]. The first call of fn happens before Watch returns. After stop
+// has returned no call begins, but one may still be in progress.
 func (b *Broker) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
 	ws := &b.watch
 	ws.mu.Lock()
 	w := &watcher{fn: fn, pending: []change{{ws.state, ws.err}}, busy: true}
 	ws.all = append(ws.all, w)
 	ws.mu.Unlock()
-	ws.tell(w)
+	ws.report(w)
 	return func() {
 		ws.mu.Lock()
 		defer ws.mu.Unlock()

@@ -8,19 +8,19 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/naming"
 )
 
-// keepNotes is how long the notes of a message are kept after the last one, and the word of a node
-// that left.
-const keepNotes = 24 * time.Hour
+// noteRetention is the retention of the notes of a message, from the last note on, and of the
+// record that a node has left.
+const noteRetention = 24 * time.Hour
 
-// notes are what a Server knows of starts and of nodes. Its mutex may be taken while the Server's
-// is held, never the other way round.
+// notes holds the starts and nodes that a Server has recorded. Its mutex may be taken while the
+// Server's mutex is held, never the other way round.
 type notes struct {
 	mu     sync.Mutex
 	starts map[noteKey]*noteList
-	line   []*noteList // the next one to look at, whether it is too old, is the first
+	byAge  []*noteList // lists in the order in which their age is checked
 	nodes  map[string]*node
 }
 
@@ -33,16 +33,17 @@ type noteList struct {
 	key    noteKey
 	starts []broker.Start
 	latest time.Time
-	lined  time.Time // when it was put in line
+	queued time.Time // when it was added to byAge
 }
 
 // node is a node that noted a start.
 type node struct {
-	b    *Broker   // through which it did
-	left time.Time // zero: it has not
+	b    *Broker   // the Broker through which it noted the start
+	left time.Time // when it left; zero: it has not
 }
 
-// NoteStart implements [broker.Witness].
+// NoteStart implements [broker.Witness]. It stores s in the memory of the Server and returns the
+// earlier notes. It waits only for a connection.
 func (b *Broker) NoteStart(ctx context.Context, queue string, s broker.Start) ([]broker.Start, error) {
 	if err := s.Check(); err != nil {
 		return nil, fmt.Errorf("membroker: queue %.128q: %w", queue, err)
@@ -55,7 +56,8 @@ func (b *Broker) NoteStart(ctx context.Context, queue string, s broker.Start) ([
 	return b.s.notes.add(b, q.name, s), nil
 }
 
-// JudgeStart implements [broker.Witness].
+// JudgeStart implements [broker.Witness]. It changes the verdict of the stored note and does
+// nothing if the note does not exist.
 func (b *Broker) JudgeStart(ctx context.Context, queue string, s broker.Start) error {
 	if err := s.Check(); err != nil {
 		return fmt.Errorf("membroker: queue %.128q: %w", queue, err)
@@ -70,7 +72,7 @@ func (b *Broker) JudgeStart(ctx context.Context, queue string, s broker.Start) e
 }
 
 // NodeState implements [broker.Witness]. A node is present while the Broker through which it noted
-// a start has its connection.
+// a start is connected.
 func (b *Broker) NodeState(ctx context.Context, name string) (broker.NodeState, error) {
 	if err := checkNode(name); err != nil {
 		return broker.NodeAbsent, err
@@ -79,20 +81,22 @@ func (b *Broker) NodeState(ctx context.Context, name string) (broker.NodeState, 
 		if err := b.ready(ctx); err != nil {
 			return broker.NodeAbsent, err
 		}
-		if state, ok := b.look(name); ok {
+		if state, ok := b.nodeStateNow(name); ok {
 			return state, nil
 		}
 	}
 }
 
-// look returns the state of a node, unless b has lost its connection and so cannot see it.
-func (b *Broker) look(name string) (state broker.NodeState, ok bool) {
-	b.s.mu.Lock() // the connections of a server that goes or comes change together
+// nodeStateNow returns the state of a node. ok is false if b is not connected and so cannot see it.
+// It takes the Server's mutex.
+func (b *Broker) nodeStateNow(name string) (state broker.NodeState, ok bool) {
+	b.s.mu.Lock() // all connections of a server that goes down or up change together under this mutex
 	defer b.s.mu.Unlock()
 	return b.s.notes.state(name), b.gate.Load() == connected
 }
 
-// Leave implements [broker.Witness].
+// Leave implements [broker.Witness]. It records that the node has left. It does nothing if the node
+// noted no start.
 func (b *Broker) Leave(ctx context.Context, name string) error {
 	if err := checkNode(name); err != nil {
 		return err
@@ -109,24 +113,27 @@ func (b *Broker) Leave(ctx context.Context, name string) error {
 	return nil
 }
 
+// checkNode returns broker.ErrMalformed if the node name is not valid.
 func checkNode(name string) error {
-	if keyset.ValidName(name) {
+	if naming.ValidName(name) {
 		return nil
 	}
 	return fmt.Errorf("membroker: node name %.140q: %w", name, broker.ErrMalformed)
 }
 
+// add adds s to the notes of its message and returns the earlier ones. s.Node is present from now
+// on through b, unless it has left. It drops old notes and nodes. It takes ns.mu.
 func (ns *notes) add(b *Broker, queue string, s broker.Start) []broker.Start {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
 	now := time.Now()
-	ns.forgetStarts(now)
+	ns.dropOldStarts(now)
 	if ns.starts == nil {
 		ns.starts, ns.nodes = make(map[noteKey]*noteList), make(map[string]*node)
 	}
 	switch n := ns.nodes[s.Node]; {
 	case n == nil:
-		ns.forgetNodes(now)
+		ns.dropOldNodes(now)
 		ns.nodes[s.Node] = &node{b: b}
 	case n.left.IsZero():
 		n.b = b
@@ -134,9 +141,9 @@ func (ns *notes) add(b *Broker, queue string, s broker.Start) []broker.Start {
 	key := noteKey{queue, s.ID, s.Generation}
 	l := ns.starts[key]
 	if l == nil {
-		l = &noteList{key: key, lined: now}
+		l = &noteList{key: key, queued: now}
 		ns.starts[key] = l
-		ns.line = append(ns.line, l)
+		ns.byAge = append(ns.byAge, l)
 	}
 	l.latest = now
 	var earlier []broker.Start
@@ -144,6 +151,8 @@ func (ns *notes) add(b *Broker, queue string, s broker.Start) []broker.Start {
 	return earlier
 }
 
+// judge stores the verdict of s in its note. It does nothing if the note does not exist. It takes
+// ns.mu.
 func (ns *notes) judge(queue string, s broker.Start) {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
@@ -158,6 +167,7 @@ func (ns *notes) judge(queue string, s broker.Start) {
 	}
 }
 
+// state returns the state of a node. It takes ns.mu.
 func (ns *notes) state(name string) broker.NodeState {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
@@ -173,26 +183,28 @@ func (ns *notes) state(name string) broker.NodeState {
 	}
 }
 
-// forgetStarts drops the notes of which the latest is too old.
-func (ns *notes) forgetStarts(now time.Time) {
-	for len(ns.line) > 0 && now.Sub(ns.line[0].lined) > keepNotes {
-		l := ns.line[0]
-		ns.line = ns.line[1:]
-		if now.Sub(l.latest) > keepNotes {
+// dropOldStarts drops the notes of messages whose latest note is older than noteRetention. Call it
+// with ns.mu held.
+func (ns *notes) dropOldStarts(now time.Time) {
+	for len(ns.byAge) > 0 && now.Sub(ns.byAge[0].queued) > noteRetention {
+		l := ns.byAge[0]
+		ns.byAge = ns.byAge[1:]
+		if now.Sub(l.latest) > noteRetention {
 			delete(ns.starts, l.key)
 			continue
 		}
-		l.lined = now
-		ns.line = append(ns.line, l)
+		l.queued = now
+		ns.byAge = append(ns.byAge, l)
 	}
 }
 
-// forgetNodes drops nodes that left long ago, and those of closed Brokers: they stay absent.
-func (ns *notes) forgetNodes(now time.Time) {
+// dropOldNodes drops nodes that left more than noteRetention ago, and nodes of closed Brokers,
+// which are absent either way. Call it with ns.mu held.
+func (ns *notes) dropOldNodes(now time.Time) {
 	maps.DeleteFunc(ns.nodes, func(_ string, n *node) bool {
 		if n.left.IsZero() {
 			return n.b.gate.Load() == closed
 		}
-		return now.Sub(n.left) > keepNotes
+		return now.Sub(n.left) > noteRetention
 	})
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/swarmiji/swarmiji/broker/membroker"
 )
 
-// TestNotesEnd: the notes of a message are kept for 24 h after the last one, and no longer.
+// TestNotesEnd shows that the notes of a message are kept for 24 h after the last one, and no
+// longer.
 func TestNotesEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// Audit implements [broker.Auditor]: it looks whether the dead letters of a queue are full. Streams
-// that exist with other settings are told of in the log.
+// Audit implements [broker.Auditor]. It reports full dead letters. Streams that exist with other
+// settings are reported in the log instead.
 func (b *Broker) Audit(ctx context.Context, queue string) ([]string, error) {
 	if queue == "" {
 		return nil, nil

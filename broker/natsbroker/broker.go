@@ -19,20 +19,21 @@ type Broker struct {
 	names names
 	conn  *natsconn.Conn
 
-	features atomic.Pointer[features]    // nil until the stream was found or made
-	making   chan struct{}               // holds one value while somebody looks for the stream
+	features atomic.Pointer[features]    // nil until the stream was found or created
+	creating chan struct{}               // holds one value while a goroutine creates the stream
 	clock    atomic.Pointer[serverClock] // not nil once features are known
-	asking   sync.Mutex                  // held while somebody asks for the server's time
+	asking   sync.Mutex                  // held while a goroutine asks for the server's time
 	queues   sync.Map                    // name -> *queue, of queues that exist
-	declared sync.Map                    // name -> []int, the levels of queues that this Broker has declared
-	warned   sync.Map                    // what was said once -> struct{}
-	outbox   outbox                      // settlements on their way
-	witness  witness                     // notes of starts
+	// name -> []int, the levels of queues that this Broker has declared
+	declared sync.Map
+	warned   sync.Map // messages that are logged only once -> struct{}
+	outbox   outbox   // sends settlements
+	witness  witness  // notes of starts
 
 	mu     sync.Mutex
 	closed bool
 	subs   map[*subscription]struct{}
-	stop   context.Context // ends when the broker lets go of everything
+	stop   context.Context // ends when the Broker releases its resources
 	halt   context.CancelFunc
 	tasks  sync.WaitGroup
 }
@@ -56,17 +57,18 @@ var (
 	_ broker.SyncAcker      = (*delivery)(nil)
 )
 
-// closeTimeout bounds Close.
+// closeTimeout limits Close.
 const closeTimeout = 10 * time.Second
 
-// New checks cfg and returns a Broker that connects when it is first used. All problems of cfg are reported together.
+// New checks cfg and returns a Broker. It does not connect before the first call that needs the
+// server. The error joins all problems of cfg.
 func New(cfg Config) (*Broker, error) {
 	cfgErr := cfg.check()
 	conn, err := natsconn.New(cfg.Connect, "", cfg.Logger)
 	if err = errors.Join(cfgErr, err); err != nil {
 		return nil, err
 	}
-	b := &Broker{cfg: cfg, names: newNames(cfg.Namespace), conn: conn, making: make(chan struct{}, 1), subs: make(map[*subscription]struct{})}
+	b := &Broker{cfg: cfg, names: newNames(cfg.Namespace), conn: conn, creating: make(chan struct{}, 1), subs: make(map[*subscription]struct{})}
 	b.cfg.Connect.URLs = nil // they hold passwords
 	b.outbox.init(b)
 	b.witness.enter = make(chan struct{}, 1)
@@ -74,26 +76,29 @@ func New(cfg Config) (*Broker, error) {
 	return b, nil
 }
 
+// errClosed returns broker.ErrClosed.
 func errClosed() error { return broker.ErrClosed }
 
+// unavailable returns ErrUnavailable with the cause of ctx's end.
 func unavailable(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", broker.ErrUnavailable, context.Cause(ctx))
 }
 
-// pause waits and reports whether ctx and the Broker are still alive.
+// pause blocks for d. It returns false if ctx or the Broker ended first.
 func (b *Broker) pause(ctx context.Context, d time.Duration) bool {
 	return wake.SleepOr(ctx, b.stop.Done(), d)
 }
 
-// Watch implements [broker.Watcher].
+// Watch implements [broker.Watcher]. It reports the states of the Broker's only connection.
 func (b *Broker) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
 	return b.conn.Watch(func(s broker.ConnState, err error) {
 		fn(s, wrap(err, "connect", "server"))
 	})
 }
 
-// Close implements [broker.Broker]. What subscriptions hold goes back, settlements leave, publishes that wait for an answer
-// get a short time for it.
+// Close implements [broker.Broker]. It closes all subscriptions, returns all messages that they
+// hold to their queues, and sends outstanding settlements. Close takes at most about 10 s, even if
+// ctx lasts longer.
 func (b *Broker) Close(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed = true
@@ -107,8 +112,8 @@ func (b *Broker) Close(ctx context.Context) error {
 	var wg sync.WaitGroup
 	for _, s := range subs {
 		wg.Go(func() {
-			_ = s.Close(ctx) // what cannot be given back in time goes back with its lease
-			s.giveUp()
+			_ = s.Close(ctx) // messages that are not returned in time go back when their lease ends
+			s.returnUnsettled()
 		})
 	}
 	wg.Wait()
@@ -118,7 +123,8 @@ func (b *Broker) Close(ctx context.Context) error {
 	return err
 }
 
-// background runs fn unless the Broker is closed; Close waits for it.
+// background runs fn in a goroutine for which Close waits. It returns false, without a start, after
+// Close.
 func (b *Broker) background(fn func(ctx context.Context)) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -4,13 +4,14 @@ import "github.com/swarmiji/swarmiji/broker"
 
 var _ broker.Buffer = (*subscription)(nil)
 
-// Buffered implements [broker.Buffer].
+// Buffered implements [broker.Buffer]. It returns the messages that have arrived, that Receive has
+// not returned, and whose lease lasts. It takes s.mu.
 func (s *subscription) Buffered() (ms []*broker.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, lv := range s.levels {
 		for _, d := range lv.held.All() {
-			if !d.hold.dead && d.state == open {
+			if !d.group.isLost && d.state == open {
 				ms = append(ms, d.Message())
 			}
 		}

@@ -9,57 +9,61 @@ import (
 )
 
 const (
-	clockAge = time.Minute // after which the server is asked for its time again, when a delay needs it
-	clockTry = time.Second // for which its answer is waited for; then the last one goes on counting
+	// clockAge is the age of the server's time after which a delayed message asks for it again.
+	clockAge = time.Minute
+	// clockTimeout limits the wait for the server's time. After it the last known time is used.
+	clockTimeout = time.Second
 )
 
-// serverClock is the server's clock as this process knows it. The server keeps its schedules by it.
-// It holds the last time that the server has told, and when that was by this process's monotonic
-// clock: the clock on the wall may be wrong.
+// serverClock is the server's clock as this process knows it. The server uses its own clock for
+// schedules. serverClock holds the last time that the server reported, and when that was on this
+// process's monotonic clock, because the wall clock may be wrong.
 type serverClock struct {
-	told    time.Time         // between asked and heard
-	asked   time.Time         // on this process's monotonic clock
-	heard   time.Time         // the same
-	checked time.Time         // when the server was asked last, with or without an answer
-	session *natsconn.Session // the connection at that time
+	serverAt time.Time         // the server's time at a moment between askedAt and heardAt
+	askedAt  time.Time         // on this process's monotonic clock
+	heardAt  time.Time         // on this process's monotonic clock
+	checked  time.Time         // when the server was asked last, with or without an answer
+	session  *natsconn.Session // the connection at that time
 }
 
-// latest is the server's time now, or a little later.
-func (c *serverClock) latest() time.Time { return c.told.Add(time.Since(c.asked)) }
+// latest returns the server's time now, or a little later.
+func (c *serverClock) latest() time.Time { return c.serverAt.Add(time.Since(c.askedAt)) }
 
-// earliest is the server's time now, or a little earlier.
-func (c *serverClock) earliest() time.Time { return c.told.Add(time.Since(c.heard)) }
+// earliest returns the server's time now, or a little earlier.
+func (c *serverClock) earliest() time.Time { return c.serverAt.Add(time.Since(c.heardAt)) }
 
-// fresh reports whether the server need not be asked again.
+// fresh reports whether the server need not be asked again: s is nil or the connection of the last
+// answer, and the last question is younger than clockAge.
 func (c *serverClock) fresh(s *natsconn.Session) bool {
 	return (s == nil || s == c.session) && time.Since(c.checked) < clockAge
 }
 
-// askTime asks the server for its time.
+// askTime asks the server for its time, waits for the answer and stores it.
 func (b *Broker) askTime(ctx context.Context) error {
 	c := &serverClock{session: b.conn.Live()}
 	var err error
-	c.told, c.asked, c.heard, err = b.conn.StreamTime(ctx, b.names.stream)
+	c.serverAt, c.askedAt, c.heardAt, err = b.conn.StreamTime(ctx, b.names.stream)
 	if err != nil {
 		return err
 	}
-	if c.told.IsZero() { // a server before 2.10 does not tell
-		c.told = c.asked.Round(0)
+	if c.serverAt.IsZero() { // a server before 2.10 does not report its time
+		c.serverAt = c.askedAt.Round(0)
 	}
-	c.checked = c.heard
+	c.checked = c.heardAt
 	b.clock.Store(c)
 	return nil
 }
 
-// now returns the server's clock. When the last answer is old, or of another connection, one caller
-// asks again; others do not wait for that.
-func (b *Broker) now(ctx context.Context) *serverClock {
+// serverTime returns the server's clock. If the last answer is old or from another connection, one
+// caller asks again and waits for up to clockTimeout. Other callers get the old clock without a
+// wait.
+func (b *Broker) serverTime(ctx context.Context) *serverClock {
 	c := b.clock.Load()
 	if c.fresh(b.conn.Live()) || !b.asking.TryLock() {
 		return c
 	}
 	defer b.asking.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, clockTry)
+	ctx, cancel := context.WithTimeout(ctx, clockTimeout)
 	defer cancel()
 	if b.askTime(ctx) != nil {
 		again := *c
@@ -69,15 +73,16 @@ func (b *Broker) now(ctx context.Context) *serverClock {
 	return b.clock.Load()
 }
 
-// due returns when a message may be seen, on the server's clock; zero: at once.
-func (b *Broker) due(ctx context.Context, at time.Time) (time.Time, error) {
+// dueTime returns the time on the server's clock at which a message for delivery at at is due. It
+// returns the zero time if it is due now. It may ask the server for its time and for the stream.
+func (b *Broker) dueTime(ctx context.Context, at time.Time) (time.Time, error) {
 	if at.IsZero() {
 		return at, nil
 	}
-	if _, err := b.ready(ctx); err != nil { // which has asked for the time
+	if _, err := b.ensureStream(ctx); err != nil { // which has asked for the time
 		return time.Time{}, err
 	}
-	c := b.now(ctx)
+	c := b.serverTime(ctx)
 	d, fromNow := broker.FromNow(at)
 	switch {
 	case fromNow && d > 0:
@@ -88,12 +93,12 @@ func (b *Broker) due(ctx context.Context, at time.Time) (time.Time, error) {
 	return at, nil
 }
 
-// rest returns how long from now a time on the server's clock is, maybe a little too long. It does
-// not wait for the server.
-func (b *Broker) rest(at time.Time) time.Duration {
+// untilDue returns how long from now at, a time on the server's clock, is. The result may be a
+// little too long. It does not wait for the server.
+func (b *Broker) untilDue(at time.Time) time.Duration {
 	c := b.clock.Load()
 	if !c.fresh(b.conn.Live()) {
-		b.background(func(ctx context.Context) { b.now(ctx) })
+		b.background(func(ctx context.Context) { b.serverTime(ctx) })
 	}
 	return at.Sub(c.earliest())
 }

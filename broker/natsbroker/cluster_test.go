@@ -15,7 +15,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// TestConformanceCluster runs what depends on replication over three servers.
+// TestConformanceCluster runs the cases that depend on replication on three servers.
 func TestConformanceCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: one server only")
@@ -36,7 +36,7 @@ func TestConformanceCluster(t *testing.T) {
 			Open: func(t testing.TB) broker.Broker {
 				return open(t, natsbroker.Config{Connect: natsconnect.Config{URLs: c.URLs()}, Namespace: ns, Replicas: 3, MaxBody: testMaxBody})
 			},
-			Prefix: testserver.Namespace(), // streams of three replicas take long to make
+			Prefix: testserver.Namespace(), // streams with three replicas take long to create
 			Quiet:  2 * testQuiet,
 			Secret: c.Password(),
 			Promises: brokertest.Promises{
@@ -50,7 +50,8 @@ func TestConformanceCluster(t *testing.T) {
 	}
 }
 
-// TestLeaderIsKilled kills the leader of a stream with three replicas while messages flow.
+// TestLeaderIsKilled kills the leader of a stream with three replicas while messages are published
+// and consumed.
 func TestLeaderIsKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: one server only")

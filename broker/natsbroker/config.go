@@ -10,16 +10,16 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/connect/natsconnect"
-	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/naming"
 )
 
-// Storage is where the server keeps a stream.
+// Storage is the server's storage of a stream.
 type Storage string
 
 // The storages.
 const (
 	File   Storage = "file"   // survives a restart
-	Memory Storage = "memory" // does not
+	Memory Storage = "memory" // does not survive a restart
 )
 
 // The defaults of [Config].
@@ -36,47 +36,50 @@ const (
 	minDedupe    = 100 * time.Millisecond
 )
 
-// Config says where NATS is and how the stream is made. Connect is the only field that must be set.
+// Config holds the address of NATS and the settings of the stream. Only Connect must be set.
 type Config struct {
-	// Connect says where NATS is and how to reach it.
+	// Connect holds the address of NATS and the settings of the connection.
 	Connect natsconnect.Config
-	// Namespace keeps programs in one account apart: the stream is SWJ_<namespace>, subjects begin with "swj.<namespace>.". 1
-	// to 64 letters, digits, '_' and '-'. Empty: "default".
+	// Namespace separates programs in one account: the stream is SWJ_<namespace>, and subjects begin
+	// with "swj.<namespace>.". It has 1 to 64 letters, digits, '_' and '-'. Default: "default".
 	Namespace string
-	// Replicas is on how many servers of a cluster the stream is kept, 1, 3 or 5. 0: 1. A stream that exists is used as it is.
+	// Replicas is the number of servers of a cluster that store the stream: 1, 3 or 5. Default: 1. An
+	// existing stream is used as it is.
 	Replicas int
-	// Storage is where the stream is kept. Empty: File. A stream that exists is used as it is.
+	// Storage is the storage of the stream. Default: File. An existing stream is used as it is.
 	Storage Storage
-	// MaxBody is the largest body in bytes that is sent; a larger one is broker.ErrTooLarge. 0: what the server's max_payload
-	// (1 MiB unless configured) leaves beside the headers.
+	// MaxBody limits the body of a message, in bytes. A larger body is broker.ErrTooLarge. Default:
+	// the server's max_payload (1 MiB unless configured) minus the headers.
 	MaxBody int
-	// Lease is how long the server waits for a sign of life of a consumer before it hands a message to somebody else, where
-	// SubscribeOptions.Lease is 0. 0: 30 s; the least is 100 ms.
+	// Lease is the time after which the server delivers a message again if the consumer does not renew
+	// the lease. SubscribeOptions.Lease may set another. Default: 30 s. Minimum: 100 ms.
 	Lease time.Duration
-	// Dedupe is for how long the server remembers which messages were published, so that one that is published again is
-	// dropped also when it has been handled already. It costs the server some 150 bytes a message for that time. While a
-	// message is in its queue a second one is always dropped. 0: 30 s; the least is 100 ms. A stream that exists is used as it is.
+	// Dedupe is the time for which the server remembers published messages. A message that is
+	// published again within it is dropped, even if the first was handled already. It costs the server
+	// about 150 bytes a message for that time. While a message is in its queue, a second one is always
+	// dropped. Default: 30 s. Minimum: 100 ms. An existing stream is used as it is.
 	Dedupe time.Duration
-	// DeadTTL is how long a dead letter is kept, to the second: by the server since NATS 2.11;
-	// before it letters that are too old go when they are read. 0: broker.DefaultDeadTTL; negative:
-	// for ever.
+	// DeadTTL is the retention of a dead letter, to the second. NATS 2.11 and later remove the
+	// letters. With earlier servers, letters that are too old are removed when they are read. Default:
+	// broker.DefaultDeadTTL. Negative: no limit.
 	DeadTTL time.Duration
-	// DeadMax is how many dead letters a queue keeps; the oldest go first. A process that puts
-	// letters looks how many there are after each hundredth part of it, so that there may be a few
-	// more. 0: broker.DefaultDeadMax; negative: no limit.
+	// DeadMax limits the dead letters of a queue. The oldest are removed first. A process counts the
+	// letters after each hundredth part of the limit that it adds, so there may be a few more.
+	// Default: broker.DefaultDeadMax. Negative: no limit.
 	DeadMax int
-	// Logger is told of what no call returns: streams and queues that exist with other settings, servers that are too old for
-	// something, streams and consumers that were deleted. Nil: slog.Default().
+	// Logger receives reports that no call returns: streams and queues that exist with other settings,
+	// servers that are too old for a feature, streams and consumers that were deleted. Default:
+	// slog.Default().
 	Logger *slog.Logger
 }
 
-// check fills in the defaults and returns all problems.
+// check sets the defaults in c and returns all problems joined. It returns nil if c is valid.
 func (c *Config) check() error {
 	var errs []error
 	if c.Namespace == "" {
 		c.Namespace = DefaultNamespace
 	}
-	if !keyset.ValidName(c.Namespace) || strings.Contains(c.Namespace, ".") || len(c.Namespace) > maxNamespace {
+	if !naming.ValidName(c.Namespace) || strings.Contains(c.Namespace, ".") || len(c.Namespace) > maxNamespace {
 		errs = append(errs, fmt.Errorf("natsbroker: namespace %q is not 1 to %d letters, digits, '_' and '-'", c.Namespace, maxNamespace))
 	}
 	if c.Replicas == 0 {
@@ -93,7 +96,7 @@ func (c *Config) check() error {
 		errs = append(errs, fmt.Errorf("natsbroker: unknown storage %q", c.Storage))
 	}
 	if c.MaxBody < 0 {
-		errs = append(errs, fmt.Errorf("natsbroker: largest body %d is negative", c.MaxBody))
+		errs = append(errs, fmt.Errorf("natsbroker: MaxBody %d is negative", c.MaxBody))
 	}
 	errs = append(errs, atLeast("lease", &c.Lease, DefaultLease, minLease), atLeast("dedupe window", &c.Dedupe, DefaultDedupe, minDedupe))
 	c.DeadTTL, c.DeadMax = cmp.Or(c.DeadTTL, broker.DefaultDeadTTL), cmp.Or(c.DeadMax, broker.DefaultDeadMax)
@@ -103,6 +106,8 @@ func (c *Config) check() error {
 	return errors.Join(errs...)
 }
 
+// atLeast sets *d to standard if it is 0. It returns an error that names the setting what if *d is
+// shorter than least.
 func atLeast(what string, d *time.Duration, standard, least time.Duration) error {
 	if *d == 0 {
 		*d = standard

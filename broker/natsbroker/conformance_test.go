@@ -19,7 +19,7 @@ import (
 const (
 	testMaxBody = 6 << 20
 	testLease   = time.Second
-	testQuiet   = 150 * time.Millisecond // the server answers within a few
+	testQuiet   = 150 * time.Millisecond // the server answers within a few milliseconds
 )
 
 func TestConformance(t *testing.T) {
@@ -37,8 +37,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestConformanceLosses cuts connections for longer than the lease, so that what was held is lost. It runs the cases in which
-// that makes a difference.
+// TestConformanceLosses cuts connections for longer than the lease, so that held messages are lost.
+// It runs only cases for which that matters.
 func TestConformanceLosses(t *testing.T) {
 	t.Parallel()
 	cases := regexp.MustCompile("lost_delivery|a_cut_connection|to_another_process|neighbour|the_delivery_is_lost|everything_goes_on|lost_in_cut|lost_in_restarts")
@@ -69,15 +69,15 @@ func BenchmarkBroker(b *testing.B) {
 	})
 }
 
-// line is the way of one Broker to the server.
-type line struct {
+// relayLine is the connection of one Broker to the server.
+type relayLine struct {
 	relay *testserver.Relay
-	own   int // cuts that are under way
-	all   int // with the whole server
+	own   int // its own cuts in progress
+	all   int // cuts in progress of the whole server
 	mu    sync.Mutex
 }
 
-func (l *line) cut(own, all int) {
+func (l *relayLine) cut(own, all int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.own += own
@@ -85,13 +85,15 @@ func (l *line) cut(own, all int) {
 	l.relay.SetDown(l.own+l.all > 0)
 }
 
-// harness is a namespace on a server. Each Broker reaches it through a relay of its own. A connection that is cut, and the
-// server when it is restarted, are away for at least the given time: deliveries outlive what is shorter than their lease.
+// harness returns a Harness with a namespace on a server. Each Broker reaches it through a separate
+// relay. A cut connection, and the server when it is restarted, are down for at least the time
+// away. Deliveries outlive a time shorter than their lease.
 func harness(t testing.TB, srv *testserver.NATS, away time.Duration) *brokertest.Harness {
 	var (
 		mu    sync.Mutex
-		lines = make(map[broker.Broker]*line)
-		spare = &line{relay: testserver.NewRelay(t, srv.Addr())} // made before the case begins to count goroutines
+		lines = make(map[broker.Broker]*relayLine)
+		// created before the case starts to count goroutines
+		spare = &relayLine{relay: testserver.NewRelay(t, srv.Addr())}
 		ns    = testserver.Namespace()
 		down  int
 	)
@@ -109,7 +111,7 @@ func harness(t testing.TB, srv *testserver.NATS, away time.Duration) *brokertest
 			defer mu.Unlock()
 			l := spare
 			if spare = nil; l == nil {
-				l = &line{relay: testserver.NewRelay(t, srv.Addr())}
+				l = &relayLine{relay: testserver.NewRelay(t, srv.Addr())}
 			}
 			l.cut(0, down)
 			b := open(t, natsbroker.Config{Connect: natsconnect.Config{URLs: []string{l.relay.URL(srv.URL())}, Backoff: task.Backoff{Max: 200 * time.Millisecond}}, Namespace: ns, MaxBody: testMaxBody})

@@ -12,15 +12,16 @@ import (
 )
 
 const (
-	// maxWaiting is how many requests for messages may wait at one consumer.
+	// maxWaiting limits the requests for messages that wait at one consumer.
 	maxWaiting = 16384
-	// consumerRetry is the pause before a consumer is asked for again.
-	consumerRetry = 100 * time.Millisecond
-	consumerTry   = 5 * time.Second
+	// consumerRetry is the pause before another request for a consumer.
+	consumerRetry   = 100 * time.Millisecond
+	consumerTimeout = 5 * time.Second
 )
 
-// consumerConfig describes the consumer of a queue's level. Nothing is limited: the prefetch bounds what is handed out, and
-// poison is buried by whoever counts the deliveries.
+// consumerConfig returns the configuration of the server's consumer for a level of a queue. It sets
+// no limits. The prefetch limits the deliveries, and the consuming process counts them to
+// dead-letter a poison message.
 func (b *Broker) consumerConfig(q *queue, level int, lease time.Duration) jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
 		Durable:       b.names.consumer(q.name, level),
@@ -33,12 +34,14 @@ func (b *Broker) consumerConfig(q *queue, level int, lease time.Duration) jetstr
 	}
 }
 
-// ensureConsumer finds or makes the consumer of a level, and makes its lease at least the given one. It goes on until ctx ends.
+// ensureConsumer creates the consumer of a level on the server if it does not exist. It also
+// extends its lease to lease, or shortens it if no other process uses the consumer. After an error
+// that may pass it tries again until ctx ends.
 func (b *Broker) ensureConsumer(ctx context.Context, q *queue, level int, lease time.Duration) (*jetstream.ConsumerInfo, error) {
 	for {
 		var info *jetstream.ConsumerInfo
 		err := b.conn.Do(ctx, func(ctx context.Context, s *natsconn.Session) (err error) {
-			ctx, cancel := context.WithTimeout(ctx, consumerTry)
+			ctx, cancel := context.WithTimeout(ctx, consumerTimeout)
 			defer cancel()
 			info, err = b.findConsumer(ctx, s.JetStream, q, level, lease)
 			return err
@@ -49,7 +52,7 @@ func (b *Broker) ensureConsumer(ctx context.Context, q *queue, level int, lease 
 		case ctx.Err() != nil:
 			return nil, err
 		case errors.Is(err, natsconn.ErrNoStream):
-			b.streamGone(ctx)
+			b.forgetStream(ctx)
 			if _, err := b.queue(ctx, q.name); err != nil {
 				return nil, err
 			}
@@ -62,12 +65,13 @@ func (b *Broker) ensureConsumer(ctx context.Context, q *queue, level int, lease 
 	}
 }
 
+// findConsumer does the work of ensureConsumer once.
 func (b *Broker) findConsumer(ctx context.Context, js jetstream.JetStream, q *queue, level int, lease time.Duration) (*jetstream.ConsumerInfo, error) {
 	want := b.consumerConfig(q, level, lease)
 	c, err := js.Consumer(ctx, b.names.stream, want.Durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		c, err = js.CreateConsumer(ctx, b.names.stream, want)
-		if errors.Is(err, jetstream.ErrConsumerExists) { // somebody was faster
+		if errors.Is(err, jetstream.ErrConsumerExists) { // another process was faster
 			c, err = js.Consumer(ctx, b.names.stream, want.Durable)
 		}
 	}
@@ -87,16 +91,17 @@ func (b *Broker) findConsumer(ctx context.Context, js jetstream.JetStream, q *qu
 	return c.CachedInfo(), nil
 }
 
-// tellTooMany says once that a consumer that was deleted cannot be made again.
-func (b *Broker) tellTooMany(ctx context.Context, q *queue, err error) {
-	if b.once("consumers " + q.name) {
-		b.cfg.Logger.LogAttrs(ctx, slog.LevelError, "nats: a consumer was deleted and cannot be made again, the stream has as many as it may have; nothing is consumed from the queue meanwhile",
+// logTooMany logs once per queue that a deleted consumer cannot be created again, because the
+// stream has too many.
+func (b *Broker) logTooMany(ctx context.Context, q *queue, err error) {
+	if b.firstTime("consumers " + q.name) {
+		b.cfg.Logger.LogAttrs(ctx, slog.LevelError, "nats: a consumer was deleted and cannot be created again, because the stream has too many; nothing is consumed from the queue; raise the limit or delete unused consumers",
 			slog.String("queue", q.name), slog.String("stream", b.names.stream), slog.Any("error", err))
 	}
 }
 
-// consumerGone says that a consumer was deleted.
-func (b *Broker) consumerGone(ctx context.Context, q *queue, level int) {
-	b.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "nats: a consumer was deleted; it is made again, and what it had handed out is handed out again",
+// logConsumerGone logs that the consumer of a level was deleted.
+func (b *Broker) logConsumerGone(ctx context.Context, q *queue, level int) {
+	b.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "nats: a consumer was deleted; creating it again; its unsettled messages are delivered again",
 		slog.String("queue", q.name), slog.String("consumer", b.names.consumer(q.name, level)))
 }

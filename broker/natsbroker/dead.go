@@ -15,12 +15,13 @@ import (
 	"github.com/swarmiji/swarmiji/internal/natsconn"
 )
 
-// Bury implements [broker.Delivery]: a copy with the reason goes to the dead letters, and the delivery is acknowledged when the
-// copy is confirmed. The copy is refused when the message is not there any more.
-func (d *delivery) Bury(ctx context.Context, dead broker.Dead) error {
-	return d.settleBy("bury", func() error {
+// DeadLetter implements [broker.Delivery]. It publishes a copy with the reason to the dead letters
+// and acknowledges the delivery when the server has confirmed the copy. The server refuses the copy
+// if the message no longer exists.
+func (d *delivery) DeadLetter(ctx context.Context, dead broker.Dead) error {
+	return d.settleAndWait("dead-letter", func() error {
 		dead.Message = &d.msg
-		if err := d.bury(ctx, dead); err != nil {
+		if err := d.deadLetter(ctx, dead); err != nil {
 			return err
 		}
 		b := d.level.s.b
@@ -29,24 +30,26 @@ func (d *delivery) Bury(ctx context.Context, dead broker.Dead) error {
 	})
 }
 
-func (d *delivery) bury(ctx context.Context, dead broker.Dead) error {
+// deadLetter publishes the dead letter of d and waits for the confirmation. Returns ErrLeaseLost if
+// the message or the stream no longer exists.
+func (d *delivery) deadLetter(ctx context.Context, dead broker.Dead) error {
 	b := d.level.s.b
 	m, err := b.encodeDead(d.level.s.q, lastToken(d.subject), dead)
 	if err != nil {
 		return err
 	}
-	if f := b.features.Load(); f != nil && f.atomic { // older servers do not look at another subject
+	if f := b.features.Load(); f != nil && f.atomic { // older servers do not check another subject
 		m.Header[headerExpectedSeq] = []string{strconv.FormatUint(d.seq, 10)}
 		m.Header[headerExpectedSubj] = []string{d.subject}
 	}
-	err = b.putDead(ctx, d.level.s.q, m)
+	err = b.publishDead(ctx, d.level.s.q, m)
 	if errors.Is(err, natsconn.ErrWrongSequence) || errors.Is(err, natsconn.ErrNoStream) {
 		return fmt.Errorf("%w: %w", broker.ErrLeaseLost, err)
 	}
 	return err
 }
 
-// encodeDead returns a dead letter as it is stored.
+// encodeDead returns the stored form of the dead letter d. token is the message's id in a subject.
 func (b *Broker) encodeDead(q *queue, token string, d broker.Dead) (*nats.Msg, error) {
 	died := d.At
 	d = d.Normalized()
@@ -71,47 +74,51 @@ func (b *Broker) encodeDead(q *queue, token string, d broker.Dead) (*nats.Msg, e
 	return m, nil
 }
 
-// decodeDead reads a stored dead letter.
+// decodeDead returns a stored dead letter.
 func decodeDead(q *queue, st *natsconn.Stored) broker.Dead {
 	token, _, _ := strings.Cut(strings.TrimPrefix(st.Subject, q.dead), ".")
 	d := broker.Dead{
 		Message: &broker.Message{}, Queue: q.name, At: st.Time,
-		Reason: decodeText(first(st.Header, headerReason)), Stack: decodeText(first(st.Header, headerStack)),
+		Reason: decodeText(headerValue(st.Header, headerReason)), Stack: decodeText(headerValue(st.Header, headerStack)),
 	}
 	decode(d.Message, idOf(token), st.Header, st.Data)
-	if n, err := strconv.ParseInt(first(st.Header, headerAttempts), 10, 32); err == nil && n > 0 {
+	if n, err := strconv.ParseInt(headerValue(st.Header, headerAttempts), 10, 32); err == nil && n > 0 {
 		d.Attempts = int(n)
 	}
-	if at := millis(first(st.Header, headerDied)); !at.IsZero() {
+	if at := parseMillis(headerValue(st.Header, headerDied)); !at.IsZero() {
 		d.At = at
 	}
 	return d
 }
 
-// putDead publishes a dead letter. Where it is too large it goes without what is said of it.
-func (b *Broker) putDead(ctx context.Context, q *queue, m *nats.Msg) error {
+// publishDead publishes a dead letter, waits for the confirmation, and drops the oldest letters if
+// there are too many. If the letter is too large it is published without the stack, then without
+// the reason.
+func (b *Broker) publishDead(ctx context.Context, q *queue, m *nats.Msg) error {
 	for {
 		_, err := b.conn.Publish(ctx, m)
 		switch {
 		case err == nil:
-			b.boundDead(ctx, q)
+			b.limitDead(ctx, q)
 			return nil
-		case errors.Is(err, natsconn.ErrTooLarge) && first(m.Header, headerStack) != "":
-			m = with(m, headerStack, "")
-		case errors.Is(err, natsconn.ErrTooLarge) && len(first(m.Header, headerReason)) > 2:
-			m = with(m, headerReason, `""`)
-		case !b.again(ctx, err):
+		case errors.Is(err, natsconn.ErrTooLarge) && headerValue(m.Header, headerStack) != "":
+			m = withHeader(m, headerStack, "")
+		case errors.Is(err, natsconn.ErrTooLarge) && len(headerValue(m.Header, headerReason)) > 2:
+			m = withHeader(m, headerReason, `""`)
+		case !b.retryLater(ctx, err):
 			return err
 		}
 	}
 }
 
-// PutDead implements [broker.DeadLetterer].
+// PutDead implements [broker.DeadLetterer]. It creates the queue if that does not exist.
 func (b *Broker) PutDead(ctx context.Context, name string, d broker.Dead) error {
 	err := b.addDead(ctx, name, d)
 	return wrap(err, "dead-letter in", name)
 }
 
+// addDead stores the dead letter d for the queue, see PutDead. It creates a queue or stream that
+// does not exist. Its errors do not name the queue.
 func (b *Broker) addDead(ctx context.Context, name string, d broker.Dead) error {
 	if err := b.check(d.Message); err != nil {
 		return err
@@ -122,7 +129,7 @@ func (b *Broker) addDead(ctx context.Context, name string, d broker.Dead) error 
 	}
 	q, err := b.queue(ctx, name)
 	if errors.Is(err, broker.ErrNoQueue) {
-		q, err = b.settle(ctx, name, nil)
+		q, err = b.writeRecord(ctx, name, nil)
 	}
 	if err != nil {
 		return err
@@ -131,24 +138,24 @@ func (b *Broker) addDead(ctx context.Context, name string, d broker.Dead) error 
 	if err != nil {
 		return err
 	}
-	err = b.putDead(ctx, q, m)
-	if errors.Is(err, natsconn.ErrNoStream) { // nothing was stored; it is made anew
-		b.streamGone(ctx)
-		if _, err := b.ready(ctx); err != nil {
+	err = b.publishDead(ctx, q, m)
+	if errors.Is(err, natsconn.ErrNoStream) { // nothing was stored; the stream is created again
+		b.forgetStream(ctx)
+		if _, err := b.ensureStream(ctx); err != nil {
 			return err
 		}
-		err = b.putDead(ctx, q, m)
+		err = b.publishDead(ctx, q, m)
 	}
 	return err
 }
 
-// sweepTime bounds what is done for the bound after a letter is stored.
-const sweepTime = 5 * time.Second
+// limitDeadTimeout limits the time for limitDead after a letter was stored.
+const limitDeadTimeout = 5 * time.Second
 
-// boundDead drops the oldest letters of a queue when there are too many. It looks at the first
-// letter that this process puts and after each hundredth part of the bound. What fails is tried
-// again after the next letter.
-func (b *Broker) boundDead(ctx context.Context, q *queue) {
+// limitDead drops the oldest letters of a queue if there are more than Config.DeadMax. It counts
+// them at the first letter that this process stores, and after each hundredth part of the limit.
+// After an error it counts again at the next letter.
+func (b *Broker) limitDead(ctx context.Context, q *queue) {
 	if b.cfg.DeadMax <= 0 {
 		return
 	}
@@ -156,7 +163,7 @@ func (b *Broker) boundDead(ctx context.Context, q *queue) {
 	if n > 1 && n <= int64(b.cfg.DeadMax/100) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, sweepTime)
+	ctx, cancel := context.WithTimeout(ctx, limitDeadTimeout)
 	defer cancel()
 	count, err := b.conn.Subjects(ctx, b.names.stream, q.dead+">")
 	if err == nil && count > b.cfg.DeadMax {
@@ -170,8 +177,9 @@ func (b *Broker) boundDead(ctx context.Context, q *queue) {
 	q.deadPut.Store(1)
 }
 
-// dropOld drops the letters that are too old, which the server does by itself since 2.11.
-func (b *Broker) dropOld(ctx context.Context, q *queue) error {
+// dropExpiredDead drops the letters that are older than Config.DeadTTL. It does nothing with a
+// server of 2.11 or later, which drops them itself.
+func (b *Broker) dropExpiredDead(ctx context.Context, q *queue) error {
 	if f := b.features.Load(); b.cfg.DeadTTL <= 0 || f == nil || f.ttl {
 		return nil
 	}
@@ -190,7 +198,7 @@ func (b *Broker) dropOld(ctx context.Context, q *queue) error {
 	}
 }
 
-// encodeText makes a header of any text.
+// encodeText returns s as a JSON string, which can be a header's value.
 func encodeText(s string) string {
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -199,6 +207,7 @@ func encodeText(s string) string {
 	return string(text)
 }
 
+// decodeText returns the text that encodeText encoded, or s itself if it is not a JSON string.
 func decodeText(s string) string {
 	var text string
 	if json.Unmarshal([]byte(s), &text) != nil {
@@ -207,17 +216,20 @@ func decodeText(s string) string {
 	return text
 }
 
-// ScanDead implements [broker.DeadLetterer].
+// ScanDead implements [broker.DeadLetterer]. It reads and removes the letters one by one, each with
+// a separate request to the server.
 func (b *Broker) ScanDead(ctx context.Context, name string, fn func(*broker.Dead) broker.DeadAction) error {
 	return wrap(b.scanDead(ctx, name, fn), "scan the dead letters of", name)
 }
 
+// scanDead does the work of ScanDead. It reads the letters one by one, up to the last message that
+// the stream held at the beginning.
 func (b *Broker) scanDead(ctx context.Context, name string, fn func(*broker.Dead) broker.DeadAction) error {
 	q, err := b.queue(ctx, name)
 	if err != nil {
 		return err
 	}
-	if err := b.dropOld(ctx, q); err != nil {
+	if err := b.dropExpiredDead(ctx, q); err != nil {
 		return err
 	}
 	last, err := b.lastSeq(ctx)
@@ -248,7 +260,8 @@ func (b *Broker) scanDead(ctx context.Context, name string, fn func(*broker.Dead
 	}
 }
 
-// PurgeDead implements [broker.DeadLetterer].
+// PurgeDead implements [broker.DeadLetterer]. One request removes all messages of the queue's
+// dead-letter subjects.
 func (b *Broker) PurgeDead(ctx context.Context, name string) (int, error) {
 	q, err := b.queue(ctx, name)
 	n := 0

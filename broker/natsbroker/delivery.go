@@ -14,7 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/natsconn"
 )
 
-// delivery is one message that the server handed to a level.
+// delivery is one message that the server delivered to a level.
 type delivery struct {
 	msg     broker.Message
 	level   *level
@@ -24,30 +24,31 @@ type delivery struct {
 	count   int
 
 	// guarded by the subscription's mutex
-	hold       *hold
-	prev, next *delivery // in the hold
+	group      *leaseGroup
+	prev, next *delivery // in the list of the group
 	state      settleState
-	tried      bool // an AckSync had no answer
+	maybeAcked bool // an AckSync got no answer
 }
 
 type settleState uint8
 
 const (
 	open    settleState = iota
-	busy                // a Release, Bury, Retry or AckSync is under way
+	busy                // a Release, [delivery.DeadLetter], Retry or AckSync is in progress
 	settled             //
 )
 
-// ackInfo is what the subject of an answer tells of a delivery.
+// ackInfo holds the data in the reply subject of a delivery.
 type ackInfo struct {
-	count   int
-	seq     uint64
-	handed  uint64 // messages that the consumer had handed out, with this one
-	pending uint64
+	count     int
+	seq       uint64
+	delivered uint64 // messages that the consumer had delivered, including this one
+	pending   uint64
 }
 
-// parseReply reads $JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>.<time>.<pending>, or the newer form with
-// a domain and a hash before the stream.
+// parseReply reads the reply subject of a delivery. It returns false for any other subject. The
+// form is $JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>.<time>.<pending>, or
+// the newer form with a domain and a hash before the stream.
 func parseReply(reply string) (ackInfo, bool) {
 	rest, ok := strings.CutPrefix(reply, "$JS.ACK.")
 	if !ok {
@@ -78,6 +79,8 @@ func parseReply(reply string) (ackInfo, bool) {
 	return ackInfo{count, seq, handed, pending}, err1 == nil && err2 == nil && err3 == nil && err4 == nil
 }
 
+// newDelivery returns the delivery of m to the level lv and the data in its reply subject. It
+// returns false if m is not a delivery. It does not add it to the held ones.
 func newDelivery(lv *level, m *nats.Msg) (*delivery, ackInfo, bool) {
 	info, ok := parseReply(m.Reply)
 	if !ok {
@@ -88,135 +91,152 @@ func newDelivery(lv *level, m *nats.Msg) (*delivery, ackInfo, bool) {
 	return d, info, true
 }
 
-// Message implements [broker.Delivery].
+// Message implements [broker.Delivery]. It returns the same pointer each time.
 func (d *delivery) Message() *broker.Message { return &d.msg }
 
-// Deliveries implements [broker.Delivery].
+// Deliveries implements [broker.Delivery]. It is always exact.
 func (d *delivery) Deliveries() (n int, exact bool) { return d.count, true }
 
-// Lost implements [broker.Delivery]. It is one channel for all that came within a short time.
-func (d *delivery) Lost() <-chan struct{} { return d.hold.lost }
+// Lost implements [broker.Delivery]. Deliveries that arrived within a short time share one channel.
+func (d *delivery) Lost() <-chan struct{} { return d.group.lost }
 
-func (d *delivery) failed(what string, err error) error {
+// wrapErr returns err with the operation what, the message's id and the queue in its text, nil for
+// a nil err.
+func (d *delivery) wrapErr(what string, err error) error {
 	if err == nil {
 		return nil
 	}
 	return wrap(fmt.Errorf("message %.128q: %w", d.msg.ID, err), what, d.level.s.q.name)
 }
 
-// begin takes the delivery for a settlement; s.mu is held.
-func (d *delivery) begin() error {
+// beginSettle reserves d for one settlement. Returns ErrSettled if d is settled or being settled,
+// ErrLeaseLost if its lease has ended, which it also records. Call it with the subscription's mutex
+// held.
+func (d *delivery) beginSettle() error {
 	s := d.level.s
 	switch {
 	case d.state != open:
 		return broker.ErrSettled
-	case d.hold.dead:
+	case d.group.isLost:
 		return broker.ErrLeaseLost
-	case !time.Now().Before(s.deadline(d.hold)):
-		s.lose(d.hold)
+	case !time.Now().Before(s.deadline(d.group)):
+		s.loseGroup(d.group)
 		return broker.ErrLeaseLost
 	}
 	d.state = busy
 	return nil
 }
 
-// lost reports whether the delivery was given up.
-func (d *delivery) lost() bool {
+// isLost reports whether the lease of d is lost. It takes the subscription's mutex.
+func (d *delivery) isLost() bool {
 	d.level.s.mu.Lock()
 	defer d.level.s.mu.Unlock()
-	return d.hold.dead
+	return d.group.isLost
 }
 
-// finish ends a settlement: nil removes the delivery, an error leaves it to be settled again; s.mu is held.
-func (d *delivery) finish(err error) {
+// endSettle ends the settlement that beginSettle reserved. If err is nil or ErrLeaseLost, d is
+// settled and no longer held. Otherwise d can be settled again. Call it with the subscription's
+// mutex held.
+func (d *delivery) endSettle(err error) {
 	s := d.level.s
 	if err != nil && !errors.Is(err, broker.ErrLeaseLost) {
 		d.state = open
 		return
 	}
 	d.state = settled
-	if d.hold.dead {
-		return // it is counted no more
+	if d.group.isLost {
+		return // loseGroup has removed it already
 	}
-	s.leave(d)
+	s.removeHeld(d)
 	d.level.unsettled--
-	d.level.poke()
-	s.forget()
+	d.level.wakeIfRoom()
+	s.endIfDone()
 }
 
-// settleNow settles with one word to the server, for which nothing has to be waited.
-func (d *delivery) settleNow(what string, send func(q *queue, reply string, until time.Time)) error {
+// settleNoWait settles d with send, which sends one message to the server and does not wait. what
+// names the operation in errors.
+func (d *delivery) settleNoWait(what string, send func(q *queue, reply string, until time.Time)) error {
 	s := d.level.s
 	s.mu.Lock()
-	if err := d.begin(); err != nil {
+	if err := d.beginSettle(); err != nil {
 		s.mu.Unlock()
-		return d.failed(what, err)
+		return d.wrapErr(what, err)
 	}
-	until := s.deadline(d.hold)
+	until := s.deadline(d.group)
 	s.mu.Unlock()
-	// Before there is room for the next: a server that counts must not see one too many.
+	// This happens before a place of the prefetch becomes free, so that the server never counts one
+	// delivery too many.
 	send(s.q, d.reply, until)
 	s.mu.Lock()
-	d.finish(nil)
+	d.endSettle(nil)
 	s.mu.Unlock()
 	return nil
 }
 
-// settleBy settles with something that waits for an answer.
-func (d *delivery) settleBy(what string, do func() error) error {
+// settleAndWait settles d with do, which waits for the server. Meanwhile other settlements of d
+// return ErrSettled. If do fails, d can be settled again, unless the lease was lost meanwhile: then
+// it returns ErrLeaseLost. what names the operation in errors.
+func (d *delivery) settleAndWait(what string, do func() error) error {
 	s := d.level.s
 	s.mu.Lock()
-	err := d.begin()
+	err := d.beginSettle()
 	s.mu.Unlock()
 	if err != nil {
-		return d.failed(what, err)
+		return d.wrapErr(what, err)
 	}
 	err = do()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case err == nil || !d.hold.dead:
-	case errors.Is(err, natsconn.ErrIndeterminate): // the server may have done it before it had the message back
+	case err == nil || !d.group.isLost:
+	// the server may have executed it before it took the message back
+	case errors.Is(err, natsconn.ErrIndeterminate):
 		err = fmt.Errorf("%w: %w: %w", broker.ErrLeaseLost, broker.ErrIndeterminate, err)
 	default:
 		err = fmt.Errorf("%w: %w", broker.ErrLeaseLost, err)
 	}
-	d.finish(err)
-	return d.failed(what, err)
+	d.endSettle(err)
+	return d.wrapErr(what, err)
 }
 
-// Ack implements [broker.Delivery]. It never waits: the acknowledgement leaves with others, and the last ones are sent again
-// after a lost connection. One that the server has not processed when it is killed is lost, and the message seen again.
+// Ack implements [broker.Delivery]. It never waits. The acknowledgement is sent with others, and
+// the last ones are sent again after a lost connection. If the server is killed before it has
+// processed an acknowledgement, the message is delivered again.
 func (d *delivery) Ack(context.Context) error {
-	return d.settleNow("acknowledge", d.level.s.b.outbox.ack)
+	return d.settleNoWait("acknowledge", d.level.s.b.outbox.ack)
 }
 
-// AckSync implements [broker.SyncAcker]. It removes the message from the stream, which the server does for one caller only. An
-// acknowledgement would not do: a server that was frozen or killed hands messages out anew, as the first time, and takes the
-// acknowledgements of all who have them. Errors: broker.ErrLeaseLost when another consumer has removed it. With
-// broker.ErrIndeterminate no answer came; another call then says broker.ErrLeaseLost too if the message is gone, since nobody
-// can tell by whom.
+// AckSync implements [broker.SyncAcker]. It removes the message from the stream, which succeeds for
+// one caller only. An acknowledgement is not enough: a server that was frozen or killed may deliver
+// a message to two consumers, each time as the first delivery. It accepts the acknowledgements of
+// both.
+//
+// Errors:
+//   - broker.ErrLeaseLost: another consumer has removed the message.
+//   - broker.ErrIndeterminate: no answer arrived. A second call returns broker.ErrLeaseLost too if
+//     the message no longer exists. It is not known then which caller removed it.
 func (d *delivery) AckSync(ctx context.Context) error {
-	return d.settleBy("acknowledge", func() error {
+	return d.settleAndWait("acknowledge", func() error {
 		b, s := d.level.s.b, d.level.s
 		session, err := b.conn.Session(ctx)
 		if err == nil {
-			err = b.outbox.connected(ctx, session) // what was settled before a cut leaves first
+			// settlements from before a lost connection are sent first
+			err = b.outbox.useConnection(ctx, session)
 		}
 		switch {
 		case err != nil:
 			return err
-		case d.lost():
+		case d.isLost():
 			return broker.ErrLeaseLost
 		}
 		taken, err := b.conn.Take(ctx, b.names.stream, d.seq)
 		switch {
 		case errors.Is(err, natsconn.ErrIndeterminate):
-			d.tried = true
+			d.maybeAcked = true
 		case err != nil:
-		case taken: // the consumer still counts it as handed out
+		case taken: // the consumer still counts it as delivered
 			b.outbox.ack(s.q, d.reply, s.deadlineOf(d))
-		case d.tried:
+		case d.maybeAcked:
 			return fmt.Errorf("%w: %w", broker.ErrLeaseLost, broker.ErrIndeterminate)
 		default:
 			return broker.ErrLeaseLost
@@ -225,13 +245,14 @@ func (d *delivery) AckSync(ctx context.Context) error {
 	})
 }
 
-// Release implements [broker.Delivery]. After longer than 0 a message of the next Generation takes its place in one step.
+// Release implements [broker.Delivery]. If after is 0 or less the message goes back at once.
+// Otherwise a message of the next Generation replaces it in one atomic step.
 func (d *delivery) Release(ctx context.Context, after time.Duration) error {
 	if after <= 0 {
-		return d.settleNow("release", d.level.s.b.outbox.nak)
+		return d.settleNoWait("release", d.level.s.b.outbox.nak)
 	}
 	next := d.msg
 	next.Generation++
 	o := broker.Outgoing{Queue: d.level.s.q.name, Message: &next, At: time.Now().Add(after)}
-	return d.settleBy("release", func() error { return d.replace(ctx, o) })
+	return d.settleAndWait("release", func() error { return d.replace(ctx, o) })
 }

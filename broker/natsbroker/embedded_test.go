@@ -14,7 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// TestConformanceEmbedded runs over a server in this process, without a network.
+// TestConformanceEmbedded runs the suite on a server in this process, without a network.
 func TestConformanceEmbedded(t *testing.T) {
 	t.Parallel()
 	srv, err := embedded.Open(testwait.Long(t), t.TempDir(), embedded.Options{})

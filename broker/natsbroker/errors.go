@@ -8,13 +8,14 @@ import (
 	"github.com/swarmiji/swarmiji/internal/natsconn"
 )
 
-// ports are the classes that an error may have already.
+// ports holds the sentinels that an error may wrap already.
 var ports = [...]error{
 	broker.ErrClosed, broker.ErrUnavailable, broker.ErrIndeterminate, broker.ErrBlocked, broker.ErrNoQueue, broker.ErrTooLarge,
 	broker.ErrSettled, broker.ErrLeaseLost, broker.ErrMalformed, broker.ErrUnsupported, broker.ErrAccess, broker.ErrTooMany, broker.ErrNotFound,
 }
 
-// wrap says what was done and puts the port's class beside the connection's error.
+// wrap returns err with the operation what and the queue in its text. If err wraps no sentinel of
+// package broker yet, it adds a fitting one. It returns nil for a nil err.
 func wrap(err error, what, queue string) error {
 	if err == nil {
 		return nil
@@ -30,7 +31,7 @@ func wrap(err error, what, queue string) error {
 	return fmt.Errorf("nats %s %q: %w", what, queue, err)
 }
 
-// classOf returns the port's sentinel for an error of the connection, nil if none fits.
+// classOf returns the sentinel of package broker that fits err, an error of the connection, or nil.
 func classOf(err error) error {
 	switch {
 	case errors.Is(err, natsconn.ErrIndeterminate):

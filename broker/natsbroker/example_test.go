@@ -12,7 +12,8 @@ import (
 	"github.com/swarmiji/swarmiji/connect/natsconnect"
 )
 
-// A queue with two levels on a server within the process; with Config.URLs in the place of InProcess it is one elsewhere.
+// This example uses a queue with two levels on a server within the process. With Config.URLs in
+// place of InProcess the server is elsewhere.
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -44,7 +44,8 @@ func publishAll(t testing.TB, b *natsbroker.Broker, names []string) {
 	}
 }
 
-// underLoad publishes and consumes while fault happens, and expects that all confirmed messages are seen.
+// underLoad publishes and consumes while fault runs, and expects that all confirmed messages are
+// seen.
 func underLoad(t *testing.T, url string, fault func()) *tally {
 	t.Helper()
 	const each, publishers = 400, 4
@@ -160,7 +161,8 @@ func TestBlackHole(t *testing.T) {
 	nothing(t, s, 100*time.Millisecond)
 }
 
-// TestSettlementsOutliveACut settles while there is no connection: nothing is seen again.
+// TestSettlementsOutliveACut settles without a connection, and shows that no message is delivered
+// again.
 func TestSettlementsOutliveACut(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequireNATS(t)
@@ -175,7 +177,7 @@ func TestSettlementsOutliveACut(t *testing.T) {
 		ds = append(ds, receive(t, s))
 	}
 	for _, d := range ds[:5] {
-		ack(t, d) // may be on its way when the line is cut
+		ack(t, d) // it may be in progress when the connection is cut
 	}
 	r.SetDown(true)
 	testwait.Until(t, "the loss of the connection", func() bool {
@@ -189,7 +191,7 @@ func TestSettlementsOutliveACut(t *testing.T) {
 	if err := ds[15].Release(testwait.Long(t), 0); err != nil {
 		t.Fatalf("Release without a connection: %v", err)
 	}
-	// The last delivery goes with its subscription: what was settled leaves all the same.
+	// Closing the subscription ends it with its last delivery. Its settlements are still sent.
 	if err := s.Close(testwait.Long(t)); err != nil {
 		t.Fatalf("Close: %v", err)
 	}
@@ -276,8 +278,8 @@ func TestTooLargeForTheServer(t *testing.T) {
 		t.Fatalf("Release of the largest message: %v", err)
 	}
 	d = receive(t, s)
-	if err := d.Bury(testwait.Long(t), broker.Dead{Reason: strings.Repeat("reason ", 1000)}); err != nil {
-		t.Fatalf("Bury of the largest message: %v", err)
+	if err := d.DeadLetter(testwait.Long(t), broker.Dead{Reason: strings.Repeat("reason ", 1000)}); err != nil {
+		t.Fatalf("DeadLetter of the largest message: %v", err)
 	}
 	dead, err := broker.ListDead(testwait.Long(t), b, "q", 10)
 	if err != nil || len(dead) != 1 || len(dead[0].Message.Body) != 62<<10 {
@@ -312,7 +314,7 @@ func TestTLS(t *testing.T) {
 		}
 		return nil
 	})
-	// A server without TLS gets nothing when TLS was meant.
+	// A server without TLS receives nothing if TLS is configured.
 	plain := testserver.RequireNATS(t)
 	meant := connect(t, natsbroker.Config{Connect: natsconnect.Config{URLs: []string{plain.URL()}, TLS: &tls.Config{RootCAs: pool}}})
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -344,12 +346,13 @@ func TestWrongPassword(t *testing.T) {
 	}
 }
 
-// The process that is frozen is this test's binary; childEnv tells it so, and where the server is.
+// The frozen process is this test's binary. childEnv tells it to be the child, and holds the
+// server's address.
 const childEnv = "SWARMIJI_TEST_NATS_CHILD"
 
 func say(words ...any) { _, _ = fmt.Fprintln(os.Stdout, append([]any{"CHILD"}, words...)...) }
 
-// TestChild is the consumer that TestFrozenConsumer freezes. By itself it does nothing.
+// TestChild is the consumer that TestFrozenConsumer freezes. Without childEnv it is skipped.
 func TestChild(t *testing.T) {
 	where := os.Getenv(childEnv)
 	if where == "" {
@@ -462,8 +465,8 @@ func TestForeignProgram(t *testing.T) {
 	})
 }
 
-// TestAckSyncAnswerLost: when the lease ends while the answer to an acknowledgement is waited for, its outcome stays unknown: the
-// server may have executed it, and then nobody has the message.
+// TestAckSyncAnswerLost shows that the outcome of an acknowledgement stays unknown if the lease
+// ends before the answer. The server may have executed it, and then no consumer has the message.
 func TestAckSyncAnswerLost(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequireNATS(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/natsconn"
 )
 
-// found is a waiting message.
+// found is a waiting message that find returned.
 type found struct {
 	q       *queue
 	st      *natsconn.Stored
@@ -21,7 +21,8 @@ type found struct {
 	delayed bool      // it is a schedule
 }
 
-// Find implements [broker.Finder]. A message that was given back counts as held until it is handed out again.
+// Find implements [broker.Finder]. A message that was returned to the queue counts as held until it
+// is delivered again.
 func (b *Broker) Find(ctx context.Context, name, id string) (broker.Outgoing, error) {
 	f, err := b.find(ctx, name, id)
 	if err != nil {
@@ -30,6 +31,8 @@ func (b *Broker) Find(ctx context.Context, name, id string) (broker.Outgoing, er
 	return broker.Outgoing{Queue: name, Message: f.m, At: f.at}, nil
 }
 
+// find searches the levels and the schedules of a queue for the message id. Returns ErrNotFound if
+// no such message waits or if a consumer holds it.
 func (b *Broker) find(ctx context.Context, name, id string) (*found, error) {
 	q, err := b.queue(ctx, name)
 	if err != nil {
@@ -37,17 +40,17 @@ func (b *Broker) find(ctx context.Context, name, id string) (*found, error) {
 	}
 	token, err := idToken(id)
 	if err != nil {
-		return nil, broker.ErrNotFound // no message can have it
+		return nil, broker.ErrNotFound // a message cannot have it
 	}
 	for i, subject := range q.work {
 		st, err := b.conn.GetLast(ctx, b.names.stream, subject+token)
-		if errors.Is(err, natsconn.ErrNotFound) || err == nil && first(st.Header, headerMoved) != "" {
+		if errors.Is(err, natsconn.ErrNotFound) || err == nil && headerValue(st.Header, headerMoved) != "" {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		// The consumer hands out in the order of sequences: what lies behind the last one waits.
+		// The consumer delivers in the order of sequences: messages after the last delivered one wait.
 		c, err := b.state(ctx, q, i)
 		if err != nil && !errors.Is(err, natsconn.ErrNoConsumer) {
 			return nil, err
@@ -57,8 +60,8 @@ func (b *Broker) find(ctx context.Context, name, id string) (*found, error) {
 		}
 		f := &found{q: q, st: st, m: &broker.Message{}}
 		decode(f.m, id, st.Header, st.Data)
-		if s := first(st.Header, headerNotBefore); s != "" {
-			f.at = millis(s)
+		if s := headerValue(st.Header, headerNotBefore); s != "" {
+			f.at = parseMillis(s)
 		}
 		return f, nil
 	}
@@ -71,16 +74,16 @@ func (b *Broker) find(ctx context.Context, name, id string) (*found, error) {
 	}
 	f := &found{q: q, st: st, m: &broker.Message{}, delayed: true}
 	decode(f.m, id, st.Header, st.Data)
-	at, err := time.Parse(time.RFC3339Nano, strings.TrimPrefix(first(st.Header, headerSchedule), "@at "))
+	at, err := time.Parse(time.RFC3339Nano, strings.TrimPrefix(headerValue(st.Header, headerSchedule), "@at "))
 	if err != nil {
-		return nil, fmt.Errorf("%w: schedule %.80q", broker.ErrMalformed, first(st.Header, headerSchedule))
+		return nil, fmt.Errorf("%w: schedule %.80q", broker.ErrMalformed, headerValue(st.Header, headerSchedule))
 	}
 	f.at = at
 	return f, nil
 }
 
-// Delete implements [broker.Finder]. A message that a consumer gets at the same moment may be handled although Delete returns
-// nil.
+// Delete implements [broker.Finder]. If a consumer receives the message at the same moment it may
+// be handled although Delete returns nil.
 func (b *Broker) Delete(ctx context.Context, name, id string) error {
 	err := b.remove(ctx, name, id)
 	if err != nil {
@@ -89,6 +92,7 @@ func (b *Broker) Delete(ctx context.Context, name, id string) error {
 	return wrap(err, "delete from", name)
 }
 
+// remove does the work of Delete. It first allows the same (ID, Generation) to be published again.
 func (b *Broker) remove(ctx context.Context, name, id string) error {
 	f, err := b.find(ctx, name, id)
 	if err != nil {
@@ -104,8 +108,8 @@ func (b *Broker) remove(ctx context.Context, name, id string) error {
 	return err
 }
 
-// Update implements [broker.Finder]. The message goes to the end of its queue. A change of time or level needs a server
-// of 2.12 or later, else it is broker.ErrUnsupported.
+// Update implements [broker.Finder]. The message goes to the end of its queue. A change of time or
+// level needs a server of 2.12 or later. Otherwise it returns broker.ErrUnsupported.
 func (b *Broker) Update(ctx context.Context, name string, o broker.Outgoing) error {
 	err := b.update(ctx, name, o)
 	if err != nil && o.Message != nil {
@@ -114,58 +118,60 @@ func (b *Broker) Update(ctx context.Context, name string, o broker.Outgoing) err
 	return wrap(err, "update in", name)
 }
 
+// update does the work of Update.
 func (b *Broker) update(ctx context.Context, name string, o broker.Outgoing) error {
 	if err := b.check(o.Message); err != nil {
 		return err
 	}
 	if o.Queue != "" && o.Queue != name {
-		return fmt.Errorf("%w: the update names queue %q", broker.ErrMalformed, o.Queue)
+		return fmt.Errorf("%w: the message names another queue, %q", broker.ErrMalformed, o.Queue)
 	}
 	f, err := b.find(ctx, name, o.Message.ID)
 	if err != nil {
 		return err
 	}
-	can, err := b.ready(ctx)
+	can, err := b.ensureStream(ctx)
 	if err != nil {
 		return err
 	}
-	if !can.schedules && (f.delayed || f.st.Subject != f.q.work[f.q.level(o.Message.Priority)]+lastToken(f.st.Subject)) {
-		return fmt.Errorf("%w: the server is too old to move a message, this needs 2.12 or later", broker.ErrUnsupported)
+	if !can.schedules && (f.delayed || f.st.Subject != f.q.work[f.q.levelOf(o.Message.Priority)]+lastToken(f.st.Subject)) {
+		return fmt.Errorf("%w: the server is too old to move a message; it needs version 2.12 or later", broker.ErrUnsupported)
 	}
 	o.Queue = name
 	err = b.exchange(ctx, f, o)
-	if errors.Is(err, natsconn.ErrWrongSequence) { // somebody else took it in the meantime
+	if errors.Is(err, natsconn.ErrWrongSequence) { // another process has taken or changed it meanwhile
 		return fmt.Errorf("%w: %w", broker.ErrNotFound, err)
 	}
 	return err
 }
 
-// exchange puts o in the place of a waiting message.
+// exchange replaces the waiting message f by o in one atomic step and waits for the server. Returns
+// natsconn.ErrWrongSequence if the message is no longer the same.
 func (b *Broker) exchange(ctx context.Context, f *found, o broker.Outgoing) error {
-	at, err := b.due(ctx, o.At)
+	at, err := b.dueTime(ctx, o.At)
 	if err != nil {
 		return err
 	}
 	p := publishing{queue: f.q, m: o.Message, at: at}
-	if err := b.place(ctx, &p); err != nil {
+	if err := b.encodeTo(ctx, &p); err != nil {
 		return err
 	}
 	seq := strconv.FormatUint(f.st.Seq, 10)
-	scheduled := first(p.msg.Header, headerSchedule) != ""
-	p.msg = with(p.msg, headerMsgID, "")
+	scheduled := headerValue(p.msg.Header, headerSchedule) != ""
+	p.msg = withHeader(p.msg, headerMsgID, "")
 	switch {
 	case f.delayed && scheduled, !f.delayed && p.msg.Subject == f.st.Subject:
-		p.msg = with(p.msg, headerExpectedSeq, seq)
-	case f.delayed: // the schedule goes with it
-		p.msg = with(with(p.msg, headerScheduler, f.st.Subject), headerScheduleNext, "purge")
-		p.msg = with(with(p.msg, headerExpectedSeq, seq), headerExpectedSubj, f.st.Subject)
+		p.msg = withHeader(p.msg, headerExpectedSeq, seq)
+	case f.delayed: // the schedule is removed with it
+		p.msg = withHeader(withHeader(p.msg, headerScheduler, f.st.Subject), headerScheduleNext, "purge")
+		p.msg = withHeader(withHeader(p.msg, headerExpectedSeq, seq), headerExpectedSubj, f.st.Subject)
 	default:
 		old := &delivery{subject: f.st.Subject, seq: f.st.Seq}
-		return b.batch(ctx, p.msg, old.notice())
+		return b.publishAtomic(ctx, p.msg, old.movedNotice())
 	}
 	for {
 		_, err := b.conn.Publish(ctx, p.msg)
-		if err == nil || !b.again(ctx, err) {
+		if err == nil || !b.retryLater(ctx, err) {
 			return err
 		}
 	}

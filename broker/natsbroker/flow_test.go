@@ -16,8 +16,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// TestClosedSubscriptionsLeaveNothingBehind closes subscriptions while the server sends. A message that was on its way to one
-// that does not listen any more would come again only when the lease, an hour, is over.
+// TestClosedSubscriptionsLeaveNothingBehind closes subscriptions while the server sends. A message
+// to a closed subscription must not stay there until its lease of an hour ends.
 func TestClosedSubscriptionsLeaveNothingBehind(t *testing.T) {
 	t.Parallel()
 	const n = 4000
@@ -69,7 +69,8 @@ func TestClosedSubscriptionsLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-// TestManyShortDelays: messages that wait for their time for a moment must not use up the prefetch one after the other.
+// TestManyShortDelays shows that messages with short delays do not use up the prefetch one after
+// the other.
 func TestManyShortDelays(t *testing.T) {
 	t.Parallel()
 	const n = 600
@@ -83,7 +84,7 @@ func TestManyShortDelays(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range n { // one after the other they would take longer than bound lets them
+	for range n { // one after the other they would take longer than the limit
 		d := receive(t, s)
 		if early := time.Until(at[d.Message().ID]); early > 0 {
 			t.Errorf("%s came %v early", d.Message().ID, early)
@@ -96,7 +97,7 @@ func TestManyShortDelays(t *testing.T) {
 	nothing(t, s, 300*time.Millisecond)
 }
 
-// TestNoLimitMeansNone holds more than the adapter asks for at once.
+// TestNoLimitMeansNone holds more messages than the adapter requests at once.
 func TestNoLimitMeansNone(t *testing.T) {
 	t.Parallel()
 	const n = 2500
@@ -141,11 +142,12 @@ func TestOlderGenerationsGiveWay(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, n := range []int{1, 3, 2, 3, 0} { // the newest holds, whatever comes later, and for however long
+	// the newest generation stays, whatever is published later
+	for _, n := range []int{1, 3, 2, 3, 0} {
 		if err := b.Publish(testwait.Long(t), "q", gen(n)); err != nil {
 			t.Fatalf("Publish of generation %d: %v", n, err)
 		}
-		<-time.After(150 * time.Millisecond) // the server forgets what it has seen
+		<-time.After(150 * time.Millisecond) // until the server has forgotten the pair
 	}
 	expect(3)
 	later := time.Now().Add(time.Second)
@@ -177,7 +179,7 @@ func TestRetryIntoAnotherQueueIsOneStep(t *testing.T) {
 	for i, o := range []broker.Outgoing{
 		{Queue: "other"}, // another queue
 		{Queue: "q"},     // another level
-		{Queue: "other", At: time.Now().Add(2 * time.Hour)}, // and later
+		{Queue: "other", At: time.Now().Add(2 * time.Hour)}, // another queue and later
 	} {
 		d := ds[i]
 		m := *d.Message()
@@ -241,7 +243,7 @@ func TestTwoRequeueAtOnce(t *testing.T) {
 	publish(t, b, ids("m", n)...)
 	s := subscribe(t, b, broker.SubscribeOptions{})
 	for range n {
-		if err := receive(t, s).Bury(testwait.Long(t), broker.Dead{Reason: "why"}); err != nil {
+		if err := receive(t, s).DeadLetter(testwait.Long(t), broker.Dead{Reason: "why"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -289,7 +291,7 @@ func TestIDsOfAnyBytes(t *testing.T) {
 func TestNewReportsEverything(t *testing.T) {
 	t.Parallel()
 	_, err := natsbroker.New(natsbroker.Config{Namespace: "a.b", Replicas: 9, Storage: "paper", MaxBody: -1, Lease: 1, Dedupe: 1})
-	for _, want := range []string{"no URL", "namespace", "replicas", "storage", "body", "lease", "dedupe"} {
+	for _, want := range []string{"no URL", "namespace", "replicas", "storage", "MaxBody", "lease", "dedupe"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not name %q: %v", want, err)
 		}

@@ -18,7 +18,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// connect opens a Broker for a test, which closes it. What cfg leaves open points to the shared server and a fresh namespace.
+// connect opens a Broker and closes it at the end of the test. Without settings in cfg it uses the
+// shared server and a new namespace.
 func connect(t testing.TB, cfg natsbroker.Config) *natsbroker.Broker {
 	t.Helper()
 	if cfg.Connect.URLs == nil && cfg.Connect.InProcess == nil {
@@ -31,7 +32,7 @@ func connect(t testing.TB, cfg natsbroker.Config) *natsbroker.Broker {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
-		_ = b.Close(ctx) // the server may have gone with the test
+		_ = b.Close(ctx) // the server may have ended with the test
 	})
 	return b
 }
@@ -62,7 +63,7 @@ func receive(t testing.TB, s broker.Subscription) broker.Delivery {
 	return d
 }
 
-// nothing expects that no message comes for a while.
+// nothing expects that no message arrives within d.
 func nothing(t testing.TB, s broker.Subscription, d time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), d)
@@ -93,7 +94,7 @@ func ack(t testing.TB, d broker.Delivery) {
 	}
 }
 
-// bare is a client of its own, as an administrator or a foreign program would have it.
+// bare returns a separate client, as an administrator or a foreign program would use it.
 func bare(t testing.TB, url string) jetstream.JetStream {
 	t.Helper()
 	nc, err := nats.Connect(url)
@@ -108,7 +109,7 @@ func bare(t testing.TB, url string) jetstream.JetStream {
 	return js
 }
 
-// logBook keeps what is logged.
+// logBook stores the log.
 type logBook struct {
 	mu  sync.Mutex
 	txt bytes.Buffer
@@ -136,7 +137,7 @@ func ids(prefix string, n int) []string {
 	return s
 }
 
-// tally counts what is seen.
+// tally counts the deliveries of each message.
 type tally struct {
 	mu   sync.Mutex
 	seen map[string]int
@@ -156,7 +157,7 @@ func (c *tally) different() int {
 	return len(c.seen)
 }
 
-// repeats is how many deliveries were not the first of their message.
+// repeats returns the number of deliveries that were not the first of their message.
 func (c *tally) repeats() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -167,7 +168,7 @@ func (c *tally) repeats() int {
 	return n
 }
 
-// consume acknowledges what comes, until ctx ends.
+// consume acknowledges every message until ctx ends.
 func consume(ctx context.Context, s broker.Subscription, seen *tally) {
 	for {
 		d, err := s.Receive(ctx)
@@ -175,6 +176,6 @@ func consume(ctx context.Context, s broker.Subscription, seen *tally) {
 			return
 		}
 		seen.add(d.Message().ID)
-		_ = d.Ack(ctx) // one that fails shows as a repeat
+		_ = d.Ack(ctx) // a failed Ack shows as a repeat
 	}
 }

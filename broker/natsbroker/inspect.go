@@ -14,7 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/natsconn"
 )
 
-// consumerState is what of a consumer's state is of use here.
+// consumerState holds the used parts of a server consumer's state.
 type consumerState struct {
 	Delivered struct {
 		Consumer uint64 `json:"consumer_seq"`
@@ -24,21 +24,23 @@ type consumerState struct {
 	Pending    uint64 `json:"num_pending"`
 }
 
-// state asks for the state of a level's consumer. natsconn.ErrNoConsumer: nobody has consumed from the level yet.
+// state asks the server for the state of a level's consumer. Returns natsconn.ErrNoConsumer if no
+// process has consumed from the level yet.
 func (b *Broker) state(ctx context.Context, q *queue, level int) (consumerState, error) {
 	var st consumerState
 	err := b.conn.API(ctx, "CONSUMER.INFO."+b.names.stream+"."+b.names.consumer(q.name, level), struct{}{}, &st)
 	return st, err
 }
 
-// Stats implements [broker.Inspector]. What was given back and waits for a consumer counts as held.
-// DeadDropped counts what this process has dropped because there were too many; the server does not
-// say what was too old.
+// Stats implements [broker.Inspector]. A message that was returned to the queue and waits for a
+// consumer counts as held. DeadDropped counts the letters that this process has dropped because
+// there were too many. The server does not report expired letters.
 func (b *Broker) Stats(ctx context.Context, name string) (broker.Stats, error) {
 	st, err := b.stats(ctx, name)
 	return st, wrap(err, "inspect", name)
 }
 
+// stats does the work of Stats.
 func (b *Broker) stats(ctx context.Context, name string) (broker.Stats, error) {
 	var sum broker.Stats
 	q, err := b.queue(ctx, name)
@@ -69,16 +71,18 @@ func (b *Broker) stats(ctx context.Context, name string) (broker.Stats, error) {
 	return sum, err
 }
 
-// purgeBatch is how many messages Purge takes at once.
+// purgeBatch is the number of messages that Purge requests at once.
 const purgeBatch = 256
 
-// Purge implements [broker.Inspector]. What waits is taken through the queue's consumers and acknowledged, since the server can
-// purge by subject only, which would take what is held as well.
+// Purge implements [broker.Inspector]. It fetches the waiting messages through the queue's
+// consumers and acknowledges them. The server itself can purge only by subject, which would remove
+// held messages too.
 func (b *Broker) Purge(ctx context.Context, name string) (int, error) {
 	n, err := b.purge(ctx, name)
 	return n, wrap(err, "purge", name)
 }
 
+// purge does the work of Purge. It first allows the purged messages to be published again.
 func (b *Broker) purge(ctx context.Context, name string) (int, error) {
 	q, err := b.queue(ctx, name)
 	if err != nil {
@@ -109,7 +113,7 @@ func (b *Broker) purge(ctx context.Context, name string) (int, error) {
 	return sum, nil
 }
 
-// lastSeq returns the sequence of the newest message that the stream has had.
+// lastSeq returns the highest sequence of the stream so far.
 func (b *Broker) lastSeq(ctx context.Context) (uint64, error) {
 	var resp struct {
 		State struct {
@@ -120,7 +124,8 @@ func (b *Broker) lastSeq(ctx context.Context) (uint64, error) {
 	return resp.State.Last, err
 }
 
-// drain takes and acknowledges what waits at a consumer, up to limit messages.
+// drain fetches and acknowledges up to limit waiting messages of a level. It returns the number of
+// messages, without notices of moved messages.
 func (b *Broker) drain(ctx context.Context, q *queue, level, limit int) (int, error) {
 	sum := 0
 	err := b.conn.Do(ctx, func(ctx context.Context, s *natsconn.Session) error {
@@ -129,7 +134,7 @@ func (b *Broker) drain(ctx context.Context, q *queue, level, limit int) (int, er
 		if err != nil {
 			return err
 		}
-		defer func() { _ = sub.Unsubscribe() }() // the connection may have gone
+		defer func() { _ = sub.Unsubscribe() }() // the connection may be lost
 		ask := "$JS.API.CONSUMER.MSG.NEXT." + b.names.stream + "." + b.names.consumer(q.name, level)
 		for sum < limit {
 			n := min(purgeBatch, limit-sum)
@@ -147,8 +152,8 @@ func (b *Broker) drain(ctx context.Context, q *queue, level, limit int) (int, er
 	return sum, err
 }
 
-// drainBatch takes the answer to a request for n messages and returns how many it held without notices, and whether there may
-// be more.
+// drainBatch acknowledges the messages that answer a request for n messages. It returns their
+// number without notices of moved messages, and whether further messages may wait.
 func drainBatch(ctx context.Context, nc *nats.Conn, sub *nats.Subscription, n int) (got int, more bool, err error) {
 	last := ""
 	more = true
@@ -161,7 +166,7 @@ func drainBatch(ctx context.Context, nc *nats.Conn, sub *nats.Subscription, n in
 			more = false
 			break
 		}
-		if first(m.Header, headerMoved) == "" {
+		if headerValue(m.Header, headerMoved) == "" {
 			got++
 		}
 		last = m.Reply
@@ -172,22 +177,26 @@ func drainBatch(ctx context.Context, nc *nats.Conn, sub *nats.Subscription, n in
 	if last == "" {
 		return got, false, nil
 	}
-	_, err = nc.RequestWithContext(ctx, last, ackBody) // behind all others: the server has taken them
+	// The answer to the last one shows that the server has received all of them.
+	_, err = nc.RequestWithContext(ctx, last, ackBody)
 	return got, more, err
 }
 
-// mark is what a queue's mark holds: messages up to this sequence that are not there any more may have been deleted, so the same
-// pair published again is a message like any other, also while the server remembers the first.
+// mark is the content of a queue's M subject. Messages up to this sequence that no longer exist may
+// have been deleted. So the same (ID, Generation) published again is a new message, even while the
+// server remembers the first one.
 type mark struct {
 	Removed uint64 `json:"removed"`
 }
 
-// removed reads a queue's mark; 0 if there is none.
+// removed returns the highest sequence in a queue's mark, 0 if the queue has no mark.
 func (b *Broker) removed(ctx context.Context, name string) (uint64, error) {
 	m, _, err := b.readMark(ctx, name)
 	return m.Removed, err
 }
 
+// readMark returns a queue's mark and the sequence under which it is stored, 0 if it does not
+// exist.
 func (b *Broker) readMark(ctx context.Context, name string) (m mark, seq uint64, err error) {
 	st, err := b.conn.GetLast(ctx, b.names.stream, b.names.mark(name))
 	if errors.Is(err, natsconn.ErrNotFound) {
@@ -199,9 +208,10 @@ func (b *Broker) readMark(ctx context.Context, name string) (m mark, seq uint64,
 	return m, st.Seq, errors.Join(json.Unmarshal(st.Data, &m))
 }
 
-// markRemoved raises a queue's mark. It comes before the removal: until that the mark does no harm.
+// markRemoved raises a queue's mark to the sequence upTo, unless it is higher already. Call it
+// before the removal: a mark without a removal is harmless.
 func (b *Broker) markRemoved(ctx context.Context, name string, upTo uint64) error {
-	f, err := b.ready(ctx)
+	f, err := b.ensureStream(ctx)
 	if err != nil {
 		return err
 	}
@@ -222,8 +232,8 @@ func (b *Broker) markRemoved(ctx context.Context, name string, upTo uint64) erro
 		switch {
 		case err == nil:
 			return nil
-		case errors.Is(err, natsconn.ErrWrongSequence): // somebody else raised it
-		case !b.again(ctx, err):
+		case errors.Is(err, natsconn.ErrWrongSequence): // another process has raised it
+		case !b.retryLater(ctx, err):
 			return err
 		}
 	}

@@ -5,25 +5,27 @@ import (
 	"time"
 )
 
-// The server hands a message out again when it has heard nothing of it for the lease. It tells nobody, and takes an
-// acknowledgement that comes too late for one that came in time. So each holder keeps the time itself: it renews all that it
-// holds every third of the lease, and what it could not renew, since the process was frozen or the connection gone, it gives up
-// a little before the server does.
+// The server delivers a message again if its lease was not renewed. It does not tell the holder,
+// and it accepts a late acknowledgement. So each holder measures the lease itself. It renews all
+// leases every third of the lease. It cannot renew while the process is frozen or the connection is
+// lost. Then it regards the messages as lost shortly before the server does.
 
-// hold is what came within a short time of each other and is lost together. It saves a channel for each message.
-type hold struct {
-	born time.Time // when the first of them may have been handed out, at the earliest
-	lost chan struct{}
-	dead bool
-	list *delivery // unsettled
-	n    int
+// leaseGroup holds deliveries that arrived within a short time and are lost together. It saves a
+// channel for each message.
+type leaseGroup struct {
+	born   time.Time // the earliest time at which one of them may have been delivered
+	lost   chan struct{}
+	isLost bool
+	list   *delivery // unsettled deliveries
+	n      int
 }
 
-// margin is how much before the server a message is given up.
+// margin returns how much earlier than on the server a lease ends here: a tenth of the lease.
 func (s *subscription) margin() time.Duration { return s.lease / 10 }
 
-// deadline is when what is in h is given up, unless it is renewed; s.mu is held.
-func (s *subscription) deadline(h *hold) time.Time {
+// deadline returns when the deliveries in h are lost unless the lease is renewed. Call it with s.mu
+// held.
+func (s *subscription) deadline(h *leaseGroup) time.Time {
 	from := h.born
 	if s.renewed.After(from) {
 		from = s.renewed
@@ -31,25 +33,26 @@ func (s *subscription) deadline(h *hold) time.Time {
 	return from.Add(s.lease - s.margin())
 }
 
-// tick is how often the keeper looks.
-func (s *subscription) tick() time.Duration { return s.lease / 6 }
+// checkInterval returns the interval at which keepLeases runs: a sixth of the lease.
+func (s *subscription) checkInterval() time.Duration { return s.lease / 6 }
 
-// enter adds a delivery to those that are held; s.mu is held.
-func (s *subscription) enter(d *delivery) {
+// addHeld adds a delivery to the newest group of held deliveries, or to a new group if that is too
+// old. Call it with s.mu held.
+func (s *subscription) addHeld(d *delivery) {
 	now := time.Now()
-	if now.Sub(s.beat) > 2*s.tick() {
-		now = s.beat // this process was frozen: the message may have lain in front of it all the time
-	} else if !s.thawed.IsZero() {
-		now = s.thawed
+	if now.Sub(s.lastCheck) > 2*s.checkInterval() {
+		now = s.lastCheck // after a freeze: the message may have waited in a buffer since then
+	} else if !s.frozenSince.IsZero() {
+		now = s.frozenSince
 	}
-	var h *hold
-	if n := len(s.holds); n > 0 && !s.holds[n-1].dead && now.Sub(s.holds[n-1].born) < s.lease/20 {
-		h = s.holds[n-1]
+	var h *leaseGroup
+	if n := len(s.groups); n > 0 && !s.groups[n-1].isLost && now.Sub(s.groups[n-1].born) < s.lease/20 {
+		h = s.groups[n-1]
 	} else {
-		h = &hold{born: now, lost: make(chan struct{})}
-		s.holds = append(s.holds, h)
+		h = &leaseGroup{born: now, lost: make(chan struct{})}
+		s.groups = append(s.groups, h)
 	}
-	d.hold = h
+	d.group = h
 	d.next = h.list
 	if h.list != nil {
 		h.list.prev = d
@@ -58,9 +61,9 @@ func (s *subscription) enter(d *delivery) {
 	h.n++
 }
 
-// leave takes a delivery from those that are held; s.mu is held.
-func (s *subscription) leave(d *delivery) {
-	h := d.hold
+// removeHeld removes a delivery from its group. Call it with s.mu held.
+func (s *subscription) removeHeld(d *delivery) {
+	h := d.group
 	if d.prev != nil {
 		d.prev.next = d.next
 	} else if h.list == d {
@@ -73,24 +76,26 @@ func (s *subscription) leave(d *delivery) {
 	h.n--
 }
 
-// lose gives up all that is in h; s.mu is held.
-func (s *subscription) lose(h *hold) {
-	if h.dead {
+// loseGroup marks the group h as lost: it closes the Lost channel of its deliveries and removes
+// them, which frees their prefetch. Call it with s.mu held.
+func (s *subscription) loseGroup(h *leaseGroup) {
+	if h.isLost {
 		return
 	}
-	h.dead = true
+	h.isLost = true
 	close(h.lost)
 	for h.list != nil {
 		d := h.list
-		s.leave(d)
+		s.removeHeld(d)
 		d.level.unsettled--
-		d.level.poke()
+		d.level.wakeIfRoom()
 	}
 }
 
-// keep renews what is held and gives up what could not be renewed, until the subscription's last delivery is settled.
-func (s *subscription) keep(ctx context.Context) {
-	t := time.NewTicker(s.tick())
+// keepLeases renews the leases of held deliveries and marks groups as lost whose lease has ended.
+// It returns when ctx ends.
+func (s *subscription) keepLeases(ctx context.Context) {
+	t := time.NewTicker(s.checkInterval())
 	defer t.Stop()
 	for {
 		select {
@@ -100,42 +105,44 @@ func (s *subscription) keep(ctx context.Context) {
 		}
 		now := time.Now()
 		s.mu.Lock()
-		if now.Sub(s.beat) > 2*s.tick() && s.thawed.IsZero() {
-			s.thawed = s.beat
+		if now.Sub(s.lastCheck) > 2*s.checkInterval() && s.frozenSince.IsZero() {
+			s.frozenSince = s.lastCheck
 		}
-		s.beat = now
-		s.expire(now)
-		replies := s.due(now)
-		thawed := !s.thawed.IsZero()
+		s.lastCheck = now
+		s.expireGroups(now)
+		replies := s.repliesToRenew(now)
+		thawed := !s.frozenSince.IsZero()
 		s.mu.Unlock()
 		if len(replies) > 0 || thawed {
-			s.renew(ctx, now, replies)
+			s.renewLeases(ctx, now, replies)
 		}
 	}
 }
 
-// expire gives up what is past its deadline; s.mu is held.
-func (s *subscription) expire(now time.Time) {
-	keep := s.holds[:0]
-	for i, h := range s.holds {
+// expireGroups marks the groups whose deadline has passed as lost, and drops empty groups. Call it
+// with s.mu held.
+func (s *subscription) expireGroups(now time.Time) {
+	keep := s.groups[:0]
+	for i, h := range s.groups {
 		if h.n > 0 && !now.Before(s.deadline(h)) {
-			s.lose(h)
+			s.loseGroup(h)
 		}
-		if h.n > 0 || i == len(s.holds)-1 && !h.dead {
+		if h.n > 0 || i == len(s.groups)-1 && !h.isLost {
 			keep = append(keep, h)
 		}
 	}
-	clear(s.holds[len(keep):])
-	s.holds = keep
+	clear(s.groups[len(keep):])
+	s.groups = keep
 }
 
-// due returns whose lease is to be renewed now, which is all or nothing; s.mu is held.
-func (s *subscription) due(now time.Time) []string {
-	if now.Sub(s.asked) < s.lease/3-s.tick()/2 {
+// repliesToRenew returns the reply subjects of all held deliveries if a renewal is due, otherwise
+// nil. Call it with s.mu held.
+func (s *subscription) repliesToRenew(now time.Time) []string {
+	if now.Sub(s.renewSentAt) < s.lease/3-s.checkInterval()/2 {
 		return nil
 	}
 	var replies []string
-	for _, h := range s.holds {
+	for _, h := range s.groups {
 		for d := h.list; d != nil; d = d.next {
 			replies = append(replies, d.reply)
 		}
@@ -143,14 +150,15 @@ func (s *subscription) due(now time.Time) []string {
 	return replies
 }
 
-// renew tells the server that the deliveries are still worked on. It counts when the server has shown that it has read so.
-func (s *subscription) renew(ctx context.Context, now time.Time, replies []string) {
+// renewLeases sends a renewal for each of the replies and does not wait. The renewal counts when
+// the server has answered a later request on the same connection.
+func (s *subscription) renewLeases(ctx context.Context, now time.Time, replies []string) {
 	sess := s.b.conn.Live()
-	if sess == nil || !s.b.outbox.trusts(sess) {
+	if sess == nil || !s.b.outbox.isTrusted(sess) {
 		return
 	}
 	s.mu.Lock()
-	s.asked = now
+	s.renewSentAt = now
 	s.mu.Unlock()
 	for _, r := range replies {
 		if sess.NATS.Publish(r, progressBody) != nil {
@@ -160,7 +168,8 @@ func (s *subscription) renew(ctx context.Context, now time.Time, replies []strin
 	s.done.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, s.lease)
 		defer cancel()
-		if s.b.conn.Flush(ctx) != nil || s.b.conn.Live() != sess { // another connection may have carried the question
+		// another connection may have carried the request
+		if s.b.conn.Flush(ctx) != nil || s.b.conn.Live() != sess {
 			return
 		}
 		s.mu.Lock()
@@ -168,13 +177,13 @@ func (s *subscription) renew(ctx context.Context, now time.Time, replies []strin
 		if len(replies) > 0 && now.After(s.renewed) {
 			s.renewed = now
 		}
-		s.thawed = time.Time{} // what lay in front of this process has been read
+		s.frozenSince = time.Time{} // messages that waited in this process's buffers were read
 	})
 }
 
-// deadlineOf is deadline of what holds d.
+// deadlineOf returns the deadline of d. It takes s.mu.
 func (s *subscription) deadlineOf(d *delivery) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.deadline(d.hold)
+	return s.deadline(d.group)
 }

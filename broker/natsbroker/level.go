@@ -19,27 +19,31 @@ import (
 )
 
 const (
-	// window is how many messages an unlimited subscription asks for in advance.
-	window = 1000
-	// pullExpires is how long the server keeps a request for messages, pullHeartbeat how often it shows in between that it
-	// still has it, and silence after what time it is believed to have lost it.
+	// unlimitedWindow is the number of messages that a subscription without a limit requests in
+	// advance.
+	unlimitedWindow = 1000
+	// pullExpires limits the time that the server keeps a request for messages. pullHeartbeat is the
+	// interval at which it reports that it still has it. After maxSilence without a report the request
+	// counts as lost.
 	pullExpires   = 60 * time.Second
 	pullHeartbeat = 5 * time.Second
-	silence       = 12 * time.Second
-	// lastCall is how long a request that the server is just answering may take before it is taken back.
-	lastCall = 50 * time.Millisecond
-	// lookPause is the time between two questions whether more urgent messages are left.
-	lookPause = 20 * time.Millisecond
-	// maxDoubts is how many answers in a row are not believed: see agrees.
+	maxSilence    = 12 * time.Second
+	// withdrawWait limits the time that a request which the server is answering may take before it is
+	// withdrawn.
+	withdrawWait = 50 * time.Millisecond
+	// askPause is the pause between two questions whether more urgent messages wait.
+	askPause = 20 * time.Millisecond
+	// maxDoubts limits the answers in a row that are ignored, see matchesReceived.
 	maxDoubts = 2
 )
 
 var (
 	errConsumerGone = errors.New("the consumer is missing")
-	errSilent       = errors.New("the server has lost the request for messages")
+	errSilent       = errors.New("the server has lost the request for messages: no heartbeat")
 )
 
-// level pulls from the consumer of one level. Its fields are guarded by the subscription's mutex.
+// level pulls messages from the server's consumer of one level. The subscription's mutex guards its
+// fields.
 type level struct {
 	s      *subscription
 	index  int
@@ -47,41 +51,44 @@ type level struct {
 
 	want      int // its part of the prefetch
 	held      receive.Held[delivery]
-	unsettled int    // held, handed out, or on their way elsewhere
-	waiting   uint64 // what the server had beyond the last message, or when it was last asked
-	handed    uint64 // how many messages the consumer had handed out, to anybody, with the last that came here
-	looking   bool
-	line      *line
-	created   time.Time   // the consumer
-	wake      wake.Signal // there may be something to ask for
+	unsettled int    // held, received, or being moved
+	pending   uint64 // messages that the server had after the last one, or at the last question
+	// number of messages that the consumer had delivered to any process, at the last one received here
+	delivered uint64
+	asking    bool
+	inbox     *pullInbox
+	created   time.Time   // creation time of the consumer
+	wake      wake.Signal // messages may be requested
 	resets    chan chan struct{}
 }
 
-// line is an inbox through which messages come; there is a new one after each loss, since the server may keep requests of an
-// old one.
-type line struct {
+// pullInbox is the inbox through which messages arrive. After each loss a new one is used, because
+// the server may keep requests of the old one.
+type pullInbox struct {
 	lv          *level
 	sess        *natsconn.Session
 	sub         *nats.Subscription
-	outstanding int // asked for and not come
+	outstanding int // messages requested and not arrived
 	broken      chan error
-	gone        chan struct{}
-	seen        atomic.Int64 // when the server was last heard of, in Unix nanoseconds
+	closed      chan struct{}
+	heardAt     atomic.Int64 // when the server was heard last, in Unix nanoseconds
 }
 
+// newLevel returns level index of a subscription with the prefetch want. It does not start it.
 func newLevel(s *subscription, index, want int) *level {
 	return &level{s: s, index: index, want: want, wake: wake.New(), resets: make(chan chan struct{})}
 }
 
-// room is how many messages may be asked for now; s.mu is held. A little room is left unused while a request is under way, so
-// that not every settlement costs a request.
-func (lv *level) room() int {
-	l := lv.line
+// requestable returns how many messages may be requested now. While a request is in progress it
+// returns 0 for a small number, so that not every settlement causes a request. Call it with s.mu
+// held.
+func (lv *level) requestable() int {
+	l := lv.inbox
 	if l == nil || lv.want == 0 {
 		return 0
 	}
 	if lv.want == unlimited {
-		if n := window - l.outstanding - lv.held.Len(); n >= window/2 {
+		if n := unlimitedWindow - l.outstanding - lv.held.Len(); n >= unlimitedWindow/2 {
 			return n
 		}
 		return 0
@@ -93,32 +100,33 @@ func (lv *level) room() int {
 	return n
 }
 
-// poke wakes the level if there is something to ask for; s.mu is held.
-func (lv *level) poke() {
-	if lv.room() > 0 {
+// wakeIfRoom wakes the level if messages may be requested. Call it with s.mu held.
+func (lv *level) wakeIfRoom() {
+	if lv.requestable() > 0 {
 		lv.wake.Notify()
 	}
 }
 
-// run keeps a line open until nothing is to be fetched any more.
+// run pulls messages through one inbox after the other until the subscription is closed. If access
+// is refused or the queue does not exist, Receive returns the error.
 func (lv *level) run() {
 	s := lv.s
 	var pauses task.Backoff
-	known := true // Subscribe has just seen to the consumer
+	known := true // Subscribe has just checked the consumer
 	for attempt := 0; s.fetch.Err() == nil; attempt++ {
 		begin := time.Now()
-		err := lv.serve(known)
+		err := lv.pull(known)
 		known = false
 		switch {
-		case err == nil: // the line was ended on purpose
+		case err == nil: // the inbox was closed deliberately
 			attempt = -1
 			continue
 		case s.fetch.Err() != nil:
 			return
 		case errors.Is(err, natsconn.ErrAccess), errors.Is(err, broker.ErrNoQueue), errors.Is(err, broker.ErrMalformed):
-			s.failed(err)
-		case errors.Is(err, natsconn.ErrTooMany): // the consumer was deleted, and others have taken its place
-			s.b.tellTooMany(s.fetch, s.q, err)
+			s.setFault(err)
+		case errors.Is(err, natsconn.ErrTooMany): // the consumer was deleted, and others use its place
+			s.b.logTooMany(s.fetch, s.q, err)
 		case time.Since(begin) > time.Second:
 			attempt = 0
 		}
@@ -128,20 +136,21 @@ func (lv *level) run() {
 	}
 }
 
-// ensure makes the consumer again if it was deleted, and its lease what this subscription reckons with.
-func (lv *level) ensure() error {
+// ensureConsumer creates the consumer of the level again if it was deleted, with the lease of the
+// subscription. It waits for the server.
+func (lv *level) ensureConsumer() error {
 	s := lv.s
 	info, err := s.b.ensureConsumer(s.fetch, s.q, lv.index, s.lease)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
-	lv.handed = info.Delivered.Consumer
+	lv.delivered = info.Delivered.Consumer
 	s.mu.Unlock()
 	if !info.Created.Equal(lv.created) {
-		s.b.consumerGone(s.fetch, s.q, lv.index)
+		s.b.logConsumerGone(s.fetch, s.q, lv.index)
 		lv.created = info.Created
-		s.b.queues.Delete(s.q.name) // it may have gone with its stream
+		s.b.queues.Delete(s.q.name) // it may have been deleted with its stream
 		if _, err := s.b.queue(s.fetch, s.q.name); err != nil {
 			return err
 		}
@@ -149,11 +158,14 @@ func (lv *level) ensure() error {
 	return nil
 }
 
-// serve opens a line and asks for messages until the line or the connection is lost.
-func (lv *level) serve(known bool) error {
+// pull opens an inbox, to which the server sends messages, and requests messages whenever there is
+// room. With a prefetch of 0 it waits first. If known is true the consumer exists for certain, and
+// pull does not create it. It returns the error when the inbox or the connection is lost, nil when
+// the inbox was closed deliberately.
+func (lv *level) pull(known bool) error {
 	s := lv.s
-	for lv.stopped() {
-		known = false // somebody may change the consumer meanwhile
+	for lv.isPaused() {
+		known = false // another process may change the consumer meanwhile
 		select {
 		case <-lv.wake:
 		case <-s.fetch.Done():
@@ -164,25 +176,25 @@ func (lv *level) serve(known bool) error {
 	if err != nil {
 		return err
 	}
-	if err := s.b.outbox.connected(s.fetch, sess); err != nil {
+	if err := s.b.outbox.useConnection(s.fetch, sess); err != nil {
 		return err
 	}
 	if !known {
-		if err := lv.ensure(); err != nil {
+		if err := lv.ensureConsumer(); err != nil {
 			return err
 		}
 	}
-	l := &line{lv: lv, sess: sess, broken: make(chan error, 1), gone: make(chan struct{})}
-	l.seen.Store(time.Now().UnixNano())
+	l := &pullInbox{lv: lv, sess: sess, broken: make(chan error, 1), closed: make(chan struct{})}
+	l.heardAt.Store(time.Now().UnixNano())
 	inbox := nats.NewInbox()
-	if l.sub, err = sess.NATS.Subscribe(inbox, l.handle); err != nil {
+	if l.sub, err = sess.NATS.Subscribe(inbox, l.handleMessage); err != nil {
 		return natsconn.Classify(err)
 	}
-	if err := l.sub.SetPendingLimits(-1, -1); err != nil { // the requests bound them
+	if err := l.sub.SetPendingLimits(-1, -1); err != nil { // the requests limit them
 		return natsconn.Classify(err)
 	}
 	s.mu.Lock()
-	lv.line = l
+	lv.inbox = l
 	s.mu.Unlock()
 	defer l.close()
 	ask := "$JS.API.CONSUMER.MSG.NEXT." + s.b.names.stream + "." + s.b.names.consumer(s.q.name, lv.index)
@@ -190,7 +202,7 @@ func (lv *level) serve(known bool) error {
 	defer t.Stop()
 	for first := true; ; first = false {
 		s.mu.Lock()
-		n := lv.room()
+		n := lv.requestable()
 		l.outstanding += n
 		if first && s.line.Fault() != nil {
 			s.line.Fail(nil)
@@ -198,7 +210,7 @@ func (lv *level) serve(known bool) error {
 		busy := l.outstanding > 0
 		s.mu.Unlock()
 		if n > 0 {
-			l.seen.Store(time.Now().UnixNano())
+			l.heardAt.Store(time.Now().UnixNano())
 			if err := sess.NATS.PublishRequest(ask, inbox, pullRequest(n)); err != nil {
 				return natsconn.Classify(err)
 			}
@@ -206,7 +218,7 @@ func (lv *level) serve(known bool) error {
 		select {
 		case <-lv.wake:
 		case done := <-lv.resets:
-			l.end(s.fetch)
+			l.withdraw(s.fetch)
 			close(done)
 			return nil
 		case err := <-l.broken:
@@ -216,29 +228,31 @@ func (lv *level) serve(known bool) error {
 		case <-s.fetch.Done():
 			return nil
 		case now := <-t.C:
-			if busy && now.UnixNano()-l.seen.Load() > int64(silence) {
+			if busy && now.UnixNano()-l.heardAt.Load() > int64(maxSilence) {
 				return errSilent
 			}
 		}
 	}
 }
 
-// stopped reports whether nothing is to be fetched.
-func (lv *level) stopped() bool {
+// isPaused reports whether the prefetch is 0.
+func (lv *level) isPaused() bool {
 	lv.s.mu.Lock()
 	defer lv.s.mu.Unlock()
 	return lv.want == 0
 }
 
-// pullRequest asks for up to n messages.
+// pullRequest returns the body of a request for up to n messages.
 func pullRequest(n int) []byte {
 	return fmt.Appendf(nil, `{"batch":%d,"expires":%d,"idle_heartbeat":%d}`, n, pullExpires.Nanoseconds(), pullHeartbeat.Nanoseconds())
 }
 
-// end takes back what was asked for: when it returns everything that the server has sent has come. A server that is just
-// sending is given a moment for it, since what it sends while it reads the goodbye would be missed, and come again only
-// when the lease is over.
-func (l *line) end(ctx context.Context) {
+// withdraw withdraws the outstanding requests. When it returns, all messages that the server has
+// sent have arrived.
+//
+// It gives a server that is sending a moment to finish. Messages that it sends while it reads the
+// withdrawal would be missed, and delivered again only after the lease.
+func (l *pullInbox) withdraw(ctx context.Context) {
 	s := l.lv.s
 	t := time.NewTicker(2 * time.Millisecond)
 	defer t.Stop()
@@ -246,18 +260,20 @@ func (l *line) end(ctx context.Context) {
 		s.mu.Lock()
 		left := l.outstanding
 		s.mu.Unlock()
-		quiet := time.Now().UnixNano()-l.seen.Load() > int64(5*time.Millisecond)
-		if left == 0 || quiet || time.Since(begin) > lastCall || l.ended() {
+		quiet := time.Now().UnixNano()-l.heardAt.Load() > int64(5*time.Millisecond)
+		if left == 0 || quiet || time.Since(begin) > withdrawWait || l.ended() {
 			break
 		}
 	}
 	if l.ended() || l.sub.Drain() != nil {
 		return
 	}
-	_ = s.b.conn.Flush(ctx) // it fails with the connection, and then nothing more comes
+	// an error means that the connection is lost, and then no more messages arrive
+	_ = s.b.conn.Flush(ctx)
 }
 
-func (l *line) ended() bool {
+// ended reports whether the connection of the inbox has ended.
+func (l *pullInbox) ended() bool {
 	select {
 	case <-l.sess.Done():
 		return true
@@ -266,8 +282,9 @@ func (l *line) ended() bool {
 	}
 }
 
-// close ends the line when everything that came through it has been taken.
-func (l *line) close() {
+// close removes the inbox from its level, after the messages that arrived through it were handled.
+// It waits at most a second.
+func (l *pullInbox) close() {
 	t := time.NewTicker(time.Millisecond)
 	defer t.Stop()
 	for begin := time.Now(); time.Since(begin) < time.Second; <-t.C {
@@ -279,14 +296,17 @@ func (l *line) close() {
 	s := l.lv.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l.lv.line = nil
+	l.lv.inbox = nil
 	l.outstanding = 0
-	close(l.gone)
+	close(l.closed)
 }
 
-// setWant changes the level's part of the prefetch. What was asked for beyond it is taken back. With 0 the line is ended: to
-// others the consumer looks unused then, and they may shorten its lease, which the next line sees to.
-func (lv *level) setWant(ctx context.Context, n int) error {
+// setPrefetch limits the unsettled messages of the level to n: 0 stops the deliveries, unlimited
+// removes the limit. It blocks until requests beyond n are withdrawn or the subscription has ended.
+// Unsettled messages above n stay. Returns ErrUnavailable if ctx ends first; n is valid then too.
+// It takes s.mu. With 0 the inbox is closed: the consumer looks unused, and other processes may
+// shorten its lease. The next inbox restores the lease.
+func (lv *level) setPrefetch(ctx context.Context, n int) error {
 	s := lv.s
 	s.mu.Lock()
 	lv.want = n
@@ -294,7 +314,7 @@ func (lv *level) setWant(ctx context.Context, n int) error {
 	lv.wake.Notify()
 	for {
 		s.mu.Lock()
-		l := lv.line
+		l := lv.inbox
 		if l == nil || n != 0 && (l.outstanding == 0 || lv.unsettled+l.outstanding <= n) {
 			s.mu.Unlock()
 			return nil
@@ -305,11 +325,11 @@ func (lv *level) setWant(ctx context.Context, n int) error {
 		case lv.resets <- done:
 			select {
 			case <-done:
-			case <-l.gone:
+			case <-l.closed:
 			case <-ctx.Done():
 				return unavailable(ctx)
 			}
-		case <-l.gone:
+		case <-l.closed:
 		case <-s.life.Done():
 			return nil
 		case <-ctx.Done():
@@ -318,12 +338,14 @@ func (lv *level) setWant(ctx context.Context, n int) error {
 	}
 }
 
-// look asks the server whether more urgent messages are left, unless that is under way; s.mu is held.
-func (lv *level) look() {
-	if lv.looking || lv.s.fetch.Err() != nil {
+// askPending starts a goroutine, unless one runs, that asks the server whether further messages
+// wait on this level. While they do, less urgent messages wait. When none is left it lets the
+// subscription deliver them. Call it with s.mu held.
+func (lv *level) askPending() {
+	if lv.asking || lv.s.fetch.Err() != nil {
 		return
 	}
-	lv.looking = true
+	lv.asking = true
 	s := lv.s
 	s.done.Go(func() {
 		doubts := 0
@@ -332,38 +354,47 @@ func (lv *level) look() {
 			s.mu.Lock()
 			switch {
 			case err != nil:
-			case st.Pending == 0 && doubts < maxDoubts && !lv.agrees(st.Delivered.Consumer):
+			case st.Pending == 0 && doubts < maxDoubts && !lv.matchesReceived(st.Delivered.Consumer):
 				doubts++
 			default:
-				lv.waiting = st.Pending
+				lv.pending = st.Pending
 			}
-			if lv.waiting == 0 || s.fetch.Err() != nil || s.line.Len() == 0 {
-				lv.looking = false
+			if lv.pending == 0 || s.fetch.Err() != nil || s.line.Len() == 0 {
+				lv.asking = false
 				s.line.Serve()
 				s.mu.Unlock()
 				return
 			}
 			s.mu.Unlock()
-			if !s.b.pause(s.fetch, lookPause) {
+			if !s.b.pause(s.fetch, askPause) {
 				return
 			}
 		}
 	})
 }
 
-// agrees reports whether an answer of the server fits the messages that have come; s.mu is held. An answer may overtake the
-// last of them on its way here, or be older than one. What has not come may also have gone to another process, so that such
-// answers are doubted for a moment only.
-func (lv *level) agrees(delivered uint64) bool {
-	asked := lv.line != nil && lv.line.outstanding > 0
-	return delivered == lv.handed || delivered > lv.handed && !asked
+// matchesReceived reports whether the server's answer can be used: it counts the same deliveries as
+// this process. delivered is the number of messages that the consumer has delivered, by the answer.
+// Call it with s.mu held.
+//
+// An answer may overtake messages on the way here, or be older than one. A larger number also
+// matches if no request is outstanding: other processes got those messages.
+func (lv *level) matchesReceived(delivered uint64) bool {
+	asked := lv.inbox != nil && lv.inbox.outstanding > 0
+	return delivered == lv.delivered || delivered > lv.delivered && !asked
 }
 
-// handle takes what comes through the line.
-func (l *line) handle(m *nats.Msg) {
-	l.seen.Store(time.Now().UnixNano())
+// handleMessage handles a message that arrives through the inbox:
+//   - It holds a delivery and passes it to Receive, or to handleEarly if its time has not come.
+//   - It acknowledges a notice of a moved message.
+//   - It returns a message that arrived after Close to the queue.
+//   - It ignores a message whose lease has ended on the way.
+//
+// It takes the subscription's mutex.
+func (l *pullInbox) handleMessage(m *nats.Msg) {
+	l.heardAt.Store(time.Now().UnixNano())
 	if m.Reply == "" {
-		l.status(m)
+		l.handleStatus(m)
 		return
 	}
 	lv, s := l.lv, l.lv.s
@@ -373,49 +404,51 @@ func (l *line) handle(m *nats.Msg) {
 	if l.outstanding > 0 {
 		l.outstanding--
 	}
-	if !ok { // not a delivery: nothing that JetStream sends
+	if !ok { // not a delivery of JetStream
 		return
 	}
-	lv.waiting, lv.handed = info.pending, info.handed
-	if first(m.Header, headerMoved) != "" {
+	lv.pending, lv.delivered = info.pending, info.delivered
+	if headerValue(m.Header, headerMoved) != "" {
 		s.b.outbox.ack(s.q, m.Reply, time.Time{})
-		lv.poke()
+		lv.wakeIfRoom()
 		return
 	}
-	if s.fetch.Err() != nil { // closed: nobody will take it
+	if s.fetch.Err() != nil { // after Close no caller receives it
 		s.b.outbox.nak(s.q, m.Reply, time.Now().Add(s.lease))
 		return
 	}
 	lv.unsettled++
-	s.enter(d)
-	if !time.Now().Before(s.deadline(d.hold)) { // it has been handed to somebody else
-		s.leave(d)
+	s.addHeld(d)
+	if !time.Now().Before(s.deadline(d.group)) { // the server has delivered it again
+		s.removeHeld(d)
 		lv.unsettled--
-		lv.poke()
+		lv.wakeIfRoom()
 		return
 	}
-	if notBefore := first(m.Header, headerNotBefore); notBefore != "" {
+	if notBefore := headerValue(m.Header, headerNotBefore); notBefore != "" {
 		if f := s.b.features.Load(); f != nil && !f.schedules {
-			d.count = max(d.count-1, 1) // it was handed out once to be held back
+			d.count = max(d.count-1, 1) // it was delivered once before, to be held back
 		}
-		at := millis(notBefore)
-		if rest := s.b.rest(at); rest > 0 {
-			s.early(d, m, at, rest, info.pending)
+		at := parseMillis(notBefore)
+		if rest := s.b.untilDue(at); rest > 0 {
+			s.handleEarly(d, m, at, rest, info.pending)
 			return
 		}
 	}
-	s.hand(d)
+	s.addReady(d)
 }
 
-// hand holds a delivery for who waits; s.mu is held.
-func (s *subscription) hand(d *delivery) {
+// addReady adds a delivery to the ready ones and passes it to a waiting call of Receive. Call it
+// with s.mu held.
+func (s *subscription) addReady(d *delivery) {
 	d.level.held.Push(d)
 	s.line.Serve()
 }
 
-// status takes what the server says of the requests.
-func (l *line) status(m *nats.Msg) {
-	code, text := first(m.Header, "Status"), strings.ToLower(first(m.Header, "Description"))
+// handleStatus handles a status message of the server about the requests. It may end the inbox or
+// reduce the number of outstanding messages.
+func (l *pullInbox) handleStatus(m *nats.Msg) {
+	code, text := headerValue(m.Header, "Status"), strings.ToLower(headerValue(m.Header, "Description"))
 	switch code {
 	case "100": // a heartbeat
 		return
@@ -436,7 +469,7 @@ func (l *line) status(m *nats.Msg) {
 		l.fail(fmt.Errorf("the server answers a request for messages with %s %.80q", code, text))
 		return
 	}
-	n, err := strconv.Atoi(first(m.Header, "Nats-Pending-Messages"))
+	n, err := strconv.Atoi(headerValue(m.Header, "Nats-Pending-Messages"))
 	if err != nil && code == "409" {
 		l.fail(fmt.Errorf("the server refuses a request for messages: %.80q", text))
 		return
@@ -447,16 +480,18 @@ func (l *line) status(m *nats.Msg) {
 	if l.outstanding -= n; l.outstanding < 0 || err != nil {
 		l.outstanding = 0
 	}
-	l.lv.poke()
+	l.lv.wakeIfRoom()
 }
 
-// lostConsumer ends the line of a consumer that is missing, maybe with its stream.
-func (l *line) lostConsumer() {
-	l.lv.s.b.outbox.doubt()
+// lostConsumer ends the inbox because its consumer is missing, maybe with its stream. Settlements
+// wait until the queues were checked.
+func (l *pullInbox) lostConsumer() {
+	l.lv.s.b.outbox.distrust()
 	l.fail(errConsumerGone)
 }
 
-func (l *line) fail(err error) {
+// fail ends the inbox with err. It does not block. Only the first error counts.
+func (l *pullInbox) fail(err error) {
 	select {
 	case l.broken <- err:
 	default:

@@ -14,7 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// Headers of our own.
+// The headers of the adapter.
 const (
 	headerContentType = "Content-Type"
 	headerGeneration  = "Swj-Generation"
@@ -25,11 +25,13 @@ const (
 	headerReason      = "Swj-Reason"     // of a dead letter, JSON string
 	headerStack       = "Swj-Stack"      // of a dead letter, JSON string
 	headerAttempts    = "Swj-Attempts"   // of a dead letter
-	headerDied        = "Swj-Died"       // of a dead letter, Unix milliseconds; without it the time at which it was stored
-	headerMoved       = "Swj-Moved"      // the message has gone elsewhere; whoever gets this one removes it
+	// of a dead letter, Unix milliseconds; missing: when it was stored
+	headerDied = "Swj-Died"
+	// a notice: the message was moved; the consumer that receives it removes it
+	headerMoved = "Swj-Moved"
 )
 
-// Headers of the server.
+// The headers of the server.
 const (
 	headerMsgID          = "Nats-Msg-Id"
 	headerTTL            = "Nats-TTL"
@@ -45,20 +47,21 @@ const (
 )
 
 const (
-	// defaultPriority is the priority of a message that names none.
+	// defaultPriority is the priority of a message without the header.
 	defaultPriority = 100
-	// maxHeaders is the most bytes of headers. The server keeps up to 64 KiB, of which it needs some itself.
+	// maxHeaders limits the headers of a message, in bytes. The server allows 64 KiB and needs some of
+	// them itself.
 	maxHeaders = 60 << 10
 )
 
-// extra is what of a message fits into no plain header.
+// extra holds the parts of a message that fit into no plain header.
 type extra struct {
 	ContentType string            `json:"ct,omitempty"`
 	Headers     map[string]value  `json:"h,omitempty"`
 	Properties  map[string]string `json:"p,omitempty"`
 }
 
-// value is a header with its type; one field is set. X is a string that is not UTF-8.
+// value is a header value with its type. Exactly one field is set. X is a string that is not UTF-8.
 type value struct {
 	S *string `json:"s,omitempty"`
 	X *[]byte `json:"x,omitempty"`
@@ -68,7 +71,7 @@ type value struct {
 	F string  `json:"f,omitempty"`
 }
 
-// check refuses what no message may be.
+// check returns ErrMalformed or ErrTooLarge if m cannot be sent.
 func (b *Broker) check(m *broker.Message) error {
 	if m == nil {
 		return fmt.Errorf("%w: no message", broker.ErrMalformed)
@@ -82,10 +85,12 @@ func (b *Broker) check(m *broker.Message) error {
 	return nil
 }
 
-// encode returns m for a subject that is expected to hold no message. msgID may be empty.
+// encode returns m for a subject that must not hold a message yet. msgID, which may be empty, is
+// the server's key for dropping repeated messages. Returns ErrMalformed or ErrTooLarge if the
+// headers cannot be sent.
 func encode(m *broker.Message, subject, msgID string) (*nats.Msg, error) {
 	h := make(nats.Header, 4)
-	vals := make([]string, 0, 6) // the slices of the map share it
+	vals := make([]string, 0, 6) // shared by the slices of the map
 	set := func(k, v string) {
 		vals = append(vals, v)
 		h[k] = vals[len(vals)-1 : len(vals) : len(vals)]
@@ -117,7 +122,8 @@ func encode(m *broker.Message, subject, msgID string) (*nats.Msg, error) {
 	return &nats.Msg{Subject: subject, Header: h, Data: m.Body}, nil
 }
 
-// plainHeader reports whether a header's value comes back as it was sent.
+// plainHeader reports whether the server returns s unchanged as a header's value: up to 1,024
+// printable ASCII characters without a space at the ends.
 func plainHeader(s string) bool {
 	if s == "" {
 		return true
@@ -130,21 +136,24 @@ func plainHeader(s string) bool {
 	return s[0] != ' ' && s[len(s)-1] != ' ' && len(s) <= 1024
 }
 
+// encodeExtra returns the value of the header Swj-Extra: headers and properties, and the content
+// type if contentType is true. Returns ErrMalformed for a text that is not UTF-8 or a header of
+// another type, ErrTooLarge above maxHeaders.
 func encodeExtra(m *broker.Message, contentType bool) (string, error) {
 	var e extra
 	if contentType {
 		if !utf8.ValidString(m.ContentType) {
-			return "", fmt.Errorf("%w: a content type that is not UTF-8", broker.ErrMalformed)
+			return "", fmt.Errorf("%w: the content type is not UTF-8", broker.ErrMalformed)
 		}
 		e.ContentType = m.ContentType
 	}
 	for k, v := range m.Headers {
 		if !utf8.ValidString(k) {
-			return "", fmt.Errorf("%w: a header's name that is not UTF-8", broker.ErrMalformed)
+			return "", fmt.Errorf("%w: the name of header %.40q is not UTF-8", broker.ErrMalformed, k)
 		}
 		val, ok := valueOf(v)
 		if !ok {
-			return "", fmt.Errorf("%w: header %.40q is a %T", broker.ErrMalformed, k, v)
+			return "", fmt.Errorf("%w: header %.40q has the type %T, which cannot be sent", broker.ErrMalformed, k, v)
 		}
 		if e.Headers == nil {
 			e.Headers = make(map[string]value, len(m.Headers))
@@ -167,6 +176,7 @@ func encodeExtra(m *broker.Message, contentType bool) (string, error) {
 	return string(text), nil
 }
 
+// valueOf returns v as a value. It returns false for a type that a header cannot have.
 func valueOf(v any) (value, bool) {
 	switch v := v.(type) {
 	case string:
@@ -191,7 +201,8 @@ func valueOf(v any) (value, bool) {
 	}
 }
 
-func (v value) any() (any, bool) {
+// goValue returns the Go value in v. It returns false if no field is set or F is not a number.
+func (v value) goValue() (any, bool) {
 	switch {
 	case v.S != nil:
 		return *v.S, true
@@ -211,7 +222,8 @@ func (v value) any() (any, bool) {
 	}
 }
 
-// decode fills m from what was stored. Headers that are neither ours nor the server's are those of a foreign program.
+// decode fills m with a stored message. Headers that belong neither to the adapter nor to the
+// server come from a foreign program and are copied.
 func decode(m *broker.Message, id string, h nats.Header, body []byte) {
 	m.ID, m.Body, m.Priority = id, body, defaultPriority
 	for k, vs := range h {
@@ -232,7 +244,7 @@ func decode(m *broker.Message, id string, h nats.Header, body []byte) {
 				m.Priority = int(n)
 			}
 		case headerExpires:
-			m.Expires = millis(v)
+			m.Expires = parseMillis(v)
 		case headerExtra:
 			decodeExtra(m, v)
 		default:
@@ -243,16 +255,17 @@ func decode(m *broker.Message, id string, h nats.Header, body []byte) {
 	}
 }
 
+// decodeExtra adds the content of the header Swj-Extra to m. It ignores a text that is not JSON.
 func decodeExtra(m *broker.Message, text string) {
 	var e extra
 	if json.Unmarshal([]byte(text), &e) != nil {
-		return // nothing that we have written
+		return // not written by this adapter
 	}
 	if e.ContentType != "" {
 		m.ContentType = e.ContentType
 	}
 	for k, v := range e.Headers {
-		if val, ok := v.any(); ok {
+		if val, ok := v.goValue(); ok {
 			setHeader(m, k, val)
 		}
 	}
@@ -261,6 +274,7 @@ func decodeExtra(m *broker.Message, text string) {
 	}
 }
 
+// setHeader sets a header of m.
 func setHeader(m *broker.Message, k string, v any) {
 	if m.Headers == nil {
 		m.Headers = make(map[string]any)
@@ -268,12 +282,13 @@ func setHeader(m *broker.Message, k string, v any) {
 	m.Headers[k] = v
 }
 
+// hasPrefixFold reports whether s begins with prefix, ignoring case.
 func hasPrefixFold(s, prefix string) bool {
 	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
 }
 
-// millis reads a time in Unix milliseconds; what is none is the zero time.
-func millis(s string) time.Time {
+// parseMillis returns the time in s, Unix milliseconds, or the zero time if s is not a number.
+func parseMillis(s string) time.Time {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
 		return time.Time{}
@@ -281,7 +296,8 @@ func millis(s string) time.Time {
 	return time.UnixMilli(n)
 }
 
-// formatMillis writes a time that must not be read as an earlier one.
+// formatMillis returns t in Unix milliseconds, rounded up, so that it is never read as an earlier
+// time.
 func formatMillis(t time.Time) string {
 	ms := t.UnixMilli()
 	if time.UnixMilli(ms).Before(t) {
@@ -290,17 +306,18 @@ func formatMillis(t time.Time) string {
 	return strconv.FormatInt(ms, 10)
 }
 
-// first returns the first value of a header as it is written, "" if there is none.
-func first(h nats.Header, k string) string {
+// headerValue returns the first value of the header k, "" if it does not exist. The case of k
+// counts.
+func headerValue(h nats.Header, k string) string {
 	if vs := h[k]; len(vs) > 0 {
 		return vs[0]
 	}
 	return ""
 }
 
-// generationOf reads the generation of a stored message.
+// generationOf returns the generation in the headers of a stored message, 0 if they hold none.
 func generationOf(h nats.Header) int {
-	n, err := strconv.Atoi(first(h, headerGeneration))
+	n, err := strconv.Atoi(headerValue(h, headerGeneration))
 	if err != nil || n < 0 {
 		return 0
 	}

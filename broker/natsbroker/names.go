@@ -8,73 +8,82 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// names builds every name of a namespace on the server; nothing else does. See the package comment for what they hold.
+// names builds all names of a namespace on the server. The package comment documents them.
 type names struct {
 	stream string // SWJ_<namespace>
 	notes  string // SWJNOTES_<namespace>, the stream of notes of starts on old servers
 	prefix string // swj.<namespace>.
 }
 
+// newNames returns the names of a namespace.
 func newNames(namespace string) names {
 	return names{stream: "SWJ_" + namespace, notes: "SWJNOTES_" + namespace, prefix: "swj." + namespace + "."}
 }
 
-// subjects are those of the stream. They never change, so that no process has to add its queues to them.
+// subjects returns the subjects of the stream. They never change, so a new queue does not change
+// the stream.
 func (n names) subjects() []string {
 	return append(noteSubjects(n.prefix),
 		n.prefix+"T.*.*.*", n.prefix+"S.*.*", n.prefix+"D.*.*.*", n.prefix+"Q.*", n.prefix+"M.*")
 }
 
-// queueToken is a queue's name within a subject. '=' is no character of a queue's name.
+// queueToken returns a queue's name as a part of a subject. '=' replaces the dots, because a queue
+// name cannot hold it.
 func queueToken(queue string) string { return strings.ReplaceAll(queue, ".", "=") }
 
-// work begins the subjects of the messages of a queue's level; the id's token follows.
+// work returns the beginning of the subjects of a level's messages. The id's token follows.
 func (n names) work(queue string, level int) string {
 	return n.prefix + "T." + queueToken(queue) + "." + strconv.Itoa(level) + "."
 }
 
-// schedule begins the subjects of a queue's delayed messages; the id's token follows.
+// schedule returns the beginning of the subjects of a queue's delayed messages. The id's token
+// follows.
 func (n names) schedule(queue string) string { return n.prefix + "S." + queueToken(queue) + "." }
 
-// dead begins the subjects of a queue's dead letters; the id's token, a dot and the generation follow.
+// dead returns the beginning of the subjects of a queue's dead letters. The id's token, a dot and
+// the generation follow.
 func (n names) dead(queue string) string { return n.prefix + "D." + queueToken(queue) + "." }
 
-// record is the subject of what all processes must know of a queue.
+// record returns the subject of a queue's record, which holds its levels.
 func (n names) record(queue string) string { return n.prefix + "Q." + queueToken(queue) }
 
-// mark is the subject of up to which sequence messages of a queue were deleted or purged.
+// mark returns the subject of a queue's mark: the sequence up to which messages were deleted or
+// purged.
 func (n names) mark(queue string) string { return n.prefix + "M." + queueToken(queue) }
 
-// noteSubjects are those of notes of starts.
+// noteSubjects returns the subjects of notes of starts.
 func noteSubjects(prefix string) []string { return []string{prefix + "W.*.*.*", prefix + "L.*"} }
 
-// noteSubject is the subject of the notes of a message, by its id's token, without the prefix.
+// noteSubject returns the subject of the notes of a message, without the prefix. token is the id's
+// token.
 func noteSubject(queue, token string, generation int) string {
 	return "W." + queueToken(queue) + "." + token + "." + strconv.Itoa(generation)
 }
 
-// leftSubject is that of the word that a node has left, without the prefix.
+// leftSubject returns the subject of the message that a node has left, without the prefix.
 func leftSubject(node string) string { return "L." + queueToken(node) }
 
-// presence is the subject on which a node answers.
+// presence returns the subject on which a node answers.
 func (n names) presence(node string) string { return n.prefix + "P." + queueToken(node) }
 
-// consumer is the durable consumer of a queue's level.
+// consumer returns the name of the durable consumer of a level.
 func (n names) consumer(queue string, level int) string {
 	return "w_" + queueToken(queue) + "_" + strconv.Itoa(level)
 }
 
-// maxID is the longest id in bytes.
+// maxID limits an id, in bytes.
 const maxID = 255
 
 const hexDigits = "0123456789ABCDEF"
 
-// plain reports whether a byte stands for itself in an id's token.
+// plain reports whether a byte is unchanged in an id's token.
 func plain(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_'
 }
 
-// idToken is an id within a subject: every byte that is not a letter, a digit, '-' or '_' is '=' and two hex digits.
+// idToken returns an id as a part of a subject. Every byte that is not a letter, a digit, '-' or
+// '_' becomes '=' and two hex digits. Returns ErrMalformed for an empty id or one of more than
+// maxID bytes.
 func idToken(id string) (string, error) {
 	if id == "" || len(id) > maxID {
 		return "", fmt.Errorf("%w: an id has 1 to %d bytes, this one %d", broker.ErrMalformed, maxID, len(id))
@@ -99,7 +108,8 @@ func idToken(id string) (string, error) {
 	return s.String(), nil
 }
 
-// idOf reads an id's token. One that is not well formed, which a foreign program may have written, is the id itself.
+// idOf returns the id in a token. A token that is not well-formed, which a foreign program may have
+// written, is the id itself.
 func idOf(token string) string {
 	if strings.IndexByte(token, '=') < 0 {
 		return token
@@ -123,5 +133,5 @@ func idOf(token string) string {
 	return s.String()
 }
 
-// lastToken is what follows the last dot.
+// lastToken returns the part of a subject after the last dot.
 func lastToken(subject string) string { return subject[strings.LastIndexByte(subject, '.')+1:] }

@@ -9,19 +9,21 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/naming"
 	"github.com/swarmiji/swarmiji/internal/natsconn"
 )
 
-// nodeSilence is how long a node may take to answer. One that takes longer is absent, if the server
-// answers then: the server takes minutes to notice a machine that lost its power. The consumer gives
-// one look 5 s.
-const nodeSilence = 3 * time.Second
+// nodeTimeout limits the time that a node may take to answer. A node without an answer is absent if
+// the server answers then, because the server itself needs minutes to notice a machine without
+// power. The consumer allows 5 s for one question.
+const nodeTimeout = 3 * time.Second
 
-// appear makes a node present: it answers from now on. The client library keeps it so after a loss.
-func (b *Broker) appear(ctx context.Context, node string) error {
+// makePresent makes this process answer for a node from now on, and checks that the server delivers
+// the questions. It waits for the server. The client library restores the subscription after a lost
+// connection. It does nothing if the node noted a start before.
+func (b *Broker) makePresent(ctx context.Context, node string) error {
 	w := &b.witness
-	if _, known := b.node(node); known {
+	if _, known := b.nodeSubscription(node); known {
 		return nil
 	}
 	select {
@@ -32,20 +34,20 @@ func (b *Broker) appear(ctx context.Context, node string) error {
 	case <-b.stop.Done():
 		return errClosed()
 	}
-	if _, known := b.node(node); known {
+	if _, known := b.nodeSubscription(node); known {
 		return nil
 	}
 	subject := b.names.presence(node)
 	return b.conn.Do(ctx, func(ctx context.Context, s *natsconn.Session) error {
 		sub, err := s.NATS.Subscribe(subject, func(m *nats.Msg) {
-			_ = m.Respond(nil) // whoever asks asks again
+			_ = m.Respond(nil) // after an error the asking process asks again
 		})
 		if err != nil {
 			return err
 		}
-		// Its own answer shows that the server knows of it, and lets it.
+		// The process's own answer shows that the server knows and permits the subscription.
 		if _, err := s.NATS.RequestWithContext(ctx, subject, nil); err != nil {
-			_ = sub.Unsubscribe() // the connection may have gone
+			_ = sub.Unsubscribe() // the connection may be lost
 			return err
 		}
 		w.mu.Lock()
@@ -58,38 +60,45 @@ func (b *Broker) appear(ctx context.Context, node string) error {
 	})
 }
 
-// node returns by what a node answers, and whether it has noted a start.
-func (b *Broker) node(name string) (*nats.Subscription, bool) {
+// nodeSubscription returns the subscription with which a node answers, nil if it has left, and
+// whether the node has noted a start.
+func (b *Broker) nodeSubscription(name string) (*nats.Subscription, bool) {
 	b.witness.mu.Lock()
 	defer b.witness.mu.Unlock()
 	sub, known := b.witness.nodes[name]
 	return sub, known
 }
 
-// NodeState implements [broker.Witness]. The node itself is asked; one that does not answer within
-// 3 s is absent. If ctx ends before, it is an error.
+// NodeState implements [broker.Witness]. It asks the node itself. A node that does not answer
+// within 3 s is absent. If ctx ends earlier it returns an error.
 func (b *Broker) NodeState(ctx context.Context, node string) (broker.NodeState, error) {
 	state, err := b.nodeState(ctx, node)
 	return state, wrap(err, "state of node", node)
 }
 
+// nodeState asks a node whether it is present, and blocks for its answer for at most nodeTimeout.
+// For a node without an answer it reads from the stream of notes whether the node has left in
+// order; else the node is absent. It takes b.mu, but not while it waits.
+//
+// Returns an error, and no state, if this process cannot ask or read: ErrMalformed or ErrClosed of
+// the port, the error of ctx, or one of the client.
 func (b *Broker) nodeState(ctx context.Context, node string) (broker.NodeState, error) {
 	if err := b.checkNode(node); err != nil {
 		return broker.NodeAbsent, err
 	}
-	answers := false
+	present := false
 	err := b.conn.Do(ctx, func(ctx context.Context, s *natsconn.Session) (err error) {
-		answers, err = ask(ctx, s.NATS, b.names.presence(node))
+		present, err = answers(ctx, s.NATS, b.names.presence(node))
 		return err
 	})
 	if err != nil {
 		return broker.NodeAbsent, err
 	}
-	if answers {
+	if present {
 		return broker.NodePresent, nil
 	}
 	for {
-		st, err := b.openNotes(ctx)
+		st, err := b.ensureNoteStore(ctx)
 		if err != nil {
 			return broker.NodeAbsent, err
 		}
@@ -99,63 +108,68 @@ func (b *Broker) nodeState(ctx context.Context, node string) (broker.NodeState, 
 			return broker.NodeLeft, nil
 		case errors.Is(err, natsconn.ErrNotFound):
 			return broker.NodeAbsent, nil
-		case !b.noteAgain(ctx, err):
+		case !b.retryNotes(ctx, err):
 			return broker.NodeAbsent, err
 		}
 	}
 }
 
-// ask reports whether a subject answers. The error is of one's own connection.
-func ask(ctx context.Context, nc *nats.Conn, subject string) (bool, error) {
-	silence, cancel := context.WithTimeout(ctx, nodeSilence)
+// answers reports whether a process answers requests on the subject within nodeTimeout. It returns
+// an error if this process's own connection does not work.
+func answers(ctx context.Context, nc *nats.Conn, subject string) (bool, error) {
+	limited, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
-	_, err := nc.RequestWithContext(silence, subject, nil)
+	_, err := nc.RequestWithContext(limited, subject, nil)
 	switch {
 	case err == nil:
 		return true, nil
 	case errors.Is(err, nats.ErrNoResponders):
 		return false, nil
-	case silence.Err() == nil || ctx.Err() != nil:
+	case limited.Err() == nil || ctx.Err() != nil:
 		return false, err
 	}
-	flush, cancel := context.WithTimeout(ctx, nodeSilence)
+	flush, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
 	return false, nc.FlushWithContext(flush)
 }
 
-// Leave implements [broker.Witness].
+// Leave implements [broker.Witness]. It stores that the node has left, for 24 h, and stops
+// answering for it. It does nothing for a node that noted no start in this Broker.
 func (b *Broker) Leave(ctx context.Context, node string) error {
 	return wrap(b.leave(ctx, node), "leave of node", node)
 }
 
+// leave stores that the node has left and stops answering for it. It waits for the server. It does
+// nothing for a node that noted no start here.
 func (b *Broker) leave(ctx context.Context, node string) error {
 	if err := b.checkNode(node); err != nil {
 		return err
 	}
-	sub, _ := b.node(node)
+	sub, _ := b.nodeSubscription(node)
 	if sub == nil {
 		return nil
 	}
 	for {
-		st, err := b.openNotes(ctx)
+		st, err := b.ensureNoteStore(ctx)
 		if err != nil {
 			return err
 		}
 		err = st.write(ctx, b, &nats.Msg{Subject: leftSubject(node)})
 		if err == nil {
-			return b.silence(ctx, node, sub)
+			return b.stopAnswering(ctx, node, sub)
 		}
-		if !b.noteAgain(ctx, err) {
+		if !b.retryNotes(ctx, err) {
 			return err
 		}
 	}
 }
 
-// silence has a node answer no more, and waits until the server knows.
-func (b *Broker) silence(ctx context.Context, node string, sub *nats.Subscription) error {
-	_ = sub.Unsubscribe() // the connection may have gone, and the subscription with it
+// stopAnswering makes this process no longer answer for a node, and waits until the server knows
+// that.
+func (b *Broker) stopAnswering(ctx context.Context, node string, sub *nats.Subscription) error {
+	_ = sub.Unsubscribe() // the connection may be lost, and the subscription with it
 	err := b.conn.Do(ctx, func(ctx context.Context, s *natsconn.Session) error {
-		ctx, cancel := context.WithTimeout(ctx, nodeSilence)
+		ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 		defer cancel()
 		return s.NATS.FlushWithContext(ctx)
 	})
@@ -168,8 +182,9 @@ func (b *Broker) silence(ctx context.Context, node string, sub *nats.Subscriptio
 	return nil
 }
 
+// checkNode returns ErrMalformed if the node name is not valid, ErrClosed after Close.
 func (b *Broker) checkNode(node string) error {
-	if !keyset.ValidName(node) {
+	if !naming.ValidName(node) {
 		return fmt.Errorf("%w: node name %.140q", broker.ErrMalformed, node)
 	}
 	b.mu.Lock()

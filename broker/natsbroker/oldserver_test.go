@@ -19,7 +19,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// oldServer starts the machine's nats-server if it is one that knows no schedules, as Debian 12 has it.
+// oldServer starts the machine's nats-server if its version has no schedules, as in Debian 12.
+// Otherwise it skips the test.
 func oldServer(t *testing.T) (url string) {
 	t.Helper()
 	program, err := exec.LookPath("nats-server")

@@ -14,35 +14,36 @@ import (
 	"github.com/swarmiji/swarmiji/internal/natsconn"
 )
 
-// What a consumer answers to a delivery.
+// The answers of a consumer to a delivery.
 var (
 	ackBody      = []byte("+ACK")
 	nakBody      = []byte("-NAK")
 	progressBody = []byte("+WPI")
 )
 
-// remembered is how many acknowledgements are sent again when the connection was lost.
-const remembered = 8192
+// maxRecent limits the acknowledgements that are sent again after a lost connection.
+const maxRecent = 8192
 
-// outbox sends settlements. NATS answers none of them unless asked, so those that were on their way when a connection was lost
-// may have been lost with it: the last acknowledgements are sent again on the next one, which does no harm to a message that
-// has gone, and saves one that was handled from being handled again. What is settled while there is no connection waits for
-// one, as long as its lease lasts.
+// outbox sends settlements. NATS does not answer them, so settlements in progress may be lost with
+// a connection. The last acknowledgements are therefore sent again on the next connection. That is
+// harmless for a message that no longer exists, and prevents a second run of one that was handled.
+// A settlement without a connection waits for one, as long as its lease lasts.
 //
-// A settlement names its message by stream, consumer and sequence. A stream that was lost and made again, as one in memory is
-// when its server starts again, counts from 1 again, so a settlement of the old one would hit another message. So nothing is
-// settled on a new connection until the queues have been found to be the same; see Broker.recheck.
+// A settlement names its message by stream, consumer and sequence. A stream that was lost and
+// created again counts from 1 again, for example one in memory after a restart of its server. A
+// settlement of the old stream would hit another message. So nothing is settled on a new connection
+// before Broker.checkQueues has found that the queues are the same.
 type outbox struct {
 	b       *Broker
-	trusted atomic.Uint64 // the session on which settlements may leave
-	checks  chan struct{} // holds one value while somebody looks whether the queues are the same
+	trusted atomic.Uint64 // number of the connection on which settlements may be sent
+	checks  chan struct{} // holds one value while a goroutine checks the queues
 
 	mu      sync.Mutex
-	gen     uint64 // the newest session that was told of
+	gen     uint64 // number of the newest connection so far
 	recent  []acked
 	next    int
 	late    []lateSettlement
-	waiting bool // somebody waits for a connection, for what is late
+	waiting bool // a goroutine waits for a connection, to send late
 }
 
 type acked struct {
@@ -56,33 +57,39 @@ type lateSettlement struct {
 	until time.Time
 }
 
+// init prepares the outbox of b. Call it once before use.
 func (o *outbox) init(b *Broker) { o.b, o.checks = b, make(chan struct{}, 1) }
 
-// ack acknowledges a delivery.
+// ack sends the acknowledgement of a delivery of q. It does not wait. Without a connection it is
+// sent later, unless until has passed. The last acknowledgements are remembered, to send them again
+// after a lost connection. It takes o.mu.
 func (o *outbox) ack(q *queue, reply string, until time.Time) {
 	o.mu.Lock()
-	if len(o.recent) < remembered {
+	if len(o.recent) < maxRecent {
 		o.recent = append(o.recent, acked{q, reply})
 	} else {
 		o.recent[o.next] = acked{q, reply}
-		o.next = (o.next + 1) % remembered
+		o.next = (o.next + 1) % maxRecent
 	}
 	o.mu.Unlock()
 	o.send(q, reply, ackBody, until)
 }
 
-// nak gives a delivery back.
+// nak sends the return of a delivery to its queue. It does not wait. Without a connection it is
+// sent later, unless until has passed. It takes o.mu.
 func (o *outbox) nak(q *queue, reply string, until time.Time) { o.send(q, reply, nakBody, until) }
 
-// trusts reports whether settlements may leave on a session.
-func (o *outbox) trusts(s *natsconn.Session) bool { return s.Gen == o.trusted.Load() }
+// isTrusted reports whether settlements may be sent on the connection s.
+func (o *outbox) isTrusted(s *natsconn.Session) bool { return s.Gen == o.trusted.Load() }
 
-// doubt holds settlements back until the queues have been found to be the same.
-func (o *outbox) doubt() { o.trusted.Store(0) }
+// distrust forbids settlements on every connection until useConnection has checked the queues
+// again. They are kept meanwhile.
+func (o *outbox) distrust() { o.trusted.Store(0) }
 
-// send never waits: without a connection the settlement is kept until there is one.
+// send sends a settlement. It never waits: without a connection the settlement is kept until one
+// exists, and dropped if until has passed by then. It takes o.mu.
 func (o *outbox) send(q *queue, reply string, body []byte, until time.Time) {
-	if s := o.b.conn.Live(); s != nil && o.trusts(s) {
+	if s := o.b.conn.Live(); s != nil && o.isTrusted(s) {
 		if err := s.NATS.Publish(reply, body); err == nil || !errors.Is(err, nats.ErrReconnectBufExceeded) {
 			return // any other error means that the connection is closed for good
 		}
@@ -94,7 +101,7 @@ func (o *outbox) send(q *queue, reply string, body []byte, until time.Time) {
 	o.mu.Unlock()
 	if start {
 		go func() { // it takes the Broker's lock
-			if !o.b.background(o.flushLate) { // closed: nothing leaves any more
+			if !o.b.background(o.flushLate) { // after Close nothing is sent
 				o.mu.Lock()
 				o.waiting, o.late = false, nil
 				o.mu.Unlock()
@@ -103,17 +110,19 @@ func (o *outbox) send(q *queue, reply string, body []byte, until time.Time) {
 	}
 }
 
-// flushLate waits for a connection and sends what waited for it.
+// flushLate waits for a connection and sends the settlements that waited for it, except those whose
+// time has passed.
 func (o *outbox) flushLate(ctx context.Context) {
 	for {
 		s, err := o.b.conn.Session(ctx)
 		if err == nil {
-			err = o.connected(ctx, s)
+			err = o.useConnection(ctx, s)
 		}
 		if err == nil {
 			break
 		}
-		if ctx.Err() != nil || errors.Is(err, natsconn.ErrClosed) || !o.b.pause(ctx, time.Second) { // else refused just now
+		// otherwise access was refused just now
+		if ctx.Err() != nil || errors.Is(err, natsconn.ErrClosed) || !o.b.pause(ctx, time.Second) {
 			return
 		}
 	}
@@ -129,9 +138,19 @@ func (o *outbox) flushLate(ctx context.Context) {
 	}
 }
 
-// connected is told of each new session, and lets settlements leave on it. It sends what may have been lost with the last one.
-func (o *outbox) connected(ctx context.Context, s *natsconn.Session) error {
-	if o.trusts(s) {
+// useConnection permits settlements on the connection s. Call it with each new connection before s
+// is used. It blocks until all is done:
+//
+//   - It checks that the queues are still in the same stream, since settlements would else concern
+//     other messages. It skips this on the first connection.
+//   - It permits settlements on s.
+//   - It sends the acknowledgements again that may have been lost with the last connection.
+//
+// It does nothing if s is permitted already. Concurrent callers wait until the first is done.
+// Returns ErrUnavailable if ctx ends first, and the error of the check; s stays forbidden then. It
+// takes o.mu.
+func (o *outbox) useConnection(ctx context.Context, s *natsconn.Session) error {
+	if o.isTrusted(s) {
 		return nil
 	}
 	select {
@@ -143,11 +162,11 @@ func (o *outbox) connected(ctx context.Context, s *natsconn.Session) error {
 	o.mu.Lock()
 	first, newer := o.gen == 0, s.Gen > o.gen
 	o.mu.Unlock()
-	if o.trusts(s) {
+	if o.isTrusted(s) {
 		return nil
 	}
-	if !first { // else nothing has been taken from any queue
-		if err := o.b.recheck(ctx); err != nil {
+	if !first { // on the first connection nothing was received before
+		if err := o.b.checkQueues(ctx); err != nil {
 			return err
 		}
 	}
@@ -156,19 +175,19 @@ func (o *outbox) connected(ctx context.Context, s *natsconn.Session) error {
 	if !first && newer {
 		recent = slices.Clone(o.recent)
 	}
-	if s.Gen >= o.gen { // else there is a newer one by now
+	if s.Gen >= o.gen { // otherwise a newer connection exists
 		o.gen = s.Gen
 		o.trusted.Store(s.Gen)
 	}
 	o.mu.Unlock()
 	for _, r := range recent {
-		_ = s.NATS.Publish(r.reply, ackBody) // lost again with the connection: the next one sends it again
+		_ = s.NATS.Publish(r.reply, ackBody) // if it is lost again, the next connection sends it again
 	}
 	return nil
 }
 
-// queues returns those of which something is to be sent.
-func (o *outbox) queues(qs map[*queue]struct{}) {
+// addQueues adds the queues of all remembered settlements to qs. It takes o.mu.
+func (o *outbox) addQueues(qs map[*queue]struct{}) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, r := range o.recent {
@@ -179,8 +198,8 @@ func (o *outbox) queues(qs map[*queue]struct{}) {
 	}
 }
 
-// drop forgets what was to be sent of a queue.
-func (o *outbox) drop(q *queue) {
+// dropQueue drops all remembered settlements of a queue. It takes o.mu.
+func (o *outbox) dropQueue(q *queue) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.recent = slices.DeleteFunc(o.recent, func(r acked) bool { return r.queue == q })
@@ -188,9 +207,10 @@ func (o *outbox) drop(q *queue) {
 	o.late = slices.DeleteFunc(o.late, func(l lateSettlement) bool { return l.queue == q })
 }
 
-// recheck looks whether each queue from which something was taken still lies in the stream that it was taken from, which its
-// record tells: it is written once. What was taken from one that does not is lost.
-func (b *Broker) recheck(ctx context.Context) error {
+// checkQueues checks whether each queue with deliveries or settlements of this process is still in
+// the same stream. The time of its record shows that, because the record is written only once.
+// Deliveries and settlements of a queue in another stream are lost.
+func (b *Broker) checkQueues(ctx context.Context) error {
 	b.mu.Lock()
 	subs := make([]*subscription, 0, len(b.subs))
 	for s := range b.subs {
@@ -198,29 +218,29 @@ func (b *Broker) recheck(ctx context.Context) error {
 	}
 	b.mu.Unlock()
 	qs := make(map[*queue]struct{})
-	b.outbox.queues(qs)
+	b.outbox.addQueues(qs)
 	for _, s := range subs {
 		qs[s.q] = struct{}{}
 	}
 	for q := range qs {
-		b.queues.Delete(q.name) // it is asked for, and made again if need be
+		b.queues.Delete(q.name) // forces a read from the server, and creates the queue again if necessary
 		now, err := b.queue(ctx, q.name)
 		if err != nil {
 			return err
 		}
-		born := now.born.Load()
-		if q.born.Load() == born {
+		born := now.recordedAt.Load()
+		if q.recordedAt.Load() == born {
 			continue
 		}
-		b.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "nats: the queue was lost with its stream and made again; what had been taken from it is given up",
+		b.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "nats: the queue was lost with its stream and created again; its deliveries are lost",
 			slog.String("queue", q.name))
-		b.outbox.drop(q)
+		b.outbox.dropQueue(q)
 		for _, s := range subs {
 			if s.q == q {
 				s.loseAll()
 			}
 		}
-		q.born.Store(born)
+		q.recordedAt.Store(born)
 	}
 	return nil
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// TestUrgentOnItsWay: in a cluster the answer that no urgent message is left may overtake the last urgent message. A less
-// urgent one is not handed out between the two.
+// TestUrgentOnItsWay shows that no less urgent message is delivered before the last urgent one. In
+// a cluster, the answer that no urgent message is left may overtake that message.
 func TestUrgentOnItsWay(t *testing.T) {
 	srv := testserver.RequireNATS(t)
 	ns := testserver.Namespace()
@@ -60,15 +60,16 @@ func TestUrgentOnItsWay(t *testing.T) {
 	}
 }
 
-// slowLine is a way to a server on which, from hold on, the last message of the first level is held back until the client has
-// asked twice for the state of a consumer, and so has had one answer without the message.
+// slowLine is a connection to a server. After hold it keeps the last message of the first level
+// back, until the client has asked twice for the state of a consumer. The client has then got one
+// answer without the message.
 type slowLine struct {
 	url string
 
 	mu    sync.Mutex
 	on    bool
 	asked int
-	held  func() // forwards what is held back
+	held  func() // forwards the message that is kept back
 }
 
 func newSlowLine(t *testing.T, srv *testserver.NATS) *slowLine {
@@ -105,7 +106,7 @@ func newSlowLine(t *testing.T, srv *testserver.NATS) *slowLine {
 			})
 		}
 	})
-	t.Cleanup(func() { // after the broker has closed its connection
+	t.Cleanup(func() { // after the Broker has closed its connection
 		_ = listener.Close()
 		wg.Wait()
 	})
@@ -142,7 +143,7 @@ func (l *slowLine) pass(from io.Reader, to io.Writer, up bool) error {
 			}
 			err = forward()
 		case !up && l.on && bytes.Contains(frame, []byte("$JS.ACK.")) && bytes.Contains(frame, []byte("urgent-2")):
-			l.held = func() { _ = forward() } // the test sees what does not come
+			l.held = func() { _ = forward() } // an error shows as a missing message
 		default:
 			err = forward()
 		}
@@ -153,7 +154,7 @@ func (l *slowLine) pass(from io.Reader, to io.Writer, up bool) error {
 	}
 }
 
-// readFrame reads one frame of the protocol of NATS: a line, and for some of them a body.
+// readFrame reads one frame of the NATS protocol: a line, and for some frames a body.
 func readFrame(r *bufio.Reader) ([]byte, error) {
 	frame, err := r.ReadBytes('\n')
 	if err != nil {

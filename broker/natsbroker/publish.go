@@ -15,27 +15,29 @@ import (
 )
 
 const (
-	// shortDelay is up to which delay a message lies in the work subject and its consumer waits the rest: schedules of the
-	// server fire after 250 ms at the earliest.
+	// shortDelay is the longest delay of a message that is stored in the work subject, and whose
+	// consumer waits the delay. The server's schedules fire after 250 ms at the earliest.
 	shortDelay = 250 * time.Millisecond
-	// busyPause is how long to wait before a message that the server cannot take just now is offered again.
+	// busyPause is the pause before a message is sent again that the server could not accept.
 	busyPause = 100 * time.Millisecond
-	// lastYear is the last in which a schedule may fire. The server reckons in 64-bit nanoseconds, which end in 2262, and
-	// takes what lies beyond for the past.
+	// lastYear is the last year in which a schedule may fire. The server counts 64-bit nanoseconds,
+	// which end in 2262, and regards later times as past.
 	lastYear = 2200
 )
 
-// Publish implements [broker.Broker].
+// Publish implements [broker.Broker]. It waits until the stream has stored the message. A message
+// that the queue holds already, in the same or a newer generation, is a success.
 func (b *Broker) Publish(ctx context.Context, queue string, m *broker.Message) error {
 	return wrap(b.publish(ctx, broker.Outgoing{Queue: queue, Message: m}), "publish to", queue)
 }
 
-// PublishAt implements [broker.Delayer]. The server's clock decides; this process asks for it once a
+// PublishAt implements [broker.Delayer]. The server's clock counts; this process asks for it once a
 // minute at most. A time after the year 2200 is broker.ErrUnsupported.
 func (b *Broker) PublishAt(ctx context.Context, queue string, m *broker.Message, at time.Time) error {
 	return wrap(b.publish(ctx, broker.Outgoing{Queue: queue, Message: m, At: at}), "publish later to", queue)
 }
 
+// publish stores the message of o in the stream and waits for the confirmation.
 func (b *Broker) publish(ctx context.Context, o broker.Outgoing) error {
 	p, err := b.prepare(ctx, &o)
 	if err != nil {
@@ -45,10 +47,10 @@ func (b *Broker) publish(ctx context.Context, o broker.Outgoing) error {
 	if err == nil && !ack.Duplicate {
 		return nil
 	}
-	return b.resolve(ctx, p, ack, err)
+	return b.handleAnswer(ctx, p, ack, err)
 }
 
-// publishing is a message on its way.
+// publishing is a message that is being published.
 type publishing struct {
 	queue *queue
 	m     *broker.Message
@@ -56,7 +58,8 @@ type publishing struct {
 	msg   *nats.Msg
 }
 
-// prepare encodes a message for where it belongs.
+// prepare checks and encodes the message of o and chooses its subject. It may read the queue's
+// record from the server. Returns ErrNoQueue if the queue does not exist.
 func (b *Broker) prepare(ctx context.Context, o *broker.Outgoing) (publishing, error) {
 	if err := b.check(o.Message); err != nil {
 		return publishing{}, err
@@ -66,36 +69,38 @@ func (b *Broker) prepare(ctx context.Context, o *broker.Outgoing) (publishing, e
 		return publishing{}, err
 	}
 	p := publishing{queue: q, m: o.Message}
-	if p.at, err = b.due(ctx, o.At); err != nil {
+	if p.at, err = b.dueTime(ctx, o.At); err != nil {
 		return publishing{}, err
 	}
-	return p, b.place(ctx, &p)
+	return p, b.encodeTo(ctx, &p)
 }
 
-// spare is how many bytes of the server's largest message are left for what is added to a message later, so that what was
-// published can be retried and buried: headers, and broker.RetryRoom.
-const spare = 2 << 10
+// reservedBytes is the part of the server's largest message that is reserved for later additions:
+// headers and broker.RetryRoom. So every published message can be retried and dead-lettered.
+const reservedBytes = 2 << 10
 
-// fits refuses a message that the server would not take. Its headers are reckoned with roughly; the client library counts them
-// exactly before it sends.
-func (b *Broker) fits(m *broker.Message) error {
+// checkSize returns ErrTooLarge if the server would not accept m. It estimates the headers; the
+// client library counts them exactly before it sends.
+func (b *Broker) checkSize(m *broker.Message) error {
 	limit := b.conn.MaxPayload()
-	if limit > 0 && len(m.Body) > broker.BodyLimit(int(limit)-spare, m.Generation) {
+	if limit > 0 && len(m.Body) > broker.BodyLimit(int(limit)-reservedBytes, m.Generation) {
 		return fmt.Errorf("%w: body of %d bytes, the server takes %d with headers", broker.ErrTooLarge, len(m.Body), limit)
 	}
 	return nil
 }
 
-// place writes p.msg.
-func (b *Broker) place(ctx context.Context, p *publishing) error {
+// encodeTo sets p.msg to the encoded message. Its subject is that of the level, or of a schedule if
+// the message is due later than shortDelay and the server has schedules. Returns ErrTooLarge or
+// ErrMalformed if it cannot be sent, ErrUnsupported for a time after lastYear.
+func (b *Broker) encodeTo(ctx context.Context, p *publishing) error {
 	token, err := idToken(p.m.ID)
 	if err != nil {
 		return err
 	}
-	if err := b.fits(p.m); err != nil {
+	if err := b.checkSize(p.m); err != nil {
 		return err
 	}
-	work := p.queue.work[p.queue.level(p.m.Priority)] + token
+	work := p.queue.work[p.queue.levelOf(p.m.Priority)] + token
 	msgID := p.queue.msgID(work, p.m.Generation)
 	if p.at.IsZero() {
 		p.msg, err = encode(p.m, work, msgID)
@@ -104,7 +109,7 @@ func (b *Broker) place(ctx context.Context, p *publishing) error {
 	if p.at.Year() > lastYear {
 		return fmt.Errorf("%w: the time %s is after the year %d", broker.ErrUnsupported, p.at.UTC().Format(time.RFC3339), lastYear)
 	}
-	f, err := b.ready(ctx)
+	f, err := b.ensureStream(ctx)
 	if err != nil {
 		return err
 	}
@@ -115,50 +120,54 @@ func (b *Broker) place(ctx context.Context, p *publishing) error {
 		return err
 	}
 	if p.msg, err = encode(p.m, p.queue.schedule+token, msgID); err == nil {
-		schedule(p.msg.Header, p.at, work)
+		setSchedule(p.msg.Header, p.at, work)
 	}
 	return err
 }
 
-// schedule makes a message one that the server publishes to target at the given time, in the place of what may lie there.
-func schedule(h nats.Header, at time.Time, target string) {
+// setSchedule sets headers that make the server publish the message to target at the given time, in
+// place of a message that target holds then.
+func setSchedule(h nats.Header, at time.Time, target string) {
 	h[headerSchedule] = []string{"@at " + at.UTC().Format(time.RFC3339Nano)}
 	h[headerScheduleTarget] = []string{target}
 }
 
-// resolve goes on from an answer that is not a plain yes. The message was surely not stored where it is published again.
-func (b *Broker) resolve(ctx context.Context, p publishing, ack natsconn.Ack, err error) error {
+// handleAnswer continues after an answer to a publish that is not a plain confirmation: ack and
+// err. It publishes the message again only if the server certainly did not store it, for example
+// because the stream was deleted. It returns nil if the message is stored or superfluous.
+func (b *Broker) handleAnswer(ctx context.Context, p publishing, ack natsconn.Ack, err error) error {
 	for {
 		switch {
 		case err == nil && !ack.Duplicate:
 			return nil
 		case err == nil:
-			// The pair was published a short time ago. If it was deleted or purged since, it is a new message.
+			// The pair was published a short time ago. If it was deleted or purged since, this is a new
+			// message.
 			removed, err := b.removed(ctx, p.queue.name)
 			if err != nil {
-				return fmt.Errorf("%w: looking what became of the same message: %w", broker.ErrIndeterminate, err)
+				return fmt.Errorf("%w: find the same message: %w", broker.ErrIndeterminate, err)
 			}
 			if ack.Sequence > removed {
 				return nil
 			}
-			p.msg = with(p.msg, headerMsgID, "")
+			p.msg = withHeader(p.msg, headerMsgID, "")
 		case errors.Is(err, natsconn.ErrWrongSequence):
-			done, err := b.displace(ctx, &p)
+			done, err := b.replaceOlder(ctx, &p)
 			if done || err != nil {
 				return err
 			}
 		case errors.Is(err, natsconn.ErrNoStream):
-			b.streamGone(ctx)
+			b.forgetStream(ctx)
 			q, err := b.queue(ctx, p.queue.name)
 			if err != nil {
 				return err
 			}
 			p.queue = q
-			if err := b.place(ctx, &p); err != nil {
+			if err := b.encodeTo(ctx, &p); err != nil {
 				return err
 			}
 		default:
-			if !b.again(ctx, err) {
+			if !b.retryLater(ctx, err) {
 				return err
 			}
 		}
@@ -166,32 +175,33 @@ func (b *Broker) resolve(ctx context.Context, p publishing, ack natsconn.Ack, er
 	}
 }
 
-// again waits a moment after an error that says that the server cannot take the message just now, and reports whether it may
-// be offered again.
-func (b *Broker) again(ctx context.Context, err error) bool {
+// retryLater pauses if err says that the server cannot accept the message just now. It returns true
+// if the message may be sent again, false for other errors or if ctx ends.
+func (b *Broker) retryLater(ctx context.Context, err error) bool {
 	busy := errors.Is(err, natsconn.ErrBlocked) || errors.Is(err, natsconn.ErrUnavailable) && natsconn.Code(err) != 0
 	return busy && b.pause(ctx, busyPause)
 }
 
-// displace decides about a message whose subject holds one of the same id: an older generation gives way, and what is the same
-// or newer makes the message superfluous.
-func (b *Broker) displace(ctx context.Context, p *publishing) (done bool, err error) {
+// replaceOlder decides about p if its subject holds a message with the same id. done is true if
+// that one has the same or a newer generation: then p is superfluous. Otherwise p is changed to
+// replace it, and must be published again.
+func (b *Broker) replaceOlder(ctx context.Context, p *publishing) (done bool, err error) {
 	st, err := b.conn.GetLast(ctx, b.names.stream, p.msg.Subject)
 	switch {
-	case errors.Is(err, natsconn.ErrNotFound): // it has gone in the meantime
-		p.msg = with(p.msg, headerExpectedSeq, "0")
+	case errors.Is(err, natsconn.ErrNotFound): // it was removed meanwhile
+		p.msg = withHeader(p.msg, headerExpectedSeq, "0")
 		return false, nil
 	case err != nil:
 		return false, err
-	case first(st.Header, headerMoved) == "" && generationOf(st.Header) >= p.m.Generation:
+	case headerValue(st.Header, headerMoved) == "" && generationOf(st.Header) >= p.m.Generation:
 		return true, nil
 	}
-	p.msg = with(p.msg, headerExpectedSeq, strconv.FormatUint(st.Seq, 10))
+	p.msg = withHeader(p.msg, headerExpectedSeq, strconv.FormatUint(st.Seq, 10))
 	return false, nil
 }
 
-// with returns a copy of m with a header set, or left out if the value is empty.
-func with(m *nats.Msg, k, v string) *nats.Msg {
+// withHeader returns a copy of m with the header k set to v, or without the header if v is empty.
+func withHeader(m *nats.Msg, k, v string) *nats.Msg {
 	h := maps.Clone(m.Header)
 	if v == "" {
 		delete(h, k)
@@ -201,7 +211,8 @@ func with(m *nats.Msg, k, v string) *nats.Msg {
 	return &nats.Msg{Subject: m.Subject, Header: h, Data: m.Data}
 }
 
-// PublishBatch implements [broker.BatchPublisher].
+// PublishBatch implements [broker.BatchPublisher]. It sends all messages at once and waits until
+// each was stored or refused.
 func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 	if len(ms) == 0 {
 		return nil
@@ -230,7 +241,7 @@ func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 		if pubs[k].Err == nil && !pubs[k].Ack.Duplicate {
 			continue
 		}
-		if err := b.resolve(ctx, ps[at[k]], pubs[k].Ack, pubs[k].Err); err != nil {
+		if err := b.handleAnswer(ctx, ps[at[k]], pubs[k].Ack, pubs[k].Err); err != nil {
 			fail(at[k], err)
 		}
 	}

@@ -12,30 +12,32 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/naming"
 	"github.com/swarmiji/swarmiji/internal/natsconn"
 )
 
-// queue is what is known of a queue, with the names that every message needs.
+// queue holds the known state of a queue and the names that every message needs.
 type queue struct {
 	name     string
-	bounds   []int    // of its levels; none: one level
-	work     []string // the subjects' beginnings, by level
+	bounds   []int    // of its levels; empty: one level
+	work     []string // beginnings of the subjects, by level
 	schedule string
 	dead     string
-	skip     int // of a subject, what is left out in a message's id for the server
+	skip     int // length of the part of a subject that a message id for the server omits
 
-	deadPut     atomic.Int64 // letters that this process has put since it last looked how many there are
+	deadPut     atomic.Int64 // letters that this process has stored since it last counted them
 	deadDropped atomic.Int64 // letters that this process has dropped
 
-	born atomic.Int64 // when its record was stored, in Unix nanoseconds: another time means another stream
+	// when its record was stored, in Unix nanoseconds; another time means another stream
+	recordedAt atomic.Int64
 }
 
-// record is what a queue's record holds. The first that is written holds for ever.
+// record is the content of a queue's record. The first record is valid for ever.
 type record struct {
 	Levels []int `json:"levels,omitempty"`
 }
 
+// newQueue returns a queue with the given level bounds. It sends nothing to the server.
 func (b *Broker) newQueue(name string, bounds []int) *queue {
 	q := &queue{name: name, bounds: bounds, schedule: b.names.schedule(name), dead: b.names.dead(name), skip: len(b.names.prefix) + len("T.")}
 	for i := range max(len(bounds), 1) {
@@ -44,8 +46,8 @@ func (b *Broker) newQueue(name string, bounds []int) *queue {
 	return q
 }
 
-// level is the level of a priority.
-func (q *queue) level(priority int) int {
+// levelOf returns the index of the level for a priority.
+func (q *queue) levelOf(priority int) int {
 	for i, bound := range q.bounds {
 		if priority <= bound {
 			return i
@@ -54,7 +56,7 @@ func (q *queue) level(priority int) int {
 	return len(q.work) - 1
 }
 
-// msgID names the pair (id, generation) for the server's memory of what was published.
+// msgID returns the key of the pair (id, generation) by which the server drops repeated messages.
 func (q *queue) msgID(subject string, generation int) string {
 	if generation == 0 {
 		return subject[q.skip:]
@@ -62,7 +64,9 @@ func (q *queue) msgID(subject string, generation int) string {
 	return fmt.Sprintf("%s/%d", subject[q.skip:], generation)
 }
 
-// queue returns a queue that exists, or broker.ErrNoQueue.
+// queue returns the queue with the given name. It reads the record from the server if this process
+// does not know the queue. Returns ErrNoQueue if the queue does not exist, ErrMalformed if the name
+// is not valid.
 func (b *Broker) queue(ctx context.Context, name string) (*queue, error) {
 	if v, ok := b.queues.Load(name); ok {
 		if b.stop.Err() != nil {
@@ -70,30 +74,31 @@ func (b *Broker) queue(ctx context.Context, name string) (*queue, error) {
 		}
 		return v.(*queue), nil
 	}
-	if !keyset.ValidName(name) {
+	if !naming.ValidName(name) {
 		return nil, fmt.Errorf("%w: queue name %.140q", broker.ErrMalformed, name)
 	}
 	for {
-		if _, err := b.ready(ctx); err != nil {
+		if _, err := b.ensureStream(ctx); err != nil {
 			return nil, err
 		}
-		q, err := b.learn(ctx, name)
+		q, err := b.loadQueue(ctx, name)
 		if !errors.Is(err, natsconn.ErrNoStream) {
 			return q, err
 		}
-		b.streamGone(ctx)
+		b.forgetStream(ctx)
 	}
 }
 
-// learn reads a queue's record. One that has gone with its stream, and that this Broker has declared or consumed from, is
-// written again.
-func (b *Broker) learn(ctx context.Context, name string) (*queue, error) {
+// loadQueue reads a queue's record from the server. If the record was lost with its stream, and
+// this Broker has declared or consumed the queue, it writes the record again. Returns ErrNoQueue if
+// the record does not exist otherwise.
+func (b *Broker) loadQueue(ctx context.Context, name string) (*queue, error) {
 	st, err := b.conn.GetLast(ctx, b.names.stream, b.names.record(name))
 	if errors.Is(err, natsconn.ErrNotFound) {
 		if v, ok := b.declared.Load(name); ok {
-			return b.settle(ctx, name, v.([]int))
+			return b.writeRecord(ctx, name, v.([]int))
 		}
-		return nil, fmt.Errorf("%w: nobody has declared it", broker.ErrNoQueue)
+		return nil, broker.ErrNoQueue
 	}
 	if err != nil {
 		return nil, err
@@ -103,11 +108,12 @@ func (b *Broker) learn(ctx context.Context, name string) (*queue, error) {
 		return nil, fmt.Errorf("%w: the queue's record is %.80q", broker.ErrMalformed, st.Data)
 	}
 	q := b.newQueue(name, r.Levels)
-	q.born.Store(st.Time.UnixNano())
+	q.recordedAt.Store(st.Time.UnixNano())
 	v, _ := b.queues.LoadOrStore(name, q)
 	return v.(*queue), nil
 }
 
+// ascending reports whether levels is strictly ascending.
 func ascending(levels []int) bool {
 	for i := 1; i < len(levels); i++ {
 		if levels[i] <= levels[i-1] {
@@ -117,8 +123,9 @@ func ascending(levels []int) bool {
 	return true
 }
 
-// settle writes a queue's record unless there is one, and returns what holds.
-func (b *Broker) settle(ctx context.Context, name string, levels []int) (*queue, error) {
+// writeRecord writes a queue's record with the given levels, unless it exists, and returns the
+// queue with the levels that are valid. If they differ from levels it logs that once.
+func (b *Broker) writeRecord(ctx context.Context, name string, levels []int) (*queue, error) {
 	if len(levels) == 1 {
 		levels = nil
 	}
@@ -132,30 +139,32 @@ func (b *Broker) settle(ctx context.Context, name string, levels []int) (*queue,
 		switch {
 		case err == nil, errors.Is(err, natsconn.ErrWrongSequence):
 			b.declared.Store(name, levels)
-			q, err := b.learn(ctx, name)
+			q, err := b.loadQueue(ctx, name)
 			if err == nil && levels != nil && !slices.Equal(q.bounds, levels) {
 				b.warnLevels(ctx, name, levels, q.bounds)
 			}
 			return q, err
 		case errors.Is(err, natsconn.ErrNoStream):
-			b.streamGone(ctx)
-			if _, err := b.ready(ctx); err != nil {
+			b.forgetStream(ctx)
+			if _, err := b.ensureStream(ctx); err != nil {
 				return nil, err
 			}
-		case !b.again(ctx, err):
+		case !b.retryLater(ctx, err):
 			return nil, err
 		}
 	}
 }
 
+// warnLevels logs once per queue that it exists with other priority levels than wanted.
 func (b *Broker) warnLevels(ctx context.Context, name string, want, have []int) {
-	if b.once("levels " + name) {
-		b.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "nats: the queue exists with other priority levels and is used as it is; delete its record when it is empty to have it made anew",
+	if b.firstTime("levels " + name) {
+		b.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "nats: the queue exists with other priority levels and is used as it is; delete its record when it is empty so that it is created again",
 			slog.String("queue", name), slog.String("subject", b.names.record(name)), slog.Any("wanted", want), slog.Any("existing", have))
 	}
 }
 
-// Declare implements [broker.Declarer]. The levels that a queue was first declared with hold for ever and for every process.
+// Declare implements [broker.Declarer]. The levels of the first declaration are valid for ever and
+// for every process.
 func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 	for _, q := range qs {
 		if err := b.declare(ctx, q.Name, slices.Clone(q.Levels)); err != nil {
@@ -165,14 +174,16 @@ func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 	return nil
 }
 
+// declare creates a queue if it does not exist. If it exists with other levels, it logs that once.
+// Returns ErrMalformed if the levels do not ascend.
 func (b *Broker) declare(ctx context.Context, name string, levels []int) error {
 	if !ascending(levels) {
 		return fmt.Errorf("%w: levels %v do not ascend", broker.ErrMalformed, levels)
 	}
-	b.queues.Delete(name) // it is asked for
+	b.queues.Delete(name) // forces a read from the server
 	q, err := b.queue(ctx, name)
 	if errors.Is(err, broker.ErrNoQueue) {
-		_, err = b.settle(ctx, name, levels)
+		_, err = b.writeRecord(ctx, name, levels)
 		return err
 	}
 	if err != nil {
@@ -185,11 +196,12 @@ func (b *Broker) declare(ctx context.Context, name string, levels []int) error {
 	return nil
 }
 
-// Locate returns the stream, and the subject of messages of the default priority without the id.
+// Locate implements [broker.Locator]. It returns the stream, and the subject of messages of the
+// default priority without the id.
 func (b *Broker) Locate(name string) (exchange, routingKey string) {
 	level := 0
 	if v, ok := b.queues.Load(name); ok {
-		level = v.(*queue).level(defaultPriority)
+		level = v.(*queue).levelOf(defaultPriority)
 	}
 	subject := b.names.work(name, level)
 	return b.names.stream, subject[:len(subject)-1]

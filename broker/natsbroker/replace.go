@@ -15,22 +15,36 @@ import (
 	"github.com/swarmiji/swarmiji/internal/natsconn"
 )
 
-// A subject holds one message, and a message may be told to take the place of the one before it, if that has the sequence that
-// is expected. So a successor in the same subject is one step, in which the old message vanishes from the hands of who had it. A
-// successor with a time carries it in a header; whoever gets it early moves it to the schedules. A successor in another subject
-// goes there in one atomic batch with a notice that takes the place of the old message; whoever gets the notice removes it.
+// A subject holds one message. A new message may be told to replace the one before it, if that has
+// an expected sequence. So a successor in the same subject is one atomic step, in which the old
+// message is removed from its consumer. A successor with a time carries it in a header, and a
+// consumer that receives it early moves it to the schedules.
+//
+// A successor in another subject is stored in one atomic batch with a notice that replaces the old
+// message. A consumer that receives the notice removes it.
 
-// Retry implements [broker.Retrier]. A successor for another queue, level or id needs a server of 2.12 or later for that: with an
-// older one it is published, confirmed, and then the delivery acknowledged.
+// Retry implements [broker.Retrier]. A successor for another queue, level or id needs a server of
+// 2.12 or later to be atomic. With an older server it is published, confirmed, and then the
+// delivery is acknowledged. Returns ErrUnsupported if d is not a delivery of this Broker.
 func (b *Broker) Retry(ctx context.Context, d broker.Delivery, next broker.Outgoing) error {
 	own, ok := capability.As[*delivery](d)
 	if !ok || own.level.s.b != b {
-		return wrap(fmt.Errorf("%w: a delivery of another broker", broker.ErrUnsupported), "retry into", next.Queue)
+		return wrap(fmt.Errorf("%w: the delivery belongs to another broker", broker.ErrUnsupported), "retry into", next.Queue)
 	}
-	return own.settleBy("retry", func() error { return own.replace(ctx, next) })
+	return own.settleAndWait("retry", func() error { return own.replace(ctx, next) })
 }
 
-// replace puts next in the place of d.
+// replace publishes next, the successor of d's message, and removes d's message from the stream. It
+// waits for the server, and sends the acknowledgement of d without waiting. Only the last of these
+// ways has two steps: a crash between them leaves both messages.
+//
+//   - A successor with the same queue, level and id overwrites d's message in its subject.
+//   - Otherwise a server of 2.12 or later stores the successor and removes d's message in one
+//     atomic batch.
+//   - With an older server the successor is published and confirmed, then d is acknowledged.
+//
+// Returns ErrLeaseLost if the message of d no longer exists. Returns ErrNoQueue if the queue of
+// next does not exist, and ErrMalformed or ErrTooLarge if next cannot be sent.
 func (d *delivery) replace(ctx context.Context, next broker.Outgoing) error {
 	b := d.level.s.b
 	if err := b.check(next.Message); err != nil {
@@ -40,43 +54,47 @@ func (d *delivery) replace(ctx context.Context, next broker.Outgoing) error {
 	if err != nil {
 		return err
 	}
-	f, err := b.ready(ctx)
+	f, err := b.ensureStream(ctx)
 	if err != nil {
 		return err
 	}
 	p := publishing{queue: q, m: next.Message}
-	if p.at, err = b.due(ctx, next.At); err != nil {
+	if p.at, err = b.dueTime(ctx, next.At); err != nil {
 		return err
 	}
-	if err := b.place(ctx, &p); err != nil {
+	if err := b.encodeTo(ctx, &p); err != nil {
 		return err
 	}
 	token, err := idToken(p.m.ID)
 	if err != nil {
 		return err
 	}
-	if work := q.work[q.level(p.m.Priority)] + token; work == d.subject {
-		err = d.replaceHere(ctx, p)
+	if work := q.work[q.levelOf(p.m.Priority)] + token; work == d.subject {
+		err = d.replaceSameSubject(ctx, p)
 	} else if f.atomic {
-		err = d.replaceThere(ctx, p)
+		err = d.replaceOtherSubject(ctx, p)
 	} else {
-		err = d.replaceInTwo(ctx, p)
+		err = d.publishSuccessor(ctx, p)
 	}
 	if err == nil {
-		b.outbox.ack(d.level.s.q, d.reply, time.Time{}) // the message has gone; this tells its consumer
+		// the message is removed already; this tells its consumer
+		b.outbox.ack(d.level.s.q, d.reply, time.Time{})
 	}
 	return err
 }
 
-// replaceInTwo publishes the successor and acknowledges d.
-func (d *delivery) replaceInTwo(ctx context.Context, p publishing) error {
+// publishSuccessor publishes the successor p and waits for the confirmation. It does not touch d's
+// message; the caller acknowledges it afterwards.
+func (d *delivery) publishSuccessor(ctx context.Context, p publishing) error {
 	b := d.level.s.b
 	ack, err := b.conn.Publish(ctx, p.msg)
-	return b.resolve(ctx, p, ack, err)
+	return b.handleAnswer(ctx, p, ack, err)
 }
 
-// replaceHere publishes the successor in d's own subject.
-func (d *delivery) replaceHere(ctx context.Context, p publishing) error {
+// replaceSameSubject publishes the successor p in d's own subject, which replaces d's message in
+// one atomic step. It waits for the confirmation. Returns ErrLeaseLost if the message of d no
+// longer exists.
+func (d *delivery) replaceSameSubject(ctx context.Context, p publishing) error {
 	m, err := encode(p.m, d.subject, p.queue.msgID(d.subject, p.m.Generation))
 	if err != nil {
 		return err
@@ -85,36 +103,38 @@ func (d *delivery) replaceHere(ctx context.Context, p publishing) error {
 		m.Header[headerNotBefore] = []string{formatMillis(p.at)}
 	}
 	m.Header[headerExpectedSeq] = []string{strconv.FormatUint(d.seq, 10)}
-	return d.offer(ctx, m, p.m.Generation)
+	return d.publishReplacement(ctx, m, p.m.Generation)
 }
 
-// offer publishes what takes d's place until the server has taken or refused it.
-func (d *delivery) offer(ctx context.Context, m *nats.Msg, generation int) error {
+// publishReplacement publishes m, which replaces d's message, and repeats while the server is busy.
+// generation is that of the successor. Returns ErrLeaseLost if the message of d no longer exists.
+func (d *delivery) publishReplacement(ctx context.Context, m *nats.Msg, generation int) error {
 	b := d.level.s.b
 	for {
 		ack, err := b.conn.Publish(ctx, m)
 		switch {
 		case err == nil && !ack.Duplicate:
 			return nil
-		case err == nil: // this pair was published before, and d is still there
-			m = with(m, headerMsgID, "")
+		case err == nil: // this pair was published before, and d's message still exists
+			m = withHeader(m, headerMsgID, "")
 		case errors.Is(err, natsconn.ErrWrongSequence):
-			return d.replaced(ctx, m.Subject, generation, err)
+			return d.checkReplaced(ctx, m.Subject, generation, err)
 		case errors.Is(err, natsconn.ErrNoStream):
 			return fmt.Errorf("%w: %w", broker.ErrLeaseLost, err)
-		case !b.again(ctx, err):
+		case !b.retryLater(ctx, err):
 			return err
 		}
 	}
 }
 
-// replaced decides about a successor that was refused since d is not there any more. It may be an earlier try, whose answer was
-// lost, that has taken its place.
-func (d *delivery) replaced(ctx context.Context, subject string, generation int, cause error) error {
+// checkReplaced decides about a successor that the server refused with cause, because the message
+// of d no longer exists. It returns nil if an earlier attempt, whose answer was lost, has stored
+// the successor in subject. Otherwise it returns ErrLeaseLost.
+func (d *delivery) checkReplaced(ctx context.Context, subject string, generation int, cause error) error {
 	b := d.level.s.b
 	st, err := b.conn.GetLast(ctx, b.names.stream, subject)
 	switch {
-	case err == nil && st.Seq != d.seq && generationOf(st.Header) == generation && generation != d.msg.Generation && first(st.Header, headerMoved) == "":
+	case err == nil && st.Seq != d.seq && generationOf(st.Header) == generation && generation != d.msg.Generation && headerValue(st.Header, headerMoved) == "":
 		return nil
 	case err != nil && !errors.Is(err, natsconn.ErrNotFound):
 		return fmt.Errorf("%w: %w", broker.ErrIndeterminate, err)
@@ -122,51 +142,55 @@ func (d *delivery) replaced(ctx context.Context, subject string, generation int,
 	return fmt.Errorf("%w: %w", broker.ErrLeaseLost, cause)
 }
 
-// replaceThere publishes the successor in another subject, and a notice in d's.
-func (d *delivery) replaceThere(ctx context.Context, p publishing) error {
+// replaceOtherSubject publishes the successor p in another subject and a notice in d's subject, in
+// one atomic batch. It repeats while the server is busy. Returns ErrLeaseLost if the message of d
+// no longer exists.
+func (d *delivery) replaceOtherSubject(ctx context.Context, p publishing) error {
 	b := d.level.s.b
 	for {
-		err := b.batch(ctx, p.msg, d.notice())
+		err := b.publishAtomic(ctx, p.msg, d.movedNotice())
 		switch {
 		case err == nil:
 			return nil
 		case errors.Is(err, natsconn.ErrWrongSequence):
-			// Either the successor's place is taken, or d has gone.
+			// Either the successor's subject holds a message, or d's message no longer exists.
 			st, getErr := b.conn.GetLast(ctx, b.names.stream, d.subject)
 			if getErr != nil && !errors.Is(getErr, natsconn.ErrNotFound) {
 				return getErr
 			}
 			if getErr != nil || st.Seq != d.seq {
-				return d.replaced(ctx, p.msg.Subject, p.m.Generation, err)
+				return d.checkReplaced(ctx, p.msg.Subject, p.m.Generation, err)
 			}
-			done, err := b.displace(ctx, &p)
+			done, err := b.replaceOlder(ctx, &p)
 			if err != nil {
 				return err
 			}
-			if done { // it lies there already
+			if done { // the same or a newer message is stored already
 				return nil
 			}
 		case errors.Is(err, natsconn.ErrNoStream):
 			return fmt.Errorf("%w: %w", broker.ErrLeaseLost, err)
-		case !b.again(ctx, err):
+		case !b.retryLater(ctx, err):
 			return err
 		}
 	}
 }
 
-// notice is a message that takes d's place and says that it has gone elsewhere.
-func (d *delivery) notice() *nats.Msg {
+// movedNotice returns a message that replaces d's message and says that it was moved. It expires
+// after one second.
+func (d *delivery) movedNotice() *nats.Msg {
 	return &nats.Msg{Subject: d.subject, Header: nats.Header{
 		headerMoved: {"1"}, headerTTL: {"1s"}, headerExpectedSeq: {strconv.FormatUint(d.seq, 10)},
 	}}
 }
 
-// batch stores messages in one step: all or none.
-func (b *Broker) batch(ctx context.Context, ms ...*nats.Msg) error {
+// publishAtomic stores all messages in one atomic step, or none of them, and waits for the
+// confirmation.
+func (b *Broker) publishAtomic(ctx context.Context, ms ...*nats.Msg) error {
 	id := rand.Text()
 	return b.conn.Do(ctx, func(ctx context.Context, s *natsconn.Session) error {
 		for i, m := range ms {
-			m = with(with(m, headerMsgID, ""), headerBatchID, id)
+			m = withHeader(withHeader(m, headerMsgID, ""), headerBatchID, id)
 			m.Header[headerBatchSequence] = []string{strconv.Itoa(i + 1)}
 			if i < len(ms)-1 {
 				if err := s.NATS.PublishMsg(m); err != nil {
@@ -186,56 +210,64 @@ func (b *Broker) batch(ctx context.Context, ms ...*nats.Msg) error {
 	})
 }
 
-// early deals with a message whose time has not come; s.mu is held. A short rest is waited for here, unless the server has more
-// messages than there is room for: many short delays, each with its place in the prefetch, would let nothing else through. What
-// has longer to go or no room moves to the schedules, where servers have them, and else goes back until then.
-func (s *subscription) early(d *delivery, m *nats.Msg, at time.Time, rest time.Duration, pending uint64) {
+// handleEarly handles a delivery whose time at has not come; wait is the time until then. Call it
+// with s.mu held.
+//
+//   - On a server without schedules it returns the message to the queue for that time.
+//   - A short wait happens here, after which Receive gets the delivery. That is limited to the case
+//     that the prefetch has room for the pending messages: many short delays would otherwise block
+//     all others.
+//   - Otherwise it moves the message to the schedules, in a goroutine.
+func (s *subscription) handleEarly(d *delivery, m *nats.Msg, at time.Time, wait time.Duration, pending uint64) {
 	f := s.b.features.Load()
 	switch {
 	case f != nil && !f.schedules:
 		d.state = settled
-		s.leave(d)
+		s.removeHeld(d)
 		d.level.unsettled--
-		s.b.outbox.send(s.q, d.reply, nakDelay(rest), time.Now().Add(s.lease))
-		d.level.poke()
-	case rest <= shortDelay && (pending == 0 || d.level.want == unlimited || d.level.unsettled < d.level.want):
-		time.AfterFunc(rest, func() {
+		s.b.outbox.send(s.q, d.reply, nakDelay(wait), time.Now().Add(s.lease))
+		d.level.wakeIfRoom()
+	case wait <= shortDelay && (pending == 0 || d.level.want == unlimited || d.level.unsettled < d.level.want):
+		time.AfterFunc(wait, func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			if d.state != open || d.hold.dead {
+			if d.state != open || d.group.isLost {
 				return
 			}
-			if s.fetch.Err() != nil { // closed in the meantime
-				s.b.outbox.nak(s.q, d.reply, s.deadline(d.hold))
+			if s.fetch.Err() != nil { // closed meanwhile
+				s.b.outbox.nak(s.q, d.reply, s.deadline(d.group))
 				d.state = busy
-				d.finish(nil)
+				d.endSettle(nil)
 				return
 			}
-			s.hand(d)
+			s.addReady(d)
 		})
 	default:
 		d.state = busy
 		header := m.Header
 		s.done.Go(func() {
-			err := s.b.forward(s.life, d, header, at)
+			err := s.b.moveToSchedule(s.life, d, header, at)
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if err == nil {
 				s.b.outbox.ack(s.q, d.reply, time.Time{})
-			} else { // it comes again, and is tried again
+			} else { // it is delivered again, and moved then
 				s.b.outbox.send(s.q, d.reply, nakDelay(time.Second), time.Now().Add(s.lease))
 			}
-			d.finish(nil)
+			d.endSettle(nil)
 		})
 	}
 }
 
+// nakDelay returns the message that returns a delivery to its queue for d.
 func nakDelay(d time.Duration) []byte {
 	return fmt.Appendf(nil, `-NAK {"delay": %d}`, max(d.Nanoseconds(), 1))
 }
 
-// forward stores a message that came before its time as a schedule.
-func (b *Broker) forward(ctx context.Context, d *delivery, header nats.Header, at time.Time) error {
+// moveToSchedule stores a message that was delivered before its time as a schedule, in place of d's
+// message. It waits for the server. It returns nil if another process has moved or replaced the
+// message already.
+func (b *Broker) moveToSchedule(ctx context.Context, d *delivery, header nats.Header, at time.Time) error {
 	h := make(nats.Header, len(header)+4)
 	for k, v := range header {
 		if k == headerNotBefore || hasPrefixFold(k, "nats-") {
@@ -243,7 +275,7 @@ func (b *Broker) forward(ctx context.Context, d *delivery, header nats.Header, a
 		}
 		h[k] = v
 	}
-	schedule(h, at, d.subject)
+	setSchedule(h, at, d.subject)
 	h[headerExpectedSeq] = []string{strconv.FormatUint(d.seq, 10)}
 	h[headerExpectedSubj] = []string{d.subject}
 	m := &nats.Msg{Subject: d.level.s.q.schedule + lastToken(d.subject), Header: h, Data: d.msg.Body}
@@ -251,7 +283,8 @@ func (b *Broker) forward(ctx context.Context, d *delivery, header nats.Header, a
 	if !errors.Is(err, natsconn.ErrWrongSequence) {
 		return err
 	}
-	// Somebody else has moved or replaced it, or a cluster is busy with another message for its place, which may yet fail.
+	// Another process has moved or replaced it. Or a cluster is busy with another message for its
+	// subject, which may still fail.
 	st, getErr := b.conn.GetLast(ctx, b.names.stream, d.subject)
 	switch {
 	case errors.Is(getErr, natsconn.ErrNotFound), getErr == nil && st.Seq != d.seq:

@@ -21,9 +21,9 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
-// The benchmarks come in pairs, ours and the raw client's with the same stream settings, subjects, Nats-Msg-Id, expected
-// sequence and kind of acknowledgement. Compare the two of a pair within one run:
-// go test -run=- -bench=. -benchtime=100000x -count=3.
+// The benchmarks are pairs, ours and the raw client's with the same stream settings, subjects,
+// Nats-Msg-Id, expected sequence and kind of acknowledgement. Compare the two of a pair within one
+// run: go test -run=- -bench=. -benchtime=100000x -count=3.
 
 const (
 	benchBody     = 100
@@ -32,12 +32,12 @@ const (
 
 func benchID(i int) string { return fmt.Sprintf("0190a5b0-0000-7000-8000-%012d", i) }
 
-// raw is a stream like that of the adapter, with the bare client.
+// raw is a stream like the adapter's, used with the plain client.
 type raw struct {
 	js     jetstream.JetStream
 	stream string
 	prefix string
-	plain  bool // without what the adapter adds to a message
+	plain  bool // without the headers that the adapter adds
 }
 
 func newRaw(b *testing.B, plain bool) *raw {
@@ -124,8 +124,8 @@ func fill(b *testing.B, br *natsbroker.Broker, q string, n int) {
 	}
 }
 
-// start begins to measure. The function that it returns reports messages a second, and what client and server took of the
-// processors, which other programs on the machine disturb less.
+// start begins a measurement. The function that it returns reports the messages per second and the
+// processor time of client and server. Other programs on the machine affect the latter less.
 func start(b *testing.B) (report func()) {
 	b.Helper()
 	pid := testserver.RequireNATS(b).PID()
@@ -140,7 +140,7 @@ func start(b *testing.B) (report func()) {
 	}
 }
 
-// processorTime is what a process has taken; 0 where the system does not tell.
+// processorTime returns the processor time of a process, 0 if the system does not report it.
 func processorTime(b *testing.B, pid int) time.Duration {
 	b.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -195,7 +195,7 @@ func BenchmarkPublish(b *testing.B) {
 	}
 }
 
-// spread runs fn b.N times in c goroutines.
+// spread calls fn b.N times in c goroutines.
 func spread(b *testing.B, c int, fn func(i int) error) {
 	work := make(chan int, c)
 	var wg sync.WaitGroup
@@ -315,7 +315,8 @@ func BenchmarkRoundTrip(b *testing.B) {
 	})
 }
 
-// BenchmarkDue publishes 10,000 messages for one moment and reports how late the last of them and the middle one are.
+// BenchmarkDue publishes 10,000 messages for the same time, and reports the lateness of the last
+// and of the middle one.
 func BenchmarkDue(b *testing.B) {
 	const n = 10_000
 	for range b.N {
@@ -353,7 +354,7 @@ func BenchmarkDue(b *testing.B) {
 	}
 }
 
-// BenchmarkLate publishes messages with times of their own and reports how late they are.
+// BenchmarkLate publishes messages for different times and reports their lateness.
 func BenchmarkLate(b *testing.B) {
 	br, q := ours(b)
 	ctx := context.Background()
@@ -388,7 +389,7 @@ func BenchmarkLate(b *testing.B) {
 	b.ReportMetric(float64(late[len(late)-1].Microseconds())/1000, "ms-max")
 }
 
-// BenchmarkIdle reports what an idle consumer takes of a processor, in percent.
+// BenchmarkIdle reports the processor use of an idle consumer, in percent.
 func BenchmarkIdle(b *testing.B) {
 	br, q := ours(b)
 	for range 4 {

@@ -13,8 +13,9 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// TestSettlementsOfALostStreamTouchNoOther loses the stream while a consumer is cut off: what it settled and held lay in the old
-// one, and the new one counts from the beginning again, so that other messages have the same sequences now.
+// TestSettlementsOfALostStreamTouchNoOther loses the stream while a consumer is cut off. The
+// consumer's settlements belong to the old stream. The new stream counts from 1 again, so other
+// messages have the same sequences. They must not be settled.
 func TestSettlementsOfALostStreamTouchNoOther(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequireNATS(t)
@@ -46,7 +47,7 @@ func TestSettlementsOfALostStreamTouchNoOther(t *testing.T) {
 	so := subscribe(t, other, broker.SubscribeOptions{Prefetch: n})
 	publish(t, other, ids("new", n)...)
 	for range n {
-		receive(t, so) // held by the other consumer
+		receive(t, so) // the other consumer holds it
 	}
 	r.SetDown(false)
 	publishAll(t, b, []string{"probe"})
@@ -73,7 +74,7 @@ func TestSettlementsOfALostStreamTouchNoOther(t *testing.T) {
 	}
 }
 
-// TestPurgeGoesOnBehindANotice purges a queue in which the notice of a moved message lies.
+// TestPurgeGoesOnBehindANotice purges a queue that contains the notice of a moved message.
 func TestPurgeGoesOnBehindANotice(t *testing.T) {
 	t.Parallel()
 	b := connect(t, natsbroker.Config{})
@@ -107,7 +108,8 @@ func TestPurgeGoesOnBehindANotice(t *testing.T) {
 	}
 }
 
-// TestHeldWhenTheStreamIsMadeAgain holds messages while the stream is deleted and made again under a connection that lasts.
+// TestHeldWhenTheStreamIsMadeAgain holds messages while the stream is deleted and created again
+// during one connection.
 func TestHeldWhenTheStreamIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequireNATS(t)
@@ -143,8 +145,8 @@ func TestHeldWhenTheStreamIsMadeAgain(t *testing.T) {
 	}
 }
 
-// TestPausedWhileAnotherShortensTheLease pauses a subscription that holds nothing, so that the consumer looks unused to one with
-// a shorter lease.
+// TestPausedWhileAnotherShortensTheLease pauses a subscription without messages, so that the
+// consumer looks unused to another subscription with a shorter lease.
 func TestPausedWhileAnotherShortensTheLease(t *testing.T) {
 	t.Parallel()
 	b := connect(t, natsbroker.Config{})
@@ -169,6 +171,6 @@ func TestPausedWhileAnotherShortensTheLease(t *testing.T) {
 	}
 	publish(t, b, "b")
 	d = receive(t, s)
-	nothing(t, s, time.Second) // it is renewed every 2 s only
+	nothing(t, s, time.Second) // it is renewed only every 2 s
 	ack(t, d)
 }

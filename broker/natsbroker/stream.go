@@ -12,21 +12,21 @@ import (
 	"github.com/swarmiji/swarmiji/internal/natsconn"
 )
 
-// features are what the server has made of the stream's configuration. Servers that do not know a setting leave it out in
-// silence.
+// features says which settings the server has applied to the stream. Servers ignore settings that
+// they do not know.
 type features struct {
-	schedules bool          // messages with a time, since 2.12
-	atomic    bool          // several messages in one step, since 2.12
-	ttl       bool          // messages that vanish, since 2.11
-	window    time.Duration // for which the server remembers what was published
+	schedules bool          // delayed messages, since 2.12
+	atomic    bool          // several messages in one atomic step, since 2.12
+	ttl       bool          // messages that expire, since 2.11
+	window    time.Duration // how long the server remembers published messages
 	notes     atomic.Bool   // notes of starts can be stored
 }
 
-// maxConsumers is how many consumers a stream of ours may have, each for one level of a queue. A
-// stream that names no number gets the server's default, which is 1,000 since NATS 2.12.
+// maxConsumers limits the consumers of the stream, one for each level of a queue. A stream without
+// a number has the server's default, which is 1,000 since NATS 2.12.
 const maxConsumers = 100_000
 
-// streamConfig describes the stream of a namespace.
+// streamConfig returns the configuration of the stream of the namespace.
 func (b *Broker) streamConfig() jetstream.StreamConfig {
 	storage := jetstream.FileStorage
 	if b.cfg.Storage == Memory {
@@ -39,13 +39,14 @@ func (b *Broker) streamConfig() jetstream.StreamConfig {
 		Retention:   jetstream.WorkQueuePolicy,
 		Storage:     storage,
 		Replicas:    b.cfg.Replicas,
-		// One message of each subject: a new one takes the place of the old one, and each message says which one it expects. To
-		// have a second one refused by the stream (discard new) does not go together with schedules.
+		// One message for each subject: a new message replaces the old one, and each message names its
+		// expected predecessor. The alternative, that the stream refuses a second message (discard new),
+		// does not work with schedules.
 		MaxMsgsPerSubject:  1,
 		MaxConsumers:       maxConsumers,
 		Discard:            jetstream.DiscardOld,
 		Duplicates:         b.cfg.Dedupe,
-		AllowRollup:        true, // schedules ask for it
+		AllowRollup:        true, // schedules need it
 		AllowDirect:        true,
 		AllowMsgTTL:        true,
 		AllowMsgSchedules:  true,
@@ -53,14 +54,16 @@ func (b *Broker) streamConfig() jetstream.StreamConfig {
 	}
 }
 
-// enable adds to the configuration of an existing stream what an older server or program has left out.
-func enable(have jetstream.StreamConfig) (jetstream.StreamConfig, bool) {
+// enableFeatures returns an existing stream's configuration with the features that an older server
+// or program has left out, and whether it changed.
+func enableFeatures(have jetstream.StreamConfig) (jetstream.StreamConfig, bool) {
 	change := !have.AllowMsgTTL || !have.AllowMsgSchedules || !have.AllowAtomicPublish
 	have.AllowMsgTTL, have.AllowMsgSchedules, have.AllowAtomicPublish, have.AllowRollup = true, true, true, true
 	return have, change
 }
 
-// allowConsumers gives an existing stream without a limit of its own the limit of a new one.
+// allowConsumers returns an existing stream's configuration with the limit of consumers of a new
+// one, if it has no limit, and whether it changed.
 func allowConsumers(have jetstream.StreamConfig) (jetstream.StreamConfig, bool) {
 	change := have.MaxConsumers <= 0
 	if change {
@@ -69,14 +72,15 @@ func allowConsumers(have jetstream.StreamConfig) (jetstream.StreamConfig, bool) 
 	return have, change
 }
 
-// ready sees to it that the stream exists, once, and returns what it can do.
-func (b *Broker) ready(ctx context.Context) (*features, error) {
+// ensureStream creates the stream if it does not exist, once, and returns the features that it has.
+// It waits for the server. It logs settings of an existing stream that differ.
+func (b *Broker) ensureStream(ctx context.Context) (*features, error) {
 	if f := b.features.Load(); f != nil {
 		return f, nil
 	}
 	select {
-	case b.making <- struct{}{}:
-		defer func() { <-b.making }()
+	case b.creating <- struct{}{}:
+		defer func() { <-b.creating }()
 	case <-ctx.Done():
 		return nil, unavailable(ctx)
 	case <-b.stop.Done():
@@ -87,20 +91,22 @@ func (b *Broker) ready(ctx context.Context) (*features, error) {
 	}
 	want := b.streamConfig()
 	info, err := b.conn.EnsureStream(ctx, want, nil)
-	if errors.Is(err, natsconn.ErrTooMany) { // the account may have fewer; then it says how many
+	// the account may allow fewer consumers and name the number
+	if errors.Is(err, natsconn.ErrTooMany) {
 		want.MaxConsumers = 0
 		info, err = b.conn.EnsureStream(ctx, want, nil)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if _, change := enable(info.Config); change && b.newerThanStream(info.Config) {
-		if info, err = b.conn.EnsureStream(ctx, want, enable); err != nil {
+	if _, change := enableFeatures(info.Config); change && b.newerThanStream(info.Config) {
+		if info, err = b.conn.EnsureStream(ctx, want, enableFeatures); err != nil {
 			return nil, err
 		}
 	}
 	if s := b.conn.Live(); want.MaxConsumers > 0 && info.Config.MaxConsumers <= 0 && s != nil && s.AtLeast(2, 12) {
-		if more, err := b.conn.EnsureStream(ctx, want, allowConsumers); err == nil { // or the server's limit holds, as it did
+		// after an error the server's limit stays valid
+		if more, err := b.conn.EnsureStream(ctx, want, allowConsumers); err == nil {
 			info = more
 		}
 	}
@@ -111,21 +117,22 @@ func (b *Broker) ready(ctx context.Context) (*features, error) {
 	f := &features{
 		schedules: have.AllowMsgSchedules, atomic: have.AllowAtomicPublish, ttl: have.AllowMsgTTL, window: have.Duplicates,
 	}
-	b.report(ctx, want, have)
+	b.logDifferences(ctx, want, have)
 	b.features.Store(f)
 	return f, nil
 }
 
-// newerThanStream reports whether the server may know settings that the stream lacks. An update that an old server would
-// ignore is not asked for.
+// newerThanStream reports whether the server may know settings that the stream lacks. It prevents
+// an update that an old server would ignore.
 func (b *Broker) newerThanStream(have jetstream.StreamConfig) bool {
 	s := b.conn.Live()
 	return s != nil && s.AtLeast(2, 12) && !have.AllowMsgSchedules
 }
 
-// report says once what is not as configured.
-func (b *Broker) report(ctx context.Context, want, have jetstream.StreamConfig) {
-	if !b.once("stream") {
+// logDifferences logs, once, the settings of the existing stream that differ from the wanted ones
+// or may lose tasks.
+func (b *Broker) logDifferences(ctx context.Context, want, have jetstream.StreamConfig) {
+	if !b.firstTime("stream") {
 		return
 	}
 	var attrs []slog.Attr
@@ -145,25 +152,26 @@ func (b *Broker) report(ctx context.Context, want, have jetstream.StreamConfig) 
 		b.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "nats: the stream exists with other settings and is used as it is", append(attrs, stream)...)
 	}
 	if have.MaxMsgs > 0 || have.MaxBytes > 0 || have.MaxAge > 0 {
-		b.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "nats: the stream has a limit of size or age, at which the server drops the oldest tasks without a word",
+		b.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "nats: the stream has a limit of size or age, at which the server drops the oldest tasks without a report",
 			stream, slog.Int64("max_msgs", have.MaxMsgs), slog.Int64("max_bytes", have.MaxBytes), slog.Duration("max_age", have.MaxAge))
 	}
 	if !have.AllowMsgSchedules {
-		b.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "nats: the server is too old for schedules, which need 2.12 or later; delayed messages are held by their consumers", stream)
+		b.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "nats: the server is too old for schedules, which need version 2.12 or later; consumers hold delayed messages", stream)
 	}
 }
 
-// once reports whether it is called for the first time with this key.
-func (b *Broker) once(key string) bool {
+// firstTime reports whether it is called for the first time with this key.
+func (b *Broker) firstTime(key string) bool {
 	_, known := b.warned.LoadOrStore(key, struct{}{})
 	return !known
 }
 
-// streamGone forgets everything that lay in the stream, so that it is made again.
-func (b *Broker) streamGone(ctx context.Context) {
+// forgetStream drops all knowledge about the stream after it was found missing, so that it is
+// created again. It logs that once.
+func (b *Broker) forgetStream(ctx context.Context) {
 	if b.features.Swap(nil) == nil {
 		return
 	}
 	b.queues.Clear()
-	b.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "nats: the stream is missing, it was deleted or its server is still starting; it is looked for and made again", slog.String("stream", b.names.stream))
+	b.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "nats: the stream is missing, because it was deleted or its server is still starting; finding or creating it", slog.String("stream", b.names.stream))
 }

@@ -11,38 +11,40 @@ import (
 	"github.com/swarmiji/swarmiji/internal/receive"
 )
 
-// unlimited is a prefetch without a bound; in the port it is 0, which is "stop" in SetPrefetch.
+// unlimited is a prefetch without a limit. In the port that is 0, but 0 means "stop" in
+// SetPrefetch.
 const unlimited = -1
 
-// subscription is a pull on the consumers of a queue's levels.
+// subscription consumes all levels of a queue.
 type subscription struct {
 	b      *Broker
 	q      *queue
-	lease  time.Duration // of the consumers
+	lease  time.Duration // of the consumers on the server
 	levels []*level      // the most urgent first
 	done   sync.WaitGroup
 
-	fetch   context.Context // ends with Close: nothing is fetched any more
+	fetch   context.Context // ends with Close: no further messages are fetched
 	end     context.CancelFunc
 	life    context.Context // ends when the last delivery is settled
 	release context.CancelFunc
 
-	mu      sync.Mutex
-	line    *receive.Line[delivery] // fails while the server lets us have nothing
-	holds   []*hold
-	renewed time.Time // when a renewal of all that was held went out that the server has read
-	asked   time.Time // when the last renewal went out
-	beat    time.Time // when the keeper last ran
-	thawed  time.Time // not zero after a freeze: when it may have begun
+	mu          sync.Mutex
+	line        *receive.Line[delivery] // callers of Receive; it fails while the server refuses access
+	groups      []*leaseGroup
+	renewed     time.Time // when the last renewal was sent that the server has answered
+	renewSentAt time.Time // when the last renewal was sent
+	lastCheck   time.Time // when keepLeases last ran
+	frozenSince time.Time // after a freeze of the process: when it may have begun; otherwise zero
 }
 
-// Subscribe implements [broker.Broker]: it makes the queue and its consumers if need be, and returns when they are there. The
-// levels of a queue share Prefetch: each gets an equal part, what is left over goes to the most urgent ones, and each gets at
-// least 1.
+// Subscribe implements [broker.Broker]. It creates the queue and its consumers if they do not
+// exist, and returns when they exist. The levels share Prefetch equally. The remainder goes to the
+// most urgent levels, and each level gets at least 1.
 //
-// The lease belongs to the server's consumer, which all processes share. The first subscription makes it with its own; one that
-// asks for a longer lease lengthens it for all, and a shorter one takes effect only where nobody else consumes. Whatever holds
-// is renewed in time by every process that has subscribed since.
+// The lease belongs to the server's consumer, which all processes share. The first subscription
+// sets it. A subscription with a longer lease extends it for all. A shorter one takes effect only
+// if no other process consumes. Every process that has subscribed since then renews its messages in
+// time.
 func (b *Broker) Subscribe(ctx context.Context, name string, o broker.SubscribeOptions) (broker.Subscription, error) {
 	s, err := b.subscribe(ctx, name, o)
 	if err != nil {
@@ -51,6 +53,7 @@ func (b *Broker) Subscribe(ctx context.Context, name string, o broker.SubscribeO
 	return s, nil
 }
 
+// subscribe does the work of Subscribe and starts the goroutines of the subscription.
 func (b *Broker) subscribe(ctx context.Context, name string, o broker.SubscribeOptions) (*subscription, error) {
 	if o.Prefetch < 0 {
 		return nil, fmt.Errorf("%w: prefetch %d", broker.ErrMalformed, o.Prefetch)
@@ -64,7 +67,7 @@ func (b *Broker) subscribe(ctx context.Context, name string, o broker.SubscribeO
 	}
 	q, err := b.queue(ctx, name)
 	if errors.Is(err, broker.ErrNoQueue) {
-		q, err = b.settle(ctx, name, nil)
+		q, err = b.writeRecord(ctx, name, nil)
 	}
 	if err != nil {
 		return nil, err
@@ -74,7 +77,7 @@ func (b *Broker) subscribe(ctx context.Context, name string, o broker.SubscribeO
 	if want == 0 {
 		want = unlimited
 	}
-	s := &subscription{b: b, q: q, beat: time.Now()}
+	s := &subscription{b: b, q: q, lastCheck: time.Now()}
 	s.line = receive.NewLine(&s.mu, s.pop)
 	for i := range q.work {
 		lv := newLevel(s, i, receive.Share(want, i, len(q.work)))
@@ -82,7 +85,7 @@ func (b *Broker) subscribe(ctx context.Context, name string, o broker.SubscribeO
 		if err != nil {
 			return nil, err
 		}
-		lv.waiting, lv.handed, lv.created = info.NumPending, info.Delivered.Consumer, info.Created
+		lv.pending, lv.delivered, lv.created = info.NumPending, info.Delivered.Consumer, info.Created
 		lv.urgent = i < len(q.work)-1
 		if s.lease == 0 || info.Config.AckWait < s.lease {
 			s.lease = info.Config.AckWait
@@ -100,12 +103,13 @@ func (b *Broker) subscribe(ctx context.Context, name string, o broker.SubscribeO
 	for _, lv := range s.levels {
 		s.done.Go(lv.run)
 	}
-	s.done.Go(func() { s.keep(s.life) })
+	s.done.Go(func() { s.keepLeases(s.life) })
 	b.tasks.Go(s.done.Wait)
 	return s, nil
 }
 
-// Receive implements [broker.Subscription].
+// Receive implements [broker.Subscription]. It blocks until a delivery is held, ctx ends, the
+// subscription is closed, or the server refuses access.
 func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 	d, err := s.line.Receive(ctx)
 	if err != nil {
@@ -114,6 +118,7 @@ func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 	return d, nil
 }
 
+// receiveError returns the end of a ctx unchanged and any other error with the queue in its text.
 func (s *subscription) receiveError(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -121,24 +126,29 @@ func (s *subscription) receiveError(err error) error {
 	return wrap(err, "receive from", s.q.name)
 }
 
-// pop takes the most urgent delivery that is held and not lost; s.mu is held. While the server has more urgent messages that
-// are on their way, or that the level's part of the prefetch has no room for, less urgent ones wait for them, unless at is set.
-func (s *subscription) pop(at bool) *delivery {
+// pop removes and returns the most urgent delivery that this process holds and whose lease is not
+// lost. It returns nil if it holds none, and after Close. Call it with s.mu held.
+//
+// If now is false, pop also returns nil while the server may have messages of a more urgent level:
+// they have not arrived, or that level's prefetch is used up. Less urgent deliveries stay held
+// meanwhile, and pop asks the server about that level in the background. If now is true, pop does
+// not wait for such messages.
+func (s *subscription) pop(now bool) *delivery {
 	if s.line.Closed() {
 		return nil
 	}
 	for i, lv := range s.levels {
 		for d := lv.held.Pop(); d != nil; d = lv.held.Pop() {
-			if !d.hold.dead && d.state == open {
-				if lv.want == unlimited { // what is held bounds what is asked for, not what is unsettled
-					lv.poke()
+			if !d.group.isLost && d.state == open {
+				if lv.want == unlimited { // held messages limit the requests, not unsettled ones
+					lv.wakeIfRoom()
 				}
 				return d
 			}
 		}
-		if !at && lv.urgent && lv.waiting > 0 {
+		if !now && lv.urgent && lv.pending > 0 {
 			if s.holdsBelow(i) {
-				lv.look()
+				lv.askPending()
 			}
 			return nil
 		}
@@ -146,7 +156,8 @@ func (s *subscription) pop(at bool) *delivery {
 	return nil
 }
 
-// holdsBelow reports whether less urgent messages are held; s.mu is held.
+// holdsBelow reports whether this process holds messages of levels that are less urgent than level.
+// Call it with s.mu held.
 func (s *subscription) holdsBelow(level int) bool {
 	for _, lv := range s.levels[level+1:] {
 		if lv.held.Len() > 0 {
@@ -156,14 +167,15 @@ func (s *subscription) holdsBelow(level int) bool {
 	return false
 }
 
-// failed notes that the server lets us have nothing, nil that it does again.
-func (s *subscription) failed(err error) {
+// setFault makes Receive return err until a level works again. It takes s.mu.
+func (s *subscription) setFault(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.line.Fail(err)
 }
 
-// SetPrefetch implements [broker.Resizer]. When it returns nil the server will not send what goes beyond a smaller n.
+// SetPrefetch implements [broker.Resizer]. When it returns nil the server does not send messages
+// beyond a smaller n.
 func (s *subscription) SetPrefetch(ctx context.Context, n int) error {
 	n = max(n, 0)
 	errs := make([]error, len(s.levels))
@@ -173,13 +185,14 @@ func (s *subscription) SetPrefetch(ctx context.Context, n int) error {
 		if n > 0 {
 			part = receive.Share(n, i, len(s.levels))
 		}
-		wg.Go(func() { errs[i] = lv.setWant(ctx, part) })
+		wg.Go(func() { errs[i] = lv.setPrefetch(ctx, part) })
 	}
 	wg.Wait()
 	return wrap(errors.Join(errs...), "set the prefetch of", s.q.name)
 }
 
-// Close implements [broker.Subscription].
+// Close implements [broker.Subscription]. It withdraws the requests for messages and returns the
+// messages that Receive has not returned to the queue. It waits for the server until ctx ends.
 func (s *subscription) Close(ctx context.Context) error {
 	s.mu.Lock()
 	first := s.line.Close(broker.ErrClosed)
@@ -187,46 +200,48 @@ func (s *subscription) Close(ctx context.Context) error {
 	errs := make([]error, len(s.levels))
 	var wg sync.WaitGroup
 	for i, lv := range s.levels {
-		wg.Go(func() { errs[i] = lv.setWant(ctx, 0) })
+		wg.Go(func() { errs[i] = lv.setPrefetch(ctx, 0) })
 	}
 	wg.Wait()
 	s.end()
 	if first {
-		s.giveBack()
+		s.returnUnreceived()
 	}
 	return wrap(errors.Join(errs...), "close the subscription of", s.q.name)
 }
 
-// giveBack returns what nobody has got.
-func (s *subscription) giveBack() {
+// returnUnreceived returns the messages that Receive has not returned to the queue. It does not
+// wait for the server. It takes s.mu.
+func (s *subscription) returnUnreceived() {
 	s.mu.Lock()
 	var replies []string
 	var until time.Time
 	for _, lv := range s.levels {
 		for d := lv.held.Pop(); d != nil; d = lv.held.Pop() {
-			if d.state != open || d.hold.dead {
+			if d.state != open || d.group.isLost {
 				continue
 			}
 			d.state = settled
-			until = s.deadline(d.hold)
-			s.leave(d)
+			until = s.deadline(d.group)
+			s.removeHeld(d)
 			lv.unsettled--
 			replies = append(replies, d.reply)
 		}
 	}
-	s.forget()
+	s.endIfDone()
 	s.mu.Unlock()
 	for _, r := range replies {
 		s.b.outbox.nak(s.q, r, until)
 	}
 }
 
-// giveUp returns what is unsettled, when the Broker is closed.
-func (s *subscription) giveUp() {
+// returnUnsettled marks all deliveries as lost and returns the unsettled messages to the queue, for
+// a Broker that closes. It does not wait for the server. It takes s.mu.
+func (s *subscription) returnUnsettled() {
 	s.mu.Lock()
 	var replies []string
 	var until time.Time
-	for _, h := range s.holds {
+	for _, h := range s.groups {
 		if h.n > 0 {
 			until = s.deadline(h)
 		}
@@ -235,7 +250,7 @@ func (s *subscription) giveUp() {
 				replies = append(replies, d.reply)
 			}
 		}
-		s.lose(h)
+		s.loseGroup(h)
 	}
 	s.mu.Unlock()
 	for _, r := range replies {
@@ -243,18 +258,19 @@ func (s *subscription) giveUp() {
 	}
 }
 
-// loseAll gives up everything, when what it was taken from is not there any more.
+// loseAll marks all deliveries as lost, because their stream no longer exists. It takes s.mu.
 func (s *subscription) loseAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, h := range s.holds {
-		s.lose(h)
+	for _, h := range s.groups {
+		s.loseGroup(h)
 	}
-	s.forget()
+	s.endIfDone()
 }
 
-// forget ends the keeper and lets the Broker forget a closed subscription when its last delivery is settled; s.mu is held.
-func (s *subscription) forget() {
+// endIfDone ends a closed subscription when its last delivery is settled: it ends keepLeases and
+// removes the subscription from the Broker. Call it with s.mu held.
+func (s *subscription) endIfDone() {
 	if !s.line.Closed() || s.fetch.Err() == nil {
 		return
 	}
@@ -265,7 +281,7 @@ func (s *subscription) forget() {
 	}
 	s.release()
 	b := s.b
-	go func() { // b.mu comes before s.mu
+	go func() { // b.mu is locked before s.mu
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		delete(b.subs, s)

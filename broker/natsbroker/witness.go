@@ -18,21 +18,22 @@ import (
 )
 
 const (
-	// keepNotes is how long the notes of a message are kept after the last one, and the word of a
-	// node that left.
-	keepNotes = 24 * time.Hour
-	// noteTry is how long an answer is waited for: a leader that has just died gives none.
-	noteTry = 5 * time.Second
+	// noteRetention is the retention of the notes of a message, from the last note on, and of a node's
+	// message that it left.
+	noteRetention = 24 * time.Hour
+	// noteTimeout limits the wait for one answer: a leader that has just died gives none.
+	noteTimeout = 5 * time.Second
 )
 
-// witness is what a Broker needs for notes of starts.
+// witness holds the state of a Broker for notes of starts.
 type witness struct {
-	mu    sync.Mutex
-	nodes map[string]*nats.Subscription // by which nodes that noted a start answer; nil: it has left
-	enter chan struct{}                 // holds one value while a node becomes present
+	mu sync.Mutex
+	// nodes that noted a start and the subscriptions with which they answer; nil: it has left
+	nodes map[string]*nats.Subscription
+	enter chan struct{} // holds one value while a node becomes present
 }
 
-// note is a note of a start as the stream keeps it, in a list.
+// note is the stored form of a note of a start. The stream holds a list of them.
 type note struct {
 	Nonce   string `json:"nonce"`
 	Node    string `json:"node"`
@@ -41,18 +42,19 @@ type note struct {
 	Verdict int    `json:"verdict,omitempty"`
 }
 
-// noteStore is where notes are stored. Servers with a TTL for single messages keep them in the
-// stream of messages, which exists already: a new stream cannot be made while a node of a cluster
-// is down. Other servers keep them in a stream of their own with a maximum age.
+// noteStore is the place where notes are stored. Servers that support a TTL for single messages
+// store them in the stream of messages, which exists already. A new stream could not be created
+// while a node of a cluster is down. Other servers store them in a separate stream with a maximum
+// age.
 type noteStore struct {
 	stream string
 	prefix string // of the subjects
-	ttl    bool   // each message has its time
+	ttl    bool   // each message has an expiry
 }
 
-// openNotes sees to it that notes can be stored.
-func (b *Broker) openNotes(ctx context.Context) (noteStore, error) {
-	f, err := b.ready(ctx)
+// ensureNoteStore makes sure that notes can be stored and returns where. It waits for the server.
+func (b *Broker) ensureNoteStore(ctx context.Context) (noteStore, error) {
+	f, err := b.ensureStream(ctx)
 	if err != nil {
 		return noteStore{}, err
 	}
@@ -64,8 +66,8 @@ func (b *Broker) openNotes(ctx context.Context) (noteStore, error) {
 		return st, nil
 	}
 	select {
-	case b.making <- struct{}{}:
-		defer func() { <-b.making }()
+	case b.creating <- struct{}{}:
+		defer func() { <-b.creating }()
 	case <-ctx.Done():
 		return st, unavailable(ctx)
 	case <-b.stop.Done():
@@ -83,8 +85,8 @@ func (b *Broker) openNotes(ctx context.Context) (noteStore, error) {
 	return st, err
 }
 
-// withSubjects adds to the configuration of an existing stream the subjects that older programs
-// have left out. These go on with it as before.
+// withSubjects returns an existing stream's configuration with the subjects that older programs
+// have left out, and whether it changed. Older programs continue to use the stream as before.
 func (b *Broker) withSubjects(have jetstream.StreamConfig) (jetstream.StreamConfig, bool) {
 	all := slices.Clone(have.Subjects)
 	for _, s := range b.names.subjects() {
@@ -97,7 +99,7 @@ func (b *Broker) withSubjects(have jetstream.StreamConfig) (jetstream.StreamConf
 	return have, change
 }
 
-// notesConfig describes a stream of its own for notes.
+// notesConfig returns the configuration of a separate stream for notes.
 func (b *Broker) notesConfig(st noteStore) jetstream.StreamConfig {
 	c := b.streamConfig()
 	return jetstream.StreamConfig{
@@ -108,7 +110,7 @@ func (b *Broker) notesConfig(st noteStore) jetstream.StreamConfig {
 		Storage:           c.Storage,
 		Replicas:          c.Replicas,
 		MaxMsgsPerSubject: 1,
-		MaxAge:            keepNotes,
+		MaxAge:            noteRetention,
 		Discard:           jetstream.DiscardOld,
 	}
 }
@@ -118,35 +120,36 @@ func (st noteStore) read(ctx context.Context, b *Broker, subject string) (*natsc
 	return b.conn.GetLast(ctx, st.stream, st.prefix+subject)
 }
 
-// write stores a message in the place of the newest one of its subject. Its header may say which
-// sequence that one must have.
+// write stores m as the newest message of its subject, which replaces the one before it. Its header
+// may say which sequence that one must have. It waits up to noteTimeout for the confirmation.
 func (st noteStore) write(ctx context.Context, b *Broker, m *nats.Msg) error {
 	m.Subject = st.prefix + m.Subject
 	if m.Header == nil {
 		m.Header = make(nats.Header)
 	}
 	if st.ttl {
-		m.Header[headerTTL] = []string{keepNotes.String()}
+		m.Header[headerTTL] = []string{noteRetention.String()}
 	}
-	ctx, cancel := context.WithTimeout(ctx, noteTry)
+	ctx, cancel := context.WithTimeout(ctx, noteTimeout)
 	defer cancel()
 	_, err := b.conn.Publish(ctx, m)
 	return err
 }
 
-// NoteStart implements [broker.Witness]. The first note of a message is one trip, each further one
-// three.
+// NoteStart implements [broker.Witness]. The first note of a message is one round trip, each
+// further one three.
 func (b *Broker) NoteStart(ctx context.Context, queue string, s broker.Start) ([]broker.Start, error) {
 	earlier, err := b.noteStart(ctx, queue, s)
 	return earlier, wrap(err, "note a start in", queue)
 }
 
+// noteStart makes the node of s present, adds s to the stored notes, and returns the earlier ones.
 func (b *Broker) noteStart(ctx context.Context, queue string, s broker.Start) (earlier []broker.Start, err error) {
-	subject, err := b.notesOf(ctx, queue, s)
+	subject, err := b.noteSubjectOf(ctx, queue, s)
 	if err != nil {
 		return nil, err
 	}
-	if err := b.appear(ctx, s.Node); err != nil {
+	if err := b.makePresent(ctx, s.Node); err != nil {
 		return nil, err
 	}
 	err = b.editNotes(ctx, subject, true, func(have []broker.Start) (next []broker.Start, change bool) {
@@ -160,13 +163,15 @@ func (b *Broker) noteStart(ctx context.Context, queue string, s broker.Start) (e
 	return earlier, err
 }
 
-// JudgeStart implements [broker.Witness].
+// JudgeStart implements [broker.Witness]. It changes the verdict of the stored note and does
+// nothing if the note does not exist.
 func (b *Broker) JudgeStart(ctx context.Context, queue string, s broker.Start) error {
 	return wrap(b.judgeStart(ctx, queue, s), "judge a start in", queue)
 }
 
+// judgeStart stores the verdict of s in its note. It does nothing if the note does not exist.
 func (b *Broker) judgeStart(ctx context.Context, queue string, s broker.Start) error {
-	subject, err := b.notesOf(ctx, queue, s)
+	subject, err := b.noteSubjectOf(ctx, queue, s)
 	if err != nil {
 		return err
 	}
@@ -180,8 +185,9 @@ func (b *Broker) judgeStart(ctx context.Context, queue string, s broker.Start) e
 	})
 }
 
-// notesOf checks a start and returns the subject of its message's notes.
-func (b *Broker) notesOf(ctx context.Context, queue string, s broker.Start) (string, error) {
+// noteSubjectOf returns the subject of the notes of the message of s. Returns ErrMalformed if s is
+// not valid, ErrNoQueue if the queue does not exist.
+func (b *Broker) noteSubjectOf(ctx context.Context, queue string, s broker.Start) (string, error) {
 	if err := s.Check(); err != nil {
 		return "", err
 	}
@@ -195,12 +201,15 @@ func (b *Broker) notesOf(ctx context.Context, queue string, s broker.Start) (str
 	return noteSubject(queue, token, s.Generation), nil
 }
 
-// editNotes replaces the notes of a message by what edit makes of them, unless that is no change.
-// With blind it begins as if there were none. It is repeated until ctx ends when it is not known
-// whether the server has taken it: what was stored shows then.
+// editNotes replaces the stored notes of a message by the result of edit. edit returns false if it
+// changes nothing.
+//
+// If blind is true, the first attempt assumes that no notes exist and does not read them. If
+// another process has changed the notes, it reads them and calls edit again, until ctx ends. It
+// does the same if it is not known whether the server has stored them.
 func (b *Broker) editNotes(ctx context.Context, subject string, blind bool, edit func(have []broker.Start) (next []broker.Start, change bool)) error {
 	for {
-		st, err := b.openNotes(ctx)
+		st, err := b.ensureNoteStore(ctx)
 		if err != nil {
 			return err
 		}
@@ -219,32 +228,34 @@ func (b *Broker) editNotes(ctx context.Context, subject string, blind bool, edit
 			err = b.writeNotes(ctx, st, subject, seq, next)
 		}
 		blind = false
-		if err == nil || !b.noteAgain(ctx, err) {
+		if err == nil || !b.retryNotes(ctx, err) {
 			return err
 		}
 	}
 }
 
-// noteAgain reports whether what failed in the stream of notes is to be tried again, and waits if
-// that is better. All that is done there may be repeated.
-func (b *Broker) noteAgain(ctx context.Context, err error) bool {
+// retryNotes reports whether an operation on the stream of notes is repeated after err, and pauses
+// first if that is useful. All of these operations may be repeated.
+func (b *Broker) retryNotes(ctx context.Context, err error) bool {
 	switch {
 	case errors.Is(err, natsconn.ErrWrongSequence):
 		return true
 	case errors.Is(err, natsconn.ErrNoStream):
 		if f := b.features.Load(); f != nil && !f.ttl {
-			f.notes.Store(false) // it is the stream of notes alone
+			f.notes.Store(false) // only the stream of notes is missing
 		} else {
-			b.streamGone(ctx)
+			b.forgetStream(ctx)
 		}
 		return b.pause(ctx, busyPause)
 	case errors.Is(err, natsconn.ErrIndeterminate):
 		return ctx.Err() == nil && b.stop.Err() == nil
 	default:
-		return b.again(ctx, err)
+		return b.retryLater(ctx, err)
 	}
 }
 
+// readNotes returns the stored notes of a message and the sequence under which they are stored. The
+// sequence is 0 if the message has no notes.
 func (b *Broker) readNotes(ctx context.Context, store noteStore, subject string) ([]broker.Start, uint64, error) {
 	st, err := store.read(ctx, b, subject)
 	if errors.Is(err, natsconn.ErrNotFound) {
@@ -264,7 +275,8 @@ func (b *Broker) readNotes(ctx context.Context, store noteStore, subject string)
 	return have, st.Seq, nil
 }
 
-// writeNotes stores the notes of a message in the place of those that were read.
+// writeNotes stores the notes of a message in place of the ones with sequence seq, 0 for none. It
+// waits for the confirmation.
 func (b *Broker) writeNotes(ctx context.Context, st noteStore, subject string, seq uint64, all []broker.Start) error {
 	list := make([]note, len(all))
 	for i, s := range all {

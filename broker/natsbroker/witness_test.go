@@ -41,8 +41,8 @@ func nodeState(t testing.TB, b *natsbroker.Broker) broker.NodeState {
 	return state
 }
 
-// TestNotesInLeaderElection: a NoteStart waits for the next leader, and no note that was confirmed
-// is lost with the old one.
+// TestNotesInLeaderElection shows that NoteStart waits for the next leader, and that no confirmed
+// note is lost with the old one.
 func TestNotesInLeaderElection(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: one server only")
@@ -101,8 +101,8 @@ func TestNotesInLeaderElection(t *testing.T) {
 	}
 }
 
-// TestSilentNode: a node whose network swallows everything is absent although its server does not
-// know yet. An observer in that place sees no state.
+// TestSilentNode shows that a node whose network drops all data is absent, although its server does
+// not know yet. An observer with such a network gets an error.
 func TestSilentNode(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequireNATS(t)
@@ -116,7 +116,8 @@ func TestSilentNode(t *testing.T) {
 		t.Errorf("the state is %d before the fault", state)
 	}
 	proxy.BlackHole(true, true)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // as the consumer looks
+	// the consumer's limit for one question
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	if state, err := b.NodeState(ctx, "node"); err != nil || state != broker.NodeAbsent {
 		t.Errorf("the state of a node that is silent is %d, %v", state, err)
@@ -128,7 +129,7 @@ func TestSilentNode(t *testing.T) {
 	testwait.Until(t, "that the node is present again", func() bool { return nodeState(t, b) == broker.NodePresent })
 }
 
-// TestNotesStreamIsDeleted: it is made again.
+// TestNotesStreamIsDeleted shows that a deleted stream of notes is created again.
 func TestNotesStreamIsDeleted(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequireNATS(t)
@@ -200,8 +201,8 @@ func BenchmarkNoteStart(b *testing.B) {
 	}
 }
 
-// TestNotesInOlderStream: the stream of an older version gets the subjects of notes, and goes on as
-// before.
+// TestNotesInOlderStream shows that the stream of an older version gets the subjects of notes, and
+// that the older program continues to work.
 func TestNotesInOlderStream(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequireNATS(t)

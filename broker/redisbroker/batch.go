@@ -12,51 +12,56 @@ import (
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
-// batcher sends what has gathered in one trip: while a trip is under way, others gather for the next. Nothing waits for a
-// timer. What was surely not executed goes again, for as long as somebody waits for it.
+// batcher sends entries to the server, many in one round trip. While one round trip is in progress,
+// further entries are collected for the next. No timer is involved. Entries that were certainly not
+// executed are sent again while a caller waits for them.
 type batcher[T any] struct {
-	b    *Broker
-	ctx  context.Context // of the batcher's life
-	most int             // entries in a trip
-	// send makes one trip with some of the entries, from the first, sets their errors, and says how many it took; or it
-	// returns the error of the trip, which concerns all.
+	b          *Broker
+	ctx        context.Context // ends the batcher
+	maxEntries int             // limit of entries in a round trip
+	// send makes one round trip with some of the entries, from the first on. It sets their errors and
+	// returns how many it sent. If the round trip failed it returns an error that applies to all
+	// entries.
 	send func(ctx context.Context, es []*entry[T]) (taken int, err error)
-	// again says, if it is not nil, whether an entry is sent again after a trip of unknown outcome.
-	again func(e *entry[T]) bool
+	// resend reports whether an entry is sent again after a round trip of unknown outcome. nil: never.
+	resend func(e *entry[T]) bool
 
-	more wake.Signal // something was added
+	added wake.Signal // notified when entries are added
 
 	mu      sync.Mutex
 	pending []*entry[T]
-	running bool          // there is a goroutine for it
-	busy    bool          // something is pending or under way
-	last    error         // of the last trip, while it is repeated
-	idle    chan struct{} // closed when nothing is pending, if somebody waits for that
+	running bool          // the goroutine of run exists
+	busy    bool          // entries are pending or in progress
+	lastErr error         // error of the last round trip, while it is repeated
+	idle    chan struct{} // closed when no entry is pending; nil: no goroutine waits for that
 }
 
-// entry is one of those that share a trip.
+// entry is one of the requests that share a round trip.
 type entry[T any] struct {
-	v     T
-	err   error // set by send, or before the call is done
-	call  *call // nil: nobody waits
-	tried bool  // a trip of unknown outcome had it
-	away  bool  // it is on a trip; guarded by the batcher's mu
-	gone  bool  // nobody waits any more; guarded by the batcher's mu
+	v         T
+	err       error // set by send, or before the call is done
+	call      *call // nil: no caller waits
+	maybeSent bool  // it was in a round trip of unknown outcome
+	inFlight  bool  // it is in a round trip; guarded by the batcher's mu
+	abandoned bool  // its caller no longer waits; guarded by the batcher's mu
 }
 
-// call is what waits for some entries.
+// call counts the unfinished entries for which one caller waits.
 type call struct {
 	left atomic.Int64
 	done chan struct{}
 }
 
+// newCall returns a call for n entries.
 func newCall(n int) *call {
 	c := &call{done: make(chan struct{})}
 	c.left.Store(int64(n))
 	return c
 }
 
-// add hands over entries, which are sent in their order.
+// add appends entries to the pending ones, which are sent in this order. It does not block. It
+// starts the sending goroutine if none runs. After Close the entries fail with errClosed. It takes
+// t.mu.
 func (t *batcher[T]) add(es ...*entry[T]) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -66,17 +71,18 @@ func (t *batcher[T]) add(es ...*entry[T]) {
 	}
 	t.busy = true
 	if t.running {
-		t.more.Notify()
+		t.added.Notify()
 		return
 	}
 	if t.running = t.b.start(t.run); !t.running {
-		t.fail()
+		t.failPending()
 	}
 }
 
-// finish tells whoever waits for an entry. An error after a trip of unknown outcome leaves that outcome unknown.
+// finish sets the result of e and wakes the caller if it is the call's last entry. If e was in a
+// round trip of unknown outcome, an error becomes ErrIndeterminate.
 func (e *entry[T]) finish(err error) {
-	if err != nil && e.tried && !errors.Is(err, redisconn.ErrIndeterminate) {
+	if err != nil && e.maybeSent && !errors.Is(err, redisconn.ErrIndeterminate) {
 		err = fmt.Errorf("%w: %w", redisconn.ErrIndeterminate, err)
 	}
 	e.err = err
@@ -85,32 +91,36 @@ func (e *entry[T]) finish(err error) {
 	}
 }
 
-// linger is how long a goroutine without work stays: a new one would have to grow its stack anew.
-const linger = time.Second
+// idleTimeout limits the time that the sending goroutine waits for further entries before it ends.
+// A new goroutine would have to grow its stack again.
+const idleTimeout = time.Second
 
-// run makes trips until nothing was added for some time.
+// run sends the pending entries in round trips. After an error that can be repeated it waits and
+// sends them again. It returns when no entry was added for idleTimeout, or when the batcher's ctx
+// ends.
 func (t *batcher[T]) run() {
-	timer := time.NewTimer(linger)
+	timer := time.NewTimer(idleTimeout)
 	defer timer.Stop()
 	attempt := 0
 	for {
-		es := t.next()
+		es := t.takePending()
 		if es == nil {
-			if !t.rests(timer) {
+			if !t.waitForMore(timer) {
 				return
 			}
 			continue
 		}
-		// Without an end: a call whose ctx may end any time takes a goroutine more. Close ends it by closing the connection.
+		// The call has no deadline: a ctx that may end costs an additional goroutine. Close ends the call
+		// by closing the connection.
 		taken, err := t.send(context.WithoutCancel(t.ctx), es)
-		if !t.land(es, taken, err) {
+		if !t.complete(es, taken, err) {
 			attempt = 0
 			continue
 		}
 		if !t.b.pause(t.ctx, attempt) {
 			t.mu.Lock()
 			t.running = false
-			t.fail()
+			t.failPending()
 			t.mu.Unlock()
 			return
 		}
@@ -118,11 +128,12 @@ func (t *batcher[T]) run() {
 	}
 }
 
-// rests waits for something to be added; false: the goroutine is to end.
-func (t *batcher[T]) rests(timer *time.Timer) bool {
-	timer.Reset(linger)
+// waitForMore blocks until an entry is added. It returns false after idleTimeout or when the
+// batcher's ctx ends: then the goroutine must end. It takes t.mu.
+func (t *batcher[T]) waitForMore(timer *time.Timer) bool {
+	timer.Reset(idleTimeout)
 	select {
-	case <-t.more:
+	case <-t.added:
 		return true
 	case <-timer.C:
 	case <-t.ctx.Done():
@@ -133,25 +144,27 @@ func (t *batcher[T]) rests(timer *time.Timer) bool {
 	return t.busy
 }
 
-// next takes entries for a trip; nil: there are none.
-func (t *batcher[T]) next() []*entry[T] {
+// takePending removes and returns the entries of the next round trip, nil if no entry is pending.
+// If none is pending it also records that the batcher is idle. It takes t.mu.
+func (t *batcher[T]) takePending() []*entry[T] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.pending) == 0 {
-		t.rest()
+		t.setIdle()
 		return nil
 	}
-	n := min(len(t.pending), t.most)
+	n := min(len(t.pending), t.maxEntries)
 	es := t.pending[:n:n]
 	t.pending = t.pending[n:]
 	for _, e := range es {
-		e.away = true
+		e.inFlight = true
 	}
 	return es
 }
 
-// rest notes that nothing is pending; t.mu is held.
-func (t *batcher[T]) rest() {
+// setIdle records that no entry is pending or in progress, and wakes the callers of flush. Call it
+// with t.mu held.
+func (t *batcher[T]) setIdle() {
 	t.pending, t.busy = nil, false
 	if t.idle != nil {
 		close(t.idle)
@@ -159,30 +172,39 @@ func (t *batcher[T]) rest() {
 	}
 }
 
-// land ends a trip, and reports whether some of it is to be sent again, after a pause.
-func (t *batcher[T]) land(es []*entry[T], taken int, err error) (again bool) {
+// complete sets the results of es, the entries of the round trip that has just ended with err.
+// taken is the number of entries, from the first on, that were sent. It takes t.mu.
+//
+//   - Without err the first taken entries are finished. The others become pending again, in front
+//     of all pending ones, except those whose caller has gone.
+//   - With err each entry that may be sent again becomes pending again. The others are finished
+//     with err.
+//
+// It returns true if entries must be sent again because of err. The caller pauses before the next
+// round trip then.
+func (t *batcher[T]) complete(es []*entry[T], taken int, err error) (again bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var back []*entry[T]
 	for i, e := range es {
-		e.away = false
+		e.inFlight = false
 		switch {
 		case err == nil && i < taken:
 			e.finish(e.err)
-		case err == nil: // there was no room for it
-			if !e.gone {
+		case err == nil: // the round trip had no space for it
+			if !e.abandoned {
 				back = append(back, e)
 			}
-		case t.keep(e, err):
+		case t.shouldResend(e, err):
 			again = true
 			back = append(back, e)
 		default:
 			e.finish(err)
 		}
 	}
-	t.last = nil
+	t.lastErr = nil
 	if again {
-		t.last = err
+		t.lastErr = err
 	}
 	if len(back) > 0 {
 		t.pending = append(back, t.pending...)
@@ -190,31 +212,34 @@ func (t *batcher[T]) land(es []*entry[T], taken int, err error) (again bool) {
 	return again
 }
 
-// keep reports whether an entry is to be sent again after a trip that failed; t.mu is held.
-func (t *batcher[T]) keep(e *entry[T], err error) bool {
+// shouldResend reports whether an entry is sent again after a round trip that failed with err. It
+// records whether the entry may have been executed. Call it with t.mu held.
+func (t *batcher[T]) shouldResend(e *entry[T], err error) bool {
 	switch {
-	case e.gone:
+	case e.abandoned:
 		return false
 	case redisconn.Repeatable(err):
-		return t.again == nil || t.again(e)
-	case errors.Is(err, redisconn.ErrIndeterminate) && t.again != nil:
-		e.tried = true
-		return t.again(e)
+		return t.resend == nil || t.resend(e)
+	case errors.Is(err, redisconn.ErrIndeterminate) && t.resend != nil:
+		e.maybeSent = true
+		return t.resend(e)
 	}
 	return false
 }
 
-// fail ends everything that is pending; t.mu is held.
-func (t *batcher[T]) fail() {
+// failPending finishes all pending entries with errClosed. Call it with t.mu held.
+func (t *batcher[T]) failPending() {
 	for _, e := range t.pending {
 		e.finish(errClosed)
 	}
-	t.rest()
+	t.setIdle()
 }
 
-// wait waits until all entries of a call are done, and returns their errors. When ctx ends first, those that were not sent are
-// taken back: their error is redisconn.ErrUnavailable, or why they could not be sent; that of the others is
-// redisconn.ErrIndeterminate.
+// wait blocks until all entries es of the call c are finished, and returns their errors.
+//
+// If ctx ends first, entries that were not sent are withdrawn. Their error is
+// redisconn.ErrUnavailable, or the cause why they could not be sent. Entries that may have been
+// executed have the error redisconn.ErrIndeterminate.
 func (t *batcher[T]) wait(ctx context.Context, c *call, es []*entry[T]) []error {
 	errs := make([]error, len(es))
 	select {
@@ -238,12 +263,12 @@ func (t *batcher[T]) wait(ctx context.Context, c *call, es []*entry[T]) []error 
 	}
 	t.pending = rest
 	for i, e := range es {
-		e.gone = true
+		e.abandoned = true
 		switch {
-		case e.away, waiting[e] && e.tried:
-			errs[i] = unknown(ctx)
+		case e.inFlight, waiting[e] && e.maybeSent:
+			errs[i] = errUnknown(ctx)
 		case waiting[e]:
-			errs[i] = notSent(ctx, t.last)
+			errs[i] = errNotSent(ctx, t.lastErr)
 		default:
 			errs[i] = e.err
 		}
@@ -251,7 +276,7 @@ func (t *batcher[T]) wait(ctx context.Context, c *call, es []*entry[T]) []error 
 	return errs
 }
 
-// flush waits until nothing is pending or under way.
+// flush blocks until no entry is pending or in progress. Returns ctx's error if ctx ends first.
 func (t *batcher[T]) flush(ctx context.Context) error {
 	t.mu.Lock()
 	if !t.busy {

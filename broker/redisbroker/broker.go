@@ -12,29 +12,29 @@ import (
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
-// Broker is a [broker.Broker] over Redis. Make one with [New].
+// Broker is a [broker.Broker] over Redis. Create it with [New].
 type Broker struct {
-	cfg     Config
-	conn    *redisconn.Conn
-	scripts *scripts
-	ears    *redisconn.Listener // for the channels of queues
-	queues  sync.Map            // name: *queue
-	nodes   nodes               // that noted starts
+	cfg      Config
+	conn     *redisconn.Conn
+	scripts  *scripts
+	listener *redisconn.Listener // subscribes to the channels of owners
+	queues   sync.Map            // name -> *queue
+	nodes    nodes               // nodes that noted starts through this Broker
 
-	ctx      context.Context // ends with the Broker
-	cancel   context.CancelFunc
-	out      context.Context // ends when Close begins: publishing stops
-	stopOut  context.CancelFunc
-	settings sync.Once
-	tending  sync.Once
+	ctx            context.Context // ends with the Broker
+	cancel         context.CancelFunc
+	publishCtx     context.Context // ends when Close begins: publishing stops
+	stopPublishing context.CancelFunc
+	settings       sync.Once
+	tending        sync.Once
 
-	mu     sync.Mutex
-	closed bool // Close has begun
-	ended  bool // no goroutine is started any more
-	subs   map[*subscription]struct{}
-	owners map[string]*subscription // by channel
-	work   sync.WaitGroup
-	over   chan struct{} // closed when Close is done
+	mu        sync.Mutex
+	closed    bool // Close has begun
+	ended     bool // no further goroutine is started
+	subs      map[*subscription]struct{}
+	owners    map[string]*subscription // by channel
+	work      sync.WaitGroup
+	closeDone chan struct{} // closed when Close is done
 }
 
 var (
@@ -64,28 +64,29 @@ func New(cfg Config) (*Broker, error) {
 	}
 	b := &Broker{
 		cfg: cfg, conn: conn, scripts: scripts,
-		subs:   make(map[*subscription]struct{}),
-		owners: make(map[string]*subscription),
-		over:   make(chan struct{}),
+		subs:      make(map[*subscription]struct{}),
+		owners:    make(map[string]*subscription),
+		closeDone: make(chan struct{}),
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
-	b.out, b.stopOut = context.WithCancel(b.ctx)
-	b.ears = conn.Listen(redisconn.ListenerConfig{
+	b.publishCtx, b.stopPublishing = context.WithCancel(b.ctx)
+	b.listener = conn.Listen(redisconn.ListenerConfig{
 		Message: func(channel, payload string) {
-			if s := b.listener(channel); s != nil {
-				s.handed(channel, payload)
+			if s := b.subscriptionOf(channel); s != nil {
+				s.handleMessage(channel, payload)
 			}
 		},
 		Subscribed: func(channel string) {
-			if s := b.listener(channel); s != nil {
-				s.hears(channel)
+			if s := b.subscriptionOf(channel); s != nil {
+				s.channelConfirmed(channel)
 			}
 		},
 	})
 	return b, nil
 }
 
-// open returns a queue by its name, unless the Broker is closed.
+// open returns the queue with the given name. It sends nothing to the server. Returns ErrMalformed
+// if the name is not valid, ErrClosed after Close.
 func (b *Broker) open(name string) (*queue, error) {
 	q, err := b.queue(name)
 	if err != nil {
@@ -99,7 +100,8 @@ func (b *Broker) open(name string) (*queue, error) {
 	return q, nil
 }
 
-// start runs fn in a goroutine that Close waits for; false if it is too late for that.
+// start runs fn in a goroutine for which Close waits. It returns false, without a start, if Close
+// no longer waits.
 func (b *Broker) start(fn func()) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -114,7 +116,8 @@ func (b *Broker) start(fn func()) bool {
 	return true
 }
 
-// pause waits before an attempt; false if ctx ended.
+// pause blocks for the backoff time of the given attempt. It returns false if ctx or the Broker
+// ended first.
 func (b *Broker) pause(ctx context.Context, attempt int) bool {
 	return wake.SleepOr(ctx, b.ctx.Done(), b.conn.Backoff().Interval(attempt))
 }
@@ -129,11 +132,14 @@ func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 		if err := q.declare(ctx, want.Levels); err != nil {
 			return wrap(err, "declare", want.Name)
 		}
-		b.lookAtSettings()
+		b.checkSettings()
 	}
 	return nil
 }
 
+// declare creates the queue with the given level bounds if it does not exist. If it exists with
+// other levels it is used as it is, and the difference is logged once. Returns ErrMalformed if the
+// bounds do not ascend, do not fit into 32 bits, or are more than maxLevels.
 func (q *queue) declare(ctx context.Context, bounds []int) error {
 	for i, bound := range bounds {
 		if i > 0 && bound <= bounds[i-1] || bound != int(int32(bound)) {
@@ -148,11 +154,11 @@ func (q *queue) declare(ctx context.Context, bounds []int) error {
 	if err != nil {
 		return err
 	}
-	answer, status, err := take(v)
+	answer, status, err := parseAnswer(v)
 	if err != nil || status != done {
 		return errors.Join(errAnswer, err)
 	}
-	if has := q.learn(text(answer, 1)).text; has != want {
+	if has := q.storeLevels(text(answer, 1)).text; has != want {
 		q.warned.Do(func() {
 			q.b.cfg.Logger.WarnContext(ctx, "redis: the queue exists with other priority levels and is used as it is",
 				"queue", q.name, "levels", has, "asked", want)
@@ -161,15 +167,16 @@ func (q *queue) declare(ctx context.Context, bounds []int) error {
 	return nil
 }
 
-// lookAtSettings has the server's settings looked at once, beside what the caller does.
-func (b *Broker) lookAtSettings() {
+// checkSettings starts a goroutine, once per Broker, that checks the server's settings and logs
+// those that weaken the promises. It does not block.
+func (b *Broker) checkSettings() {
 	b.settings.Do(func() {
 		b.start(func() {
 			for attempt := 0; ; attempt++ {
-				ctx, cancel := context.WithTimeout(b.ctx, settingsTime)
+				ctx, cancel := context.WithTimeout(b.ctx, settingsTimeout)
 				_, err := b.conn.CheckSettings(ctx)
 				cancel()
-				if err == nil || !b.pause(b.out, attempt) {
+				if err == nil || !b.pause(b.publishCtx, attempt) {
 					return
 				}
 			}
@@ -178,39 +185,41 @@ func (b *Broker) lookAtSettings() {
 }
 
 const (
-	settingsTime = 5 * time.Second
-	// answerTime is how long Close waits for answers before it closes connections under them.
-	answerTime = time.Second
-	maxLevels  = 64
+	settingsTimeout = 5 * time.Second
+	// answerTimeout limits the time that Close waits for outstanding answers before it closes the
+	// connections.
+	answerTimeout = time.Second
+	maxLevels     = 64
 )
 
-// listener returns the subscription whose owner a channel belongs to, nil if there is none.
-func (b *Broker) listener(channel string) *subscription {
+// subscriptionOf returns the subscription whose owner has the given channel, nil if the channel has
+// no owner.
+func (b *Broker) subscriptionOf(channel string) *subscription {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.owners[channel]
 }
 
-// hear listens to the channel of a subscription's owner.
-func (b *Broker) hear(s *subscription, own *owner) {
+// listenTo starts to receive messages from the channel of the subscription's owner.
+func (b *Broker) listenTo(s *subscription, own *owner) {
 	channel := s.q.names.channel(own.number)
 	b.mu.Lock()
 	b.owners[channel] = s
 	b.mu.Unlock()
-	b.ears.Add(channel)
+	b.listener.Add(channel)
 }
 
-// ignore ends that.
-func (b *Broker) ignore(s *subscription, own *owner) {
+// stopListening ends what listenTo started.
+func (b *Broker) stopListening(s *subscription, own *owner) {
 	channel := s.q.names.channel(own.number)
 	b.mu.Lock()
 	delete(b.owners, channel)
 	b.mu.Unlock()
-	b.ears.Remove(channel)
+	b.listener.Remove(channel)
 }
 
-// Watch implements [broker.Watcher]. Blocked is a server that takes no writes. While somebody watches, an idle server is asked
-// once a second whether it lives.
+// Watch implements [broker.Watcher]. Blocked means that the server accepts no writes. While a
+// callback is registered, an idle server is asked once a second whether it is alive.
 func (b *Broker) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
 	return b.conn.Watch(func(s broker.ConnState, err error) {
 		if class := classOf(err); class != nil {
@@ -220,8 +229,9 @@ func (b *Broker) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
 	})
 }
 
-// Close implements [broker.Broker]. What subscriptions hold goes back, what was handed out too. If the server cannot be reached
-// until ctx ends, that happens when the leases end.
+// Close implements [broker.Broker]. All messages that subscriptions hold go back to their queues,
+// even those that Receive has returned. If the server cannot be reached until ctx ends, they go
+// back when the leases end.
 func (b *Broker) Close(ctx context.Context) error {
 	b.mu.Lock()
 	first := !b.closed
@@ -233,18 +243,18 @@ func (b *Broker) Close(ctx context.Context) error {
 	b.mu.Unlock()
 	if !first {
 		select {
-		case <-b.over:
+		case <-b.closeDone:
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
-	defer close(b.over)
-	b.stopOut()
+	defer close(b.closeDone)
+	b.stopPublishing()
 	errs := make([]error, len(subs))
 	var wg sync.WaitGroup
 	for i, s := range subs {
-		wg.Go(func() { errs[i] = s.shut(ctx) })
+		wg.Go(func() { errs[i] = s.closeWithBroker(ctx) })
 	}
 	wg.Wait()
 	b.mu.Lock()
@@ -256,14 +266,14 @@ func (b *Broker) Close(ctx context.Context) error {
 		b.work.Wait()
 		close(gone)
 	}()
-	t := time.NewTimer(answerTime)
+	t := time.NewTimer(answerTimeout)
 	defer t.Stop()
 	select {
-	case <-gone: // the last answers have come
+	case <-gone: // the last answers have arrived
 	case <-t.C:
 	case <-ctx.Done():
 	}
-	err := b.conn.Close(ctx) // ends what still waits for an answer
+	err := b.conn.Close(ctx) // ends calls that still wait for an answer
 	select {
 	case <-gone:
 	case <-ctx.Done():

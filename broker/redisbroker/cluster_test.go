@@ -16,7 +16,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
-// TestConformanceCluster: all keys of a queue lie on one node, queues on different ones.
+// TestConformanceCluster runs the suite on a cluster: all keys of a queue are on one node, queues
+// on different ones.
 func TestConformanceCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: a single server only")
@@ -26,11 +27,12 @@ func TestConformanceCluster(t *testing.T) {
 	brokertest.Run(t, func(c testing.TB) *brokertest.Harness {
 		area := strings.Split(c.Name(), "/")[1]
 		if slices.Contains([]string{"names", "prefetch", "watch"}, area) || strings.Contains(c.Name(), "keep_their_lease") ||
-			strings.HasSuffix(c.Name(), "no_goroutine_is_left") { // which no test must run beside
+			strings.HasSuffix(c.Name(), "no_goroutine_is_left") { // which must not run beside another test
 			c.Skip("that it is a cluster makes no difference")
 		}
 		if slices.Contains([]string{"close", "deliver", "lease", "priority", "settle"}, area) {
-			testserver.Thorough(c) // each script meets the cluster in other areas, the histories of the model first of all
+			// other areas run each script on the cluster, above all the histories of the model
+			testserver.Thorough(c)
 		}
 		h := clusterHarness(c, srv)
 		if area != "fault" || !testserver.IsThorough() { // a restart of all nodes takes seconds

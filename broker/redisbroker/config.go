@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/naming"
 	"github.com/swarmiji/swarmiji/internal/redisconn"
 )
 
@@ -27,58 +27,61 @@ const (
 const (
 	maxNamespace = 64
 	minLease     = 100 * time.Millisecond
-	// maxMaxBody is what a Redis string can hold at most, less ample room for headers.
+	// maxMaxBody is the limit of MaxBody: the size of a Redis string, minus an ample margin for
+	// headers.
 	maxMaxBody = 256 << 20
 )
 
-// Config says where Redis is and how queues are kept. Redis is the only field that must be set.
+// Config holds the address of Redis and the settings of queues. Only Redis must be set.
 type Config struct {
-	// Redis says where the servers are and how to reach them, as the client has it: one address,
-	// several of a cluster (or IsClusterMode), or Sentinels with MasterName. It is copied. The client
-	// never repeats a command; MinRetryBackoff and MaxRetryBackoff are the first and the longest time
-	// between attempts to reach a server, with full jitter. 0: 100 ms and 5 s. ClientName is shown in
-	// the server's list of connections. "": "swarmiji".
+	// Redis holds the addresses of the servers and the client's options: one address, several of a
+	// cluster (or IsClusterMode), or Sentinels with MasterName. It is copied.
+	//
+	// The client never repeats a command. MinRetryBackoff and MaxRetryBackoff are the first and the
+	// longest time between attempts to reach a server, with full jitter. Default: 100 ms and 5 s.
+	// ClientName is shown in the server's list of connections. Default: "swarmiji".
 	Redis *redis.UniversalOptions
-	// Namespace keeps programs on one server apart: all keys begin with "swj:{<namespace>.". 1 to 64 letters, digits, '_' and
-	// '-'. Empty: "default".
+	// Namespace separates programs on one server: all keys begin with "swj:{<namespace>.". It has 1 to
+	// 64 letters, digits, '_' and '-'. Default: "default".
 	Namespace string
-	// MaxBody is the largest body in bytes that is sent; a larger one is broker.ErrTooLarge. 0: 16 MiB. The most is 256 MiB.
+	// MaxBody limits the body of a message, in bytes. A larger body is broker.ErrTooLarge. Default: 16
+	// MiB. Maximum: 256 MiB.
 	MaxBody int
-	// Lease is how long a consumer that gives no sign of life keeps its messages, where SubscribeOptions say nothing. 0: 30 s;
-	// the least is 100 ms.
+	// Lease is the time after which the messages of a consumer that does not renew its lease go back.
+	// SubscribeOptions may set another. Default: 30 s. Minimum: 100 ms.
 	Lease time.Duration
-	// Poll is how often waiting consumers look by themselves, those of one Broker together. They
-	// are notified of what comes; Poll is for the rest: messages pushed by other programs, a lost
-	// notification, another consumer's end. 0: 1 s.
+	// Poll is the interval at which the waiting consumers of a Broker check their queues without a
+	// notification. It covers messages pushed by other programs, lost notifications, and the end of
+	// another consumer. Default: 1 s.
 	Poll time.Duration
-	// WaitReplicas is to how many replicas a message must have been copied before it is confirmed, each time for at most
-	// WaitTimeout; else the error is [ErrNotReplicated]. Without it a failover to a replica may lose what was confirmed in the
-	// moments before. 0: none.
+	// WaitReplicas is the number of replicas to which a message must be copied before it is confirmed.
+	// Each publish waits at most WaitTimeout and then returns [ErrNotReplicated]. Without it, a
+	// failover to a replica may lose messages that were confirmed shortly before. 0: no wait.
 	WaitReplicas int
-	// WaitTimeout bounds the wait for replicas. 0: 1 s.
+	// WaitTimeout limits the wait for replicas. Default: 1 s.
 	WaitTimeout time.Duration
-	// DeadTTL is how long a dead letter is kept. Letters that are too old go when the next one
-	// comes, or when they are read. 0: broker.DefaultDeadTTL; negative: for ever.
+	// DeadTTL is the retention of a dead letter. Older letters are removed when another one arrives or
+	// when they are read. Default: broker.DefaultDeadTTL. Negative: no limit.
 	DeadTTL time.Duration
-	// DeadMax is how many dead letters a queue keeps; the oldest go first. 0:
-	// broker.DefaultDeadMax; negative: no limit.
+	// DeadMax limits the dead letters of a queue. The oldest are removed first. Default:
+	// broker.DefaultDeadMax. Negative: no limit.
 	DeadMax int
-	// Logger is told of what no call returns: settings of the server that weaken the promise, queues that exist with other
-	// levels. Nil: slog.Default().
+	// Logger receives reports that no call returns: settings of the server that weaken the promises,
+	// and queues that exist with other levels. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// check fills in the defaults and returns all problems.
+// check sets the defaults in c and returns all problems joined. It returns nil if c is valid.
 func (c *Config) check() error {
 	var errs []error
 	if c.Namespace == "" {
 		c.Namespace = DefaultNamespace
 	}
-	if !keyset.ValidName(c.Namespace) || strings.Contains(c.Namespace, ".") || len(c.Namespace) > maxNamespace {
+	if !naming.ValidName(c.Namespace) || strings.Contains(c.Namespace, ".") || len(c.Namespace) > maxNamespace {
 		errs = append(errs, fmt.Errorf("redisbroker: namespace %q is not 1 to %d letters, digits, '_' and '-'", c.Namespace, maxNamespace))
 	}
 	if c.MaxBody < 0 || c.MaxBody > maxMaxBody {
-		errs = append(errs, fmt.Errorf("redisbroker: largest body %d is not 0 to %d", c.MaxBody, maxMaxBody))
+		errs = append(errs, fmt.Errorf("redisbroker: MaxBody %d is not 0 to %d", c.MaxBody, maxMaxBody))
 	}
 	if c.MaxBody == 0 {
 		c.MaxBody = DefaultMaxBody
@@ -96,7 +99,7 @@ func (c *Config) check() error {
 		c.Poll = DefaultPoll
 	}
 	if c.WaitReplicas < 0 || c.WaitTimeout < 0 {
-		errs = append(errs, fmt.Errorf("redisbroker: a wait of %v for %d replicas is negative", c.WaitTimeout, c.WaitReplicas))
+		errs = append(errs, fmt.Errorf("redisbroker: WaitTimeout %v or WaitReplicas %d is negative", c.WaitTimeout, c.WaitReplicas))
 	}
 	if c.WaitTimeout == 0 {
 		c.WaitTimeout = DefaultWaitTimeout
@@ -108,6 +111,7 @@ func (c *Config) check() error {
 	return errors.Join(errs...)
 }
 
+// conn returns the settings of the connection.
 func (c *Config) conn() redisconn.Config {
 	return redisconn.Config{Redis: c.Redis, Logger: c.Logger}
 }

@@ -21,7 +21,7 @@ const (
 	testLease   = time.Second
 )
 
-// promises are those of a single server and of a cluster.
+// promises are the promises of a single server and of a cluster.
 var promises = brokertest.Promises{
 	Durable: true, ExactCount: true, Dedupe: true, Order: true, Priorities: true, Delays: true, Batch: true, Retry: true,
 	SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Find: true, Watch: true, Witness: true, Outlives: true, MaxBody: testMaxBody,
@@ -36,7 +36,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestConformanceShortLease: each cut lasts longer than the lease, so that it costs the deliveries.
+// TestConformanceShortLease runs the suite with cuts that last longer than the lease, so that
+// deliveries are lost.
 func TestConformanceShortLease(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: the default lease only")
@@ -55,7 +56,8 @@ func TestConformanceShortLease(t *testing.T) {
 	})
 }
 
-// longLease is a lease that no cut or restart here outlasts, except where a case waits for its end.
+// longLease returns a lease that is longer than all cuts and restarts here, except in cases that
+// wait for its end.
 func longLease(t testing.TB) time.Duration {
 	if strings.Contains(t.Name(), "keep_their_lease") || strings.Contains(t.Name(), "every_call_is_bounded") {
 		return 3 * time.Second
@@ -63,12 +65,13 @@ func longLease(t testing.TB) time.Duration {
 	return 30 * time.Second
 }
 
-// singleHarness makes brokers that each reach the server through a relay of their own. With a lease the cuts last longer than that.
+// singleHarness returns a Harness whose Brokers each reach the server through a separate relay. If
+// lease is not 0, cuts last longer than it.
 func singleHarness(t testing.TB, srv *testserver.Redis, lease time.Duration) *brokertest.Harness {
 	var (
 		mu     sync.Mutex
 		relays = make(map[broker.Broker]*testserver.Relay)
-		spare  = testserver.NewRelay(t, srv.Addr()) // made before the case begins to count goroutines
+		spare  = testserver.NewRelay(t, srv.Addr()) // created before the case starts to count goroutines
 		down   bool
 	)
 	ns := testserver.Namespace()

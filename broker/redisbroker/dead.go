@@ -11,26 +11,28 @@ import (
 )
 
 const (
-	// firstDeadChunk is how many dead letters the first call of a scan takes; each further one
-	// takes up to twice as many.
+	// firstDeadChunk is the number of dead letters that the first call of a scan reads. Each further
+	// call reads up to twice as many.
 	firstDeadChunk = 4
 	maxDeadChunk   = 100
-	// deadChunkBytes is about how many bytes one call takes.
+	// deadChunkBytes is the approximate number of bytes that one call reads.
 	deadChunkBytes = 4 << 20
 )
 
-// noteArgs are what the scripts are told of a dead letter besides its message: see deadletter in
-// lua/lib.lua.
-func (b *Broker) noteArgs(d broker.Dead) []any {
-	at := max(0, micros(d.At))
+// deadArgs returns the script arguments of a dead letter besides its message: reason, stack,
+// attempts, time, and the limits of age and number. See deadletter in lua/lib.lua.
+func (b *Broker) deadArgs(d broker.Dead) []any {
+	at := max(0, unixMicro(d.At))
 	d = d.Normalized()
 	return []any{d.Reason, d.Stack, min(d.Attempts, math.MaxInt32), at, b.deadAge(), max(0, b.cfg.DeadMax)}
 }
 
-// deadAge is the age in microseconds that a dead letter may have; 0: any.
+// deadAge returns the maximum age of a dead letter in microseconds. 0: no limit.
 func (b *Broker) deadAge() int64 { return max(0, b.cfg.DeadTTL.Microseconds()) }
 
-// PutDead implements [broker.DeadLetterer].
+// PutDead implements [broker.DeadLetterer]. One script stores the letter, limits the dead letters
+// of the queue, and creates the queue if it does not exist. It waits for the replicas of
+// Config.WaitReplicas.
 func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error {
 	q, err := b.open(queue)
 	if err != nil {
@@ -40,12 +42,12 @@ func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error
 	if err != nil {
 		return wrap(err, "dead-letter in", queue)
 	}
-	args := append([]any{keyOf(d.Message.ID, d.Message.Generation), value}, b.noteArgs(d)...)
+	args := append([]any{keyOf(d.Message.ID, d.Message.Generation), value}, b.deadArgs(d)...)
 	_, err = q.eval(ctx, b.write, b.scripts.putDead, args...)
 	return wrap(err, "dead-letter in", queue)
 }
 
-// ScanDead implements [broker.DeadLetterer]. Letters are read and removed some at a time.
+// ScanDead implements [broker.DeadLetterer]. It reads and removes the letters in chunks.
 func (b *Broker) ScanDead(ctx context.Context, queue string, fn func(*broker.Dead) broker.DeadAction) error {
 	q, err := b.open(queue)
 	if err != nil {
@@ -53,35 +55,38 @@ func (b *Broker) ScanDead(ctx context.Context, queue string, fn func(*broker.Dea
 	}
 	s := deadScan{q: q, fn: fn, left: -1, size: firstDeadChunk, seen: make(map[uint64]struct{}), seed: maphash.MakeSeed()}
 	for err == nil && !s.over {
-		err = s.chunk(ctx)
+		err = s.showChunk(ctx)
 	}
 	return wrap(err, "scan the dead letters of", queue)
 }
 
-// deadScan is a scan on its way. The list has no names for its letters: the scan goes by their
-// places, and where letters in front were removed by others it finds the last one that it kept. It
-// leaves out what it has shown.
+// deadScan is a scan in progress. The letters of the list have no ids, so the scan counts
+// positions. If another process removed letters before its position, it searches for the last
+// letter that it kept. It skips letters that it has shown already.
 type deadScan struct {
 	q    *queue
 	fn   func(*broker.Dead) broker.DeadAction
-	next int    // the place of the next letter
+	next int    // position of the next letter
 	last string // the letter before it
-	left int    // how many letters are to be looked at still; -1: not known yet
+	left int    // number of letters still to show; -1: not known yet
 	over bool
-	size int // of the next chunk
+	size int // size of the next chunk
 	seed maphash.Seed
-	seen map[uint64]struct{} // hashes of the letters that were shown and kept; equal letters are shown once
+	// hashes of the letters that were shown and kept; equal letters are shown once
+	seen map[uint64]struct{}
 }
 
-// chunk shows some letters and removes those of them that are to be removed.
-func (s *deadScan) chunk(ctx context.Context) error {
+// showChunk reads the next letters, calls fn with each, and removes those for which fn returns
+// DeadRemove. It sets s.over after the last letter or DeadStop. Letters are removed even if ctx
+// ends meanwhile. Returns ErrNoQueue if the queue does not exist.
+func (s *deadScan) showChunk(ctx context.Context) error {
 	b := s.q.b
 	size := s.size
 	v, err := s.q.eval(ctx, b.write, b.scripts.dead, s.next, s.next+size-1, s.last, b.deadAge())
 	if err != nil {
 		return err
 	}
-	answer, status, err := take(v)
+	answer, status, err := parseAnswer(v)
 	switch {
 	case err != nil:
 		return err
@@ -138,6 +143,7 @@ func (s *deadScan) chunk(ctx context.Context) error {
 	return err
 }
 
+// noQueueOr returns err, or ErrNoQueue if err is nil.
 func noQueueOr(err error) error {
 	if err != nil {
 		return err
@@ -145,14 +151,16 @@ func noQueueOr(err error) error {
 	return broker.ErrNoQueue
 }
 
-// marked is added to the microseconds of a letter that has a stack or attempts. A reader that does
-// not know of it takes the letter for one second younger, and the stack for the end of the reason.
+// marked is added to the microseconds of a letter that has a stack or attempts. A reader of an
+// older version reads a time one second later, and the stack as the end of the reason.
 const marked = 1 << 20
 
-// parseDead reads a dead letter: seconds and microseconds, 4 bytes each; the lengths of key and
-// notes, 2 and 4 bytes; key, notes, and the stored message. The notes are the reason; where the
-// letter is marked, the stack follows, and the attempts and the length of the stack, 4 bytes each.
-// What is damaged becomes a letter with these bytes as its body.
+// parseDead returns the dead letter in a stored text. A damaged text becomes a letter that has the
+// text as its body.
+//
+// The text holds seconds and microseconds, 4 bytes each; the lengths of key and notes, 2 and 4
+// bytes; the key; the notes; the stored message. The notes are the reason. In a marked letter they
+// continue with the stack, then the attempts and the length of the stack, 4 bytes each.
 func parseDead(queue, letter string) broker.Dead {
 	const fixed = 14
 	m := &broker.Message{}
@@ -179,7 +187,8 @@ func parseDead(queue, letter string) broker.Dead {
 	return d
 }
 
-// parseNotes takes the notes of a marked letter apart. What is damaged is the reason.
+// parseNotes splits the notes of a marked letter into reason, stack and attempts. Damaged notes are
+// returned as the reason.
 func parseNotes(notes string) (reason, stack string, attempts int) {
 	text := len(notes) - 8
 	if text < 0 {
@@ -194,7 +203,8 @@ func parseNotes(notes string) (reason, stack string, attempts int) {
 	return notes[:cut], notes[cut:text], int(binary.BigEndian.Uint32(numbers))
 }
 
-// PurgeDead implements [broker.DeadLetterer]. It removes some hundreds at a time.
+// PurgeDead implements [broker.DeadLetterer]. It removes some hundred letters with each call to the
+// server.
 func (b *Broker) PurgeDead(ctx context.Context, queue string) (int, error) {
 	st, err := b.Stats(ctx, queue)
 	if err != nil {
@@ -210,7 +220,7 @@ func (b *Broker) PurgeDead(ctx context.Context, queue string) (int, error) {
 		if err != nil {
 			return total, wrap(err, "purge the dead letters of", queue)
 		}
-		answer, status, err := take(v)
+		answer, status, err := parseAnswer(v)
 		if err != nil || status == noQueue {
 			return total, wrap(noQueueOr(err), "purge the dead letters of", queue)
 		}

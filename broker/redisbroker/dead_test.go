@@ -14,8 +14,9 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// TestScanBesideAFullList: tasks fail while the dead letters are full, so that letters in front of the scan are dropped. The scan
-// goes on from where it was: it would never end if it began anew each time.
+// TestScanBesideAFullList scans while tasks fail and the dead letters are full, so that letters
+// before the scan's position are dropped. The scan continues at its position. If it started again
+// each time it would never end.
 func TestScanBesideAFullList(t *testing.T) {
 	const letters, every = 3000, 100
 	srv := testserver.OwnRedis(t, testserver.RedisConfig{})

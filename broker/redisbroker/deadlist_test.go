@@ -13,11 +13,11 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// TestListFetchesLittle: whoever lists a few dead letters gets not many more from the server.
+// TestListFetchesLittle shows that a list of a few dead letters fetches few from the server.
 func TestListFetchesLittle(t *testing.T) {
 	t.Parallel()
 	ctx := testwait.Long(t)
-	srv := testserver.OwnRedis(t, testserver.RedisConfig{}) // whose traffic is counted
+	srv := testserver.OwnRedis(t, testserver.RedisConfig{}) // its traffic is counted
 	b := connect(t, redisbroker.Config{Redis: options(srv)})
 	q := declared(t, b, "q")
 	body := []byte(strings.Repeat("b", 100<<10))

@@ -11,52 +11,54 @@ import (
 	"github.com/swarmiji/swarmiji/internal/redisconn"
 )
 
-// outcome is what became of a delivery.
-type outcome uint8
+// settleState is the progress of a delivery's settlement.
+type settleState uint8
 
 const (
-	open     outcome = iota
-	settling         // a settlement is under way
+	open     settleState = iota
+	settling             // a settlement is in progress
 	settled
 )
 
-// delivery implements broker.Delivery and broker.SyncAcker. Its message, key, claim and count do not change; the rest is guarded
-// by the subscription's mutex.
+// delivery implements broker.Delivery and broker.SyncAcker. Its message, key, claim and count do
+// not change. The subscription's mutex guards the other fields.
 type delivery struct {
 	message broker.Message
 	key     string
 	sub     *subscription
-	claim   *claim // under which it is held
+	claim   *claim // the claim that holds it
 	count   int
 
-	state outcome
-	next  chan struct{} // closed when the settlement that is under way has ended, if somebody waits for that
-	acked bool          // an acknowledgement may have been executed
-	tried bool          // another settlement may have been executed
-	told  bool          // the server has answered a settlement
+	state        settleState
+	next         chan struct{} // closed when the current settlement ends; nil: no waiter
+	maybeAcked   bool          // an acknowledgement may have been executed
+	maybeSettled bool          // another settlement may have been executed
+	answered     bool          // the server has answered a settlement
 }
 
-// Message implements [broker.Delivery].
+// Message implements [broker.Delivery]. It returns the same pointer each time.
 func (d *delivery) Message() *broker.Message { return &d.message }
 
 // Deliveries implements [broker.Delivery]. It is always exact.
 func (d *delivery) Deliveries() (n int, exact bool) { return d.count, true }
 
-// Lost implements [broker.Delivery]. It is closed when the lease could not be renewed in time, and by Broker.Close.
+// Lost implements [broker.Delivery]. The channel is closed when the lease could not be renewed in
+// time, and by Broker.Close.
 func (d *delivery) Lost() <-chan struct{} { return d.claim.owner.lost }
 
-// begin reserves d for one settlement; while another is under way it waits for its end.
-func (d *delivery) begin(ctx context.Context) error {
+// beginSettle reserves d for one settlement. While another settlement is in progress it blocks. The
+// caller must call endSettle. Returns ErrSettled, ErrLeaseLost, or ErrUnavailable if ctx ends.
+func (d *delivery) beginSettle(ctx context.Context) error {
 	s := d.sub
 	for {
 		s.mu.Lock()
 		switch {
 		case d.state == settled:
 			s.mu.Unlock()
-			return d.fail("settle", broker.ErrSettled)
+			return d.wrapErr("settle", broker.ErrSettled)
 		case d.claim.owner.gone:
 			s.mu.Unlock()
-			return d.fail("settle", broker.ErrLeaseLost)
+			return d.wrapErr("settle", broker.ErrLeaseLost)
 		case d.state == open:
 			d.state = settling
 			s.mu.Unlock()
@@ -70,14 +72,15 @@ func (d *delivery) begin(ctx context.Context) error {
 		select {
 		case <-next:
 		case <-ctx.Done():
-			return d.fail("settle", fmt.Errorf("%w: %w", broker.ErrUnavailable, ctx.Err()))
+			return d.wrapErr("settle", fmt.Errorf("%w: %w", broker.ErrUnavailable, ctx.Err()))
 		}
 	}
 }
 
-// end ends the settlement that begin began. Without an error, or with one that is final, d is settled. The trips of
-// acknowledgements count for themselves what is done.
-func (d *delivery) end(err error, acked bool) {
+// endSettle ends the settlement that beginSettle reserved. If err is nil, ErrSettled or
+// ErrLeaseLost, d is settled and no longer held. Otherwise d can be settled again. acked must be
+// true for acknowledgements, because sendAcks counts those itself.
+func (d *delivery) endSettle(err error, acked bool) {
 	s := d.sub
 	s.mu.Lock()
 	if d.next != nil {
@@ -90,44 +93,48 @@ func (d *delivery) end(err error, acked bool) {
 		return
 	}
 	d.state = settled
-	s.drop(d)
+	s.removeHeld(d)
 	if !acked {
-		s.finish(d)
+		s.countEnded(d)
 	}
 	s.mu.Unlock()
-	s.after()
+	s.afterSettle()
 }
 
-func (d *delivery) fail(what string, err error) error {
+// wrapErr returns err with the operation what, the message's id and the queue in its text.
+func (d *delivery) wrapErr(what string, err error) error {
 	return fmt.Errorf("redis %s %.128q in %.128q: %w", what, d.message.ID, d.sub.q.name, err)
 }
 
-// Ack implements [broker.Delivery]. It does not wait: acknowledgements that come together share a trip, which is repeated until
-// the server has answered or the lease is lost.
+// Ack implements [broker.Delivery]. It does not wait for the server. Acknowledgements share a round
+// trip, which is repeated until the server has answered or the lease is lost.
 func (d *delivery) Ack(ctx context.Context) error {
-	if err := d.begin(ctx); err != nil {
+	if err := d.beginSettle(ctx); err != nil {
 		return err
 	}
 	d.sub.acks.add(&entry[*delivery]{v: d})
-	d.end(nil, true)
+	d.endSettle(nil, true)
 	return nil
 }
 
-// AckSync implements [broker.SyncAcker].
+// AckSync implements [broker.SyncAcker]. It adds the acknowledgement to the next round trip and
+// waits for the answer. A lost answer is asked for again. Returns ErrIndeterminate if ctx ends
+// before the answer.
 func (d *delivery) AckSync(ctx context.Context) error {
-	if err := d.begin(ctx); err != nil {
+	if err := d.beginSettle(ctx); err != nil {
 		return err
 	}
 	c := newCall(1)
 	e := &entry[*delivery]{v: d, call: c}
 	d.sub.acks.add(e)
-	err := d.outcome(wrap(d.sub.acks.wait(ctx, c, []*entry[*delivery]{e})[0], "acknowledge in", d.sub.q.name), &d.acked)
-	d.end(err, true)
+	err := d.recordUnknown(wrap(d.sub.acks.wait(ctx, c, []*entry[*delivery]{e})[0], "acknowledge in", d.sub.q.name), &d.maybeAcked)
+	d.endSettle(err, true)
 	return err
 }
 
-// outcome notes whether a settlement may have been executed.
-func (d *delivery) outcome(err error, noted *bool) error {
+// recordUnknown sets *noted to true if err means that a settlement may have been executed. It
+// returns err unchanged.
+func (d *delivery) recordUnknown(err error, noted *bool) error {
 	if errors.Is(redisconn.Class(err), redisconn.ErrIndeterminate) {
 		d.sub.mu.Lock()
 		*noted = true
@@ -136,80 +143,89 @@ func (d *delivery) outcome(err error, noted *bool) error {
 	return err
 }
 
-// notHeld says what it means that the server does not hold a message for d, when it is to be settled: an earlier settlement
-// whose answer was lost was executed, if the lease lives; else the lease was lost. Nil: it was an acknowledgement, and this is
-// one too (acked is true if an earlier trip of the same was without an answer).
-func (d *delivery) notHeld(ack, acked bool) error {
+// notHeldError returns the result of a settlement for which the server did not find d under its
+// claim.
+//
+//   - ErrLeaseLost, if no earlier settlement can have been executed, or if the lease has ended.
+//   - nil, if this is an acknowledgement and the earlier one was an acknowledgement too, whose
+//     answer was lost. resent is true if this one was sent before.
+//   - ErrSettled otherwise.
+func (d *delivery) notHeldError(ack, resent bool) error {
 	d.sub.mu.Lock()
 	defer d.sub.mu.Unlock()
 	switch {
-	case !acked && !d.acked && !d.tried || !d.claim.owner.alive(time.Now()):
-		return d.fail("settle", broker.ErrLeaseLost)
-	case ack && !d.tried:
+	case !resent && !d.maybeAcked && !d.maybeSettled || !d.claim.owner.alive(time.Now()):
+		return d.wrapErr("settle", broker.ErrLeaseLost)
+	case ack && !d.maybeSettled:
 		return nil
 	}
-	return d.fail("settle", broker.ErrSettled)
+	return d.wrapErr("settle", broker.ErrSettled)
 }
 
-// Release implements [broker.Delivery]. With no delay the message goes to the front of its queue, with one it keeps its
-// Generation; it counts as handed out either way.
+// Release implements [broker.Delivery]. Without a delay the message goes to the front of its queue.
+// With a delay it keeps its Generation. In both cases the delivery counts.
 func (d *delivery) Release(ctx context.Context, after time.Duration) error {
-	if err := d.begin(ctx); err != nil {
+	if err := d.beginSettle(ctx); err != nil {
 		return err
 	}
-	err := d.outcome(d.release(ctx, after), &d.tried)
-	d.end(err, false)
+	err := d.recordUnknown(d.release(ctx, after), &d.maybeSettled)
+	d.endSettle(err, false)
 	return err
 }
 
+// release sends the release of d to the server and waits for the answer.
 func (d *delivery) release(ctx context.Context, after time.Duration) error {
 	q := d.sub.q
-	answer, _, err := q.call(ctx, q.b.conn.Eval, q.b.scripts.release,
+	answer, _, err := q.callWithLevels(ctx, q.b.conn.Eval, q.b.scripts.release,
 		q.names.channels(), d.key, d.claim.name, max(0, (after+time.Microsecond-1).Microseconds()), 1)
 	switch {
 	case err != nil:
 		return wrap(err, "release in", q.name)
 	case !strings.HasPrefix(text(answer, 1), "1"):
-		return d.notHeld(false, false)
+		return d.notHeldError(false, false)
 	}
 	return nil
 }
 
-// Bury implements [broker.Delivery].
-func (d *delivery) Bury(ctx context.Context, dead broker.Dead) error {
-	if err := d.begin(ctx); err != nil {
+// DeadLetter implements [broker.Delivery]. One script moves the message from the held messages to
+// the dead letters. Another settlement in progress is waited for first.
+func (d *delivery) DeadLetter(ctx context.Context, dead broker.Dead) error {
+	if err := d.beginSettle(ctx); err != nil {
 		return err
 	}
-	err := d.outcome(d.bury(ctx, dead), &d.tried)
-	d.end(err, false)
+	err := d.recordUnknown(d.deadLetter(ctx, dead), &d.maybeSettled)
+	d.endSettle(err, false)
 	return err
 }
 
-func (d *delivery) bury(ctx context.Context, dead broker.Dead) error {
+// deadLetter sends the dead-lettering of d to the server and waits for the answer, and for the
+// replicas of Config.WaitReplicas.
+func (d *delivery) deadLetter(ctx context.Context, dead broker.Dead) error {
 	q := d.sub.q
-	v, err := q.eval(ctx, q.b.write, q.b.scripts.bury, append([]any{d.key, d.claim.name}, q.b.noteArgs(dead)...)...)
+	v, err := q.eval(ctx, q.b.write, q.b.scripts.bury, append([]any{d.key, d.claim.name}, q.b.deadArgs(dead)...)...)
 	if err != nil {
-		return wrap(err, "bury in", q.name)
+		return wrap(err, "dead-letter in", q.name)
 	}
 	if v != int64(1) {
-		return d.notHeld(false, false)
+		return d.notHeldError(false, false)
 	}
 	return nil
 }
 
-// sendAcks makes one trip with acknowledgements.
+// sendAcks sends the acknowledgements es in one round trip, sets their errors, and returns their
+// number. It is the send function of the batcher of acknowledgements.
 func (s *subscription) sendAcks(ctx context.Context, es []*entry[*delivery]) (int, error) {
 	args := make([]any, 2*len(es))
 	for i, e := range es {
 		args[i], args[len(es)+i] = e.v.key, e.v.claim.name
 	}
 	eval := s.b.conn.EvalOnce
-	if s.b.cfg.WaitReplicas > 0 && anybodyWaits(es) {
+	if s.b.cfg.WaitReplicas > 0 && hasWaiter(es) {
 		eval = s.b.writeOnce
 	}
 	v, err := s.q.eval(ctx, eval, s.b.scripts.ack, args...)
 	doubt := error(nil)
-	if errors.Is(err, ErrNotReplicated) { // it was executed
+	if errors.Is(err, ErrNotReplicated) { // the script was executed
 		doubt, err = err, nil
 	}
 	if err != nil {
@@ -222,18 +238,19 @@ func (s *subscription) sendAcks(ctx context.Context, es []*entry[*delivery]) (in
 	for i, e := range es {
 		e.err = doubt
 		if some && answer[i] != '1' {
-			e.err = e.v.notHeld(true, e.tried)
+			e.err = e.v.notHeldError(true, e.maybeSent)
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range es {
-		s.finish(e.v)
+		s.countEnded(e.v)
 	}
 	return len(es), nil
 }
 
-func anybodyWaits(es []*entry[*delivery]) bool {
+// hasWaiter reports whether a caller waits for one of the entries.
+func hasWaiter(es []*entry[*delivery]) bool {
 	for _, e := range es {
 		if e.call != nil {
 			return true
@@ -242,8 +259,9 @@ func anybodyWaits(es []*entry[*delivery]) bool {
 	return false
 }
 
-// ackAgain reports whether an acknowledgement that did not get through is worth another attempt.
-func (s *subscription) ackAgain(e *entry[*delivery]) bool {
+// shouldResendAck reports whether an acknowledgement without an answer is sent again: its lease is
+// not lost.
+func (s *subscription) shouldResendAck(e *entry[*delivery]) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !e.v.claim.owner.gone

@@ -9,11 +9,13 @@ import (
 	"github.com/swarmiji/swarmiji/internal/redisconn"
 )
 
-// ErrNotReplicated is the error of what the server has executed, while fewer replicas than Config.WaitReplicas said in time that
-// they have it too: a failover now may undo it. It comes with [broker.ErrIndeterminate]; publishing the same again is safe.
-var ErrNotReplicated = errors.New("redis: too few replicas have it")
+// ErrNotReplicated means that the server has executed the operation, but fewer than
+// Config.WaitReplicas replicas confirmed it within WaitTimeout. A failover now may undo it. It
+// comes with [broker.ErrIndeterminate]. It is safe to publish the same message again.
+var ErrNotReplicated = errors.New("redis: too few replicas confirmed the write")
 
-// wrap says what was done and puts the port's class beside the connection's error.
+// wrap returns err with the operation what and the queue in its text, and with the port's sentinel
+// that fits err. It returns nil for a nil err.
 func wrap(err error, what, queue string) error {
 	if err == nil {
 		return nil
@@ -24,7 +26,8 @@ func wrap(err error, what, queue string) error {
 	return fmt.Errorf("redis %s %.128q: %w", what, queue, err)
 }
 
-// classOf returns the port's sentinel, nil if err has one already or none fits.
+// classOf returns the sentinel of package broker that fits err, an error of the connection. It
+// returns nil for any other error, which may wrap a sentinel already.
 func classOf(err error) error {
 	for _, c := range []struct{ class, port error }{
 		{redisconn.ErrIndeterminate, broker.ErrIndeterminate},
@@ -40,18 +43,20 @@ func classOf(err error) error {
 	return nil
 }
 
-// errClosed is the error of what Close found waiting.
+// errClosed is the error of operations that Close or an earlier Close ended.
 var errClosed = fmt.Errorf("%w: the broker is closed", broker.ErrClosed)
 
-// notSent is the error of a message that was not sent until ctx ended; last is why, if that is known.
-func notSent(ctx context.Context, last error) error {
+// errNotSent returns the error of a message that was not sent before ctx ended. last is the cause,
+// or nil if it is not known.
+func errNotSent(ctx context.Context, last error) error {
 	if last == nil {
 		return fmt.Errorf("%w: %w", redisconn.ErrUnavailable, ctx.Err())
 	}
 	return fmt.Errorf("%w (%w)", last, ctx.Err())
 }
 
-// unknown is the error of a message that was on its way when ctx ended.
-func unknown(ctx context.Context) error {
+// errUnknown returns the error of a message whose round trip was in progress when ctx ended: it may
+// have been executed.
+func errUnknown(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", redisconn.ErrIndeterminate, ctx.Err())
 }

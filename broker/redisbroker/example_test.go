@@ -12,10 +12,11 @@ import (
 	"github.com/swarmiji/swarmiji/broker/redisbroker"
 )
 
-// New does not connect; the first call does. While there is no server, calls wait for one until their ctx ends.
+// New does not connect; the first call does. While the server cannot be reached, calls wait until
+// their ctx ends.
 func ExampleNew() {
 	b, err := redisbroker.New(redisbroker.Config{
-		Redis:     &redis.UniversalOptions{Addrs: []string{"127.0.0.1:1"}}, // where nobody listens
+		Redis:     &redis.UniversalOptions{Addrs: []string{"127.0.0.1:1"}}, // no server listens there
 		Namespace: "letters",
 	})
 	if err != nil {
@@ -25,7 +26,7 @@ func ExampleNew() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	err = b.Publish(ctx, "inbox", &broker.Message{ID: "1", Body: []byte("dear reader")})
-	fmt.Println(errors.Is(err, broker.ErrUnavailable)) // it was surely not sent
+	fmt.Println(errors.Is(err, broker.ErrUnavailable)) // it was certainly not sent
 	fmt.Println(b.Close(context.Background()))
 	// Output:
 	// true

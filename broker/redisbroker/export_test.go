@@ -9,7 +9,7 @@ func ScriptHash(name string) string {
 	return s.Hash()
 }
 
-// Source is a script as the server gets it.
+// Source returns a script as it is sent to the server.
 func Source(name string) (string, error) {
 	s, err := loadScript(name)
 	if err != nil {
@@ -21,7 +21,7 @@ func Source(name string) (string, error) {
 var (
 	Decode    = decode
 	ParseDead = parseDead
-	Frames    = frames
+	Frames    = splitFrames
 	KeyOf     = keyOf
 	ParseKey  = parseKey
 )

@@ -19,7 +19,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// TestScriptFlush: a server that has forgotten the scripts is sent them again, whatever comes first.
+// TestScriptFlush shows that scripts are sent again to a server that has dropped them, whatever the
+// next call is.
 func TestScriptFlush(t *testing.T) {
 	t.Parallel()
 	srv := testserver.OwnRedis(t, testserver.RedisConfig{})
@@ -42,7 +43,8 @@ func TestScriptFlush(t *testing.T) {
 	}
 }
 
-// TestOutOfMemory: a server that is out of memory takes no messages, and gives out and forgets those that it has.
+// TestOutOfMemory shows that a server without memory accepts no messages, but delivers and removes
+// its messages.
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	srv := testserver.OwnRedis(t, testserver.RedisConfig{Conf: "maxmemory 6mb\nmaxmemory-policy noeviction"})
@@ -109,12 +111,13 @@ func TestOutOfMemory(t *testing.T) {
 	testwait.Until(t, "Connected", told(true, broker.Connected))
 }
 
-// retried is the successor of a delivery, with a body that needs no memory.
+// retried returns the successor of a delivery, with a body that needs no memory.
 func retried(d broker.Delivery) *broker.Message {
 	return &broker.Message{ID: d.Message().ID, Generation: d.Message().Generation + 1, Priority: 100}
 }
 
-// TestReadOnly: a server that became a replica is waited for, and so is the end of a failover.
+// TestReadOnly shows that calls wait for a server that became a replica, until the failover has
+// ended.
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
 	pair := testserver.OwnRedisReplica(t, testserver.RedisConfig{})
@@ -130,7 +133,7 @@ func TestReadOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	relay.Redirect(pair.Replica.Addr())
-	// On a busy machine the time may end while an attempt is under way, of which nobody knows the outcome.
+	// On a busy machine the time may end during an attempt, whose outcome is then unknown.
 	err := b.Publish(testwait.Brief(t), q, message("refused"))
 	if !errors.Is(err, broker.ErrUnavailable) && !errors.Is(err, broker.ErrIndeterminate) {
 		t.Errorf("Publish to a replica: %v, want ErrUnavailable", err)
@@ -156,12 +159,13 @@ func TestReadOnly(t *testing.T) {
 	ack(t, d)
 }
 
-// TestNotReplicated: with WaitReplicas nothing is confirmed that a failover could undo.
+// TestNotReplicated shows that with WaitReplicas no message is confirmed that a failover could
+// undo.
 func TestNotReplicated(t *testing.T) {
 	t.Parallel()
 	pair := testserver.OwnRedisReplica(t, testserver.RedisConfig{})
-	// Long enough for a replica on a busy machine, and longer than the client waits for other answers. The calls that wait in
-	// vain do so together.
+	// Long enough for a replica on a busy machine, and longer than the client waits for other answers.
+	// The calls that time out do so at the same time.
 	b := connect(t, redisbroker.Config{Redis: options(pair.Primary), WaitReplicas: 1, WaitTimeout: 5 * time.Second})
 	q := "q"
 	testwait.UntilNil(t, "the replica, which has just begun, has the queue", func() error {
@@ -178,10 +182,10 @@ func TestNotReplicated(t *testing.T) {
 	}
 	var calls sync.WaitGroup
 	for what, call := range map[string]func() error{
-		"Publish": func() error { return b.Publish(testwait.Long(t), q, message("a")) },
-		"AckSync": func() error { return broker.AckSync(testwait.Long(t), d2) },
-		"Bury":    func() error { return d3.Bury(testwait.Long(t), broker.Dead{Reason: "why"}) },
-		"Declare": func() error { return b.Declare(testwait.Long(t), broker.Queue{Name: "r"}) },
+		"Publish":    func() error { return b.Publish(testwait.Long(t), q, message("a")) },
+		"AckSync":    func() error { return broker.AckSync(testwait.Long(t), d2) },
+		"DeadLetter": func() error { return d3.DeadLetter(testwait.Long(t), broker.Dead{Reason: "why"}) },
+		"Declare":    func() error { return b.Declare(testwait.Long(t), broker.Queue{Name: "r"}) },
 	} {
 		calls.Go(func() {
 			if err := call(); !errors.Is(err, redisbroker.ErrNotReplicated) || !errors.Is(err, broker.ErrIndeterminate) {
@@ -201,7 +205,8 @@ func TestNotReplicated(t *testing.T) {
 	}
 }
 
-// TestSentinel: publishing and consuming go on after a failover, and with WaitReplicas nothing confirmed is lost in it.
+// TestSentinel shows that publishing and consuming continue after a failover, and that with
+// WaitReplicas it loses no confirmed message.
 func TestSentinel(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: no failover of a sentinel")
@@ -220,7 +225,7 @@ func TestSentinel(t *testing.T) {
 	testwait.Until(t, "that the replica, which has just begun, has the queue", func() bool {
 		return b.Declare(testwait.Long(t), broker.Queue{Name: q}) == nil
 	})
-	// The loss of the primary leaves no replica to wait for: what was answered so is known to be uncertain.
+	// After the loss of the primary no replica confirms: these results are known to be uncertain.
 	confirmed := make(map[string]bool)
 	for _, m := range messages("m", 300) {
 		if m.ID == "m-000150" {
@@ -238,7 +243,7 @@ func TestSentinel(t *testing.T) {
 		case !errors.Is(err, broker.ErrIndeterminate) && !errors.Is(err, broker.ErrUnavailable):
 			t.Fatalf("Publish(%s): %v", m.ID, err)
 		}
-		if m.ID == "m-000160" { // the rest would each wait for a replica that is gone
+		if m.ID == "m-000160" { // each further message would wait for a replica that no longer exists
 			break
 		}
 	}
@@ -253,7 +258,8 @@ func TestSentinel(t *testing.T) {
 	}
 }
 
-// TestPause: a server that hangs holds up no call for longer than its ctx, and everything goes on when it runs again.
+// TestPause shows that a server that hangs blocks no call for longer than its ctx, and that all
+// calls work when it runs again.
 func TestPause(t *testing.T) {
 	t.Parallel()
 	srv := testserver.OwnRedis(t, testserver.RedisConfig{})
@@ -302,7 +308,8 @@ func TestPause(t *testing.T) {
 	})
 }
 
-// TestBlackHole: a consumer whose network swallows everything loses its messages to another when its lease ends, and knows it.
+// TestBlackHole shows that a consumer whose network drops all data loses its messages to another
+// when its lease ends. Its Lost channel is closed.
 func TestBlackHole(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequireRedis(t)
@@ -356,7 +363,7 @@ func TestBlackHole(t *testing.T) {
 	}
 }
 
-// TestShortCut: a cut that is shorter than the lease costs nothing, not even a second hand-out.
+// TestShortCut shows that a cut shorter than the lease causes no second delivery.
 func TestShortCut(t *testing.T) {
 	t.Parallel()
 	b, l := overLine(t, redisbroker.Config{}, testserver.RequireRedis(t))
@@ -379,8 +386,8 @@ func TestShortCut(t *testing.T) {
 	testwait.Until(t, "that nothing is left", func() bool { return stats(t, b, q) == broker.Stats{} })
 }
 
-// TestDeadConsumer: what a consumer held that never says goodbye is found by others, in front of what waits, also when it was
-// much, and its records are removed.
+// TestDeadConsumer shows that the messages of a consumer that died go to others, before waiting
+// messages, even if they are many. The consumer's records are removed.
 func TestDeadConsumer(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequireRedis(t)
@@ -415,7 +422,7 @@ func TestDeadConsumer(t *testing.T) {
 	l.set(false)
 }
 
-// TestRestartWithoutData: a server that comes back empty is used like a new one.
+// TestRestartWithoutData shows that a server that restarts empty is used like a new one.
 func TestRestartWithoutData(t *testing.T) {
 	t.Parallel()
 	srv := testserver.OwnRedis(t, testserver.RedisConfig{AOF: "off"})
@@ -439,8 +446,9 @@ func TestRestartWithoutData(t *testing.T) {
 	ack(t, d)
 }
 
-// TestAckSyncAnswerLost: when the lease ends after an acknowledgement whose answer was lost, its outcome stays unknown: the server
-// may have executed it, and then nobody has the message.
+// TestAckSyncAnswerLost shows that the outcome of an acknowledgement without an answer stays
+// unknown when the lease ends. The server may have executed it, and then no consumer has the
+// message.
 func TestAckSyncAnswerLost(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequireRedis(t)
@@ -453,7 +461,8 @@ func TestAckSyncAnswerLost(t *testing.T) {
 	q := declared(t, b, "q")
 	publish(t, b, q, messages("m", 2)...)
 	s := subscribe(t, b, q, 1)
-	if err := broker.AckSync(testwait.Long(t), receive(t, s)); err != nil { // which leaves a connection for the next one
+	// it leaves an open connection for the next one
+	if err := broker.AckSync(testwait.Long(t), receive(t, s)); err != nil {
 		t.Fatal(err)
 	}
 	d := receive(t, s)

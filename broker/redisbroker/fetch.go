@@ -14,20 +14,23 @@ import (
 )
 
 const (
-	// claimBytes is about how many bytes of messages one claim takes.
+	// claimBytes is the approximate limit of a claim, in bytes of messages.
 	claimBytes = 4 << 20
-	// fewDone is how many finished claims gather before the server is told of them, unless there is nothing else to do, and
-	// maxDone how many it is told at once.
+	// fewDone is the number of finished claims that are collected before the server is told that they
+	// are finished. Without other work they are reported at once. maxDone limits the claims of one
+	// report.
 	fewDone = 16
 	maxDone = 500
-	// firstLook is how many messages a claim looks at before it knows how large they are.
-	firstLook = 64
+	// firstPeek is the number of messages whose size the first claim checks, before their size is
+	// known.
+	firstPeek = 64
 )
 
 // errNoOwner: the lease of an owner has ended.
 var errNoOwner = errors.New("redis: the lease has ended")
 
-// register gets a number under which to hold messages, and with it the queue's levels.
+// register creates an owner on the server, the number under which the subscription holds messages.
+// It returns the owner and the queue's levels. It waits for the server.
 func (s *subscription) register(ctx context.Context, eval evaluator) (*owner, *levels, error) {
 	sent := time.Now()
 	own := rand.Int64()
@@ -35,80 +38,84 @@ func (s *subscription) register(ctx context.Context, eval evaluator) (*owner, *l
 	if err != nil {
 		return nil, nil, err
 	}
-	answer, status, err := take(v)
+	answer, status, err := parseAnswer(v)
 	if err != nil || status != done {
 		return nil, nil, errors.Join(errAnswer, err)
 	}
 	return &owner{
 		number: own, lost: make(chan struct{}), until: sent.Add(s.lease), held: make(map[*delivery]struct{}),
-	}, s.q.learn(text(answer, 1)), nil
+	}, s.q.storeLevels(text(answer, 1)), nil
 }
 
-// fetch claims messages until the subscription is closed, then gives back what nobody has received.
+// fetch claims messages until the subscription is closed. Then it returns the messages that Receive
+// has not returned to the queue and closes s.idle. It is one of the subscription's two goroutines.
 func (s *subscription) fetch() {
 	f := fetcher{s: s, timer: time.NewTimer(0)}
 	defer f.timer.Stop()
 	for f.step() {
 	}
-	f.giveBack()
+	f.returnUnreceived()
 	s.mu.Lock()
 	s.isIdle = true
 	close(s.idle)
 	s.mu.Unlock()
-	s.prod()
+	s.wakeFetcher()
 }
 
-// fetcher is the state of the claiming goroutine.
+// fetcher holds the state of the claiming goroutine.
 type fetcher struct {
-	s       *subscription
-	timer   *time.Timer
-	next    time.Time // when to look although there was no word
-	attempt int       // failures in a row
-	words   uint64    // of more, before the claim that is under way
-	doubt   int       // the size of a claim that may have been executed; 0: there is none
-	look    int       // how many messages the next claim looks at first
-	types   string    // the content type seen last
+	s            *subscription
+	timer        *time.Timer
+	next         time.Time // when to claim without a notification
+	attempt      int       // failures in a row
+	wakeups      uint64    // the subscription's wakeups before the current claim
+	unknownClaim int       // the size of a claim that may have been executed; 0: no such claim
+	peek         int       // how many messages the next claim checks at first
+	types        string    // the last content type
 }
 
-// longWait is how long a subscription waits that the Broker looks after.
+// longWait is the interval of claims of a subscription for which the Broker polls.
 const longWait = time.Hour
 
-// step does one thing, or waits until there is something to do; false: the subscription is closed.
+// step does one of these, the first that is necessary: it returns excess messages, registers a new
+// owner, repeats a claim of unknown outcome, claims messages, or waits for work. It returns false
+// if the subscription is closed.
 func (f *fetcher) step() bool {
 	s := f.s
 	s.mu.Lock()
-	own, want, closed := s.owner, s.wants(), s.isClosed
+	own, want, closed := s.owner, s.claimable(), s.isClosed
 	gone := own.gone
-	f.words = s.words
+	f.wakeups = s.wakeups
 	excess := len(s.excess) > 0
 	s.mu.Unlock()
 	switch {
 	case closed:
 		return false
 	case excess:
-		f.settle(f.back(s.unwanted()))
+		f.recordResult(f.returnHeld(s.takeExcess()))
 		return true
 	case gone:
-		f.settle(f.renewOwner())
+		f.recordResult(f.renewOwner())
 		return true
-	case f.doubt > 0:
-		want = f.doubt
+	case f.unknownClaim > 0:
+		want = f.unknownClaim
 	case want == 0:
 		f.wait()
 		return true
 	}
-	f.settle(f.claim(own, want))
+	f.recordResult(f.claim(own, want))
 	return true
 }
 
-// settle waits after a failure.
-func (f *fetcher) settle(err error) {
+// recordResult records the result of a step. After an error it pauses for the backoff time. If
+// access was refused, Receive returns the error until a step succeeds.
+func (f *fetcher) recordResult(err error) {
 	s := f.s
 	s.mu.Lock()
 	s.err = nil
 	if errors.Is(err, redisconn.ErrAccess) {
 		s.err = wrap(err, "receive from", s.q.name)
-		s.news.Notify()
+		s.receivable.Notify()
 	}
 	s.mu.Unlock()
 	if err == nil {
@@ -119,43 +126,50 @@ func (f *fetcher) settle(err error) {
 	f.attempt++
 }
 
-// wait waits for a word of more, for a free place, or for the time to look again.
+// wait blocks until the claiming goroutine is woken, the subscription is closed, or the next poll
+// is due.
 func (f *fetcher) wait() {
 	s := f.s
 	f.timer.Reset(time.Until(f.next))
 	select {
-	case <-s.kick:
+	case <-s.wakeFetch:
 	case <-s.closed:
 	case <-f.timer.C:
 		f.next = time.Now().Add(s.b.cfg.Poll)
-		s.poll()
+		s.claimNow()
 	}
 }
 
-// renewOwner begins anew after the lease was lost.
+// renewOwner registers a new owner on the server after the lease was lost, and listens on its
+// channel.
 func (f *fetcher) renewOwner() error {
 	s := f.s
 	own, l, err := s.register(s.b.ctx, s.b.conn.EvalOnce)
 	if err != nil {
 		return err
 	}
-	f.doubt = 0
+	f.unknownClaim = 0
 	s.mu.Lock()
 	old := s.owner
 	s.owner, s.levels = own, l
-	s.wake()
+	s.wakeToClaim()
 	s.mu.Unlock()
-	s.b.ignore(s, old)
-	s.b.hear(s, own)
+	s.b.stopListening(s, old)
+	s.b.listenTo(s, own)
 	return nil
 }
 
-// claim asks for messages.
+// claim asks the server for up to want messages for own and stores them in the subscription. It
+// waits for the server and may also renew the lease. If the server no longer knows own, own's
+// deliveries are lost.
+//
+// If the answer is lost, f.unknownClaim is set. Then the same claim is repeated, and the server
+// returns the same messages.
 func (f *fetcher) claim(own *owner, want int) error {
 	s := f.s
-	f.doubt = want
-	if f.look == 0 {
-		f.look = firstLook
+	f.unknownClaim = want
+	if f.peek == 0 {
+		f.peek = firstPeek
 	}
 	s.mu.Lock()
 	place := own.claims + 1
@@ -163,42 +177,45 @@ func (f *fetcher) claim(own *owner, want int) error {
 	if s.quiet {
 		s.quiet, enough = false, 1
 	}
-	renew, open, finished := s.claims(own, enough)
-	mode := s.mode(own)
+	renew, open, finished := s.claimArgs(own, enough)
+	mode := s.handoverMode(own)
 	s.mu.Unlock()
 	sent := time.Now()
-	answer, l, err := s.q.call(context.WithoutCancel(s.b.ctx), s.b.conn.EvalOnce, s.b.scripts.claim, // as a batcher does
-		s.q.names.channels(), own.number, place, want, renew, claimBytes, f.look, open, mode)
+	// without a deadline, as in a batcher
+	answer, l, err := s.q.callWithLevels(context.WithoutCancel(s.b.ctx), s.b.conn.EvalOnce, s.b.scripts.claim,
+		s.q.names.channels(), own.number, place, want, renew, claimBytes, f.peek, open, mode)
 	switch {
-	case errors.Is(err, broker.ErrNoQueue): // somebody has removed its keys
+	case errors.Is(err, broker.ErrNoQueue): // another process has removed its keys
 		s.mu.Lock()
-		s.lose(own)
+		s.loseOwner(own)
 		s.mu.Unlock()
 		return err
 	case err != nil:
 		if !errors.Is(redisconn.Class(err), redisconn.ErrIndeterminate) {
-			f.doubt = 0
+			f.unknownClaim = 0
 		}
 		return err
 	}
-	f.doubt = 0
+	f.unknownClaim = 0
 	if number(answer, 0) == noOwner {
 		s.mu.Lock()
-		s.lose(own)
+		s.loseOwner(own)
 		s.mu.Unlock()
 		return nil
 	}
 	if renew > 0 {
-		s.renewed(own, sent)
+		s.recordRenewal(own, sent)
 	}
-	f.accept(own, l, answer, place, finished)
+	f.acceptClaim(own, l, answer, place, finished)
 	return nil
 }
 
-// claims returns what a claim tells the server: by how much to renew the lease, if it is time for that; and the places of the
-// claims of which something may be held, as text. Claims of which nothing is held are left out when enough have gathered, and
-// returned: the server looks whether it thinks so too, and forgets them. s.mu is held.
-func (s *subscription) claims(own *owner, enough int) (renew int64, open string, finished []*claim) {
+// claimArgs returns arguments of the next claim: the time in microseconds by which to renew the
+// lease, 0 if that is not due, and the places of the open claims as text. Call it with s.mu held.
+//
+// Finished claims of which no message is held are left out when enough have been collected, and
+// returned. The server forgets them if it holds nothing of them either.
+func (s *subscription) claimArgs(own *owner, enough int) (renew int64, open string, finished []*claim) {
 	if time.Until(own.until) < s.lease*2/3 {
 		renew = s.lease.Microseconds()
 	}
@@ -216,8 +233,9 @@ func (s *subscription) claims(own *owner, enough int) (renew int64, open string,
 	return renew, string(b), finished
 }
 
-// renewed notes that the lease was renewed by a call that was sent at a time.
-func (s *subscription) renewed(own *owner, sent time.Time) {
+// recordRenewal records that the lease was renewed by a call that was sent at the given time. It
+// takes s.mu.
+func (s *subscription) recordRenewal(own *owner, sent time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if until := sent.Add(s.lease); until.After(own.until) {
@@ -225,45 +243,49 @@ func (s *subscription) renewed(own *owner, sent time.Time) {
 	}
 }
 
-// accept takes what a claim has given.
-func (f *fetcher) accept(own *owner, l *levels, answer []any, place int64, finished []*claim) {
+// acceptClaim stores the messages of a claim's answer in the subscription. It also updates the
+// levels, forgets the finished claims, and computes when to claim again. It takes s.mu.
+func (f *fetcher) acceptClaim(own *owner, l *levels, answer []any, place int64, finished []*claim) {
 	s := f.s
 	wait := s.b.cfg.Poll
 	if !s.b.conn.Clustered() {
-		wait = longWait // the Broker looks: see tend
+		wait = longWait // the Broker polls, see pollLoop
 	}
 	if due := number(answer, 1); due >= 0 {
 		wait = min(wait, time.Duration(due)*time.Microsecond)
 	}
 	f.next = time.Now().Add(wait)
-	ds, bytes := s.deliveries(own, place, answer[4:], text(answer, 3), &f.types)
+	ds, bytes := s.newDeliveries(own, place, answer[4:], text(answer, 3), &f.types)
 	if len(ds) > 0 {
-		f.look = min(max(1, claimBytes/2/(bytes/len(ds)+1)), 250)
+		f.peek = min(max(1, claimBytes/2/(bytes/len(ds)+1)), 250)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(l.bounds) != len(s.levels.bounds) {
-		s.relevel(l)
+		s.setLevels(l)
 	}
 	s.levels = l
 	if len(finished) > 0 {
 		own.open = slices.DeleteFunc(own.open, func(c *claim) bool { return slices.Contains(finished, c) })
 		own.done -= len(finished)
 	}
-	s.drained = number(answer, 2) == 0 && f.words == s.words
+	s.drained = number(answer, 2) == 0 && f.wakeups == s.wakeups
 	if number(answer, 2) == repeated && len(ds) == 0 && own.claims+1 == place {
-		own.claims++ // nothing is held any more of what that claim once gave
+		own.claims++ // no message of that claim is held any more
 		return
 	}
-	s.hold(own, ds)
+	s.addHeld(own, ds)
 }
 
-// repeated is what a claim answers that was answered before, or for which something was handed over.
+// repeated is the answer to a claim that was answered before, or that the server made itself when
+// it delivered messages.
 const repeated = 2
 
-// hold takes messages that the server has handed to an owner, and reports whether they were the next; else they are known
-// already, or some before them are missing. s.mu is held.
-func (s *subscription) hold(own *owner, ds []*delivery) bool {
+// addHeld adds the deliveries ds of one claim to the held ones and wakes Receive. It returns false,
+// and adds nothing, if ds is empty, the owner is lost, or this is not the owner's next claim. In
+// the last case the messages are known already, or earlier ones are missing. Call it with s.mu
+// held.
+func (s *subscription) addHeld(own *owner, ds []*delivery) bool {
 	if len(ds) == 0 || own.gone || ds[0].claim.place != own.claims+1 {
 		return false
 	}
@@ -275,33 +297,35 @@ func (s *subscription) hold(own *owner, ds []*delivery) bool {
 			s.excess = append(s.excess, d)
 			continue
 		}
-		level := s.levels.of(d.message.Priority)
+		level := s.levels.levelOf(d.message.Priority)
 		s.ready[level] = append(s.ready[level], d)
 		s.unread++
 	}
 	if s.unread > 0 {
-		s.news.Notify()
+		s.receivable.Notify()
 	}
 	if len(s.excess) > 0 {
-		s.prod()
+		s.wakeFetcher()
 	}
 	return true
 }
 
-// relevel makes room for the levels that another process has declared; s.mu is held.
-func (s *subscription) relevel(l *levels) {
+// setLevels sorts the ready deliveries by the levels l, which another process has declared. Call it
+// with s.mu held.
+func (s *subscription) setLevels(l *levels) {
 	ready := make([][]*delivery, max(1, len(l.bounds)))
 	for _, ds := range s.ready {
 		for _, d := range ds {
-			level := l.of(d.message.Priority)
+			level := l.levelOf(d.message.Priority)
 			ready[level] = append(ready[level], d)
 		}
 	}
 	s.ready = ready
 }
 
-// lose ends an owner: its deliveries are lost. s.mu is held.
-func (s *subscription) lose(own *owner) {
+// loseOwner marks own as lost. It closes the Lost channel of its deliveries, drops those that
+// Receive has not returned, and wakes the claiming goroutine. Call it with s.mu held.
+func (s *subscription) loseOwner(own *owner) {
 	if own.gone {
 		return
 	}
@@ -315,5 +339,5 @@ func (s *subscription) lose(own *owner) {
 	for _, ds := range s.ready {
 		s.unread += len(ds)
 	}
-	s.prod()
+	s.wakeFetcher()
 }

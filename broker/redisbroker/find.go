@@ -9,8 +9,8 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// Find implements [broker.Finder]. Of several generations it finds the one that was published last. A JSON task that somebody
-// pushed has no id until it was handed out once.
+// Find implements [broker.Finder]. Of several generations it returns the last published one. A JSON
+// task that another program pushed has no id until it was delivered once.
 func (b *Broker) Find(ctx context.Context, queue, id string) (broker.Outgoing, error) {
 	q, err := b.open(queue)
 	if err != nil {
@@ -20,8 +20,8 @@ func (b *Broker) Find(ctx context.Context, queue, id string) (broker.Outgoing, e
 	if err != nil {
 		return broker.Outgoing{}, wrap(err, "find in", queue)
 	}
-	answer, status, err := take(v)
-	if err := found(id, status, err); err != nil {
+	answer, status, err := parseAnswer(v)
+	if err := foundError(id, status, err); err != nil {
 		return broker.Outgoing{}, wrap(err, "find in", queue)
 	}
 	o := broker.Outgoing{Queue: queue, Message: &broker.Message{}}
@@ -37,8 +37,9 @@ func (b *Broker) Find(ctx context.Context, queue, id string) (broker.Outgoing, e
 	return o, nil
 }
 
-// found says what a script's status means.
-func found(id string, status int64, err error) error {
+// foundError returns the error for the status of a script that searched for id, nil if the message
+// was found. It returns err if that is not nil.
+func foundError(id string, status int64, err error) error {
 	switch {
 	case err != nil:
 		return err
@@ -50,7 +51,8 @@ func found(id string, status int64, err error) error {
 	return nil
 }
 
-// Delete implements [broker.Finder].
+// Delete implements [broker.Finder]. One script removes the waiting message. Returns ErrNotFound if
+// no such message waits.
 func (b *Broker) Delete(ctx context.Context, queue, id string) error {
 	q, err := b.open(queue)
 	if err != nil {
@@ -59,25 +61,28 @@ func (b *Broker) Delete(ctx context.Context, queue, id string) error {
 	return wrap(q.update(ctx, id), "delete in", queue)
 }
 
-// Update implements [broker.Finder]. The message keeps its place in the queue when neither its Generation nor its time nor its
-// priority level changes; its deliveries are counted from 1 again. The Queue of o is the given one or empty.
+// Update implements [broker.Finder]. The message keeps its place in the queue if neither its
+// Generation nor its time nor its priority level changes. Its deliveries are counted from 1 again.
+// The Queue of o must be queue or empty.
 func (b *Broker) Update(ctx context.Context, queue string, o broker.Outgoing) error {
 	q, err := b.open(queue)
 	if err != nil {
 		return err
 	}
 	if o.Queue != "" && o.Queue != queue {
-		return fmt.Errorf("redis update in %.128q: %w: it names queue %.128q", queue, broker.ErrMalformed, o.Queue)
+		return fmt.Errorf("redis update in %.128q: %w: the message names another queue, %.128q", queue, broker.ErrMalformed, o.Queue)
 	}
 	v, err := b.outgoing(o.Message, o.At)
 	if err != nil {
 		return fmt.Errorf("redis update in %.128q: %w", queue, err)
 	}
-	return wrap(q.update(ctx, o.Message.ID, v.key, v.value, when(v.at)), "update in", queue)
+	return wrap(q.update(ctx, o.Message.ID, v.key, v.value, timeArg(v.at)), "update in", queue)
 }
 
+// update replaces the waiting message id by the arguments with: key, value and time. Without
+// arguments it deletes the message. Returns ErrNotFound if no such message waits.
 func (q *queue) update(ctx context.Context, id string, with ...any) error {
 	args := append([]any{q.names.channels(), keyOf(id, 0)}, with...)
-	answer, _, err := q.call(ctx, q.b.write, q.b.scripts.update, args...)
-	return found(id, number(answer, 0), err)
+	answer, _, err := q.callWithLevels(ctx, q.b.write, q.b.scripts.update, args...)
+	return foundError(id, number(answer, 0), err)
 }

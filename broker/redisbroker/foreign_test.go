@@ -15,7 +15,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// TestForeignMessages: what other programs push onto a ready list.
+// TestForeignMessages shows what happens to texts that other programs push onto a ready list.
 func TestForeignMessages(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequireRedis(t)
@@ -24,7 +24,8 @@ func TestForeignMessages(t *testing.T) {
 	q := declared(t, b, "q")
 	list := "swj:{" + ns + "." + q + "}:r0"
 	const task = `{"task":"email.send","args":{"to":"ü@example.org"}}`
-	// The same text twice is two tasks; what is no JSON and no key of ours is dropped.
+	// The same text twice is two tasks. A text that is neither JSON nor a key of the adapter is
+	// dropped.
 	do(t, srv, "RPUSH", list, task, task, "no key of ours", "", `{"task":"first"}`)
 	do(t, srv, "LMOVE", list, list, "RIGHT", "LEFT")
 	if st := stats(t, b, q); st.Ready != 5 {
@@ -42,15 +43,15 @@ func TestForeignMessages(t *testing.T) {
 			t.Errorf("the id %q is not a new one", m.ID)
 		}
 		seen[m.ID] = true
-		if err := d.Release(testwait.Long(t), 0); err != nil { // it has a name now, and keeps it
+		if err := d.Release(testwait.Long(t), 0); err != nil { // it has a key now, and keeps it
 			t.Fatalf("Release: %v", err)
 		}
 		again := receive(t, s)
 		if n, _ := again.Deliveries(); again.Message().ID != m.ID || n != 2 {
 			t.Errorf("received %s, hand-out %d, after the release of %s", again.Message().ID, n, m.ID)
 		}
-		if err := again.Bury(testwait.Long(t), broker.Dead{Reason: "why"}); err != nil {
-			t.Fatalf("Bury: %v", err)
+		if err := again.DeadLetter(testwait.Long(t), broker.Dead{Reason: "why"}); err != nil {
+			t.Fatalf("DeadLetter: %v", err)
 		}
 	}
 	nothing(t, s)
@@ -60,7 +61,8 @@ func TestForeignMessages(t *testing.T) {
 	}
 }
 
-// TestForeignWord: who pushes may tell a waiting consumer, so that it need not find out by itself.
+// TestForeignWord shows that a program that pushes may notify a waiting consumer, which then claims
+// at once.
 func TestForeignWord(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequireRedis(t)
@@ -84,7 +86,8 @@ func TestForeignWord(t *testing.T) {
 	ack(t, d)
 }
 
-// TestStoredForm: the stored form is public. What stands here is what released versions wrote; it must be read for ever.
+// TestStoredForm holds texts that released versions have stored. This public form must be readable
+// for ever.
 func TestStoredForm(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequireRedis(t)
@@ -115,8 +118,8 @@ func TestStoredForm(t *testing.T) {
 	ack(t, d)
 }
 
-// TestStoredDeadForm: the stored form of a dead letter is public too. A letter without stack and
-// attempts is stored as released versions do it; one with them is marked.
+// TestStoredDeadForm does the same for dead letters. A letter without stack and attempts is stored
+// as in released versions. A letter with them is marked.
 func TestStoredDeadForm(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequireRedis(t)
@@ -130,8 +133,8 @@ func TestStoredDeadForm(t *testing.T) {
 		key     = "612033" // "a 3"
 		// seconds, microseconds, lengths of key and reason, key, "why", the message
 		plain = seconds + "0001e078" + "0003" + "00000003" + key + "776879" + stored
-		// as above, but 2^20 microseconds more, and after the reason "stack", 25 attempts and the
-		// length of the stack
+		// as above, with 2^20 microseconds more, and after the reason "stack", 25 attempts and the length
+		// of the stack
 		marked = seconds + "0011e078" + "0003" + "00000010" + key + "776879" + "737461636b" + "00000019" + "00000005" + stored
 	)
 	at := time.Unix(0x6553f100, 123_000_000)
@@ -164,7 +167,7 @@ func TestStoredDeadForm(t *testing.T) {
 	}
 }
 
-// TestDamaged: what stands in the table and is none of ours reaches a consumer, who can bury it.
+// TestDamaged shows that a foreign value in the table reaches a consumer, which can dead-letter it.
 func TestDamaged(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequireRedis(t)
@@ -184,8 +187,8 @@ func TestDamaged(t *testing.T) {
 		if string(d.Message().Body) != v {
 			t.Errorf("body is %q, want %q", d.Message().Body, v)
 		}
-		if err := d.Bury(testwait.Long(t), broker.Dead{Reason: "unreadable"}); err != nil {
-			t.Errorf("Bury: %v", err)
+		if err := d.DeadLetter(testwait.Long(t), broker.Dead{Reason: "unreadable"}); err != nil {
+			t.Errorf("DeadLetter: %v", err)
 		}
 	}
 	do(t, srv, "LPUSH", key+"x", "damaged")

@@ -11,7 +11,8 @@ import (
 	"github.com/swarmiji/swarmiji/broker/redisbroker"
 )
 
-// FuzzStored: whatever stands in Redis, reading it neither panics nor makes more of it than it is.
+// FuzzStored shows that reading any stored value neither panics nor returns more data than it
+// holds.
 func FuzzStored(f *testing.F) {
 	f.Add("id", "")
 	f.Add("~{id} 7", "{\"task\":\"a\"}")
@@ -56,7 +57,7 @@ func FuzzStored(f *testing.F) {
 	})
 }
 
-// TestKeys: no two messages have one key, and none of the keys is taken for a JSON text.
+// TestKeys shows that no two messages have the same key, and that no key begins like a JSON text.
 func TestKeys(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		id := rapid.StringMatching(`[!-~]{1,20}`).Draw(t, "id")

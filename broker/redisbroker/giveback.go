@@ -8,40 +8,42 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// giveBack gives back what nobody has received, at the end of the claiming.
-func (f *fetcher) giveBack() {
+// returnUnreceived returns all messages that Receive has not returned to the queue, at the end of
+// the claiming. It first tells the server to deliver no more. It repeats after errors, until the
+// lease is lost or the Broker is closed.
+func (f *fetcher) returnUnreceived() {
 	s := f.s
 	s.mu.Lock()
 	own := s.owner
 	s.mu.Unlock()
 	for attempt := 0; !s.isLost(own); attempt++ {
-		// What the server has handed over without an answer that came can be asked for.
-		last, err := s.mute(s.b.ctx, own)
+		// Messages that the server has delivered without an answer that arrived are claimed again first.
+		last, err := s.stopHandover(s.b.ctx, own)
 		if err == nil && last > s.lastClaim(own) {
 			err = f.claim(own, 1)
 		}
 		if err == nil {
-			err = f.back(s.unreceived())
+			err = f.returnHeld(s.takeUnreceived())
 		}
 		if err == nil && last <= s.lastClaim(own) {
 			break
 		}
 		if err != nil && !s.b.pause(s.b.ctx, attempt) {
-			break // the lease ends
+			break // they go back when the lease ends
 		}
 	}
-	s.b.ignore(s, own)
+	s.b.stopListening(s, own)
 }
 
-// lastClaim is the place of the last claim whose messages have come.
+// lastClaim returns the place of the last claim whose messages have arrived. It takes s.mu.
 func (s *subscription) lastClaim(own *owner) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return own.claims
 }
 
-// unreceived takes everything that nobody has received.
-func (s *subscription) unreceived() []*delivery {
+// takeUnreceived removes and returns all deliveries that Receive has not returned. It takes s.mu.
+func (s *subscription) takeUnreceived() []*delivery {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ds := s.excess
@@ -54,8 +56,9 @@ func (s *subscription) unreceived() []*delivery {
 	return ds
 }
 
-// unwanted takes what was handed over after it was not wanted any more.
-func (s *subscription) unwanted() []*delivery {
+// takeExcess removes and returns the deliveries that arrived after the prefetch was reduced or the
+// subscription closed. It takes s.mu.
+func (s *subscription) takeExcess() []*delivery {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ds := s.excess
@@ -63,13 +66,14 @@ func (s *subscription) unwanted() []*delivery {
 	return ds
 }
 
-// back gives messages back that nobody has received.
-func (f *fetcher) back(ds []*delivery) error {
+// returnHeld returns messages that Receive has not returned to the queue, and marks them as
+// settled. After an error it keeps them as excess.
+func (f *fetcher) returnHeld(ds []*delivery) error {
 	s := f.s
 	if len(ds) == 0 {
 		return nil
 	}
-	err := s.giveBack(s.b.ctx, ds, false)
+	err := s.returnToQueue(s.b.ctx, ds, false)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
@@ -78,14 +82,15 @@ func (f *fetcher) back(ds []*delivery) error {
 	}
 	for _, d := range ds {
 		d.state = settled
-		s.drop(d)
-		s.finish(d)
+		s.removeHeld(d)
+		s.countEnded(d)
 	}
 	return nil
 }
 
-// mute has the server hand over nothing more by itself. It returns the place of the owner's last claim.
-func (s *subscription) mute(ctx context.Context, own *owner) (int64, error) {
+// stopHandover makes the server deliver no further messages to own without a claim. It returns the
+// place of the owner's last claim. It waits for the server.
+func (s *subscription) stopHandover(ctx context.Context, own *owner) (int64, error) {
 	v, err := s.q.eval(ctx, s.b.conn.Eval, s.b.scripts.mute, own.number)
 	if err != nil {
 		return 0, err
@@ -97,14 +102,16 @@ func (s *subscription) mute(ctx context.Context, own *owner) (int64, error) {
 	return last, nil
 }
 
+// isLost reports whether own's lease was lost. It takes s.mu.
 func (s *subscription) isLost(own *owner) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return own.gone
 }
 
-// giveBack gives messages back to the front of the queue; received tells whether they were handed out.
-func (s *subscription) giveBack(ctx context.Context, ds []*delivery, received bool) error {
+// returnToQueue sends the messages ds back to the front of the queue and waits for the server.
+// received says whether Receive has returned them: then the delivery counts.
+func (s *subscription) returnToQueue(ctx context.Context, ds []*delivery, received bool) error {
 	counts := 0
 	if received {
 		counts = 1
@@ -115,17 +122,33 @@ func (s *subscription) giveBack(ctx context.Context, ds []*delivery, received bo
 		for _, d := range part {
 			args = append(args, d.key, d.claim.name, 0, counts)
 		}
-		if _, _, err := s.q.call(ctx, s.b.conn.Eval, s.b.scripts.release, args...); err != nil {
-			return wrap(err, "give back to", s.q.name)
+		if _, _, err := s.q.callWithLevels(ctx, s.b.conn.Eval, s.b.scripts.release, args...); err != nil {
+			return wrap(err, "return messages to", s.q.name)
 		}
 	}
 	return nil
 }
 
-// leave ends an owner on the server, which gives back whatever it may still hold.
-func (s *subscription) leave(ctx context.Context, own *owner) error {
+// leave returns the messages ds to the queue and removes own on the server. It repeats both after a
+// lost answer, until ctx ends or the Broker is closed: a message that was returned before is no
+// longer held under its claim, and is left alone.
+func (s *subscription) leave(ctx context.Context, own *owner, ds []*delivery) error {
+	for attempt := 0; ; attempt++ {
+		err := s.returnToQueue(ctx, ds, true)
+		if err == nil {
+			err = s.removeOwner(ctx, own)
+		}
+		if !errors.Is(err, broker.ErrIndeterminate) || !s.b.pause(ctx, attempt) {
+			return err
+		}
+	}
+}
+
+// removeOwner removes own on the server, which returns all messages that own still holds to the
+// queue. It returns nil if the queue no longer exists.
+func (s *subscription) removeOwner(ctx context.Context, own *owner) error {
 	for {
-		answer, _, err := s.q.call(ctx, s.b.conn.Eval, s.b.scripts.leave, s.q.names.channels(), own.number)
+		answer, _, err := s.q.callWithLevels(ctx, s.b.conn.Eval, s.b.scripts.leave, s.q.names.channels(), own.number)
 		if errors.Is(err, broker.ErrNoQueue) {
 			return nil
 		}

@@ -17,13 +17,13 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// options are those for a server.
+// options returns the client's options for a server.
 func options(srv *testserver.Redis) *redis.UniversalOptions {
 	return &redis.UniversalOptions{Addrs: []string{srv.Addr()}, Username: srv.User(), Password: srv.Password()}
 }
 
-// connect opens a Broker for a test, which closes it. What cfg leaves open points to the shared server, in a namespace of the
-// test's own.
+// connect opens a Broker and closes it at the end of the test. Without settings in cfg it uses the
+// shared server and a new namespace.
 func connect(t testing.TB, cfg redisbroker.Config) *redisbroker.Broker {
 	t.Helper()
 	if cfg.Redis == nil {
@@ -49,7 +49,7 @@ func connect(t testing.TB, cfg redisbroker.Config) *redisbroker.Broker {
 	return b
 }
 
-// overLine opens a Broker that reaches a server over a line.
+// overLine opens a Broker that reaches a server through a line.
 func overLine(t testing.TB, cfg redisbroker.Config, srv *testserver.Redis) (*redisbroker.Broker, *line) {
 	t.Helper()
 	l := newLine()
@@ -62,7 +62,7 @@ func overLine(t testing.TB, cfg redisbroker.Config, srv *testserver.Redis) (*red
 	return connect(t, cfg), l
 }
 
-// declared makes a queue.
+// declared creates a queue and returns its name.
 func declared(t testing.TB, b *redisbroker.Broker, q string) string {
 	t.Helper()
 	if err := b.Declare(testwait.Long(t), broker.Queue{Name: q}); err != nil {
@@ -91,7 +91,7 @@ func receive(t testing.TB, s broker.Subscription) broker.Delivery {
 	return d
 }
 
-// nothing expects that no message comes for a moment.
+// nothing expects that no message arrives for a moment.
 func nothing(t testing.TB, s broker.Subscription) {
 	t.Helper()
 	if d, err := s.Receive(testwait.Brief(t)); err == nil {
@@ -141,7 +141,7 @@ func ack(t testing.TB, ds ...broker.Delivery) {
 	}
 }
 
-// first expects the delivery of a message for the first time.
+// first expects the first delivery of the message id.
 func first(t testing.TB, d broker.Delivery, id string) {
 	t.Helper()
 	if n, exact := d.Deliveries(); d.Message().ID != id || n != 1 || !exact {
@@ -168,7 +168,7 @@ func do(t testing.TB, srv *testserver.Redis, args ...any) any {
 	return v
 }
 
-// logBook keeps what is logged.
+// logBook stores the log.
 type logBook struct {
 	mu  sync.Mutex
 	txt strings.Builder

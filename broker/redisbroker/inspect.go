@@ -7,16 +7,16 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// purgeChunk is how many messages one call removes.
+// purgeChunk is the number of messages that one call removes.
 const purgeChunk = 500
 
-// Stats implements [broker.Inspector]. What is due counts as ready.
+// Stats implements [broker.Inspector]. Delayed messages that are due count as ready.
 func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) {
 	q, err := b.open(queue)
 	if err != nil {
 		return broker.Stats{}, err
 	}
-	answer, _, err := q.call(ctx, b.conn.Eval, b.scripts.stats)
+	answer, _, err := q.callWithLevels(ctx, b.conn.Eval, b.scripts.stats)
 	if err != nil {
 		return broker.Stats{}, wrap(err, "stats of", queue)
 	}
@@ -24,8 +24,8 @@ func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) 
 	return broker.Stats{Ready: n(1), Held: n(2), Delayed: n(3), Dead: n(4), DeadDropped: n(5)}, nil
 }
 
-// Audit implements [broker.Auditor]: it looks at the settings of the server, and whether the dead
-// letters are full.
+// Audit implements [broker.Auditor]. It reports settings of the server that weaken the promises,
+// and full dead letters.
 func (b *Broker) Audit(ctx context.Context, queue string) ([]string, error) {
 	full := ""
 	if queue != "" {
@@ -42,7 +42,8 @@ func (b *Broker) Audit(ctx context.Context, queue string) ([]string, error) {
 	return notes, wrap(err, "audit", queue)
 }
 
-// Purge implements [broker.Inspector]. It removes some hundreds at a time, and not what comes while it does.
+// Purge implements [broker.Inspector]. It removes some hundred messages with each call to the
+// server. Messages that arrive meanwhile stay.
 func (b *Broker) Purge(ctx context.Context, queue string) (int, error) {
 	st, err := b.Stats(ctx, queue)
 	if err != nil {
@@ -54,7 +55,7 @@ func (b *Broker) Purge(ctx context.Context, queue string) (int, error) {
 	}
 	total := 0
 	for total < st.Ready {
-		answer, _, err := q.call(ctx, b.conn.Eval, b.scripts.purge, purgeChunk)
+		answer, _, err := q.callWithLevels(ctx, b.conn.Eval, b.scripts.purge, purgeChunk)
 		if err != nil {
 			return total, wrap(err, "purge", queue)
 		}

@@ -6,8 +6,10 @@ import (
 	"time"
 )
 
-// keep renews the lease until nothing is held any more after Close, and tells when it is lost.
-func (s *subscription) keep() {
+// keepLease renews the owner's lease and marks the owner as lost when the lease has ended. It is
+// one of the subscription's two goroutines. It returns when the subscription is closed and holds no
+// message, or when the Broker is closed.
+func (s *subscription) keepLease() {
 	every := s.lease / 3
 	t := time.NewTimer(every)
 	defer t.Stop()
@@ -16,12 +18,12 @@ func (s *subscription) keep() {
 		own := s.owner
 		if s.isIdle && (own.gone || len(own.held) == 0) {
 			s.mu.Unlock()
-			s.end(own)
+			s.removeWhenDone(own)
 			return
 		}
 		now := time.Now()
 		if !own.gone && !own.alive(now) {
-			s.lose(own)
+			s.loseOwner(own)
 		}
 		left := own.until.Sub(now)
 		renew := !own.gone && left <= s.lease*2/3
@@ -36,8 +38,8 @@ func (s *subscription) keep() {
 			wait = min(every, max(left-s.lease*2/3, time.Millisecond))
 		}
 		t.Reset(wait)
-		kick := s.kick
-		if !idle { // it is the claiming goroutine's
+		kick := s.wakeFetch
+		if !idle { // until then the notifications belong to the claiming goroutine
 			kick = nil
 		}
 		select {
@@ -46,15 +48,15 @@ func (s *subscription) keep() {
 		case <-s.idleOr(idle):
 		case <-s.b.ctx.Done():
 			s.mu.Lock()
-			s.lose(s.owner)
+			s.loseOwner(s.owner)
 			s.mu.Unlock()
-			s.end(own)
+			s.removeWhenDone(own)
 			return
 		}
 	}
 }
 
-// idleOr is closed when the claiming has ended, unless that is known already.
+// idleOr returns the channel that is closed when the claiming has ended, or nil if known is true.
 func (s *subscription) idleOr(known bool) <-chan struct{} {
 	if known {
 		return nil
@@ -62,7 +64,8 @@ func (s *subscription) idleOr(known bool) <-chan struct{} {
 	return s.idle
 }
 
-// renew renews an owner's lease.
+// renew renews the lease of own on the server. It waits until the current lease ends at most. If
+// the server does not know the owner it marks own as lost and returns errNoOwner. It takes s.mu.
 func (s *subscription) renew(own *owner) error {
 	s.mu.Lock()
 	until := own.until
@@ -77,7 +80,7 @@ func (s *subscription) renew(own *owner) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if v != int64(1) {
-		s.lose(own)
+		s.loseOwner(own)
 		return fmt.Errorf("%w: %d", errNoOwner, own.number)
 	}
 	if until := sent.Add(s.lease); until.After(own.until) {
@@ -86,11 +89,13 @@ func (s *subscription) renew(own *owner) error {
 	return nil
 }
 
-// end ends a closed subscription of which nothing is held any more.
-func (s *subscription) end(own *owner) {
+// removeWhenDone removes the owner of a closed subscription on the server, after all
+// acknowledgements were sent, unless its lease is lost. Then it removes the subscription from the
+// Broker. Call it when no message is held.
+func (s *subscription) removeWhenDone(own *owner) {
 	b := s.b
 	if !s.isLost(own) && s.acks.flush(b.ctx) == nil {
-		_ = s.leave(b.ctx, own)
+		_ = s.removeOwner(b.ctx, own)
 	}
 	b.mu.Lock()
 	delete(b.subs, s)

@@ -9,14 +9,14 @@ import (
 	"sync"
 )
 
-// line is a network that one Broker reaches all nodes through, and that can be cut.
+// line is a network through which one Broker reaches all nodes, and that can be cut.
 type line struct {
 	mu    sync.Mutex
 	down  bool
 	conns map[*lineConn]struct{}
-	drop  []byte        // the answer to the next command with these bytes in it is lost
-	lost  chan struct{} // closed when it was
-	mute  []byte        // the next answer or message with these bytes in it is lost
+	drop  []byte        // the answer to the next command that contains these bytes is lost
+	lost  chan struct{} // closed when it was lost
+	mute  []byte        // the next answer or message that contains these bytes is lost
 }
 
 func newLine() *line { return &line{conns: make(map[*lineConn]struct{})} }
@@ -25,7 +25,7 @@ type lineConn struct {
 	net.Conn
 	l *line
 
-	lost chan struct{} // the next answer is to be lost
+	lost chan struct{} // the next answer must be lost
 }
 
 func (c *lineConn) Close() error {
@@ -93,7 +93,7 @@ func (l *line) sever() {
 	}
 }
 
-// set cuts the line or mends it.
+// set cuts the line or restores it.
 func (l *line) set(down bool) {
 	l.mu.Lock()
 	l.down = down
@@ -103,8 +103,9 @@ func (l *line) set(down bool) {
 	}
 }
 
-// loseAnswer has the answer to the next command with text in it lost, after the server has given it, together with its
-// connection. The channel is closed when that has happened.
+// loseAnswer makes the line lose the answer to the next command that contains text, after the
+// server has sent it, and closes that connection. The returned channel is closed when that has
+// happened.
 func (l *line) loseAnswer(text string) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -112,7 +113,8 @@ func (l *line) loseAnswer(text string) <-chan struct{} {
 	return l.lost
 }
 
-// loseMessage has the next answer or message with text in it lost, together with its connection.
+// loseMessage makes the line lose the next answer or message that contains text, and closes that
+// connection. The returned channel is closed when that has happened.
 func (l *line) loseMessage(text string) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// patient is a poll so seldom that no test waits for it.
+// patient is a poll interval for which no test waits.
 const patient = time.Hour
 
 func TestLostClaim(t *testing.T) {
@@ -36,7 +36,8 @@ func TestLostClaim(t *testing.T) {
 	testwait.Until(t, "that nothing is held", func() bool { return stats(t, b, q) == broker.Stats{} })
 }
 
-// TestLostClaimAtClose: what a claim without an answer has taken is given back by Close, uncounted.
+// TestLostClaimAtClose shows that Close returns the messages of a claim without an answer, and that
+// the delivery does not count.
 func TestLostClaimAtClose(t *testing.T) {
 	t.Parallel()
 	b, l := overLine(t, redisbroker.Config{}, testserver.RequireRedis(t))
@@ -65,7 +66,7 @@ func TestLostHandOver(t *testing.T) {
 	srv := testserver.RequireRedis(t)
 	ns := testserver.Namespace()
 	pub := connect(t, redisbroker.Config{Namespace: ns})
-	// Only the loss of the channel, and the look that follows when it is back, can bring the message.
+	// Only the loss of the channel, and the claim after it is restored, can deliver the message.
 	con, l := overLine(t, redisbroker.Config{Namespace: ns, Poll: patient}, srv)
 	q := declared(t, con, "q")
 	s := subscribe(t, con, q, 10)
@@ -79,21 +80,23 @@ func TestLostHandOver(t *testing.T) {
 	nothing(t, s)
 }
 
-// TestHandOverAfterLostClaim: while a claim without an answer waits to be repeated, the server hands something over, under the
-// number after it.
+// TestHandOverAfterLostClaim shows that the server may deliver a message, under the next number,
+// while a claim without an answer waits to be repeated.
 func TestHandOverAfterLostClaim(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequireRedis(t)
 	ns := testserver.Namespace()
 	pub := connect(t, redisbroker.Config{Namespace: ns})
-	slow := &redis.UniversalOptions{MinRetryBackoff: 4 * time.Second, MaxRetryBackoff: 4 * time.Second} // nearly always there is time for the publish
+	// leaves time for the publish almost always
+	slow := &redis.UniversalOptions{MinRetryBackoff: 4 * time.Second, MaxRetryBackoff: 4 * time.Second}
 	con, l := overLine(t, redisbroker.Config{Namespace: ns, Poll: patient, Redis: slow}, srv)
 	q := declared(t, con, "q")
 	s := subscribe(t, con, q, 3)
 	waits(t, srv, ns, q, 1)
 	publish(t, pub, q, message("a"), message("b"))
 	held := []broker.Delivery{receive(t, s), receive(t, s)}
-	publish(t, pub, q, messages("c", 2)...) // one more is handed over, the other is to be claimed
+	// one more is delivered directly, the other must be claimed
+	publish(t, pub, q, messages("c", 2)...)
 	held = append(held, receive(t, s))
 	lost := l.loseAnswer(redisbroker.ScriptHash("claim"))
 	ack(t, held...)
@@ -108,8 +111,8 @@ func TestHandOverAfterLostClaim(t *testing.T) {
 	testwait.Until(t, "that nothing is held", func() bool { return stats(t, pub, q) == broker.Stats{} })
 }
 
-// TestHandOversGoOn: what is published one by one is handed over for ever: the consumer claims before the places are used up
-// that the server knows of, and nothing else would bring it a message.
+// TestHandOversGoOn shows that single messages are delivered directly for ever. The consumer claims
+// before the places that the server knows are used up. Otherwise no further message would arrive.
 func TestHandOversGoOn(t *testing.T) {
 	t.Parallel()
 	ns := testserver.Namespace()
@@ -123,7 +126,8 @@ func TestHandOversGoOn(t *testing.T) {
 			publish(t, pub, q, m)
 			d := receive(t, s)
 			first(t, d, m.ID)
-			if held = append(held, d); len(held) > prefetch/2 || i == 59 { // so that free places come in all numbers
+			// so that the numbers of free places vary
+			if held = append(held, d); len(held) > prefetch/2 || i == 59 {
 				ack(t, held...)
 				held = nil
 			}
@@ -135,13 +139,14 @@ func TestHandOversGoOn(t *testing.T) {
 	testwait.Until(t, "that nothing is held", func() bool { return stats(t, pub, q) == broker.Stats{} })
 }
 
-// waits waits until so many owners are noted as waiting for messages of a queue.
+// waits waits until n owners are recorded as waiting for messages of a queue.
 func waits(t testing.TB, srv *testserver.Redis, ns, q string, n int64) {
 	t.Helper()
 	testwait.Until(t, "that a consumer waits", func() bool { return do(t, srv, "ZCARD", "swj:{"+ns+"."+q+"}:h") == n })
 }
 
-// TestHandOver: a consumer that waits is given what is published, without a claim; one without room is not.
+// TestHandOver shows that a waiting consumer receives a published message without a claim, and that
+// a consumer without room does not.
 func TestHandOver(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequireRedis(t)
@@ -169,7 +174,8 @@ func TestHandOver(t *testing.T) {
 	}
 }
 
-// TestHandOverToTheDead: a consumer whose connections are gone gets nothing that another could have.
+// TestHandOverToTheDead shows that a consumer whose connections are closed receives no message that
+// another could receive.
 func TestHandOverToTheDead(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequireRedis(t)
@@ -195,7 +201,7 @@ func TestLostPublish(t *testing.T) {
 	t.Parallel()
 	b, l := overLine(t, redisbroker.Config{}, testserver.RequireRedis(t))
 	q := declared(t, b, "q")
-	publish(t, b, q, message("a")) // the script is known now
+	publish(t, b, q, message("a")) // the server knows the script now
 	lost := l.loseAnswer(redisbroker.ScriptHash("enqueue"))
 	if err := b.Publish(testwait.Long(t), q, message("b")); !errors.Is(err, broker.ErrIndeterminate) {
 		t.Errorf("Publish whose answer was lost: %v", err)
@@ -220,7 +226,8 @@ func TestLostSettlement(t *testing.T) {
 	q, other := declared(t, b, "q"), declared(t, b, "other")
 	s := subscribe(t, b, q, 1)
 	next := message("next")
-	for _, name := range []string{"ack", "release", "bury", "retry"} { // or the first answer is that it is not known
+	// otherwise the first answer is that the script is unknown
+	for _, name := range []string{"ack", "release", "bury", "retry"} {
 		source, err := redisbroker.Source(name)
 		if err != nil {
 			t.Fatal(err)
@@ -230,12 +237,12 @@ func TestLostSettlement(t *testing.T) {
 	tests := []struct {
 		script string
 		do     func(d broker.Delivery) error
-		again  error // of the same once more
+		again  error // error of the same settlement called again
 		stays  bool
 	}{
 		{"ack", func(d broker.Delivery) error { return broker.AckSync(testwait.Long(t), d) }, broker.ErrSettled, false},
 		{"release", func(d broker.Delivery) error { return d.Release(testwait.Long(t), 0) }, broker.ErrSettled, true},
-		{"bury", func(d broker.Delivery) error { return d.Bury(testwait.Long(t), broker.Dead{Reason: "why"}) }, broker.ErrSettled, false},
+		{"bury", func(d broker.Delivery) error { return d.DeadLetter(testwait.Long(t), broker.Dead{Reason: "why"}) }, broker.ErrSettled, false},
 		{"retry", func(d broker.Delivery) error {
 			return b.Retry(testwait.Long(t), d, broker.Outgoing{Queue: other, Message: next})
 		}, broker.ErrSettled, false},
@@ -247,7 +254,7 @@ func TestLostSettlement(t *testing.T) {
 		lost := l.loseAnswer(redisbroker.ScriptHash(tt.script))
 		err := tt.do(d)
 		testwait.Closed(t, "the loss of the answer to "+tt.script, lost)
-		// An acknowledgement is asked for again; the others say that they do not know.
+		// An acknowledgement is repeated. The other settlements return ErrIndeterminate.
 		if tt.script == "ack" && err != nil || tt.script != "ack" && !errors.Is(err, broker.ErrIndeterminate) {
 			t.Errorf("%s whose answer was lost: %v", tt.script, err)
 		}
@@ -271,7 +278,8 @@ func TestLostSettlement(t *testing.T) {
 	}
 }
 
-// TestAckRepeated: an Ack that did not wait reaches the server although the first answer was lost and the line was cut.
+// TestAckRepeated shows that an Ack reaches the server although its first answer was lost and the
+// line was cut.
 func TestAckRepeated(t *testing.T) {
 	t.Parallel()
 	b, l := overLine(t, redisbroker.Config{}, testserver.RequireRedis(t))
@@ -289,8 +297,33 @@ func TestAckRepeated(t *testing.T) {
 	nothing(t, s)
 }
 
-// TestManyDeadOwners: one claim puts back what all consumers held whose leases have ended, however
-// many they were.
+// TestCloseRepeats shows that Close returns held messages to the queue although an answer of the
+// server is lost.
+func TestCloseRepeats(t *testing.T) {
+	t.Parallel()
+	for _, script := range []string{"release", "leave"} {
+		srv := testserver.RequireRedis(t)
+		cfg := redisbroker.Config{Namespace: testserver.Namespace()}
+		other := connect(t, cfg)
+		b, l := overLine(t, cfg, srv)
+		q := declared(t, b, "q")
+		publish(t, b, q, message("a"))
+		receive(t, subscribe(t, b, q, 1))
+		lost := l.loseAnswer(redisbroker.ScriptHash(script))
+		if err := b.Close(testwait.Long(t)); err != nil {
+			t.Errorf("Close whose answer to %s was lost: %v", script, err)
+		}
+		testwait.Closed(t, "the loss of the answer to "+script, lost)
+		d := receive(t, subscribe(t, other, q, 1))
+		if n, exact := d.Deliveries(); n != 2 || !exact {
+			t.Errorf("after a lost answer to %s it is delivery %d (exact: %v), want 2", script, n, exact)
+		}
+		ack(t, d)
+	}
+}
+
+// TestManyDeadOwners shows that one claim returns the messages of all consumers whose leases have
+// ended, however many they are.
 func TestManyDeadOwners(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequireRedis(t)
@@ -308,7 +341,7 @@ func TestManyDeadOwners(t *testing.T) {
 	testwait.Until(t, "that all leases have ended", func() bool {
 		return do(t, srv, "ZCOUNT", "swj:{"+ns+"."+q+"}:o", fmt.Sprint(time.Now().UnixMicro()), "+inf") == int64(0)
 	})
-	// This owner does not look for messages itself: only claims bring them.
+	// This owner does not poll: only its claims return messages.
 	alive := subscribe(t, connect(t, redisbroker.Config{Namespace: ns, Poll: patient}), q, 0)
 	for range owners {
 		ack(t, receive(t, alive))

@@ -11,13 +11,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/pack"
+	"github.com/swarmiji/swarmiji/internal/rawmsgpack"
 )
 
 const (
-	// version is the first byte of a stored message of ours. A JSON text begins with '{'.
+	// version is the first byte of a message stored by this adapter. A JSON text begins with '{'.
 	version = 1
-	// header is how long the fixed part is: version, priority, expiry, lengths of the content type and of the extras.
+	// header is the length of the fixed part: version, priority, expiry, lengths of the content type
+	// and of the extras.
 	header = 1 + 4 + 8 + 1 + 4
 
 	defaultPriority = 100
@@ -26,8 +27,9 @@ const (
 	contentJSON     = "application/json"
 )
 
-// keyOf is how a message is known in a queue: its id, and after a space its Generation if that is not 0. An id that would be
-// taken for a JSON text gets a '~' in front, and so does one that begins with '~'.
+// keyOf returns the key of a message in its queue: its id, and after a space its Generation if that
+// is not 0. An id that begins with '{' or '~' gets a '~' before it, so that no key begins like a
+// JSON text.
 func keyOf(id string, generation int) string {
 	if strings.HasPrefix(id, "{") || strings.HasPrefix(id, "~") {
 		id = "~" + id
@@ -38,7 +40,7 @@ func keyOf(id string, generation int) string {
 	return id + " " + strconv.Itoa(generation)
 }
 
-// parseKey takes a key apart. Whatever it is, the result is a key's id and Generation.
+// parseKey returns the id and the Generation in a key. It accepts any text.
 func parseKey(key string) (id string, generation int) {
 	id, gen, _ := strings.Cut(key, " ")
 	if n, err := strconv.ParseInt(gen, 10, 32); err == nil && n > 0 {
@@ -47,7 +49,8 @@ func parseKey(key string) (id string, generation int) {
 	return strings.TrimPrefix(id, "~"), generation
 }
 
-// validID reports whether a message may have the id. The ids of tasks are shorter.
+// validID reports whether a message may have the id: 1 to maxID visible ASCII characters. The ids
+// of tasks are shorter.
 func validID(id string) bool {
 	for i := range len(id) {
 		if id[i] <= ' ' || id[i] > '~' {
@@ -57,7 +60,7 @@ func validID(id string) bool {
 	return id != "" && len(id) <= maxID
 }
 
-// check refuses what cannot be stored.
+// check returns ErrTooLarge or ErrMalformed if m cannot be stored.
 func (b *Broker) check(m *broker.Message) error {
 	switch {
 	case m == nil:
@@ -76,7 +79,8 @@ func (b *Broker) check(m *broker.Message) error {
 	return nil
 }
 
-// encode returns m as it is stored; its ID and Generation are in its key.
+// encode returns the stored form of m, without its ID and Generation, which are in its key. Returns
+// ErrTooLarge or ErrMalformed if m cannot be stored.
 func (b *Broker) encode(m *broker.Message) ([]byte, error) {
 	if err := b.check(m); err != nil {
 		return nil, err
@@ -107,44 +111,46 @@ func (b *Broker) encode(m *broker.Message) ([]byte, error) {
 	return append(v, m.Body...), nil
 }
 
-// appendExtras appends the headers and properties, two msgpack maps.
+// appendExtras appends the headers and properties of m to v, as two msgpack maps. Returns
+// ErrMalformed for a text that is not UTF-8 or a header of another type.
 func appendExtras(v []byte, m *broker.Message) ([]byte, error) {
-	v = pack.AppendMapLen(v, len(m.Headers))
+	v = rawmsgpack.AppendMapLen(v, len(m.Headers))
 	for _, k := range sortedKeys(m.Headers) {
 		if !utf8.ValidString(k) {
 			return nil, fmt.Errorf("%w: the name of header %.40q is not UTF-8", broker.ErrMalformed, k)
 		}
-		v = pack.AppendText(v, k)
+		v = rawmsgpack.AppendText(v, k)
 		switch h := m.Headers[k].(type) {
 		case string:
 			if !utf8.ValidString(h) {
 				return nil, fmt.Errorf("%w: header %.40q is a text that is not UTF-8", broker.ErrMalformed, k)
 			}
-			v = pack.AppendText(v, h)
+			v = rawmsgpack.AppendText(v, h)
 		case []byte:
-			v = pack.AppendBytes(v, h)
+			v = rawmsgpack.AppendBytes(v, h)
 		case bool:
-			v = pack.AppendBool(v, h)
+			v = rawmsgpack.AppendBool(v, h)
 		case int64:
-			v = pack.AppendInt(v, h)
+			v = rawmsgpack.AppendInt(v, h)
 		case float64:
 			v = append(v, 0xcb)
 			v = binary.BigEndian.AppendUint64(v, math.Float64bits(h))
 		default:
-			return nil, fmt.Errorf("%w: header %.40q is a %T", broker.ErrMalformed, k, h)
+			return nil, fmt.Errorf("%w: header %.40q has the type %T, which cannot be sent", broker.ErrMalformed, k, h)
 		}
 	}
-	v = pack.AppendMapLen(v, len(m.Properties))
+	v = rawmsgpack.AppendMapLen(v, len(m.Properties))
 	for _, k := range sortedKeys(m.Properties) {
 		if !utf8.ValidString(k) || !utf8.ValidString(m.Properties[k]) {
 			return nil, fmt.Errorf("%w: property %.40q is not UTF-8", broker.ErrMalformed, k)
 		}
-		v = pack.AppendText(v, k)
-		v = pack.AppendText(v, m.Properties[k])
+		v = rawmsgpack.AppendText(v, k)
+		v = rawmsgpack.AppendText(v, m.Properties[k])
 	}
 	return v, nil
 }
 
+// sortedKeys returns the keys of m in ascending order.
 func sortedKeys[V any](m map[string]V) []string {
 	keys := make([]string, 0, len(m))
 	for k := range m {
@@ -154,9 +160,11 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// decode fills m with what is stored under a key; types is the content type seen last, which most messages have as well. It
-// never fails: what is none of ours is a body, so that somebody gets to see
-// it and can bury it.
+// decode fills m with the message that is stored as value under key. types holds the content type
+// of the previous message, to share its memory, and is updated.
+//
+// It never fails: a value that this adapter has not written becomes the body, so that a consumer
+// receives the message and can dead-letter it.
 func decode(m *broker.Message, key, value string, types *string) {
 	m.ID, m.Generation = parseKey(key)
 	m.Priority = defaultPriority
@@ -169,7 +177,8 @@ func decode(m *broker.Message, key, value string, types *string) {
 	m.Body = []byte(value)
 }
 
-// decodeOwn fills m with a stored message of ours; false if it is damaged.
+// decodeOwn fills m with a message that this adapter has stored. It returns false for a damaged
+// value.
 func decodeOwn(m *broker.Message, value string, types *string) bool {
 	fixed := []byte(value[:header])
 	typeLen := int(fixed[header-5])
@@ -191,15 +200,17 @@ func decodeOwn(m *broker.Message, value string, types *string) bool {
 		m.Expires = time.UnixMilli(expires)
 	}
 	if *types != rest[:typeLen] {
-		*types = strings.Clone(rest[:typeLen]) // or it would keep all of the value
+		*types = strings.Clone(rest[:typeLen]) // a substring would keep the whole value in memory
 	}
 	m.ContentType = *types
 	m.Body = []byte(body)
 	return true
 }
 
+// decodeExtras returns the headers and properties in data, two msgpack maps. ok is false if data is
+// damaged.
 func decodeExtras(data []byte) (headers map[string]any, properties map[string]string, ok bool) {
-	r := pack.NewReader(data)
+	r := rawmsgpack.NewReader(data)
 	if n := r.MapLen(); n > 0 && r.Err() == nil {
 		headers = make(map[string]any, min(n, len(data)))
 		for range n {
@@ -226,7 +237,8 @@ func decodeExtras(data []byte) (headers map[string]any, properties map[string]st
 	return headers, properties, r.Err() == nil
 }
 
-func decodeHeader(r *pack.Reader) (any, bool) {
+// decodeHeader reads the value of one header. It returns false if its type is not known.
+func decodeHeader(r *rawmsgpack.Reader) (any, bool) {
 	switch c := r.Peek(); {
 	case r.IsText():
 		return string(r.Text()), true

@@ -2,26 +2,29 @@ package redisbroker
 
 import "strconv"
 
-// names builds the names of a queue's keys and its channel; nothing else does. The part in braces makes a cluster keep the keys
-// together. A namespace holds no dot and a queue's name no brace, so no two are the same.
+// names builds all names of a queue's keys and channels. A cluster keeps keys with the same part in
+// braces together. A namespace holds no dot and a queue name no brace, so all names differ.
 type names struct{ prefix string } // swj:{<namespace>.<queue>}:
 
+// newNames returns the names of a queue.
 func newNames(namespace, queue string) names { return names{"swj:{" + namespace + "." + queue + "}:"} }
 
-// part is one of the keys m, t, d, l, o, c, n, s, g, h and x.
+// part returns one of the keys m, t, d, l, o, c, n, s, g, h and x.
 func (n names) part(name string) string { return n.prefix + name }
 
-// notes is the list of the notes of starts of one message, by its key.
+// notes returns the key of the list with the notes of starts of the message that has the given key.
 func (n names) notes(key string) string { return n.prefix + "e:" + key }
 
-// nodeKey is the key of what a node does. No queue has an empty name.
+// nodeKey returns the key that holds the state of a node. A queue name is never empty, so no queue
+// has this key.
 func nodeKey(namespace, node string) string { return newNames(namespace, "").prefix + node }
 
-// ready is the list of a level's ready messages.
+// ready returns the key of the list with the ready messages of a level.
 func (n names) ready(level int) string { return n.prefix + "r" + strconv.Itoa(level) }
 
-// channels is how the channels of the queue's owners begin, on which they are told of messages or given them.
+// channels returns the common beginning of the names of the owners' channels.
 func (n names) channels() string { return n.prefix + "w" }
 
-// channel is that of one owner.
+// channel returns the name of an owner's channel, on which the server publishes notifications and
+// messages.
 func (n names) channel(owner int64) string { return n.channels() + strconv.FormatInt(owner, 10) }

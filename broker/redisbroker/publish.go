@@ -11,19 +11,21 @@ import (
 )
 
 const (
-	// maxBatch and maxBytes bound one call of the enqueue script: the server does nothing else meanwhile.
+	// maxBatch and maxBytes limit one call of the enqueue script, because the server is blocked during
+	// it.
 	maxBatch = 500
 	maxBytes = 1 << 20
 )
 
-// outgoing is a message on its way into a queue.
+// outgoing is an encoded message that will be published.
 type outgoing struct {
 	key   string
 	value []byte
 	at    time.Time // zero: at once
 }
 
-// outgoing encodes a message.
+// outgoing encodes m for delivery at the given time. Returns ErrMalformed or ErrTooLarge if m
+// cannot be stored.
 func (b *Broker) outgoing(m *broker.Message, at time.Time) (outgoing, error) {
 	v, err := b.encode(m)
 	if err != nil {
@@ -32,18 +34,19 @@ func (b *Broker) outgoing(m *broker.Message, at time.Time) (outgoing, error) {
 	return outgoing{key: keyOf(m.ID, m.Generation), value: v, at: at}, nil
 }
 
-// when returns at as the scripts take it: microseconds on the server's clock, or "+" and the
-// microseconds from now, rounded up so that nothing is early. "0" is at once.
-func when(at time.Time) string {
+// timeArg returns at as a script argument: microseconds on the server's clock, or "+" and the
+// microseconds from now. It rounds up, so that no message is early. "0" means at once.
+func timeArg(at time.Time) string {
 	d, fromNow := broker.FromNow(at)
 	if !fromNow {
-		return strconv.FormatInt(micros(at), 10)
+		return strconv.FormatInt(unixMicro(at), 10)
 	}
 	return "+" + strconv.FormatInt(int64(max(0, d)+time.Microsecond-1)/1000, 10)
 }
 
-// micros is a time on the server's clock, rounded up so that nothing is early; 0 for the zero time.
-func micros(at time.Time) int64 {
+// unixMicro returns at in microseconds since 1970, rounded up so that no message is early. It
+// returns 0 for the zero time.
+func unixMicro(at time.Time) int64 {
 	if at.IsZero() {
 		return 0
 	}
@@ -57,23 +60,26 @@ func micros(at time.Time) int64 {
 	return us
 }
 
-// Publish implements [broker.Broker].
+// Publish implements [broker.Broker]. It waits for the server and for the replicas of
+// Config.WaitReplicas. Concurrent calls share a round trip.
 func (b *Broker) Publish(ctx context.Context, queue string, m *broker.Message) error {
 	return b.publish(ctx, broker.Outgoing{Queue: queue, Message: m})
 }
 
-// PublishAt implements [broker.Delayer]. The server's clock decides, to the microsecond.
+// PublishAt implements [broker.Delayer]. The server's clock counts, to the microsecond.
 func (b *Broker) PublishAt(ctx context.Context, queue string, m *broker.Message, at time.Time) error {
 	return b.publish(ctx, broker.Outgoing{Queue: queue, Message: m, At: at})
 }
 
+// publish adds the message to the next round trip of its queue and waits for the answer. If ctx has
+// ended it sends nothing and returns ErrUnavailable.
 func (b *Broker) publish(ctx context.Context, o broker.Outgoing) error {
-	q, e, err := b.accept(o)
+	q, e, err := b.prepare(o)
 	if err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
-		return wrap(notSent(ctx, nil), "publish to", o.Queue)
+		return wrap(errNotSent(ctx, nil), "publish to", o.Queue)
 	}
 	c := newCall(1)
 	e.call = c
@@ -81,8 +87,9 @@ func (b *Broker) publish(ctx context.Context, o broker.Outgoing) error {
 	return wrap(q.out.wait(ctx, c, []*entry[outgoing]{e})[0], "publish to", o.Queue)
 }
 
-// accept checks and encodes one message.
-func (b *Broker) accept(o broker.Outgoing) (*queue, *entry[outgoing], error) {
+// prepare returns the queue of o and an entry with the encoded message. It sends nothing. Returns
+// ErrMalformed, ErrTooLarge or ErrClosed.
+func (b *Broker) prepare(o broker.Outgoing) (*queue, *entry[outgoing], error) {
 	q, err := b.open(o.Queue)
 	if err != nil {
 		return nil, nil, err
@@ -94,20 +101,21 @@ func (b *Broker) accept(o broker.Outgoing) (*queue, *entry[outgoing], error) {
 	return q, &entry[outgoing]{v: v}, nil
 }
 
-// PublishBatch implements [broker.BatchPublisher]. The messages of one queue go out in their order, some hundreds at a time.
+// PublishBatch implements [broker.BatchPublisher]. The messages of one queue are sent in their
+// order, some hundred at a time.
 func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 	errs := make([]error, len(ms))
-	parts := make(map[*queue]*part)
+	parts := make(map[*queue]*batchPart)
 	failed := false
 	for i, o := range ms {
-		q, e, err := b.accept(o)
+		q, e, err := b.prepare(o)
 		if err != nil {
 			errs[i], failed = err, true
 			continue
 		}
 		p := parts[q]
 		if p == nil {
-			p = &part{}
+			p = &batchPart{}
 			parts[q] = p
 		}
 		p.es, p.at = append(p.es, e), append(p.at, i)
@@ -127,7 +135,7 @@ func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 		if p.call == nil {
 			got = make([]error, len(p.es))
 			for i := range got {
-				got[i] = notSent(ctx, nil)
+				got[i] = errNotSent(ctx, nil)
 			}
 		} else {
 			got = q.out.wait(ctx, p.call, p.es)
@@ -144,15 +152,16 @@ func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 	return nil
 }
 
-// part is what of a batch goes into one queue.
-type part struct {
+// batchPart holds the messages of a batch for one queue.
+type batchPart struct {
 	es   []*entry[outgoing]
-	at   []int // their places in the batch
+	at   []int // their indexes in the batch
 	call *call
 }
 
-// send makes one trip with messages: as many as one call of the script should take.
-func (q *queue) send(ctx context.Context, es []*entry[outgoing]) (int, error) {
+// sendBatch sends the first messages of es in one round trip, up to maxBytes, and returns their
+// number. It is the send function of the batcher of a queue.
+func (q *queue) sendBatch(ctx context.Context, es []*entry[outgoing]) (int, error) {
 	n, bytes, later := 0, 0, 0
 	for n < len(es) && (n == 0 || bytes+len(es[n].v.value) <= maxBytes) {
 		bytes += len(es[n].v.value)
@@ -176,24 +185,25 @@ func (q *queue) send(ctx context.Context, es []*entry[outgoing]) (int, error) {
 		}
 		for _, e := range es[:n] {
 			if !e.v.at.IsZero() {
-				args = append(args, when(e.v.at))
+				args = append(args, timeArg(e.v.at))
 			}
 		}
 	}
-	_, _, err := q.call(ctx, q.b.writeOnce, q.b.scripts.enqueue, args...)
+	_, _, err := q.callWithLevels(ctx, q.b.writeOnce, q.b.scripts.enqueue, args...)
 	return n, err
 }
 
-// writeOnce executes a script whose effect the caller is told of as confirmed, and waits for replicas if it shall.
+// writeOnce executes a script whose effect is confirmed to a caller. It waits for the replicas of
+// Config.WaitReplicas. It never executes the script twice.
 func (b *Broker) writeOnce(ctx context.Context, s *redisconn.Script, keys []string, args ...any) (any, error) {
 	if b.cfg.WaitReplicas == 0 {
 		return b.conn.EvalOnce(ctx, s, keys, args...)
 	}
 	v, replicas, err := b.conn.EvalWait(ctx, b.cfg.WaitReplicas, b.cfg.WaitTimeout, s, keys, args...)
-	return v, b.replicated(replicas, err)
+	return v, b.checkReplicas(replicas, err)
 }
 
-// write is writeOnce, repeated while it was surely not executed.
+// write calls writeOnce again while the script was certainly not executed, until ctx ends.
 func (b *Broker) write(ctx context.Context, s *redisconn.Script, keys []string, args ...any) (any, error) {
 	if b.cfg.WaitReplicas == 0 {
 		return b.conn.Eval(ctx, s, keys, args...)
@@ -209,8 +219,9 @@ func (b *Broker) write(ctx context.Context, s *redisconn.Script, keys []string, 
 	}
 }
 
-// replicated says whether enough replicas have what was written.
-func (b *Broker) replicated(replicas int, err error) error {
+// checkReplicas returns err, or ErrNotReplicated with ErrIndeterminate if fewer than
+// Config.WaitReplicas replicas have confirmed a write.
+func (b *Broker) checkReplicas(replicas int, err error) error {
 	if err != nil || replicas >= b.cfg.WaitReplicas {
 		return err
 	}

@@ -9,12 +9,12 @@ import (
 	"sync"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/naming"
 	"github.com/swarmiji/swarmiji/internal/redisconn"
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
-// The first number of a script's answer.
+// The statuses of a script: the first number of its answer.
 const (
 	noQueue     = 0
 	done        = 1
@@ -23,29 +23,30 @@ const (
 	notFound    = 4
 )
 
-// errAnswer: the server answered what no script of ours answers.
-var errAnswer = errors.New("redis: a script's answer cannot be understood")
+// errAnswer: the server's answer is not one of the adapter's scripts.
+var errAnswer = errors.New("redis: unexpected answer of a script")
 
-// queue is what this process knows of a queue.
+// queue holds the state of a queue in this process.
 type queue struct {
 	b      *Broker
 	name   string
 	names  names
-	out    *batcher[outgoing] // messages on their way
+	out    *batcher[outgoing] // sends published messages
 	warned sync.Once
 
 	mu     sync.Mutex
-	levels *levels // as last heard of
+	levels *levels // as the server reported them last
 }
 
-// levels are a queue's priority levels. They do not change.
+// levels holds the priority levels of a queue. It does not change.
 type levels struct {
-	text   string // as the server keeps them
+	text   string // as stored on the server
 	bounds []int
-	cache  sync.Map // *script: the keys that it is given, where there is no other queue
+	cache  sync.Map // *script -> its keys, for scripts that use one queue
 }
 
-// keys are the keys that a script is given.
+// keys returns the keys of script s for queue q. from is the queue from which a message is moved,
+// or nil. The result must not be changed.
 func (l *levels) keys(s *script, q, from *queue) []string {
 	if from != nil {
 		return s.keys(q, from, len(l.bounds))
@@ -58,8 +59,8 @@ func (l *levels) keys(s *script, q, from *queue) []string {
 	return keys
 }
 
-// of returns the level of a priority, from 0.
-func (l *levels) of(priority int) int {
+// levelOf returns the index of the level for a priority.
+func (l *levels) levelOf(priority int) int {
 	for i, bound := range l.bounds {
 		if priority <= bound {
 			return i
@@ -68,23 +69,24 @@ func (l *levels) of(priority int) int {
 	return max(0, len(l.bounds)-1)
 }
 
-// queue returns what there is to know of a queue by its name.
+// queue returns the state of the queue with the given name and creates it if necessary. It sends
+// nothing to the server. Returns ErrMalformed if the name is not valid.
 func (b *Broker) queue(name string) (*queue, error) {
 	if q, ok := b.queues.Load(name); ok {
 		return q.(*queue), nil //nolint:forcetypeassert // nothing else is in it
 	}
-	if !keyset.ValidName(name) {
-		return nil, fmt.Errorf("redis queue %.128q: %w: not a queue's name", name, broker.ErrMalformed)
+	if !naming.ValidName(name) {
+		return nil, fmt.Errorf("redis queue %.128q: %w: not a valid queue name", name, broker.ErrMalformed)
 	}
 	q := &queue{b: b, name: name, names: newNames(b.cfg.Namespace, name)}
-	q.levels = q.parse("")
-	q.out = &batcher[outgoing]{b: b, ctx: b.out, most: maxBatch, send: q.send, more: wake.New()}
+	q.levels = q.parseLevels("")
+	q.out = &batcher[outgoing]{b: b, ctx: b.publishCtx, maxEntries: maxBatch, send: q.sendBatch, added: wake.New()}
 	got, _ := b.queues.LoadOrStore(name, q)
 	return got.(*queue), nil //nolint:forcetypeassert // nothing else is in it
 }
 
-// parse takes levels apart, as the server keeps them.
-func (q *queue) parse(text string) *levels {
+// parseLevels returns the levels in their stored form.
+func (q *queue) parseLevels(text string) *levels {
 	l := &levels{text: text}
 	for s := range strings.SplitSeq(text, ",") {
 		if n, err := strconv.Atoi(s); err == nil {
@@ -94,7 +96,7 @@ func (q *queue) parse(text string) *levels {
 	return l
 }
 
-// levelsText is how the server keeps levels.
+// levelsText returns the stored form of the level bounds.
 func levelsText(bounds []int) string {
 	s := make([]string, len(bounds))
 	for i, n := range bounds {
@@ -103,61 +105,66 @@ func levelsText(bounds []int) string {
 	return strings.Join(s, ",")
 }
 
-func (q *queue) known() *levels {
+// knownLevels returns the levels that the server reported last. It takes q.mu.
+func (q *queue) knownLevels() *levels {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.levels
 }
 
-// learn notes the levels that the server has told of.
-func (q *queue) learn(text string) *levels {
+// storeLevels stores the levels that the server has reported as text, and returns them. It takes
+// q.mu.
+func (q *queue) storeLevels(text string) *levels {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.levels.text != text {
-		q.levels = q.parse(text)
+		q.levels = q.parseLevels(text)
 	}
 	return q.levels
 }
 
-// evaluator executes a script, once or until it was.
+// evaluator executes a script, at most once or until it was executed.
 type evaluator func(ctx context.Context, s *redisconn.Script, keys []string, args ...any) (any, error)
 
-// eval executes a script that is not told of levels.
+// eval executes a script that does not depend on the queue's levels, and returns its answer.
 func (q *queue) eval(ctx context.Context, eval evaluator, s *script, args ...any) (any, error) {
-	return eval(ctx, s.Script, q.known().keys(s, q, nil), args...)
+	return eval(ctx, s.Script, q.knownLevels().keys(s, q, nil), args...)
 }
 
-// call executes a script that is given the queue's levels as its first argument. When the queue has others than this process
-// knew of, it is executed again with these. It returns the answer and the levels, or an error of the port or the connection.
-func (q *queue) call(ctx context.Context, eval evaluator, s *script, args ...any) ([]any, *levels, error) {
+// callWithLevels executes a script whose first argument is the queue's levels. If the server
+// answers that the queue has other levels, it is executed again with these. It returns the answer
+// and the levels. Returns ErrNoQueue if the queue does not exist.
+func (q *queue) callWithLevels(ctx context.Context, eval evaluator, s *script, args ...any) ([]any, *levels, error) {
 	return q.callFrom(ctx, eval, s, nil, args...)
 }
 
-// callFrom is call of a script that takes a message from another queue, or the same.
+// callFrom does the same as callWithLevels for a script that moves a message from the queue from to
+// q. The two may be the same.
 func (q *queue) callFrom(ctx context.Context, eval evaluator, s *script, from *queue, args ...any) ([]any, *levels, error) {
-	l := q.known()
+	l := q.knownLevels()
 	for range 3 {
 		v, err := eval(ctx, s.Script, l.keys(s, q, from), append([]any{l.text}, args...)...)
 		if err != nil {
 			return nil, l, err
 		}
-		answer, status, err := take(v)
+		answer, status, err := parseAnswer(v)
 		switch {
 		case err != nil:
 			return nil, l, err
 		case status == noQueue:
 			return nil, l, broker.ErrNoQueue
 		case status == otherLevels:
-			l = q.learn(text(answer, 1))
+			l = q.storeLevels(text(answer, 1))
 			continue
 		}
 		return answer, l, nil
 	}
-	return nil, l, fmt.Errorf("%w: the queue's levels change", errAnswer)
+	return nil, l, fmt.Errorf("%w: the queue's priority levels changed during the call", errAnswer)
 }
 
-// take returns a script's answer and its first number.
-func take(v any) ([]any, int64, error) {
+// parseAnswer returns the answer of a script as a list, and its status. Returns errAnswer if it has
+// another form.
+func parseAnswer(v any) ([]any, int64, error) {
 	answer, ok := v.([]any)
 	status, isInt := element(answer, 0).(int64)
 	if !ok || !isInt {
@@ -166,7 +173,7 @@ func take(v any) ([]any, int64, error) {
 	return answer, status, nil
 }
 
-// element returns an element of an answer, nil if there is none.
+// element returns element i of an answer, nil if it does not exist.
 func element(answer []any, i int) any {
 	if i >= len(answer) {
 		return nil
@@ -174,11 +181,13 @@ func element(answer []any, i int) any {
 	return answer[i]
 }
 
+// number returns element i of an answer as an integer, 0 if it is not one.
 func number(answer []any, i int) int64 {
 	n, _ := element(answer, i).(int64)
 	return n
 }
 
+// text returns element i of an answer as a string, "" if it is not one.
 func text(answer []any, i int) string {
 	s, _ := element(answer, i).(string)
 	return s

@@ -8,19 +8,23 @@ import (
 	"github.com/swarmiji/swarmiji/capability"
 )
 
-// Retry implements [broker.Retrier]. On a single server and with Sentinel it is one step, into whatever queue; so it is on a
-// cluster within a queue. Into another queue of a cluster the successor is published first: if the answer to what follows is
-// lost, or the process ends in between, there is one message too many, and never one too few.
+// Retry implements [broker.Retrier]. On a single server and with Sentinel it is atomic, with any
+// queue. On a cluster it is atomic within a queue.
+//
+// Into another queue of a cluster the successor is published first, then the delivery is
+// acknowledged. If the answer is lost or the process ends between the two steps, there is one
+// message too many, and no message is lost. Returns ErrUnsupported if d is not a delivery of this
+// Broker.
 func (b *Broker) Retry(ctx context.Context, d broker.Delivery, next broker.Outgoing) error {
 	own, ok := capability.As[*delivery](d)
 	if !ok || own.sub.b != b {
-		return fmt.Errorf("redis retry: %w: the delivery is not of this broker", broker.ErrUnsupported)
+		return fmt.Errorf("redis retry: %w: the delivery belongs to another broker", broker.ErrUnsupported)
 	}
-	to, e, err := b.accept(next)
+	to, e, err := b.prepare(next)
 	if err != nil {
 		return err
 	}
-	if err := own.begin(ctx); err != nil {
+	if err := own.beginSettle(ctx); err != nil {
 		return err
 	}
 	across := to != own.sub.q && b.conn.Clustered()
@@ -29,25 +33,27 @@ func (b *Broker) Retry(ctx context.Context, d broker.Delivery, next broker.Outgo
 	} else {
 		err = own.replace(ctx, to, e.v)
 	}
-	err = own.outcome(err, &own.tried)
-	own.end(err, across)
+	err = own.recordUnknown(err, &own.maybeSettled)
+	own.endSettle(err, across)
 	return err
 }
 
-// replace is one step.
+// replace publishes next to the queue to and acknowledges d in one atomic step. It waits for the
+// server.
 func (d *delivery) replace(ctx context.Context, to *queue, next outgoing) error {
 	answer, _, err := to.callFrom(ctx, to.b.write, to.b.scripts.retry, d.sub.q,
-		to.names.channels(), d.key, d.claim.name, next.key, next.value, when(next.at))
+		to.names.channels(), d.key, d.claim.name, next.key, next.value, timeArg(next.at))
 	switch {
 	case err != nil:
 		return wrap(err, "retry into", to.name)
 	case number(answer, 0) == notFound:
-		return d.notHeld(false, false)
+		return d.notHeldError(false, false)
 	}
 	return nil
 }
 
-// replaceAcross is two steps, for queues whose keys may lie on different servers.
+// replaceAcross publishes next to the queue to and then acknowledges d, for queues whose keys may
+// be on different servers. It waits for the server.
 func (d *delivery) replaceAcross(ctx context.Context, to *queue, next outgoing) error {
 	c := newCall(1)
 	e := &entry[outgoing]{v: next, call: c}

@@ -16,7 +16,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestPushedTaskRuns: a JSON task that another program pushes runs as if a producer had sent it, its retries included.
+// TestPushedTaskRuns shows that a JSON task that another program pushes runs like a producer's
+// task, with retries.
 func TestPushedTaskRuns(t *testing.T) {
 	t.Parallel()
 	type mail struct {

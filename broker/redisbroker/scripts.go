@@ -14,21 +14,23 @@ import (
 //go:embed lua/*.lua
 var sources embed.FS
 
-// script is a script with the names of the keys that it is given.
+// script is a Lua script with the names of its keys.
 type script struct {
 	*redisconn.Script
 	source string
-	parts  []string // "from.t" is the table t of the queue that a message comes from
+	parts  []string // "from.t" is the table t of the queue from which a message is moved
 	lists  bool     // the lists of ready messages follow
 }
 
-// scripts are what the server executes. Each file says what it takes and returns.
+// scripts holds the Lua scripts that the server executes. Each file documents its arguments and its
+// answer.
 type scripts struct {
 	declare, enqueue, subscribe, renew, claim, ack, release, leave, bury, retry *script
 	find, update, stats, purge, putDead, dropDead, dead, purgeDead, mute        *script
 	note, judge, node, look, tend                                               *script
 }
 
+// loadScripts loads all scripts from the embedded files.
 func loadScripts() (*scripts, error) {
 	s := &scripts{}
 	for name, to := range map[string]**script{
@@ -46,8 +48,9 @@ func loadScripts() (*scripts, error) {
 	return s, nil
 }
 
-// loadScript puts a script together: its first line, which tells the server under which conditions it may run; the shared
-// functions that it uses; its text. The names of keys become places in KEYS.
+// loadScript loads one script. Its text consists of the file's first line, with the flags for the
+// server, the library functions that it uses, and the other lines. Names of keys are replaced by
+// their indexes in KEYS.
 func loadScript(name string) (*script, error) {
 	lib, err := sources.ReadFile("lua/lib.lua")
 	if err != nil {
@@ -64,16 +67,17 @@ func loadScript(name string) (*script, error) {
 	if n := len(s.parts) - 1; n >= 0 && s.parts[n] == "r" {
 		s.parts, s.lists = s.parts[:n], true
 	}
-	if s.source, err = s.places(first + "\n" + used(string(lib), rest) + rest); err != nil {
+	if s.source, err = s.substituteKeys(first + "\n" + usedFunctions(string(lib), rest) + rest); err != nil {
 		return nil, err
 	}
 	s.Script = redisconn.NewScript(s.source)
 	return s, nil
 }
 
-// used returns the parts of the library that a text uses, by itself or through others, in their order. Each part but the first
-// is a function, and stands after what it uses.
-func used(lib, text string) string {
+// usedFunctions returns the functions of the library lib that text uses, directly or through
+// others, in their order. Each part of lib but the first is one function, after the functions that
+// it uses.
+func usedFunctions(lib, text string) string {
 	kept := ""
 	for _, part := range slices.Backward(strings.Split(lib, "\n\n")[1:]) {
 		_, after, _ := strings.Cut(part, "local function ")
@@ -85,8 +89,9 @@ func used(lib, text string) string {
 	return kept
 }
 
-// places puts the places of keys in KEYS in the place of their names.
-func (s *script) places(source string) (string, error) {
+// substituteKeys replaces the names of keys in source, such as K.t, by their indexes in KEYS. It
+// returns an error for a name that is not among the script's keys.
+func (s *script) substituteKeys(source string) (string, error) {
 	if s.lists {
 		n := strconv.Itoa(len(s.parts))
 		source = strings.ReplaceAll(source, "K.r()", "unpack(KEYS, "+n+" + 1)")
@@ -103,7 +108,8 @@ func (s *script) places(source string) (string, error) {
 	return source, err
 }
 
-// keys are the keys that a script is given, of a queue and, for some, the queue that a message comes from.
+// keys returns the names of the script's keys for queue q with the given number of levels. from is
+// the queue from which a message is moved, or nil.
 func (s *script) keys(q, from *queue, levels int) []string {
 	keys := make([]string, 0, len(s.parts)+levels)
 	for _, part := range s.parts {

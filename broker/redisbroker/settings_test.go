@@ -23,7 +23,7 @@ func TestConfig(t *testing.T) {
 	_, err := redisbroker.New(redisbroker.Config{
 		Namespace: "a.b", MaxBody: -1, Lease: time.Millisecond, Poll: -1, WaitReplicas: -1,
 	})
-	for _, want := range []string{"namespace", "body", "lease", "poll", "replicas", "no options"} {
+	for _, want := range []string{"namespace", "MaxBody", "lease", "poll", "WaitReplicas", "no options"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("New tells nothing of %s: %v", want, err)
 		}
@@ -45,7 +45,8 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestSettingsAreToldOnce: a server whose settings weaken the promise is told of, once, and without its password.
+// TestSettingsAreToldOnce shows that server settings that weaken the promise are logged once,
+// without the password.
 func TestSettingsAreToldOnce(t *testing.T) {
 	t.Parallel()
 	srv := testserver.OwnRedis(t, testserver.RedisConfig{AOF: "off", Conf: "maxmemory-policy allkeys-lru"})
@@ -83,7 +84,8 @@ func TestOtherLevelsAreToldOnce(t *testing.T) {
 	}
 }
 
-// TestScripts: each script uses only keys that it is given, and says what it takes and returns.
+// TestScripts shows that each script uses only its declared keys, and documents its arguments and
+// its answer.
 func TestScripts(t *testing.T) {
 	for _, name := range []string{
 		"ack", "bury", "claim", "dead", "declare", "dropdead", "enqueue", "find", "judge", "leave", "look", "mute", "node", "note",
@@ -119,8 +121,8 @@ func commands(t testing.TB, srv *testserver.Redis) map[string]int {
 	return calls
 }
 
-// TestCommands: with many messages in a queue no command walks all of them, and what one needs does not depend on their
-// number.
+// TestCommands shows that with many messages in a queue no command visits all of them. The number
+// of commands does not depend on their number.
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	srv := testserver.OwnRedis(t, testserver.RedisConfig{Conf: "slowlog-log-slower-than 50000"})
@@ -159,7 +161,7 @@ func TestCommands(t *testing.T) {
 	for i := range 30 {
 		d := receive(t, s)
 		if i%10 == 0 {
-			if err := d.Bury(testwait.Long(t), broker.Dead{Reason: "why"}); err != nil {
+			if err := d.DeadLetter(testwait.Long(t), broker.Dead{Reason: "why"}); err != nil {
 				t.Fatal(err)
 			}
 			continue
@@ -187,7 +189,8 @@ func TestCommands(t *testing.T) {
 	if calls["evalsha"]+calls["eval"] > 200 {
 		t.Errorf("%d scripts for some 50 steps", calls["evalsha"]+calls["eval"])
 	}
-	// A machine under load makes anything slow; what walks 100,000 messages would be there each time.
+	// On a busy machine any script may be slow. One that visits 100,000 messages would be slow each
+	// time.
 	slow := fmt.Sprint(do(t, srv, "SLOWLOG", "GET", 100))
 	if n := strings.Count(slow, "evalsha"); n > 5 {
 		t.Errorf("%d scripts took longer than 50 ms", n)
@@ -200,7 +203,8 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// TestIdle: a consumer without work asks the server about once for each Poll, and writes nothing.
+// TestIdle shows that a consumer without work calls the server about once per Poll, and writes
+// nothing.
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	srv := testserver.OwnRedis(t, testserver.RedisConfig{})
@@ -226,7 +230,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// redisNamespace is the part in braces of a queue's keys.
+// redisNamespace returns the part in braces of a queue's keys.
 func redisNamespace(t testing.TB, srv *testserver.Redis, q string) string {
 	t.Helper()
 	for _, k := range do(t, srv, "KEYS", "swj:{*."+q+"}:m").([]any) { //nolint:forcetypeassert // a test

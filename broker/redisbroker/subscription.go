@@ -12,67 +12,72 @@ import (
 )
 
 const (
-	// maxClaim is how many messages one claim takes at most, and so how many a subscription without a limit holds that nobody
-	// has received.
+	// maxClaim limits the messages of one claim. It also limits the messages that a subscription
+	// without a prefetch limit holds before Receive returns them.
 	maxClaim = 1000
-	// maxAcks is how many acknowledgements one trip takes.
+	// maxAcks limits the acknowledgements of one round trip.
 	maxAcks = 1000
 )
 
-// subscription implements broker.Subscription and broker.Resizer. Two goroutines serve it: one claims messages, one renews the
-// lease. The first ends with Close; the second after that, when nothing is held any more.
+// subscription implements broker.Subscription and broker.Resizer. It has two goroutines: one claims
+// messages, one renews the lease. The first ends with Close, the second when no message is held
+// after that.
 type subscription struct {
 	b     *Broker
 	q     *queue
 	lease time.Duration
 	acks  *batcher[*delivery]
 
-	kick   wake.Signal   // there may be something to claim, or it is closed
-	news   wake.Signal   // there is something to receive; passed on by who takes it
-	closed chan struct{} // closed by Close
-	idle   chan struct{} // closed when the claiming has ended and all was given back
+	// wakes the claiming goroutine: there may be messages to claim, or the subscription is closed
+	wakeFetch  wake.Signal
+	receivable wake.Signal   // a message can be received; each receiver passes the signal to the next
+	closed     chan struct{} // closed by Close
+	idle       chan struct{} // closed when the claiming has ended and all messages were returned
 
 	mu       sync.Mutex
-	limit    int // of messages held; math.MaxInt: none
+	limit    int // limit of messages held; math.MaxInt: no limit
 	owner    *owner
 	levels   *levels
 	ready    [][]*delivery // held and not received, by level
-	unread   int           // how many these are
-	excess   []*delivery   // handed over after they were not wanted any more
-	drained  bool          // the server hands over what comes, so that there is nothing to claim
-	words    uint64        // of more, that have come
-	quiet    bool          // nothing came for a while: there is time to tell of all finished claims
-	err      error         // why Receive gives nothing, while that lasts
+	unread   int           // number of messages in ready
+	excess   []*delivery   // arrived after the prefetch was reduced or the subscription closed
+	drained  bool          // the server delivers new messages without a claim
+	wakeups  uint64        // number of notifications so far
+	quiet    bool          // no message arrived for a while: finished claims can be reported
+	err      error         // error that Receive returns until a step succeeds
 	isClosed bool
 	isIdle   bool
 }
 
-// owner is the number under which a subscription holds messages, as long as it renews its lease in time. Its fields but number
-// and lost are guarded by the subscription's mutex.
+// owner is the number under which a subscription holds messages, as long as it renews its lease in
+// time. The subscription's mutex guards all fields except number and lost.
 type owner struct {
 	number int64
 	lost   chan struct{} // closed when the lease was lost
 	gone   bool          // lost is closed
-	until  time.Time     // the lease lives at least that long
-	claims int64         // that gave something
+	until  time.Time     // the lease lasts at least until then
+	claims int64         // number of claims that returned messages
 	hears  bool          // the server has confirmed the owner's channel
-	open   []*claim      // of which the server believes that something is held
-	done   int           // of these, nothing is held of
+	open   []*claim      // claims that the server has not forgotten
+	done   int           // number of open claims of which no message is held
 	held   map[*delivery]struct{}
 }
 
-// claim is what was handed to an owner at once. Left is guarded by the subscription's mutex.
+// claim is a number of messages that an owner received at once. The subscription's mutex guards
+// left.
 type claim struct {
 	owner *owner
-	place int64 // among the owner's claims
+	place int64 // its number among the owner's claims
 	name  string
-	left  int // messages that the server has not been told the end of
+	left  int // messages whose end was not reported to the server
 }
 
-// alive reports whether the lease lives for sure; the subscription's mutex is held.
+// alive reports whether the lease certainly lasts at now. Call it with the subscription's mutex
+// held.
 func (o *owner) alive(now time.Time) bool { return !o.gone && now.Before(o.until) }
 
-// Subscribe implements [broker.Broker]. The queue is created, without priority levels, if it does not exist.
+// Subscribe implements [broker.Broker]. If the queue does not exist it is created, without priority
+// levels.
 func (b *Broker) Subscribe(ctx context.Context, name string, o broker.SubscribeOptions) (broker.Subscription, error) {
 	q, err := b.open(name)
 	if err != nil {
@@ -83,10 +88,10 @@ func (b *Broker) Subscribe(ctx context.Context, name string, o broker.SubscribeO
 	}
 	s := &subscription{
 		b: b, q: q, lease: o.Lease, limit: o.Prefetch,
-		kick: wake.New(), news: wake.New(),
+		wakeFetch: wake.New(), receivable: wake.New(),
 		closed: make(chan struct{}), idle: make(chan struct{}),
 	}
-	s.acks = &batcher[*delivery]{b: b, ctx: b.ctx, most: maxAcks, send: s.sendAcks, again: s.ackAgain, more: wake.New()}
+	s.acks = &batcher[*delivery]{b: b, ctx: b.ctx, maxEntries: maxAcks, send: s.sendAcks, resend: s.shouldResendAck, added: wake.New()}
 	if s.lease == 0 {
 		s.lease = b.cfg.Lease
 	}
@@ -99,19 +104,20 @@ func (b *Broker) Subscribe(ctx context.Context, name string, o broker.SubscribeO
 	}
 	s.owner, s.levels = own, l
 	s.ready = make([][]*delivery, max(1, len(l.bounds)))
-	if !b.enter(s) {
-		_ = s.leave(ctx, own) // or its lease ends
+	if !b.addSubscription(s) {
+		_ = s.removeOwner(ctx, own) // otherwise its lease ends
 		return nil, fmt.Errorf("redis subscribe to %.128q: %w", name, errClosed)
 	}
-	b.lookAtSettings()
+	b.checkSettings()
 	if !b.conn.Clustered() {
-		b.tending.Do(func() { b.start(b.tend) })
+		b.tending.Do(func() { b.start(b.pollLoop) })
 	}
 	return s, nil
 }
 
-// enter makes a subscription known and starts its goroutines; false if the Broker is closed.
-func (b *Broker) enter(s *subscription) bool {
+// addSubscription adds s to the Broker's subscriptions, listens on its channel, and starts its
+// goroutines. It returns false if the Broker is closed.
+func (b *Broker) addSubscription(s *subscription) bool {
 	b.mu.Lock()
 	if b.closed {
 		b.mu.Unlock()
@@ -119,42 +125,44 @@ func (b *Broker) enter(s *subscription) bool {
 	}
 	b.subs[s] = struct{}{}
 	b.mu.Unlock()
-	b.hear(s, s.owner)
-	return b.start(s.fetch) && b.start(s.keep)
+	b.listenTo(s, s.owner)
+	return b.start(s.fetch) && b.start(s.keepLease)
 }
 
-// hears notes that the server has confirmed the owner's channel. What was told on it before is lost.
-func (s *subscription) hears(channel string) {
+// channelConfirmed records that the server has confirmed the subscription to channel. Notifications
+// before that are lost, so it wakes the claiming goroutine. It takes s.mu.
+func (s *subscription) channelConfirmed(channel string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if channel == s.q.names.channel(s.owner.number) {
 		s.owner.hears = true
-		s.wake()
+		s.wakeToClaim()
 	}
 }
 
-// wake has the claiming goroutine look whether there is something in the queue; s.mu is held.
-func (s *subscription) wake() {
+// wakeToClaim wakes the claiming goroutine to claim messages. Call it with s.mu held.
+func (s *subscription) wakeToClaim() {
 	s.drained = false
-	s.words++
-	s.prod()
+	s.wakeups++
+	s.wakeFetcher()
 }
 
-// prod has the claiming goroutine look what there is to do.
-func (s *subscription) prod() { s.kick.Notify() }
+// wakeFetcher wakes the claiming goroutine to check for work.
+func (s *subscription) wakeFetcher() { s.wakeFetch.Notify() }
 
-// Receive implements [broker.Subscription].
+// Receive implements [broker.Subscription]. It blocks until a message is held, ctx ends, or the
+// subscription is closed, and returns the most urgent message.
 func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 	for {
-		d, err := s.take()
+		d, err := s.takeReady()
 		if d != nil || err != nil {
 			return d, err
 		}
 		select {
-		case <-s.news:
+		case <-s.receivable:
 		case <-s.closed:
 		case <-ctx.Done():
-			if d, err := s.take(); d != nil || err != nil {
+			if d, err := s.takeReady(); d != nil || err != nil {
 				return d, err
 			}
 			return nil, ctx.Err()
@@ -162,8 +170,13 @@ func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 	}
 }
 
-// take returns the most urgent message that is held and was not received, or why there will be none.
-func (s *subscription) take() (broker.Delivery, error) {
+// takeReady removes and returns the most urgent ready message. Without one it returns the error
+// that prevents claims, or nil and nil. After Close it returns ErrClosed even if messages are
+// ready.
+//
+// It wakes another waiting Receive that can return something, and the fetcher if there is room
+// for more messages. It takes s.mu and does not wait for messages.
+func (s *subscription) takeReady() (broker.Delivery, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.isClosed {
@@ -177,22 +190,26 @@ func (s *subscription) take() (broker.Delivery, error) {
 		ds[0] = nil
 		s.ready[level] = ds[1:]
 		if s.unread--; s.unread > 0 {
-			s.news.Notify() // for another that waits
+			s.receivable.Notify() // for another waiting call of Receive
 		}
-		if s.wants() > 0 {
-			s.prod()
+		if s.claimable() > 0 {
+			s.wakeFetcher()
 		}
 		return d, nil
 	}
 	if s.err != nil {
-		s.news.Notify()
+		s.receivable.Notify()
 		return nil, s.err
 	}
 	return nil, nil //nolint:nilnil // nothing yet
 }
 
-// wants returns how many messages to claim now: none, rather than a few, while there is enough to do. s.mu is held.
-func (s *subscription) wants() int {
+// claimable returns how many messages to claim now. Call it with s.mu held. It returns 0 in these
+// cases:
+//   - the server delivers without claims
+//   - enough messages are ready
+//   - few places are free compared with the ready messages
+func (s *subscription) claimable() int {
 	free := s.limit - len(s.owner.held)
 	if s.isClosed || s.drained || free <= 0 || s.unread >= maxClaim/2 {
 		return 0
@@ -204,32 +221,34 @@ func (s *subscription) wants() int {
 	return free
 }
 
-// drop forgets a delivery that is settled; s.mu is held.
-func (s *subscription) drop(d *delivery) { delete(d.claim.owner.held, d) }
+// removeHeld removes a settled delivery from the held ones. Call it with s.mu held.
+func (s *subscription) removeHeld(d *delivery) { delete(d.claim.owner.held, d) }
 
-// finish notes that the server was told the end of a message; s.mu is held. When that is so of all messages of a claim, the
-// server is told with the next claim to forget it.
-func (s *subscription) finish(d *delivery) {
-	if !d.told {
-		d.told = true
+// countEnded records that the server knows that the message is settled. When this is true of all
+// messages of a claim, the next claim reports it as finished. Call it with s.mu held.
+func (s *subscription) countEnded(d *delivery) {
+	if !d.answered {
+		d.answered = true
 		if d.claim.left--; d.claim.left == 0 {
 			d.claim.owner.done++
 		}
 	}
 }
 
-// after looks what a settlement has made possible.
-func (s *subscription) after() {
+// afterSettle wakes the claiming goroutine if a settlement has made a claim possible or was the
+// last of a closed subscription. It takes s.mu.
+func (s *subscription) afterSettle() {
 	s.mu.Lock()
-	prod := s.wants() > 0 || s.isClosed && len(s.owner.held) == 0
+	prod := s.claimable() > 0 || s.isClosed && len(s.owner.held) == 0
 	s.mu.Unlock()
 	if prod {
-		s.prod()
+		s.wakeFetcher()
 	}
 }
 
-// SetPrefetch implements [broker.Resizer]. For a smaller n it waits until the server has heard that it is to hand over nothing
-// more by itself, or ctx ends: what comes all the same while n is 0 goes back.
+// SetPrefetch implements [broker.Resizer]. For a smaller n it blocks until the server has stopped
+// to deliver without claims, or ctx ends. Messages that still arrive while n is 0 go back to the
+// queue.
 func (s *subscription) SetPrefetch(ctx context.Context, n int) error {
 	if n < 0 {
 		return fmt.Errorf("redis prefetch of %.128q: %w: %d", s.q.name, broker.ErrMalformed, n)
@@ -241,22 +260,24 @@ func (s *subscription) SetPrefetch(ctx context.Context, n int) error {
 		return fmt.Errorf("redis prefetch of %.128q: %w: the subscription is closed", s.q.name, broker.ErrClosed)
 	}
 	s.limit = n
-	s.wake()
+	s.wakeToClaim()
 	s.mu.Unlock()
 	if less {
-		if _, err := s.mute(ctx, own); err != nil {
+		if _, err := s.stopHandover(ctx, own); err != nil {
 			return wrap(err, "prefetch of", s.q.name)
 		}
 		s.mu.Lock()
-		s.wake() // with the new number it may wait again
+		s.wakeToClaim() // the server may deliver again, with the new number
 		s.mu.Unlock()
 	}
 	return nil
 }
 
-// Close implements [broker.Subscription].
+// Close implements [broker.Subscription]. It blocks until the messages that Receive has not
+// returned are back in the queue and all acknowledgements are sent. Returns ErrUnavailable if ctx
+// ends first.
 func (s *subscription) Close(ctx context.Context) error {
-	s.stop()
+	s.stopReceiving()
 	select {
 	case <-s.idle:
 	case <-ctx.Done():
@@ -268,19 +289,22 @@ func (s *subscription) Close(ctx context.Context) error {
 	return nil
 }
 
-// stop ends the receiving and the claiming.
-func (s *subscription) stop() {
+// stopReceiving makes Receive return ErrClosed and ends the claiming. It does not wait. It takes
+// s.mu.
+func (s *subscription) stopReceiving() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.isClosed {
 		s.isClosed = true
 		close(s.closed)
 	}
-	s.prod()
+	s.wakeFetcher()
 }
 
-// shut is Close of a subscription whose Broker closes: what was handed out goes back as well.
-func (s *subscription) shut(ctx context.Context) error {
+// closeWithBroker closes a subscription of a Broker that closes. It also returns the messages that
+// Receive has returned and that are not settled, and marks them as lost. It waits for the server
+// until ctx ends.
+func (s *subscription) closeWithBroker(ctx context.Context) error {
 	err := s.Close(ctx)
 	s.mu.Lock()
 	own := s.owner
@@ -289,14 +313,11 @@ func (s *subscription) shut(ctx context.Context) error {
 		held = append(held, d)
 	}
 	alive := !own.gone
-	s.lose(own)
+	s.loseOwner(own)
 	s.mu.Unlock()
 	if alive && err == nil {
-		err = s.giveBack(ctx, held, true)
-		if err == nil {
-			err = s.leave(ctx, own)
-		}
+		err = s.leave(ctx, own, held)
 	}
-	s.prod()
+	s.wakeFetcher()
 	return err
 }

@@ -11,47 +11,47 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/naming"
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 const (
-	// keepNotes is how long the notes of a message are kept after the last one, and the word of a
-	// node that left.
-	keepNotes = 24 * time.Hour
-	// nodeTTL is how long the key of a node lasts, which is renewed at each nodeBeat, and after
-	// nodeRetry if that failed. A node that does not renew it for nodeSilence is absent: its key
-	// alone says that it lived, and its process may have died since.
+	// noteRetention is the retention of the notes of a message, from the last note on, and of a node's
+	// record that it left.
+	noteRetention = 24 * time.Hour
+	// nodeTTL is the expiry of a node's key. The key is renewed at each nodeBeat, or after nodeRetry
+	// if that failed. A node that does not renew it for nodeSilence is absent. The key alone does not
+	// prove that the process is alive, since it may have died after the last renewal.
 	nodeTTL     = 10 * time.Second
 	nodeBeat    = time.Second
 	nodeRetry   = 500 * time.Millisecond
 	nodeSilence = 4 * time.Second
-	nodePoll    = 100 * time.Millisecond // between two looks at the key
+	nodePoll    = 100 * time.Millisecond // pause between two reads of the key
 
 	nodeHere = "here"
 	nodeLeft = "left"
 )
 
-// nodes are the nodes that have noted a start through a Broker and have not left.
+// nodes holds the nodes that have noted a start through a Broker and have not left.
 type nodes struct {
 	mu      sync.Mutex
-	seen    map[string]time.Time // when the last sign of life was sent that the server has answered
+	seen    map[string]time.Time // when the last answered sign of life was sent
 	renewed bool                 // a goroutine renews them
 }
 
-// NoteStart implements [broker.Witness]. It does not wait for replicas, also with
-// Config.WaitReplicas: a note that is lost in a failover makes a crash go uncounted, no more. A
-// server whose memory is full takes notes all the same.
+// NoteStart implements [broker.Witness]. It does not wait for replicas, even with
+// Config.WaitReplicas: if a failover loses a note, one crash is not counted. A server whose memory
+// is full still accepts notes.
 func (b *Broker) NoteStart(ctx context.Context, queue string, s broker.Start) ([]broker.Start, error) {
 	key, err := b.noteKey(queue, s)
 	if err != nil {
 		return nil, err
 	}
-	if err := b.appear(ctx, s.Node); err != nil {
+	if err := b.makePresent(ctx, s.Node); err != nil {
 		return nil, wrap(err, "note a start in", queue)
 	}
 	v, err := b.conn.Eval(ctx, b.scripts.note.Script, []string{key},
-		s.Nonce, formatNote(s), broker.MaxStarts, int64(keepNotes/time.Second))
+		s.Nonce, formatNote(s), broker.MaxStarts, int64(noteRetention/time.Second))
 	if err != nil {
 		return nil, wrap(err, "note a start in", queue)
 	}
@@ -69,7 +69,8 @@ func (b *Broker) NoteStart(ctx context.Context, queue string, s broker.Start) ([
 	return earlier, nil
 }
 
-// JudgeStart implements [broker.Witness].
+// JudgeStart implements [broker.Witness]. It changes the verdict of the stored note and does
+// nothing if the note does not exist.
 func (b *Broker) JudgeStart(ctx context.Context, queue string, s broker.Start) error {
 	key, err := b.noteKey(queue, s)
 	if err != nil {
@@ -79,7 +80,8 @@ func (b *Broker) JudgeStart(ctx context.Context, queue string, s broker.Start) e
 	return wrap(err, "judge a start in", queue)
 }
 
-// noteKey checks a start and returns the key of its message's notes.
+// noteKey returns the key of the notes of the message of s. Returns ErrMalformed if s or the queue
+// name is not valid, ErrClosed after Close.
 func (b *Broker) noteKey(queue string, s broker.Start) (string, error) {
 	q, err := b.open(queue)
 	if err != nil {
@@ -87,7 +89,7 @@ func (b *Broker) noteKey(queue string, s broker.Start) (string, error) {
 	}
 	err = s.Check()
 	if err == nil && (!validID(s.ID) || s.Generation >= math.MaxInt32) {
-		err = fmt.Errorf("%w: no message has the id %.128q and generation %d", broker.ErrMalformed, s.ID, s.Generation)
+		err = fmt.Errorf("%w: a message cannot have the id %.128q and generation %d", broker.ErrMalformed, s.ID, s.Generation)
 	}
 	if err == nil && (s.Verdict < 0 || s.Verdict > 9) {
 		err = fmt.Errorf("%w: verdict %d", broker.ErrMalformed, s.Verdict)
@@ -95,8 +97,8 @@ func (b *Broker) noteKey(queue string, s broker.Start) (string, error) {
 	return q.names.notes(keyOf(s.ID, s.Generation)), wrap(err, "notes of", queue)
 }
 
-// formatNote is a note as the server keeps it: verdict, nonce, node, 1 if it ran alone, and when it
-// began, in microseconds since 1970.
+// formatNote returns the stored form of a note: verdict, nonce, node, 1 if it ran alone or 0, and
+// its start in microseconds since 1970, separated by spaces.
 func formatNote(s broker.Start) string {
 	alone := "0"
 	if s.Alone {
@@ -105,7 +107,8 @@ func formatNote(s broker.Start) string {
 	return strconv.Itoa(int(s.Verdict)) + " " + s.Nonce + " " + s.Node + " " + alone + " " + strconv.FormatInt(s.At.UnixMicro(), 10)
 }
 
-// parseNote reads a note. What a later version may have added behind it is passed over.
+// parseNote reads a stored note into s. It ignores fields that a later version may have added at
+// the end.
 func parseNote(note string, s *broker.Start) error {
 	const fields = 5
 	f := strings.SplitN(note, " ", fields+1)
@@ -121,8 +124,8 @@ func parseNote(note string, s *broker.Start) error {
 	return nil
 }
 
-// NodeState implements [broker.Witness]. A node is present if it gives a sign of life now, for
-// which NodeState waits up to 4 s. If ctx ends before, it is an error.
+// NodeState implements [broker.Witness]. It waits up to 4 s for a sign of life of the node. If ctx
+// ends earlier it returns an error.
 func (b *Broker) NodeState(ctx context.Context, node string) (broker.NodeState, error) {
 	if err := b.checkNode(node); err != nil {
 		return broker.NodeAbsent, err
@@ -131,6 +134,14 @@ func (b *Broker) NodeState(ctx context.Context, node string) (broker.NodeState, 
 	return state, wrap(err, "state of node", node)
 }
 
+// nodeState reads the key of a node every nodePoll, until it knows the state of the node, for at
+// most nodeSilence. It takes no lock.
+//
+//   - NodePresent: the node has renewed its key since the first read.
+//   - NodeLeft: the key says so.
+//   - NodeAbsent: the key does not exist, or was not renewed within nodeSilence.
+//
+// Returns an error if Redis fails, ctx ends or the Broker is closed.
 func (b *Broker) nodeState(ctx context.Context, node string) (broker.NodeState, error) {
 	begun, before := time.Now(), int64(math.MaxInt64)
 	for {
@@ -147,27 +158,30 @@ func (b *Broker) nodeState(ctx context.Context, node string) (broker.NodeState, 
 			return broker.NodeLeft, nil
 		case what == "" || time.Since(begun) > nodeSilence:
 			return broker.NodeAbsent, nil
-		case left > before: // it was renewed since the question
+		case left > before: // it was renewed since the first read
 			return broker.NodePresent, nil
 		}
 		before = left
-		if err := b.wait(ctx, nodePoll); err != nil {
+		if err := b.sleep(ctx, nodePoll); err != nil {
 			return broker.NodeAbsent, err
 		}
 	}
 }
 
-func (b *Broker) wait(ctx context.Context, d time.Duration) error {
+// sleep blocks for d. Returns ErrUnavailable if ctx ends first, ErrClosed if the Broker is closed
+// first.
+func (b *Broker) sleep(ctx context.Context, d time.Duration) error {
 	switch {
 	case wake.SleepOr(ctx, b.ctx.Done(), d):
 		return nil
 	case ctx.Err() != nil:
-		return notSent(ctx, nil)
+		return errNotSent(ctx, nil)
 	}
 	return errClosed
 }
 
-// Leave implements [broker.Witness].
+// Leave implements [broker.Witness]. It stores "left" in the key of the node for 24 h and stops
+// renewing it. It does nothing for a node that noted no start in this Broker.
 func (b *Broker) Leave(ctx context.Context, node string) error {
 	if err := b.checkNode(node); err != nil {
 		return err
@@ -178,7 +192,7 @@ func (b *Broker) Leave(ctx context.Context, node string) error {
 	if !known {
 		return nil
 	}
-	if _, err := b.sign(ctx, node, nodeLeft, keepNotes, b.conn.Eval); err != nil {
+	if _, err := b.setNode(ctx, node, nodeLeft, noteRetention, b.conn.Eval); err != nil {
 		return wrap(err, "leave of node", node)
 	}
 	b.nodes.mu.Lock()
@@ -187,9 +201,10 @@ func (b *Broker) Leave(ctx context.Context, node string) error {
 	return nil
 }
 
+// checkNode returns ErrMalformed if the node name is not valid, ErrClosed after Close.
 func (b *Broker) checkNode(node string) error {
-	if !keyset.ValidName(node) {
-		return fmt.Errorf("redis node %.140q: %w: not a node's name", node, broker.ErrMalformed)
+	if !naming.ValidName(node) {
+		return fmt.Errorf("redis node %.140q: %w: not a valid node name", node, broker.ErrMalformed)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -199,14 +214,16 @@ func (b *Broker) checkNode(node string) error {
 	return nil
 }
 
-// sign tells the server what a node does; false if the node has left before.
-func (b *Broker) sign(ctx context.Context, node, what string, ttl time.Duration, eval evaluator) (bool, error) {
-	v, err := eval(ctx, b.scripts.node.Script, []string{nodeKey(b.cfg.Namespace, node)}, what, ttl.Milliseconds())
+// setNode stores state, nodeHere or nodeLeft, in the node's key with the given expiry. It returns
+// false if the node has left before.
+func (b *Broker) setNode(ctx context.Context, node, state string, ttl time.Duration, eval evaluator) (bool, error) {
+	v, err := eval(ctx, b.scripts.node.Script, []string{nodeKey(b.cfg.Namespace, node)}, state, ttl.Milliseconds())
 	return v == int64(1), err
 }
 
-// appear makes a node present, and sees to it that it stays so.
-func (b *Broker) appear(ctx context.Context, node string) error {
+// makePresent writes a sign of life of a node and starts the goroutine that renews it. It sends
+// nothing if a recent sign of life exists.
+func (b *Broker) makePresent(ctx context.Context, node string) error {
 	n := &b.nodes
 	n.mu.Lock()
 	last, known := n.seen[node]
@@ -215,7 +232,7 @@ func (b *Broker) appear(ctx context.Context, node string) error {
 		return nil
 	}
 	sent := time.Now()
-	here, err := b.sign(ctx, node, nodeHere, nodeTTL, b.conn.Eval)
+	here, err := b.setNode(ctx, node, nodeHere, nodeTTL, b.conn.Eval)
 	if err != nil || !here {
 		return err
 	}
@@ -231,7 +248,8 @@ func (b *Broker) appear(ctx context.Context, node string) error {
 	return nil
 }
 
-// renewNodes sends signs of life of all nodes, until there are none or the Broker ends.
+// renewNodes sends signs of life of all nodes at each nodeBeat. It returns when no node is left or
+// the Broker ends.
 func (b *Broker) renewNodes() {
 	n := &b.nodes
 	wait := nodeBeat
@@ -258,12 +276,14 @@ func (b *Broker) renewNodes() {
 	}
 }
 
+// renewNode sends one sign of life of a node. It forgets the node if the server says that it has
+// left.
 func (b *Broker) renewNode(node string) error {
 	n := &b.nodes
 	ctx, cancel := context.WithTimeout(b.ctx, nodeTTL/5)
 	defer cancel()
 	sent := time.Now()
-	here, err := b.sign(ctx, node, nodeHere, nodeTTL, b.conn.EvalOnce)
+	here, err := b.setNode(ctx, node, nodeHere, nodeTTL, b.conn.EvalOnce)
 	if err != nil {
 		return err
 	}

@@ -38,8 +38,8 @@ func nodeState(t testing.TB, b *redisbroker.Broker) broker.NodeState {
 	return state
 }
 
-// TestNodeStaysPresent: a node is present at every look, for longer than its key lasts. It is absent
-// at the first look when its Broker is cut off, although its key is there.
+// TestNodeStaysPresent shows that a node is present for longer than its key's expiry. Right after
+// its Broker was cut off it is absent, although its key exists.
 func TestNodeStaysPresent(t *testing.T) {
 	t.Parallel()
 	const ttl = 10 * time.Second
@@ -57,7 +57,7 @@ func TestNodeStaysPresent(t *testing.T) {
 		return time.Since(begun) > ttl+ttl/5
 	})
 	key := "swj:{" + ns + ".}:node"
-	do(t, srv, "DEL", key) // data that went back in time
+	do(t, srv, "DEL", key) // as after a restore of older data
 	testwait.Until(t, "that the node is present again", func() bool { return nodeState(t, b) == broker.NodePresent })
 	l.set(true)
 	if state := nodeState(t, b); state != broker.NodeAbsent {
@@ -82,8 +82,8 @@ func TestNodeStaysPresent(t *testing.T) {
 	}
 }
 
-// TestNotesOutOfMemory: a server whose memory is full takes notes, verdicts and signs of life: what
-// a consumer holds must go on if memory is to become free.
+// TestNotesOutOfMemory shows that a server whose memory is full accepts notes, verdicts and signs
+// of life, because consumers must continue for memory to become free.
 func TestNotesOutOfMemory(t *testing.T) {
 	t.Parallel()
 	srv := testserver.OwnRedis(t, testserver.RedisConfig{Conf: "maxmemory 6mb\nmaxmemory-policy noeviction"})

@@ -20,7 +20,7 @@ import (
 	"github.com/swarmiji/swarmiji/when"
 )
 
-// bedrockOptions are those of the server of jobs.
+// bedrockOptions holds the flags of bedrock.
 type bedrockOptions struct {
 	listen, store       string
 	cert, key, clientCA string
@@ -42,7 +42,7 @@ func (a *app) bedrockCmd() *cobra.Command {
 			"  SWARMIJI_JOBS=postgres://user:password@host/database swarmiji bedrock\n" +
 			"  printf 'CreateJob\\nname: foo\\ndata: {\"value\":1}\\n\\n' | nc -N 127.0.0.1 8888",
 		Args:        cobra.NoArgs,
-		Annotations: map[string]string{offline: "yes"}, // it needs no broker
+		Annotations: map[string]string{offline: "yes"}, // runs without a broker
 		RunE:        func(cmd *cobra.Command, _ []string) error { return a.bedrock(cmd.Context(), &o) },
 	}
 	f := cmd.Flags()
@@ -59,7 +59,7 @@ func (a *app) bedrockCmd() *cobra.Command {
 	return cmd
 }
 
-// bedrock serves until ctx ends.
+// bedrock serves the line protocol until ctx ends. Then it closes the server and the store.
 func (a *app) bedrock(ctx context.Context, o *bedrockOptions) (err error) {
 	logger := slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	encryption, err := o.tls()
@@ -100,7 +100,8 @@ func (a *app) bedrock(ctx context.Context, o *bedrockOptions) (err error) {
 	return server.Serve(ctx, ln)
 }
 
-// reach asks the store for something: one that is out of reach, or that a newer program has made, is told of now and not to clients.
+// reach lists one job, so that an unreachable store or tables of a newer version are reported at
+// the start.
 func (a *app) reach(ctx context.Context, service *jobs.Service) error {
 	ctx, cancel := a.limited(ctx)
 	defer cancel()
@@ -108,7 +109,8 @@ func (a *app) reach(ctx context.Context, service *jobs.Service) error {
 	return err
 }
 
-// openJobs makes a store of a name or a URL, and says where it is. It does no I/O.
+// openJobs makes the store for a name or a URL and returns its location for messages. It does no
+// I/O.
 func (a *app) openJobs(ctx context.Context, name string, logger *slog.Logger) (store jobs.Store, place string, err error) {
 	switch {
 	case name == "mem":
@@ -122,9 +124,9 @@ func (a *app) openJobs(ctx context.Context, name string, logger *slog.Logger) (s
 	return store, place, err
 }
 
-// prefixes reads the addresses of clients; one address is a prefix of its whole length.
+// prefixes parses the addresses of --allow. A single address counts as a prefix of full length.
 func (o *bedrockOptions) prefixes() ([]netip.Prefix, error) {
-	if o.allow != nil && len(o.allow) == 0 { // as of a variable that is not set
+	if o.allow != nil && len(o.allow) == 0 { // as from an empty variable
 		return nil, errors.New("--allow names no address; without it all are served")
 	}
 	var all []netip.Prefix
@@ -141,7 +143,7 @@ func (o *bedrockOptions) prefixes() ([]netip.Prefix, error) {
 	return all, nil
 }
 
-// tls reads the files of certificates; nil: none are named.
+// tls loads the certificates. It returns nil if no flag names one.
 func (o *bedrockOptions) tls() (*tls.Config, error) {
 	if o.cert == "" && o.key == "" && o.clientCA == "" {
 		return nil, nil

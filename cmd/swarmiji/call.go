@@ -19,7 +19,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// callOptions are the flags of call.
+// callOptions holds the flags of call.
 type callOptions struct {
 	queue, id   string
 	in, expires time.Duration
@@ -52,7 +52,7 @@ func (a *app) callCmd() *cobra.Command {
 	return cmd
 }
 
-// callOutput is what call prints as JSON.
+// callOutput is the JSON output of call.
 type callOutput struct {
 	ID     task.ID         `json:"id"`
 	State  task.State      `json:"state"`
@@ -102,7 +102,7 @@ func (a *app) call(cmd *cobra.Command, args []string, o *callOptions) error {
 		if err != nil {
 			return err
 		}
-		defer func() { _ = p.Close(context.WithoutCancel(ctx)) }() // nothing is under way any more
+		defer func() { _ = p.Close(context.WithoutCancel(ctx)) }() // no submission is running
 		call := task.New[json.RawMessage, json.RawMessage](args[0]).Call(arguments, options...)
 		pending, err := p.Submit(ctx, call)
 		if err != nil {
@@ -115,12 +115,13 @@ func (a *app) call(cmd *cobra.Command, args []string, o *callOptions) error {
 	})
 }
 
-// await waits for a task's end and prints it.
+// await waits for the end of a task and prints it. It returns a *taskFailedError if the task
+// failed.
 func (a *app) await(ctx context.Context, p task.Pending) error {
 	var result json.RawMessage
 	err := p.Result(ctx, &result)
 	if _, remote := errors.AsType[*task.RemoteError](err); err != nil && !remote {
-		return fmt.Errorf("task %s is submitted, but its end is not known: %w", p.ID(), err)
+		return fmt.Errorf("the task is submitted, but its end is not known: %w", err)
 	}
 	out := callOutput{ID: p.ID(), State: task.StateSucceeded, Result: result}
 	if err != nil {
@@ -139,7 +140,8 @@ func (a *app) await(ctx context.Context, p task.Pending) error {
 	return errors.Join(a.show(out, &table{head: []string{string(result)}}), err)
 }
 
-// arguments are the arguments of a task, as they were given.
+// arguments returns the JSON arguments of the command line. "-" reads them from stdin. Without an
+// argument it returns null.
 func (a *app) arguments(given []string) (json.RawMessage, error) {
 	if len(given) == 0 {
 		return json.RawMessage("null"), nil
@@ -160,13 +162,13 @@ func (a *app) arguments(given []string) (json.RawMessage, error) {
 	return text, nil
 }
 
-// maxArguments is how much is read of arguments; what a task may have is less.
+// maxArguments limits the bytes read from stdin. Adapters accept less.
 const maxArguments = 16 << 20
 
-// existing is a router that declares nothing: a misspelt queue is an error.
+// existing is a router that declares no queue, so that a misspelt queue is an error.
 type existing struct{}
 
-// Route implements [router.Router]; every call names its queue.
+// Route implements [router.Router]. Each call names its queue, so this queue is not used.
 func (existing) Route(context.Context, *task.Envelope) (string, error) {
 	return router.DefaultQueue, nil
 }

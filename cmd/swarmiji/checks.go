@@ -20,15 +20,14 @@ import (
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/resultstore"
-	"github.com/swarmiji/swarmiji/router"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// settings looks at what the URL alone tells.
+// settings checks the URL itself.
 func (a *app) settings(f *findings) {
 	f.ok("broker", "%s", open.Redact(a.broker))
 	_, query, _ := strings.Cut(a.broker, "?")
-	params, _ := url.ParseQuery(query) // what cannot be read is refused when it is opened
+	params, _ := url.ParseQuery(query) // an unreadable query is refused when the URL is opened
 	for _, at := range []string{a.broker, params.Get("results"), params.Get("events")} {
 		if at != "" {
 			checkEncryption(f, at)
@@ -46,7 +45,7 @@ func (a *app) settings(f *findings) {
 	}
 }
 
-// checkEncryption looks whether what goes over a network is encrypted.
+// checkEncryption warns if traffic to another machine is not encrypted.
 func checkEncryption(f *findings, at string) {
 	scheme, hosts, _ := strings.Cut(open.Redact(at), "://")
 	verified := strings.Contains(at, "sslmode=verify-") || !strings.Contains(at, "sslmode=") && strings.HasPrefix(os.Getenv("PGSSLMODE"), "verify-")
@@ -72,7 +71,7 @@ func local(hosts string) bool {
 	return true
 }
 
-// checkResults looks whether results can be had.
+// checkResults checks that the result store answers, and warns if results end with their process.
 func checkResults(ctx context.Context, s *open.Swarm, f *findings) {
 	if resultstore.RepliesOnly(s.Results) {
 		f.warn("results", "reply queues: a result is lost with the process that submitted its task, and swarmiji result shows none; results= names a store that keeps them")
@@ -88,9 +87,10 @@ func checkResults(ctx context.Context, s *open.Swarm, f *findings) {
 // doctorEvent is the type of the event that the doctor sends to itself.
 const doctorEvent = "doctor"
 
-// checkEvents sends an event and waits for it.
+// checkEvents sends an event and waits until it comes back. It also checks the retention of events.
 func checkEvents(ctx context.Context, s *open.Swarm, f *findings, patience time.Duration) {
-	waiting, cancel := context.WithTimeout(ctx, patience) // a bus that loses events must not take the time of the other checks
+	// a bus that loses events must not use up the time of the other checks
+	waiting, cancel := context.WithTimeout(ctx, patience)
 	took, err := roundTrip(waiting, s.Events)
 	cancel()
 	if err != nil {
@@ -111,7 +111,7 @@ func checkEvents(ctx context.Context, s *open.Swarm, f *findings, patience time.
 		f.fail("retention", err)
 	default:
 		f.ok("retention", "events are kept for who comes late")
-		_ = sub.Close(ctx) // nothing is wanted of it
+		_ = sub.Close(ctx) // no event is needed
 	}
 }
 
@@ -121,7 +121,7 @@ func roundTrip(ctx context.Context, bus events.EventBus) (time.Duration, error) 
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = sub.Close(context.WithoutCancel(ctx)) }() // nothing more is wanted of it
+	defer func() { _ = sub.Close(context.WithoutCancel(ctx)) }() // no further event is needed
 	begin := time.Now()
 	if err := bus.Publish(ctx, events.Event{Type: doctorEvent, TaskID: id, Time: begin}); err != nil {
 		return 0, err
@@ -130,11 +130,13 @@ func roundTrip(ctx context.Context, bus events.EventBus) (time.Duration, error) 
 	return time.Since(begin), err
 }
 
-// clockSlack is how much clocks may differ before it is worth a word: results, expiry and signed commands go by them.
+// clockSlack is the difference of clocks above which the doctor warns. Results, expiry and signed
+// commands depend on clocks.
 const clockSlack = time.Second
 
-// checkClocks compares the clocks of consumers with this one. The command was sent after begin, and the answers came before
-// now: what a clock showed outside of that is its error.
+// checkClocks compares the clocks of consumers with the local one. The command was sent after begin
+// and all answers came before now. A time outside of this interval is an error of the consumer's
+// clock.
 func checkClocks(f *findings, replies []control.Reply, begin time.Time) {
 	end, good := time.Now(), true
 	for _, r := range replies {
@@ -155,24 +157,15 @@ func checkClocks(f *findings, replies []control.Reply, begin time.Time) {
 	}
 }
 
-// checkQueues looks at queues: those that were named, those of the consumers, and the default one.
-func checkQueues(ctx context.Context, s *open.Swarm, f *findings, named []string, replies []control.Reply) {
+// checkQueues checks the named queues, the queues of the consumers, and the default queue.
+func checkQueues(ctx context.Context, s *open.Swarm, f *findings, named []string, c *census) {
 	i, ok := capability.As[broker.Inspector](s.Broker)
 	if !ok {
 		f.warn("queues", "this broker does not tell what waits")
 		return
 	}
 	audit(ctx, s, f, "")
-	consumers := make(map[string]int)
-	for _, r := range replies {
-		for _, q := range r.Queues {
-			consumers[q]++
-		}
-	}
-	names := append([]string{router.DefaultQueue}, named...)
-	for q := range consumers {
-		names = append(names, q)
-	}
+	names := append(c.names(), named...)
 	slices.Sort(names)
 	for _, q := range slices.Compact(names) {
 		st, err := i.Stats(ctx, q)
@@ -181,12 +174,12 @@ func checkQueues(ctx context.Context, s *open.Swarm, f *findings, named []string
 			f.fail("queue "+q, fmt.Errorf("it does not exist: %w", err))
 			continue
 		case errors.Is(err, broker.ErrNoQueue):
-			continue // nobody uses it
+			continue // no program uses this queue
 		case err != nil:
 			f.fail("queue "+q, err)
 			continue
 		}
-		checkQueue(f, q, st, consumers[q], len(replies) > 0)
+		checkQueue(f, q, st, c.queues[q], len(c.queues) > 0)
 		audit(ctx, s, f, q)
 		if side, err := i.Stats(ctx, q+".suspects"); err == nil && side.Ready+side.Held+side.Dead > 0 {
 			f.warn("queue "+q, "an older version has left its side queue %s.suspects: %d waiting, %d held, %d dead letters; consumers of this version run what waits there from their next start on, and dead letters are requeued by 'swarmiji dead requeue %s.suspects'", q, side.Ready, side.Held, side.Dead, q)
@@ -194,7 +187,7 @@ func checkQueues(ctx context.Context, s *open.Swarm, f *findings, named []string
 	}
 }
 
-// audit tells what the broker's adapter finds weaker than it promises, once where it is about the server.
+// audit reports settings of the server that weaken the promises of the adapter.
 func audit(ctx context.Context, s *open.Swarm, f *findings, q string) {
 	auditor, ok := capability.As[broker.Auditor](s.Broker)
 	if !ok {
@@ -211,13 +204,14 @@ func audit(ctx context.Context, s *open.Swarm, f *findings, q string) {
 	}
 }
 
-// checkQueue looks at the size of a queue. asked says whether consumers answer at all.
-func checkQueue(f *findings, q string, st broker.Stats, consumers int, asked bool) {
+// checkQueue warns about waiting tasks without a consumer and about dead letters. known is true if
+// consumers have told their queues.
+func checkQueue(f *findings, q string, st broker.Stats, consumers int, known bool) {
 	check := "queue " + q
 	good := true
-	if asked && consumers == 0 && st.Ready > 0 {
+	if known && consumers == 0 && st.Ready > 0 {
 		good = false
-		f.warn(check, "%d tasks wait, and none of the consumers that answer takes them", st.Ready)
+		f.warn(check, "%d tasks wait, and no consumer that answers or sends heartbeats takes them", st.Ready)
 	}
 	if st.Dead > 0 {
 		good = false
@@ -228,7 +222,8 @@ func checkQueue(f *findings, q string, st broker.Stats, consumers int, asked boo
 	}
 }
 
-// collector gathers the warnings that adapters log: they say what of the servers' settings is weaker than the promise.
+// collector gathers the warnings that adapters log about the settings of their servers. Safe for
+// concurrent use.
 type collector struct {
 	mu    sync.Mutex
 	lines []string
@@ -243,7 +238,7 @@ func (c *collector) logger() *slog.Logger {
 	}}))
 }
 
-// Write takes a line of the log.
+// Write adds a log line, at most 100, each one once. It implements io.Writer and never fails.
 func (c *collector) Write(line []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -24,7 +24,7 @@ func (a *app) deadCmd() *cobra.Command {
 		Example: "  swarmiji dead list reports\n" +
 			"  swarmiji dead requeue reports --task 'report.*' --error timeout",
 		Args:        cobra.NoArgs,
-		Annotations: map[string]string{offline: "yes"}, // it only shows its help
+		Annotations: map[string]string{offline: "yes"}, // only shows its help
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return errors.Join(cmd.Help(), fmt.Errorf("%w: dead what? list, show, requeue, drop, export or import", errUsage))
 		},
@@ -33,7 +33,7 @@ func (a *app) deadCmd() *cobra.Command {
 	return cmd
 }
 
-// deadFilter are the flags that say which dead letters are meant.
+// deadFilter holds the flags that select dead letters.
 type deadFilter struct {
 	ids []string
 	f   deadletter.Filter
@@ -50,11 +50,11 @@ func (d *deadFilter) flags(cmd *cobra.Command, limit int) {
 	f.DurationVar(&d.f.YoungerThan, "younger-than", 0, "only letters younger than this")
 	f.IntVar(&d.f.Limit, "limit", limit, "how many at most, the oldest first; 0: all")
 	f.IntVar(&d.f.Limit, "count", limit, "")
-	_ = f.MarkHidden("count") // what --limit was called
+	_ = f.MarkHidden("count") // the old name of --limit
 	f.BoolVar(&d.all, "all", false, "no --limit; the other flags still hold")
 }
 
-// filter is what the flags say, and whether they say anything.
+// filter returns the filter of the flags, and whether any flag selects letters.
 func (d *deadFilter) filter() (f deadletter.Filter, some bool, err error) {
 	f = d.f
 	for _, id := range d.ids {
@@ -70,7 +70,8 @@ func (d *deadFilter) filter() (f deadletter.Filter, some bool, err error) {
 	return f, some, nil
 }
 
-// deadLetters calls do with the broker's dead letters. It takes as long as there are letters: a filter may have to read all.
+// deadLetters opens the broker and calls do with its dead letters. It has no time limit, because a
+// filter may have to read all letters.
 func (a *app) deadLetters(cmd *cobra.Command, queue string, do func(ctx context.Context, l *deadletter.Letters) error) error {
 	if err := task.CheckName(queue); err != nil {
 		return err
@@ -92,10 +93,10 @@ func (a *app) deadLetters(cmd *cobra.Command, queue string, do func(ctx context.
 	})
 }
 
-// deadOutput is a dead letter as it is shown.
+// deadOutput is the output for one dead letter.
 type deadOutput struct {
 	ID         string    `json:"id"`
-	Name       string    `json:"name,omitempty"` // "" where the message cannot be read
+	Name       string    `json:"name,omitempty"` // "" if the message cannot be read
 	Queue      string    `json:"queue"`
 	Reason     string    `json:"reason"`
 	Attempts   int       `json:"attempts,omitempty"` // 0: unknown
@@ -111,13 +112,14 @@ type deadOutput struct {
 	Root        task.ID           `json:"root,omitempty"`
 	Group       task.ID           `json:"group,omitempty"`
 	GroupIndex  int               `json:"group_index,omitempty"`
-	AtMostOnce  bool              `json:"at_most_once,omitempty"` // as the producer says
-	Letters     int               `json:"letters,omitempty"`      // of this task; this is the newest
-	Retries     int               `json:"retries,omitempty"`
-	Args        any               `json:"args,omitempty"`
+	AtMostOnce  bool              `json:"at_most_once,omitempty"` // as the producer stated
+	// letters of this task; this is the newest
+	Letters int `json:"letters,omitempty"`
+	Retries int `json:"retries,omitempty"`
+	Args    any `json:"args,omitempty"`
 }
 
-// letter describes a dead letter, with all that the message says where full is set, and the arguments where args is.
+// letter describes a dead letter. full adds all fields of the message, args adds the arguments.
 func (a *app) letter(l *deadletter.Letter, full, args bool) deadOutput {
 	m := l.Message
 	o := deadOutput{

@@ -11,7 +11,7 @@ import (
 	"github.com/swarmiji/swarmiji/deadletter"
 )
 
-// requeueOutput is what became of the dead letters.
+// requeueOutput is the output of dead requeue.
 type requeueOutput struct {
 	Queue    string           `json:"queue"`
 	Requeued int              `json:"requeued"`
@@ -21,7 +21,7 @@ type requeueOutput struct {
 	Problems []problemsOutput `json:"problems,omitempty"`
 }
 
-// problemsOutput is why a dead letter was refused.
+// problemsOutput names a refused dead letter and the reason.
 type problemsOutput struct {
 	ID     string `json:"id"`
 	Reason string `json:"reason"`
@@ -63,7 +63,7 @@ func (a *app) deadRequeueCmd() *cobra.Command {
 	return cmd
 }
 
-// requeued shows what became of the dead letters. Refused ones are an error.
+// requeued prints the result of a requeue. It returns an error if letters were refused.
 func (a *app) requeued(queue string, r *deadletter.Report) error {
 	out := requeueOutput{Queue: queue, Requeued: r.Done, Already: r.Already, Refused: r.Refused, Unfenced: r.Unfenced}
 	t := &table{head: []string{"QUEUE", "DEAD LETTERS"}}
@@ -112,7 +112,7 @@ func (a *app) deadDropCmd() *cobra.Command {
 	return cmd
 }
 
-// deadPurgeCmd is drop --all, as it was called.
+// deadPurgeCmd is the old name of drop --all.
 func (a *app) deadPurgeCmd() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
@@ -138,7 +138,7 @@ func (a *app) drop(cmd *cobra.Command, queue string, f deadletter.Filter, yes bo
 	})
 }
 
-// changed says how many dead letters were changed.
+// changed prints the number of changed dead letters.
 func (a *app) changed(queue, what string, n int, err error) error {
 	if err != nil {
 		return err

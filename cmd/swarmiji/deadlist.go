@@ -36,7 +36,7 @@ func (a *app) deadListCmd() *cobra.Command {
 				tasks := make(map[string]bool)
 				limit, more := f.Limit, false
 				if limit > 0 {
-					f.Limit++ // to see whether there are more
+					f.Limit++ // one more tells whether there are further letters
 				}
 				err := l.List(ctx, args[0], f, func(letter *deadletter.Letter) bool {
 					if more = limit > 0 && len(out) == limit; more {
@@ -65,7 +65,7 @@ func (a *app) deadListCmd() *cobra.Command {
 	return cmd
 }
 
-// attempts is a count in a table, "" where it is not known.
+// attempts formats a count for a table. It returns "" for an unknown count.
 func attempts(n int) string {
 	if n == 0 {
 		return ""

@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// page is docs/cli.md; SWARMIJI_UPDATE=1 writes it anew.
+// page is docs/cli.md. SWARMIJI_UPDATE=1 writes it.
 const page = "../../docs/cli.md"
 
-// every calls f for each command that users see.
+// every calls f for each visible command.
 func every(cmd *cobra.Command, f func(*cobra.Command)) {
 	if cmd.Hidden {
 		return
@@ -23,11 +23,11 @@ func every(cmd *cobra.Command, f func(*cobra.Command)) {
 	}
 }
 
-// TestPage: the page is what --help says.
+// TestPage compares docs/cli.md with the commands' help.
 func TestPage(t *testing.T) {
 	var b bytes.Buffer
-	b.WriteString("# The program swarmiji\n\n<!-- Written by the tests of cmd/swarmiji from the commands' own help; do not edit. SWARMIJI_UPDATE=1 go test ./cmd/swarmiji -run TestPage -->\n\n" +
-		"`go install github.com/swarmiji/swarmiji/cmd/swarmiji@latest` installs it. What `swarmiji COMMAND --help` prints:\n")
+	b.WriteString("# The command line\n\n<!-- Written by TestPage of cmd/swarmiji from the commands' help, with SWARMIJI_UPDATE=1. -->\n\n" +
+		"`go install github.com/swarmiji/swarmiji/cmd/swarmiji@latest` installs it. Each section is the\noutput of `swarmiji COMMAND --help`.\n")
 	every((&app{}).root(), func(cmd *cobra.Command) {
 		help := &bytes.Buffer{}
 		status := run(t.Context(), append(strings.Fields(cmd.CommandPath())[1:], "--help"), surroundings{
@@ -37,7 +37,7 @@ func TestPage(t *testing.T) {
 			t.Errorf("%s --help: status %d", cmd.CommandPath(), status)
 		}
 		text := help.String()
-		if _, globals, ok := strings.Cut(text, "\nGlobal Flags:"); ok { // they stand with the first
+		if _, globals, ok := strings.Cut(text, "\nGlobal Flags:"); ok { // the first command shows them
 			text = strings.TrimSuffix(text, "\nGlobal Flags:"+globals)
 		}
 		b.WriteString("\n## " + cmd.CommandPath() + "\n\n```text\n" + strings.TrimSpace(text) + "\n```\n")
@@ -56,7 +56,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestHelp: every command has a description and two examples, which begin with its name.
+// TestHelp checks that each command has a description and two examples that begin with its name.
 func TestHelp(t *testing.T) {
 	every((&app{}).root(), func(cmd *cobra.Command) {
 		if cmd.Short == "" || cmd.Long == "" {

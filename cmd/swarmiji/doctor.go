@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,19 +15,21 @@ import (
 
 func (a *app) doctorCmd() *cobra.Command {
 	var t target
+	var strict bool
 	cmd := &cobra.Command{
 		Use:   "doctor [QUEUE...]",
 		Short: "Look for what is wrong with a set-up",
 		Long: "Doctor looks whether broker, result store and event bus can be reached and used, what stands in the queues (those named,\n" +
-			"those of the consumers that answer, and \"default\"), which settings are weaker than what Swarmiji promises with others,\n" +
+			"those of the consumers that answer or send heartbeats, and \"default\"), which settings are weaker than what Swarmiji promises with others,\n" +
 			"what of the queues' set-up is missing or weaker, and whether the consumers' clocks agree with this machine's. It changes no\n" +
-			"queue. A warning leaves the status 0, a failure makes it 1, and 4 where a server is out of reach.",
+			"queue. A warning leaves the status 0, or makes it 1 with --strict. A failure makes it 1, and 4 where a server is out of reach.",
 		Example: "  swarmiji doctor\n" +
 			"  swarmiji doctor reports mails -o json",
-		RunE: func(cmd *cobra.Command, args []string) error { return a.doctor(cmd.Context(), args, &t) },
+		RunE: func(cmd *cobra.Command, args []string) error { return a.doctor(cmd.Context(), args, &t, strict) },
 	}
-	cmd.Flags().DurationVar(&t.collect, "collect", control.DefaultTimeout, "how long consumers are asked")
+	cmd.Flags().DurationVar(&t.collect, "collect", listenTime, "how long consumers are asked, and their heartbeats heard")
 	cmd.Flags().IntVar(&t.replies, "replies", 0, "how many consumers' answers are enough; default: as many as come in time")
+	cmd.Flags().BoolVar(&strict, "strict", false, "end with status 1 after a warning")
 	return cmd
 }
 
@@ -37,17 +40,17 @@ const (
 	fail = "FAILED"
 )
 
-// finding is what a check found.
+// finding is the outcome of one check.
 type finding struct {
 	Check   string `json:"check"`
 	Outcome string `json:"outcome"`
 	Detail  string `json:"detail"`
 }
 
-// findings is what all checks found.
+// findings collects the outcomes of all checks.
 type findings struct {
 	list []finding
-	err  error // of the failures
+	err  error // joined errors of the failed checks
 }
 
 func (f *findings) ok(check, format string, args ...any)   { f.add(check, fine, format, args...) }
@@ -62,10 +65,13 @@ func (f *findings) add(check, outcome, format string, args ...any) {
 	f.list = append(f.list, finding{check, outcome, fmt.Sprintf(format, args...)})
 }
 
-// errFindings is that the doctor found failures, which it has shown.
+// errFindings reports failed checks. Their details are already printed.
 var errFindings = errors.New("there are failures")
 
-func (a *app) doctor(ctx context.Context, queues []string, t *target) error {
+// errWarnings reports warnings, with --strict. They are already printed.
+var errWarnings = errors.New("there are warnings")
+
+func (a *app) doctor(ctx context.Context, queues []string, t *target, strict bool) error {
 	keys, err := a.keys()
 	if err = errors.Join(err, t.check()); err != nil {
 		return err
@@ -99,30 +105,35 @@ func (a *app) doctor(ctx context.Context, queues []string, t *target) error {
 		}
 		return errFindings
 	}
+	if err == nil && strict && slices.ContainsFunc(f.list, func(one finding) bool { return one.Outcome == warn }) {
+		err = errWarnings
+	}
 	return err
 }
 
-// examination is what the doctor looks at.
+// examination holds the parameters of the checks.
 type examination struct {
 	keys   *control.Keys
 	queues []string
 	wait   control.Wait
 }
 
-// examine does the checks that need servers.
+// examine runs the checks that need servers.
 func (a *app) examine(ctx context.Context, s *open.Swarm, f *findings, x examination) {
 	checkResults(ctx, s, f)
 	checkEvents(ctx, s, f, a.timeout/4)
 	begin := time.Now()
-	replies, err := send(ctx, s, x.keys, control.Command{Do: control.DoPing}, x.wait)
+	c, err := ask(ctx, s, x.keys, x.wait)
 	switch {
+	case errors.Is(err, errNobody) && c.silent > 0:
+		f.warn("consumers", "%d send heartbeats, but %v", c.silent, err)
 	case errors.Is(err, errNobody):
 		f.warn("consumers", "%v", err)
-	case err != nil && len(replies) == 0:
+	case err != nil && len(c.replies) == 0:
 		f.fail("consumers", err)
 	default:
-		f.ok("consumers", "%d answer", len(replies))
-		checkClocks(f, replies, begin)
+		f.ok("consumers", "%d answer", len(c.replies))
+		checkClocks(f, c.replies, begin)
 	}
-	checkQueues(ctx, s, f, x.queues, replies)
+	checkQueues(ctx, s, f, x.queues, &c)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
-// doctored returns what the doctor says of a URL, with its status.
+// doctored runs the doctor with args and returns its output and its status.
 func doctored(t *testing.T, args ...string) (string, int) {
 	t.Helper()
 	var out bytes.Buffer
@@ -31,7 +31,7 @@ func want(t *testing.T, out string, patterns ...string) {
 	}
 }
 
-// TestDoctorRedis: a server that may lose what it has confirmed.
+// TestDoctorRedis checks the warnings about a Redis server that may lose confirmed tasks.
 func TestDoctorRedis(t *testing.T) {
 	t.Parallel()
 	srv := testserver.OwnRedis(t, testserver.RedisConfig{AOF: "off", Conf: "maxmemory-policy allkeys-lru"})
@@ -48,7 +48,7 @@ func TestDoctorRedis(t *testing.T) {
 	}
 }
 
-// TestDoctorRabbit: a queue that another program has declared as a weaker one.
+// TestDoctorRabbit checks the warning about a queue that was declared as a classic one.
 func TestDoctorRabbit(t *testing.T) {
 	t.Parallel()
 	url := testserver.RequireRabbit(t).URL() + "?namespace=" + testserver.Namespace()
@@ -66,7 +66,7 @@ func TestDoctorRabbit(t *testing.T) {
 	want(t, out, `durability +warning +classic queues`)
 }
 
-// TestDoctorNATS: a stream that drops the oldest tasks.
+// TestDoctorNATS checks the warning about a stream that drops its oldest tasks.
 func TestDoctorNATS(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequireNATS(t)
@@ -77,7 +77,8 @@ func TestDoctorNATS(t *testing.T) {
 	}
 	defer func() { _ = conn.Close(t.Context()) }()
 	url := srv.URL() + "?namespace=" + ns
-	if out, status := doctored(t, "--broker", url); status != 0 || strings.Contains(out, "stream") { // it makes the stream
+	// this call makes the stream
+	if out, status := doctored(t, "--broker", url); status != 0 || strings.Contains(out, "stream") {
 		t.Errorf("status %d\n%s", status, out)
 	}
 	var info struct {
@@ -97,7 +98,7 @@ func TestDoctorNATS(t *testing.T) {
 	}
 }
 
-// TestDoctorClocks: what a clock shows outside of the time of the question is its error.
+// TestDoctorClocks: a clock outside of the interval of the question is reported.
 func TestDoctorClocks(t *testing.T) {
 	now := time.Now()
 	for off, want := range map[time.Duration]string{
@@ -111,7 +112,7 @@ func TestDoctorClocks(t *testing.T) {
 	}
 }
 
-// TestDoctorPGSSLMODE: TLS that the environment asks for is TLS, unless the URL says otherwise.
+// TestDoctorPGSSLMODE: PGSSLMODE counts as TLS unless the URL has its own sslmode.
 func TestDoctorPGSSLMODE(t *testing.T) {
 	t.Setenv("PGSSLMODE", "verify-full")
 	for at, want := range map[string]int{"postgres://db/d": 0, "postgres://db/d?sslmode=disable": 1} {
@@ -123,7 +124,7 @@ func TestDoctorPGSSLMODE(t *testing.T) {
 	}
 }
 
-// TestDoctorPlainText: every server that is not on this machine and is reached without TLS is named.
+// TestDoctorPlainText: each remote server without TLS is reported.
 func TestDoctorPlainText(t *testing.T) {
 	for url, want := range map[string]int{
 		"amqp://user:hunter2@rabbit.example:5672/":                                           1,

@@ -14,7 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// eventOptions are the flags of events.
+// eventOptions holds the flags of events.
 type eventOptions struct {
 	types []string
 	id    string
@@ -53,12 +53,12 @@ func (a *app) follow(ctx context.Context, s *open.Swarm, o *eventOptions) error 
 	defer func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 		defer cancel()
-		_ = sub.Close(closing) // nothing more is wanted of it
+		_ = sub.Close(closing) // no further event is needed
 	}()
 	for n := 0; o.count <= 0 || n < o.count; n++ {
 		e, err := sub.Receive(ctx)
 		if ctx.Err() != nil {
-			return nil // an interrupt is how this ends
+			return nil // an interrupt ends the command normally
 		}
 		if err != nil {
 			return err
@@ -83,7 +83,7 @@ func (a *app) showEvent(e *events.Event) error {
 	return err
 }
 
-// row is an event as a line for people: what has a fixed width first.
+// row formats an event for people, columns of fixed width first.
 func row(e *events.Event) string {
 	parts := []string{e.Time.Format("15:04:05.000"), fmt.Sprintf("%-16s", e.Type), e.NodeID}
 	for _, text := range []string{string(e.TaskID), e.Name, e.Queue, e.Result, e.Exception} {

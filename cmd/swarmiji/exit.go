@@ -14,7 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/when"
 )
 
-// The exit statuses. Scripts rely on them: they do not change.
+// The exit statuses. They never change, because scripts use them.
 const (
 	exitOK          = 0
 	exitError       = 1
@@ -26,7 +26,7 @@ const (
 	exitDuplicate   = 7
 )
 
-// Errors of this program that have a status of their own.
+// Errors of this program with a status of their own.
 var (
 	errUsage     = errors.New("usage")
 	errNotFound  = errors.New("not found")
@@ -35,14 +35,14 @@ var (
 	errNobody    = errors.New("no consumer answered; consumers answer only when their configuration enables control, with the same keys, if any")
 )
 
-// taskFailedError is that the task ran, or was refused to run, and did not succeed.
+// taskFailedError reports that the task ran, or was refused, and did not succeed.
 type taskFailedError struct{ cause error }
 
 func (e *taskFailedError) Error() string { return "the task failed: " + e.cause.Error() }
 
 func (e *taskFailedError) Unwrap() error { return e.cause }
 
-// status is the exit status that says what err is about.
+// status returns the exit status for err.
 func status(err error) int {
 	var failed *taskFailedError
 	switch {

@@ -17,7 +17,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
-// jobStore says which jobs are meant.
+// jobStore holds the flag that names the store.
 type jobStore struct{ name string }
 
 func (a *app) jobCmd() *cobra.Command {
@@ -30,7 +30,7 @@ func (a *app) jobCmd() *cobra.Command {
 		Example: "  swarmiji job ls --store jobs.db --state FAILED\n" +
 			"  SWARMIJI_JOBS=postgres://user:password@host/database swarmiji job show 17",
 		Args:        cobra.NoArgs,
-		Annotations: map[string]string{offline: "yes"}, // it only shows its help
+		Annotations: map[string]string{offline: "yes"}, // only shows its help
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return errors.Join(cmd.Help(), fmt.Errorf("%w: job what? ls, show, create, retry, cancel, rm, complete, waiting or why", errUsage))
 		},
@@ -39,12 +39,13 @@ func (a *app) jobCmd() *cobra.Command {
 	cmd.AddCommand(a.jobListCmd(&o), a.jobShowCmd(&o), a.jobCreateCmd(&o), a.jobRetryCmd(&o), a.jobCancelCmd(&o), a.jobRemoveCmd(&o),
 		a.jobCompleteCmd(&o), a.jobWaitingCmd(&o), a.jobWhyCmd(&o))
 	for _, sub := range cmd.Commands() {
-		sub.Annotations = map[string]string{offline: "yes"} // of the broker
+		sub.Annotations = map[string]string{offline: "yes"} // no broker
 	}
 	return cmd
 }
 
-// withJobs opens the jobs, calls do within --timeout, and closes them. fresh: a SQLite file that is not there is made.
+// withJobs opens the jobs, calls do within --timeout, and closes them. If fresh is true, a missing
+// SQLite file is created.
 func (a *app) withJobs(ctx context.Context, o *jobStore, fresh bool, c jobs.Config, do func(ctx context.Context, s *jobs.Service) error) (err error) {
 	name := cmp.Or(o.name, a.getenv("SWARMIJI_JOBS"), "jobs.db")
 	if name == "mem" || strings.HasPrefix(name, "mem:") || strings.TrimPrefix(name, "sqlite:") == ":memory:" {
@@ -59,7 +60,7 @@ func (a *app) withJobs(ctx context.Context, o *jobStore, fresh bool, c jobs.Conf
 	defer cancel()
 	c.Logger = slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	if c.Store, _, err = a.openJobs(ctx, name, c.Logger); err != nil {
-		return fmt.Errorf("%w: %w", errUsage, err) // it has done no I/O
+		return fmt.Errorf("%w: %w", errUsage, err) // no I/O was done
 	}
 	service, err := jobs.New(c)
 	defer func() {
@@ -76,7 +77,8 @@ func (a *app) withJobs(ctx context.Context, o *jobStore, fresh bool, c jobs.Conf
 	return do(ctx, service)
 }
 
-// liteFile is the file of a store in SQLite; "" for another, and for a name that is refused anyway.
+// liteFile returns the file of a SQLite store. It returns "" for other stores and for invalid
+// names.
 func liteFile(name string) string {
 	if !strings.Contains(name, "://") && !strings.HasPrefix(name, "sqlite:") {
 		name = "sqlite:" + name
@@ -92,7 +94,7 @@ func liteFile(name string) string {
 	return file
 }
 
-// jobIDs reads ids.
+// jobIDs parses ids.
 func jobIDs(texts []string) ([]jobs.ID, error) {
 	ids := make([]jobs.ID, len(texts))
 	for i, text := range texts {
@@ -105,7 +107,7 @@ func jobIDs(texts []string) ([]jobs.ID, error) {
 	return ids, nil
 }
 
-// those returns the jobs of ids, all of which have to be there.
+// those returns the jobs with the given ids. It returns ErrNotFound if one does not exist.
 func those(ctx context.Context, s *jobs.Service, ids []jobs.ID) ([]jobs.Row, error) {
 	all := make([]jobs.Row, len(ids))
 	for i, id := range ids {
@@ -117,10 +119,15 @@ func those(ctx context.Context, s *jobs.Service, ids []jobs.ID) ([]jobs.Row, err
 	return all, nil
 }
 
-// about says which job an error is about.
-func about(id jobs.ID, err error) error { return fmt.Errorf("job %d: %w", id, err) }
+// about adds the job's id to an error. To ErrNotFound it adds why a job may be gone.
+func about(id jobs.ID, err error) error {
+	if errors.Is(err, jobs.ErrNotFound) {
+		return fmt.Errorf("job %d: %w; a job without queue or key is deleted when it finishes", id, err)
+	}
+	return fmt.Errorf("job %d: %w", id, err)
+}
 
-// jobOutput is a job as it is shown, without what may be large or secret.
+// jobOutput is the output for one job, without fields that may be large or secret.
 type jobOutput struct {
 	ID       jobs.ID    `json:"id"`
 	Name     string     `json:"name"`
@@ -128,7 +135,7 @@ type jobOutput struct {
 	Phase    jobs.Phase `json:"phase,omitempty"`
 	Queue    string     `json:"queue,omitempty"`
 	Priority int        `json:"priority"`
-	Due      time.Time  `json:"due,omitzero"` // when something becomes of it by itself
+	Due      time.Time  `json:"due,omitzero"` // when the job changes by itself
 	Changed  time.Time  `json:"changed,omitzero"`
 	Reason   string     `json:"reason,omitempty"`
 }
@@ -139,7 +146,8 @@ func jobRow(j *jobs.Row) jobOutput {
 	}
 }
 
-// stands is the state, with the phase of a job that runs. One that is over keeps that of its last attempt.
+// stands returns the state, with the phase of a running job. An ended job keeps the phase of its
+// last attempt.
 func (o *jobOutput) stands() string {
 	if o.Phase == "" || o.State.Over() {
 		return string(o.State)
@@ -147,7 +155,7 @@ func (o *jobOutput) stands() string {
 	return string(o.State) + "/" + string(o.Phase)
 }
 
-// utc is t in UTC; no time stays none.
+// utc returns t in UTC, and the zero time unchanged.
 func utc(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Time{}

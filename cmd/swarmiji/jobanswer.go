@@ -14,7 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/when"
 )
 
-// completeOptions are the flags of job complete.
+// completeOptions holds the flags of job complete.
 type completeOptions struct {
 	reject         string
 	rejects        bool
@@ -42,17 +42,18 @@ func (a *app) jobCompleteCmd(store *jobStore) *cobra.Command {
 	f.SortFlags = false
 	f.StringVar(&o.reject, "reject", "", "the answer is a refusal, of which this `text` is the reason")
 	f.DurationVar(&o.early, "early-for", jobs.DefaultEarlyFor, "how long an answer is kept that is early")
-	f.DurationVar(&o.keep, "keep-for", jobs.DefaultKeep, "how long the job is kept if the answer ends it, as its runner has it")
+	f.DurationVar(&o.keep, "keep-for", jobs.DefaultRetention, "how long the job is kept if the answer ends it, as its runner has it")
 	f.BoolVar(&o.snap, "snap", false, "read the repeat of a job that the answer ends as swarmiji bedrock --snap does")
 	f.BoolVar(&o.reanchor, "reanchor", false, "likewise, as --reanchor does")
 	return cmd
 }
 
-// receiptOutput is what complete prints.
+// receiptOutput is the output of job complete.
 type receiptOutput struct {
 	Receipt jobs.ReceiptKind `json:"receipt"`
-	Job     jobs.ID          `json:"job,omitempty"`  // 0: none is known
-	Task    task.ID          `json:"task,omitempty"` // that waits for it; "": none is known
+	Job     jobs.ID          `json:"job,omitempty"` // 0: no job is known
+	// the task that waits for the answer; "": no task is known
+	Task task.ID `json:"task,omitempty"`
 }
 
 func (a *app) jobComplete(ctx context.Context, store *jobStore, args []string, o *completeOptions) error {
@@ -68,7 +69,7 @@ func (a *app) jobComplete(ctx context.Context, store *jobStore, args []string, o
 	if err != nil {
 		return err
 	}
-	c := jobs.Config{Keep: o.keep, EarlyFor: o.early, Repeats: when.RepeatConfig{Snap: o.snap}, Reanchor: o.reanchor}
+	c := jobs.Config{Retention: o.keep, EarlyFor: o.early, Repeats: when.RepeatConfig{Snap: o.snap}, Reanchor: o.reanchor}
 	return a.withJobs(ctx, store, false, c, func(ctx context.Context, s *jobs.Service) error {
 		receipt, err := answer(ctx, s, args[0], args[1], result, o)
 		if err != nil {
@@ -95,7 +96,7 @@ func answer(ctx context.Context, s *jobs.Service, name, key string, result []byt
 	return s.Complete(ctx, name, key, json.RawMessage(result))
 }
 
-// awaiter names the job, or the task, that an answer is for.
+// awaiter returns the job or the task of an answer as text.
 func awaiter(r jobs.Receipt) string {
 	if r.Task != "" {
 		return "task " + visible(string(r.Task))
@@ -103,7 +104,7 @@ func awaiter(r jobs.Receipt) string {
 	return fmt.Sprint("job ", r.Job)
 }
 
-// refused is what is wrong with an answer that was not accepted; nil: it was.
+// refused returns the reason why an answer was not accepted, and nil if it was accepted.
 func refused(r jobs.Receipt, o *completeOptions) error {
 	switch r.Kind {
 	case jobs.Accepted:

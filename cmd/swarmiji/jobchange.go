@@ -10,15 +10,16 @@ import (
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
-// turnedOutput is what retry, cancel and rm print of a job.
+// turnedOutput is the output of retry, cancel and rm for one job.
 type turnedOutput struct {
 	ID    jobs.ID    `json:"id"`
 	Name  string     `json:"name"`
 	Was   jobs.State `json:"was"`
-	State jobs.State `json:"state,omitempty"` // "": it is gone
+	State jobs.State `json:"state,omitempty"` // "": the job is deleted
 }
 
-// turn does something to the jobs that are named, all of which have to be there, and prints what became of each.
+// turn calls do for the named jobs and prints the result for each. Before the first change it
+// checks that all jobs exist.
 func (a *app) turn(cmd *cobra.Command, store *jobStore, texts []string, do func(ctx context.Context, s *jobs.Service, all []jobs.Row) error) error {
 	ids, err := jobIDs(texts)
 	if err != nil {
@@ -38,7 +39,7 @@ func (a *app) turn(cmd *cobra.Command, store *jobStore, texts []string, do func(
 			j := &all[i]
 			out[i] = turnedOutput{ID: j.ID, Name: j.Name, Was: j.State}
 			now := "gone"
-			if is, err := s.Row(ctx, j.ID); err == nil { // it is done, whatever becomes of this
+			if is, err := s.Row(ctx, j.ID); err == nil { // the change is made, even if this read fails
 				out[i].State, now = is.State, string(is.State)
 			}
 			t.add(j.ID, j.Name, j.State, now)
@@ -74,7 +75,8 @@ func (a *app) jobRetryCmd(store *jobStore) *cobra.Command {
 	return cmd
 }
 
-// each does something to jobs, one after the other, and tells where it ended if it did.
+// each calls do for one job after the other. It stops at the first error. The error names the job
+// and the number of finished ones.
 func each(all []jobs.Row, do func(j *jobs.Row) error) error {
 	for i := range all {
 		if err := do(&all[i]); err != nil {
@@ -87,9 +89,10 @@ func each(all []jobs.Row, do func(j *jobs.Row) error) error {
 func (a *app) jobCancelCmd(store *jobStore) *cobra.Command {
 	return &cobra.Command{
 		Use:   "cancel ID...",
-		Short: "Have jobs not run",
-		Long: "Cancel makes jobs CANCELLED, one after the other, and keeps them. One that runs or awaits an answer loses its attempt: what runs\n" +
-			"it can end it no more, and an answer is late. One that is over or has children is refused. job retry has them run after all.",
+		Short: "Keep jobs from running",
+		Long: "Cancel makes jobs CANCELLED, one after the other, and keeps them. A job that runs or awaits an answer loses its\n" +
+			"attempt: its runner can no longer end it, and an answer is late. An ended job and a job with children are refused. job retry\n" +
+			"makes them run after all.",
 		Example: "  swarmiji job cancel 17\n" +
 			"  swarmiji job cancel 17 18 -o json",
 		Args: cobra.MinimumNArgs(1),
@@ -126,7 +129,7 @@ func (a *app) jobRemoveCmd(store *jobStore) *cobra.Command {
 	return cmd
 }
 
-// removeAll deletes a job that may run, and its children before it.
+// removeAll deletes a job, which may be running, and its children first.
 func removeAll(ctx context.Context, s *jobs.Service, j *jobs.Row) error {
 	for j.HasChildren {
 		children, err := s.Rows(ctx, jobs.Filter{Parent: j.ID, Limit: jobPage})
@@ -145,13 +148,13 @@ func removeAll(ctx context.Context, s *jobs.Service, j *jobs.Row) error {
 	return removeOne(ctx, s, j.ID)
 }
 
-// removeOne withdraws a job, if it is not over, and deletes it.
+// removeOne withdraws a job that has not ended, and deletes it.
 func removeOne(ctx context.Context, s *jobs.Service, id jobs.ID) error {
 	err := s.Withdraw(ctx, id)
 	if err == nil || errors.Is(err, jobs.ErrOver) {
 		err = s.Delete(ctx, id)
 	}
-	if errors.Is(err, jobs.ErrNotFound) { // it has come to its end meanwhile
+	if errors.Is(err, jobs.ErrNotFound) { // the job has ended in between
 		return nil
 	}
 	return err

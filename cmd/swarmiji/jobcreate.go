@@ -17,7 +17,7 @@ import (
 	"github.com/swarmiji/swarmiji/when"
 )
 
-// createOptions are the flags of job create.
+// createOptions holds the flags of job create.
 type createOptions struct {
 	at, in, zone                    string
 	repeat, retryAfter, sequenceKey string
@@ -75,7 +75,7 @@ func (a *app) jobCreate(ctx context.Context, store *jobStore, args []string, o *
 	if spec.Data, err = a.document(args[1:], jobs.MaxData); err != nil {
 		return err
 	}
-	if _, err := o.first(time.Now()); err != nil { // what is refused is so before a store is asked
+	if _, err := o.first(time.Now()); err != nil { // refuse wrong flags before the store is asked
 		return err
 	}
 	return a.withJobs(ctx, store, true, jobs.Config{}, func(ctx context.Context, s *jobs.Service) error {
@@ -96,7 +96,7 @@ func (a *app) jobCreate(ctx context.Context, store *jobStore, args []string, o *
 	})
 }
 
-// spec is what the flags say of the job, but for its data and its time.
+// spec returns the job of the flags, without its data and its time.
 func (o *createOptions) spec(name string) (jobs.Spec, error) {
 	spec := jobs.Spec{
 		Name: name, Repeat: o.repeat, RetryAfter: o.retryAfter, SequenceKey: o.sequenceKey, Parent: jobs.ID(o.parent), Unique: o.unique, Keep: o.keep, Mock: o.mock,
@@ -125,7 +125,7 @@ func (o *createOptions) spec(name string) (jobs.Spec, error) {
 	return spec, err
 }
 
-// storeTime is the time of the clock that decides.
+// storeTime returns the time of the store's clock.
 func storeTime(ctx context.Context, s *jobs.Service) (now time.Time, err error) {
 	err = s.Store().View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		now, err = tx.Now(ctx)
@@ -134,7 +134,7 @@ func storeTime(ctx context.Context, s *jobs.Service) (now time.Time, err error) 
 	return now, err
 }
 
-// first is when the job runs, as seen from now. Zero: now.
+// first returns the time of the first run, relative to now. Zero: now.
 func (o *createOptions) first(now time.Time) (time.Time, error) {
 	loc, err := zone(o.zone)
 	if err != nil {
@@ -146,7 +146,7 @@ func (o *createOptions) first(now time.Time) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("%w: give --at or --in, not both", errUsage)
 	case o.at != "":
 		if t, err := time.Parse(time.RFC3339, o.at); err == nil {
-			return t, nil // also one that is past
+			return t, nil // also a time in the past
 		}
 		phrase = "at " + strings.TrimPrefix(o.at, "at ")
 	case o.in != "":
@@ -161,7 +161,7 @@ func (o *createOptions) first(now time.Time) (time.Time, error) {
 	return p.At, err
 }
 
-// madeOutput is what create prints.
+// madeOutput is the output of job create.
 type madeOutput struct {
 	ID      jobs.ID    `json:"id"`
 	Existed bool       `json:"existed"`
@@ -169,11 +169,11 @@ type madeOutput struct {
 	NextRun time.Time  `json:"nextRun,omitzero"`
 }
 
-// showMade prints the id, for scripts, and where the job stands, if it is not over and gone already.
+// showMade prints the id for scripts, and the state of the job unless it has ended already.
 func (a *app) showMade(ctx context.Context, s *jobs.Service, made jobs.Created) error {
 	o := madeOutput{ID: made.ID, Existed: made.Existed}
 	t := &table{head: []string{fmt.Sprint(made.ID)}}
-	if j, err := s.Row(ctx, made.ID); err == nil { // it is made, whatever becomes of this
+	if j, err := s.Row(ctx, made.ID); err == nil { // the job is made, even if this read fails
 		o.State, o.NextRun = j.State, utc(j.NextRun)
 		t.add(fmt.Sprintf("%s, next run %s", o.State, cell(o.NextRun)))
 	}
@@ -183,7 +183,7 @@ func (a *app) showMade(ctx context.Context, s *jobs.Service, made jobs.Created) 
 	return a.show(o, t)
 }
 
-// document reads a JSON text from an argument, a file or the standard input; nil: there is none.
+// document reads a JSON text from an argument, a file or stdin. It returns nil if none is given.
 func (a *app) document(given []string, most int64) (text []byte, err error) {
 	if len(given) == 0 {
 		return nil, nil

@@ -14,14 +14,15 @@ import (
 )
 
 const (
-	// maxList bounds how many jobs are shown at once, and jobPage how many are read: each may have a megabyte of data.
+	// maxList limits the jobs in one output. jobPage limits the jobs in one read, because each may
+	// have a megabyte of data.
 	maxList = 10_000
 	jobPage = 100
-	// maxCell is how many characters of a text are shown where many are shown.
+	// maxCell limits the characters of a text in a list.
 	maxCell = 60
 )
 
-// listOptions are the flags of job ls.
+// listOptions holds the flags of job ls.
 type listOptions struct {
 	name, queue, phase, order string
 	states                    []string
@@ -88,19 +89,19 @@ func cut(text string) string {
 	return text
 }
 
-// lister reads jobs page by page and keeps only what is shown.
+// lister reads jobs page by page and keeps only those to show.
 type lister struct {
 	q       jobs.Filter
-	name    *glob.Pattern // nil: the query says it
+	name    *glob.Pattern // nil: the query selects the name
 	phase   jobs.Phase
-	compare func(a, b jobOutput) int // nil: by id
+	compare func(a, b jobOutput) int // nil: order by id
 	limit   int
 
-	found []jobOutput // not nil
-	more  bool        // there are others
+	found []jobOutput // never nil
+	more  bool        // there are further jobs
 }
 
-// lister checks the flags.
+// lister checks the flags and returns a lister for them.
 func (o *listOptions) lister() (*lister, error) {
 	l := &lister{q: jobs.Filter{Limit: jobPage, Queue: o.queue, After: jobs.ID(o.after)}, phase: jobs.Phase(strings.ToUpper(o.phase)), limit: o.limit, found: []jobOutput{}}
 	if o.limit < 1 || o.limit > maxList || o.after < 0 {
@@ -145,7 +146,7 @@ func allStates() []jobs.State {
 	return []jobs.State{jobs.Queued, jobs.RunQueued, jobs.Running, jobs.Paused, jobs.Waiting, jobs.Finished, jobs.Failed, jobs.Cancelled}
 }
 
-// read goes through the jobs until it has what is shown.
+// read reads jobs until the limit is reached or all are read.
 func (l *lister) read(ctx context.Context, s *jobs.Service) error {
 	for {
 		page, err := s.Rows(ctx, l.q)
@@ -165,24 +166,24 @@ func (l *lister) read(ctx context.Context, s *jobs.Service) error {
 	}
 }
 
-// wants tells whether a job that the query found is one to be shown.
+// wants reports whether a job of the query matches the other flags.
 func (l *lister) wants(j *jobs.Row) bool {
 	return (l.name == nil || l.name.Match(j.Name)) && (l.phase == "" || l.phase == j.Phase)
 }
 
-// take adds a job; it tells whether to go on.
+// take adds a job. It reports whether further jobs are needed.
 func (l *lister) take(j jobOutput) bool {
 	if l.compare == nil && len(l.found) == l.limit {
 		l.more = true
 		return false
 	}
 	if l.found = append(l.found, j); l.compare != nil {
-		l.cut(l.limit) // what is shown and as many again are held, so that sorting is rare
+		l.cut(l.limit) // twice the limit is kept, so that sorting is rare
 	}
 	return true
 }
 
-// cut leaves the first ones, if there are more by slack.
+// cut keeps the first limit jobs if there are more than limit+slack.
 func (l *lister) cut(slack int) {
 	if l.compare == nil || slack > 0 && len(l.found) < l.limit+slack {
 		return

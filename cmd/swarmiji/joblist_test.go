@@ -12,7 +12,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestJobPages: what is shown does not depend on how the jobs lie in the pages that are read.
+// TestJobPages: the output does not depend on the pages in which jobs are read.
 func TestJobPages(t *testing.T) {
 	const many = 3*jobPage + 7
 	store, err := memjobs.New(memjobs.Config{})

@@ -14,7 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
-// maxChildren is how many children of a job are shown.
+// maxChildren limits the children in the output.
 const maxChildren = 100
 
 func (a *app) jobShowCmd(store *jobStore) *cobra.Command {
@@ -52,7 +52,7 @@ func (a *app) jobShowCmd(store *jobStore) *cobra.Command {
 	}
 }
 
-// wholeOutput is what show prints of a job.
+// wholeOutput is the output of job show.
 type wholeOutput struct {
 	jobOutput
 
@@ -71,16 +71,16 @@ type wholeOutput struct {
 	UniqueKey   string          `json:"uniqueKey,omitempty"`
 	Key         string          `json:"key,omitempty"`
 	Mock        bool            `json:"mock,omitempty"`
-	Weight      *float64        `json:"weight,omitempty"` // of jobs of a queue; 0 is one, too
+	Weight      *float64        `json:"weight,omitempty"` // of jobs of a queue; 0 is a weight too
 	Windows     string          `json:"windows,omitempty"`
-	Timeout     string          `json:"timeout,omitempty"` // as 24h0m0s
+	Timeout     string          `json:"timeout,omitempty"` // such as 24h0m0s
 	Deadline    time.Time       `json:"deadline,omitzero"`
 	Expires     time.Time       `json:"expires,omitzero"`
 	Data        json.RawMessage `json:"data"`
 	Answer      json.RawMessage `json:"answer,omitempty"`
 }
 
-// jobWhole describes a job.
+// jobWhole returns the output for a job.
 func jobWhole(j *jobs.Row) wholeOutput {
 	o := wholeOutput{
 		jobOutput: jobRow(j),
@@ -98,7 +98,7 @@ func jobWhole(j *jobs.Row) wholeOutput {
 	return o
 }
 
-// showJob prints a job: what it has of its fields, then its children, answer and data.
+// showJob prints a job: its set fields, then its children, answer and data.
 func (a *app) showJob(o *wholeOutput) error {
 	t := &table{head: []string{"ID", strconv.FormatInt(int64(o.ID), 10)}}
 	t.add("NAME", o.Name)
@@ -153,7 +153,7 @@ func (a *app) showJob(o *wholeOutput) error {
 	return a.pretty(o)
 }
 
-// pretty prints the data of a job, and its answer if there is one, in lines.
+// pretty prints the data and the answer of a job as indented JSON.
 func (a *app) pretty(o *wholeOutput) error {
 	for _, part := range []struct {
 		name string

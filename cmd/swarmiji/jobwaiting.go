@@ -12,7 +12,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// waitingOutput is a task that waits for an answer.
+// waitingOutput is the output for a task that waits for an answer.
 type waitingOutput struct {
 	Task     task.ID   `json:"task"`
 	Name     string    `json:"name"`

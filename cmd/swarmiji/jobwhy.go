@@ -9,7 +9,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
-// whyOutput is what why prints.
+// whyOutput is the output of job why.
 type whyOutput struct {
 	ID      jobs.ID        `json:"id"`
 	State   jobs.State     `json:"state"`

@@ -14,14 +14,15 @@ import (
 	"github.com/swarmiji/swarmiji/serializer/compress"
 )
 
-// keyLine is a line of a file of keys: an id, the key, and what else it says.
+// keyLine is a line of a key file: an id, the key, and further words.
 type keyLine struct {
 	id     string
 	secret []byte
 	rest   []string
 }
 
-// keyLines reads a file of keys. Lines that are empty or begin with # say nothing. An error quotes nothing of a key.
+// keyLines reads a key file. Empty lines and lines with # are skipped. Errors never contain a part
+// of a key.
 func keyLines(path string, good func(keyLine) bool, form string) ([]keyLine, error) {
 	f, err := os.Open(path) //nolint:gosec // the user names a file of their own
 	if err != nil {
@@ -55,7 +56,7 @@ func keyLines(path string, good func(keyLine) bool, form string) ([]keyLine, err
 	return keys, nil
 }
 
-// keys reads the file of the keys for commands; nil without one.
+// keys reads the key file for commands. It returns nil without one.
 func (a *app) keys() (*control.Keys, error) {
 	if a.controlKeys == "" {
 		return nil, nil
@@ -78,7 +79,7 @@ func (a *app) keys() (*control.Keys, error) {
 // signs is the word after a key that signs and does not encrypt.
 const signs = "sign"
 
-// sealer reads the file of the keys that seal tasks and results; nil without one.
+// sealer reads the key file for sealed tasks and results. It returns nil without one.
 func (a *app) sealer() (serializer.Sealer, error) {
 	if a.keyFile == "" {
 		return nil, nil
@@ -99,7 +100,7 @@ func (a *app) sealer() (serializer.Sealer, error) {
 	return ring, nil
 }
 
-// compression reads what is compressed in any way that this module knows, and compresses nothing.
+// compression reads each compression of this module and compresses nothing.
 func compression() (serializer.Compression, error) {
 	zstd, err := compress.NewZstd()
 	if err != nil {
@@ -108,7 +109,7 @@ func compression() (serializer.Compression, error) {
 	return serializer.Compression{Compressors: []serializer.Compressor{zstd, compress.S2{}, &compress.Gzip{}}}, nil
 }
 
-// codec reads tasks and results to be shown, sealed ones where the keys are given; what is plain is shown too.
+// codec reads tasks and results for the output: plain ones, and sealed ones if keys are given.
 func (a *app) codec() (*wire.Codec, error) {
 	sealer, err := a.sealer()
 	if err != nil {
@@ -121,7 +122,7 @@ func (a *app) codec() (*wire.Codec, error) {
 	return wire.New(serializer.Wire{Sealer: sealer, AcceptPlain: true, Compression: c, MaxBody: maxArguments})
 }
 
-// remedy says what to do about what is sealed.
+// remedy returns a hint for sealed data that could not be opened.
 func (a *app) remedy(err error) error {
 	if a.keyFile == "" && errors.Is(err, serializer.ErrUnknownType) {
 		return fmt.Errorf("%w; --key-file names the keys", err)

@@ -1,13 +1,20 @@
-// Swarmiji is the program for people who run Swarmiji's consumers: it submits tasks and shows their results, tells who works
-// and on what, commands consumers, looks after dead letters, and says what is wrong with a set-up.
+// Swarmiji is the command line for operators. It submits tasks, shows results, lists nodes and
+// their tasks, commands consumers, repairs dead letters, and checks a set-up.
 //
 //	export SWARMIJI_BROKER=amqp://user:password@host:5672/
 //	swarmiji doctor
 //	swarmiji call math.add '{"a": 1, "b": 2}' --wait
 //
-// Every command has help with examples; docs/cli.md is all of it on one page. The exit status is 0 when all went well, 1
-// after an error, 2 after wrong arguments, 3 when what was asked for is not there, 4 when a server or every consumer is out
-// of reach, 5 when the task that was waited for has failed, 6 when an answer came too late, and 7 when there was one already.
+// Each command has help with examples. docs/cli.md has all of it on one page. The exit statuses:
+//
+//   - 0: success
+//   - 1: an error
+//   - 2: wrong arguments
+//   - 3: the requested thing does not exist
+//   - 4: a server or all consumers are unreachable
+//   - 5: the awaited task failed
+//   - 6: an answer came too late
+//   - 7: an answer existed already
 package main
 
 import (

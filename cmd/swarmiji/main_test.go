@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(leakless{m}, map[string]func(){"swarmiji": main})
 }
 
-// leakless looks for goroutines that the tests left.
+// leakless fails if the tests left goroutines.
 type leakless struct{ *testing.M }
 
 func (m leakless) Run() int {
@@ -46,11 +46,11 @@ func (m leakless) Run() int {
 	return code
 }
 
-// patience bounds every wait of these tests.
+// patience bounds each wait of these tests.
 const patience = 40 * time.Second
 
-// swarmiji runs the program inside of the test, with the script's directory, input and environment: starting it anew for each
-// line would take most of the time.
+// swarmiji runs the program inside the test, with the script's directory, input and environment.
+// Starting a process for each command would take most of the time.
 func swarmiji(ts *testscript.TestScript, want int, args []string) {
 	s := surroundings{stdin: strings.NewReader(ts.Getenv("STDIN")), stdout: ts.Stdout(), stderr: ts.Stderr(), getenv: ts.Getenv}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
@@ -60,7 +60,7 @@ func swarmiji(ts *testscript.TestScript, want int, args []string) {
 	}
 }
 
-// named gives the program the schedule of the script, where the script has one and does not say another.
+// named adds --name with the script's schedule, unless the script gives one.
 func named(ts *testscript.TestScript, args []string) []string {
 	if name := ts.Getenv("SCHEDULE"); name != "" && !slices.Contains(args, "--schedule") {
 		args = append(args, "--schedule", name)
@@ -68,7 +68,7 @@ func named(ts *testscript.TestScript, args []string) []string {
 	return args
 }
 
-// patient gives the program the time that a busy machine may take, where the script does not say how much it has.
+// patient adds a long --timeout for busy machines, unless the script gives one.
 func patient(args []string) []string {
 	has := func(flag string) bool { return slices.Contains(args, flag) }
 	if !has("--timeout") {
@@ -80,7 +80,7 @@ func patient(args []string) []string {
 	return args
 }
 
-// serving is how to end the server of each script.
+// serving holds the functions that end the server of each script.
 type serving struct {
 	mu   sync.Mutex
 	stop map[*testscript.TestScript]func() int
@@ -98,19 +98,19 @@ func (s *serving) get(ts *testscript.TestScript) func() int {
 	return s.stop[ts]
 }
 
-// commands are what scripts may say beside the usual.
+// commands are the additional commands of scripts.
 func commands() map[string]func(ts *testscript.TestScript, neg bool, args []string) {
 	stops := serving{stop: map[*testscript.TestScript]func() int{}}
 	return map[string]func(ts *testscript.TestScript, neg bool, args []string){
-		// run ARGS: the program, which succeeds.
+		// run ARGS: runs the program, which must succeed.
 		"run": func(ts *testscript.TestScript, _ bool, args []string) { swarmiji(ts, 0, args) },
-		// fails STATUS ARGS: the program, which ends with this status.
+		// fails STATUS ARGS: runs the program, which must end with this status.
 		"fails": func(ts *testscript.TestScript, _ bool, args []string) {
 			status, err := strconv.Atoi(args[0])
 			ts.Check(err)
 			swarmiji(ts, status, args[1:])
 		},
-		// until TEXT ARGS: the program, again and again till it prints the text.
+		// until TEXT ARGS: runs the program until it prints the text.
 		"until": func(ts *testscript.TestScript, _ bool, args []string) {
 			var out strings.Builder
 			for end := time.Now().Add(patience); time.Now().Before(end); {
@@ -124,7 +124,7 @@ func commands() map[string]func(ts *testscript.TestScript, neg bool, args []stri
 			}
 			ts.Fatalf("%q was never printed; the last output is\n%s", args[0], out.String())
 		},
-		// cmpjson TEXT...: what was printed last is the JSON list of these texts.
+		// cmpjson TEXT...: the last output is the JSON list of these texts.
 		"cmpjson": func(ts *testscript.TestScript, _ bool, args []string) {
 			var got []string
 			ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &got))
@@ -132,7 +132,8 @@ func commands() map[string]func(ts *testscript.TestScript, neg bool, args []stri
 				ts.Fatalf("%q was printed, want %q", got, args)
 			}
 		},
-		// entry TASK: $ENTRY becomes the beginning of the id of the entry of this task, as the list says that was printed last.
+		// entry TASK: sets $ENTRY to the beginning of the id of this task's entry in the list printed
+		// last.
 		"entry": func(ts *testscript.TestScript, _ bool, args []string) {
 			var out strings.Builder
 			if status := run(context.Background(), named(ts, []string{"schedule", "ls"}), surroundings{
@@ -148,7 +149,8 @@ func commands() map[string]func(ts *testscript.TestScript, neg bool, args []stri
 			}
 			ts.Fatalf("there is no entry of %s:\n%s", args[0], out.String())
 		},
-		// serve ARGS: the program, which serves jobs until the script ends or says "unserve". $SERVED is where.
+		// serve ARGS: runs a server of jobs until the script ends or has "unserve". $SERVED is its
+		// address.
 		"serve": func(ts *testscript.TestScript, _ bool, args []string) {
 			ctx, cancel := context.WithCancel(context.Background())
 			r, w := io.Pipe()
@@ -168,13 +170,14 @@ func commands() map[string]func(ts *testscript.TestScript, neg bool, args []stri
 			stops.put(ts, stop)
 			_, _ = ts.Stdout().Write([]byte(line))
 		},
-		// unserve: ends the program, which succeeds.
+		// unserve: ends the server, which must succeed.
 		"unserve": func(ts *testscript.TestScript, _ bool, _ []string) {
 			if status := stops.get(ts)(); status != 0 {
 				ts.Fatalf("status %d", status)
 			}
 		},
-		// say LINE...: sends a request to what serves jobs, and prints the answer with the ends of lines that files have.
+		// say LINE...: sends a request to the server of jobs and prints the answer, with line ends of
+		// files.
 		"say": func(ts *testscript.TestScript, _ bool, args []string) {
 			nc, err := net.DialTimeout("tcp", ts.Getenv("SERVED"), patience)
 			ts.Check(err)
@@ -188,7 +191,8 @@ func commands() map[string]func(ts *testscript.TestScript, neg bool, args []stri
 			_, err = io.WriteString(ts.Stdout(), strings.ReplaceAll(string(answer), "\r", "")+"\n")
 			ts.Check(err)
 		},
-		// listen ID ARGS: the program, which ends by itself, while tasks run, with this id, or, for -, each with one of its own.
+		// listen ID ARGS: runs the program, which ends by itself, and submits tasks with this id until it
+		// does. For "-" each task has its own id.
 		"listen": func(ts *testscript.TestScript, _ bool, args []string) {
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
@@ -217,13 +221,13 @@ func commands() map[string]func(ts *testscript.TestScript, neg bool, args []stri
 	}
 }
 
-// key is what the consumers of these tests want commands signed with; keyFile is the same as a file.
+// key signs the commands to the consumers of these tests. keyFile is the same as a file.
 const (
 	key     = "thirty-two bytes that nobody has"
 	keyFile = "# keys\nk1 dGhpcnR5LXR3byBieXRlcyB0aGF0IG5vYm9keSBoYXM=\n"
 )
 
-// pair is the arguments of add.
+// pair holds the arguments of add.
 type pair struct {
 	A int `json:"a"`
 	B int `json:"b"`
@@ -236,10 +240,10 @@ var (
 	slow  = task.New[string, string]("slow")
 )
 
-// sealKeys is what the queue "sealed" is sealed with, as a file.
+// sealKeys is the key file of the queue "sealed".
 const sealKeys = "# keys\ns2 c2VhbGluZyBrZXkgb2YgdGhpcnR5LXR3byBieXRlcyE= sign\ns1 YW5vdGhlciBrZXkgb2YgdGhpcnR5LXR3byBieXRlcy4=\n"
 
-// sealing is the configuration of a consumer of the queue "sealed", whose results are compressed besides.
+// sealing configures a consumer of the queue "sealed". Its results are also compressed.
 func sealing(cfg consumer.Config) (consumer.Config, error) {
 	zstd, err := compress.NewZstd()
 	if err != nil {
@@ -253,7 +257,8 @@ func sealing(cfg consumer.Config) (consumer.Config, error) {
 	return cfg, err
 }
 
-// worker runs consumers of the queues "work" and "sealed" until the script ends. The tasks "slow" end when the worker does.
+// worker runs consumers of the queues "work" and "sealed" until the script ends. The tasks "slow"
+// end with the worker.
 func worker(env *testscript.Env, url string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	logger := slog.New(slog.DiscardHandler)
@@ -283,7 +288,7 @@ func worker(env *testscript.Env, url string) error {
 	env.Defer(func() {
 		cancel()
 		for range 2 {
-			<-ended // whatever it left: it does not wait for slow tasks
+			<-ended // its error is ignored: it does not wait for slow tasks
 		}
 		closing, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
@@ -308,7 +313,7 @@ func handling(cfg consumer.Config) (*consumer.Consumer, error) {
 	)
 }
 
-// TestScripts runs every script of testdata/script against every broker, each with a consumer beside it.
+// TestScripts runs each script of testdata/script against each broker, with a consumer.
 func TestScripts(t *testing.T) {
 	for name, server := range map[string]func(t *testing.T) string{
 		"rabbit": func(t *testing.T) string { return testserver.RequireRabbit(t).URL() },
@@ -338,7 +343,7 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// TestSchedules runs every script of testdata/schedule against every store of schedules.
+// TestSchedules runs each script of testdata/schedule against each store of schedules.
 func TestSchedules(t *testing.T) {
 	for name, store := range map[string]func(t *testing.T) string{
 		"redis":    func(t *testing.T) string { return testserver.RequireRedis(t).URL() },
@@ -368,7 +373,8 @@ func TestSchedules(t *testing.T) {
 	}
 }
 
-// TestJobs runs every script of testdata/jobs against every store of jobs, each with a database of its own, where ids begin with 1.
+// TestJobs runs each script of testdata/jobs against each store of jobs. Each script has its own
+// database, in which ids begin with 1.
 func TestJobs(t *testing.T) {
 	for name, store := range map[string]func(t *testing.T) func(env *testscript.Env) (string, error){
 		"memory": func(*testing.T) func(*testscript.Env) (string, error) {
@@ -407,5 +413,6 @@ func TestOffline(t *testing.T) {
 	})
 }
 
-// raceEnv hands on what is set for the race detector: by itself each program would sleep for a second at its end.
+// raceEnv passes the settings of the race detector on. Without them each program sleeps for a
+// second at its end.
 func raceEnv(env *testscript.Env) { env.Setenv("GORACE", os.Getenv("GORACE")) }

@@ -10,7 +10,7 @@ import (
 	"unicode"
 )
 
-// table is what a command shows as rows.
+// table is the output of a command as rows.
 type table struct {
 	head []string
 	rows [][]string
@@ -24,7 +24,8 @@ func (t *table) add(cells ...any) {
 	t.rows = append(t.rows, row)
 }
 
-// cell is one value in a table. What comes from elsewhere cannot break the table or move the cursor.
+// cell is a value of a table. It is made visible, so that foreign text cannot break the table or
+// move the cursor.
 func cell(v any) string {
 	var s string
 	switch v := v.(type) {
@@ -47,7 +48,7 @@ func cell(v any) string {
 	return s
 }
 
-// visible replaces what is not printed as a character on one line.
+// visible replaces line breaks and characters that are not printable.
 func visible(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || !unicode.IsPrint(r) && r != ' ' {
@@ -57,7 +58,7 @@ func visible(s string) string {
 	}, s)
 }
 
-// show prints v as JSON, or t as a table, as -o says.
+// show prints v as JSON or t as a table, as -o selects.
 func (a *app) show(v any, t *table) error {
 	if a.output == "json" {
 		return a.json(v)
@@ -71,12 +72,12 @@ func (a *app) show(v any, t *table) error {
 	return w.Flush()
 }
 
-// say prints a remark beside the output.
+// say prints a remark to stderr.
 func (a *app) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(a.stderr, "swarmiji: "+format+"\n", args...)
 }
 
-// json prints v as JSON of several lines.
+// json prints v as indented JSON.
 func (a *app) json(v any) error {
 	e := json.NewEncoder(a.stdout)
 	e.SetEscapeHTML(false)
@@ -84,7 +85,7 @@ func (a *app) json(v any) error {
 	return e.Encode(v)
 }
 
-// compact is v as JSON on one line.
+// compact returns v as JSON on one line.
 func compact(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {

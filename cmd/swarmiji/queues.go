@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -12,6 +13,8 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/control"
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/internal/reach"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/router"
 	"github.com/swarmiji/swarmiji/task"
@@ -23,7 +26,7 @@ func (a *app) queuesCmd() *cobra.Command {
 		Use:   "queues [QUEUE...]",
 		Short: "Show what waits in queues",
 		Long: "Queues shows how many tasks wait, are held by consumers, are delayed and are dead. Without names it shows the queues of\n" +
-			"the consumers that answer, and \"default\". What the broker does not tell is \"?\", in JSON -1.",
+			"the consumers that answer or send heartbeats, and \"default\". What the broker does not tell is \"?\", in JSON -1.",
 		Example: "  swarmiji queues\n" +
 			"  swarmiji queues reports mail -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -39,34 +42,67 @@ func (a *app) queuesCmd() *cobra.Command {
 			return a.with(cmd.Context(), open.Options{Control: len(args) == 0}, func(ctx context.Context, s *open.Swarm) error {
 				names := args
 				if len(names) == 0 {
-					if names, err = known(ctx, s, keys, control.Wait{Replies: t.replies, Timeout: t.collect}); err != nil {
+					c, err := ask(ctx, s, keys, control.Wait{Replies: t.replies, Timeout: t.collect})
+					if err != nil && !errors.Is(err, errNobody) && !errors.Is(err, control.ErrMissing) {
 						return err
 					}
+					names = c.names()
 				}
 				return a.sizes(ctx, s, names, len(args) > 0)
 			})
 		},
 	}
-	cmd.Flags().DurationVar(&t.collect, "collect", control.DefaultTimeout, "how long consumers are asked for their queues")
+	cmd.Flags().DurationVar(&t.collect, "collect", listenTime, "how long consumers are asked for their queues, and their heartbeats heard")
 	cmd.Flags().IntVar(&t.replies, "replies", 0, "how many consumers' answers are enough; default: as many as come in time")
 	return cmd
 }
 
-// known returns the queues of the consumers that answer, and the default one.
-func known(ctx context.Context, s *open.Swarm, keys *control.Keys, w control.Wait) ([]string, error) {
-	replies, err := send(ctx, s, keys, control.Command{Do: control.DoPing}, w)
-	if err != nil && !errors.Is(err, errNobody) && !errors.Is(err, control.ErrMissing) {
-		return nil, err
-	}
-	names := []string{router.DefaultQueue}
-	for _, r := range replies {
-		names = append(names, r.Queues...)
-	}
-	slices.Sort(names)
-	return slices.Compact(names), nil
+// census holds the answers and heartbeats of consumers.
+type census struct {
+	replies []control.Reply // to a ping
+	silent  int             // consumers that do not answer, and send heartbeats
+	queues  map[string]int  // number of consumers of each queue
 }
 
-// queueOutput is a queue as it is shown.
+// names returns the default queue and the queues of the consumers, sorted.
+func (c *census) names() []string {
+	names := append(slices.Collect(maps.Keys(c.queues)), router.DefaultQueue)
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// ask asks consumers and meanwhile listens for heartbeats, which also come from consumers without
+// control. The census is complete even with an error: errNobody, for example, says that none has
+// answered.
+func ask(ctx context.Context, s *open.Swarm, keys *control.Keys, w control.Wait) (census, error) {
+	c := census{queues: make(map[string]int)}
+	listening, enough := context.WithCancel(ctx)
+	defer enough()
+	heard, err := hear(listening, s.Events)
+	if err != nil {
+		return c, err
+	}
+	c.replies, err = send(ctx, s, keys, control.Command{Do: control.DoPing}, w)
+	enough()
+	nodes, herr := heard()
+	for i := range c.replies {
+		note(nodes, &c.replies[i])
+	}
+	for _, n := range nodes {
+		if n.Offline || n.Role != events.RoleConsumer {
+			continue
+		}
+		if !n.Answers {
+			c.silent++
+		}
+		for _, q := range n.Queues {
+			c.queues[q]++
+		}
+	}
+	return c, errors.Join(err, herr)
+}
+
+// queueOutput is the output for a queue.
 type queueOutput struct {
 	Queue   string `json:"queue"`
 	Ready   int    `json:"ready"`
@@ -75,7 +111,7 @@ type queueOutput struct {
 	Dead    int    `json:"dead"`
 }
 
-// sizes shows queues. One that does not exist is an error where the user has named it.
+// sizes prints queues. It returns an error if a queue that the user named does not exist.
 func (a *app) sizes(ctx context.Context, s *open.Swarm, names []string, must bool) error {
 	i, ok := capability.As[broker.Inspector](s.Broker)
 	if !ok {
@@ -88,7 +124,7 @@ func (a *app) sizes(ctx context.Context, s *open.Swarm, names []string, must boo
 		st, err := i.Stats(ctx, q)
 		switch {
 		case errors.Is(err, broker.ErrNoQueue):
-			missing = append(missing, fmt.Errorf("queue %s: %w", q, errNotFound))
+			missing = append(missing, reach.Also(fmt.Errorf("queue %s: %w", q, errNotFound), broker.ErrNoQueue))
 			continue
 		case err != nil:
 			return err
@@ -103,7 +139,7 @@ func (a *app) sizes(ctx context.Context, s *open.Swarm, names []string, must boo
 	return err
 }
 
-// told is a number of a queue for people.
+// told formats a number of a queue for people.
 func told(n int) string {
 	if n < 0 {
 		return "?"

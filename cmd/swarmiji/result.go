@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/reach"
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/open"
@@ -52,7 +53,7 @@ func (a *app) resultCmd() *cobra.Command {
 	return cmd
 }
 
-// resultOutput is what result prints.
+// resultOutput is the output of result.
 type resultOutput struct {
 	ID         task.ID    `json:"id"`
 	Name       string     `json:"name"`
@@ -66,7 +67,7 @@ type resultOutput struct {
 	ErrorType  string     `json:"error_type,omitempty"`
 }
 
-// resultPoll is how often a store is asked that is waited for.
+// resultPoll is the interval between two reads of a result that is waited for.
 const resultPoll = 100 * time.Millisecond
 
 func (a *app) result(ctx context.Context, s *open.Swarm, codec *wire.Codec, id task.ID, wait bool) error {
@@ -106,7 +107,7 @@ func (a *app) result(ctx context.Context, s *open.Swarm, codec *wire.Codec, id t
 	return nil
 }
 
-// load returns what a store keeps of a task, when it has ended if that is waited for.
+// load reads the record of a task. With --wait it waits until the task has ended.
 func load(ctx context.Context, store resultstore.ResultStore, id task.ID, wait bool) (resultstore.Record, error) {
 	known := false
 	for {
@@ -115,7 +116,7 @@ func load(ctx context.Context, store resultstore.ResultStore, id task.ID, wait b
 		case err == nil && (r.State.Terminal() || !wait):
 			return r, nil
 		case errors.Is(err, resultstore.ErrNotFound) && !wait:
-			return r, fmt.Errorf("task %s: %w: %w", id, task.ErrNotFound, err)
+			return r, reach.Also(fmt.Errorf("task %s: %w; check id and --namespace", id, task.ErrNotFound), err)
 		case err != nil && ctx.Err() == nil && !errors.Is(err, resultstore.ErrNotFound):
 			return r, err
 		}
@@ -151,8 +152,8 @@ func (o *resultOutput) table() *table {
 	return t
 }
 
-// readable returns serialized bytes as something that can be written as JSON: raw bytes as a text where they are one, and
-// else in base64.
+// readable returns serialized bytes as a value for JSON: raw bytes as text if they are text,
+// otherwise in base64.
 func readable(contentType string, data []byte) (any, error) {
 	if len(data) == 0 {
 		return nil, nil

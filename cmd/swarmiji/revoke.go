@@ -16,7 +16,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// revokeOptions are the flags of revoke.
+// revokeOptions holds the flags of revoke.
 type revokeOptions struct {
 	selector  revoke.Selector
 	header    string
@@ -64,7 +64,7 @@ func (a *app) revokeCmd() *cobra.Command {
 	return cmd
 }
 
-// revokeByCommand has the consumers revoke.
+// revokeByCommand sends the revocation to the consumers as a command.
 func (a *app) revokeByCommand(cmd *cobra.Command, args []string, o *revokeOptions) error {
 	for _, flag := range []string{"queue", "task", "header", "within", "future"} {
 		if cmd.Flags().Changed(flag) {
@@ -82,7 +82,7 @@ func ids(args []string) []task.ID {
 	return list
 }
 
-// revokeOutput is what became of one task, or of all that were chosen.
+// revokeOutput is the output for one task, or for all selected tasks.
 type revokeOutput struct {
 	ID      string         `json:"id,omitempty"`
 	Outcome revoke.Outcome `json:"outcome"`

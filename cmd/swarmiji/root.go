@@ -12,16 +12,17 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/open"
+	_ "github.com/swarmiji/swarmiji/open/all"
 )
 
-// surroundings are what a run of the program has from its process.
+// surroundings hold the streams and the environment of the process.
 type surroundings struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	getenv         func(string) string
 }
 
-// app is one run of the program: its surroundings and the options that all commands share.
+// app is one run of the program: its surroundings and the common options.
 type app struct {
 	surroundings
 
@@ -31,15 +32,15 @@ type app struct {
 	controlKeys       string // a file
 	keyFile           string
 
-	secrets []secret // what is not to be printed
+	secrets []secret // texts that must not be printed
 
-	begun bool // the arguments were right and the command runs
+	begun bool // the arguments were valid and the command runs
 }
 
-// secret is a URL, and what is said of it in its place.
+// secret is a URL, and its text without the password.
 type secret struct{ text, instead string }
 
-// run is the program. It returns the exit status.
+// run runs the program and returns the exit status.
 func run(ctx context.Context, args []string, s surroundings) int {
 	a := &app{surroundings: s}
 	root := a.root()
@@ -60,8 +61,8 @@ func run(ctx context.Context, args []string, s surroundings) int {
 	return status(err)
 }
 
-// plain is the text of an error without the program's own classes, and without the URL of a server, should a library have
-// put it there.
+// plain returns the text of an error without the classes of this program. It also replaces URLs of
+// servers that a library may have put into the text.
 func (a *app) plain(err error) string {
 	text := err.Error()
 	for _, s := range a.secrets {
@@ -108,10 +109,11 @@ func (a *app) root() *cobra.Command {
 		a.pingCmd(), a.statsCmd(), a.scaleCmd(), a.pauseCmd(), a.resumeCmd(), a.rateLimitCmd(), a.shutdownCmd(),
 		a.versionCmd(), a.completionCmd(root),
 	)
+	wrapHelp(root)
 	return root
 }
 
-// begin checks the options that all commands share.
+// begin checks the common options.
 func (a *app) begin(cmd *cobra.Command) error {
 	if a.output != "table" && a.output != "json" {
 		return fmt.Errorf("%w: -o is %q, want table or json", errUsage, a.output)
@@ -122,7 +124,7 @@ func (a *app) begin(cmd *cobra.Command) error {
 	if a.broker == "" {
 		a.broker = a.getenv("SWARMIJI_BROKER")
 	}
-	if a.broker != "" {
+	if a.broker != "" && !strings.HasSuffix(a.broker, "://") { // a scheme alone is not secret
 		a.secrets = append(a.secrets, secret{a.broker, open.Redact(a.broker)})
 	}
 	if a.controlKeys == "" {
@@ -144,7 +146,7 @@ func (a *app) begin(cmd *cobra.Command) error {
 // offline marks commands that need no broker.
 const offline = "offline"
 
-// limited gives ctx the time of --timeout.
+// limited returns ctx with the limit of --timeout.
 func (a *app) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, a.timeout)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/swarmiji/swarmiji/when"
 )
 
-// storeOptions say which schedule is meant.
+// storeOptions holds the flags that name the schedule.
 type storeOptions struct{ url, name string }
 
 func (a *app) scheduleCmd() *cobra.Command {
@@ -29,10 +29,10 @@ func (a *app) scheduleCmd() *cobra.Command {
 		Long: "Schedule adds tasks that run once or again and again, and looks after them. Listeners run them, or submit them; see\n" +
 			"docs/schedules.md. --store names what keeps the schedule: redis://host:6379, nats://host:4222, sqlite:///path/app.db\n" +
 			"or postgres://user:password@host/database. An entry may be named by the beginning of its id.",
-		Example: "  swarmiji schedule add \"every weekday at 9am\" report.make '{\"month\": \"last\"}' --store redis://host:6379\n" +
+		Example: "  swarmiji schedule add \"every weekday at 9am\" report.make --store redis://host:6379\n" +
 			"  SWARMIJI_SCHEDULE=sqlite:///var/lib/app.db swarmiji schedule ls",
 		Args:        cobra.NoArgs,
-		Annotations: map[string]string{offline: "yes"}, // it only shows its help
+		Annotations: map[string]string{offline: "yes"}, // only shows its help
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return errors.Join(cmd.Help(), fmt.Errorf("%w: schedule what? add, ls, show, next, run, pause, resume or rm", errUsage))
 		},
@@ -45,12 +45,13 @@ func (a *app) scheduleCmd() *cobra.Command {
 		a.schedulePauseCmd(&o), a.scheduleResumeCmd(&o), a.scheduleRemoveCmd(&o),
 	)
 	for _, sub := range cmd.Commands() {
-		sub.Annotations = map[string]string{offline: "yes"} // of the broker
+		sub.Annotations = map[string]string{offline: "yes"} // no broker
 	}
 	return cmd
 }
 
-// withSchedule opens a schedule, calls do within --timeout, and closes it. Phrases are seen in the zone loc; nil: UTC.
+// withSchedule opens a schedule, calls do within --timeout, and closes it. loc is the zone of
+// phrases; nil: UTC.
 func (a *app) withSchedule(ctx context.Context, o *storeOptions, loc *time.Location, do func(ctx context.Context, s *schedule.Schedule) error) (err error) {
 	url := cmp.Or(o.url, a.getenv("SWARMIJI_SCHEDULE"), a.broker)
 	if url == "" {
@@ -65,7 +66,7 @@ func (a *app) withSchedule(ctx context.Context, o *storeOptions, loc *time.Locat
 	logger := slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	store, err := open.Schedule(ctx, url, open.ScheduleOptions{Name: o.name, Logger: logger})
 	if err != nil {
-		return fmt.Errorf("%w: %w", errUsage, err) // it has done no I/O
+		return fmt.Errorf("%w: %w", errUsage, err) // no I/O was done: the URL is wrong
 	}
 	defer func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
@@ -81,7 +82,7 @@ func (a *app) withSchedule(ctx context.Context, o *storeOptions, loc *time.Locat
 	return do(ctx, s)
 }
 
-// items returns all entries, those that run next first.
+// items returns all entries in the order of their next runs.
 func items(ctx context.Context, s *schedule.Schedule) ([]schedule.Item, error) {
 	var all []schedule.Item
 	seen := make(map[string]bool)
@@ -110,10 +111,10 @@ func btoi(b bool) int {
 	return 0
 }
 
-// minPrefix is how much of an id names an entry.
+// minPrefix is the least length of the beginning of an id.
 const minPrefix = 4
 
-// item finds an entry by its id, or the beginning of it.
+// item finds an entry by its id or the beginning of its id.
 func item(ctx context.Context, s *schedule.Schedule, id string) (schedule.Item, error) {
 	got, err := s.Get(ctx, id)
 	if !errors.Is(err, schedule.ErrNotFound) || len(id) < minPrefix {
@@ -138,7 +139,7 @@ func item(ctx context.Context, s *schedule.Schedule, id string) (schedule.Item, 
 	return got, fmt.Errorf("%w: %d entries begin with %s; give more of the id", errUsage, found, visible(id))
 }
 
-// entryOutput is an entry as it is shown.
+// entryOutput is the output for an entry.
 type entryOutput struct {
 	ID      string            `json:"id"`
 	Job     string            `json:"job,omitempty"`
@@ -152,11 +153,11 @@ type entryOutput struct {
 	Overlap string            `json:"overlap,omitempty"`
 	Nonce   string            `json:"nonce,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
-	State   bool              `json:"state,omitempty"` // the last run has left something for the next
+	State   bool              `json:"state,omitempty"` // the last run has left state for the next one
 	Problem string            `json:"problem,omitempty"`
 }
 
-// entry describes an item; its arguments are shown where args is set, since they may hold secrets.
+// entry returns the output for an item. args adds the arguments, which may hold secrets.
 func entry(i *schedule.Item, args bool) entryOutput {
 	o := entryOutput{ID: i.ID, Next: i.Next.UTC(), Last: i.Last.UTC(), Paused: i.Paused, State: len(i.State) > 0}
 	if i.Next.IsZero() {
@@ -192,7 +193,7 @@ func (o *entryOutput) state() string {
 	return "waiting"
 }
 
-// addedOutput is what add and run print.
+// addedOutput is the output of add and run.
 type addedOutput struct {
 	ID   string    `json:"id"`
 	New  bool      `json:"new"`
@@ -201,7 +202,7 @@ type addedOutput struct {
 	Echo string    `json:"echo"`
 }
 
-// showAdded prints what became of an Add: the id, for scripts, and how it was understood.
+// showAdded prints the id for scripts, and how the phrase was understood.
 func (a *app) showAdded(added *schedule.Added) error {
 	o := addedOutput{ID: added.ID, New: added.New, Next: added.Next.UTC(), Echo: added.Echo}
 	if added.Next.IsZero() {
@@ -218,7 +219,7 @@ func (a *app) showAdded(added *schedule.Added) error {
 	return a.show(o, t)
 }
 
-// scheduled is the call of a task with JSON arguments. Names may be those of other languages.
+// scheduled returns the call of a task with JSON arguments. Names may be those of other languages.
 func (a *app) scheduled(name string, given []string) (task.Call, error) {
 	arguments, err := a.arguments(given)
 	if err != nil {

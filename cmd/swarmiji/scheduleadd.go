@@ -12,7 +12,7 @@ import (
 	"github.com/swarmiji/swarmiji/schedule"
 )
 
-// addOptions are the flags of schedule add.
+// addOptions holds the flags of schedule add.
 type addOptions struct {
 	when           whenOptions
 	nonce, misfire string
@@ -50,7 +50,7 @@ func (a *app) scheduleAdd(ctx context.Context, store *storeOptions, args []strin
 	if err != nil {
 		return err
 	}
-	p, err := o.when.understand(phrase, time.Now()) // what is refused is so before a store is asked
+	p, err := o.when.understand(phrase, time.Now()) // refuse wrong flags before the store is asked
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (a *app) scheduleAdd(ctx context.Context, store *storeOptions, args []strin
 	})
 }
 
-// misfire reads a policy.
+// misfire parses the policy for missed runs.
 func misfire(text string) (schedule.Misfire, error) {
 	switch text {
 	case "once":

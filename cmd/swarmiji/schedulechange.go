@@ -10,18 +10,18 @@ import (
 	"github.com/swarmiji/swarmiji/schedule"
 )
 
-// changedOutput is what pause, resume and rm print of an entry.
+// changedOutput is the output of pause, resume and rm for an entry.
 type changedOutput struct {
 	ID   string    `json:"id"`
 	Done string    `json:"done"`
 	Next time.Time `json:"next,omitzero"`
 }
 
-// change does something to the entries that are named, all within --timeout, and prints what became of each.
+// change calls do for the named entries, all within --timeout, and prints the result for each.
 func (a *app) change(cmd *cobra.Command, store *storeOptions, ids []string, do func(ctx context.Context, s *schedule.Schedule, id string) (changedOutput, error)) error {
 	return a.withSchedule(cmd.Context(), store, nil, func(ctx context.Context, s *schedule.Schedule) error {
 		var all []schedule.Item
-		for _, id := range ids { // all must be there before anything is changed
+		for _, id := range ids { // all must exist before the first change
 			i, err := item(ctx, s, id)
 			if err != nil {
 				return err

@@ -40,7 +40,7 @@ func (a *app) scheduleListCmd(store *storeOptions) *cobra.Command {
 	}
 }
 
-// showOutput is what show prints.
+// showOutput is the output of schedule show.
 type showOutput struct {
 	entryOutput
 	Runs []time.Time `json:"runs"`

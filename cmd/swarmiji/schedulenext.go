@@ -11,7 +11,7 @@ import (
 	"github.com/swarmiji/swarmiji/when"
 )
 
-// whenOptions are the flags that say when something is to happen, in the place of a phrase.
+// whenOptions holds the flags that replace a phrase.
 type whenOptions struct {
 	cron, cron5, repeat, zone string
 }
@@ -24,7 +24,7 @@ func (o *whenOptions) flags(cmd *cobra.Command) {
 	f.StringVar(&o.zone, "zone", "UTC", "`name` of the time zone of a phrase and of --cron5, such as Europe/Berlin")
 }
 
-// given is how many of the flags stand in the place of a phrase.
+// given returns the number of flags that replace a phrase.
 func (o *whenOptions) given() (n int) {
 	for _, text := range []string{o.cron, o.cron5, o.repeat} {
 		if text != "" {
@@ -34,10 +34,10 @@ func (o *whenOptions) given() (n int) {
 	return n
 }
 
-// location is the zone of --zone.
+// location returns the zone of --zone.
 func (o *whenOptions) location() (*time.Location, error) { return zone(o.zone) }
 
-// zone is the time zone that --zone names.
+// zone returns the time zone with the name of --zone.
 func zone(name string) (*time.Location, error) {
 	loc, err := time.LoadLocation(name)
 	if err != nil || name == "Local" || name == "" {
@@ -46,7 +46,8 @@ func zone(name string) (*time.Location, error) {
 	return loc, nil
 }
 
-// understand reads a phrase as seen from now, or what stands in its place. Of a flag's spec the Phrase says nothing but the spec.
+// understand parses a phrase, or the flags that replace it, relative to now. For the flag of a spec
+// the Phrase has the spec only.
 func (o *whenOptions) understand(phrase string, now time.Time) (p when.Phrase, err error) {
 	if n := o.given(); n > 1 || (n == 1) == (phrase != "") {
 		return p, fmt.Errorf("%w: give a phrase, as \"every weekday at 9am\", or one of --cron, --cron5 and --repeat", errUsage)
@@ -73,7 +74,8 @@ func (o *whenOptions) understand(phrase string, now time.Time) (p when.Phrase, e
 	return p, err
 }
 
-// when is the phrase by the clock of the store, or else what was understood.
+// when returns the time for the store. The store reads a phrase by its own clock; p has the spec of
+// a flag.
 func (o *whenOptions) when(phrase string, p *when.Phrase) schedule.When {
 	if d, ok := span(phrase); ok {
 		return schedule.After(d)
@@ -84,14 +86,14 @@ func (o *whenOptions) when(phrase string, p *when.Phrase) schedule.When {
 	return schedule.BySpec(p.Spec)
 }
 
-// span reads the phrase of a duration in Go's form, as "in 5m" or "in 1h30m".
+// span parses a phrase with a duration of Go, such as "in 5m" or "in 1h30m".
 func span(phrase string) (time.Duration, bool) {
 	text, ok := strings.CutPrefix(strings.TrimSpace(phrase), "in ")
 	d, err := time.ParseDuration(strings.TrimSpace(text))
 	return d, ok && err == nil && d >= 0
 }
 
-// spec keeps a nil pointer from becoming a Spec.
+// spec returns a nil Spec for a nil pointer.
 func spec[S when.Spec](s S, err error) (when.Spec, error) {
 	if err != nil {
 		return nil, err
@@ -99,7 +101,7 @@ func spec[S when.Spec](s S, err error) (when.Spec, error) {
 	return s, nil
 }
 
-// nextOptions are the flags of schedule next.
+// nextOptions holds the flags of schedule next.
 type nextOptions struct {
 	when                                whenOptions
 	after, scheduled, started, finished string
@@ -117,7 +119,8 @@ func (a *app) scheduleNextCmd() *cobra.Command {
 			"times of the last run, wherever it lies. What is not understood is refused with the status 2. With -o json it prints a list\n" +
 			"of times in RFC 3339, in UTC. No store is asked.",
 		Example: "  swarmiji schedule next \"every weekday at 9am\"\n" +
-			"  swarmiji schedule next --repeat \"FINISHED, +1 DAY\" --scheduled 2026-11-21T19:00:00Z --started 2026-11-21T19:00:01Z --finished 2026-11-21T19:05:00Z -o json",
+			"  swarmiji schedule next --repeat \"FINISHED, +1 DAY\" --scheduled 2026-11-21T19:00:00Z \\\n" +
+			"    --started 2026-11-21T19:00:01Z --finished 2026-11-21T19:05:00Z",
 		Annotations: map[string]string{offline: "yes"},
 		RunE:        func(_ *cobra.Command, args []string) error { return a.scheduleNext(strings.Join(args, " "), &o) },
 	}
@@ -131,7 +134,7 @@ func (a *app) scheduleNextCmd() *cobra.Command {
 	return cmd
 }
 
-// maxNext bounds how many runs are shown.
+// maxNext limits the runs in the output.
 const maxNext = 10000
 
 func (a *app) scheduleNext(phrase string, o *nextOptions) error {
@@ -153,7 +156,7 @@ func (a *app) scheduleNext(phrase string, o *nextOptions) error {
 	return a.showTimes(times)
 }
 
-// times are the instants that are shown, at first not nil.
+// times holds the instants of the output. It is never nil, so that JSON shows an empty list.
 func (o *nextOptions) times(p *when.Phrase, now time.Time) ([]time.Time, error) {
 	if r, ok := p.Spec.(*when.Repeat); ok {
 		var of [3]time.Time
@@ -181,7 +184,7 @@ func (o *nextOptions) times(p *when.Phrase, now time.Time) ([]time.Time, error) 
 	return times, nil
 }
 
-// instant reads the time of a flag into t, if one was given.
+// instant parses the time of a flag into t, if the flag is set.
 func instant(flag, text string, t *time.Time) error {
 	if text == "" {
 		return nil
@@ -194,7 +197,7 @@ func instant(flag, text string, t *time.Time) error {
 	return nil
 }
 
-// showTimes prints instants in UTC, a line each, or a JSON list of them.
+// showTimes prints instants in UTC, one on a line or as a JSON list.
 func (a *app) showTimes(times []time.Time) error {
 	texts := make([]string, len(times))
 	for i, t := range times {

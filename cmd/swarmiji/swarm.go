@@ -21,7 +21,7 @@ func (a *app) with(ctx context.Context, o open.Options, do func(ctx context.Cont
 // closeTime bounds the closing of a swarm.
 const closeTime = 5 * time.Second
 
-// withSwarm is with, without a limit of time.
+// withSwarm is with without a time limit.
 func (a *app) withSwarm(ctx context.Context, o open.Options, do func(ctx context.Context, s *open.Swarm) error) (err error) {
 	o.Namespace, o.Name = a.namespace, "swarmiji"
 	if o.Logger == nil {
@@ -29,7 +29,7 @@ func (a *app) withSwarm(ctx context.Context, o open.Options, do func(ctx context
 	}
 	s, err := open.Open(ctx, a.broker, o)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errUsage, err) // it has done no I/O: what is wrong is the URL
+		return fmt.Errorf("%w: %w", errUsage, err) // no I/O was done: the URL is wrong
 	}
 	defer func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
@@ -39,7 +39,7 @@ func (a *app) withSwarm(ctx context.Context, o open.Options, do func(ctx context
 		}
 	}()
 	ping, cancel := a.limited(ctx)
-	err = s.Ping(ping) // one sentence with the remedy, and soon
+	err = s.Ping(ping) // fails early, with one sentence and the remedy
 	cancel()
 	if err != nil {
 		return err
@@ -47,8 +47,9 @@ func (a *app) withSwarm(ctx context.Context, o open.Options, do func(ctx context
 	return do(ctx, s)
 }
 
-// command sends a command to consumers and returns the replies. wait is for how many; 0: as long as replies may come. Nobody's
-// reply is errNobody. Besides the time that replies are waited for it takes no longer than --timeout.
+// command sends a command to consumers and returns the replies. wait holds their number; with 0 it
+// waits until no more can come. Returns errNobody if no consumer replies. It takes at most
+// --timeout and the time of wait.
 func (a *app) command(ctx context.Context, c control.Command, wait control.Wait) (replies []control.Reply, err error) {
 	keys, err := a.keys()
 	if err != nil {

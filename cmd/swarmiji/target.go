@@ -11,14 +11,14 @@ import (
 	"github.com/swarmiji/swarmiji/control"
 )
 
-// target are the flags of commands to consumers.
+// target holds the flags of commands to consumers.
 type target struct {
 	nodes, queues []string
 	replies       int
 	collect       time.Duration
 }
 
-// flags adds the flags to cmd. queues is false where the command takes queues as arguments.
+// flags adds the flags to cmd. queues is false if the command takes queues as arguments.
 func (t *target) flags(cmd *cobra.Command, queues bool) {
 	f := cmd.Flags()
 	f.StringSliceVar(&t.nodes, "node", nil, "`id` of a consumer that is meant; may be given again; default: all")
@@ -29,7 +29,7 @@ func (t *target) flags(cmd *cobra.Command, queues bool) {
 	f.DurationVar(&t.collect, "collect", control.DefaultTimeout, "how long answers are collected")
 }
 
-// check finds what is wrong with the numbers.
+// check returns an error for wrong numbers.
 func (t *target) check() error {
 	if t.replies < 0 || t.collect <= 0 {
 		return fmt.Errorf("%w: --replies is %d and --collect %v", errUsage, t.replies, t.collect)
@@ -37,8 +37,8 @@ func (t *target) check() error {
 	return nil
 }
 
-// order sends a command and prints the replies: rows makes the rows of one. A node that had an error makes the command fail,
-// after all is shown.
+// order sends a command and prints the replies. rows adds the rows of one reply. If a node reports
+// an error, order returns an error after it has printed all replies.
 func (a *app) order(cmd *cobra.Command, t *target, c control.Command, head []string, rows func(t *table, r *control.Reply)) error {
 	if err := t.check(); err != nil {
 		return err
@@ -64,8 +64,8 @@ func (a *app) order(cmd *cobra.Command, t *target, c control.Command, head []str
 	return errors.Join(append([]error{a.show(replies, tab)}, errs...)...)
 }
 
-// done is the rows of a command that has no answer but that it was done.
+// done returns the row of a command without further answer.
 func done(t *table, r *control.Reply) { t.add(r.Node, strings.Join(r.Queues, ","), "ok") }
 
-// doneHead are the columns of done.
+// doneHead names the columns of done.
 func doneHead() []string { return []string{"NODE", "QUEUES", "DONE"} }

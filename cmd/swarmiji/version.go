@@ -32,7 +32,7 @@ func (a *app) versionCmd() *cobra.Command {
 	}
 }
 
-// versionOutput is what version prints.
+// versionOutput is the output of version.
 type versionOutput struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`

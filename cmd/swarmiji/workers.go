@@ -27,25 +27,28 @@ func (a *app) workersCmd() *cobra.Command {
 		Short: "Show who is alive",
 		Long: "Workers listens for the heartbeats of consumers and producers, which come every 2 s, asks consumers meanwhile, and shows\n" +
 			"who was heard of, what runs there, what has been done since its start, and the load and used memory (0 to 1) of the\n" +
-			"machine. A consumer that does not answer, since its configuration does not enable control, has no queues here.",
+			"machine.",
 		Example: "  swarmiji workers\n" +
 			"  swarmiji workers --listen 10s -o json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.workers(cmd.Context(), &t, listen) },
 	}
-	cmd.Flags().DurationVar(&listen, "listen", 2500*time.Millisecond, "how long to listen for heartbeats and answers")
+	cmd.Flags().DurationVar(&listen, "listen", listenTime, "how long to listen for heartbeats and answers")
 	cmd.Flags().IntVar(&t.replies, "replies", 0, "show what is known when so many consumers have answered, without listening on")
 	return cmd
 }
 
-// workerOutput is a node as it is shown.
+// listenTime is the default time to listen for heartbeats, which come every 2 s, and for answers.
+const listenTime = 2500 * time.Millisecond
+
+// workerOutput is the output for a node.
 type workerOutput struct {
 	Node      string    `json:"node"`
 	Role      string    `json:"role,omitempty"`
 	Host      string    `json:"host,omitempty"`
-	Queues    []string  `json:"queues,omitempty"` // of a consumer that answers
+	Queues    []string  `json:"queues,omitempty"` // of a consumer
 	Answers   bool      `json:"answers"`
-	Offline   bool      `json:"offline,omitempty"` // it said so itself
+	Offline   bool      `json:"offline,omitempty"` // the node has sent worker-offline
 	Active    int       `json:"active"`
 	Processed int64     `json:"processed"`
 	Load      *float64  `json:"load,omitempty"`
@@ -92,7 +95,7 @@ func (a *app) workers(ctx context.Context, t *target, listen time.Duration) erro
 	})
 }
 
-// hear gathers what nodes say of themselves until ctx ends, for which the function that it returns waits.
+// hear collects the events of nodes until ctx ends. The returned function waits for that end.
 func hear(ctx context.Context, bus events.EventBus) (heard func() (map[string]*workerOutput, error), err error) {
 	observer, err := liveness.New(liveness.Config{Bus: bus, Silent: true, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -107,14 +110,14 @@ func hear(ctx context.Context, bus events.EventBus) (heard func() (map[string]*w
 			w := n.Worker
 			nodes[n.ID] = &workerOutput{
 				Node: n.ID, Offline: !n.Online, Role: w.Role, Host: w.Hostname, Active: w.Active, Processed: w.Processed,
-				Version: w.Version, Heartbeat: n.Told, Load: share(w.Load), Memory: share(w.Mem),
+				Version: w.Version, Heartbeat: n.Told, Load: share(w.Load), Memory: share(w.Mem), Queues: w.Queues,
 			}
 		}
 		return nodes, err
 	}, nil
 }
 
-// share is a part of a whole; nil where it is not known.
+// share returns nil for a negative, unknown share.
 func share(f float64) *float64 {
 	if f < 0 {
 		return nil
@@ -122,7 +125,7 @@ func share(f float64) *float64 {
 	return &f
 }
 
-// note adds what a consumer answered.
+// note adds the answer of a consumer.
 func note(nodes map[string]*workerOutput, r *control.Reply) {
 	n := nodes[r.Node]
 	if n == nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/swarmiji/swarmiji/deferral"
 )
 
-// An attempt that reserved a key, and of which nothing was heard for a day, is not over: its
-// message may be in the broker for longer.
+// testAbandoned shows that an attempt that reserved a key and was silent for a day is not over: the
+// broker may have its message for longer.
 func testAbandoned(w *world) {
 	a := attempt("t1", 0)
 	w.reserve(a, "k")
@@ -20,7 +20,7 @@ func testAbandoned(w *world) {
 	w.reserve(a, "k")
 	w.defers(a, "", time.Hour, deferral.Status{})
 	w.answer("k", Accepted)
-	// The next attempt's message waits in the broker for longer than the deferral does.
+	// The next attempt's message waits in the broker for longer than the deferral exists.
 	w.must(w.take(deferral.Answered).Next(w.ctx(), time.Time{}))
 	w.advance(day + time.Minute)
 	d := w.take(deferral.Abandoned)
@@ -49,7 +49,7 @@ func testAbandonedWithAnswer(w *world) {
 	w.defers(a, "", time.Hour, deferral.Status{Answered: true})
 	w.ack(w.take(deferral.Answered))
 
-	b := attempt("t2", 0) // likewise between a refusal and the next attempt
+	b := attempt("t2", 0) // the same between a refusal and the next attempt
 	w.defers(b, "l", time.Hour, deferral.Status{})
 	w.refuse("l", "no")
 	w.must(w.take(deferral.Refused).Next(w.ctx(), time.Time{}))

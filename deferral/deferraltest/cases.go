@@ -36,7 +36,7 @@ func testAnswered(w *world) {
 	}
 	w.idle()
 	w.ack(d)
-	w.ack(d) // its answer was lost
+	w.ack(d) // the answer of the first call was lost
 	w.overtaken(a, true)
 	w.answer("k", Duplicate)
 	w.advance(day - time.Minute)
@@ -52,7 +52,7 @@ func testTimesOut(w *world) {
 	w.defers(attempt("t1", 0), "k", time.Hour, deferral.Status{})
 	w.advance(time.Hour)
 	d := w.take(deferral.TimedOut)
-	w.answer("k", Late) // it is being settled: no answer comes in any more
+	w.answer("k", Late) // it is being settled: answers are refused
 	w.ack(d)
 	w.answer("k", Late)
 	w.defers(attempt("t2", 0), "k", 0, deferral.Status{}) // the key is free again
@@ -80,7 +80,7 @@ func testRefused(w *world) {
 	if o := d.Outcome(); o.Refusal != "no" || o.Answer != nil {
 		w.Fatalf("%+v", o)
 	}
-	// The next attempt is queued: what still comes for the key is for that one.
+	// The next attempt is queued and gets further answers for the key.
 	w.must(d.Next(w.ctx(), time.Now().Add(time.Hour)))
 	w.is(d.Ack(w.ctx()), broker.ErrLeaseLost)
 	w.overtaken(a, true)
@@ -105,14 +105,14 @@ func testEarly(w *world) {
 	w.ack(d)
 	a := attempt("t2", 0)
 	w.reserve(a, "l")
-	w.answer("l", Accepted) // the request is under way
+	w.answer("l", Accepted) // the request is being sent
 	w.idle()
 	w.defers(a, "l", time.Hour, deferral.Status{Answered: true})
 	w.take(deferral.Answered)
 	e := attempt("t3", 0)
 	w.reserve(e, "m")
 	w.answer("m", Accepted)
-	w.reserve(e, "n") // what came for the other key is nobody's
+	w.reserve(e, "n") // the answer for the other key is deleted
 	w.defers(e, "", time.Hour, deferral.Status{})
 }
 
@@ -122,7 +122,7 @@ func testOneHolder(w *world) {
 	first := w.subscribe(broker.SubscribeOptions{Lease: time.Hour})
 	d := w.next(first, deferral.Answered)
 	w.idle()
-	w.advance(2 * time.Hour) // the first one was away
+	w.advance(2 * time.Hour) // the first consumer was silent
 	second := w.take(deferral.Answered)
 	if !second.Outcome().Again {
 		w.Fatal("nobody says that it was handed out before")
@@ -145,7 +145,7 @@ func testRenewed(w *world) {
 	if _, err := other.Receive(ctx); err == nil {
 		w.Fatal("it was handed out twice while its lease was renewed")
 	}
-	w.close(b) // it is renewed no more
+	w.close(b) // its leases are no longer renewed
 	w.next(other, deferral.Answered)
 	select {
 	case <-d.Lost():
@@ -192,7 +192,7 @@ func testGivenBack(w *world) {
 	b := w.subscribe(broker.SubscribeOptions{})
 	w.next(b, deferral.Answered)
 	w.close(b)
-	w.ack(w.take(deferral.Answered)) // the other one
+	w.ack(w.take(deferral.Answered)) // the other consumer
 }
 
 func testWoken(w *world) {
@@ -219,7 +219,7 @@ func testWoken(w *world) {
 	w.advance(time.Hour) // at its deadline
 	w.must(w.take(deferral.TimedOut).Release(w.ctx(), 0))
 	w.ack(w.take(deferral.TimedOut))
-	w.must(waker.Wake(w.ctx(), "t1", "t3")) // one is over
+	w.must(waker.Wake(w.ctx(), "t1", "t3")) // one of them is over
 	w.ack(w.take(deferral.Woken))
 	w.answer("m", Late)
 	w.must(waker.Wake(w.ctx()))
@@ -233,9 +233,9 @@ func testDropped(w *world) {
 	w.must(w.s.Drop(w.ctx(), a))
 	w.reserve(attempt("t2", 0), "k")
 	w.is(w.s.Reserve(w.ctx(), a, "k"), deferral.ErrRefused)
-	w.reserve(attempt("t2", 1), "k") // a later attempt of the same task may
+	w.reserve(attempt("t2", 1), "k") // a later attempt of the same task may reserve it
 	w.is(w.s.Reserve(w.ctx(), attempt("t2", 0), "k"), deferral.ErrStale)
-	w.must(w.s.Drop(w.ctx(), attempt("t2", 0))) // an old one takes nothing back
+	w.must(w.s.Drop(w.ctx(), attempt("t2", 0))) // an older attempt drops nothing
 	w.answer("k", Accepted)
 	w.must(w.s.Drop(w.ctx(), attempt("t2", 1))) // it needs no answer
 	w.answer("k", Early)
@@ -270,8 +270,8 @@ func testDroppedUnlessAnswered(w *world) {
 	}
 }
 
-// What an attempt left open is dropped by a later one, also by one whose message was put back in
-// between.
+// testDroppedLater shows that a later attempt drops the open deferral of an earlier one, also if a
+// message was put back in between.
 func testDroppedLater(w *world) {
 	w.defers(attempt("t1", 0), "k", 0, deferral.Status{})
 	w.must(w.take(deferral.TimedOut).Next(w.ctx(), time.Time{}))
@@ -319,7 +319,7 @@ func testQueues(w *world) {
 	third := w.next(b, deferral.TimedOut)
 	w.nothing(b)
 	w.close(b)
-	w.must(third.Release(w.ctx(), 0)) // a closed subscription's can be settled
+	w.must(third.Release(w.ctx(), 0)) // deliveries of a closed subscription can be settled
 	all := w.subscribe(broker.SubscribeOptions{})
 	all.SetQueues(nil)
 	w.nothing(all)
@@ -418,11 +418,11 @@ func testMany(w *world) {
 	mu.Lock()
 	defer mu.Unlock()
 	if len(claimed) != tasks {
-		w.Errorf("%d of %d were handed out", len(claimed), tasks)
+		w.Errorf("%d of %d were delivered", len(claimed), tasks)
 	}
 	for id, n := range claimed {
 		if n != 1 {
-			w.Errorf("%s was handed out %d times", id, n)
+			w.Errorf("%s was delivered %d times", id, n)
 		}
 	}
 }

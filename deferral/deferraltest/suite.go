@@ -1,4 +1,4 @@
-// Package deferraltest is the suite that every [deferral.Store] passes.
+// Package deferraltest is the test suite that every [deferral.Store] passes.
 package deferraltest
 
 import (
@@ -13,24 +13,24 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Harness is one fresh place for deferrals. The function given to [Run] makes one for each case; it
-// registers its own clean-up.
+// Harness is an empty store of deferrals with its controls. The function given to [Run] makes one
+// for each case and registers its clean-up.
 type Harness struct {
-	// Open returns the store as another process would have it.
+	// Open returns the store as another process opens it.
 	Open func(t testing.TB) deferral.Store
-	// Answer gives an answer from outside, or a refusal if that is not "", and returns what became
-	// of it.
+	// Answer gives an answer from outside, or a refusal if that is not "", and returns its receipt.
 	Answer func(ctx context.Context, name, key, result, refusal string) (Receipt, error)
-	// Advance has the times of all deferrals be earlier by d, as if it were later. They are of the
-	// queues "q" and "other", and of the tasks "t1" to "t9".
+	// Advance moves the times of all deferrals into the past by d, as if d had passed. They belong to
+	// the queues "q" and "other" and the tasks "t1" to "t9".
 	Advance func(t testing.TB, d time.Duration)
-	// Purge deletes what was kept long enough.
+	// Purge deletes the deferrals whose retention is over.
 	Purge func(ctx context.Context) error
-	// Slack is how long the suite looks before it believes that nothing comes. Zero: 100 ms.
+	// Slack is the time for which the suite waits before it concludes that nothing comes. Default:
+	// 100ms.
 	Slack time.Duration
 }
 
-// Receipt is what became of an answer.
+// Receipt is the outcome of an answer.
 type Receipt string
 
 // The receipts.
@@ -41,8 +41,8 @@ const (
 	Duplicate Receipt = "duplicate"
 )
 
-// patience bounds every wait; day is how long an attempt that has reserved a key may be silent, and
-// how long what is over is remembered.
+// patience limits every wait. day is how long an attempt with a reserved key may be silent, and how
+// long an ended deferral is remembered.
 const (
 	patience = 20 * time.Second
 	day      = task.DefaultAnswerWithin
@@ -158,8 +158,8 @@ func (w *world) overtaken(a deferral.Attempt, want bool) {
 	}
 }
 
-// subscribe begins a subscription to the queue "q". Its leases outlive every case unless they are
-// ended by Advance.
+// subscribe subscribes to the queues, by default "q" and "other". Its leases outlive every case
+// unless Advance ends them.
 func (w *world) subscribe(o broker.SubscribeOptions, queues ...string) deferral.Subscription {
 	w.Helper()
 	if queues == nil {
@@ -181,7 +181,7 @@ func (w *world) close(b deferral.Subscription) {
 	}
 }
 
-// next receives a delivery of a kind.
+// next receives a delivery and fails the case unless its outcome has this kind.
 func (w *world) next(b deferral.Subscription, kind deferral.Kind) deferral.Delivery {
 	w.Helper()
 	d, err := b.Receive(w.ctx())
@@ -191,7 +191,7 @@ func (w *world) next(b deferral.Subscription, kind deferral.Kind) deferral.Deliv
 	return d
 }
 
-// take receives the only one that is due, and leaves it to its lease.
+// take receives the only due deferral and leaves it unsettled until its lease ends.
 func (w *world) take(kind deferral.Kind) deferral.Delivery {
 	w.Helper()
 	b := w.subscribe(broker.SubscribeOptions{})
@@ -201,7 +201,7 @@ func (w *world) take(kind deferral.Kind) deferral.Delivery {
 	return d
 }
 
-// idle expects that nothing is due.
+// idle fails the case if a deferral is due.
 func (w *world) idle() {
 	w.Helper()
 	b := w.subscribe(broker.SubscribeOptions{})

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// open makes a bus of a namespace, closed at the end.
+// open makes a bus in namespace ns and closes it at the end of the test.
 func open(t testing.TB, url, ns string, change ...func(*amqpevents.Config)) *amqpevents.Bus {
 	t.Helper()
 	c := amqpevents.Config{Connect: amqpconnect.Config{URLs: []string{url}}, Namespace: ns, Logger: quiet()}
@@ -55,7 +55,7 @@ func subscribe(t testing.TB, b *amqpevents.Bus, f events.Filter) events.Subscrip
 	return s
 }
 
-// started is the event of the i-th task.
+// started returns the event of task i.
 func started(i int) events.Event {
 	return events.Event{
 		Type: events.TaskStarted, TaskID: task.ID("task-" + strconv.Itoa(i)), NodeID: "node", PID: 7,
@@ -79,7 +79,7 @@ func receive(t testing.TB, s events.Subscription) events.Event {
 	return e
 }
 
-// channel is a raw channel to the server.
+// channel opens a channel to the server with the bare client library.
 func channel(t testing.TB, url string) *amqp.Channel {
 	t.Helper()
 	conn, err := amqp.Dial(url)
@@ -111,8 +111,8 @@ func TestNewNamesEveryProblemAndNoPassword(t *testing.T) {
 	}
 }
 
-// Without a server events cost nothing but themselves: Publish returns, memory is bounded, what is lost is counted, and
-// Close does not wait for ever.
+// Without a server Publish returns at once, memory is limited, lost events are counted, and Close
+// returns.
 func TestPublishWithoutServer(t *testing.T) {
 	const n, room = 20_000, 100
 	b := open(t, "amqp://nobody:hunter2@127.0.0.1:1/", "none", func(c *amqpevents.Config) {
@@ -136,7 +136,7 @@ func TestPublishWithoutServer(t *testing.T) {
 	}
 }
 
-// Under a memory alarm events are dropped and counted, and listeners go on.
+// Under a memory alarm events are dropped and counted, and listeners still work.
 func TestMemoryAlarmDropsEvents(t *testing.T) {
 	srv := testserver.RequireRabbit(t)
 	b := open(t, srv.URL(), testserver.Namespace(), func(c *amqpevents.Config) {
@@ -167,7 +167,7 @@ func TestMemoryAlarmDropsEvents(t *testing.T) {
 	awaitEvents(t, b, s)
 }
 
-// pause keeps a loop from filling the machine between two looks.
+// pause waits 10 ms between two checks of a loop, or until the test ends.
 func pause(t testing.TB) {
 	select {
 	case <-time.After(10 * time.Millisecond):
@@ -175,7 +175,7 @@ func pause(t testing.TB) {
 	}
 }
 
-// awaitEvents publishes until one arrives that was published after the call.
+// awaitEvents publishes until an event arrives that was published after the call.
 func awaitEvents(t testing.TB, b *amqpevents.Bus, s events.Subscription) {
 	t.Helper()
 	ctx := testwait.Long(t)
@@ -195,7 +195,8 @@ func awaitEvents(t testing.TB, b *amqpevents.Bus, s events.Subscription) {
 	}
 }
 
-// A listener that does not read costs a fixed amount of memory, here and at the broker, and gets the newest.
+// A listener that does not read uses limited memory in this process and at the broker, and receives
+// the newest events.
 func TestStuckListener(t *testing.T) {
 	srv := testserver.RequireRabbit(t)
 	ns := testserver.Namespace()
@@ -244,7 +245,7 @@ func TestListenerOutlivesItsConnection(t *testing.T) {
 	}
 }
 
-// What else comes over the exchange is counted and skipped; single maps of other writers are read.
+// Foreign messages on the exchange are counted and skipped. Single maps of other writers are read.
 func TestStrangeMessages(t *testing.T) {
 	srv := testserver.RequireRabbit(t)
 	ns := testserver.Namespace()
@@ -265,7 +266,7 @@ func TestStrangeMessages(t *testing.T) {
 	}
 }
 
-// A listener's queue goes with its subscription: a process that opens and closes many leaves none behind.
+// Close of a subscription removes its queue.
 func TestCloseRemovesTheQueue(t *testing.T) {
 	srv := testserver.RequireRabbit(t)
 	b := open(t, srv.URL(), testserver.Namespace())
@@ -283,7 +284,8 @@ func TestCloseRemovesTheQueue(t *testing.T) {
 	}
 }
 
-// On a quiet bus no message stays unacknowledged: the server would end the channel after consumer_timeout.
+// On an idle bus every received message is acknowledged; otherwise the server would close the
+// channel after consumer_timeout.
 func TestTakenMessagesLeaveTheQueue(t *testing.T) {
 	srv := testserver.RequireRabbit(t)
 	ns := testserver.Namespace()
@@ -298,7 +300,7 @@ func TestTakenMessagesLeaveTheQueue(t *testing.T) {
 		t.Fatalf("no queue is bound to the exchange:\n%s", bindings)
 	}
 	queue, _, _ = strings.Cut(queue, "\n")
-	for i := range 3 { // far below what is acknowledged together
+	for i := range 3 { // far fewer than are acknowledged together
 		publish(t, b, i)
 		receive(t, s)
 	}
@@ -335,7 +337,7 @@ func TestWrongPasswordIsToldAtOnceAndNotShown(t *testing.T) {
 	}
 }
 
-// BenchmarkPublish measures what an event costs the goroutine that publishes it, with one listener.
+// BenchmarkPublish measures the time of Publish with one listener.
 func BenchmarkPublish(b *testing.B) {
 	srv := testserver.RequireRabbit(b)
 	bus := open(b, srv.URL(), testserver.Namespace())

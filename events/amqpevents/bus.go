@@ -19,26 +19,27 @@ import (
 // contentType marks the messages of the exchange.
 const contentType = "application/json"
 
-// Bus publishes and listens over two connections, so that a broker that takes no messages just now still delivers; each is
-// opened when it is first used. A third one is for what is kept. All methods may be called from any goroutine.
+// Bus publishes and listens over two connections, because a broker that blocks publishers still
+// delivers. A third one is for kept events. It opens each connection at its first use. All methods
+// are safe for concurrent use.
 type Bus struct {
-	cfg       Config
-	exchange  string
-	sending   *amqpconn.Conn
-	receiving *amqpconn.Conn
-	publisher *amqpconn.Publisher
-	batcher   *events.Batcher
-	log       *log          // nil: nothing is kept
-	placeWait time.Duration // placeWait, but in tests
-	closed    atomic.Bool   // written under mu
-	tasks     sync.WaitGroup
+	cfg          Config
+	exchange     string
+	sending      *amqpconn.Conn
+	receiving    *amqpconn.Conn
+	publisher    *amqpconn.Publisher
+	batcher      *events.Batcher
+	log          *log          // nil: no event is kept
+	positionWait time.Duration // the constant positionWait, except in tests
+	closed       atomic.Bool   // written under mu
+	tasks        sync.WaitGroup
 
 	mu      sync.Mutex
 	streams map[*stream]struct{}
 }
 
-// New checks c and makes a Bus. It does no I/O and starts nothing; the first event starts one goroutine and the connection
-// to publish on. All problems of c are reported together.
+// New checks c and makes a Bus. It does no I/O and starts no goroutine; the first event starts one
+// goroutine and the publishing connection. It returns all problems of c in one error.
 func New(c Config) (*Bus, error) {
 	c, err := c.complete()
 	open := func(role string) *amqpconn.Conn {
@@ -47,7 +48,7 @@ func New(c Config) (*Bus, error) {
 		return conn
 	}
 	sending := open("events")
-	if err != nil { // the second would have the same problems
+	if err != nil { // the second connection would have the same problems
 		return nil, err
 	}
 	receiving := open("listener")
@@ -64,25 +65,26 @@ func New(c Config) (*Bus, error) {
 	}
 	c.Connect.URLs = nil // they hold passwords and are not needed any more
 	b := &Bus{
-		cfg:       c,
-		exchange:  "swj." + c.Namespace + ".ev",
-		sending:   sending,
-		receiving: receiving,
-		log:       kept,
-		placeWait: placeWait,
-		streams:   make(map[*stream]struct{}),
+		cfg:          c,
+		exchange:     "swj." + c.Namespace + ".ev",
+		sending:      sending,
+		receiving:    receiving,
+		log:          kept,
+		positionWait: positionWait,
+		streams:      make(map[*stream]struct{}),
 	}
 	b.publisher = amqpconn.NewPublisher(sending, amqpconn.PublisherConfig{Setup: b.declareExchange, Unconfirmed: true})
 	b.batcher = events.NewBatcher(b.send, c.Batch)
 	return b, nil
 }
 
-// declareExchange makes the exchange; every publisher and listener does, so that none has to come first.
+// declareExchange makes the exchange. Every publisher and listener calls it, so that their order
+// does not matter.
 func (b *Bus) declareExchange(ch *amqp.Channel) error {
 	return ch.ExchangeDeclare(b.exchange, amqp.ExchangeFanout, true, false, false, false, nil)
 }
 
-// send publishes one message. It returns when the message is in the connection's buffer, which is bounded.
+// send publishes one message. It returns when the message is in the connection's limited buffer.
 func (b *Bus) send(ctx context.Context, message []byte, _ int) error {
 	return b.publisher.Publish(ctx, b.exchange, "", &amqp.Publishing{
 		ContentType:  contentType,
@@ -91,10 +93,12 @@ func (b *Bus) send(ctx context.Context, message []byte, _ int) error {
 	})
 }
 
-// Publish implements [events.EventBus].
+// Publish implements [events.EventBus]: it calls PublishNow and ignores its context.
 func (b *Bus) Publish(_ context.Context, e events.Event) error { return b.PublishNow(e) }
 
-// PublishNow implements [events.PromptPublisher].
+// PublishNow implements [events.PromptPublisher]: it queues e for the exchange and, if its type is
+// kept, for the stream queue. A full queue drops its oldest event. PublishNow never blocks. Returns
+// ErrClosed after Close.
 func (b *Bus) PublishNow(e events.Event) error {
 	if b.log != nil {
 		b.log.add(e)
@@ -102,13 +106,15 @@ func (b *Bus) PublishNow(e events.Event) error {
 	return b.batcher.Add(e)
 }
 
-// Dropped implements [events.DropCounter]: the events published here that were given up before they reached the
-// connection, because more waited than Batch.Capacity, the broker could not be reached or took no messages, or the event
-// cannot be written. Whether they are kept is counted by [Bus.Unkept].
+// Dropped implements [events.DropCounter]. It counts events published on this bus that were dropped
+// before they reached the connection: more than Batch.Capacity waited, the broker could not be
+// reached or blocked publishers, or the event could not be encoded. [Bus.Unkept] counts kept events
+// separately.
 func (b *Bus) Dropped() uint64 { return b.batcher.Dropped() }
 
-// Unkept is how many of the events published here are not kept although Config.Retain asks for it, for the reasons of
-// [Bus.Dropped] or since the broker did not confirm that it has them.
+// Unkept returns the number of events published on this bus that are not kept although
+// Config.Retain selects them. The reasons are those of [Bus.Dropped], or the broker did not confirm
+// them.
 func (b *Bus) Unkept() uint64 {
 	if b.log == nil {
 		return 0
@@ -116,46 +122,48 @@ func (b *Bus) Unkept() uint64 {
 	return b.log.batcher.Dropped()
 }
 
-// Close implements [events.EventBus]: it sends what waits, so that it has reached the broker when Close returns nil, ends
-// the subscriptions and closes the connections. When ctx ends first, what is left is dropped and the error is ctx's. A
-// broker that cannot be reached costs up to Batch.SendTimeout.
+// Close implements [events.EventBus]. It sends the waiting events, ends the subscriptions and
+// closes the connections. After nil all events have reached the broker. If ctx ends first it drops
+// the rest and returns ctx's error. An unreachable broker delays Close by up to Batch.SendTimeout.
 func (b *Bus) Close(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed.Store(true)
 	open := slices.Collect(maps.Keys(b.streams))
 	b.mu.Unlock()
 	kept := make(chan error, 1)
-	go func() { // beside the other, as both may wait for the same broker
+	go func() { // concurrently, because both may wait for the same broker
 		if b.log == nil {
 			kept <- nil
 			return
 		}
 		kept <- b.log.close(ctx)
 	}()
-	errs := []error{b.batcher.Close(ctx), closing(b.publisher.Close(ctx)), <-kept}
+	errs := []error{b.batcher.Close(ctx), closeError(b.publisher.Close(ctx)), <-kept}
 	for _, s := range open {
 		errs = append(errs, s.Close(ctx))
 	}
-	errs = append(errs, closing(b.sending.Close(ctx)), closing(b.receiving.Close(ctx)))
+	errs = append(errs, closeError(b.sending.Close(ctx)), closeError(b.receiving.Close(ctx)))
 	if b.log != nil {
-		errs = append(errs, closing(b.log.conn.Close(ctx)))
+		errs = append(errs, closeError(b.log.conn.Close(ctx)))
 	}
-	b.tasks.Wait() // nothing holds a listener up once its connection is closed
+	b.tasks.Wait() // no listener blocks on a closed connection
 	return errors.Join(errs...)
 }
 
-// closing classes the error of closing a part: its connection may end at the same moment.
-func closing(err error) error {
+// closeError returns the error of closing a part, with the port's error; its connection may end at
+// the same moment. It returns nil for nil.
+func closeError(err error) error {
 	if err == nil {
 		return nil
 	}
 	return failure("close", err)
 }
 
-// failure puts the port's class beside a connection's error.
+// failure wraps err, which must not be nil, with the matching error of the port and the name of the
+// operation.
 func failure(what string, err error) error {
 	class := events.ErrUnavailable
-	// A connection that was closed may be the reason of ErrUnavailable, and is not for good then.
+	// ErrUnavailable may have ErrClosed of one connection as its cause; that connection is replaced.
 	if errors.Is(err, amqpconn.ErrClosed) && !errors.Is(err, amqpconn.ErrUnavailable) {
 		class = events.ErrClosed
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/connect/amqpconnect"
 	"github.com/swarmiji/swarmiji/events"
-	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/naming"
 )
 
 // Defaults of [Config].
@@ -19,34 +19,36 @@ const (
 	DefaultBuffer      = 8192
 )
 
-// maxNamespace keeps the exchange's name below the 255 bytes of AMQP, with room for other names made of it.
+// maxNamespace keeps the exchange's name and names made of it below the 255 bytes of AMQP.
 const maxNamespace = 64
 
-// Config of [New]. Connect is the only field that must be set.
+// Config holds the settings of [New]. Connect is the only required field.
 type Config struct {
-	// Connect says where RabbitMQ is and how to reach it.
+	// Connect holds the addresses of RabbitMQ and how to connect to them.
 	Connect amqpconnect.Config
-	// Namespace is part of the exchange's name: 1 to 64 letters, digits, '_' and '-'. It has to be the same for all nodes.
-	// "": [DefaultNamespace], "default".
+	// Namespace is part of the exchange's name: 1 to 64 letters, digits, '_' and '-'. All nodes must
+	// use the same one. "": [DefaultNamespace], "default".
 	Namespace string
-	// Batch tunes how events are collected into messages and how many wait. Zero: the defaults of [events.BatcherConfig].
+	// Batch configures how events are collected into messages and how many may wait. Zero: the
+	// defaults of [events.BatcherConfig].
 	Batch events.BatcherConfig
-	// QueueLength is how many messages, each of up to 100 events, the broker holds for a listener that does not keep up;
-	// beyond it the oldest are dropped. 0: [DefaultQueueLength], 10,000.
+	// QueueLength is the number of messages, each of up to 100 events, that the broker holds for a
+	// slow listener. Beyond it the oldest are dropped. 0: [DefaultQueueLength], 10,000.
 	QueueLength int
-	// Buffer is how many events wait inside this process for each subscription that does not read them; beyond it the
-	// oldest are dropped and counted. 0: [DefaultBuffer], 8,192.
+	// Buffer is the number of events that wait in this process for each slow subscription. Beyond it
+	// the oldest are dropped and counted. 0: [DefaultBuffer], 8,192.
 	Buffer int
-	// Retain says which events are kept for [Bus.Replay], in a stream queue beside the exchange, and how long. RabbitMQ
-	// counts bytes, not events: room is made for Max events of 1 KiB each, in which more smaller ones, or fewer larger
-	// ones, find a place; and it forgets whole segments, of which Max fills four. Age is rounded up to seconds. Zero:
-	// nothing is kept.
+	// Retain selects the events that are kept for [Bus.Replay] in a stream queue. The zero value keeps
+	// none. Age is rounded up to seconds.
+	//
+	// RabbitMQ limits bytes, not events: the queue has space for Max events of 1 KiB each, so it holds
+	// more smaller or fewer larger ones. It removes whole segments, each a quarter of that size.
 	Retain events.Retention
-	// Logger is told when a listener is interrupted, and why. Nil: slog.Default().
+	// Logger receives a warning with the cause when a listener is interrupted. Nil: slog.Default().
 	Logger *slog.Logger
 }
 
-// complete returns c with its defaults, and all its problems.
+// complete returns c with its defaults set, and all its problems joined in one error.
 func (c Config) complete() (Config, error) {
 	var errs []error
 	if c.QueueLength < 0 {
@@ -58,8 +60,8 @@ func (c Config) complete() (Config, error) {
 	if c.Namespace == "" {
 		c.Namespace = DefaultNamespace
 	}
-	// A '.' would let one namespace's names be another's.
-	if !keyset.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
+	// With a '.' two namespaces could share a name.
+	if !naming.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
 		errs = append(errs, fmt.Errorf("amqpevents: Namespace must be 1 to %d letters, digits, '_' and '-'", maxNamespace))
 	}
 	if c.QueueLength == 0 {

@@ -2,6 +2,6 @@ package amqpevents
 
 import "time"
 
-// SetPlaceWait shortens the time after which a stream believes that its queue was deleted and made anew. It is called
-// before Replay.
-func (b *Bus) SetPlaceWait(d time.Duration) { b.placeWait = d }
+// SetPositionWait shortens the time after which a stream concludes that its queue was deleted and
+// made again. Call it before Replay.
+func (b *Bus) SetPositionWait(d time.Duration) { b.positionWait = d }

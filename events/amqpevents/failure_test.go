@@ -9,7 +9,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
 )
 
-// Who is told ErrClosed gives up, so that it must not stand for a connection that is about to be replaced.
+// A caller stops after ErrClosed. An error of a connection that will be replaced must therefore not
+// become ErrClosed.
 func TestClosedMeansForGood(t *testing.T) {
 	for name, c := range map[string]struct{ err, want, not error }{
 		"closed":                {amqpconn.ErrClosed, events.ErrClosed, events.ErrUnavailable},

@@ -12,8 +12,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/ring"
 )
 
-// listener is a subscription to what comes from now on: a queue of its own on the exchange, and a goroutine that decodes
-// into a bounded buffer.
+// listener is a subscription to new events. It has its own queue on the exchange and a goroutine
+// that decodes messages into a limited buffer.
 type listener struct {
 	stream
 	buffer    *ring.Stream[events.Event]
@@ -21,8 +21,9 @@ type listener struct {
 	malformed atomic.Uint64
 }
 
-// Subscribe implements [events.EventBus]. Without a broker it waits until ctx ends; a refusal of the credentials is
-// returned at once. Both are [events.ErrUnavailable].
+// Subscribe implements [events.EventBus]: it declares a queue and returns when the listener
+// consumes it. Without a broker it waits until ctx ends. A refusal of the credentials is returned
+// at once. Both are [events.ErrUnavailable].
 func (b *Bus) Subscribe(ctx context.Context, f events.Filter) (events.Subscription, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -36,7 +37,8 @@ func (b *Bus) Subscribe(ctx context.Context, f events.Filter) (events.Subscripti
 	return l, nil
 }
 
-// run listens over one channel until that ends. The queue ends with the connection.
+// run declares a queue and adds its events to the buffer until the channel or ctx ends. The queue
+// ends with the connection. It is the callback of Supervise.
 func (l *listener) run(ctx context.Context, ch *amqpconn.Channel) error {
 	if err := l.bus.declareExchange(ch.Channel); err != nil {
 		return err
@@ -65,15 +67,16 @@ func (l *listener) run(ctx context.Context, ch *amqpconn.Channel) error {
 		if err != nil || !ok {
 			return err
 		}
-		l.take(d.Body)
+		l.onMessage(d.Body)
 		if err := f.Taken(&d); err != nil {
 			return err
 		}
 	}
 }
 
-// take hands on the events of a message that the subscriber wants. A message that is none counts as one dropped event.
-func (l *listener) take(message []byte) {
+// onMessage adds the matching events of a message to the buffer. It counts an invalid message as
+// one dropped event. It does not block.
+func (l *listener) onMessage(message []byte) {
 	es, err := events.Decode(message)
 	if err != nil {
 		l.malformed.Add(1)
@@ -86,9 +89,10 @@ func (l *listener) take(message []byte) {
 	}
 }
 
-// Receive implements [events.Subscription].
+// Receive implements [events.Subscription]: it waits for the next event in the buffer and returns
+// it. Returns ctx's error when ctx ends and ErrClosed after Close of the subscription or the bus.
 func (l *listener) Receive(ctx context.Context) (events.Event, error) { return l.buffer.Get(ctx) }
 
-// Dropped implements [events.DropCounter]: events that gave way to newer ones in this process's buffer, and messages that
-// hold no events. What the broker dropped from the queue is not known.
+// Dropped implements [events.DropCounter]: it counts events that newer ones replaced in the buffer,
+// and invalid messages. Messages that the broker dropped from the queue are not counted.
 func (l *listener) Dropped() uint64 { return l.buffer.Dropped() + l.malformed.Load() }

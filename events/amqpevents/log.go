@@ -16,19 +16,21 @@ import (
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
-// headerTaken is when a message was sent, in milliseconds since 1970. The timestamp of AMQP has seconds.
+// headerTaken holds the time of sending in milliseconds since 1970. The timestamp of AMQP has only
+// seconds.
 const headerTaken = "swj-taken"
 
-// Sizes of the stream queue. It forgets whole segments, never the last one; a segment holds a full message at least, so
-// that a lone event does not push out what came right before it.
+// Sizes of the stream queue. RabbitMQ removes whole segments, but never the last one. A segment
+// holds at least one full message, so that a single event does not remove the one before it.
 const (
-	eventSize  = 1 << 10   // what an event takes at most on average, with its share of a message's header
+	eventSize  = 1 << 10   // largest average size of an event, with its share of the message's header
 	minSegment = 256 << 10 // bytes
-	maxSegment = 512 << 20 // bytes, of those that RabbitMQ allows
+	maxSegment = 512 << 20 // bytes; below the limit of RabbitMQ
 )
 
-// log is the stream queue of kept events, and what publishes to it. It has a connection of its own: where a stream is slow,
-// or is just being made, the server holds up or ends the connection that uses it, and live events shall not suffer for that.
+// log publishes kept events to the stream queue. It has its own connection. The server delays or
+// closes a connection that uses a stream which is slow or being declared, and live events must not
+// suffer from that.
 type log struct {
 	queue     string
 	keep      events.Retention
@@ -37,15 +39,15 @@ type log struct {
 	publisher *amqpconn.Publisher
 	batcher   *events.Batcher
 
-	warned atomic.Bool // the logger knows of the other retention
+	warned atomic.Bool // the warning about another retention was logged
 
-	// For the batcher's goroutine alone.
-	declared uint64 // the session on which the queue was seen
-	proven   bool   // the queue has taken a message
-	refused  bool   // the server has refused to make the queue, and the logger knows
+	// The fields below are only for the batcher's goroutine.
+	declared uint64 // generation of the session on which the queue was declared
+	proven   bool   // the queue has accepted a message
+	refused  bool   // the server refused to declare the queue, and this was logged
 }
 
-// newLog makes the log of a complete configuration on a connection that it closes. It does no I/O.
+// newLog makes the log for a complete configuration. It closes conn at its end. It does no I/O.
 func newLog(c Config, conn *amqpconn.Conn) *log {
 	l := &log{
 		queue: "swj." + c.Namespace + ".ev.log", keep: c.Retain, logger: c.Logger, conn: conn,
@@ -55,21 +57,22 @@ func newLog(c Config, conn *amqpconn.Conn) *log {
 	return l
 }
 
-// add keeps e if its type is kept. A log that is closed drops it, as the bus does.
+// add queues e if its type is kept. It does not block. After close it drops e.
 func (l *log) add(e events.Event) {
 	if l.keep.Keeps(e.Type) {
-		_ = l.batcher.Add(e) // the bus's own batcher tells of the end
+		_ = l.batcher.Add(e) // the bus's own batcher reports ErrClosed
 	}
 }
 
-// close sends what waits.
+// close sends the waiting events until ctx ends, and closes the publisher.
 func (l *log) close(ctx context.Context) error {
-	return errors.Join(l.batcher.Close(ctx), closing(l.publisher.Close(ctx)))
+	return errors.Join(l.batcher.Close(ctx), closeError(l.publisher.Close(ctx)))
 }
 
-// send publishes one message and waits for its confirmation: the broker is asked for one at a time, which bounds what a
-// slow one holds, and what it does not have is counted. Until the queue has taken a message, a refusal only means that it
-// is still being made, and not that the message may be there.
+// send publishes one message and waits for its confirmation. Only one message is unconfirmed at a
+// time, to limit the memory of a slow broker; the batcher counts unconfirmed ones. Until the queue
+// has accepted a message, a refusal means that the queue is still being declared. send then tries
+// again until ctx ends.
 func (l *log) send(ctx context.Context, message []byte, _ int) error {
 	m := &amqp.Publishing{
 		ContentType:  contentType,
@@ -83,15 +86,17 @@ func (l *log) send(ctx context.Context, message []byte, _ int) error {
 			l.proven = true
 			return nil
 		}
-		if errors.Is(err, amqpconn.ErrUnroutable) { // somebody has deleted it
+		if errors.Is(err, amqpconn.ErrUnroutable) { // the queue was deleted
 			l.declared, l.proven = 0, false
 		}
-		if l.proven || !amqpconn.IsInTheMaking(err) || !wake.Sleep(ctx, makingPause) {
+		if l.proven || !amqpconn.IsBeingDeclared(err) || !wake.Sleep(ctx, declarePause) {
 			return err
 		}
 	}
 }
 
+// sendOnce declares the queue if that was not done on the current session, and publishes m with
+// confirmation. It logs the first refusal to declare the queue.
 func (l *log) sendOnce(ctx context.Context, m *amqp.Publishing) error {
 	sess, err := l.conn.Session(ctx)
 	if err != nil {
@@ -101,7 +106,7 @@ func (l *log) sendOnce(ctx context.Context, m *amqp.Publishing) error {
 		if err := l.declare(ctx, sess); err != nil {
 			if amqpconn.IsChannelError(err) && !l.refused {
 				l.refused = true
-				l.logger.LogAttrs(ctx, slog.LevelError, "amqp: the server refuses the stream queue for events, so that none is kept",
+				l.logger.LogAttrs(ctx, slog.LevelError, "amqp: the server refuses to declare the stream queue for events; events are not kept",
 					slog.String("queue", l.queue), slog.Any("error", err))
 			}
 			return err
@@ -111,11 +116,13 @@ func (l *log) sendOnce(ctx context.Context, m *amqp.Publishing) error {
 	return l.publisher.Publish(ctx, "", l.queue, m)
 }
 
-// makingPause is the time between two attempts at a stream that is being made, which takes some 50 ms.
-const makingPause = 20 * time.Millisecond
+// declarePause is the time between two attempts while a stream is being declared, which takes about
+// 50 ms.
+const declarePause = 20 * time.Millisecond
 
-// ready makes the stream queue and tries to read it, so that no other connection is ended for doing so. It is not tried on
-// a connection that the server does not read just now.
+// ready declares the stream queue and tries to consume it on the log's own connection. If the
+// server closes a connection for that, it is not the one of the listeners. It does nothing on a
+// connection that the server has blocked.
 func (l *log) ready(ctx context.Context) error {
 	sess, err := l.conn.Session(ctx)
 	if err != nil || sess.Blocked() {
@@ -130,7 +137,8 @@ func (l *log) ready(ctx context.Context) error {
 	})
 }
 
-// declare makes the stream queue. One that exists with other arguments is used as it is.
+// declare declares the stream queue. It uses a queue with other arguments unchanged and logs one
+// warning.
 func (l *log) declare(ctx context.Context, sess *amqpconn.Session) error {
 	err := sess.Do(ctx, func(ch *amqp.Channel) error {
 		_, err := ch.QueueDeclare(l.queue, true, false, false, false, l.arguments())
@@ -147,20 +155,22 @@ func (l *log) declare(ctx context.Context, sess *amqpconn.Session) error {
 		return fmt.Errorf("%w (%w)", err, passive)
 	}
 	if !l.warned.Swap(true) {
-		l.logger.LogAttrs(ctx, slog.LevelWarn, "amqp: the stream queue for events exists with another retention and is used as it is; delete it to have it made anew, without its events",
+		l.logger.LogAttrs(ctx, slog.LevelWarn, "amqp: the stream queue for events exists with another retention and is used unchanged; delete it to apply the new retention (this removes its events)",
 			slog.String("queue", l.queue), slog.Any("error", err))
 	}
 	return nil
 }
 
-// arguments say what the server keeps. It looks at both limits when a segment is full.
+// arguments returns the arguments of the stream queue. The server applies both limits when a
+// segment is full.
 func (l *log) arguments() amqp.Table {
 	size := min(int64(l.keep.Max), math.MaxInt64/4/eventSize) * eventSize
 	segment := min(max(size/4, minSegment), maxSegment)
 	return amqp.Table{
-		"x-queue-type":                    "stream",
-		"x-max-age":                       fmt.Sprintf("%ds", int64(math.Ceil(l.keep.Age.Seconds()))),
-		"x-max-length-bytes":              size + 2*segment, // what it forgets, and what it has just begun
+		"x-queue-type": "stream",
+		"x-max-age":    fmt.Sprintf("%ds", int64(math.Ceil(l.keep.Age.Seconds()))),
+		// plus the segment that is removed and the one just begun
+		"x-max-length-bytes":              size + 2*segment,
 		"x-stream-max-segment-size-bytes": segment,
 	}
 }

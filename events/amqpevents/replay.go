@@ -13,33 +13,35 @@ import (
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
 )
 
-// skew is how far the broker's clock may be ahead of those of the nodes. What it makes the broker send too much of is
-// filtered out here.
+// skew is the largest tolerated lead of the broker's clock over those of the nodes. The broker
+// therefore sends older messages, too, which are filtered here.
 const skew = time.Minute
 
-// placeWait is how long the broker may take to find the place where a stream was interrupted.
-const placeWait = 10 * time.Second
+// positionWait limits the time in which the broker must find the position at which a stream was
+// interrupted.
+const positionWait = 10 * time.Second
 
-// errNoPlace is the reason to look for the place in another way.
-var errNoPlace = errors.New("amqp: the stream queue was made anew")
+// errRecreated makes the next run look for its position by time, because the offsets of the old
+// queue are invalid.
+var errRecreated = errors.New("amqp: the stream queue was deleted and made again")
 
-// replay is a subscription to what is kept and what comes after it. It reads no further than its reader, so that what is
-// not read costs nobody anything.
+// replay is a subscription to kept events and then to new ones. It fetches only a few messages more
+// than its reader has received, so that unread events use no memory here.
 type replay struct {
 	stream
 	filter    events.Filter
 	events    chan events.Event
 	malformed atomic.Uint64
 
-	// Where it is; for its goroutine alone.
-	since time.Time // older messages are not wanted
-	begun bool      // a message was taken
-	last  int64     // its offset
-	taken int64     // and when it was sent, 0 if it did not say
+	// The fields below hold the position. They are only for the stream's goroutine.
+	since time.Time // older messages are skipped
+	begun bool      // a message was received
+	last  int64     // offset of the last received message
+	taken int64     // its header swj-taken; 0: missing
 }
 
-// Replay implements [events.Retainer]. It waits, and fails, like [Bus.Subscribe]. The stream is not buffered here beyond what
-// is fetched ahead: one that is read slowly is behind, and what is not kept any more when it comes there is missing.
+// Replay implements [events.Retainer]. It waits and fails like [Bus.Subscribe]. A stream that is
+// read slowly is late, and misses the events that are removed before it comes to them.
 func (b *Bus) Replay(ctx context.Context, f events.Filter, since time.Time) (events.Subscription, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -58,7 +60,9 @@ func (b *Bus) Replay(ctx context.Context, f events.Filter, since time.Time) (eve
 	return r, nil
 }
 
-// run reads over one channel until that ends.
+// run declares the stream queue, reads it over one channel and delivers its events until the
+// channel or ctx ends. After an interruption it first finds its position. It is the callback of
+// Supervise.
 func (r *replay) run(ctx context.Context, ch *amqpconn.Channel) error {
 	if err := r.bus.log.ready(ctx); err != nil {
 		return err
@@ -70,7 +74,7 @@ func (r *replay) run(ctx context.Context, ch *amqpconn.Channel) error {
 	r.open(nil)
 	f := amqpconn.NewFeed(ch, deliveries)
 	if r.begun {
-		if err := r.findPlace(ctx, f); err != nil {
+		if err := r.findPosition(ctx, f); err != nil {
 			return err
 		}
 	}
@@ -79,7 +83,7 @@ func (r *replay) run(ctx context.Context, ch *amqpconn.Channel) error {
 		if err != nil || !ok {
 			return err
 		}
-		if !r.take(ctx, &d) {
+		if !r.deliver(ctx, &d) {
 			return nil
 		}
 		if err := f.Taken(&d); err != nil {
@@ -88,7 +92,9 @@ func (r *replay) run(ctx context.Context, ch *amqpconn.Channel) error {
 	}
 }
 
-// offset is where to begin. A stream that goes on begins with the last message it took, to see whether that is there.
+// offset returns the x-stream-offset at which to begin: "first", a time, or an offset. A stream
+// that continues begins with the last message that it received, to check that the queue still holds
+// it.
 func (r *replay) offset() any {
 	switch {
 	case r.begun:
@@ -100,44 +106,47 @@ func (r *replay) offset() any {
 	}
 }
 
-// findPlace takes the message out of f that was the last before the interruption, or what comes there if it is not kept any
-// more. When nothing comes, or another message in its place, somebody has deleted the queue and it was made anew; that is
-// read from its beginning.
-func (r *replay) findPlace(ctx context.Context, f *amqpconn.Feed) error {
-	within, cancel := context.WithTimeout(ctx, r.bus.placeWait)
+// findPosition reads the first message after a reconnect. It skips the last received message, or
+// delivers a later one if that was removed. If no message or an unexpected one arrives, the queue
+// was deleted and made again. findPosition then returns errRecreated, and the next run begins by
+// time.
+func (r *replay) findPosition(ctx context.Context, f *amqpconn.Feed) error {
+	within, cancel := context.WithTimeout(ctx, r.bus.positionWait)
 	defer cancel()
 	d, ok, err := f.Next(within)
 	switch {
 	case err != nil:
 		return err
 	case !ok && ctx.Err() != nil:
-		return nil // next will see it too
+		return nil // the next call of Next sees it, too
 	}
-	offset, taken := place(&d)
+	offset, taken := position(&d)
 	switch {
 	case !ok, offset < r.last, offset == r.last && taken != r.taken:
 		r.begun = false
 		if t := time.UnixMilli(r.taken + 1); t.After(r.since) {
 			r.since = t
 		}
-		return errNoPlace
-	case offset > r.last && !r.take(ctx, &d):
+		return errRecreated
+	case offset > r.last && !r.deliver(ctx, &d):
 		return nil
 	}
 	return f.Taken(&d)
 }
 
-// place is where a message stands in the queue, and when it was sent: 0 if it does not say.
-func place(d *amqp.Delivery) (offset, taken int64) {
+// position returns the offset of a message in the queue and the time in its header swj-taken. 0:
+// the header is missing.
+func position(d *amqp.Delivery) (offset, taken int64) {
 	offset, _ = d.Headers["x-stream-offset"].(int64)
 	taken, _ = d.Headers[headerTaken].(int64)
 	return offset, taken
 }
 
-// take hands on the events of a message that the subscriber wants, and waits for the reader; it returns false at the end of
-// ctx. A message that holds no events counts as one dropped event.
-func (r *replay) take(ctx context.Context, d *amqp.Delivery) bool {
-	offset, taken := place(d)
+// deliver sends the matching events of a message to Receive, and waits until they are received. It
+// returns false if ctx ended first. It counts a message without events as one dropped event. It
+// advances the position.
+func (r *replay) deliver(ctx context.Context, d *amqp.Delivery) bool {
+	offset, taken := position(d)
 	if taken == 0 || r.since.IsZero() || taken >= r.since.UnixMilli() {
 		es, err := events.Decode(d.Body)
 		if err != nil {
@@ -158,12 +167,14 @@ func (r *replay) take(ctx context.Context, d *amqp.Delivery) bool {
 	return true
 }
 
-// Retention implements [events.RetentionTeller].
+// Retention implements [events.RetentionTeller]: it returns Config.Retain with its defaults.
 func (b *Bus) Retention() events.Retention { return b.cfg.Retain }
 
-// Receive implements [events.Subscription].
+// Receive implements [events.Subscription]: it waits for the next event from the goroutine of the
+// stream and returns it. Returns ctx's error when ctx ends and ErrClosed after Close of the
+// subscription or the bus.
 func (r *replay) Receive(ctx context.Context) (events.Event, error) {
-	if r.ctx.Err() != nil { // what waits is not for a closed stream
+	if r.ctx.Err() != nil { // a closed stream returns no waiting events
 		return events.Event{}, events.ErrClosed
 	}
 	select {
@@ -176,6 +187,6 @@ func (r *replay) Receive(ctx context.Context) (events.Event, error) {
 	}
 }
 
-// Dropped implements [events.DropCounter]: messages that hold no events. How many were not kept any more when the stream
-// came to them is not known.
+// Dropped implements [events.DropCounter]: it counts messages without events. Events that were
+// removed before the stream came to them are not counted.
 func (r *replay) Dropped() uint64 { return r.malformed.Load() }

@@ -31,11 +31,11 @@ func replay(t testing.TB, b *amqpevents.Bus) events.Subscription {
 	return s
 }
 
-// logQueue is the name of a namespace's stream queue, as it is documented.
+// logQueue returns the documented name of the stream queue of a namespace.
 func logQueue(ns string) string { return "swj." + ns + ".ev.log" }
 
-// The server tells that a stream exists while another connection still makes it, and ends the connection of those who use
-// it then. Neither the first events nor the live ones may be lost for that.
+// While one connection declares a stream, the server shows it to others but closes connections that
+// use it. Neither the first kept events nor live ones are lost then.
 func TestFirstEventsWhileTheStreamIsMade(t *testing.T) {
 	srv := testserver.RequireRabbit(t)
 	for range 25 {
@@ -62,7 +62,7 @@ func TestFirstEventsWhileTheStreamIsMade(t *testing.T) {
 	}
 }
 
-// A retention that differs from what the queue was made with does not stop a node; it is told, once for each process.
+// A queue with another retention does not stop a node, and each process logs one warning.
 func TestQueueWithAnotherRetention(t *testing.T) {
 	srv := testserver.RequireRabbit(t)
 	ns := testserver.Namespace()
@@ -87,7 +87,7 @@ func TestQueueWithAnotherRetention(t *testing.T) {
 	}
 }
 
-// buffer is a bytes.Buffer for several goroutines.
+// buffer is a bytes.Buffer that is safe for concurrent use.
 type buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -105,13 +105,13 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// What somebody has deleted is made anew, by the next event, and a stream that was open goes on in it: it neither waits for
-// the place that the old one had reached, nor gives again what it gave.
+// After the queue was deleted, the next event makes it again and an open stream continues with it.
+// The stream does not wait for the offset of the old queue, and delivers no event twice.
 func TestQueueDeletedUnderAStream(t *testing.T) {
 	srv := testserver.RequireRabbit(t)
 	ns := testserver.Namespace()
 	listener, publisher := open(t, srv.URL(), ns, keep), open(t, srv.URL(), ns, keep)
-	listener.SetPlaceWait(500 * time.Millisecond)
+	listener.SetPositionWait(500 * time.Millisecond)
 	s := replay(t, listener)
 	const before = 500
 	for i := range before {
@@ -135,8 +135,9 @@ func TestQueueDeletedUnderAStream(t *testing.T) {
 	nothing(t, s)
 }
 
-// keptOne publishes an event and waits until it comes out of s, or is counted as one that is not kept: while RabbitMQ makes a
-// stream queue anew, it ends the connections of those who publish to it.
+// keptOne publishes an event and waits until s receives it (true) or it is counted as unkept
+// (false). While RabbitMQ declares a stream queue again, it closes the connections of its
+// publishers.
 func keptOne(t testing.TB, b *amqpevents.Bus, s events.Subscription, n int) bool {
 	t.Helper()
 	lost, end := b.Unkept(), time.Now().Add(30*time.Second)
@@ -158,7 +159,7 @@ func keptOne(t testing.TB, b *amqpevents.Bus, s events.Subscription, n int) bool
 	return false
 }
 
-// nothing expects that no more events come for a second.
+// nothing expects that no event arrives for a second.
 func nothing(t testing.TB, s events.Subscription) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -168,7 +169,8 @@ func nothing(t testing.TB, s events.Subscription) {
 	}
 }
 
-// What else is in the stream queue is counted and skipped; a message that does not say when it was sent is taken for new.
+// Foreign messages in the stream queue are counted and skipped. A message without a time of sending
+// counts as new.
 func TestStrangeMessagesInTheLog(t *testing.T) {
 	srv := testserver.RequireRabbit(t)
 	ns := testserver.Namespace()
@@ -188,7 +190,7 @@ func TestStrangeMessagesInTheLog(t *testing.T) {
 	}
 }
 
-// Without a server what should be kept is counted beside what could not be sent.
+// Without a server unkept events are counted separately from dropped ones.
 func TestUnkept(t *testing.T) {
 	b := open(t, "amqp://nobody:hunter2@127.0.0.1:1/", "none", func(c *amqpevents.Config) {
 		c.Retain = events.Retention{Age: time.Hour, Types: []string{events.TaskFailed}}

@@ -11,22 +11,25 @@ import (
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
 )
 
-// stream is what subscriptions of both kinds have in common: a goroutine that reads over one channel after the other.
+// stream is the common part of both kinds of subscriptions: a goroutine that reads over one channel
+// after the other.
 type stream struct {
 	bus    *Bus
-	from   string // the exchange or queue, for the log
-	ending func() // called by end; nil: nothing
+	from   string // exchange or queue, for log lines
+	ending func() // called by end; nil: no call
 
 	stop  context.CancelFunc
-	ctx   context.Context // ends when the subscription does
+	ctx   context.Context // ends with the subscription
 	ended chan struct{}   // closed when the goroutine has returned
 
 	openOnce sync.Once
-	opened   chan struct{} // closed when run has consumed for the first time, or openErr is set
+	opened   chan struct{} // closed when run consumes for the first time, or openErr is set
 	openErr  error
 }
 
-// start runs run in its goroutine until the stream ends, and waits until it has called open. It is called once.
+// start runs run on a goroutine, on one channel after the other, until the stream ends. It waits
+// until run has called open. If ctx ends first, or access is refused, it ends the stream and
+// returns an error. Call it once. It takes b.mu.
 func (s *stream) start(ctx context.Context, b *Bus, from string, run func(ctx context.Context, ch *amqpconn.Channel) error) error {
 	s.bus, s.from = b, from
 	s.ended, s.opened = make(chan struct{}), make(chan struct{})
@@ -44,25 +47,26 @@ func (s *stream) start(ctx context.Context, b *Bus, from string, run func(ctx co
 		defer b.tasks.Done()
 		defer close(s.ended)
 		b.receiving.Supervise(s.ctx, run, s.report)
-		s.open(amqpconn.ErrClosed) // nobody may wait for it any more
+		s.open(amqpconn.ErrClosed) // releases a waiting start
 	}()
 	var err error
 	select {
 	case <-s.opened:
 		err = s.openErr
 	case <-ctx.Done():
-		if _, err = b.receiving.Session(ctx); err == nil { // which says why there is none, as far as anybody knows
+		if _, err = b.receiving.Session(ctx); err == nil { // its error says why no session exists
 			err = fmt.Errorf("%w: %w", amqpconn.ErrUnavailable, ctx.Err())
 		}
 	}
 	if err != nil {
-		s.end() // the goroutine ends when the broker has answered, or with the connection
+		s.end() // the goroutine ends when the broker answers, or with the connection
 		return failure("listener", err)
 	}
 	return nil
 }
 
-// open tells start that the stream is open, or why it cannot be. Only the first call counts.
+// open reports to start that the stream is open, or the error that prevents it. Only the first call
+// has an effect.
 func (s *stream) open(err error) {
 	s.openOnce.Do(func() {
 		s.openErr = err
@@ -70,20 +74,22 @@ func (s *stream) open(err error) {
 	})
 }
 
-// report is told why a run ended.
+// report handles the end of a run with err. It logs a warning if the stream was open. Otherwise it
+// passes a refusal of access to start, because repeating does not help.
 func (s *stream) report(err error) {
 	select {
 	case <-s.opened:
-		s.bus.cfg.Logger.LogAttrs(s.ctx, slog.LevelWarn, "event listener interrupted, trying again",
+		s.bus.cfg.Logger.LogAttrs(s.ctx, slog.LevelWarn, "event listener interrupted; trying again",
 			slog.String("from", s.from), slog.Any("error", err))
 	default:
-		if errors.Is(err, amqpconn.ErrAccess) { // waiting does not mend it
+		if errors.Is(err, amqpconn.ErrAccess) { // repeating does not help
 			s.open(err)
 		}
 	}
 }
 
-// end ends the stream without waiting.
+// end ends the stream, calls s.ending and removes the stream from the bus. It does not block. It
+// takes bus.mu.
 func (s *stream) end() {
 	s.stop()
 	if s.ending != nil {
@@ -94,8 +100,9 @@ func (s *stream) end() {
 	s.bus.mu.Unlock()
 }
 
-// Close implements [events.Subscription]. When ctx ends first the consumer, and a queue of its own, may live until the
-// connection ends.
+// Close implements [events.Subscription]: it ends the stream and waits for its goroutine. If ctx
+// ends first it returns ctx's error, and the consumer and its queue may exist until the connection
+// ends.
 func (s *stream) Close(ctx context.Context) error {
 	s.end()
 	select {

@@ -15,11 +15,12 @@ import (
 
 // Promises: S6.
 func TestBus(t *testing.T) {
-	t.Parallel() // with TestTLS, which has a server of its own
+	t.Parallel() // runs beside TestTLS, which has its own server
 	eventstest.Run(t, harness)
 }
 
-// suiteBuffer is that of the suite, which publishes several times as much: small, as the race detector makes events dear.
+// suiteBuffer is smaller than the number of events that the suite publishes. It is small because
+// events are slow under the race detector.
 const suiteBuffer = 2000
 
 func harness(t testing.TB) *eventstest.Harness {

@@ -15,9 +15,9 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// Events travel through TLS, and nobody listens to a server of an unknown authority.
+// The bus works over TLS, and no listener connects to a server with an unknown authority.
 func TestTLS(t *testing.T) {
-	testserver.Thorough(t) // internal/amqpconn makes the connections, and its tests are quicker
+	testserver.Thorough(t) // the tests of internal/amqpconn cover TLS, too, and are faster
 	t.Parallel()
 	files, err := testserver.NewTLSFiles(t.TempDir())
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/suite"
 )
 
-// Wrappers as users write them.
+// Wrappers in the form that users write.
 type (
 	wrapper       struct{ events.EventBus }
 	streamWrapper struct{ events.Subscription }
@@ -21,7 +21,7 @@ func closeCases() []testCase {
 	return []testCase{
 		{
 			Area: "close", Name: "a wrapper keeps every capability",
-			Explain: "Users wrap buses to count or to filter. What the bus can do besides its port is found through a wrapper that has Unwrap.",
+			Explain: "Users wrap buses to count or to filter. The optional capabilities of the bus are found through a wrapper with an Unwrap method.",
 			Run: func(w *world) {
 				b := w.Open()
 				suite.Keeps(w, b, wrapper{b}, suite.CapabilityOf[events.PromptPublisher](), suite.CapabilityOf[events.Retainer](),
@@ -37,7 +37,7 @@ func closeCases() []testCase {
 		},
 		{
 			Area: "close", Name: "a closed bus",
-			Explain: "Publish and Subscribe return ErrClosed after Close; Close is idempotent.",
+			Explain: "Publish and Subscribe return ErrClosed after Close. Further calls of Close do nothing.",
 			Run: func(w *world) {
 				b := w.Open()
 				w.Close(b)
@@ -51,7 +51,7 @@ func closeCases() []testCase {
 		},
 		{
 			Area: "close", Name: "Close sends what is waiting",
-			Explain: "Close sends what is waiting, within ctx: the last events of a process tell how its tasks ended.",
+			Explain: "Close sends the waiting events until ctx ends: the last events of a process show how its tasks ended.",
 			Run: func(w *world) {
 				b := w.Open()
 				s := w.all(w.Open())
@@ -62,7 +62,7 @@ func closeCases() []testCase {
 		},
 		{
 			Area: "close", Name: "its subscriptions end",
-			Explain: "Close releases all resources: a Receive that waits returns ErrClosed, else its goroutine would stay for ever.",
+			Explain: "Close releases all resources: a waiting Receive returns ErrClosed. Otherwise its goroutine would leak.",
 			Run: func(w *world) {
 				b := w.Open()
 				s := w.all(b)
@@ -75,7 +75,7 @@ func closeCases() []testCase {
 		},
 		{
 			Area: "close", Name: "a closed subscription",
-			Explain: "Close ends the stream, for a Receive that waits as well, with ErrClosed; it is idempotent and leaves other subscriptions alone.",
+			Explain: "Close ends the stream and makes a waiting Receive return ErrClosed. Further calls do nothing, and other subscriptions continue.",
 			Run: func(w *world) {
 				b := w.Open()
 				s, other := w.all(b), w.all(b)
@@ -93,7 +93,7 @@ func closeCases() []testCase {
 		},
 		{
 			Area: "close", Name: "other processes go on",
-			Explain: "Close ends this process's view and nobody else's.",
+			Explain: "Close ends only the view of this process.",
 			Run: func(w *world) {
 				a, b := w.Open(), w.Open()
 				s := w.all(b)
@@ -104,7 +104,7 @@ func closeCases() []testCase {
 		},
 		{
 			Area: "close", Name: "Receive ends with its context",
-			Explain: "Receive returns ctx's error when that ends, and takes no event with it.",
+			Explain: "Receive returns ctx's error when ctx ends, and loses no event.",
 			Run: func(w *world) {
 				b := w.Open()
 				s := w.all(b)

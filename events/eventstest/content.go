@@ -10,7 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/events"
 )
 
-// full has every field set, those of all types.
+// full returns an event with every field set, also fields of other types.
 func full(typ string) events.Event {
 	return events.Event{
 		Type: typ, TaskID: `a.b/c*>"\{}`, NodeID: "host-1-ab", Time: time.Date(2026, 11, 20, 17, 4, 5, 678_901_234, time.FixedZone("", 3600)),
@@ -19,7 +19,7 @@ func full(typ string) events.Event {
 		Exception: "no \"such\" host\r\n", Stack: "main.go:1\n\tmain.go:2", Retry: true,
 		Worker: &events.Worker{
 			Hostname: "host\n", Role: events.RoleConsumer, Freq: 2*time.Second + 1, Ident: "swarmiji", Version: "v1", System: "linux/amd64",
-			Active: 3, Processed: 1 << 40, Load: 0.25, Mem: -1, Observer: "host-2-cd",
+			Active: 3, Processed: 1 << 40, Load: 0.25, Mem: -1, Observer: "host-2-cd", Queues: []string{"mail", "é\n"},
 		},
 		Fields: map[string]any{
 			"tenant": "ä", "n": 7, "f": 0.25, "yes": true, "none": nil, "list": []any{1, "x", []any{}}, "map": map[string]any{"a": 1},
@@ -36,7 +36,7 @@ func contentCases() []testCase {
 	return []testCase{
 		{
 			Area: "content", Name: "the fields of each type",
-			Explain: "A listener gets the fields of the event's type and further Fields, and no others: milliseconds kept of the time, in UTC, durations exact, further fields as JSON has them and never over a standard name.",
+			Explain: "A listener receives the fields of the event's type and further Fields, and no others. Time is in UTC and whole milliseconds, durations are exact, and further fields have the types of JSON and never replace a standard field.",
 			Run: func(w *world) {
 				s, b := w.all(w.Open()), w.Open()
 				for _, typ := range types {
@@ -52,7 +52,7 @@ func contentCases() []testCase {
 		},
 		{
 			Area: "content", Name: "empty fields",
-			Explain: "An event with nothing but a type arrives as that.",
+			Explain: "An event that has only a type arrives unchanged.",
 			Run: func(w *world) {
 				s, b := w.all(w.Open()), w.Open()
 				for _, typ := range types {
@@ -66,7 +66,7 @@ func contentCases() []testCase {
 		},
 		{
 			Area: "content", Name: "long texts are cut",
-			Explain: "Longer texts than the limits are cut, at a character's border: an event that is too large for the server would be lost, and perhaps those beside it.",
+			Explain: "Texts above the limits are cut between characters: an event that is too large for the server would be lost, possibly with others of its message.",
 			Run: func(w *world) {
 				s, b := w.all(w.Open()), w.Open()
 				long := strings.Repeat("é\xff", 1<<16)
@@ -87,7 +87,7 @@ func contentCases() []testCase {
 		},
 		{
 			Area: "content", Name: "what is no event",
-			Explain: "An event without a type, or of what is no task, is dropped and counted; Publish returns nil and the events beside it arrive.",
+			Explain: "An event without a type or with an invalid task id is dropped and counted. Publish returns nil, and other events arrive.",
 			Run: func(w *world) {
 				s, b := w.all(w.Open()), w.Open()
 				before := w.event()
@@ -108,7 +108,7 @@ func contentCases() []testCase {
 		},
 		{
 			Area: "content", Name: "the publisher's map",
-			Explain: "Publish hands the event over and returns at once: what the publisher does with its map afterwards does not change the event.",
+			Explain: "Publish copies the event and returns at once: later changes of the publisher's map do not change the event.",
 			Run: func(w *world) {
 				s, b := w.all(w.Open()), w.Open()
 				e := w.event()

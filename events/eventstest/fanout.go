@@ -12,7 +12,7 @@ func fanoutCases() []testCase {
 		{
 			// Promises: S7.
 			Area: "fanout", Name: "every subscription gets its own copy",
-			Explain: "Events reach every listener: each subscription, in this process or another, gets its own copy of each.",
+			Explain: "Events reach every listener: each subscription in any process receives its own copy of each event.",
 			Run: func(w *world) {
 				publisher, listener := w.Open(), w.Open()
 				subs := []events.Subscription{w.all(listener), w.all(listener), w.all(w.Open()), w.all(publisher)}
@@ -25,7 +25,7 @@ func fanoutCases() []testCase {
 		},
 		{
 			Area: "fanout", Name: "a copy is the listener's own",
-			Explain: "A listener may change the event it got, its Fields as well, and no other listener sees that.",
+			Explain: "A listener may change the event that it received, also its Fields, and no other listener sees the change.",
 			Run: func(w *world) {
 				b := w.Open()
 				one, two := w.all(b), w.all(b)
@@ -44,12 +44,13 @@ func fanoutCases() []testCase {
 		{
 			// Promises: S7.
 			Area: "fanout", Name: "late listeners miss what was before",
-			Explain: "A stream holds the events published from now on; when Subscribe returns nil the stream is open, so that the very next event is in it.",
+			Explain: "A stream holds the events published from now on. It is open when Subscribe returns nil, so that it holds the very next event.",
 			Run: func(w *world) {
 				publisher := w.Open()
 				first := w.all(w.Open())
 				early := w.send(publisher, 3)
-				w.wantAll(first, early, "the early listener") // so that they are out before the late one comes
+				// so that they are sent before the late listener subscribes
+				w.wantAll(first, early, "the early listener")
 				late := w.all(w.Open())
 				next := w.send(publisher, 3)
 				w.wantAll(late, next, "the late listener")
@@ -58,11 +59,11 @@ func fanoutCases() []testCase {
 		},
 		{
 			Area: "fanout", Name: "several publishers",
-			Explain: "Events of all processes come through one bus, and those of one publisher in the order of their Publish.",
+			Explain: "Events of all processes arrive through one bus, and those of one publisher in the order of their Publish.",
 			Run: func(w *world) {
 				s := w.all(w.Open())
 				const publishers = 4
-				each := w.buffer / (2 * publishers) // nothing has to give way
+				each := w.buffer / (2 * publishers) // few enough that none is dropped
 				fails := make(chan error, publishers)
 				sent := map[string][]events.Event{}
 				for p := range publishers {
@@ -98,7 +99,7 @@ func fanoutCases() []testCase {
 		},
 		{
 			Area: "fanout", Name: "filter by type",
-			Explain: "A subscription holds the events that its filter lets through and no others.",
+			Explain: "A subscription receives exactly the events that match its filter.",
 			Run: func(w *world) {
 				publisher, listener := w.Open(), w.Open()
 				s := w.subscribe(listener, events.Filter{Types: []string{events.TaskFailed, "worker-online"}})
@@ -119,7 +120,7 @@ func fanoutCases() []testCase {
 		},
 		{
 			Area: "fanout", Name: "filter by task",
-			Explain: "A subscription for one task holds that task's events, those without a task left out.",
+			Explain: "A subscription for one task receives exactly the events of that task.",
 			Run: func(w *world) {
 				publisher, listener := w.Open(), w.Open()
 				mine := w.event()
@@ -137,7 +138,7 @@ func fanoutCases() []testCase {
 		},
 		{
 			Area: "fanout", Name: "nobody listens",
-			Explain: "A bus without listeners takes events all the same.",
+			Explain: "A bus without listeners accepts events.",
 			Run: func(w *world) {
 				b := w.Open()
 				w.send(b, 1000)

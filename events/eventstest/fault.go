@@ -15,7 +15,7 @@ func faultCases() []testCase {
 	return []testCase{
 		{
 			Area: "fault", Name: "a severed connection",
-			Explain: "Bus and subscription outlive a lost connection, the publisher's and the listener's; events of that time are missed, and nobody has to do anything.",
+			Explain: "Bus and subscription survive a lost connection of the publisher or the listener. Events of that time are missed, and the caller need not act.",
 			Needs:   []need{needsSever},
 			Run: func(w *world) {
 				publisher, listener := w.Open(), w.Open()
@@ -33,7 +33,7 @@ func faultCases() []testCase {
 		},
 		{
 			Area: "fault", Name: "a restart",
-			Explain: "Bus and subscription outlive a restart of the server as well.",
+			Explain: "Bus and subscription also survive a restart of the server.",
 			Needs:   []need{needsRestart},
 			Run: func(w *world) {
 				publisher, listener := w.Open(), w.Open()
@@ -46,7 +46,7 @@ func faultCases() []testCase {
 		},
 		{
 			Area: "fault", Name: "Publish without a server",
-			Explain: "Publish never blocks or fails a task: without a server it returns nil as quickly as with one, what cannot be sent is dropped and counted, and when the server is back events flow again.",
+			Explain: "Publish never blocks or fails a task. Without a server it returns nil as fast as with one, and dropped events are counted. When the server is back events arrive again.",
 			Needs:   []need{needsDown},
 			Run: func(w *world) {
 				publisher, listener := w.Open(), w.Open()
@@ -68,7 +68,7 @@ func faultCases() []testCase {
 		},
 		{
 			Area: "fault", Name: "Close without a server",
-			Explain: "Close ends within its ctx, server or not; the error is ctx's, ErrUnavailable or none.",
+			Explain: "Close returns when its ctx ends at the latest, with or without a server. It returns nil, ctx's error or ErrUnavailable.",
 			Needs:   []need{needsDown},
 			Run: func(w *world) {
 				b := w.Open()

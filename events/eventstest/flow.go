@@ -14,7 +14,7 @@ func flowCases() []testCase {
 	return []testCase{
 		{
 			Area: "flow", Name: "an event is not held for long",
-			Explain: "Events are sent in batches, and a batch waits at most 50 ms for others.",
+			Explain: "Events are sent in batches, and an event waits at most 50 ms for others.",
 			Run: func(w *world) {
 				s, b := w.all(w.Open()), w.Open()
 				w.flows(b, s, "a first event, which may have to connect")
@@ -29,7 +29,7 @@ func flowCases() []testCase {
 		},
 		{
 			Area: "flow", Name: "a stuck listener neither blocks nor grows",
-			Explain: "A listener that does not read costs nobody but itself: Publish goes on, other listeners get everything, memory stays bounded, the oldest events give way and are counted.",
+			Explain: "A listener that does not read delays no other: Publish returns, other listeners receive all events, memory is limited, and the oldest events are dropped and counted.",
 			Run: func(w *world) {
 				b := w.Open()
 				stuck, quick := w.all(w.Open()), w.all(w.Open())
@@ -65,7 +65,7 @@ func flowCases() []testCase {
 		},
 		{
 			Area: "flow", Name: "Publish is quick",
-			Explain: "Publish returns at once, in less time than any I/O takes, because it runs beside every task: 50,000 from several goroutines with a listener take less each than a few round trips over the loopback interface.",
+			Explain: "Publish returns at once, without waiting for I/O, because every task calls it: each of 50,000 calls from several goroutines with a listener takes less than a few round trips over the loopback interface.",
 			Run: func(w *world) {
 				b := w.Open()
 				w.all(w.Open())
@@ -75,7 +75,7 @@ func flowCases() []testCase {
 		},
 		{
 			Area: "flow", Name: "memory is bounded",
-			Explain: "What cannot be sent is dropped, so a burst without end does not grow the process.",
+			Explain: "Events that cannot be sent are dropped, so that an endless burst does not increase the memory of the process.",
 			Run: func(w *world) {
 				b := w.Open()
 				w.all(w.Open())
@@ -88,14 +88,15 @@ func flowCases() []testCase {
 	}
 }
 
-// many events take 50 MiB where they are kept, and most is what a bus may take of it, with all its buffers. With the race detector each
-// event costs ten times as much as without.
+// many events need 50 MiB of memory if they are kept. most is the largest growth of the heap that a
+// bus may cause with all its buffers. With the race detector each event takes ten times as long as
+// without.
 const (
 	many = 200_000
 	most = 32 << 20
 )
 
-// grown looks at the heap after many events.
+// grown reports a failure if the heap grew by more than most since before.
 func (w *world) grown(before uint64, when string) {
 	w.Helper()
 	after := heap()

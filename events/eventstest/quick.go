@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// trips is how many round trips are measured.
+// trips is the number of measured round trips.
 const trips = 2000
 
-// quick expects that n calls of Publish, which took so long together, took less each than a few round trips over the loopback
-// interface take on this machine now: a Publish that waits for a server takes many. What is busy slows down both.
+// quick expects that each of n calls of Publish, which together took took, needed less than five
+// round trips over the loopback interface. A Publish that waits for a server needs many. A busy
+// machine slows down both.
 func (w *world) quick(took time.Duration, n int) {
 	w.Helper()
 	trip := w.roundTrip()
@@ -19,7 +20,7 @@ func (w *world) quick(took time.Duration, n int) {
 	}
 }
 
-// roundTrip measures one byte there and back.
+// roundTrip returns the mean time to send one byte and receive it back.
 func (w *world) roundTrip() time.Duration {
 	w.Helper()
 	var lc net.ListenConfig

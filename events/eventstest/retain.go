@@ -12,7 +12,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// long keeps all that a case can publish.
+// long returns a retention that keeps all events of a case.
 func long() events.Retention { return events.Retention{Age: time.Hour} }
 
 // retain opens a bus that keeps events.
@@ -32,13 +32,13 @@ func (w *world) replay(b events.EventBus, f events.Filter, since time.Time) even
 	return s
 }
 
-// kept opens a stream of all that b keeps.
+// kept opens a stream of all events that b keeps.
 func (w *world) kept(b events.EventBus) events.Subscription {
 	w.Helper()
 	return w.replay(b, events.Filter{}, time.Time{})
 }
 
-// pass lets d go by.
+// pass waits for d.
 func (w *world) pass(d time.Duration) {
 	w.Helper()
 	t := time.NewTimer(d)
@@ -46,7 +46,7 @@ func (w *world) pass(d time.Duration) {
 	<-t.C
 }
 
-// upTo receives until the event of a task comes, and returns all with it.
+// upTo receives events up to and including that of task last, and returns them.
 func (w *world) upTo(s events.Subscription, last task.ID) []events.Event {
 	w.Helper()
 	var es []events.Event
@@ -59,7 +59,7 @@ func (w *world) upTo(s events.Subscription, last task.ID) []events.Event {
 	}
 }
 
-// taskIDs are the tasks of events, in their order.
+// taskIDs returns the tasks of events in their order.
 func taskIDs(es []events.Event) []task.ID {
 	ids := make([]task.ID, len(es))
 	for i, e := range es {
@@ -73,7 +73,7 @@ func retainCases() []testCase {
 	return []testCase{
 		{
 			Area: "retain", Name: "a late listener gets what was before",
-			Explain: "The stream begins with the kept events, in the order in which the bus took them, and goes on with the new ones; none comes twice.",
+			Explain: "The stream begins with the kept events, in the order in which the bus received them, and continues with new ones. No event arrives twice.",
 			Needs:   needs,
 			Run: func(w *world) {
 				publisher := w.retain(long())
@@ -88,7 +88,7 @@ func retainCases() []testCase {
 		},
 		{
 			Area: "retain", Name: "a Receive that waits",
-			Explain: "The stream goes on with the events that the bus takes from now on: a Receive that waits for one returns it.",
+			Explain: "The stream continues with new events: a waiting Receive returns the next one.",
 			Needs:   needs,
 			Run: func(w *world) {
 				b := w.retain(long())
@@ -104,7 +104,7 @@ func retainCases() []testCase {
 						}
 						got <- e
 					}()
-					w.pass(50 * time.Millisecond) // so that it waits, as a rule
+					w.pass(50 * time.Millisecond) // so that Receive is waiting in most cases
 					want := w.send(b, 1)[0]
 					if e := suite.Ends(w.World, got, "a Receive that waited"); e.TaskID != want.TaskID {
 						w.Fatalf("a Receive that waited returned %s, want %s", show(e), show(want))
@@ -114,7 +114,7 @@ func retainCases() []testCase {
 		},
 		{
 			Area: "retain", Name: "a publisher that has gone",
-			Explain: "Kept events are there for those who come late, also when the process they happened in has ended.",
+			Explain: "Late listeners receive kept events even if the publishing process has ended.",
 			Needs:   needs,
 			Run: func(w *world) {
 				publisher := w.retain(long())
@@ -125,13 +125,13 @@ func retainCases() []testCase {
 		},
 		{
 			Area: "retain", Name: "no gap and no repeat while others publish",
-			Explain: "There is no gap and no event twice between the old events and the new ones, and every stream has the same order.",
+			Explain: "Between old and new events there is no gap and no duplicate, and every stream has the same order.",
 			Needs:   needs,
 			Run:     replayWhilePublishing,
 		},
 		{
 			Area: "retain", Name: "every stream gets its own copy",
-			Explain: "Each stream holds all kept events, those of one process as well, and what one listener does to an event is not seen by another.",
+			Explain: "Each stream holds all kept events, also two streams of one process. A listener's change of an event is not visible to others.",
 			Needs:   needs,
 			Run: func(w *world) {
 				b := w.retain(long())
@@ -154,7 +154,7 @@ func retainCases() []testCase {
 		},
 		{
 			Area: "retain", Name: "since",
-			Explain: "The stream begins with the events that the bus took at or after since.",
+			Explain: "The stream begins with the events that the bus received at or after since.",
 			Needs:   needs,
 			Run: func(w *world) {
 				b := w.retain(long())
@@ -173,7 +173,7 @@ func retainCases() []testCase {
 		},
 		{
 			Area: "retain", Name: "since a time to come",
-			Explain: "An event that was taken before since is not in the stream, also when since is after all that is kept.",
+			Explain: "An event that the bus received before since is not in the stream, even if since is later than all kept events.",
 			Needs:   needs,
 			Run: func(w *world) {
 				b := w.retain(long())
@@ -186,7 +186,7 @@ func retainCases() []testCase {
 		},
 		{
 			Area: "retain", Name: "a filter",
-			Explain: "The stream holds the events that its filter lets through and no others, old ones and new ones.",
+			Explain: "The stream holds exactly the old and new events that match its filter.",
 			Needs:   needs,
 			Run: func(w *world) {
 				b := w.retain(long())
@@ -216,7 +216,7 @@ func retainCases() []testCase {
 		},
 		{
 			Area: "retain", Name: "kept types",
-			Explain: "Only events of kept types are in the stream, old ones and new ones; live subscriptions get all.",
+			Explain: "The stream holds only events of kept types, old and new ones. Live subscriptions receive all events.",
 			Needs:   needs,
 			Run: func(w *world) {
 				r := long()
@@ -247,7 +247,7 @@ func retainCases() []testCase {
 		},
 		{
 			Area: "retain", Name: "live subscriptions are as before",
-			Explain: "All other promises of the bus hold: a Subscribe misses what was before, and gets each new event once.",
+			Explain: "All other promises of the bus hold: a subscription misses earlier events and receives each new event once.",
 			Needs:   needs,
 			Run: func(w *world) {
 				publisher, listener := w.retain(long()), w.retain(long())
@@ -264,7 +264,7 @@ func retainCases() []testCase {
 		},
 		{
 			Area: "retain", Name: "the fields of each type",
-			Explain: "A kept event has the fields that a live one has.",
+			Explain: "A kept event has the same fields as a live one.",
 			Needs:   needs,
 			Run: func(w *world) {
 				b := w.retain(long())
@@ -288,7 +288,7 @@ func retainCases() []testCase {
 		},
 		{
 			Area: "retain", Name: "what is no event",
-			Explain: "An event without a type, or of what is no task, is not kept; it is counted once.",
+			Explain: "An event without a type or with an invalid task id is not kept, and is counted once.",
 			Needs:   needs,
 			Run: func(w *world) {
 				b := w.retain(long())
@@ -310,7 +310,7 @@ func retainCases() []testCase {
 		},
 		{
 			Area: "retain", Name: "a closed stream",
-			Explain: "Close ends the stream, for a Receive that waits as well, with ErrClosed; it is idempotent, leaves other streams alone, and so does the end of a Receive's context.",
+			Explain: "Close ends the stream and makes a waiting Receive return ErrClosed. Further calls do nothing, and other streams continue. They also continue when the ctx of a Receive ends.",
 			Needs:   needs,
 			Run: func(w *world) {
 				b := w.retain(long())
@@ -334,7 +334,7 @@ func retainCases() []testCase {
 		},
 		{
 			Area: "retain", Name: "a closed bus",
-			Explain: "Replay returns ErrClosed after Close, and Close ends the streams, one that nobody reads too.",
+			Explain: "Replay returns ErrClosed after Close, and Close ends all streams, even one without a reader.",
 			Needs:   needs,
 			Run: func(w *world) {
 				b := w.retain(long())
@@ -355,7 +355,7 @@ func retainCases() []testCase {
 		},
 		{
 			Area: "retain", Name: "a bus that keeps nothing",
-			Explain: "On a bus that keeps no events Replay is ErrNotRetained: an empty stream would look like a quiet system.",
+			Explain: "Replay returns ErrNotRetained on a bus that keeps no events: an empty stream would look like an idle system.",
 			Run: func(w *world) {
 				buses := []events.EventBus{w.Open()}
 				if w.h.Retain != nil {
@@ -377,7 +377,7 @@ func retainCases() []testCase {
 // replayWhilePublishing opens streams while several publishers publish.
 func replayWhilePublishing(w *world) {
 	const publishers, streams = 4, 6
-	each := w.buffer / (2 * publishers) // nothing has to give way
+	each := w.buffer / (2 * publishers) // few enough that none is dropped
 	fails := make(chan error, publishers)
 	started := make(chan struct{}, publishers)
 	for p := range publishers {
@@ -397,7 +397,7 @@ func replayWhilePublishing(w *world) {
 					started <- struct{}{}
 				}
 				if i%max(each/20, 1) == 0 {
-					w.pass(time.Millisecond) // so that it is still going on when the streams are opened
+					w.pass(time.Millisecond) // so that publishing continues while the streams are opened
 				}
 			}
 			fails <- nil
@@ -409,7 +409,7 @@ func replayWhilePublishing(w *world) {
 	begin := make([]events.Event, streams)
 	for i := range subs {
 		subs[i] = w.kept(b)
-		begin[i] = w.receive(subs[i]) // so that the next one is opened later
+		begin[i] = w.receive(subs[i]) // so that the next stream is opened later
 	}
 	for range publishers {
 		w.Must(suite.Ends(w.World, fails, "a publisher"), "Publish")

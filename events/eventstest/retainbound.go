@@ -9,18 +9,20 @@ import (
 	"github.com/swarmiji/swarmiji/events"
 )
 
-// usual is an event of a usual size, about 500 bytes on the wire.
+// usual returns an event of a usual size, about 500 bytes on the wire.
 func (w *world) usual() events.Event {
 	e := w.event()
 	e.Type, e.Name, e.Queue, e.Args = events.TaskReceived, "email.send", "mail", strings.Repeat("x", 350)
 	return e
 }
 
-// through publishes n events of a usual size, no faster than s gets them, so that none is dropped on the way.
+// through publishes n events of a usual size and receives them from s at the same pace, so that
+// none is dropped. It returns the events.
 func (w *world) through(b events.EventBus, s events.Subscription, n int) []events.Event {
 	w.Helper()
 	all := make([]events.Event, 0, n)
-	chunk := min(max(w.buffer/4, 1), 400) // below every Max of the cases, of which a bus may keep no more
+	// below the Max of every case, because a bus may keep no more
+	chunk := min(max(w.buffer/4, 1), 400)
 	for len(all) < n {
 		start := len(all)
 		for range min(chunk, n-start) {
@@ -38,7 +40,7 @@ func retainBoundCases() []testCase {
 	return []testCase{
 		{
 			Area: "retain", Name: "for its age at least",
-			Explain: "An event is kept for Age at least, also when others come after it.",
+			Explain: "An event is kept at least for Age, even if others follow it.",
 			Needs:   needs,
 			Run: func(w *world) {
 				const age = 20 * time.Second
@@ -60,7 +62,7 @@ func retainBoundCases() []testCase {
 		},
 		{
 			Area: "retain", Name: "the newest at least",
-			Explain: "Max is how many of the newest events are kept at least.",
+			Explain: "At least the newest Max events are kept.",
 			Needs:   needs,
 			Run: func(w *world) {
 				r := events.Retention{Age: time.Hour, Max: 700}
@@ -77,7 +79,7 @@ func retainBoundCases() []testCase {
 		},
 		{
 			Area: "retain", Name: "not much more than the newest",
-			Explain: "Much more than Max events are not kept, so that the memory of the server, or of the process, is bounded.",
+			Explain: "Not many more than Max events are kept, so that the memory of the server or the process is limited.",
 			Needs:   needs,
 			Run: func(w *world) {
 				const times = 10
@@ -92,7 +94,7 @@ func retainBoundCases() []testCase {
 		},
 		{
 			Area: "retain", Name: "a stream that is read late",
-			Explain: "There is no gap: a listener slower than the publishers reads on from what is kept, and costs nobody else anything.",
+			Explain: "A listener slower than the publishers reads the kept events without a gap, and delays no other.",
 			Needs:   needs,
 			Run: func(w *world) {
 				b := w.retain(long())
@@ -103,7 +105,7 @@ func retainBoundCases() []testCase {
 		},
 		{
 			Area: "retain", Name: "Publish is quick",
-			Explain: "Neither Publish nor a task waits for an event to be kept, and what is kept does not grow this process without end.",
+			Explain: "Neither Publish nor a task waits until an event is kept, and kept events do not increase the memory of this process without limit.",
 			Needs:   needs,
 			Run: func(w *world) {
 				b := w.retain(events.Retention{Age: time.Hour, Max: 1000})

@@ -16,7 +16,7 @@ func retainFaultCases() []testCase {
 	return []testCase{
 		{
 			Area: "retain", Name: "a severed connection",
-			Explain: "A lost connection makes no gap in the stream and no event comes twice: what was kept meanwhile is read when it is back.",
+			Explain: "A lost connection causes no gap in the stream and no duplicate: events kept meanwhile arrive when the connection is back.",
 			Needs:   []need{needsRetain, needsSever},
 			Run: func(w *world) {
 				publisher, listener := w.retain(long()), w.retain(long())
@@ -25,7 +25,7 @@ func retainFaultCases() []testCase {
 				received := 0
 				for range faults {
 					w.send(publisher, 120)
-					w.receive(behind) // the others of its message, and what was fetched ahead, wait
+					w.receive(behind) // the other events of its message, and fetched ones, wait
 					received += len(w.upTo(idle, w.mark(publisher)))
 					w.h.Sever(w.TB, listener)
 					w.send(publisher, 120)
@@ -37,7 +37,7 @@ func retainFaultCases() []testCase {
 		},
 		{
 			Area: "retain", Name: "a restart",
-			Explain: "A restart of the server makes no gap in the stream either.",
+			Explain: "A restart of the server causes no gap in the stream.",
 			Needs:   []need{needsRetain, needsRestart},
 			Run: func(w *world) {
 				publisher, listener := w.retain(long()), w.retain(long())
@@ -52,7 +52,7 @@ func retainFaultCases() []testCase {
 		},
 		{
 			Area: "retain", Name: "without a server",
-			Explain: "Without a server Publish returns as quickly as with one and Replay returns ErrUnavailable within its ctx; an open stream goes on without a gap when the server is back.",
+			Explain: "Without a server Publish returns as fast as with one, and Replay returns ErrUnavailable within its ctx. An open stream continues without a gap when the server is back.",
 			Needs:   []need{needsRetain, needsDown},
 			Run: func(w *world) {
 				publisher := w.retain(long())
@@ -68,7 +68,7 @@ func retainFaultCases() []testCase {
 					w.Errorf("Replay without a server: %v", err)
 				}
 				up()
-				// What was published without a server may have been lost; from the hammering on, all events are of one task.
+				// Events published without a server may be lost. All events since hammer are of one task.
 				end := w.mark(publisher)
 				fresh := w.kept(publisher)
 				want, got := w.upTo(fresh, end), w.upTo(s, end)
@@ -80,8 +80,8 @@ func retainFaultCases() []testCase {
 	}
 }
 
-// mark publishes events until one of them is kept, and returns the first that is: after a fault those of the time between
-// may be lost.
+// mark publishes events until one of them is kept, and returns the task of the first kept one.
+// Events just after a fault may be lost.
 func (w *world) mark(b events.EventBus) task.ID {
 	w.Helper()
 	s := w.kept(b)
@@ -106,8 +106,8 @@ func (w *world) mark(b events.EventBus) task.ID {
 	}
 }
 
-// sameAsFresh publishes a last event, reads s up to it and expects that s, of which some events were received before, went
-// on like a stream that is opened now and knew no fault. It returns the tasks of that one.
+// sameAsFresh publishes a last event and reads s up to it. It expects that s, after its first
+// received events, has the same events as a new stream. It returns the tasks of the new stream.
 func (w *world) sameAsFresh(b events.EventBus, s events.Subscription, received int) []task.ID {
 	w.Helper()
 	end := w.mark(b)

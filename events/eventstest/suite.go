@@ -1,7 +1,7 @@
-// Package eventstest is the conformance suite of the events port: a case for every sentence of package events that says
-// what a bus does, with an explanation that is printed when it fails.
+// Package eventstest is the conformance suite of the events port. It has a case for every sentence
+// of package events about the behaviour of a bus. A failing case prints its explanation.
 //
-// An adapter's test makes a [Harness] for each case and calls [Run]:
+// The test of an adapter makes a [Harness] for each case and calls [Run]:
 //
 //	func TestBus(t *testing.T) {
 //		eventstest.Run(t, func(t testing.TB) *eventstest.Harness {
@@ -12,7 +12,8 @@
 //		})
 //	}
 //
-// The suite closes all that it opens; the adapter's TestMain looks for goroutines that are left.
+// The suite closes all buses that it opens. The TestMain of the adapter checks for leaked
+// goroutines.
 package eventstest
 
 import (
@@ -22,21 +23,22 @@ import (
 	"github.com/swarmiji/swarmiji/internal/suite"
 )
 
-// Run runs every case of the suite as a subtest of t. Each case calls open for a fresh namespace.
+// Run runs every case of the suite as a subtest of t. It calls open once for each case to get a
+// fresh namespace.
 func Run(t *testing.T, open func(t testing.TB) *Harness) {
 	t.Helper()
 	suite.Run(t, cases(), open, newWorld, about)
 }
 
-// about says where a run with h is reported, and as what.
+// about returns the report file of h and the promises that the report lists.
 func about(h *Harness) suite.About {
 	return suite.About{File: h.Report, Port: "events", Promises: suite.Promises(struct{ Retain bool }{h.Retain != nil})}
 }
 
-// testCase is one sentence of the port put to the test.
+// testCase tests one sentence of the port.
 type testCase = suite.Case[*Harness, *world]
 
-// need is what a case asks of the harness; it returns why the case cannot run, or "".
+// need checks whether the harness supports a case. It returns the reason to skip the case, or "".
 type need = func(h *Harness) string
 
 func needsSever(h *Harness) string { return suite.Unless(h.Sever != nil, "the harness has no Sever") }
@@ -51,7 +53,7 @@ func needsRetain(h *Harness) string {
 	return suite.Unless(h.Retain != nil, "the adapter keeps no events")
 }
 
-// cases returns every case of the suite, area by area.
+// cases returns every case of the suite in the order of their areas.
 func cases() []testCase {
 	return slices.Concat(fanoutCases(), contentCases(), flowCases(), closeCases(), faultCases(),
 		retainCases(), retainBoundCases(), retainFaultCases())

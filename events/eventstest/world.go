@@ -12,7 +12,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// world is what a case works with: a namespace, the buses opened in it, and bounded waits.
+// world holds the namespace of a case, the buses opened in it, and helpers with limited waits.
 type world struct {
 	*suite.World[events.EventBus]
 	h      *Harness
@@ -33,7 +33,7 @@ func newWorld(t testing.TB, h *Harness) *world {
 	return w
 }
 
-// event makes a plain event of a task that no other call named.
+// event returns a simple event of a new task. Safe for concurrent use.
 func (w *world) event() events.Event {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -44,7 +44,7 @@ func (w *world) event() events.Event {
 	}
 }
 
-// send publishes n plain events in order, and returns them.
+// send publishes n simple events in order and returns them.
 func (w *world) send(b events.EventBus, n int) []events.Event {
 	w.Helper()
 	es := make([]events.Event, n)
@@ -75,7 +75,7 @@ func (w *world) all(b events.EventBus) events.Subscription {
 	return w.subscribe(b, events.Filter{})
 }
 
-// receive waits for the next event.
+// receive waits for the next event and returns it. It fails the case on an error.
 func (w *world) receive(s events.Subscription) events.Event {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -85,7 +85,7 @@ func (w *world) receive(s events.Subscription) events.Event {
 	return e
 }
 
-// wantAll receives exactly these events, in their order.
+// wantAll receives exactly these events in their order.
 func (w *world) wantAll(s events.Subscription, want []events.Event, format string, args ...any) {
 	w.Helper()
 	for i, e := range want {
@@ -95,13 +95,13 @@ func (w *world) wantAll(s events.Subscription, want []events.Event, format strin
 	}
 }
 
-// nothing expects that no event comes for as long as the suite looks.
+// nothing fails the case if an event arrives within Quiet.
 func (w *world) nothing(s events.Subscription, format string, args ...any) {
 	w.Helper()
 	w.nothingAll([]events.Subscription{s}, format, args...)
 }
 
-// nothingAll is nothing of several subscriptions, which are looked at together.
+// nothingAll does the same as nothing for several subscriptions at the same time.
 func (w *world) nothingAll(subs []events.Subscription, format string, args ...any) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), w.Quiet)
@@ -127,8 +127,8 @@ func (w *world) closeSub(s events.Subscription) {
 	w.Must(s.Close(ctx), "Subscription.Close")
 }
 
-// flows publishes until one of the events arrives: after a fault those of the time between are missed, and nobody says
-// when it is over. It returns when the subscription has nothing more.
+// flows publishes until one of its events arrives, because events during a fault are missed and the
+// end of the fault is unknown. Then it receives all remaining events.
 func (w *world) flows(b events.EventBus, s events.Subscription, what string) {
 	w.Helper()
 	sent := map[task.ID]bool{}
@@ -156,5 +156,5 @@ func (w *world) flows(b events.EventBus, s events.Subscription, what string) {
 	}
 }
 
-// show names an event in failures.
+// show returns the text for an event in failure messages.
 func show(e events.Event) string { return fmt.Sprintf("%s of %q", e.Type, e.TaskID) }

@@ -13,7 +13,7 @@ import (
 	"github.com/swarmiji/swarmiji/events/memevents"
 )
 
-// An observer knows which consumers and producers are alive, and tells of changes.
+// An observer lists the consumers and producers that are alive and reports changes.
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -47,7 +47,7 @@ func Example() {
 
 	n := <-changes
 	fmt.Println(n.ID, n.Worker.Role, "online:", n.Online)
-	for n.Fields == nil { // they come with the next heartbeat
+	for n.Fields == nil { // the fields arrive with the next heartbeat
 		<-time.After(time.Millisecond)
 		n = observer.Nodes()[0]
 	}

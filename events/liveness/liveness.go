@@ -1,5 +1,5 @@
-// Package liveness knows who is alive: an [Observer] listens to the events that producers and consumers send about
-// themselves, and tells when one of them has not been heard of for too long.
+// Package liveness reports which producers and consumers are alive. An [Observer] receives the
+// events that they send about themselves, and reports a node that has been silent for too long.
 package liveness
 
 import (
@@ -23,39 +23,43 @@ const (
 	DefaultOfflineAfter = 2 * time.Minute
 	DefaultForgetAfter  = time.Hour
 	DefaultMaxNodes     = 10_000
-	// MaxFreq is how long a gap between its heartbeats a node can announce; a longer one counts as this.
+	// MaxFreq is the longest heartbeat interval of a node that counts; a longer one counts as this.
 	MaxFreq = time.Hour
 )
 
-// ErrRunning is what Run returns when it was called before.
-var ErrRunning = errors.New("swarmiji: liveness: Run was called before")
+// ErrRunning is returned by a second call of Run.
+var ErrRunning = errors.New("swarmiji: liveness: Run was called twice; make another observer")
 
-// Config of [New]. Only Bus must be set. The observer does not close the bus.
+// Config holds the settings of [New]. Bus is the only required field. The observer does not close
+// the bus.
 type Config struct {
-	// Bus is where nodes are heard, and where their outages are told of.
+	// Bus carries the events of nodes and the outages that the observer reports.
 	Bus events.EventBus
-	// NodeID names the observer in the worker-offline events that it sends; in the process of a consumer or producer it is
-	// that one's NodeID. "": made of host, process and chance.
+	// NodeID names the observer in the worker-offline events that it sends. In the process of a
+	// consumer or producer use the NodeID of that one. "": a name made of the host, the process and a
+	// random part.
 	NodeID string
-	// OfflineAfter is how long a node may be silent. One that announces rare heartbeats may be silent for twice the time
-	// between two of them. 0: 2 min.
+	// OfflineAfter is the time after which a silent node counts as offline. If a node announces a
+	// longer heartbeat interval, twice that interval counts instead. 0: 2 min.
 	OfflineAfter time.Duration
-	// ForgetAfter is how long a node is kept after it has gone. 0: 1 h.
+	// ForgetAfter is the time after which an offline node is removed. 0: 1 h.
 	ForgetAfter time.Duration
-	// MaxNodes bounds how many nodes are kept, each with up to 16 KiB of further fields. When there are as many, the one
-	// that has been gone for longest gives way to a new one; if all are alive, the new one is refused. 0: 10,000.
+	// MaxNodes limits the number of nodes, each with up to 16 KiB of further fields. A new node then
+	// replaces the node that has been offline for longest. If all are online, the new node is refused.
+	// 0: 10,000.
 	MaxNodes int
-	// Silent: no worker-offline events are sent.
+	// Silent disables the worker-offline events of the observer.
 	Silent bool
-	// OnChange is called when a node has come or gone, also with the first sign of it, one call at a time and from Run's
-	// goroutine. While it runs no outage is noticed, and a node that comes and goes meanwhile is only told of as it is in the
-	// end. What it panics with is logged. nil: nobody is told.
+	// OnChange is called when a node comes online or goes offline, also at its first event. Calls come
+	// one at a time from Run's goroutine. While OnChange runs no outage is detected, and of several
+	// changes of a node only the last is reported. A panic is logged. Nil: changes are not reported.
 	OnChange func(Node)
-	// Logger gets what nobody is returned. nil: slog.Default().
+	// Logger receives the errors that no method returns. Nil: slog.Default().
 	Logger *slog.Logger
 }
 
-// complete validates c and fills in its defaults.
+// complete sets the defaults of c. It returns all problems of c joined in one error: a missing Bus
+// and negative values.
 func (c *Config) complete() error {
 	var errs []error
 	if c.Bus == nil {
@@ -67,14 +71,14 @@ func (c *Config) complete() error {
 		def   time.Duration
 	}{{"OfflineAfter", &c.OfflineAfter, DefaultOfflineAfter}, {"ForgetAfter", &c.ForgetAfter, DefaultForgetAfter}} {
 		if *d.value < 0 {
-			errs = append(errs, fmt.Errorf("config: %s is %v", d.name, *d.value))
+			errs = append(errs, fmt.Errorf("config: %s is negative (%v)", d.name, *d.value))
 		}
 		if *d.value == 0 {
 			*d.value = d.def
 		}
 	}
 	if c.MaxNodes < 0 {
-		errs = append(errs, fmt.Errorf("config: MaxNodes is %d", c.MaxNodes))
+		errs = append(errs, fmt.Errorf("config: MaxNodes is negative (%d)", c.MaxNodes))
 	}
 	if c.MaxNodes == 0 {
 		c.MaxNodes = DefaultMaxNodes
@@ -91,48 +95,51 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// Observer keeps who is alive. Every observer judges for itself: it believes what a node says of itself, and not what
-// others say of a node. Only the times at which it hears something count, since nodes have clocks of their own. All methods
-// may be called from any goroutine.
+// Observer keeps the state of all nodes. Each observer decides by itself: it uses the events of a
+// node and ignores reports of other observers about it. Only the time at which an event arrives
+// counts, because each node has its own clock. All methods are safe for concurrent use.
 type Observer struct {
 	cfg     Config
 	report  *report.Reporter
 	started atomic.Bool
-	news    wake.Signal // a node has changed
+	changed wake.Signal // notified when a node has changed
 
 	mu    sync.Mutex
 	table table
 }
 
-// New makes an observer, or returns every problem of the configuration, joined. It does no I/O and starts nothing.
+// New makes an observer. It does no I/O and starts no goroutine. It returns all problems of c
+// joined in one error.
 func New(c Config) (*Observer, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
 	}
 	return &Observer{
-		cfg:    c,
-		report: report.New(report.Config{Bus: c.Bus, Report: events.Report{NodeID: c.NodeID, HeartbeatEvery: -1}, Logger: c.Logger}),
-		news:   wake.New(),
-		table:  newTable(&c),
+		cfg:     c,
+		report:  report.New(report.Config{Bus: c.Bus, Report: events.Report{NodeID: c.NodeID, HeartbeatEvery: -1}, Logger: c.Logger}),
+		changed: wake.New(),
+		table:   newTable(&c),
 	}, nil
 }
 
-// Nodes returns all nodes, those that have gone included, sorted by ID.
+// Nodes returns all nodes, including offline ones, sorted by ID.
 func (o *Observer) Nodes() []Node {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.table.all()
 }
 
-// Refused returns how many events came of nodes for which there was no room; see Config.MaxNodes.
+// Refused returns the number of events that were ignored because MaxNodes nodes were online; see
+// Config.MaxNodes.
 func (o *Observer) Refused() uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.table.refused
 }
 
-// Run listens until ctx ends, and then returns nil. A bus that cannot be reached is waited for. It returns
-// [events.ErrClosed] when the bus is closed.
+// Run receives events and reports changes until ctx ends, and then returns nil. It waits for a bus
+// that cannot be reached. It returns [events.ErrClosed] when the bus is closed, and [ErrRunning] if
+// Run was called before.
 func (o *Observer) Run(ctx context.Context) error {
 	if !o.started.CompareAndSwap(false, true) {
 		return ErrRunning
@@ -165,9 +172,11 @@ func (o *Observer) Run(ctx context.Context) error {
 	return nil
 }
 
-// closeTimeout bounds what Run waits for the bus when it ends.
+// closeTimeout limits how long Run waits for the bus when it ends.
 const closeTimeout = time.Second
 
+// subscribe opens a subscription to events of nodes. It logs the first failure and tries again with
+// backoff until ctx ends or the bus is closed.
 func (o *Observer) subscribe(ctx context.Context) (events.Subscription, error) {
 	var gap task.Backoff
 	for attempt := 0; ; attempt++ {
@@ -175,15 +184,17 @@ func (o *Observer) subscribe(ctx context.Context) (events.Subscription, error) {
 		if err == nil || ctx.Err() != nil || errors.Is(err, events.ErrClosed) {
 			return sub, err
 		}
-		o.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "waiting for the event bus", slog.Any("error", err))
+		if attempt == 0 {
+			o.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "cannot subscribe to the event bus; trying again", slog.Any("error", err))
+		}
 		if !wake.Sleep(ctx, gap.Interval(attempt)) {
 			return nil, err
 		}
 	}
 }
 
-// listen takes in events until ctx ends. It waits for nothing else, so that the time at which it hears is the time at which
-// the event came.
+// listen applies events to the table until ctx ends. It waits for nothing else, so that each event
+// gets the time at which it arrived. Returns an error of the subscription.
 func (o *Observer) listen(ctx context.Context, sub events.Subscription) error {
 	for ctx.Err() == nil {
 		e, err := sub.Receive(ctx)
@@ -194,16 +205,17 @@ func (o *Observer) listen(ctx context.Context, sub events.Subscription) error {
 			break
 		}
 		o.mu.Lock()
-		changed := o.table.hear(&e, time.Now())
+		changed := o.table.apply(&e, time.Now())
 		o.mu.Unlock()
 		if changed {
-			o.news.Notify()
+			o.changed.Notify()
 		}
 	}
 	return nil
 }
 
-// watch looks for nodes that are silent, and tells of changes, until ctx ends.
+// watch calls checkSilent when it is due, and notifyChanges after each change and check, until ctx
+// ends.
 func (o *Observer) watch(ctx context.Context) {
 	tick := max(o.cfg.OfflineAfter/8, time.Millisecond)
 	due := time.Now().Add(tick)
@@ -213,22 +225,23 @@ func (o *Observer) watch(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-o.news:
+		case <-o.changed:
 		case <-timer.C:
-			due = o.look(time.Now(), due, tick)
+			due = o.checkSilent(time.Now(), due, tick)
 			timer.Reset(time.Until(due))
 		}
-		o.tell(ctx)
+		o.notifyChanges(ctx)
 	}
 }
 
-// look sends worker-offline for those that are silent for too long, and returns when to look again. due is when this look
-// should have been.
-func (o *Observer) look(now, due time.Time, tick time.Duration) time.Time {
+// checkSilent sends worker-offline for the nodes that are silent for too long, and returns the time
+// of the next check. due is the time for which this check was planned. After a delay of more than
+// tick it gives all nodes new deadlines first.
+func (o *Observer) checkSilent(now, due time.Time, tick time.Duration) time.Time {
 	o.mu.Lock()
 	if now.Sub(due) > tick {
-		// This process was stopped for a while, or OnChange took its time: what it did not hear meanwhile says nothing.
-		o.table.excuse(now)
+		// This process was suspended, or OnChange took long: it may have missed heartbeats.
+		o.table.resetDeadlines(now)
 	}
 	gone, next := o.table.sweep(now)
 	o.mu.Unlock()
@@ -241,8 +254,9 @@ func (o *Observer) look(now, due time.Time, tick time.Duration) time.Time {
 	return next
 }
 
+// announce sends worker-offline about n, unless the observer is silent or n is its own node.
 func (o *Observer) announce(n *Node, now time.Time) {
-	if o.cfg.Silent || n.ID == o.cfg.NodeID { // who does not hear itself can tell others nothing
+	if o.cfg.Silent || n.ID == o.cfg.NodeID { // an observer that misses its own events cannot judge
 		return
 	}
 	w := n.Worker
@@ -250,8 +264,8 @@ func (o *Observer) announce(n *Node, now time.Time) {
 	o.report.Send(&events.Event{Type: events.WorkerOffline, NodeID: n.ID, Time: now, Worker: &w})
 }
 
-// tell calls OnChange for every node that is not as it was told of last.
-func (o *Observer) tell(ctx context.Context) {
+// notifyChanges calls OnChange for every node whose state differs from the last reported one.
+func (o *Observer) notifyChanges(ctx context.Context) {
 	for ctx.Err() == nil {
 		o.mu.Lock()
 		n, ok := o.table.change()
@@ -263,6 +277,7 @@ func (o *Observer) tell(ctx context.Context) {
 	}
 }
 
+// call calls OnChange with n, if it is set. It logs a panic.
 func (o *Observer) call(n Node) {
 	if o.cfg.OnChange == nil {
 		return

@@ -1,10 +1,12 @@
 package liveness_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -20,14 +22,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// tb is what a test and a rapid.T have in common.
+// tb is the common part of testing.T and rapid.T.
 type tb interface {
 	Helper()
 	Fatal(args ...any)
 	Fatalf(format string, args ...any)
 }
 
-// watched is an observer that runs, and what it told.
+// watched is a running observer with the changes that it reported.
 type watched struct {
 	*liveness.Observer
 	stop func() error
@@ -48,14 +50,16 @@ func (w *watched) heard() []string {
 	return append([]string(nil), w.told...)
 }
 
-// observe runs an observer, and waits until it listens.
+// observe runs an observer and waits until it has subscribed.
 func observe(t tb, c liveness.Config) *watched {
 	t.Helper()
 	w := &watched{}
 	if c.OnChange == nil {
 		c.OnChange = func(n liveness.Node) { w.note(state(n)) }
 	}
-	c.Logger = slog.New(slog.DiscardHandler)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
 	var err error
 	if w.Observer, err = liveness.New(c); err != nil {
 		t.Fatal(err)
@@ -104,7 +108,7 @@ func want(t tb, what string, want, got any) {
 	}
 }
 
-// outages drains a subscription of what observers said.
+// outages returns the worker-offline events that observers have sent.
 func outages(t tb, sub events.Subscription) (found []string) {
 	t.Helper()
 	synctest.Wait()
@@ -130,8 +134,9 @@ func listen(t tb, bus events.EventBus) events.Subscription {
 	return sub
 }
 
-// TestOutages: silent for 2 minutes, or twice as long as it announced between heartbeats, is offline; every observer says
-// so once for each outage; a heartbeat makes it online again (S39, S41).
+// TestOutages shows that a node is offline after 2 minutes of silence, or twice its announced
+// heartbeat interval. Every observer reports each outage once, and a heartbeat makes the node
+// online again (S39, S41).
 func TestOutages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := memevents.New(memevents.Config{})
@@ -169,7 +174,7 @@ func TestOutages(t *testing.T) {
 		want(t, "the second outage", []string{"n-1 by obs-b", "n-1 by obs-a"}, outages(t, sub))
 		want(t, "calls", []string{"n-1 online", "rare online", "forever online", "n-1 silent", "rare silent", "n-1 online", "n-1 silent"}, a.heard())
 		want(t, "calls of who sends none", a.heard(), quiet.heard())
-		time.Sleep(2*time.Hour - 10*time.Minute) // what is announced counts up to an hour between heartbeats
+		time.Sleep(2*time.Hour - 10*time.Minute) // an announced interval counts up to one hour
 		synctest.Wait()
 		want(t, "who wants to be silent for ever", "forever silent", state(a.Nodes()[0]))
 		for _, o := range []*watched{a, b, quiet} {
@@ -180,7 +185,8 @@ func TestOutages(t *testing.T) {
 	})
 }
 
-// TestLeaving: who says itself that it ends has no outage. What others say of it does not count.
+// TestLeaving shows that a node that announces its end has no outage, and that reports of other
+// observers do not count.
 func TestLeaving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := memevents.New(memevents.Config{})
@@ -206,7 +212,8 @@ func TestLeaving(t *testing.T) {
 	})
 }
 
-// TestWhatANodeSays: the snapshot holds the newest of all, and the node's clock decides nothing.
+// TestWhatANodeSays shows that Nodes holds the newest data of a node, and that the node's clock has
+// no influence.
 func TestWhatANodeSays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := memevents.New(memevents.Config{})
@@ -233,7 +240,8 @@ func TestWhatANodeSays(t *testing.T) {
 	})
 }
 
-// TestNodesAreBounded: who has gone gives way, who lives does not, and neither does memory grow while OnChange hangs.
+// TestNodesAreBounded shows that a new node replaces an offline one but never an online one, and
+// that memory is limited while OnChange hangs.
 func TestNodesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := memevents.New(memevents.Config{})
@@ -254,7 +262,7 @@ func TestNodesAreBounded(t *testing.T) {
 	})
 }
 
-// TestAPauseIsNoOutage: an observer that could not look for a while does not take its own absence for that of others.
+// TestAPauseIsNoOutage shows that an observer that was suspended reports no outages for that time.
 func TestAPauseIsNoOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := memevents.New(memevents.Config{})
@@ -271,7 +279,8 @@ func TestAPauseIsNoOutage(t *testing.T) {
 		publish(t, bus, events.WorkerOnline, "slow", time.Second)
 		time.Sleep(time.Minute)
 		publish(t, bus, events.WorkerOffline, "n-1", time.Second)
-		publish(t, bus, events.WorkerOnline, "n-1", time.Second) // came back within the pause: no change
+		// the node came back within the pause: no change
+		publish(t, bus, events.WorkerOnline, "n-1", time.Second)
 		time.Sleep(10*time.Minute + 30*time.Second)
 		want(t, "after the pause", []string(nil), outages(t, sub))
 		time.Sleep(2 * time.Minute)
@@ -281,7 +290,7 @@ func TestAPauseIsNoOutage(t *testing.T) {
 	})
 }
 
-// troubledBus cannot be reached at first, and then takes no event.
+// troubledBus cannot be reached at first, and later its Publish blocks.
 type troubledBus struct {
 	events.EventBus
 	until   time.Time
@@ -304,8 +313,13 @@ func TestBusInTrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := memevents.New(memevents.Config{})
 		troubled := troubledBus{EventBus: bus, until: time.Now().Add(time.Minute), release: make(chan struct{})}
-		o := observe(t, liveness.Config{Bus: troubled})
+		var log bytes.Buffer
+		o := observe(t, liveness.Config{Bus: troubled, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if n := strings.Count(log.String(), "cannot subscribe"); n != 1 {
+			t.Errorf("%d lines about one interruption of the bus", n)
+		}
 		for _, n := range []string{"a", "b", "c"} {
 			publish(t, bus, events.WorkerOnline, n, time.Second)
 			time.Sleep(time.Second)

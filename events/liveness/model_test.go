@@ -18,7 +18,7 @@ import (
 
 func contains(err error, s string) bool { return strings.Contains(err.Error(), s) }
 
-// model is what an observer has to know, written down in the simplest way: it goes through time in steps of a second.
+// model computes the expected state of an observer in the simplest way, in steps of one second.
 type model struct {
 	after  time.Duration
 	nodes  map[string]*modelNode
@@ -85,21 +85,22 @@ func (m *model) states() (ss []string) {
 	return ss
 }
 
-// failure is a tb that ends what it is given to, so that rapid can try something smaller.
+// failure is a tb that panics, so that rapid can try a smaller case.
 type failure string
 
 func (failure) Helper()                        {}
 func (f failure) Fatal(args ...any)            { panic(failure(fmt.Sprint(args...))) }
 func (f failure) Fatalf(s string, args ...any) { panic(failure(fmt.Sprintf(s, args...))) }
 
-// step is an event of a node, or seconds that pass.
+// step is an event of a node, or a number of seconds that pass.
 type step struct {
 	typ, node string
 	freq      time.Duration
 	seconds   int
 }
 
-// TestObserversFollowTheModel: whatever nodes do, two observers with times of their own know and tell what the model says.
+// TestObserversFollowTheModel shows that two observers with different settings report the same
+// states as the model for random events.
 func TestObserversFollowTheModel(t *testing.T) {
 	event := rapid.Custom(func(t *rapid.T) step {
 		return step{
@@ -121,7 +122,7 @@ func TestObserversFollowTheModel(t *testing.T) {
 	})
 }
 
-// follow runs the steps and returns what went wrong.
+// follow runs the steps and returns the failure, or nil.
 func follow(steps []step) (failed any) {
 	var t failure
 	bus := memevents.New(memevents.Config{})
@@ -163,7 +164,8 @@ func follow(steps []step) (failed any) {
 }
 
 func (m *model) compare(t tb, id string, o *watched, said []string) {
-	// Who has been gone for an hour is forgotten with the next look, so near it both are right.
+	// A node that was offline for an hour is removed at the next check; around that time both states
+	// are right.
 	if !slices.ContainsFunc(m.ids(), func(n string) bool { return !m.nodes[n].online && m.nodes[n].gone >= time.Hour }) {
 		want(t, "nodes of "+id, m.states(), states(o))
 	}

@@ -8,17 +8,21 @@ import (
 	"github.com/swarmiji/swarmiji/events"
 )
 
-// Node is what an observer knows of a producer or consumer.
+// Node holds the observed state of a producer or consumer.
 type Node struct {
 	ID     string
 	Online bool
-	// Left: it has ended by its own word. False of one that is online, or only silent.
+	// Left reports that the node itself announced its end. It is false for a node that is online or
+	// only silent.
 	Left bool
-	// Since is when it came or went, and Heard when it was last heard, both on the observer's clock.
+	// Since is the time of the last change of Online. Heard is the time of the last event of the node.
+	// Both are by the observer's clock.
 	Since, Heard time.Time
-	// Told is what the node's own clock said at that event. It is for people: no decision rests on it.
+	// Told is the time in that event, by the node's own clock. It is information only: no decision
+	// uses it.
 	Told time.Time
-	// Worker is what its last event said, and Fields the further fields of its last heartbeat, not to be changed.
+	// Worker holds the data of the node's last event, and Fields the further fields of its last
+	// heartbeat. They must not be changed.
 	Worker events.Worker
 	Fields map[string]any
 }
@@ -26,20 +30,20 @@ type Node struct {
 // entry is a node in the table.
 type entry struct {
 	Node
-	deadline time.Time // offline from then on unless it is heard
-	told     bool      // somebody was told of it,
-	toldUp   bool      // and that it was online
-	waiting  bool      // it is in changes
+	deadline       time.Time // the node counts as offline then, unless an event arrives earlier
+	reported       bool      // OnChange was called for it
+	reportedOnline bool      // the last call said that it was online
+	waiting        bool      // it is in changes
 }
 
-// table keeps nodes. It knows no goroutines and no clock.
+// table holds the nodes. It is not safe for concurrent use and receives all times as arguments.
 type table struct {
 	after, forget time.Duration
 	most          int
 
 	nodes   map[string]*entry
-	offline int      // how many of them are
-	changes []string // ids of those of whom somebody is to be told
+	offline int      // number of offline nodes
+	changes []string // ids of the nodes for which OnChange must be called
 	refused uint64
 }
 
@@ -47,20 +51,22 @@ func newTable(c *Config) table {
 	return table{after: c.OfflineAfter, forget: c.ForgetAfter, most: c.MaxNodes, nodes: make(map[string]*entry)}
 }
 
-// hear takes an event in and reports whether a node has come or gone.
-func (t *table) hear(e *events.Event, now time.Time) bool {
+// apply applies an event to its node, which it adds if needed, and reports whether the node came
+// online or went offline. Worker-offline of another observer and events without a node id are
+// ignored. If the table is full of online nodes it counts a refused event.
+func (t *table) apply(e *events.Event, now time.Time) bool {
 	if e.NodeID == "" {
 		return false
 	}
 	n := t.nodes[e.NodeID]
 	if e.Type == events.WorkerOffline {
 		if e.Worker != nil && e.Worker.Observer != "" && e.Worker.Observer != e.NodeID {
-			return false // what another observer believes
+			return false // another observer's view
 		}
 		if n == nil || !n.Online {
 			return false
 		}
-		n.take(e, now)
+		n.update(e, now)
 		n.Left = true
 		t.set(n, false, now)
 		return true
@@ -71,7 +77,7 @@ func (t *table) hear(e *events.Event, now time.Time) bool {
 			return false
 		}
 	}
-	n.take(e, now)
+	n.update(e, now)
 	n.Left = false
 	n.deadline = now.Add(t.window(n))
 	if n.Online {
@@ -82,8 +88,8 @@ func (t *table) hear(e *events.Event, now time.Time) bool {
 	return true
 }
 
-// take keeps what an event says.
-func (n *entry) take(e *events.Event, now time.Time) {
+// update stores the data of an event in the node.
+func (n *entry) update(e *events.Event, now time.Time) {
 	n.Heard, n.Told = now, e.Time
 	if e.Worker != nil {
 		n.Worker = *e.Worker
@@ -93,12 +99,13 @@ func (n *entry) take(e *events.Event, now time.Time) {
 	}
 }
 
-// window is how long a node may be silent.
+// window returns the time for which a node may be silent.
 func (t *table) window(n *entry) time.Duration {
 	return max(t.after, 2*min(n.Worker.Freq, MaxFreq))
 }
 
-// add makes a node, which is offline until it is set; nil when there is no room.
+// add adds a node, which is offline until set is called. It returns nil if the table is full of
+// online nodes.
 func (t *table) add(id string) *entry {
 	if len(t.nodes) >= t.most && !t.evict() {
 		return nil
@@ -109,7 +116,8 @@ func (t *table) add(id string) *entry {
 	return n
 }
 
-// evict removes the node that has been gone for longest.
+// evict removes the node that has been offline for longest. It returns false if all nodes are
+// online.
 func (t *table) evict() bool {
 	if t.offline == 0 {
 		return false
@@ -127,12 +135,12 @@ func (t *table) evict() bool {
 func (t *table) remove(n *entry) {
 	delete(t.nodes, n.ID)
 	t.offline--
-	if n.waiting { // so that there are never more changes than nodes
+	if n.waiting { // keeps changes shorter than nodes
 		t.changes = slices.DeleteFunc(t.changes, func(id string) bool { return id == n.ID })
 	}
 }
 
-// set makes a node online or offline and notes that somebody is to be told.
+// set marks a node online or offline and queues a call of OnChange.
 func (t *table) set(n *entry, online bool, now time.Time) {
 	if n.Online && !online {
 		t.offline++
@@ -144,8 +152,9 @@ func (t *table) set(n *entry, online bool, now time.Time) {
 	}
 }
 
-// sweep makes those offline that are silent for too long and returns them, sorted by ID, and the first deadline of the
-// others; zero for none. Those that have been gone for long are forgotten.
+// sweep marks the nodes offline whose deadline has passed and returns them, sorted by ID. It also
+// returns the first deadline of the other online nodes, or the zero time. It removes nodes that
+// have been offline for ForgetAfter.
 func (t *table) sweep(now time.Time) (gone []Node, next time.Time) {
 	var silent []*entry
 	for _, n := range t.nodes {
@@ -170,23 +179,24 @@ func (t *table) sweep(now time.Time) (gone []Node, next time.Time) {
 	return gone, next
 }
 
-// excuse lets the time of silence of everybody begin anew.
-func (t *table) excuse(now time.Time) {
+// resetDeadlines gives every node a new deadline, counted from now.
+func (t *table) resetDeadlines(now time.Time) {
 	for _, n := range t.nodes {
 		n.deadline = now.Add(t.window(n))
 	}
 }
 
-// change returns the next node that is not as it was told of last.
+// change returns the next node whose state differs from the last reported one, and marks it as
+// reported. ok is false if no node has changed.
 func (t *table) change() (Node, bool) {
 	for len(t.changes) > 0 {
 		n := t.nodes[t.changes[0]]
 		t.changes = t.changes[1:]
 		n.waiting = false
-		if n.told && n.toldUp == n.Online {
+		if n.reported && n.reportedOnline == n.Online {
 			continue
 		}
-		n.told, n.toldUp = true, n.Online
+		n.reported, n.reportedOnline = true, n.Online
 		return n.Node, true
 	}
 	t.changes = nil

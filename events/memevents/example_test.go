@@ -19,7 +19,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	node := bus.View() // as another process would have it
+	node := bus.View() // like a bus in another process
 	defer node.Close(ctx)
 	for _, e := range []events.Event{
 		{Type: events.TaskStarted, TaskID: "task-1", PID: 4711},
@@ -36,7 +36,7 @@ func Example() {
 	// task-failed task-1 no such host true <nil>
 }
 
-// A monitor that is started late sees what happened before it, and then what happens.
+// A monitor that starts late receives the kept events first, and then the new ones.
 func ExampleBus_Replay() {
 	ctx := context.Background()
 	bus := memevents.New(memevents.Config{

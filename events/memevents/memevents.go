@@ -1,5 +1,5 @@
-// Package memevents carries events through the memory of the process: for tests, for programs that run producer and
-// consumer in one process, and as the reference for authors of buses.
+// Package memevents delivers events in the memory of one process. It serves tests and programs that
+// run producer and consumer in one process. Authors of buses may read it as the reference.
 package memevents
 
 import (
@@ -13,42 +13,44 @@ import (
 	"github.com/swarmiji/swarmiji/internal/ring"
 )
 
-// DefaultBuffer is how many events wait for a subscription that does not read them.
+// DefaultBuffer is the default of Config.Buffer.
 const DefaultBuffer = 8192
 
-// Config of [New]. The zero value is usable.
+// Config holds the settings of [New]. The zero value is usable.
 type Config struct {
-	// Buffer is how many events wait for each subscription that does not read them; beyond it the oldest are dropped. 0 or
-	// less: [DefaultBuffer], 8,192.
+	// Buffer is the number of events that wait for each slow subscription. Beyond it the oldest are
+	// dropped. 0 or less: [DefaultBuffer], 8,192.
 	Buffer int
-	// Retain says which events are kept for [Bus.Replay], and how long. Negative values count as 0: nothing is kept, or
-	// [events.DefaultRetained] of them. Zero: nothing.
+	// Retain selects the events that are kept for [Bus.Replay]. The zero value and a negative Age keep
+	// none. A Max of 0 or less is [events.DefaultRetained].
 	Retain events.Retention
 }
 
-// Bus is one process's view of a bus in memory. [Bus.View] gives further views of the same bus, for programs that play
-// several processes; every view is closed on its own. Make the first with [New]. All methods may be called from any
-// goroutine; none waits. An event that nobody listens to costs a few nanoseconds.
+// Bus is one view of a bus in memory. [New] makes the first view and [Bus.View] further views, for
+// programs that simulate several processes. Each view is closed separately. All methods are safe
+// for concurrent use, and only Receive blocks. Publishing an event without a listener costs a few
+// nanoseconds.
 //
-// Listeners get events as [events.Normalize] describes them, as they would over a wire. One that it refuses is dropped.
+// Listeners receive events as [events.Normalize] changes them, like over a network. An event that
+// Normalize refuses is dropped.
 type Bus struct {
 	h       *hub
 	closed  atomic.Bool // written under h.mu
 	dropped atomic.Uint64
-	own     []*subscription // guarded by h.mu
+	subs    []*subscription // subscriptions of this view; guarded by h.mu
 	replays []*replay       // guarded by h.mu
 }
 
-// hub is what the views share.
+// hub holds the listeners and the kept events that all views share.
 type hub struct {
 	buffer int
-	log    *log                            // nil: nothing is kept
+	log    *log                            // nil: no event is kept
 	all    atomic.Pointer[[]*subscription] // replaced under mu, never changed
 
 	mu sync.Mutex
 }
 
-// New makes a bus without listeners. It starts nothing.
+// New makes a bus without listeners. It starts no goroutine.
 func New(c Config) *Bus {
 	if c.Buffer <= 0 {
 		c.Buffer = DefaultBuffer
@@ -64,17 +66,20 @@ func New(c Config) *Bus {
 	return &Bus{h: h}
 }
 
-// View returns another view of the same bus, as another process would have. A view of a closed one is closed.
+// View returns another view of the same bus, as another process would have it. A view of a closed
+// view is closed.
 func (b *Bus) View() *Bus {
 	v := &Bus{h: b.h}
 	v.closed.Store(b.closed.Load())
 	return v
 }
 
-// Publish implements [events.EventBus].
+// Publish implements [events.EventBus]: it calls PublishNow and ignores its context.
 func (b *Bus) Publish(_ context.Context, e events.Event) error { return b.PublishNow(e) }
 
-// PublishNow implements [events.PromptPublisher].
+// PublishNow implements [events.PromptPublisher]: it normalizes e, keeps it if its type is kept,
+// and adds it to the buffer of every matching subscription. An event that cannot be normalized is
+// dropped and counted.
 func (b *Bus) PublishNow(e events.Event) error {
 	if b.closed.Load() {
 		return events.ErrClosed
@@ -90,12 +95,12 @@ func (b *Bus) PublishNow(e events.Event) error {
 	if log == nil && !wanted(subs, &e) {
 		return nil
 	}
-	if events.Normalize(&e) != nil { // an event that cannot travel is dropped and counted, never an error
+	if events.Normalize(&e) != nil { // an event that cannot be sent is counted, never an error
 		b.dropped.Add(1)
 		return nil //nolint:nilerr // as it says
 	}
 	if log != nil {
-		kept := e // on the heap, where the others need not be
+		kept := e // only a kept event is moved to the heap
 		log.add(&kept)
 	}
 	for _, s := range subs {
@@ -106,7 +111,7 @@ func (b *Bus) PublishNow(e events.Event) error {
 	return nil
 }
 
-// wanted reports whether anybody listens to e.
+// wanted reports whether any of subs matches e.
 func wanted(subs []*subscription, e *events.Event) bool {
 	for _, s := range subs {
 		if s.filter.Match(e) {
@@ -116,7 +121,8 @@ func wanted(subs []*subscription, e *events.Event) bool {
 	return false
 }
 
-// Subscribe implements [events.EventBus].
+// Subscribe implements [events.EventBus]: it adds a subscription with its own buffer to this view.
+// Returns ErrClosed after Close, and ctx's error if ctx has ended.
 func (b *Bus) Subscribe(ctx context.Context, f events.Filter) (events.Subscription, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -132,24 +138,25 @@ func (b *Bus) Subscribe(ctx context.Context, f events.Filter) (events.Subscripti
 	if b.closed.Load() {
 		return nil, events.ErrClosed
 	}
-	b.own = append(b.own, s)
+	b.subs = append(b.subs, s)
 	b.h.replace(func(all []*subscription) []*subscription { return append(all, s) })
 	return s, nil
 }
 
-// Dropped implements [events.DropCounter]: the events published here that [events.Normalize] refused. What a slow
-// subscription lost is counted there.
+// Dropped implements [events.DropCounter]: it counts the events published on this view that
+// [events.Normalize] refused. Each subscription counts the events that it lost.
 func (b *Bus) Dropped() uint64 { return b.dropped.Load() }
 
-// Close implements [events.EventBus]: it ends the subscriptions of this view. Nothing waits for being sent, so it returns
-// nil at once.
+// Close implements [events.EventBus]: it ends all subscriptions and replays of this view; other
+// views continue. No event waits to be sent, so it returns nil at once. Further calls do nothing.
+// It takes h.mu.
 func (b *Bus) Close(context.Context) error {
 	b.h.mu.Lock()
 	defer b.h.mu.Unlock()
 	if b.closed.Swap(true) {
 		return nil
 	}
-	for _, s := range b.own {
+	for _, s := range b.subs {
 		s.Stream.Close()
 	}
 	for _, r := range b.replays {
@@ -158,11 +165,12 @@ func (b *Bus) Close(context.Context) error {
 	b.h.replace(func(all []*subscription) []*subscription {
 		return slices.DeleteFunc(all, func(s *subscription) bool { return s.bus == b })
 	})
-	b.own, b.replays = nil, nil
+	b.subs, b.replays = nil, nil
 	return nil
 }
 
-// replace sets the list of subscriptions to what change makes of a copy of it. The caller holds mu.
+// replace replaces the list of subscriptions by the result of change, which receives a copy. Call
+// it with h.mu held.
 func (h *hub) replace(change func([]*subscription) []*subscription) {
 	var all []*subscription
 	if p := h.all.Load(); p != nil {
@@ -175,24 +183,26 @@ func (h *hub) replace(change func([]*subscription) []*subscription) {
 	h.all.Store(&all)
 }
 
-// subscription implements events.Subscription and events.DropCounter. Its stream holds the events themselves, which spares
-// an allocation for each; their Fields all listeners share.
+// subscription implements events.Subscription and events.DropCounter. Its stream holds events by
+// value, which saves an allocation for each. All listeners share the Fields of an event.
 type subscription struct {
 	*ring.Stream[events.Event]
 	bus    *Bus
 	filter events.Filter
 }
 
-// Receive implements [events.Subscription].
+// Receive implements [events.Subscription]: it waits for the next event and returns it with its own
+// copies of Fields and Worker. Returns ctx's error when ctx ends and ErrClosed after Close of the
+// subscription or its view.
 func (s *subscription) Receive(ctx context.Context) (e events.Event, err error) {
 	if e, err = s.Get(ctx); err == nil {
-		own(&e)
+		unshare(&e)
 	}
 	return e, err
 }
 
-// own replaces what listeners share of an event by copies.
-func own(e *events.Event) {
+// unshare replaces Fields and Worker of e, which listeners share, by copies.
+func unshare(e *events.Event) {
 	if e.Fields != nil {
 		e.Fields = copyMap(e.Fields)
 	}
@@ -202,19 +212,20 @@ func own(e *events.Event) {
 	}
 }
 
-// Close implements [events.Subscription].
+// Close implements [events.Subscription]: it removes the subscription from the bus and ends its
+// stream. It returns nil.
 func (s *subscription) Close(context.Context) error {
 	h := s.bus.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	same := func(o *subscription) bool { return o == s }
-	s.bus.own = slices.DeleteFunc(s.bus.own, same)
+	s.bus.subs = slices.DeleteFunc(s.bus.subs, same)
 	h.replace(func(all []*subscription) []*subscription { return slices.DeleteFunc(all, same) })
 	s.Stream.Close()
 	return nil
 }
 
-// copyMap copies a map of values in the types of JSON, and what is in it.
+// copyMap returns a deep copy of a map of values in the types of JSON.
 func copyMap(m map[string]any) map[string]any {
 	c := maps.Clone(m)
 	for k, v := range c {
@@ -223,6 +234,7 @@ func copyMap(m map[string]any) map[string]any {
 	return c
 }
 
+// copyValue returns a deep copy of a value in the types of JSON.
 func copyValue(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -9,24 +9,24 @@ import (
 	"github.com/swarmiji/swarmiji/events"
 )
 
-// record is a kept event. Listeners share it.
+// record is a kept event with the time at which the bus received it. All listeners share it.
 type record struct {
 	event *events.Event
 	taken time.Time
 }
 
-// log is what the views keep together, with the newest at its end. Streams read it at their own positions, so that one
-// more costs no memory, and one that is not read costs nobody anything.
+// log holds the kept events of all views, the newest at the end. Each stream reads it at its own
+// position. A further stream therefore costs no memory, and a slow one delays no other.
 type log struct {
 	keep events.Retention
 
 	mu      sync.Mutex
 	records []record
-	first   uint64        // the number of records[0]; they are numbered from 0
-	more    chan struct{} // closed when a record is added; nil while nobody waits for it
+	first   uint64        // number of records[0]; records are numbered from 0
+	more    chan struct{} // closed when a record is added; nil while no stream waits for it
 }
 
-// add keeps e, and forgets what is too old or too much.
+// add appends e, removes records beyond the retention, and wakes waiting streams. It takes l.mu.
 func (l *log) add(e *events.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -39,8 +39,9 @@ func (l *log) add(e *events.Event) {
 	}
 }
 
-// trim forgets what need not be kept. What is forgotten stays in the array behind the slice until append makes another
-// one, at the latest when as many have come again; it is cleared here, so that the events themselves can go at once.
+// trim removes the records that are older than Age or exceed Max. It clears them, so that the
+// collector frees the events at once. append replaces the array behind them later. Call it with
+// l.mu held.
 func (l *log) trim(now time.Time) {
 	n := max(len(l.records)-l.keep.Max, 0)
 	for n < len(l.records) && now.Sub(l.records[n].taken) > l.keep.Age {
@@ -59,12 +60,12 @@ type replay struct {
 	since  time.Time
 	done   chan struct{} // closed under the hub's mu
 
-	next    uint64 // the record that is read next; guarded by log.mu, as is dropped
+	next    uint64 // number of the record that is read next; next and dropped are guarded by log.mu
 	dropped uint64
 }
 
-// Replay implements [events.Retainer]. A stream that is read so late that what it comes to is not kept any more goes on
-// with the oldest that is, and counts what it missed.
+// Replay implements [events.Retainer]. A slow stream that comes to a removed event continues with
+// the oldest kept one and counts the missed events.
 func (b *Bus) Replay(ctx context.Context, f events.Filter, since time.Time) (events.Subscription, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -87,7 +88,8 @@ func (b *Bus) Replay(ctx context.Context, f events.Filter, since time.Time) (eve
 	return r, nil
 }
 
-// Retention implements [events.RetentionTeller].
+// Retention implements [events.RetentionTeller]: it returns the retention of the bus, or the zero
+// value.
 func (b *Bus) Retention() events.Retention {
 	if b.h.log == nil {
 		return events.Retention{}
@@ -95,7 +97,9 @@ func (b *Bus) Retention() events.Retention {
 	return b.h.log.keep
 }
 
-// Receive implements [events.Subscription].
+// Receive implements [events.Subscription]: it waits for the next kept event that matches and
+// returns a copy. Returns ctx's error when ctx ends and ErrClosed after Close of the stream or its
+// view.
 func (r *replay) Receive(ctx context.Context) (events.Event, error) {
 	for {
 		select {
@@ -109,7 +113,7 @@ func (r *replay) Receive(ctx context.Context) (events.Event, error) {
 		shared, more := r.take()
 		if shared != nil {
 			e := *shared
-			own(&e)
+			unshare(&e)
 			return e, nil
 		}
 		select {
@@ -120,7 +124,8 @@ func (r *replay) Receive(ctx context.Context) (events.Event, error) {
 	}
 }
 
-// take returns the next event that the stream wants, or what tells that there are more.
+// take returns the next matching event and advances the position of r. If none exists it returns a
+// channel that is closed when a record is added. It takes log.mu.
 func (r *replay) take() (*events.Event, <-chan struct{}) {
 	l := r.log
 	l.mu.Lock()
@@ -142,15 +147,16 @@ func (r *replay) take() (*events.Event, <-chan struct{}) {
 	return nil, l.more
 }
 
-// Dropped implements [events.DropCounter]: the events, those that the filter holds back included, that were not kept any
-// more when the stream came to them.
+// Dropped implements [events.DropCounter]: it counts the events that were removed before the stream
+// came to them, including those that its filter does not match.
 func (r *replay) Dropped() uint64 {
 	r.log.mu.Lock()
 	defer r.log.mu.Unlock()
 	return r.dropped
 }
 
-// Close implements [events.Subscription].
+// Close implements [events.Subscription]: it ends the stream and removes it from its view. It
+// returns nil. Further calls do nothing.
 func (r *replay) Close(context.Context) error {
 	h := r.bus.h
 	h.mu.Lock()

@@ -15,28 +15,30 @@ import (
 	"github.com/swarmiji/swarmiji/internal/natsconn"
 )
 
-// Bus publishes and listens over one connection, opened when it is first used. All methods may be called from any goroutine.
+// Bus publishes and listens over one connection, which it opens at the first use. All methods are
+// safe for concurrent use.
 type Bus struct {
 	cfg     Config
 	names   names
 	conn    *natsconn.Conn
 	batcher *events.Batcher
-	keeper  *keeper       // nil: nothing is kept
+	keeper  *keeper       // nil: no event is kept
 	dropped atomic.Uint64 // events that are too large for the server
 
 	mu      sync.Mutex
 	closed  bool
 	streams map[stream]struct{}
-	tasks   sync.WaitGroup // of spawn
+	tasks   sync.WaitGroup // goroutines of spawn
 }
 
-// stream is a subscription of either kind.
+// stream is a listener or a replay, which Close of the bus ends.
 type stream interface {
 	end()
 }
 
-// New checks c and makes a Bus. It does no I/O and starts nothing; the first event starts a goroutine and the connection, and
-// a second one where events are kept. All problems of c are reported together.
+// New checks c and makes a Bus. It does no I/O and starts no goroutine. The first event starts a
+// goroutine and the connection, and a second goroutine if events are kept. New returns all problems
+// of c in one error.
 func New(c Config) (*Bus, error) {
 	c, err := c.complete()
 	conn, connErr := natsconn.New(c.Connect, "", c.Logger)
@@ -52,8 +54,8 @@ func New(c Config) (*Bus, error) {
 	return b, nil
 }
 
-// send publishes one message, and hands what has to be kept of it to the keeper. It returns when the message is in the
-// connection's buffer, which is bounded.
+// send publishes one message of n events, and passes its events to the keeper. It returns when the
+// message is in the connection's limited buffer, or with an error when ctx ends.
 func (b *Bus) send(ctx context.Context, message []byte, n int) error {
 	sess, err := b.conn.Session(ctx)
 	if err != nil {
@@ -79,9 +81,10 @@ func (b *Bus) send(ctx context.Context, message []byte, n int) error {
 	return nil
 }
 
-// publishParts publishes events of which the server does not take all in one message.
+// publishParts publishes events in messages of at most the server's max_payload. It drops and
+// counts a single event that is larger.
 func (b *Bus) publishParts(sess *natsconn.Session, parts [][]byte) error {
-	for _, message := range pack(parts, int(sess.MaxPayload)) {
+	for _, message := range joinEvents(parts, int(sess.MaxPayload)) {
 		err := b.publish(sess, message)
 		if errors.Is(err, nats.ErrMaxPayload) { // a single event
 			b.dropped.Add(1)
@@ -96,15 +99,17 @@ func (b *Bus) publish(sess *natsconn.Session, message []byte) error {
 	return sess.NATS.Publish(b.names.live, message)
 }
 
-// Publish implements [events.EventBus].
+// Publish implements [events.EventBus]: it calls PublishNow and ignores its context.
 func (b *Bus) Publish(_ context.Context, e events.Event) error { return b.PublishNow(e) }
 
-// PublishNow implements [events.PromptPublisher].
+// PublishNow implements [events.PromptPublisher]: it queues e in the Batcher, which may drop the
+// oldest waiting event, and never blocks. Returns ErrClosed after Close.
 func (b *Bus) PublishNow(e events.Event) error { return b.batcher.Add(e) }
 
-// Dropped implements [events.DropCounter]: the events published here that were given up before they reached the
-// connection, because more waited than Batch.Capacity, the server could not be reached, or the event cannot be written or is
-// larger than the server takes; and those that should be kept and are not.
+// Dropped implements [events.DropCounter]. It counts events published on this bus that were dropped
+// before they reached the connection: more than Batch.Capacity waited, the server could not be
+// reached, or the event could not be encoded or was too large. It also counts events that should be
+// kept and are not.
 func (b *Bus) Dropped() uint64 {
 	n := b.batcher.Dropped() + b.dropped.Load()
 	if b.keeper != nil {
@@ -113,9 +118,10 @@ func (b *Bus) Dropped() uint64 {
 	return n
 }
 
-// Close implements [events.EventBus]: it sends what waits, so that the server has it when Close returns nil, ends the
-// subscriptions and closes the connection. When ctx ends first, what is left is dropped and the error is ctx's. A server that
-// cannot be reached costs up to twice Batch.SendTimeout.
+// Close implements [events.EventBus]. It sends the waiting events, ends the subscriptions and
+// closes the connection. After nil the server has received all events. If ctx ends first it drops
+// the rest and returns ctx's error. An unreachable server delays Close by up to twice
+// Batch.SendTimeout.
 func (b *Bus) Close(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed = true
@@ -129,11 +135,12 @@ func (b *Bus) Close(ctx context.Context) error {
 		s.end()
 	}
 	errs = append(errs, failure("close", b.conn.Close(ctx)))
-	b.tasks.Wait() // nothing holds them up once the connection is closed
+	b.tasks.Wait() // no goroutine blocks on a closed connection
 	return errors.Join(errs...)
 }
 
-// register notes an open subscription, unless the bus is closed.
+// register adds an open subscription, so that Close ends it. It returns false after Close. It takes
+// b.mu.
 func (b *Bus) register(s stream) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -143,15 +150,16 @@ func (b *Bus) register(s stream) bool {
 	return !b.closed
 }
 
-// forget is told of a subscription that ends.
-func (b *Bus) forget(s stream) {
+// unregister removes a subscription that ends. It takes b.mu.
+func (b *Bus) unregister(s stream) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.streams, s)
 }
 
-// spawn runs fn beside, unless the bus is closed: then the connection takes all along that fn might have to clean up. The
-// client library holds its lock while it dials, so that whoever calls it may have to wait.
+// spawn runs fn on a goroutine for which Close waits. After Close it returns false, because closing
+// the connection already cleaned up. Callers use it for calls of the client library that may block:
+// the library holds its lock while it dials. It takes b.mu.
 func (b *Bus) spawn(fn func()) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -161,20 +169,21 @@ func (b *Bus) spawn(fn func()) bool {
 	return !b.closed
 }
 
-// isClosed reports whether Close has been called.
+// isClosed reports whether Close was called. It takes b.mu.
 func (b *Bus) isClosed() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.closed
 }
 
-// failure puts the port's class beside a connection's error.
+// failure wraps err with the matching error of the port and the name of the operation. It returns
+// nil for nil.
 func failure(what string, err error) error {
 	if err == nil {
 		return nil
 	}
 	class := events.ErrUnavailable
-	// A connection that was closed may be the reason of ErrUnavailable, and is not for good then.
+	// ErrUnavailable may have ErrClosed of one connection as its cause; that connection is replaced.
 	if errors.Is(err, natsconn.ErrClosed) && !errors.Is(err, natsconn.ErrUnavailable) {
 		class = events.ErrClosed
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/connect/natsconnect"
 	"github.com/swarmiji/swarmiji/events"
-	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/naming"
 )
 
 // Defaults of [Config].
@@ -23,28 +23,31 @@ const (
 	maxReplicas  = 5
 )
 
-// Config of [New]. Connect is the only field that must be set.
+// Config holds the settings of [New]. Connect is the only required field.
 type Config struct {
-	// Connect says where NATS is and how to reach it.
+	// Connect holds the addresses of NATS and how to connect to them.
 	Connect natsconnect.Config
-	// Namespace is part of the names of subjects and stream: 1 to 64 letters, digits, '_' and '-'. It has to be the same for all
-	// nodes. "": [DefaultNamespace], "default".
+	// Namespace is part of the names of subjects and stream: 1 to 64 letters, digits, '_' and '-'. All
+	// nodes must use the same one. "": [DefaultNamespace], "default".
 	Namespace string
-	// Batch tunes how events are collected into messages and how many wait. Zero: the defaults of [events.BatcherConfig].
+	// Batch configures how events are collected into messages and how many may wait. Zero: the
+	// defaults of [events.BatcherConfig].
 	Batch events.BatcherConfig
-	// Buffer is how many events wait inside this process for each subscription that does not read them; beyond it the
-	// oldest are dropped and counted. 0: [DefaultBuffer], 8,192.
+	// Buffer is the number of events that wait in this process for each slow subscription. Beyond it
+	// the oldest are dropped and counted. 0: [DefaultBuffer], 8,192.
 	Buffer int
-	// Retain says which events are kept, for [Bus.Replay]. It has to be the same for all nodes. Zero: none, and the server
-	// needs no JetStream.
+	// Retain selects the events that are kept for [Bus.Replay]. It must be the same for all nodes. The
+	// zero value keeps none, and the server needs no JetStream.
 	Retain events.Retention
-	// Replicas is on how many servers of a cluster kept events are stored when this bus creates the stream: 1 to 5. 0: 1.
+	// Replicas is the number of servers of a cluster that store kept events, if this bus creates the
+	// stream: 1 to 5. 0: 1.
 	Replicas int
-	// Logger is told when kept events cannot be stored, and when that is over. Nil: slog.Default().
+	// Logger is told when storing kept events begins to fail and when it works again. Nil:
+	// slog.Default().
 	Logger *slog.Logger
 }
 
-// complete returns c with its defaults, and all its problems.
+// complete returns c with its defaults set, and all its problems joined in one error.
 func (c Config) complete() (Config, error) {
 	var errs []error
 	if c.Buffer < 0 {
@@ -56,8 +59,8 @@ func (c Config) complete() (Config, error) {
 	if c.Namespace == "" {
 		c.Namespace = DefaultNamespace
 	}
-	// A '.' would let one namespace's subjects be another's.
-	if !keyset.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
+	// With a '.' two namespaces could share a subject.
+	if !naming.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
 		errs = append(errs, fmt.Errorf("natsevents: Namespace must be 1 to %d letters, digits, '_' and '-'", maxNamespace))
 	}
 	retain, err := c.Retain.Complete()

@@ -12,7 +12,8 @@ import (
 	"github.com/swarmiji/swarmiji/events/natsevents"
 )
 
-// A listener that comes late gets the failures of the last hour. The server runs in the process; with URLs it is one elsewhere.
+// A listener that subscribes late receives the failures of the last hour. The server runs in this
+// process; set URLs to use another one.
 func Example() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "example")

@@ -20,33 +20,34 @@ import (
 )
 
 const (
-	// together is how many events wait for their acknowledgements at once.
-	together = 512
-	// minAge is the shortest age that a server takes.
+	// maxPending is the number of events that wait for their acknowledgements at the same time.
+	maxPending = 512
+	// minAge is the shortest age that a server accepts.
 	minAge = 100 * time.Millisecond
-	// maxWindow is the time in which a server looks for duplicates, of which there are none.
+	// maxWindow limits the time in which a server looks for duplicates; the keeper sends none.
 	maxWindow = time.Second
 )
 
-// keeper stores events in the stream, in a goroutine of its own that the first of them starts.
+// keeper stores events in the stream. The first event starts its goroutine.
 type keeper struct {
 	bus      *Bus
-	prefixes [][]byte // of kept types
+	prefixes [][]byte // first bytes of events of each kept type
 	waiting  *ring.Stream[[]byte]
 	lost     atomic.Uint64
-	created  atomic.Pointer[time.Time] // when the stream was made; nil: it is not known to be there
-	opening  chan struct{}             // held by who makes the stream
+	created  atomic.Pointer[time.Time] // when the stream was made; nil: not known to exist
+	opening  chan struct{}             // held by the call that makes the stream
 
-	start   sync.Once
-	working context.Context // ends when no more events come
-	finish  context.CancelFunc
-	hurry   context.Context // ends when there is no more time
-	abandon context.CancelFunc
-	ended   chan struct{} // closed when the goroutine has returned
+	start        sync.Once
+	working      context.Context // ends when no more events will be added
+	finish       context.CancelFunc
+	storeCtx     context.Context // parent context of all stores; ends when close stops waiting
+	cancelStores context.CancelFunc
+	ended        chan struct{} // closed when the goroutine has returned
 
-	failing bool // of the goroutine: the logger knows that events are not kept
+	failing bool // the last store failed and was logged; only for the goroutine
 }
 
+// newKeeper makes the keeper of a bus. It starts no goroutine.
 func newKeeper(b *Bus) *keeper {
 	capacity := b.cfg.Batch.Capacity
 	if capacity <= 0 {
@@ -61,11 +62,12 @@ func newKeeper(b *Bus) *keeper {
 		}
 	}
 	k.working, k.finish = context.WithCancel(context.Background())
-	k.hurry, k.abandon = context.WithCancel(context.Background())
+	k.storeCtx, k.cancelStores = context.WithCancel(context.Background())
 	return k
 }
 
-// add takes over the events that are kept. Only the batcher's goroutine calls it.
+// add queues the events of the kept types and starts the goroutine at the first one. It keeps the
+// memory of parts. Only the batcher's goroutine calls it. It does not block.
 func (k *keeper) add(parts [][]byte) {
 	for _, p := range parts {
 		if k.keeps(p) {
@@ -75,6 +77,7 @@ func (k *keeper) add(parts [][]byte) {
 	}
 }
 
+// keeps reports whether an event, given as JSON, is of a kept type.
 func (k *keeper) keeps(event []byte) bool {
 	if k.bus.cfg.Retain.Types == nil {
 		return true
@@ -84,11 +87,13 @@ func (k *keeper) keeps(event []byte) bool {
 
 func (k *keeper) dropped() uint64 { return k.waiting.Dropped() + k.lost.Load() }
 
-// close stores what waits, within ctx. The batcher has ended. Further calls wait for the same end.
+// close stores the waiting events and ends the goroutine. Call it after the batcher was closed. If
+// ctx ends first, the rest is dropped and close returns ctx's error. Further calls wait for the
+// same end.
 func (k *keeper) close(ctx context.Context) error {
 	k.start.Do(func() { close(k.ended) })
 	k.finish()
-	defer k.abandon()
+	defer k.cancelStores()
 	select {
 	case <-k.ended:
 		return nil
@@ -98,23 +103,24 @@ func (k *keeper) close(ctx context.Context) error {
 	case <-k.ended:
 		return nil
 	case <-ctx.Done():
-		k.abandon()
+		k.cancelStores()
 		<-k.ended
 		return ctx.Err()
 	}
 }
 
-// run stores events until there are no more to come.
+// run stores the waiting events, up to maxPending at a time, until close was called and none is
+// left. After close it stops at the first failure and counts the rest as lost.
 func (k *keeper) run() {
 	defer close(k.ended)
-	pubs := make([]natsconn.Pub, 0, together)
+	pubs := make([]natsconn.Pub, 0, maxPending)
 	for {
 		first, err := k.waiting.Get(k.working)
 		if err != nil {
 			return
 		}
 		pubs = append(pubs[:0], k.pub(first))
-		for len(pubs) < together && k.waiting.Len() > 0 {
+		for len(pubs) < maxPending && k.waiting.Len() > 0 {
 			next, err := k.waiting.Get(k.working)
 			if err != nil {
 				break
@@ -122,7 +128,7 @@ func (k *keeper) run() {
 			pubs = append(pubs, k.pub(next))
 		}
 		err = k.store(pubs)
-		clear(pubs) // what was stored does not stay in memory until the next events come
+		clear(pubs) // frees the memory of stored events before the next ones arrive
 		if err != nil && k.working.Err() != nil {
 			k.lost.Add(uint64(k.waiting.Len()))
 			k.waiting.Close()
@@ -135,13 +141,14 @@ func (k *keeper) pub(event []byte) natsconn.Pub {
 	return natsconn.Pub{Msg: &nats.Msg{Subject: k.bus.names.kept, Data: event}}
 }
 
-// store stores events, and counts those that it could not, without another try. The error is of one of them.
+// store stores events once, within Batch.SendTimeout, and counts those that failed. It returns one
+// of their errors.
 func (k *keeper) store(pubs []natsconn.Pub) error {
 	timeout := k.bus.cfg.Batch.SendTimeout
 	if timeout <= 0 {
 		timeout = events.DefaultSendTimeout
 	}
-	ctx, cancel := context.WithTimeout(k.hurry, timeout)
+	ctx, cancel := context.WithTimeout(k.storeCtx, timeout)
 	defer cancel()
 	err := k.open(ctx)
 	if err != nil {
@@ -156,35 +163,37 @@ func (k *keeper) store(pubs []natsconn.Pub) error {
 		}
 	}
 	if errors.Is(err, natsconn.ErrNoStream) {
-		k.created.Store(nil) // it was deleted: make it again for the next
+		k.created.Store(nil) // deleted: the next call makes it again
 	}
 	k.report(err)
 	return err
 }
 
-// report logs the beginning and the end of a time in which events are not kept.
+// report logs the first failure of storing events, and the first success after failures. Only the
+// keeper's goroutine calls it.
 func (k *keeper) report(err error) {
 	log := k.bus.cfg.Logger
 	switch {
 	case err != nil && !k.failing:
-		log.LogAttrs(k.hurry, slog.LevelWarn, "events are not kept", slog.String("stream", k.bus.names.stream), slog.Any("error", err))
+		log.LogAttrs(k.storeCtx, slog.LevelWarn, "cannot store events for late listeners; they are counted as dropped", slog.String("stream", k.bus.names.stream), slog.Any("error", err))
 	case err == nil && k.failing:
-		log.LogAttrs(k.hurry, slog.LevelInfo, "events are kept again", slog.String("stream", k.bus.names.stream))
+		log.LogAttrs(k.storeCtx, slog.LevelInfo, "events for late listeners are stored again", slog.String("stream", k.bus.names.stream))
 	}
 	k.failing = err != nil
 }
 
-// open makes the stream if it is not known to be there.
+// open makes the stream if it is not known to exist.
 func (k *keeper) open(ctx context.Context) error {
 	if k.created.Load() != nil {
 		return nil
 	}
-	_, err := k.look(ctx)
+	_, err := k.ensureStream(ctx)
 	return err
 }
 
-// look asks for the stream, and makes it if need be.
-func (k *keeper) look(ctx context.Context) (*jetstream.StreamInfo, error) {
+// ensureStream makes the stream, or gives an existing one the limits of Config.Retain, and returns
+// its state. It waits for k.opening and returns ErrUnavailable when ctx ends.
+func (k *keeper) ensureStream(ctx context.Context) (*jetstream.StreamInfo, error) {
 	select {
 	case k.opening <- struct{}{}:
 		defer func() { <-k.opening }()
@@ -198,7 +207,7 @@ func (k *keeper) look(ctx context.Context) (*jetstream.StreamInfo, error) {
 	}
 	want := jetstream.StreamConfig{
 		Name:        k.bus.names.stream,
-		Description: "events of tasks, for those who come late",
+		Description: "events of tasks, for late listeners",
 		Subjects:    []string{k.bus.names.kept},
 		Retention:   jetstream.LimitsPolicy,
 		Discard:     jetstream.DiscardOld,

@@ -14,25 +14,28 @@ import (
 	"github.com/swarmiji/swarmiji/internal/ring"
 )
 
-// Messages that wait for a listener's goroutine, which decodes them. Beyond that the client library drops the newest.
+// Limits of the messages that wait for a listener's goroutine to decode them. Beyond them the
+// client library drops the newest.
 const (
 	pendingMessages = 4096
 	pendingBytes    = 16 << 20
 )
 
-// listener is one subscription: the client library's goroutine decodes into a bounded buffer.
+// listener is a subscription to new events. The client library's goroutine decodes messages into a
+// limited buffer.
 type listener struct {
 	*ring.Stream[events.Event]
 	bus       *Bus
 	filter    events.Filter
 	sub       *nats.Subscription
 	malformed atomic.Uint64
-	missed    atomic.Uint64 // messages that the client library dropped, as far as was asked
+	missed    atomic.Uint64 // messages that the client library dropped, at the last call of Dropped
 	once      sync.Once
 }
 
-// Subscribe implements [events.EventBus]: it returns when the server knows of the subscription. Without a server it waits
-// until ctx ends; a refusal of the credentials is returned at once. Both are [events.ErrUnavailable].
+// Subscribe implements [events.EventBus]: it returns when the server has received the subscription.
+// Without a server it waits until ctx ends. A refusal of the credentials is returned at once. Both
+// are [events.ErrUnavailable].
 func (b *Bus) Subscribe(ctx context.Context, f events.Filter) (events.Subscription, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -40,13 +43,13 @@ func (b *Bus) Subscribe(ctx context.Context, f events.Filter) (events.Subscripti
 	f.Types = slices.Clone(f.Types)
 	l := &listener{Stream: ring.NewStream[events.Event](b.cfg.Buffer, events.ErrClosed), bus: b, filter: f}
 	err := b.conn.Do(ctx, func(_ context.Context, sess *natsconn.Session) (err error) {
-		if l.sub, err = sess.NATS.Subscribe(b.names.live, l.take); err != nil {
+		if l.sub, err = sess.NATS.Subscribe(b.names.live, l.onMessage); err != nil {
 			return err
 		}
 		return l.sub.SetPendingLimits(pendingMessages, pendingBytes)
 	})
 	if err == nil {
-		err = b.seen(ctx)
+		err = b.flush(ctx)
 	}
 	if err == nil && !b.register(l) {
 		err = natsconn.ErrClosed
@@ -58,9 +61,10 @@ func (b *Bus) Subscribe(ctx context.Context, f events.Filter) (events.Subscripti
 	return l, nil
 }
 
-// seen waits until the server has seen what was written. The client library subscribes anew after a loss; what counts is that
-// a server knows now.
-func (b *Bus) seen(ctx context.Context) error {
+// flush waits until a server has processed all that was written to the connection. After a lost
+// connection it waits for the next one, on which the client library subscribes again. Returns the
+// error when ctx ends or the connection is closed for good.
+func (b *Bus) flush(ctx context.Context) error {
 	for {
 		if _, err := b.conn.Session(ctx); err != nil {
 			return err
@@ -72,8 +76,9 @@ func (b *Bus) seen(ctx context.Context) error {
 	}
 }
 
-// take hands on the events of a message that the subscriber wants. A message that is none counts as one dropped event.
-func (l *listener) take(m *nats.Msg) {
+// onMessage adds the matching events of a message to the buffer. It counts an invalid message as
+// one dropped event. It runs on the subscription's goroutine and does not block.
+func (l *listener) onMessage(m *nats.Msg) {
 	es, err := events.Decode(m.Data)
 	if err != nil {
 		l.malformed.Add(1)
@@ -86,11 +91,12 @@ func (l *listener) take(m *nats.Msg) {
 	}
 }
 
-// Receive implements [events.Subscription].
+// Receive implements [events.Subscription]: it waits for the next event in the buffer and returns
+// it. Returns ctx's error when ctx ends and ErrClosed after Close of the subscription or the bus.
 func (l *listener) Receive(ctx context.Context) (events.Event, error) { return l.Get(ctx) }
 
-// Dropped implements [events.DropCounter]: events that gave way to newer ones in this process's buffer, and messages that
-// hold no events or came faster than they were decoded.
+// Dropped implements [events.DropCounter]: it counts events that newer ones replaced in the buffer,
+// invalid messages, and messages that arrived faster than they were decoded.
 func (l *listener) Dropped() uint64 {
 	if n, err := l.sub.Dropped(); err == nil && n > 0 {
 		l.missed.Store(uint64(n))
@@ -98,19 +104,21 @@ func (l *listener) Dropped() uint64 {
 	return l.Stream.Dropped() + l.malformed.Load() + l.missed.Load()
 }
 
-// Close implements [events.Subscription]. It returns nil.
+// Close implements [events.Subscription]: it ends the subscription. It does not block and returns
+// nil.
 func (l *listener) Close(context.Context) error {
 	l.end()
 	return nil
 }
 
-// end ends the stream without waiting.
+// end ends the stream and unsubscribes on a goroutine. It does not block.
 func (l *listener) end() {
 	l.once.Do(func() {
 		l.Stream.Close()
-		l.bus.forget(l)
+		l.bus.unregister(l)
 		if l.sub != nil {
-			l.bus.spawn(func() { _ = l.sub.Unsubscribe() }) // it fails when the connection is closed for good
+			// fails only when the connection is closed for good
+			l.bus.spawn(func() { _ = l.sub.Unsubscribe() })
 		}
 	})
 }

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// server is an embedded server for one test.
+// server starts an embedded server for one test.
 func server(t testing.TB, o embedded.Options) *embedded.Server {
 	t.Helper()
 	o.Logger = quiet()
@@ -47,7 +47,7 @@ func server(t testing.TB, o embedded.Options) *embedded.Server {
 	return srv
 }
 
-// raw is the client library on a server.
+// raw returns the bare client library, connected to a server.
 func raw(t testing.TB, opts ...nats.Option) jetstream.JetStream {
 	t.Helper()
 	conn, err := nats.Connect("", opts...)
@@ -62,7 +62,7 @@ func raw(t testing.TB, opts ...nats.Option) jetstream.JetStream {
 	return js
 }
 
-// open makes a bus, closed at the end.
+// open makes a bus and closes it at the end of the test.
 func open(t testing.TB, c natsevents.Config) *natsevents.Bus {
 	t.Helper()
 	if c.Logger == nil {
@@ -98,7 +98,7 @@ func replay(t testing.TB, b *natsevents.Bus) events.Subscription {
 	return s
 }
 
-// started is the event of the i-th task.
+// started returns the event of task i.
 func started(i int) events.Event {
 	return events.Event{
 		Type: events.TaskStarted, TaskID: task.ID("task-" + strconv.Itoa(i)), NodeID: "node", PID: 7,
@@ -124,7 +124,7 @@ func receive(t testing.TB, s events.Subscription) events.Event {
 	return e
 }
 
-// wantTask receives the event of the i-th task.
+// wantTask receives the event of task i.
 func wantTask(t testing.TB, s events.Subscription, i int) {
 	t.Helper()
 	if e := receive(t, s); e.TaskID != started(i).TaskID {
@@ -166,8 +166,8 @@ func TestWrongPasswordIsToldAtOnceAndNotShown(t *testing.T) {
 	}
 }
 
-// Without a server events cost nothing but themselves: Publish returns, memory is bounded, what is lost is counted, and
-// Close does not wait for ever.
+// Without a server Publish returns at once, memory is limited, lost events are counted, and Close
+// returns.
 func TestPublishWithoutServer(t *testing.T) {
 	const n, room = 20_000, 100
 	b := open(t, natsevents.Config{
@@ -188,8 +188,8 @@ func TestPublishWithoutServer(t *testing.T) {
 	}
 }
 
-// While the stream cannot be had, live events flow, what should be kept is counted as lost, and the log says so once; when it
-// can, events are kept.
+// While the stream cannot be made, live events arrive, the unkept events are counted as lost, and
+// the log has one warning. Once the stream can be made, events are kept.
 func TestStreamThatCannotBeMade(t *testing.T) {
 	srv := server(t, embedded.Options{})
 	js := raw(t, nats.InProcessServer(srv))
@@ -225,14 +225,14 @@ func TestStreamThatCannotBeMade(t *testing.T) {
 	if b.Dropped() != 3 {
 		t.Errorf("Dropped = %d, want 3", b.Dropped())
 	}
-	for _, words := range []string{"events are not kept", "events are kept again"} {
+	for _, words := range []string{"cannot store events for late listeners; they are counted as dropped", "events for late listeners are stored again"} {
 		if n := strings.Count(log.String(), words); n != 1 {
 			t.Errorf("the log says %d times that %s, want once:\n%s", n, words, log.String())
 		}
 	}
 }
 
-// A listener that does not read costs a fixed amount of memory and gets the newest.
+// A listener that does not read uses limited memory and receives the newest events.
 func TestStuckListener(t *testing.T) {
 	srv := server(t, embedded.Options{})
 	b := open(t, natsevents.Config{Connect: natsconnect.Config{InProcess: srv}, Buffer: 10})
@@ -255,7 +255,7 @@ func TestStuckListener(t *testing.T) {
 	wantTask(t, stuck, n-10)
 }
 
-// pause keeps a loop from filling the machine between two looks.
+// pause waits 10 ms between two checks of a loop, or until the test ends.
 func pause(t testing.TB) {
 	select {
 	case <-time.After(10 * time.Millisecond):
@@ -263,7 +263,7 @@ func pause(t testing.TB) {
 	}
 }
 
-// What else comes on the subjects is counted and skipped; single maps of other writers are read.
+// Foreign messages on the subjects are counted and skipped. Single maps of other writers are read.
 func TestStrangeMessages(t *testing.T) {
 	srv := server(t, embedded.Options{})
 	b := open(t, natsevents.Config{Connect: natsconnect.Config{InProcess: srv}, Retain: events.Retention{Age: time.Hour}})
@@ -285,7 +285,8 @@ func TestStrangeMessages(t *testing.T) {
 	}
 }
 
-// A server that takes small messages gets small messages, and an event that it does not take alone is counted.
+// A server with a small max_payload receives small messages. A single event above the limit is
+// counted.
 func TestSmallMessages(t *testing.T) {
 	srv := testserver.OwnNATS(t, testserver.NATSConfig{Conf: "max_payload: 2KB"})
 	b := open(t, natsevents.Config{Connect: natsconnect.Config{URLs: []string{srv.URL()}}})
@@ -309,7 +310,7 @@ func TestSmallMessages(t *testing.T) {
 	}
 }
 
-// Somebody may remove the stream of kept events: it is made again, and open streams go on with the new one.
+// A deleted stream of kept events is made again, and open replays continue with the new one.
 func TestStreamThatWasDeleted(t *testing.T) {
 	srv := server(t, embedded.Options{})
 	b := open(t, natsevents.Config{Connect: natsconnect.Config{InProcess: srv}, Retain: events.Retention{Age: time.Hour}})
@@ -322,7 +323,7 @@ func TestStreamThatWasDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := testwait.Long(t)
-	for i := 3; ; i++ { // those that find no stream are lost and counted
+	for i := 3; ; i++ { // events that find no stream are lost and counted
 		publish(t, b, i)
 		short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 		_, err := s.Receive(short)
@@ -336,7 +337,7 @@ func TestStreamThatWasDeleted(t *testing.T) {
 	}
 }
 
-// The limits are those of the bus that came last: a deployment may change them.
+// The limits of the stream are those of the last opened bus, so that a deployment may change them.
 func TestOtherRetention(t *testing.T) {
 	srv := server(t, embedded.Options{})
 	js := raw(t, nats.InProcessServer(srv))
@@ -359,12 +360,12 @@ func TestOtherRetention(t *testing.T) {
 	}
 }
 
-// A stream that is read so late that its next events are gone counts them.
+// A replay whose next events were removed counts them.
 func TestLateReplayCounts(t *testing.T) {
 	srv := server(t, embedded.Options{})
 	b := open(t, natsevents.Config{Connect: natsconnect.Config{InProcess: srv}, Retain: events.Retention{Age: time.Hour, Max: 10}})
 	late := replay(t, b)
-	const n = 2000 // more than the server sends ahead
+	const n = 2000 // more than the server prefetches
 	publisher := open(t, natsevents.Config{Connect: natsconnect.Config{InProcess: srv}, Retain: events.Retention{Age: time.Hour, Max: 10}})
 	for i := range n {
 		publish(t, publisher, i)
@@ -377,11 +378,11 @@ func TestLateReplayCounts(t *testing.T) {
 		last = string(receive(t, late).TaskID)
 	}
 	if d := late.(events.DropCounter).Dropped(); int(d)+got != n {
-		t.Errorf("%d events came and %d are counted as missed, want %d together", got, d, n)
+		t.Errorf("%d events came and %d are counted as missed, want %d maxPending", got, d, n)
 	}
 }
 
-// No consumer is left at the server when streams are closed.
+// Closed replays leave no consumer at the server.
 func TestCloseRemovesTheConsumer(t *testing.T) {
 	srv := server(t, embedded.Options{})
 	b := open(t, natsevents.Config{Connect: natsconnect.Config{InProcess: srv}, Retain: events.Retention{Age: time.Hour}})
@@ -404,7 +405,7 @@ func TestCloseRemovesTheConsumer(t *testing.T) {
 	}
 }
 
-// Events travel through TLS, and nobody listens to a server of an unknown authority.
+// The bus works over TLS, and no listener connects to a server with an unknown authority.
 func TestTLS(t *testing.T) {
 	files, err := testserver.NewTLSFiles(t.TempDir())
 	if err != nil {
@@ -435,7 +436,7 @@ func TestTLS(t *testing.T) {
 	})
 }
 
-// Kept events outlive the server that leads their stream.
+// Kept events survive the loss of the stream's leader.
 func TestCluster(t *testing.T) {
 	c := testserver.OwnNATSCluster(t, testserver.NATSConfig{})
 	b := open(t, natsevents.Config{Connect: natsconnect.Config{URLs: c.URLs()}, Retain: events.Retention{Age: time.Hour}, Replicas: 3, Batch: events.BatcherConfig{SendTimeout: time.Second}})
@@ -452,9 +453,10 @@ func TestCluster(t *testing.T) {
 	}
 	c.KillNode(leader)
 	ctx, want := testwait.Long(t), 1000
-	for { // those of the time between may be lost
+	for { // events published during the election may be lost
 		publish(t, b, want)
-		short, cancel := context.WithTimeout(ctx, 2*time.Second) // to go on takes several trips to the cluster
+		// the stream needs several round trips to the cluster to continue
+		short, cancel := context.WithTimeout(ctx, 2*time.Second)
 		e, err := s.Receive(short)
 		cancel()
 		if err == nil {
@@ -474,8 +476,9 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// The server that has a stream's consumer dies, and the bus is connected to another: nobody tells that the consumer is gone.
-// The stream goes on all the same, also if each Receive waits for less time than it takes to notice that.
+// The server with the consumer of a replay dies while the bus is connected to another one, and no
+// message reports the loss. The replay continues, even if each Receive waits for less time than its
+// detection takes.
 func TestConsumerIsLostWithItsServer(t *testing.T) {
 	c := testserver.OwnNATSCluster(t, testserver.NATSConfig{})
 	names := make([]string, len(c.Nodes))
@@ -492,7 +495,7 @@ func TestConsumerIsLostWithItsServer(t *testing.T) {
 	at := 0
 	testwait.Until(t, "a stream whose consumer is on another server", func() bool {
 		if s != nil {
-			_ = s.Close(t.Context()) // it returns nil
+			_ = s.Close(t.Context()) // returns nil
 		}
 		s = replay(t, b)
 		at = slices.Index(names, consumerLeader(t, c.Nodes[0].URL(), "SWJEVENTS_default"))
@@ -502,7 +505,7 @@ func TestConsumerIsLostWithItsServer(t *testing.T) {
 	wantTask(t, s, 1)
 	c.KillNode(at)
 	ctx := testwait.Long(t)
-	for i := 2; ; i++ { // those of the time between may be lost
+	for i := 2; ; i++ { // events published meanwhile may be lost
 		publish(t, b, i)
 		short, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 		_, err := s.Receive(short)
@@ -516,7 +519,8 @@ func TestConsumerIsLostWithItsServer(t *testing.T) {
 	}
 }
 
-// consumerLeader returns the name of the server that has the newest consumer of a stream, "" if it is not known.
+// consumerLeader returns the name of the server that has the newest consumer of a stream, or "" if
+// it is not known.
 func consumerLeader(t *testing.T, url, stream string) string {
 	t.Helper()
 	nc, err := nats.Connect(url)
@@ -544,7 +548,7 @@ func consumerLeader(t *testing.T, url, stream string) string {
 	return newest.Cluster.Leader
 }
 
-// BenchmarkKept measures what it costs to keep events, with a stream that reads them.
+// BenchmarkKept measures keeping events while a replay reads them.
 func BenchmarkKept(b *testing.B) {
 	bus := open(b, natsevents.Config{
 		Connect: natsconnect.Config{URLs: []string{testserver.RequireNATS(b).URL()}}, Namespace: testserver.Namespace(), Retain: events.Retention{Age: time.Hour},

@@ -15,17 +15,19 @@ import (
 )
 
 const (
-	// ahead is how many events the server sends ahead of the reading.
-	ahead = 500
-	// idle is how long the server keeps a consumer that nobody reads. The stream makes another one then.
-	idle = 30 * time.Second
-	// heartbeat is how often the server shows that it lives while there are no events; when two are missing the stream asks
-	// anew.
+	// prefetch is the number of events that the server sends before they are read.
+	prefetch = 500
+	// idleTimeout is the time after which the server removes a consumer without a reader. The stream
+	// then makes another one.
+	idleTimeout = 30 * time.Second
+	// heartbeat is the interval of the server's heartbeats while no events arrive. If two are missing,
+	// the stream makes a new consumer.
 	heartbeat = 5 * time.Second
-	// makeTry is how long the answer to one request for a consumer is waited for: a leader that has just died never answers.
-	makeTry = 5 * time.Second
-	// again is the time before another attempt to make a consumer.
-	again = 100 * time.Millisecond
+	// createTimeout limits the wait for the answer to one request for a consumer; a leader that has
+	// just died never answers.
+	createTimeout = 5 * time.Second
+	// retryDelay is the time before the next attempt to make a consumer.
+	retryDelay = 100 * time.Millisecond
 )
 
 // replay is a stream of kept events. Receive decodes them.
@@ -37,32 +39,33 @@ type replay struct {
 	stop   context.CancelFunc
 	missed atomic.Uint64
 
-	turn    chan struct{} // held by the one Receive that reads; guards what follows
-	created time.Time     // of the stream that next is about
-	next    uint64        // the sequence of the next message. 0: not known yet
-	source  *source       // nil: none yet, or it was lost
+	reading chan struct{} // held by the Receive that reads; it guards the fields below
+	created time.Time     // creation time of the JetStream stream to which next belongs
+	next    uint64        // sequence of the next message; 0: not known yet
+	source  *source       // nil: not made yet, or lost
 	buffer  []events.Event
 }
 
-// source is a consumer on a session.
+// source is a consumer on one session.
 type source struct {
 	jetstream.MessagesContext
-	last   uint64             // sequence of the consumer's last message
-	come   chan jetstream.Msg // closed when nothing more comes
-	unused chan struct{}      // closed when the stream has no use for it any more
+	last     uint64             // consumer sequence of the last message
+	messages chan jetstream.Msg // closed when no more messages arrive
+	unused   chan struct{}      // closed when the replay does not use the source any more
 }
 
-// read hands on what comes, one message at a time. The client library looks for the server's heartbeats only within one call
-// of Next, so that call outlives a Receive whose ctx ends early.
+// read sends each arriving message to s.messages until the source ends. The client library checks
+// the server's heartbeats only within one call of Next. read therefore runs longer than a Receive
+// whose ctx ends early.
 func (s *source) read(ctx context.Context) {
-	defer close(s.come)
+	defer close(s.messages)
 	for {
 		m, err := s.Next(jetstream.NextContext(ctx))
 		if err != nil {
 			return
 		}
 		select {
-		case s.come <- m:
+		case s.messages <- m:
 		case <-s.unused:
 			return
 		case <-ctx.Done():
@@ -71,8 +74,8 @@ func (s *source) read(ctx context.Context) {
 	}
 }
 
-// Replay implements [events.Retainer]. It waits for a server like [Bus.Subscribe]. A stream that is read so late that what it
-// comes to is not kept any more goes on with the oldest that is, and counts what it missed.
+// Replay implements [events.Retainer]. It waits for a server like [Bus.Subscribe]. A slow stream
+// that comes to a removed event continues with the oldest kept one and counts the missed events.
 func (b *Bus) Replay(ctx context.Context, f events.Filter, since time.Time) (events.Subscription, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -84,7 +87,7 @@ func (b *Bus) Replay(ctx context.Context, f events.Filter, since time.Time) (eve
 		return nil, events.ErrNotRetained
 	}
 	f.Types = slices.Clone(f.Types)
-	r := &replay{bus: b, filter: f, since: since, turn: make(chan struct{}, 1)}
+	r := &replay{bus: b, filter: f, since: since, reading: make(chan struct{}, 1)}
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	err := r.connect(ctx)
 	if err == nil && !b.register(r) {
@@ -97,32 +100,34 @@ func (b *Bus) Replay(ctx context.Context, f events.Filter, since time.Time) (eve
 	return r, nil
 }
 
-// connect makes a consumer that begins where the stream stands. It waits for a server until ctx ends.
+// connect makes a consumer that begins at the next message of the stream. It waits for a server
+// until ctx ends. Call it with r.reading held.
 func (r *replay) connect(ctx context.Context) error {
 	for {
-		info, err := r.bus.keeper.look(ctx)
+		info, err := r.bus.keeper.ensureStream(ctx)
 		if err != nil {
 			return err
 		}
-		r.settle(info)
+		r.adjustNext(info)
 		err = r.consume(ctx)
-		if !mayPass(err) || !wake.Sleep(ctx, again) {
+		if !temporary(err) || !wake.Sleep(ctx, retryDelay) {
 			return err
 		}
 	}
 }
 
-// mayPass reports whether a consumer may be had a little later: while a cluster elects a leader, nobody answers, or a server
-// says that it cannot.
-func mayPass(err error) bool {
+// temporary reports whether making a consumer may succeed later: while a cluster elects a leader,
+// servers give no answer or refuse.
+func temporary(err error) bool {
 	return errors.Is(err, natsconn.ErrIndeterminate) || errors.Is(err, natsconn.ErrNoStream) || errors.Is(err, natsconn.ErrUnavailable)
 }
 
-// settle finds the place in a stream that may be another one of the same name, or may have lost its end with its server's
-// power.
-func (r *replay) settle(info *jetstream.StreamInfo) {
+// adjustNext corrects the next sequence for the state of the stream. A new stream of the same name
+// is read from its beginning. A stream that lost its last messages with its server is read from its
+// end.
+func (r *replay) adjustNext(info *jetstream.StreamInfo) {
 	switch {
-	case r.next == 0: // the consumer will tell
+	case r.next == 0: // consume reads it from the consumer
 	case !info.Created.Equal(r.created):
 		r.next = 1
 	default:
@@ -131,10 +136,11 @@ func (r *replay) settle(info *jetstream.StreamInfo) {
 	r.created = info.Created
 }
 
-// consume makes a consumer on the present session.
+// consume makes a consumer on the current session and stores it in r.source. It returns an error if
+// the server does not answer within createTimeout.
 func (r *replay) consume(ctx context.Context) error {
 	cfg := jetstream.ConsumerConfig{
-		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: idle,
+		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: idleTimeout,
 	}
 	switch {
 	case r.next > 0:
@@ -146,7 +152,7 @@ func (r *replay) consume(ctx context.Context) error {
 		cfg.DeliverPolicy, cfg.OptStartTime = jetstream.DeliverByStartTimePolicy, &since
 	}
 	return r.bus.conn.Do(ctx, func(ctx context.Context, sess *natsconn.Session) error {
-		ctx, cancel := context.WithTimeout(ctx, makeTry)
+		ctx, cancel := context.WithTimeout(ctx, createTimeout)
 		defer cancel()
 		c, err := sess.JetStream.CreateConsumer(ctx, r.bus.names.stream, cfg)
 		if err != nil {
@@ -156,17 +162,19 @@ func (r *replay) consume(ctx context.Context) error {
 		if r.next == 0 {
 			r.next = info.Delivered.Stream + 1
 		}
-		m, err := c.Messages(jetstream.PullMaxMessages(ahead), jetstream.PullExpiry(idle), jetstream.PullHeartbeat(heartbeat),
+		m, err := c.Messages(jetstream.PullMaxMessages(prefetch), jetstream.PullExpiry(idleTimeout), jetstream.PullHeartbeat(heartbeat),
 			jetstream.WithMessagesErrOnMissingHeartbeat(true))
 		if err != nil {
 			return err
 		}
-		r.source = &source{MessagesContext: m, come: make(chan jetstream.Msg), unused: make(chan struct{})}
+		r.source = &source{MessagesContext: m, messages: make(chan jetstream.Msg), unused: make(chan struct{})}
 		return r.watch(r.source, sess, info.Name)
 	})
 }
 
-// watch reads from a source and ends it with its session, with the stream, or when it is not used any more.
+// watch starts a goroutine that reads from s. A second one stops s when its session or the stream
+// ends or s is not used any more, and removes its consumer. After Close of the bus it stops s and
+// returns ErrClosed.
 func (r *replay) watch(s *source, sess *natsconn.Session, consumer string) error {
 	watching := r.bus.spawn(func() { s.read(r.ctx) }) && r.bus.spawn(func() {
 		select {
@@ -175,7 +183,7 @@ func (r *replay) watch(s *source, sess *natsconn.Session, consumer string) error
 		case <-sess.Done():
 		}
 		s.Stop()
-		// The server forgets the consumer by itself, a little later.
+		// The server would remove the consumer later by itself.
 		_ = sess.NATS.Publish(r.bus.names.remove(consumer), nil)
 	})
 	if !watching {
@@ -185,10 +193,12 @@ func (r *replay) watch(s *source, sess *natsconn.Session, consumer string) error
 	return nil
 }
 
-// Retention implements [events.RetentionTeller].
+// Retention implements [events.RetentionTeller]: it returns Config.Retain with its defaults.
 func (b *Bus) Retention() events.Retention { return b.cfg.Retain }
 
-// Receive implements [events.Subscription]. Without a server it waits until ctx ends.
+// Receive implements [events.Subscription]: it waits for the next event that matches and returns
+// it. After a lost connection or consumer it makes a new consumer, until ctx ends. Returns ctx's
+// error when ctx ends and ErrClosed after Close of the subscription or the bus.
 func (r *replay) Receive(ctx context.Context) (events.Event, error) {
 	select {
 	case <-r.ctx.Done():
@@ -196,8 +206,8 @@ func (r *replay) Receive(ctx context.Context) (events.Event, error) {
 	default:
 	}
 	select {
-	case r.turn <- struct{}{}:
-		defer func() { <-r.turn }()
+	case r.reading <- struct{}{}:
+		defer func() { <-r.reading }()
 	case <-r.ctx.Done():
 		return events.Event{}, events.ErrClosed
 	case <-ctx.Done():
@@ -214,7 +224,7 @@ func (r *replay) Receive(ctx context.Context) (events.Event, error) {
 		case ctx.Err() != nil:
 			return events.Event{}, ctx.Err()
 		case err != nil:
-			wake.Sleep(both, again)
+			wake.Sleep(both, retryDelay)
 		}
 	}
 	e := r.buffer[0]
@@ -223,7 +233,8 @@ func (r *replay) Receive(ctx context.Context) (events.Event, error) {
 	return e, nil
 }
 
-// fill reads one message, or makes a consumer to read it with.
+// fill reads one message of the source and puts its matching events into r.buffer. Without a source
+// it makes one. Call it with r.reading held.
 func (r *replay) fill(ctx context.Context) error {
 	if r.source == nil {
 		return r.connect(ctx)
@@ -250,10 +261,11 @@ func (r *replay) fill(ctx context.Context) error {
 	return nil
 }
 
-// read reads the next message of the source. When no more come, or one was lost on the way, the source is given up.
+// read waits for the next message of the source. If the source has ended or a message was lost on
+// the way, read drops the source and returns ok false. It also returns false when ctx ends.
 func (r *replay) read(ctx context.Context) (m jetstream.Msg, meta *jetstream.MsgMetadata, ok bool) {
 	select {
-	case m, ok = <-r.source.come:
+	case m, ok = <-r.source.messages:
 	case <-ctx.Done():
 		return nil, nil, false
 	}
@@ -268,23 +280,25 @@ func (r *replay) read(ctx context.Context) (m jetstream.Msg, meta *jetstream.Msg
 	return m, meta, ok
 }
 
-// drop gives the source up.
+// drop closes s.unused of the current source, which ends it, and sets r.source to nil.
 func (r *replay) drop() {
 	close(r.source.unused)
 	r.source = nil
 }
 
-// Dropped implements [events.DropCounter]: the events, those that the filter holds back included, that were not kept any
-// more when the stream came to them, and messages that hold none.
+// Dropped implements [events.DropCounter]: it counts events that were removed before the stream
+// came to them, including those that its filter does not match, and messages without events.
 func (r *replay) Dropped() uint64 { return r.missed.Load() }
 
-// Close implements [events.Subscription]. It returns nil.
+// Close implements [events.Subscription]: it ends the subscription. It does not block and returns
+// nil.
 func (r *replay) Close(context.Context) error {
 	r.end()
 	return nil
 }
 
+// end ends the stream and removes it from the bus. It does not block. It takes bus.mu.
 func (r *replay) end() {
 	r.stop()
-	r.bus.forget(r)
+	r.bus.unregister(r)
 }

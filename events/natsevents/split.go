@@ -6,8 +6,8 @@ import (
 	"github.com/swarmiji/swarmiji/events"
 )
 
-// split returns the events of a message that a Batcher has written, a JSON list of maps, each as the map that it is. They
-// share the message's memory.
+// split returns the events of a message of a Batcher, which is a JSON list of maps. Each part is
+// the JSON of one map and shares the message's memory.
 func split(message []byte, n int) [][]byte {
 	parts := make([][]byte, 0, n)
 	depth, start, quoted := 0, 0, false
@@ -35,18 +35,21 @@ func split(message []byte, n int) [][]byte {
 	return parts
 }
 
-// prefixOf returns how each event of a type begins that a Batcher has written, or nil: none can be of that type.
+// prefixOf returns the first bytes of every event of a type in a message of a Batcher. It returns
+// nil if no event can have that type.
 func prefixOf(typ string) []byte {
 	message, err := events.Encode([]events.Event{{Type: typ}})
 	if err != nil {
 		return nil
 	}
-	prefix, _, _ := bytes.Cut(message[1:], []byte(`,"node-id"`)) // which a type cannot hold: its quotes are escaped
+	// a type cannot contain this: its quotes are escaped
+	prefix, _, _ := bytes.Cut(message[1:], []byte(`,"node-id"`))
 	return append(prefix, ',')
 }
 
-// pack joins events to lists of at most limit bytes each, where they fit.
-func pack(parts [][]byte, limit int) [][]byte {
+// joinEvents joins events to JSON lists of at most limit bytes each. A single event that is larger
+// gets a list of its own.
+func joinEvents(parts [][]byte, limit int) [][]byte {
 	var messages [][]byte
 	for len(parts) > 0 {
 		n, size := 1, 2+len(parts[0])

@@ -14,7 +14,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/natsconn"
 )
 
-// Who is told ErrClosed gives up, so that it must not stand for a connection that is about to be replaced.
+// A caller stops after ErrClosed. An error of a connection that will be replaced must therefore not
+// become ErrClosed.
 func TestClosedMeansForGood(t *testing.T) {
 	for name, c := range map[string]struct{ err, want, not error }{
 		"closed":                {natsconn.ErrClosed, events.ErrClosed, events.ErrUnavailable},
@@ -30,7 +31,7 @@ func TestClosedMeansForGood(t *testing.T) {
 	}
 }
 
-// anyEvent draws events with what could mislead who looks for their ends.
+// anyEvent draws events with characters that could mislead the search for their ends.
 func anyEvent() *rapid.Generator[events.Event] {
 	text := rapid.StringOf(rapid.SampledFrom([]rune(`{}[],:"\ab€` + "\n\x00")))
 	return rapid.Custom(func(t *rapid.T) events.Event {
@@ -45,7 +46,7 @@ func anyEvent() *rapid.Generator[events.Event] {
 	})
 }
 
-// What is split is what was written, event by event, and whatever is packed of it reads the same.
+// split returns the events of a message, and messages made by joinEvents decode to the same events.
 func TestSplitAndPack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		es := rapid.SliceOfN(anyEvent(), 1, events.MaxBatch).Draw(t, "events")
@@ -74,7 +75,7 @@ func TestSplitAndPack(t *testing.T) {
 		}
 		limit := rapid.IntRange(1, 2000).Draw(t, "limit")
 		var got []events.Event
-		for _, m := range pack(parts, limit) {
+		for _, m := range joinEvents(parts, limit) {
 			one, err := events.Decode(m)
 			if err != nil {
 				t.Fatalf("packed %s: %v", m, err)

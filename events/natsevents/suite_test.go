@@ -28,8 +28,8 @@ func TestBus(t *testing.T) {
 	})
 }
 
-// TestBusInProcess is for what is different without a network: the connection, whose two ends have no buffers between them. All
-// else of the adapter is the same code.
+// TestBusInProcess runs the cases that depend on the connection: within a process its two ends have
+// no buffers between them. The other code of the adapter is the same.
 func TestBusInProcess(t *testing.T) {
 	eventstest.Run(t, func(t testing.TB) *eventstest.Harness {
 		_, name, _ := strings.Cut(t.Name(), "/")
@@ -47,7 +47,8 @@ func TestBusInProcess(t *testing.T) {
 
 func BenchmarkBus(b *testing.B) { eventstest.Bench(b, harness) }
 
-// suiteBuffer is that of the suite, which publishes several times as much: small, as the race detector makes events dear.
+// suiteBuffer is smaller than the number of events that the suite publishes. It is small because
+// events are slow under the race detector.
 const suiteBuffer = 2000
 
 func harness(t testing.TB) *eventstest.Harness {

@@ -17,8 +17,8 @@ import (
 //go:embed send.lua
 var sendSource string
 
-// Bus publishes over the connections of one client, and listens over one more for each subscription; each is opened when it
-// is first used. All methods may be called from any goroutine.
+// Bus publishes over the connections of one client, and each subscription has one more connection.
+// A connection is opened at its first use. All methods are safe for concurrent use.
 type Bus struct {
 	cfg     Config
 	names   names
@@ -31,11 +31,11 @@ type Bus struct {
 	subscriptions map[subscription]struct{}
 }
 
-// subscription is what Close has to end.
+// subscription is a listener or a replay, which Close of the bus ends.
 type subscription interface{ end() }
 
-// New checks c and makes a Bus. It does no I/O and starts nothing; the first event starts one goroutine. All problems of c
-// are reported together.
+// New checks c and makes a Bus. It does no I/O and starts no goroutine; the first event starts one.
+// It returns all problems of c in one error.
 func New(c Config) (*Bus, error) {
 	c, err := c.complete()
 	conn, connErr := redisconn.New(redisconn.Config{Redis: c.Redis, Logger: c.Logger})
@@ -54,28 +54,30 @@ func New(c Config) (*Bus, error) {
 	return b, nil
 }
 
-// send publishes one message, and keeps what has to be kept of it. It is tried again only where the server has surely not
-// executed it.
+// send publishes one message and adds its kept events to the stream, in one script. It repeats the
+// call only if the server certainly did not execute it, until ctx ends.
 func (b *Bus) send(ctx context.Context, message []byte, n int) error {
-	kept, count := keep(b.cfg.Retain, message, n)
+	kept, count := retained(b.cfg.Retain, message, n)
 	_, err := b.conn.Eval(ctx, b.script, []string{b.names.kept},
-		b.names.channel, message, b.names.news, kept, count, b.cfg.Retain.Max, max(b.cfg.Retain.Age.Milliseconds(), 1))
+		b.names.channel, message, b.names.added, kept, count, b.cfg.Retain.Max, max(b.cfg.Retain.Age.Milliseconds(), 1))
 	return err
 }
 
-// Publish implements [events.EventBus].
+// Publish implements [events.EventBus]: it calls PublishNow and ignores its context.
 func (b *Bus) Publish(_ context.Context, e events.Event) error { return b.PublishNow(e) }
 
-// PublishNow implements [events.PromptPublisher].
+// PublishNow implements [events.PromptPublisher]: it queues e in the Batcher, which may drop the
+// oldest waiting event, and never blocks. Returns ErrClosed after Close.
 func (b *Bus) PublishNow(e events.Event) error { return b.batcher.Add(e) }
 
-// Dropped implements [events.DropCounter]: the events published here that were given up, because more waited than
-// Batch.Capacity, the server could not be reached or gave no answer, or the event cannot be written.
+// Dropped implements [events.DropCounter]. It counts events published on this bus that were
+// dropped: more than Batch.Capacity waited, the server could not be reached or gave no answer, or
+// the event could not be encoded.
 func (b *Bus) Dropped() uint64 { return b.batcher.Dropped() }
 
-// Close implements [events.EventBus]: it sends what waits, so that the server has taken it when Close returns nil, ends the
-// subscriptions and closes the connections. When ctx ends first, what is left is dropped and the error is ctx's. A server
-// that cannot be reached costs up to Batch.SendTimeout.
+// Close implements [events.EventBus]. It sends the waiting events, ends the subscriptions and
+// closes the connections. After nil the server has received all events. If ctx ends first it drops
+// the rest and returns ctx's error. An unreachable server delays Close by up to Batch.SendTimeout.
 func (b *Bus) Close(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed = true
@@ -90,7 +92,8 @@ func (b *Bus) Close(ctx context.Context) error {
 	return errors.Join(sent, failure("close", b.conn.Close(ctx)))
 }
 
-// add notes a subscription, which is then ended with the bus.
+// add registers a subscription, so that Close ends it. Returns ErrClosed after Close. It takes
+// b.mu.
 func (b *Bus) add(s subscription) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -107,18 +110,19 @@ func (b *Bus) remove(s subscription) {
 	delete(b.subscriptions, s)
 }
 
-// pause waits before the next attempt; false if ctx or the bus ended.
+// pause waits for the backoff of the given attempt. It returns false if ctx or the bus ended first.
 func (b *Bus) pause(ctx context.Context, attempt int) bool {
 	return wake.SleepOr(ctx, b.conn.Done(), b.conn.Backoff().Interval(attempt))
 }
 
-// failure puts the port's class beside a connection's error.
+// failure wraps err with the matching error of the port and the name of the operation. It returns
+// nil for nil.
 func failure(what string, err error) error {
 	if err == nil {
 		return nil
 	}
 	class := events.ErrUnavailable
-	// A connection that was closed may be the reason of ErrUnavailable, and is not for good then.
+	// ErrUnavailable may have ErrClosed of one connection as its cause; that connection is replaced.
 	if errors.Is(err, redisconn.ErrClosed) && !errors.Is(err, redisconn.ErrUnavailable) {
 		class = events.ErrClosed
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/swarmiji/swarmiji/events"
-	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/naming"
 )
 
 // Defaults of [Config].
@@ -19,33 +19,38 @@ const (
 	DefaultBuffer    = 8192
 )
 
-// maxNamespace is the longest namespace in bytes, the same for all adapters.
+// maxNamespace is the longest namespace in bytes. It is the same for all adapters.
 const maxNamespace = 64
 
-// Config of [New]. Redis is the only field that must be set.
+// Config holds the settings of [New]. Redis is the only required field.
 type Config struct {
-	// Redis says where the servers are and how to reach them, as the client has it: one address,
-	// several of a cluster (or IsClusterMode), or Sentinels with MasterName. It is copied. The client
-	// never repeats a command; MinRetryBackoff and MaxRetryBackoff are the first and the longest time
-	// between attempts to reach a server, with full jitter. 0: 100 ms and 5 s. ClientName is shown in
-	// the server's list of connections. "": "swarmiji".
+	// Redis holds the addresses of the servers and how to connect to them, in the form of the client.
+	// Addrs has one address, several of a cluster (or set IsClusterMode), or Sentinels with
+	// MasterName. New copies it.
+	//
+	// The client never repeats a command. MinRetryBackoff and MaxRetryBackoff are the first and the
+	// longest delay between attempts to reach a server, with full jitter. 0: 100 ms and 5 s.
+	// ClientName is shown in the server's list of connections. "": "swarmiji".
 	Redis *redis.UniversalOptions
-	// Namespace is part of the channels' names: 1 to 64 letters, digits, '_' and '-'. It has to be the same for all nodes.
-	// "": [DefaultNamespace], "default".
+	// Namespace is part of the channels' names: 1 to 64 letters, digits, '_' and '-'. All nodes must
+	// use the same one. "": [DefaultNamespace], "default".
 	Namespace string
-	// Batch tunes how events are collected into messages and how many wait. Zero: the defaults of [events.BatcherConfig].
+	// Batch configures how events are collected into messages and how many may wait. Zero: the
+	// defaults of [events.BatcherConfig].
 	Batch events.BatcherConfig
-	// Buffer is how many events wait inside this process for each subscription that does not read them; beyond it the
-	// oldest are dropped and counted. 0: [DefaultBuffer], 8,192. A subscription of Replay needs none: what it has not read
-	// waits at the server.
+	// Buffer is the number of events that wait in this process for each slow subscription. Beyond it
+	// the oldest are dropped and counted. 0: [DefaultBuffer], 8,192. A subscription of Replay has no
+	// buffer: its unread events wait at the server.
 	Buffer int
-	// Retain says which events are kept for [Bus.Replay]. The zero value keeps none. Age counts in whole milliseconds.
+	// Retain selects the events that are kept for [Bus.Replay]. The zero value keeps none. Age counts
+	// in whole milliseconds.
 	Retain events.Retention
-	// Logger is told when a listener is interrupted, and why. Nil: slog.Default().
+	// Logger receives a warning with the cause when a listener is interrupted. Nil: slog.Default().
 	Logger *slog.Logger
 }
 
-// complete returns c with its defaults, and all its problems but those of Redis.
+// complete returns c with its defaults set, and all its problems joined in one error. It does not
+// check Redis.
 func (c Config) complete() (Config, error) {
 	var errs []error
 	if c.Buffer < 0 {
@@ -63,8 +68,8 @@ func (c Config) complete() (Config, error) {
 	if c.Namespace == "" {
 		c.Namespace = DefaultNamespace
 	}
-	// A '.' is refused as by all other adapters; ':' and '}' would let one namespace's names be another's.
-	if !keyset.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
+	// All adapters refuse a '.'. With a ':' or '}' two namespaces could share a name.
+	if !naming.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
 		errs = append(errs, fmt.Errorf("redisevents: Namespace must be 1 to %d letters, digits, '_' and '-'", maxNamespace))
 	}
 	if c.Logger == nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/swarmiji/swarmiji/events/redisevents"
 )
 
-// A listener that comes late gets the failures of the last hour. It needs a server.
+// A listener that subscribes late receives the failures of the last hour. The example needs a
+// server.
 func Example() {
 	ctx := context.Background()
 	bus, err := redisevents.New(redisevents.Config{
@@ -39,10 +40,11 @@ func Example() {
 		return
 	}
 	e, err := failures.Receive(ctx)
-	fmt.Println(e.Type, e.TaskID, e.Exception, e.Retry, err) // task-failed task-1 no such host true <nil>
+	// task-failed task-1 no such host true <nil>
+	fmt.Println(e.Type, e.TaskID, e.Exception, e.Retry, err)
 }
 
-// What can be checked without a server is checked by New, and all problems are told together.
+// New checks everything that needs no server and returns all problems in one error.
 func ExampleNew() {
 	_, err := redisevents.New(redisevents.Config{
 		Redis:     &redis.UniversalOptions{Addrs: []string{"localhost:6379"}},

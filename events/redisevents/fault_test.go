@@ -20,7 +20,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// Events travel through TLS, and nobody listens to a server of an unknown authority.
+// The bus works over TLS, and no listener connects to a server with an unknown authority.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	files, err := testserver.NewTLSFiles(t.TempDir())
@@ -53,7 +53,7 @@ func TestTLS(t *testing.T) {
 			return err
 		},
 	} {
-		calls.Go(func() { // it tries until its ctx ends, which has to leave the time for one handshake
+		calls.Go(func() { // the call tries until its ctx ends, which must leave time for one handshake
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 			defer cancel()
 			if err := call(ctx); !errors.Is(err, events.ErrUnavailable) || !strings.Contains(err.Error(), "certificate") {
@@ -64,7 +64,8 @@ func TestTLS(t *testing.T) {
 	calls.Wait()
 }
 
-// A server that cuts off a listener which does not keep up is reached again, and the listener hears what comes from then on.
+// A listener that the server disconnects because it is slow subscribes again and receives later
+// events.
 func TestListenerThatTheServerCutsOff(t *testing.T) {
 	t.Parallel()
 	srv := testserver.OwnRedis(t, testserver.RedisConfig{Conf: "client-output-buffer-limit pubsub 100kb 0 0"})
@@ -87,20 +88,21 @@ func TestListenerThatTheServerCutsOff(t *testing.T) {
 	awaitEvents(t, publisher, s)
 }
 
-// The suite runs on a cluster as well: whichever node a bus is connected to, events of one publisher keep their order.
+// TestCluster runs the suite on a cluster: events of one publisher keep their order, whichever node
+// the bus connects to.
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	cluster := testserver.OwnRedisCluster(t, testserver.RedisConfig{})
 	o := &redis.UniversalOptions{Addrs: cluster.Addrs(), Username: cluster.User(), Password: cluster.Password()}
 	eventstest.Run(t, func(t testing.TB) *eventstest.Harness {
 		if !strings.Contains(t.Name(), "/retain/") && !strings.Contains(t.Name(), "/fault/") {
-			testserver.Thorough(t) // only what is kept lies on one node of several
+			testserver.Thorough(t) // only kept events depend on the node of their key
 		}
 		return harnessOf(o)
 	})
 }
 
-// A listener that may not listen is told so at once.
+// Subscribe and Replay return at once if the server refuses the channel.
 func TestRefusedChannelIsToldAtOnce(t *testing.T) {
 	t.Parallel()
 	srv := testserver.OwnRedis(t, testserver.RedisConfig{})
@@ -116,7 +118,7 @@ func TestRefusedChannelIsToldAtOnce(t *testing.T) {
 	}
 }
 
-// The log says why a listener was interrupted.
+// The warning about an interrupted listener includes the cause.
 func TestLogSaysWhyAListenerWasInterrupted(t *testing.T) {
 	srv := testserver.RequireRedis(t)
 	var log bytes.Buffer
@@ -136,7 +138,7 @@ func TestLogSaysWhyAListenerWasInterrupted(t *testing.T) {
 	}
 }
 
-// locked is a writer for several goroutines.
+// locked is a writer that is safe for concurrent use.
 type locked struct {
 	mu *sync.Mutex
 	w  *bytes.Buffer

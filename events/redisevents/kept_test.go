@@ -27,7 +27,7 @@ func replay(t testing.TB, b *redisevents.Bus, since time.Time) events.Subscripti
 	return s
 }
 
-// publishAll publishes the events of tasks from to below to, and waits until s has them all.
+// publishAll publishes the events of tasks from to below to, and waits until s has received them.
 func publishAll(t testing.TB, b *redisevents.Bus, s events.Subscription, from, to int) {
 	t.Helper()
 	for i := from; i < to; i++ {
@@ -71,7 +71,7 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// Too old and too many: whole messages leave as new ones come.
+// Messages that are too old or too many are removed whole when new ones are kept.
 func TestRetentionTakesHold(t *testing.T) {
 	srv := testserver.RequireRedis(t)
 	ns := testserver.Namespace()
@@ -108,7 +108,7 @@ func TestRetentionTakesHold(t *testing.T) {
 	}
 }
 
-// A reader that is slower than the retention misses what was removed, and can tell how much.
+// A reader that is slower than the retention misses removed events and counts them.
 func TestSlowReplayCountsWhatItMissed(t *testing.T) {
 	srv := testserver.RequireRedis(t)
 	b := open(t, options(srv, srv.Addr()), testserver.Namespace(), keeping(events.Retention{Age: time.Minute, Max: 100}))
@@ -132,7 +132,7 @@ func TestSlowReplayCountsWhatItMissed(t *testing.T) {
 	}
 }
 
-// A reader's position is the server's: cut connections, killed servers and forgotten scripts leave no gap.
+// The position of a reader survives cut connections, killed servers and lost scripts without a gap.
 func TestReplayThroughFaults(t *testing.T) {
 	t.Parallel()
 	srv := testserver.OwnRedis(t, testserver.RedisConfig{AOF: "always"})
@@ -162,7 +162,7 @@ func TestReplayThroughFaults(t *testing.T) {
 			publish(t, publisher, next)
 			next++
 		}
-		want(t, s, from, from+1) // the others of its message wait
+		want(t, s, from, from+1) // the other events of its message wait
 		for ctx := testwait.Long(t); ; pause(t) {
 			if total := lastTotal(t, srv, "faults"); total == next {
 				break
@@ -173,11 +173,11 @@ func TestReplayThroughFaults(t *testing.T) {
 		before := next
 		fault()
 		want(t, s, from+1, before)
-		want(t, s, before, next) // those of the fault
+		want(t, s, before, next) // events published during the fault
 	}
 }
 
-// A Receive ends with its ctx and with its stream, also while a silent network holds up the reading.
+// Receive returns when its ctx or its stream ends, also while the network is silent.
 func TestReplayOnASilentNetwork(t *testing.T) {
 	srv := testserver.RequireRedis(t)
 	proxy := testserver.NewProxy(t, srv.Addr())
@@ -210,7 +210,7 @@ func TestReplayOnASilentNetwork(t *testing.T) {
 	}
 }
 
-// replayLater opens a stream beside the test.
+// replayLater calls Replay on a goroutine and returns a channel for its error.
 func replayLater(t testing.TB, b *redisevents.Bus) <-chan error {
 	ctx := testwait.Long(t)
 	done := make(chan error, 1)
@@ -221,7 +221,7 @@ func replayLater(t testing.TB, b *redisevents.Bus) <-chan error {
 	return done
 }
 
-// A server without memory keeps nothing, and live listeners hear of the events all the same, once.
+// A server without memory keeps no events, and live listeners still receive each event once.
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	srv := testserver.OwnRedis(t, testserver.RedisConfig{})
@@ -239,7 +239,7 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
-// What else is in the stream is counted and passed over.
+// Foreign entries in the stream are counted and skipped.
 func TestStrangeEntries(t *testing.T) {
 	srv := testserver.RequireRedis(t)
 	ns := testserver.Namespace()
@@ -262,7 +262,7 @@ func TestStrangeEntries(t *testing.T) {
 	}
 }
 
-// A key of another kind is told at once instead of being taken for an empty stream.
+// A key of another type is reported at once and not treated as an empty stream.
 func TestAnotherKindOfKey(t *testing.T) {
 	srv := testserver.RequireRedis(t)
 	ns := testserver.Namespace()
@@ -283,7 +283,7 @@ func index(t testing.TB, e events.Event) int {
 	return i
 }
 
-// lastTotal is how many events the server has kept.
+// lastTotal returns the number of events that the server has kept so far.
 func lastTotal(t testing.TB, srv *testserver.Redis, ns string) int {
 	t.Helper()
 	last := do(t, srv, "XREVRANGE", "swj:ev:{"+ns+"}:kept", "+", "-", "COUNT", 1).([]any)

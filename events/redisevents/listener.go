@@ -11,19 +11,22 @@ import (
 	"github.com/swarmiji/swarmiji/internal/ring"
 )
 
-// listener is a subscription to what is published from now on. The connection's goroutine decodes into a bounded buffer.
+// listener is a subscription to new events. The goroutine of its connection decodes messages into a
+// limited buffer.
 type listener struct {
 	*ring.Stream[events.Event]
 	bus       *Bus
 	filter    events.Filter
 	conn      *redisconn.Listener
 	malformed atomic.Uint64
-	confirmed bool  // the subscription, once; as the next, only for the connection's goroutine
-	lost      error // why the connection before this one ended
+	// the subscription was confirmed once; like lost, used only by the connection's goroutine
+	confirmed bool
+	lost      error // why the previous connection ended
 }
 
-// Subscribe implements [events.EventBus]: it returns when the server has confirmed the subscription. Without a server it
-// waits until ctx ends; a refusal of the credentials or of the channel is returned at once. Both are [events.ErrUnavailable].
+// Subscribe implements [events.EventBus]. It opens a connection and returns when the server has
+// confirmed the subscription. Without a server it waits until ctx ends. A refusal of the
+// credentials or of the channel is returned at once. Both are [events.ErrUnavailable].
 func (b *Bus) Subscribe(ctx context.Context, f events.Filter) (events.Subscription, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -34,7 +37,7 @@ func (b *Bus) Subscribe(ctx context.Context, f events.Filter) (events.Subscripti
 		bus:    b,
 		filter: f,
 	}
-	l.conn = b.conn.Listen(redisconn.ListenerConfig{Message: l.take, Subscribed: l.subscribed, Lost: func(err error) { l.lost = err }})
+	l.conn = b.conn.Listen(redisconn.ListenerConfig{Message: l.onMessage, Subscribed: l.subscribed, Lost: func(err error) { l.lost = err }})
 	err := b.add(l)
 	if err == nil {
 		err = failure("listener", l.conn.Subscribe(ctx, b.names.channel))
@@ -46,17 +49,19 @@ func (b *Bus) Subscribe(ctx context.Context, f events.Filter) (events.Subscripti
 	return l, nil
 }
 
-// subscribed is told when the server has confirmed the subscription.
+// subscribed logs a warning at each confirmation of the subscription after the first: events were
+// missed while the connection was lost. It runs on the connection's goroutine.
 func (l *listener) subscribed(channel string) {
 	if l.confirmed {
-		l.bus.cfg.Logger.LogAttrs(context.Background(), slog.LevelWarn, "event listener was interrupted, events are missing",
+		l.bus.cfg.Logger.LogAttrs(context.Background(), slog.LevelWarn, "event listener was interrupted; events of that time are missing",
 			slog.String("channel", channel), slog.Any("error", l.lost))
 	}
 	l.confirmed = true
 }
 
-// take hands on the events of a message that the subscriber wants. A message that is none counts as one dropped event.
-func (l *listener) take(_, message string) {
+// onMessage adds the matching events of a message to the buffer. It counts an invalid message as
+// one dropped event. It runs on the connection's goroutine and does not block.
+func (l *listener) onMessage(_, message string) {
 	es, err := events.Decode([]byte(message))
 	if err != nil {
 		l.malformed.Add(1)
@@ -69,19 +74,23 @@ func (l *listener) take(_, message string) {
 	}
 }
 
-// Receive implements [events.Subscription].
+// Receive implements [events.Subscription]: it waits for the next event in the buffer and returns
+// it. Returns ctx's error when ctx ends and ErrClosed after Close of the subscription or the bus.
 func (l *listener) Receive(ctx context.Context) (events.Event, error) { return l.Get(ctx) }
 
-// Dropped implements [events.DropCounter]: events that gave way to newer ones in this process's buffer, and messages that
-// hold no events. What got lost on the way is not known.
+// Dropped implements [events.DropCounter]: it counts events that newer ones replaced in the buffer,
+// and invalid messages. Events lost on the way are not counted.
 func (l *listener) Dropped() uint64 { return l.Stream.Dropped() + l.malformed.Load() }
 
-// Close implements [events.Subscription]. It waits for nothing.
+// Close implements [events.Subscription]: it ends the subscription and its connection. It does not
+// block and returns nil.
 func (l *listener) Close(context.Context) error {
 	l.end()
 	return nil
 }
 
+// end ends the subscription and its connection and removes it from the bus. It does not block. It
+// takes bus.mu.
 func (l *listener) end() {
 	l.Stream.Close()
 	l.conn.Close()

@@ -1,16 +1,17 @@
 package redisevents
 
-// names are the channels and the key of a namespace. They are part of the public layout, see the package comment.
+// names holds the channels and the key of a namespace. They are part of the public layout, see the
+// package comment.
 type names struct {
-	channel string // events as they come
-	kept    string // the stream of kept events
-	news    string // channel on which the ids of kept messages are told
+	channel string // all events
+	kept    string // key of the stream of kept events
+	added   string // channel with the ids of new entries
 }
 
 func namesOf(namespace string) names {
 	return names{
 		channel: "swj:ev:" + namespace,
 		kept:    "swj:ev:{" + namespace + "}:kept",
-		news:    "swj:ev:" + namespace + ":kept",
+		added:   "swj:ev:" + namespace + ":kept",
 	}
 }

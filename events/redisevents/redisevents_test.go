@@ -21,18 +21,18 @@ import (
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper),
-		// What the test's proxy leaves behind of a connection that was cut while a fault began.
+		// The test's proxy may leave these goroutines when a connection is cut while a fault begins.
 		goleak.IgnoreAnyFunction(testserver.ProxyPipe), goleak.IgnoreAnyFunction(testserver.ProxyRead))
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// options are those of a server, by way of an address.
+// options returns the options for a server that is reached through addr.
 func options(srv *testserver.Redis, addr string) *redis.UniversalOptions {
 	return &redis.UniversalOptions{Addrs: []string{addr}, Username: srv.User(), Password: srv.Password()}
 }
 
-// open makes a bus of a namespace, closed at the end.
+// open makes a bus in namespace ns and closes it at the end of the test.
 func open(t testing.TB, o *redis.UniversalOptions, ns string, change ...func(*redisevents.Config)) *redisevents.Bus {
 	t.Helper()
 	c := redisevents.Config{Redis: o, Namespace: ns, Logger: quiet()}
@@ -60,7 +60,7 @@ func subscribe(t testing.TB, b *redisevents.Bus, f events.Filter) events.Subscri
 	return s
 }
 
-// started is the event of the i-th task.
+// started returns the event of task i.
 func started(i int) events.Event {
 	return events.Event{
 		Type: events.TaskStarted, TaskID: task.ID("task-" + strconv.Itoa(i)), NodeID: "node", PID: 7,
@@ -94,7 +94,7 @@ func want(t testing.TB, s events.Subscription, from, to int) {
 	}
 }
 
-// pause keeps a loop from filling the machine between two looks.
+// pause waits 10 ms between two checks of a loop, or until the test ends.
 func pause(t testing.TB) {
 	select {
 	case <-time.After(10 * time.Millisecond):
@@ -102,7 +102,7 @@ func pause(t testing.TB) {
 	}
 }
 
-// awaitEvents publishes until one arrives that was published after the call.
+// awaitEvents publishes until an event arrives that was published after the call.
 func awaitEvents(t testing.TB, b *redisevents.Bus, s events.Subscription) {
 	t.Helper()
 	ctx := testwait.Long(t)
@@ -145,8 +145,8 @@ func TestNewNamesEveryProblemAndNoPassword(t *testing.T) {
 	}
 }
 
-// Without a server events cost nothing but themselves: Publish returns, memory is bounded, what is lost is counted, and
-// Close does not wait for ever.
+// Without a server Publish returns at once, memory is limited, lost events are counted, and Close
+// returns.
 func TestPublishWithoutServer(t *testing.T) {
 	const n, room = 20_000, 100
 	b := open(t, &redis.UniversalOptions{Addrs: []string{"127.0.0.1:1"}, Password: "hunter2"}, "none", func(c *redisevents.Config) {
@@ -170,7 +170,7 @@ func TestPublishWithoutServer(t *testing.T) {
 	}
 }
 
-// A listener that does not read costs a fixed amount of memory and gets the newest.
+// A listener that does not read uses limited memory and receives the newest events.
 func TestStuckListener(t *testing.T) {
 	srv := testserver.RequireRedis(t)
 	ns := testserver.Namespace()
@@ -219,7 +219,7 @@ func TestListenerOutlivesItsConnection(t *testing.T) {
 	}
 }
 
-// What else comes over the channel is counted and skipped; single maps of other writers are read.
+// Foreign messages on the channel are counted and skipped. Single maps of other writers are read.
 func TestStrangeMessages(t *testing.T) {
 	srv := testserver.RequireRedis(t)
 	ns := testserver.Namespace()
@@ -236,7 +236,7 @@ func TestStrangeMessages(t *testing.T) {
 	}
 }
 
-// A subscription leaves nothing at the server.
+// Close of a subscription ends it at the server.
 func TestCloseEndsTheSubscription(t *testing.T) {
 	srv := testserver.RequireRedis(t)
 	ns := testserver.Namespace()
@@ -282,7 +282,7 @@ func TestWrongPasswordIsToldAtOnceAndNotShown(t *testing.T) {
 	}
 }
 
-// BenchmarkPublish measures what an event costs the goroutine that publishes it, with one listener.
+// BenchmarkPublish measures the time of Publish with one listener.
 func BenchmarkPublish(b *testing.B) {
 	srv := testserver.RequireRedis(b)
 	for name, retain := range map[string]events.Retention{"": {}, "kept": {Age: time.Minute}} {

@@ -17,50 +17,53 @@ import (
 )
 
 const (
-	pageSize = 16 // messages that are read at once, each of some 20 KB, at most 256 KB with the usual Batch
-	// lookEvery is how often a quiet stream is read although nobody told that there is news. Telling is lost with a
-	// connection, of which the end may show late.
-	lookEvery = 5 * time.Second
+	pageSize = 16 // messages read at once, each of about 20 KB, at most 256 KB with the usual Batch
+	// pollInterval is the time after which an idle stream is read without a notification.
+	// Notifications are lost with a connection, and the loss may show late.
+	pollInterval = 5 * time.Second
 )
 
-// replay is a subscription to what is kept, then to what comes. It reads the server's stream page by page, when its own
-// reader asks for more, and knows where it is: so a lost connection costs nothing, and neither does a slow reader, who is
-// only ever behind. Being told of news on a channel keeps it from asking in vain.
+// replay is a subscription to kept events and then to new ones. Receive reads the server's stream
+// page by page and remembers the position. A lost connection therefore loses no event, and a slow
+// reader is only late. Notifications on a channel save reading an unchanged stream.
 type replay struct {
 	bus     *Bus
 	filter  events.Filter
 	conn    *redisconn.Listener
 	ctx     context.Context // ends with the subscription
 	stop    context.CancelFunc
-	news    wake.Signal // holds a token when there may be more
+	added   wake.Signal // notified when the stream may have new entries
 	dropped atomic.Uint64
 
-	turn  chan struct{}  // held by the Receive that reads; the fields below are its own
-	next  position       // of the next message
-	ready []events.Event // read and not yet received
-	total uint64         // events kept up to the last message read
-	known bool           // total is
+	reading chan struct{}  // held by the Receive that reads; it guards the fields below
+	next    position       // of the next message
+	ready   []events.Event // read and not yet received
+	total   uint64         // number of events kept up to the last message read
+	known   bool           // total is valid
 }
 
-// Replay implements [events.Retainer]; the zero Filter and time give all that is kept. The server's clock says when an
-// event was taken. Without a server it waits until ctx ends; a refusal of the credentials or of the channel is returned at once. Both are
-// [events.ErrUnavailable].
+// Replay implements [events.Retainer]. The zero Filter and time select all kept events. since is
+// compared with the server's clock.
+//
+// Without a server Replay waits until ctx ends. A refusal of the credentials or of the channel is
+// returned at once. Both are [events.ErrUnavailable].
 func (b *Bus) Replay(ctx context.Context, f events.Filter, since time.Time) (events.Subscription, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	f.Types = slices.Clone(f.Types)
 	r := &replay{
-		bus:    b,
-		filter: f,
-		news:   wake.New(),
-		turn:   make(chan struct{}, 1),
-		next:   positionAt(since),
+		bus:     b,
+		filter:  f,
+		added:   wake.New(),
+		reading: make(chan struct{}, 1),
+		next:    positionAt(since),
 	}
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	r.conn = b.conn.Listen(redisconn.ListenerConfig{
-		Message:    func(string, string) { r.news.Notify() },
-		Subscribed: func(string) { r.news.Notify() }, // events of the time without a connection were missed
+		Message: func(string, string) { r.added.Notify() },
+		// events may have been added while the connection was lost
+		Subscribed: func(string) { r.added.Notify() },
 	})
 	err := b.add(r)
 	switch {
@@ -68,7 +71,7 @@ func (b *Bus) Replay(ctx context.Context, f events.Filter, since time.Time) (eve
 	case !b.cfg.Retain.On():
 		err = events.ErrNotRetained
 	default:
-		err = failure("replay", r.conn.Subscribe(ctx, b.names.news))
+		err = failure("replay", r.conn.Subscribe(ctx, b.names.added))
 	}
 	if err != nil {
 		r.end()
@@ -77,32 +80,35 @@ func (b *Bus) Replay(ctx context.Context, f events.Filter, since time.Time) (eve
 	return r, nil
 }
 
-// Retention implements [events.RetentionTeller].
+// Retention implements [events.RetentionTeller]: it returns Config.Retain with its defaults.
 func (b *Bus) Retention() events.Retention { return b.cfg.Retain }
 
-// Receive implements [events.Subscription]. It reads from the server when it has to, and waits for that through lost
-// connections.
+// Receive implements [events.Subscription]: it returns the next event and reads from the server if
+// needed. It keeps trying after a lost connection until ctx ends. Returns [events.ErrUnavailable]
+// if the server refuses the read.
 func (r *replay) Receive(ctx context.Context) (events.Event, error) {
 	select {
-	case r.turn <- struct{}{}:
+	case r.reading <- struct{}{}:
 	case <-ctx.Done():
 		return events.Event{}, ctx.Err()
 	case <-r.ctx.Done():
 		return events.Event{}, events.ErrClosed
 	}
-	defer func() { <-r.turn }()
+	defer func() { <-r.reading }()
 	for len(r.ready) == 0 || r.ctx.Err() != nil {
 		if err := r.fill(ctx); err != nil {
 			return events.Event{}, err
 		}
 	}
 	e := r.ready[0]
-	r.ready[0] = events.Event{} // so that the collector may have what it points to
+	r.ready[0] = events.Event{} // frees the memory of the event
 	r.ready = r.ready[1:]
 	return e, nil
 }
 
-// fill reads the next page, and waits for one when there is none.
+// fill reads the next page with entries, and waits for new entries if the stream has no more. It
+// repeats a failed read with a growing delay until ctx or the subscription ends, unless the server
+// refuses it. Call it with r.reading held.
 func (r *replay) fill(ctx context.Context) error {
 	both, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -114,8 +120,8 @@ func (r *replay) fill(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		select { // what it was told until now, the reading below will see
-		case <-r.news:
+		select { // the read below sees the entries notified so far
+		case <-r.added:
 		default:
 		}
 		n, err := r.read(both)
@@ -130,11 +136,12 @@ func (r *replay) fill(ctx context.Context) error {
 			return nil
 		}
 		attempt = 0
-		r.news.Wait(both, lookEvery)
+		r.added.Wait(both, pollInterval)
 	}
 }
 
-// read takes the next page and returns how many messages were in it. Reading changes nothing, so it may be repeated.
+// read reads the next page and returns its number of entries. It adds their matching events to
+// r.ready. It may be repeated after an error. Call it with r.reading held.
 func (r *replay) read(ctx context.Context) (int, error) {
 	answer, err := r.bus.conn.Do(ctx, "XRANGE", r.bus.names.kept, r.next.String(), "+", "COUNT", pageSize)
 	if err != nil {
@@ -142,17 +149,19 @@ func (r *replay) read(ctx context.Context) (int, error) {
 	}
 	entries, _ := answer.([]any)
 	for _, e := range entries {
-		if err := r.take(e); err != nil {
+		if err := r.addEntry(e); err != nil {
 			return 0, err
 		}
 	}
 	return len(entries), nil
 }
 
-var errEntry = fmt.Errorf("%w: the server's answer is no list of entries", redisconn.ErrRefused)
+var errEntry = fmt.Errorf("%w: the server's answer is not a list of entries", redisconn.ErrRefused)
 
-// take makes ready what the subscriber wants of an entry. One that holds no events counts as one dropped event.
-func (r *replay) take(entry any) error {
+// addEntry adds the matching events of an entry to r.ready and advances the position. It counts an
+// entry without events as one dropped event. Returns errEntry if the answer has another form. Call
+// it with r.reading held.
+func (r *replay) addEntry(entry any) error {
 	pair, _ := entry.([]any)
 	if len(pair) != 2 {
 		return errEntry
@@ -179,7 +188,7 @@ func (r *replay) take(entry any) error {
 	return nil
 }
 
-// fields returns what is of interest in an entry.
+// fields returns the fields s and e of an entry.
 func fields(list any) (total uint64, message string) {
 	values, _ := list.([]any)
 	for i := 0; i+1 < len(values); i += 2 {
@@ -195,37 +204,41 @@ func fields(list any) (total uint64, message string) {
 	return total, message
 }
 
-// count finds out how many events were removed before this reader came to them. The count begins anew with a stream that
-// has expired or was deleted.
+// count compares the counter of an entry with n events with the last known one, and adds the events
+// removed in between to r.dropped. It logs a warning if there are any. The counter starts again
+// after the stream expired or was deleted.
 func (r *replay) count(total, n uint64) {
 	if missed := total - n - r.total; r.known && total >= n+r.total && missed > 0 {
 		r.dropped.Add(missed)
-		r.bus.cfg.Logger.LogAttrs(r.ctx, slog.LevelWarn, "a reader of kept events is slower than they are removed",
+		r.bus.cfg.Logger.LogAttrs(r.ctx, slog.LevelWarn, "a reader of kept events is too slow; events were removed before it read them",
 			slog.Uint64("missed", missed))
 	}
 	r.total, r.known = total, total > 0
 }
 
-// Dropped implements [events.DropCounter]: events that were removed before they were read, those that the filter holds back
-// included, and messages that hold no events.
+// Dropped implements [events.DropCounter]: it counts events that were removed before they were
+// read, including those that the filter does not match, and entries without events.
 func (r *replay) Dropped() uint64 { return r.dropped.Load() }
 
-// Close implements [events.Subscription]. It waits for nothing.
+// Close implements [events.Subscription]: it ends the subscription and its connection. It does not
+// block and returns nil.
 func (r *replay) Close(context.Context) error {
 	r.end()
 	return nil
 }
 
+// end ends the subscription and its connection and removes it from the bus. It does not block. It
+// takes bus.mu.
 func (r *replay) end() {
 	r.stop()
 	r.conn.Close()
 	r.bus.remove(r)
 }
 
-// position is a place in a stream: the id of an entry that is or may be there.
+// position is the id of an existing or possible entry of a stream.
 type position struct{ ms, seq uint64 }
 
-// positionAt is the first place of a time; the zero time is before all.
+// positionAt returns the first position at time t. The zero time is before all entries.
 func positionAt(t time.Time) position {
 	return position{ms: uint64(max(t.UnixMilli(), 0))}
 }
@@ -239,6 +252,7 @@ func parsePosition(id string) (position, bool) {
 	return p, ok && err1 == nil && err2 == nil
 }
 
+// after returns the next position.
 func (p position) after() position {
 	if p.seq++; p.seq == 0 {
 		p.ms++

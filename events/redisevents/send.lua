@@ -1,28 +1,29 @@
--- Publishes a message of events and, where it is asked to, keeps it for late listeners.
+-- Publishes a message of events and, if asked to, keeps it for late listeners.
 --
--- KEYS[1]  stream of kept messages; also what makes a Redis Cluster run this on one node, so that messages of one
---          publisher stay in their order
+-- KEYS[1]  stream of kept messages; it makes a Redis Cluster run this script on one node, so that
+--          messages of one publisher stay in order
 -- ARGV[1]  channel
--- ARGV[2]  message for it
--- ARGV[3]  channel to tell the id of what was kept on
--- ARGV[4]  message to keep: "" none, "=" the same
--- ARGV[5]  number of events in that
--- ARGV[6]  number of newest events that have to stay
--- ARGV[7]  milliseconds for which messages have to stay
--- returns  1 published, and kept if asked to; 0 published, but the server takes no data now
+-- ARGV[2]  message for the channel
+-- ARGV[3]  channel for the id of the new stream entry
+-- ARGV[4]  message to keep: "" for none, "=" for ARGV[2]
+-- ARGV[5]  number of events in the message to keep
+-- ARGV[6]  number of newest events that must be kept
+-- ARGV[7]  milliseconds for which messages must be kept
+-- returns  1 published, and kept if asked to; 0 published, but the server accepts no data now
 --
--- A refusal before anything was published is an error, so that it may be tried again. What was kept is a stream's entry
--- with the fields s, the number of events kept so far with this entry, and e, the message.
+-- A refusal before the message was published is an error, so that the caller may repeat the call. A
+-- stream entry has the fields s, the number of events kept so far including this entry, and e, the
+-- message.
 
--- Removals for each entry that is added: more than one, so that a smaller limit takes hold in time, and few, so that
--- nobody waits.
+-- Most removals for each added entry: more than one, so that a smaller limit takes effect, and few, so
+-- that the script is short.
 local MOST = 8
 
 local function total(entry)
   return entry and tonumber(entry[2][2]) or 0
 end
 
--- keep returns the id of the new entry, or the server's refusal.
+-- keep adds an entry and removes old ones. It returns the id of the new entry, or the server's refusal.
 local function keep(stream, message, n, limit, age)
   local last = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1)[1]
   local sum = total(last) + n
@@ -49,7 +50,7 @@ end
 local id, refusal
 if kept ~= '' then
   id, refusal = keep(KEYS[1], kept, tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]))
-  -- Out of memory or unable to write its files: listeners hear of the events all the same.
+  -- Out of memory or unable to write its files: listeners still receive the events.
   if refusal and not string.find(refusal.err, 'OOM', 1, true) and not string.find(refusal.err, 'MISCONF', 1, true) then
     return refusal
   end

@@ -14,7 +14,7 @@ import (
 )
 
 func TestBus(t *testing.T) {
-	t.Parallel() // with the tests that have a server of their own
+	t.Parallel() // runs beside the tests that have their own server
 	eventstest.Run(t, func(t testing.TB) *eventstest.Harness {
 		h := harness(t)
 		h.Report = "../../docs/capabilities/events-redis.json"
@@ -22,7 +22,8 @@ func TestBus(t *testing.T) {
 	})
 }
 
-// suiteBuffer is that of the suite, which publishes several times as much: small, as the race detector makes events dear.
+// suiteBuffer is smaller than the number of events that the suite publishes. It is small because
+// events are slow under the race detector.
 const suiteBuffer = 2000
 
 func harness(t testing.TB) *eventstest.Harness {
@@ -42,7 +43,7 @@ func harness(t testing.TB) *eventstest.Harness {
 	return h
 }
 
-// harnessOf is one without faults.
+// harnessOf returns a harness without faults.
 func harnessOf(o *redis.UniversalOptions) *eventstest.Harness {
 	ns := testserver.Namespace()
 	quick := *o

@@ -1,13 +1,16 @@
-// Bedrock sends what it reads to a server of jobs, and prints what is answered, as nc does, for machines that have none.
+// Bedrock sends its input to a server of jobs and prints the answers. It replaces nc where that is
+// not installed.
 //
 //	go run ./cmd/swarmiji bedrock --store mem
 //	printf 'CreateJob\nname: foo\ndata: {"value":1}\n\n' | go run ./examples/bedrock
 //
-// session.sh is a whole session: a job is made, taken, reported on, looked at, finished, and taken again.
+// session.sh is a whole session: a job is made, claimed, updated, shown, finished, and claimed
+// again.
 //
 //	NC='go run ./examples/bedrock' sh examples/bedrock/session.sh
 //
-// The end of the input tells the server that no more will come: it answers everything, and a GetJob with "Connection: wait" waits no longer.
+// The end of the input tells the server that no request follows. It answers all requests, and a
+// GetJob with "Connection: wait" stops waiting.
 package main
 
 import (
@@ -35,7 +38,8 @@ func main() {
 	}
 }
 
-// run copies in to the server and what comes back to out, until the server closes the connection, or ctx ends.
+// run copies in to the server and the answers to out, until the server closes the connection or ctx
+// ends.
 func run(ctx context.Context, addr string, in io.Reader, out io.Writer) error {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", addr)
@@ -58,7 +62,7 @@ func run(ctx context.Context, addr string, in io.Reader, out io.Writer) error {
 	select {
 	case serr := <-sent:
 		return errors.Join(serr, err)
-	default: // the server has ended first, and what is still typed nobody reads
+	default: // the server has ended first: the rest of the input has no reader
 		return err
 	}
 }

@@ -64,7 +64,7 @@ func server(t *testing.T) string {
 	return ln.Addr().String()
 }
 
-// session is what session.sh prints, T standing for any time.
+// session is the output of session.sh. T stands for any time.
 const session = `# Somebody makes a job, which repeats a minute after each run.
 $ CreateJob
 name: foo

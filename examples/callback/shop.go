@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Request is what the print shop wants to know.
+// Request is an order as the print shop accepts it.
 type Request struct {
 	Order    string `json:"order"`
 	Pages    int    `json:"pages"`
@@ -23,7 +23,7 @@ type Printed struct {
 	Sheets int `json:"sheets"`
 }
 
-// shop is the external service: a print shop with moods. It would be somebody else's, and knows nothing of jobs.
+// shop is the external service: a print shop with faults. It knows nothing of jobs.
 type shop struct {
 	client  *http.Client
 	printer chan struct{} // held while it prints
@@ -85,7 +85,7 @@ func (s *shop) call(ctx context.Context, to, body string) {
 	_ = res.Body.Close()
 }
 
-// close waits for what is being printed.
+// close waits for orders that are being printed.
 func (s *shop) close() {
 	s.busy.Wait()
 	s.client.CloseIdleConnections()

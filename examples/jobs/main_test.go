@@ -10,12 +10,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/open"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestStores(t *testing.T) {
-	for name, url := range map[string]string{"memory": "mem", "SQLite": "sqlite://" + t.TempDir() + "/jobs.db"} {
+	for name, url := range map[string]string{"memory": "mem://", "SQLite": "sqlite://" + t.TempDir() + "/jobs.db"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -35,7 +36,7 @@ func TestStores(t *testing.T) {
 	}
 }
 
-// TestAnImportThatIsCut goes on where it was.
+// TestAnImportThatIsCut: an interrupted import continues at its last row.
 func TestAnImportThatIsCut(t *testing.T) {
 	t.Parallel()
 	url := "sqlite://" + t.TempDir() + "/jobs.db"
@@ -45,7 +46,7 @@ func TestAnImportThatIsCut(t *testing.T) {
 	if err := run(ctx, out, url, 200); err == nil {
 		t.Fatal("it was not cut")
 	}
-	store, err := open(url)
+	store, err := open.Jobs(t.Context(), url, open.JobsOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

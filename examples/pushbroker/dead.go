@@ -22,12 +22,13 @@ func (n *Node) PutDead(_ context.Context, queue string, d broker.Dead) error {
 	if n.closed {
 		return fmt.Errorf("pushbroker: %w", broker.ErrClosed)
 	}
-	n.hub.ensure(queue).bury(d.Message, d)
+	n.hub.ensure(queue).deadLetter(d.Message, d)
 	return nil
 }
 
-// bury adds a dead letter. The oldest go when there are too many. The caller holds the hub's mutex.
-func (q *queue) bury(m *broker.Message, d broker.Dead) {
+// deadLetter adds a dead letter, and removes the oldest if the queue has too many. Call it with the
+// hub's mutex held.
+func (q *queue) deadLetter(m *broker.Message, d broker.Dead) {
 	d = d.Normalized()
 	d.Message = m
 	q.dead = append(q.dead, &d)

@@ -17,7 +17,7 @@ const (
 	lost // the hub took it back
 )
 
-// delivery is a message handed out once.
+// delivery is one delivery of a message.
 type delivery struct {
 	sub   *subscription
 	item  *item
@@ -50,9 +50,9 @@ func (d *delivery) Release(_ context.Context, after time.Duration) error {
 	})
 }
 
-// Bury implements [broker.Delivery].
-func (d *delivery) Bury(_ context.Context, dead broker.Dead) error {
-	return d.locked(func() { d.item.queue.bury(d.item.message, dead) })
+// DeadLetter implements [broker.Delivery].
+func (d *delivery) DeadLetter(_ context.Context, dead broker.Dead) error {
+	return d.locked(func() { d.item.queue.deadLetter(d.item.message, dead) })
 }
 
 func (d *delivery) locked(then func()) error {
@@ -61,8 +61,9 @@ func (d *delivery) locked(then func()) error {
 	return d.settle(then)
 }
 
-// settle ends the delivery and then does what it was settled with, unless somebody was first. Whoever waits in Publish is
-// told, and the place it held is free. The caller holds the hub's mutex.
+// settle ends the delivery and then calls then. If the delivery was settled before, it returns an
+// error and does not call then. It notifies a caller that waits in Publish, and frees the place of
+// the message. Call it with the hub's mutex held.
 func (d *delivery) settle(then func()) error {
 	switch d.state {
 	case settled:

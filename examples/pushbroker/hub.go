@@ -8,8 +8,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// Hub is what the nodes of one program share. Make one with [AtOnce] or [Push]. Its methods may be called from any
-// goroutine.
+// Hub connects the nodes of one program. Make one with [AtOnce] or [Push]. Safe for concurrent use.
 type Hub struct {
 	push bool // into inboxes; else only into the hands of a worker that waits
 
@@ -31,7 +30,7 @@ func (h *Hub) Connect() *Node {
 // queue is a name under which subscriptions listen.
 type queue struct {
 	hub       *Hub
-	listeners []*subscription // open ones; who was chosen last stands last
+	listeners []*subscription // open subscriptions; the one chosen last is the last
 	backlog   []*item         // that no node has room for, in the order in which they are to go out
 	dead      []*broker.Dead  // oldest first
 }
@@ -41,7 +40,8 @@ type item struct {
 	queue      *queue
 	message    *broker.Message
 	deliveries int
-	handed     chan struct{} // closed when it leaves its first delivery; nil once it has, and where nobody waits for that
+	// closed at the end of the first delivery; nil afterwards, and if no Publish waits
+	handed chan struct{}
 }
 
 // ensure returns the queue of a name that was checked.
@@ -60,7 +60,7 @@ func (q *queue) add(it *item, at time.Time) {
 		time.AfterFunc(wait, func() {
 			q.hub.mu.Lock()
 			defer q.hub.mu.Unlock()
-			q.add(it, at) // once more, because a wait of centuries is cut to what a timer can do
+			q.add(it, at) // wait again, because a timer limits a wait of centuries
 		})
 		return
 	}
@@ -74,7 +74,8 @@ func (q *queue) giveBack(items ...*item) {
 	q.place()
 }
 
-// place hands the backlog to the nodes that have room. It is called after every change that may have made some.
+// place assigns the backlog to nodes with room. It is called after each change that may have made
+// room.
 func (q *queue) place() {
 	for len(q.backlog) > 0 {
 		s := q.choose()
@@ -87,8 +88,8 @@ func (q *queue) place() {
 	}
 }
 
-// choose returns the subscription with room that holds the least, of equals the one whose last turn is longest ago; nil
-// for none.
+// choose returns the subscription with room that holds the fewest messages. Of equal ones it
+// returns the one that was chosen least recently, and nil if none has room.
 func (q *queue) choose() *subscription {
 	best := -1
 	for i, s := range q.listeners {
@@ -104,7 +105,8 @@ func (q *queue) choose() *subscription {
 	return s
 }
 
-// leave tells who waits in Publish that the item's first delivery is over: it is settled, or the hub has it back.
+// leave notifies the caller in Publish that the first delivery has ended: the item is settled, or
+// the hub holds it again.
 func (it *item) leave() {
 	if it.handed != nil {
 		close(it.handed)

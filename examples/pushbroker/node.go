@@ -10,8 +10,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Node is one process's connection to a [Hub]: a [broker.Broker] that can also delay, retry in one step and show dead
-// letters. Make one with [Hub.Connect]. Its methods may be called from any goroutine.
+// Node is one process's connection to a [Hub]: a [broker.Broker] that can also delay, retry in one
+// step and list dead letters. Make one with [Hub.Connect]. Safe for concurrent use.
 type Node struct {
 	hub    *Hub
 	gone   chan struct{} // closed by Close: all deliveries of the node share it as their Lost
@@ -27,12 +27,13 @@ var (
 	_ broker.DeadLetterer = (*Node)(nil)
 )
 
-// Publish implements [broker.Broker]. On an [AtOnce] hub it returns when the task is settled, if a worker was free.
+// Publish implements [broker.Broker]. On an [AtOnce] hub it returns when the task is settled, if a
+// worker was free.
 func (n *Node) Publish(ctx context.Context, queue string, m *broker.Message) error {
 	return n.PublishAt(ctx, queue, m, time.Time{})
 }
 
-// PublishAt implements [broker.Delayer]. A message with a time to come is kept by the hub, in memory.
+// PublishAt implements [broker.Delayer]. The hub keeps a delayed message in memory.
 func (n *Node) PublishAt(ctx context.Context, queue string, m *broker.Message, at time.Time) error {
 	handed, err := n.put(queue, m, at)
 	if err != nil {
@@ -51,7 +52,8 @@ func (n *Node) PublishAt(ctx context.Context, queue string, m *broker.Message, a
 	}
 }
 
-// put hands a message to the hub. The channel, if there is one, is closed when the worker that got it has settled it.
+// put adds a message to the hub. The channel, if not nil, is closed when the worker has settled the
+// message.
 func (n *Node) put(name string, m *broker.Message, at time.Time) (<-chan struct{}, error) {
 	if err := check(m); err != nil {
 		return nil, err
@@ -72,7 +74,8 @@ func (n *Node) put(name string, m *broker.Message, at time.Time) (<-chan struct{
 	handed := make(chan struct{})
 	it.handed = handed
 	q.add(it, at)
-	if it.deliveries == 0 { // no worker is free, or its time has not come: the hub has it, and nobody waits
+	// no worker is free, or the message is delayed: the hub holds it, and Publish returns
+	if it.deliveries == 0 {
 		it.handed = nil
 		return nil, nil
 	}
@@ -97,7 +100,7 @@ func (n *Node) lock(name string) (*queue, error) {
 	return q, nil
 }
 
-// check refuses what is no message.
+// check returns an error for an invalid message.
 func check(m *broker.Message) error {
 	if m == nil || m.Generation < 0 {
 		return broker.ErrMalformed
@@ -112,7 +115,8 @@ func check(m *broker.Message) error {
 	return nil
 }
 
-// Declare implements [broker.Declarer]. Queues have no levels: asking for some is [broker.ErrUnsupported].
+// Declare implements [broker.Declarer]. Queues have no levels: levels are refused with
+// [broker.ErrUnsupported].
 func (n *Node) Declare(_ context.Context, qs ...broker.Queue) error {
 	n.hub.mu.Lock()
 	defer n.hub.mu.Unlock()
@@ -130,7 +134,8 @@ func (n *Node) Declare(_ context.Context, qs ...broker.Queue) error {
 	return nil
 }
 
-// Subscribe implements [broker.Broker]. There are no leases: a node in this process cannot fall silent.
+// Subscribe implements [broker.Broker]. Leases do not exist, because a node in this process cannot
+// fall silent.
 func (n *Node) Subscribe(_ context.Context, queue string, o broker.SubscribeOptions) (broker.Subscription, error) {
 	if err := n.Declare(context.Background(), broker.Queue{Name: queue}); err != nil {
 		return nil, err
@@ -164,7 +169,8 @@ func (n *Node) Retry(_ context.Context, d broker.Delivery, next broker.Outgoing)
 	return own.settle(func() { q.add(&item{queue: q, message: next.Message}, next.At) })
 }
 
-// Close implements [broker.Broker]. What the node holds, handed out or not, goes back to the hub.
+// Close implements [broker.Broker]. It returns all messages of the node to the hub, delivered or
+// not.
 func (n *Node) Close(context.Context) error {
 	n.hub.mu.Lock()
 	defer n.hub.mu.Unlock()

@@ -9,15 +9,15 @@ import (
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/memevents"
 	"github.com/swarmiji/swarmiji/examples/pushbroker"
-	"github.com/swarmiji/swarmiji/internal/roadtest"
+	"github.com/swarmiji/swarmiji/internal/endtoend"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/memresults"
 )
 
 // harness runs the tests of producer and consumer over a hub.
-func harness(hub *pushbroker.Hub) *roadtest.Harness {
+func harness(hub *pushbroker.Hub) *endtoend.Harness {
 	results, bus := memresults.New(memresults.Config{}), memevents.New(memevents.Config{})
-	return &roadtest.Harness{
+	return &endtoend.Harness{
 		Broker:  func(*testing.T) broker.Broker { return hub.Connect() },
 		Results: func(*testing.T) resultstore.ResultStore { return results.View() },
 		Events:  func(*testing.T) events.EventBus { return bus.View() },
@@ -26,7 +26,7 @@ func harness(hub *pushbroker.Hub) *roadtest.Harness {
 
 // Promises: S4.
 func TestRoadAtOnce(t *testing.T) {
-	roadtest.Run(t, func(*testing.T) *roadtest.Harness {
+	endtoend.Run(t, func(*testing.T) *endtoend.Harness {
 		h := harness(pushbroker.AtOnce())
 		h.NoQueues = true
 		return h
@@ -35,10 +35,11 @@ func TestRoadAtOnce(t *testing.T) {
 
 // Promises: S4.
 func TestRoadPush(t *testing.T) {
-	roadtest.Run(t, func(*testing.T) *roadtest.Harness { return harness(pushbroker.Push()) })
+	endtoend.Run(t, func(*testing.T) *endtoend.Harness { return harness(pushbroker.Push()) })
 }
 
-// TestPortPush holds Push to the port. AtOnce cannot be held to it: nearly every case publishes before anybody listens.
+// TestPortPush runs the suite of the port over Push. AtOnce cannot pass it, because nearly every
+// case publishes before a consumer listens.
 func TestPortPush(t *testing.T) {
 	brokertest.Run(t, func(testing.TB) *brokertest.Harness {
 		hub := pushbroker.Push()

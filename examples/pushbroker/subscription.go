@@ -10,19 +10,20 @@ import (
 
 // subscription is a node that listens to a queue.
 type subscription struct {
-	node      *Node
-	queue     *queue
-	limit     int // of what it holds; 0 or less: none
-	closed    bool
-	inbox     []*item                // assigned to it and not handed out
-	waiting   []chan<- *delivery     // calls of Receive, the longest first; each channel takes one delivery
-	unsettled map[*delivery]struct{} // handed out
+	node   *Node
+	queue  *queue
+	limit  int // limit of held messages; 0 or less: unlimited
+	closed bool
+	inbox  []*item // assigned and not delivered
+	// calls of Receive, the longest first; each channel takes one delivery
+	waiting   []chan<- *delivery
+	unsettled map[*delivery]struct{} // delivered
 }
 
 func (s *subscription) held() int { return len(s.inbox) + len(s.unsettled) }
 
-// room reports whether a message may be assigned to s. Push fills the inbox up to the limit; AtOnce wants a worker that
-// waits.
+// room reports whether a message may be assigned to s. Push fills the inbox up to the limit. AtOnce
+// needs a waiting worker.
 func (s *subscription) room() bool {
 	return (s.limit <= 0 || s.held() < s.limit) && (s.queue.hub.push || len(s.waiting) > 0)
 }
@@ -63,7 +64,7 @@ func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 
 var errClosed = fmt.Errorf("pushbroker: %w", broker.ErrClosed)
 
-// received makes an answer of what came through the channel; nil means that it was closed.
+// received returns the delivery, or ErrClosed for nil, which means that the channel was closed.
 func received(d *delivery) (broker.Delivery, error) {
 	if d == nil {
 		return nil, errClosed

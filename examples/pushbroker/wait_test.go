@@ -68,8 +68,8 @@ func TestAtOncePublishReturnsWhenSettled(t *testing.T) {
 	for name, settle := range map[string]func(n *pushbroker.Node, d broker.Delivery) error{
 		"Ack":     func(_ *pushbroker.Node, d broker.Delivery) error { return d.Ack(context.Background()) },
 		"Release": func(_ *pushbroker.Node, d broker.Delivery) error { return d.Release(context.Background(), 0) },
-		"Bury": func(_ *pushbroker.Node, d broker.Delivery) error {
-			return d.Bury(context.Background(), broker.Dead{Reason: "no"})
+		"DeadLetter": func(_ *pushbroker.Node, d broker.Delivery) error {
+			return d.DeadLetter(context.Background(), broker.Dead{Reason: "no"})
 		},
 		"Retry": func(n *pushbroker.Node, d broker.Delivery) error {
 			return n.Retry(context.Background(), d, broker.Outgoing{Queue: queue, Message: message("next")})
@@ -98,7 +98,7 @@ func TestAtOncePublishReturnsWhenSettled(t *testing.T) {
 	}
 }
 
-// Nobody listening is an error, not a wait.
+// TestAtOnceWithoutListener: without a consumer Publish returns an error and does not wait.
 func TestAtOnceWithoutListener(t *testing.T) {
 	hub := pushbroker.AtOnce()
 	n := hub.Connect()
@@ -111,7 +111,8 @@ func TestAtOnceWithoutListener(t *testing.T) {
 	}
 }
 
-// A publisher whose time is over does not know what became of the task; the task runs on.
+// TestAtOncePublishTimesOut: if the publisher's context ends, the outcome of the task is unknown,
+// and the task continues.
 func TestAtOncePublishTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub := pushbroker.AtOnce()
@@ -128,7 +129,8 @@ func TestAtOncePublishTimesOut(t *testing.T) {
 	})
 }
 
-// Push chooses a node at Publish: the one that holds the least. Another one gets the message only when that node leaves.
+// TestPushStaysWithItsNode: Push chooses the node with the fewest messages at Publish. Another node
+// gets the message only if that node leaves.
 func TestPushStaysWithItsNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub := pushbroker.Push()
@@ -160,11 +162,12 @@ func TestPushStaysWithItsNode(t *testing.T) {
 	})
 }
 
-// bare hides what a broker can do beyond the port, so that a retry is a Publish and an Ack.
+// bare hides the capabilities beyond the port, so that a retry is a Publish and an Ack.
 type bare struct{ broker.Broker }
 
-// Where Publish waits for a run, whatever a run publishes could wait for itself: with one worker and a prefetch of one,
-// the handler's own submissions, its successors and its retries all find nobody free.
+// TestNothingWaitsForItself: where Publish waits for a run, the messages that the run publishes
+// could wait for the run itself. With one worker and a prefetch of one no worker is free for the
+// handler's submissions, its successors and its retries.
 func TestNothingWaitsForItself(t *testing.T) {
 	type step struct{ Depth int }
 	hubs := map[string]func() *pushbroker.Hub{"AtOnce": pushbroker.AtOnce, "Push": pushbroker.Push}

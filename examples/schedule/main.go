@@ -1,26 +1,23 @@
-// Schedule has tasks run at times of their own.
+// Schedule has tasks run at times of their own: once, again and again, and with a state that each
+// run hands to the next.
 //
 //	go run ./examples/schedule
 //
-// needs no server. A schedule is kept in memory; what is due is submitted as a task of the quickstart, and run by a consumer in this process. With
-// -broker it is run by a worker elsewhere:
+// Where redisschedule or sqlschedule stands in for memschedule the schedule outlives the program,
+// and any number of processes listen to it. It needs no server and prints:
 //
-//	go run ./examples/worker   -broker redis://localhost:6379
-//	go run ./examples/schedule -broker redis://localhost:6379
-//
-// Where redisschedule or sqlschedule stands in for memschedule the schedule outlives the program, and any number of processes listen to it.
+//	understood: * * * 1-5 9 0 0
+//	once: 1 + 2 = 3
+//	feed: from row 0
+//	feed: from row 100
+//	feed: from row 200
 package main
 
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"os"
-	"os/signal"
-	"strings"
-	"syscall"
-	"time"
+	"log"
 
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/open"
@@ -32,158 +29,78 @@ import (
 
 type Pair struct{ A, B int }
 
-// Position is where the feed stands: what one of its runs hands to the next.
+// Position is the state of the feed, which one run leaves for the next.
 type Position struct{ Row int }
 
 var (
-	Add  = task.New[Pair, int]("demo.add", task.WithTimeLimit(10*time.Second)) // as in the quickstart
+	Add  = task.New[Pair, int]("demo.add")
 	Feed = task.New[task.None, task.None]("demo.feed")
 )
 
+func add(_ context.Context, p Pair) (int, error) { return p.A + p.B, nil }
+
 func main() {
-	url := flag.String("broker", "mem://", "`URL` of the broker; with mem:// the tasks run in this process")
-	in := flag.String("in", "5 seconds", "when the one-shot is to run, as in \"in `DURATION`\"")
-	wait := flag.Duration("wait", 30*time.Second, "how long to wait for its result")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, *url, *in, *wait); err != nil {
-		fmt.Fprintln(os.Stderr, "schedule:", err)
-		stop()
-		os.Exit(1)
-	}
-}
-
-func run(ctx context.Context, url, in string, wait time.Duration) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	swarm, err := open.Open(ctx, url, open.Options{Name: "schedule"})
-	if err != nil {
-		return err
-	}
-	defer closing(&err, swarm.Close)
+	ctx := context.Background()
+	swarm, err := open.Open(ctx, "mem://", open.Options{})
+	check(err)
 	p, err := swarm.Producer(producer.Config{})
-	if err != nil {
-		return err
-	}
-	defer closing(&err, p.Close)
-	if strings.HasPrefix(url, "mem:") {
-		c, err := swarm.Consumer(consumer.Config{})
-		if err != nil {
-			return err
-		}
-		if err := Add.Handle(c, func(_ context.Context, p Pair) (int, error) { return p.A + p.B, nil }); err != nil {
-			return err
-		}
-		defer closing(&err, start(c.Run))
-	}
+	check(err)
+	c, err := swarm.Consumer(consumer.Config{})
+	check(err)
+	check(Add.Handle(c, add))
+	running, stop := context.WithCancel(ctx)
+	ended := make(chan error, 3)
+	go func() { ended <- c.Run(running) }()
 
-	store, err := memschedule.New(memschedule.Config{Name: "demo"})
-	if err != nil {
-		return err
-	}
-	defer closing(&err, store.Close)
-	if err := submitted(ctx, store, p, in); err != nil {
-		return err
-	}
-	return inPlace(ctx)
-}
+	// This listener submits due tasks. Consumers run them, with retries and results.
+	tasks, err := memschedule.New(memschedule.Config{Name: "tasks"})
+	check(err)
+	submits, err := schedule.NewListener(schedule.ListenerConfig{Store: tasks, Submit: p})
+	check(err)
+	check(schedule.Forward(submits, Add))
+	go func() { ended <- submits.Run(running) }()
 
-// submitted has tasks submitted when they are due: consumers run them.
-func submitted(ctx context.Context, store schedule.Store, p *producer.Producer, in string) (err error) {
-	l, err := schedule.NewListener(schedule.ListenerConfig{Store: store, Submit: p})
-	if err != nil {
-		return err
-	}
-	if err := schedule.Forward(l, Add); err != nil {
-		return err
-	}
-	defer closing(&err, start(l.Run))
-
-	s, err := schedule.New(schedule.Config{Store: store})
-	if err != nil {
-		return err
-	}
-	for _, when := range []schedule.When{schedule.At("7pm tomorrow"), schedule.Every("weekday at 9am"), schedule.ByCron("* 1 1 * 0 0 0")} {
-		added, err := s.Add(ctx, when, Add.Call(Pair{A: 40, B: 2}))
-		if err != nil {
-			return err
-		}
-		fmt.Println("understood:", added.Spec)
-	}
-	once, err := s.Add(ctx, schedule.In(in), Add.Call(Pair{A: 1, B: 2}))
-	if err != nil {
-		return err
-	}
-	// Each run of an entry is a task whose id is known beforehand.
-	id := schedule.TickID(s.Name(), once.ID, once.Next)
+	times, err := schedule.New(schedule.Config{Store: tasks})
+	check(err)
+	weekdays, err := times.Add(ctx, schedule.Every("weekday at 9am"), Add.Call(Pair{A: 40, B: 2}))
+	check(err)
+	fmt.Println("understood:", weekdays.Spec)
+	once, err := times.Add(ctx, schedule.In("1 second"), Add.Call(Pair{A: 1, B: 2}))
+	check(err)
+	id := schedule.TickID(times.Name(), once.ID, once.Next) // each run is a task of a known id
 	sum, err := task.FutureOf[int](p.Pending(id)).Get(ctx)
-	if err != nil {
-		return err
-	}
-	fmt.Println("one-shot: 1 + 2 =", sum)
-	return nil
-}
+	check(err)
+	fmt.Println("once: 1 + 2 =", sum)
 
-// inPlace runs a handler where the listener is, and lets each run hand something to the next.
-func inPlace(ctx context.Context) (err error) {
-	store, err := memschedule.New(memschedule.Config{Name: "feeds"})
-	if err != nil {
-		return err
-	}
-	l, err := schedule.NewListener(schedule.ListenerConfig{Store: store})
-	if err != nil {
-		return err
-	}
-	rows := make(chan int, 3)
-	if err := Feed.Handle(l, func(ctx context.Context, _ task.None) (task.None, error) {
+	// This one runs handlers itself, and lets each run hand something to the next.
+	feeds, err := memschedule.New(memschedule.Config{Name: "feeds"})
+	check(err)
+	inPlace, err := schedule.NewListener(schedule.ListenerConfig{Store: feeds})
+	check(err)
+	rows := make(chan int, 10)
+	check(Feed.Handle(inPlace, func(ctx context.Context, _ task.None) (task.None, error) {
 		at, err := schedule.State[Position](ctx)
 		if err != nil {
 			return task.None{}, err
 		}
-		select {
-		case rows <- at.Row:
-		default: // nobody looks any more
-		}
+		rows <- at.Row
 		return task.None{}, schedule.SetState(ctx, Position{Row: at.Row + 100})
-	}); err != nil {
-		return err
-	}
-	defer closing(&err, start(l.Run))
-	s, err := schedule.New(schedule.Config{Store: store})
-	if err != nil {
-		return err
-	}
-	feed, err := s.Add(ctx, schedule.Every("second"), Feed.Call(task.None{}))
-	if err != nil {
-		return err
-	}
+	}))
+	go func() { ended <- inPlace.Run(running) }()
+	often, err := schedule.New(schedule.Config{Store: feeds})
+	check(err)
+	_, err = often.Add(ctx, schedule.Every("second"), Feed.Call(task.None{}))
+	check(err)
 	for range 3 {
-		select {
-		case row := <-rows:
-			fmt.Println("feed: from row", row)
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+		fmt.Println("feed: from row", <-rows)
 	}
-	_, err = s.Remove(ctx, feed.ID)
-	return err
+
+	stop()
+	check(errors.Join(<-ended, <-ended, <-ended, p.Close(ctx), tasks.Close(ctx), feeds.Close(ctx), swarm.Close(ctx)))
 }
 
-// start runs something. What it returns ends that, and waits for it.
-func start(run func(context.Context) error) (stop func(context.Context) error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- run(ctx) }()
-	return func(context.Context) error {
-		cancel()
-		return <-ended
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
 	}
-}
-
-// closing closes something at the end of a function, which fails if that does.
-func closing(err *error, end func(context.Context) error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	*err = errors.Join(*err, end(ctx))
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/swarmiji/swarmiji/capability"
 )
 
-// runBoth produces and consumes in one process, over the memory broker: at the end, what is queued is consumed first.
+// runBoth produces and consumes in one process with the memory broker. At the end it first waits
+// until the queue is empty.
 func runBoth(ctx context.Context, s *settings, log *slog.Logger) (err error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -38,7 +39,8 @@ func runBoth(ctx context.Context, s *settings, log *slog.Logger) (err error) {
 	return errors.Join(err, <-ended)
 }
 
-// drained waits until the queue is empty and nothing is held.
+// drained waits until the queue is empty and no message is held. Returns broker.ErrUnsupported if
+// the broker cannot tell.
 func drained(b broker.Broker, queue string) error {
 	inspector, ok := capability.As[broker.Inspector](b)
 	if !ok {

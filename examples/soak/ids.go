@@ -12,7 +12,9 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// unknownOutcomes are the tasks that an earlier producer of this name has submitted without noting the outcome.
+// unknownOutcomes returns the ids of tasks that an earlier producer of this name submitted without
+// recording the outcome. It returns nil without CHAOS_RESUME, and for tasks that run at most once.
+// Returns an error if the ledger cannot be read.
 func unknownOutcomes(s *settings) ([]task.ID, error) {
 	if !s.resume || s.atMostOnce {
 		return nil, nil
@@ -30,11 +32,11 @@ func unknownOutcomes(s *settings) ([]task.ID, error) {
 	return ids, nil
 }
 
-// longestLag is how much a producer that could not keep its rate catches up on.
+// longestLag limits how much of the missed rate a late producer submits afterwards.
 const longestLag = time.Second
 
-// feed hands out ids: first those given, then new ones at the rate, until ctx ends or there were enough. New ids are
-// unlike those of any other process.
+// feed sends first the given ids, then new ones at the configured rate. It returns when ctx ends or
+// the configured number of new ids was sent. New ids differ from those of any other process.
 func feed(ctx context.Context, s *settings, first []task.ID, ids chan<- task.ID) {
 	send := func(id task.ID) bool {
 		select {
@@ -54,7 +56,8 @@ func feed(ctx context.Context, s *settings, first []task.ID, ids chan<- task.ID)
 	next := time.Now()
 	for n := 1; s.count == 0 || n <= s.count; n++ {
 		if s.rate > 0 {
-			// Random gaps: a steady beat would always meet the same moments of what goes on around it.
+			// Random gaps, because a regular rhythm would always meet the same moments of other regular
+			// events.
 			next = next.Add(time.Duration(chance.ExpFloat64() / s.rate * float64(time.Second)))
 			if late := time.Since(next); late > longestLag {
 				next = next.Add(late - longestLag)

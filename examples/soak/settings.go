@@ -11,7 +11,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// settings is what the environment says.
+// settings holds the configuration from the environment.
 type settings struct {
 	role        string
 	memory      bool
@@ -42,7 +42,7 @@ const (
 	roleConsumer = "consumer"
 )
 
-// settingsFrom reads the environment and returns all its problems together.
+// settingsFrom reads the environment. The error holds all problems.
 func settingsFrom(getenv func(string) string) (*settings, error) {
 	env := environment{get: getenv}
 	s := &settings{
@@ -86,7 +86,7 @@ func settingsFrom(getenv func(string) string) (*settings, error) {
 	return s, nil
 }
 
-// schemes are, for each broker that CHAOS_BROKER may name, the beginnings of its URLs.
+// schemes returns, for each value of CHAOS_BROKER, the schemes of its URLs.
 func schemes() map[string][]string {
 	return map[string][]string{
 		"rabbit": {"amqp"},
@@ -95,8 +95,8 @@ func schemes() map[string][]string {
 	}
 }
 
-// broker reads what says which broker, and in which role. The URL alone would say it, too: a name beside it that does not
-// fit is a mistake.
+// broker reads the variables that select the broker and the role. The URL alone would be enough: a
+// name that does not match it is an error.
 func (s *settings) broker(env *environment) {
 	kind := env.get("CHAOS_BROKER")
 	if kind == "none" {
@@ -121,7 +121,7 @@ func (s *settings) broker(env *environment) {
 	}
 }
 
-// environment reads variables and collects what is wrong with them.
+// environment reads variables and collects the errors in their values.
 type environment struct {
 	get  func(string) string
 	errs []error

@@ -10,29 +10,30 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/ledger"
 	"github.com/swarmiji/swarmiji/open"
+	_ "github.com/swarmiji/swarmiji/open/all"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/router"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// drainTime is how long a producer that was told to end waits for outcomes.
+// drainTime limits how long a producer waits for outcomes after it was told to end.
 const drainTime = 30 * time.Second
 
-// submitTime bounds one Submit.
+// submitTime limits one call of Submit.
 const submitTime = 10 * time.Second
 
-// submitter submits tasks and notes what becomes of them.
+// submitter submits tasks and records their outcomes.
 type submitter struct {
 	settings *settings
 	task     task.Task[nothing, nothing]
 	producer *producer.Producer
 	book     *ledger.Writer
 	log      *slog.Logger
-	waiting  sync.WaitGroup  // for results
-	patience context.Context // ends when no outcome is waited for any more
+	waiting  sync.WaitGroup  // goroutines that wait for results
+	patience context.Context // ends when the program no longer waits for outcomes
 }
 
-// runProducer submits until ctx ends, or until it has submitted what it was asked for.
+// runProducer submits until ctx ends or the configured number of tasks is reached.
 func runProducer(ctx context.Context, s *settings, log *slog.Logger) (err error) {
 	swarm, err := s.connect(ctx, log)
 	if err != nil {
@@ -53,7 +54,7 @@ func submitAll(ctx context.Context, s *settings, swarm *open.Swarm, log *slog.Lo
 	}
 	defer func() { err = errors.Join(err, book.Close()) }()
 	if !awaitBroker(ctx, s, swarm.Broker, log) {
-		return nil // told to end before there was a broker
+		return nil // ctx ended before the broker was available
 	}
 	cfg := producer.Config{Broker: swarm.Broker, Router: router.Static(s.queue), Logger: log}
 	if s.results {
@@ -74,7 +75,8 @@ func submitAll(ctx context.Context, s *settings, swarm *open.Swarm, log *slog.Lo
 	return nil
 }
 
-// awaitBroker waits until the broker takes the queue's declaration, and reports whether it did before ctx ended.
+// awaitBroker waits until the broker accepts the queue's declaration. It returns false if ctx ends
+// first.
 func awaitBroker(ctx context.Context, s *settings, b broker.Broker, log *slog.Logger) bool {
 	var gap task.Backoff
 	for attempt := 0; ctx.Err() == nil; attempt++ {
@@ -93,7 +95,8 @@ func awaitBroker(ctx context.Context, s *settings, b broker.Broker, log *slog.Lo
 	return false
 }
 
-// run submits what is open from an earlier run, then new tasks at the rate, and waits for the outcomes.
+// run submits the open tasks of an earlier run, then new tasks at the rate, and waits for the
+// outcomes.
 func (s *submitter) run(ctx context.Context, open []task.ID) {
 	ids := make(chan task.ID)
 	var submitting sync.WaitGroup
@@ -110,8 +113,9 @@ func (s *submitter) run(ctx context.Context, open []task.ID) {
 	s.waiting.Wait()
 }
 
-// submit brings one task to a known outcome. When nobody can tell whether it is queued, it is submitted again under the
-// same id until it is, unless it must not run twice; only a task of which no attempt may have reached the broker has failed.
+// submit submits one task until its outcome is known. If it is uncertain whether the task is
+// queued, submit submits it again with the same id, unless the task must not run twice. A task is
+// recorded as failed only if certainly no attempt reached the broker.
 func (s *submitter) submit(id task.ID) {
 	var gap task.Backoff
 	uncertain := false
@@ -143,7 +147,7 @@ func (s *submitter) submit(id task.ID) {
 	}
 }
 
-// await notes the outcome of a task, whatever it is.
+// await waits for a task's outcome, whatever it is, and records it.
 func (s *submitter) await(future *task.Future[nothing]) {
 	select {
 	case <-future.Done():
@@ -152,7 +156,8 @@ func (s *submitter) await(future *task.Future[nothing]) {
 	}
 }
 
-// note writes a line. Without its ledger the run is worthless, but the ledger of the others is not: it goes on.
+// note writes a line to the ledger. If that fails, note logs the error and the program continues,
+// because the ledgers of other processes are still useful.
 func (s *submitter) note(e ledger.Event, id task.ID) {
 	if err := s.book.Write(e, string(id)); err != nil {
 		s.log.Error("the ledger lacks a line", "event", e, "task_id", id, "error", err)

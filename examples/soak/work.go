@@ -17,10 +17,10 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// nothing is the argument and the result of the tasks: all they need is their id.
+// nothing is the argument and the result of the tasks: they need only their id.
 type nothing struct{}
 
-// The tasks of a soak run.
+// work and exit return the tasks of a soak run.
 func (s *settings) work() task.Task[nothing, nothing] { return s.define("soak.work") }
 func (s *settings) exit() task.Task[nothing, nothing] { return s.define("soak.exit") }
 
@@ -28,7 +28,7 @@ func (s *settings) define(name string) task.Task[nothing, nothing] {
 	return task.New[nothing, nothing](name, task.WithIdempotent(!s.atMostOnce), task.WithIgnoreResult(!s.results))
 }
 
-// connect opens the broker. It does not wait for it.
+// connect opens the broker. It does not wait until the broker is available.
 func (s *settings) connect(ctx context.Context, log *slog.Logger) (*open.Swarm, error) {
 	if s.memory {
 		return open.Open(ctx, "mem://", open.Options{Logger: log})
@@ -36,7 +36,7 @@ func (s *settings) connect(ctx context.Context, log *slog.Logger) (*open.Swarm, 
 	return open.Open(ctx, s.urls, open.Options{Name: s.id, Logger: log, Results: s.store})
 }
 
-// runConsumer consumes until a signal comes.
+// runConsumer consumes until a signal arrives.
 func runConsumer(ctx context.Context, s *settings, log *slog.Logger) (err error) {
 	swarm, err := s.connect(ctx, log)
 	if err != nil {
@@ -51,7 +51,7 @@ func runConsumer(ctx context.Context, s *settings, log *slog.Logger) (err error)
 	return consumer.RunUntilSignal(ctx, c)
 }
 
-// newConsumer makes a consumer that notes what it does. end closes its ledger.
+// newConsumer makes a consumer that records its events in the ledger. end closes the ledger.
 func newConsumer(s *settings, swarm *open.Swarm, log *slog.Logger) (c *consumer.Consumer, end func() error, err error) {
 	book, err := ledger.Create(s.ledger, s.id)
 	if err != nil {
@@ -83,8 +83,8 @@ func newConsumer(s *settings, swarm *open.Swarm, log *slog.Logger) (c *consumer.
 	return c, book.Close, nil
 }
 
-// perform is the handler of soak.work, and of the steps of workflows. Of these the ledger has the correlation before the id,
-// which says of which workflow they are.
+// perform is the handler of soak.work and of the steps of workflows. For a step, the id in the
+// ledger begins with the correlation, which identifies the workflow.
 func (s *settings) perform(ctx context.Context, book *ledger.Writer) error {
 	r, _ := task.FromContext(ctx)
 	id := string(r.ID)
@@ -104,18 +104,18 @@ func (s *settings) perform(ctx context.Context, book *ledger.Writer) error {
 	return book.Write(ledger.Finished, id)
 }
 
-// duration is how long a task takes: the same at each start.
+// duration returns the run time of a task. It is the same at each start.
 func (s *settings) duration(id task.ID) time.Duration {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(id)) // a hash takes everything
+	_, _ = h.Write([]byte(id)) // a hash never returns an error
 	share := rand.New(rand.NewPCG(s.seed, h.Sum64())).Float64()
 	return time.Duration((0.5 + share) * float64(s.taskTime))
 }
 
-// crashed is the status of a process that was killed for the memory it used.
+// crashed is the exit status of a process that was killed because of its memory use.
 const crashed = 137
 
-// crash is the handler of soak.exit.
+// crash is the handler of soak.exit. It records the start and ends the process.
 func crash(ctx context.Context, book *ledger.Writer) error {
 	r, _ := task.FromContext(ctx)
 	if err := book.Write(ledger.Started, string(r.ID)); err != nil {
@@ -125,7 +125,7 @@ func crash(ctx context.Context, book *ledger.Writer) error {
 	return nil
 }
 
-// closeTime bounds closing at the end.
+// closeTime limits the time to close everything at the end.
 const closeTime = 10 * time.Second
 
 func closeWithin(closer func(context.Context) error) error {

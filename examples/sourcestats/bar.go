@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// bar is a line that shows how far something is. It is drawn again at each percent.
+// bar is a progress line. It is drawn again at each percent.
 type bar struct {
 	w           io.Writer
 	done, total int
-	shown       int // percent; -1: nothing yet
+	shown       int // percent; -1: not drawn yet
 }
 
 func newBar(w io.Writer, total int) *bar {
@@ -39,5 +39,5 @@ func (b *bar) draw() {
 // end ends the line.
 func (b *bar) end() { say(b.w, "\n") }
 
-// say writes for a person who may have gone: then there is nobody to tell.
+// say writes to a terminal or pipe and ignores errors, because its reader may have ended.
 func say(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }

@@ -10,27 +10,28 @@ import (
 	"os"
 )
 
-// File names a Go file to count. It travels as a path and not as its contents: all processes are on one machine, and a
-// task should be small. Consumers on other machines would need a file system that all share, or the contents.
+// File names a Go file to count. A task carries the path, not the contents: all processes are on
+// one machine, and a task should be small. Consumers on other machines would need a shared file
+// system, or the contents.
 type File struct {
 	Path string // absolute
 }
 
-// Stats is what is known of one file.
+// Stats holds the counts of one file.
 type Stats struct {
 	Lines     int // line feeds, as wc -l counts
 	Functions int // declarations of functions and methods
 	Longest   Func
 }
 
-// Func is a function and its length. The zero value is none.
+// Func is a function and its length. The zero value means no function.
 type Func struct {
 	Name  string `json:"name"` // with its receiver's type, such as (*Buffer).Write
-	File  string `json:"file"` // below the root, with slashes
+	File  string `json:"file"` // relative to the root, with slashes
 	Lines int    `json:"lines"`
 }
 
-// Totals is what is known of many files.
+// Totals holds the counts of many files.
 type Totals struct {
 	Files     int  `json:"files"`
 	Lines     int  `json:"lines"`
@@ -38,7 +39,8 @@ type Totals struct {
 	Longest   Func `json:"longest"`
 }
 
-// add counts one file more. Files may be added in any order: of functions of one length the first by name counts.
+// add adds one file to t. The order of files does not matter: among functions of equal length the
+// first by name counts.
 func (t *Totals) add(s Stats) {
 	t.Files++
 	t.Lines += s.Lines
@@ -53,7 +55,7 @@ func (f Func) compare(g Func) int {
 	return cmp.Or(cmp.Compare(g.Lines, f.Lines), cmp.Compare(f.File, g.File), cmp.Compare(f.Name, g.Name))
 }
 
-// count reads and counts one file. It is the same function in a consumer and with -local.
+// count reads and counts one file. Consumers and -local use the same function.
 func count(f File) (Stats, error) {
 	src, err := os.ReadFile(f.Path)
 	if err != nil {
@@ -62,8 +64,9 @@ func count(f File) (Stats, error) {
 	return countSource(src), nil
 }
 
-// countSource counts a file's contents. Some files below testdata are no valid Go on purpose: their lines are counted, and
-// no functions, since what a parser makes of half a file is nothing to rely on.
+// countSource counts a file's contents. Some files below testdata are deliberately invalid Go.
+// Their lines are counted, but not their functions, because a parser's result for an invalid file
+// is not reliable.
 func countSource(src []byte) Stats {
 	s := Stats{Lines: bytes.Count(src, []byte("\n"))}
 	fset := token.NewFileSet()
@@ -71,7 +74,8 @@ func countSource(src []byte) Stats {
 	if err != nil {
 		return s
 	}
-	line := func(p token.Pos) int { return fset.PositionFor(p, false).Line } // not what //line comments say
+	// the real line, not that of a //line comment
+	line := func(p token.Pos) int { return fset.PositionFor(p, false).Line }
 	for _, d := range file.Decls {
 		fn, ok := d.(*ast.FuncDecl)
 		if !ok {

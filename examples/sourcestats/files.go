@@ -19,7 +19,8 @@ func goSource(ctx context.Context) (string, error) {
 	return filepath.Join(root, "src"), nil
 }
 
-// resolve returns the one absolute path of a directory: a walk does not follow links, not even at its root.
+// resolve returns the absolute path of a directory without symbolic links, because a walk does not
+// follow links, not even at its root.
 func resolve(root string) (string, error) {
 	root, err := filepath.Abs(root)
 	if err != nil {
@@ -28,7 +29,7 @@ func resolve(root string) (string, error) {
 	return filepath.EvalSymlinks(root)
 }
 
-// goFiles returns all regular .go files at or below a resolved root, in the order of their names.
+// goFiles returns all regular .go files at or below a resolved root, sorted by name.
 func goFiles(root string) ([]File, error) {
 	var files []File
 	//nolint:gosec // any directory may be named, by whoever runs the program
@@ -44,7 +45,7 @@ func goFiles(root string) ([]File, error) {
 	return files, err
 }
 
-// below returns a path as it is shown: relative to the root, with slashes.
+// below returns a path for display: relative to the root, with slashes.
 func below(root, path string) string {
 	if rel, err := filepath.Rel(root, path); err == nil {
 		path = rel

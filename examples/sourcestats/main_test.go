@@ -20,8 +20,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
-// asProgram in the environment makes the test binary the program itself, so that tests have real consumer processes: "1"
-// runs it, "fail" ends it at once with a failure.
+// asProgram is an environment variable that makes the test binary the program itself, so that tests
+// have real consumer processes. "1" runs the program, "fail" makes it fail at once.
 const asProgram = "SWARMIJI_SOURCESTATS_TEST"
 
 func TestMain(m *testing.M) {
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper))
 }
 
-// buffer takes what several goroutines write.
+// buffer is a bytes.Buffer that is safe for concurrent use.
 type buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -52,7 +52,7 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// sum runs the program and returns what it printed as JSON.
+// sum runs the program and returns its JSON output.
 func sum(t *testing.T, args ...string) Totals {
 	t.Helper()
 	var stdout bytes.Buffer
@@ -70,7 +70,7 @@ func sum(t *testing.T, args ...string) Totals {
 	return totals
 }
 
-// tree makes a directory of which every number is known.
+// tree makes a directory with known counts.
 func tree(t *testing.T) (root string, want Totals) {
 	t.Helper()
 	root = t.TempDir()
@@ -95,7 +95,7 @@ func tree(t *testing.T) (root string, want Totals) {
 	}
 }
 
-// The totals of a tree that was counted by hand, by each way to count.
+// Each way to count gives the totals of a tree that was counted by hand.
 func TestKnownTree(t *testing.T) {
 	root, want := tree(t)
 	for _, args := range [][]string{{"-local"}, {}, {"-consumers", "3", "-workers", "1"}} {
@@ -105,7 +105,7 @@ func TestKnownTree(t *testing.T) {
 	}
 }
 
-// library is a part of the standard library, with testdata that is no valid Go in it.
+// library returns a part of the standard library with testdata that is invalid Go.
 func library(t *testing.T) string {
 	t.Helper()
 	src, err := goSource(t.Context())
@@ -145,7 +145,7 @@ func TestProcessesAgreeWithLocal(t *testing.T) {
 	}
 }
 
-// A consumer process that fails, fails the command, at once.
+// If a consumer process fails, the command fails at once.
 func TestConsumerFails(t *testing.T) {
 	url := testserver.RequireRabbit(t).URL() + "?namespace=" + testserver.Namespace()
 	t.Setenv(asProgram, "fail")
@@ -162,7 +162,8 @@ func TestConsumerFails(t *testing.T) {
 	}
 }
 
-// A consumer process ends with the one that started it, even when that is killed: its input ends.
+// A consumer process ends with the process that started it, even if that is killed, because its
+// input ends.
 func TestConsumerOutlivesNobody(t *testing.T) {
 	url := testserver.RequireRabbit(t).URL() + "?namespace=" + testserver.Namespace()
 	cmd := exec.Command(os.Args[0], "-consume")
@@ -193,7 +194,7 @@ func TestConsumerOutlivesNobody(t *testing.T) {
 	}
 }
 
-// A file that cannot be read fails the command in both ways.
+// An unreadable file fails the command, with tasks and without them.
 func TestUnreadableFile(t *testing.T) {
 	missing := []File{{Path: filepath.Join(t.TempDir(), "missing.go")}}
 	o := &options{

@@ -8,22 +8,24 @@ import (
 
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/open"
+	_ "github.com/swarmiji/swarmiji/open/all" // the broker is any
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/router"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// countFile is the task. A file that cannot be read fails it, and with it the command: there is nothing to retry.
+// countFile is the task. An unreadable file fails it, and with it the command, because a retry
+// would not help.
 var countFile = task.New[File, Stats]("sourcestats.count", task.WithTimeLimit(time.Minute), task.WithMaxRetries(0))
 
-// prefetch is how many files a consumer holds: a file takes about a millisecond, so that a larger stock would save little
-// and share unevenly.
+// prefetch is the number of files that a consumer holds. A file takes about a millisecond, so a
+// larger number would save little and distribute the files unevenly.
 const prefetch = 32
 
-// closeTime bounds the closing of what was opened.
+// closeTime limits the time to close the opened resources.
 const closeTime = 10 * time.Second
 
-// byTasks submits one task per file and gathers the results.
+// byTasks submits one task per file and adds up the results.
 func byTasks(ctx context.Context, o *options, files []File) (total Totals, err error) {
 	url := o.broker
 	if url == "" {
@@ -45,27 +47,27 @@ func byTasks(ctx context.Context, o *options, files []File) (total Totals, err e
 	}
 	defer closing(&err, p.Close)
 
-	run, team := newCrew(ctx)
+	run, consumers := newConsumerGroup(ctx)
 	for range o.consumers {
 		if o.broker == "" {
 			c, err := newConsumer(o, swarm)
 			if err != nil {
-				return Totals{}, errors.Join(err, team.stop())
+				return Totals{}, errors.Join(err, consumers.stop())
 			}
-			team.add(ctx, c.Run)
+			consumers.add(ctx, c.Run)
 		} else {
-			team.add(ctx, func(ctx context.Context) error { return runProcess(ctx, o) })
+			consumers.add(ctx, func(ctx context.Context) error { return runProcess(ctx, o) })
 		}
 	}
 	total, err = gather(run, o, p, files)
-	failures := team.stop()
+	failures := consumers.stop()
 	if errors.Is(err, errEarly) {
-		err = nil // it is one of the failures
+		err = nil // the failures already contain it
 	}
 	return total, errors.Join(err, failures)
 }
 
-// gather submits all files and adds up what comes back.
+// gather submits all files and adds up the results.
 func gather(ctx context.Context, o *options, p *producer.Producer, files []File) (Totals, error) {
 	futures, err := countFile.SubmitAll(ctx, p, files)
 	if err != nil {
@@ -86,7 +88,7 @@ func gather(ctx context.Context, o *options, p *producer.Producer, files []File)
 	return t, nil
 }
 
-// in returns s with the name of the file that it is about.
+// in returns s with the file's name as the file of its longest function.
 func (s Stats) in(file string) Stats {
 	if s.Longest.Lines > 0 {
 		s.Longest.File = file
@@ -106,7 +108,7 @@ func newConsumer(o *options, swarm *open.Swarm) (*consumer.Consumer, error) {
 	return c, countFile.Handle(c, func(_ context.Context, f File) (Stats, error) { return count(f) })
 }
 
-// closing closes something at the end of a function, which fails if that does.
+// closing calls end with a time limit and joins its error to *err.
 func closing(err *error, end func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()

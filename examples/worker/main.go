@@ -1,14 +1,13 @@
-// Worker is a consumer process for one queue. It knows the tasks demo.add, demo.sleep and demo.flaky, runs until SIGTERM or
-// an interrupt, finishes what it has begun, and gives the rest back. A second signal stops it at once.
+// Worker is a consumer process for one queue. It knows the tasks of the package demo. It runs until
+// SIGTERM or an interrupt, finishes running tasks, and gives the rest back. A second signal stops
+// it at once.
 //
 //	go run ./examples/worker -broker amqp://guest:guest@localhost:5672/ -queue default -workers 4
 //
-// Start as many as you like, on as many machines; [quickstart] submits to them. The broker may be down when a worker
-// starts: it is waited for.
+// Start any number of workers. A worker waits for a broker that is down.
 //
-// The status is 0 after a clean stop, 1 after a failure or a stop that left tasks unfinished, 2 after wrong arguments.
-//
-// [quickstart]: https://pkg.go.dev/github.com/swarmiji/swarmiji/examples/quickstart
+// The status is 0 after a clean stop, 1 after a failure or a stop that left tasks unfinished, 2
+// after wrong arguments.
 package main
 
 import (
@@ -25,21 +24,18 @@ import (
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/open"
+	// a program that knows its broker imports one package only
+	_ "github.com/swarmiji/swarmiji/open/all"
 	"github.com/swarmiji/swarmiji/router"
-)
-
-const (
-	exitFailure = 1
-	exitUsage   = 2
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stderr)) }
 
 type options struct {
-	broker, queue     string
-	workers, prefetch int
-	shutdown          time.Duration
-	verbose           bool
+	broker, queue string
+	workers       int
+	shutdown      time.Duration
+	verbose       bool
 }
 
 // run is main with its surroundings as arguments. It returns the exit status.
@@ -49,7 +45,7 @@ func run(args []string, stderr io.Writer) int {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
 	case err != nil:
-		return exitUsage
+		return 2
 	}
 	level := slog.LevelInfo
 	if o.verbose {
@@ -58,7 +54,7 @@ func run(args []string, stderr io.Writer) int {
 	logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
 	if err := work(o, logger); err != nil {
 		logger.Error("worker failed", slog.Any("error", err))
-		return exitFailure
+		return 1
 	}
 	logger.Info("worker stopped")
 	return 0
@@ -71,7 +67,6 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.StringVar(&o.broker, "broker", "", "`URL` of the broker, such as amqp://user:password@host:5672/, redis://host or nats://host")
 	f.StringVar(&o.queue, "queue", router.DefaultQueue, "`name` of the queue")
 	f.IntVar(&o.workers, "workers", 0, "how many tasks run at once; 0: one per CPU")
-	f.IntVar(&o.prefetch, "prefetch", 0, "how many tasks are held at once; 0: 4 per worker")
 	f.DurationVar(&o.shutdown, "shutdown", consumer.DefaultShutdownTimeout, "how long a stop waits for running tasks")
 	f.BoolVar(&o.verbose, "v", false, "log every task")
 	if err := f.Parse(args); err != nil {
@@ -84,7 +79,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	case o.broker == "":
 		err = errors.New("-broker is missing")
 	case strings.HasPrefix(o.broker, "mem:"):
-		err = errors.New("-broker mem:// has no use here: nobody else can reach the memory of this process")
+		err = errors.New("-broker mem:// has no use here: no other process can reach the memory of this one")
 	}
 	if err != nil {
 		_, _ = fmt.Fprintln(stderr, "worker:", err)
@@ -107,7 +102,7 @@ func work(o *options, logger *slog.Logger) (err error) {
 	}()
 	c, err := swarm.Consumer(consumer.Config{
 		Logger: logger, ShutdownTimeout: o.shutdown,
-		Queues:     map[string]consumer.QueueConfig{o.queue: {Workers: o.workers, Prefetch: o.prefetch}},
+		Queues:     map[string]consumer.QueueConfig{o.queue: {Workers: o.workers}},
 		Middleware: []middleware.Middleware{middleware.Log(logger)},
 	})
 	if err != nil {
@@ -116,8 +111,7 @@ func work(o *options, logger *slog.Logger) (err error) {
 	if err := register(c); err != nil {
 		return err
 	}
-	logger.Info("worker consumes", slog.String(middleware.LogQueue, o.queue), slog.String(middleware.LogNode, c.NodeID()),
-		slog.Any("tasks", c.Names()))
+	logger.Info("worker consumes", slog.String(middleware.LogQueue, o.queue), slog.Any("tasks", c.Names()))
 	if err := swarm.Ping(ctx); err != nil {
 		logger.Warn("worker waits for its broker", slog.Any("error", err))
 	}

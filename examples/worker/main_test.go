@@ -18,13 +18,15 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/examples/demo"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/router"
 )
 
-// asProgram in the environment makes the test binary the program itself, so that tests have real processes.
+// asProgram in the environment makes the test binary the program itself, so that tests have real
+// processes.
 const asProgram = "SWARMIJI_WORKER_TEST"
 
 func TestMain(m *testing.M) {
@@ -41,13 +43,13 @@ func TestExitStatus(t *testing.T) {
 		says   string
 	}{
 		"help":         {[]string{"-h"}, 0, "-broker URL"},
-		"no broker":    {nil, exitUsage, "-broker is missing"},
-		"memory":       {[]string{"-broker", "mem://"}, exitUsage, "nobody else can reach"},
-		"unknown flag": {[]string{"-colour"}, exitUsage, "-colour"},
-		"argument":     {[]string{"-broker", "amqp://h", "x"}, exitUsage, `unexpected argument "x"`},
-		"bad URL":      {[]string{"-broker", "kafka://u:hunter2@h"}, exitFailure, "no adapter for kafka"},
-		"bad queue":    {[]string{"-broker", "amqp://u:hunter2@h", "-queue", "a b"}, exitFailure, "bad name"},
-		"bad workers":  {[]string{"-broker", "amqp://u:hunter2@h", "-workers", "-1"}, exitFailure, "-1 workers"},
+		"no broker":    {nil, 2, "-broker is missing"},
+		"memory":       {[]string{"-broker", "mem://"}, 2, "no other process"},
+		"unknown flag": {[]string{"-colour"}, 2, "-colour"},
+		"argument":     {[]string{"-broker", "amqp://h", "x"}, 2, `unexpected argument "x"`},
+		"bad URL":      {[]string{"-broker", "kafka://u:hunter2@h"}, 1, "no adapter for kafka"},
+		"bad queue":    {[]string{"-broker", "amqp://u:hunter2@h", "-queue", "a b"}, 1, "bad name"},
+		"bad workers":  {[]string{"-broker", "amqp://u:hunter2@h", "-workers", "-1"}, 1, "Workers is -1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stderr bytes.Buffer
@@ -115,14 +117,17 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// The two programs of the README, as they are run there: what the worker knows is what quickstart submits.
-func TestQuickstartMeetsWorker(t *testing.T) {
-	quickstart := filepath.Join(t.TempDir(), "quickstart")
-	args := []string{"build", "-ldflags=-s -w", "-o", quickstart} // without what only debuggers read, as tests are
+// Promises: S1.
+//
+// TestSubmitMeetsWorker runs the two programs of the README as written there: the worker knows the
+// tasks that submit submits.
+func TestSubmitMeetsWorker(t *testing.T) {
+	submit := filepath.Join(t.TempDir(), "submit")
+	args := []string{"build", "-ldflags=-s -w", "-o", submit} // without data for debuggers, like tests
 	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
 		args = append(args, "-race") // as this test is built: then nothing is compiled for it alone
 	}
-	if out, err := exec.Command("go", append(args, "../quickstart")...).CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", append(args, "../submit")...).CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	for name, server := range map[string]func(t *testing.T) string{
@@ -133,20 +138,20 @@ func TestQuickstartMeetsWorker(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // they wait for retries, most of the time
-			meet(t, quickstart, server(t)+"?namespace="+testserver.Namespace())
+			meet(t, submit, server(t)+"?namespace="+testserver.Namespace())
 		})
 	}
 }
 
-func meet(t *testing.T, quickstart, url string) {
+func meet(t *testing.T, submit, url string) {
 	t.Helper()
 	worker := start(t, "-broker", url, "-queue", "mail", "-workers", "2", "-v")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, quickstart, "-broker", url, "-queue", "mail").Output()
+	out, err := exec.CommandContext(ctx, submit, "-broker", url, "-queue", "mail").Output()
 	const want = "add:     1 + 2 = 3\nretried: succeeded in run 3\nfailed:  run 2 failed, as it was asked to\n"
 	if err != nil || string(out) != want {
-		t.Fatalf("quickstart printed %q, %v; want %q", out, err, want)
+		t.Fatalf("submit printed %q, %v; want %q", out, err, want)
 	}
 	if err := worker.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -182,7 +187,7 @@ func TestStopFinishesWhatRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	worker := start(t, "-broker", url, "-queue", "nap", "-workers", "1")
-	f, err := sleepTask.Submit(ctx, p, nap{Milliseconds: 1500})
+	f, err := demo.Sleep.Submit(ctx, p, demo.Nap{Milliseconds: 1500})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func open(t testing.TB, cfg amqpconnect.Config) *Conn {
 	return c
 }
 
-// queue declares a queue for one test.
+// queue declares a queue for one test and returns its name.
 func queue(t testing.TB, c *Conn) string {
 	t.Helper()
 	name := testserver.Namespace()
@@ -43,7 +43,7 @@ func queue(t testing.TB, c *Conn) string {
 	}
 	t.Cleanup(func() {
 		ctx, err := testwait.Long(t), error(nil)
-		for range 5 { // the test may have broken the connection just now
+		for range 5 { // the test may have just broken the connection
 			if err = c.Do(ctx, func(ch *amqp.Channel) error {
 				_, err := ch.QueueDelete(name, false, false, false)
 				return err
@@ -86,7 +86,8 @@ func TestPublishedIsConfirmedOrNamed(t *testing.T) {
 		if i%3 == 0 {
 			key = q + ".missing"
 		}
-		ms = append(ms, Outgoing{Key: key, Message: message(fmt.Sprint(i / 6))}) // equal ids are under way together
+		// messages with equal ids are pending together
+		ms = append(ms, Outgoing{Key: key, Message: message(fmt.Sprint(i / 6))})
 	}
 	errs := p.PublishBatch(ctx, ms)
 	if errs == nil {
@@ -155,7 +156,7 @@ func TestSessionsFollowEachOther(t *testing.T) {
 		}
 	}
 	for _, want := range []broker.ConnState{broker.Connected, broker.Disconnected, broker.Connected, broker.Disconnected, broker.Connected, broker.Disconnected} {
-		for { // attempts that fail are told of as well
+		for { // failed attempts are reported, too
 			select {
 			case got := <-states:
 				if got != want {
@@ -216,7 +217,7 @@ func TestLostConfirmIsIndeterminate(t *testing.T) {
 	}
 }
 
-// awaitSent waits until the publisher's channel has taken n messages.
+// awaitSent waits until the publisher's channel has sent n messages.
 func awaitSent(t testing.TB, p *Publisher, n uint64) {
 	t.Helper()
 	deadline := time.Now().Add(30 * time.Second)

@@ -2,15 +2,17 @@ package amqpconn
 
 import amqp "github.com/rabbitmq/amqp091-go"
 
-// auth answers the server's challenge. While it does, it adds a capability to the properties that the client library is
-// about to send and would otherwise leave out: with it the server says that it refused the credentials; without it the
-// server just hangs up, which cannot be told from a network that failed at that moment.
+// auth answers the server's authentication challenge. It also adds a capability to the client
+// properties that the library would omit. With the capability the server reports refused
+// credentials. Without it the server only closes the connection, which looks like a network
+// failure.
 type auth struct {
 	amqp.Authentication
 	properties amqp.Table
 }
 
-// Response returns the inner mechanism's response.
+// Response adds the capability to the client properties and returns the response of the inner
+// mechanism.
 func (a auth) Response() string {
 	if caps, ok := a.properties["capabilities"].(amqp.Table); ok {
 		caps["authentication_failure_close"] = true

@@ -17,15 +17,15 @@ import (
 	"github.com/swarmiji/swarmiji/connect/amqpconnect"
 )
 
-// What holds unless a URL says otherwise.
+// Defaults of parameters that a URL does not set.
 const (
 	defaultHeartbeat   = 10 * time.Second
 	defaultDialTimeout = 15 * time.Second
 )
 
-// endpoint is one URL, taken apart.
+// endpoint holds the parts of one URL.
 type endpoint struct {
-	addr      string // host:port, the only part that is ever shown
+	addr      string // host:port, the only part that errors and logs show
 	vhost     string
 	user      string
 	pass      string
@@ -35,7 +35,8 @@ type endpoint struct {
 	timeout   time.Duration
 }
 
-// endpoints checks the whole configuration and returns all problems.
+// endpoints returns the endpoints of all URLs. It returns all problems of the configuration joined
+// in one error.
 func endpoints(c amqpconnect.Config) ([]endpoint, error) {
 	var errs []error
 	if len(c.URLs) == 0 {
@@ -53,8 +54,9 @@ func endpoints(c amqpconnect.Config) ([]endpoint, error) {
 	return eps, errors.Join(errs...)
 }
 
+// newEndpoint parses and checks one URL. Its errors never quote the URL.
 func newEndpoint(c amqpconnect.Config, raw string) (endpoint, error) {
-	// The parsers' own errors quote parts of the URL, which may be parts of a password: they are not passed on.
+	// The errors of the parsers may quote a part of the password, so they are not returned.
 	u, err := url.Parse(raw)
 	if err != nil {
 		return endpoint{}, errors.New("cannot be parsed; reserved characters in user, password and vhost must be percent-encoded")
@@ -110,7 +112,8 @@ func newEndpoint(c amqpconnect.Config, raw string) (endpoint, error) {
 	return ep, nil
 }
 
-// checkParameters refuses parameters that would be ignored; one of them is the verify=verify_none of other clients.
+// checkParameters returns an error for a URL parameter that would be ignored, such as
+// verify=verify_none of other clients.
 func checkParameters(q url.Values) error {
 	for name := range q {
 		switch name {
@@ -124,16 +127,18 @@ func checkParameters(q url.Values) error {
 	return nil
 }
 
-// hasTLS reports whether a URL has parameters that concern TLS.
+// hasTLS reports whether a URL has parameters for TLS.
 func hasTLS(a amqp.URI) bool {
 	return a.CACertFile != "" || a.CertFile != "" || a.KeyFile != "" || a.ServerName != ""
 }
 
+// tlsFor returns the TLS settings for an amqps URL: those of c, or of the files that the URL names.
+// The minimum version is 1.2. It returns an error if both are given.
 func tlsFor(c amqpconnect.Config, a amqp.URI) (*tls.Config, error) {
 	var t *tls.Config
 	if c.TLS != nil {
 		if hasTLS(a) {
-			return nil, errors.New("TLS parameters are given in the URL and in Config.TLS")
+			return nil, errors.New("TLS parameters are given in the URL and in Config.TLS; use one of them")
 		}
 		t = c.TLS.Clone()
 	} else {
@@ -149,7 +154,7 @@ func tlsFor(c amqpconnect.Config, a amqp.URI) (*tls.Config, error) {
 	return t, nil
 }
 
-// loadFiles reads the files that the URL names.
+// loadFiles loads the certificates of the files that the URL names into t.
 func loadFiles(t *tls.Config, a amqp.URI) error {
 	if a.CACertFile != "" {
 		pem, err := os.ReadFile(a.CACertFile)
@@ -162,7 +167,7 @@ func loadFiles(t *tls.Config, a amqp.URI) error {
 		}
 	}
 	if (a.CertFile == "") != (a.KeyFile == "") {
-		return errors.New("certfile and keyfile belong together")
+		return errors.New("certfile and keyfile must be given together")
 	}
 	if a.CertFile != "" {
 		cert, err := tls.LoadX509KeyPair(a.CertFile, a.KeyFile)

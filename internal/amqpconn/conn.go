@@ -15,40 +15,43 @@ import (
 
 	"github.com/swarmiji/swarmiji/connect/amqpconnect"
 	"github.com/swarmiji/swarmiji/internal/netconn"
+	"github.com/swarmiji/swarmiji/internal/reach"
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// closeTimeout bounds the wait for the server's goodbye.
+// closeTimeout limits the wait for the server's answer to closing the connection.
 const closeTimeout = 5 * time.Second
 
-// Conn is a connection that mends itself. All methods may be called from any goroutine.
+// Conn is a connection that is made again after each loss. All methods are safe for concurrent use.
 type Conn struct {
 	name      string
 	backoff   task.Backoff
 	logger    *slog.Logger
 	endpoints []endpoint
-	live      atomic.Pointer[Session] // the session while there is one
+	live      atomic.Pointer[Session] // current session, or nil
 
-	mu       sync.Mutex
-	started  bool
-	closed   bool
-	gen      uint64
-	refusals int           // rounds in a row in which the server refused us and no URL worked
-	lastErr  error         // why there is no session
-	reason   string        // of the server's alarm
-	changed  chan struct{} // closed and replaced when any of these changes
+	mu      sync.Mutex
+	started bool
+	closed  bool
+	gen     uint64
+	// consecutive rounds over all URLs in which a server refused access and none accepted
+	refusals int
+	lastErr  error         // why no session exists
+	reason   string        // reason of the server's alarm
+	changed  chan struct{} // closed and replaced when any of these fields changes
 	watchers netconn.Watchers
 
-	ctx    context.Context // ends with Close; of the supervisor and what it starts
+	ctx    context.Context // ends with Close; for supervise and its connections
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 }
 
-// New checks cfg and returns a Conn that connects when it is first used. All problems of cfg are reported together.
+// New checks cfg and returns a Conn that connects at its first use. It returns all problems of cfg
+// in one error.
 //
-// The server shows the purpose after the configured name. The logger is told of TLS without verification at each connect, and
-// of nothing else; nil: slog.Default().
+// The server shows the configured name followed by purpose. The logger receives only a warning
+// about TLS without verification, at each connect. Nil: slog.Default().
 func New(cfg amqpconnect.Config, purpose string, logger *slog.Logger) (*Conn, error) {
 	eps, err := endpoints(cfg)
 	if err != nil {
@@ -63,15 +66,16 @@ func New(cfg amqpconnect.Config, purpose string, logger *slog.Logger) (*Conn, er
 	return c, nil
 }
 
-// notify tells of a change; c.mu is held.
+// notify wakes waiting calls and passes the current state to the watchers. Call it with c.mu held.
 func (c *Conn) notify() {
 	close(c.changed)
 	c.changed = make(chan struct{})
-	c.watchers.Tell(c.state())
+	c.watchers.Notify(c.state())
 }
 
-// Session returns the connection, and waits for it if there is none. The error wraps [ErrUnavailable] and the ctx's error
-// when ctx ends first, [ErrAccess] at once while the server refuses the credentials, or [ErrClosed].
+// Session returns the current session and waits for the next one while the connection is lost.
+// Returns [ErrUnavailable] with ctx's error when ctx ends first, [ErrAccess] at once while the
+// server refuses the credentials, and [ErrClosed] after Close.
 func (c *Conn) Session(ctx context.Context) (*Session, error) {
 	for {
 		if s := c.live.Load(); s != nil && s.Err() == nil {
@@ -90,7 +94,7 @@ func (c *Conn) Session(ctx context.Context) (*Session, error) {
 			c.started = true
 			c.tasks.Go(c.supervise)
 		}
-		// One refusal of a server that has accepted us before may be a server that is still starting.
+		// A server that accepted the credentials before and refuses once may still be starting.
 		if c.refusals > 1 || c.refusals == 1 && c.gen == 0 {
 			err := c.lastErr
 			c.mu.Unlock()
@@ -101,19 +105,26 @@ func (c *Conn) Session(ctx context.Context) (*Session, error) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, unavailable(ctx, last)
+			return nil, c.unavailable(ctx, last)
 		}
 	}
 }
 
-func unavailable(ctx context.Context, last error) error {
+// unavailable returns ErrUnavailable with ctx's error and the error of the last attempt to connect.
+// Without a finished attempt, it names the servers.
+func (c *Conn) unavailable(ctx context.Context, last error) error {
 	if last == nil {
-		return fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
+		addrs := make([]string, len(c.endpoints))
+		for i, ep := range c.endpoints {
+			addrs[i] = ep.addr
+		}
+		last = &reach.Error{Server: "RabbitMQ at " + strings.Join(addrs, " or "), Found: "no AMQP answer yet", Next: reach.Scheme, Cause: ctx.Err()}
 	}
-	return fmt.Errorf("%w: %w, the last attempt: %w", ErrUnavailable, ctx.Err(), last)
+	return reach.Ended(ErrUnavailable, last, ctx.Err())
 }
 
-// waitUnblocked waits while the server takes no messages on s.
+// waitUnblocked waits until the server does not block publishers on s any more, or s has ended.
+// Returns ErrBlocked with the server's reason when ctx ends first, and ErrClosed after Close.
 func (c *Conn) waitUnblocked(ctx context.Context, s *Session) error {
 	for s.Blocked() {
 		c.mu.Lock()
@@ -135,7 +146,8 @@ func (c *Conn) waitUnblocked(ctx context.Context, s *Session) error {
 	return nil
 }
 
-// supervise keeps a session until the Conn is closed.
+// supervise connects and reconnects with backoff until the Conn is closed, and publishes each
+// session in c.live. It is the goroutine that Session starts.
 func (c *Conn) supervise() {
 	attempt := 0
 	for c.ctx.Err() == nil {
@@ -164,7 +176,7 @@ func (c *Conn) supervise() {
 		c.notify()
 		c.mu.Unlock()
 		s.watch.Wait()
-		// A server that accepts us and drops us at once is no reason to hurry.
+		// If a server accepts a connection and closes it at once, the backoff grows.
 		if time.Since(up) > 5*time.Second {
 			attempt = 0
 		} else if attempt++; attempt > 1 && !wake.Sleep(c.ctx, c.backoff.Interval(attempt-1)) {
@@ -173,7 +185,9 @@ func (c *Conn) supervise() {
 	}
 }
 
-// connect tries each URL once. If one of them refused us that is the error, else the errors of all.
+// connect tries each URL once, in order. It stores the first session that succeeds in c.live,
+// notifies waiters and returns it. Otherwise it returns the errors of all URLs joined in one. It
+// takes c.mu.
 func (c *Conn) connect() (*Session, error) {
 	var errs []error
 	for _, ep := range c.endpoints {
@@ -206,7 +220,7 @@ func (c *Conn) connect() (*Session, error) {
 	return nil, errors.Join(errs...)
 }
 
-// Do is [Session.Do] on the present session; it waits for one.
+// Do waits for a session and calls [Session.Do].
 func (c *Conn) Do(ctx context.Context, fn func(ch *amqp.Channel) error) error {
 	s, err := c.Session(ctx)
 	if err != nil {
@@ -215,10 +229,12 @@ func (c *Conn) Do(ctx context.Context, fn func(ch *amqp.Channel) error) error {
 	return s.Do(ctx, fn)
 }
 
-// Supervise calls run with an open channel, and again with a new one whenever run has returned, until ctx ends or the Conn
-// is closed. After run has returned its channel is closed. report, if not nil, is told why each run ended and why no
-// channel could be opened; it is not told of the end of ctx. Between two runs there is a pause, full-jitter, that grows
-// while runs are short.
+// Supervise calls run with an open channel. When run has returned, it closes the channel, waits
+// with full jitter, and calls run with a new one. It blocks until ctx ends or the Conn is closed.
+// The delay grows while runs are short.
+//
+// If report is not nil, it is called with the error of each run and of each failure to open a
+// channel. It is not called for the end of ctx.
 func (c *Conn) Supervise(ctx context.Context, run func(ctx context.Context, ch *Channel) error, report func(error)) {
 	for attempt := 0; ; attempt++ {
 		begin := time.Now()
@@ -238,6 +254,8 @@ func (c *Conn) Supervise(ctx context.Context, run func(ctx context.Context, ch *
 	}
 }
 
+// runOnce waits for a session, opens a channel, calls run with it and closes it. It returns the
+// error of run or of opening.
 func (c *Conn) runOnce(ctx context.Context, run func(ctx context.Context, ch *Channel) error) error {
 	s, err := c.Session(ctx)
 	if err != nil {
@@ -251,9 +269,10 @@ func (c *Conn) runOnce(ctx context.Context, run func(ctx context.Context, ch *Ch
 	return channelError(run(ctx, ch))
 }
 
-// Close closes the connection in good order and ends all that waits. It waits for the server's answer until ctx ends, 5 s at
-// most, and hardly at all for a server that does not read since it has an alarm. It is
-// idempotent. Nothing of the Conn runs when it has returned.
+// Close closes the connection with the AMQP handshake and ends all waiting calls. It waits for the
+// server's answer until ctx ends, for at most 5 s. If the server has an alarm and does not read, it
+// waits only briefly. Returns ctx's error if ctx ends first. Further calls wait for the same end.
+// No goroutine of the Conn runs after Close returned.
 func (c *Conn) Close(ctx context.Context) error {
 	c.mu.Lock()
 	if !c.closed {
@@ -268,7 +287,7 @@ func (c *Conn) Close(ctx context.Context) error {
 	if s != nil {
 		ended := make(chan struct{})
 		go func() {
-			_ = s.conn.Close() // its only failure is that the connection has ended already
+			_ = s.conn.Close() // fails only if the connection has ended already
 			close(ended)
 		}()
 		limit := closeTimeout

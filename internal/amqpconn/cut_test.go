@@ -16,11 +16,12 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// failWrites makes each Write of s fail, as after a reset that the reader has not seen yet.
+// failWrites makes each Write of s fail, like after a reset that the reader has not seen yet.
 func failWrites(s *socket) { s.Stop(syscall.ECONNRESET) }
 
-// TestPublishAfterAReset: the connection is reset in the middle of a Publish, and the writer learns it before the reader does.
-// The message has not left and is sent over the next connection; it is not called malformed.
+// TestPublishAfterAReset resets the connection in the middle of a Publish, and the writer detects
+// it before the reader. The message was not sent, so Publish sends it on the next connection and
+// does not return ErrMalformed.
 func TestPublishAfterAReset(t *testing.T) {
 	c := open(t, amqpconnect.Config{URLs: []string{testserver.RequireRabbit(t).URL()}})
 	q := queue(t, c)
@@ -36,7 +37,7 @@ func TestPublishAfterAReset(t *testing.T) {
 	failWrites(out.ch.sess.sock)
 	out.mu.Unlock()
 	testwait.Until(t, "the publisher to leave the channel", func() bool { return p.live.Load() == nil || len(res) > 0 })
-	_ = out.ch.sess.sock.Conn.Close() // now the reader sees it too
+	_ = out.ch.sess.sock.Conn.Close() // now the reader sees it, too
 	if err := <-res; err != nil {
 		t.Fatalf("Publish over a connection that was reset: %v, want that it is sent over the next one", err)
 	}
@@ -51,7 +52,8 @@ func reset(s *socket) {
 	time.AfterFunc(time.Millisecond, func() { _ = s.Conn.Close() })
 }
 
-// TestSessionAfterAReset: what is asked of a connection that was reset is told with a class, too.
+// TestSessionAfterAReset shows that operations on a connection that was reset return an error with
+// a class.
 func TestSessionAfterAReset(t *testing.T) {
 	c := open(t, amqpconnect.Config{URLs: []string{testserver.RequireRabbit(t).URL()}})
 	sess, err := c.Session(testwait.Long(t))
@@ -76,8 +78,8 @@ func TestSessionAfterAReset(t *testing.T) {
 	}
 }
 
-// TestPublishCutAnywhere cuts the connection after each of many counts of bytes. What Publish tells is true: the message is
-// there once if it was confirmed, and once at most if the outcome is unknown.
+// TestPublishCutAnywhere cuts the connection after various numbers of bytes. A confirmed message is
+// in the queue once, and a message with an unknown outcome at most once.
 func TestPublishCutAnywhere(t *testing.T) {
 	srv := testserver.RequireRabbit(t)
 	direct := open(t, amqpconnect.Config{URLs: []string{srv.URL()}})
@@ -94,7 +96,7 @@ func TestPublishCutAnywhere(t *testing.T) {
 			proxy.Truncate(true, false, at)
 			sess := p.live.Load().ch.sess
 			healed := make(chan struct{})
-			go func() { // a message that has not left is sent again, and is to arrive then
+			go func() { // a message that was not sent is sent again, which needs the proxy
 				defer close(healed)
 				<-sess.Done()
 				proxy.Heal()
@@ -113,7 +115,8 @@ func TestPublishCutAnywhere(t *testing.T) {
 	}
 }
 
-// TestMalformedIsTheEncodersWord: what no AMQP frame can hold is told so, and is not sent again over the next connection.
+// TestMalformedIsTheEncodersWord shows that a message that AMQP cannot encode returns ErrMalformed
+// and is not sent again.
 func TestMalformedIsTheEncodersWord(t *testing.T) {
 	c := open(t, amqpconnect.Config{URLs: []string{testserver.RequireRabbit(t).URL()}})
 	q := queue(t, c)

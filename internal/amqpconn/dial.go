@@ -12,19 +12,23 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/swarmiji/swarmiji/internal/reach"
 )
 
-// tlsAlert is the first byte of a TLS alert record, which is what a TLS server answers to a plain AMQP client.
+// tlsAlert is the first byte of a TLS alert record, which a TLS server sends to a plain AMQP
+// client.
 const tlsAlert = 0x15
 
-// dial makes one connection. Its errors name the address and nothing else of the URL.
+// dial makes one connection, with TLS and the AMQP handshake. Its errors name the address and no
+// other part of the URL.
 func (ep endpoint) dial(ctx context.Context, name string, log *slog.Logger) (*amqp.Connection, *socket, error) {
 	ctx, cancel := context.WithTimeout(ctx, ep.timeout)
 	defer cancel()
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", ep.addr)
 	if err != nil {
-		return nil, nil, fmt.Errorf("amqp %s: %w", ep.addr, err)
+		return nil, nil, ep.unusable(reach.Reason(err), reach.Start, nil, err)
 	}
 	if ep.tls != nil {
 		if ep.tls.InsecureSkipVerify {
@@ -32,11 +36,11 @@ func (ep endpoint) dial(ctx context.Context, name string, log *slog.Logger) (*am
 		}
 		t := tls.Client(conn, ep.tls)
 		if err := t.HandshakeContext(ctx); err != nil {
-			_ = conn.Close() // the handshake's error says more
+			_ = conn.Close() // the handshake's error is more informative
 			if rh, ok := errors.AsType[tls.RecordHeaderError](err); ok {
-				return nil, nil, fmt.Errorf("amqp %s: the server does not speak TLS on this port, use an amqp:// URL: %w", ep.addr, rh)
+				return nil, nil, ep.unusable("the server does not speak TLS on this port", "use an amqp:// URL, or the port for TLS", nil, rh)
 			}
-			return nil, nil, fmt.Errorf("amqp %s: TLS: %w", ep.addr, err)
+			return nil, nil, ep.unusable("TLS: "+err.Error(), "check the certificates", nil, err)
 		}
 		conn = t
 	}
@@ -66,25 +70,43 @@ func (ep endpoint) dial(ctx context.Context, name string, log *slog.Logger) (*am
 	return c, sock, nil
 }
 
-// handshakeError says in plain words what the handshake's failure means.
+// unusable returns the error of a connection that was not made.
+func (ep endpoint) unusable(found, next string, class, cause error) error {
+	return &reach.Error{Server: "RabbitMQ at " + ep.addr, Found: found, Next: next, Class: class, Cause: cause}
+}
+
+// handshakeError returns an error that names the likely cause of a failed handshake: a timeout, TLS
+// on one side only, refused credentials or virtual host (both ErrAccess), or a broken connection.
 func (ep endpoint) handshakeError(ctx context.Context, err error, sock *socket) error {
 	first := sock.first.Load() - 1
 	ae, ok := errors.AsType[*amqp.Error](err)
 	switch {
 	case ctx.Err() != nil:
-		return fmt.Errorf("amqp %s: the handshake was not finished in %v: %w", ep.addr, ep.timeout.Round(time.Millisecond), context.Cause(ctx))
+		return ep.unusable(fmt.Sprintf("no AMQP answer in %v", ep.timeout.Round(time.Millisecond)), reach.Scheme, nil, context.Cause(ctx))
 	case ep.tls == nil && first == tlsAlert:
-		return fmt.Errorf("amqp %s: the server speaks TLS on this port, use an amqps:// URL: %w", ep.addr, err)
+		return ep.unusable("the server speaks TLS on this port", "use an amqps:// URL", nil, err)
 	case first < 0:
-		return fmt.Errorf("amqp %s: the server hung up without a word; if it wants TLS on this port use an amqps:// URL: %w", ep.addr, io.ErrUnexpectedEOF)
+		return ep.unusable("the server closed the connection without an answer", "check the port; if it expects TLS, use an amqps:// URL", nil, io.ErrUnexpectedEOF)
 	case ok && ae.Server && ae.Code == amqp.AccessRefused:
-		return fmt.Errorf("amqp %s: %w: user name or password: %w", ep.addr, ErrAccess, err)
+		return ep.unusable(fmt.Sprintf("login of user %q refused (%s)", ep.user, answer(ae)), reach.Login, ErrAccess, err)
 	case ok && ae.Server && ae.Code == amqp.NotAllowed && strings.Contains(ae.Reason, "vhost") && !strings.Contains(ae.Reason, "is down"):
-		return fmt.Errorf("amqp %s: %w: virtual host: %w", ep.addr, ErrAccess, err)
+		return ep.unusable(fmt.Sprintf("user %q may not use virtual host %q (%s)", ep.user, ep.vhost, answer(ae)),
+			"correct the path of the URL, or add it with its permissions", ErrAccess, err)
 	case ok && !ae.Server:
-		// The library guesses wrong credentials or vhost whenever the line breaks in the handshake; a server that refuses says so.
-		return fmt.Errorf("amqp %s: the connection broke in the handshake: %w", ep.addr, io.ErrUnexpectedEOF)
+		// The library reports wrong credentials or vhost whenever the connection breaks in the handshake;
+		// a server that refuses them says so itself.
+		return ep.unusable("the connection broke in the handshake", reach.Scheme, nil, io.ErrUnexpectedEOF)
 	default:
-		return fmt.Errorf("amqp %s: %w", ep.addr, err)
+		return ep.unusable(reach.Reason(err), "check the server's log", nil, err)
 	}
+}
+
+// answer returns the first sentence of the server's reason, without the name of its code.
+func answer(e *amqp.Error) string {
+	text := e.Reason
+	if _, after, ok := strings.Cut(text, " - "); ok {
+		text = after
+	}
+	first, _, _ := strings.Cut(text, ". ")
+	return first
 }

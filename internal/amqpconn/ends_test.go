@@ -32,7 +32,8 @@ func TestTLSIsNeverDroppedSilently(t *testing.T) {
 	}
 }
 
-// TestLostRightAfterTheHandshake: the library tells a listener that comes after the end nothing, as after an orderly close.
+// TestLostRightAfterTheHandshake shows that a connection that ended before NotifyClose has a
+// reason, although the library gives none.
 func TestLostRightAfterTheHandshake(t *testing.T) {
 	eps, err := endpoints(amqpconnect.Config{URLs: []string{testserver.RequireRabbit(t).URL()}})
 	if err != nil {
@@ -45,7 +46,7 @@ func TestLostRightAfterTheHandshake(t *testing.T) {
 		}
 		closed := conn.NotifyClose(make(chan *amqp.Error, 1))
 		_ = sock.Conn.Close()
-		for range closed { // closed by the library when nobody else will be told
+		for range closed { // the library closes the channel when it notifies no later listener
 		}
 		s := newSession(owner, 1, eps[0].addr, conn, sock, func(bool, string) {})
 		select {
@@ -66,8 +67,8 @@ func TestLostRightAfterTheHandshake(t *testing.T) {
 	}
 }
 
-// TestSetupErrorIsTheServers: the requests of a setup ask for no answer, and a refusal may be known before the next one that
-// does.
+// TestSetupErrorIsTheServers shows that Publish returns the server's reason if Setup fails. Its
+// requests ask for no answer, so a refusal may arrive before the next request that does.
 func TestSetupErrorIsTheServers(t *testing.T) {
 	c := open(t, amqpconnect.Config{URLs: []string{testserver.RequireRabbit(t).URL()}})
 	q := queue(t, c)
@@ -75,7 +76,8 @@ func TestSetupErrorIsTheServers(t *testing.T) {
 	defer cancel()
 	attempts, returned := 0, make(chan struct{})
 	p := NewPublisher(c, PublisherConfig{Setup: func(ch *amqp.Channel) error {
-		if attempts++; attempts == 2 { // when ctx ends in the middle of an attempt, the one before has the reason
+		// when ctx ends within an attempt, the previous attempt has the reason
+		if attempts++; attempts == 2 {
 			cancel()
 			<-returned
 			return nil

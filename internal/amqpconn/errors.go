@@ -8,56 +8,63 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// The classes of this package's errors. Compare with [errors.Is]. No error of this package holds a password or a URL.
+// Classes of the errors of this package. Compare with [errors.Is]. No error holds a password or a
+// URL.
 var (
-	// ErrClosed: the Conn or Publisher was closed.
+	// ErrClosed reports that the Conn or Publisher was closed.
 	ErrClosed = errors.New("amqp connection closed")
-	// ErrUnavailable: there was no usable connection until ctx ended; nothing was sent.
+	// ErrUnavailable reports that no connection was usable until ctx ended. Nothing was sent.
 	ErrUnavailable = errors.New("no amqp connection")
-	// ErrAccess: the server refused the credentials, the virtual host or the operation. The Conn goes on trying, so that it
-	// recovers when that is mended.
+	// ErrAccess reports that the server refused the credentials, the virtual host or the operation.
+	// The Conn keeps trying, so that it recovers when access is granted.
 	ErrAccess = errors.New("amqp access refused")
-	// ErrIndeterminate: the message or request may have been sent, and ctx or the connection ended before the answer came.
+	// ErrIndeterminate reports that ctx or the connection ended before the answer arrived. The message
+	// or request may have been sent.
 	ErrIndeterminate = errors.New("amqp request without an answer")
-	// ErrBlocked: the server had an alarm (memory, disk) until ctx ended. With ErrIndeterminate beside it the message had
-	// been sent before the alarm was known; else nothing was sent.
+	// ErrBlocked reports that the server had an alarm (memory, disk) until ctx ended. If the error is
+	// also ErrIndeterminate, the message was sent before the alarm was known. Otherwise nothing was
+	// sent.
 	ErrBlocked = errors.New("amqp server takes no messages")
-	// ErrRefused: the server answered that it did not take the message, for instance since its queue is full.
+	// ErrRefused reports that the server did not accept the message, for example because its queue is
+	// full.
 	ErrRefused = errors.New("amqp publish refused")
-	// ErrUnroutable: the server returned the message: no queue is bound where it was published to.
+	// ErrUnroutable reports that the server returned the message because no queue is bound to its
+	// exchange and key.
 	ErrUnroutable = errors.New("amqp message unroutable")
-	// ErrMalformed: the message cannot be written as AMQP.
+	// ErrMalformed reports that the message cannot be encoded as AMQP.
 	ErrMalformed = errors.New("malformed amqp message")
 )
 
-// IsAccess reports whether the server refused a channel's operation for lack of permission.
+// IsAccess reports whether the server refused an operation of a channel for lack of permission.
 func IsAccess(err error) bool { return hasCode(err, amqp.AccessRefused) }
 
-// IsNotFound reports whether the server answered that there is no such queue or exchange.
+// IsNotFound reports whether the server answered that the queue or exchange does not exist.
 func IsNotFound(err error) bool { return hasCode(err, amqp.NotFound) && !IsNodeDown(err) }
 
-// IsNodeDown reports whether the server answered that a queue is there, on a node that is down or has not started all of its
-// queues yet. Only the text of the answer tells this from a queue that is not there.
+// IsNodeDown reports whether the server answered that a queue exists on a node that is down or
+// still starting. Only the text of the answer tells this from a missing queue.
 func IsNodeDown(err error) bool {
 	e, ok := errors.AsType[*amqp.Error](err)
 	return ok && e.Code == amqp.NotFound &&
 		(strings.Contains(e.Reason, "home node") || strings.Contains(e.Reason, "process is stopped"))
 }
 
-// IsPrecondition reports whether the server answered 406: a declaration that differs from what exists, an unknown delivery
-// tag, or a delivery that was held for longer than consumer_timeout.
+// IsPrecondition reports whether the server answered 406. The reasons are a declaration that
+// differs from the existing queue, an unknown delivery tag, or a delivery unacknowledged for longer
+// than consumer_timeout.
 func IsPrecondition(err error) bool { return hasCode(err, amqp.PreconditionFailed) }
 
-// IsChannelError reports whether the server closed a channel, and not the connection, to answer an operation that it
-// refuses.
+// IsChannelError reports whether the server refused an operation by closing the channel, and not
+// the connection.
 func IsChannelError(err error) bool {
 	e, ok := errors.AsType[*amqp.Error](err)
 	return ok && e.Server && e.Recover
 }
 
-// IsInTheMaking reports whether an error is what RabbitMQ (3.10) answers to those who use a stream while another connection
-// makes it: it has told them that the queue exists, and then ends their connection.
-func IsInTheMaking(err error) bool {
+// IsBeingDeclared reports whether err is an answer of RabbitMQ (3.10) to a connection that uses a
+// stream while another connection declares it. The server says that the queue exists and then
+// closes the connection.
+func IsBeingDeclared(err error) bool {
 	if errors.Is(err, ErrUnroutable) || errors.Is(err, ErrRefused) {
 		return true
 	}
@@ -70,7 +77,8 @@ func hasCode(err error, code int) bool {
 	return ok && e.Code == code
 }
 
-// channelError puts the class beside an error that a channel's method returned.
+// channelError wraps an error of a channel's method with ErrAccess if the server refused
+// permission. It returns other errors unchanged.
 func channelError(err error) error {
 	switch {
 	case err == nil:

@@ -9,7 +9,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
 )
 
-// A queue whose node is down, or has not started it yet, is there: who took it for missing would give up, or make another.
+// A queue whose node is down or still starting exists. If a caller treated it as missing, it would
+// stop or declare another one.
 func TestNodeDownIsNotNotFound(t *testing.T) {
 	for reason, down := range map[string]bool{
 		"NOT_FOUND - no queue 'q' in vhost '/'":                                                                   false,

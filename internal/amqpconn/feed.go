@@ -8,35 +8,37 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// FeedPrefetch is the prefetch of a consumer whose messages go through a [Feed]. A bound keeps those of a slow process in the
-// queue, which is bounded itself, and out of its memory.
+// FeedPrefetch is the prefetch of a consumer that uses a [Feed]. The limit keeps the messages for a
+// slow process in the queue, which is limited itself, and out of the process's memory.
 const FeedPrefetch = 64
 
-var errFeedCancelled = errors.New("amqp: the queue was deleted, or its node has gone")
+var errFeedCancelled = errors.New("amqp: the queue was deleted, or its node is down")
 
-// Feed is the deliveries of one consumer, the only one on its channel, and what of them is not acknowledged. It belongs to
-// one goroutine.
+// Feed reads the deliveries of one consumer, the only one on its channel, and acknowledges them.
+// Use it from one goroutine only.
 type Feed struct {
 	ch         *Channel
 	deliveries <-chan amqp.Delivery
-	last       uint64 // tag of the last message taken
+	last       uint64 // tag of the last message passed to Taken
 	unacked    int
 }
 
-// NewFeed returns a Feed of a consumer with [FeedPrefetch].
+// NewFeed returns a Feed for a consumer with [FeedPrefetch].
 func NewFeed(ch *Channel, deliveries <-chan amqp.Delivery) *Feed {
 	return &Feed{ch: ch, deliveries: deliveries}
 }
 
-// Next returns the next message. When none is there it acknowledges what was taken, since the server ends a channel that
-// leaves a message unacknowledged for consumer_timeout, and waits; ok is false at the end of ctx.
+// Next waits for the next message and returns it. If none is ready it first acknowledges the
+// messages passed to Taken, because the server closes a channel with a message unacknowledged for
+// consumer_timeout. ok is false when ctx ends. Returns the reason when the channel or the consumer
+// ends.
 func (f *Feed) Next(ctx context.Context) (d amqp.Delivery, ok bool, err error) {
 	if f.unacked > 0 {
-		runtime.Gosched() // the library hands over from a buffer of its own: let it, before this is taken for a lull
+		runtime.Gosched() // the library delivers from its own buffer: give it a chance to do so
 	}
 	select {
 	case d, ok = <-f.deliveries:
-	case <-ctx.Done(): // a busy bus knows no lull
+	case <-ctx.Done(): // needed on a busy bus, where a message is always ready
 		return d, false, nil
 	default:
 		if err := f.acknowledge(); err != nil {
@@ -54,8 +56,8 @@ func (f *Feed) Next(ctx context.Context) (d amqp.Delivery, ok bool, err error) {
 	return d, true, nil
 }
 
-// Taken notes that a message is done with. The window of the prefetch has to move along in a stream without lulls; half a
-// window at a time will do.
+// Taken records that a message was processed. It acknowledges after every half prefetch window, so
+// that a continuous stream of messages does not stop.
 func (f *Feed) Taken(d *amqp.Delivery) error {
 	f.last = d.DeliveryTag
 	if f.unacked++; f.unacked >= FeedPrefetch/2 {
@@ -64,20 +66,22 @@ func (f *Feed) Taken(d *amqp.Delivery) error {
 	return nil
 }
 
-// acknowledge settles all messages up to the last.
+// acknowledge acknowledges all messages up to f.last.
 func (f *Feed) acknowledge() error {
 	if f.unacked == 0 {
 		return nil
 	}
 	f.unacked = 0
-	if err := f.ch.Ack(f.last, true); err != nil { // it only writes, so the channel has ended
+	// Ack only writes, so an error means that the channel has ended
+	if err := f.ch.Ack(f.last, true); err != nil {
 		return f.cause()
 	}
 	return nil
 }
 
-// cause says why the deliveries ended. The library ends them a moment before the channel, or without it when the server
-// cancels the consumer.
+// cause returns the reason why the deliveries ended. The library ends them shortly before the
+// channel. If the server cancels the consumer, the channel stays open, and cause returns
+// errFeedCancelled.
 func (f *Feed) cause() error {
 	if f.ch.IsClosed() {
 		<-f.ch.Done()

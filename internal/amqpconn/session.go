@@ -10,7 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Session is one connection from its handshake to its end. All methods may be called from any goroutine.
+// Session is one connection from its handshake to its end. All methods are safe for concurrent use.
 type Session struct {
 	gen     uint64
 	addr    string
@@ -22,14 +22,15 @@ type Session struct {
 	watch   sync.WaitGroup
 }
 
-// errEarlyEnd is the end of a connection or channel that was over before anybody could listen for its reason.
+// errEarlyEnd is the reason of a connection or channel that ended before NotifyClose was called.
 var errEarlyEnd = errors.New("ended right after it was opened")
 
-// newSession starts to watch a fresh connection. changed is called when the server blocks or unblocks it; owner ends before
-// its Conn closes it.
+// newSession returns the session of a new connection and starts goroutines that watch it. changed
+// is called when the server blocks or unblocks the connection. owner ends before the Conn closes
+// the connection.
 func newSession(owner context.Context, gen uint64, addr string, c *amqp.Connection, sock *socket, changed func(blocked bool, reason string)) *Session {
 	s := &Session{gen: gen, addr: addr, conn: c, sock: sock, done: make(chan struct{})}
-	// Both channels are closed by the library when the connection has ended.
+	// The library closes both channels when the connection has ended.
 	closed := c.NotifyClose(make(chan *amqp.Error, 1))
 	blocked := c.NotifyBlocked(make(chan amqp.Blocking, 16))
 	s.watch.Go(func() {
@@ -47,10 +48,10 @@ func newSession(owner context.Context, gen uint64, addr string, c *amqp.Connecti
 			s.err = fmt.Errorf("amqp %s: connection lost: %w", addr, s.cause(e))
 		case owner.Err() != nil:
 			s.err = fmt.Errorf("amqp %s: %w", addr, ErrClosed)
-		default: // lost before NotifyClose: the library says nothing then
+		default: // lost before NotifyClose: the library gives no reason
 			s.err = fmt.Errorf("amqp %s: connection lost: %w", addr, s.cause(errEarlyEnd))
 		}
-		// The library writes nothing more; what it reads no longer matters.
+		// The library writes no more data, and data that it still reads is not needed.
 		_ = s.sock.Close()
 		<-s.sock.Flushed()
 		close(s.done)
@@ -58,7 +59,8 @@ func newSession(owner context.Context, gen uint64, addr string, c *amqp.Connecti
 	return s
 }
 
-// cause prefers the socket's own error to the library's text about it.
+// cause returns the socket's own error if there is one, and otherwise e, the library's text about
+// it.
 func (s *Session) cause(e error) error {
 	if err := s.sock.Err(); err != nil {
 		return err
@@ -66,16 +68,16 @@ func (s *Session) cause(e error) error {
 	return e
 }
 
-// Generation numbers the sessions of a Conn from 1.
+// Generation returns the number of the session in its Conn, from 1.
 func (s *Session) Generation() uint64 { return s.gen }
 
-// MaxChannels is how many channels the connection may have at a time.
+// MaxChannels returns the number of channels that the connection may have at the same time.
 func (s *Session) MaxChannels() int { return int(s.conn.Config.ChannelMax) }
 
-// Done is closed when the connection has ended.
+// Done returns a channel that is closed when the connection has ended.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
-// Err says why the connection ended; nil while it has not.
+// Err returns the reason why the connection ended, or nil if it has not.
 func (s *Session) Err() error {
 	select {
 	case <-s.done:
@@ -85,42 +87,45 @@ func (s *Session) Err() error {
 	}
 }
 
-// Ended reports whether the connection has ended, perhaps a moment before Done is closed. A reset may be known from writing
-// before it is from reading.
+// Ended reports whether the connection has ended. It may return true shortly before Done is closed,
+// because a write may detect a reset before the read does.
 func (s *Session) Ended() bool { return s.conn.IsClosed() || s.sock.Failed() || s.Err() != nil }
 
-// reason waits for the reason of a connection that has ended.
+// reason waits for the end of the connection and returns its reason.
 func (s *Session) reason() error {
 	<-s.done
 	return s.err
 }
 
-// Blocked reports whether the server has told that it takes no messages on this connection just now.
+// Blocked reports whether the server has announced that it accepts no messages on this connection
+// now.
 func (s *Session) Blocked() bool { return s.blocked.Load() }
 
-// Channel is an open channel of a session with its end. The embedded channel's own waits are not bounded by a ctx, but end
-// with the session.
+// Channel is an open channel of a session. Methods of the embedded channel have no ctx, but return
+// when the session ends.
 type Channel struct {
 	*amqp.Channel
 	sess   *Session
-	closed atomic.Bool // by us
+	closed atomic.Bool // Close was called
 	done   chan struct{}
 	err    error // set before done is closed
 }
 
-// Session returns the connection that the channel belongs to.
+// Session returns the connection to which the channel belongs.
 func (c *Channel) Session() *Session { return c.sess }
 
-// Close closes the channel and waits for the server's answer. On one that has ended it does nothing.
+// Close closes the channel and waits for the server's answer. It does nothing if the channel has
+// ended.
 func (c *Channel) Close() error {
 	c.closed.Store(true)
 	return c.Channel.Close()
 }
 
-// Done is closed when the channel has ended, by either side or with its connection.
+// Done returns a channel that is closed when this channel has ended, for any reason.
 func (c *Channel) Done() <-chan struct{} { return c.done }
 
-// Err says why the channel ended: [ErrClosed] after its Close, else the server's reason; nil while it is open.
+// Err returns the reason why the channel ended: [ErrClosed] after its Close, otherwise the server's
+// reason. It returns nil while the channel is open.
 func (c *Channel) Err() error {
 	select {
 	case <-c.done:
@@ -130,7 +135,8 @@ func (c *Channel) Err() error {
 	}
 }
 
-// Channel opens a channel. The caller closes it. If ctx ends first the error wraps [ErrUnavailable] and the ctx's error.
+// Channel opens a channel. The caller must close it. Returns [ErrUnavailable] with ctx's error when
+// ctx ends first.
 func (s *Session) Channel(ctx context.Context) (*Channel, error) {
 	type opened struct {
 		ch  *Channel
@@ -140,7 +146,7 @@ func (s *Session) Channel(ctx context.Context) (*Channel, error) {
 	go func() {
 		ch, err := s.open()
 		if err == nil && ctx.Err() != nil {
-			_ = ch.Close() // nobody waits for it any more
+			_ = ch.Close() // no caller waits for it any more
 			err = ctx.Err()
 		}
 		res <- opened{ch, err}
@@ -158,6 +164,8 @@ func (s *Session) Channel(ctx context.Context) (*Channel, error) {
 	}
 }
 
+// open opens a channel and starts a goroutine that records its end. It blocks until the server
+// answers or the session ends.
 func (s *Session) open() (*Channel, error) {
 	ch, err := s.conn.Channel()
 	if err != nil {
@@ -185,10 +193,12 @@ func (s *Session) open() (*Channel, error) {
 	return c, nil
 }
 
-// Do runs fn with a channel of its own, which it closes afterwards, so that an error of the server (it closes the channel
-// of a failed declaration) hurts nobody else. If the connection ends before fn has returned the error wraps
-// [ErrIndeterminate]. If ctx does, it wraps [ErrUnavailable] and the ctx's error, and fn ends by itself, at the latest with
-// the session.
+// Do runs fn with a temporary channel and closes it afterwards. A server error, such as a refused
+// declaration, closes only that channel. Returns [ErrIndeterminate] if the connection ends before
+// fn has returned.
+//
+// When ctx ends Do returns [ErrUnavailable] with ctx's error. fn then continues, at the latest
+// until the session ends.
 func (s *Session) Do(ctx context.Context, fn func(ch *amqp.Channel) error) error {
 	ch, err := s.Channel(ctx)
 	if err != nil {
@@ -197,7 +207,7 @@ func (s *Session) Do(ctx context.Context, fn func(ch *amqp.Channel) error) error
 	res := make(chan error, 1)
 	go func() {
 		err := channelError(fn(ch.Channel))
-		_ = ch.Close() // on a channel that the server has closed it does nothing
+		_ = ch.Close() // does nothing if the server has closed the channel
 		res <- err
 	}()
 	select {

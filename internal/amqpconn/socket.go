@@ -9,16 +9,17 @@ import (
 )
 
 const (
-	socketRoom = 1 << 20   // bytes that may wait to be written before publishers hold back
-	keepBuffer = 256 << 10 // the largest write buffer that is kept for the next write
-	// stallTimeout is how long a server that has no alarm may take nothing before the connection is given up.
+	socketRoom = 1 << 20   // bytes that may wait to be written before WaitRoom blocks
+	keepBuffer = 256 << 10 // largest write buffer that is reused
+	// stallTimeout is the time after which a server without an alarm that reads nothing counts as
+	// failed.
 	stallTimeout = 60 * time.Second
 )
 
-// socket notes the first byte that the server sends.
+// socket records the first byte that the server sends.
 type socket struct {
 	*netconn.Socket
-	first atomic.Int32 // the first byte read, plus 1; tells a wrong protocol in the handshake
+	first atomic.Int32 // first byte read, plus 1; it reveals a wrong protocol in the handshake
 }
 
 func newSocket(c net.Conn) *socket {
@@ -27,7 +28,7 @@ func newSocket(c net.Conn) *socket {
 	return s
 }
 
-// Read notes the first byte.
+// Read reads from the connection and records the first byte.
 func (s *socket) Read(p []byte) (int, error) {
 	n, err := s.Socket.Read(p)
 	if n > 0 && s.first.Load() == 0 {

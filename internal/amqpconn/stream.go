@@ -2,11 +2,13 @@ package amqpconn
 
 import amqp "github.com/rabbitmq/amqp091-go"
 
-// ConsumeStream starts to read a stream queue from an offset: "first", "last" or "next", an int64 for a message's own, or a
-// time.Time for about that time. At most prefetch messages are under way without an acknowledgement, which moves nothing
-// but this window: a stream keeps what was read. An offset beyond the end gives nothing until the stream has come there.
+// ConsumeStream starts to read a stream queue from an offset: "first", "last" or "next", an int64
+// for the offset of a message, or a time.Time for approximately that time. At most prefetch
+// messages are unacknowledged at the same time. An acknowledgement only moves this window, because
+// a stream keeps read messages. An offset after the end delivers nothing until the stream reaches
+// it.
 func (s *Session) ConsumeStream(ch *amqp.Channel, stream string, offset any, prefetch int) (<-chan amqp.Delivery, error) {
-	if err := ch.Qos(prefetch, 0, false); err != nil { // a stream has no consumers without
+	if err := ch.Qos(prefetch, 0, false); err != nil { // required for a consumer of a stream
 		return nil, err
 	}
 	var deliveries <-chan amqp.Delivery

@@ -21,7 +21,7 @@ import (
 	"github.com/swarmiji/swarmiji/connect/amqpconnect"
 )
 
-// authority signs certificates for servers that are wrong in one way each.
+// authority signs certificates for servers that each have one fault.
 type authority struct {
 	t    *testing.T
 	cert *x509.Certificate
@@ -47,7 +47,7 @@ func newKey(t *testing.T) *ecdsa.PrivateKey {
 	return key
 }
 
-// sign signs a template, by itself when parent is nil.
+// sign signs a template, with itself as the parent if parent is nil.
 func (a *authority) sign(template, parent *x509.Certificate, key *ecdsa.PrivateKey) *x509.Certificate {
 	a.t.Helper()
 	if parent == nil {
@@ -64,7 +64,7 @@ func (a *authority) sign(template, parent *x509.Certificate, key *ecdsa.PrivateK
 	return cert
 }
 
-// server returns a server's certificate for 127.0.0.1 that is valid until a moment.
+// server returns a server certificate for 127.0.0.1 that expires at until.
 func (a *authority) server(until time.Time) tls.Certificate {
 	a.t.Helper()
 	key := newKey(a.t)
@@ -75,7 +75,8 @@ func (a *authority) server(until time.Time) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}
 }
 
-// listen accepts connections, shakes hands where cfg is set, and keeps what clients say in plain text.
+// listen accepts connections, performs the TLS handshake if cfg is set, and records the first plain
+// bytes of each client.
 func listen(t *testing.T, cfg *tls.Config) (addr string, heard func() []byte) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -93,7 +94,7 @@ func listen(t *testing.T, cfg *tls.Config) (addr string, heard func() []byte) {
 			conn = tls.Server(conn, cfg)
 		}
 		_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
-		data, _ := io.ReadAll(io.LimitReader(conn, 8)) // no more than a protocol header
+		data, _ := io.ReadAll(io.LimitReader(conn, 8)) // at most a protocol header
 		mu.Lock()
 		said = append(said, data...)
 		mu.Unlock()
@@ -118,15 +119,15 @@ func listen(t *testing.T, cfg *tls.Config) (addr string, heard func() []byte) {
 	}
 }
 
-// TestServersThatMustNotBeTrusted: each is refused with a reason one can read, before anything of AMQP is said, the
-// credentials least of all.
+// TestServersThatMustNotBeTrusted shows that each server is refused with a readable reason before
+// any AMQP data, and above all the credentials, is sent.
 func TestServersThatMustNotBeTrusted(t *testing.T) {
 	a, other := newAuthority(t), newAuthority(t)
 	valid := time.Now().Add(24 * time.Hour)
 	good := a.server(valid)
 	for name, c := range map[string]struct {
 		server *tls.Config // nil: plain text
-		name   string      // that the client expects
+		name   string      // expected by the client
 		want   string
 	}{
 		"expired":       {&tls.Config{Certificates: []tls.Certificate{a.server(time.Now().Add(-time.Hour))}}, "", "expired"},
@@ -142,7 +143,8 @@ func TestServersThatMustNotBeTrusted(t *testing.T) {
 			roots.AddCert(a.cert)
 			conn := open(t, amqpconnect.Config{
 				URLs: []string{"amqps://user:S3cret@" + addr + "/?connection_timeout=2000"},
-				TLS:  &tls.Config{RootCAs: roots, ServerName: c.name, MinVersion: tls.VersionTLS10}, // which must be raised
+				// must be raised by the package
+				TLS: &tls.Config{RootCAs: roots, ServerName: c.name, MinVersion: tls.VersionTLS10},
 			})
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 			defer cancel()

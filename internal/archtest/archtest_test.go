@@ -17,14 +17,15 @@ import (
 	"time"
 )
 
-// root of the module, seen from this package.
+// rootDir is the root of the module, relative to this package.
 const rootDir = "../.."
 
-// list loads the packages of the module once for all tests.
+// list loads the packages of the module, once for all tests.
 var list = sync.OnceValues(func() ([]pkg, error) {
 	ctx, stop := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer stop()
-	// -e: a package that does not compile still has imports, and other tests tell that it does not compile.
+	// -e: a package that does not compile still has imports, and other tests report that it does not
+	// compile.
 	cmd := exec.CommandContext(ctx, "go", "list", "-e", "-json=Dir,ImportPath,Name,GoFiles,TestGoFiles,XTestGoFiles,Imports,Deps,TestImports,XTestImports", "./...")
 	cmd.Dir = rootDir
 	var stderr bytes.Buffer
@@ -79,6 +80,7 @@ func TestSources(t *testing.T) {
 			continue
 		}
 		report(t, s.checkLength())
+		report(t, s.checkSize())
 		report(t, s.checkInit())
 		report(t, s.checkVars())
 		report(t, s.checkShared(shared))
@@ -88,7 +90,8 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// What an adapter can do besides its port is found behind wrappers, everywhere.
+// TestCapabilities shows that no code looks for an adapter's optional interface with a type
+// assertion, which does not look behind wrappers.
 func TestCapabilities(t *testing.T) {
 	known := map[string]bool{}
 	var all []*source
@@ -125,15 +128,15 @@ func TestTexts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if strings.Count(here, "/") < 2 {
-		here = "" // "/src" and the like are too short to mean this checkout
+		here = "" // "/src" and similar paths are too short to identify this checkout
 	}
 	for _, name := range files {
 		if filepath.ToSlash(filepath.Dir(name)) == "internal/archtest" {
-			continue // its patterns and its examples of what is forbidden
+			continue // its patterns and its examples of forbidden text
 		}
 		text, err := readText(filepath.Join(rootDir, name))
 		if errors.Is(err, os.ErrNotExist) {
-			continue // another test's file that came and went
+			continue // a temporary file of another test
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -142,7 +145,8 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// A row without a package is a rule about nothing. An unused permission hides an unwanted import.
+// TestTables shows that every row has a package and every permission is used. A row without a
+// package has no effect, and an unused permission hides an unwanted import.
 func TestTables(t *testing.T) {
 	known := func(patterns []string) {
 		for _, p := range patterns {
@@ -169,7 +173,7 @@ func TestTables(t *testing.T) {
 	report(t, checkLint(document(t, ".golangci.yml"), parents(packages(t))))
 }
 
-// The maps that people read are those of the tree.
+// TestMaps shows that the lists of packages in the documents match the tree.
 func TestMaps(t *testing.T) {
 	pkgs := packages(t)
 	users := forUsers(pkgs)

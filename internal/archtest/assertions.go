@@ -5,7 +5,8 @@ import (
 	"go/ast"
 )
 
-// interfaces returns the exported interfaces of s, as other packages name them: "events.Retainer".
+// interfaces returns the exported interfaces of s by their qualified names, such as
+// "events.Retainer".
 func (s *source) interfaces() []string {
 	var names []string
 	for _, f := range s.files {
@@ -28,8 +29,8 @@ func (s *source) interfaces() []string {
 	return names
 }
 
-// checkAssertions finds type assertions and cases of type switches that look for one of these
-// interfaces, outside of tests: they do not look through wrappers.
+// checkAssertions returns a sentence for each type assertion or case of a type switch, outside of
+// tests, that looks for one of these interfaces. Such code does not look behind wrappers.
 func (s *source) checkAssertions(capabilities map[string]bool) []string {
 	var bad []string
 	look := func(x ast.Expr) {
@@ -41,7 +42,7 @@ func (s *source) checkAssertions(capabilities map[string]bool) []string {
 		ast.Inspect(f, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.TypeAssertExpr:
-				if n.Type != nil { // else it is a type switch
+				if n.Type != nil { // otherwise it is a type switch
 					look(n.Type)
 				}
 			case *ast.TypeSwitchStmt:
@@ -59,7 +60,7 @@ func (s *source) checkAssertions(capabilities map[string]bool) []string {
 	return bad
 }
 
-// nameOf returns a type's name with its package, "" for what has none.
+// nameOf returns a type's name with its package, or "" for a type without a name.
 func (s *source) nameOf(x ast.Expr) string {
 	switch x := x.(type) {
 	case *ast.Ident:

@@ -1,23 +1,24 @@
 package archtest
 
-// A client is a row of the table of third-party modules: who may import it, tests of these packages included.
+// A client is a row of the table of third-party modules.
 type client struct {
 	path string // of the module; covers all its packages
 	may  []string
-	// reach are further packages whose programs may link it through others. All others must stay free of it: who uses
-	// one broker never links another's client.
+	// reach lists further packages whose programs may link the module through others. A program that
+	// uses one broker never links the client of another.
 	reach []string
 	// tests opens it to all _test.go files.
 	tests bool
 	why   string
 }
 
-// clients is the table of who may use which third-party module. One that has no row may not be used at all.
+// clients lists the packages that may import each third-party module. A module without a row may
+// not be used.
 var clients = []client{
 	{
 		path:  "github.com/rabbitmq/amqp091-go",
 		may:   []string{"internal/amqpconn", "broker/amqpbroker", "resultstore/amqpresults", "events/amqpevents", "internal/testserver", "bench/..."},
-		reach: []string{"open", "@programs"},
+		reach: []string{"open/amqp", "open/all", "@programs"},
 		why:   "AMQP stays inside its adapters",
 	},
 	{
@@ -25,10 +26,10 @@ var clients = []client{
 		may: []string{
 			"internal/redisconn", "broker/redisbroker", "broker/hworkerbroker", "resultstore/redisresults", "events/redisevents",
 			"limit/redislimit", "schedule/redisschedule", "internal/testserver",
-			"open", "bench/...",
+			"open/internal/redisparts", "open/hworker", "bench/...",
 		},
-		reach: []string{"@programs"},
-		why:   "Redis stays inside its adapters, which take the client's own options; open fills these in from a URL",
+		reach: []string{"open/redis", "open/all", "@programs"},
+		why:   "Redis stays inside its adapters, which take the client's own options; open/internal/redisparts fills these in from a URL",
 	},
 	{
 		path: "github.com/nats-io/nats.go",
@@ -36,26 +37,27 @@ var clients = []client{
 			"internal/natsconn", "broker/natsbroker", "broker/natsbroker/embedded", "resultstore/natsresults", "events/natsevents", "schedule/natsschedule",
 			"internal/testserver", "bench/...",
 		},
-		reach: []string{"open", "@programs"},
+		reach: []string{"open/nats", "open/natsembedded", "open/internal/natsparts", "open/all", "@programs"},
 		why:   "NATS stays inside its adapters",
 	},
 	{
 		path:  "github.com/nats-io/nats-server/v2",
 		may:   []string{"broker/natsbroker/embedded", "internal/testserver/natsd"},
-		reach: []string{"open", "@programs"},
+		reach: []string{"open/natsembedded", "open/all", "@programs"},
 		why:   "only who wants a server in the process links one, 11 MB",
 	},
 	{
-		path:  "github.com/jackc/pgx/v5",
-		may:   []string{"internal/sqlconn", "internal/testserver", "bench/..."},
-		reach: []string{"schedule/sqlschedule", "jobs/sqljobs", "resultstore/sqlresults", "open", "@programs"},
+		path: "github.com/jackc/pgx/v5",
+		// the tests of internal/sqlconn
+		may:   []string{"internal/sqlconn", "internal/sqlconn/postgres", "internal/testserver", "bench/..."},
+		reach: []string{"connect/pgconnect", "internal/sqlconn/sqltest", "open/postgres", "open/all", "@programs"},
 		why:   "SQL is spoken through one connection, which knows the servers' errors",
 	},
 	{
 		path:  "modernc.org/sqlite",
-		may:   []string{"internal/sqlconn"},
-		reach: []string{"schedule/sqlschedule", "jobs/sqljobs", "resultstore/sqlresults", "open", "@programs"},
-		tests: true, // it is what SQL and date modifiers are held against
+		may:   []string{"internal/sqlconn/sqlite"},
+		reach: []string{"connect/sqliteconnect", "internal/sqlconn/sqltest", "open/sqlite", "open/all", "@programs"},
+		tests: true, // SQL and date modifiers are compared with it
 		why:   "SQLite without cgo; only who keeps something in a file links it",
 	},
 	{
@@ -71,9 +73,10 @@ var clients = []client{
 		why:   "toxiproxy's constructor asks for one of its loggers; everything else logs with log/slog",
 	},
 	{
-		path:  "github.com/vmihailenco/msgpack/v5",
-		may:   []string{"serializer/msgpack", "internal/pack"}, // pack's tests hold it against the library
-		reach: []string{"internal/wire", "revoke", "deadletter", "producer", "consumer", "consumer/internal/workflow", "internal/roadtest", "resultstore/*", "open", "@programs"},
+		path: "github.com/vmihailenco/msgpack/v5",
+		// the tests of rawmsgpack compare it with the library
+		may:   []string{"serializer/msgpack", "internal/rawmsgpack"},
+		reach: []string{"internal/wire", "revoke", "deadletter", "producer", "consumer", "consumer/internal/workflow", "internal/endtoend", "tasktest", "resultstore/*", "open", "open/...", "@programs"},
 		why:   "bytes from outside reach it only after the pre-scan",
 	},
 	{
@@ -82,14 +85,15 @@ var clients = []client{
 		reach: []string{ // NATS brings it along
 			"internal/wire", "revoke", "deadletter", "producer", "consumer", "consumer/internal/workflow", "resultstore/*", "events/*",
 			"internal/natsconn", "broker/natsbroker", "broker/natsbroker/embedded",
-			"schedule/natsschedule", "internal/testserver", "internal/testserver/natsd", "internal/roadtest", "open", "@programs",
+			"schedule/natsschedule", "internal/testserver", "internal/testserver/natsd", "internal/endtoend", "tasktest", "open", "open/...", "@programs",
 		},
 		why: "producers and consumers read what is compressed; a program that only defines tasks does not link it",
 	},
 	{
-		path:  "github.com/rcrowley/go-metrics",
-		may:   []string{"middleware", "middleware/prom", "@programs"},
-		reach: []string{"middleware/tracing", "producer", "consumer", "limit/...", "internal/roadtest", "revoke", "open"}, // revoke has a middleware
+		path: "github.com/rcrowley/go-metrics",
+		may:  []string{"middleware", "middleware/prom", "@programs"},
+		// revoke has a middleware
+		reach: []string{"middleware/tracing", "producer", "consumer", "limit/...", "internal/endtoend", "tasktest", "revoke", "open", "open/..."},
 		why:   "metrics are counted where tasks pass",
 	},
 	{
@@ -100,23 +104,27 @@ var clients = []client{
 	},
 	{
 		path: "go.opentelemetry.io/otel/sdk", tests: true,
+		may: []string{"examples/tracing"},
 		why: "which SDK makes spans is the program's choice; middleware/tracing knows the API alone",
 	},
 	{
-		path: "go.opentelemetry.io/otel",
-		may:  []string{"middleware/tracing"},
-		why:  "only programs that are traced link it",
+		path:  "go.opentelemetry.io/otel",
+		may:   []string{"middleware/tracing"},
+		reach: []string{"examples/tracing"},
+		why:   "only programs that are traced link it",
 	},
 	{
-		path:  "github.com/google/uuid",
-		may:   []string{"producer", "consumer"},
-		reach: []string{"internal/roadtest", "resultstore/*", "internal/sqlconn", "schedule/sqlschedule", "jobs/sqljobs", "open", "@programs"}, // SQLite links it
+		path: "github.com/google/uuid",
+		may:  []string{"producer", "consumer"},
+		// SQLite links it
+		reach: []string{"internal/endtoend", "tasktest", "internal/sqlconn/sqlite", "internal/sqlconn/sqltest", "connect/sqliteconnect", "open", "open/...", "@programs"},
 		why:   "ids are chosen where tasks are submitted",
 	},
 	{
-		path:  "golang.org/x/time",
-		may:   []string{"consumer/internal/rates"},
-		reach: []string{"consumer", "internal/roadtest", "broker/natsbroker/embedded", "internal/testserver/natsd", "open", "@programs"}, // a NATS server links it
+		path: "golang.org/x/time",
+		may:  []string{"consumer/internal/rates"},
+		// a NATS server links it
+		reach: []string{"consumer", "internal/endtoend", "tasktest", "broker/natsbroker/embedded", "internal/testserver/natsd", "open", "open/...", "@programs"},
 		why:   "rate limits belong to the consumer's side",
 	},
 	{

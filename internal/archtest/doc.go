@@ -1,7 +1,8 @@
-// Package archtest keeps the house in order: its tests check who imports whom, which third-party modules reach which
-// packages, and the rules of style that a compiler does not know. The rules stand in rules.go as tables; DESIGN.md tells
-// why they are so, and .golangci.yml repeats those that a linter can show in an editor.
+// Package archtest checks the architecture of the module. Its tests check which packages import
+// each other, which third-party modules each package may link, and rules of style that a compiler
+// does not check. The tables in rules.go hold the rules. DESIGN.md gives the reasons, and
+// .golangci.yml repeats the rules that a linter can show in an editor.
 //
-// A failure names the package or the line and the rule it breaks. A package that no rule knows is a failure too: give it
-// a row.
+// A failure names the package or line and the broken rule. A package without a rule is a failure
+// too: add a row for it.
 package archtest

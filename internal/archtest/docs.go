@@ -7,11 +7,12 @@ import (
 	"strings"
 )
 
-// checkDocs finds packages without a package comment and exported names without a doc comment.
+// checkDocs returns a sentence for each missing package comment and for each exported name without
+// a doc comment.
 func (s *source) checkDocs() []string {
 	var bad []string
 	if len(s.files) == 0 {
-		return nil // tests alone
+		return nil // the package has only tests
 	}
 	described := false
 	for _, f := range s.files {
@@ -21,7 +22,7 @@ func (s *source) checkDocs() []string {
 		bad = append(bad, fmt.Sprintf("%s: no package comment; say in one sentence what package %s is for", s.rel, s.name))
 	}
 	if s.name == "main" {
-		return bad // nobody imports a program
+		return bad // other packages cannot import a program
 	}
 	for _, f := range s.files {
 		for _, d := range f.Decls {
@@ -38,7 +39,8 @@ func (s *source) checkDocs() []string {
 	return bad
 }
 
-// checkDeclDocs: a comment over a group of constants or variables is about all of them; a type needs its own.
+// checkDeclDocs checks one declaration. A comment above a group of constants or variables covers
+// all of them. Each type needs its own comment.
 func (s *source) checkDeclDocs(d *ast.GenDecl) []string {
 	var bad []string
 	for _, spec := range d.Specs {
@@ -66,10 +68,11 @@ func (s *source) undocumented(n ast.Node, name string) string {
 	return fmt.Sprintf("%s: exported %s has no doc comment", s.at(n), name)
 }
 
-// hasText reports whether a comment says something; directives such as go:embed do not.
+// hasText reports whether a comment has text other than directives such as go:embed.
 func hasText(c *ast.CommentGroup) bool { return strings.TrimSpace(c.Text()) != "" }
 
-// exportedReceiver reports whether fn is a function or a method of an exported type. Others are not seen from outside.
+// exportedReceiver reports whether fn is a function or a method of an exported type. Other methods
+// are not visible to users.
 func exportedReceiver(fn *ast.FuncDecl) bool {
 	if fn.Recv == nil {
 		return true

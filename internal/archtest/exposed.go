@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// checkExposed finds types of internal packages in what users see: exported functions and methods, and exported types
-// with their exported fields and methods. A user could not name such a type, nor read about it.
+// checkExposed returns a sentence for each type of an internal package in the module's exported
+// interface: exported functions, methods, and types with their exported fields and methods. A user
+// could not name such a type or read its documentation.
 func (s *source) checkExposed() []string {
 	if s.name == "main" || strings.Contains("/"+s.rel+"/", "/internal/") {
 		return nil
@@ -50,7 +51,7 @@ func (s *source) checkExposed() []string {
 	return bad
 }
 
-// internalNames returns under which names f knows internal packages.
+// internalNames returns the names under which f imports internal packages.
 func internalNames(f *ast.File) map[string]bool {
 	names := map[string]bool{}
 	for _, spec := range f.Imports {
@@ -67,7 +68,8 @@ func internalNames(f *ast.File) map[string]bool {
 	return names
 }
 
-// inspectSeen calls fn for what is taken from packages in x, except in fields and methods that users do not see.
+// inspectSeen calls fn for each qualified name in x, except in fields and methods that users cannot
+// see.
 func inspectSeen(x ast.Node, fn func(*ast.SelectorExpr)) {
 	ast.Inspect(x, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -86,7 +88,7 @@ func inspectSeen(x ast.Node, fn func(*ast.SelectorExpr)) {
 
 func inspectFields(list *ast.FieldList, fn func(*ast.SelectorExpr)) {
 	for _, field := range list.List {
-		seen := len(field.Names) == 0 // embedded
+		seen := len(field.Names) == 0 // an embedded field
 		for _, name := range field.Names {
 			seen = seen || name.IsExported()
 		}

@@ -9,13 +9,14 @@ import (
 	"testing"
 )
 
-// TestGuaranteesNameTests: each test that docs/guarantees.md names is there, so that a promise cannot lose its test unseen.
+// TestGuaranteesNameTests shows that each test named in docs/guarantees.md exists. So a promise
+// cannot lose its test unnoticed.
 func TestGuaranteesNameTests(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(rootDir, "docs", "guarantees.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	source := map[string]string{} // of a package, joined
+	source := map[string]string{} // package path to the joined text of its files
 	place, names := "", 0
 	for row := range strings.Lines(string(page)) {
 		if !strings.HasPrefix(row, "| ") || strings.HasPrefix(row, "| promise") || strings.HasPrefix(row, "| number") {
@@ -38,8 +39,8 @@ func TestGuaranteesNameTests(t *testing.T) {
 	}
 }
 
-// TestPromisesHaveTests: each numbered promise has its row in docs/guarantees.md, and each test of
-// the row names the number.
+// TestPromisesHaveTests shows that each numbered promise has a row in docs/guarantees.md, and that
+// each test of the row names the number.
 func TestPromisesHaveTests(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(rootDir, "docs", "guarantees.md"))
 	if err != nil {
@@ -84,7 +85,7 @@ func TestPromisesHaveTests(t *testing.T) {
 	}
 }
 
-// textOfTest is the text of a test function or of the line of a case, with the comment above it.
+// textOfTest returns the text of a test function, or of a case's line, with the comment above it.
 func textOfTest(source, name string) string {
 	var b strings.Builder
 	for _, sign := range []string{"func " + name + "(", `"` + name + `":`, `Name: "` + name + `"`, `{"` + name + `",`} {
@@ -112,7 +113,8 @@ func textOfTest(source, name string) string {
 	return b.String()
 }
 
-// TestNotice: NOTICE acknowledges each system that Swarmiji follows, and copies none (S77, W40).
+// TestNotice shows that NOTICE acknowledges each system that Swarmiji follows, and copies none of
+// them (S77, W40).
 func TestNotice(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(rootDir, "NOTICE"))
 	if err != nil {
@@ -132,7 +134,7 @@ func hasTest(t *testing.T, source map[string]string, place, name string) bool {
 	return strings.Contains(text, "func "+name+"(") || strings.Contains(text, `"`+name+`"`)
 }
 
-// sourceOf returns the Go files of a package, joined; source holds those that were read before.
+// sourceOf returns the joined text of a package's Go files. It caches the text in source.
 func sourceOf(t *testing.T, source map[string]string, place string) string {
 	t.Helper()
 	text, ok := source[place]

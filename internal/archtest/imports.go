@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// pkg is what the import rules need to know of a package, under the names of "go list -json".
+// pkg holds the data of a package that the import rules need, with the field names of "go list
+// -json".
 type pkg struct {
 	Dir          string
 	ImportPath   string
@@ -14,7 +15,7 @@ type pkg struct {
 	TestGoFiles  []string
 	XTestGoFiles []string
 	Imports      []string
-	Deps         []string // all that the package links, not only what it names
+	Deps         []string // all packages that it links, directly or indirectly
 	TestImports  []string
 	XTestImports []string
 }
@@ -64,7 +65,8 @@ func checkImport(rel string, r rule, path string) string {
 	return ""
 }
 
-// checkTestImport: tests may use every package of the module that is made to be used, whatever its layer.
+// checkTestImport returns a sentence if a test must not import path. Tests may import every package
+// of the module that is made for use, in any layer.
 func checkTestImport(rel, path string) string {
 	target, inside := relative(path)
 	switch {
@@ -89,7 +91,8 @@ func checkClient(rel, path string, test bool) string {
 	return fmt.Sprintf("%s imports %s: only %v may, because %s", rel, path, c.may, c.why)
 }
 
-// checkReach looks at what p links through others. Import rules look at one step; a client can come by two.
+// checkReach returns a sentence for each client that p must not link. Import rules check direct
+// imports only; a client can also be linked indirectly.
 func checkReach(rel string, p pkg) []string {
 	var bad []string
 	seen := map[string]bool{}
@@ -99,7 +102,7 @@ func checkReach(rel string, p pkg) []string {
 		}
 		c, ok := clientOf(path)
 		if !ok || seen[c.path] {
-			continue // of a client's own dependencies the client answers for
+			continue // the client is responsible for its own dependencies
 		}
 		seen[c.path] = true
 		if !matches(c.may, rel) && !matches(c.reach, rel) {

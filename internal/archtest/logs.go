@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// logKeys are other words for what log lines have a fixed key for. The keys are those of middleware/log.go; adapters, which
-// cannot import it, write them out.
+// logKeys maps wrong attribute names of log lines to the fixed keys of middleware/log.go. Adapters
+// cannot import that package, so they write the keys as text.
 var logKeys = map[string]string{
 	"id": "task_id", "taskid": "task_id", "message_id": "task_id", "msg_id": "task_id",
 	"task_name": "task", "handler": "task",
@@ -18,7 +18,7 @@ var logKeys = map[string]string{
 	"err": "error", "cause": "error", "reason": "error",
 }
 
-// checkLogKeys finds attributes of log lines that are called by another word than everywhere else.
+// checkLogKeys returns a sentence for each log attribute with a wrong name.
 func (s *source) checkLogKeys() []string {
 	var bad []string
 	for _, f := range s.files {

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Documents show the tree of the packages: doc.go to users, DESIGN.md to who changes the library.
-// A map that names what is not there, or leaves out what is, misleads both.
+// Documents show the tree of the packages: doc.go for users, DESIGN.md for developers of the
+// library. A list that names a missing package, or omits an existing one, misleads its readers.
 
-// compare returns a sentence for each name that a document has and may not have, or has not and
-// must have.
+// compare returns a sentence for each name in a document that is not permitted, and for each
+// required name that is missing.
 func compare(document string, named, may, must []string) []string {
 	var bad []string
 	for _, name := range named {
@@ -28,10 +28,10 @@ func compare(document string, named, may, must []string) []string {
 	return bad
 }
 
-// docItem is an item of the list in doc.go: names, and what they are for.
+// docItem matches an item of the list in doc.go: names and their purpose.
 var docItem = regexp.MustCompile(`(?m)^//   - ([a-z, ]+): `)
 
-// namedInDoc returns the packages that the list in doc.go names.
+// namedInDoc returns the packages named by the list in doc.go.
 func namedInDoc(text string) []string {
 	var names []string
 	for _, item := range docItem.FindAllStringSubmatch(text, -1) {
@@ -40,11 +40,12 @@ func namedInDoc(text string) []string {
 	return names
 }
 
-// forUsers returns the packages right below the module that users import.
+// forUsers returns the packages directly below the module that users import.
 func forUsers(pkgs []pkg) []string {
 	var names []string
 	for _, p := range pkgs {
-		if name := rel(p); name != "." && p.Name != "main" && !strings.Contains(name, "/") {
+		testsOnly := len(p.GoFiles) == 0 && len(p.XTestGoFiles) > 0
+		if name := rel(p); name != "." && p.Name != "main" && !testsOnly && !strings.Contains(name, "/") {
 			names = append(names, name)
 		}
 	}
@@ -52,14 +53,16 @@ func forUsers(pkgs []pkg) []string {
 }
 
 var (
-	designDir  = regexp.MustCompile(`^([a-z/]+)/(?: |$)`)                  // at the start of a line
-	designSub  = regexp.MustCompile(`(?:^| )([a-z0-9/]+)/`)                // in the indented lines below
-	aside      = regexp.MustCompile(`\([^)]*\)?`)                          // what a parenthesis says of a package
+	designDir = regexp.MustCompile(`^([a-z/]+)/(?: |$)`) // at the start of a line
+	// in the indented lines below
+	designSub = regexp.MustCompile(`(?:^| )([a-z0-9/]+)/`)
+	// a remark about a package in parentheses
+	aside      = regexp.MustCompile(`\([^)]*\)?`)
 	designCode = regexp.MustCompile("`([a-z/*]+|internal/\\{[a-z,]+\\})`") // in the table of layers
 )
 
-// namedInDesign returns the packages and directories that the map in DESIGN.md names: the block
-// that begins with doc.go.
+// namedInDesign returns the packages and directories named by the map in DESIGN.md, the block that
+// begins with doc.go.
 func namedInDesign(text string) []string {
 	_, block, _ := strings.Cut(text, "```\ndoc.go ")
 	block, _, _ = strings.Cut(block, "```")
@@ -78,7 +81,7 @@ func namedInDesign(text string) []string {
 	return names
 }
 
-// paths returns the packages below the module.
+// paths returns the paths of the packages below the module.
 func paths(pkgs []pkg) []string {
 	var names []string
 	for _, p := range pkgs {
@@ -89,7 +92,7 @@ func paths(pkgs []pkg) []string {
 	return names
 }
 
-// parents returns the packages with the directories above them, which a map may name as well.
+// parents returns the packages and the directories above them, which a map may name as well.
 func parents(pkgs []pkg) []string {
 	all := map[string]bool{}
 	for _, p := range pkgs {
@@ -105,8 +108,8 @@ func parents(pkgs []pkg) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// checkLayerTable returns a sentence for each package that the table of layers in DESIGN.md puts
-// elsewhere than rules.go does.
+// checkLayerTable returns a sentence for each package whose layer in DESIGN.md differs from its
+// layer in rules.go.
 func checkLayerTable(text string, pkgs []pkg) []string {
 	var bad []string
 	_, table, _ := strings.Cut(text, "\n| layer | packages | may import |\n")
@@ -118,7 +121,7 @@ func checkLayerTable(text string, pkgs []pkg) []string {
 			continue
 		}
 		rows++
-		layer := strings.TrimSuffix(strings.TrimSpace(cells[1]), "s") // tests
+		layer := strings.TrimSuffix(strings.TrimSpace(cells[1]), "s") // for the layer of tests
 		for _, name := range spans(cells[2]) {
 			found := false
 			for _, p := range pkgs {
@@ -142,7 +145,7 @@ func checkLayerTable(text string, pkgs []pkg) []string {
 	return bad
 }
 
-// spans returns the names in a cell, those in braces one by one.
+// spans returns the names in a cell. It expands names in braces.
 func spans(cell string) []string {
 	var names []string
 	for _, m := range designCode.FindAllStringSubmatch(aside.ReplaceAllString(cell, ""), -1) {
@@ -163,7 +166,7 @@ var (
 	lintFiles   = regexp.MustCompile(`"!?\*\*/([a-z/]+)/[^"]*\.go"`)
 )
 
-// checkLint returns a sentence for each package that .golangci.yml names and that is not there.
+// checkLint returns a sentence for each package that .golangci.yml names and that does not exist.
 func checkLint(text string, there []string) []string {
 	var bad []string
 	for _, m := range slices.Concat(lintPackage.FindAllStringSubmatch(text, -1), lintFiles.FindAllStringSubmatch(text, -1)) {

@@ -2,7 +2,7 @@ package archtest
 
 import "strings"
 
-// matches reports whether the package at path rel below the module is one of the patterns.
+// matches reports whether a pattern matches the package at path rel below the module.
 func matches(patterns []string, rel string) bool {
 	for _, p := range patterns {
 		if set, ok := strings.CutPrefix(p, "@"); ok {
@@ -26,7 +26,7 @@ func matches(patterns []string, rel string) bool {
 	return false
 }
 
-// ruleOf returns the first row that knows the package.
+// ruleOf returns the first row that contains the package, and whether such a row exists.
 func ruleOf(rel string) (rule, bool) {
 	for _, r := range layers {
 		if matches(r.pkgs, rel) {
@@ -36,7 +36,7 @@ func ruleOf(rel string) (rule, bool) {
 	return rule{}, false
 }
 
-// clientOf returns the row of the third-party package at path.
+// clientOf returns the row of the third-party package at path, and whether such a row exists.
 func clientOf(path string) (client, bool) {
 	for _, c := range clients {
 		if path == c.path || strings.HasPrefix(path, c.path+"/") {
@@ -46,7 +46,8 @@ func clientOf(path string) (client, bool) {
 	return client{}, false
 }
 
-// relative returns path as one below the module, "." for the module itself, and false for what lies outside.
+// relative returns path relative to the module, "." for the module itself. It returns false for a
+// path outside the module.
 func relative(path string) (string, bool) {
 	if path == module {
 		return ".", true
@@ -54,7 +55,7 @@ func relative(path string) (string, bool) {
 	return strings.CutPrefix(path, module+"/")
 }
 
-// standard reports whether path is of the standard library: its first element has no dot.
+// standard reports whether path belongs to the standard library: its first element has no dot.
 func standard(path string) bool {
 	first, _, _ := strings.Cut(path, "/")
 	return !strings.Contains(first, ".")

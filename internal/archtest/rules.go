@@ -1,13 +1,18 @@
 package archtest
 
-// module is the path under which the packages of the tables lie.
+// module is the path of the module. Packages of the tables are below it.
 const module = "github.com/swarmiji/swarmiji"
 
-// A rule is a row of the table of layers: the packages it is about, and which packages of this module they may import
-// outside of tests. The standard library is open to all, except for what tests alone need.
+// A rule is a row of the table of layers: packages, and the packages of this module that they may
+// import outside of tests. The standard library is open to all, except for its parts for tests.
 //
-// Patterns are paths below the module: "task" is one package, "broker/*" every package right below broker, "cmd/..."
-// everything at or below cmd, "." the root, and "@name" a set from the table of sets.
+// Patterns are paths below the module:
+//
+//   - "task" is one package,
+//   - "broker/*" is each package directly below broker,
+//   - "cmd/..." is each package at or below cmd,
+//   - "." is the root,
+//   - "@name" is a set of sets.go.
 type rule struct {
 	layer string
 	pkgs  []string
@@ -15,33 +20,22 @@ type rule struct {
 	why   string // completes "because"
 }
 
-// sets are lists that more than one row needs.
-var sets = map[string][]string{
-	// Small tools without an opinion. Everybody may use them, so they use nobody.
-	"leaves": {
-		"capability", "internal/crew", "internal/glob", "internal/keyset", "internal/nodeid", "internal/pack", "internal/receive", "internal/ring",
-		"internal/utf", "internal/wake",
-	},
-	// Conformance suites: <port>test beside its port, and the road test of producer and consumer together.
-	"suites": {
-		"broker/brokertest", "resultstore/resultstoretest", "events/eventstest", "serializer/serializertest",
-		"internal/roadtest", "limit/limittest", "schedule/scheduletest",
-		"jobs/jobstest", "deferral/deferraltest",
-	},
-	"connects": {"connect/amqpconnect", "connect/natsconnect"},                                       // how adapters are told where their server is
-	"conns":    {"internal/amqpconn", "internal/natsconn", "internal/redisconn", "internal/sqlconn"}, // one for each technology
-	"ports":    {"broker", "resultstore", "serializer", "router", "events", "deferral"},
-	"adapters": {"broker/*", "broker/natsbroker/embedded", "resultstore/*", "events/*", "schedule/*", "jobs/memjobs", "jobs/sqljobs"},
-	"programs": {"cmd/...", "bench/...", "examples/..."},
-}
-
-// layers is the table of who may import whom. The first row that knows a package is the one that counts.
+// layers lists the allowed imports. The first row that matches a package counts.
 var layers = []rule{
 	{
 		"suite",
-		[]string{"internal/roadtest"},
+		[]string{"internal/endtoend"},
 		[]string{"task", "@ports", "serializer/*", "middleware", "revoke", "deadletter", "producer", "consumer", "jobs", "jobs/jobstore", "jobs/deferrals", "jobs/memjobs", "resultstore/memresults", "internal/suite", "@leaves"},
 		"the road test drives a producer and a consumer over whatever broker it is given, with tasks that wait for answers in a store of jobs",
+	},
+	{
+		"suite",
+		[]string{"tasktest"},
+		[]string{
+			"task", "@ports", "middleware", "revoke", "schedule", "producer", "consumer", "broker/membroker", "resultstore/memresults", "events/memevents",
+			"schedule/memschedule", "internal/wire", "@leaves",
+		},
+		"it is a swarm in memory for the tests of users; only they may import it",
 	},
 	{
 		"suite",
@@ -82,13 +76,13 @@ var layers = []rule{
 	{
 		"L0",
 		[]string{"internal/nodeid"},
-		[]string{"internal/keyset"},
-		"a node's id is made of the characters that keyset allows",
+		[]string{"internal/naming"},
+		"a node's id is made of the characters that package naming allows",
 	},
 	{
 		"L0",
 		[]string{"internal/utf"},
-		[]string{"internal/keyset"},
+		[]string{"internal/naming"},
 		"what has ASCII alone is the most common text",
 	},
 	{
@@ -153,7 +147,7 @@ var layers = []rule{
 	},
 	{
 		"L1",
-		[]string{"internal/errand"},
+		[]string{"internal/taskio"},
 		[]string{"task", "@leaves"},
 		"it submits tasks for whoever claims what is due, and does not know what that is",
 	},
@@ -172,7 +166,7 @@ var layers = []rule{
 	{
 		"L1",
 		[]string{"schedule"},
-		[]string{"when", "task", "resultstore", "internal/guard", "internal/errand", "internal/held", "@leaves"},
+		[]string{"when", "task", "resultstore", "internal/guard", "internal/taskio", "internal/held", "@leaves"},
 		"its stores and whatever a task is submitted through are handed in. What is known of the last run is in a result store",
 	},
 	{
@@ -226,13 +220,13 @@ var layers = []rule{
 	{
 		"L3",
 		[]string{"jobs"},
-		[]string{"jobs/internal/*", "jobs/queue", "jobs/jobstore", "task", "broker", "when", "internal/errand"},
+		[]string{"jobs/internal/*", "jobs/queue", "jobs/jobstore", "task", "broker", "when", "internal/taskio"},
 		"a job is a record with rules; its stores are handed in. When it repeats is a Spec of when; broker has the errors of submissions",
 	},
 	{
 		"L4",
 		[]string{"jobs/runner"},
-		[]string{"jobs", "jobs/internal/page", "jobs/internal/rules", "jobs/queue", "jobs/jobstore", "task", "resultstore", "when", "internal/guard", "internal/errand", "internal/held", "@leaves"},
+		[]string{"jobs", "jobs/internal/page", "jobs/internal/rules", "jobs/queue", "jobs/jobstore", "task", "resultstore", "when", "internal/guard", "internal/taskio", "internal/held", "@leaves"},
 		"a runner does what any program may do with a service; what it submits tasks through is handed in",
 	},
 	{
@@ -244,7 +238,7 @@ var layers = []rule{
 	{
 		"L3",
 		[]string{"jobs/memjobs", "jobs/sqljobs"},
-		[]string{"jobs/jobstore", "task", "@conns", "@leaves"},
+		[]string{"jobs/jobstore", "task", "connect/sqlconnect", "@conns", "@leaves"},
 		"an adapter knows its own port and never another adapter",
 	},
 	{
@@ -314,6 +308,24 @@ var layers = []rule{
 		"they say where servers are; of task they take the Backoff",
 	},
 	{
+		"L3",
+		[]string{"internal/sqlconn/postgres", "internal/sqlconn/sqlite"},
+		[]string{"internal/sqlconn", "@leaves"},
+		"each speaks to one kind of database, so that a program links the ones it needs",
+	},
+	{
+		"L4",
+		[]string{"@engines"},
+		[]string{"internal/sqlconn/*"},
+		"each names one client library of a kind of database",
+	},
+	{
+		"test",
+		[]string{"internal/sqlconn/sqltest"},
+		[]string{"connect/sqlconnect", "@engines"},
+		"it chooses an engine for the URLs of tests; only tests may import it",
+	},
+	{
 		"L2",
 		[]string{"internal/amqpconn", "internal/natsconn", "internal/redisconn", "internal/sqlconn"},
 		[]string{"task", "broker", "internal/netconn", "@connects", "@leaves"},
@@ -374,6 +386,18 @@ var layers = []rule{
 		"what runs and what waits is counted, whatever it is",
 	},
 	{
+		"L3",
+		[]string{"consumer/internal/intake"},
+		[]string{"task", "broker", "consumer/internal/runs", "@leaves"},
+		"how messages come to workers is a question of queues and goroutines, whatever a task is; of task they take the Backoff",
+	},
+	{
+		"L3",
+		[]string{"consumer/internal/crashes"},
+		[]string{"task", "broker", "@leaves"},
+		"which task ends its process is judged from the broker's notes of starts; how it ends is the consumer's",
+	},
+	{
 		"L4",
 		[]string{"consumer"},
 		[]string{"task", "@ports", "consumer/internal/*", "middleware", "control", "revoke", "internal/guard", "internal/wire", "internal/report", "@leaves"},
@@ -382,19 +406,43 @@ var layers = []rule{
 	{
 		"L5",
 		[]string{"open"},
-		[]string{"task", "@ports", "middleware", "limit", "limit/redislimit", "revoke", "schedule", "jobs", "producer", "consumer", "@adapters", "@connects", "@leaves"},
-		"it is the one switch from a URL to adapters, and wires them into producers and consumers",
+		[]string{"task", "@ports", "middleware", "limit", "revoke", "schedule", "jobs", "producer", "consumer", "events/liveness", "@memory", "@leaves"},
+		"it wires adapters into producers and consumers, and knows those in memory alone: the others come with their drivers",
+	},
+	{
+		"L6",
+		[]string{"open/internal/params"},
+		[]string{"open"},
+		"it reads parameters of URLs for drivers",
+	},
+	{
+		"L6",
+		[]string{"open/internal/natsparts", "open/internal/redisparts"},
+		[]string{"open", "open/internal/params", "broker", "resultstore", "events", "limit", "limit/redislimit", "@adapters", "@connects"},
+		"each makes the adapters of one technology for two drivers",
+	},
+	{
+		"L6",
+		[]string{"open/all"},
+		[]string{"@drivers"},
+		"it imports all drivers and does nothing else",
+	},
+	{
+		"L6",
+		[]string{"@drivers"},
+		[]string{"open", "open/internal/*", "broker", "resultstore", "events", "jobs", "@adapters", "@connects", "@engines"},
+		"a driver makes the adapters of one technology; TestDrivers says which",
 	},
 	{
 		"L5",
 		[]string{"cmd/..."},
-		[]string{"task", "@ports", "serializer/*", "control", "revoke", "deadletter", "when", "schedule", "jobs", "jobs/jobstore", "jobs/bedrock", "producer", "open", "@adapters", "@leaves", "internal/wire"},
+		[]string{"task", "@ports", "serializer/*", "control", "revoke", "deadletter", "when", "schedule", "jobs", "jobs/jobstore", "jobs/bedrock", "producer", "open", "open/all", "@adapters", "@leaves", "internal/wire"},
 		"programs use the library as its users do; the wire alone opens what others have sealed, for people to see it",
 	},
 	{
 		"L5",
 		[]string{"bench/...", "examples/..."},
-		[]string{"task", "@ports", "middleware", "when", "schedule", "jobs", "jobs/queue", "jobs/runner", "jobs/bedrock", "jobs/callback", "producer", "consumer", "open", "@adapters", "@connects", "@leaves", "internal/testserver", "internal/ledger", "internal/graphs"},
+		[]string{"task", "@ports", "middleware", "when", "schedule", "jobs", "jobs/queue", "jobs/runner", "jobs/bedrock", "jobs/callback", "producer", "consumer", "open", "open/*", "@adapters", "@connects", "@leaves", "internal/testserver", "internal/ledger", "internal/graphs", "examples/demo", "limit", "revoke", "middleware/tracing"},
 		"programs use the library as its users do; these may start a server of their own, keep a ledger, and run the tests' workflows",
 	},
 	{
@@ -408,6 +456,12 @@ var layers = []rule{
 		[]string{"internal/ledger", "internal/faulttest"},
 		nil,
 		"a ledger is judged without knowing how it came about; the fault tests are _test.go files only",
+	},
+	{
+		"test",
+		[]string{"docs"},
+		nil,
+		"its tests compile the Go code of the pages; it has _test.go files only",
 	},
 	{
 		"test",
@@ -434,18 +488,3 @@ var layers = []rule{
 		"the root holds the overview of the documentation and no code",
 	},
 }
-
-// capable are the packages whose exported interfaces are found with capability.As and never with a type assertion, and
-// single interfaces of others. task has interfaces of another kind, such as what a context holds.
-var capable = []string{"broker", "resultstore", "events", "schedule", "limit", "control", "task.BatchSubmitter"}
-
-// testingOnly are the packages outside of _test.go files that may import testing; no program may.
-var testingOnly = []string{"@suites", "internal/suite", "internal/testserver", "internal/testwait"}
-
-// shared are the package variables that may change, each with the reason. The list is meant to stay this short.
-var shared = map[string]string{
-	"internal/testserver.shared": "the tests of one binary share one server, since a start costs seconds",
-}
-
-// maxLines is the length of the longest file outside of tests. A file with one subject stays far below it.
-const maxLines = 500

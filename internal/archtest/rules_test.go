@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// These tests show that each rule finds what it is there to find, and lets through what is meant to pass.
+// These tests show that each rule finds the faults that it is for, and accepts correct code.
 
 func TestCheckImportsFinds(t *testing.T) {
 	const m = module + "/"
@@ -15,9 +15,9 @@ func TestCheckImportsFinds(t *testing.T) {
 	tests := []struct {
 		name string
 		p    pkg
-		want string // part of the only complaint; "" for none
+		want string // part of the only complaint; "": no complaint
 	}{
-		{"port on its leaves", pkg{ImportPath: m + "task", Imports: []string{"time", m + "internal/keyset"}}, ""},
+		{"port on its leaves", pkg{ImportPath: m + "task", Imports: []string{"time", m + "internal/naming"}}, ""},
 		{"port on port", pkg{ImportPath: m + "task", Imports: []string{m + "broker"}}, "task (L0) imports broker"},
 		{"core on adapter", pkg{ImportPath: m + "producer", Imports: []string{m + "broker/membroker"}}, "producer (L4) imports broker/membroker"},
 		{"producer on consumer", pkg{ImportPath: m + "producer", Imports: []string{m + "consumer"}}, "producer (L4) imports consumer"},
@@ -48,6 +48,14 @@ func TestSourceChecksFind(t *testing.T) {
 	capabilities := func(s *source) []string {
 		return s.checkAssertions(map[string]bool{"events.Retainer": true, "p.Port": true})
 	}
+	driver := func(s *source) []string {
+		s.rel = "open/redis"
+		return s.checkInit()
+	}
+	suite := func(s *source) []string {
+		s.rel = "jobs/jobstest"
+		return s.checkSize()
+	}
 	const head = "// Package p is an example.\npackage p\n"
 	const inside = head + "import \"" + module + "/internal/ring\"\n"
 	tests := []struct {
@@ -55,9 +63,14 @@ func TestSourceChecksFind(t *testing.T) {
 		check           func(*source) []string
 	}{
 		{"init", head + "func init() {}", "init function", (*source).checkInit},
+		{"init of a driver that does more", head + "import \"" + module + "/open\"\nfunc init() { open.Register(nil); println() }", "init function", driver},
+		{"init of a driver", head + "import \"" + module + "/open\"\nfunc init() { open.Register(nil) }", "", driver},
 		{"method called init", head + "type t int\nfunc (t) init() {}", "", (*source).checkInit},
 		{"short file", head, "", (*source).checkLength},
 		{"long file", head + strings.Repeat("\n", maxLines), "lines; a file", (*source).checkLength},
+		{"package of the largest size", strings.Repeat("\n", maxPackageLines-2) + head, "", (*source).checkSize},
+		{"large package", strings.Repeat("\n", maxPackageLines) + head, "lines; a package", (*source).checkSize},
+		{"large suite", strings.Repeat("\n", maxPackageLines) + head, "", suite},
 
 		{"documented", head + "// F is.\nfunc F() {}\n// T is.\ntype T int\n// M is.\nfunc (T) M() {}\n// The ones.\nconst (\nA = 1\nB = 2\n)", "", (*source).checkDocs},
 		{"no package comment", "package p", "no package comment", (*source).checkDocs},
@@ -218,7 +231,8 @@ func TestMapChecksFind(t *testing.T) {
 	expect(t, checkLint(lint+"files: [\"!**/events/*_test.go\"]", parents(pkgs)), "names events")
 }
 
-// expect fails unless there is one complaint that holds want, or none if want is "".
+// expect fails the test unless there is exactly one complaint and it contains want. If want is "",
+// it expects no complaint.
 func expect(t *testing.T, bad []string, want string) {
 	t.Helper()
 	switch {

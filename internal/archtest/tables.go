@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// tables are the tables of rules.go, and in tests others.
+// tables holds the tables of rules.go, or other tables in tests.
 type tables struct {
 	sets    map[string][]string
 	layers  []rule
@@ -82,8 +82,8 @@ func (c client) unused(pkgs []pkg) []string {
 	return bad
 }
 
-// checkShared returns a sentence for each name of the table of shared variables that s should have
-// and has not.
+// checkShared returns a sentence for each variable of s that the table of shared variables names
+// and that does not exist.
 func (s *source) checkShared(names map[string]string) []string {
 	var bad []string
 	for name := range names {
@@ -108,7 +108,7 @@ func declares(f *ast.File, name string) bool {
 	return false
 }
 
-// imports reports whether one of the paths lies in this module and matches the pattern.
+// imports reports whether one of the paths is in this module and matches the pattern.
 func imports(paths []string, pattern string) bool {
 	return slices.ContainsFunc(paths, func(path string) bool {
 		target, inside := relative(path)
@@ -116,7 +116,7 @@ func imports(paths []string, pattern string) bool {
 	})
 }
 
-// rel is p's path below the module.
+// rel returns p's path below the module.
 func rel(p pkg) string {
 	path, _ := relative(p.ImportPath)
 	return path

@@ -11,17 +11,18 @@ import (
 	"strings"
 )
 
-// homes finds paths that exist on one machine only.
+// homes matches paths that exist on one machine only.
 var homes = regexp.MustCompile(`(?:^|[\s"'` + "`" + `(=:])(/(?:root|home|Users|work)/[A-Za-z0-9._-]+)`)
 
-// hosts finds the places that packages are downloaded from. Which ones a machine uses is its own affair; a file that names
-// one fails where there is another.
+// hosts matches the hosts from which packages are downloaded. Each machine may use other hosts, so
+// a file that names one fails elsewhere.
 var hosts = regexp.MustCompile(`\b(?:proxy|sum)\.golang\.org\b|\b(?:deb|security|ftp|snapshot)\.debian\.org\b|\bregistry\.npmjs\.org\b|\b(?:files\.pythonhosted|pypi)\.org\b`)
 
-// skipped are directories that hold no files of the project.
+// skipped lists directories without files of the project.
 var skipped = []string{".git", "bin", ".tmp"}
 
-// projectFiles returns the paths of all text files below dir, relative to it.
+// projectFiles returns the paths of all regular files below dir, relative to it, without the
+// skipped directories.
 func projectFiles(dir string) ([]string, error) {
 	var files []string
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -37,7 +38,7 @@ func projectFiles(dir string) ([]string, error) {
 		case d.IsDir():
 			return filepath.SkipDir
 		default:
-			return nil // in a further work tree, .git is a file
+			return nil // in another work tree, .git is a file
 		}
 		if d.Type().IsRegular() {
 			files = append(files, rel)
@@ -47,11 +48,12 @@ func projectFiles(dir string) ([]string, error) {
 	return files, err
 }
 
-// checkText finds what belongs to one machine in a file's text: its paths, and the further texts given.
+// checkText returns a sentence for each text in the file that belongs to one machine: its paths,
+// and the further texts given.
 func checkText(name string, text []byte, further ...string) []string {
 	var bad []string
 	for i, line := range strings.Split(string(text), "\n") {
-		if strings.Contains(line, "/") { // the patterns are slow, and most lines lack what they begin with
+		if strings.Contains(line, "/") { // the patterns are slow, and most lines have no slash
 			for _, m := range homes.FindAllStringSubmatch(line, -1) {
 				bad = append(bad, fmt.Sprintf("%s:%d: names the machine's path %s", name, i+1, m[1]))
 			}
@@ -70,7 +72,7 @@ func checkText(name string, text []byte, further ...string) []string {
 	return bad
 }
 
-// readText returns a file's content, and nil when it is not text.
+// readText returns a file's content, or nil if the file is not text.
 func readText(path string) ([]byte, error) {
 	b, err := os.ReadFile(path)
 	if err != nil || bytes.IndexByte(b, 0) >= 0 {

@@ -9,18 +9,21 @@ import (
 	"strings"
 )
 
-// constructors are the calls whose result does not change, so that a package variable may hold it.
+// constructors lists functions whose result does not change, so that a package variable may hold
+// it.
 var constructors = []string{
 	"errors.New", "fmt.Errorf", "regexp.MustCompile", "template.Must", "strings.NewReplacer", "task.New",
 }
 
-// checkVars finds package variables that can change. Allowed are
+// checkVars returns a sentence for each package variable that can change. It permits:
+//
 //   - interface checks: var _ Port = (*Adapter)(nil)
-//   - errors, those of other packages too, and other values of the constructors above
+//   - errors, also those of other packages, and other results of the constructors above
 //   - embedded files
-//   - sync.Pool, which holds nothing that anybody can tell from new
-//   - unexported tables (composite literals), functions and plain values that nothing in the package writes to
-//   - what the table of shared variables names
+//   - sync.Pool, whose contents have no visible effect
+//   - unexported tables (composite literals), functions and plain values that no code of the
+//     package writes to
+//   - variables named in the table of shared variables
 func (s *source) checkVars() []string {
 	var bad []string
 	info := s.resolve()
@@ -80,7 +83,7 @@ func embedded(g *ast.GenDecl, v *ast.ValueSpec) bool {
 	return false
 }
 
-// kind is what a variable is set to.
+// kind classifies the value that a variable is set to.
 type kind int
 
 const (
@@ -90,10 +93,10 @@ const (
 	table
 )
 
-// valueKind says what o, the i-th variable of v, is set to.
+// valueKind returns the kind of the value of o, the i-th variable of v.
 func valueKind(v *ast.ValueSpec, i int, o types.Object) kind {
 	if i >= len(v.Values) {
-		return other // no value: it is there to be set later
+		return other // without a value, it will be set later
 	}
 	if o != nil {
 		switch t := o.Type().Underlying().(type) {
@@ -112,7 +115,7 @@ func valueKind(v *ast.ValueSpec, i int, o types.Object) kind {
 		case name == "sync.Pool":
 			return pool
 		case strings.HasPrefix(name, "sync."), strings.HasPrefix(name, "atomic."):
-			return other // made to be changed
+			return other // types made to be changed
 		}
 		return table
 	case *ast.SelectorExpr: // another package's error
@@ -121,7 +124,7 @@ func valueKind(v *ast.ValueSpec, i int, o types.Object) kind {
 		}
 	case *ast.CallExpr:
 		fun := x.Fun
-		switch generic := fun.(type) { // task.New[A, R]
+		switch generic := fun.(type) { // generic functions such as task.New[A, R]
 		case *ast.IndexExpr:
 			fun = generic.X
 		case *ast.IndexListExpr:
@@ -130,14 +133,15 @@ func valueKind(v *ast.ValueSpec, i int, o types.Object) kind {
 		if slices.Contains(constructors, types.ExprString(fun)) {
 			return constructed
 		}
-		if a, ok := fun.(*ast.ArrayType); ok && a.Len == nil { // []byte("text")
+		if a, ok := fun.(*ast.ArrayType); ok && a.Len == nil { // a conversion such as []byte("text")
 			return table
 		}
 	}
 	return other
 }
 
-// written returns the expressions that a node changes, or through which it lets others change them.
+// written returns the expressions that a node changes, or through which other code could change
+// them.
 func written(n ast.Node) []ast.Expr {
 	switch n := n.(type) {
 	case *ast.AssignStmt:
@@ -162,7 +166,8 @@ func written(n ast.Node) []ast.Expr {
 	return nil
 }
 
-// root returns the variable of x, x[i], x.f, x[a:b], *x and their like; nil where there is none.
+// root returns the variable of x, x[i], x.f, x[a:b], *x and similar expressions. It returns nil if
+// x has no variable.
 func root(x ast.Expr) *ast.Ident {
 	for {
 		switch e := x.(type) {

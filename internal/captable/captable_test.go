@@ -11,7 +11,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/captable"
 )
 
-// The page is what the reports say. With SWARMIJI_UPDATE=1 it is written.
+// The page matches the reports. With SWARMIJI_UPDATE=1 the test writes the page.
 func TestPageIsUpToDate(t *testing.T) {
 	if err := captable.Check("../../docs/capabilities.md", "../../docs/capabilities", os.Getenv(captable.Update) == "1"); err != nil {
 		t.Error(err)
@@ -47,31 +47,31 @@ func TestRender(t *testing.T) {
 	}
 	_, got, _ := strings.Cut(string(page), "\n## Brokers\n")
 	want := `
-What a broker may promise beyond confirmed publishing, leases and settlement, which all of them pass.
+All brokers pass the cases of confirmed publishing, leases and settlement. Further promises:
 
 |  | memory | aaa |
 |---|---|---|
 | a confirmed message survives a restart of the server | yes, within its process | yes |
 | first in, first out, for one publisher and priority | – | yes |
 | it tells when the connection is lost, blocked and back | – | – |
-| a larger body is refused at Submit (the size: as the suite configures it) | 6 MiB | – |
+| a larger body is refused at Submit (size: configured by the suite) | 6 MiB | – |
 | *cases:* deliver | all | all |
 | *cases:* order | – | all |
 | *cases:* fault | some [1] [2] | – |
 | *cases:* watch | – [3] | – |
 
-- [1] there is no connection that could be lost
+- [1] it has no connection to lose
 - [2] no Restart
 - [3] no Watch
 
 ## Result stores
 
-A reply queue hands a record to the process that asked, once; a store keeps it for any process, for a time.
+A reply queue delivers a record once, to the process that asked. A store keeps it for all.
 
 |  | redis |
 |---|---|
-| a record may have a time to live of its own (the time: the shortest that is tried) | 100ms |
-| a larger result is refused (the size: as the suite configures it) | 1500 bytes |
+| a record may have its own time to live (time: the shortest tested) | 100ms |
+| a larger result is refused (size: configured by the suite) | 1500 bytes |
 `
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -1,6 +1,7 @@
 package captable
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -10,13 +11,15 @@ import (
 
 const head = `# What the adapters can do
 
-The conformance suites write this page (` + "`make capabilities`" + `), so that it says what was tried on real servers and not what
-was meant. Each adapter has passed every case of its port's suite that it was put to: all of an area, or some, and then a
-note tells why others were left out; the files in [capabilities](capabilities) name them. What a promise means in detail
-stands in the doc comments of ` + "`brokertest.Promises`, `resultstoretest.Promises` and `events.Retainer`" + `.
+The conformance suites write this page (` + "`make capabilities`" + `): it shows tests on real servers, not
+intentions. Each adapter has passed every case of its port's suite that applies to it. In the rows
+"cases", *all* means every case of that area. With *some* a note says why the others do not apply.
+The files in [capabilities](capabilities) name them. The doc comments of ` + "`brokertest.Promises`" + `,
+` + "`resultstoretest.Promises` and `events.Retainer`" + ` explain each promise.
 `
 
-// Render makes the page of reports. The error names what it has no words for.
+// Render returns the page for the reports. The error names the promises or reasons for which this
+// package has no text.
 func Render(adapters []Adapter) ([]byte, error) {
 	var b strings.Builder
 	b.WriteString(head)
@@ -39,7 +42,7 @@ func Render(adapters []Adapter) ([]byte, error) {
 	return []byte(b.String()), nil
 }
 
-// Check compares the page with what the reports in dir render to, or writes it if update.
+// Check compares the page with the rendered reports of dir. With update it writes the page instead.
 func Check(page, dir string, update bool) error {
 	as, err := Read(dir)
 	if err != nil {
@@ -78,13 +81,14 @@ func table(b *strings.Builder, port string, columns []Adapter) error {
 	}
 	var n notes
 	for _, name := range names(columns, func(r *Report) []Area { return r.Areas }, func(a Area) string { return a.Name }) {
-		row("*cases:* "+name, func(a *Adapter) string { return a.cases(name, &n) })
+		row("*cases:* "+cmp.Or(areas[name], name), func(a *Adapter) string { return a.cases(name, &n) })
 	}
 	n.write(b)
 	return nil
 }
 
-// names are those of the promises or areas of all reports, in the order of the first report that has them.
+// names returns the names of the promises or areas of all reports, without duplicates. The order is
+// that of the first report that has them.
 func names[T any](columns []Adapter, list func(*Report) []T, name func(T) string) []string {
 	var all []string
 	for i := range columns {
@@ -154,7 +158,7 @@ func (a *Adapter) cases(area string, n *notes) string {
 	return text
 }
 
-// notes are the reasons below a table, each once.
+// notes holds the reasons below a table, each once.
 type notes struct{ texts []string }
 
 func (n *notes) number(text string) int {

@@ -1,7 +1,9 @@
-// Package captable holds what the conformance suites saw of each adapter and makes docs/capabilities.md of it.
+// Package captable holds the results of the conformance suites for each adapter and renders them as
+// docs/capabilities.md.
 //
-// A suite writes a [Report] for an adapter when it has run all its cases, and compares it with the one that is committed;
-// a test of this package does the same with the page. "make capabilities" writes all of them anew.
+// When a suite has run all its cases, it writes a [Report] for the adapter or compares it with the
+// committed one. A test of this package does the same with the page. "make capabilities" writes all
+// of them again.
 package captable
 
 import (
@@ -16,42 +18,45 @@ import (
 	"strings"
 )
 
-// Update is the environment variable that has reports and the page written, where it is "1", and not compared.
+// Update is the name of an environment variable. With the value "1", reports and the page are
+// written instead of compared.
 const Update = "SWARMIJI_UPDATE"
 
-// The values of a promise that is one or none. Others are sizes in bytes or durations.
+// The values of a promise that is made or not made. Other promises have sizes in bytes or durations
+// as values.
 const (
 	Yes = "yes"
 	No  = "no"
 )
 
-// Report is what a suite saw of an adapter.
+// Report holds a suite's results for an adapter.
 type Report struct {
 	Port     string    `json:"port"`
 	Promises []Promise `json:"promises"` // in the order of the suite's harness
 	Areas    []Area    `json:"areas"`    // in the order of the suite
 }
 
-// Promise is what the adapter promises of itself; the suite has held it to that.
+// Promise is a promise of the adapter that the suite has tested.
 type Promise struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 }
 
-// Area is a part of the suite. How many cases it has is not in it: a new one for all adapters changes no report.
+// Area is a part of the suite. It does not hold the number of cases, so a new case that all
+// adapters pass changes no report.
 type Area struct {
 	Name    string `json:"name"`
-	Passed  bool   `json:"passed"` // at least one case ran; all that ran have passed
+	Passed  bool   `json:"passed"` // at least one case ran, and all that ran passed
 	Skipped []Skip `json:"skipped,omitempty"`
 }
 
-// Skip is a case that the adapter was not put to.
+// Skip is a case that did not run for the adapter.
 type Skip struct {
 	Case   string `json:"case"`
 	Reason string `json:"reason"`
 }
 
-// encode writes a report as it is committed.
+// encode returns a report in its committed form, indented JSON.
 func (r Report) encode() ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -63,8 +68,9 @@ func (r Report) encode() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Check compares the report with the file, which is named <port>-<adapter>.json, or writes it if update. The error tells
-// the lines that differ and what to do.
+// Check compares the report with the file, which must be named <port>-<adapter>.json. With update
+// it writes the file instead. The error lists the lines that differ and the command that writes the
+// file.
 func (r Report) Check(file string, update bool) error {
 	if port, _, ok := strings.Cut(filepath.Base(file), "-"); !ok || port != r.Port {
 		return fmt.Errorf("captable: %s is no name for a report of the port %s", file, r.Port)
@@ -78,7 +84,7 @@ func (r Report) Check(file string, update bool) error {
 
 func check(file string, got []byte, update bool) error {
 	if update {
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil { //nolint:gosec // a directory of the documentation
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil { //nolint:gosec // of docs
 			return err
 		}
 		return os.WriteFile(file, got, 0o644) //nolint:gosec // a page of the documentation
@@ -94,7 +100,8 @@ func check(file string, got []byte, update bool) error {
 	return nil
 }
 
-// differences are the lines that only one of two texts has, those of want with a minus.
+// differences returns the lines that only one of the two texts has. The lines of want have a minus,
+// those of got a plus.
 func differences(want, got string) string {
 	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
 	var b strings.Builder
@@ -117,13 +124,13 @@ func differences(want, got string) string {
 	return b.String()
 }
 
-// Adapter is a report with the name of the adapter it is about.
+// Adapter is a report with the name of its adapter.
 type Adapter struct {
 	Name string
 	Report
 }
 
-// Read reads all reports of a directory.
+// Read reads all reports of a directory, sorted by file name.
 func Read(dir string) ([]Adapter, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil {

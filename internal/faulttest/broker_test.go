@@ -15,7 +15,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// recovery is how soon after the broker is up again tasks must run again.
+// recovery limits the time until tasks run again after the broker is up again.
 const recovery = 10 * time.Second
 
 func TestKilledBrokerLosesNothingConfirmed(t *testing.T) {
@@ -32,7 +32,7 @@ func TestKilledBrokerLosesNothingConfirmed(t *testing.T) {
 		}
 		up := time.Now()
 		f.awaitWithin(recovery, "a task started after the broker came back", startedAfter(up))
-		recovered := time.Now().Add(recovery) // by when the other consumer has its connection back, too
+		recovered := time.Now().Add(recovery) // by then the other consumer has its connection back too
 		f.await("load again", atLeast(len(f.history().Tasks(ledger.Finished))+100, ledger.Finished))
 		p.terminate(60 * time.Second)
 		f.await("all confirmed tasks finished", nothingLost)

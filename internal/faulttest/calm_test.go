@@ -38,7 +38,7 @@ func TestProcessesWaitForABrokerThatIsAway(t *testing.T) {
 		f := newFleet(t, proxy.URL(node.URL()))
 		c := f.consumer(nil)
 		p := f.producer(settings{"COUNT": 20})
-		f.awaitLog(c, "waiting for the broker")
+		f.awaitLog(c, "the broker cannot be reached; subscribing is repeated")
 		f.awaitLog(p, "waiting for the broker")
 		proxy.Heal()
 		if code := p.exit(patience); code != 0 {

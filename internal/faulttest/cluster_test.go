@@ -11,11 +11,11 @@ import (
 )
 
 func TestClusterLosesNothing(t *testing.T) {
-	testserver.Thorough(t) // three nodes of RabbitMQ take two cores a minute and a half
+	testserver.Thorough(t) // three RabbitMQ nodes use two cores for a minute and a half
 	if testing.Short() {
 		t.Skip("starts three servers")
 	}
-	t.Parallel() // it has servers of its own, as the other tests of clusters
+	t.Parallel() // it has its own servers, as the other cluster tests do
 	cluster := testserver.OwnRabbitCluster(t, testserver.RabbitConfig{})
 	f := newFleet(t, strings.Join(cluster.URLs(), ","))
 	consumers := []*program{f.consumer(settings{"TASK_MS": 10}), f.consumer(settings{"TASK_MS": 10})}
@@ -35,7 +35,8 @@ func TestClusterLosesNothing(t *testing.T) {
 	}
 	f.await("load on three nodes again", atLeast(len(f.history().Tasks(ledger.Finished))+100, ledger.Finished))
 
-	// A node in the minority pauses; its clients find another one, and the majority goes on.
+	// A node in the minority pauses. Its clients connect to another node, and the majority continues
+	// to work.
 	if err := cluster.Isolate(t.Context(), 0); err != nil { // the first URL, which clients try first
 		t.Fatal(err)
 	}
@@ -46,7 +47,7 @@ func TestClusterLosesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Without a majority nothing is confirmed, and nothing that was is lost.
+	// Without a majority no task is confirmed, and no confirmed task is lost.
 	cluster.KillNode(1)
 	cluster.KillNode(2)
 	alone := time.Now()

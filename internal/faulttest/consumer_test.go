@@ -11,7 +11,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
-// ackTime is how long before its death a process may have finished a task whose acknowledgement died with it.
+// ackTime limits how long before its death a process may have finished a task whose acknowledgement
+// was lost with it.
 const ackTime = 500 * time.Millisecond
 
 // Promises: S24.
@@ -63,7 +64,8 @@ func TestTerminatedConsumerGivesBackAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, e *engine) {
 		f := newFleet(t, e.require(t).URL())
 		b := f.connect(f.url).Broker
-		// Redis' consumers wait for more room than one place before they ask again: it must not become too small for all.
+		// A Redis consumer fetches again only when it has room for several tasks. The large prefetch
+		// leaves enough room for it to hold all tasks.
 		hoarder := f.consumer(settings{"TASK_MS": 8000, "CONCURRENCY": 1, "PREFETCH": 200})
 		p := f.producer(settings{"COUNT": 100})
 		if code := p.exit(patience); code != 0 {
@@ -93,7 +95,8 @@ func TestSecondSignalStopsAtOnce(t *testing.T) {
 			return len(h.Tasks(ledger.Started)) == 2 && len(h.Tasks(ledger.Confirmed)) == 6
 		})
 		busy.signal(syscall.SIGTERM)
-		// A successor gets what was not started. That shows that the first signal has been seen, and did not end the tasks.
+		// Another consumer gets the tasks that were not started. That shows that the first signal arrived
+		// and did not end the running tasks.
 		f.consumer(e.quick(settings{}))
 		f.await("the four others finished", atLeast(4, ledger.Finished))
 		if busy.ended() {
@@ -146,7 +149,7 @@ func TestAtMostOnceNeverStartsTwice(t *testing.T) {
 			c = f.consumer(set)
 			seen := len(f.history().Tasks(ledger.Finished))
 			f.await("progress", atLeast(seen+60, ledger.Finished))
-			if round == 1 { // a killed broker forgets acknowledgements that it had taken
+			if round == 1 { // a killed broker forgets acknowledgements that it had received
 				node.Kill()
 				if err := node.Restart(t.Context()); err != nil {
 					t.Fatal(err)
@@ -159,8 +162,9 @@ func TestAtMostOnceNeverStartsTwice(t *testing.T) {
 		p.terminate(60 * time.Second)
 		c.terminate(15 * time.Second)
 		f.check(ledger.NoRepeat, ledger.NoGhosts)
-		// A cut leaves each worker one task of which the acknowledgement is uncertain, and a kill one that is running or about to.
-		// What was only held when its consumer or the broker died may have run, for all that anybody knows: it is a dead letter.
+		// A cut leaves each worker one task whose acknowledgement is uncertain. A kill leaves each worker
+		// one task that runs or is about to run. A task that was only held when its consumer or the
+		// broker died may have run, so it is a dead letter.
 		unfinished := len(f.history().Check(ledger.NoLoss))
 		f.awaitStats(f.connect(node.URL()).Broker, "no more tasks lost than the workers had in hand", func(s broker.Stats) bool {
 			return unfinished-s.Ready-s.Dead-max(0, s.Held) <= 2*rounds*workers

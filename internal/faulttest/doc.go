@@ -1,4 +1,5 @@
-// Package faulttest holds tests in which real processes meet real faults: producers and consumers (examples/soak) and
-// servers of their own are killed, frozen, stopped and cut off, and the ledger that the survivors kept must obey the rules
-// of internal/ledger. Most tests run over each engine that there is; engine_test.go lists them. It has test files only.
+// Package faulttest tests real processes with real faults. Producers and consumers (examples/soak)
+// and private servers are killed, frozen, stopped and cut off. The ledger that the survivors wrote
+// must obey the rules of internal/ledger. Most tests run with each engine listed in engine_test.go.
+// The package has only test files.
 package faulttest

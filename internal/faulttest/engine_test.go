@@ -8,7 +8,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
-// server is what the tests do to a broker.
+// server is the part of a broker's server that the tests control.
 type server interface {
 	Addr() string
 	URL() string
@@ -22,15 +22,16 @@ type server interface {
 // engine is a kind of broker.
 type engine struct {
 	name    string
-	require func(tb testing.TB) server // the one that the tests share
+	require func(tb testing.TB) server // the server that the tests share
 	own     func(tb testing.TB) server
-	// lease is how long the tests let a silent consumer keep its tasks; 0: the broker sees its connection instead.
+	// lease is the time for which a silent consumer keeps its tasks. 0: the broker watches the
+	// consumer's connection instead.
 	lease time.Duration
-	// alert are the parameters of a URL with which a dead connection is noticed within seconds.
+	// alert holds URL parameters that detect a dead connection within seconds.
 	alert string
 }
 
-// shortLease is a lease with which a test need not wait for long.
+// shortLease is a lease that keeps the waits of a test short.
 const shortLease = 3 * time.Second
 
 func engines() []*engine {
@@ -56,7 +57,7 @@ func engines() []*engine {
 	}
 }
 
-// quick are settings of a consumer whose death must be noticed soon.
+// quick returns settings of a consumer whose death must be detected soon.
 func (e *engine) quick(s settings) settings {
 	if e.lease > 0 {
 		s["LEASE_MS"] = e.lease.Milliseconds()
@@ -64,8 +65,8 @@ func (e *engine) quick(s settings) settings {
 	return s
 }
 
-// each runs a test over each engine, beside each other: most of the time is spent waiting, and each has a server of its
-// own.
+// each runs a test with each engine in parallel. The tests wait most of the time, and each engine
+// has its own server.
 func each(t *testing.T, test func(t *testing.T, e *engine)) {
 	for _, e := range engines() {
 		t.Run(e.name, func(t *testing.T) {
@@ -75,14 +76,14 @@ func each(t *testing.T, test func(t *testing.T, e *engine)) {
 	}
 }
 
-// inTurn runs a test that counts or times something over one engine after the other.
+// inTurn runs a test with one engine after another. It is for tests that count or measure time.
 func inTurn(t *testing.T, test func(t *testing.T, e *engine)) {
 	for _, e := range engines() {
 		t.Run(e.name, func(t *testing.T) { test(t, e) })
 	}
 }
 
-// eachLong is each for tests of which a short run needs one engine only.
+// eachLong is like each, but a short run uses only the first engine.
 func eachLong(t *testing.T, test func(t *testing.T, e *engine)) {
 	each(t, func(t *testing.T, e *engine) {
 		if testing.Short() && e.name != engines()[0].name {

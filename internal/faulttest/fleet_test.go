@@ -17,18 +17,20 @@ import (
 	"github.com/swarmiji/swarmiji/internal/ledger"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/open"
+	_ "github.com/swarmiji/swarmiji/open/all"
 )
 
-// patience bounds every wait: long enough for a machine that does much else, so that only what hangs reaches it.
+// patience limits every wait. It is long enough for a busy machine, so only a test that hangs
+// reaches it.
 const patience = 90 * time.Second
 
-// fleet is a queue with its producers, consumers and their common ledger.
+// fleet is a queue with its producers, its consumers and their common ledger.
 type fleet struct {
 	t      *testing.T
 	url    string
 	queue  string
 	ledger string
-	n      int // programs started so far
+	n      int // number of programs started so far
 }
 
 func newFleet(t *testing.T, url string) *fleet {
@@ -36,7 +38,7 @@ func newFleet(t *testing.T, url string) *fleet {
 	return &fleet{t: t, url: url, queue: testserver.Namespace(), ledger: filepath.Join(t.TempDir(), "ledger")}
 }
 
-// settings of a program: the names of its variables, without CHAOS_, and their values.
+// settings holds the variables of a program, by name without the prefix CHAOS_.
 type settings map[string]any
 
 func (f *fleet) consumer(s settings) *program { return f.start("consumer", s) }
@@ -66,7 +68,8 @@ func (f *fleet) history() ledger.History {
 	return h
 }
 
-// await waits until the ledger shows what is waited for, and returns it.
+// await waits until cond holds for the ledger, and returns the ledger. It fails the test after
+// patience.
 func (f *fleet) await(what string, cond func(h ledger.History) bool) ledger.History {
 	f.t.Helper()
 	return f.awaitWithin(patience, what, cond)
@@ -76,7 +79,7 @@ func (f *fleet) awaitWithin(d time.Duration, what string, cond func(h ledger.His
 	f.t.Helper()
 	deadline := time.NewTimer(d)
 	defer deadline.Stop()
-	tick := time.NewTicker(25 * time.Millisecond) // the whole ledger is read each time
+	tick := time.NewTicker(25 * time.Millisecond) // each tick reads the whole ledger
 	defer tick.Stop()
 	for {
 		h := f.history()
@@ -91,12 +94,12 @@ func (f *fleet) awaitWithin(d time.Duration, what string, cond func(h ledger.His
 	}
 }
 
-// atLeast is the condition that n tasks have the event.
+// atLeast returns the condition that at least n tasks have the event.
 func atLeast(n int, e ledger.Event) func(ledger.History) bool {
 	return func(h ledger.History) bool { return len(h.Tasks(e)) >= n }
 }
 
-// nothingLost is the condition that all confirmed tasks have finished.
+// nothingLost is the condition that no confirmed task is lost.
 func nothingLost(h ledger.History) bool { return len(h.Check(ledger.NoLoss)) == 0 }
 
 func summary(h ledger.History) string {
@@ -107,7 +110,7 @@ func summary(h ledger.History) string {
 	return s + fmt.Sprintf("; %d confirmed and not finished", len(h.Check(ledger.NoLoss)))
 }
 
-// check holds the ledger to the rules, and demands that something was done at all.
+// check checks the ledger against the rules. It fails the test if no task has finished.
 func (f *fleet) check(rules ...ledger.Rule) {
 	f.t.Helper()
 	h := f.history()
@@ -131,8 +134,9 @@ func (f *fleet) awaitLog(p *program, text string) {
 	f.await(p.name+" logs "+strconv.Quote(text), func(ledger.History) bool { return strings.Contains(p.output(), text) })
 }
 
-// held are the tasks that a process which dies now may have to leave to others: those that run, and those that finished
-// so lately that their acknowledgement may not have reached the broker.
+// held returns the ids of the tasks that a process which dies now may leave to other processes.
+// These are the running tasks, and the tasks that finished after since: their acknowledgement may
+// not have reached the broker.
 func held(h ledger.History, since time.Time) map[string]bool {
 	ids := make(map[string]bool)
 	for _, t := range h.Open() {
@@ -146,7 +150,7 @@ func held(h ledger.History, since time.Time) map[string]bool {
 	return ids
 }
 
-// submittedBefore are the tasks submitted before a moment.
+// submittedBefore returns the ids of the tasks submitted before a time.
 func submittedBefore(h ledger.History, moment time.Time) map[string]bool {
 	ids := make(map[string]bool)
 	for _, t := range h.Tasks(ledger.Submitted) {
@@ -157,12 +161,13 @@ func submittedBefore(h ledger.History, moment time.Time) map[string]bool {
 	return ids
 }
 
-// startedAfter is the condition that a task was started after a moment.
+// startedAfter returns the condition that a task was started after a time.
 func startedAfter(moment time.Time) func(ledger.History) bool {
 	return func(h ledger.History) bool { return !firstStart(h, moment).IsZero() }
 }
 
-// firstStart is when, after a moment, the first task was started; zero for never.
+// firstStart returns the time of the first start after a moment. It returns the zero time if no
+// task was started after it.
 func firstStart(h ledger.History, moment time.Time) time.Time {
 	var first time.Time
 	for _, t := range h {
@@ -192,10 +197,10 @@ func (f *fleet) connect(url string) *open.Swarm {
 	return s
 }
 
-// quiet keeps the log of what tests provoke out of their output.
+// quiet returns a logger that discards the expected log lines of faults.
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// awaitStats waits until the queue is as it should be.
+// awaitStats waits until cond holds for the statistics of the queue.
 func (f *fleet) awaitStats(b broker.Broker, what string, cond func(broker.Stats) bool) {
 	f.t.Helper()
 	inspector, ok := capability.As[broker.Inspector](b)
@@ -226,10 +231,16 @@ func (f *fleet) awaitStats(b broker.Broker, what string, cond func(broker.Stats)
 	}
 }
 
-// drain waits until there is nothing left to do and ends the consumers. That all confirmed tasks have finished is not enough: the
-// second message of a task whose submission was repeated may still wait, and Redis may give back what was finished while its
-// replica did not hear of it. RabbitMQ does not tell what its consumers hold. A consumer that stops gives back a message whose
-// earlier starts it was still looking up. Another consumer runs what came back.
+// drain waits until no message waits or is held, ends the consumers, and repeats that with another
+// consumer for messages that came back.
+//
+// It is not enough that all confirmed tasks have finished:
+//
+//   - The second message of a task that was submitted twice may still wait.
+//   - Redis may give back a finished task whose end its replica does not know.
+//   - RabbitMQ does not count the messages that its consumers hold.
+//   - A consumer that stops gives back a message if it has not yet read that message's earlier
+//     starts.
 func (f *fleet) drain(consumers ...*program) {
 	f.t.Helper()
 	b := f.connect(f.url).Broker
@@ -250,17 +261,21 @@ func (f *fleet) drain(consumers ...*program) {
 	}
 }
 
-// idle: no message waits and no consumer holds one, as far as the broker can tell.
+// idle reports whether no message waits and no consumer holds one, as far as the broker counts
+// them.
 func idle(s broker.Stats) bool { return s.Ready == 0 && s.Held <= 0 }
 
-// awaitEmpty waits until nothing is queued and demands that nothing became a dead letter.
+// awaitEmpty waits until the queue has neither ready messages nor dead letters.
 func (f *fleet) awaitEmpty(b broker.Broker) {
 	f.t.Helper()
 	f.awaitStats(b, "an empty queue without dead letters", func(s broker.Stats) bool { return s.Ready == 0 && s.Dead == 0 })
 }
 
-// awaitAge waits until the fleet's queue is old enough for its server to be killed: a quorum queue of a single RabbitMQ 3.10 node
-// that is killed within seconds of the queue's declaration may come back empty, or without a leader.
+// awaitAge waits until the fleet's queue is old enough for its server to be killed. It does nothing
+// unless the engine is RabbitMQ.
+//
+// A single RabbitMQ 3.10 node may lose a quorum queue's content or leader. That happens if the node
+// is killed within seconds of the queue's declaration.
 func (f *fleet) awaitAge(e *engine) {
 	f.t.Helper()
 	if e.name != "rabbit" {

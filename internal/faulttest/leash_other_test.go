@@ -4,5 +4,6 @@ package faulttest
 
 import "syscall"
 
-// leash has nothing to offer here: processes end with their test, unless the tests are killed.
+// leash returns attributes without effect: on this system processes survive if the tests are
+// killed.
 func leash() *syscall.SysProcAttr { return &syscall.SysProcAttr{} }

@@ -15,9 +15,9 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
-// suite is what all tests of this package share.
+// suite holds the resources that all tests of this package share.
 type suite struct {
-	soak    string // the program
+	soak    string // path of the soak program
 	spawner *spawner
 }
 
@@ -25,7 +25,8 @@ var shared suite
 
 func TestMain(m *testing.M) { os.Exit(runAll(m)) }
 
-// together is how many engines are tried at once. They wait for most of the time, so that it may be more than processors.
+// together is the number of engines that run at once. They wait most of the time, so the number may
+// exceed the number of processors.
 const together = 3
 
 func runAll(m *testing.M) int {
@@ -36,9 +37,9 @@ func runAll(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	shared.soak = filepath.Join(dir, "soak")
-	// Without what only debuggers read, which takes time to link.
+	// Omit the debug information, which takes time to link.
 	args := []string{"build", "-ldflags=-s -w", "-o", shared.soak}
-	if raceEnabled { // then the library is watched for races under faults, too
+	if raceEnabled { // then the race detector also watches the library under faults
 		args = append(args, "-race")
 	}
 	build := exec.Command("go", append(args, "github.com/swarmiji/swarmiji/examples/soak")...)

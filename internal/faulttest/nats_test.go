@@ -8,7 +8,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
-// With three replicas the loss of the leading server, or of a majority for a while, loses nothing.
+// With three replicas the loss of the leading server, or of a majority for a while, loses no task.
 func TestNATSClusterLosesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts three servers")
@@ -29,7 +29,7 @@ func TestNATSClusterLosesNothing(t *testing.T) {
 	must(t, cluster.RestartNode(t.Context(), leader))
 	f.await("load on three servers again", atLeast(len(f.history().Tasks(ledger.Finished))+100, ledger.Finished))
 
-	// Without a majority nothing is confirmed, and nothing that was is lost.
+	// Without a majority no task is confirmed, and no confirmed task is lost.
 	cluster.KillNode(1)
 	cluster.KillNode(2)
 	alone := time.Now()
@@ -53,5 +53,5 @@ func TestNATSClusterLosesNothing(t *testing.T) {
 	f.awaitEmpty(f.connect(f.url).Broker)
 }
 
-// natsStream is the stream of the namespace of these tests.
+// natsStream is the stream of these tests' namespace.
 const natsStream = "SWJ_default"

@@ -36,7 +36,7 @@ func TestCutConnectionsLoseNothing(t *testing.T) {
 	})
 }
 
-// A black hole is a cut that nobody is told of: only the missing heartbeats show it.
+// A black hole is a cut without any notice to the peers: only missing heartbeats reveal it.
 func TestBlackHoleIsNoticed(t *testing.T) {
 	eachLong(t, func(t *testing.T, e *engine) {
 		node := e.require(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// A task that ends its process takes everything down that the process holds, again and again, until it is found out. None
-// of those that were held beside it may be taken for it.
+// A task that kills its process takes down all tasks that the process holds, again and again, until
+// it is dead-lettered. The tasks held beside it must not be taken for the poison.
 func TestPoisonTaskIsBuriedAndItsNeighboursSucceed(t *testing.T) {
 	eachLong(t, func(t *testing.T, e *engine) {
 		f := newFleet(t, e.require(t).URL())
@@ -45,7 +45,8 @@ func TestPoisonTaskIsBuriedAndItsNeighboursSucceed(t *testing.T) {
 			submit("soak.work", "neighbour-"+string(rune('A'+i)))
 		}
 		crashes := 0
-		// Deaths are judged soon, so that the second and the third start need not wait for half a minute each.
+		// Deaths are judged soon, so that the second and the third start do not wait for half a minute
+		// each.
 		victim := func() *program {
 			return f.consumer(e.quick(settings{"TASK_MS": 50, "CONCURRENCY": 2, "PREFETCH": 32, "ABSENT_MS": 2000}))
 		}
@@ -94,7 +95,7 @@ func dead(t *testing.T, b broker.Broker, queue string) int {
 	}
 	s, err := inspector.Stats(t.Context(), queue)
 	if err != nil {
-		return 0 // not declared yet
+		return 0 // the queue is not declared yet
 	}
 	return s.Dead
 }

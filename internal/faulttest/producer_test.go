@@ -8,8 +8,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
-// The confirmations of a producer are swallowed, so that its tasks run and it does not know; then it is killed. Its
-// successor submits the same ids again.
+// A proxy swallows the confirmations of a producer, so its tasks run without its knowledge. Then
+// the producer is killed, and the next producer submits the same ids again.
 func TestProducerKilledBeforeTheConfirm(t *testing.T) {
 	eachLong(t, func(t *testing.T, e *engine) {
 		node := e.require(t)

@@ -22,7 +22,7 @@ func newSpawner() *spawner {
 	s := &spawner{work: make(chan func()), ended: make(chan struct{})}
 	go func() {
 		defer close(s.ended)
-		runtime.LockOSThread() // and never unlocked: the thread ends with this goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
 		for f := range s.work {
 			f()
 		}
@@ -47,12 +47,12 @@ type program struct {
 	name   string
 	cmd    *exec.Cmd
 	log    string
-	ledger string // its own, if it does not share its fleet's
+	ledger string // its own ledger, if it does not share its fleet's
 	done   chan struct{}
-	err    error // of Wait; valid when done is closed
+	err    error // result of Wait; valid when done is closed
 }
 
-// start starts the program with its environment. It is killed at the test's end.
+// start starts the program with its environment. The end of the test kills it.
 func start(t *testing.T, name string, env []string) *program {
 	t.Helper()
 	p := &program{t: t, name: name, log: filepath.Join(t.TempDir(), name+".log"), done: make(chan struct{})}
@@ -99,9 +99,9 @@ func tail(s string, n int) string {
 	return s
 }
 
-// kill ends the program at once and waits until it is gone.
+// kill kills the program and waits until it has ended.
 func (p *program) kill() {
-	_ = p.cmd.Process.Kill() // it may have ended
+	_ = p.cmd.Process.Kill() // the process may have ended
 	<-p.done
 }
 
@@ -112,7 +112,7 @@ func (p *program) signal(s os.Signal) {
 	}
 }
 
-// terminate asks the program to end and demands that it does so with status 0.
+// terminate sends SIGTERM and fails the test unless the program ends with status 0 in time.
 func (p *program) terminate(within time.Duration) {
 	p.t.Helper()
 	p.signal(syscall.SIGTERM)
@@ -121,13 +121,14 @@ func (p *program) terminate(within time.Duration) {
 	}
 }
 
-// exit waits for the program's end and returns its status, -1 for a signal.
+// exit waits for the program's end and returns its status, -1 for a signal. It fails the test if
+// the program still runs after the given time.
 func (p *program) exit(within time.Duration) int {
 	p.t.Helper()
 	select {
 	case <-p.done:
 	case <-time.After(within):
-		p.signal(syscall.SIGQUIT) // the log then tells where its goroutines are
+		p.signal(syscall.SIGQUIT) // the log then shows its goroutines
 		select {
 		case <-p.done:
 		case <-time.After(5 * time.Second):
@@ -137,7 +138,7 @@ func (p *program) exit(within time.Duration) int {
 	return p.status()
 }
 
-// status is the status of a program that has ended, -1 for a signal.
+// status returns the status of a program that has ended, -1 for a signal.
 func (p *program) status() int {
 	p.t.Helper()
 	var status *exec.ExitError

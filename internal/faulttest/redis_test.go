@@ -9,7 +9,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
-// confirmedBetween reports whether a task was confirmed between two moments.
+// confirmedBetween reports whether a task was confirmed between two times.
 func confirmedBetween(task *ledger.Task, from, to time.Time) bool {
 	for _, l := range task.Lines {
 		if l.Event == ledger.Confirmed && l.At.After(from) && l.At.Before(to) {
@@ -19,8 +19,8 @@ func confirmedBetween(task *ledger.Task, from, to time.Time) bool {
 	return false
 }
 
-// Redis confirms before a replica has the task. What the replica lacks when it is promoted is lost, nothing else is, and the
-// ledger tells.
+// Redis confirms before a replica has the task. At a promotion exactly the tasks that the replica
+// lacks are lost, and the ledger shows it.
 func TestRedisFailoverLosesOnlyWhatTheReplicaLacked(t *testing.T) {
 	t.Parallel()
 	pair := testserver.OwnRedisReplica(t, testserver.RedisConfig{})
@@ -63,7 +63,7 @@ func TestRedisFailoverLosesOnlyWhatTheReplicaLacked(t *testing.T) {
 	}
 }
 
-// With wait_replicas a task is confirmed when the replica has it: the same failover loses nothing.
+// With wait_replicas a task is confirmed when the replica has it: the same failover loses no task.
 func TestRedisFailoverWithWaitLosesNothing(t *testing.T) {
 	t.Parallel()
 	pair := testserver.OwnRedisReplica(t, testserver.RedisConfig{})
@@ -95,8 +95,8 @@ func TestRedisFailoverWithWaitLosesNothing(t *testing.T) {
 	f.awaitEmpty(f.connect(f.url).Broker)
 }
 
-// A sentinel promotes the replica when the primary dies, and producers and consumers follow. What was confirmed in the last
-// moments may be lost.
+// A sentinel promotes the replica when the primary dies. Producers and consumers connect to the new
+// primary. Tasks confirmed in the last moments may be lost.
 func TestRedisSentinelFailover(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts three servers")

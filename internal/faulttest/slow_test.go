@@ -9,8 +9,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
-// A consumer that stands still for longer than the heartbeats allow is taken for dead; when it goes on, nothing that it still
-// does is seen: every task has one result.
+// A consumer that is frozen for longer than the heartbeats allow is treated as dead. When it
+// continues, its late work has no visible effect: every task has one result.
 func TestFrozenConsumerIsReplaced(t *testing.T) {
 	eachLong(t, func(t *testing.T, e *engine) {
 		node := e.require(t)
@@ -40,7 +40,7 @@ func TestFrozenConsumerIsReplaced(t *testing.T) {
 	})
 }
 
-// oneResult says: no future resolved twice.
+// oneResult is a rule: no future resolved twice.
 func oneResult(h ledger.History) []ledger.Violation {
 	var bad []ledger.Violation
 	for _, task := range h.Repeated(ledger.Result) {
@@ -49,7 +49,7 @@ func oneResult(h ledger.History) []ledger.Violation {
 	return bad
 }
 
-// A slow link is no fault: no lease is lost, and nothing runs twice.
+// A slow link is not a fault: no lease is lost, and no task runs twice.
 func TestSlowLinkRepeatsNothing(t *testing.T) {
 	eachLong(t, func(t *testing.T, e *engine) {
 		node := e.require(t)
@@ -72,10 +72,12 @@ func TestSlowLinkRepeatsNothing(t *testing.T) {
 	})
 }
 
-// window is how long each kind of dying link is kept up: a few connections long.
+// window limits how long the test keeps up each kind of failing link: the time of a few
+// connections.
 const window = 1500 * time.Millisecond
 
-// A link that dies in the middle of a frame leaves half a message: nobody takes it for a whole one.
+// A link that fails in the middle of a frame leaves an incomplete message. No receiver takes it for
+// a complete one.
 func TestLinkDiesInMidFrame(t *testing.T) {
 	eachLong(t, func(t *testing.T, e *engine) {
 		node := e.require(t)
@@ -84,7 +86,7 @@ func TestLinkDiesInMidFrame(t *testing.T) {
 		c := f.consumer(e.quick(settings{"TASK_MS": 5, "CONCURRENCY": 8}))
 		p := f.producer(settings{"RATE": 80, "CONCURRENCY": 16})
 		f.await("load", atLeast(50, ledger.Finished))
-		for _, n := range []int64{1_001, 5_003, 20_011} { // odd numbers, to end where no frame does
+		for _, n := range []int64{1_001, 5_003, 20_011} { // odd numbers, at which no frame ends
 			for _, up := range []bool{true, false} {
 				proxy.Truncate(up, !up, n)
 				until := time.Now().Add(window)

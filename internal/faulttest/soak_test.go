@@ -11,10 +11,12 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
-// TestSoak keeps two queues of each engine under load, one of tasks that run at least once and one
-// of tasks that run at most once, and lets one fault follow the other in an order that SWARMIJI_SEED
-// repeats. With SWARMIJI_SOAK it goes on for as long as that says ("make soak"), one engine after
-// the other. Else it meets the quick faults once, with all engines beside each other.
+// TestSoak shows that no promise breaks under load and faults. Each engine has two queues under
+// load: one of tasks that run at least once, one of tasks that run at most once. The faults come
+// one after another, in an order that SWARMIJI_SEED repeats.
+//
+// With SWARMIJI_SOAK the test runs for the duration that the variable holds ("make soak"), one
+// engine after another. Otherwise it tries each quick fault once, with all engines in parallel.
 func TestSoak(t *testing.T) {
 	length, err := time.ParseDuration(os.Getenv("SWARMIJI_SOAK"))
 	long := err == nil
@@ -43,7 +45,7 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// soak runs for as long as length says; 0: until each of the quick faults was met once.
+// soak runs loads and faults for the given length. 0: until each quick fault happened once.
 func soak(t *testing.T, p *soakPlace, length time.Duration, chance *rand.Rand) {
 	r := newSoakRun(t, p, chance)
 	r.quick = length == 0
@@ -69,15 +71,15 @@ func soak(t *testing.T, p *soakPlace, length time.Duration, chance *rand.Rand) {
 	}
 }
 
-// settleTime is how old queues are before the first fault. A quorum queue of a single RabbitMQ node
-// that is killed within seconds of the queue's declaration may come back empty.
+// settleTime is the minimum age of queues at the first fault. A quorum queue of a single RabbitMQ
+// node that is killed within seconds of the queue's declaration may come back empty.
 const settleTime = 5 * time.Second
 
-// aftermath is how long after a fault its consequences may show. By then each process has its
+// aftermath limits how long after a fault its consequences may appear. By then each process has its
 // connections back.
 const aftermath = 3 * time.Second
 
-// soakRun is a broker, and two loads over it, that meet many faults.
+// soakRun is a broker with two loads that run through many faults.
 type soakRun struct {
 	t      *testing.T
 	place  *soakPlace
@@ -87,7 +89,7 @@ type soakRun struct {
 	quick  bool
 	began  time.Time
 	loads  []*load
-	hits   []ledger.Fault // that hit all consumers
+	hits   []ledger.Fault // faults that affected all consumers
 }
 
 func newSoakRun(t *testing.T, p *soakPlace, chance *rand.Rand) *soakRun {
@@ -104,7 +106,7 @@ func newSoakRun(t *testing.T, p *soakPlace, chance *rand.Rand) *soakRun {
 	return r
 }
 
-// pass lets a fault last for up to the given time.
+// pass waits for a random time up to the given one, or up to one second in a quick run.
 func (r *soakRun) pass(most time.Duration) {
 	if r.quick {
 		most = min(most, time.Second)
@@ -112,7 +114,7 @@ func (r *soakRun) pass(most time.Duration) {
 	r.until(time.Now().Add(time.Duration(r.chance.Int64N(int64(most)))))
 }
 
-// until waits for a moment.
+// until waits until the given time or the end of the test.
 func (r *soakRun) until(moment time.Time) {
 	timer := time.NewTimer(time.Until(moment))
 	defer timer.Stop()
@@ -122,7 +124,7 @@ func (r *soakRun) until(moment time.Time) {
 	}
 }
 
-// shuffled returns the faults in an order of chance; of a quick run those that are quick.
+// shuffled returns the faults in random order. A quick run gets only the quick faults.
 func (r *soakRun) shuffled(faults []fault) []fault {
 	var deck []fault
 	for _, f := range faults {
@@ -134,7 +136,8 @@ func (r *soakRun) shuffled(faults []fault) []fault {
 	return deck
 }
 
-// meet lets a fault happen, and notes the time in which it explains that tasks run again.
+// meet causes a fault. If the fault may take tasks from consumers, meet records the period in which
+// it explains repeated tasks.
 func (r *soakRun) meet(f fault) {
 	from := time.Now()
 	f.do()
@@ -143,7 +146,7 @@ func (r *soakRun) meet(f fault) {
 	}
 }
 
-// pick returns one of the broker's servers.
+// pick returns a random server of the broker.
 func (r *soakRun) pick() server { return r.nodes[r.chance.IntN(len(r.nodes))] }
 
 func (r *soakRun) must(err error) {

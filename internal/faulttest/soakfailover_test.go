@@ -7,15 +7,16 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
-// failover is a Redis server with a replica that takes its place when it is killed, as an operator would have it.
+// failover is a Redis server with a replica that replaces it when it is killed, as an operator
+// would do.
 type failover struct {
 	*testserver.Redis // the primary
 	replica           *testserver.Redis
-	relay             *testserver.Relay // leads to the primary
+	relay             *testserver.Relay // connects to the primary
 	killed            bool
 }
 
-// Addr is the address that stays.
+// Addr returns the relay's address, which stays the same.
 func (f *failover) Addr() string { return f.relay.Addr() }
 
 func (f *failover) Kill() {
@@ -23,7 +24,8 @@ func (f *failover) Kill() {
 	f.Redis.Kill()
 }
 
-// Restart promotes the replica if the primary was killed, and makes the primary, which starts again, its replica.
+// Restart promotes the replica if the primary was killed, and restarts the old primary as its
+// replica. Otherwise it restarts the primary.
 func (f *failover) Restart(ctx context.Context) error {
 	if !f.killed {
 		return f.Redis.Restart(ctx)
@@ -40,7 +42,7 @@ func (f *failover) Restart(ctx context.Context) error {
 	return pair.Demote(ctx)
 }
 
-// replicaFaults are those of a replica whose primary lives.
+// replicaFaults returns the faults of a replica whose primary runs.
 func replicaFaults(r *soakRun) []fault {
 	f := r.nodes[0].(*failover)
 	return []fault{{name: "replica away", do: func() {

@@ -6,15 +6,15 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
-// fault is what a soak run meets.
+// fault is a fault that a soak run can cause.
 type fault struct {
 	name  string
 	do    func()
-	takes bool // the broker may take back what consumers hold
-	quick bool // a quick run meets it, too
+	takes bool // the broker may take back tasks that consumers hold
+	quick bool // a quick run includes it
 }
 
-// flapTime is how long a link that flaps is up, and how long it is down.
+// flapTime holds the length of the up phase and of the down phase of a flapping link.
 const flapTime = 200 * time.Millisecond
 
 func (r *soakRun) faults() []fault {
@@ -65,7 +65,7 @@ func (r *soakRun) faults() []fault {
 	}
 }
 
-// flap takes the link up and down.
+// flap cuts and heals the link in turns.
 func (r *soakRun) flap() {
 	length := 4 * time.Second
 	if r.quick {
@@ -79,7 +79,7 @@ func (r *soakRun) flap() {
 	}
 }
 
-// midFrame lets links die after a number of bytes at which most often no frame ends.
+// midFrame closes links after a number of bytes at which usually no frame ends.
 func (r *soakRun) midFrame() {
 	for range 2 {
 		up := r.chance.IntN(2) == 0
@@ -89,7 +89,8 @@ func (r *soakRun) midFrame() {
 	}
 }
 
-// alarm lets a broker refuse what needs memory, for longer than consumers insist.
+// alarm returns a fault: the broker refuses requests that need memory, for longer than consumers
+// retry.
 func (r *soakRun) alarm(set func(on bool)) fault {
 	return fault{name: "broker out of memory", do: func() {
 		set(true)
@@ -122,7 +123,8 @@ func redisFaults(r *soakRun) []fault {
 	}
 }
 
-// network is the proxies before each of a broker's servers. What is done to it is done to all of them.
+// network holds the proxies in front of each of a broker's servers. Its methods apply to all
+// proxies.
 type network []*testserver.Proxy
 
 func (n network) each(do func(*testserver.Proxy)) {

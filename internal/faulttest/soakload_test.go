@@ -23,18 +23,18 @@ const (
 	soakConsumers = 3
 	soakWorkers   = 4  // of each consumer
 	soakRate      = 60 // tasks per second of each load
-	// insistence is the StoreRetry of the consumers, and shorter than some alarms.
+	// insistence is the StoreRetry of the consumers. It is shorter than some alarms.
 	insistence = 3 * time.Second
 )
 
-// load is a queue with a producer and consumers that are replaced when a fault ends them.
+// load is a queue with a producer and consumers. A consumer that a fault ends is replaced.
 type load struct {
 	run       *soakRun
 	mode      string
 	fleet     *fleet
 	consumers []*program
 	producer  *program
-	died      map[string]time.Time // consumers that were killed
+	died      map[string]time.Time // when each killed consumer was killed
 	kills     []ledger.Fault
 }
 
@@ -55,7 +55,7 @@ func (l *load) producerSettings() settings {
 	}
 }
 
-// kill kills consumer i and starts another.
+// kill kills consumer i, records the kill and starts another consumer.
 func (l *load) kill(i int) {
 	victim := l.consumers[i]
 	victim.kill()
@@ -65,15 +65,15 @@ func (l *load) kill(i int) {
 	l.consumers[i] = l.consumer()
 }
 
-// stop stops consumer i in order, once it has started a task, and starts another.
+// stop stops consumer i in good order, once it has started a task, and starts another consumer.
 func (l *load) stop(i int) {
 	l.awaitWorking(l.consumers[i])
 	l.consumers[i].terminate(60 * time.Second)
 	l.consumers[i] = l.consumer()
 }
 
-// awaitWorking waits until a consumer has started a task. Before that a signal may find it without a
-// handler of signals.
+// awaitWorking waits until a consumer has started a task. A signal before that may arrive before
+// the consumer handles signals.
 func (l *load) awaitWorking(c *program) {
 	l.run.t.Helper()
 	l.fleet.await(l.mode+": "+c.name+" works", func(h ledger.History) bool {
@@ -88,14 +88,14 @@ func (l *load) awaitWorking(c *program) {
 	})
 }
 
-// progress waits until tasks that were submitted lately have finished.
+// progress waits until another soakRate tasks have finished.
 func (l *load) progress(after string) {
 	l.run.t.Helper()
 	have := len(l.fleet.history().Tasks(ledger.Finished))
 	l.fleet.await(l.mode+": progress after "+after, atLeast(have+soakRate, ledger.Finished))
 }
 
-// finish ends the load and holds its ledger to what is promised.
+// finish ends the load and checks its ledger against the promised rules.
 func (l *load) finish() {
 	t, f := l.run.t, l.fleet
 	for _, c := range l.consumers {
@@ -131,8 +131,8 @@ func (l *load) finish() {
 	}
 }
 
-// drain ends the consumers when there is nothing left to do. Where the broker does not tell what
-// consumers hold, they may give back something as they stop: that is left to another one.
+// drain ends the consumers when the queue is empty. If the broker does not count held messages, a
+// stopping consumer may give some back, so drain starts another consumer for them.
 func (l *load) drain(b broker.Broker) {
 	empty := func(s broker.Stats) bool { return s.Ready == 0 && s.Held <= 0 }
 	for {
@@ -150,8 +150,8 @@ func (l *load) drain(b broker.Broker) {
 	}
 }
 
-// readDead notes the dead letters in the ledger and returns how many there are. Those of tasks that
-// run at most once must say that nobody can tell how they ended.
+// readDead records the dead letters in the ledger and returns their number. The dead letters of
+// tasks that run at most once must say that their outcome is unknown.
 func (l *load) readDead(b broker.Broker) int {
 	t := l.run.t
 	letters, err := broker.ListDead(t.Context(), b, l.fleet.queue, math.MaxInt32)

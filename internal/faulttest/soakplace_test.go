@@ -7,12 +7,12 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
-// soakPlace is a broker of one server or more that a soak run starts for itself.
+// soakPlace is a broker of one or more servers that a soak run starts for itself.
 type soakPlace struct {
 	name     string
-	thorough bool          // only "make thorough", and runs by hand, have the time for it
+	thorough bool          // only "make thorough" and manual runs have the time for it
 	lease    time.Duration // as in engine
-	params   string        // of the URL
+	params   string        // parameters of the URL
 	start    func(r *soakRun)
 	more     func(r *soakRun) []fault
 }
@@ -51,7 +51,7 @@ func soakPlaces() []*soakPlace {
 
 func noFaults(*soakRun) []fault { return nil }
 
-// serve puts a proxy before a server.
+// serve adds a server with a proxy in front of it.
 func (r *soakRun) serve(s server) {
 	r.nodes = append(r.nodes, s)
 	r.net = append(r.net, testserver.NewProxy(r.t, s.Addr()))
@@ -63,7 +63,7 @@ func serveAll[S server](r *soakRun, nodes []S) {
 	}
 }
 
-// url is the address of the broker through its proxies.
+// url returns the address of the broker through its proxies.
 func (n network) url(nodes []server, params string) string {
 	urls := make([]string, len(n))
 	for i, p := range n {
@@ -72,7 +72,7 @@ func (n network) url(nodes []server, params string) string {
 	return strings.Join(urls, ",") + params
 }
 
-// direct is the address of the broker past its proxies.
+// direct returns the address of the broker without its proxies.
 func (p *soakPlace) direct(r *soakRun) string {
 	urls := make([]string, len(r.nodes))
 	for i, n := range r.nodes {

@@ -26,26 +26,29 @@ const (
 	flowConsumers = 3
 )
 
-// Random workflows outlive the processes that run them. Each comes to the end that it has to come to, with results in order;
-// no step is lost; each has one id, and is run again only because a process was killed.
+// Random workflows survive the processes that run them. Each workflow ends as expected, with
+// results in order. No step is lost, each step has one id, and a step runs again only because a
+// process was killed.
 func TestKilledConsumersBreakNoWorkflow(t *testing.T) {
 	redis := testserver.RequireRedis(t)
 	each(t, func(t *testing.T, e *engine) {
 		f := newFleet(t, e.require(t).URL())
 		w := &flows{fleet: f, engine: e, random: rand.New(rand.NewPCG(1, uint64(len(e.name))))}
-		if e.name == "rabbit" { // its replies are kept for nobody, and cannot be gathered
+		// RabbitMQ's replies have one receiver and cannot be collected by another process
+		if e.name == "rabbit" {
 			w.results = redis.URL()
 		}
 		w.run()
 	})
 }
 
-// flows are workflows over a fleet of which each consumer has a ledger of its own, so that it is known who ran what.
+// flows runs workflows over a fleet. Each consumer has its own ledger, so that the test knows which
+// consumer ran which step.
 type flows struct {
 	fleet   *fleet
 	engine  *engine
 	random  *rand.Rand
-	results string // URL of the results, "" for the broker's
+	results string // URL of the result store; "" for the broker's own
 
 	all, alive []*program
 	killed     map[*program]bool
@@ -95,14 +98,16 @@ func (w *flows) run() {
 		}
 		expected[strconv.Itoa(i)] = e
 	}
-	f.awaitStats(swarm.Broker, "an empty queue", func(s broker.Stats) bool { return s.Ready == 0 }) // steps that failed are dead letters
+	// failed steps are dead letters
+	f.awaitStats(swarm.Broker, "an empty queue", func(s broker.Stats) bool { return s.Ready == 0 })
 	for _, c := range w.alive {
 		c.terminate(15 * time.Second)
 	}
 	w.check(expected)
 }
 
-// consumer starts another one. A task that is held by several of those that are killed is no poison here.
+// consumer starts another consumer. The limit of crashes is so high that a task held by several
+// killed consumers is not treated as poison.
 func (w *flows) consumer() {
 	path := filepath.Join(w.fleet.t.TempDir(), "ledger-"+strconv.Itoa(len(w.all)))
 	c := w.fleet.consumer(w.engine.quick(settings{
@@ -112,8 +117,8 @@ func (w *flows) consumer() {
 	w.all, w.alive = append(w.all, c), append(w.alive, c)
 }
 
-// killSome kills consumers in the middle of a run, after random numbers of steps, and starts others, until there were enough or
-// all has ended.
+// killSome kills busy consumers at random numbers of started steps and starts a consumer for each
+// killed one. It returns after workflowKills kills or when ended is closed.
 func (w *flows) killSome(ended <-chan struct{}) {
 	started, _ := w.look()
 	for range workflowKills {
@@ -140,7 +145,8 @@ func (w *flows) killSome(ended <-chan struct{}) {
 	}
 }
 
-// look tells how many starts were noted, and which of the living consumers run something.
+// look returns the number of steps that each consumer started, summed over the consumers, and the
+// living consumers that run a step.
 func (w *flows) look() (started int, busy []*program) {
 	for _, c := range w.all {
 		h, err := ledger.Load(c.ledger)
@@ -153,10 +159,10 @@ func (w *flows) look() (started int, busy []*program) {
 	return started, busy
 }
 
-// check looks at who ran what of each workflow.
+// check compares the steps that the consumers ran with the expected steps of each workflow.
 func (w *flows) check(expected map[string]graphs.Expected) {
 	t := w.fleet.t
-	runs := make(map[string]int) // of each step
+	runs := make(map[string]int) // number of starts of each step
 	for _, c := range w.all {
 		h, err := ledger.Load(c.ledger)
 		must(t, err)
@@ -168,8 +174,9 @@ func (w *flows) check(expected map[string]graphs.Expected) {
 	for step, n := range runs {
 		workflow, _, _ := strings.Cut(step, "/")
 		ran[workflow]++
-		// A process that is killed after it has sent a step and before it has acknowledged the one before has that sent again, and the
-		// copies may run side by side, also in one process that lives on.
+		// A process may be killed after it has sent a step and before it has acknowledged the previous
+		// one. The step is then sent again, and copies may run in parallel, also in one surviving
+		// process.
 		if n > 1+len(w.killed) {
 			t.Errorf("step %s ran %d times, although only %d processes were killed", step, n, len(w.killed))
 		}

@@ -1,12 +1,17 @@
 // Package glob matches names as SQLite's GLOB operator does, without SQLite.
 //
-// In a pattern, "*" stands for any run of characters, the empty one and "/" included; "?" for one character; "[abc]" for one of
-// those named, with ranges as in "[a-z]", and "[^abc]" for one of all others. "]" right after the opening stands for itself, and so does
-// "-" in the first or the last place. Nothing escapes: "[*]" is how a star is named. A set that is not closed matches nothing. Case counts.
+// In a pattern, "*" matches any sequence of characters, including an empty one and "/". "?" matches
+// one character. "[abc]" matches one of the listed characters, with ranges as in "[a-z]". "[^abc]"
+// matches any other character. A "]" directly after the opening stands for itself, and so does "-"
+// in the first or last place. Patterns do not support an escape character: write "[*]" for a star.
+// A set without a closing bracket matches no name. Matching is case-sensitive.
 //
-// A few answers of SQLite surprise, and are given here as well: "[!a]" is the set of "!" and "a"; the beginning of a range also stands
-// for itself, so that "[z-a]" matches "z"; a pattern and a name end at their first NUL; and of bytes that are no UTF-8 SQLite makes
-// characters in its own way, see read.
+// Some of SQLite's results are surprising, and this package has the same ones:
+//
+//   - "[!a]" is the set of "!" and "a".
+//   - The beginning of a range also stands for itself, so "[z-a]" matches "z".
+//   - A pattern and a name end at their first NUL.
+//   - SQLite decodes bytes that are not UTF-8 in its own way, see read.
 package glob
 
 import (
@@ -14,7 +19,8 @@ import (
 	"unicode/utf8"
 )
 
-// Pattern is a compiled pattern. The zero value is that of "". It never changes, so that any goroutine may use it.
+// Pattern is a compiled pattern. The zero value is the pattern "". It is immutable and safe for
+// concurrent use.
 type Pattern struct {
 	steps  []step
 	spans  []span // of all sets
@@ -23,11 +29,11 @@ type Pattern struct {
 	never  bool // a set is not closed
 }
 
-// step is what one piece of the pattern asks of the name.
+// step is the condition of one part of the pattern.
 type step struct {
 	kind     kind
-	r        uint32 // of a literal
-	from, to int    // a set's spans
+	r        uint32 // for a literal
+	from, to int    // the spans of a set
 }
 
 type kind uint8
@@ -36,14 +42,16 @@ const (
 	literal kind = iota // this character
 	one                 // any character
 	in                  // a character of the set
-	out                 // a character that is not of the set
-	run                 // any characters, or none
+	out                 // a character outside the set
+	run                 // any characters, also an empty sequence
 )
 
-// span is a range of characters, both ends included. One whose end comes before its beginning is empty.
+// span is a range of characters, including both ends. If its end is before its beginning, it is
+// empty.
 type span struct{ lo, hi uint32 }
 
-// Compile reads a pattern. All texts are patterns: there is no error. It takes time and memory as the pattern's length does.
+// Compile compiles a pattern. Every text is a valid pattern. Time and memory are proportional to
+// the length of the pattern.
 func Compile(pattern string) Pattern {
 	if i := strings.IndexByte(pattern, 0); i >= 0 {
 		pattern = pattern[:i]
@@ -71,14 +79,15 @@ func Compile(pattern string) Pattern {
 	return p
 }
 
-// star adds a run, once: a run after a run says nothing more.
+// star adds a run unless the last step is one, because consecutive runs are equivalent to one.
 func (p *Pattern) star() {
 	if n := len(p.steps); n == 0 || p.steps[n-1].kind != run {
 		p.steps = append(p.steps, step{kind: run})
 	}
 }
 
-// question adds one character. Behind a run it goes before it, which means the same, so that runs meet and become one.
+// question adds one character. After a run it inserts the character before the run, which is
+// equivalent. So consecutive runs become one.
 func (p *Pattern) question() {
 	n := len(p.steps)
 	if n == 0 || p.steps[n-1].kind != run {
@@ -89,7 +98,8 @@ func (p *Pattern) question() {
 	p.star()
 }
 
-// set reads a set whose opening has been read, and tells its length and whether it is closed.
+// set reads a set after its opening bracket. It returns the number of bytes read and whether the
+// set is closed.
 func (p *Pattern) set(text string) (n int, closed bool) {
 	from, kind := len(p.spans), in
 	next := func() uint32 { // 0 at the end
@@ -109,11 +119,11 @@ func (p *Pattern) set(text string) (n int, closed bool) {
 		p.spans = append(p.spans, span{']', ']'})
 		c = next()
 	}
-	before := uint32(0) // where a range may begin
+	before := uint32(0) // a possible beginning of a range
 	for c != 0 && c != ']' {
 		if after := peek(); c == '-' && before != 0 && after != ']' && after != 0 {
 			p.spans = append(p.spans, span{before, next()})
-			before = 0 // the end of a range begins no other
+			before = 0 // the end of a range cannot begin another range
 		} else {
 			p.spans = append(p.spans, span{c, c})
 			before = c
@@ -129,8 +139,9 @@ func (p *Pattern) set(text string) (n int, closed bool) {
 	return n, c == ']'
 }
 
-// literals returns the text that the pattern begins with, and whether that is all of it. Characters that SQLite also reads out of
-// other bytes end it, since a name may then begin with those.
+// literals returns the text with which the pattern begins, and whether the text is the whole
+// pattern. The text ends at a character that SQLite also reads from other bytes, since a name may
+// then begin with those bytes.
 func (p *Pattern) literals() (text string, all bool) {
 	var b strings.Builder
 	for _, s := range p.steps {
@@ -142,8 +153,9 @@ func (p *Pattern) literals() (text string, all bool) {
 	return b.String(), true
 }
 
-// Exact returns the only name in UTF-8 that the pattern matches, if it has neither wildcards nor sets of several characters:
-// whoever has an index of names then needs no pattern. "a[*]" is exact, and its name "a*".
+// Exact returns the only UTF-8 name that the pattern matches, if the pattern has neither wildcards
+// nor sets of several characters. A caller with an index of names then needs no pattern match.
+// "a[*]" is exact, and its name is "a*".
 func (p Pattern) Exact() (name string, ok bool) {
 	if p.never || len(p.steps) > 0 && !p.exact {
 		return "", false
@@ -151,22 +163,23 @@ func (p Pattern) Exact() (name string, ok bool) {
 	return p.prefix, true
 }
 
-// Prefix returns what every name in UTF-8 begins with that the pattern matches. It may be empty.
+// Prefix returns the text with which every matching UTF-8 name begins. It may be empty.
 func (p Pattern) Prefix() string { return p.prefix }
 
 // Never reports that no name matches, because a set is not closed.
 func (p Pattern) Never() bool { return p.never }
 
-// Match reports whether the pattern matches the whole name. It allocates nothing, and takes at most as many steps as the length of
-// the pattern times that of the name.
+// Match reports whether the pattern matches the whole name. It does not allocate. The number of
+// steps is at most the length of the pattern times that of the name.
 func (p Pattern) Match(name string) bool {
 	if p.never {
 		return false
 	}
-	// A run takes as little as it can. What fails behind the last run is tried again one character later; runs before it need no
-	// second try, because whatever they could have left to it, it can take itself.
-	at, pos := 0, 0       // step and place in the name
-	again, start := -1, 0 // the step behind the last run, and where in the name it was tried
+	// A run first takes as few characters as possible. If a later step fails, only the last run is
+	// tried again with one more character. Earlier runs need no second try, because the last run can
+	// take any characters that they could have left.
+	at, pos := 0, 0       // step and position in the name
+	again, start := -1, 0 // the step after the last run, and the position at which it was tried
 	for pos < len(name) {
 		c, n := read(name[pos:])
 		if c == 0 {
@@ -191,7 +204,7 @@ func (p Pattern) Match(name string) bool {
 	return at == len(p.steps) || at == len(p.steps)-1 && p.steps[at].kind == run
 }
 
-// takes reports whether one character is what a step that is no run asks for.
+// takes reports whether a character satisfies a step that is not a run.
 func (p Pattern) takes(s step, c uint32) bool {
 	switch s.kind {
 	case literal:
@@ -207,11 +220,15 @@ func (p Pattern) takes(s step, c uint32) bool {
 	return s.kind == out
 }
 
-// read returns the first character of text and its length in bytes, 0 and 0 at its end.
+// read returns the first character of text and its length in bytes, or 0 and 0 at the end.
 //
-// It reads as SQLite does, and other than Go where the text is no UTF-8: a byte that cannot begin a character stands for the
-// character of its own number; all continuation bytes that follow a first byte belong to it, however many; and what comes to a character
-// below 0x80, a surrogate or one of the last two of the first plane is U+FFFD. What is longer than it needs to be is taken as it is.
+// It decodes as SQLite does. That differs from Go if the text is not UTF-8:
+//
+//   - A byte that cannot begin a character stands for the character of its own number.
+//   - All continuation bytes after a first byte belong to it, whatever their number.
+//   - A result below 0x80, a surrogate, or one of the last two characters of the first plane
+//     becomes U+FFFD.
+//   - Encodings that are longer than necessary are accepted.
 func read(text string) (c uint32, n int) {
 	if text == "" {
 		return 0, 0

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	_ "modernc.org/sqlite" // whose GLOB this is
+	_ "modernc.org/sqlite" // the reference implementation of GLOB
 
 	"github.com/swarmiji/swarmiji/internal/glob"
 )
@@ -93,9 +93,9 @@ func TestExactAndPrefix(t *testing.T) {
 		{pattern: "*ab", prefix: ""},
 		{pattern: "ab[", never: true},
 		{pattern: "*[a", never: true},
-		{pattern: "a\ufffdb", prefix: "a"}, // also what bytes are read as that are no UTF-8
+		{pattern: "a\ufffdb", prefix: "a"}, // invalid UTF-8 is also read as this character
 		{pattern: "a\uffffb", prefix: "a"},
-		{pattern: "a\x80b", prefix: "a\u0080b", exact: true}, // "\u0080", for SQLite
+		{pattern: "a\x80b", prefix: "a\u0080b", exact: true}, // SQLite reads the byte as "\u0080"
 	} {
 		p := glob.Compile(c.pattern)
 		name, ok := p.Exact()
@@ -105,7 +105,8 @@ func TestExactAndPrefix(t *testing.T) {
 	}
 }
 
-// TestHardPatterns ends in our lifetime only if what a star leaves is not tried in all ways.
+// TestHardPatterns shows that Match does not try all combinations of the stars' lengths. Otherwise
+// the test would practically never end.
 func TestHardPatterns(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ pattern, name string }{
@@ -136,7 +137,7 @@ func TestMatchAllocatesNothing(t *testing.T) {
 	}
 }
 
-// oracle answers as SQLite does.
+// oracle returns a function that matches with SQLite.
 func oracle(t testing.TB) func(t testing.TB, pattern, name string) bool {
 	db, err := sql.Open("sqlite", ":memory:")
 	if err != nil {
@@ -165,7 +166,8 @@ func oracle(t testing.TB) func(t testing.TB, pattern, name string) bool {
 	}
 }
 
-// compare holds a pattern against SQLite, and what is known of it against what it matches.
+// compare fails the test unless a pattern matches as in SQLite and its properties agree with the
+// names that it matches.
 func compare(t testing.TB, asks func(t testing.TB, pattern, name string) bool, pattern, name string) (matches bool) {
 	t.Helper()
 	p := glob.Compile(pattern)
@@ -188,7 +190,8 @@ func compare(t testing.TB, asks func(t testing.TB, pattern, name string) bool, p
 	return got
 }
 
-// pieces are what patterns and names are drawn from: few, so that they often match, and all that is special.
+// pieces holds the parts of random patterns and names. The list is short so that they often match,
+// and it includes all special characters.
 var pieces = strings.Split("a|a|b|c|z|*|*|?|?|[|]|[a-c]|[^b]|[^|-|^|!|/|é|€|😀|[é-€]|A|\x80|\xc2|\xff|\xe0\x82\x80|\xed\xa0\x80|\ufffe|\ufffd|\u0080|\xbf\xbf|\x00", "|")
 
 func draw(r *rand.Rand, most, of int) string {
@@ -199,7 +202,7 @@ func draw(r *rand.Rand, most, of int) string {
 	return b.String()
 }
 
-// drawSet draws a set of any kind, most of them closed.
+// drawSet returns a random set, which is closed in most cases.
 func drawSet(r *rand.Rand) string {
 	var b strings.Builder
 	b.WriteByte('[')
@@ -226,11 +229,11 @@ func TestAgainstSQLite(t *testing.T) {
 		}
 	}
 	for range 3000 {
-		of := 5 + r.IntN(len(pieces)-4) // from few kinds of pieces to all of them
+		of := 5 + r.IntN(len(pieces)-4) // from few to all of the pieces
 		pattern := draw(r, 8, of)
 		for range 3 {
 			name := draw(r, 6, of)
-			if r.IntN(2) == 0 { // one that resembles it
+			if r.IntN(2) == 0 { // a name that resembles the pattern
 				name = strings.NewReplacer("*", draw(r, 2, 5), "?", "b", "[a-c]", "b", "[^b]", "a", "[", "", "]", "").Replace(pattern)
 			}
 			if compare(t, asks, pattern, name) {
@@ -251,7 +254,8 @@ func FuzzAgainstSQLite(f *testing.F) {
 	}
 	asks := oracle(f)
 	f.Fuzz(func(t *testing.T, pattern, name string) {
-		if len(pattern) > 100 || len(name) > 100 { // SQLite may try a star in all ways for each place of the one before
+		// SQLite may try all lengths of a star for each position of the previous star
+		if len(pattern) > 100 || len(name) > 100 {
 			return
 		}
 		if strings.Count(pattern, "*") > 4 {

@@ -1,4 +1,5 @@
-// Package graphs draws random workflows of tasks that can be computed without being run, for tests that compare both.
+// Package graphs generates random workflows of tasks whose results can be computed without running
+// them. Tests compare both.
 package graphs
 
 import (
@@ -12,29 +13,32 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Graph is a workflow that takes and gives a number, so that any can follow any other. It is an immutable value.
+// Graph is a workflow with a number as argument and result, so that any graph can follow any other.
+// It is immutable.
 type Graph struct {
 	Part task.Part[int, int]
-	eval func(n int, e *Expected) (int, bool) // false: it failed
+	eval func(n int, e *Expected) (int, bool) // false: the graph fails
 }
 
-// Range is the range of the numbers: from 0, and below it.
+// Range is the size of the range of numbers: 0 to Range-1.
 const Range = 9973
 
-// Expected is what is known of a graph's run before it runs.
+// Expected holds facts about a graph's run, computed before the run.
 type Expected struct {
-	Steps    int      // tasks that run when nothing fails for good
-	Failures []string // texts of those, of which one is the workflow's error if it fails
-	Fails    bool     // some step fails: how many others then run is left to chance
+	Steps int // tasks that run if no task fails permanently
+	// error texts of the failing tasks; if the workflow fails, its error is one of them
+	Failures []string
+	Fails    bool // some step fails, so the number of other steps that run is left to chance
 }
 
-// Eval computes what a graph gives for n; false: it fails.
+// Eval computes the result of a graph for n. If ok is false, the graph fails. e describes the
+// expected run.
 func (g Graph) Eval(n int) (value int, ok bool, e Expected) {
 	value, ok = g.eval(n, &e)
 	return value, ok, e
 }
 
-// The tasks that random workflows are made of.
+// The tasks of the random workflows.
 var (
 	mixTask    = task.New[int, int]("graph.mix")
 	pickyTask  = task.New[int, int]("graph.picky") // fails for every seventh number
@@ -52,7 +56,7 @@ func picky(n int) (int, error) {
 	return (n*17 + 3) % Range, nil
 }
 
-// spread gives 0 to 3 numbers.
+// spread returns 0 to 3 numbers computed from n.
 func spread(n int) []int {
 	list := make([]int, n%4)
 	for i := range list {
@@ -61,7 +65,7 @@ func spread(n int) []int {
 	return list
 }
 
-// fold depends on the order of its list.
+// fold computes a number that depends on the order of the list.
 func fold(list []int) int {
 	n := 1
 	for _, v := range list {
@@ -82,7 +86,7 @@ func judge(list []task.Settled[int]) int {
 	return n
 }
 
-// Random draws a workflow that nests up to depth.
+// Random returns a random workflow that is nested up to depth.
 func Random(r *rand.Rand, depth int) Graph {
 	if depth == 0 {
 		return leaf(r)
@@ -126,7 +130,9 @@ func chainOf(a, b Graph) Graph {
 	}}
 }
 
-// ending finishes a group: by one of the policies, and with a callback that depends on the order.
+// ending completes a group with a random policy and a callback that depends on the order. It
+// returns the workflow part and a function that computes the part's result from the members'
+// outcomes.
 func ending[A any](r *rand.Rand, f task.Fan[A, int]) (task.Part[A, int], func([]end, *Expected) (int, bool)) {
 	switch r.IntN(4) {
 	case 0:
@@ -156,7 +162,7 @@ func ending[A any](r *rand.Rand, f task.Fan[A, int]) (task.Part[A, int], func([]
 	}
 }
 
-// end is what became of a member.
+// end is the outcome of a group's member.
 type end struct {
 	value int
 	ok    bool
@@ -202,7 +208,8 @@ func mapOf(r *rand.Rand, each Graph) Graph {
 	}}
 }
 
-// Handle registers the tasks. Each run begins with during, which is given the context of the handler; its error fails the task.
+// Handle registers the tasks. Each attempt first calls during with the handler's context. An error
+// of during fails the task.
 func Handle(r task.Registrar, during func(ctx context.Context) error) error {
 	return errors.Join(
 		handle(r, mixTask, during, func(n int) (int, error) { return mix(n), nil }),
@@ -223,8 +230,8 @@ func handle[A, R any](r task.Registrar, t task.Task[A, R], during func(ctx conte
 	})
 }
 
-// IsFailure reports whether err is one of the failures that a workflow may end with. Of a step that did not run because of it, err
-// says before the failure whose it is.
+// IsFailure reports whether err is one of the failures with which the workflow may end. The error
+// of a step that did not run because of a failure ends with the text of that failure.
 func IsFailure(e *Expected, err error) bool {
 	return slices.ContainsFunc(e.Failures, func(text string) bool { return strings.HasSuffix(err.Error(), text) })
 }

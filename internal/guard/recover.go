@@ -1,4 +1,5 @@
-// Package guard runs functions of users: a panic is an error, and a handler keeps its time limits.
+// Package guard runs functions of users: it turns a panic into an error and enforces the time
+// limits of handlers.
 package guard
 
 import (
@@ -9,19 +10,19 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Recover makes a panic the error of the function that defers it:
+// Recover turns a panic into the error of the function that defers it:
 //
 //	defer guard.Recover(&err)
 //
-// The error is a [*task.PanicError]. Without a panic err stays as it is. The end of a goroutine
-// (runtime.Goexit) cannot be recovered.
+// The error is a [*task.PanicError] with the stack. Without a panic err is not changed. The end of
+// a goroutine (runtime.Goexit) cannot be recovered.
 func Recover(err *error) {
 	if p := recover(); p != nil {
 		*err = &task.PanicError{Text: text(p), Trace: utf.Cut(string(debug.Stack()), task.MaxStack)}
 	}
 }
 
-// text describes a panic value. Its methods are a user's code, and may panic too.
+// text describes a panic value. Its methods are user code and may panic, too.
 func text(p any) (text string) {
 	defer func() {
 		if recover() != nil {
@@ -31,7 +32,7 @@ func text(p any) (text string) {
 	return task.Describe(p, task.MaxErrorText)
 }
 
-// Call calls fn. A panic is its error.
+// Call calls fn and returns its error. A panic of fn is returned as a [*task.PanicError].
 func Call(fn func() error) (err error) {
 	defer Recover(&err)
 	return fn()

@@ -9,7 +9,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// mute is an error whose text cannot be read.
+// mute is an error whose Error method panics.
 type mute struct{}
 
 func (mute) Error() string { panic("in Error") }
@@ -19,7 +19,8 @@ type account struct {
 	Key  string `task:"secret"`
 }
 
-// TestCall: a panic is an error with its text and its stack, and never ends the process.
+// TestCall shows that a panic becomes an error with its text and its stack, and never ends the
+// process.
 func TestCall(t *testing.T) {
 	mine := errors.New("mine")
 	for want, value := range map[string]any{

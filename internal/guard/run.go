@@ -8,16 +8,21 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// ErrGoexit is the error of a handler that called runtime.Goexit. It is [task.ErrPanic].
+// ErrGoexit is the error of a handler that called runtime.Goexit. It wraps [task.ErrPanic].
 var ErrGoexit = fmt.Errorf("%w: the handler ended its goroutine", task.ErrPanic)
 
-// Run runs h within the time limits of q's metadata. A panic is its error, a [*task.PanicError].
+// Grace is the time that a handler has to return after its hard limit before it counts as stuck.
+const Grace = time.Second
+
+// Run runs h within the time limits of q's metadata and returns its result. A panic is returned as
+// a [*task.PanicError].
 //
 //   - At the soft limit the handler's context ends with cause [task.ErrSoftTimeLimit]. The handler
-//     decides what it returns.
-//   - At the hard limit the context ends with cause [task.ErrTimeLimit], and Run returns that
-//     error, also if h has not returned. Run then calls stuck (nil for nobody) with +1, and with -1
-//     when h returns at last.
+//     decides the result.
+//   - At the hard limit the context ends with cause [task.ErrTimeLimit]. Run returns that error
+//     when h has returned, or after [Grace] even if h still runs. In the second case Run calls
+//     stuck with +1, and later with -1 when h returns.
+//   - If stuck is nil, there is no grace: Run returns at the hard limit.
 //
 // Without a hard limit h runs on the calling goroutine, which runtime.Goexit ends; see [Apart].
 func Run(ctx context.Context, h task.Handler, q *task.Request, stuck func(q *task.Request, delta int)) (any, error) {
@@ -34,7 +39,8 @@ func Run(ctx context.Context, h task.Handler, q *task.Request, stuck func(q *tas
 	return call(ctx, h, q)
 }
 
-// Apart is [Run] on a goroutine of its own, whatever the limits: runtime.Goexit is [ErrGoexit].
+// Apart does the same as [Run], but always runs h on another goroutine. It returns [ErrGoexit] if h
+// calls runtime.Goexit.
 func Apart(ctx context.Context, h task.Handler, q *task.Request, stuck func(q *task.Request, delta int)) (any, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -62,11 +68,18 @@ func Apart(ctx context.Context, h task.Handler, q *task.Request, stuck func(q *t
 	err := fmt.Errorf("%w of %s", task.ErrTimeLimit, hard)
 	cancel(err)
 	select {
-	case r := <-done: // it ended in the same instant
+	case r := <-done: // it ended at the same moment
 		return r.value, r.err
 	default:
 	}
-	if stuck != nil {
+	if stuck == nil {
+		return nil, err
+	}
+	grace := time.NewTimer(Grace)
+	defer grace.Stop()
+	select {
+	case <-done:
+	case <-grace.C:
 		stuck(q, +1)
 		go func() {
 			<-done
@@ -76,13 +89,14 @@ func Apart(ctx context.Context, h task.Handler, q *task.Request, stuck func(q *t
 	return nil, err
 }
 
-// returned is what a handler returned.
+// returned holds the results of a handler.
 type returned struct {
 	value any
 	err   error
 }
 
-// after ends a handler's context at its soft limit.
+// after ends a handler's context at its soft limit. Stop the returned timer when the handler has
+// returned.
 func after(soft time.Duration, cancel context.CancelCauseFunc) *time.Timer {
 	return time.AfterFunc(soft, func() { cancel(fmt.Errorf("%w of %s", task.ErrSoftTimeLimit, soft)) })
 }

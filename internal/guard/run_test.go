@@ -19,7 +19,7 @@ func request(m task.Metadata) *task.Request {
 	return task.NewRequest(&task.Envelope{ID: "id", Name: "x", Meta: m}, nil)
 }
 
-// TestRun: whatever a handler does, there is an answer.
+// TestRun shows that Run returns a result for everything that a handler may do.
 func TestRun(t *testing.T) {
 	mine := errors.New("mine")
 	for name, c := range map[string]struct {
@@ -53,7 +53,7 @@ func TestRun(t *testing.T) {
 			meta: task.Metadata{TimeLimit: task.Set(time.Second)},
 			run: func(ctx context.Context, _ *task.Request) (any, error) {
 				<-ctx.Done()
-				time.Sleep(time.Second) // nobody waits for it any more
+				time.Sleep(time.Second) // no caller waits for it any more
 				return nil, mine
 			}, err: task.ErrTimeLimit, took: time.Second,
 		},
@@ -77,13 +77,14 @@ func TestRun(t *testing.T) {
 				if s, ok := errors.AsType[task.Stacker](err); errors.Is(err, task.ErrPanic) && !errors.Is(err, guard.ErrGoexit) && (!ok || s.Stack() == "") {
 					t.Errorf("%s: no stack", name)
 				}
-				time.Sleep(time.Minute) // whatever goes on ends
+				time.Sleep(time.Minute) // all remaining goroutines end
 			})
 		}
 	}
 }
 
-// TestRunHere: without a hard limit a handler has the caller's goroutine, which it can end.
+// TestRunHere shows that without a hard limit a handler runs on the caller's goroutine and can end
+// it.
 func TestRunHere(t *testing.T) {
 	returned, ended := false, make(chan struct{})
 	go func() {
@@ -100,7 +101,31 @@ func TestRunHere(t *testing.T) {
 	}
 }
 
-// TestStuck: a handler is stuck from its hard limit on until it ends, however it does.
+// TestGrace shows that a handler that returns within its grace after its hard limit is not stuck.
+// Run waits for it, but its result does not count.
+func TestGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for late, want := range map[time.Duration]int64{0: 0, guard.Grace - 1: 0, guard.Grace + 1: 1} {
+			var most atomic.Int64 // changes from two goroutines, one after the other
+			began := time.Now()
+			got, err := guard.Run(t.Context(), task.HandlerFunc(func(ctx context.Context, _ *task.Request) (any, error) {
+				<-ctx.Done()
+				time.Sleep(late)
+				return 1, nil
+			}), request(task.Metadata{TimeLimit: task.Set(time.Second)}), func(_ *task.Request, delta int) { most.Store(max(most.Load(), int64(delta))) })
+			if took := time.Since(began); took != time.Second+min(late, guard.Grace) || most.Load() != want {
+				t.Errorf("%v late: Run took %v, %d were stuck", late, took, most.Load())
+			}
+			// at the limit itself both ends are right
+			if late > 0 && (!errors.Is(err, task.ErrTimeLimit) || got != nil) {
+				t.Errorf("%v late: %v, %v", late, got, err)
+			}
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
+// TestStuck shows that a handler counts as stuck from the end of its grace until it ends.
 func TestStuck(t *testing.T) {
 	for name, end := range map[string]func(){"returns": func() {}, "panics": func() { panic("late") }, "exits": runtime.Goexit} {
 		synctest.Test(t, func(t *testing.T) {

@@ -8,24 +8,26 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Item is the part of a claimed record that a [Set] knows. Embed it. A handler may run for it. In
-// the zero value none does. Safe for concurrent use.
+// Item is the state of a claimed record that a [Set] uses. Embed it in the type of the record. The
+// zero value has no running handler. Safe for concurrent use.
 type Item struct {
-	mu       sync.Mutex
-	cancel   context.CancelCauseFunc // of the handler; nil: none runs
-	expiry   *time.Timer             // calls end; nil: the lease is not watched
-	ended    bool                    // the lease may have
+	mu     sync.Mutex
+	cancel context.CancelCauseFunc // cancels the handler's context; nil: no handler runs
+	// cancels the handler when the lease ends; nil: the lease is not watched
+	expiry   *time.Timer
+	ended    bool // the lease may have ended
 	lost     bool
 	settling bool
-	idle     bool // under the mutex of the Set
+	idle     bool // guarded by the mutex of the Set
 }
 
 func (i *Item) item() *Item { return i }
 
-// Begin returns the context of the handler. Call over when the handler has ended.
+// Begin returns a context for the handler, derived from parent. Call over when the handler has
+// returned.
 //
 // The context ends with cause [task.ErrLeaseLost] when the record is lost, or when its lease may
-// have ended ([Set.Expire]).
+// have ended ([Set.Expire]). If that is so already, it has ended when Begin returns.
 func (i *Item) Begin(parent context.Context) (ctx context.Context, over func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	i.mu.Lock()
@@ -45,8 +47,8 @@ func (i *Item) Begin(parent context.Context) (ctx context.Context, over func()) 
 // Runs reports whether a handler runs.
 func (i *Item) Runs() bool { return i.is(func() bool { return i.cancel != nil }) }
 
-// Lose notes that another process has the record now, and ends the handler's context. It reports
-// whether that is news.
+// Lose records that another process has claimed the record, and ends the handler's context. It
+// returns false if that was recorded before.
 func (i *Item) Lose() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -56,15 +58,15 @@ func (i *Item) Lose() bool {
 	return first
 }
 
-// Lost reports whether another process has the record.
+// Lost reports whether another process has claimed the record.
 func (i *Item) Lost() bool { return i.is(func() bool { return i.lost }) }
 
 // Ended reports whether the lease may have ended, by the clock of this process: see [Set.Expire].
-// Whether another process has the record is not known.
+// It does not tell whether another process has claimed the record.
 func (i *Item) Ended() bool { return i.is(func() bool { return i.ended }) }
 
-// Settle notes that the end of the attempt is being stored: from now on no renewal says that the
-// record is lost. It reports whether that is news.
+// Settle records that the end of the attempt is being stored. From then on a failed renewal does
+// not make the record lost. It returns false if Settle was called before.
 func (i *Item) Settle() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -73,14 +75,14 @@ func (i *Item) Settle() bool {
 	return first
 }
 
-// Resume takes Settle back: nothing was stored, and the attempt goes on.
+// Resume undoes Settle: nothing was stored, and the attempt continues.
 func (i *Item) Resume() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.settling = false
 }
 
-// Settling reports whether the end of the attempt is being stored, or is.
+// Settling reports whether the end of the attempt is being stored or was stored.
 func (i *Item) Settling() bool { return i.is(func() bool { return i.settling }) }
 
 func (i *Item) is(what func() bool) bool {
@@ -89,14 +91,15 @@ func (i *Item) is(what func() bool) bool {
 	return what()
 }
 
-// stop ends the handler's context. The caller holds the mutex.
+// stop ends the handler's context with task.ErrLeaseLost, if a handler runs. Call it with i.mu
+// held.
 func (i *Item) stop() {
 	if i.cancel != nil {
 		i.cancel(task.ErrLeaseLost)
 	}
 }
 
-// extend has a lease that is watched end later.
+// extend moves the end of a watched lease to at. It takes i.mu.
 func (i *Item) extend(at time.Time) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -105,7 +108,8 @@ func (i *Item) extend(at time.Time) {
 	}
 }
 
-// watch has the lease end at a time of this process's clock, until it is extended.
+// watch ends the handler's context at time at of this process's clock, unless extend moves it. It
+// takes i.mu.
 func (i *Item) watch(at time.Time) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -117,7 +121,7 @@ func (i *Item) watch(at time.Time) {
 	})
 }
 
-// forget ends the watch over the lease.
+// forget stops watching the lease. It takes i.mu.
 func (i *Item) forget() {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -1,8 +1,8 @@
-// Package held keeps what a process has claimed: records under leases, which are renewed until each
-// record is settled, given back or lost.
+// Package held keeps the records that a process has claimed. It renews their leases until each
+// record is settled, released or lost.
 //
-// The Listener of a schedule, the Runner of jobs and the subscriptions of deferred tasks hold their
-// claims in a [Set]. What they claim, and when, is theirs.
+// The Listener of a schedule, the Runner of jobs and the subscriptions of deferred tasks keep their
+// claims in a [Set]. Each of them decides which records it claims and when.
 package held
 
 import (
@@ -20,24 +20,25 @@ type Member interface {
 	item() *Item
 }
 
-// Config says how the leases of a [Set] are renewed.
+// Config holds the settings of a [Set].
 type Config[K comparable, V Member] struct {
 	Key   func(V) K
-	Lease time.Duration // of each record; renewed at each third of it
-	Batch int           // the most records that one call of Renew gets
+	Lease time.Duration // length of each record's lease; it is renewed after each third of it
+	Batch int           // largest number of records in one call of Renew
 
-	// Renews reports whether a record's lease is to be renewed. Default: each is.
+	// Renews reports whether the lease of a record must be renewed. Nil: all are renewed.
 	Renews func(V) bool
-	// Renew renews the leases of records, which then begin at asked or later. errs holds nil for a
-	// renewed record, and else why it is lost. With err the leases are unknown. They are renewed
-	// the next time: a lease that has ended can be renewed while no other claimed the record.
+	// Renew renews the leases of records. The new leases begin at asked or later. errs holds for each
+	// record nil if it was renewed, and otherwise why it is lost. If err is not nil the outcome is
+	// unknown, and the records are renewed the next time. An ended lease can be renewed while no other
+	// process has claimed the record.
 	Renew func(ctx context.Context, vs []V) (errs []error, asked time.Time, err error)
-	// Lost is called for a record that Renew says is lost, unless it was settled or released
-	// meanwhile. It calls Lose.
+	// Lost is called for a record that Renew reports as lost, unless it was settled or released
+	// meanwhile. It must call Lose.
 	Lost func(v V, err error)
 }
 
-// Set is what a process has claimed. Make one with [New]. Safe for concurrent use.
+// Set holds the records that a process has claimed. Make one with [New]. Safe for concurrent use.
 type Set[K comparable, V Member] struct {
 	c     Config[K, V]
 	freed wake.Signal
@@ -47,12 +48,13 @@ type Set[K comparable, V Member] struct {
 	idle int
 }
 
-// New returns an empty Set. It starts nothing; see [Set.KeepRenewing].
+// New returns an empty Set. It starts no goroutine; see [Set.KeepRenewing].
 func New[K comparable, V Member](c Config[K, V]) *Set[K, V] {
 	return &Set[K, V]{c: c, freed: wake.New(), held: map[K]V{}}
 }
 
-// Hold adds a record. It returns the earlier claim of the same key, if there is one, which is lost.
+// Hold adds a record. If the key is held already, Hold replaces that claim and returns it; the
+// caller must treat it as lost.
 func (s *Set[K, V]) Hold(v V) (before V, replaced bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +66,8 @@ func (s *Set[K, V]) Hold(v V) (before V, replaced bool) {
 	return before, replaced
 }
 
-// Release forgets records, held or not. Others are held in their place, or they are settled.
+// Release removes records, ends the watch on their leases, and notifies [Set.Freed]. A record that
+// is not held, or whose key is held by another one, is not removed from the Set.
 func (s *Set[K, V]) Release(vs ...V) {
 	s.mu.Lock()
 	for _, v := range vs {
@@ -79,7 +82,7 @@ func (s *Set[K, V]) Release(vs ...V) {
 	s.freed.Notify()
 }
 
-// remove takes a record out of the map. The caller holds the mutex.
+// remove removes a record from the map and the count of idle ones. Call it with s.mu held.
 func (s *Set[K, V]) remove(key K, v V) {
 	delete(s.held, key)
 	if v.item().idle {
@@ -87,7 +90,7 @@ func (s *Set[K, V]) remove(key K, v V) {
 	}
 }
 
-// Get returns the record of a key, if it is held.
+// Get returns the record of a key. held is false if none is held.
 func (s *Set[K, V]) Get(key K) (v V, held bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,13 +98,14 @@ func (s *Set[K, V]) Get(key K) (v V, held bool) {
 	return v, held
 }
 
-// Holds reports whether v is held: it was not released, and none took its place.
+// Holds reports whether v itself is held under its key.
 func (s *Set[K, V]) Holds(v V) bool {
 	now, held := s.Get(s.c.Key(v))
 	return held && now == v
 }
 
-// Idle notes that nothing is run for a record any more. It stays held until its end is stored.
+// Idle records that no handler runs for v any more, and notifies [Set.Freed]. The record stays held
+// until its end is stored.
 func (s *Set[K, V]) Idle(v V) {
 	s.mu.Lock()
 	if i := v.item(); s.held[s.c.Key(v)] == v && !i.idle {
@@ -112,17 +116,17 @@ func (s *Set[K, V]) Idle(v V) {
 	s.freed.Notify()
 }
 
-// Len returns how many records are held, and how many of these are idle.
+// Len returns the number of held records and how many of them are idle.
 func (s *Set[K, V]) Len() (all, idle int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.held), s.idle
 }
 
-// Freed wakes one goroutine when a record is released, or idle.
+// Freed returns the signal that is notified when a record is released or becomes idle.
 func (s *Set[K, V]) Freed() wake.Signal { return s.freed }
 
-// All returns what is held, in no order.
+// All returns the held records in any order.
 func (s *Set[K, V]) All() []V {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,7 +137,7 @@ func (s *Set[K, V]) All() []V {
 	return all
 }
 
-// Running returns for how many records a handler runs.
+// Running returns the number of held records with a running handler.
 func (s *Set[K, V]) Running() int {
 	n := 0
 	for _, v := range s.All() {
@@ -144,24 +148,28 @@ func (s *Set[K, V]) Running() int {
 	return n
 }
 
-// Expire ends the context of a record's handler before the lease ends, by the clock of this
-// process, unless a renewal comes. Where the store is away nobody else tells of it.
+// Expire ends the context of a record's handler before its lease ends, by the clock of this
+// process, unless a renewal succeeds. It is needed while the store cannot be reached.
 //
-// The lease begins at asked or later. Its last tenth is for the handler to end in.
+// The lease begins at asked or later. The context ends a tenth of the lease early, so that the
+// handler has time to return.
 func (s *Set[K, V]) Expire(v V, asked time.Time) {
 	v.item().watch(s.ends(asked))
 }
 
 func (s *Set[K, V]) ends(asked time.Time) time.Time { return asked.Add(s.c.Lease - s.c.Lease/10) }
 
-// KeepRenewing renews the leases of all that is held until ctx ends.
+// KeepRenewing renews the leases of all held records after each third of the lease. It blocks until
+// ctx ends.
 func (s *Set[K, V]) KeepRenewing(ctx context.Context) {
 	for wake.Sleep(ctx, max(s.c.Lease/3, time.Millisecond)) {
 		s.Renew(ctx, s.All()...)
 	}
 }
 
-// Renew renews the leases of records.
+// Renew renews the leases of records in batches. It skips records that are lost or need no renewal.
+// It calls Lost for each record that another process has claimed. After an error it leaves a batch
+// for the next time.
 func (s *Set[K, V]) Renew(ctx context.Context, vs ...V) {
 	vs = slices.DeleteFunc(vs, func(v V) bool { return v.item().Lost() || !s.renews(v) })
 	for batch := range slices.Chunk(vs, s.c.Batch) {

@@ -47,13 +47,13 @@ const lease = 30 * time.Second
 
 var errMoved = errors.New("it has moved on")
 
-// holder is a set whose renewals a test answers.
+// holder is a set whose renewals are answered by the test.
 type holder struct {
 	*held.Set[int, *claim]
-	asked  [][]int       // the keys of each renewal
-	first  time.Duration // when the first of them was
+	asked  [][]int       // keys of each renewal
+	first  time.Duration // time of the first renewal
 	answer func(of []*claim) ([]error, error)
-	told   []int // that they are lost
+	told   []int // keys reported as lost
 	skip   map[int]bool
 }
 
@@ -86,7 +86,7 @@ func newHolder(batch int) *holder {
 	return h
 }
 
-// allLost answers that all are lost.
+// allLost answers that all records are lost.
 func allLost(of []*claim) ([]error, error) {
 	errs := make([]error, len(of))
 	for i := range errs {
@@ -95,7 +95,8 @@ func allLost(of []*claim) ([]error, error) {
 	return errs, nil
 }
 
-// TestKeepRenewing: each lease is renewed at each third of it, in batches, until the end.
+// TestKeepRenewing shows that each lease is renewed after each third of it, in batches, until the
+// end.
 func TestKeepRenewing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHolder(2)
@@ -129,7 +130,8 @@ func TestKeepRenewing(t *testing.T) {
 	})
 }
 
-// TestRenewalMeets: what happens while a renewal is under way that says that the record is lost.
+// TestRenewalMeets shows what happens to a record that changes during a renewal that reports it as
+// lost.
 func TestRenewalMeets(t *testing.T) {
 	for name, c := range map[string]struct {
 		meanwhile func(h *holder, c *claim)
@@ -165,13 +167,13 @@ func TestRenewalMeets(t *testing.T) {
 	}
 }
 
-// TestRenewalWithoutAnAnswer: a handler ends before the lease does, if nobody has renewed it, and
-// no sooner. Nobody has said that the record is lost.
+// TestRenewalWithoutAnAnswer shows that without a renewal the handler's context ends shortly before
+// the lease, and not earlier. The record is not reported as lost.
 func TestRenewalWithoutAnAnswer(t *testing.T) {
 	away := errors.New("away")
 	for name, c := range map[string]struct {
-		answer func(n int, of []*claim) ([]error, error) // of the renewal of that number, from 1
-		ends   time.Duration                             // of the handler's context
+		answer func(n int, of []*claim) ([]error, error) // answers renewal n, from 1
+		ends   time.Duration                             // when the handler's context ends
 	}{
 		"errors": {func(_ int, of []*claim) ([]error, error) { return nil, away }, lease - lease/10},
 		"an error at first": {func(n int, of []*claim) ([]error, error) {
@@ -220,7 +222,8 @@ func TestRenewalWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// TestStopDuringARenewal: the end of renewals waits for one that is under way, and none follows.
+// TestStopDuringARenewal shows that KeepRenewing waits for a running renewal when ctx ends, and
+// starts no other.
 func TestStopDuringARenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, release := newHolder(1), make(chan struct{})
@@ -253,7 +256,8 @@ func TestStopDuringARenewal(t *testing.T) {
 	})
 }
 
-// TestFreed: whoever waits for room is woken when there is some.
+// TestFreed shows that a goroutine that waits for capacity is woken when a record is idle or
+// released.
 func TestFreed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHolder(1)
@@ -269,14 +273,14 @@ func TestFreed(t *testing.T) {
 	})
 }
 
-// TestSetModel holds a Set to a model: what is held, what is idle, what runs, what is told lost.
+// TestSetModel compares a Set with a model: held, idle, running and lost records.
 func TestSetModel(t *testing.T) {
 	type state struct{ idle, settling, lost, runs bool }
 	rapid.Check(t, func(t *rapid.T) {
 		h := newHolder(rapid.IntRange(1, 4).Draw(t, "batch"))
-		var all []*claim // ever made
+		var all []*claim // all records made so far
 		states := map[*claim]*state{}
-		now := map[int]*claim{} // held
+		now := map[int]*claim{} // held records
 		var told []int
 		overs := map[*claim]func(){}
 		one := func() *claim {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Over returns a channel that is closed when wg is done.
+// Over returns a channel that is closed when wg.Wait returns. It starts a goroutine for that.
 func Over(wg *sync.WaitGroup) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
@@ -15,8 +15,8 @@ func Over(wg *sync.WaitGroup) <-chan struct{} {
 	return done
 }
 
-// Stop waits for what runs to end: for soft, and after it has called kill, which is to end it, for
-// hard. It reports whether it has ended.
+// Stop waits for ended, first for the time soft. Then it calls kill, which must end the work, and
+// waits for the time hard. It reports whether ended was closed.
 func Stop(ended <-chan struct{}, soft time.Duration, kill func(), hard time.Duration) bool {
 	t := time.NewTimer(soft)
 	defer t.Stop()

@@ -13,7 +13,7 @@ func TestStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []struct {
 			ends   time.Duration
-			killed time.Duration // how long it takes when killed
+			killed time.Duration // time to end after kill
 			want   bool
 			kills  int
 			took   time.Duration

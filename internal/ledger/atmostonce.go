@@ -2,19 +2,19 @@ package ledger
 
 import "time"
 
-// Ends counts how confirmed tasks that run at most once have ended.
+// Ends counts the confirmed tasks that run at most once by the way they ended.
 type Ends struct {
-	Finished  int // once
-	Uncertain int // among the dead letters, not finished
+	Finished  int // finished at least once
+	Uncertain int // dead-lettered and not finished
 	Died      int // neither: the process that had taken the task was killed
 }
 
-// deathTime is how long before its death a process may have taken a task of which it leaves no
-// trace. A broker that is away delays the dead letter of a task for as long.
+// deathTime limits how long before its death a killed process may have taken a task that leaves no
+// other trace. A broker that is down delays the task's dead letter for as long.
 const deathTime = 30 * time.Second
 
-// Ends counts the confirmed tasks by their ends. died holds the processes that were killed, and
-// when. The tasks of no such end are lost.
+// Ends counts the confirmed tasks by the way they ended. died holds the time at which each killed
+// process was killed. lost holds the tasks that ended in no known way.
 func (h History) Ends(died map[string]time.Time) (ends Ends, lost []*Task) {
 	for _, t := range h.Tasks(Confirmed) {
 		switch {
@@ -31,7 +31,8 @@ func (h History) Ends(died map[string]time.Time) (ends Ends, lost []*Task) {
 	return ends, lost
 }
 
-// diedWith reports whether the last process that took the task was killed soon after.
+// diedWith reports whether the last process that took or started the task was killed within
+// deathTime after that.
 func (t *Task) diedWith(died map[string]time.Time) bool {
 	var last *Line
 	for i := range t.Lines {
@@ -46,8 +47,8 @@ func (t *Task) diedWith(died map[string]time.Time) bool {
 	return ok && !at.Before(last.At) && at.Sub(last.At) < deathTime
 }
 
-// EndsForSure says: each confirmed task has finished, is a dead letter, or was taken by a process
-// that was killed.
+// EndsForSure returns a rule: each confirmed task has finished, is a dead letter, or was taken by a
+// process that was killed.
 func EndsForSure(died map[string]time.Time) Rule {
 	return func(h History) []Violation {
 		_, lost := h.Ends(died)
@@ -55,7 +56,7 @@ func EndsForSure(died map[string]time.Time) Rule {
 	}
 }
 
-// OnlyTakenAreDead says: nothing is a dead letter that no consumer had taken.
+// OnlyTakenAreDead is a rule: a consumer had taken every task that is a dead letter.
 func OnlyTakenAreDead(h History) []Violation {
 	return violations("a task is a dead letter that no worker had taken", h.Lacking(Dead, Taken))
 }

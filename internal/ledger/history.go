@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// Task is what a ledger tells of one task.
+// Task holds a ledger's lines about one task.
 type Task struct {
 	ID    string
 	Lines []Line // in the order of the ledger
 }
 
-// Count returns how often the event is noted.
+// Count returns the number of lines with the event.
 func (t *Task) Count(e Event) int {
 	n := 0
 	for _, l := range t.Lines {
@@ -23,7 +23,7 @@ func (t *Task) Count(e Event) int {
 	return n
 }
 
-// String returns the task with its events in order, for a message.
+// String returns the task's id and its events in order, for a message.
 func (t *Task) String() string {
 	s := t.ID + ":"
 	for _, l := range t.Lines {
@@ -32,10 +32,10 @@ func (t *Task) String() string {
 	return s
 }
 
-// History is a ledger sorted by task.
+// History is a ledger grouped by task id.
 type History map[string]*Task
 
-// NewHistory sorts lines by task.
+// NewHistory groups lines by task.
 func NewHistory(lines []Line) History {
 	h := make(History)
 	for _, l := range lines {
@@ -49,7 +49,7 @@ func NewHistory(lines []Line) History {
 	return h
 }
 
-// Load reads a ledger and sorts it by task.
+// Load reads a ledger and groups it by task. Its errors are those of [Read].
 func Load(path string) (History, error) {
 	lines, err := Read(path)
 	if err != nil {
@@ -58,7 +58,7 @@ func Load(path string) (History, error) {
 	return NewHistory(lines), nil
 }
 
-// Tasks returns the tasks of which the event is noted, sorted by id.
+// Tasks returns the tasks that have the event, sorted by id.
 func (h History) Tasks(e Event) []*Task {
 	var ts []*Task
 	for _, id := range slices.Sorted(maps.Keys(h)) {
@@ -69,13 +69,13 @@ func (h History) Tasks(e Event) []*Task {
 	return ts
 }
 
-// Repeated returns the tasks of which the event is noted more than once, sorted by id.
+// Repeated returns the tasks that have the event more than once, sorted by id.
 func (h History) Repeated(e Event) []*Task {
 	return slices.DeleteFunc(h.Tasks(e), func(t *Task) bool { return t.Count(e) < 2 })
 }
 
-// Open returns the tasks that were started more often than they finished, sorted by id: those that run now, and those
-// whose process died.
+// Open returns the tasks that were started more often than they finished, sorted by id. They run
+// now, or their process died.
 func (h History) Open() []*Task {
 	return slices.DeleteFunc(h.Tasks(Started), func(t *Task) bool { return t.Count(Started) <= t.Count(Finished) })
 }
@@ -85,7 +85,8 @@ func (h History) Lacking(have, lack Event) []*Task {
 	return slices.DeleteFunc(h.Tasks(have), func(t *Task) bool { return t.Count(lack) > 0 })
 }
 
-// A Rule names the tasks of a history that break it. A rule is meant for the end of a run, when the queue is empty.
+// Rule returns the tasks of a history that break it. A rule applies to the end of a run, when the
+// queue is empty.
 type Rule func(h History) []Violation
 
 // Violation is a task that broke a rule.
@@ -94,10 +95,10 @@ type Violation struct {
 	Task *Task
 }
 
-// String tells rule and task.
+// String returns the rule and the task.
 func (v Violation) String() string { return fmt.Sprintf("%s: %v", v.Rule, v.Task) }
 
-// Check returns what breaks any of the rules.
+// Check returns the violations of all the rules, in the order of the rules.
 func (h History) Check(rules ...Rule) []Violation {
 	var vs []Violation
 	for _, r := range rules {
@@ -114,18 +115,19 @@ func violations(rule string, ts []*Task) []Violation {
 	return vs
 }
 
-// NoLoss says: what was confirmed has finished, or was revoked.
+// NoLoss is a rule: every confirmed task has finished or was revoked.
 func NoLoss(h History) []Violation {
 	lost := slices.DeleteFunc(h.Lacking(Confirmed, Finished), func(t *Task) bool { return t.Count(Revoked) > 0 })
 	return violations("a confirmed task never finished", lost)
 }
 
-// NoRepeat says: nothing was started twice.
+// NoRepeat is a rule: no task was started twice.
 func NoRepeat(h History) []Violation {
 	return violations("a task was started more than once", h.Repeated(Started))
 }
 
-// NoGhosts says: what was refused never ran, and nothing ran that nobody had submitted before.
+// NoGhosts is a rule: a task that was refused never ran, and every task that ran had been submitted
+// before.
 func NoGhosts(h History) []Violation {
 	var ghosts []*Task
 	for _, t := range h.Tasks(Started) {
@@ -137,7 +139,8 @@ func NoGhosts(h History) []Violation {
 	return violations("a task ran that was refused, or that nobody had submitted", ghosts)
 }
 
-// Results says: each confirmed task has one result, and none before it finished once.
+// Results is a rule: each confirmed task has exactly one result, and it comes after the task first
+// finished.
 func Results(h History) []Violation {
 	var bad []*Task
 	for _, t := range h.Tasks(Confirmed) {
@@ -150,7 +153,7 @@ func Results(h History) []Violation {
 	return violations("a confirmed task has not one result, after its run", bad)
 }
 
-// RepeatsOnlyOf says: nothing but the given tasks was started twice.
+// RepeatsOnlyOf returns a rule: only the given tasks were started twice.
 func RepeatsOnlyOf(allowed map[string]bool) Rule {
 	return func(h History) []Violation {
 		ts := slices.DeleteFunc(h.Repeated(Started), func(t *Task) bool { return allowed[t.ID] })

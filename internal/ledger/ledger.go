@@ -1,8 +1,10 @@
-// Package ledger is the log that the programs of a soak run keep of what they saw happen to tasks, and the rules that such
-// a log must obey. Several processes append to one file; a process that is killed leaves all the lines it has written.
+// Package ledger is the event log of a soak run, with the rules that such a log must obey. The
+// programs of the run write into it which events of tasks they see. Several processes append to one
+// file. A killed process leaves all the lines it has written.
 //
-// A line is "<event> <id> <unix milliseconds> <writer>". Lines of one process stand in the order in which it wrote them; since each
-// is one write to a file opened for appending, so do lines of different processes of which one caused the other.
+// A line is "<event> <id> <unix milliseconds> <writer>". The lines of one process are in the order
+// of writing. Each line is one write to a file opened for appending, so lines of different
+// processes are in the order of cause and effect.
 package ledger
 
 import (
@@ -14,48 +16,50 @@ import (
 	"time"
 )
 
-// Event is what happened to a task. The zero value "" is no event.
+// Event is a step in the life of a task. The zero value "" is not an event.
 type Event string
 
-// The events. The producer writes the first five, the consumer the next three, a test the last one.
+// The events. The producer writes the first five, the consumer the next three, and a test the last
+// one.
 const (
-	Submitted Event = "submitted" // before Submit is called, each time
+	Submitted Event = "submitted" // before each call of Submit
 	Confirmed Event = "confirmed" // Submit returned nil
-	Failed    Event = "failed"    // Submit refused the task, and it is certain that nothing was queued
+	Failed    Event = "failed"    // Submit refused the task, and certainly no message was queued
 	Result    Event = "result"    // the future has an outcome
 	Revoked   Event = "revoked"   // the revocation was confirmed
-	Taken     Event = "taken"     // a worker is free for it; a task that runs at most once is acknowledged after this
-	Started   Event = "started"   // first statement of the handler
-	Finished  Event = "finished"  // last statement of the handler
-	Dead      Event = "dead"      // found among the dead letters at the end of the run
+	// a worker is free for it; a task that runs at most once is acknowledged after this
+	Taken    Event = "taken"
+	Started  Event = "started"  // first statement of the handler
+	Finished Event = "finished" // last statement of the handler
+	Dead     Event = "dead"     // found in the dead-letter queue at the end of the run
 )
 
 // Line is one line of a ledger.
 type Line struct {
 	Event Event
 	ID    string
-	At    time.Time // of the writer's clock; the zero time when the line has none
-	By    string    // name of the writer; "" when the line has none
+	At    time.Time // by the writer's clock; zero if the line has no time
+	By    string    // name of the writer; "" if the line has no name
 }
 
-// Writer appends to a ledger. It is safe for concurrent use, also by other processes with the same file.
+// Writer appends to a ledger. Safe for concurrent use, also by other processes with the same file.
 type Writer struct {
 	file *os.File
 	name string
 }
 
-// Create opens a ledger for appending; the file is made if there is none. name tells the lines of
-// this process from those of others. It must not hold white space. "": the lines have no name.
+// Create opens a ledger for appending and creates a missing file. name marks the lines of this
+// process. It must not contain white space. "": the lines have no name.
 func Create(path, name string) (*Writer, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) //nolint:gosec // the caller names the ledger
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) //nolint:gosec // any path
 	if err != nil {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
 	return &Writer{file: f, name: name}, nil
 }
 
-// Write appends one line, with one system call, so that neither a neighbour's line nor a kill can tear it. The id must
-// not be empty or hold white space.
+// Write appends one line with one system call, so that another writer or a kill cannot split it.
+// The id must not be empty or contain white space.
 func (w *Writer) Write(e Event, id string) error {
 	line := make([]byte, 0, 96)
 	line = append(line, e...)
@@ -77,8 +81,9 @@ func (w *Writer) Write(e Event, id string) error {
 // Close closes the file.
 func (w *Writer) Close() error { return w.file.Close() }
 
-// Read returns the lines of a ledger; a file that does not exist has none. An end without a newline is left out: it is
-// being written. Any other line that is no line of a ledger is an error.
+// Read returns the lines of a ledger. A file that does not exist has no lines. Read ignores an end
+// without a newline, because a process may be writing it. Any other line that does not parse is an
+// error.
 func Read(path string) ([]Line, error) {
 	data, err := os.ReadFile(path) //nolint:gosec // the caller names the ledger
 	if os.IsNotExist(err) {

@@ -19,7 +19,7 @@ func TestLinesOfManyWritersStayWhole(t *testing.T) {
 	const writers, each = 8, 200
 	var wg sync.WaitGroup
 	for i := range writers {
-		w, err := ledger.Create(path, "writer") // a file of its own, as another process would have
+		w, err := ledger.Create(path, "writer") // a separate file handle, as another process would have
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +86,7 @@ func TestReadRefusesWhatIsNoLedger(t *testing.T) {
 	}
 }
 
-// history makes a ledger of tasks written as "id: event event ...".
+// history makes a history from tasks written as "id: event event ...".
 func history(tasks ...string) ledger.History {
 	var lines []ledger.Line
 	for _, text := range tasks {

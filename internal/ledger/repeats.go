@@ -2,22 +2,23 @@ package ledger
 
 import "time"
 
-// Fault is a time in which the broker may have taken back what a consumer held.
+// Fault is a period in which the broker may have taken back the tasks that a consumer held.
 type Fault struct {
 	Name     string
-	By       string // the consumer that it hit; "": all of them
+	By       string // the affected consumer; "": all consumers
 	From, To time.Time
 }
 
-// ackTime is how long after its end a task may still wait for its acknowledgement.
+// ackTime limits how long after its end a task may still wait for its acknowledgement.
 const ackTime = time.Second
 
-// Resubmitted is the cause of a repeat whose submission was repeated.
+// Resubmitted is the cause of a repeat whose task was submitted again.
 const Resubmitted = "submitted again"
 
-// Repeats counts the second and later starts of tasks by their cause. It is the first of the faults
-// that hit the process of the start before while that held the task, or Resubmitted. unexplained are
-// the tasks with a repeat that has no cause.
+// Repeats counts the second and later starts of tasks by their cause. The cause is the first fault
+// that affected the process of the previous start while that process held the task. Otherwise it is
+// Resubmitted, once for each repeated submission. unexplained holds the tasks that have a repeat
+// without a cause.
 func (h History) Repeats(faults []Fault) (causes map[string]int, unexplained []*Task) {
 	causes = make(map[string]int)
 	for _, t := range h.Repeated(Started) {
@@ -48,7 +49,8 @@ func (h History) Repeats(faults []Fault) (causes map[string]int, unexplained []*
 	return causes, unexplained
 }
 
-// cause returns the fault that explains a start after another one of the same task, "" for none.
+// cause returns the name of the fault that explains a start after an earlier one of the same task.
+// It returns "" if no fault does.
 func (t *Task) cause(start, next *Line, faults []Fault) string {
 	until := next.At
 	for i := range t.Lines {
@@ -66,8 +68,8 @@ func (t *Task) cause(start, next *Line, faults []Fault) string {
 	return ""
 }
 
-// RepeatsExplained says: nothing was started again but what a fault took from its consumer, or what
-// was submitted again.
+// RepeatsExplained returns a rule: a task was started again only after a fault took it from its
+// consumer, or after a repeated submission.
 func RepeatsExplained(faults []Fault) Rule {
 	return func(h History) []Violation {
 		_, ts := h.Repeats(faults)

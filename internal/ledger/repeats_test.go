@@ -9,10 +9,10 @@ import (
 	"github.com/swarmiji/swarmiji/internal/ledger"
 )
 
-// second is a moment of a run that began at the zero of Unix time.
+// second returns a time of a run that began at the zero of Unix time.
 func second(n float64) time.Time { return time.UnixMilli(int64(n * 1000)) }
 
-// line is an event of a task at a second, written by a process.
+// line returns an event of a task at a second, written by a process.
 func line(id string, e ledger.Event, at float64, by string) ledger.Line {
 	return ledger.Line{Event: e, ID: id, At: second(at), By: by}
 }

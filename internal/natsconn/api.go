@@ -16,41 +16,43 @@ import (
 
 const (
 	apiPrefix = "$JS.API."
-	// apiTry is how long an answer is waited for before a question that may be repeated is: a leader that has just died never
-	// answers.
-	apiTry = 5 * time.Second
-	// apiPause is the time between two such questions.
+	// apiTimeout limits the wait for one answer, because a leader that has just died never answers.
+	// The request is then repeated if that is allowed.
+	apiTimeout = 5 * time.Second
+	// apiPause is the time between two attempts.
 	apiPause = 50 * time.Millisecond
 )
 
-// Stored is a message as it lies in a stream.
+// Stored is a message of a stream.
 type Stored struct {
 	Subject string
 	Seq     uint64
 	Header  nats.Header
 	Data    []byte
-	Time    time.Time // when it was stored
+	Time    time.Time // time at which the stream stored it
 }
 
-// API sends a request of the JetStream API and reads its answer into resp, which may be nil. What, such as
-// "STREAM.MSG.GET.S", follows $JS.API. The request is repeated until ctx ends when its answer was lost or the server
-// cannot serve just now, so it must be one that may be.
+// API sends a request of the JetStream API and decodes its answer into resp, which may be nil. The
+// argument what holds the rest of the subject after $JS.API., such as "STREAM.MSG.GET.S". The
+// request is repeated until ctx ends if its answer is lost or the server cannot serve now. Use it
+// only for requests that may be executed twice.
 func (c *Conn) API(ctx context.Context, what string, req, resp any) error {
 	_, err := c.ask(ctx, what, req, resp)
 	return err
 }
 
-// change is API for a request that changes something. It is [ErrIndeterminate] when an earlier try may have done so, also if
-// there was no connection afterwards.
+// change sends a request that changes data, like API. It returns [ErrIndeterminate] if an earlier
+// attempt may have been executed, even if no connection existed afterwards.
 func (c *Conn) change(ctx context.Context, what string, req, resp any) error {
 	sent, err := c.ask(ctx, what, req, resp)
 	if sent && errors.Is(err, ErrUnavailable) {
-		return fmt.Errorf("%w: %s", ErrIndeterminate, err.Error()) // not of both classes
+		return fmt.Errorf("%w: %s", ErrIndeterminate, err.Error()) // only one of the two classes
 	}
 	return err
 }
 
-// ask reports also whether a try was made that may have reached the server and had no answer.
+// ask sends a request like API. sent reports whether an attempt without an answer may have reached
+// the server.
 func (c *Conn) ask(ctx context.Context, what string, req, resp any) (sent bool, err error) {
 	body, err := json.Marshal(req)
 	if err != nil {
@@ -59,11 +61,13 @@ func (c *Conn) ask(ctx context.Context, what string, req, resp any) (sent bool, 
 	return c.repeat(ctx, what, func(ctx context.Context, s *Session) error { return request(ctx, s.NATS, what, body, resp) })
 }
 
-// repeat is ask with a request of the caller's.
+// repeat calls try until it succeeds, with apiTimeout for each attempt, while the error may pass
+// and ctx has not ended. sent reports whether an attempt without an answer may have reached the
+// server.
 func (c *Conn) repeat(ctx context.Context, what string, try func(ctx context.Context, s *Session) error) (sent bool, err error) {
 	for {
 		err = c.Do(ctx, func(ctx context.Context, s *Session) error {
-			ctx, cancel := context.WithTimeout(ctx, apiTry)
+			ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 			defer cancel()
 			return try(ctx, s)
 		})
@@ -77,6 +81,8 @@ func (c *Conn) repeat(ctx context.Context, what string, try func(ctx context.Con
 	}
 }
 
+// request sends one request of the JetStream API and decodes its answer into resp, which may be
+// nil. An error answer is returned as a *jetstream.APIError.
 func request(ctx context.Context, nc *nats.Conn, what string, body []byte, resp any) error {
 	m, err := nc.RequestWithContext(ctx, apiPrefix+what, body)
 	if err != nil {
@@ -100,9 +106,9 @@ func request(ctx context.Context, nc *nats.Conn, what string, body []byte, resp 
 	return nil
 }
 
-// StreamTime asks the server that leads a stream for its time, and returns it with the moments just
-// before and after, which have readings of the monotonic clock. A server before 2.10 does not tell:
-// told is zero.
+// StreamTime reads the time of the server that leads a stream. It also returns the local times just
+// before and just after the request, with readings of the monotonic clock. A server before 2.10
+// does not send its time: told is zero.
 func (c *Conn) StreamTime(ctx context.Context, stream string) (told, asked, heard time.Time, err error) {
 	var resp struct {
 		Time time.Time `json:"ts"`
@@ -117,18 +123,20 @@ func (c *Conn) StreamTime(ctx context.Context, stream string) (told, asked, hear
 	return resp.Time, asked, heard, err
 }
 
-// GetLast returns the newest message of a subject, which may have wildcards, as the stream's leader has it. [ErrNotFound] if
-// there is none.
+// GetLast returns the newest message of a subject, which may have wildcards, from the stream's
+// leader. Returns [ErrNotFound] if no message exists.
 func (c *Conn) GetLast(ctx context.Context, stream, subject string) (*Stored, error) {
 	return c.get(ctx, stream, map[string]any{"last_by_subj": subject})
 }
 
-// GetNext returns the oldest message of a subject, which may have wildcards, whose sequence is at least seq, as the stream's
-// leader has it. [ErrNotFound] if there is none.
+// GetNext returns the oldest message of a subject, which may have wildcards, with at least sequence
+// seq, from the stream's leader. Returns [ErrNotFound] if no message exists.
 func (c *Conn) GetNext(ctx context.Context, stream, subject string, seq uint64) (*Stored, error) {
 	return c.get(ctx, stream, map[string]any{"next_by_subj": subject, "seq": max(seq, 1)})
 }
 
+// get reads one message of a stream from its leader. Returns [ErrNotFound] if no message matches
+// req.
 func (c *Conn) get(ctx context.Context, stream string, req map[string]any) (*Stored, error) {
 	var resp struct {
 		Message struct {
@@ -154,7 +162,7 @@ func (c *Conn) get(ctx context.Context, stream string, req map[string]any) (*Sto
 	return st, nil
 }
 
-// DeleteSeq removes a message from a stream. [ErrNotFound] if it is not there (any more).
+// DeleteSeq removes a message from a stream. Returns [ErrNotFound] if the message does not exist.
 func (c *Conn) DeleteSeq(ctx context.Context, stream string, seq uint64) error {
 	err := c.change(ctx, "STREAM.MSG.DELETE."+stream, map[string]any{"seq": seq, "no_erase": true}, nil)
 	switch c := Code(err); {
@@ -164,16 +172,19 @@ func (c *Conn) DeleteSeq(ctx context.Context, stream string, seq uint64) error {
 	return err
 }
 
-// Take removes the message with sequence seq, in one try, and reports whether there was one. Of all who take it, one is told
-// true. After [ErrIndeterminate] it may have been removed. The caller knows that the stream is still the same. It is no Purge,
-// after which the server forgets what consumers of the stream gave back.
+// Take removes the message with sequence seq in one attempt. It reports whether the message
+// existed: of several concurrent calls exactly one returns true. After [ErrIndeterminate] the
+// message may have been removed. The caller must know that the stream was not created again.
+//
+// Take does not use Purge: after a Purge the server forgets messages that consumers of the stream
+// have returned.
 func (c *Conn) Take(ctx context.Context, stream string, seq uint64) (bool, error) {
 	body, err := json.Marshal(map[string]any{"seq": seq, "no_erase": true})
 	if err != nil {
 		return false, err
 	}
 	err = c.Do(ctx, func(ctx context.Context, s *Session) error {
-		ctx, cancel := context.WithTimeout(ctx, apiTry)
+		ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 		defer cancel()
 		return request(ctx, s.NATS, "STREAM.MSG.DELETE."+stream, body, nil)
 	})
@@ -186,12 +197,12 @@ func (c *Conn) Take(ctx context.Context, stream string, seq uint64) (bool, error
 	return false, fmt.Errorf("nats take: %w", err)
 }
 
-// Purge removes the messages of a subject, which may have wildcards, and returns how many they were.
+// Purge removes the messages of a subject, which may have wildcards, and returns their number.
 func (c *Conn) Purge(ctx context.Context, stream, subject string) (int, error) {
 	return c.PurgeOldest(ctx, stream, subject, 0)
 }
 
-// PurgeOldest is Purge of all but the newest messages, of which it keeps so many.
+// PurgeOldest removes the messages of a subject like Purge, except the newest keep messages.
 func (c *Conn) PurgeOldest(ctx context.Context, stream, subject string, keep int) (int, error) {
 	var resp struct {
 		Purged int `json:"purged"`
@@ -204,9 +215,10 @@ func (c *Conn) PurgeOldest(ctx context.Context, stream, subject string, keep int
 	return resp.Purged, err
 }
 
-// Subjects returns how many subjects of a stream that match one with wildcards hold messages.
+// Subjects returns the number of subjects of a stream that match a subject with wildcards and have
+// messages.
 func (c *Conn) Subjects(ctx context.Context, stream, subject string) (int, error) {
-	const beyond = 1 << 40 // of the list: only its length is asked for
+	const beyond = 1 << 40 // an offset after the end of the list, because only its length is needed
 	var resp struct {
 		Total int `json:"total"`
 	}

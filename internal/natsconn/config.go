@@ -12,16 +12,16 @@ import (
 	"github.com/swarmiji/swarmiji/connect/natsconnect"
 )
 
-// The defaults of [natsconnect.Config].
+// Defaults of [natsconnect.Config].
 const (
 	DefaultPingInterval = 5 * time.Second
 	DefaultDialTimeout  = 5 * time.Second
 )
 
-// pingsOut is how many pings may be without an answer before a connection is given up.
+// pingsOut is the number of unanswered pings after which a connection is closed.
 const pingsOut = 2
 
-// check returns all problems of the configuration.
+// check returns all problems of the configuration joined in one error.
 func check(c natsconnect.Config) error {
 	var errs []error
 	switch {
@@ -54,7 +54,8 @@ func check(c natsconnect.Config) error {
 	return errors.Join(errs...)
 }
 
-// checkURL never quotes the URL nor the parser's error: either may hold a part of the password.
+// checkURL checks one URL and returns its scheme. Its errors never quote the URL or the parser's
+// error, because either may hold a part of the password.
 func checkURL(raw string) (scheme string, err error) {
 	u, err := url.Parse(raw)
 	switch {
@@ -63,14 +64,14 @@ func checkURL(raw string) (scheme string, err error) {
 	case u.Scheme != "nats" && u.Scheme != "tls":
 		return "", errors.New("the scheme must be nats or tls")
 	case u.Hostname() == "":
-		return "", errors.New("there is no host")
+		return "", errors.New("the host is missing")
 	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "":
-		return "", errors.New("there is more after the host, which would be ignored; reserved characters in user, password and token must be percent-encoded")
+		return "", errors.New("the URL has more text after the host; reserved characters in user, password and token must be percent-encoded")
 	}
 	return u.Scheme, nil
 }
 
-// options returns what the client library is told.
+// options returns the options for the client library.
 func (c *Conn) options() ([]nats.Option, error) {
 	cfg := c.cfg
 	opts := []nats.Option{
@@ -80,10 +81,10 @@ func (c *Conn) options() ([]nats.Option, error) {
 		nats.MaxPingsOutstanding(pingsOut),
 		nats.MaxReconnects(-1),
 		nats.CustomReconnectDelay(func(round int) time.Duration { return cfg.Backoff.Interval(round - 1) }),
-		// What is published without a connection fails at once: it was surely not sent.
+		// Publishing without a connection fails at once, so that the message was certainly not sent.
 		nats.ReconnectBufSize(-1),
 		nats.IgnoreAuthErrorAbort(),
-		nats.FlusherTimeout(0), // writes go to memory, see socket
+		nats.FlusherTimeout(0), // writes go to a buffer, see netconn.Socket
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { c.lost(nil, err) }),
 		nats.ReconnectHandler(c.connected),
 		nats.ErrorHandler(c.asyncError),

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,40 +19,41 @@ import (
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
-// Conn is a connection that mends itself. All methods may be called from any goroutine.
+// Conn is a connection that is made again after each loss. All methods are safe for concurrent use.
 type Conn struct {
 	cfg    natsconnect.Config
 	name   string
 	logger *slog.Logger
-	live   atomic.Pointer[Session] // the session while there is one
-	max    atomic.Int64            // the server's largest message, as last told
+	live   atomic.Pointer[Session] // current session, or nil
+	max    atomic.Int64            // the server's largest message in bytes, as last announced
 	pubs   publisher
 
 	mu       sync.Mutex
 	started  bool
-	closing  bool          // Close has been called
-	closed   bool          // nothing may begin any more
-	ended    chan struct{} // closed when Close has done its work
+	closing  bool          // Close was called
+	closed   bool          // no operation may begin any more
+	ended    chan struct{} // closed when Close has finished
 	gen      uint64
-	refusals int // attempts in a row that the server refused
+	refusals int // consecutive attempts that the server refused
 	lastErr  error
-	nc       *nats.Conn // from the first success on
+	dialErr  error      // why the last attempt reached no server; the client library drops it
+	nc       *nats.Conn // set at the first success
 	js       jetstream.JetStream
-	socks    map[*netconn.Socket]struct{} // those that are open, also during a handshake
+	socks    map[*netconn.Socket]struct{} // open sockets, also those in a handshake
 	sock     *netconn.Socket              // the newest
-	changed  chan struct{}                // closed and replaced when any of these changes
-	doing    map[*doing]struct{}          // calls of Do that are under way
+	changed  chan struct{}                // closed and replaced when any of these fields changes
+	doing    map[*doing]struct{}          // running calls of Do
 	watchers netconn.Watchers
 
-	ctx    context.Context // ends with Close; of the goroutines that the Conn starts
+	ctx    context.Context // ends with Close; for the goroutines of the Conn
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 }
 
-// Session is one connection to one server, from its handshake to its loss. The client library carries subscriptions over
-// to the next session, and nothing else.
+// Session is one connection to one server, from its handshake to its loss. The client library keeps
+// only subscriptions for the next session.
 type Session struct {
-	Gen        uint64 // 1 for the first, rising
+	Gen        uint64 // 1 for the first session, then counting up
 	NATS       *nats.Conn
 	JetStream  jetstream.JetStream
 	MaxPayload int64 // in bytes, headers included
@@ -64,13 +64,14 @@ type Session struct {
 	err  error // set before done is closed
 }
 
-// Done is closed when the connection is lost or closed.
+// Done returns a channel that is closed when the connection is lost or closed.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
-// New checks cfg and returns a Conn that connects when it is first used. All problems of cfg are reported together.
+// New checks cfg and returns a Conn that connects at its first use. It returns all problems of cfg
+// in one error.
 //
-// The server shows the purpose after the configured name. The logger is told of TLS without verification at the first connect,
-// and of nothing else; nil: slog.Default().
+// The server shows the configured name followed by purpose. The logger receives only one warning,
+// about TLS without verification, before the first connection. Nil: slog.Default().
 func New(cfg natsconnect.Config, purpose string, logger *slog.Logger) (*Conn, error) {
 	if err := check(cfg); err != nil {
 		return nil, err
@@ -94,8 +95,9 @@ func New(cfg natsconnect.Config, purpose string, logger *slog.Logger) (*Conn, er
 	return c, nil
 }
 
-// Session returns the connection, and waits for it if there is none. The error wraps [ErrUnavailable] and the ctx's error
-// when ctx ends first, [ErrAccess] at once while the server refuses the credentials, or [ErrClosed].
+// Session returns the current session and waits for the next one while the connection is lost.
+// Returns [ErrUnavailable] with ctx's error when ctx ends first, [ErrAccess] at once while the
+// server refuses the credentials, and [ErrClosed] after Close.
 func (c *Conn) Session(ctx context.Context) (*Session, error) {
 	for {
 		if s := c.live.Load(); s != nil {
@@ -114,7 +116,7 @@ func (c *Conn) Session(ctx context.Context) (*Session, error) {
 			c.started = true
 			c.tasks.Go(c.connect)
 		}
-		// One refusal of a server that has accepted us before may be a server that is still starting.
+		// A server that accepted the credentials before and refuses once may still be starting.
 		if c.refusals > 1 || c.refusals == 1 && c.gen == 0 {
 			err := c.lastErr
 			c.mu.Unlock()
@@ -125,26 +127,20 @@ func (c *Conn) Session(ctx context.Context) (*Session, error) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, unavailable(ctx, last)
+			return nil, c.unavailable(ctx, last)
 		}
 	}
 }
 
-// Live returns the present session, nil if there is none just now. It does not connect.
+// Live returns the current session, or nil while the connection is lost. It does not connect.
 func (c *Conn) Live() *Session { return c.live.Load() }
 
-// MaxPayload returns the largest message in bytes, headers included, that the server has last told to take; 0 before the first
-// connection.
+// MaxPayload returns the largest message in bytes, headers included, that the server last
+// announced. 0: not connected yet.
 func (c *Conn) MaxPayload() int64 { return c.max.Load() }
 
-func unavailable(ctx context.Context, last error) error {
-	if last == nil {
-		return fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
-	}
-	return fmt.Errorf("%w: %w, the last attempt: %w", ErrUnavailable, context.Cause(ctx), last)
-}
-
-// NATS returns the client library's connection as Session does. It must not be closed.
+// NATS returns the client library's connection. It waits and fails like Session. Do not close the
+// connection.
 func (c *Conn) NATS(ctx context.Context) (*nats.Conn, error) {
 	s, err := c.Session(ctx)
 	if err != nil {
@@ -153,8 +149,8 @@ func (c *Conn) NATS(ctx context.Context) (*nats.Conn, error) {
 	return s.NATS, nil
 }
 
-// JetStream returns the client library's JetStream as Session does. Its calls wait out ctx when the connection is lost; see
-// Do.
+// JetStream returns the client library's JetStream. It waits and fails like Session. Its calls wait
+// until ctx ends if the connection is lost; use Do to avoid that.
 func (c *Conn) JetStream(ctx context.Context) (jetstream.JetStream, error) {
 	s, err := c.Session(ctx)
 	if err != nil {
@@ -163,15 +159,18 @@ func (c *Conn) JetStream(ctx context.Context) (jetstream.JetStream, error) {
 	return s.JetStream, nil
 }
 
-// errLost is why a Do ended before its ctx.
+// errLost is the cause of a Do that ended with the connection.
 var errLost = errors.New("connection lost")
 
-// doing is a call of Do that is under way.
+// doing is a running call of Do.
 type doing struct{ cancel context.CancelCauseFunc }
 
-// Do calls fn with the present session, and waits for one. The ctx of fn ends when the session does. The error of fn has a
-// class, where one fits; a ctx that ended within fn is [ErrIndeterminate], and [ErrAccess] at once if the server has refused a
-// request of the JetStream API meanwhile: it answers none that it refuses, and it does not tell whose it was.
+// Do calls fn with the current session and waits for one. The ctx of fn ends when ctx or the
+// session ends. Do adds the matching class to the error of fn. It returns [ErrIndeterminate] if the
+// session ended within fn.
+//
+// If the server refuses a request of the JetStream API, all running Do calls return [ErrAccess] at
+// once. The server does not answer a refused request and does not tell which one it was.
 func (c *Conn) Do(ctx context.Context, fn func(ctx context.Context, s *Session) error) error {
 	s, err := c.Session(ctx)
 	if err != nil {
@@ -208,14 +207,15 @@ func (s *Session) ended() bool {
 	}
 }
 
-// undo ends all that Do has under way; c.mu is held.
-func (c *Conn) undo(cause error) {
+// cancelCalls ends the ctx of all running Do calls with cause. Call it with c.mu held.
+func (c *Conn) cancelCalls(cause error) {
 	for d := range c.doing {
 		d.cancel(cause)
 	}
 }
 
-// connect makes the first connection; from then on the client library keeps it.
+// connect makes the first connection, with backoff until it succeeds or the Conn is closed. From
+// then on the client library reconnects.
 func (c *Conn) connect() {
 	warned := false
 	for attempt := 0; c.ctx.Err() == nil; attempt++ {
@@ -228,7 +228,7 @@ func (c *Conn) connect() {
 			return
 		}
 		c.mu.Lock()
-		c.noteFailure(err)
+		c.recordFailure(err)
 		c.mu.Unlock()
 		if !wake.Sleep(c.ctx, c.cfg.Backoff.Interval(attempt)) {
 			return
@@ -236,20 +236,22 @@ func (c *Conn) connect() {
 	}
 }
 
+// connectOnce makes one attempt to connect and begins the first session. It closes the connection
+// if the Conn was closed meanwhile.
 func (c *Conn) connectOnce() error {
 	opts, err := c.options()
 	if err != nil {
-		return fmt.Errorf("nats connect: %w: %w", ErrAccess, err)
+		return c.unusable(ErrAccess, err)
 	}
 	o := nats.GetDefaultOptions()
 	for _, opt := range opts {
 		if err := opt(&o); err != nil {
-			return fmt.Errorf("nats connect: %w: %w", ErrAccess, err)
+			return c.unusable(ErrAccess, err)
 		}
 	}
 	nc, err := o.Connect()
 	if err != nil {
-		return fmt.Errorf("nats connect: %w", Classify(err))
+		return c.unusable(classOf(err), err)
 	}
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -260,7 +262,7 @@ func (c *Conn) connectOnce() error {
 	closed := c.closed
 	c.nc, c.js = nc, js
 	c.mu.Unlock()
-	if closed { // Close has not seen it, and the library would go on dialling for ever
+	if closed { // Close has not seen this connection, and the library would dial forever
 		nc.Close()
 		return fmt.Errorf("nats connect: %w", ErrClosed)
 	}
@@ -268,8 +270,9 @@ func (c *Conn) connectOnce() error {
 	return nil
 }
 
-// noteFailure is told why an attempt to connect failed; c.mu is held.
-func (c *Conn) noteFailure(err error) {
+// recordFailure stores the error of a failed attempt to connect and notifies waiters. Call it with
+// c.mu held.
+func (c *Conn) recordFailure(err error) {
 	c.lastErr = err
 	if errors.Is(err, ErrAccess) {
 		c.refusals++
@@ -279,7 +282,8 @@ func (c *Conn) noteFailure(err error) {
 	c.notify()
 }
 
-// connected begins a session on the newest socket, if that is still open.
+// connected begins a session on the newest socket, if that is still open. The client library calls
+// it after each reconnect. It takes c.mu.
 func (c *Conn) connected(nc *nats.Conn) {
 	maxPayload, version := nc.MaxPayload(), nc.ConnectedServerVersion()
 	c.max.Store(maxPayload)
@@ -299,7 +303,8 @@ func (c *Conn) connected(nc *nats.Conn) {
 	c.notify()
 }
 
-// lost ends the session when its socket has ended, or names the reason afterwards.
+// lost ends the session of sock, or the current one if sock is nil, and fails all operations that
+// wait for an answer. A later call only stores a better reason. It takes c.mu.
 func (c *Conn) lost(sock *netconn.Socket, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -319,7 +324,7 @@ func (c *Conn) lost(sock *netconn.Socket, err error) {
 		}
 		s.err = c.lastErr
 		close(s.done)
-		c.undo(fmt.Errorf("%w: %w", errLost, s.err))
+		c.cancelCalls(fmt.Errorf("%w: %w", errLost, s.err))
 		c.pubs.fail(s.err)
 		c.notify()
 	case s == nil && sock == nil && err != nil && errors.Is(c.lastErr, errLost):
@@ -328,7 +333,8 @@ func (c *Conn) lost(sock *netconn.Socket, err error) {
 	}
 }
 
-// asyncError is told of what the server says without being asked.
+// asyncError handles errors that the server sends without a request. It fails the operations on a
+// refused subject, and records refused credentials. The client library calls it.
 func (c *Conn) asyncError(_ *nats.Conn, _ *nats.Subscription, err error) {
 	switch {
 	case err == nil:
@@ -336,70 +342,37 @@ func (c *Conn) asyncError(_ *nats.Conn, _ *nats.Subscription, err error) {
 		c.refused(quoted(err.Error()), fmt.Errorf("%w: %w", ErrAccess, err))
 	case errors.Is(Classify(err), ErrAccess):
 		c.mu.Lock()
-		c.noteFailure(Classify(err))
+		c.recordFailure(Classify(err))
 		c.mu.Unlock()
 	}
 }
 
-// refused is told of a subject that the server does not let us use.
+// refused fails the operations that a refused subject concerns, with err. For the inbox these are
+// all pending publishes, for the JetStream API all running Do calls. For any other subject these
+// are the pending publishes to it.
 func (c *Conn) refused(subject string, err error) {
 	switch {
-	case strings.HasPrefix(subject, c.pubs.prefix): // the answers do not reach us
+	case strings.HasPrefix(subject, c.pubs.prefix): // the inbox: no answer can arrive
 		c.pubs.fail(err)
 	case strings.HasPrefix(subject, "$JS.API."):
 		c.mu.Lock()
-		c.undo(err)
+		c.cancelCalls(err)
 		c.mu.Unlock()
 	default:
 		c.pubs.refuse(subject, err)
 	}
 }
 
-// quoted returns what stands between the first two double quotes.
+// quoted returns the text between the first two double quotes.
 func quoted(s string) string {
 	_, rest, _ := strings.Cut(s, `"`)
 	in, _, _ := strings.Cut(rest, `"`)
 	return in
 }
 
-// dialer connects for the client library, and gives up when the Conn is closed.
-type dialer struct{ c *Conn }
-
-// Dial connects to a server.
-func (d dialer) Dial(network, address string) (net.Conn, error) {
-	nd := net.Dialer{Timeout: d.c.cfg.DialTimeout}
-	conn, err := nd.DialContext(d.c.ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	return d.c.adopt(conn)
-}
-
-// InProcessConn connects to the server in this process.
-func (d dialer) InProcessConn() (net.Conn, error) {
-	conn, err := d.c.cfg.InProcess.InProcessConn()
-	if err != nil {
-		return nil, err
-	}
-	return d.c.adopt(conn)
-}
-
-func (c *Conn) adopt(conn net.Conn) (net.Conn, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ctx.Err() != nil {
-		_ = conn.Close() // nothing was said on it
-		return nil, ErrClosed
-	}
-	s := netconn.NewSocket(conn, netconn.SocketConfig{Room: socketRoom, Keep: keepBuffer, OnEnd: func(s *netconn.Socket) { c.lost(s, nil) }})
-	c.tasks.Go(s.Run)
-	c.socks[s] = struct{}{}
-	c.sock = s
-	return s, nil
-}
-
-// Close sends what was written, closes the connection and ends all that waits. It waits for the server to have seen what was
-// written until ctx ends, which is an error, 5 s at most. It is idempotent. Nothing of the Conn runs when it has returned.
+// Close sends the buffered data, closes the connection and ends all waiting calls. It waits until
+// the server has received the data, for at most 5 s, and returns ctx's error if ctx ends first.
+// Further calls wait for the same end. No goroutine of the Conn runs after Close returned.
 func (c *Conn) Close(ctx context.Context) error {
 	c.mu.Lock()
 	first := !c.closing
@@ -415,7 +388,8 @@ func (c *Conn) Close(ctx context.Context) error {
 	}
 	defer close(c.ended)
 	var err error
-	if c.live.Load() != nil && c.Flush(ctx) != nil && ctx.Err() != nil { // what is lost with the connection is nobody's fault
+	// data lost with the connection is not an error
+	if c.live.Load() != nil && c.Flush(ctx) != nil && ctx.Err() != nil {
 		err = fmt.Errorf("nats closing: %w", ctx.Err())
 	}
 	c.mu.Lock()
@@ -430,7 +404,7 @@ func (c *Conn) Close(ctx context.Context) error {
 	}
 	c.mu.Unlock()
 	for _, s := range socks {
-		_ = s.Close() // frees a handshake that holds the library's lock
+		_ = s.Close() // ends a handshake that holds the library's lock
 	}
 	if nc != nil {
 		nc.Close()
@@ -440,8 +414,9 @@ func (c *Conn) Close(ctx context.Context) error {
 	return err
 }
 
-// Flush waits until the server has read everything that was written on the present connection, until ctx ends, 5 s at most.
-// Without a connection it returns [ErrUnavailable] at once.
+// Flush waits until the server has read all data written on the current connection, until ctx ends
+// and for at most 5 s. Returns [ErrUnavailable] at once without a connection, and
+// [ErrIndeterminate] if the wait fails.
 func (c *Conn) Flush(ctx context.Context) error {
 	s := c.live.Load()
 	if s == nil {
@@ -468,7 +443,8 @@ func (c *Conn) Flush(ctx context.Context) error {
 	}
 }
 
-// AtLeast reports whether the server's version is at least major.minor. One that cannot be read counts as old.
+// AtLeast reports whether the server's version is at least major.minor. It returns false for a
+// version that cannot be parsed.
 func (s *Session) AtLeast(major, minor int) bool {
 	var a, b int
 	if n, err := fmt.Sscanf(s.Version, "%d.%d", &a, &b); err != nil || n != 2 {

@@ -12,48 +12,55 @@ import (
 	"github.com/swarmiji/swarmiji/internal/netconn"
 )
 
-// The classes of this package's errors. Compare with [errors.Is]. No error of this package holds a password or a URL.
+// Classes of the errors of this package. Compare with [errors.Is]. No error holds a password or a
+// URL.
 var (
-	// ErrClosed: the Conn was closed.
+	// ErrClosed reports that the Conn was closed.
 	ErrClosed = errors.New("nats connection closed")
-	// ErrUnavailable: there was no usable connection until ctx ended, or the server answered that it cannot serve just now;
-	// nothing was stored.
+	// ErrUnavailable reports that no connection was usable until ctx ended, or that the server cannot
+	// serve now. No message was stored.
 	ErrUnavailable = errors.New("no nats connection")
-	// ErrIndeterminate: the message or request may have been sent, and ctx or the connection ended before the answer came.
+	// ErrIndeterminate reports that ctx or the connection ended before the answer arrived. The message
+	// or request may have been sent.
 	ErrIndeterminate = errors.New("nats request without an answer")
-	// ErrBlocked: the server has no room for the message: storage, memory or a limit of the stream or the account.
+	// ErrBlocked reports that the server has no space for the message: storage, memory, or a limit of
+	// the stream or the account.
 	ErrBlocked = errors.New("nats server takes no messages")
-	// ErrAccess: the server refused the credentials, a subject, or JetStream is not enabled for the account. The Conn goes
-	// on trying, so that it recovers when that is mended.
+	// ErrAccess reports that the server refused the credentials or a subject, or that JetStream is not
+	// enabled for the account. The Conn keeps trying, so that it recovers when access is granted.
 	ErrAccess = errors.New("nats access refused")
-	// ErrNoStream: there is no such stream, or no stream takes the subject; nothing was stored.
+	// ErrNoStream reports that the stream does not exist or that no stream accepts the subject. No
+	// message was stored.
 	ErrNoStream = errors.New("no such nats stream")
-	// ErrNoConsumer: there is no such consumer.
+	// ErrNoConsumer reports that the consumer does not exist.
 	ErrNoConsumer = errors.New("no such nats consumer")
-	// ErrNotFound: there is no such message.
+	// ErrNotFound reports that the message does not exist.
 	ErrNotFound = errors.New("no such nats message")
-	// ErrTooLarge: the message is larger than the server or the stream takes; nothing was stored.
-	ErrTooLarge = errors.New("nats message too large")
-	// ErrWrongSequence: an expectation that the message carried about the last sequence did not hold; nothing was stored.
-	ErrWrongSequence = errors.New("nats expected sequence does not hold")
-	// ErrOccupied: the stream holds a message of this subject already, takes one of each, and discards new ones; nothing was
+	// ErrTooLarge reports that the message exceeds a limit of the server or the stream. It was not
 	// stored.
-	ErrOccupied = errors.New("nats subject holds a message already")
-	// ErrTooMany: the stream or the account has as many consumers as it may have.
+	ErrTooLarge = errors.New("nats message too large")
+	// ErrWrongSequence reports that the last sequence differs from the sequence that the message
+	// expects. The message was not stored.
+	ErrWrongSequence = errors.New("nats message expects another last sequence")
+	// ErrOccupied reports that the stream already holds a message of this subject, accepts only one,
+	// and discards new ones. The message was not stored.
+	ErrOccupied = errors.New("nats subject already holds a message")
+	// ErrTooMany reports that the stream or the account has its maximum number of consumers.
 	ErrTooMany = errors.New("too many nats consumers")
-	// ErrConfig: a stream exists whose configuration cannot be what is needed.
+	// ErrConfig reports that a stream exists with a configuration that cannot be changed to the
+	// required one.
 	ErrConfig = errors.New("nats stream has another configuration")
 )
 
-// classes is all of them.
+// classes lists all classes.
 var classes = [...]error{
 	ErrClosed, ErrUnavailable, ErrIndeterminate, ErrBlocked, ErrAccess, ErrNoStream, ErrNoConsumer, ErrNotFound, ErrTooLarge,
 	ErrWrongSequence, ErrOccupied, ErrTooMany, ErrConfig,
 }
 
-// Codes of the JetStream API for which the client has no name.
+// Codes of the JetStream API for which the client has no names.
 const (
-	codeAccountResources    = 10002 // the account's limits
+	codeAccountResources    = 10002 // limits of the account
 	codeUnavailable         = 10008 // the cluster has no leader
 	codeResources           = 10023
 	codeMaxConsumers        = 10026
@@ -61,18 +68,18 @@ const (
 	codeNoMemory            = 10044
 	codeStorage             = 10047
 	codeStreamOffline       = 10118
-	codeStreamStore         = 10077 // the text tells which limit
+	codeStreamStore         = 10077 // the text names the limit
 	codeNotEnabledAccount   = 10039
 	codeNotEnabled          = 10076
-	codeDeleteFailed        = 10057 // the text tells why
-	codeNoMessage           = 10043 // deleting one that is not there
+	codeDeleteFailed        = 10057 // the text names the reason
+	codeNoMessage           = 10043 // deletion of a missing message
 	codeStreamNotFound      = 10059
 	codeConsumerNotFound    = 10014
 	codeMessageNotFound     = 10037
 	codeMessageTooLarge     = 10054
 	codeWrongSequence       = 10071
 	codeWrongSequenceShort  = 10164
-	codeSequenceBusy        = 10158 // somebody else's message of the subject is in flight
+	codeSequenceBusy        = 10158 // another message of the subject is being stored
 	codeTooManyRequests     = 10167
 	codeConsumerNotExisting = 10149
 )
@@ -86,8 +93,8 @@ func Code(err error) int {
 	return 0
 }
 
-// Classify puts the class beside an error of the client library. An error that has a class or none fits, and nil, is returned
-// as it is.
+// Classify wraps an error of the client library with its class. It returns nil, classified errors
+// and errors without a class unchanged.
 func Classify(err error) error {
 	if err == nil {
 		return nil
@@ -103,6 +110,7 @@ func Classify(err error) error {
 	return err
 }
 
+// classOf returns the class of an error of the client library, or nil.
 func classOf(err error) error {
 	if c := classOfCode(Code(err), err); c != nil {
 		return c
@@ -133,6 +141,7 @@ func isAny(err error, targets ...error) bool {
 	return false
 }
 
+// classOfCode returns the class of a JetStream API error with the given code, or nil.
 func classOfCode(code int, err error) error {
 	switch code {
 	case codeAccountResources, codeResources, codeMemory, codeNoMemory, codeStorage, codeTooManyRequests:

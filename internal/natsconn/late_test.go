@@ -14,12 +14,13 @@ import (
 	"github.com/swarmiji/swarmiji/connect/natsconnect"
 )
 
-// lateServer is a server in this process whose last word of the handshake comes when the connection is being closed.
+// lateServer is a server in this process that completes the handshake only while the connection is
+// being closed.
 type lateServer struct{ dialled chan struct{} }
 
 func (l *lateServer) InProcessConn() (net.Conn, error) {
 	here, there := net.Pipe()
-	_ = there.Close() // only here's addresses are needed
+	_ = there.Close() // only the addresses of here are needed
 	select {
 	case l.dialled <- struct{}{}:
 	default:
@@ -55,7 +56,7 @@ func (c *lateConn) Close() error {
 	return nil
 }
 
-// A handshake that ends just as the Conn is closed leaves nothing behind.
+// A handshake that ends while the Conn is being closed leaves no goroutine.
 func TestCloseDuringTheHandshake(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	srv := &lateServer{dialled: make(chan struct{}, 1)}

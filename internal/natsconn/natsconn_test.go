@@ -38,12 +38,12 @@ func connect(t testing.TB, cfg natsconnect.Config) *natsconn.Conn {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		_ = c.Close(ctx) // the server may have gone with the test
+		_ = c.Close(ctx) // the server may have ended with the test
 	})
 	return c
 }
 
-// stream makes a stream of one subject with wildcard and returns their beginning.
+// stream makes a stream with subjects name.> and returns name.
 func stream(t testing.TB, c *natsconn.Conn, change func(cfg *jetstream.StreamConfig)) string {
 	t.Helper()
 	name := testserver.Namespace()
@@ -116,7 +116,7 @@ func TestUnavailableUntilCtxEnds(t *testing.T) {
 }
 
 func TestCloseEndsAHandshake(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // it accepts and says nothing
+	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and sends nothing
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func TestPublish(t *testing.T) {
 	if _, err := c.Publish(ctx, large); !errors.Is(err, natsconn.ErrTooLarge) {
 		t.Errorf("Publish of 9 MB: %v, want ErrTooLarge", err)
 	}
-	const n = 10_000 // more than the window
+	const n = 10_000 // more than window
 	pubs := make([]natsconn.Pub, n)
 	for i := range pubs {
 		pubs[i].Msg = msg(fmt.Sprint(i))
@@ -256,7 +256,8 @@ func TestAPI(t *testing.T) {
 	}
 }
 
-// TestTake: of many who take one message at once one is told so, and a later message of the subject stays.
+// TestTake shows that of several concurrent calls for one message exactly one returns true, and
+// that a later message of the subject stays.
 func TestTake(t *testing.T) {
 	c := connect(t, natsconnect.Config{})
 	name := stream(t, c, nil)
@@ -331,7 +332,7 @@ func TestEnsureStream(t *testing.T) {
 	wg.Wait()
 }
 
-// states keeps what Watch tells.
+// states records the calls of Watch.
 type states struct {
 	mu   sync.Mutex
 	list []broker.ConnState
@@ -404,7 +405,8 @@ func TestReconnect(t *testing.T) {
 	testwait.Until(t, "Connected", func() bool { st, _ := w.last(); return st == broker.Connected })
 }
 
-// TestAPausedServerHoldsUpNobody writes far more than the network takes.
+// TestAPausedServerHoldsUpNobody shows that publishes return when their ctx ends, although far more
+// is written than the network accepts.
 func TestAPausedServerHoldsUpNobody(t *testing.T) {
 	srv := testserver.OwnNATS(t, testserver.NATSConfig{})
 	c := connect(t, natsconnect.Config{URLs: []string{srv.URL()}})
@@ -430,13 +432,14 @@ func TestAPausedServerHoldsUpNobody(t *testing.T) {
 	}
 	wg.Wait()
 	begin := time.Now()
-	_ = c.Close(testwait.Brief(t)) // it cannot say goodbye
+	_ = c.Close(testwait.Brief(t)) // the server cannot answer
 	if took := time.Since(begin); took > 20*time.Second {
 		t.Errorf("Close took %v", took)
 	}
 }
 
-// limited starts a server with a user who may not publish everywhere, and returns a URL without user.
+// limited starts a server with a user whose permission to publish is limited, and returns a URL
+// without a user.
 func limited(t *testing.T) string {
 	t.Helper()
 	program, err := testserver.NATSProgram(testwait.Long(t))
@@ -511,7 +514,8 @@ func TestAccess(t *testing.T) {
 
 func TestWithoutJetStream(t *testing.T) {
 	srv := testserver.OwnNATS(t, testserver.NATSConfig{})
-	account := strings.Replace(srv.URL(), srv.User()+":", "admin:", 1) // of the system account, which has none
+	// the system account, which has no JetStream
+	account := strings.Replace(srv.URL(), srv.User()+":", "admin:", 1)
 	c := connect(t, natsconnect.Config{URLs: []string{account}})
 	_, err := c.EnsureStream(testwait.Brief(t), jetstream.StreamConfig{Name: "s"}, nil)
 	if !errors.Is(err, natsconn.ErrAccess) && !errors.Is(err, natsconn.ErrUnavailable) {
@@ -520,13 +524,14 @@ func TestWithoutJetStream(t *testing.T) {
 }
 
 func TestTLSIsInsistedOn(t *testing.T) {
-	c := connect(t, natsconnect.Config{TLS: &tls.Config{MinVersion: tls.VersionTLS12}}) // of a server without
+	// the server has no TLS
+	c := connect(t, natsconnect.Config{TLS: &tls.Config{MinVersion: tls.VersionTLS12}})
 	if _, err := c.Session(testwait.Brief(t)); !errors.Is(err, natsconn.ErrUnavailable) || !errors.Is(err, nats.ErrSecureConnWanted) {
 		t.Errorf("Session with TLS to a server without: %v", err)
 	}
 }
 
-// pipe is a server in this process that hands out connections to another one.
+// pipe is a server in this process whose connections lead to another server.
 type pipe struct{ addr string }
 
 func (p pipe) InProcessConn() (net.Conn, error) { return net.Dial("tcp", p.addr) }
@@ -538,7 +543,8 @@ func TestInProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close(testwait.Long(t)) }()
-	if _, err := c.Session(testwait.Long(t)); !errors.Is(err, natsconn.ErrAccess) { // it gets as far as the password
+	// the handshake reaches the password
+	if _, err := c.Session(testwait.Long(t)); !errors.Is(err, natsconn.ErrAccess) {
 		t.Errorf("Session through a provider: %v", err)
 	}
 	if _, err := natsconn.New(natsconnect.Config{InProcess: pipe{addr}, URLs: []string{"nats://host"}}, "", nil); err == nil {
@@ -546,7 +552,8 @@ func TestInProcess(t *testing.T) {
 	}
 }
 
-// A deletion that was sent and had no answer may have happened, also when there is no connection from then on.
+// A deletion that was sent without an answer returns ErrIndeterminate, even if no connection exists
+// afterwards.
 func TestDeletionWithoutAnAnswerIsIndeterminate(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequireNATS(t)
@@ -555,7 +562,7 @@ func TestDeletionWithoutAnAnswerIsIndeterminate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = c.Close(context.Background()) }() // there is no server to say goodbye to
+	defer func() { _ = c.Close(context.Background()) }() // no server is left to answer
 	first, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	s, err := c.Session(first)
@@ -567,7 +574,7 @@ func TestDeletionWithoutAnAnswerIsIndeterminate(t *testing.T) {
 	defer cancel()
 	go func() {
 		<-s.Done()
-		<-time.After(300 * time.Millisecond) // the next try waits for a connection
+		<-time.After(300 * time.Millisecond) // the next attempt waits for a connection
 		cancel()
 	}()
 	err = c.DeleteSeq(ctx, testserver.Namespace(), 1)

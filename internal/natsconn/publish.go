@@ -14,37 +14,37 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// window is how many messages of a Conn may wait for their acknowledgement at once. A server refuses messages when more
-// than 10,000 wait in front of one stream.
+// window is the number of messages of a Conn that may wait for their acknowledgement at the same
+// time. A server refuses messages when more than 10,000 wait for one stream.
 const window = 4000
 
 // Ack is a stream's answer to a message.
 type Ack struct {
-	Stream    string // empty when the answer was read on the fast path
+	Stream    string // empty if fastAck decoded the answer
 	Sequence  uint64
 	Duplicate bool // a message with this Nats-Msg-Id was stored before, under Sequence
 }
 
-// Pub is a message to publish and what became of it.
+// Pub is a message to publish, with its outcome.
 type Pub struct {
 	Msg *nats.Msg // its Reply is not used
-	Ack Ack       // of a message that was stored
+	Ack Ack       // of a stored message
 	Err error     // nil: stored
 
 	token uint64
 }
 
-// publisher holds what waits for an answer. Answers to all messages come to one inbox.
+// publisher holds the messages that wait for an answer. All answers arrive in one inbox.
 type publisher struct {
-	prefix string // of the answers' subjects
+	prefix string // of the subjects of answers
 
-	inbox sync.Mutex // for making sub; taken before the client library's lock, which mu never is
+	inbox sync.Mutex // guards making sub; locked before the client library's lock, while mu never is
 	sub   atomic.Pointer[nats.Subscription]
 
 	mu      sync.Mutex
 	next    uint64
 	pending map[uint64]waiting
-	free    chan struct{} // non-nil while somebody waits for room in the window
+	free    chan struct{} // non-nil while a call waits for space in the window
 }
 
 // waiting is a message without an answer.
@@ -53,9 +53,9 @@ type waiting struct {
 	batch *batch
 }
 
-// batch is one call; left and ended are guarded by the publisher's lock.
+// batch is one call of PublishBatch. Its fields are guarded by publisher.mu.
 type batch struct {
-	left  int // not answered, the one that counts for sending included
+	left  int // messages without an outcome, plus one while the batch is being sent
 	ended chan struct{}
 }
 
@@ -64,18 +64,21 @@ func (p *publisher) init() {
 	p.pending = make(map[uint64]waiting)
 }
 
-// Publish publishes m to a stream and waits for its acknowledgement. Nil means that the stream has stored it, or had, see
-// Ack.Duplicate. Concurrent calls share trips. Without a connection it waits until ctx ends, then returns [ErrUnavailable];
-// once bytes may have left, [ErrIndeterminate]: it never sends again. Other errors are [ErrNoStream], [ErrTooLarge],
-// [ErrBlocked], [ErrWrongSequence], [ErrAccess], [ErrClosed], and those of the server without a class.
+// Publish publishes m to a stream and waits for its acknowledgement. nil means that the stream has
+// stored the message, possibly before (Ack.Duplicate). Concurrent calls share round trips.
+//
+// Without a connection it waits until ctx ends and returns [ErrUnavailable]. If the message may
+// have been sent and no answer arrives, it returns [ErrIndeterminate] and never sends it again.
+// Other errors are [ErrNoStream], [ErrTooLarge], [ErrBlocked], [ErrWrongSequence], [ErrAccess],
+// [ErrClosed], and errors of the server without a class.
 func (c *Conn) Publish(ctx context.Context, m *nats.Msg) (Ack, error) {
 	ps := [1]Pub{{Msg: m}}
 	c.PublishBatch(ctx, ps[:])
 	return ps[0].Ack, ps[0].Err
 }
 
-// PublishBatch is Publish of each message, in this order on the wire while the connection lasts. It sets Ack and Err of
-// each.
+// PublishBatch publishes each message like Publish and waits for all answers. It sends the messages
+// in this order while the connection lasts. It sets Ack and Err of each.
 func (c *Conn) PublishBatch(ctx context.Context, ps []Pub) {
 	b := &batch{left: 1, ended: make(chan struct{})}
 	for i := range ps {
@@ -101,7 +104,10 @@ func (c *Conn) PublishBatch(ctx context.Context, ps []Pub) {
 	}
 }
 
-// send writes one message and registers it; on an error nothing was sent and nothing is registered.
+// send registers and writes one message of batch b. It waits for a session, for space in the write
+// buffer and in the window, until ctx ends. After a lost connection it tries again with the next
+// session if the message was certainly not sent. After an error the message was not sent and is not
+// registered.
 func (c *Conn) send(ctx context.Context, pub *Pub, b *batch) error {
 	for {
 		s, err := c.Session(ctx)
@@ -121,8 +127,8 @@ func (c *Conn) send(ctx context.Context, pub *Pub, b *batch) error {
 		err = s.NATS.PublishMsg(&out)
 		if err == nil {
 			select {
-			case <-s.done: // lost before the message was registered, maybe: then nobody else ends its waiting
-				c.pubs.giveUp(pub, s.err)
+			case <-s.done: // perhaps lost before the message was registered, so that fail did not see it
+				c.pubs.failLost(pub, s.err)
 			default:
 			}
 			return nil
@@ -131,23 +137,24 @@ func (c *Conn) send(ctx context.Context, pub *Pub, b *batch) error {
 		if !isAny(err, nats.ErrReconnectBufExceeded, nats.ErrConnectionClosed) && !s.sock.Over() {
 			return Classify(err)
 		}
-		// The loss of this session is about to be known.
+		// The end of this session will be known soon.
 		select {
 		case <-s.done:
 		case <-ctx.Done():
-			return unavailable(ctx, err)
+			return c.unavailable(ctx, err)
 		}
 	}
 }
 
-// reply returns the subject of a message's answer.
+// reply returns the subject for the answer to a message.
 func (p *publisher) reply(token uint64) string {
 	buf := make([]byte, 0, len(p.prefix)+13)
 	buf = append(buf, p.prefix...)
 	return string(strconv.AppendUint(buf, token, 36))
 }
 
-// subscribe opens the inbox, once.
+// subscribe opens the inbox for answers at its first call. Returns ErrUnavailable if that fails. It
+// takes p.inbox.
 func (p *publisher) subscribe(nc *nats.Conn) error {
 	if p.sub.Load() != nil {
 		return nil
@@ -159,7 +166,7 @@ func (p *publisher) subscribe(nc *nats.Conn) error {
 	}
 	sub, err := nc.Subscribe(p.prefix+"*", p.answer)
 	if err == nil {
-		err = sub.SetPendingLimits(-1, -1) // the window bounds them
+		err = sub.SetPendingLimits(-1, -1) // the window limits them
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -168,7 +175,8 @@ func (p *publisher) subscribe(nc *nats.Conn) error {
 	return nil
 }
 
-// register waits for room in the window and notes that the message waits for an answer.
+// register waits for space in the window until ctx ends and adds the message to the pending ones.
+// It takes p.mu.
 func (p *publisher) register(ctx context.Context, pub *Pub, b *batch) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -193,7 +201,7 @@ func (p *publisher) register(ctx context.Context, pub *Pub, b *batch) error {
 	return nil
 }
 
-// unregister forgets a message that was not sent.
+// unregister removes a pending message that was not sent. It takes p.mu.
 func (p *publisher) unregister(pub *Pub) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -202,8 +210,9 @@ func (p *publisher) unregister(pub *Pub) {
 	}
 }
 
-// giveUp ends a message whose session was lost, unless that is done.
-func (p *publisher) giveUp(pub *Pub, cause error) {
+// failLost ends a pending message whose session was lost with ErrIndeterminate, unless it has an
+// outcome. It takes p.mu.
+func (p *publisher) failLost(pub *Pub, cause error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w, ok := p.pending[pub.token]; ok {
@@ -211,7 +220,8 @@ func (p *publisher) giveUp(pub *Pub, cause error) {
 	}
 }
 
-// finish notes what became of a message; p.mu is held.
+// finish sets the outcome of a message and removes it from the pending ones. Call it with p.mu
+// held.
 func (p *publisher) finish(token uint64, w waiting, ack Ack, err error) {
 	delete(p.pending, token)
 	w.pub.Ack, w.pub.Err = ack, err
@@ -222,14 +232,15 @@ func (p *publisher) finish(token uint64, w waiting, ack Ack, err error) {
 	}
 }
 
-// done takes one off a batch; p.mu is held.
+// done counts down b.left and closes b.ended at 0. Call it with p.mu held.
 func (p *publisher) done(b *batch) {
 	if b.left--; b.left == 0 {
 		close(b.ended)
 	}
 }
 
-// answer takes an answer.
+// answer sets the outcome of the pending message that m answers. The client library calls it. It
+// takes p.mu.
 func (p *publisher) answer(m *nats.Msg) {
 	if len(m.Subject) <= len(p.prefix) {
 		return
@@ -246,7 +257,8 @@ func (p *publisher) answer(m *nats.Msg) {
 	}
 }
 
-// fail ends all that waits, when the connection is lost: the answers went with it.
+// fail ends all pending messages with ErrIndeterminate and err, because their answers are lost with
+// the connection. It takes p.mu.
 func (p *publisher) fail(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -255,7 +267,8 @@ func (p *publisher) fail(err error) {
 	}
 }
 
-// refuse ends what waits for a subject that the server does not let us publish to.
+// refuse ends all pending messages of a subject to which the server refuses publishing, with err.
+// It takes p.mu.
 func (p *publisher) refuse(subject string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -266,10 +279,11 @@ func (p *publisher) refuse(subject string, err error) {
 	}
 }
 
-// errAnswer: the answer is not one of JetStream.
-var errAnswer = errors.New("an answer that is not JetStream's")
+// errAnswer reports an answer that is not one of JetStream.
+var errAnswer = errors.New("the answer is not one of JetStream")
 
-// ParseAck reads a stream's answer to a message; the error has a class where one fits.
+// ParseAck decodes a stream's answer to a message. An error answer is returned with its class, if
+// it has one.
 func ParseAck(m *nats.Msg) (Ack, error) {
 	if seq, ok := fastAck(m.Data); ok {
 		return Ack{Sequence: seq}, nil
@@ -298,7 +312,8 @@ func ParseAck(m *nats.Msg) (Ack, error) {
 	return Ack{Stream: a.Stream, Sequence: a.Seq, Duplicate: a.Duplicate}, nil
 }
 
-// fastAck reads {"stream":"S","seq":N} or with a space after a comma, which is what almost every answer is.
+// fastAck decodes {"stream":"S","seq":N}, also with a space after the comma. Almost every answer
+// has this form. It returns false for any other form.
 func fastAck(data []byte) (uint64, bool) {
 	rest, ok := bytes.CutPrefix(data, []byte(`{"stream":"`))
 	if !ok {

@@ -12,8 +12,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
-// A message that is registered just after its session was lost, and that the client library still takes, must not wait until
-// its ctx ends.
+// A message may be registered just after its session was lost, while the client library still
+// accepts it. Publish then returns at once and not when its ctx ends.
 func TestPublishOnASessionThatWasJustLost(t *testing.T) {
 	c, err := New(natsconnect.Config{URLs: []string{testserver.RequireNATS(t).URL()}}, "", nil)
 	if err != nil {
@@ -26,11 +26,11 @@ func TestPublishOnASessionThatWasJustLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	subject := testserver.Namespace()
-	if _, err := s.NATS.Subscribe(subject, func(*nats.Msg) {}); err != nil { // which never answers
+	if _, err := s.NATS.Subscribe(subject, func(*nats.Msg) {}); err != nil { // never answers
 		t.Fatal(err)
 	}
 	c.lost(s.sock, nil) // the library does not know yet
-	c.live.Store(s)     // as a publisher has seen it a moment before
+	c.live.Store(s)     // as a publisher saw it a moment before
 	if _, err := c.Publish(ctx, nats.NewMsg(subject)); !errors.Is(err, ErrIndeterminate) || ctx.Err() != nil {
 		t.Errorf("Publish: %v, want ErrIndeterminate before ctx ends", err)
 	}
@@ -40,8 +40,8 @@ func TestPublishOnASessionThatWasJustLost(t *testing.T) {
 	}
 }
 
-// A large message is written by the caller. When the connection has just ended, and neither the library nor we have been told,
-// nothing of it was sent: it waits for the next connection like any other.
+// The caller itself writes a large message. If the connection has just ended, and neither the
+// library nor the Conn knows it, no data was sent. The message then waits for the next connection.
 func TestLargeMessageOnAConnectionThatHasJustEnded(t *testing.T) {
 	c, err := New(natsconnect.Config{URLs: []string{testserver.RequireNATS(t).URL()}}, "", nil)
 	if err != nil {
@@ -57,7 +57,7 @@ func TestLargeMessageOnAConnectionThatHasJustEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	told := make(chan struct{})
-	s.sock.Stop(errors.New("broken pipe")) // as Fail does first
+	s.sock.Stop(errors.New("broken pipe")) // the first step of Fail
 	m := nats.NewMsg(testserver.Namespace())
 	m.Data = make([]byte, 100<<10)
 	ended := make(chan error, 1)
@@ -74,7 +74,8 @@ func TestLargeMessageOnAConnectionThatHasJustEnded(t *testing.T) {
 	s.sock.Fail(errors.New("broken pipe"))
 	<-told
 	if len(ended) > 0 {
-		if err := <-ended; !errors.Is(err, ErrNoStream) { // sent on the next connection, where nobody takes it
+		// sent on the next connection, where no stream accepts it
+		if err := <-ended; !errors.Is(err, ErrNoStream) {
 			t.Errorf("Publish: %v, want ErrNoStream", err)
 		}
 	}
@@ -83,7 +84,8 @@ func TestLargeMessageOnAConnectionThatHasJustEnded(t *testing.T) {
 	}
 }
 
-// A request that is written when the connection has just ended is told with a class, so that who may repeats it.
+// A request that is written when the connection has just ended returns an error with a class, so
+// that the caller may repeat it.
 func TestLargeRequestOnAConnectionThatHasJustEnded(t *testing.T) {
 	c, err := New(natsconnect.Config{URLs: []string{testserver.RequireNATS(t).URL()}}, "", nil)
 	if err != nil {
@@ -96,7 +98,7 @@ func TestLargeRequestOnAConnectionThatHasJustEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	broken := errors.New("broken pipe")
-	s.sock.Stop(broken) // as Fail does first
+	s.sock.Stop(broken) // the first step of Fail
 	err = c.Do(ctx, func(ctx context.Context, s *Session) error {
 		_, err := s.NATS.RequestWithContext(ctx, testserver.Namespace(), make([]byte, 100<<10))
 		return err

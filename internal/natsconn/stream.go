@@ -11,14 +11,17 @@ import (
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
-// streamRetry is the pause before a stream is asked for again, while a cluster elects who answers.
+// streamRetry is the time between two attempts while a cluster elects a leader.
 const streamRetry = 100 * time.Millisecond
 
-// EnsureStream creates the stream that want describes and returns what the server has made of it. The caller must look at
-// the answer: servers that do not know a setting leave it out in silence. A stream of the name that exists with other settings
-// is left as it is, unless merge (which may be nil) answers with a configuration to update it to. It may be called by many
-// processes at once, as long as merge does not depend on who asks. While a cluster has no leader it is tried again until ctx
-// ends.
+// EnsureStream creates the stream that want describes, if it does not exist, and returns the
+// configuration that the server uses. Check that configuration: an older server silently ignores
+// settings that it does not know.
+//
+// An existing stream with other settings is left unchanged, unless merge returns a configuration to
+// which it is updated; merge may be nil. Many processes may call EnsureStream at the same time if
+// merge returns the same configuration for all of them. Without a server or a leader it tries again
+// until ctx ends.
 func (c *Conn) EnsureStream(ctx context.Context, want jetstream.StreamConfig, merge func(have jetstream.StreamConfig) (jetstream.StreamConfig, bool)) (*jetstream.StreamInfo, error) {
 	for {
 		var info *jetstream.StreamInfo
@@ -29,24 +32,25 @@ func (c *Conn) EnsureStream(ctx context.Context, want jetstream.StreamConfig, me
 		if err == nil {
 			return info, nil
 		}
-		if errors.Is(err, ErrNoStream) { // one that is missing is made
-			err = fmt.Errorf("%w: nobody answers; the server is starting, or runs without JetStream (-js): %w", ErrUnavailable, err)
+		if errors.Is(err, ErrNoStream) { // not a missing stream, which would be created
+			err = fmt.Errorf("%w: no server answers; it is starting, or runs without JetStream (-js): %w", ErrUnavailable, err)
 		}
-		// A creation may be repeated, also one whose answer was lost.
+		// Creating a stream may be repeated, even if the answer was lost.
 		if !isAny(err, ErrUnavailable, ErrIndeterminate) || ctx.Err() != nil || !wake.Sleep(ctx, streamRetry) {
 			return nil, fmt.Errorf("nats stream %s: %w", want.Name, err)
 		}
 	}
 }
 
+// ensureStream makes one attempt of [Conn.EnsureStream], of at most 5 s.
 func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig, merge func(have jetstream.StreamConfig) (jetstream.StreamConfig, bool)) (*jetstream.StreamInfo, error) {
-	// A short bound for each question: a request to a leader that has just died is never answered.
+	// A short timeout: a leader that has just died never answers.
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	st, err := js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		st, err = js.CreateStream(ctx, want)
-		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // somebody was faster
+		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another process was faster
 			st, err = js.Stream(ctx, want.Name)
 		}
 	}

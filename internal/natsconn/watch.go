@@ -2,7 +2,8 @@ package natsconn
 
 import "github.com/swarmiji/swarmiji/broker"
 
-// state returns the present state; c.mu is held. A Conn that was never used is disconnected, with no error.
+// state returns the current state and its reason. A Conn that was never used is Disconnected
+// without an error. Call it with c.mu held.
 func (c *Conn) state() (broker.ConnState, error) {
 	switch {
 	case c.closed:
@@ -14,16 +15,16 @@ func (c *Conn) state() (broker.ConnState, error) {
 	}
 }
 
-// notify tells of a change; c.mu is held.
+// notify wakes waiting calls and passes the current state to the watchers. Call it with c.mu held.
 func (c *Conn) notify() {
 	close(c.changed)
 	c.changed = make(chan struct{})
-	c.watchers.Tell(c.state())
+	c.watchers.Notify(c.state())
 }
 
-// Watch calls fn with the present state and at each change and each failed attempt to connect, one call at a time, until
-// stop is called or the Conn has been closed. It does not connect. fn may call any method, stop too; a call that is under
-// way when stop is called runs to its end.
+// Watch calls fn with the current state, at each change and after each failed attempt to connect.
+// It makes one call at a time until stop is called or the Conn is closed. It does not connect. fn
+// may call any method, including stop; a running call of fn is completed after stop.
 func (c *Conn) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 
 var errCut = errors.New("cut")
 
-// pair is a Socket that runs, and its other end, which reads nothing by itself.
+// pair returns a running Socket and its other end, which reads nothing by itself.
 func pair(c netconn.SocketConfig) (s *netconn.Socket, far net.Conn) {
 	near, far := net.Pipe()
 	s = netconn.NewSocket(near, c)
@@ -118,8 +118,8 @@ func TestWatchers(t *testing.T) {
 		var heard, slow []broker.ConnState
 		stop := w.Add(func(s broker.ConnState, _ error) { heard = append(heard, s) }, broker.Disconnected, nil)
 		w.Add(func(s broker.ConnState, _ error) { time.Sleep(time.Hour); slow = append(slow, s) }, broker.Disconnected, nil)
-		w.Tell(broker.Connected, nil)
-		w.Tell(broker.Blocked, errCut)
+		w.Notify(broker.Connected, nil)
+		w.Notify(broker.Blocked, errCut)
 		synctest.Wait()
 		if want := []broker.ConnState{broker.Disconnected, broker.Connected, broker.Blocked}; !slices.Equal(heard, want) {
 			t.Errorf("heard %v, want %v, whatever others do meanwhile", heard, want)
@@ -127,10 +127,10 @@ func TestWatchers(t *testing.T) {
 		stop()
 		stop()
 		w.Close()
-		w.Tell(broker.Disconnected, nil)
+		w.Notify(broker.Disconnected, nil)
 		late := 0
 		w.Add(func(broker.ConnState, error) { late++ }, broker.Disconnected, nil)
-		w.Tell(broker.Connected, nil)
+		w.Notify(broker.Connected, nil)
 		synctest.Wait()
 		if len(heard) != 3 || late != 1 || !w.Any() {
 			t.Errorf("heard %v after stop; one that comes after Close heard %d states, want 1", heard, late)

@@ -1,5 +1,5 @@
-// Package netconn has what the connections of several technologies share: a socket whose writes never wait, and the
-// functions that are told of a connection's state.
+// Package netconn is the common base of connections of several technologies: a socket whose writes
+// never block, and watchers of a connection's state.
 package netconn
 
 import (
@@ -14,55 +14,60 @@ import (
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
-// Linger is how long what was written before [Socket.Close] may take to leave.
+// Linger limits the time for which a connection stays open after [Socket.Close] to send the
+// remaining data.
 const Linger = 250 * time.Millisecond
 
-// ErrStalled ends a connection whose server has taken nothing for [SocketConfig].Stall.
+// ErrStalled ends a connection whose server has read nothing for [SocketConfig].Stall.
 var ErrStalled = errors.New("the server has stopped reading")
 
-// ErrNotWritten stands in each error of [Socket.Write]. Client libraries pass it on, while their own errors do not hold it.
+// ErrNotWritten is wrapped in each error of [Socket.Write]. Client libraries return it unchanged,
+// and their own errors do not hold it.
 var ErrNotWritten = errors.New("not written")
 
-// SocketConfig configures [NewSocket].
+// SocketConfig holds the settings of [NewSocket].
 type SocketConfig struct {
-	// Room is how many bytes may wait to be written before [Socket.WaitRoom] waits.
+	// Room is the number of bytes that may wait to be written before [Socket.WaitRoom] blocks.
 	Room int
-	// Keep is the largest write buffer that is kept for the next write.
+	// Keep is the largest write buffer that is reused.
 	Keep int
-	// Stall is how long a server that says nothing may take nothing while somebody waits for room. 0: for ever.
+	// Stall is the time after which a server that reads nothing counts as failed while a call waits in
+	// WaitRoom. 0: no limit.
 	Stall time.Duration
-	// OnEnd is called once, when the connection is closed or has failed. nil: nothing is called.
+	// OnEnd is called once, when the connection is closed or has failed. Nil: no call.
 	OnEnd func(*Socket)
 }
 
-// Socket is a net.Conn whose Write never waits: it appends to a buffer, and [Socket.Run] writes whatever has gathered
-// since its last write. So many small frames share one system call with no timer, and no caller of a client library, which
-// may write with its lock held, is held up by a server that does not read. Publishers bound the buffer with WaitRoom,
-// which takes a ctx. Make one with [NewSocket]. Safe for concurrent use.
+// Socket is a net.Conn whose Write never blocks. Write appends to a buffer, and [Socket.Run] writes
+// all data that was appended since its last write. Many small frames therefore share one system
+// call without a timer. A client library that writes with its lock held does not wait for a server
+// that does not read. Publishers limit the buffer with WaitRoom, which has a ctx. Make one with
+// [NewSocket]. Safe for concurrent use.
 type Socket struct {
 	net.Conn
 	cfg SocketConfig
 
 	mu      sync.Mutex
 	pending []byte
-	queued  int           // pending and what is being written
-	room    chan struct{} // non-nil while somebody waits; closed when there is room
-	err     error         // why nothing more is written
+	queued  int           // bytes in pending and in the current write
+	room    chan struct{} // non-nil while a call waits; closed when fewer than Room bytes are queued
+	err     error         // why writing has stopped; nil: it has not
 	closing bool
 	taken   atomic.Int64
 
 	wake    wake.Signal
 	flushed chan struct{} // closed when Run has returned
-	stopped chan struct{} // closed with err
+	stopped chan struct{} // closed when err is set
 	end     sync.Once
 }
 
-// NewSocket returns a Socket over c. Run it in a goroutine.
+// NewSocket returns a Socket over c. Call Run on a goroutine.
 func NewSocket(c net.Conn, cfg SocketConfig) *Socket {
 	return &Socket{Conn: c, cfg: cfg, wake: wake.New(), flushed: make(chan struct{}), stopped: make(chan struct{})}
 }
 
-// Write takes a copy of p. Once the connection has failed it takes nothing and returns [ErrNotWritten] with the reason.
+// Write appends a copy of p to the buffer and returns at once. After Close or a failure it returns
+// [ErrNotWritten] with the reason.
 func (s *Socket) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	if s.err != nil || s.closing {
@@ -81,10 +86,11 @@ func (s *Socket) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Taken returns how many bytes Write took, all of which may leave.
+// Taken returns the number of bytes that Write accepted. Each of them may have been sent.
 func (s *Socket) Taken() int64 { return s.taken.Load() }
 
-// Run writes what gathers until the connection fails or is closed.
+// Run writes the buffered data until the connection fails, or until all is written after Close. It
+// then closes the connection and calls OnEnd. It blocks; call it once on its own goroutine.
 func (s *Socket) Run() {
 	defer close(s.flushed)
 	var spare []byte
@@ -119,10 +125,10 @@ func (s *Socket) Run() {
 	}
 }
 
-// Flushed is closed when Run has returned.
+// Flushed returns a channel that is closed when Run has returned.
 func (s *Socket) Flushed() <-chan struct{} { return s.flushed }
 
-// Err says why nothing more is written; nil while something is.
+// Err returns the reason why writing has stopped, or nil if it has not.
 func (s *Socket) Err() error {
 	if !s.Failed() {
 		return nil
@@ -132,7 +138,8 @@ func (s *Socket) Err() error {
 	return s.err
 }
 
-// Failed reports whether nothing more is written. What was written before Close may still be on its way.
+// Failed reports whether writing has stopped. After Close it becomes true only when the remaining
+// data was sent or lost.
 func (s *Socket) Failed() bool {
 	select {
 	case <-s.stopped:
@@ -142,14 +149,15 @@ func (s *Socket) Failed() bool {
 	}
 }
 
-// Over reports whether Write takes nothing any more.
+// Over reports whether Write refuses data.
 func (s *Socket) Over() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err != nil || s.closing
 }
 
-// Stop ends writing, with err as the reason if there is none yet. What the server sends can still be read.
+// Stop ends writing with err as the reason, unless it has ended already. Data from the server can
+// still be read.
 func (s *Socket) Stop(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,7 +171,8 @@ func (s *Socket) Stop(err error) {
 	}
 }
 
-// Fail ends the connection for good, without waiting for anything, with err as the reason if there is none yet.
+// Fail closes the connection at once, with err as the reason if writing has not stopped already. It
+// calls OnEnd.
 func (s *Socket) Fail(err error) {
 	s.Stop(err)
 	s.mu.Lock()
@@ -173,7 +182,8 @@ func (s *Socket) Fail(err error) {
 	s.over()
 }
 
-// Close returns at once; what was written leaves for a moment longer.
+// Close returns at once. Buffered data is still sent for up to Linger. It calls OnEnd. Further
+// calls do nothing.
 func (s *Socket) Close() error {
 	s.mu.Lock()
 	if s.closing {
@@ -182,11 +192,12 @@ func (s *Socket) Close() error {
 	}
 	s.closing = true
 	s.mu.Unlock()
-	_ = s.SetDeadline(time.Now().Add(Linger)) // a failure means that it is closed already
+	_ = s.SetDeadline(time.Now().Add(Linger)) // an error means that it is closed already
 	s.over()
 	return nil
 }
 
+// over wakes Run and calls OnEnd once.
 func (s *Socket) over() {
 	s.wake.Notify()
 	if s.cfg.OnEnd != nil {
@@ -194,9 +205,12 @@ func (s *Socket) over() {
 	}
 }
 
-// WaitRoom waits until little enough is buffered. Its errors are those of the connection, and ctx's. blocked says whether
-// the server has told that it will not read; if it has not and reads nothing for the time of Stall, the connection is
-// given up. nil: it has not.
+// WaitRoom waits until fewer than Room bytes wait to be written. Returns ctx's error when ctx ends
+// first, and the reason if writing has stopped.
+//
+// blocked reports whether the server has announced that it does not read. If it has not and a wait
+// lasts for Stall, WaitRoom closes the connection with ErrStalled. nil: the server never announces
+// it.
 func (s *Socket) WaitRoom(ctx context.Context, blocked func() bool) error {
 	room, err := s.full()
 	if room == nil {
@@ -223,7 +237,8 @@ func (s *Socket) WaitRoom(ctx context.Context, blocked func() bool) error {
 	return err
 }
 
-// full returns what is closed when there is room; nil: there is, or err tells why there will be none.
+// full returns a channel that is closed when fewer than Room bytes are queued. It returns nil if
+// that is so now, or if writing has stopped with err.
 func (s *Socket) full() (room <-chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

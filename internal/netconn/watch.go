@@ -6,8 +6,9 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// Watchers are functions that are told of the states of a connection, each by one call at a time, without holding up whoever
-// tells them. The zero value has none. Safe for concurrent use.
+// Watchers calls functions with the states of a connection. Each function receives one call at a
+// time on its own goroutine, so that Notify never blocks. The zero value has no functions. Safe for
+// concurrent use.
 type Watchers struct {
 	mu     sync.Mutex
 	all    map[*watcher]struct{}
@@ -28,8 +29,8 @@ type change struct {
 	err   error
 }
 
-// Add tells fn of the present state, and of those that Tell is told until stop is called. fn may call stop; a call that is
-// under way then runs to its end. After Close fn is told of the present state alone.
+// Add calls fn with the given current state, and with each state of Notify until stop is called. fn
+// may call stop; a running call of fn is completed. After Close fn receives only the given state.
 func (w *Watchers) Add(fn func(broker.ConnState, error), s broker.ConnState, err error) (stop func()) {
 	one := &watcher{fn: fn}
 	one.push(s, err)
@@ -49,8 +50,8 @@ func (w *Watchers) Add(fn func(broker.ConnState, error), s broker.ConnState, err
 	}
 }
 
-// Tell tells all of a state.
-func (w *Watchers) Tell(s broker.ConnState, err error) {
+// Notify queues a state for all functions. It does not block.
+func (w *Watchers) Notify(s broker.ConnState, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for one := range w.all {
@@ -58,21 +59,22 @@ func (w *Watchers) Tell(s broker.ConnState, err error) {
 	}
 }
 
-// Any reports whether there are any.
+// Any reports whether any function is registered.
 func (w *Watchers) Any() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.all) > 0
 }
 
-// Close takes no more of them. Those that are there are still told what they have not heard.
+// Close makes later calls of Add register no function. Registered functions still receive their
+// queued states.
 func (w *Watchers) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.closed = true
 }
 
-// Drop ends those that are there, with what they have not heard.
+// Drop removes all functions and their queued states.
 func (w *Watchers) Drop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,6 +84,7 @@ func (w *Watchers) Drop() {
 	clear(w.all)
 }
 
+// push queues a state and starts the watcher's goroutine if it does not run. It takes w.mu.
 func (w *watcher) push(s broker.ConnState, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -95,6 +98,7 @@ func (w *watcher) push(s broker.ConnState, err error) {
 	}
 }
 
+// run calls fn with the queued states until none is left or the watcher is stopped.
 func (w *watcher) run() {
 	for {
 		w.mu.Lock()
@@ -110,6 +114,7 @@ func (w *watcher) run() {
 	}
 }
 
+// stop removes the queued states and prevents further calls of fn. It takes w.mu.
 func (w *watcher) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package nodeid makes the names by which processes know each other.
+// Package nodeid makes the names by which processes identify each other.
 package nodeid
 
 import (
@@ -7,17 +7,18 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/naming"
 )
 
-// maxHost is how much of the host's name goes into a node id: it travels in every task.
+// maxHost is the number of bytes of the host's name in a node id. It is small because every task
+// carries the id.
 const maxHost = 8
 
-// New returns a node id that no other producer or consumer has: the beginning of the host's name, the process id and
-// random letters. It is a valid name, so that a reply queue can be called after it.
+// New returns a unique node id: the beginning of the host's name, the process id and random
+// letters. It is a valid name, so that a reply queue can be named after it.
 func New() string {
 	host, err := os.Hostname()
-	if err != nil || !keyset.ValidName(host) {
+	if err != nil || !naming.ValidName(host) {
 		host = "node"
 	}
 	host = strings.ToLower(host[:min(len(host), maxHost)])

@@ -1,15 +1,17 @@
 package receive
 
-// Held is a queue of deliveries, first in, first out, that keeps its memory. The zero value is empty.
+// Held is a first-in, first-out queue of deliveries that reuses its memory. The zero value is
+// empty. Not safe for concurrent use.
 type Held[T any] struct {
 	items []*T
 	head  int
 }
 
-// Len returns how many are held.
+// Len returns the number of deliveries in the queue.
 func (h *Held[T]) Len() int { return len(h.items) - h.head }
 
-// All returns what is held, the oldest first. It is valid until the next call of another method.
+// All returns the deliveries, oldest first. The slice is valid until the next call of another
+// method.
 func (h *Held[T]) All() []*T { return h.items[h.head:] }
 
 // Push appends a delivery.
@@ -22,7 +24,7 @@ func (h *Held[T]) Push(d *T) {
 	h.items = append(h.items, d)
 }
 
-// Pop takes the oldest; nil: there is none.
+// Pop removes the oldest delivery and returns it, or returns nil if the queue is empty.
 func (h *Held[T]) Pop() *T {
 	if h.head == len(h.items) {
 		return nil
@@ -35,15 +37,16 @@ func (h *Held[T]) Pop() *T {
 	return d
 }
 
-// TakeAll empties the queue and returns what it held.
+// TakeAll empties the queue and returns its deliveries, oldest first.
 func (h *Held[T]) TakeAll() []*T {
 	all := h.items[h.head:]
 	*h = Held[T]{}
 	return all
 }
 
-// Share returns the part of level i of n in a prefetch: equal parts, what is left over goes to the most urgent levels, and
-// each has at least 1. A prefetch of 0 or less is that of every level.
+// Share returns the prefetch of priority level i of n levels, where level 0 is the most urgent. The
+// levels get equal parts of prefetch and at least 1 each, and the remainder goes to the most urgent
+// ones. A prefetch of 0 or less is returned unchanged.
 func Share(prefetch, i, n int) int {
 	if prefetch <= 0 {
 		return prefetch

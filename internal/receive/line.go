@@ -1,5 +1,5 @@
-// Package receive has what the subscriptions of brokers share whose server sends deliveries by itself: queues of what is
-// held, and the line of those who wait for it in Receive.
+// Package receive is the common base of broker subscriptions whose server pushes deliveries. It
+// provides queues of held deliveries, and a line of Receive calls that wait for them.
 package receive
 
 import (
@@ -8,18 +8,19 @@ import (
 	"sync"
 )
 
-// Line hands the deliveries that a subscription holds to its calls of Receive, which wait in their order. The mutex of
-// the subscription guards it: callers of all methods but [Line.Receive] hold it. Make one with [NewLine].
+// Line distributes the deliveries that a subscription holds to its calls of Receive, in the order
+// of the calls. The mutex of the subscription guards it: hold it in calls of all methods except
+// [Line.Receive]. Make one with [NewLine].
 type Line[T any] struct {
 	mu      *sync.Mutex
-	pop     func(at bool) *T
+	pop     func(now bool) *T
 	waiters []*waiter[T]
-	fault   error // why there is nothing to receive just now
-	closed  error // why there will be nothing
+	fault   error // error of Receive while no delivery is held; nil: wait
+	closed  error // error of Receive after Close
 	pool    sync.Pool
 }
 
-// waiter is a Receive that waits. It gets exactly one answer, unless it leaves the line first.
+// waiter is a waiting Receive. It gets exactly one answer, unless it leaves the line first.
 type waiter[T any] struct{ ch chan answer[T] }
 
 type answer[T any] struct {
@@ -27,12 +28,16 @@ type answer[T any] struct {
 	err error
 }
 
-// NewLine returns an empty line. pop takes the most urgent delivery that is held, or returns nil; mu is held. With at it
-// does not wait for more urgent ones that may come.
-func NewLine[T any](mu *sync.Mutex, pop func(at bool) *T) *Line[T] { return &Line[T]{mu: mu, pop: pop} }
+// NewLine returns an empty line. pop must remove and return the most urgent held delivery, or
+// return nil; it is called with mu held. If now is true pop must not wait for more urgent
+// deliveries that may arrive.
+func NewLine[T any](mu *sync.Mutex, pop func(now bool) *T) *Line[T] {
+	return &Line[T]{mu: mu, pop: pop}
+}
 
-// Receive returns the most urgent delivery that is held, and waits for one. It returns the error of [Line.Close] or
-// [Line.Fail], or ctx's. What is held goes before an error.
+// Receive removes and returns the most urgent held delivery, and waits for one. If none is held it
+// returns the error of [Line.Close] or [Line.Fail], or ctx's error. A held delivery is returned
+// even if ctx has ended. It takes the mutex.
 func (l *Line[T]) Receive(ctx context.Context) (*T, error) {
 	err := ctx.Err()
 	l.mu.Lock()
@@ -66,14 +71,14 @@ func (l *Line[T]) Receive(ctx context.Context) (*T, error) {
 	return a.d, a.err
 }
 
-// leave takes w out of the line and returns its answer: cause, unless it got one at the same moment or something is held
-// after all.
+// leave removes w from the line and returns its answer. That is the answer it got at the same
+// moment, or a delivery that is held, or otherwise cause. It takes l.mu.
 func (l *Line[T]) leave(w *waiter[T], cause error) answer[T] {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	i := slices.Index(l.waiters, w)
 	if i < 0 {
-		return <-w.ch // answers are given under l.mu
+		return <-w.ch // answers are given with l.mu held
 	}
 	l.waiters = slices.Delete(l.waiters, i, i+1)
 	if d := l.pop(true); d != nil {
@@ -82,7 +87,8 @@ func (l *Line[T]) leave(w *waiter[T], cause error) answer[T] {
 	return answer[T]{err: cause}
 }
 
-// Serve answers those who wait with what is held.
+// Serve passes held deliveries to the waiting calls, the oldest call first, until pop returns nil
+// or no call waits. Call it after a delivery was added.
 func (l *Line[T]) Serve() {
 	for len(l.waiters) > 0 {
 		d := l.pop(false)
@@ -91,36 +97,39 @@ func (l *Line[T]) Serve() {
 		}
 		w := l.waiters[0]
 		l.waiters = slices.Delete(l.waiters, 0, 1)
-		w.ch <- answer[T]{d: d} // has room
+		w.ch <- answer[T]{d: d} // never blocks: the channel has space for one answer
 	}
 }
 
-// Len returns how many wait.
+// Len returns the number of waiting calls.
 func (l *Line[T]) Len() int { return len(l.waiters) }
 
-// Fail lets Receive return err where nothing is held, those who wait included, until Fail(nil).
+// Fail makes Receive return err while no delivery is held, until Fail(nil). Waiting calls return
+// err at once.
 func (l *Line[T]) Fail(err error) {
 	l.fault = err
 	if err != nil {
-		l.tell(err)
+		l.failAll(err)
 	}
 }
 
-// Fault returns the error of Fail; nil: there is none.
+// Fault returns the error of Fail, or nil.
 func (l *Line[T]) Fault() error { return l.fault }
 
-// Close lets Receive return err where nothing is held, for good. It reports whether it is the first call.
+// Close makes Receive return err while no delivery is held, for good. Waiting calls return err at
+// once. It returns false if Close was called before.
 func (l *Line[T]) Close(err error) bool {
 	first := l.closed == nil
 	l.closed = err
-	l.tell(err)
+	l.failAll(err)
 	return first
 }
 
 // Closed reports whether Close was called.
 func (l *Line[T]) Closed() bool { return l.closed != nil }
 
-func (l *Line[T]) tell(err error) {
+// failAll makes all waiting calls return err. Call it with the mutex held.
+func (l *Line[T]) failAll(err error) {
 	for _, w := range l.waiters {
 		w.ch <- answer[T]{err: err}
 	}

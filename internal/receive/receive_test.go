@@ -14,18 +14,18 @@ import (
 
 var errGone = errors.New("gone")
 
-// queue is a subscription with one level.
+// queue is a subscription with one priority level.
 type queue struct {
 	mu   sync.Mutex
 	held receive.Held[int]
-	hide bool // what is held is given out only to those who cannot wait
+	hide bool // held deliveries are returned only if now is true
 	line *receive.Line[int]
 }
 
 func newQueue() *queue {
 	q := &queue{}
-	q.line = receive.NewLine(&q.mu, func(at bool) *int {
-		if q.hide && !at {
+	q.line = receive.NewLine(&q.mu, func(now bool) *int {
+		if q.hide && !now {
 			return nil
 		}
 		return q.held.Pop()

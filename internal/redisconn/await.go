@@ -7,11 +7,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// grace is how long the client may take to notice by itself that ctx has ended. What it says then is more exact.
+// grace is the time in which the client may itself detect that ctx has ended. Its own error is more
+// exact.
 const grace = 50 * time.Millisecond
 
-// callCtx is the ctx of a call that may be given up. The client looks at deadlines and not at the end of a ctx when it
-// writes; to it, a ctx that has ended has a deadline that is over, so that nothing is sent later for a caller that has left.
+// callCtx is the ctx of a call that await may abandon. When the client writes, it checks only the
+// deadline of a ctx. callCtx therefore reports a past deadline once ctx has ended, so that no
+// command is sent for a caller that has returned.
 type callCtx struct{ context.Context }
 
 func (c callCtx) Deadline() (time.Time, bool) {
@@ -21,20 +23,21 @@ func (c callCtx) Deadline() (time.Time, bool) {
 	return c.Context.Deadline()
 }
 
-// answer is the end of a call.
+// answer holds the results of a call.
 type answer struct {
 	v   any
 	err error
 }
 
-// await makes a call and returns when ctx ends, although the client waits for an answer until a deadline or for ReadTimeout.
-// A call that is given up has the class [ErrIndeterminate], and its goroutine ends with the connection or with those.
+// await makes a call on a goroutine and returns when ctx ends, although the client would wait until
+// a deadline or for ReadTimeout. An abandoned call returns [ErrIndeterminate]. Its goroutine ends
+// with the connection or at that timeout.
 func (c *Conn) await(ctx context.Context, call func(context.Context) (any, error)) (any, error) {
 	if ctx.Done() == nil {
 		return call(ctx)
 	}
 	answers := make(chan answer, 1)
-	if !c.do(func() {
+	if !c.spawn(func() {
 		v, err := call(callCtx{ctx})
 		answers <- answer{v, err}
 	}) {
@@ -55,8 +58,8 @@ func (c *Conn) await(ctx context.Context, call func(context.Context) (any, error
 	}
 }
 
-// do runs fn in a goroutine; false if the Conn is closed.
-func (c *Conn) do(fn func()) bool {
+// spawn runs fn on a goroutine of c.calls. It returns false after Close. It takes c.mu.
+func (c *Conn) spawn(fn func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {

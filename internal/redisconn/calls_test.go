@@ -26,9 +26,9 @@ func TestConfig(t *testing.T) {
 		"empty":        {&redis.UniversalOptions{Addrs: []string{""}}, "no address"},
 		"replicas":     {&redis.UniversalOptions{Addrs: []string{"a:1"}, ReadOnly: true}, "ReadOnly"},
 		"database":     {&redis.UniversalOptions{Addrs: []string{"a:1", "b:1"}, DB: 3}, "database 3"},
-		"no timeout":   {&redis.UniversalOptions{Addrs: []string{"a:1"}, ReadTimeout: -1}, "bounded"},
+		"no timeout":   {&redis.UniversalOptions{Addrs: []string{"a:1"}, ReadTimeout: -1}, "limited"},
 		"unverified":   {&redis.UniversalOptions{Addrs: []string{"a:1"}, TLSConfig: &tls.Config{InsecureSkipVerify: true}}, "InsecureSkipVerify"},
-		"all at once":  {&redis.UniversalOptions{ReadOnly: true, DialTimeout: -1}, "bounded"},
+		"all at once":  {&redis.UniversalOptions{ReadOnly: true, DialTimeout: -1}, "limited"},
 		"all at once2": {&redis.UniversalOptions{ReadOnly: true, DialTimeout: -1}, "no address"},
 	}
 	for name, tt := range tests {
@@ -57,7 +57,8 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestAnswers: what the server's errors mean, and that a call that was surely not executed is repeated until ctx ends.
+// TestAnswers checks the class of each error answer of the server. A call that was certainly not
+// executed is repeated until ctx ends.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -143,8 +144,8 @@ func TestEval(t *testing.T) {
 	wantIs(t, err, ErrRefused, "LPUSH on a string")
 }
 
-// TestLostAnswer: a script whose answer was lost is executed once, on a single server and on a cluster, whose client would
-// execute it again by itself.
+// TestLostAnswer shows that a script whose answer was lost executes once, on a single server and on
+// a cluster, whose client would repeat it.
 func TestLostAnswer(t *testing.T) {
 	t.Parallel()
 	incr := NewScript("return redis.call('INCR', KEYS[1])")
@@ -183,7 +184,8 @@ func TestLostAnswer(t *testing.T) {
 	})
 }
 
-// TestWhatMayHaveLeft: the end of a ctx is "surely not executed" only if nothing had left.
+// TestWhatMayHaveLeft shows that a call whose ctx ends is ErrUnavailable only if no command was
+// sent.
 func TestWhatMayHaveLeft(t *testing.T) {
 	t.Parallel()
 	srv := testserver.OwnRedis(t, testserver.RedisConfig{})
@@ -296,7 +298,7 @@ func TestEvalWait(t *testing.T) {
 	}
 }
 
-// FuzzHarmless: whatever is written is looked at without a panic, and no script is taken for a greeting.
+// FuzzHarmless shows that harmless never panics and never accepts a script.
 func FuzzHarmless(f *testing.F) {
 	for _, s := range []string{"", "*", "*2\r\n$4\r\nPING\r\n", "*3\r\n$7\r\nevalsha\r\n", "*1\r\n$-1\r\n", "*1\r\n$99999999999999999999\r\nping"} {
 		f.Add([]byte(s))

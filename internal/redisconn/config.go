@@ -12,29 +12,33 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// The times that are used where the options of a [Config] name none.
+// Default timeouts of the options in a [Config].
 const (
 	DefaultDialTimeout = 5 * time.Second
 	DefaultReadTimeout = 5 * time.Second
 )
 
-// Config says where Redis is. Redis, with at least one address in it, is the only field that must be set.
+// Config holds the settings of [New]. Redis, with at least one address, is the only required field.
 type Config struct {
-	// Redis says where the servers are and how to speak to them; it is copied. MasterName chooses Sentinel, more than one
-	// address or IsClusterMode a cluster, anything else a single server. What this package relies on is set whatever the
-	// options say: MaxRetries (none), ContextTimeoutEnabled, DialerRetries (one), no client-side cache, no maintenance
-	// notifications. Protocol is 2 unless given. Zero DialTimeout is 5 s, zero ReadTimeout and WriteTimeout are 5 s. The
-	// minimum of TLS is 1.2. InsecureSkipVerify, and reading from replicas, are errors. MinRetryBackoff and MaxRetryBackoff are
-	// the first and the longest time between attempts of this package, with full jitter. Zero: 100 ms and 5 s. A zero
-	// ClientName is "swarmiji".
+	// Redis holds the addresses of the servers and how to connect to them; New copies it. MasterName
+	// selects Sentinel, several addresses or IsClusterMode select a cluster, and otherwise it is a
+	// single server.
+	//
+	// The package always sets these options itself: MaxRetries (none), ContextTimeoutEnabled,
+	// DialerRetries (one), no client-side cache, no maintenance notifications. InsecureSkipVerify and
+	// reading from replicas are errors.
+	//
+	// Defaults: Protocol 2, DialTimeout 5 s, ReadTimeout 5 s, WriteTimeout equal to ReadTimeout,
+	// ClientName "swarmiji". The minimum TLS version is 1.2. MinRetryBackoff and MaxRetryBackoff are
+	// the first and the longest delay between attempts of this package, with full jitter. Zero: 100 ms
+	// and 5 s.
 	Redis *redis.UniversalOptions
-	// Logger is told of settings that weaken what is promised, and of nothing else. Nil: slog.Default().
+	// Logger receives only warnings about server settings that weaken durability. Nil: slog.Default().
 	Logger *slog.Logger
 }
 
-// OptionsOf returns options by which a Conn reaches the server that c reaches, with the same
-// credentials and through the same dialer. The Conn makes connections of its own: c stays as it is,
-// and may be closed.
+// OptionsOf returns options with which a Conn reaches the same server as c, with the same
+// credentials and dialer. The Conn makes its own connections: c is not changed and may be closed.
 func OptionsOf(c *redis.Client) *redis.UniversalOptions {
 	o := c.Options()
 	return &redis.UniversalOptions{
@@ -47,7 +51,8 @@ func OptionsOf(c *redis.Client) *redis.UniversalOptions {
 	}
 }
 
-// options checks the configuration and returns the options with all that this package needs.
+// options checks the configuration and returns a copy of its options with the settings and defaults
+// of this package. It returns all problems joined in one error.
 func (c Config) options() (*redis.UniversalOptions, error) {
 	if c.Redis == nil {
 		return nil, errors.New("redis: no options are given")
@@ -65,7 +70,7 @@ func (c Config) options() (*redis.UniversalOptions, error) {
 	}
 	for _, d := range []time.Duration{o.DialTimeout, o.ReadTimeout, o.WriteTimeout} {
 		if d < 0 {
-			errs = append(errs, fmt.Errorf("redis: a timeout of %v: every wait must be bounded", d))
+			errs = append(errs, fmt.Errorf("redis: the timeout %v is negative, but every wait must be limited", d))
 		}
 	}
 	if o.TLSConfig != nil {
@@ -77,7 +82,8 @@ func (c Config) options() (*redis.UniversalOptions, error) {
 	}
 	o.Addrs = slices.Clone(o.Addrs)
 	o.MaxRetries = -1
-	o.MinRetryBackoff, o.MaxRetryBackoff = 0, 0 // the client's own, for redirections of a cluster
+	// the client's own delays, used for redirections of a cluster
+	o.MinRetryBackoff, o.MaxRetryBackoff = 0, 0
 	o.ContextTimeoutEnabled = true
 	o.DialerRetries = 1
 	o.PipelinePoolSize = -1

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,22 +12,24 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/crew"
+	"github.com/swarmiji/swarmiji/internal/gopool"
 	"github.com/swarmiji/swarmiji/internal/netconn"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Conn is a client of Redis. It connects when it is first used and mends lost connections, until Close.
+// Conn is a client of Redis. It connects at its first use and replaces lost connections until
+// Close.
 type Conn struct {
 	client  redis.UniversalClient
+	servers string // addresses, for errors
 	backoff task.Backoff
 	logger  *slog.Logger
-	sent    atomic.Uint64 // writes of commands, on all connections
+	sent    atomic.Uint64 // number of writes of commands on all connections
 	done    chan struct{} // closed by Close
 	ctx     context.Context
 	cancel  context.CancelFunc
 	running sync.WaitGroup // goroutines of listeners and of the probe
-	calls   *crew.Crew
+	calls   *gopool.Pool
 
 	probeScript *Script
 	checked     atomic.Bool // the settings were reported
@@ -38,26 +41,27 @@ type Conn struct {
 	probing   bool
 	state     broker.ConnState
 	reason    error
-	blockedBy string    // a key of a write that was refused
-	lastOK    time.Time // of the last answer
+	blockedBy string    // key of a write that was refused
+	lastOK    time.Time // time of the last answer
 
 	socketsMu sync.Mutex
 	sockets   map[*socket]struct{} // nil: closed
 }
 
-// New checks the configuration. It does not connect.
+// New checks the configuration and returns a Conn. It does not connect.
 func New(cfg Config) (*Conn, error) {
 	o, err := cfg.options()
 	if err != nil {
 		return nil, err
 	}
 	c := &Conn{
+		servers:   strings.Join(o.Addrs, " or "),
 		backoff:   task.Backoff{Base: cfg.Redis.MinRetryBackoff, Max: cfg.Redis.MaxRetryBackoff},
 		logger:    cfg.Logger,
 		done:      make(chan struct{}),
 		listeners: make(map[*Listener]struct{}),
 		sockets:   make(map[*socket]struct{}),
-		calls:     crew.New(),
+		calls:     gopool.New(),
 		state:     broker.Disconnected,
 
 		probeScript: NewScript(probeSource),
@@ -74,34 +78,39 @@ func New(cfg Config) (*Conn, error) {
 	return c, nil
 }
 
-// newClient is redis.NewUniversalClient, but for one option of a cluster's client that the universal options lack.
+// newClient makes a client like redis.NewUniversalClient. It also sets an option of cluster clients
+// that the universal options lack.
 func newClient(o *redis.UniversalOptions) redis.UniversalClient {
 	if o.MasterName == "" && (len(o.Addrs) > 1 || o.IsClusterMode) {
 		co := o.Cluster()
-		co.DisableRoutingPolicies = true // they ask each node for its table of commands; scripts go by their keys
+		// routing policies ask each node for its commands; scripts are routed by their keys
+		co.DisableRoutingPolicies = true
 		return redis.NewClusterClient(co)
 	}
 	return redis.NewUniversalClient(o)
 }
 
-// Client returns the client, for commands whose errors the caller classes with [Conn.Classify]. It never repeats a command
-// by itself on a single server or with Sentinel; on a cluster it does, except for those of [Conn.Eval] and [Conn.Do].
+// Client returns the client library's client, for commands whose errors the caller classifies with
+// [Conn.Classify]. On a single server or with Sentinel it never repeats a command. On a cluster it
+// does, except for commands of [Conn.Eval] and [Conn.Do].
 func (c *Conn) Client() redis.UniversalClient { return c.client }
 
-// Clustered reports whether the servers are a cluster, where the keys of one script lie in one slot.
+// Clustered reports whether the servers form a cluster, in which all keys of one script must be in
+// one slot.
 func (c *Conn) Clustered() bool {
 	_, ok := c.client.(*redis.ClusterClient)
 	return ok
 }
 
-// Done is closed by Close.
+// Done returns a channel that Close closes.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
-// Backoff returns what the Conn waits between attempts.
+// Backoff returns the delays of the Conn between attempts.
 func (c *Conn) Backoff() task.Backoff { return c.backoff }
 
-// Close ends listeners, watchers and calls that wait, and closes all connections. It is idempotent. It waits for functions of
-// a [ListenerConfig] that are under way; those that are when ctx ends, which is then the error, end by themselves.
+// Close ends all listeners, watchers and waiting calls, and closes all connections. It waits for
+// running functions of a [ListenerConfig]. If ctx ends first it returns ctx's error, and those
+// functions end by themselves. Further calls only wait.
 func (c *Conn) Close(ctx context.Context) error {
 	c.mu.Lock()
 	first := !c.closed
@@ -118,11 +127,11 @@ func (c *Conn) Close(ctx context.Context) error {
 	c.mu.Unlock()
 	if first {
 		c.cancel()
-		c.closeSockets() // else who greets a silent server holds up what follows
+		c.closeSockets() // otherwise a handshake with a silent server would delay the following steps
 		for _, l := range ls {
 			l.Close()
 		}
-		_ = c.client.Close() // that a connection was closed already is no news
+		_ = c.client.Close() // its error only says that a connection is closed already
 	}
 	ended := make(chan struct{})
 	c.calls.Close()
@@ -139,7 +148,8 @@ func (c *Conn) Close(ctx context.Context) error {
 	return nil
 }
 
-// start runs fn in a goroutine that Close waits for, unless the Conn is closed; c.mu is held.
+// start runs fn on a goroutine for which Close waits. It returns false after Close. Call it with
+// c.mu held.
 func (c *Conn) start(fn func()) bool {
 	if c.closed {
 		return false

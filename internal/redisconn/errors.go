@@ -5,38 +5,53 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/swarmiji/swarmiji/internal/reach"
+	"github.com/swarmiji/swarmiji/internal/utf"
 )
 
-// The classes of this package's errors. Compare with [errors.Is]. No error of this package holds a password.
+// Classes of the errors of this package. Compare with [errors.Is]. No error holds a password.
 var (
-	// ErrClosed: the Conn was closed.
+	// ErrClosed reports that the Conn was closed.
 	ErrClosed = errors.New("redis connection closed")
-	// ErrUnavailable: there was no usable server until ctx ended; the command was surely not executed.
+	// ErrUnavailable reports that no server was usable until ctx ended. The command was certainly not
+	// executed.
 	ErrUnavailable = errors.New("no redis connection")
-	// ErrIndeterminate: the command may have been executed, and ctx or the connection ended before the answer came.
+	// ErrIndeterminate reports that ctx or the connection ended before the answer arrived. The command
+	// may have been executed.
 	ErrIndeterminate = errors.New("redis command without an answer")
-	// ErrBlocked: the server takes no writes (out of memory, too few replicas, a failing disk) until ctx ended; the command
-	// was not executed.
+	// ErrBlocked reports that the server accepted no writes until ctx ended: out of memory, too few
+	// replicas, or a failing disk. The command was not executed.
 	ErrBlocked = errors.New("redis takes no writes")
-	// ErrAccess: the server refused the credentials or the command.
+	// ErrAccess reports that the server refused the credentials or the command.
 	ErrAccess = errors.New("redis access refused")
-	// ErrRefused: the server answered with an error of another kind; the command, or the rest of a script, was not executed.
+	// ErrRefused reports any other error answer of the server. The command, or the rest of a script,
+	// was not executed.
 	ErrRefused = errors.New("redis refused the command")
 )
 
-// failure is an error with its class. The cause is the client's or the network's own.
+// failure is an error with its class. The cause is an error of the client or the network.
 type failure struct {
 	class error
 	cause error
 }
 
-func (e *failure) Error() string   { return e.class.Error() + ": " + e.cause.Error() }
+// Error returns the texts of class and cause. A cause that says which server cannot be used, and
+// why, needs no class.
+func (e *failure) Error() string {
+	if r, ok := errors.AsType[*reach.Error](e.cause); ok && !errors.Is(e.class, ErrClosed) {
+		return r.Error()
+	}
+	return e.class.Error() + ": " + e.cause.Error()
+}
+
 func (e *failure) Unwrap() []error { return []error{e.class, e.cause} }
 
-// Class returns the class of an error of this package, nil if it has none.
+// Class returns the class of an error of this package, or nil for any other error.
 func Class(err error) error {
 	for _, class := range []error{ErrClosed, ErrIndeterminate, ErrUnavailable, ErrBlocked, ErrAccess, ErrRefused} {
 		if errors.Is(err, class) {
@@ -46,7 +61,8 @@ func Class(err error) error {
 	return nil
 }
 
-// classify puts the class beside an error of the client. sent tells whether the command may have left.
+// classify wraps an error of the client with its class. sent reports whether the command may have
+// been sent. It returns nil, redis.Nil and classified errors unchanged.
 func classify(err error, sent bool) error {
 	if err == nil || errors.Is(err, redis.Nil) || Class(err) != nil {
 		return err
@@ -54,7 +70,8 @@ func classify(err error, sent bool) error {
 	switch {
 	case errors.Is(err, redis.ErrClosed):
 		return &failure{ErrClosed, err}
-	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted): // it got no connection
+	// the command got no connection
+	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
 		return &failure{ErrUnavailable, err}
 	}
 	if rerr, ok := errors.AsType[redis.Error](err); ok {
@@ -66,7 +83,47 @@ func classify(err error, sent bool) error {
 	return &failure{ErrIndeterminate, err}
 }
 
-// answers are what the beginnings of the server's error answers mean.
+type login struct{ prefix, next string }
+
+// logins maps the beginnings of answers to a login, or to the choice of a database, to next steps.
+var logins = []login{
+	{"NOAUTH", "give user and password in the URL"},
+	{"WRONGPASS", reach.Login},
+	{"ERR invalid password", reach.Login},
+	{"ERR AUTH", reach.Login},
+	{"ERR Client sent AUTH", "leave the password out of the URL"},
+	{"DENIED", "set a password on the server, or switch off its protected mode"},
+	{"ERR DB index", "correct the number of the database in the URL"},
+}
+
+// classify does the same as the function classify. The error of a failed connection or a refused
+// login also names the servers and the next step.
+func (c *Conn) classify(err error, sent bool) error {
+	err = classify(err, sent)
+	f, ok := err.(*failure) //nolint:errorlint // as classify made it
+	if !ok {
+		return err
+	}
+	e := &reach.Error{Server: "Redis at " + c.servers, Cause: f.cause}
+	answer, answered := errors.AsType[redis.Error](f.cause)
+	_, described := errors.AsType[*reach.Error](f.cause)
+	switch {
+	case answered:
+		i := slices.IndexFunc(logins, func(l login) bool { return strings.HasPrefix(answer.Error(), l.prefix) })
+		if i < 0 {
+			return err
+		}
+		_, found, _ := strings.Cut(answer.Error(), " ")
+		e.Found, e.Next = strings.TrimSuffix(found, "."), logins[i].next
+	case f.class == ErrUnavailable && !described && !errors.Is(err, redis.ErrPoolTimeout): //nolint:errorlint // a class
+		e.Found, e.Next = utf.Cut(reach.Reason(f.cause), 120), reach.Start
+	default:
+		return err
+	}
+	return &failure{f.class, e}
+}
+
+// answers maps the beginnings of the server's error answers to classes.
 var answers = []struct {
 	prefix string
 	class  error
@@ -88,12 +145,12 @@ var answers = []struct {
 	{"TRYAGAIN", ErrUnavailable},
 	{"MOVED", ErrUnavailable},
 	{"ASK", ErrUnavailable},
-	{"BUSY ", ErrUnavailable}, // and not BUSYGROUP or BUSYKEY
+	{"BUSY ", ErrUnavailable}, // but not BUSYGROUP or BUSYKEY
 	{"NOSCRIPT", ErrUnavailable},
 	{"ERR max number of clients", ErrUnavailable},
 }
 
-// classOfAnswer returns the class of an error that the server answered.
+// classOfAnswer returns the class of an error answer of the server. Default: ErrRefused.
 func classOfAnswer(err redis.Error) error {
 	text := err.Error()
 	for _, a := range answers {
@@ -107,10 +164,12 @@ func classOfAnswer(err redis.Error) error {
 	return ErrRefused
 }
 
-// IsNoScript reports whether the server does not know a script by its digest.
+// IsNoScript reports whether err is the server's answer that it does not know a script by its
+// digest.
 func IsNoScript(err error) bool { return redis.HasErrorPrefix(err, "NOSCRIPT") }
 
-// ended is the error of a call whose ctx ended, or whose Conn was closed, while it waited to try again. last is why it waited.
+// ended returns the error of a call that waited to be repeated when its ctx ended or its Conn was
+// closed. last is the error of its last attempt, or nil.
 func (c *Conn) ended(ctx context.Context, last error) error {
 	switch {
 	case ctx.Err() == nil:

@@ -10,13 +10,13 @@ import (
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
-// Script is a Lua script with its digest. Make one with [NewScript] and keep it.
+// Script is a Lua script with its digest. Make one with [NewScript] and reuse it.
 type Script struct {
 	source string
 	hash   string
 }
 
-// NewScript makes a script of its source.
+// NewScript makes a Script from its source.
 func NewScript(source string) *Script {
 	return &Script{source: source, hash: redis.NewScript(source).Hash()}
 }
@@ -24,43 +24,48 @@ func NewScript(source string) *Script {
 // Hash returns the digest by which the server knows the script.
 func (s *Script) Hash() string { return s.hash }
 
-// once is a command that the client of a cluster does not repeat when the connection is lost.
+// once is a command that a cluster client does not repeat after a lost connection.
 type once struct{ *redis.Cmd }
 
-// NoRetry tells the client.
+// NoRetry returns true, which tells the client not to repeat the command.
 func (once) NoRetry() bool { return true }
 
-// Eval executes a script and returns its answer as go-redis does: nil, int64, string or []any of these. It is repeated while
-// it was surely not executed, until ctx ends, and never when it may have been. A script that the server does not know, or
-// has forgotten, is sent in full. On a cluster all keys must lie in one slot; there must be at least one.
+// Eval executes a script and returns its answer in the types of go-redis: nil, int64, string or
+// []any of these. It repeats the call until ctx ends while the script was certainly not executed,
+// and never otherwise. A script that the server does not know is sent in full. On a cluster all
+// keys must be in one slot, and at least one key is needed.
 func (c *Conn) Eval(ctx context.Context, s *Script, keys []string, args ...any) (any, error) {
 	return c.repeat(ctx, first(keys), func(ctx context.Context) (any, error) { return c.evalOnce(ctx, c.process, s, keys, args) })
 }
 
-// EvalOnce is Eval without repetition: for a caller that waits in its own way.
+// EvalOnce executes a script like Eval, but in one attempt. Callers use it to repeat in their own
+// way.
 func (c *Conn) EvalOnce(ctx context.Context, s *Script, keys []string, args ...any) (any, error) {
 	return c.attempt(ctx, first(keys), func(ctx context.Context) (any, error) { return c.evalOnce(ctx, c.process, s, keys, args) })
 }
 
-// Do executes one command, under the same rules as Eval. A nil answer is redis.Nil.
+// Do executes one command and repeats it by the same rules as Eval. A nil answer is the error
+// redis.Nil.
 func (c *Conn) Do(ctx context.Context, args ...any) (any, error) {
 	return c.repeat(ctx, "", func(ctx context.Context) (any, error) { return c.process(ctx, args) })
 }
 
-// Call makes one attempt at what call does with the client, and returns when ctx ends although the client does not: call may
-// then be under way, and must not write to what the caller reads. Its error is classed, as that of EvalOnce.
+// Call runs call, which uses the client, in one attempt. It returns when ctx ends even if call has
+// not returned. call must therefore not write to memory that the caller reads. The error has a
+// class like that of EvalOnce.
 func (c *Conn) Call(ctx context.Context, call func(ctx context.Context) (any, error)) (any, error) {
 	return c.attempt(ctx, "", call)
 }
 
-// process is one command on a connection of the client's choice.
+// process executes one command on a connection that the client selects.
 func (c *Conn) process(ctx context.Context, args []any) (any, error) {
 	cmd := redis.NewCmd(ctx, args...)
 	_ = c.client.Process(ctx, once{cmd})
 	return cmd.Result()
 }
 
-// evalOnce asks for a script by its digest, and sends it in full if the server does not know it.
+// evalOnce executes a script by its digest with do, and sends the source if the server does not
+// know it. A nil answer is nil without an error.
 func (c *Conn) evalOnce(ctx context.Context, do func(context.Context, []any) (any, error), s *Script, keys []string, args []any) (any, error) {
 	full := make([]any, 0, 3+len(keys)+len(args))
 	full = append(full, "evalsha", s.hash, len(keys))
@@ -79,7 +84,8 @@ func (c *Conn) evalOnce(ctx context.Context, do func(context.Context, []any) (an
 	return v, err
 }
 
-// attempt makes one call, notes what it says of the connection, and classes its error.
+// attempt makes one call, updates the connection state from its result, and returns its error with
+// a class. Returns ErrUnavailable without a call if ctx has ended, and ErrClosed after Close.
 func (c *Conn) attempt(ctx context.Context, key string, call func(context.Context) (any, error)) (any, error) {
 	select {
 	case <-c.done:
@@ -92,15 +98,16 @@ func (c *Conn) attempt(ctx context.Context, key string, call func(context.Contex
 	before := c.sent.Load()
 	v, err := c.await(ctx, call)
 	if err != nil {
-		err = c.closing(classify(err, c.sent.Load() != before))
+		err = c.adjustClosed(c.classify(err, c.sent.Load() != before))
 	}
-	c.note(ctx, key, err)
+	c.updateState(ctx, key, err)
 	return v, err
 }
 
-// closing tells whether the Conn was closed: then Close took the connection away, and what was not sent is [ErrClosed]. Else
-// it was another's, such as that of a node which has left the cluster.
-func (c *Conn) closing(err error) error {
+// adjustClosed corrects the class of an error that depends on whether the Conn was closed. After
+// Close an unsent command returns [ErrClosed]. Before that a closed connection belongs to the
+// client, such as one to a node that left the cluster, and returns ErrUnavailable.
+func (c *Conn) adjustClosed(err error) error {
 	f, ok := err.(*failure) //nolint:errorlint // as classify made it
 	if !ok {
 		return err
@@ -120,7 +127,8 @@ func (c *Conn) closing(err error) error {
 	return err
 }
 
-// repeat makes a call until it was executed, or may have been.
+// repeat calls call until it was executed or may have been executed, with backoff between attempts.
+// When ctx ends it returns the last error of an attempt with ctx's error.
 func (c *Conn) repeat(ctx context.Context, key string, call func(context.Context) (any, error)) (any, error) {
 	var last error
 	for i := 0; ; i++ {
@@ -129,7 +137,7 @@ func (c *Conn) repeat(ctx context.Context, key string, call func(context.Context
 			return v, err
 		}
 		if ctx.Err() != nil {
-			if last != nil { // it tells more than that ctx has ended
+			if last != nil { // more informative than the end of ctx
 				err = last
 			}
 			return nil, c.ended(ctx, err)
@@ -142,17 +150,18 @@ func (c *Conn) repeat(ctx context.Context, key string, call func(context.Context
 	}
 }
 
-// Repeatable reports whether a call that failed with err was surely not executed, and may do better later.
+// Repeatable reports whether a call that failed with err was certainly not executed and may succeed
+// later.
 func Repeatable(err error) bool {
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrBlocked)
 }
 
-// Classify puts the class beside an error of a command that the caller has made with Client. sent says whether it may have
-// been executed if it is an error of the network.
-func (c *Conn) Classify(err error, sent bool) error { return classify(err, sent) }
+// Classify wraps the error of a command that the caller executed with Client with its class. sent
+// reports whether a network error may have left the command executed.
+func (c *Conn) Classify(err error, sent bool) error { return c.classify(err, sent) }
 
-// reload makes a cluster's client look again who is master of what: by itself it does so every 10 s, or when it is told of a
-// move, and a dead node tells nothing.
+// reload makes a cluster client read the cluster's topology again after ErrUnavailable. By itself
+// it does so every 10 s or after a redirection, but a dead node sends none.
 func (c *Conn) reload(ctx context.Context, err error) {
 	cluster, ok := c.client.(*redis.ClusterClient)
 	if ok && errors.Is(err, ErrUnavailable) {
@@ -160,13 +169,14 @@ func (c *Conn) reload(ctx context.Context, err error) {
 	}
 }
 
-// hurry is less time than an attempt should have: one that begins just before the end of ctx may leave behind that nobody knows
-// whether it was executed.
-const hurry = 5 * time.Millisecond
+// minAttemptTime is the least time for an attempt. An attempt that begins just before ctx ends
+// could have an unknown outcome.
+const minAttemptTime = 5 * time.Millisecond
 
-// pause waits; false if ctx ended, or would soon, or the Conn was closed.
+// pause waits for d. It returns false if ctx ended or ends too soon for another attempt, or the
+// Conn was closed.
 func (c *Conn) pause(ctx context.Context, d time.Duration) bool {
-	if end, ok := ctx.Deadline(); ok && time.Until(end) < d+hurry {
+	if end, ok := ctx.Deadline(); ok && time.Until(end) < d+minAttemptTime {
 		select {
 		case <-ctx.Done():
 		case <-c.done:
@@ -183,8 +193,9 @@ func first(keys []string) string {
 	return keys[0]
 }
 
-// EvalWait is EvalOnce, after which the server waits, for at most the timeout, until so many replicas have what it wrote. It
-// returns how many have. An error of the waiting alone is [ErrIndeterminate].
+// EvalWait executes a script like EvalOnce. Then the server waits, for at most timeout, until the
+// given number of replicas has its writes. It returns the script's answer and the number of
+// replicas that have them. If only that wait fails the error is [ErrIndeterminate].
 func (c *Conn) EvalWait(ctx context.Context, replicas int, timeout time.Duration, s *Script, keys []string, args ...any) (any, int, error) {
 	type answer struct {
 		v    any
@@ -207,7 +218,7 @@ func (c *Conn) EvalWait(ctx context.Context, replicas int, timeout time.Duration
 	return a.v, a.have, err
 }
 
-// node returns the client of the server that keeps a key.
+// node returns the client of the server that holds a key.
 func (c *Conn) node(ctx context.Context, key string) (*redis.Client, error) {
 	switch client := c.client.(type) {
 	case *redis.Client:
@@ -218,8 +229,8 @@ func (c *Conn) node(ctx context.Context, key string) (*redis.Client, error) {
 	return nil, errors.New("redis: no single server")
 }
 
-// evalWait is one script and a WAIT on the same connection. A WAIT that may take long gets its time beside the client's own
-// timeout: an answer that is cut off does not tell how many replicas there are.
+// evalWait executes a script and WAIT on one connection. It extends the client's read timeout if
+// WAIT may take long, because a cut answer does not tell the number of replicas.
 func evalWait(ctx context.Context, client *redis.Client, replicas int, timeout time.Duration, full []any) (any, int, error) {
 	if read := client.Options().ReadTimeout; read > 0 && timeout > read/2 {
 		client = client.WithTimeout(read + timeout)

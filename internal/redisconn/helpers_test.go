@@ -41,7 +41,7 @@ func options(srv *testserver.Redis) *redis.UniversalOptions {
 	return &redis.UniversalOptions{Addrs: []string{srv.Addr()}, Username: srv.User(), Password: srv.Password()}
 }
 
-// wantIs checks the class of an error, and that no password is in it.
+// wantIs checks that err is want and holds no password.
 func wantIs(t testing.TB, err, want error, what string) {
 	t.Helper()
 	if !errors.Is(err, want) {
@@ -52,7 +52,8 @@ func wantIs(t testing.TB, err, want error, what string) {
 	}
 }
 
-// lossy is a network that loses the answer to the next command with some text in it, and its connection.
+// lossy is a network that loses the answer to the next command that contains a text, together with
+// its connection.
 type lossy struct {
 	mu   sync.Mutex
 	text []byte
@@ -101,12 +102,12 @@ func (c *lossyConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// fake is a server that answers each script as it is told to.
+// fake is a server that answers scripts with prepared answers.
 type fake struct {
 	addr string
 
 	mu      sync.Mutex
-	answers []string // to the next scripts; the last one to all further ones
+	answers []string // answers to the next scripts; the last one is repeated
 	scripts int
 }
 
@@ -183,7 +184,7 @@ func (f *fake) asked() int {
 	return f.scripts
 }
 
-// readCommand reads one command.
+// readCommand reads one command and returns its arguments.
 func readCommand(r *bufio.Reader) ([]string, error) {
 	line := func() (int, error) {
 		s, err := r.ReadString('\n')

@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Whatever other calls have written meanwhile: who got no connection has sent nothing.
+// A call that got no connection has sent nothing, whatever other calls have written meanwhile.
 func TestNoConnectionMeansNotSent(t *testing.T) {
 	for _, err := range []error{redis.ErrPoolTimeout, redis.ErrPoolExhausted, fmt.Errorf("wrapped: %w", redis.ErrPoolTimeout)} {
 		if got := classify(err, true); !errors.Is(got, ErrUnavailable) || errors.Is(got, ErrIndeterminate) {
@@ -22,7 +22,8 @@ func TestNoConnectionMeansNotSent(t *testing.T) {
 	}
 }
 
-// Only Close makes a call end for good: the client of a node that has left the cluster is closed as well.
+// Only Close of the Conn gives ErrClosed. The closed client of a node that left the cluster does
+// not.
 func TestClosedNodeIsNotAClosedConn(t *testing.T) {
 	c, err := New(Config{Redis: &redis.UniversalOptions{Addrs: []string{"127.0.0.1:1"}}})
 	if err != nil {
@@ -36,7 +37,7 @@ func TestClosedNodeIsNotAClosedConn(t *testing.T) {
 	closing := func(context.Context) (any, error) {
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		_ = c.Close(ended) // which waits for this very call
+		_ = c.Close(ended) // waits for this very call
 		return nil, redis.ErrClosed
 	}
 	if _, err := c.attempt(t.Context(), "", closing); !errors.Is(Class(err), ErrClosed) || Repeatable(err) {
@@ -44,7 +45,7 @@ func TestClosedNodeIsNotAClosedConn(t *testing.T) {
 	}
 }
 
-// Answers that begin alike are told apart.
+// Error answers with the same beginning get different classes.
 func TestClassOfAnswer(t *testing.T) {
 	c, err := New(Config{Redis: &redis.UniversalOptions{Addrs: []string{answering(t, "-BUSYGROUP Consumer Group name already exists")}}})
 	if err != nil {
@@ -58,7 +59,7 @@ func TestClassOfAnswer(t *testing.T) {
 	}
 }
 
-// A server that loads its data has not refused to tell its settings: they can be asked for again.
+// A server that loads its data has not refused its settings: CheckSettings may be called again.
 func TestCheckSettingsOfALoadingServer(t *testing.T) {
 	c, err := New(Config{
 		Redis:  &redis.UniversalOptions{Addrs: []string{answering(t, "-LOADING Redis is loading the dataset in memory")}},
@@ -75,7 +76,8 @@ func TestCheckSettingsOfALoadingServer(t *testing.T) {
 	}
 }
 
-// answering is the address of a server that greets, and answers all else with one line.
+// answering returns the address of a server that completes the handshake and answers all other
+// commands with line.
 func answering(t testing.TB, line string) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -14,71 +14,78 @@ import (
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
-// DefaultPing is how often a [Listener] asks a silent server for a sign of life.
+// DefaultPing is the default of ListenerConfig.Ping.
 const DefaultPing = 5 * time.Second
 
-// ListenerConfig says what a [Listener] does with what it hears. Its functions are called one at a time, from one goroutine,
-// and must not wait for anything: while they do, the server keeps what comes in its memory and in the end hangs up.
+// ListenerConfig holds the callbacks of a [Listener]. They are called one at a time from one
+// goroutine and must not block. While they run, messages accumulate in the server, which finally
+// closes the connection.
 type ListenerConfig struct {
 	// Message is called for each message. Nil: messages are dropped.
 	Message func(channel, payload string)
-	// Subscribed is called each time when the server has confirmed a channel: for the first time, and again after a lost
-	// connection. What was published in between is lost, so that the owner looks once where the truth is. Nil: nothing.
+	// Subscribed is called each time the server has confirmed a channel: the first time, and again
+	// after a lost connection. Messages published in between are lost, so the owner should read its
+	// source of truth once. Nil: no call.
 	Subscribed func(channel string)
-	// Lost is called when a connection on which a channel was confirmed has ended, with the client's or the network's reason,
-	// and not when the listener was closed. Nil: nothing.
+	// Lost is called when a connection with a confirmed channel has ended, with the error of the
+	// client or the network. It is not called for a closed listener. Nil: no call.
 	Lost func(err error)
-	// Ping is how often a silent server is asked for a sign of life; one that does not answer within as much again is given
-	// up. It is also how often it is asked again for channels that it has refused. 0: 5 s.
+	// Ping is the idle time after which the server is pinged. If no answer arrives within the same
+	// time, the connection is closed. Refused channels are requested again at the same interval. 0: 5
+	// s.
 	Ping time.Duration
 }
 
-// Listener hears what is published on channels. It has one connection, while there are channels, and outlives its loss.
+// Listener receives the messages of channels. It has one connection while it has channels, and
+// replaces a lost connection.
 type Listener struct {
 	c   *Conn
 	cfg ListenerConfig
 
-	mu       sync.Mutex
-	closed   bool
-	running  bool
-	wake     wake.Signal       // there are channels, or it is closed
-	ps       *redis.PubSub     // the present connection, nil if there is none
-	channels map[string]*reply // of the present connection
-	asked    []question        // that have no reply yet, in the order in which they were sent
-	gaveUp   error             // why the present connection was given up before it was lost
-	lost     error             // why there is no connection, nil if there is one
-	done     chan struct{}     // closed by Close
+	mu        sync.Mutex
+	closed    bool
+	running   bool
+	wake      wake.Signal       // notified when channels were added or the listener was closed
+	ps        *redis.PubSub     // current connection, or nil
+	channels  map[string]*reply // state of each channel on the current connection
+	requests  []request         // requests without a reply, in the order in which they were sent
+	dropCause error             // why this package closed the current connection; nil: it did not
+	lost      error             // why no connection exists; nil: one exists
+	done      chan struct{}     // closed by Close
 }
 
-// reply is what the server has said to a subscription.
+// reply holds the server's reply to a subscription.
 type reply struct {
-	came chan struct{} // closed when it did
-	err  error         // why it refuses; nil: it has confirmed. Not written any more when it came
+	arrived chan struct{} // closed when the reply has arrived
+	err     error         // reason of a refusal; nil: confirmed. Not written after arrived is closed.
 }
 
-func newReply() *reply { return &reply{came: make(chan struct{})} }
+func newReply() *reply { return &reply{arrived: make(chan struct{})} }
 
 func (r *reply) pending() bool {
 	select {
-	case <-r.came:
+	case <-r.arrived:
 		return false
 	default:
 		return true
 	}
 }
 
-func (r *reply) give(err error) {
+// set stores the server's reply, where nil is a confirmation, and wakes all that wait for it.
+func (r *reply) set(err error) {
 	r.err = err
-	close(r.came)
+	close(r.arrived)
 }
 
-// question is one SUBSCRIBE. The server replies in their order; a refusal does not say to which.
-type question struct {
+// request is one SUBSCRIBE command. The server replies in the order of the requests; a refusal does
+// not name its channel.
+type request struct {
 	name string
 	to   *reply
 }
 
-// Listen makes a listener without channels. Close it, or the Conn.
+// Listen returns a listener without channels. Close it, or the Conn. After Close of the Conn the
+// listener is closed.
 func (c *Conn) Listen(cfg ListenerConfig) *Listener {
 	if cfg.Ping <= 0 {
 		cfg.Ping = DefaultPing
@@ -95,7 +102,8 @@ func (c *Conn) Listen(cfg ListenerConfig) *Listener {
 	return l
 }
 
-// Add subscribes to channels, which stay subscribed, through lost connections, until Remove. It does not wait.
+// Add subscribes to channels until Remove, also after lost connections. It does not wait for the
+// server's confirmation. It takes l.mu.
 func (l *Listener) Add(channels ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,11 +122,11 @@ func (l *Listener) Add(channels ...string) {
 		l.running = l.c.start(l.run)
 		l.c.mu.Unlock()
 	}
-	l.ask(fresh)
+	l.subscribe(fresh)
 	l.wake.Notify()
 }
 
-// Remove ends the subscription to channels. Messages that are under way may still come.
+// Remove ends the subscription to channels. Messages on the way may still arrive. It takes l.mu.
 func (l *Listener) Remove(channels ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,42 +137,46 @@ func (l *Listener) Remove(channels ...string) {
 			gone = append(gone, name)
 		}
 	}
-	l.tell(gone, (*redis.PubSub).Unsubscribe)
+	l.change(gone, (*redis.PubSub).Unsubscribe)
 }
 
-// ask subscribes to channels on the present connection, each with a command of its own, so that one which is refused does not
-// cost the others; l.mu is held.
-func (l *Listener) ask(names []string) {
+// subscribe sends a SUBSCRIBE command for each channel on the current connection. A refused channel
+// therefore does not affect the others. Call it with l.mu held.
+func (l *Listener) subscribe(names []string) {
 	for _, name := range names {
 		if l.ps == nil {
 			return
 		}
-		l.asked = append(l.asked, question{name, l.channels[name]})
-		l.tell([]string{name}, (*redis.PubSub).Subscribe)
+		l.requests = append(l.requests, request{name, l.channels[name]})
+		l.change([]string{name}, (*redis.PubSub).Subscribe)
 	}
 }
 
-// tell sends a change of channels over the present connection, if there is one; l.mu is held. A connection on which that
-// fails is given up: the next begins with the right channels.
-func (l *Listener) tell(names []string, how func(*redis.PubSub, context.Context, ...string) error) {
+// change sends a change of channels on the current connection, if one exists. If that fails it
+// closes the connection; the next one begins with the right channels. Call it with l.mu held.
+func (l *Listener) change(names []string, how func(*redis.PubSub, context.Context, ...string) error) {
 	if l.ps == nil || len(names) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(l.staying(), l.cfg.Ping)
+	ctx, cancel := context.WithTimeout(l.noDialCtx(), l.cfg.Ping)
 	defer cancel()
 	if err := how(l.ps, ctx, names...); err != nil {
-		l.gaveUp = err
+		l.dropCause = err
 		_ = l.ps.Close()
 		l.ps = nil
 	}
 }
 
-// Wait returns when the server has confirmed a channel that was added: what is published from then on is heard, until the
-// connection is lost. When the server refuses the channel or the credentials it is [ErrAccess], at once; the listener goes on
-// asking all the same. Without a server it is [ErrUnavailable], with the reason, when ctx ends.
+// Wait waits until the server has confirmed an added channel. Messages published from then on are
+// received until the connection is lost.
+//
+// If the server refuses the channel or the credentials, Wait returns [ErrAccess] at once; the
+// listener still requests the channel again later. Without a server it returns [ErrUnavailable]
+// with the cause when ctx ends. It returns [ErrRefused] if the channel was not added, and
+// [ErrClosed] after Close.
 func (l *Listener) Wait(ctx context.Context, name string) error {
 	l.mu.Lock()
-	r, closed := l.channels[name], l.closed // another is put there when the connection is lost
+	r, closed := l.channels[name], l.closed // a lost connection replaces this entry
 	l.mu.Unlock()
 	switch {
 	case closed:
@@ -173,18 +185,18 @@ func (l *Listener) Wait(ctx context.Context, name string) error {
 		return &failure{ErrRefused, errors.New("the channel was not added")}
 	}
 	select {
-	case <-r.came:
+	case <-r.arrived:
 		return r.err
 	case <-ctx.Done():
-		return &failure{ErrUnavailable, l.because(ctx.Err())}
+		return &failure{ErrUnavailable, l.withCause(ctx.Err())}
 	case <-l.done:
 	case <-l.c.done:
 	}
 	return &failure{ErrClosed, redis.ErrClosed}
 }
 
-// because adds to err why there is no connection.
-func (l *Listener) because(err error) error {
+// withCause adds to err the reason why no connection exists. It takes l.mu.
+func (l *Listener) withCause(err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.lost == nil {
@@ -193,7 +205,8 @@ func (l *Listener) because(err error) error {
 	return fmt.Errorf("%w (%w)", err, l.lost)
 }
 
-// Subscribe is Add of one channel and Wait; if that fails the channel is removed.
+// Subscribe adds one channel and waits for its confirmation like Wait. If that fails it removes the
+// channel.
 func (l *Listener) Subscribe(ctx context.Context, name string) error {
 	l.Add(name)
 	err := l.Wait(ctx, name)
@@ -203,7 +216,8 @@ func (l *Listener) Subscribe(ctx context.Context, name string) error {
 	return err
 }
 
-// Close ends the listener. It does not wait for a function that is under way; the Conn's Close does. It is idempotent.
+// Close ends the listener and its connection. It does not wait for a running callback; Close of the
+// Conn does. Further calls do nothing. It takes l.mu.
 func (l *Listener) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -223,14 +237,16 @@ func (l *Listener) Close() {
 	l.c.mu.Unlock()
 }
 
-// run keeps a connection while there are channels.
+// run keeps a connection open while the listener has channels, with backoff after each loss, until
+// Close. It calls Lost after the loss of a connection with a confirmed channel. It is the goroutine
+// of the listener.
 func (l *Listener) run() {
 	for attempt := 0; ; {
 		ps := l.open()
 		if ps == nil {
 			return
 		}
-		confirmed, err := l.hear(ps)
+		confirmed, err := l.receive(ps)
 		if confirmed {
 			attempt = 0
 		}
@@ -248,13 +264,15 @@ func (l *Listener) run() {
 	}
 }
 
+// ended reports whether the listener was closed. It takes l.mu.
 func (l *Listener) ended() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.closed
 }
 
-// open waits for channels and makes a connection object for them, which connects when they are subscribed. Nil: closed.
+// open waits until the listener has channels and returns a connection object, which connects at the
+// first subscription. It returns nil after Close.
 func (l *Listener) open() *redis.PubSub {
 	for {
 		l.mu.Lock()
@@ -275,13 +293,14 @@ func (l *Listener) open() *redis.PubSub {
 	}
 }
 
-// hear subscribes to all channels and passes on what comes, until the connection is lost, which is err, or no channel is
-// left. confirmed tells whether the server has confirmed any.
-func (l *Listener) hear(ps *redis.PubSub) (confirmed bool, err error) {
+// receive subscribes to all channels and calls the callbacks. It returns the error of a lost
+// connection, or nil when no channel is left. confirmed reports whether the server has confirmed
+// any channel.
+func (l *Listener) receive(ps *redis.PubSub) (confirmed bool, err error) {
 	if err := l.begin(ps); err != nil {
 		return false, err
 	}
-	ctx := l.staying()
+	ctx := l.noDialCtx()
 	pinged, asked := false, time.Now()
 	for {
 		msg, err := ps.ReceiveTimeout(ctx, l.cfg.Ping)
@@ -313,29 +332,31 @@ func (l *Listener) hear(ps *redis.PubSub) (confirmed bool, err error) {
 		}
 		if time.Since(asked) >= l.cfg.Ping {
 			asked = time.Now()
-			l.askAgain()
+			l.retryRefused()
 		}
 	}
 }
 
-// staying is a ctx for what is done on a connection that is there.
-func (l *Listener) staying() context.Context { return context.WithValue(l.c.ctx, stay{}, true) }
+// noDialCtx returns a ctx for operations on an existing connection, with which the client dials no
+// new one.
+func (l *Listener) noDialCtx() context.Context { return context.WithValue(l.c.ctx, noDial{}, true) }
 
 var errIdle = errors.New("no channel is left")
 
-// begin subscribes a new connection to all channels.
+// begin subscribes a new connection to all channels and makes it the current one. Then it sends the
+// changes of channels that were made meanwhile.
 func (l *Listener) begin(ps *redis.PubSub) error {
 	l.mu.Lock()
-	l.asked = nil
+	l.requests = nil
 	for name, r := range l.channels {
-		l.asked = append(l.asked, question{name, r})
+		l.requests = append(l.requests, request{name, r})
 	}
-	asked := l.asked
+	asked := l.requests
 	l.mu.Unlock()
-	// Without the lock, since it may take the time of a dial. A change of channels meanwhile is made good below.
+	// Without the lock, because dialing may take long. Changes made meanwhile are sent below.
 	for i, q := range asked {
-		ctx := l.staying()
-		if i == 0 { // which makes the connection
+		ctx := l.noDialCtx()
+		if i == 0 { // the first subscription makes the connection
 			ctx = l.c.ctx
 		}
 		if err := ps.Subscribe(ctx, q.name); err != nil {
@@ -357,7 +378,7 @@ func (l *Listener) begin(ps *redis.PubSub) error {
 		had[q.name] = true
 		if r := l.channels[q.name]; r == nil {
 			gone = append(gone, q.name)
-		} else if r != q.to { // it was removed and added again
+		} else if r != q.to { // removed and added again
 			fresh = append(fresh, q.name)
 		}
 	}
@@ -366,24 +387,26 @@ func (l *Listener) begin(ps *redis.PubSub) error {
 			fresh = append(fresh, name)
 		}
 	}
-	l.tell(gone, (*redis.PubSub).Unsubscribe)
-	l.ask(fresh)
-	return l.gaveUp
+	l.change(gone, (*redis.PubSub).Unsubscribe)
+	l.subscribe(fresh)
+	return l.dropCause
 }
 
-// confirm notes that the server has confirmed a channel, and tells the owner.
+// confirm records the server's confirmation of the oldest request for a channel. It wakes Wait and
+// calls Subscribed, unless the channel was removed or requested again meanwhile. It takes l.mu, but
+// not while it calls Subscribed.
 func (l *Listener) confirm(name string) {
 	l.mu.Lock()
-	i := slices.IndexFunc(l.asked, func(q question) bool { return q.name == name })
+	i := slices.IndexFunc(l.requests, func(q request) bool { return q.name == name })
 	if i < 0 {
 		l.mu.Unlock()
 		return
 	}
-	r := l.asked[i].to
-	l.asked = slices.Delete(l.asked, i, i+1)
+	r := l.requests[i].to
+	l.requests = slices.Delete(l.requests, i, i+1)
 	current := l.channels[name] == r && r.pending()
 	if current {
-		r.give(nil)
+		r.set(nil)
 	}
 	l.mu.Unlock()
 	if current && l.cfg.Subscribed != nil {
@@ -391,7 +414,8 @@ func (l *Listener) confirm(name string) {
 	}
 }
 
-// refuse notes that the server has refused a channel. It reports whether err says so; the connection is as good as before then.
+// refuse handles an error answer of the server: it refuses the oldest request. It returns false if
+// err is not such an answer, so that the connection is unusable. It takes l.mu.
 func (l *Listener) refuse(err error) bool {
 	err = classify(err, true)
 	if !errors.Is(err, ErrAccess) && !errors.Is(err, ErrRefused) {
@@ -399,19 +423,19 @@ func (l *Listener) refuse(err error) bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.asked) == 0 {
+	if len(l.requests) == 0 {
 		return false
 	}
-	r := l.asked[0].to
-	l.asked = l.asked[1:]
+	r := l.requests[0].to
+	l.requests = l.requests[1:]
 	if r.pending() {
-		r.give(err)
+		r.set(err)
 	}
 	return true
 }
 
-// askAgain asks for the channels that were refused.
-func (l *Listener) askAgain() {
+// retryRefused subscribes again to the channels that were refused. It takes l.mu.
+func (l *Listener) retryRefused() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var names []string
@@ -421,10 +445,10 @@ func (l *Listener) askAgain() {
 			names = append(names, name)
 		}
 	}
-	l.ask(names)
+	l.subscribe(names)
 }
 
-// idle reports whether no channel is left, and takes the connection out of use then.
+// idle reports whether no channel is left, and then removes the connection from l. It takes l.mu.
 func (l *Listener) idle(ps *redis.PubSub) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -437,29 +461,31 @@ func (l *Listener) idle(ps *redis.PubSub) bool {
 	return true
 }
 
+// ping sends a PING and reports whether that succeeded. It does not wait for the answer.
 func (l *Listener) ping(ps *redis.PubSub) bool {
-	ctx, cancel := context.WithTimeout(l.staying(), l.cfg.Ping)
+	ctx, cancel := context.WithTimeout(l.noDialCtx(), l.cfg.Ping)
 	defer cancel()
 	return ps.Ping(ctx) == nil
 }
 
-// drop forgets a connection, which was lost because of err: its channels wait for a reply of the next one. It returns the
-// reason, which is an earlier one if the connection was given up because of that.
+// drop closes and forgets a connection that ended with err; its channels wait for a reply on the
+// next one. It returns the reason, which is l.dropCause if this package closed the connection. It
+// takes l.mu.
 func (l *Listener) drop(ps *redis.PubSub, err error) error {
 	_ = ps.Close()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.gaveUp != nil {
-		err = l.gaveUp
+	if l.dropCause != nil {
+		err = l.dropCause
 	}
-	l.ps, l.asked, l.gaveUp, l.lost = nil, nil, nil, err
-	refusal := classify(err, false)
+	l.ps, l.requests, l.dropCause, l.lost = nil, nil, nil, err
+	refusal := l.c.classify(err, false)
 	for name, r := range l.channels {
 		switch {
 		case !r.pending():
 			l.channels[name] = newReply()
-		case errors.Is(refusal, ErrAccess): // of the credentials
-			r.give(refusal)
+		case errors.Is(refusal, ErrAccess): // refused credentials
+			r.set(refusal)
 			l.channels[name] = newReply()
 		}
 	}

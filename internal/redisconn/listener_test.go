@@ -16,7 +16,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// ear keeps what a listener hears.
+// ear records the messages and subscriptions of a listener.
 type ear struct {
 	mu    sync.Mutex
 	heard []string
@@ -106,7 +106,7 @@ func TestListener(t *testing.T) {
 	}
 	wantIs(t, l.Wait(testwait.Long(t), ns+"b"), ErrRefused, "Wait for a channel that was removed")
 
-	l.Remove(ns+"a", ns+"c") // none is left: the connection is given up
+	l.Remove(ns+"a", ns+"c") // no channel is left: the connection is closed
 	testwait.Until(t, "that nobody listens", func() bool {
 		v, err := other.Do(testwait.Long(t), "PUBSUB", "CHANNELS", ns+"*")
 		return err == nil && len(v.([]any)) == 0
@@ -121,7 +121,7 @@ func TestListener(t *testing.T) {
 	wantIs(t, l.Subscribe(testwait.Long(t), ns+"f"), ErrClosed, "Subscribe after Close")
 }
 
-// TestListenerDeadLink: a link that swallows everything is noticed and replaced.
+// TestListenerDeadLink shows that a connection that loses all data is detected and replaced.
 func TestListenerDeadLink(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequireRedis(t)
@@ -253,7 +253,7 @@ func TestCheckSettings(t *testing.T) {
 	}
 }
 
-// TestCheckSettingsForbidden: a server that does not tell its settings cannot be verified, and is said so.
+// TestCheckSettingsForbidden shows that a server that hides its settings causes a warning.
 func TestCheckSettingsForbidden(t *testing.T) {
 	t.Parallel()
 	srv := testserver.OwnRedis(t, testserver.RedisConfig{})

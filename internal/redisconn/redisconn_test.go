@@ -19,11 +19,11 @@ import (
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper),
-		// What the test's proxy leaves behind of a connection that was cut while a fault began.
+		// The test's proxy may leave these goroutines when a connection is cut while a fault begins.
 		goleak.IgnoreAnyFunction(testserver.ProxyPipe), goleak.IgnoreAnyFunction(testserver.ProxyRead))
 }
 
-// soon is the time within which must end what waits for nothing. patient clients have times of their own far above it.
+// soon limits operations that wait for no server. patient sets timeouts far above it.
 const soon = 20 * time.Second
 
 func patient(o *redis.UniversalOptions) *redis.UniversalOptions {
@@ -60,7 +60,7 @@ func do(t testing.TB, srv *testserver.Redis, args ...any) any {
 	return v
 }
 
-// await runs fn and fails if it has not returned soon.
+// await runs fn and fails if it has not returned within soon.
 func await(t testing.TB, what string, fn func() error) error {
 	t.Helper()
 	done := make(chan error, 1)
@@ -74,7 +74,7 @@ func await(t testing.TB, what string, fn func() error) error {
 	}
 }
 
-// A call ends with its ctx although the server is silent, and does not claim that nothing was executed.
+// A call to a silent server returns when its ctx ends, with ErrIndeterminate.
 func TestCancelWhileTheServerIsSilent(t *testing.T) {
 	srv := testserver.RequireRedis(t)
 	proxy := testserver.NewProxy(t, srv.Addr())
@@ -98,7 +98,7 @@ func TestCancelWhileTheServerIsSilent(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			limit := testwait.Long(t) // a connection that the last case has cut may fail a call once more
+			limit := testwait.Long(t) // a connection that the last case cut may fail one more call
 			for err := call(limit); err != nil; err = call(limit) {
 				if !errors.Is(err, redisconn.ErrIndeterminate) && !errors.Is(err, redisconn.ErrUnavailable) || limit.Err() != nil {
 					t.Fatal(err)
@@ -125,7 +125,7 @@ func TestCancelWhileTheServerIsSilent(t *testing.T) {
 	}
 }
 
-// A call that is given up while the connection is made is never sent afterwards.
+// A call that was abandoned while its connection was being made is never sent.
 func TestCancelWhileConnecting(t *testing.T) {
 	srv := testserver.OwnRedis(t, testserver.RedisConfig{})
 	c := connect(t, patient(options(srv, srv.Addr())))
@@ -137,7 +137,7 @@ func TestCancelWhileConnecting(t *testing.T) {
 		t.Errorf("Do given up while it connects: %v", err)
 	}
 	srv.Resume()
-	for range 20 { // all of the first connection's greeting is answered before these are
+	for range 20 { // the handshake of the first connection is answered before these
 		if _, err := c.Do(testwait.Long(t), "PING"); err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +147,7 @@ func TestCancelWhileConnecting(t *testing.T) {
 	}
 }
 
-// Close does not wait for a server that is silent while a listener, or a call, connects to it.
+// Close does not wait for a silent server while a listener or a call connects to it.
 func TestCloseWhileConnecting(t *testing.T) {
 	srv := testserver.OwnRedis(t, testserver.RedisConfig{})
 	c := connect(t, patient(options(srv, srv.Addr())))
@@ -173,7 +173,7 @@ func TestCloseWhileConnecting(t *testing.T) {
 	}
 }
 
-// A listener can be closed at once while it has lost its connection and a new one is not answered.
+// A listener that lost its connection can be closed at once while a new connection is not answered.
 func TestListenerCloseWhileTheServerIsSilent(t *testing.T) {
 	srv := testserver.OwnRedis(t, testserver.RedisConfig{})
 	proxy := testserver.NewProxy(t, srv.Addr())
@@ -197,7 +197,7 @@ func TestListenerCloseWhileTheServerIsSilent(t *testing.T) {
 	})
 }
 
-// Wait ends with its listener, not only with its ctx.
+// Wait returns when its listener is closed.
 func TestWaitEndsWithItsListener(t *testing.T) {
 	c := connect(t, &redis.UniversalOptions{Addrs: []string{"127.0.0.1:1"}})
 	l := c.Listen(redisconn.ListenerConfig{})
@@ -216,8 +216,8 @@ func TestWaitEndsWithItsListener(t *testing.T) {
 	}
 }
 
-// A channel that the server refuses is told as that, at once, and costs the other channels of the listener nothing. When it
-// is allowed later it is heard.
+// A refused channel is reported at once and does not affect the other channels. When it is allowed
+// later, its messages arrive.
 func TestRefusedChannel(t *testing.T) {
 	srv := testserver.OwnRedis(t, testserver.RedisConfig{})
 	do(t, srv, "ACL", "SETUSER", "limited", "on", ">pw", "~*", "+@all", "resetchannels", "&good*")
@@ -266,7 +266,7 @@ func TestRefusedChannel(t *testing.T) {
 	}
 }
 
-// Wrong credentials are told by Wait at once.
+// Wait returns at once if the credentials are wrong.
 func TestListenerWithAWrongPassword(t *testing.T) {
 	srv := testserver.RequireRedis(t)
 	o := options(srv, srv.Addr())
@@ -278,7 +278,7 @@ func TestListenerWithAWrongPassword(t *testing.T) {
 	}
 }
 
-// A channel that is removed and added again is confirmed by the answer to the second request, not to the first.
+// A channel that was removed and added again is confirmed by the reply to the second request.
 func TestChannelAddedAgain(t *testing.T) {
 	srv := testserver.RequireRedis(t)
 	c := connect(t, options(srv, srv.Addr()))
@@ -303,7 +303,7 @@ func TestChannelAddedAgain(t *testing.T) {
 	}
 }
 
-// An answer of nothing is an answer: the server is there.
+// A nil answer shows that the server is connected.
 func TestNilIsAnAnswer(t *testing.T) {
 	srv := testserver.RequireRedis(t)
 	c := connect(t, options(srv, srv.Addr()))

@@ -2,6 +2,7 @@ package redisconn
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -9,10 +10,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// CheckSettings looks at the server's settings and tells the logger, once in the life of the Conn, which of them weaken the
-// promise that nothing confirmed is lost: eviction, no append-only file, an append-only file that is never flushed. Managed
-// servers often forbid to look; then it says that nothing could be verified. It returns the sentences it told, and an error
-// only if there was no answer; then it can be called again.
+// CheckSettings reads the settings of the servers and logs a warning for each one that may lose
+// confirmed data: eviction, no append-only file, or an append-only file that is never flushed. It
+// logs once in the life of the Conn and returns the warnings; later calls return nil.
+//
+// Managed servers often forbid reading settings; the warning then says so. CheckSettings returns an
+// error only if a server does not answer, and may then be called again.
 func (c *Conn) CheckSettings(ctx context.Context) ([]string, error) {
 	if c.checked.Load() {
 		return nil, nil
@@ -27,7 +30,8 @@ func (c *Conn) CheckSettings(ctx context.Context) ([]string, error) {
 	return found, nil
 }
 
-// Settings returns what [Conn.CheckSettings] would tell, however often it is called, and tells the logger nothing.
+// Settings returns the warnings of [Conn.CheckSettings] and logs nothing. It may be called any
+// number of times.
 func (c *Conn) Settings(ctx context.Context) ([]string, error) {
 	var mu sync.Mutex
 	seen := make(map[string]bool)
@@ -35,7 +39,7 @@ func (c *Conn) Settings(ctx context.Context) ([]string, error) {
 	look := func(ctx context.Context, client *redis.Client) error {
 		notes, err := settings(ctx, client)
 		if err != nil {
-			return classify(err, false)
+			return c.classify(err, false)
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -57,19 +61,21 @@ func (c *Conn) Settings(ctx context.Context) ([]string, error) {
 		return nil, nil //nolint:nilnil // there is no other client
 	})
 	if err != nil {
-		return nil, classify(err, false)
+		return nil, c.classify(err, false)
 	}
 	return found, nil
 }
 
-// settings returns what one server's settings mean for durability.
+// settings returns the warnings about the settings of one server. A server that refuses to show
+// them gives one warning. Returns an error if the server does not answer.
 func settings(ctx context.Context, client *redis.Client) ([]string, error) {
 	values := make(map[string]string)
 	for _, name := range []string{"maxmemory-policy", "appendonly", "appendfsync"} {
 		m, err := client.ConfigGet(ctx, name).Result()
 		if err != nil {
-			if a, answered := err.(redis.Error); answered && classOfAnswer(a) != ErrUnavailable { //nolint:errorlint // the server's own answer
-				return []string{"redis: the server does not tell its settings (" + firstWord(err) + "); it could not be verified that nothing is evicted and all is kept on disk"}, nil
+			a, answered := err.(redis.Error) //nolint:errorlint // the server's own answer
+			if answered && !errors.Is(classOfAnswer(a), ErrUnavailable) {
+				return []string{"redis: the server does not show its settings (" + firstWord(err) + "); eviction and persistence could not be verified"}, nil
 			}
 			return nil, err
 		}
@@ -88,7 +94,7 @@ func settings(ctx context.Context, client *redis.Client) ([]string, error) {
 	return notes, nil
 }
 
-// firstWord is the code that begins a server's error, such as NOPERM.
+// firstWord returns the code at the beginning of a server's error, such as NOPERM.
 func firstWord(err error) string {
 	w, _, _ := strings.Cut(err.Error(), " ")
 	return w

@@ -12,17 +12,20 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/swarmiji/swarmiji/internal/reach"
 )
 
-// dialer wraps the dialing of the client: its connections note whether a command was written, and a dial that fails gives a
-// connection whose every use fails with that error. The client would otherwise write each failure to its own log, and after
-// some of them answer with an old one for a second.
+// dialer wraps the dial function of the client. Its connections record whether a command was
+// written. If dialing fails it returns a connection whose every use fails with that error. With a
+// plain error the client would log each failure itself, and after several failures return an old
+// error for a second.
 func (c *Conn) dialer(dial func(ctx context.Context, network, addr string) (net.Conn, error)) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		dead := func(err error) (net.Conn, error) {
 			return deadConn{addr: address{network, addr}, err: &unusedError{err}}, nil
 		}
-		if ctx.Value(stay{}) != nil {
+		if ctx.Value(noDial{}) != nil {
 			return dead(errLost)
 		}
 		ctx, cancel := context.WithCancel(ctx)
@@ -30,10 +33,10 @@ func (c *Conn) dialer(dial func(ctx context.Context, network, addr string) (net.
 		defer context.AfterFunc(c.ctx, cancel)()
 		conn, err := dial(ctx, network, addr)
 		if err != nil {
-			return dead(err)
+			return dead(&reach.Error{Server: "Redis at " + addr, Found: reach.Reason(err), Next: reach.Start, Cause: err})
 		}
 		s := &socket{Conn: conn, c: c}
-		if !c.keep(s) {
+		if !c.track(s) {
 			_ = conn.Close()
 			return dead(net.ErrClosed)
 		}
@@ -44,7 +47,7 @@ func (c *Conn) dialer(dial func(ctx context.Context, network, addr string) (net.
 	}
 }
 
-// newDialer is redis.NewDialer, but for TLS, of which the handshake ends with ctx here.
+// newDialer returns a dial function like redis.NewDialer, but its TLS handshake ends when ctx ends.
 func newDialer(o *redis.UniversalOptions) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	d := &net.Dialer{
 		Timeout:         o.DialTimeout,
@@ -56,14 +59,16 @@ func newDialer(o *redis.UniversalOptions) func(ctx context.Context, network, add
 	return (&tls.Dialer{NetDialer: d, Config: o.TLSConfig}).DialContext
 }
 
-// stay is the key of a value of a ctx with which nothing may be dialed. The client's subscriptions would make a new connection
-// as soon as one is lost, in the middle of reading, and hold up all who want to change or end them meanwhile.
-type stay struct{}
+// noDial is the context key that forbids dialing. Without it a subscription of the client would
+// dial again in the middle of a read after a lost connection. Callers that change or end the
+// subscription would wait for that.
+type noDial struct{}
 
 var errLost = errors.New("the connection was lost")
 
-// keep notes a connection for Close; false: it is too late.
-func (c *Conn) keep(s *socket) bool {
+// track registers a connection, so that Close closes it. It returns false after Close. It takes
+// c.socketsMu.
+func (c *Conn) track(s *socket) bool {
 	c.socketsMu.Lock()
 	defer c.socketsMu.Unlock()
 	if c.sockets == nil {
@@ -73,7 +78,8 @@ func (c *Conn) keep(s *socket) bool {
 	return true
 }
 
-// closeSockets closes all connections, also those that the client does not know yet because it is greeting the server.
+// closeSockets closes all connections, also those that the client does not know yet because their
+// handshake is running. It takes c.socketsMu.
 func (c *Conn) closeSockets() {
 	c.socketsMu.Lock()
 	open := c.sockets
@@ -84,21 +90,22 @@ func (c *Conn) closeSockets() {
 	}
 }
 
-// unusedError is an error on a connection to which no command was written: what it is about was surely not executed.
+// unusedError is an error of a connection to which no command was written, so that the command was
+// certainly not executed.
 type unusedError struct{ error }
 
 func (e *unusedError) Unwrap() error { return e.error }
 
-// Timeout passes on whether it is a timeout, which the client asks.
+// Timeout reports whether the wrapped error is a timeout. The client asks for it.
 func (e *unusedError) Timeout() bool {
 	t, ok := e.error.(interface{ Timeout() bool })
 	return ok && t.Timeout()
 }
 
-// Temporary is there to make it a net.Error.
+// Temporary completes the interface net.Error. It returns false.
 func (e *unusedError) Temporary() bool { return false }
 
-// socket is a network connection that counts the writes of commands.
+// socket is a network connection that counts the writes of commands in its Conn.
 type socket struct {
 	net.Conn
 	c    *Conn
@@ -126,6 +133,7 @@ func (s *socket) Read(p []byte) (int, error) {
 	return n, s.mark(err)
 }
 
+// mark wraps an error of a connection to which no command was written in unusedError.
 func (s *socket) mark(err error) error {
 	if err == nil || s.used.Load() {
 		return err
@@ -133,7 +141,8 @@ func (s *socket) mark(err error) error {
 	return &unusedError{err}
 }
 
-// rawSocket lets the client look whether the server has closed an idle connection, before it uses it.
+// rawSocket gives the client access to the system socket, so that it can detect a closed idle
+// connection before it uses it.
 type rawSocket struct {
 	*socket
 	raw syscall.Conn
@@ -141,8 +150,8 @@ type rawSocket struct {
 
 func (s *rawSocket) SyscallConn() (syscall.RawConn, error) { return s.raw.SyscallConn() }
 
-// harmless reports whether p begins with a command that changes nothing, as the client sends when it greets a server, asks
-// where the others are, or looks whether they live.
+// harmless reports whether p begins with a command that changes no data. The client sends such
+// commands in the handshake, to find other servers, and to check connections.
 func harmless(p []byte) bool {
 	if len(p) == 0 || p[0] != '*' {
 		return false
@@ -167,7 +176,7 @@ func harmless(p []byte) bool {
 	return false
 }
 
-// deadConn is a connection that could not be made.
+// deadConn is the result of a failed dial: every read and write returns err.
 type deadConn struct {
 	addr address
 	err  error

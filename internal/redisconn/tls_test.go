@@ -13,7 +13,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// TestTLS: the right authority passes; a server that must not be trusted is refused, before it hears a password.
+// TestTLS shows that a trusted server is accepted, and that an untrusted one is refused before it
+// receives a password.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	files, err := testserver.NewTLSFiles(t.TempDir())

@@ -10,14 +10,18 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// probeEvery is how often a server is asked for a sign of life while somebody watches and nothing else is under way.
+// probeEvery is the interval at which the server is checked while a watcher exists and no other
+// call is answered.
 const probeEvery = time.Second
 
-// probeSource is a script that writes nothing and is refused whenever a write would be.
+// probeSource is a script that writes nothing, but that the server refuses whenever it refuses
+// writes.
 const probeSource = "#!lua\nreturn 1"
 
-// note draws from the end of a call what state the connection is in.
-func (c *Conn) note(ctx context.Context, key string, err error) {
+// updateState derives the connection state from the result of a call on key: Connected after an
+// answer, Blocked after a refused write, otherwise Disconnected. It ignores calls that their caller
+// cancelled. It takes c.mu.
+func (c *Conn) updateState(ctx context.Context, key string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -26,7 +30,8 @@ func (c *Conn) note(ctx context.Context, key string, err error) {
 	switch {
 	case err == nil, errors.Is(err, redis.Nil), errors.Is(err, ErrRefused):
 		c.lastOK = time.Now()
-		if c.state != broker.Blocked { // only the probe ends that: some scripts go through all the same
+		// only the probe ends the blocked state, because the server still accepts some scripts
+		if c.state != broker.Blocked {
 			c.setState(broker.Connected, nil)
 		}
 	case errors.Is(err, ErrBlocked):
@@ -35,14 +40,16 @@ func (c *Conn) note(ctx context.Context, key string, err error) {
 		c.setState(broker.Blocked, err)
 	case errors.Is(err, ErrAccess), errors.Is(err, ErrClosed):
 		c.setState(broker.Disconnected, err)
-	case errors.Is(ctx.Err(), context.Canceled): // it says nothing of the server
-	case ctx.Err() != nil && c.state == broker.Connected && time.Since(c.lastOK) < probeEvery: // the caller was in a hurry
+	case errors.Is(ctx.Err(), context.Canceled): // a cancelled call says nothing about the server
+	// the deadline of the caller was short
+	case ctx.Err() != nil && c.state == broker.Connected && time.Since(c.lastOK) < probeEvery:
 	default:
 		c.setState(broker.Disconnected, err)
 	}
 }
 
-// setState tells the watchers of a change; c.mu is held.
+// setState stores the state and its reason and notifies the watchers if one of them changed. Call
+// it with c.mu held.
 func (c *Conn) setState(s broker.ConnState, reason error) {
 	if s == c.state && s == broker.Connected {
 		return
@@ -52,12 +59,12 @@ func (c *Conn) setState(s broker.ConnState, reason error) {
 	if same {
 		return
 	}
-	c.watchers.Tell(s, reason)
+	c.watchers.Notify(s, reason)
 }
 
-// Watch calls fn with the present state and at each change, one call at a time, until stop is called or the Conn has been
-// closed. While it does, the server is asked about once a second for a sign of life. fn may call any method, stop too; a call
-// that is under way when stop is called runs to its end.
+// Watch calls fn with the current state and at each change, one call at a time, until stop is
+// called or the Conn is closed. While a watcher exists, the server is checked about once a second.
+// fn may call any method, including stop; a running call of fn is completed after stop.
 func (c *Conn) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,7 +75,9 @@ func (c *Conn) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
 	return stop
 }
 
-// probe asks for signs of life until nobody watches.
+// probe checks the server every probeEvery until no watcher exists or the Conn is closed. If the
+// server was blocked it tests a write; otherwise it sends a PING if no answer came since the last
+// check. It is the goroutine that Watch starts.
 func (c *Conn) probe() {
 	for {
 		if !c.pause(c.ctx, probeEvery) {
@@ -100,7 +109,8 @@ func (c *Conn) probe() {
 	}
 }
 
-// probeBlocked looks whether the server that refused a write would take one now.
+// probeBlocked checks whether a server that refused a write accepts writes again, and then sets the
+// state to Connected.
 func (c *Conn) probeBlocked(key string) {
 	ctx, cancel := context.WithTimeout(c.ctx, 2*probeEvery)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 
 const module = "github.com/swarmiji/swarmiji"
 
-// identity is what does not change of an event about this process.
+// identity returns the constant fields of an event about this process.
 func identity(role string, every time.Duration) events.Worker {
 	host, err := os.Hostname()
 	if err != nil {
@@ -25,7 +25,8 @@ func identity(role string, every time.Duration) events.Worker {
 	}
 }
 
-// version returns this module's version in the running program, "(devel)" where that is built from a checkout.
+// version returns this module's version in the running program, or "(devel)" if the program was
+// built from a checkout.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -45,7 +46,8 @@ func version() string {
 	return "(devel)"
 }
 
-// load returns the load of the last minute for each processor, at most 1; -1 where the system does not tell as Linux does.
+// load returns the one-minute load per processor, at most 1. It returns -1 on systems without
+// Linux's /proc/loadavg.
 func load() float64 {
 	data, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
@@ -63,7 +65,8 @@ func parseLoad(s string, processors int) float64 {
 	return min(f/float64(processors), 1)
 }
 
-// memory returns the used part of the machine's memory, -1 where the system does not tell as Linux does.
+// memory returns the used fraction of the machine's memory. It returns -1 on systems without
+// Linux's /proc/meminfo.
 func memory() float64 {
 	data, err := os.ReadFile("/proc/meminfo")
 	if err != nil {

@@ -6,7 +6,9 @@ import (
 	"github.com/swarmiji/swarmiji/events"
 )
 
-// Preview returns what of p goes into an event, which cuts it to its limit. secret: p is of a type with secrets.
+// Preview returns a preview of p for an event; the event cuts it to its limit. It calls
+// Report.Preview, or Describe if that is nil, p is empty or Report.Preview panics. secret means
+// that p's type contains secrets: then Describe must not show the data. A nil Reporter returns "".
 func (r *Reporter) Preview(p events.Payload, secret bool) (text string) {
 	if r == nil {
 		return ""

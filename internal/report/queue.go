@@ -10,11 +10,13 @@ import (
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
-// capacity is how many events wait for a bus that does not vouch for itself; beyond it the oldest are dropped.
+// capacity is the maximum number of events that wait for a bus that may block. Beyond it the oldest
+// events are dropped.
 const capacity = 8192
 
-// queue stands between tasks and a bus that may block or panic, though it should not. Its goroutine starts with the first
-// event and ends with close; one that the bus does not let return is left behind.
+// queue separates tasks from a bus that may block or panic, though it should not. Its goroutine
+// starts with the first event and ends with close. If the bus never returns, the goroutine stays
+// blocked.
 type queue struct {
 	bus  events.EventBus
 	lost func(n int64)
@@ -36,7 +38,8 @@ func newQueue(bus events.EventBus, lost func(int64), warn func(error)) *queue {
 	}
 }
 
-// add takes e over and returns at once.
+// add appends e and returns at once. The queue owns e afterwards. If the queue is full, the oldest
+// event is dropped and counted. After close e is counted as lost.
 func (q *queue) add(e *events.Event) {
 	q.mu.Lock()
 	if q.closed {
@@ -87,7 +90,8 @@ func (q *queue) publish(e events.Event) {
 	}
 }
 
-// close waits within ctx until the bus has taken what waits. The rest is dropped and counted.
+// close stops the queue and waits until the bus has taken the waiting events or ctx ends. The
+// remaining events are dropped and counted.
 func (q *queue) close(ctx context.Context) {
 	q.mu.Lock()
 	q.closed = true

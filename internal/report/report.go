@@ -1,5 +1,5 @@
-// Package report is how producers and consumers tell of tasks and of themselves: it hands their events to a bus without ever
-// waiting for it, and sends the events about the node, so that both sides behave alike.
+// Package report sends the events of producers and consumers about tasks and about their nodes. It
+// passes events to an event bus without waiting for the bus, so that both sides behave alike.
 package report
 
 import (
@@ -18,33 +18,34 @@ import (
 // DefaultEvery is the default of events.Report.HeartbeatEvery.
 const DefaultEvery = 2 * time.Second
 
-// MinEvery is the shortest gap between heartbeats that Check lets through.
+// MinEvery is the shortest time between heartbeats that CheckEvery accepts.
 const MinEvery = 10 * time.Millisecond
 
-// Config of [New].
+// Config configures a Reporter, see [New].
 type Config struct {
 	Report events.Report
 	Bus    events.EventBus // nil: New returns nil
 	Role   string
-	// Counts gives those of a heartbeat. Nil: all are 0.
+	// Counts returns the counters for a heartbeat. nil: all counters are 0.
 	Counts func() Counts
-	// Lost is told how many events were not handed over. Nil: nobody is.
+	// Lost gets the number of events that were not passed to the bus. nil: not called.
 	Lost func(n int64)
-	// BusLost is told with each heartbeat, and at the end, how many events the bus has dropped since it was opened, where it
-	// counts. Nil: nobody is.
+	// BusLost gets the number of events that the bus has dropped since it was opened, if the bus
+	// counts them. It is called with each heartbeat and at the end. nil: not called.
 	BusLost func(total uint64)
-	Logger  *slog.Logger // must not be nil
-	// Describe makes a preview where Report.Preview does not.
+	Logger  *slog.Logger // required
+	// Describe makes a preview if Report.Preview is nil or panics, or the payload is empty.
 	Describe func(contentType string, data []byte, show bool) string
 }
 
-// Counts are what a heartbeat counts, see [events.Worker].
+// Counts holds the counters of a heartbeat, see [events.Worker].
 type Counts struct {
 	Active, Reserved, Stuck int
 	Processed               int64
+	Queues                  []string // of a consumer
 }
 
-// CheckEvery refuses a time between heartbeats that would be a burden for all.
+// CheckEvery returns an error if d is positive but shorter than MinEvery.
 func CheckEvery(d time.Duration) error {
 	if d > 0 && d < MinEvery {
 		return fmt.Errorf("config: HeartbeatEvery is %v, at least %v", d, MinEvery)
@@ -52,23 +53,23 @@ func CheckEvery(d time.Duration) error {
 	return nil
 }
 
-// Reporter sends the events of one node. Make one with [New]. A nil Reporter sends nothing; all methods may be called on it,
-// and from any goroutine.
+// Reporter sends the events of one node. Make one with [New]. A nil Reporter sends nothing; the
+// methods that users call accept it. Safe for concurrent use.
 type Reporter struct {
 	cfg    Config
-	prompt events.PromptPublisher // the bus, if it vouches for itself
-	queue  *queue                 // else
+	prompt events.PromptPublisher // the bus, if its publishing never blocks
+	queue  *queue                 // used otherwise
 	self   events.Worker
 
 	mu      sync.Mutex
-	begun   atomic.Bool // written under mu
+	begun   atomic.Bool // written with mu held
 	stopped bool
 	stop    chan struct{}
-	beats   chan struct{} // closed when the goroutine of the heartbeats has returned
+	beats   chan struct{} // closed when the heartbeat goroutine has returned
 	warned  atomic.Bool
 }
 
-// New makes a Reporter. It does no I/O and starts nothing.
+// New makes a Reporter, or returns nil if c.Bus is nil. It does no I/O and starts no goroutine.
 func New(c Config) *Reporter {
 	if c.Bus == nil {
 		return nil
@@ -91,8 +92,8 @@ func New(c Config) *Reporter {
 	return r
 }
 
-// Publish hands an event of this node to the bus, as of now unless it has a time. It never waits and never fails; what is lost
-// is counted.
+// Publish passes an event of this node to the bus. It sets the node id, and the time if that is
+// zero. It never waits and never fails; lost events are counted.
 func (r *Reporter) Publish(e *events.Event) {
 	if r == nil {
 		return
@@ -104,7 +105,8 @@ func (r *Reporter) Publish(e *events.Event) {
 	r.Send(e)
 }
 
-// Send hands an event to the bus as it is: one about another node. It never waits and never fails; what is lost is counted.
+// Send passes an event about another node to the bus unchanged. It never waits and never fails;
+// lost events are counted. The Reporter must not be nil.
 func (r *Reporter) Send(e *events.Event) {
 	if r.queue != nil {
 		r.queue.add(e)
@@ -115,7 +117,8 @@ func (r *Reporter) Send(e *events.Event) {
 	}
 }
 
-// Start sends worker-online, and heartbeats from then on until Stop. Only the first call counts, and none after Stop.
+// Start sends worker-online and then heartbeats until Stop. Later calls, calls after Stop, and
+// calls with a negative HeartbeatEvery do nothing.
 func (r *Reporter) Start() {
 	if r == nil || r.cfg.Report.HeartbeatEvery < 0 || r.begun.Load() {
 		return
@@ -130,7 +133,7 @@ func (r *Reporter) Start() {
 	go r.beat()
 }
 
-// beat sends heartbeats until Stop is called.
+// beat sends heartbeats until Stop is called, then closes r.beats.
 func (r *Reporter) beat() {
 	defer close(r.beats)
 	ticker := time.NewTicker(r.cfg.Report.HeartbeatEvery)
@@ -143,7 +146,7 @@ func (r *Reporter) beat() {
 		}
 		fields := r.fields()
 		select {
-		case <-r.stop: // worker-offline may have been sent meanwhile, and is the last word
+		case <-r.stop: // worker-offline may have been sent meanwhile and must be the last event
 			return
 		default:
 			r.tell(events.WorkerHeartbeat, fields)
@@ -160,7 +163,7 @@ func (r *Reporter) tell(typ string, fields map[string]any) {
 	}
 	if r.cfg.Counts != nil {
 		n := r.cfg.Counts()
-		w.Active, w.Reserved, w.Stuck, w.Processed = n.Active, n.Reserved, n.Stuck, n.Processed
+		w.Active, w.Reserved, w.Stuck, w.Processed, w.Queues = n.Active, n.Reserved, n.Stuck, n.Processed, n.Queues
 	}
 	r.Publish(&events.Event{Type: typ, Worker: &w, Fields: fields})
 	r.countBus()
@@ -172,7 +175,8 @@ func (r *Reporter) countBus() {
 	}
 }
 
-// fields asks for the further fields of a heartbeat. The bus leaves out those that have the name of another field.
+// fields calls HeartbeatFields for the additional fields of a heartbeat. It recovers from a panic.
+// The bus omits fields that have the name of another field.
 func (r *Reporter) fields() (m map[string]any) {
 	if r.cfg.Report.HeartbeatFields == nil {
 		return nil
@@ -186,7 +190,7 @@ func (r *Reporter) fields() (m map[string]any) {
 	return r.cfg.Report.HeartbeatFields()
 }
 
-// warn logs the first trouble; the rest is in the counters.
+// warn logs the first problem. Later problems are only counted.
 func (r *Reporter) warn(err error) {
 	if r.warned.CompareAndSwap(false, true) {
 		r.cfg.Logger.LogAttrs(context.Background(), slog.LevelWarn, "events are lost; further ones are only counted",
@@ -194,8 +198,9 @@ func (r *Reporter) warn(err error) {
 	}
 }
 
-// Stop ends the heartbeats and, if there were any, sends worker-offline; then it waits within ctx until the bus has taken
-// what it was handed. What it has not taken by then is dropped and counted. Further calls do nothing.
+// Stop ends the heartbeats and, if there were any, sends worker-offline. Then it waits until the
+// bus has taken all events or ctx ends. The remaining events are dropped and counted. Further calls
+// do nothing.
 func (r *Reporter) Stop(ctx context.Context) {
 	if r == nil {
 		return

@@ -21,11 +21,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bus keeps what it gets. Unless it is prompt it may block or panic.
+// bus stores the events that it gets. It may block or panic unless prompt is true.
 type bus struct {
 	events.EventBus
 	prompt bool
-	block  chan struct{} // non-nil: Publish waits for it to be closed
+	block  chan struct{} // non-nil: Publish waits until it is closed
 	panics atomic.Bool
 
 	mu      sync.Mutex
@@ -33,7 +33,7 @@ type bus struct {
 	dropped uint64
 }
 
-// promptBus is a bus that vouches for itself.
+// promptBus is a bus that implements events.PromptPublisher.
 type promptBus struct{ *bus }
 
 func (b promptBus) PublishNow(e events.Event) error { return b.Publish(context.Background(), e) }
@@ -157,7 +157,8 @@ func TestNoHeartbeats(t *testing.T) {
 	})
 }
 
-// TestStuckBus: nobody waits for a bus that blocks; memory is bounded, the oldest are dropped, all is counted.
+// TestStuckBus shows that callers do not wait for a bus that blocks. Memory is bounded, the oldest
+// events are dropped, and all lost events are counted.
 func TestStuckBus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{block: make(chan struct{})}
@@ -167,7 +168,7 @@ func TestStuckBus(t *testing.T) {
 		r := New(c)
 		r.Start()
 		begin := time.Now()
-		synctest.Wait() // worker-online is with the bus
+		synctest.Wait() // the bus holds worker-online
 		const n = capacity + 1000
 		for range n {
 			r.Publish(&events.Event{Type: events.TaskStarted})
@@ -181,7 +182,8 @@ func TestStuckBus(t *testing.T) {
 		if took := time.Since(begin); took != time.Second {
 			t.Errorf("Stop took %v, want its ctx's second", took)
 		}
-		if got := lost.Load(); got != n+1 { // worker-offline; worker-online is still with the bus
+		// the last is worker-offline; the bus still holds worker-online
+		if got := lost.Load(); got != n+1 {
 			t.Errorf("%d counted as lost after Stop, want %d", got, n+1)
 		}
 		r.Publish(&events.Event{Type: events.TaskStarted})
@@ -221,7 +223,8 @@ func TestPanickingBus(t *testing.T) {
 	})
 }
 
-// TestFieldsThatMisbehave: a function of the user's that panics or hangs costs fields or heartbeats, and not the stop.
+// TestFieldsThatMisbehave shows that a HeartbeatFields function that panics or hangs costs fields
+// or heartbeats, but does not delay Stop.
 func TestFieldsThatMisbehave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{prompt: true}
@@ -250,7 +253,7 @@ func TestFieldsThatMisbehave(t *testing.T) {
 	})
 }
 
-// The texts are of real machines.
+// The texts come from real machines.
 func TestLoadAndMemory(t *testing.T) {
 	for s, want := range map[string]float64{
 		"0.50 0.28 0.20 1/345 12345\n": 0.125, "9.00 8 7 1/2 3": 1, "0.00 0 0 1/1 1": 0, "": -1, "x": -1, "NaN 0": -1, "-1 0": -1,

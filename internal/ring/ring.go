@@ -1,8 +1,10 @@
-// Package ring holds the bounded queues of the things that may be lost: events, and notifications of results. When one is
-// full, the oldest element gives way, so that who puts never waits and a stuck reader costs a fixed amount of memory.
+// Package ring holds bounded queues for data that may be lost: events, and notifications of
+// results. A full queue drops its oldest element. So a writer never waits, and a stuck reader costs
+// a fixed amount of memory.
 package ring
 
-// Ring is a bounded queue. The zero value holds nothing; make one with [New]. It is not safe for concurrent use.
+// Ring is a bounded queue. The zero value cannot hold elements; make one with [New]. It is not safe
+// for concurrent use.
 type Ring[T any] struct {
 	buf  []T
 	head int // index of the oldest element
@@ -10,7 +12,8 @@ type Ring[T any] struct {
 	max  int
 }
 
-// New makes a Ring of at most max elements (at least one). Its memory grows with what is in it.
+// New makes a Ring of at most max elements (at least one). Its memory grows with the number of
+// elements.
 func New[T any](max int) Ring[T] {
 	if max < 1 {
 		max = 1
@@ -21,7 +24,8 @@ func New[T any](max int) Ring[T] {
 // firstSize is the capacity that the first Push allocates.
 const firstSize = 16
 
-// Push appends a copy of v. It reports whether the oldest element had to go for it.
+// Push appends a copy of v. It reports whether it dropped the oldest element because the ring was
+// full.
 func (r *Ring[T]) Push(v *T) (dropped bool) {
 	if r.n == len(r.buf) {
 		if r.n == r.max {
@@ -40,14 +44,14 @@ func (r *Ring[T]) Push(v *T) (dropped bool) {
 	return false
 }
 
-// Pop moves the oldest element to v; it returns false, and leaves v as it is, when there is none.
+// Pop moves the oldest element to v. If the ring is empty, it returns false and leaves v unchanged.
 func (r *Ring[T]) Pop(v *T) bool {
 	if r.n == 0 {
 		return false
 	}
 	var zero T
 	*v = r.buf[r.head]
-	r.buf[r.head] = zero // so that the collector may have what it points to
+	r.buf[r.head] = zero // so that the garbage collector can free the data it points to
 	r.head = r.next(r.head)
 	r.n--
 	return true

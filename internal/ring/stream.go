@@ -9,11 +9,11 @@ import (
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
-// Stream is a [Ring] between goroutines: Put never waits, Get waits. Make one with [NewStream]. All methods may be called
-// from any goroutine.
+// Stream is a [Ring] for several goroutines: Put never waits, Get waits. Make one with [NewStream].
+// Safe for concurrent use.
 type Stream[T any] struct {
 	closedErr error
-	wake      wake.Signal // holds a token while there may be elements
+	wake      wake.Signal // has a token while the ring may contain elements
 	done      chan struct{}
 	dropped   atomic.Uint64
 
@@ -22,7 +22,7 @@ type Stream[T any] struct {
 	closed bool
 }
 
-// NewStream makes a Stream of at most max elements whose Get returns closedErr after Close.
+// NewStream makes a Stream of at most max elements. Its Get returns closedErr after Close.
 func NewStream[T any](max int, closedErr error) *Stream[T] {
 	return &Stream[T]{
 		closedErr: closedErr,
@@ -32,7 +32,8 @@ func NewStream[T any](max int, closedErr error) *Stream[T] {
 	}
 }
 
-// Put appends a copy of v; the oldest element gives way to it when the stream is full. After Close it does nothing.
+// Put appends a copy of v and wakes a reader if the stream was empty. If the stream is full, the
+// oldest element is dropped and counted. After Close it does nothing.
 func (s *Stream[T]) Put(v *T) {
 	s.mu.Lock()
 	if s.closed {
@@ -50,8 +51,8 @@ func (s *Stream[T]) Put(v *T) {
 	}
 }
 
-// Get takes the oldest element, and waits for one until ctx ends. It returns ctx's error, or the stream's closedErr as
-// soon as the stream was closed.
+// Get removes and returns the oldest element. If the stream is empty, it waits for an element. It
+// returns ctx's error when ctx ends, and the stream's closedErr after Close.
 func (s *Stream[T]) Get(ctx context.Context) (v T, err error) {
 	for looked := false; ; {
 		s.mu.Lock()
@@ -59,13 +60,14 @@ func (s *Stream[T]) Get(ctx context.Context) (v T, err error) {
 		more := s.ring.Len() > 0
 		s.mu.Unlock()
 		if more {
-			s.wake.Notify() // for another reader: the token of these elements may be gone
+			s.wake.Notify() // wake another reader: the token for these elements may be used up
 		}
 		if ok {
 			return v, nil
 		}
 		if !looked {
-			// Those that put may be about to run on this processor: to be woken by each of them costs more than to let them go first.
+			// Writers may be about to run on this processor. Yielding once is cheaper than a wake-up by each
+			// of them.
 			looked = true
 			runtime.Gosched()
 			continue
@@ -80,17 +82,17 @@ func (s *Stream[T]) Get(ctx context.Context) (v T, err error) {
 	}
 }
 
-// Len returns the number of elements that wait.
+// Len returns the number of waiting elements.
 func (s *Stream[T]) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ring.Len()
 }
 
-// Dropped returns the number of elements that gave way since NewStream.
+// Dropped returns the number of elements that a full stream dropped since NewStream.
 func (s *Stream[T]) Dropped() uint64 { return s.dropped.Load() }
 
-// Close drops what waits and ends every Get. It is idempotent.
+// Close drops the waiting elements and ends every Get. It is idempotent.
 func (s *Stream[T]) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -3,25 +3,28 @@ package sqlconn
 import (
 	"context"
 	"errors"
+	"time"
 )
 
-// commit runs the functions of a group in one transaction and commits it. Each turn is ended exactly once.
-func (g *group) commit(batch []*turn) {
+// commit runs the functions of a batch in one transaction and commits it. It returns the turns that
+// did not begin within batchTime, and ends the others exactly once. If the shared transaction
+// fails, it rolls back and commits each turn that began separately.
+func (g *group) commit(batch []*turn) (rest []*turn) {
 	batch, err := g.begin(batch)
 	if err != nil {
 		for _, t := range batch {
 			t.end(err)
 		}
-		return
+		return nil
 	}
 	if len(batch) == 0 {
-		return
+		return nil
 	}
 	if len(batch) == 1 {
 		g.alone(batch[0])
-		return
+		return nil
 	}
-	ran, lost := g.runAll(batch)
+	ran, rest, lost := g.runAll(batch)
 	if !lost {
 		lost = !g.finish(ran)
 	}
@@ -31,10 +34,12 @@ func (g *group) commit(batch []*turn) {
 			g.again(t)
 		}
 	}
+	return rest
 }
 
-// begin starts the transaction, which waits for other processes. It returns the turns whose callers are still there; when
-// there are none, no transaction has begun.
+// begin starts a transaction and waits while another process has the file locked. It returns the
+// turns whose callers still wait, and ends the others. Without such a turn it starts no
+// transaction. On an error it also returns the turns, which the caller must end.
 func (g *group) begin(batch []*turn) ([]*turn, error) {
 	for {
 		waiting := batch[:0]
@@ -51,24 +56,25 @@ func (g *group) begin(batch []*turn) ([]*turn, error) {
 		}
 		err := g.ready()
 		if err == nil {
-			_, err = g.conn.exec(context.Background(), "BEGIN IMMEDIATE", nil)
+			_, err = g.conn.Exec(context.Background(), "BEGIN IMMEDIATE", nil)
 		}
 		if err == nil {
 			return batch, nil
 		}
 		if !isBusy(err) {
-			return batch, classify(err)
+			return batch, Classify(err)
 		}
 	}
 }
 
-// alone commits one turn, whose failure concerns nobody else.
+// alone runs and commits one turn in the open transaction, and ends the turn. It rolls back if the
+// function or the commit fails.
 func (g *group) alone(t *turn) {
 	tx := &Tx{dialect: SQLite, link: g.conn}
 	there, err := t.call(tx)
 	g.conn.closeRows()
 	if there && err == nil {
-		_, err = g.conn.exec(context.Background(), "COMMIT", nil)
+		_, err = g.conn.Exec(context.Background(), "COMMIT", nil)
 		if err = commitError(err); err == nil {
 			t.end(nil)
 			return
@@ -78,7 +84,7 @@ func (g *group) alone(t *turn) {
 	t.end(err)
 }
 
-// again commits a turn on its own, after its group has failed.
+// again runs one turn in its own transaction, after its batch has failed. It ends the turn.
 func (g *group) again(t *turn) {
 	batch, err := g.begin([]*turn{t})
 	switch {
@@ -89,53 +95,61 @@ func (g *group) again(t *turn) {
 	}
 }
 
-// runAll runs the functions of a group, each between savepoints, and ends the turns that failed by themselves. It returns
-// the others, and whether the transaction was lost on the way.
-func (g *group) runAll(batch []*turn) (ran []*turn, lost bool) {
+// runAll runs the functions of a batch, each inside a savepoint, until all have run or batchTime
+// has passed. It ends the turns whose functions failed, and returns the others: those that ran, and
+// the rest. lost reports that SQLite has rolled back the whole transaction.
+func (g *group) runAll(batch []*turn) (ran, rest []*turn, lost bool) {
+	begun := time.Now()
 	for i, t := range batch {
+		if i > 0 && time.Since(begun) > batchTime {
+			return ran, batch[i:], false
+		}
 		ok, err := g.runOne(t)
-		switch {
-		case err != nil: // the savepoint is gone, and so is the transaction
-			return append(append(ran, t), batch[i+1:]...), true
-		case ok:
+		if ok || err != nil {
 			ran = append(ran, t)
 		}
+		if err != nil { // the savepoint is lost, and so is the transaction
+			return ran, batch[i+1:], true
+		}
 	}
-	return ran, false
+	return ran, nil, false
 }
 
-// runOne runs one function. It reports whether its changes belong to the commit; if not, the turn has ended, except when the
-// transaction was lost.
+// runOne runs the function of one turn inside a savepoint. It reports whether the changes are part
+// of the transaction. If not, it ends the turn. It returns an error, without ending the turn, if
+// the transaction is lost.
 func (g *group) runOne(t *turn) (bool, error) {
 	ctx := context.Background()
-	if _, err := g.conn.exec(ctx, "SAVEPOINT turn", nil); err != nil {
+	if _, err := g.conn.Exec(ctx, "SAVEPOINT turn", nil); err != nil {
 		return false, err
 	}
 	there, failed := t.call(&Tx{dialect: SQLite, link: g.conn})
 	g.conn.closeRows()
 	if there && failed == nil {
-		if _, err := g.conn.exec(ctx, "RELEASE turn", nil); err != nil {
+		if _, err := g.conn.Exec(ctx, "RELEASE turn", nil); err != nil {
 			return false, err
 		}
 		return true, nil
 	}
-	// Some errors, as a full disk, make SQLite roll back everything. Then there is no savepoint either.
-	if _, err := g.conn.exec(ctx, "ROLLBACK TO turn", nil); err != nil {
+	// On some errors, such as a full disk, SQLite rolls back the whole transaction. The savepoint does
+	// not exist then.
+	if _, err := g.conn.Exec(ctx, "ROLLBACK TO turn", nil); err != nil {
 		return false, err
 	}
-	if _, err := g.conn.exec(ctx, "RELEASE turn", nil); err != nil {
+	if _, err := g.conn.Exec(ctx, "RELEASE turn", nil); err != nil {
 		return false, err
 	}
 	t.end(failed)
 	return false, nil
 }
 
-// finish commits a group, and reports whether that ended its turns.
+// finish commits a batch and ends its turns. It returns false, and ends none of them, if the commit
+// surely failed.
 func (g *group) finish(ran []*turn) bool {
-	_, err := g.conn.exec(context.Background(), "COMMIT", nil)
+	_, err := g.conn.Exec(context.Background(), "COMMIT", nil)
 	err = commitError(err)
 	if err != nil && !errors.Is(err, ErrIndeterminate) {
-		return false // each for itself: a deferred constraint concerns one of them
+		return false // the turns run again separately: one of them may violate a deferred constraint
 	}
 	if err != nil {
 		g.rollback()
@@ -146,16 +160,18 @@ func (g *group) finish(ran []*turn) bool {
 	return true
 }
 
-// commitError is the error of a commit. When the disk fails in the middle of it, what was written may be found later.
+// commitError returns the classified error of a commit. A disk that fails during a commit gives
+// ErrIndeterminate: the changes may be found later.
 func commitError(err error) error {
-	if err = classify(err); errors.Is(err, ErrUnavailable) && !isBusy(err) {
+	if err = Classify(err); errors.Is(err, ErrUnavailable) && !isBusy(err) {
 		return &failure{ErrIndeterminate, err}
 	}
 	return err
 }
 
-// rollback ends a transaction, if there is one.
+// rollback closes open rows and rolls back the transaction, if one is open.
 func (g *group) rollback() {
 	g.conn.closeRows()
-	_, _ = g.conn.exec(context.Background(), "ROLLBACK", nil) // it fails if SQLite has rolled back by itself
+	// fails if SQLite has already rolled back
+	_, _ = g.conn.Exec(context.Background(), "ROLLBACK", nil)
 }

@@ -1,108 +1,99 @@
 package sqlconn
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"sync"
 )
 
-// Conn is a database. It is opened when it is first used, and mends lost connections, until Close. All methods may be called
-// from any goroutine.
+// Conn is a database. It connects at first use and replaces lost connections, until Close. Safe for
+// concurrent use.
 type Conn struct {
-	plan plan
-	db   database
-	wake *wakes
+	db   Database
+	wake *Wakes
 
 	mu     sync.Mutex
 	closed bool
 }
 
-// database is what differs between the two kinds.
-type database interface {
-	// update runs fn in a transaction and returns the topics that it named, if it was committed.
-	update(ctx context.Context, single bool, fn Func) ([]string, error)
-	view(ctx context.Context, fn Func) error
-	// migrate runs fn, which brings a component's tables up to date, as update does.
-	migrate(ctx context.Context, component string, fn Func) error
-	// tell tells other processes of topics, some time soon. watch is what wakes this process's watchers for the others'
-	// changes, until ctx ends.
-	tell(topics []string)
-	watch(ctx context.Context, w *wakes)
-	close(ctx context.Context) error
-}
-
-// Func is what runs in a transaction or a view. ctx is the caller's, tx ends when it returns.
+// Func is a function to run in a transaction or a view. ctx is derived from the caller's. tx is
+// invalid after the function returns.
 type Func func(ctx context.Context, tx *Tx) error
 
-// New checks the configuration. It opens nothing.
+// New returns a Conn for cfg. It does not connect. Its error lists all faults of cfg.
 func New(cfg Config) (*Conn, error) {
-	p, err := cfg.check()
-	if err != nil {
+	cfg, err := cfg.complete()
+	driver, noDriver := cfg.driver()
+	var db Database
+	if noDriver == nil {
+		db, noDriver = driver.Open(cfg)
+	}
+	if err := errors.Join(err, noDriver); err != nil {
 		return nil, err
 	}
-	c := &Conn{plan: p}
-	if p.dialect == Postgres {
-		c.db = newPostgres(p)
-	} else {
-		c.db = newLite(p)
-	}
-	c.wake = newWakes(c.db.watch)
-	return c, nil
+	return &Conn{db: db, wake: newWakes(db.Watch)}, nil
 }
 
-// Dialect is the kind of the database.
-func (c *Conn) Dialect() Dialect { return c.plan.dialect }
+// Dialect returns the kind of the database.
+func (c *Conn) Dialect() Dialect { return c.db.Dialect() }
 
-// Shared reports whether other processes can use the database: all but one in memory.
-func (c *Conn) Shared() bool { return c.plan.dialect == Postgres || c.plan.file != "" }
+// Shared reports whether other processes can use the database. It is false only for a database in
+// memory.
+func (c *Conn) Shared() bool { return c.db.Shared() }
 
-// Update runs fn in a transaction that may write. Nil: it is committed, and on the disk. fn may run more than once, one run at
-// a time and in the caller's goroutine; see the package comment for what that asks of it. An error of fn rolls back and is returned as
-// it is. A database that is down or locked is waited for until ctx ends.
+// Update runs fn in a transaction that may write. If fn returns nil, it commits the transaction to
+// the disk. If fn returns an error, it rolls back and returns this error unchanged.
+//
+// fn may run more than once, one run at a time, in the caller's goroutine. See the package comment
+// for the consequences. If the database is down or locked, Update waits until ctx ends.
 func (c *Conn) Update(ctx context.Context, fn Func) error { return c.write(ctx, false, fn) }
 
-// Single is Update for a function that runs one statement, which costs PostgreSQL one round trip in place of three. A lost
-// connection in the middle of it is [ErrIndeterminate]. An error that fn returns after a statement that succeeded does not
-// undo it on PostgreSQL, so fn returns those of the statement alone.
+// Single is Update for a function that runs one statement. PostgreSQL then needs one round trip
+// instead of three. If the connection is lost during the statement, Single returns
+// [ErrIndeterminate].
+//
+// If fn returns an error after a successful statement, PostgreSQL does not undo the statement. So
+// fn must return only the errors of the statement.
 func (c *Conn) Single(ctx context.Context, fn Func) error { return c.write(ctx, true, fn) }
 
 func (c *Conn) write(ctx context.Context, single bool, fn Func) error {
 	if err := c.open(); err != nil {
 		return err
 	}
-	topics, err := c.db.update(ctx, single, fn)
+	topics, err := c.db.Update(ctx, single, fn)
 	if len(topics) > 0 && err == nil {
 		c.wake.topics(topics)
-		c.db.tell(topics)
+		c.db.Tell(topics)
 	}
 	return err
 }
 
-// View runs fn, which only reads. Each statement sees what was committed before it; there is no transaction around them.
-// fn may run more than once.
+// View runs fn, which only reads. Its statements do not share a transaction. Each statement sees
+// the data that was committed before it. fn may run more than once.
 func (c *Conn) View(ctx context.Context, fn Func) error {
 	if err := c.open(); err != nil {
 		return err
 	}
-	return c.db.view(ctx, fn)
+	return c.db.View(ctx, fn)
 }
 
 func (c *Conn) open() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return &failure{ErrClosed, errClosed}
+		return Closed()
 	}
 	return nil
 }
 
-// Close waits for what is under way, ends watchers and closes all connections. It is idempotent. When ctx ends before, its
-// error is returned, and the rest ends by itself.
+// Close waits for running calls, ends the watchers and closes all connections. It is idempotent. If
+// ctx ends earlier, Close returns the error of ctx, and the remaining steps continue in the
+// background.
 func (c *Conn) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
-	if err := c.wake.close(ctx); err != nil {
-		return err
-	}
-	return c.db.close(ctx)
+	// The database is closed even if ctx has ended; it then ends in the background.
+	return cmp.Or(c.wake.close(ctx), c.db.Close(ctx))
 }

@@ -5,14 +5,15 @@ import "time"
 // Dialect is a kind of database.
 type Dialect string
 
-// The dialects there are.
+// The dialects.
 const (
 	SQLite   Dialect = "sqlite"
 	Postgres Dialect = "postgres"
 )
 
-// Now is an SQL expression for the database's clock in microseconds since 1970, as it is when it is evaluated, not when the
-// transaction began. That of SQLite is the machine's, cut to milliseconds; that of PostgreSQL is the server's.
+// Now returns an SQL expression for the database's clock, in microseconds since 1970. It gives the
+// time of its evaluation, not of the start of the transaction. SQLite uses the clock of the
+// machine, cut to milliseconds. PostgreSQL uses the clock of the server.
 func (d Dialect) Now() string {
 	if d == Postgres {
 		return "CAST(floor(extract(epoch FROM clock_timestamp()) * 1000000) AS bigint)"
@@ -20,8 +21,8 @@ func (d Dialect) Now() string {
 	return "(CAST(unixepoch('subsec') * 1000 AS INTEGER) * 1000)"
 }
 
-// Micros returns a time as it is stored: microseconds since 1970, rounded up, so that nothing is due too early. The zero
-// time is 0.
+// Micros returns a time in its stored form: microseconds since 1970. It rounds up, so a record is
+// not due too early. The zero time is 0.
 func Micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -33,7 +34,7 @@ func Micros(t time.Time) int64 {
 	return us
 }
 
-// Time returns a stored time, in UTC; 0 is the zero time.
+// Time returns a stored time, in UTC. 0 is the zero time.
 func Time(us int64) time.Time {
 	if us == 0 {
 		return time.Time{}

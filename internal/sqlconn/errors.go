@@ -8,47 +8,88 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
-	"modernc.org/sqlite"
+	"github.com/swarmiji/swarmiji/internal/reach"
 )
 
-// The classes of this package's errors. Compare with [errors.Is]. No error of this package holds a password or a URL.
+// The classes of this package's errors. Compare with [errors.Is]. The errors of this package
+// contain no password and no URL.
 var (
-	// ErrClosed: the Conn was closed.
+	// ErrClosed reports that the Conn was closed.
 	ErrClosed = errors.New("sql connection closed")
-	// ErrUnavailable: there was no usable database until ctx ended: no connection, or a file that another process had locked.
-	// Nothing was committed.
+	// ErrUnavailable reports that the database was not usable until ctx ended: it could not be
+	// reached, or another process had the file locked. It also reports a transaction on PostgreSQL
+	// that needs longer than the Timeout of [Config]. Nothing was committed.
 	ErrUnavailable = errors.New("no sql database")
-	// ErrIndeterminate: the commit was sent, and ctx or the connection ended before the answer came.
+	// ErrIndeterminate reports that ctx or the connection ended after the commit was sent and before
+	// its answer arrived. The transaction may have been committed.
 	ErrIndeterminate = errors.New("sql commit without an answer")
-	// ErrConflict: concurrent transactions got into each other's way until ctx ended. Nothing was committed.
+	// ErrConflict reports that concurrent transactions conflicted until ctx ended. Nothing was
+	// committed.
 	ErrConflict = errors.New("sql transactions in conflict")
-	// ErrFull: the database has no room: a full disk, no memory, too large a value. Nothing was committed.
+	// ErrFull reports a lack of space: a full disk, no memory, or a value that is too large. Nothing
+	// was committed.
 	ErrFull = errors.New("sql database full")
-	// ErrAccess: the server refused the credentials or knows no such database; a file or its directory may not be used.
+	// ErrAccess reports that the server refused the credentials or that the database does not exist.
+	// For SQLite, the file or its directory cannot be used.
 	ErrAccess = errors.New("sql access refused")
-	// ErrCorrupt: the file is no database, or a damaged one.
+	// ErrCorrupt reports that the file is damaged or not a database.
 	ErrCorrupt = errors.New("sql database damaged")
-	// ErrRefused: the database answered with an error of another kind, such as a constraint. Nothing was committed.
+	// ErrRefused reports another error of the database, such as a violated constraint. Nothing was
+	// committed.
 	ErrRefused = errors.New("sql statement refused")
-	// ErrNewerSchema: the tables were made by a newer version of this program.
+	// ErrNewerSchema reports that a newer version of this program has migrated the tables.
 	ErrNewerSchema = errors.New("sql tables of a newer version")
 )
 
-// ErrNoRows is the answer of [Row.Scan] when there is none. It dooms no transaction.
+// ErrNoRows is the error of [Row.Scan] for an empty result. The transaction does not fail.
 var ErrNoRows = errors.New("sql: no rows")
 
-// failure is an error with its class. The cause is the driver's or the network's own.
+// failure is an error with its class. The cause is the error of the driver or the network.
 type failure struct {
 	class error
 	cause error
 }
 
-func (e *failure) Error() string   { return e.class.Error() + ": " + e.cause.Error() }
+// Error returns the texts of class and cause. A cause that says which server cannot be used, and
+// why, needs no class.
+func (e *failure) Error() string {
+	if r, ok := errors.AsType[*reach.Error](e.cause); ok {
+		return r.Error()
+	}
+	return e.class.Error() + ": " + e.cause.Error()
+}
+
 func (e *failure) Unwrap() []error { return []error{e.class, e.cause} }
 
-// Class returns the class of an error of this package, nil if it has none.
+// Failure returns an error with this class and cause.
+func Failure(class, cause error) error { return &failure{class, cause} }
+
+// Cause returns the cause of an error without its class.
+func Cause(err error) error {
+	if f, ok := errors.AsType[*failure](err); ok {
+		return f.cause
+	}
+	return err
+}
+
+var errClosed = errors.New("closed")
+
+// Closed returns the error of a call after Close.
+func Closed() error { return &failure{ErrClosed, errClosed} }
+
+// The errors of the client libraries, by their methods. This package links neither library.
+type (
+	postgresError interface { // a *pgconn.PgError
+		error
+		SQLState() string
+	}
+	liteError interface { // a *sqlite.Error
+		error
+		Code() int
+	}
+)
+
+// Class returns the class of an error of this package, or nil if it has no class.
 func Class(err error) error {
 	for _, class := range []error{
 		ErrClosed, ErrIndeterminate, ErrUnavailable, ErrConflict, ErrFull, ErrAccess, ErrCorrupt, ErrRefused, ErrNewerSchema,
@@ -60,18 +101,19 @@ func Class(err error) error {
 	return nil
 }
 
-// IsUnique reports whether a statement was refused because a row with the same key exists.
+// IsUnique reports whether a statement failed because a row with the same key exists.
 func IsUnique(err error) bool {
-	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return e.Code == "23505"
+	if e, ok := errors.AsType[postgresError](err); ok {
+		return e.SQLState() == "23505"
 	}
-	if e, ok := errors.AsType[*sqlite.Error](err); ok {
+	if e, ok := errors.AsType[liteError](err); ok {
 		return e.Code() == liteConstraintPrimaryKey || e.Code() == liteConstraintUnique || e.Code() == liteConstraintRowID
 	}
 	return false
 }
 
-// Codes of SQLite; those of more than 8 bits are extended ones, whose lowest 8 are the plain code.
+// Codes of SQLite. A code with more than 8 bits is an extended code; its lowest 8 bits are the
+// plain code.
 const (
 	liteBusy                 = 5
 	liteLocked               = 6
@@ -91,26 +133,27 @@ const (
 	liteConstraintRowID      = 19 | 10<<8
 )
 
-// classify puts the class beside an error of a driver. It is for errors of statements before a commit.
-func classify(err error) error {
+// Classify adds the class to an error of a driver. Use it for errors of statements before a commit.
+// A missing row gives ErrNoRows. Classified errors and nil are returned unchanged.
+func Classify(err error) error {
 	switch {
 	case err == nil || Class(err) != nil:
 		return err
-	case errors.Is(err, sql.ErrNoRows), errors.Is(err, pgx.ErrNoRows), errors.Is(err, ErrNoRows):
+	case errors.Is(err, sql.ErrNoRows), errors.Is(err, ErrNoRows):
 		return ErrNoRows
 	}
 	return &failure{classOf(err), err}
 }
 
 func classOf(err error) error {
-	if e, ok := errors.AsType[*sqlite.Error](err); ok {
+	if e, ok := errors.AsType[liteError](err); ok {
 		return classOfLite(e.Code())
 	}
-	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+	if e, ok := errors.AsType[postgresError](err); ok {
 		return classOfState(e)
 	}
 	switch {
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), pgconn.Timeout(err):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return ErrUnavailable
 	case errors.Is(err, driver.ErrBadConn), errors.Is(err, sql.ErrConnDone):
 		return ErrUnavailable
@@ -118,16 +161,14 @@ func classOf(err error) error {
 	if isScan(err) {
 		return ErrRefused
 	}
-	return ErrUnavailable // whatever else goes wrong is the network's
+	return ErrUnavailable // all other errors come from the network
 }
 
-// isScan reports whether an error tells of values that do not fit: it is the program's, and no repetition mends it.
+// isScan reports whether err is about values of a wrong type or number. It is a fault of the
+// program, and a repetition does not help.
 func isScan(err error) bool {
-	if _, ok := errors.AsType[pgx.ScanArgError](err); ok {
-		return true
-	}
 	text := err.Error()
-	for _, part := range []string{"sql: Scan", "sql: expected", "sql: converting", "missing argument", "cannot scan", "unable to encode", "number of field descriptions", "expected 0 arguments", "mismatched param"} {
+	for _, part := range []string{"sql: Scan", "sql: expected", "sql: converting", "missing argument", "cannot scan", "can't scan", "unable to encode", "number of field descriptions", "expected 0 arguments", "mismatched param"} {
 		if strings.Contains(text, part) {
 			return true
 		}
@@ -152,22 +193,22 @@ func classOfLite(code int) error {
 	}
 }
 
-// isBusy reports whether another process holds the lock of a file.
+// isBusy reports whether err says that another process holds the lock of the file.
 func isBusy(err error) bool {
-	e, ok := errors.AsType[*sqlite.Error](err)
+	e, ok := errors.AsType[liteError](err)
 	return ok && (e.Code()&0xff == liteBusy || e.Code()&0xff == liteLocked)
 }
 
-// states are what the beginnings of PostgreSQL's SQLSTATEs mean; the first that fits counts.
+// states maps prefixes of PostgreSQL's SQLSTATE to classes. The first matching prefix applies.
 var states = []struct {
 	prefix string
 	class  error
 }{
 	{"08", ErrUnavailable},
-	{"57P0", ErrUnavailable}, // it stops, has crashed, or starts
+	{"57P0", ErrUnavailable}, // the server stops, has crashed, or starts
 	{"53300", ErrUnavailable},
-	{"25006", ErrUnavailable}, // read-only: a standby
-	{"25P03", ErrUnavailable}, // idle in a transaction for too long
+	{"25006", ErrUnavailable}, // read-only: a standby server
+	{"25P03", ErrUnavailable}, // idle for too long in a transaction
 	{"53", ErrFull},
 	{"54", ErrFull},
 	{"58", ErrUnavailable},
@@ -176,32 +217,26 @@ var states = []struct {
 	{"42501", ErrAccess},
 	{"40", ErrConflict},
 	{"55P03", ErrConflict},
-	{"26000", ErrConflict}, // a prepared statement that a proxy has lost
+	{"26000", ErrConflict}, // a proxy has lost a prepared statement
 	{"XX001", ErrCorrupt},
 	{"XX002", ErrCorrupt},
 }
 
-func classOfState(e *pgconn.PgError) error {
-	if e.Code == "0A000" && strings.Contains(e.Message, "cached plan") {
-		return ErrConflict // a migration changed the table; the client prepares anew
+func classOfState(e postgresError) error {
+	if e.SQLState() == "0A000" && strings.Contains(e.Error(), "cached plan") {
+		return ErrConflict // a migration changed the table; the client prepares the statement again
 	}
 	for _, s := range states {
-		if strings.HasPrefix(e.Code, s.prefix) {
+		if strings.HasPrefix(e.SQLState(), s.prefix) {
 			return s.class
 		}
 	}
 	return ErrRefused
 }
 
-// isFatal reports whether an answer of PostgreSQL came with the end of the session: what was under way may have been done.
-func isFatal(err error) bool {
-	e, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && (e.SeverityUnlocalized == "FATAL" || e.SeverityUnlocalized == "PANIC" ||
-		e.SeverityUnlocalized == "" && (e.Severity == "FATAL" || e.Severity == "PANIC"))
-}
-
-// ended is the error of a call whose ctx ended before anything was committed. last is why it waited; nil: for its turn.
-func ended(ctx context.Context, last error) error {
+// Ended returns the error of a call whose ctx ended before a commit was sent. last is the reason
+// for its wait. It is nil if the call waited for its turn.
+func Ended(ctx context.Context, last error) error {
 	if last == nil {
 		return &failure{ErrUnavailable, context.Cause(ctx)}
 	}

@@ -1,4 +1,4 @@
-package sqlconn
+package sqlconn_test
 
 import (
 	"context"
@@ -10,23 +10,24 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// Another process holds the lock of the file: a call waits within its ctx, is not executed when that ends, and goes on when
-// the lock is free.
+// TestFileLockedByAnotherProcess shows that a call waits until its ctx ends while another process
+// has the file locked. It then has no effect. After the lock is free, calls succeed.
 func TestFileLockedByAnotherProcess(t *testing.T) {
 	dsn := liteURL(t)
-	c := open(t, Config{URL: dsn})
+	c := open(t, sqlconn.Config{URL: dsn})
 	run(t, c, "CREATE TABLE t (id bigint PRIMARY KEY NOT NULL, v text)")
 	other := start(t, "lock", dsn)
 	if l := other.line(t); l != "locked" {
 		t.Fatal(l)
 	}
 	err := tryExec(testwait.Brief(t), c, "INSERT INTO t (id) VALUES (1)")
-	if !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("while it is locked: %v, want %v", err, ErrUnavailable)
+	if !errors.Is(err, sqlconn.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("while it is locked: %v, want %v", err, sqlconn.ErrUnavailable)
 	}
 	if n := number(t, c, "SELECT count(*) FROM t"); n != 0 {
 		t.Errorf("a reader sees %d rows, want none: it is not held up, and sees what is committed", n)
@@ -47,7 +48,8 @@ func TestFileLockedByAnotherProcess(t *testing.T) {
 	}
 }
 
-// Some processes write to one database at once, and one is killed: nothing that was committed is lost, and the others go on.
+// TestKilledInMidWrite shows that no committed row is lost when one of several writing processes is
+// killed. The other processes continue.
 func TestKilledInMidWrite(t *testing.T) {
 	eachURL(t, func(t *testing.T, dsn string) {
 		children := []*process{start(t, "write", dsn), start(t, "write", dsn)}
@@ -61,7 +63,7 @@ func TestKilledInMidWrite(t *testing.T) {
 			children[1].line(t)
 		}
 		_ = children[1].cmd.Process.Kill()
-		c := open(t, Config{URL: dsn})
+		c := open(t, sqlconn.Config{URL: dsn})
 		for i, p := range children {
 			ids, errs := p.numbers()
 			if errs != nil {
@@ -77,11 +79,12 @@ func TestKilledInMidWrite(t *testing.T) {
 	})
 }
 
-// PostgreSQL is killed again and again while transactions are under way. What was committed is there, what failed with
-// anything but ErrIndeterminate is not, and each call ends well in the end.
+// TestPostgresKilled kills PostgreSQL repeatedly during transactions. Committed rows exist. Rows
+// whose call failed with an error other than ErrIndeterminate do not. At the end each call
+// succeeds.
 func TestPostgresKilled(t *testing.T) {
 	p := testserver.OwnPostgres(t, testserver.PostgresConfig{})
-	c := open(t, Config{URL: pgURL(t, p)})
+	c := open(t, sqlconn.Config{URL: pgURL(t, p)})
 	run(t, c, "CREATE TABLE t (id bigint PRIMARY KEY NOT NULL, v text)")
 	ctx, cancel := context.WithCancel(testwait.Long(t))
 	defer cancel()
@@ -97,7 +100,7 @@ func TestPostgresKilled(t *testing.T) {
 				if id%2 == 0 {
 					write = c.Single
 				}
-				err := write(ctx, func(ctx context.Context, tx *Tx) error {
+				err := write(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
 					_, err := tx.Exec(ctx, "INSERT INTO t (id) VALUES ($1)", id)
 					return err
 				})
@@ -106,9 +109,9 @@ func TestPostgresKilled(t *testing.T) {
 				case err == nil:
 					committed[id] = true
 					done.Add(1)
-				case errors.Is(err, ErrIndeterminate):
+				case errors.Is(err, sqlconn.ErrIndeterminate):
 					doubtful[id] = true
-				case !errors.Is(err, ErrUnavailable) || ctx.Err() == nil:
+				case !errors.Is(err, sqlconn.ErrUnavailable) || ctx.Err() == nil:
 					t.Errorf("%d: %v", id, err)
 				}
 				mu.Unlock()
@@ -138,7 +141,7 @@ func TestPostgresKilled(t *testing.T) {
 	cancel()
 	group.Wait()
 	found := map[int64]bool{}
-	err := c.View(testwait.Long(t), func(ctx context.Context, tx *Tx) error {
+	err := c.View(testwait.Long(t), func(ctx context.Context, tx *sqlconn.Tx) error {
 		rows, err := tx.Query(ctx, "SELECT id FROM t")
 		if err != nil {
 			return err
@@ -168,13 +171,14 @@ func TestPostgresKilled(t *testing.T) {
 	t.Logf("%d committed, %d in doubt", len(committed), len(doubtful))
 }
 
-// A connection that is lost before the commit costs a repetition, which the function sees.
+// TestLostBeforeCommit shows that the function runs again if the connection is lost before the
+// commit.
 func TestLostBeforeCommit(t *testing.T) {
 	p := testserver.RequirePostgres(t)
-	c := open(t, Config{URL: pgURL(t, p)})
+	c := open(t, sqlconn.Config{URL: pgURL(t, p)})
 	run(t, c, "CREATE TABLE t (id bigint PRIMARY KEY NOT NULL, v text)")
 	runs := 0
-	err := c.Update(testwait.Long(t), func(ctx context.Context, tx *Tx) error {
+	err := c.Update(testwait.Long(t), func(ctx context.Context, tx *sqlconn.Tx) error {
 		runs++
 		if _, err := tx.Exec(ctx, "INSERT INTO t (id) VALUES (1)"); err != nil {
 			return err
@@ -195,27 +199,28 @@ func TestLostBeforeCommit(t *testing.T) {
 	}
 }
 
-// A commit whose answer does not come is in doubt, and says so; here it was carried out.
+// TestCommitWithoutAnAnswer shows that a commit without an answer returns ErrIndeterminate. In this
+// test it was committed.
 func TestCommitWithoutAnAnswer(t *testing.T) {
 	p := testserver.RequirePostgres(t)
 	proxy := testserver.NewProxy(t, p.Addr())
 	direct := pgURL(t, p)
-	c := open(t, Config{URL: strings.Replace(direct, p.Addr(), proxy.Addr(), 1)})
+	c := open(t, sqlconn.Config{URL: strings.Replace(direct, p.Addr(), proxy.Addr(), 1)})
 	run(t, c, "CREATE TABLE t (id bigint PRIMARY KEY NOT NULL, v text)")
 	ctx, cancel := context.WithTimeout(testwait.Long(t), 3*time.Second)
 	defer cancel()
 	runs := 0
-	err := c.Update(ctx, func(ctx context.Context, tx *Tx) error {
+	err := c.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
 		runs++
 		_, err := tx.Exec(ctx, "INSERT INTO t (id) VALUES (1)")
 		proxy.BlackHole(false, true)
 		return err
 	})
-	if !errors.Is(err, ErrIndeterminate) || runs != 1 {
-		t.Errorf("%v after %d runs, want %v", err, runs, ErrIndeterminate)
+	if !errors.Is(err, sqlconn.ErrIndeterminate) || runs != 1 {
+		t.Errorf("%v after %d runs, want %v", err, runs, sqlconn.ErrIndeterminate)
 	}
 	proxy.Heal()
-	watch := open(t, Config{URL: direct})
+	watch := open(t, sqlconn.Config{URL: direct})
 	testwait.UntilNil(t, "the commit", func() error {
 		if number(t, watch, "SELECT count(*) FROM t") != 1 {
 			return errors.New("not there")
@@ -224,14 +229,14 @@ func TestCommitWithoutAnAnswer(t *testing.T) {
 	})
 }
 
-// A server that has fallen silent is given up after Timeout, also by a call without an end.
+// TestSilentServer shows that a call without a deadline gives up a silent server after Timeout.
 func TestSilentServer(t *testing.T) {
 	p := testserver.OwnPostgres(t, testserver.PostgresConfig{})
-	c := open(t, Config{URL: p.URL() + "&connect_timeout=1", Timeout: 500 * time.Millisecond})
+	c := open(t, sqlconn.Config{URL: p.URL() + "&connect_timeout=1", Timeout: 500 * time.Millisecond})
 	run(t, c, "CREATE TABLE t (id bigint PRIMARY KEY NOT NULL, v text)")
 	p.Pause()
-	if err := tryExec(testwait.Brief(t), c, "INSERT INTO t (id) VALUES (1)"); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("a paused server: %v, want %v", err, ErrUnavailable)
+	if err := tryExec(testwait.Brief(t), c, "INSERT INTO t (id) VALUES (1)"); !errors.Is(err, sqlconn.ErrUnavailable) {
+		t.Errorf("a paused server: %v, want %v", err, sqlconn.ErrUnavailable)
 	}
 	result := make(chan error, 1)
 	go func() { result <- tryExec(context.Background(), c, "INSERT INTO t (id) VALUES (2)") }()
@@ -243,7 +248,8 @@ func TestSilentServer(t *testing.T) {
 	p.Resume()
 	select {
 	case err := <-result:
-		if err != nil && !errors.Is(err, ErrIndeterminate) { // which a commit is that took longer than Timeout, on a busy machine
+		// a commit that takes longer than Timeout on a busy machine
+		if err != nil && !errors.Is(err, sqlconn.ErrIndeterminate) {
 			t.Errorf("after Resume: %v", err)
 		}
 	case <-time.After(30 * time.Second):
@@ -251,20 +257,20 @@ func TestSilentServer(t *testing.T) {
 	}
 }
 
-// Transactions that wait for each other's rows are told apart by the server; the one that it ends begins anew.
+// TestDeadlock shows that the transaction that the server ends after a deadlock runs again.
 func TestDeadlock(t *testing.T) {
 	p := testserver.RequirePostgres(t)
-	c := open(t, Config{URL: pgURL(t, p) + "&deadlock_timeout=100ms"})
+	c := open(t, sqlconn.Config{URL: pgURL(t, p) + "&deadlock_timeout=100ms"})
 	run(t, c, "CREATE TABLE t (id bigint PRIMARY KEY NOT NULL, v bigint)")
 	run(t, c, "INSERT INTO t VALUES (1, 0), (2, 0)")
-	var both sync.WaitGroup // until each has its first row
+	var both sync.WaitGroup // until each transaction has locked its first row
 	both.Add(2)
 	var runs atomic.Int64
 	results := make(chan error, 2)
 	for i := range 2 {
 		go func() {
 			first := true
-			results <- c.Update(testwait.Long(t), func(ctx context.Context, tx *Tx) error {
+			results <- c.Update(testwait.Long(t), func(ctx context.Context, tx *sqlconn.Tx) error {
 				runs.Add(1)
 				if _, err := tx.Exec(ctx, "UPDATE t SET v = v + 1 WHERE id = $1", 1+i); err != nil {
 					return err
@@ -289,7 +295,8 @@ func TestDeadlock(t *testing.T) {
 	}
 }
 
-// What a server says of a wrong password holds none, and nor does anything else.
+// TestNoSecretInErrors shows that the errors for a wrong password, and all others, contain no
+// password.
 func TestNoSecretInErrors(t *testing.T) {
 	p := testserver.RequirePostgres(t)
 	const secret = "pass-word-7"
@@ -302,14 +309,14 @@ func TestNoSecretInErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
-		cfg  Config
+		cfg  sqlconn.Config
 		want error
 	}{
-		"wrong password":   {Config{URL: "postgres://" + p.User() + ":" + secret + "@" + p.Addr() + "/postgres"}, ErrAccess},
-		"no such database": {Config{URL: strings.Replace(p.URL(), "/postgres?", "/nowhere?", 1)}, ErrAccess},
-		"nobody listens":   {Config{URL: "postgres://u:" + secret + "@127.0.0.1:1/x"}, ErrUnavailable},
-		"no TLS there":     {Config{URL: "postgres://u:" + secret + "@" + p.Addr() + "/x?sslmode=verify-full"}, ErrUnavailable},
-		"other authority":  {Config{URL: "postgres://u:" + secret + "@" + p.Addr() + "/x", TLS: trust}, ErrUnavailable},
+		"wrong password":   {sqlconn.Config{URL: "postgres://" + p.User() + ":" + secret + "@" + p.Addr() + "/postgres"}, sqlconn.ErrAccess},
+		"no such database": {sqlconn.Config{URL: strings.Replace(p.URL(), "/postgres?", "/nowhere?", 1)}, sqlconn.ErrAccess},
+		"nobody listens":   {sqlconn.Config{URL: "postgres://u:" + secret + "@127.0.0.1:1/x"}, sqlconn.ErrUnavailable},
+		"no TLS there":     {sqlconn.Config{URL: "postgres://u:" + secret + "@" + p.Addr() + "/x?sslmode=verify-full"}, sqlconn.ErrUnavailable},
+		"other authority":  {sqlconn.Config{URL: "postgres://u:" + secret + "@" + p.Addr() + "/x", TLS: trust}, sqlconn.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := tryExec(testwait.Brief(t), open(t, c.cfg), "SELECT 1")
@@ -336,7 +343,7 @@ func TestTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	plain := strings.TrimSuffix(p.TLSURL(), "?sslmode=verify-full")
-	for name, cfg := range map[string]Config{
+	for name, cfg := range map[string]sqlconn.Config{
 		"of the configuration": {URL: plain, TLS: trust},
 		"of the URL":           {URL: p.TLSURL() + "&sslrootcert=" + files.CA},
 	} {
@@ -347,7 +354,7 @@ func TestTLS(t *testing.T) {
 			}
 		})
 	}
-	c := open(t, Config{URL: p.TLSURL()})
+	c := open(t, sqlconn.Config{URL: p.TLSURL()})
 	if err := tryExec(testwait.Brief(t), c, "SELECT 1"); err == nil {
 		t.Error("a certificate of an unknown authority is taken")
 	}

@@ -4,32 +4,35 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 )
 
-// maxGroup is how many transactions share one commit at most: the first of them waits for the last.
-const maxGroup = 256
+// maxGroup is the largest number of transactions in one commit. The first of them waits for the
+// last. After batchTime, no other function begins before the commit.
+const (
+	maxGroup  = 256
+	batchTime = 50 * time.Millisecond
+)
 
-var errClosed = errors.New("closed")
-
-// group is the writer of a SQLite file. While there is something to write one goroutine commits, and what comes meanwhile
-// waits for the next commit.
+// group is the writer of a SQLite file. One goroutine commits while there are waiting calls. New
+// calls wait for the next commit. Safe for concurrent use.
 type group struct {
 	lite *lite
 
 	mu      sync.Mutex
 	queue   []*turn
-	polls   []chan int64 // that want to know the number of changes by others
+	polls   []chan int64 // channels that wait for the number of changes by others
 	running bool
 	closed  bool
-	idle    chan struct{} // closed when nobody commits any more, after close
+	idle    chan struct{} // closed when the goroutine has ended, after close
 
-	conn *liteConn // of the goroutine that commits
+	conn *liteConn // used by the committing goroutine only
 }
 
-// turn is one call of update: it takes part in a group when it is called.
+// turn is one call of update. Its function runs as part of a batch.
 type turn struct {
-	tx   chan *Tx   // the call's function may run
-	ran  chan error // what it returned
+	tx   chan *Tx   // allows the call to run its function
+	ran  chan error // result of the function
 	done chan struct{}
 
 	mu    sync.Mutex
@@ -39,22 +42,24 @@ type turn struct {
 	err    error
 }
 
-// state is how far a turn has come.
+// state is the progress of a turn.
 type state int
 
 const (
 	queued  state = iota
-	running       // its function is called just now
-	called        // its function has returned, and the commit is to come
-	left          // the caller has gone
+	running       // its function is running
+	called        // its function has returned; the commit follows
+	left          // the caller has left
 )
 
-// errGone is what a call answers whose function did not return: it panicked, or ended its goroutine.
+// errGone is the result of a function that did not return: it panicked, or ended its goroutine.
 var errGone = errors.New("sqlconn: the function did not return")
 
 func newGroup(l *lite) *group { return &group{lite: l, idle: make(chan struct{})} }
 
-// update queues fn and runs it, in the caller's goroutine, when it is called.
+// update queues fn for the next batch, runs it in the caller's goroutine and waits for the commit.
+// It returns the topics that fn passed to Notify. If ctx ends before fn runs, fn does not run. If
+// ctx ends during the commit, update returns ErrIndeterminate.
 func (g *group) update(ctx context.Context, fn Func) ([]string, error) {
 	t := &turn{tx: make(chan *Tx), ran: make(chan error), done: make(chan struct{})}
 	if err := g.add(t, nil); err != nil {
@@ -72,7 +77,7 @@ func (g *group) update(ctx context.Context, fn Func) ([]string, error) {
 			if left, err := t.leave(ctx); left {
 				return nil, err
 			}
-			// It is being called just now. The function's first statement will find that ctx has ended.
+			// fn is about to run. Its first statement will find that ctx has ended.
 			if err := t.run(ctx, <-t.tx, fn); err != nil {
 				return nil, err
 			}
@@ -80,8 +85,8 @@ func (g *group) update(ctx context.Context, fn Func) ([]string, error) {
 	}
 }
 
-// run runs fn and hands over what it returned, also when it does not return. Once it has failed nothing is left to wait for:
-// it is surely undone.
+// run runs fn and sends its result to the committing goroutine, even if fn panics. After an error
+// the turn is left: its changes are rolled back, and the caller need not wait.
 func (t *turn) run(ctx context.Context, tx *Tx, fn Func) (err error) {
 	err = errGone
 	defer func() {
@@ -92,12 +97,13 @@ func (t *turn) run(ctx context.Context, tx *Tx, fn Func) (err error) {
 		t.advance(to)
 		t.ran <- err
 	}()
-	err = tx.verdict(fn(ctx, tx))
+	err = tx.Verdict(fn(ctx, tx))
 	t.topics = tx.topics
 	return err
 }
 
-// leave takes the call out, unless its function is being called.
+// leave takes the call out of the group, unless its function is running, and returns the call's
+// result. It reports whether the call has left. It takes t.mu.
 func (t *turn) leave(ctx context.Context) (bool, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -114,11 +120,12 @@ func (t *turn) leave(ctx context.Context) (bool, error) {
 		return true, &failure{ErrIndeterminate, context.Cause(ctx)}
 	default:
 		t.state = left
-		return true, ended(ctx, nil)
+		return true, Ended(ctx, nil)
 	}
 }
 
-// call runs the turn's function, and reports whether its caller was still there.
+// call lets the caller run the turn's function and waits for its result. It returns false if the
+// caller has left.
 func (t *turn) call(tx *Tx) (bool, error) {
 	if !t.advance(running) {
 		return false, nil
@@ -127,7 +134,7 @@ func (t *turn) call(tx *Tx) (bool, error) {
 	return true, <-t.ran
 }
 
-// advance notes how far the turn has come, unless the caller has left.
+// advance sets the state of the turn. It returns false if the caller has left. It takes t.mu.
 func (t *turn) advance(to state) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -138,14 +145,14 @@ func (t *turn) advance(to state) bool {
 	return true
 }
 
-// gone reports whether the caller has left.
+// gone reports whether the caller has left. It takes t.mu.
 func (t *turn) gone() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.state == left
 }
 
-// end tells the caller.
+// end stores the result and wakes the caller. It must be called once. It takes t.mu.
 func (t *turn) end(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -153,12 +160,13 @@ func (t *turn) end(err error) {
 	close(t.done)
 }
 
-// add queues a turn or a poll, and sees to it that somebody commits.
+// add queues t, or poll if t is nil, and starts the committing goroutine if it is not running.
+// Returns ErrClosed after close. It takes g.mu.
 func (g *group) add(t *turn, poll chan int64) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
-		return &failure{ErrClosed, errClosed}
+		return Closed()
 	}
 	if t != nil {
 		g.queue = append(g.queue, t)
@@ -172,7 +180,7 @@ func (g *group) add(t *turn, poll chan int64) error {
 	return nil
 }
 
-// work commits until nothing waits.
+// work commits batches and answers polls until nothing waits.
 func (g *group) work() {
 	for {
 		g.mu.Lock()
@@ -193,13 +201,18 @@ func (g *group) work() {
 		}
 		g.mu.Unlock()
 		if n > 0 {
-			g.commit(batch)
+			if rest := g.commit(batch); len(rest) > 0 {
+				g.mu.Lock()
+				g.queue = append(rest, g.queue...)
+				g.mu.Unlock()
+			}
 		}
 		g.answer(polls)
 	}
 }
 
-// shut closes the connection; g.mu is held and nobody commits.
+// shut closes the connection and g.idle. Call it with g.mu held, when the committing goroutine has
+// ended. It is idempotent.
 func (g *group) shut() {
 	select {
 	case <-g.idle:
@@ -213,7 +226,8 @@ func (g *group) shut() {
 	close(g.idle)
 }
 
-// close lets what is queued end. It is idempotent.
+// close refuses new calls and waits until the queued calls have ended and the connection is closed.
+// It is idempotent. Returns the error of ctx if ctx ends earlier.
 func (g *group) close(ctx context.Context) error {
 	g.mu.Lock()
 	g.closed = true
@@ -229,7 +243,8 @@ func (g *group) close(ctx context.Context) error {
 	}
 }
 
-// version asks for a number that changes when another connection has changed the database.
+// version returns a number that changes when another connection has changed the database. It waits
+// for the committing goroutine.
 func (g *group) version(ctx context.Context) (int64, error) {
 	answer := make(chan int64, 1)
 	if err := g.add(nil, answer); err != nil {
@@ -243,16 +258,16 @@ func (g *group) version(ctx context.Context) (int64, error) {
 	}
 }
 
-// answer answers polls; 0: nobody knows.
+// answer sends the number of version to the polls. 0 means that the number is not known.
 func (g *group) answer(polls []chan int64) {
 	if len(polls) == 0 {
 		return
 	}
 	var v int64
 	if g.ready() == nil {
-		rows, err := g.conn.query(context.Background(), "PRAGMA data_version", nil)
+		rows, err := g.conn.Query(context.Background(), "PRAGMA data_version", nil)
 		if err == nil {
-			_ = Row{rows: rows}.Scan(&v) // 0 then
+			_ = Row{rows: rows}.Scan(&v) // v stays 0 after an error
 		}
 	}
 	for _, p := range polls {
@@ -260,12 +275,13 @@ func (g *group) answer(polls []chan int64) {
 	}
 }
 
-// ready opens the connection.
+// ready opens the connection if it is not open, and replaces a broken one. A broken connection to a
+// database in memory is kept.
 func (g *group) ready() error {
 	if g.conn != nil && !g.conn.broken {
 		return nil
 	}
-	if g.conn != nil && g.lite.plan.file != "" {
+	if g.conn != nil && g.lite.file != "" {
 		g.conn.close()
 		g.conn = nil
 	}

@@ -1,4 +1,4 @@
-package sqlconn
+package sqlconn_test
 
 import (
 	"bufio"
@@ -15,12 +15,14 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// childEnv makes the test binary a child that writes to the database of its value.
+// childEnv makes the test binary a child process with the job of its value.
 const childEnv = "SQLCONN_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -34,15 +36,15 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper))
 }
 
-// quick is a backoff for tests.
+// quick is a short backoff for tests.
 var quick = task.Backoff{Base: 5 * time.Millisecond, Max: 50 * time.Millisecond}
 
-func open(t testing.TB, cfg Config) *Conn {
+func open(t testing.TB, cfg sqlconn.Config) *sqlconn.Conn {
 	t.Helper()
 	if cfg.Backoff == (task.Backoff{}) {
 		cfg.Backoff = quick
 	}
-	c, err := New(cfg)
+	c, err := sqlconn.New(withEngine(cfg))
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}
@@ -50,7 +52,13 @@ func open(t testing.TB, cfg Config) *Conn {
 	return c
 }
 
-func shut(t testing.TB, c *Conn) {
+// withEngine sets the engine for the URL.
+func withEngine(cfg sqlconn.Config) sqlconn.Config {
+	cfg.Engine = sqltest.Engine(cfg.URL)
+	return cfg
+}
+
+func shut(t testing.TB, c *sqlconn.Conn) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
@@ -59,7 +67,7 @@ func shut(t testing.TB, c *Conn) {
 	}
 }
 
-// liteURL is the URL of a new file.
+// liteURL returns the URL of a new file.
 func liteURL(t testing.TB) string {
 	u := url.URL{Scheme: "sqlite", Path: filepath.Join(t.TempDir(), "test.db")}
 	return u.String()
@@ -75,10 +83,10 @@ func pgURL(t testing.TB, p *testserver.Postgres) string {
 }
 
 // each runs a test on a new database of each kind, with an empty table t.
-func each(t *testing.T, test func(t *testing.T, c *Conn)) {
+func each(t *testing.T, test func(t *testing.T, c *sqlconn.Conn)) {
 	t.Helper()
 	eachURL(t, func(t *testing.T, dsn string) {
-		test(t, open(t, Config{URL: dsn}))
+		test(t, open(t, sqlconn.Config{URL: dsn}))
 	})
 }
 
@@ -90,7 +98,7 @@ func eachURL(t *testing.T, test func(t *testing.T, dsn string)) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			dsn := dsn(t)
-			c, err := New(Config{URL: dsn, Backoff: quick})
+			c, err := sqlconn.New(withEngine(sqlconn.Config{URL: dsn, Backoff: quick}))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -101,41 +109,41 @@ func eachURL(t *testing.T, test func(t *testing.T, dsn string)) {
 	}
 }
 
-// run runs one statement in a transaction of its own.
-func run(t testing.TB, c *Conn, query string, args ...any) {
+// run runs one statement in its own transaction.
+func run(t testing.TB, c *sqlconn.Conn, query string, args ...any) {
 	t.Helper()
 	if err := tryExec(testwait.Long(t), c, query, args...); err != nil {
 		t.Fatalf("%s: %v", query, err)
 	}
 }
 
-func tryExec(ctx context.Context, c *Conn, query string, args ...any) error {
-	return c.Update(ctx, func(ctx context.Context, tx *Tx) error {
+func tryExec(ctx context.Context, c *sqlconn.Conn, query string, args ...any) error {
+	return c.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
 		_, err := tx.Exec(ctx, query, args...)
 		return err
 	})
 }
 
-// number reads one number.
-func number(t testing.TB, c *Conn, query string, args ...any) (n int64) {
+// number returns the result of a query for one number.
+func number(t testing.TB, c *sqlconn.Conn, query string, args ...any) (n int64) {
 	t.Helper()
-	err := c.View(testwait.Long(t), func(ctx context.Context, tx *Tx) error { return tx.Row(ctx, query, args...).Scan(&n) })
+	err := c.View(testwait.Long(t), func(ctx context.Context, tx *sqlconn.Tx) error { return tx.Row(ctx, query, args...).Scan(&n) })
 	if err != nil {
 		t.Fatalf("%s: %v", query, err)
 	}
 	return n
 }
 
-// child is what a child process does.
+// child runs the job of a child process.
 func child(job, dsn string) error {
 	ctx := context.Background()
-	c, err := New(Config{URL: dsn, Backoff: quick})
+	c, err := sqlconn.New(withEngine(sqlconn.Config{URL: dsn, Backoff: quick}))
 	if err != nil {
 		return err
 	}
 	switch job {
 	case "lock": // holds the write lock of a file until its input ends
-		return c.Update(ctx, func(ctx context.Context, tx *Tx) error {
+		return c.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
 			if _, err := tx.Exec(ctx, "INSERT INTO t (id, v) VALUES (-1, 'lock')"); err != nil {
 				return err
 			}
@@ -143,7 +151,7 @@ func child(job, dsn string) error {
 			_ = bufio.NewScanner(os.Stdin).Scan()
 			return nil
 		})
-	case "write": // writes numbers from many goroutines, and prints those that are committed
+	case "write": // writes numbers from many goroutines, and prints the committed ones
 		var group sync.WaitGroup
 		for g := range 8 {
 			group.Go(func() {
@@ -166,14 +174,14 @@ func child(job, dsn string) error {
 	}
 }
 
-// process is a running child.
+// process is a running child process.
 type process struct {
 	cmd   *exec.Cmd
 	lines chan string
 	stop  func() // ends its input
 }
 
-// start runs this test binary as a child.
+// start runs this test binary as a child process.
 func start(t testing.TB, job, dsn string) *process {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -206,7 +214,7 @@ func start(t testing.TB, job, dsn string) *process {
 	return p
 }
 
-// line waits for the next line.
+// line waits for the next line of the child.
 func (p *process) line(t testing.TB) string {
 	t.Helper()
 	select {
@@ -221,7 +229,7 @@ func (p *process) line(t testing.TB) string {
 	return ""
 }
 
-// numbers reads the rest of the child's lines; those that are no numbers are errors.
+// numbers reads the remaining lines of the child. Lines without a number are errors.
 func (p *process) numbers() (ns []int64, errs []string) {
 	for l := range p.lines {
 		if n, err := strconv.ParseInt(l, 10, 64); err == nil {

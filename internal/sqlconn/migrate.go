@@ -8,9 +8,11 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"github.com/swarmiji/swarmiji/internal/reach"
 )
 
-// versions is the table of what each component has made of its tables.
+// versions creates the table with the version of each component's tables.
 const versions = `CREATE TABLE IF NOT EXISTS swarmiji_schema (
 	component text PRIMARY KEY NOT NULL,
 	version   integer NOT NULL,
@@ -20,15 +22,18 @@ const versions = `CREATE TABLE IF NOT EXISTS swarmiji_schema (
 // migrationLock is the key of PostgreSQL's advisory lock for migrations.
 const migrationLock = 0x73776d6a736368 // "swmjsch"
 
-// Migrate brings the tables of a component to the newest version that files has, and does nothing when they are there.
-// files holds a directory for each dialect, "sqlite" and "postgres", with the files 0001_name.sql, 0002_name.sql and so on:
-// each is a list of statements that is run once, all missing ones in one transaction. A file that was released is never
-// changed. Several processes may migrate at once. Tables of a newer version are [ErrNewerSchema].
+// Migrate migrates the tables of a component to the newest version in files. It does nothing if
+// they have this version.
 //
-// On PostgreSQL a migration waits at most 2 s for each lock, since statements of other sessions
-// wait behind it. Then it is rolled back, logged, and tried again. Once it has its locks, it has
-// no limit of time. If ctx ends, Migrate returns [ErrUnavailable], and the migration goes on: the
-// next call waits for it. Close rolls it back.
+// files has a directory for each dialect, "sqlite" and "postgres", with the files 0001_name.sql,
+// 0002_name.sql and so on. Each file is a list of statements that runs once. All missing files run
+// in one transaction. Never change a released file. Several processes may migrate at once. Returns
+// [ErrNewerSchema] if the tables have a newer version.
+//
+// On PostgreSQL a migration waits at most LockWait for each lock, since statements of other
+// sessions wait behind it. Then it is rolled back, logged, and repeated. After it has its locks, it
+// has no time limit. If ctx ends, Migrate returns [ErrUnavailable], and the migration continues:
+// the next call waits for it. Close rolls it back.
 func (c *Conn) Migrate(ctx context.Context, component string, files fs.FS) error {
 	steps, err := migrations(files, c.Dialect())
 	if err != nil {
@@ -38,10 +43,13 @@ func (c *Conn) Migrate(ctx context.Context, component string, files fs.FS) error
 	if err == nil && have == len(steps) {
 		return nil
 	}
+	if _, ok := errors.AsType[*reach.Error](err); ok && ctx.Err() != nil {
+		return err // the server was never reached, so no migration runs
+	}
 	if err := c.open(); err != nil {
 		return err
 	}
-	return c.db.migrate(ctx, component, func(ctx context.Context, tx *Tx) error {
+	return c.db.Migrate(ctx, component, func(ctx context.Context, tx *Tx) error {
 		if err := tx.lockSchema(ctx); err != nil {
 			return err
 		}
@@ -63,7 +71,9 @@ func (c *Conn) Migrate(ctx context.Context, component string, files fs.FS) error
 	})
 }
 
-// version looks without a lock, so that a program whose tables are there waits for nobody. An error means to look with one.
+// version returns the stored version of a component, or 0. It takes no lock, so a program with
+// current tables does not wait for other processes. After an error, the caller reads the version
+// with a lock.
 func (c *Conn) version(ctx context.Context, component string) (have int, err error) {
 	err = c.View(ctx, func(ctx context.Context, tx *Tx) error {
 		var n int
@@ -89,8 +99,8 @@ func (t *Tx) version(ctx context.Context, component string) (int, error) {
 	return have, err
 }
 
-// lockSchema makes the table of versions, and keeps other processes from migrating. A transaction of SQLite holds the lock
-// already.
+// lockSchema creates the table of versions and locks out migrations by other processes until the
+// transaction ends. A transaction on SQLite holds such a lock already.
 func (t *Tx) lockSchema(ctx context.Context) error {
 	if t.dialect == Postgres {
 		if _, err := t.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(migrationLock)); err != nil {
@@ -101,24 +111,16 @@ func (t *Tx) lockSchema(ctx context.Context) error {
 	return err
 }
 
-// script runs statements that are separated by semicolons.
+// script runs statements separated by semicolons.
 func (t *Tx) script(ctx context.Context, text string) error {
 	if err := t.begin(ctx); err != nil {
 		return err
 	}
-	switch l := t.link.(type) {
-	case *liteConn:
-		return t.fail(l.script(ctx, text))
-	case *pgTx:
-		l.closeRows()
-		_, err := l.conn.PgConn().Exec(ctx, text).ReadAll()
-		return t.fail(err)
-	default:
-		return t.fail(&failure{ErrRefused, errors.New("a script outside of a transaction")})
-	}
+	return t.fail(t.link.Script(ctx, text))
 }
 
-// migrations returns the texts of a dialect's files, in order.
+// migrations returns the texts of a dialect's files, in order. Returns an error if their numbers
+// have a gap.
 func migrations(files fs.FS, d Dialect) ([]string, error) {
 	entries, err := fs.ReadDir(files, string(d))
 	if err != nil {

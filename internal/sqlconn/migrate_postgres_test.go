@@ -1,4 +1,4 @@
-package sqlconn
+package sqlconn_test
 
 import (
 	"bytes"
@@ -10,11 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// logged is a log that a test reads while it is written.
+// logged is a log that a test can read while it is written.
 type logged struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -34,19 +35,19 @@ func (l *logged) String() string {
 
 func (l *logged) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-// migrateSoon starts a migration; the answer comes on the channel.
-func migrateSoon(ctx context.Context, c *Conn, texts ...string) <-chan error {
+// migrateSoon starts a migration. The channel receives its result.
+func migrateSoon(ctx context.Context, c *sqlconn.Conn, texts ...string) <-chan error {
 	answer := make(chan error, 1)
 	go func() { answer <- c.Migrate(ctx, "one", files(texts...)) }()
 	return answer
 }
 
-// holdTable reads table m in a transaction that stays open until the function it returns is called.
+// holdTable reads table m in a transaction that stays open until release is called.
 func holdTable(t *testing.T, dsn string) (release func()) {
-	reader, held, over, ended := open(t, Config{URL: dsn, Name: "a long report"}), make(chan struct{}), make(chan struct{}), make(chan struct{})
+	reader, held, over, ended := open(t, sqlconn.Config{URL: dsn, Name: "a long report"}), make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		err := reader.Update(testwait.Long(t), func(ctx context.Context, tx *Tx) error {
+		err := reader.Update(testwait.Long(t), func(ctx context.Context, tx *sqlconn.Tx) error {
 			var n int64
 			if err := tx.Row(ctx, "SELECT count(*) FROM m").Scan(&n); err != nil {
 				return err
@@ -65,19 +66,18 @@ func holdTable(t *testing.T, dsn string) (release func()) {
 	return release
 }
 
-// TestMigrationLetsOthersGoOn: beside an open transaction that reads, a migration waits, and the
-// inserts of the version before go on. The log names the table and the session that holds it.
+// TestMigrationLetsOthersGoOn shows that a migration waits for an open transaction that reads.
+// Inserts of the old version continue. The log names the table and the session that holds it.
 func TestMigrationLetsOthersGoOn(t *testing.T) {
 	dsn := pgURL(t, testserver.RequirePostgres(t))
 	first, second := "CREATE TABLE m (id bigint)", "ALTER TABLE m ADD COLUMN v text"
-	old := open(t, Config{URL: dsn})
+	old := open(t, sqlconn.Config{URL: dsn})
 	if err := <-migrateSoon(testwait.Long(t), old, first); err != nil {
 		t.Fatal(err)
 	}
 	release := holdTable(t, dsn)
 	var log logged
-	c := open(t, Config{URL: dsn, Logger: log.logger()})
-	shortLocks(c)
+	c := open(t, sqlconn.Config{URL: dsn, Logger: log.logger(), LockWait: 300 * time.Millisecond})
 	answer := migrateSoon(testwait.Long(t), c, first, second)
 	inserts := func(n int) {
 		for range n {
@@ -109,15 +109,15 @@ func TestMigrationLetsOthersGoOn(t *testing.T) {
 	}
 }
 
-// TestMigrationHasNoLimit: a migration that has its locks outlives the limit of an attempt and the
-// ctx of its caller, and runs once.
+// TestMigrationHasNoLimit shows that a migration with its locks may exceed the time limit of an
+// attempt and the ctx of its caller. It runs once.
 func TestMigrationHasNoLimit(t *testing.T) {
 	dsn := pgURL(t, testserver.RequirePostgres(t))
-	watcher := open(t, Config{URL: dsn})
+	watcher := open(t, sqlconn.Config{URL: dsn})
 	run(t, watcher, "CREATE TABLE go (id bigint)")
 	const limit = 400 * time.Millisecond
-	c := open(t, Config{URL: dsn + "&statement_timeout=300ms", Timeout: limit})
-	// It runs for longer than an attempt may, and until the test says so.
+	c := open(t, sqlconn.Config{URL: dsn + "&statement_timeout=300ms", Timeout: limit})
+	// It runs longer than an attempt may, and until the test ends it.
 	slow := `CREATE TABLE m (id bigint); INSERT INTO m VALUES (1); DO $$ BEGIN
 		WHILE NOT EXISTS (SELECT FROM go) OR clock_timestamp() < now() + interval '1 s' LOOP PERFORM pg_sleep(0.01); END LOOP; END $$`
 	ctx, leave := context.WithCancel(testwait.Long(t))
@@ -127,8 +127,8 @@ func TestMigrationHasNoLimit(t *testing.T) {
 	}
 	testwait.Until(t, "the migration runs", running)
 	leave()
-	if err := <-answer; !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "the migration of one is under way") {
-		t.Errorf("Migrate, when its ctx ended: %v, want %v that says why", err, ErrUnavailable)
+	if err := <-answer; !errors.Is(err, sqlconn.ErrUnavailable) || !strings.Contains(err.Error(), "the migration of one is under way") {
+		t.Errorf("Migrate, when its ctx ended: %v, want %v that says why", err, sqlconn.ErrUnavailable)
 	}
 	again := migrateSoon(testwait.Long(t), c, slow)
 	run(t, watcher, "INSERT INTO go VALUES (1)")
@@ -140,24 +140,22 @@ func TestMigrationHasNoLimit(t *testing.T) {
 	}
 }
 
-// TestCloseGivesUpAMigration: it is rolled back, and its caller hears why.
+// TestCloseGivesUpAMigration shows that Close rolls back a migration and that its caller gets the
+// reason.
 func TestCloseGivesUpAMigration(t *testing.T) {
 	dsn := pgURL(t, testserver.RequirePostgres(t))
-	old := open(t, Config{URL: dsn})
+	old := open(t, sqlconn.Config{URL: dsn})
 	run(t, old, "CREATE TABLE m (id bigint)")
 	release := holdTable(t, dsn)
-	c := open(t, Config{URL: dsn})
+	c := open(t, sqlconn.Config{URL: dsn})
 	answer := migrateSoon(testwait.Long(t), c, "ALTER TABLE m ADD COLUMN v text")
 	testwait.Until(t, "the migration is blocked", func() bool {
 		return number(t, old, "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = to_regclass('m')") > 0
 	})
 	shut(t, c)
-	if err := <-answer; !errors.Is(err, ErrClosed) {
-		t.Errorf("Migrate of a Conn that was closed: %v, want %v", err, ErrClosed)
+	if err := <-answer; !errors.Is(err, sqlconn.ErrClosed) {
+		t.Errorf("Migrate of a Conn that was closed: %v, want %v", err, sqlconn.ErrClosed)
 	}
 	release()
 	run(t, old, "ALTER TABLE m ADD COLUMN v text") // the closed Conn has not added it
 }
-
-// shortLocks has migrations wait less for each lock.
-func shortLocks(c *Conn) { c.db.(*postgres).lockWait = 300 * time.Millisecond }

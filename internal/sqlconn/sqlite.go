@@ -11,64 +11,79 @@ import (
 	"sync"
 	"time"
 
-	_ "modernc.org/sqlite" // the driver "sqlite"
-
+	"github.com/swarmiji/swarmiji/internal/reach"
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
-// busyWait is how long SQLite itself waits for a lock before the group looks whether anybody still wants it.
+// busyWait limits how long SQLite itself waits for a lock. After that the group checks whether the
+// callers still wait.
 const busyWait = 250 * time.Millisecond
 
-// maxStatements is how many prepared statements a connection keeps. Adapters have some dozens.
+// maxStatements is the largest number of prepared statements of a connection. Adapters have some
+// dozens.
 const maxStatements = 256
 
-// lite is a SQLite database: one connection that writes, and some that read.
+// lite is a SQLite database with one writing connection and some reading ones. Safe for concurrent
+// use.
 type lite struct {
-	plan  plan
+	Config
+	file  string // "" means in memory
 	group *group
-	free  chan *liteConn // readers; nil stands for one that is not open yet
+	free  chan *liteConn // free readers; nil stands for one that is not open yet
 
 	mu     sync.Mutex
-	pool   *sql.DB // of the writer and the readers; nil until first used
+	pool   *sql.DB // of the writer and the readers; nil until first use
 	closed bool
 
 	ending sync.Once
-	ended  chan struct{} // closed when all connections are
-	failed error         // of closing them; set before ended is closed
+	ended  chan struct{} // closed after all connections are closed
+	failed error         // error of closing; set before ended is closed
 }
 
-func newLite(p plan) *lite {
-	l := &lite{plan: p, free: make(chan *liteConn, p.Readers), ended: make(chan struct{})}
+// OpenSQLite implements Open of package sqlite, which links the driver "sqlite" of database/sql. It
+// checks cfg and does not open the file.
+func OpenSQLite(cfg Config) (Database, error) {
+	l := &lite{Config: cfg, free: make(chan *liteConn, cfg.Readers), ended: make(chan struct{})}
+	if err := l.checkLite(); err != nil {
+		return nil, err
+	}
 	l.group = newGroup(l)
 	for range cap(l.free) {
 		l.free <- nil
 	}
-	return l
+	return l, nil
 }
 
-// source is the name of the database for the driver, with what every connection is told first.
+// Dialect implements Database.
+func (l *lite) Dialect() Dialect { return SQLite }
+
+// Shared implements Database. It returns false for a database in memory.
+func (l *lite) Shared() bool { return l.file != "" }
+
+// source returns the driver's name of the database, with the settings of every connection.
 func (l *lite) source(pragmas ...string) string {
-	u := url.URL{Scheme: "file", OmitHost: true, Path: l.plan.file}
+	u := url.URL{Scheme: "file", OmitHost: true, Path: l.file}
 	q := url.Values{"_pragma": append([]string{
 		fmt.Sprintf("busy_timeout(%d)", busyWait.Milliseconds()), "foreign_keys(1)", "synchronous(FULL)", "temp_store(MEMORY)",
 		"cache_size(-8000)", "trusted_schema(0)",
 	}, pragmas...)}
-	if l.plan.file == "" {
+	if l.file == "" {
 		return ":memory:?" + q.Encode()
 	}
-	if l.plan.file[0] != '/' {
-		u.Path = "./" + l.plan.file // else its first part would be taken for a host
+	if l.file[0] != '/' {
+		u.Path = "./" + l.file // otherwise its first part would be read as a host
 		return "file:" + u.EscapedPath() + "?" + q.Encode()
 	}
 	return u.String() + "?" + q.Encode()
 }
 
-// connect opens a connection. The first one makes the file.
+// connect opens a connection. The first call creates the file. Returns ErrClosed after Close. It
+// takes l.mu.
 func (l *lite) connect(ctx context.Context, reader bool) (*liteConn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		return nil, &failure{ErrClosed, errClosed}
+		return nil, Closed()
 	}
 	if l.pool == nil {
 		if err := l.make(); err != nil {
@@ -78,60 +93,62 @@ func (l *lite) connect(ctx context.Context, reader bool) (*liteConn, error) {
 		if err != nil {
 			return nil, &failure{ErrAccess, errors.New("the driver cannot use the file's name")}
 		}
-		db.SetMaxIdleConns(0) // this package keeps its connections itself
+		db.SetMaxIdleConns(0) // this package keeps the connections itself
 		l.pool = db
 	}
 	conn, err := l.pool.Conn(ctx)
 	if err != nil {
-		return nil, classify(err)
+		return nil, Classify(err)
 	}
 	c := &liteConn{conn: conn, writer: !reader, prepared: make(map[string]*sql.Stmt)}
-	if err := c.prepare(ctx, reader, l.plan.file != ""); err != nil {
+	if err := c.prepare(ctx, reader, l.file != ""); err != nil {
 		c.close()
-		return nil, classify(err)
+		return nil, Classify(err)
 	}
 	return c, nil
 }
 
-// make creates the file, for its owner alone: SQLite would let everybody read it. Its further files get the same mode.
+// make creates the file with mode 0600. SQLite would make it readable by other users. SQLite gives
+// its additional files the same mode.
 func (l *lite) make() error {
-	if l.plan.file == "" {
+	if l.file == "" {
 		return nil
 	}
-	f, err := os.OpenFile(l.plan.file, os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(l.file, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		if pe, ok := errors.AsType[*fs.PathError](err); ok {
-			err = pe.Err // the path is the user's affair, and an error is not the place for it
+			err = pe.Err // the error must not contain the path
 		}
-		return &failure{ErrAccess, fmt.Errorf("open the SQLite file: %w", err)}
+		return &failure{ErrAccess, &reach.Error{Server: "the SQLite file of the URL", Found: err.Error(), Next: "make its directory, or correct its path", Cause: err}}
 	}
 	return f.Close()
 }
 
-// update implements database.
-func (l *lite) update(ctx context.Context, _ bool, fn Func) ([]string, error) {
+// Update implements Database. Concurrent calls share a commit.
+func (l *lite) Update(ctx context.Context, _ bool, fn Func) ([]string, error) {
 	return l.group.update(ctx, fn)
 }
 
-// migrate implements database.
-func (l *lite) migrate(ctx context.Context, _ string, fn Func) error {
+// Migrate implements Database. It does the same as Update.
+func (l *lite) Migrate(ctx context.Context, _ string, fn Func) error {
 	_, err := l.group.update(ctx, fn)
 	return err
 }
 
-// view implements database. A database in memory has one connection only.
-func (l *lite) view(ctx context.Context, fn Func) error {
-	if l.plan.file == "" {
+// View implements Database. A database in memory has one connection only, so View then uses the
+// writer.
+func (l *lite) View(ctx context.Context, fn Func) error {
+	if l.file == "" {
 		_, err := l.group.update(ctx, fn)
 		return err
 	}
 	for attempt := 0; ; attempt++ {
 		err := l.viewOnce(ctx, fn)
-		if !isBusy(err) || ctx.Err() != nil { // a reader is held up only while the file is recovered
+		if !isBusy(err) || ctx.Err() != nil { // a reader waits only while the file is recovered
 			return err
 		}
-		if !wake.Sleep(ctx, l.plan.Backoff.Interval(attempt)) {
-			return ended(ctx, err)
+		if !wake.Sleep(ctx, l.Backoff.Interval(attempt)) {
+			return Ended(ctx, err)
 		}
 	}
 }
@@ -141,7 +158,7 @@ func (l *lite) viewOnce(ctx context.Context, fn Func) error {
 	select {
 	case c = <-l.free:
 	case <-ctx.Done():
-		return ended(ctx, nil)
+		return Ended(ctx, nil)
 	}
 	if c == nil {
 		var err error
@@ -158,20 +175,18 @@ func (l *lite) viewOnce(ctx context.Context, fn Func) error {
 		l.free <- c
 	}()
 	tx := &Tx{dialect: SQLite, link: c}
-	return tx.verdict(fn(ctx, tx))
+	return tx.Verdict(fn(ctx, tx))
 }
 
-// tell implements database. There is nobody to tell: other processes look.
-func (l *lite) tell([]string) {}
+// Tell implements Database. It does nothing: other processes poll the file.
+func (l *lite) Tell([]string) {}
 
-// close implements database.
-func (l *lite) close(ctx context.Context) error {
+// Close implements Database. It waits for running calls. It is idempotent.
+func (l *lite) Close(ctx context.Context) error {
 	l.mu.Lock()
 	l.closed = true
 	l.mu.Unlock()
-	if err := l.group.close(ctx); err != nil {
-		return err
-	}
+	_ = l.group.close(ctx) // an error means that ctx has ended, which is returned below
 	l.ending.Do(func() { go l.end() })
 	select {
 	case <-l.ended:
@@ -181,16 +196,17 @@ func (l *lite) close(ctx context.Context) error {
 	}
 }
 
-// end takes the readers as they become free and closes all connections. It runs once: two that each
-// had some of the readers would wait for each other.
+// end waits for the writer, takes the readers as they become free, and closes all connections. It
+// must run once: two runs would wait for each other's readers.
 func (l *lite) end() {
+	<-l.group.idle
 	for range cap(l.free) {
 		if c := <-l.free; c != nil {
 			c.close()
 		}
 	}
 	for range cap(l.free) {
-		l.free <- nil // for those who wait for one, and learn then that it is closed
+		l.free <- nil // for waiting calls, which then find that the database is closed
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -203,14 +219,15 @@ func (l *lite) end() {
 // liteConn is one connection with its prepared statements.
 type liteConn struct {
 	conn     *sql.Conn
-	writer   bool // its statements end whatever becomes of a caller's ctx: to interrupt one would roll back a whole group
+	writer   bool // its statements ignore ctx: an interrupted one would roll back the batch
 	prepared map[string]*sql.Stmt
 	rows     *sql.Rows // of the last query, if they are open
 	broken   bool
 }
 
-// prepare sets what the connection's kind needs. Another process that opens the file in the same moment makes it busy, in
-// a way that SQLite does not wait for.
+// prepare sets the mode of the connection: read-only for a reader, WAL for the writer of a file. If
+// another process opens the file at the same moment, SQLite returns busy without a wait. So prepare
+// repeats the statement until ctx ends.
 func (c *liteConn) prepare(ctx context.Context, reader, file bool) error {
 	if reader {
 		_, err := c.conn.ExecContext(ctx, "PRAGMA query_only = 1")
@@ -229,12 +246,12 @@ func (c *liteConn) prepare(ctx context.Context, reader, file bool) error {
 			return err
 		}
 		if !wake.Sleep(ctx, 10*time.Millisecond) {
-			return ended(ctx, classify(err))
+			return Ended(ctx, Classify(err))
 		}
 	}
 }
 
-// calm is the ctx of a statement.
+// calm returns the context for a statement: ctx for a reader, a context without end for the writer.
 func (c *liteConn) calm(ctx context.Context) context.Context {
 	if c.writer {
 		return context.Background()
@@ -242,7 +259,8 @@ func (c *liteConn) calm(ctx context.Context) context.Context {
 	return ctx
 }
 
-// stmt returns a prepared statement; nil: it is run without.
+// stmt returns the prepared statement of a query, and prepares a new query. It returns nil if there
+// are maxStatements already; the query then runs unprepared.
 func (c *liteConn) stmt(ctx context.Context, query string) (*sql.Stmt, error) {
 	if s, ok := c.prepared[query]; ok {
 		return s, nil
@@ -258,8 +276,8 @@ func (c *liteConn) stmt(ctx context.Context, query string) (*sql.Stmt, error) {
 	return s, nil
 }
 
-// exec implements link.
-func (c *liteConn) exec(ctx context.Context, query string, args []any) (int64, error) {
+// Exec implements Link.
+func (c *liteConn) Exec(ctx context.Context, query string, args []any) (int64, error) {
 	c.closeRows()
 	ctx = c.calm(ctx)
 	s, err := c.stmt(ctx, query) //nolint:sqlclosecheck // it is kept
@@ -278,8 +296,8 @@ func (c *liteConn) exec(ctx context.Context, query string, args []any) (int64, e
 	return res.RowsAffected()
 }
 
-// query implements link.
-func (c *liteConn) query(ctx context.Context, query string, args []any) (Rows, error) {
+// Query implements Link.
+func (c *liteConn) Query(ctx context.Context, query string, args []any) (Rows, error) {
 	c.closeRows()
 	ctx = c.calm(ctx)
 	s, err := c.stmt(ctx, query) //nolint:sqlclosecheck // it is kept
@@ -288,9 +306,9 @@ func (c *liteConn) query(ctx context.Context, query string, args []any) (Rows, e
 	}
 	var rows *sql.Rows
 	if s != nil {
-		rows, err = s.QueryContext(ctx, args...) //nolint:rowserrcheck // the caller reads them
+		rows, err = s.QueryContext(ctx, args...) //nolint:rowserrcheck // the caller does
 	} else {
-		rows, err = c.conn.QueryContext(ctx, query, args...) //nolint:rowserrcheck // the caller reads them
+		rows, err = c.conn.QueryContext(ctx, query, args...) //nolint:rowserrcheck // the caller does
 	}
 	if err != nil {
 		return nil, c.check(err)
@@ -299,23 +317,23 @@ func (c *liteConn) query(ctx context.Context, query string, args []any) (Rows, e
 	return c.rows, nil
 }
 
-// script runs statements that are separated by semicolons.
-func (c *liteConn) script(ctx context.Context, text string) error {
+// Script implements Link. It runs statements separated by semicolons.
+func (c *liteConn) Script(ctx context.Context, text string) error {
 	c.closeRows()
 	_, err := c.conn.ExecContext(c.calm(ctx), text)
 	return c.check(err)
 }
 
-// closeRows closes what a function has left open, which would hold up the commit.
+// closeRows closes the rows that a function has left open. Open rows would block the commit.
 func (c *liteConn) closeRows() {
 	if c.rows != nil {
-		_ = c.rows.Close() // whoever left them open does not want to know
+		_ = c.rows.Close() // the function ignored it too
 		c.rows = nil
 	}
 }
 
 func (c *liteConn) check(err error) error {
-	if err != nil && (errors.Is(err, sql.ErrConnDone) || errors.Is(classify(err), ErrUnavailable) && !isBusy(err)) {
+	if err != nil && (errors.Is(err, sql.ErrConnDone) || errors.Is(Classify(err), ErrUnavailable) && !isBusy(err)) {
 		c.broken = true
 	}
 	return err
@@ -324,7 +342,7 @@ func (c *liteConn) check(err error) error {
 func (c *liteConn) close() {
 	c.closeRows()
 	for _, s := range c.prepared {
-		_ = s.Close() // the connection ends as well
+		_ = s.Close() // the connection is closed as well
 	}
-	_ = c.conn.Close() // a file has nothing left to flush that a commit has not
+	_ = c.conn.Close() // every commit has flushed the file already
 }

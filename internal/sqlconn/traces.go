@@ -6,34 +6,36 @@ import (
 )
 
 const (
-	// fresh is how young the time of a file may be that tells nothing yet: file systems count in steps of some milliseconds, in which there may be another write.
+	// fresh is the age below which a file's time does not exclude a later write. File systems count
+	// time in steps of some milliseconds, and another write may follow in the same step.
 	fresh = 50 * time.Millisecond
-	// surely is after what time the database is asked although its files look as they did.
+	// surely is the time after which the database is asked although its files look unchanged.
 	surely = time.Second
 )
 
-// traces are what writers leave at the files of a SQLite database. To look at them costs a tenth of what it costs to ask the database, so that who waits
-// for a long time costs little.
+// traces remembers the size and time of the files of a SQLite database. Checking the files costs a
+// tenth of asking the database, so a long wait costs little. Not safe for concurrent use.
 type traces struct {
 	file  string
-	seen  [2]trace // of the database and of its log
+	seen  [2]trace // of the database file and of its log
 	asked time.Time
 }
 
-// trace is what a file looks like. Zero: it is not there.
+// trace is the size and time of a file. The zero value means that the file does not exist.
 type trace struct {
 	size int64
 	time time.Time
 }
 
-// changed reports whether the database may have changed since it was called last. It is true too often rather than too rarely.
+// changed reports whether the database may have changed since the last call. It may return true
+// without a change. It finds each change within the time surely.
 func (t *traces) changed() bool {
 	now := time.Now()
 	look := [2]trace{traceOf(t.file), traceOf(t.file + "-wal")}
 	same := look == t.seen
 	t.seen = look
 	for _, l := range look {
-		if age := now.Sub(l.time); age < fresh { // one in the future, too
+		if age := now.Sub(l.time); age < fresh { // also for a time in the future
 			same = false
 		}
 	}

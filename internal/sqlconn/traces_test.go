@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestTraces: a look at the files may be in vain, and never misses a write.
+// TestTraces shows that changed never misses a write. It may return true without a write.
 func TestTraces(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "jobs.db")
 	log := file + "-wal"
@@ -17,7 +17,7 @@ func TestTraces(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	grow := func(name string, age time.Duration) { // its last write is so old
+	grow := func(name string, age time.Duration) { // sets the age of the last write
 		t.Helper()
 		at := time.Now().Add(-age)
 		if err := os.Chtimes(name, at, at); err != nil {

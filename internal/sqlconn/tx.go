@@ -5,41 +5,39 @@ import (
 	"errors"
 )
 
-// Tx is a transaction, or a view: what a function that was given to a [Conn] speaks to the database through. It ends with the
-// function, and only one goroutine uses it at a time.
+// Tx is a transaction or a view. A function that was passed to a [Conn] uses it to run statements.
+// It is invalid after the function returns. Not safe for concurrent use.
 type Tx struct {
 	dialect Dialect
-	link    link
-	err     error // of the first statement that failed; dooms the transaction
-	single  bool  // one statement and no more
+	link    Link
+	err     error // first error of a statement; makes the transaction fail
+	single  bool  // allows only one statement
 	count   int
+	success bool // a statement has succeeded, or has returned a row
 	topics  []string
 }
 
-// link runs statements on one connection.
-type link interface {
-	exec(ctx context.Context, query string, args []any) (int64, error)
-	query(ctx context.Context, query string, args []any) (Rows, error)
-}
-
-// Rows are the rows of an answer. They are closed before the next statement; Close may be called twice, and after Next has
-// returned false it need not be.
+// Rows are the rows of a query. Close them before the next statement. After Next has returned
+// false, Close is optional. Close is idempotent.
 type Rows interface {
-	// Next goes to the next row, and reports whether there is one. Afterwards Err tells whether it was the end.
+	// Next moves to the next row and reports whether it exists. After false, Err returns the error, or
+	// nil at the end of the rows.
 	Next() bool
-	// Scan copies the columns: into *int64, *int, *string, *[]byte, *bool, *float64, and pointers to these, which NULL makes nil.
+	// Scan copies the columns to *int64, *int, *string, *[]byte, *bool, *float64, or pointers to
+	// these, which NULL sets to nil.
 	Scan(dest ...any) error
 	Err() error
 	Close() error
 }
 
-// Row is an answer of at most one row that counts.
+// Row is the first row of a query.
 type Row struct {
 	rows Rows
 	err  error
 }
 
-// Scan copies the columns of the first row, and closes the answer. Without a row it is [ErrNoRows].
+// Scan copies the columns of the first row and closes the query. Returns [ErrNoRows] for an empty
+// result.
 func (r Row) Scan(dest ...any) error {
 	if r.err != nil {
 		return r.err
@@ -56,18 +54,19 @@ func (r Row) Scan(dest ...any) error {
 	return err
 }
 
-// errSingle is a second statement in [Conn.Single].
+// errSingle reports a second statement in [Conn.Single].
 var errSingle = errors.New("sqlconn: a second statement in Single")
 
-// Dialect is the database's.
+// Dialect returns the kind of the database.
 func (t *Tx) Dialect() Dialect { return t.dialect }
 
-// Exec runs a statement and returns how many rows it changed.
+// Exec runs a statement and returns the number of rows that it changed.
 func (t *Tx) Exec(ctx context.Context, query string, args ...any) (int64, error) {
 	if err := t.begin(ctx); err != nil {
 		return 0, err
 	}
-	n, err := t.link.exec(ctx, query, args)
+	n, err := t.link.Exec(ctx, query, args)
+	t.success = t.success || err == nil
 	return n, t.fail(err)
 }
 
@@ -76,36 +75,38 @@ func (t *Tx) Query(ctx context.Context, query string, args ...any) (Rows, error)
 	if err := t.begin(ctx); err != nil {
 		return nil, err
 	}
-	rows, err := t.link.query(ctx, query, args)
+	rows, err := t.link.Query(ctx, query, args)
 	if err != nil {
 		return nil, t.fail(err)
 	}
 	return &txRows{rows, t}, nil
 }
 
-// Row runs a statement of whose rows the first counts.
+// Row runs a query and returns its first row. An error is returned by [Row.Scan].
 func (t *Tx) Row(ctx context.Context, query string, args ...any) Row {
 	rows, err := t.Query(ctx, query, args...)
 	return Row{rows, err}
 }
 
-// Now asks for the database's time, in microseconds since 1970; see [Dialect.Now].
+// Now returns the database's time, in microseconds since 1970, see [Dialect.Now].
 func (t *Tx) Now(ctx context.Context) (int64, error) {
 	var us int64
 	err := t.Row(ctx, "SELECT "+t.dialect.Now()).Scan(&us)
 	return us, err
 }
 
-// Notify wakes the watchers of a topic, in all processes, when the transaction has been committed. See [Conn.Watch].
+// Notify wakes the watchers of a topic, in all processes, after the transaction is committed. See
+// [Conn.Watch].
 func (t *Tx) Notify(topic string) { t.topics = append(t.topics, topic) }
 
-// begin is called before each statement.
+// begin counts a statement before it runs. Returns an error if the transaction has failed, ctx has
+// ended, or a second statement is not allowed.
 func (t *Tx) begin(ctx context.Context) error {
 	switch {
 	case t.err != nil:
 		return t.err
 	case ctx.Err() != nil:
-		return t.fail(ended(ctx, nil))
+		return t.fail(Ended(ctx, nil))
 	case t.single && t.count > 0:
 		return t.fail(&failure{ErrRefused, errSingle})
 	}
@@ -113,27 +114,26 @@ func (t *Tx) begin(ctx context.Context) error {
 	return nil
 }
 
-// fail notes the error of a statement, with its class.
+// fail classifies the error of a statement and returns it. It stores the first error except
+// ErrNoRows, which makes the transaction fail.
 func (t *Tx) fail(err error) error {
-	err = classify(err)
+	err = Classify(err)
 	if err != nil && t.err == nil && !errors.Is(err, ErrNoRows) {
 		t.err = err
 	}
 	return err
 }
 
-// verdict is the error of a function that has returned err.
-func (t *Tx) verdict(err error) error {
-	if err == nil {
-		return t.err
-	}
-	return err
-}
-
-// txRows are rows whose errors doom the transaction.
+// txRows are rows whose errors make the transaction fail.
 type txRows struct {
 	Rows
 	tx *Tx
+}
+
+func (r *txRows) Next() bool {
+	next := r.Rows.Next()
+	r.tx.success = r.tx.success || next || r.Rows.Err() == nil
+	return next
 }
 
 func (r *txRows) Scan(dest ...any) error { return r.tx.fail(r.Rows.Scan(dest...)) }

@@ -1,4 +1,4 @@
-package sqlconn
+package sqlconn_test
 
 import (
 	"context"
@@ -11,15 +11,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"go.uber.org/goleak"
+
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 var errMine = errors.New("mine")
 
 func TestValuesComeBack(t *testing.T) {
-	each(t, func(t *testing.T, c *Conn) {
+	each(t, func(t *testing.T, c *sqlconn.Conn) {
 		blob := "blob"
-		if c.Dialect() == Postgres {
+		if c.Dialect() == sqlconn.Postgres {
 			blob = "bytea"
 		}
 		run(t, c, "CREATE TABLE v (n bigint, s text, b "+blob+", empty text, f double precision)")
@@ -34,7 +37,7 @@ func TestValuesComeBack(t *testing.T) {
 		want := row{N: -1 << 62, S: "ä ' OR 1=1 --", B: []byte{0, 1, 255}, F: 0.5, Flag: true}
 		run(t, c, "INSERT INTO v (n, s, b, empty, f) VALUES ($1, $2, $3, $4, $5)", want.N, want.S, want.B, nil, want.F)
 		var got row
-		err := c.View(testwait.Long(t), func(ctx context.Context, tx *Tx) error {
+		err := c.View(testwait.Long(t), func(ctx context.Context, tx *sqlconn.Tx) error {
 			return tx.Row(ctx, "SELECT n, s, b, empty, f, n = $1 FROM v", want.N).Scan(&got.N, &got.S, &got.B, &got.Nothing, &got.F, &got.Flag)
 		})
 		if err != nil {
@@ -47,34 +50,34 @@ func TestValuesComeBack(t *testing.T) {
 }
 
 func TestErrorsRollBack(t *testing.T) {
-	each(t, func(t *testing.T, c *Conn) {
+	each(t, func(t *testing.T, c *sqlconn.Conn) {
 		ctx := testwait.Long(t)
-		insert := func(tx *Tx, id int) error {
+		insert := func(tx *sqlconn.Tx, id int) error {
 			_, err := tx.Exec(ctx, "INSERT INTO t (id) VALUES ($1)", id)
 			return err
 		}
-		err := c.Update(ctx, func(_ context.Context, tx *Tx) error {
+		err := c.Update(ctx, func(_ context.Context, tx *sqlconn.Tx) error {
 			return errors.Join(insert(tx, 1), errMine)
 		})
 		if !errors.Is(err, errMine) {
 			t.Errorf("Update returned %v, want the function's error", err)
 		}
-		err = c.Update(ctx, func(_ context.Context, tx *Tx) error {
+		err = c.Update(ctx, func(_ context.Context, tx *sqlconn.Tx) error {
 			if err := insert(tx, 2); err != nil {
 				return err
 			}
-			_ = insert(tx, 2) // it is swallowed, and dooms the transaction all the same
+			_ = insert(tx, 2) // the ignored error makes the transaction fail
 			return nil
 		})
-		if !errors.Is(err, ErrRefused) || !IsUnique(err) {
-			t.Errorf("after a swallowed error Update returned %v, want %v", err, ErrRefused)
+		if !errors.Is(err, sqlconn.ErrRefused) || !sqlconn.IsUnique(err) {
+			t.Errorf("after a swallowed error Update returned %v, want %v", err, sqlconn.ErrRefused)
 		}
-		err = c.Update(ctx, func(_ context.Context, tx *Tx) error {
+		err = c.Update(ctx, func(_ context.Context, tx *sqlconn.Tx) error {
 			if err := insert(tx, 3); err != nil {
 				return err
 			}
 			var n int
-			if err := tx.Row(ctx, "SELECT id FROM t WHERE id = 99").Scan(&n); !errors.Is(err, ErrNoRows) {
+			if err := tx.Row(ctx, "SELECT id FROM t WHERE id = 99").Scan(&n); !errors.Is(err, sqlconn.ErrNoRows) {
 				return fmt.Errorf("no row is %w", err)
 			}
 			return nil
@@ -85,19 +88,19 @@ func TestErrorsRollBack(t *testing.T) {
 		if n := number(t, c, "SELECT sum(id) FROM t"); n != 3 {
 			t.Errorf("the sum of the ids is %d, want 3", n)
 		}
-		if err := tryExec(ctx, c, "SELEC 1"); !errors.Is(err, ErrRefused) {
-			t.Errorf("a statement that cannot be read: %v, want %v", err, ErrRefused)
+		if err := tryExec(ctx, c, "SELEC 1"); !errors.Is(err, sqlconn.ErrRefused) {
+			t.Errorf("a statement that cannot be read: %v, want %v", err, sqlconn.ErrRefused)
 		}
 	})
 }
 
-// Rows that a function leaves open hold up neither the commit nor the next transaction.
+// TestRowsLeftOpen shows that open rows block neither the commit nor the next transaction.
 func TestRowsLeftOpen(t *testing.T) {
-	each(t, func(t *testing.T, c *Conn) {
+	each(t, func(t *testing.T, c *sqlconn.Conn) {
 		run(t, c, "INSERT INTO t (id) VALUES (1), (2), (3)")
 		for range 3 {
-			err := c.Update(testwait.Long(t), func(ctx context.Context, tx *Tx) error {
-				rows, err := tx.Query(ctx, "SELECT id FROM t ORDER BY id") // and leaves them open
+			err := c.Update(testwait.Long(t), func(ctx context.Context, tx *sqlconn.Tx) error {
+				rows, err := tx.Query(ctx, "SELECT id FROM t ORDER BY id") // leaves the rows open
 				if err != nil {
 					return err
 				}
@@ -113,20 +116,20 @@ func TestRowsLeftOpen(t *testing.T) {
 }
 
 func TestSingle(t *testing.T) {
-	each(t, func(t *testing.T, c *Conn) {
+	each(t, func(t *testing.T, c *sqlconn.Conn) {
 		ctx := testwait.Long(t)
 		var id int64
-		err := c.Single(ctx, func(ctx context.Context, tx *Tx) error {
+		err := c.Single(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
 			return tx.Row(ctx, "INSERT INTO t (id) VALUES (5) RETURNING id").Scan(&id)
 		})
 		if err != nil || id != 5 {
 			t.Errorf("Single: %d, %v", id, err)
 		}
-		err = c.Single(ctx, func(ctx context.Context, tx *Tx) error {
+		err = c.Single(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
 			_, err := tx.Exec(ctx, "INSERT INTO t (id) VALUES (5)")
 			return err
 		})
-		if !IsUnique(err) {
+		if !sqlconn.IsUnique(err) {
 			t.Errorf("the same key again: %v", err)
 		}
 		if n := number(t, c, "SELECT count(*) FROM t"); n != 1 {
@@ -135,9 +138,10 @@ func TestSingle(t *testing.T) {
 	})
 }
 
-// Calls at once share commits, and none has another's error.
+// TestConcurrentUpdates shows that concurrent calls share commits, and that an error affects only
+// its own call.
 func TestConcurrentUpdates(t *testing.T) {
-	each(t, func(t *testing.T, c *Conn) {
+	each(t, func(t *testing.T, c *sqlconn.Conn) {
 		const callers, calls = 32, 25
 		ctx := testwait.Long(t)
 		var group sync.WaitGroup
@@ -145,7 +149,7 @@ func TestConcurrentUpdates(t *testing.T) {
 			group.Go(func() {
 				for i := range calls {
 					id := g*calls + i
-					err := c.Update(ctx, func(ctx context.Context, tx *Tx) error {
+					err := c.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
 						if _, err := tx.Exec(ctx, "INSERT INTO t (id) VALUES ($1)", id); err != nil {
 							return err
 						}
@@ -164,7 +168,7 @@ func TestConcurrentUpdates(t *testing.T) {
 							t.Errorf("%d: %v, want its own error", id, err)
 						}
 					case id%7 == 0:
-						if !IsUnique(err) {
+						if !sqlconn.IsUnique(err) {
 							t.Errorf("%d: %v, want a key that is taken", id, err)
 						}
 					case err != nil:
@@ -186,13 +190,13 @@ func TestConcurrentUpdates(t *testing.T) {
 	})
 }
 
-// hold keeps the writer of a file busy until the returned function is called, so that what comes meanwhile is one group.
-func hold(t *testing.T, c *Conn) (release func()) {
+// hold keeps the writer of a file busy until release is called, so that later calls form one batch.
+func hold(t *testing.T, c *sqlconn.Conn) (release func()) {
 	t.Helper()
 	held, free, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = c.Update(context.Background(), func(context.Context, *Tx) error {
+		_ = c.Update(context.Background(), func(context.Context, *sqlconn.Tx) error {
 			close(held)
 			<-free
 			return nil
@@ -206,22 +210,20 @@ func hold(t *testing.T, c *Conn) (release func()) {
 }
 
 // waitQueued waits until n calls wait for the next commit.
-func waitQueued(t *testing.T, c *Conn, n int) {
+func waitQueued(t *testing.T, c *sqlconn.Conn, n int) {
 	t.Helper()
-	g := c.db.(*lite).group
 	testwait.UntilNil(t, "calls are queued", func() error {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if len(g.queue) != n {
-			return fmt.Errorf("%d calls wait, want %d", len(g.queue), n)
+		if got := sqlconn.Queued(c); got != n {
+			return fmt.Errorf("%d calls wait, want %d", got, n)
 		}
 		return nil
 	})
 }
 
-// One commit serves all that waited. One that makes SQLite roll back everything costs the others a repetition, no more.
+// TestGroupSurvivesASpoiler shows that one commit serves all waiting calls. If one call makes
+// SQLite roll back all of them, the other calls only run again.
 func TestGroupSurvivesASpoiler(t *testing.T) {
-	c := open(t, Config{URL: liteURL(t)})
+	c := open(t, sqlconn.Config{URL: liteURL(t)})
 	run(t, c, "CREATE TABLE t (id bigint PRIMARY KEY NOT NULL, v text)")
 	run(t, c, "INSERT INTO t (id) VALUES (0)")
 	release := hold(t, c)
@@ -230,13 +232,13 @@ func TestGroupSurvivesASpoiler(t *testing.T) {
 	results := make(chan error, 10)
 	for id := range 10 {
 		go func() {
-			err := c.Update(testwait.Long(t), func(ctx context.Context, tx *Tx) error {
+			err := c.Update(testwait.Long(t), func(ctx context.Context, tx *sqlconn.Tx) error {
 				runs.Add(1)
 				_, err := tx.Exec(ctx, "INSERT OR ROLLBACK INTO t (id) VALUES ($1)", id)
 				return err
 			})
 			if id == 0 {
-				if !IsUnique(err) {
+				if !sqlconn.IsUnique(err) {
 					err = fmt.Errorf("the spoiler's error is %w", err)
 				} else {
 					err = nil
@@ -260,9 +262,10 @@ func TestGroupSurvivesASpoiler(t *testing.T) {
 	}
 }
 
-// A deferred constraint fails at the commit, for all that share it; only who broke it gets the error.
+// TestGroupAndDeferredConstraint shows that a deferred constraint gives an error only to the call
+// that violates it, although the shared commit fails.
 func TestGroupAndDeferredConstraint(t *testing.T) {
-	c := open(t, Config{URL: liteURL(t)})
+	c := open(t, sqlconn.Config{URL: liteURL(t)})
 	run(t, c, "CREATE TABLE p (id bigint PRIMARY KEY)")
 	run(t, c, "CREATE TABLE t (id bigint REFERENCES p (id) DEFERRABLE INITIALLY DEFERRED)")
 	run(t, c, "INSERT INTO p VALUES (1)")
@@ -280,21 +283,21 @@ func TestGroupAndDeferredConstraint(t *testing.T) {
 	release()
 	for range 2 {
 		r := <-results
-		if r.id == 1 && r.err != nil || r.id == 2 && !errors.Is(r.err, ErrRefused) {
+		if r.id == 1 && r.err != nil || r.id == 2 && !errors.Is(r.err, sqlconn.ErrRefused) {
 			t.Errorf("row %d: %v", r.id, r.err)
 		}
 	}
 }
 
 func TestPanicIsTheCallers(t *testing.T) {
-	each(t, func(t *testing.T, c *Conn) {
+	each(t, func(t *testing.T, c *sqlconn.Conn) {
 		func() {
 			defer func() {
 				if recover() != "my panic" {
 					t.Error("the panic did not come out of Update")
 				}
 			}()
-			_ = c.Update(testwait.Long(t), func(ctx context.Context, tx *Tx) error {
+			_ = c.Update(testwait.Long(t), func(ctx context.Context, tx *sqlconn.Tx) error {
 				_, _ = tx.Exec(ctx, "INSERT INTO t (id) VALUES (1)")
 				panic("my panic")
 			})
@@ -306,18 +309,19 @@ func TestPanicIsTheCallers(t *testing.T) {
 	})
 }
 
-// A ctx that ends while a call waits takes it out; one that ends in the function undoes it.
+// TestContextEnds shows that a waiting call ends with its ctx. A ctx that ends in the function
+// rolls back the call.
 func TestContextEnds(t *testing.T) {
-	c := open(t, Config{URL: liteURL(t)})
+	c := open(t, sqlconn.Config{URL: liteURL(t)})
 	run(t, c, "CREATE TABLE t (id bigint PRIMARY KEY NOT NULL, v text)")
 	release := hold(t, c)
-	if err := tryExec(testwait.Brief(t), c, "INSERT INTO t (id) VALUES (1)"); !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("while the writer is busy: %v, want %v", err, ErrUnavailable)
+	if err := tryExec(testwait.Brief(t), c, "INSERT INTO t (id) VALUES (1)"); !errors.Is(err, sqlconn.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("while the writer is busy: %v, want %v", err, sqlconn.ErrUnavailable)
 	}
 	release()
-	each(t, func(t *testing.T, c *Conn) {
+	each(t, func(t *testing.T, c *sqlconn.Conn) {
 		ctx, cancel := context.WithCancel(testwait.Long(t))
-		err := c.Update(ctx, func(ctx context.Context, tx *Tx) error {
+		err := c.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
 			if _, err := tx.Exec(ctx, "INSERT INTO t (id) VALUES (2)"); err != nil {
 				return err
 			}
@@ -325,8 +329,8 @@ func TestContextEnds(t *testing.T) {
 			_, err := tx.Exec(ctx, "INSERT INTO t (id) VALUES (3)")
 			return err
 		})
-		if !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.Canceled) {
-			t.Errorf("a ctx that ends in the function: %v, want %v", err, ErrUnavailable)
+		if !errors.Is(err, sqlconn.ErrUnavailable) || !errors.Is(err, context.Canceled) {
+			t.Errorf("a ctx that ends in the function: %v, want %v", err, sqlconn.ErrUnavailable)
 		}
 		if n := number(t, c, "SELECT count(*) FROM t"); n != 0 {
 			t.Errorf("%d rows, want none", n)
@@ -338,28 +342,28 @@ func TestContextEnds(t *testing.T) {
 }
 
 func TestClose(t *testing.T) {
-	each(t, func(t *testing.T, c *Conn) {
+	each(t, func(t *testing.T, c *sqlconn.Conn) {
 		shut(t, c)
-		nothing := func(context.Context, *Tx) error { return nil }
+		nothing := func(context.Context, *sqlconn.Tx) error { return nil }
 		for name, err := range map[string]error{
 			"Update": c.Update(testwait.Long(t), nothing), "View": c.View(testwait.Long(t), nothing), "Single": c.Single(testwait.Long(t), nothing),
 		} {
-			if !errors.Is(err, ErrClosed) {
-				t.Errorf("%s after Close: %v, want %v", name, err, ErrClosed)
+			if !errors.Is(err, sqlconn.ErrClosed) {
+				t.Errorf("%s after Close: %v, want %v", name, err, sqlconn.ErrClosed)
 			}
 		}
 		shut(t, c)
-		shut(t, open(t, Config{URL: "sqlite:///nowhere/at/all.db"})) // never used
+		shut(t, open(t, sqlconn.Config{URL: "sqlite:///nowhere/at/all.db"})) // never used
 	})
 }
 
-// Close waits for what is under way.
+// TestCloseWaits shows that Close waits for running calls.
 func TestCloseWaits(t *testing.T) {
 	eachURL(t, func(t *testing.T, dsn string) {
-		c := open(t, Config{URL: dsn})
+		c := open(t, sqlconn.Config{URL: dsn})
 		began, end, result := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 		go func() {
-			result <- c.Update(testwait.Long(t), func(ctx context.Context, tx *Tx) error {
+			result <- c.Update(testwait.Long(t), func(ctx context.Context, tx *sqlconn.Tx) error {
 				close(began)
 				<-end
 				_, err := tx.Exec(ctx, "INSERT INTO t (id) VALUES (1)")
@@ -377,17 +381,39 @@ func TestCloseWaits(t *testing.T) {
 			t.Errorf("what was under way: %v", err)
 		}
 		shut(t, c)
-		if n := number(t, open(t, Config{URL: dsn}), "SELECT count(*) FROM t"); n != 1 {
+		if n := number(t, open(t, sqlconn.Config{URL: dsn}), "SELECT count(*) FROM t"); n != 1 {
 			t.Errorf("%d rows, want 1", n)
 		}
 	})
 }
 
-// TestCloseTogether: several callers close at once, and one whose ctx ends leaves nothing to the others to do.
+// TestCloseInTheBackground shows that one call of Close ends everything, even if its ctx has ended.
+func TestCloseInTheBackground(t *testing.T) {
+	eachURL(t, func(t *testing.T, dsn string) {
+		before := goleak.IgnoreCurrent()
+		c, err := sqlconn.New(withEngine(sqlconn.Config{URL: dsn, Backoff: quick}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := c.Watch(0, "topic")
+		defer w.Close()
+		number(t, c, "SELECT count(*) FROM t")
+		run(t, c, "INSERT INTO t (id) VALUES (1)")
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := c.Close(ended); !errors.Is(err, context.Canceled) {
+			t.Errorf("Close with a ctx that has ended: %v", err)
+		}
+		testwait.Until(t, "that no goroutine is left", func() bool { return goleak.Find(before) == nil })
+	})
+}
+
+// TestCloseTogether shows that several callers can close at once. A caller whose ctx ends leaves no
+// work for the others.
 func TestCloseTogether(t *testing.T) {
 	for range 300 {
-		c := open(t, Config{URL: liteURL(t), Readers: 2})
-		if err := c.View(testwait.Long(t), func(context.Context, *Tx) error { return nil }); err != nil {
+		c := open(t, sqlconn.Config{URL: liteURL(t), Readers: 2})
+		if err := c.View(testwait.Long(t), func(context.Context, *sqlconn.Tx) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 		ended, cancel := context.WithCancel(context.Background())
@@ -409,17 +435,17 @@ func TestCloseTogether(t *testing.T) {
 }
 
 func TestNow(t *testing.T) {
-	each(t, func(t *testing.T, c *Conn) {
+	each(t, func(t *testing.T, c *sqlconn.Conn) {
 		before := time.Now().Add(-2 * time.Millisecond)
 		var us int64
-		err := c.View(testwait.Long(t), func(ctx context.Context, tx *Tx) (err error) {
+		err := c.View(testwait.Long(t), func(ctx context.Context, tx *sqlconn.Tx) (err error) {
 			us, err = tx.Now(ctx)
 			return err
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if now := Time(us); now.Before(before) || now.After(time.Now()) || now.Location() != time.UTC {
+		if now := sqlconn.Time(us); now.Before(before) || now.After(time.Now()) || now.Location() != time.UTC {
 			t.Errorf("the database's time is %v, not between %v and now", now, before)
 		}
 	})
@@ -427,13 +453,13 @@ func TestNow(t *testing.T) {
 
 func TestMicros(t *testing.T) {
 	at := time.Unix(5, 1_500)
-	if us := Micros(at); us != 5_000_002 {
+	if us := sqlconn.Micros(at); us != 5_000_002 {
 		t.Errorf("Micros rounds to %d, want 5000002: up, so that nothing is early", us)
 	}
-	if !Time(Micros(time.Time{})).IsZero() {
+	if !sqlconn.Time(sqlconn.Micros(time.Time{})).IsZero() {
 		t.Error("the zero time does not come back")
 	}
-	if got := Time(Micros(time.Unix(-3, 7_000))); !got.Equal(time.Unix(-3, 7_000)) {
+	if got := sqlconn.Time(sqlconn.Micros(time.Unix(-3, 7_000))); !got.Equal(time.Unix(-3, 7_000)) {
 		t.Errorf("a time before 1970 comes back as %v", got)
 	}
 }

@@ -8,22 +8,28 @@ import (
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
-// DefaultPoll is how often a SQLite file is looked at for changes by other processes while somebody watches.
+// DefaultPoll is the default interval at which a SQLite file is polled for changes by other
+// processes while there are watchers.
 const DefaultPoll = 10 * time.Millisecond
 
-// Watcher is told of changes. Make one with [Conn.Watch].
+// Watcher receives notifications about changes. Create it with [Conn.Watch].
 type Watcher struct {
-	wakes  *wakes
+	wakes  *Wakes
 	poll   time.Duration
 	topics []string
 	c      wake.Signal
-	heard  func(topic string) // of Listen, in place of the rest
+	heard  func(topic string) // for Listen; the other fields except wakes and poll are unused
 }
 
-// Watch returns a Watcher of topics, which [Tx.Notify] names; without topics, of all. It is woken for changes by this process at
-// once, and for those by others soon: PostgreSQL sends word, up to 5 ms after a commit, and a SQLite file is looked at every
-// poll (0: 10 ms), where any change of the database counts, since it does not tell which. It may be woken for nothing, and a word may be lost with a connection,
-// so that whoever waits also looks by itself from time to time. It must be closed.
+// Watch returns a Watcher of the topics that [Tx.Notify] names, or of all topics if none is given.
+// Close it after use.
+//
+// The Watcher is notified of changes by this process at once. Changes by other processes follow
+// later. PostgreSQL sends a notification up to 5 ms after a commit. A SQLite file is polled every
+// poll, where any change counts, since the file does not show the topic. Default for poll: 10ms.
+//
+// A Watcher may be notified without a change. A notification may be lost with a connection, so the
+// caller must also check by itself at intervals.
 func (c *Conn) Watch(poll time.Duration, topics ...string) *Watcher {
 	if poll <= 0 {
 		poll = DefaultPoll
@@ -33,9 +39,11 @@ func (c *Conn) Watch(poll time.Duration, topics ...string) *Watcher {
 	return w
 }
 
-// Listen calls heard for changes by others: by other processes, and by other Conns of this one. topic is what [Tx.Notify] named there, "" for any
-// change. How soon that is, and how sure, is as with [Conn.Watch]. heard is called by one goroutine at a time, and returns at once, since
-// what comes next waits for it. stop ends the listening, without waiting for a call that is under way; it is idempotent.
+// Listen calls heard for changes by other processes and by other Conns of this process. topic is
+// the topic of [Tx.Notify], or "" for any change. Delay and reliability are as with [Conn.Watch].
+//
+// heard is called by one goroutine at a time. It must return at once, since the next notifications
+// wait for it. stop ends the calls. It does not wait for a running call. It is idempotent.
 func (c *Conn) Listen(poll time.Duration, heard func(topic string)) (stop func()) {
 	if poll <= 0 {
 		poll = DefaultPoll
@@ -45,10 +53,11 @@ func (c *Conn) Listen(poll time.Duration, heard func(topic string)) (stop func()
 	return w.Close
 }
 
-// C has a value when there was a change since the last one was taken. It is never closed.
+// C returns a channel that has a value if there was a change since the last value was received. It
+// is never closed.
 func (w *Watcher) C() <-chan struct{} { return w.c }
 
-// Close ends the watching. It is idempotent.
+// Close ends the notifications. It is idempotent.
 func (w *Watcher) Close() { w.wakes.remove(w) }
 
 func (w *Watcher) wake() {
@@ -58,28 +67,29 @@ func (w *Watcher) wake() {
 	}
 }
 
-// wakes are the watchers of a Conn. While there are any, one goroutine listens to other processes.
-type wakes struct {
-	listen func(ctx context.Context, w *wakes)
+// Wakes holds the watchers of a Conn. While there are watchers, one goroutine listens to other
+// processes. Safe for concurrent use.
+type Wakes struct {
+	listen func(ctx context.Context, w *Wakes)
 
 	mu      sync.Mutex
 	byTopic map[string]map[*Watcher]struct{}
-	all     map[*Watcher]struct{} // that watch every topic
+	all     map[*Watcher]struct{} // watchers of every topic
 	open    map[*Watcher]struct{}
-	faster  wake.Signal // has a value when a watcher came that polls more often
+	faster  wake.Signal // has a value after a watcher was added, which may poll more often
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	closed  bool
 }
 
-func newWakes(listen func(ctx context.Context, w *wakes)) *wakes {
-	return &wakes{
+func newWakes(listen func(ctx context.Context, w *Wakes)) *Wakes {
+	return &Wakes{
 		listen: listen, byTopic: make(map[string]map[*Watcher]struct{}), all: make(map[*Watcher]struct{}),
 		open: make(map[*Watcher]struct{}), faster: wake.New(),
 	}
 }
 
-func (s *wakes) add(w *Watcher) {
+func (s *Wakes) add(w *Watcher) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -104,7 +114,7 @@ func (s *wakes) add(w *Watcher) {
 	s.faster.Notify()
 }
 
-func (s *wakes) remove(w *Watcher) {
+func (s *Wakes) remove(w *Watcher) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, w)
@@ -121,8 +131,8 @@ func (s *wakes) remove(w *Watcher) {
 	}
 }
 
-// topics wakes the watchers of some topics.
-func (s *wakes) topics(topics []string) {
+// topics notifies the watchers of the topics. It takes s.mu.
+func (s *Wakes) topics(topics []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range topics {
@@ -135,8 +145,8 @@ func (s *wakes) topics(topics []string) {
 	}
 }
 
-// everybody wakes all watchers: something has changed, or may have.
-func (s *wakes) everybody() {
+// NotifyAll notifies all watchers that something has or may have changed. It takes s.mu.
+func (s *Wakes) NotifyAll() {
 	s.mu.Lock()
 	for w := range s.open {
 		if w.heard == nil {
@@ -147,14 +157,15 @@ func (s *wakes) everybody() {
 	s.tell("")
 }
 
-// foreign wakes the watchers of a topic that another process has named.
-func (s *wakes) foreign(topic string) {
+// Foreign notifies the watchers of a topic that another process has sent. It takes s.mu.
+func (s *Wakes) Foreign(topic string) {
 	s.topics([]string{topic})
 	s.tell(topic)
 }
 
-// tell tells those that listen to others. They are called without the lock, so that they may end themselves.
-func (s *wakes) tell(topic string) {
+// tell calls the functions of Listen with the topic. It takes s.mu only to collect them, so a
+// function may call stop.
+func (s *Wakes) tell(topic string) {
 	var all []func(string)
 	s.mu.Lock()
 	for w := range s.open {
@@ -168,8 +179,9 @@ func (s *wakes) tell(topic string) {
 	}
 }
 
-// interval is how often to look; 0: nobody watches.
-func (s *wakes) interval() time.Duration {
+// interval returns the shortest poll interval of the watchers, or 0 without watchers. It takes
+// s.mu.
+func (s *Wakes) interval() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var d time.Duration
@@ -181,8 +193,9 @@ func (s *wakes) interval() time.Duration {
 	return d
 }
 
-// close ends listening. It is idempotent.
-func (s *wakes) close(ctx context.Context) error {
+// close stops listening and waits for the end of the listening goroutine, or of ctx. It is
+// idempotent.
+func (s *Wakes) close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
 	if s.cancel != nil {
@@ -203,13 +216,14 @@ func (s *wakes) close(ctx context.Context) error {
 	}
 }
 
-// watch implements database: it looks at the file's number of changes.
-func (l *lite) watch(ctx context.Context, w *wakes) {
-	if l.plan.file == "" {
+// Watch implements Database. It polls the file and the database's number of changes, and notifies
+// the watchers. It blocks until ctx ends or the database is closed.
+func (l *lite) Watch(ctx context.Context, w *Wakes) {
+	if l.file == "" {
 		return
 	}
 	var last int64
-	t := traces{file: l.plan.file}
+	t := traces{file: l.file}
 	for {
 		if d := w.interval(); d > 0 && !w.faster.Wait(ctx, d) {
 			return
@@ -221,8 +235,8 @@ func (l *lite) watch(ctx context.Context, w *wakes) {
 		if err != nil {
 			return // closed
 		}
-		if now != last { // the first time too: something may have changed since the watchers came
-			w.everybody()
+		if now != last { // also the first time: the data may have changed since the watchers were added
+			w.NotifyAll()
 		}
 		last = now
 	}

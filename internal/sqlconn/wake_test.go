@@ -1,4 +1,4 @@
-package sqlconn
+package sqlconn_test
 
 import (
 	"context"
@@ -6,14 +6,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// heard reports whether a watcher is woken soon.
-func heard(w *Watcher, within time.Duration) bool {
+// heard reports whether a watcher is notified within the given time.
+func heard(w *sqlconn.Watcher, within time.Duration) bool {
 	select {
-	case <-w.C(): // looked at by itself: of two that are ready, as with 0, select takes any
+	case <-w.C(): // checked separately: select picks any ready case, also with 0
 		return true
 	default:
 	}
@@ -25,10 +26,10 @@ func heard(w *Watcher, within time.Duration) bool {
 	}
 }
 
-// change changes something and names a topic; SQLite's file changes with it.
-func change(t *testing.T, c *Conn, topic string) {
+// change inserts a row and notifies a topic.
+func change(t *testing.T, c *sqlconn.Conn, topic string) {
 	t.Helper()
-	err := c.Update(testwait.Long(t), func(ctx context.Context, tx *Tx) error {
+	err := c.Update(testwait.Long(t), func(ctx context.Context, tx *sqlconn.Tx) error {
 		tx.Notify(topic)
 		_, err := tx.Exec(ctx, "INSERT INTO t (id) SELECT count(*) FROM t")
 		return err
@@ -38,10 +39,11 @@ func change(t *testing.T, c *Conn, topic string) {
 	}
 }
 
-// A change wakes who watches its topic, in the same process at once and in others soon.
+// TestWatch shows that a change notifies the watchers of its topic, at once in the same process and
+// later in others.
 func TestWatch(t *testing.T) {
 	eachURL(t, func(t *testing.T, dsn string) {
-		here, there := open(t, Config{URL: dsn}), open(t, Config{URL: dsn})
+		here, there := open(t, sqlconn.Config{URL: dsn}), open(t, sqlconn.Config{URL: dsn})
 		mine, all := here.Watch(0, "a", "b"), here.Watch(0)
 		defer mine.Close()
 		defer all.Close()
@@ -54,7 +56,7 @@ func TestWatch(t *testing.T) {
 			}
 			return nil
 		})
-		for name, w := range map[string]*Watcher{"of the topic": mine, "of all": all} {
+		for name, w := range map[string]*sqlconn.Watcher{"of the topic": mine, "of all": all} {
 			if !heard(w, 20*time.Second) {
 				t.Errorf("the watcher %s in the same process was not woken", name)
 			}
@@ -74,10 +76,11 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// What another process changes right after Watch has returned is heard of, before the file was looked at for the first time.
+// TestWatchFromTheStart shows that a change by another process directly after Watch is noticed,
+// before the first poll of the file.
 func TestWatchFromTheStart(t *testing.T) {
 	eachURL(t, func(t *testing.T, dsn string) {
-		here, there := open(t, Config{URL: dsn}), open(t, Config{URL: dsn})
+		here, there := open(t, sqlconn.Config{URL: dsn}), open(t, sqlconn.Config{URL: dsn})
 		change(t, there, "a")
 		for range 5 {
 			w := here.Watch(50*time.Millisecond, "a")
@@ -90,11 +93,12 @@ func TestWatchFromTheStart(t *testing.T) {
 	})
 }
 
-// What is rolled back wakes nobody, nor does another topic on PostgreSQL.
+// TestNotWoken shows that a rolled-back transaction notifies no watcher. On PostgreSQL, another
+// topic does not either.
 func TestNotWoken(t *testing.T) {
 	p := testserver.RequirePostgres(t)
 	dsn := pgURL(t, p)
-	here, there := open(t, Config{URL: dsn}), open(t, Config{URL: dsn})
+	here, there := open(t, sqlconn.Config{URL: dsn}), open(t, sqlconn.Config{URL: dsn})
 	run(t, here, "CREATE TABLE t (id bigint)")
 	far, near := there.Watch(0, "a"), here.Watch(0, "a")
 	defer far.Close()
@@ -107,9 +111,10 @@ func TestNotWoken(t *testing.T) {
 		return nil
 	})
 	<-near.C()
-	for heard(far, time.Second) || heard(near, 0) { // what was told before may come late on a busy machine
+	// earlier notifications may come late on a busy machine
+	for heard(far, time.Second) || heard(near, 0) {
 	}
-	_ = here.Update(testwait.Long(t), func(_ context.Context, tx *Tx) error {
+	_ = here.Update(testwait.Long(t), func(_ context.Context, tx *sqlconn.Tx) error {
 		tx.Notify("a")
 		return errMine
 	})
@@ -120,10 +125,11 @@ func TestNotWoken(t *testing.T) {
 	}
 }
 
-// After the server was down, watchers look once, and hear again.
+// TestWatchOutlivesTheServer shows that watchers are notified once after the server was down, and
+// then work again.
 func TestWatchOutlivesTheServer(t *testing.T) {
 	p := testserver.OwnPostgres(t, testserver.PostgresConfig{})
-	here, there := open(t, Config{URL: p.URL()}), open(t, Config{URL: p.URL()})
+	here, there := open(t, sqlconn.Config{URL: p.URL()}), open(t, sqlconn.Config{URL: p.URL()})
 	run(t, here, "CREATE TABLE t (id bigint)")
 	far := there.Watch(0, "a")
 	defer far.Close()
@@ -146,32 +152,33 @@ func TestWatchOutlivesTheServer(t *testing.T) {
 	})
 }
 
-// A burst of changes is told in few notifications, and none is missed by more than the last.
+// TestBurst shows that many changes are sent in few notifications, and that the last change is not
+// missed.
 func TestBurst(t *testing.T) {
 	p := testserver.RequirePostgres(t)
 	dsn := pgURL(t, p)
-	here, there := open(t, Config{URL: dsn}), open(t, Config{URL: dsn})
+	here, there := open(t, sqlconn.Config{URL: dsn}), open(t, sqlconn.Config{URL: dsn})
 	run(t, here, "CREATE TABLE t (id bigint)")
 	far := there.Watch(0)
 	defer far.Close()
 	if !heard(far, 20*time.Second) {
 		t.Fatal("it does not look when it begins to listen")
 	}
-	topics := make([]string, 3*maxTopics)
+	topics := make([]string, 300) // three times the topics of one notification
 	for i := range topics {
 		topics[i] = testserver.Namespace()
 	}
-	topics[0] = string(make([]byte, 2*maxTopic))
-	here.db.tell(topics)
+	topics[0] = string(make([]byte, 8000))
+	sqlconn.Tell(here, topics)
 	if !heard(far, 20*time.Second) {
 		t.Error("a burst is not told at all")
 	}
 }
 
-// Who listens to others hears of their topics, and nothing of what his own Conn does.
+// TestListen shows that Listen reports topics of other Conns and not those of its own Conn.
 func TestListen(t *testing.T) {
 	eachURL(t, func(t *testing.T, dsn string) {
-		here, there := open(t, Config{URL: dsn}), open(t, Config{URL: dsn})
+		here, there := open(t, sqlconn.Config{URL: dsn}), open(t, sqlconn.Config{URL: dsn})
 		words := make(chan string, 1000)
 		stop := there.Listen(0, func(topic string) { words <- topic })
 		defer stop()
@@ -187,7 +194,7 @@ func TestListen(t *testing.T) {
 				return errors.New("nothing")
 			}
 		})
-		for quiet := false; !quiet; { // what the first part has sent comes late
+		for quiet := false; !quiet; { // notifications of the first part come late
 			select {
 			case <-words:
 			case <-time.After(300 * time.Millisecond):

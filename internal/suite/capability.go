@@ -7,14 +7,14 @@ import (
 	"github.com/swarmiji/swarmiji/capability"
 )
 
-// Capability is an optional interface of a port. [CapabilityOf] makes it.
+// Capability is an optional interface of a port. Make one with [CapabilityOf].
 type Capability struct {
 	name string
-	has  func(v any) bool        // v has it itself
-	find func(v any) (any, bool) // on v or on what it wraps
+	has  func(v any) bool        // v implements it itself
+	find func(v any) (any, bool) // finds it on v or on a value that v wraps
 }
 
-// CapabilityOf makes the Capability that T is.
+// CapabilityOf returns the Capability for the interface T.
 func CapabilityOf[T any]() Capability {
 	return Capability{
 		name: reflect.TypeFor[T]().String(),
@@ -23,8 +23,9 @@ func CapabilityOf[T any]() Capability {
 	}
 }
 
-// Keeps fails t unless each of the capabilities is found through wrapped as it is found on v.
-// wrapped holds v and has Unwrap; it has none of the capabilities itself.
+// Keeps fails t unless each capability is found through wrapped exactly as it is found on v.
+// wrapped contains v and has an Unwrap method. It also fails t if wrapped itself implements a
+// capability, because that would prove nothing.
 func Keeps(t testing.TB, v, wrapped any, all ...Capability) {
 	t.Helper()
 	for _, c := range all {
@@ -41,7 +42,7 @@ func Keeps(t testing.TB, v, wrapped any, all ...Capability) {
 	}
 }
 
-// Offer returns T, a capability that v promises, or fails t.
+// Offer returns v as T, a capability that v promises. It fails t at once if v does not have it.
 func Offer[T any](t testing.TB, v any) T {
 	t.Helper()
 	c, ok := capability.As[T](v)

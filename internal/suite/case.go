@@ -1,22 +1,23 @@
-// Package suite is what the conformance suites of the ports have in common: a table of cases that say why an adapter must
-// pass, skipping by name what an adapter does not promise, the report on a whole run, and a [World] in which a case opens
-// adapters, waits for no longer than it may, and looks for the password in every error.
+// Package suite holds the common parts of the ports' conformance suites: a table of cases, each
+// with the reason why an adapter must pass, and the report of a whole run. A case that needs a
+// promise which the adapter does not make is skipped by name. In a [World] a case opens adapters,
+// waits with a limit and searches every error for the password.
 //
-// What a case asks of a port stays in that port's suite.
+// The requirements of a port stay in that port's suite.
 package suite
 
 import "testing"
 
-// Case is one sentence of a port put to the test. H is the suite's harness, one fresh namespace on a server; W is its
-// world, with which the case works.
+// Case tests one sentence of a port. H is the suite's harness, one fresh namespace on a server. W
+// is the suite's world, in which the case runs.
 type Case[H any, W Closer] struct {
 	Area, Name string
-	Explain    string             // why an adapter must pass; printed when it does not
-	Needs      []func(h H) string // what the case asks of the harness: why it cannot run, or ""
+	Explain    string             // why an adapter must pass; printed if the case fails
+	Needs      []func(h H) string // each returns why the case cannot run with the harness, or ""
 	Run        func(w W)
 }
 
-// Unless returns reason, for what a case needs, unless ok holds, and then "".
+// Unless returns "" if ok is true, and reason otherwise. It builds entries of Case.Needs.
 func Unless(ok bool, reason string) string {
 	if ok {
 		return ""
@@ -24,14 +25,17 @@ func Unless(ok bool, reason string) string {
 	return reason
 }
 
-// Closer is a world that closes what was opened in it.
+// Closer is a world that can close everything that was opened in it.
 type Closer interface {
 	CloseAll()
 }
 
-// Run runs every case as a subtest of t that is named by the case's area and name. Each case calls open for a fresh
-// harness and, if the harness has what the case needs, world for a world in it, which it closes at its end. When all cases
-// have run, and passed, they are reported as about says of the first harness.
+// Run runs every case as a subtest of t, named by the case's area and name.
+//
+// Each case gets a fresh harness from open. If the harness meets the case's needs, the case runs in
+// a world made by the function world. The world is closed when the case ends. If no case failed or
+// was left out, Run checks the report of the run. Its file and promises come from about, called
+// with the first harness.
 func Run[H any, W Closer](t *testing.T, cases []Case[H, W], open func(t testing.TB) H, world func(t testing.TB, h H) W, about func(h H) About) {
 	t.Helper()
 	r := recorder{cases: len(cases)}

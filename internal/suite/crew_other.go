@@ -4,5 +4,5 @@ package suite
 
 import "syscall"
 
-// tied adds nothing here: a member ends with its standard input.
+// tied returns nil: a member ends when its standard input ends.
 func tied() *syscall.SysProcAttr { return nil }

@@ -12,18 +12,22 @@ import (
 	"github.com/swarmiji/swarmiji/internal/captable"
 )
 
-// About says what a run is about and where it is reported.
+// About names the port and the adapter of a run, and the file of the run's report.
 type About struct {
-	// File is the path of the adapter's report, below docs/capabilities of this module. A whole run, in which no case was
-	// left out by -run or -short and none failed, is compared with it, or writes it if SWARMIJI_UPDATE is 1. "": none.
+	// File is the path of the adapter's report, below docs/capabilities of this module. "": the run
+	// has no report.
+	//
+	// A whole run is compared with the file, or writes it if SWARMIJI_UPDATE is 1. A run is whole if
+	// no case failed or was left out by -run or -short.
 	File string
 	// Port is the name of the port.
 	Port string
-	// Promises are what the adapter promises.
+	// Promises holds the promises of the adapter.
 	Promises []captable.Promise
 }
 
-// Promises are the fields of a struct, in their order: bool, int or time.Duration, of which zero is no promise.
+// Promises returns the fields of a struct as promises, in their order. The fields are bool, int or
+// time.Duration; a zero field is a promise that the adapter does not make.
 func Promises(of any) []captable.Promise {
 	v := reflect.ValueOf(of)
 	ps := make([]captable.Promise, v.NumField())
@@ -47,7 +51,7 @@ func Promises(of any) []captable.Promise {
 	return ps
 }
 
-// Promise is one that is made or not.
+// Promise returns a promise with the value yes if made is true, and no otherwise.
 func Promise(name string, made bool) captable.Promise {
 	if made {
 		return captable.Promise{Name: name, Value: captable.Yes}
@@ -55,7 +59,7 @@ func Promise(name string, made bool) captable.Promise {
 	return captable.Promise{Name: name, Value: captable.No}
 }
 
-// recorder collects what a run sees.
+// recorder collects the outcome of each case of a run.
 type recorder struct {
 	cases, seen int
 	met         bool
@@ -63,14 +67,15 @@ type recorder struct {
 	areas       []captable.Area
 }
 
-// meet is told of each harness; the first one counts.
+// meet stores the result of about on its first call. Later calls do nothing.
 func (r *recorder) meet(about func() About) {
 	if !r.met {
 		r.met, r.about = true, about()
 	}
 }
 
-// add notes that a case has passed, or why it was not run. Cases of one area stand together.
+// add records that a case has passed, or the reason why it was skipped. Cases of one area are
+// grouped.
 func (r *recorder) add(area, name, reason string) {
 	r.seen++
 	i := slices.IndexFunc(r.areas, func(a captable.Area) bool { return a.Name == area })
@@ -86,7 +91,8 @@ func (r *recorder) add(area, name, reason string) {
 	}
 }
 
-// check compares a whole run with what is committed.
+// check compares the report of a whole run with the committed file, or writes that file. It does
+// nothing if cases are missing, in a -short run, and without a file.
 func (r *recorder) check(t *testing.T) {
 	t.Helper()
 	if r.seen < r.cases || r.about.File == "" || testing.Short() {

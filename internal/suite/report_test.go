@@ -40,7 +40,7 @@ func TestRunReports(t *testing.T) {
 	}
 	open := func(testing.TB) harness { return harness{} }
 
-	// A case that skips itself, or whose server is missing, was not seen: there is nothing to report.
+	// A case that skips itself, or whose server is missing, does not count, so no report is compared.
 	run("no server", cases, func(t testing.TB) harness { t.Skip("no server"); return harness{} })
 	run("one without a server", cases, func(t testing.TB) harness {
 		if ran > 0 {
@@ -72,7 +72,8 @@ func TestRunReports(t *testing.T) {
 }
 
 func TestAPartOfARunIsNotCompared(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "broker-x.json") // is not there, so that comparing would fail
+	// the file does not exist, so a comparison would fail
+	file := filepath.Join(t.TempDir(), "broker-x.json")
 	for name, r := range map[string]recorder{
 		"left out by -run, or failed": {cases: 2, seen: 1, about: About{File: file, Port: "broker"}},
 		"without a file":              {cases: 1, seen: 1, about: About{Port: "broker"}},

@@ -10,37 +10,39 @@ import (
 	"time"
 )
 
-// Adapter is what every adapter of every port can do.
+// Adapter is the interface that every adapter of every port implements.
 type Adapter interface {
 	Close(ctx context.Context) error
 }
 
-// Config is what a [World] takes from a suite's harness.
+// Config holds the settings that a [World] gets from a suite's harness.
 type Config[A Adapter] struct {
-	// Port is the name of the interface A, for failures.
+	// Port is the name of the interface A, for failure messages.
 	Port string
 
 	// Open connects to the namespace as another process would. Required.
 	Open func(t testing.TB) A
 
-	// Secret is the password in the configuration of Open. No error may contain it. Empty: there is none.
+	// Secret is the password in the configuration of Open. No error may contain it. Empty: the
+	// configuration has no password.
 	Secret string
 
-	// Slack is how late something may be on a machine that does other work too. Zero: 5 s.
+	// Slack limits how late an event may be on a machine that does other work too. Default: 5s.
 	Slack time.Duration
 
-	// Quiet is how long a case looks before it believes that nothing comes. Zero: 500 ms.
+	// Quiet limits how long a case watches before it concludes that no event comes. Default: 500ms.
 	Quiet time.Duration
 
-	// Patience bounds every wait for something that must happen. Zero: 30 s.
+	// Patience limits every wait for an event that must happen. Default: 30s.
 	Patience time.Duration
 }
 
-// World is what a case works with: a namespace, the adapters opened in it, and bounded waits. Open, CloseAll and what
-// never fails the case at once may be called from several goroutines.
+// World is the environment of one case: a namespace, the adapters opened in it, and bounded waits.
+//
+// Open, CloseAll and the methods that never fail the case at once are safe for concurrent use.
 type World[A Adapter] struct {
 	testing.TB
-	Slack, Quiet, Patience time.Duration // those of the Config, or what stands for zero there
+	Slack, Quiet, Patience time.Duration // from the Config, or its defaults
 
 	port, secret string
 	open         func(t testing.TB) A
@@ -49,7 +51,7 @@ type World[A Adapter] struct {
 	opened []A
 }
 
-// NewWorld makes the world of one case, in which nothing is open.
+// NewWorld makes the world of one case. No adapter is open in it.
 func NewWorld[A Adapter](t testing.TB, c Config[A]) *World[A] {
 	w := &World[A]{TB: t, Slack: c.Slack, Quiet: c.Quiet, Patience: c.Patience, port: c.Port, secret: c.Secret, open: c.Open}
 	if w.Slack == 0 {
@@ -64,13 +66,14 @@ func NewWorld[A Adapter](t testing.TB, c Config[A]) *World[A] {
 	return w
 }
 
-// Open connects as another process would. CloseAll closes what it returns.
+// Open connects to the namespace as another process would. CloseAll closes the adapter that Open
+// returns.
 func (w *World[A]) Open() A {
 	w.Helper()
 	return w.Own(w.open(w.TB))
 }
 
-// Own has CloseAll close a, which was not opened by Open, and returns it.
+// Own registers a, which Open did not open, to be closed by CloseAll. It returns a.
 func (w *World[A]) Own(a A) A {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -78,7 +81,7 @@ func (w *World[A]) Own(a A) A {
 	return a
 }
 
-// CloseAll closes everything that was opened.
+// CloseAll closes all adapters of the world. An error of Close fails the case.
 func (w *World[A]) CloseAll() {
 	w.Helper()
 	w.mu.Lock()
@@ -90,7 +93,7 @@ func (w *World[A]) CloseAll() {
 	}
 }
 
-// Close closes a; the case fails, and goes on, if that returns an error.
+// Close closes a. If that returns an error, the case fails and continues.
 func (w *World[A]) Close(a A) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -100,12 +103,12 @@ func (w *World[A]) Close(a A) {
 	}
 }
 
-// Ctx is a context that ends with the suite's patience.
+// Ctx returns a context that ends after the suite's patience.
 func (w *World[A]) Ctx() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), w.Patience)
 }
 
-// Clean returns err and fails the case if the secret is in it.
+// Clean returns err and fails the case if a text of err contains the secret. The case continues.
 func (w *World[A]) Clean(err error) error {
 	w.Helper()
 	if err != nil && w.secret != "" && strings.Contains(fmt.Sprintf("%v %+v %#v", err, err, err), w.secret) {
@@ -122,7 +125,7 @@ func (w *World[A]) Must(err error, format string, args ...any) {
 	}
 }
 
-// WantIs checks the class of an error.
+// WantIs fails the case unless errors.Is(err, want). The case continues.
 func (w *World[A]) WantIs(err, want error, format string, args ...any) {
 	w.Helper()
 	if !errors.Is(w.Clean(err), want) {
@@ -130,7 +133,8 @@ func (w *World[A]) WantIs(err, want error, format string, args ...any) {
 	}
 }
 
-// Until polls cond until it holds, and fails the case at once if the suite's patience ends first.
+// Until polls cond until it returns true. It fails the case at once if the suite's patience ends
+// first.
 func (w *World[A]) Until(what string, cond func() bool) {
 	w.Helper()
 	if !w.Poll(cond) {
@@ -138,7 +142,8 @@ func (w *World[A]) Until(what string, cond func() bool) {
 	}
 }
 
-// Poll calls cond until it holds or the suite's patience ends, and reports which.
+// Poll calls cond until it returns true or the suite's patience ends. It reports whether cond
+// returned true.
 func (w *World[A]) Poll(cond func() bool) bool {
 	deadline := time.NewTimer(w.Patience)
 	defer deadline.Stop()
@@ -154,8 +159,8 @@ func (w *World[A]) Poll(cond func() bool) bool {
 	return true
 }
 
-// Ends waits for a value that another goroutine promised; a closed channel counts as one. It fails the case at once if the
-// suite's patience ends first.
+// Ends waits for a value from another goroutine and returns it. A closed channel counts as a value.
+// It fails the case at once if the suite's patience ends first.
 func Ends[T any, A Adapter](w *World[A], ch <-chan T, what string) T {
 	w.Helper()
 	t := time.NewTimer(w.Patience)

@@ -18,24 +18,26 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// NATSConfig tunes a NATS server. The zero value is one with JetStream on disk that takes messages of up to 8 MiB.
+// NATSConfig configures a NATS server. The zero value: JetStream on disk, messages of up to 8 MiB.
 type NATSConfig struct {
-	// Conf are further lines of the server's configuration, such as "max_payload: 1MB". They come last: a setting of the
-	// outermost level that is given again replaces the first.
+	// Conf holds further lines of the server's configuration, such as "max_payload: 1MB". They come
+	// last: a setting of the outermost level that is given again replaces the first.
 	Conf string
-	TLS  *TLSFiles // clients must use TLS; nil: they cannot. A NATS server has one port for both
-	// RequireClientCert refuses TLS clients that show no certificate of TLS's authority.
+	// TLS makes clients use TLS. nil: clients cannot use TLS. A NATS server has one port for both.
+	TLS *TLSFiles
+	// RequireClientCert refuses TLS clients without a certificate of TLS's authority.
 	RequireClientCert bool
 }
 
-// NATS is a NATS server of our own, with JetStream. All methods may be called from any goroutine; those that change
-// whether the server runs wait for each other.
+// NATS is a private NATS server with JetStream.
+//
+// Safe for concurrent use. Methods that start, stop, pause or resume the server run one at a time.
 type NATS struct {
 	node
 	program   string
 	box       *sandbox
 	home      string
-	ownsBox   bool // false in a cluster, whose servers share one
+	ownsBox   bool // false in a cluster, whose servers share one sandbox
 	port      int
 	httpPort  int
 	routePort int
@@ -45,14 +47,15 @@ type NATS struct {
 
 const (
 	natsUser  = "swarmiji"
-	natsAdmin = "admin" // of the system account, with the same password
+	natsAdmin = "admin" // a user of the system account, with the same password
 )
 
-// StartNATS starts a server and waits until it answers and JetStream has loaded its data, a few milliseconds; see
-// [NATSProgram] for the first time. The error wraps [ErrMissing] when it cannot be built here.
+// StartNATS starts a server and waits until it answers and JetStream has loaded its data. That
+// takes a few milliseconds; the first start on a machine takes longer, see [NATSProgram]. The error
+// wraps [ErrMissing] if the server cannot be built on this machine.
 func StartNATS(ctx context.Context, cfg NATSConfig) (*NATS, error) {
 	var err error
-	for range 3 { // another process may have taken a port since it was found free
+	for range 3 { // another process may have taken a port since this one found it free
 		var nodes []*NATS
 		if nodes, err = startNATS(ctx, 1, cfg); err == nil {
 			nodes[0].ownsBox = true
@@ -65,7 +68,7 @@ func StartNATS(ctx context.Context, cfg NATSConfig) (*NATS, error) {
 	return nil, fmt.Errorf("nats: %w", err)
 }
 
-// startNATS starts n servers; more than one are a cluster.
+// startNATS starts n servers and waits until they answer. More than one server form a cluster.
 func startNATS(ctx context.Context, n int, cfg NATSConfig) (nodes []*NATS, err error) {
 	program, err := NATSProgram(ctx)
 	if err != nil {
@@ -110,7 +113,7 @@ func startNATS(ctx context.Context, n int, cfg NATSConfig) (nodes []*NATS, err e
 	return nodes, nil
 }
 
-// configure writes the server's files.
+// configure makes the server's directory and writes its configuration file.
 func (s *NATS) configure(cfg NATSConfig, all []*NATS) error {
 	if err := os.Mkdir(s.home, 0o700); err != nil {
 		return err
@@ -143,15 +146,16 @@ func (s *NATS) configure(cfg NATSConfig, all []*NATS) error {
 	return os.WriteFile(filepath.Join(s.home, "nats.conf"), []byte(conf), 0o600)
 }
 
-// run starts the process and does not wait.
+// run starts the server's process. It does not wait until the server answers.
 func (s *NATS) run() (*process, error) {
-	// Two processors: servers and tests share few.
+	// Two processors, because servers and tests share few.
 	env := environment([]string{"NATS_"}, map[string]string{"GOMAXPROCS": "2"})
 	return s.box.start(filepath.Base(s.home), filepath.Join(s.home, "console.log"), env,
 		s.program, "-c", filepath.Join(s.home, "nats.conf"))
 }
 
-// answers reports whether the server takes clients and its JetStream works; in a cluster that takes a leader.
+// answers returns nil if the server accepts clients and its JetStream works. In a cluster JetStream
+// works only with a leader.
 func (s *NATS) answers(ctx context.Context) error {
 	if _, err := s.monitor(ctx, "/healthz"); err != nil {
 		return err
@@ -164,13 +168,13 @@ func (s *NATS) answers(ctx context.Context) error {
 	return nil
 }
 
-// monitor asks the server's monitoring port.
+// monitor requests a path of the server's monitoring port and returns the body of the response.
 func (s *NATS) monitor(ctx context.Context, path string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address(s.httpPort)+path, http.NoBody)
 	if err != nil {
 		return nil, err
 	}
-	// A connection of its own, which leaves no goroutine behind.
+	// A separate connection leaves no goroutine behind.
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
 	res, err := client.Do(req)
 	if err != nil {
@@ -186,7 +190,7 @@ func (s *NATS) monitor(ctx context.Context, path string) ([]byte, error) {
 	return body, nil
 }
 
-// ask decodes an answer of the monitoring port.
+// ask requests a path of the monitoring port and decodes the JSON response into the last argument.
 func (s *NATS) ask(ctx context.Context, path string, into any) error {
 	body, err := s.monitor(ctx, path)
 	if err != nil {
@@ -198,7 +202,7 @@ func (s *NATS) ask(ctx context.Context, path string, into any) error {
 	return nil
 }
 
-// connect makes a connection for a question of ours. It does not reconnect.
+// connect opens a connection for this package's own requests. The connection does not reconnect.
 func (s *NATS) connect(user string) (*nats.Conn, error) {
 	o := nats.GetDefaultOptions()
 	o.Servers = []string{"nats://" + s.Addr()}
@@ -214,11 +218,11 @@ func (s *NATS) connect(user string) (*nats.Conn, error) {
 	return o.Connect()
 }
 
-// URL is the server's address with user and password: nats://user:password@127.0.0.1:port. With NATSConfig.TLS it takes
-// TLS to use it.
+// URL returns the server's address with user and password: nats://user:password@127.0.0.1:port.
+// With NATSConfig.TLS a client must use TLS with it.
 func (s *NATS) URL() string { return s.url("nats") }
 
-// TLSURL is the same address with the scheme tls; "" when the server was started without.
+// TLSURL returns the same address with the scheme tls, or "" if the server was started without TLS.
 func (s *NATS) TLSURL() string {
 	if s.tlsConfig == nil {
 		return ""
@@ -231,17 +235,17 @@ func (s *NATS) url(scheme string) string {
 	return u.String()
 }
 
-// Addr is host:port of the clients' listener, for a [Proxy] or a [Relay].
+// Addr returns host:port of the clients' listener, for a [Proxy] or a [Relay].
 func (s *NATS) Addr() string { return address(s.port) }
 
-// User is the user in [NATS.URL].
+// User returns the user in [NATS.URL].
 func (s *NATS) User() string { return natsUser }
 
-// Password is the password in [NATS.URL], for tests that look for it where it must not be. No text of NATS or of the
-// module holds it by chance.
+// Password returns the password in [NATS.URL]. Tests search texts that must not contain it. The
+// password is random, so no text of NATS or of the module contains it by chance.
 func (s *NATS) Password() string { return s.password }
 
-// Name is the server's name within its cluster.
+// Name returns the server's name within its cluster.
 func (s *NATS) Name() string { return s.name }
 
 // CloseAllConnections makes the server close the connection of every client.
@@ -261,7 +265,7 @@ func (s *NATS) CloseAllConnections(ctx context.Context) error {
 	}
 	defer admin.Close()
 	for _, c := range connz.Connections {
-		// One that has ended meanwhile is answered with an error, which is no matter.
+		// A connection that has ended meanwhile is answered with an error, which is ignored.
 		_, err := admin.RequestWithContext(ctx, "$SYS.REQ.SERVER."+connz.Server+".KICK", fmt.Appendf(nil, `{"cid":%d}`, c.CID))
 		if err != nil {
 			return fmt.Errorf("kick: %w", err)
@@ -270,7 +274,8 @@ func (s *NATS) CloseAllConnections(ctx context.Context) error {
 	return nil
 }
 
-// Close kills the server and removes its data. It is idempotent. A server of a cluster is closed with its cluster only.
+// Close kills the server and removes its data. It is idempotent. On a server of a cluster it does
+// nothing: close the cluster.
 func (s *NATS) Close() error {
 	if !s.ownsBox {
 		return nil

@@ -3,7 +3,7 @@ package testserver
 import (
 	"context"
 	"crypto/sha256"
-	_ "embed" // the source of the program, of which the name of the built one tells
+	_ "embed" // the source of natsd, whose hash is part of the built program's name
 	"errors"
 	"fmt"
 	"os"
@@ -22,9 +22,12 @@ const (
 //go:embed natsd/main.go
 var natsSource string
 
-// NATSProgram returns the path of the NATS server as a program. The first call on a machine builds it, some 40 seconds when
-// nothing of it was compiled before; then it lies in the user's cache, one for each version of the server, of Go and of
-// natsd. Processes that want it at once build it once. The error wraps [ErrMissing] where there is no go command.
+// NATSProgram returns the path of the NATS server program.
+//
+// The first call on a machine builds it, which takes some 40 seconds if nothing of it was compiled
+// before. The program stays in the user's cache, one for each version of the server, of Go and of
+// natsd. Processes that need it at the same time build it once. The error wraps [ErrMissing] if the
+// go command is not installed.
 func NATSProgram(ctx context.Context) (string, error) {
 	shared.natsd.mu.Lock()
 	defer shared.natsd.mu.Unlock()
@@ -67,7 +70,7 @@ func findNATS(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer unlock()
-	if built(program) { // while we waited
+	if built(program) { // another process built it during the wait for the lock
 		return program, nil
 	}
 	return program, buildNATS(ctx, program)
@@ -78,7 +81,8 @@ func built(program string) bool {
 	return err == nil
 }
 
-// buildNATS builds under another name first, so that nobody starts half a program.
+// buildNATS builds the program under another name and then renames it, so that no process starts an
+// incomplete program.
 func buildNATS(ctx context.Context, program string) (err error) {
 	tmp, err := os.MkdirTemp(filepath.Dir(program), "build-")
 	if err != nil {
@@ -92,13 +96,14 @@ func buildNATS(ctx context.Context, program string) (err error) {
 	return os.Rename(out, program)
 }
 
-// goCommand runs the go command within the module and returns what it prints. It builds as an ordinary build does, so that
-// both share what was compiled.
+// goCommand runs the go command within the module and returns its output. It builds as an ordinary
+// build does, so that both share compiled packages.
 func goCommand(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Env = environment(nil, map[string]string{"GOWORK": "off"})
 	if _, file, _, ok := runtime.Caller(0); ok && filepath.IsAbs(file) {
-		if dir := filepath.Dir(file); built(dir) { // else the module is where the process is, as in a test
+		// otherwise the process runs inside the module, as a test does
+		if dir := filepath.Dir(file); built(dir) {
 			cmd.Dir = dir
 		}
 	}

@@ -10,12 +10,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// NATSCluster is some NATS servers on this machine, joined into one cluster whose JetStream is replicated.
+// NATSCluster is a cluster of NATS servers on this machine, with replicated JetStream.
 type NATSCluster struct {
 	Nodes []*NATS
 }
 
-// StartNATSCluster starts n servers and waits until they have a leader and know each other, some seconds for three.
+// StartNATSCluster starts n servers and waits until they have a leader and are connected to each
+// other. Three servers take some seconds.
 func StartNATSCluster(ctx context.Context, n int, cfg NATSConfig) (*NATSCluster, error) {
 	if n < 3 {
 		return nil, fmt.Errorf("nats: a cluster of %d servers", n)
@@ -37,7 +38,8 @@ func StartNATSCluster(ctx context.Context, n int, cfg NATSConfig) (*NATSCluster,
 	return nil, fmt.Errorf("nats cluster: %w", err)
 }
 
-// ready waits until each server that runs sees a leader and as many others as run.
+// ready waits until each running server sees a leader and a connection to every other running
+// server.
 func (c *NATSCluster) ready(ctx context.Context) error {
 	up := 0
 	for _, s := range c.Nodes {
@@ -56,7 +58,8 @@ func (c *NATSCluster) ready(ctx context.Context) error {
 	return nil
 }
 
-// joined reports whether the server sees a leader of JetStream and a connection to each of the other servers.
+// joined returns nil if the server sees a leader of JetStream and a connection to each of the other
+// servers.
 func (s *NATS) joined(ctx context.Context, servers int) error {
 	var js struct {
 		Meta struct {
@@ -75,7 +78,7 @@ func (s *NATS) joined(ctx context.Context, servers int) error {
 		return err
 	}
 	others := make(map[string]bool)
-	for _, r := range routes.Routes { // several to each
+	for _, r := range routes.Routes { // a server has several routes to each other server
 		others[r.Remote] = true
 	}
 	if js.Meta.Leader == "" || len(others) < servers-1 {
@@ -84,7 +87,7 @@ func (s *NATS) joined(ctx context.Context, servers int) error {
 	return nil
 }
 
-// URLs are the servers' addresses with user and password.
+// URLs returns the servers' addresses with user and password.
 func (c *NATSCluster) URLs() []string {
 	urls := make([]string, len(c.Nodes))
 	for i, s := range c.Nodes {
@@ -93,21 +96,21 @@ func (c *NATSCluster) URLs() []string {
 	return urls
 }
 
-// URL is all addresses in one, as clients of NATS take them: separated by commas.
+// URL returns all addresses in one string, separated by commas, as NATS clients accept them.
 func (c *NATSCluster) URL() string { return strings.Join(c.URLs(), ",") }
 
-// Password is the password in each of the URLs.
+// Password returns the password in each of the URLs.
 func (c *NATSCluster) Password() string { return c.Nodes[0].password }
 
-// KillNode ends server i at once.
+// KillNode kills server i at once.
 func (c *NATSCluster) KillNode(i int) { c.Nodes[i].Kill() }
 
-// RestartNode starts server i again and waits until it has caught up with a leader. While a majority is down that cannot
-// happen: start the others beside it.
+// RestartNode starts server i again and waits until it has caught up with a leader. It cannot
+// succeed while a majority is down: start the other servers at the same time.
 func (c *NATSCluster) RestartNode(ctx context.Context, i int) error { return c.Nodes[i].Restart(ctx) }
 
-// Leader returns the index of the server that leads a stream. It asks the servers that run, in order; while a leader is
-// elected it fails.
+// Leader returns the index of the server that leads a stream. It asks the running servers in order.
+// It returns an error during an election.
 func (c *NATSCluster) Leader(ctx context.Context, stream string) (int, error) {
 	errs := []error{fmt.Errorf("stream %q has no leader that is known", stream)}
 	for _, s := range c.Nodes {
@@ -138,14 +141,14 @@ func (s *NATS) leaderOf(ctx context.Context, stream string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// Without a leader nobody answers, not even later.
+	// Without a leader no server answers, not even later.
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	str, err := js.Stream(ctx, stream)
 	if err != nil {
 		return "", err
 	}
-	info := str.CachedInfo() // just fetched
+	info := str.CachedInfo() // the information was just fetched
 	if info.Cluster == nil {
 		return "", errors.New("the stream is not of a cluster")
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// LimitConsumers sets how many consumers a stream that exists may have.
+// LimitConsumers sets the maximum number of consumers of an existing stream.
 func (n *NATS) LimitConsumers(ctx context.Context, stream string, most int) error {
 	nc, err := nats.Connect(n.URL())
 	if err != nil {

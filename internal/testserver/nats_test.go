@@ -16,7 +16,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// dialNATS connects as a user of a URL does.
+// dialNATS connects to a URL. The connection reconnects without limit.
 func dialNATS(tb testing.TB, url string, opts ...nats.Option) jetstream.JetStream {
 	tb.Helper()
 	conn, err := nats.Connect(url, append(opts, nats.Timeout(5*time.Second), nats.MaxReconnects(-1),
@@ -37,7 +37,9 @@ func dialNATS(tb testing.TB, url string, opts ...nats.Option) jetstream.JetStrea
 	return js
 }
 
-// makeStream makes a stream on disk with one subject of its name, and stores a message in it.
+// makeStream creates a stream on disk with one subject of the same name, and stores a message in
+// it. It retries the publish: in a cluster a server may not know yet that the new stream listens to
+// the subject.
 func makeStream(tb testing.TB, js jetstream.JetStream, name string, replicas int) {
 	tb.Helper()
 	ctx := deadline(tb, 30*time.Second)
@@ -45,14 +47,15 @@ func makeStream(tb testing.TB, js jetstream.JetStream, name string, replicas int
 		Name: name, Subjects: []string{name}, Storage: jetstream.FileStorage, Replicas: replicas,
 	})
 	if err == nil {
-		_, err = js.Publish(ctx, name, []byte(name))
+		_, err = js.Publish(ctx, name, []byte(name), jetstream.WithRetryAttempts(100), jetstream.WithRetryWait(100*time.Millisecond))
 	}
 	if err != nil {
 		tb.Fatal(err)
 	}
 }
 
-// wantStored fails unless the message of makeStream can be read. While a leader is elected it cannot, so it is tried again.
+// wantStored fails the test unless the message of makeStream can be read within 30 seconds. It
+// retries, because the read fails during an election.
 func wantStored(tb testing.TB, js jetstream.JetStream, name string) {
 	tb.Helper()
 	ctx := deadline(tb, 30*time.Second)
@@ -68,7 +71,7 @@ func wantStored(tb testing.TB, js jetstream.JetStream, name string) {
 }
 
 func readStored(ctx context.Context, js jetstream.JetStream, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // a question may never be answered
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // a request may never be answered
 	defer cancel()
 	s, err := js.Stream(ctx, name)
 	if err != nil {
@@ -98,7 +101,7 @@ func TestNATSNeedsItsPassword(t *testing.T) {
 	}
 }
 
-// What JetStream stored lives through a restart in good order and through SIGKILL, on the same URL.
+// Data stored by JetStream survives a restart in good order and SIGKILL, on the same URL.
 func TestNATSRestartKeepsStream(t *testing.T) {
 	s := testserver.RequireNATS(t)
 	for name, down := range map[string]func(){
@@ -121,7 +124,7 @@ func TestNATSRestartKeepsStream(t *testing.T) {
 	}
 }
 
-// RequireNATS gives a server that works, whatever the test before did to it.
+// RequireNATS returns a working server after a test killed, paused or stopped it.
 func TestRequireNATSMends(t *testing.T) {
 	for name, breakIt := range map[string]func(*testserver.NATS){
 		"killed":  (*testserver.NATS).Kill,
@@ -180,7 +183,7 @@ func TestNATSCloseAllConnections(t *testing.T) {
 	testwait.UntilNil(t, "the client is back", func() error { return conn.FlushTimeout(time.Second) })
 }
 
-// A body of 5 MB passes, unless the configuration says otherwise: Conf comes last and wins.
+// A body of 5 MB passes, unless the configuration sets a lower limit: Conf comes last and wins.
 func TestNATSConfIsAppliedLast(t *testing.T) {
 	body := bytes.Repeat([]byte("x"), 5<<20)
 	for name, c := range map[string]struct {
@@ -226,7 +229,8 @@ func TestNATSTLS(t *testing.T) {
 	}
 }
 
-// Three servers form a cluster, a stream survives its leader, and the killed server comes back.
+// Three servers form a cluster, a stream survives the loss of its leader, and the killed server
+// rejoins.
 func TestNATSCluster(t *testing.T) {
 	c := testserver.OwnNATSCluster(t, testserver.NATSConfig{})
 	ctx := deadline(t, 90*time.Second)

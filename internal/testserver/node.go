@@ -6,20 +6,22 @@ import (
 	"sync"
 )
 
-// node is the life of one server process: it can be killed, frozen and started again on the same ports and data. Each
-// kind of server embeds it. All methods may be called from any goroutine; those that change whether the server runs wait
-// for each other.
+// node controls one server process: it can kill, pause and restart the server on the same ports and
+// data. Each kind of server embeds it.
+//
+// Safe for concurrent use. Methods that start, stop, pause or resume the server run one at a time.
 type node struct {
 	name  string
 	start func() (*process, error)
-	probe func(ctx context.Context) error // nil once the server does its work
+	probe func(ctx context.Context) error // returns nil once the server serves requests
 
 	mu     sync.Mutex
 	proc   *process
 	paused bool
 }
 
-// launch starts the process and does not wait.
+// launch starts the process and does not wait. Call it with n.mu held, or before the node is
+// shared.
 func (n *node) launch() error {
 	proc, err := n.start()
 	if err == nil {
@@ -28,7 +30,7 @@ func (n *node) launch() error {
 	return err
 }
 
-// ready waits until the server does its work.
+// ready waits until the server serves requests. Its error names the server.
 func (n *node) ready(ctx context.Context) error {
 	if err := n.proc.await(ctx, n.probe); err != nil {
 		return fmt.Errorf("%s: %w", n.name, err)
@@ -36,21 +38,21 @@ func (n *node) ready(ctx context.Context) error {
 	return nil
 }
 
-// PID is the process id of the server, for measurements; it changes at each start.
+// PID returns the process id of the server, for measurements. It changes at each start.
 func (n *node) PID() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.proc.cmd.Process.Pid
 }
 
-// Kill ends the server at once, as a loss of power of the process would: nothing is flushed.
+// Kill kills the server at once with SIGKILL: nothing is flushed.
 func (n *node) Kill() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.proc.kill()
 }
 
-// Stop ends the server in good order; it is killed when ctx ends before it has.
+// Stop ends the server in good order. If ctx ends first, it kills the server.
 func (n *node) Stop(ctx context.Context) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -58,7 +60,7 @@ func (n *node) Stop(ctx context.Context) error {
 	return n.proc.terminate(ctx)
 }
 
-// Pause freezes the server: its connections stay open and nothing answers.
+// Pause freezes the server: its connections stay open and the server does not answer.
 func (n *node) Pause() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -68,7 +70,7 @@ func (n *node) Pause() {
 	}
 }
 
-// Resume ends a Pause.
+// Resume continues a server that Pause froze.
 func (n *node) Resume() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -82,8 +84,9 @@ func (n *node) resume() {
 	n.paused = false
 }
 
-// Restart starts the server on the same ports and data and waits until it does its work. One that still runs is stopped in
-// good order first; after Kill this is the recovery.
+// Restart starts the server on the same ports and data and waits until it serves requests. A server
+// that still runs is stopped in good order first. After Kill the start includes the server's
+// recovery.
 func (n *node) Restart(ctx context.Context) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -101,7 +104,8 @@ func (n *node) restart(ctx context.Context) error {
 	return n.ready(ctx)
 }
 
-// revive mends what a test left: a paused, stopped or killed server does its work again.
+// revive repairs the state that a test left: a paused, stopped or killed server serves requests
+// again.
 func (n *node) revive(ctx context.Context) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -112,7 +116,7 @@ func (n *node) revive(ctx context.Context) error {
 	return n.ready(ctx)
 }
 
-// Log returns what the server has logged since its first start.
+// Log returns the output of the server since its first start.
 func (n *node) Log() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()

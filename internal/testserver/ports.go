@@ -9,15 +9,16 @@ import (
 	"path/filepath"
 )
 
-// Servers get ports below those that the kernel gives to outgoing connections: while a server is down for a restart no
-// client of it can happen to be given its port.
+// Servers get ports below those that the kernel assigns to outgoing connections. Otherwise a client
+// could be assigned the port of a server that is down for a restart.
 const (
 	firstPort = 20000
 	lastPort  = 32000
 )
 
-// freePorts returns n different ports on which nothing listens. They stay this process's until it ends: test processes that
-// run beside it pass them by, also while a killed server, or a proxy that is cut, does not listen on them.
+// freePorts returns n different ports on which no process listens. It reserves them until this
+// process ends. Other test processes skip reserved ports, even while a killed server or a cut proxy
+// does not listen on them.
 func freePorts(n int) ([]int, error) {
 	dir := filepath.Join(os.TempDir(), fmt.Sprintf("swarmiji-ports-%d", os.Getuid()))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -36,7 +37,7 @@ func freePorts(n int) ([]int, error) {
 	return nil, errors.New("no free ports")
 }
 
-// unused reports whether nothing listens on a port.
+// unused reports whether no process listens on a port.
 func unused(port int) bool {
 	l, err := net.Listen("tcp", address(port))
 	if err != nil {

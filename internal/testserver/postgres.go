@@ -16,35 +16,39 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// PostgresConfig tunes a PostgreSQL server. The zero value commits to disk, as a server is set up that must not forget.
+// PostgresConfig configures a PostgreSQL server. With the zero value a commit waits for the disk,
+// as on a production server.
 type PostgresConfig struct {
-	// Conf are further lines of postgresql.conf. They come last: a setting that is given again replaces the first.
+	// Conf holds further lines of postgresql.conf. They come last: a setting that is given again
+	// replaces the first.
 	Conf string
-	TLS  *TLSFiles // clients may use TLS; nil: they cannot
-	// RequireClientCert refuses TLS clients that show no certificate of TLS's authority. It concerns TLS alone.
+	TLS  *TLSFiles // TLS lets clients use TLS. nil: clients cannot use TLS.
+	// RequireClientCert refuses TLS clients without a certificate of TLS's authority. It does not
+	// affect connections without TLS.
 	RequireClientCert bool
 }
 
-// Postgres is a PostgreSQL server of our own. All methods may be called from any goroutine; those that change whether the
-// server runs wait for each other.
+// Postgres is a private PostgreSQL server.
+//
+// Safe for concurrent use. Methods that start, stop, pause or resume the server run one at a time.
 type Postgres struct {
 	node
 	box      *sandbox
-	home     string // owned by the user that the server runs as
+	home     string // owned by the user that runs the server
 	prefix   []string
 	port     int
 	tls      bool
 	password string
 }
 
-// pgUser is a superuser, who alone may connect.
+// pgUser is a superuser and the only user that may connect.
 const pgUser = "swarmiji"
 
-// StartPostgres makes a database cluster, starts a server on it and waits until it answers, a second or two. The error wraps
-// [ErrMissing] when PostgreSQL is not installed.
+// StartPostgres creates a database cluster, starts a server on it and waits until it answers, which
+// takes a second or two. The error wraps [ErrMissing] if PostgreSQL is not installed.
 func StartPostgres(ctx context.Context, cfg PostgresConfig) (*Postgres, error) {
 	var err error
-	for range 3 { // another process may have taken the port since it was found free
+	for range 3 { // another process may have taken the port since this one found it free
 		var p *Postgres
 		if p, err = tryPostgres(ctx, cfg); err == nil {
 			return p, nil
@@ -91,7 +95,8 @@ func tryPostgres(ctx context.Context, cfg PostgresConfig) (p *Postgres, err erro
 	return p, nil
 }
 
-// postgresProgram finds a program of the server. Debian keeps them out of PATH, a directory for each version.
+// postgresProgram returns the path of a program of the server. Debian keeps these programs outside
+// PATH, in one directory per version.
 func postgresProgram(name string) (string, error) {
 	if !supported {
 		return "", fmt.Errorf("%w: servers are started on Unix only", ErrMissing)
@@ -111,16 +116,18 @@ func postgresProgram(name string) (string, error) {
 	return path, nil
 }
 
-// initialize makes the database cluster and its configuration. Only this is not written through to the disk: what is lost
-// with the machine before the server starts is nobody's.
+// initialize creates the database cluster and its configuration. It does not sync them to disk,
+// because a machine crash before the server starts loses nothing of value.
 func (p *Postgres) initialize(ctx context.Context, initdb string, cfg PostgresConfig) error {
-	if err := os.Chmod(p.box.dir, 0o711); err != nil { // another user must pass through to its own directory
+	// the server's user must be able to enter its own directory below this one
+	if err := os.Chmod(p.box.dir, 0o711); err != nil {
 		return err
 	}
 	if err := os.Mkdir(p.home, 0o700); err != nil {
 		return err
 	}
-	// One that is killed leaves a segment of shared memory behind, of which a machine has some thousands.
+	// A killed server leaves a shared memory segment behind, and a machine has only some thousands.
+	// With this file the guard tries SIGQUIT first.
 	if err := os.WriteFile(filepath.Join(p.box.dir, "quit"), nil, 0o600); err != nil {
 		return err
 	}
@@ -145,7 +152,8 @@ func (p *Postgres) initialize(ctx context.Context, initdb string, cfg PostgresCo
 	return p.configure(cfg)
 }
 
-// copyTLS puts the server's files where only the user that it runs as can read them, which it insists on.
+// copyTLS copies the server's TLS files to where only the user that runs the server can read them.
+// PostgreSQL requires that.
 func (p *Postgres) copyTLS(t *TLSFiles) ([]string, error) {
 	if t == nil {
 		return nil, nil
@@ -171,7 +179,8 @@ func (p *Postgres) env() []string {
 	return environment([]string{"PG"}, map[string]string{"LC_ALL": "C"})
 }
 
-// configure writes the server's files. They are written over those that initdb made, so that their owner stays.
+// configure writes the server's configuration files. It overwrites the files that initdb made, so
+// that their owner stays the same.
 func (p *Postgres) configure(cfg PostgresConfig) error {
 	lines := []string{
 		"listen_addresses = '127.0.0.1'",
@@ -180,7 +189,7 @@ func (p *Postgres) configure(cfg PostgresConfig) error {
 		"max_connections = 200",
 		"shared_buffers = 32MB",
 		"max_wal_size = 256MB",
-		"jit = off", // its first use costs more than any statement of a test
+		"jit = off", // the first use of JIT costs more than any statement of a test
 		"logging_collector = off",
 	}
 	hba := "host all all 127.0.0.1/32 scram-sha-256\n"
@@ -197,7 +206,7 @@ func (p *Postgres) configure(cfg PostgresConfig) error {
 		os.WriteFile(filepath.Join(p.data(), "pg_hba.conf"), []byte(hba), 0o600))
 }
 
-// run starts the process and does not wait.
+// run starts the server's process. It does not wait until the server answers.
 func (p *Postgres) run(program string) (*process, error) {
 	command := append(slices.Clone(p.prefix), program, "-D", p.data())
 	proc, err := p.box.start("server", filepath.Join(p.box.dir, "console.log"), p.env(), command[0], command[1:]...)
@@ -207,7 +216,7 @@ func (p *Postgres) run(program string) (*process, error) {
 	return proc, err
 }
 
-// answers reports whether the server takes clients; one that recovers does not.
+// answers returns nil if the server accepts clients. It returns an error while the server recovers.
 func (p *Postgres) answers(ctx context.Context) error {
 	if err := dialTCP(ctx, p.port); err != nil {
 		return err
@@ -215,7 +224,8 @@ func (p *Postgres) answers(ctx context.Context) error {
 	return p.Exec(ctx, "postgres", "SELECT 1")
 }
 
-// Exec runs SQL on a database, over a connection of its own. It is for a test's commands to the server.
+// Exec runs SQL on a database over a separate connection. It is for a test's commands to the
+// server.
 func (p *Postgres) Exec(ctx context.Context, database, sql string) error {
 	conn, err := pgx.Connect(ctx, p.url(database, "disable"))
 	if err != nil {
@@ -225,8 +235,8 @@ func (p *Postgres) Exec(ctx context.Context, database, sql string) error {
 	return errors.Join(err, conn.Close(ctx))
 }
 
-// Database makes an empty database, for one test, and returns its URL. The name is [Namespace]'s, or one like it. It costs
-// some 50 ms.
+// Database creates an empty database for one test and returns its URL. Use a name from [Namespace].
+// It takes some 50 ms.
 func (p *Postgres) Database(ctx context.Context, name string) (string, error) {
 	if err := p.Exec(ctx, "postgres", "CREATE DATABASE "+pgx.Identifier{name}.Sanitize()); err != nil {
 		return "", fmt.Errorf("database %q: %w", name, err)
@@ -234,12 +244,13 @@ func (p *Postgres) Database(ctx context.Context, name string) (string, error) {
 	return p.url(name, "disable"), nil
 }
 
-// URL is the address of the database postgres, with user and password and without TLS:
+// URL returns the address of the database postgres, with user and password and without TLS:
 // postgres://user:password@127.0.0.1:port/postgres?sslmode=disable.
 func (p *Postgres) URL() string { return p.url("postgres", "disable") }
 
-// TLSURL is the same address through TLS with a verified certificate; "" when the server was started without. The authority
-// is for the client to know: add sslrootcert, or hand it over otherwise.
+// TLSURL returns the same address through TLS with a verified certificate, or "" if the server was
+// started without TLS. The URL does not name the authority: the client must add sslrootcert or
+// configure it in another way.
 func (p *Postgres) TLSURL() string {
 	if !p.tls {
 		return ""
@@ -255,14 +266,14 @@ func (p *Postgres) url(database, sslmode string) string {
 	return u.String()
 }
 
-// Addr is host:port of the listener, for a [Proxy] or a [Relay].
+// Addr returns host:port of the listener, for a [Proxy] or a [Relay].
 func (p *Postgres) Addr() string { return address(p.port) }
 
-// User is the user in [Postgres.URL], a superuser.
+// User returns the user in [Postgres.URL], a superuser.
 func (p *Postgres) User() string { return pgUser }
 
-// Password is the password in [Postgres.URL], for tests that look for it where it must not be. No text of PostgreSQL or of
-// the module holds it by chance.
+// Password returns the password in [Postgres.URL]. Tests search texts that must not contain it. The
+// password is random, so no text of PostgreSQL or of the module contains it by chance.
 func (p *Postgres) Password() string { return p.password }
 
 // CloseAllConnections makes the server end the sessions of all clients.
@@ -271,10 +282,10 @@ func (p *Postgres) CloseAllConnections(ctx context.Context) error {
 		WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()`)
 }
 
-// Close ends the server without a last checkpoint and removes its data. It is idempotent.
+// Close ends the server without a final checkpoint and removes its data. It is idempotent.
 func (p *Postgres) Close() error {
 	p.Resume()
 	err := p.box.close()
-	p.Kill() // if the guard has not
+	p.Kill() // if the guard has not done so
 	return err
 }

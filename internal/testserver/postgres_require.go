@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// RequirePostgres returns the server that all tests of this binary share, started by the first call and running whatever an
-// earlier test did to it. It ends with the process. Without PostgreSQL the test is skipped, see the package comment.
+// RequirePostgres returns the server that all tests of this binary share. The first call starts it;
+// later calls start it again if an earlier test stopped, killed or paused it. The server ends with
+// the process. Without PostgreSQL the test is skipped, see the package comment.
 func RequirePostgres(tb testing.TB) *Postgres {
 	tb.Helper()
 	return require(tb, &shared.postgres, func(ctx context.Context) (*Postgres, error) {
@@ -14,7 +15,7 @@ func RequirePostgres(tb testing.TB) *Postgres {
 	})
 }
 
-// OwnPostgres starts a server for one test and closes it at the test's end.
+// OwnPostgres starts a server for one test and closes it at the end of the test.
 func OwnPostgres(tb testing.TB, cfg PostgresConfig) *Postgres {
 	tb.Helper()
 	return own(tb, startTime, func(ctx context.Context) (*Postgres, error) { return StartPostgres(ctx, cfg) })

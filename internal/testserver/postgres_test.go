@@ -14,7 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// dialPostgres connects as a user of a URL does.
+// dialPostgres connects to a URL and closes the connection at the end of the test.
 func dialPostgres(tb testing.TB, url string) *pgx.Conn {
 	tb.Helper()
 	conn, err := pgx.Connect(deadline(tb, 20*time.Second), url)
@@ -56,7 +56,7 @@ func TestPostgresNeedsItsPassword(t *testing.T) {
 	}
 }
 
-// Databases know nothing of each other.
+// Databases are separate: both can have a table with the same name.
 func TestPostgresDatabases(t *testing.T) {
 	p := testserver.RequirePostgres(t)
 	for range 2 {
@@ -67,8 +67,8 @@ func TestPostgresDatabases(t *testing.T) {
 	}
 }
 
-// What was committed lives through a restart in good order and through SIGKILL, on the same URL; it does so because a
-// commit waits for the disk.
+// Committed data survives a restart in good order and SIGKILL, on the same URL, because a commit
+// waits for the disk.
 func TestPostgresRestartKeepsData(t *testing.T) {
 	p := testserver.RequirePostgres(t)
 	for name, down := range map[string]func(){
@@ -98,7 +98,7 @@ func TestPostgresRestartKeepsData(t *testing.T) {
 	}
 }
 
-// RequirePostgres gives a server that works, whatever the test before did to it.
+// RequirePostgres returns a working server after a test killed, paused or stopped it.
 func TestRequirePostgresMends(t *testing.T) {
 	for name, breakIt := range map[string]func(*testserver.Postgres){
 		"killed":  (*testserver.Postgres).Kill,
@@ -112,7 +112,7 @@ func TestRequirePostgresMends(t *testing.T) {
 	}
 }
 
-// Its sessions are processes of their own, which stand still as well.
+// Pause also freezes the server's sessions, which are separate processes.
 func TestPostgresPauseSilences(t *testing.T) {
 	p := testserver.RequirePostgres(t)
 	c := dialPostgres(t, p.URL())
@@ -139,7 +139,8 @@ func TestPostgresPauseSilences(t *testing.T) {
 	}
 }
 
-// A kill takes the sessions along: one that lived on would go on writing beside the next server.
+// Kill also ends the server's sessions. A session that survived would continue to write beside the
+// next server.
 func TestPostgresKillEndsSessions(t *testing.T) {
 	p := testserver.RequirePostgres(t)
 	c := dialPostgres(t, p.URL())

@@ -14,23 +14,24 @@ import (
 	"time"
 )
 
-// Reaper is the name of the function in which one goroutine per running server process waits, for
-// goleak.IgnoreAnyFunction.
+// Reaper is the name of the function in which one goroutine per running server process waits. It is
+// for goleak.IgnoreAnyFunction.
 const Reaper = "github.com/swarmiji/swarmiji/internal/testserver.(*process).reap"
 
-// sandbox is a directory with the processes that work in it. Process and directory end together.
+// sandbox is a directory with the processes that work in it. Closing it ends the processes and
+// removes the directory.
 type sandbox struct {
 	dir   string
 	guard *exec.Cmd
-	leash io.Closer // the guard acts when this is closed, also by the end of this process
+	leash io.Closer // when it closes, also because this process ends, the guard acts
 
 	closeOnce sync.Once
 	closeErr  error
 }
 
-// guardScript waits for the end of its input, kills the process groups named in the files of $1/pids, and removes $1. Where
-// there is a file $1/quit it asks with SIGQUIT first, and waits for two seconds. Removing is tried again while killed
-// processes still write.
+// guardScript waits for the end of its input, kills the process groups named in the files of
+// $1/pids, and removes $1. If the file $1/quit exists, it sends SIGQUIT first and waits for two
+// seconds. It repeats the removal while killed processes still write.
 const guardScript = `trap '' HUP INT TERM
 while read -r _; do :; done
 for f in "$1"/pids/*; do
@@ -50,11 +51,11 @@ for _ in 1 2 3 4 5 6 7 8 9 10; do
 	sleep 0.1
 done`
 
-// recordScript writes its own process id into the file $0 and becomes the program in its arguments, so that there is no
-// moment at which a server runs and the guard does not know it.
+// recordScript writes its own process id into the file $0 and then becomes the program in its
+// arguments. So the guard knows every server from its start.
 const recordScript = `echo $$ >"$0" && exec "$@"`
 
-// newSandbox makes a directory and the guard over it.
+// newSandbox makes a directory and starts the guard process for it.
 func newSandbox(pattern string) (*sandbox, error) {
 	dir, err := os.MkdirTemp("", pattern)
 	if err != nil {
@@ -64,7 +65,7 @@ func newSandbox(pattern string) (*sandbox, error) {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	guard := exec.Command("/bin/sh", "-c", guardScript, "guard", dir)
-	guard.SysProcAttr = ownGroup() // what kills the test's group must not kill its guard
+	guard.SysProcAttr = ownGroup() // a signal that kills the test's group must not kill its guard
 	leash, err := guard.StdinPipe()
 	if err == nil {
 		err = guard.Start()
@@ -75,7 +76,8 @@ func newSandbox(pattern string) (*sandbox, error) {
 	return &sandbox{dir: dir, guard: guard, leash: leash}, nil
 }
 
-// close kills what still runs and removes the directory.
+// close kills the processes that still run and removes the directory. It is idempotent and returns
+// the same error each time.
 func (s *sandbox) close() error {
 	s.closeOnce.Do(func() {
 		_ = s.leash.Close() // it is closed once, and a pipe has nothing to flush
@@ -84,22 +86,24 @@ func (s *sandbox) close() error {
 	return s.closeErr
 }
 
-// process is a running program, the leader of its own process group.
+// process is a running program that leads its own process group.
 type process struct {
 	cmd     *exec.Cmd
 	pidFile string
 	logFile string
-	done    chan struct{} // closed when it has ended and was waited for
+	done    chan struct{} // closed when the process has ended and was waited for
 	manners manners
 }
 
-// manners are what a program does about signals. The zero value: its children stay in its group, and SIGTERM ends it.
+// manners describes how a program reacts to signals. The zero value: its children stay in its
+// group, and SIGTERM ends it in good order.
 type manners struct {
-	children  bool // its children have groups of their own, so that a signal has to be sent to each
-	interrupt bool // SIGINT is what ends it in good order
+	children  bool // its children have their own groups, so each needs its own signal
+	interrupt bool // SIGINT ends it in good order
 }
 
-// start runs a program with its output appended to logFile. env is the whole environment.
+// start runs a program and appends its output to logFile. env is the whole environment. start does
+// not wait for the program.
 func (s *sandbox) start(name, logFile string, env []string, program string, args ...string) (*process, error) {
 	out, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -118,14 +122,15 @@ func (s *sandbox) start(name, logFile string, env []string, program string, args
 	return p, nil
 }
 
-// reap waits for the end of the process. From then on the process id may be somebody else's, so the guard must forget it.
+// reap waits for the end of the process, removes its pid file and closes p.done. After the end
+// another process may get the same id, so the guard must forget it.
 func (p *process) reap() {
-	_ = p.cmd.Wait() // how it ended does not matter; that it did is told by done
+	_ = p.cmd.Wait() // the exit status does not matter; done reports the end
 	_ = os.Remove(p.pidFile)
 	close(p.done)
 }
 
-// ended reports whether the process is gone.
+// ended reports whether the process has ended.
 func (p *process) ended() bool {
 	select {
 	case <-p.done:
@@ -135,14 +140,15 @@ func (p *process) ended() bool {
 	}
 }
 
-// kill ends the whole group at once and waits until it is gone.
+// kill sends SIGKILL to the process group, and to its children's groups, and waits for their end.
+// It does nothing if the process has ended.
 func (p *process) kill() {
 	if p.ended() {
 		return
 	}
 	var children []int
 	if p.manners.children {
-		pauseGroup(p.cmd.Process.Pid) // so that it starts no more
+		pauseGroup(p.cmd.Process.Pid) // so that it starts no more children
 		children = childrenOf(p.cmd.Process.Pid)
 	}
 	for _, pid := range children {
@@ -155,7 +161,7 @@ func (p *process) kill() {
 	}
 }
 
-// pause returns when the process stands still, with its children.
+// pause freezes the process and its children. It returns when they no longer run.
 func (p *process) pause() {
 	pauseGroup(p.cmd.Process.Pid)
 	if p.manners.children {
@@ -165,7 +171,7 @@ func (p *process) pause() {
 	}
 }
 
-// resume ends a pause.
+// resume continues the process and its children after a pause.
 func (p *process) resume() {
 	if p.manners.children {
 		for _, pid := range childrenOf(p.cmd.Process.Pid) {
@@ -175,8 +181,9 @@ func (p *process) resume() {
 	resumeGroup(p.cmd.Process.Pid)
 }
 
-// terminate asks the process to end, and kills it when ctx is done before it has. It asks again from time to time: Redis
-// refuses while it writes its first append-only file.
+// terminate asks the process to end in good order and waits for it. If ctx is done first, it kills
+// the process. It repeats the signal every second: Redis ignores it while it writes its first
+// append-only file.
 func (p *process) terminate(ctx context.Context) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -193,7 +200,7 @@ func (p *process) terminate(ctx context.Context) error {
 	return nil
 }
 
-// log returns what the process has written, the last n bytes of it, or all with n = 0.
+// log returns the last n bytes of the process's output, or all of it with n = 0.
 func (p *process) log(n int) string {
 	b, err := os.ReadFile(p.logFile)
 	if err != nil {
@@ -205,7 +212,8 @@ func (p *process) log(n int) string {
 	return string(b)
 }
 
-// await calls probe until it returns nil, the process ends, or ctx is done.
+// await calls probe every 50 ms until it returns nil. It returns an error if the process ends or
+// ctx is done first.
 func (p *process) await(ctx context.Context, probe func(ctx context.Context) error) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -224,7 +232,8 @@ func (p *process) await(ctx context.Context, probe func(ctx context.Context) err
 	}
 }
 
-// environment is this process's environment without the variables that begin with one of drop, and with set.
+// environment returns this process's environment without the variables that begin with a prefix in
+// drop. The variables in set replace or extend it.
 func environment(drop []string, set map[string]string) []string {
 	var env []string
 next:
@@ -246,5 +255,5 @@ next:
 	return env
 }
 
-// address is the loopback address with a port.
+// address returns the loopback address with a port.
 func address(port int) string { return "127.0.0.1:" + strconv.Itoa(port) }

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// Where there are no process groups no server is started: supported is what every start looks at first.
+// supported is false without process groups: every start checks it first and fails.
 
 const supported = false
 

@@ -20,7 +20,8 @@ import (
 
 func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// The signals go to the group. An error means that it is gone already, which is what the callers check by other means.
+// The signals go to the group. An error means that the group has ended already, which the callers
+// check in other ways.
 
 func killGroup(pid int)   { _ = syscall.Kill(-pid, syscall.SIGKILL) }
 func resumeGroup(pid int) { _ = syscall.Kill(-pid, syscall.SIGCONT) }
@@ -33,8 +34,9 @@ func terminateGroup(pid int, interrupt bool) {
 	_ = syscall.Kill(-pid, syscall.SIGTERM)
 }
 
-// pauseGroup returns when the process stands still: the signal takes its time, and until then a thread on another
-// processor goes on. Where there is no /proc it returns at once.
+// pauseGroup sends SIGSTOP to the group and returns when its leader no longer runs. A thread on
+// another processor continues until the signal arrives. It waits at most 5 seconds. Without /proc
+// it returns at once.
 func pauseGroup(pid int) {
 	_ = syscall.Kill(-pid, syscall.SIGSTOP)
 	for end := time.Now().Add(5 * time.Second); !stopped(pid) && time.Now().Before(end); {
@@ -48,9 +50,9 @@ func stopped(pid int) bool {
 	for _, file := range threads {
 		stat, err := os.ReadFile(file)
 		if err != nil {
-			continue // it has ended
+			continue // the thread has ended
 		}
-		// "pid (name) state ...", where the name may hold anything.
+		// The format is "pid (name) state ...", and the name may contain any character.
 		_, rest, _ := strings.Cut(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " ")
 		if !strings.HasPrefix(rest, "T") && !strings.HasPrefix(rest, "Z") {
 			return false
@@ -59,13 +61,13 @@ func stopped(pid int) bool {
 	return true
 }
 
-// killOrphan ends a process of a group of its own, or one that is about to get it.
+// killOrphan kills a process that leads its own group or is about to do so.
 func killOrphan(pid int) {
 	killGroup(pid)
 	_ = syscall.Kill(pid, syscall.SIGKILL)
 }
 
-// awaitEnd waits until a process is gone, or nobody's business any more but its parent's.
+// awaitEnd waits at most 5 seconds until a process has ended. A zombie counts as ended.
 func awaitEnd(pid int) {
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); runtime.Gosched() {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -75,14 +77,15 @@ func awaitEnd(pid int) {
 	}
 }
 
-// childrenOf returns the processes that a process has started and that run. Where there is no /proc it finds none.
+// childrenOf returns the running child processes of a process. Without /proc it returns an empty
+// list.
 func childrenOf(parent int) []int {
 	files, _ := filepath.Glob("/proc/[0-9]*/stat")
 	var pids []int
 	for _, file := range files {
 		stat, err := os.ReadFile(file)
 		if err != nil {
-			continue // it has ended
+			continue // the process has ended
 		}
 		var state string
 		var ppid int
@@ -95,8 +98,10 @@ func childrenOf(parent int) []int {
 	return pids
 }
 
-// asUser returns what to put before a program's name so that it runs as a user, and gives the user the directories. Nothing
-// is put before it if this process is not root, which alone may choose.
+// asUser returns the words to put before a command so that it runs as the named user. It also makes
+// that user the owner of the directories. If this process is not root, it returns nil and changes
+// nothing: only root can choose the user. The error wraps ErrMissing if the user or setpriv does
+// not exist.
 func asUser(name string, dirs ...string) ([]string, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -127,7 +132,8 @@ func asUser(name string, dirs ...string) ([]string, error) {
 
 const supported = true
 
-// reserve takes a lock on the file for the rest of the process's life, unless somebody has it, this process included.
+// reserve takes a lock on the file for the rest of the process's life and reports success. It fails
+// if any process holds the lock, also this one.
 func reserve(name string) bool {
 	fd, err := syscall.Open(name, syscall.O_CREAT|syscall.O_RDWR|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -140,7 +146,8 @@ func reserve(name string) bool {
 	return true // the open descriptor is the reservation
 }
 
-// lockFile waits until no other process holds a lock on the file, and holds it until unlock, or the end of the process.
+// lockFile waits until no other process holds a lock on the file, then takes it. The lock ends with
+// a call of unlock or with the process.
 func lockFile(ctx context.Context, name string) (unlock func(), err error) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -151,7 +158,7 @@ func lockFile(ctx context.Context, name string) (unlock func(), err error) {
 	for {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
-			return func() { _ = f.Close() }, nil // which unlocks it
+			return func() { _ = f.Close() }, nil // closing the file unlocks it
 		}
 		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
 			return nil, errors.Join(fmt.Errorf("lock %s: %w", name, err), f.Close())

@@ -15,25 +15,26 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Goroutines of the proxy's library may stay behind, blocked for ever, where a fault is taken off a connection that dies at
-// the same time. These are the functions they are in, for goleak.IgnoreAnyFunction in tests that do so.
+// ProxyRead and ProxyPipe name functions of the proxy's library whose goroutines may stay blocked
+// for ever. That happens if a fault is removed from a connection that ends at the same time. Tests
+// that do so pass them to goleak.IgnoreAnyFunction.
 const (
 	ProxyRead = "github.com/Shopify/toxiproxy/v2.(*ToxicLink).read"
 	ProxyPipe = "github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"
 )
 
-// Proxy is a TCP proxy in front of a server, with faults on demand. It begins without any. All methods may be called from
-// any goroutine.
+// Proxy is a TCP proxy in front of a server, with faults on demand. It begins without faults. Safe
+// for concurrent use.
 type Proxy struct {
 	tb    testing.TB
 	proxy *toxiproxy.Proxy
 
 	mu    sync.Mutex
 	cut   bool
-	lossy bool // a fault that loses bytes is or was on: connections of that time cannot be healed
+	lossy bool // a fault that loses bytes is or was active: connections of that time cannot be healed
 }
 
-// NewProxy starts a proxy on a free port; the test's end closes it.
+// NewProxy starts a proxy on a free port. The end of the test closes it.
 func NewProxy(tb testing.TB, upstream string) *Proxy {
 	tb.Helper()
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
@@ -54,7 +55,7 @@ func NewProxy(tb testing.TB, upstream string) *Proxy {
 	return nil
 }
 
-// Addr is the proxy's host:port.
+// Addr returns the proxy's host:port.
 func (p *Proxy) Addr() string { return p.proxy.Listen }
 
 // URL returns a URL of the upstream server with the proxy's address in place of the server's.
@@ -62,13 +63,14 @@ func (p *Proxy) URL(upstream string) string {
 	p.tb.Helper()
 	u, err := url.Parse(upstream)
 	if err != nil {
-		p.tb.Fatal("proxy: the URL of the server does not parse") // its text may hold a password
+		p.tb.Fatal("proxy: the URL of the server does not parse") // its text may contain a password
 	}
 	u.Host = p.Addr()
 	return u.String()
 }
 
-// Sever closes all connections. New ones are accepted when it returns.
+// Sever closes all connections. The proxy accepts new connections when Sever returns. It does
+// nothing after Cut.
 func (p *Proxy) Sever() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,13 +87,13 @@ func (p *Proxy) Cut() {
 	p.cut = true
 }
 
-// BlackHole swallows what goes to the server (up), what comes from it (down), or both, on present and new connections,
-// which stay open.
+// BlackHole swallows the data to the server (up), the data from it (down), or both, on present and
+// new connections. The connections stay open.
 func (p *Proxy) BlackHole(up, down bool) {
 	p.add("blackhole", "timeout", up, down, true, map[string]int64{"timeout": 0})
 }
 
-// Latency delays each direction by d, give or take up to jitter.
+// Latency delays each direction by d plus or minus up to jitter.
 func (p *Proxy) Latency(d, jitter time.Duration) {
 	p.add("latency", "latency", true, true, false,
 		map[string]int64{"latency": d.Milliseconds(), "jitter": jitter.Milliseconds()})
@@ -102,13 +104,13 @@ func (p *Proxy) Bandwidth(kb int64) {
 	p.add("bandwidth", "bandwidth", true, true, false, map[string]int64{"rate": kb})
 }
 
-// Truncate closes each connection after n bytes to the server (up), from it (down), or either. The count of a present
-// connection begins now.
+// Truncate closes each connection after n bytes to the server (up), from it (down), or either. For
+// present connections the count begins now.
 func (p *Proxy) Truncate(up, down bool, n int64) {
 	p.add("truncate", "limit_data", up, down, true, map[string]int64{"bytes": n})
 }
 
-// Heal ends all faults. Connections that may have lost bytes are closed.
+// Heal ends all faults. It closes connections that may have lost bytes.
 func (p *Proxy) Heal() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,8 +124,8 @@ func (p *Proxy) Heal() {
 	p.lossy, p.cut = false, false
 }
 
-// restart closes the proxy's connections and listens again. A program that is just being started by this process may still
-// have the old listener: it is closed there when the program begins.
+// restart closes the proxy's connections and listens again. A program that this process is starting
+// may still hold the old listener until the program begins, so restart retries for 10 seconds.
 func (p *Proxy) restart() {
 	p.proxy.Stop()
 	err := p.proxy.Start()
@@ -135,7 +137,7 @@ func (p *Proxy) restart() {
 	}
 }
 
-// add puts a fault on one or both directions. The library takes faults as JSON documents only.
+// add puts a fault on one or both directions. The library accepts faults only as JSON documents.
 func (p *Proxy) add(name, kind string, up, down, lossy bool, attributes map[string]int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
-// echo is a server that sends back what it gets.
+// echo starts a server that sends back the bytes that it receives, and returns its address.
 func echo(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -42,7 +42,7 @@ func connect(t *testing.T, p *testserver.Proxy) net.Conn {
 	return c
 }
 
-// talk sends a word and waits up to d for its return.
+// talk sends a word and waits up to d until the word comes back.
 func talk(c net.Conn, d time.Duration) error {
 	if err := c.SetDeadline(time.Now().Add(d)); err != nil {
 		return err
@@ -61,7 +61,7 @@ func mustTalk(t *testing.T, c net.Conn) {
 	}
 }
 
-// mustEnd fails unless the peer closes the connection.
+// mustEnd fails the test unless the peer closes the connection.
 func mustEnd(t *testing.T, c net.Conn) {
 	t.Helper()
 	if err := c.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
@@ -87,7 +87,7 @@ func TestProxyCutAndHeal(t *testing.T) {
 	mustTalk(t, old)
 	p.Cut()
 	mustEnd(t, old)
-	p.Sever() // does not undo it
+	p.Sever() // does not undo the cut
 	if c, err := net.DialTimeout("tcp", p.Addr(), time.Second); err == nil {
 		c.Close()
 		t.Fatal("a connection was taken while cut")
@@ -125,7 +125,7 @@ func TestProxyLatencyAndBandwidth(t *testing.T) {
 		t.Errorf("a round trip took %v with 100 ms each way", d)
 	}
 	p.Heal()
-	mustTalk(t, c) // nothing was lost, so the connection lives on
+	mustTalk(t, c) // no byte was lost, so the connection survives
 	p.Bandwidth(100)
 	begin = time.Now()
 	if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {

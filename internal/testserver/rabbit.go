@@ -17,22 +17,23 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// RabbitConfig tunes a RabbitMQ node. The zero value is a plain node.
+// RabbitConfig configures a RabbitMQ node. The zero value is a plain node.
 type RabbitConfig struct {
 	Conf string    // further lines of rabbitmq.conf, such as "consumer_timeout = 2000"
-	TLS  *TLSFiles // the node listens with TLS on a second port; nil: it does not
-	// RequireClientCert refuses TLS clients that show no certificate of TLS's authority.
+	TLS  *TLSFiles // the node also listens with TLS on a second port; nil: it does not
+	// RequireClientCert refuses TLS clients without a certificate of TLS's authority.
 	RequireClientCert bool
 }
 
-// Rabbit is a RabbitMQ node of our own. All methods may be called from any goroutine; those that change whether the node
-// runs wait for each other.
+// Rabbit is a private RabbitMQ node.
+//
+// Safe for concurrent use. Methods that start, stop, pause or resume the node run one at a time.
 type Rabbit struct {
-	node            // named by the Erlang node name
+	node            // its name is the Erlang node name
 	programs string // directory of rabbitmq-server and rabbitmqctl
 	box      *sandbox
 	epmd     *process
-	ownsBox  bool // false in a cluster, whose nodes share one
+	ownsBox  bool // false in a cluster, whose nodes share one sandbox
 	home     string
 	epmdPort int
 	distPort int
@@ -41,11 +42,11 @@ type Rabbit struct {
 	user     *url.Userinfo
 }
 
-// StartRabbit starts a node and waits until it takes AMQP connections, some 4 seconds. The error wraps [ErrMissing] when
-// RabbitMQ is not installed.
+// StartRabbit starts a node and waits until it accepts AMQP connections, some 4 seconds. The error
+// wraps [ErrMissing] if RabbitMQ is not installed.
 func StartRabbit(ctx context.Context, cfg RabbitConfig) (*Rabbit, error) {
 	var err error
-	for range 3 { // another process may have taken a port since it was found free
+	for range 3 { // another process may have taken a port since this one found it free
 		var nodes []*Rabbit
 		if nodes, err = startRabbits(ctx, 1, cfg); err == nil {
 			nodes[0].ownsBox = true
@@ -58,7 +59,8 @@ func StartRabbit(ctx context.Context, cfg RabbitConfig) (*Rabbit, error) {
 	return nil, fmt.Errorf("rabbitmq: %w", err)
 }
 
-// startRabbits starts n nodes that know each other's cookie and port mapper but are not joined.
+// startRabbits starts n nodes that share one cookie and one port mapper but are not joined. It
+// waits until they answer.
 func startRabbits(ctx context.Context, n int, cfg RabbitConfig) (nodes []*Rabbit, err error) {
 	programs, err := rabbitPrograms()
 	if err != nil {
@@ -81,7 +83,8 @@ func startRabbits(ctx context.Context, n int, cfg RabbitConfig) (nodes []*Rabbit
 	if err != nil {
 		return nil, err
 	}
-	// The port mapper is ours as well: Erlang's default one outlives its nodes and is shared by all of the machine.
+	// The port mapper is private too: Erlang's default one outlives its nodes and is shared by the
+	// whole machine.
 	epmd, err := box.start("epmd", filepath.Join(box.dir, "epmd.log"), environment([]string{"ERL_"}, nil),
 		"epmd", "-port", strconv.Itoa(ports[0]), "-address", "127.0.0.1")
 	if err != nil {
@@ -119,8 +122,8 @@ func startRabbits(ctx context.Context, n int, cfg RabbitConfig) (nodes []*Rabbit
 	return nodes, nil
 }
 
-// rabbitPrograms finds the directory of the server's own scripts. Debian's /usr/sbin holds wrappers that change the user
-// and the environment; they are no use.
+// rabbitPrograms returns the directory of the server's own scripts. Debian's /usr/sbin holds
+// wrappers that change the user and the environment, so this package cannot use them.
 func rabbitPrograms() (string, error) {
 	if !supported {
 		return "", fmt.Errorf("%w: servers are started on Unix only", ErrMissing)
@@ -140,7 +143,7 @@ func rabbitPrograms() (string, error) {
 	return "", fmt.Errorf("%w: rabbitmq-server (Debian: apt-get install rabbitmq-server)", ErrMissing)
 }
 
-// configure writes the node's files.
+// configure makes the node's directory and writes its configuration files.
 func (r *Rabbit) configure(cfg RabbitConfig) error {
 	if err := os.Mkdir(r.home, 0o700); err != nil {
 		return err
@@ -152,11 +155,12 @@ func (r *Rabbit) configure(cfg RabbitConfig) error {
 		"default_pass = " + password,
 		"vm_memory_high_watermark.absolute = " + rabbitMemory,
 		"disk_free_limit.absolute = 50MB",
-		"log.file = false", // the console is what Log reads
+		"log.file = false", // Log reads the console
 		"log.console = true",
 		"log.console.level = info",
-		"net_ticktime = 10",                           // a paused cluster node is missed after seconds, not a minute
-		"cluster_partition_handling = pause_minority", // no meaning for a single node
+		// the cluster notices a paused node after seconds, not after a minute
+		"net_ticktime = 10",
+		"cluster_partition_handling = pause_minority", // has no effect on a single node
 	}
 	if t := cfg.TLS; t != nil {
 		lines = append(lines,
@@ -173,45 +177,48 @@ func (r *Rabbit) configure(cfg RabbitConfig) error {
 		os.WriteFile(filepath.Join(r.home, "plugins"), []byte("[].\n"), 0o600))
 }
 
-// rabbitMemory is the memory above which a node raises its alarm: enough for the benchmark's 50,000 tasks.
+// rabbitMemory is the memory above which a node raises its alarm. It is enough for the benchmark's
+// 50,000 tasks.
 const rabbitMemory = "2GB"
 
-// env is the environment of the node and of its tools.
+// env returns the environment of the node and of its tools.
 func (r *Rabbit) env() []string {
 	return environment([]string{"RABBITMQ_", "ERL_", "NOTIFY_SOCKET"}, map[string]string{
-		"HOME":                          r.box.dir, // of the cookie
-		"RABBITMQ_NODENAME":             r.name,
-		"RABBITMQ_DIST_PORT":            strconv.Itoa(r.distPort),
-		"RABBITMQ_MNESIA_BASE":          filepath.Join(r.home, "mnesia"),
-		"RABBITMQ_LOG_BASE":             filepath.Join(r.home, "log"),
-		"RABBITMQ_PID_FILE":             filepath.Join(r.home, "pid"),
-		"RABBITMQ_CONFIG_FILE":          filepath.Join(r.home, "rabbitmq.conf"),
-		"RABBITMQ_CONF_ENV_FILE":        filepath.Join(r.home, "none"), // not the machine's
+		"HOME":                 r.box.dir, // the directory of the cookie
+		"RABBITMQ_NODENAME":    r.name,
+		"RABBITMQ_DIST_PORT":   strconv.Itoa(r.distPort),
+		"RABBITMQ_MNESIA_BASE": filepath.Join(r.home, "mnesia"),
+		"RABBITMQ_LOG_BASE":    filepath.Join(r.home, "log"),
+		"RABBITMQ_PID_FILE":    filepath.Join(r.home, "pid"),
+		"RABBITMQ_CONFIG_FILE": filepath.Join(r.home, "rabbitmq.conf"),
+		// a missing file, so that the machine's own is not read
+		"RABBITMQ_CONF_ENV_FILE":        filepath.Join(r.home, "none"),
 		"RABBITMQ_ENABLED_PLUGINS_FILE": filepath.Join(r.home, "plugins"),
-		// Two schedulers that do not spin while idle: servers and tests share few cores.
+		// Two schedulers that do not spin while idle, because servers and tests share few cores.
 		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none -kernel inet_dist_use_interface {127,0,0,1}",
-		"RABBITMQ_CTL_DIST_PORT_MIN":          "0", // any port, so that tools of several tests do not compete for eleven
-		"RABBITMQ_CTL_DIST_PORT_MAX":          "0",
-		"ERL_EPMD_PORT":                       strconv.Itoa(r.epmdPort),
-		"ERL_EPMD_ADDRESS":                    "127.0.0.1",
-		// The start script then becomes the server instead of waiting for it in a shell.
+		// any port, so that tools of several tests do not compete for eleven ports
+		"RABBITMQ_CTL_DIST_PORT_MIN": "0",
+		"RABBITMQ_CTL_DIST_PORT_MAX": "0",
+		"ERL_EPMD_PORT":              strconv.Itoa(r.epmdPort),
+		"ERL_EPMD_ADDRESS":           "127.0.0.1",
+		// The start script becomes the server instead of waiting for it in a shell.
 		"RUNNING_UNDER_SYSTEMD": "true",
 	})
 }
 
-// run starts the process and does not wait.
+// run starts the node's process. It does not wait until the node answers.
 func (r *Rabbit) run() (*process, error) {
 	return r.box.start(filepath.Base(r.home), filepath.Join(r.home, "console.log"), r.env(),
 		filepath.Join(r.programs, "rabbitmq-server"))
 }
 
-// answers tries an AMQP handshake.
+// answers returns nil if an AMQP handshake with the node succeeds.
 func (r *Rabbit) answers(ctx context.Context) error {
 	const patience = 5 * time.Second
 	conn, err := amqp.DialConfig(r.URL(), amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
 		d := net.Dialer{Timeout: patience}
 		c, err := d.DialContext(ctx, network, addr)
-		if err == nil { // the client clears it after the handshake
+		if err == nil { // the client clears the deadline after the handshake
 			err = c.SetDeadline(time.Now().Add(patience))
 		}
 		return c, err
@@ -231,13 +238,15 @@ func dialTCP(ctx context.Context, port int) error {
 	return c.Close()
 }
 
-// URL is the address of the default vhost, with user and password: amqp://user:password@127.0.0.1:port/.
+// URL returns the address of the default vhost, with user and password:
+// amqp://user:password@127.0.0.1:port/.
 func (r *Rabbit) URL() string { return r.URLFor("/") }
 
-// URLFor is the address of a vhost.
+// URLFor returns the address of a vhost.
 func (r *Rabbit) URLFor(vhost string) string { return r.url("amqp", r.port, vhost) }
 
-// TLSURL is the address of the default vhost through TLS; "" when the node was started without.
+// TLSURL returns the address of the default vhost through TLS, or "" if the node was started
+// without TLS.
 func (r *Rabbit) TLSURL() string {
 	if r.tlsPort == 0 {
 		return ""
@@ -253,23 +262,24 @@ func (r *Rabbit) url(scheme string, port int, vhost string) string {
 	return u.String()
 }
 
-// Addr is host:port of the AMQP listener, for a [Proxy].
+// Addr returns host:port of the AMQP listener, for a [Proxy].
 func (r *Rabbit) Addr() string { return address(r.port) }
 
-// TLSAddr is host:port of the TLS listener.
+// TLSAddr returns host:port of the TLS listener.
 func (r *Rabbit) TLSAddr() string { return address(r.tlsPort) }
 
-// Node is the node's name within its cluster.
+// Node returns the node's name within its cluster.
 func (r *Rabbit) Node() string { return r.name }
 
-// Password is the password in [Rabbit.URL], for tests that look for it where it must not be. No text of RabbitMQ or of
-// the module holds it by chance.
+// Password returns the password in [Rabbit.URL]. Tests search texts that must not contain it. The
+// password is random, so no text of RabbitMQ or of the module contains it by chance.
 func (r *Rabbit) Password() string {
 	p, _ := r.user.Password()
 	return p
 }
 
-// Close kills the node and removes its data. It is idempotent. A node of a cluster is closed with its cluster only.
+// Close kills the node and removes its data. It is idempotent. On a node of a cluster it does
+// nothing: close the cluster.
 func (r *Rabbit) Close() error {
 	if !r.ownsBox {
 		return nil
@@ -279,7 +289,7 @@ func (r *Rabbit) Close() error {
 	return r.box.close()
 }
 
-// Ctl runs rabbitmqctl, about half a second, and returns what it prints.
+// Ctl runs rabbitmqctl and returns its output. That takes about half a second.
 func (r *Rabbit) Ctl(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, filepath.Join(r.programs, "rabbitmqctl"), append([]string{"--silent"}, args...)...)
 	cmd.Env = r.env()
@@ -294,13 +304,15 @@ func (r *Rabbit) Ctl(ctx context.Context, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// CloseAllConnections makes the node close every client's connection, with the reply code of an operator's request.
+// CloseAllConnections makes the node close every client's connection, with the reply code of an
+// operator's request.
 func (r *Rabbit) CloseAllConnections(ctx context.Context) error {
 	_, err := r.Ctl(ctx, "close_all_connections", "closed by a test")
 	return err
 }
 
-// SetMemoryAlarm raises the node's memory alarm, which blocks publishing connections, or clears it.
+// SetMemoryAlarm raises the node's memory alarm, or clears it. The alarm blocks connections that
+// publish.
 func (r *Rabbit) SetMemoryAlarm(ctx context.Context, on bool) error {
 	args := []string{"set_vm_memory_high_watermark", "absolute", rabbitMemory}
 	if on {
@@ -310,7 +322,8 @@ func (r *Rabbit) SetMemoryAlarm(ctx context.Context, on bool) error {
 	return err
 }
 
-// SetDiskAlarm raises the node's disk alarm, which blocks publishing connections, or clears it.
+// SetDiskAlarm raises the node's disk alarm, or clears it. The alarm blocks connections that
+// publish.
 func (r *Rabbit) SetDiskAlarm(ctx context.Context, on bool) error {
 	limit := "50MB"
 	if on {

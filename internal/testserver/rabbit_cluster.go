@@ -7,13 +7,13 @@ import (
 	"fmt"
 )
 
-// RabbitCluster is some RabbitMQ nodes on this machine, joined into one cluster.
+// RabbitCluster is a cluster of RabbitMQ nodes on this machine.
 type RabbitCluster struct {
 	Nodes []*Rabbit // in the order of their start; the others joined the first
 }
 
-// StartRabbitCluster starts n nodes and joins them, about 10 seconds for three. A node that loses the majority pauses
-// itself (pause_minority).
+// StartRabbitCluster starts n nodes and joins them, which takes about 10 seconds for three. A node
+// that loses the majority pauses itself (pause_minority).
 func StartRabbitCluster(ctx context.Context, n int, cfg RabbitConfig) (*RabbitCluster, error) {
 	if n < 1 {
 		return nil, fmt.Errorf("rabbitmq: a cluster of %d nodes", n)
@@ -51,7 +51,7 @@ func (c *RabbitCluster) join(ctx context.Context) error {
 	return nil
 }
 
-// URLs are the nodes' addresses.
+// URLs returns the nodes' addresses.
 func (c *RabbitCluster) URLs() []string {
 	urls := make([]string, len(c.Nodes))
 	for i, r := range c.Nodes {
@@ -60,14 +60,15 @@ func (c *RabbitCluster) URLs() []string {
 	return urls
 }
 
-// KillNode ends node i at once.
+// KillNode kills node i at once.
 func (c *RabbitCluster) KillNode(i int) { c.Nodes[i].Kill() }
 
-// RestartNode starts node i again and waits until it takes connections. While a majority is down that cannot happen:
-// start the others beside it.
+// RestartNode starts node i again and waits until it accepts connections. It cannot succeed while a
+// majority is down: start the other nodes at the same time.
 func (c *RabbitCluster) RestartNode(ctx context.Context, i int) error { return c.Nodes[i].Restart(ctx) }
 
-// Leader returns the index of the node that leads a queue of the default vhost. It asks the nodes that run, in order.
+// Leader returns the index of the node that leads a queue of the default vhost. It asks the running
+// nodes in order.
 func (c *RabbitCluster) Leader(ctx context.Context, queue string) (int, error) {
 	node, err := c.leaderName(ctx, queue)
 	if err != nil {
@@ -98,7 +99,7 @@ func (c *RabbitCluster) leaderName(ctx context.Context, queue string) (string, e
 	return "", fmt.Errorf("no queue %q", queue)
 }
 
-// ctl runs rabbitmqctl against the first node that runs.
+// ctl runs rabbitmqctl against the first running node.
 func (c *RabbitCluster) ctl(ctx context.Context, args ...string) ([]byte, error) {
 	for _, r := range c.Nodes {
 		if r.running() {

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// RequireRabbit returns the node that all tests of this binary share, started by the first call and running whatever an
-// earlier test did to it. It ends with the process. Without RabbitMQ the test is skipped, see the package comment.
+// RequireRabbit returns the node that all tests of this binary share. The first call starts it;
+// later calls start it again if an earlier test stopped, killed or paused it. The node ends with
+// the process. Without RabbitMQ the test is skipped, see the package comment.
 func RequireRabbit(tb testing.TB) *Rabbit {
 	tb.Helper()
 	return require(tb, &shared.rabbit, func(ctx context.Context) (*Rabbit, error) {
@@ -17,20 +18,21 @@ func RequireRabbit(tb testing.TB) *Rabbit {
 	})
 }
 
-// OwnRabbit starts a node for one test and closes it at the test's end.
+// OwnRabbit starts a node for one test and closes it at the end of the test.
 func OwnRabbit(tb testing.TB, cfg RabbitConfig) *Rabbit {
 	tb.Helper()
 	return own(tb, startTime, func(ctx context.Context) (*Rabbit, error) { return StartRabbit(ctx, cfg) })
 }
 
-// OwnRabbitCluster starts three joined nodes for one test and closes them at the test's end.
+// OwnRabbitCluster starts three joined nodes for one test and closes them at the end of the test.
 func OwnRabbitCluster(tb testing.TB, cfg RabbitConfig) *RabbitCluster {
 	tb.Helper()
 	return own(tb, 2*startTime, func(ctx context.Context) (*RabbitCluster, error) { return StartRabbitCluster(ctx, 3, cfg) })
 }
 
-// NewVhost makes a virtual host for one test and returns the URL to it; the test's end removes it. It costs more than a
-// second: use [Namespace] unless the test needs a vhost, say to delete one or to set its limits.
+// NewVhost creates a virtual host for one test and returns its URL. The end of the test removes it.
+// It takes more than a second: use [Namespace] unless the test needs a vhost, for example to delete
+// one or to set its limits.
 func (r *Rabbit) NewVhost(tb testing.TB) string {
 	tb.Helper()
 	name := "v" + strings.ToLower(rand.Text()[:10])
@@ -45,7 +47,8 @@ func (r *Rabbit) NewVhost(tb testing.TB) string {
 		ctx, cancel := context.WithTimeout(context.Background(), startTime)
 		defer cancel()
 		if _, err := r.Ctl(ctx, "delete_vhost", name); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-			tb.Logf("removing vhost %s: %v", name, err) // the node may be down, or the test removed it itself
+			// the node may be down, or the test removed the vhost itself
+			tb.Logf("removing vhost %s: %v", name, err)
 		}
 	})
 	return r.URLFor(name)

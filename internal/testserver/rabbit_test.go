@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper))
 }
 
-// dial opens a connection and a channel, both closed at the end.
+// dial opens a connection and a channel. The end of the test closes both.
 func dial(tb testing.TB, url string) *amqp.Channel {
 	tb.Helper()
 	conn, err := amqp.DialConfig(url, amqp.Config{Heartbeat: 2 * time.Second, Dial: amqp.DefaultDial(5 * time.Second)})
@@ -67,7 +67,8 @@ func wantMessage(tb testing.TB, ch *amqp.Channel, queue, body string) {
 	}
 }
 
-// A durable queue and its confirmed message live through a restart in good order and through SIGKILL, on the same URL.
+// A durable queue and its confirmed message survive a restart in good order and SIGKILL, on the
+// same URL.
 func TestRabbitRestartKeepsDurableQueue(t *testing.T) {
 	testserver.Thorough(t) // the suites restart such a server, and faulttest kills it
 	r := testserver.RequireRabbit(t)
@@ -97,7 +98,7 @@ func TestRabbitRestartKeepsDurableQueue(t *testing.T) {
 	}
 }
 
-// RequireRabbit gives a node that works, whatever the test before did to it.
+// RequireRabbit returns a working node after a test killed or paused it.
 func TestRequireRabbitMends(t *testing.T) {
 	testserver.Thorough(t)
 	for name, breakIt := range map[string]func(*testserver.Rabbit){
@@ -173,7 +174,7 @@ func TestRabbitMemoryAlarmBlocks(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			t.Cleanup(func() { _ = set(context.Background(), false) }) // others share the node
+			t.Cleanup(func() { _ = set(context.Background(), false) }) // other tests share the node
 			blocked := conn.NotifyBlocked(make(chan amqp.Blocking, 2))
 			ch, err := conn.Channel()
 			if err != nil {
@@ -183,7 +184,7 @@ func TestRabbitMemoryAlarmBlocks(t *testing.T) {
 				if err := set(deadline(t, 30*time.Second), on); err != nil {
 					t.Fatal(err)
 				}
-				if on { // a node tells a connection that it is blocked when it publishes
+				if on { // a node tells a connection that it is blocked when the connection publishes
 					if err := ch.PublishWithContext(t.Context(), "", "nowhere", false, false, amqp.Publishing{}); err != nil {
 						t.Fatal(err)
 					}
@@ -223,7 +224,8 @@ func TestRabbitTLS(t *testing.T) {
 	}
 }
 
-// Three nodes form a cluster, a quorum queue survives its leader, and the killed node comes back.
+// Three nodes form a cluster, a quorum queue survives the loss of its leader, and the killed node
+// rejoins.
 func TestRabbitCluster(t *testing.T) {
 	testserver.Thorough(t) // internal/faulttest kills nodes of such a cluster
 	c := testserver.OwnRabbitCluster(t, testserver.RabbitConfig{})
@@ -258,7 +260,7 @@ func TestRabbitCluster(t *testing.T) {
 
 const childMode = "SWARMIJI_TESTSERVER_CHILD"
 
-// child starts a node, tells its address and directory, and waits to be killed.
+// child starts a node, prints its address and directory, and waits until it is killed.
 func child() {
 	r, err := testserver.StartRabbit(context.Background(), testserver.RabbitConfig{})
 	if err != nil {
@@ -273,9 +275,9 @@ func child() {
 	select {}
 }
 
-// A process that is SIGKILLed leaves neither server nor data.
+// After SIGKILL of the owning process neither the server nor its data remain.
 func TestServersEndWithTheirOwner(t *testing.T) {
-	testserver.RequireRabbit(t) // skips where there is none
+	testserver.RequireRabbit(t) // skips the test if RabbitMQ is not installed
 	cmd := exec.CommandContext(deadline(t, time.Minute), os.Args[0])
 	cmd.Env = append(os.Environ(), childMode+"=1")
 	out, err := cmd.StdoutPipe()
@@ -311,7 +313,7 @@ func TestServersEndWithTheirOwner(t *testing.T) {
 	}
 }
 
-// pause waits between two looks at something that cannot be waited for.
+// pause waits between two checks of a state that sends no signal.
 func pause(t *testing.T, d time.Duration) {
 	select {
 	case <-time.After(d):

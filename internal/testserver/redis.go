@@ -17,53 +17,58 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// RedisConfig tunes a Redis server. The zero value is one that keeps all data and evicts none.
+// RedisConfig configures a Redis server. The zero value is a server that keeps all data and evicts
+// no key.
 type RedisConfig struct {
 	Conf string // further lines of redis.conf, such as "maxmemory 10mb"; they come last and win
-	// AOF is when the append-only file goes to the disk: "always", the default, "everysec" or "no"; "off" keeps no file, so
-	// that the data end with the process. It is not Redis' own default: with "everysec" Redis holds writes back while an
-	// earlier one goes to the disk, so that a Kill loses writes which were answered, up to two seconds of them.
+	// AOF selects when the append-only file is written to disk: "always", "everysec" or "no". With
+	// "off" the server writes no file, so the data end with the process. Default: "always".
+	//
+	// Redis' own default is "everysec". With it Redis delays disk writes while an earlier write is in
+	// progress, so a Kill loses up to two seconds of answered writes.
 	AOF string
-	TLS *TLSFiles // the server listens with TLS on a second port; nil: it does not
-	// RequireClientCert refuses TLS clients that show no certificate of TLS's authority.
+	TLS *TLSFiles // the server also listens with TLS on a second port; nil: it does not
+	// RequireClientCert refuses TLS clients without a certificate of TLS's authority.
 	RequireClientCert bool
 }
 
-// Redis is a Redis server of our own. All methods may be called from any goroutine; those that change whether the server
-// runs wait for each other.
+// Redis is a private Redis server.
+//
+// Safe for concurrent use. Methods that start, stop, pause or resume the server run one at a time.
 type Redis struct {
 	node
 	box      *sandbox
 	conf     string   // path of the file, which the server may rewrite
-	args     []string // after the file's name
+	args     []string // arguments after the file's name
 	port     int
 	tlsPort  int
-	busPort  int // of a cluster's nodes among themselves
+	busPort  int // for the cluster's nodes among themselves
 	password string
 }
 
-// redisUser may do everything. The default user may as well, with the same password.
+// redisUser has all permissions. The default user has them too, with the same password.
 const redisUser = "swarmiji"
 
-// StartRedis starts a server and waits until it answers, a few milliseconds. The error wraps [ErrMissing] when Redis is not
-// installed.
+// StartRedis starts a server and waits until it answers, a few milliseconds. The error wraps
+// [ErrMissing] if Redis is not installed.
 func StartRedis(ctx context.Context, cfg RedisConfig) (*Redis, error) {
 	return startRedis(ctx, redisPlan{RedisConfig: cfg, name: "redis", password: redisPassword()})
 }
 
-// redisPlan is what a server needs to be told beside its configuration.
+// redisPlan holds the settings that a server needs beside its configuration.
 type redisPlan struct {
 	RedisConfig
 	name     string
 	password string
 	cluster  bool     // a node of a Redis Cluster
 	sentinel bool     // a sentinel instead of a server
-	lines    []string // further ones, before Conf
+	lines    []string // further lines, before Conf
 }
 
 func redisPassword() string { return "secret-" + rand.Text() }
 
-// startRedis starts one server. Another process may take a port since it was found free, so it is tried again.
+// startRedis starts one server and waits until it answers. It tries three times, because another
+// process may take a port after this one found it free.
 func startRedis(ctx context.Context, plan redisPlan) (*Redis, error) {
 	var err error
 	for range 3 {
@@ -123,14 +128,14 @@ func redisProgram() (string, error) {
 	return program, nil
 }
 
-// lines are the server's redis.conf.
+// lines returns the lines of the server's redis.conf.
 func (r *Redis) lines(plan redisPlan) []string {
 	lines := []string{
 		"bind 127.0.0.1",
 		"port " + strconv.Itoa(r.port),
 		"dir " + r.box.dir,
 		"daemonize no",
-		`logfile ""`, // the console is what Log reads
+		`logfile ""`, // Log reads the console
 		"requirepass " + r.password,
 		"user " + redisUser + " on >" + r.password + " ~* &* +@all",
 	}
@@ -148,7 +153,7 @@ func (r *Redis) lines(plan redisPlan) []string {
 	return append(append(lines, plan.lines...), plan.Conf)
 }
 
-// dataLines are those of a server that holds data.
+// dataLines returns the lines for a server that holds data.
 func (r *Redis) dataLines(plan redisPlan) []string {
 	lines := []string{
 		`save ""`,
@@ -156,7 +161,7 @@ func (r *Redis) dataLines(plan redisPlan) []string {
 		"enable-debug-command yes",
 		"masteruser " + redisUser,
 		"masterauth " + plan.password,
-		"repl-diskless-sync-delay 0", // a replica need not wait for others
+		"repl-diskless-sync-delay 0", // a replica need not wait for other replicas
 		"repl-ping-replica-period 1",
 	}
 	switch plan.AOF {
@@ -176,20 +181,23 @@ func (r *Redis) dataLines(plan redisPlan) []string {
 	return lines
 }
 
-// answers reports whether the server takes commands and has loaded its data: before that it answers LOADING.
+// answers returns nil if the server accepts commands and has loaded its data. Before that the
+// server answers LOADING.
 func (r *Redis) answers(ctx context.Context) error {
-	if err := dialTCP(ctx, r.port); err != nil { // the client would print that nobody listens yet
+	// the client would print an error while the server does not listen yet
+	if err := dialTCP(ctx, r.port); err != nil {
 		return err
 	}
 	_, err := r.Do(ctx, "PING")
 	return err
 }
 
-// Do runs one command on a connection of its own and returns the answer, as the client decodes it. It is for a test's
-// commands to the server, such as CONFIG SET, CLIENT KILL or DEBUG SLEEP. Nothing is tried twice.
+// Do runs one command on a separate connection and returns the answer, as the client decodes it. It
+// does not retry. It is for a test's commands to the server, such as CONFIG SET, CLIENT KILL or
+// DEBUG SLEEP.
 func (r *Redis) Do(ctx context.Context, args ...any) (any, error) {
 	c := r.client()
-	defer func() { _ = c.Close() }() // it has no more to say
+	defer func() { _ = c.Close() }() // the connection has sent all its commands
 	return c.Do(ctx, args...).Result()
 }
 
@@ -203,10 +211,12 @@ func (r *Redis) client() *redis.Client {
 	})
 }
 
-// URL is the address of database 0, with user and password: redis://user:password@127.0.0.1:port/0.
+// URL returns the address of database 0, with user and password:
+// redis://user:password@127.0.0.1:port/0.
 func (r *Redis) URL() string { return r.url("redis", r.port) }
 
-// TLSURL is the address of database 0 through TLS, rediss://...; "" when the server was started without.
+// TLSURL returns the address of database 0 through TLS, rediss://..., or "" if the server was
+// started without TLS.
 func (r *Redis) TLSURL() string {
 	if r.tlsPort == 0 {
 		return ""
@@ -219,20 +229,21 @@ func (r *Redis) url(scheme string, port int) string {
 	return u.String()
 }
 
-// Addr is host:port of the plain listener, for a [Proxy] or a [Relay].
+// Addr returns host:port of the plain listener, for a [Proxy] or a [Relay].
 func (r *Redis) Addr() string { return address(r.port) }
 
-// TLSAddr is host:port of the TLS listener.
+// TLSAddr returns host:port of the TLS listener.
 func (r *Redis) TLSAddr() string { return address(r.tlsPort) }
 
-// User is the user in [Redis.URL], who may do everything. The server's default user has the same password.
+// User returns the user in [Redis.URL], which has all permissions. The server's default user has
+// the same password.
 func (r *Redis) User() string { return redisUser }
 
-// Password is the password in [Redis.URL], for tests that look for it where it must not be. No text of Redis or of the
-// module holds it by chance.
+// Password returns the password in [Redis.URL]. Tests search texts that must not contain it. The
+// password is random, so no text of Redis or of the module contains it by chance.
 func (r *Redis) Password() string { return r.password }
 
-// CloseAllConnections makes the server close the connection of every client, subscribers too.
+// CloseAllConnections makes the server close the connection of every client, including subscribers.
 func (r *Redis) CloseAllConnections(ctx context.Context) error {
 	for _, kind := range []string{"normal", "pubsub"} {
 		if _, err := r.Do(ctx, "CLIENT", "KILL", "TYPE", kind); err != nil {

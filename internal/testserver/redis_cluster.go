@@ -7,16 +7,17 @@ import (
 	"strconv"
 )
 
-// RedisCluster is a Redis Cluster on this machine: primaries that share the slots, without replicas. While one of them is
-// down the others refuse all keys after some two seconds, which is Redis' default.
+// RedisCluster is a Redis Cluster on this machine: primaries that share the slots, without
+// replicas. While one primary is down, the others refuse all keys after some two seconds, which is
+// Redis' default.
 type RedisCluster struct {
 	Nodes []*Redis
 }
 
 const redisSlots = 16384
 
-// StartRedisCluster starts n nodes, at least three, joins them, and waits until each of them says that the cluster works,
-// some seconds.
+// StartRedisCluster starts n nodes, at least three, and joins them. It waits some seconds until
+// each node reports that the cluster works.
 func StartRedisCluster(ctx context.Context, n int, cfg RedisConfig) (*RedisCluster, error) {
 	if n < 3 {
 		return nil, fmt.Errorf("redis: a cluster of %d nodes", n)
@@ -46,7 +47,8 @@ func (c *RedisCluster) join(ctx context.Context) error {
 	for i, r := range c.Nodes {
 		first, next := i*redisSlots/len(c.Nodes), (i+1)*redisSlots/len(c.Nodes)
 		commands := [][]any{
-			{"CLUSTER", "SET-CONFIG-EPOCH", i + 1}, // different from the start, else the nodes must find out
+			// different from the start, otherwise the nodes must resolve the conflict
+			{"CLUSTER", "SET-CONFIG-EPOCH", i + 1},
 			{"CLUSTER", "ADDSLOTSRANGE", first, next - 1},
 		}
 		if i > 0 {
@@ -61,7 +63,8 @@ func (c *RedisCluster) join(ctx context.Context) error {
 	return nil
 }
 
-// ready waits until each node that runs says that all slots are served and that it knows all nodes.
+// ready waits until each running node reports that all slots are served and that it knows all
+// nodes.
 func (c *RedisCluster) ready(ctx context.Context) error {
 	for _, r := range c.Nodes {
 		if !r.running() {
@@ -85,7 +88,7 @@ func (c *RedisCluster) ready(ctx context.Context) error {
 	return nil
 }
 
-// URLs are the nodes' addresses with user and password.
+// URLs returns the nodes' addresses with user and password.
 func (c *RedisCluster) URLs() []string {
 	urls := make([]string, len(c.Nodes))
 	for i, r := range c.Nodes {
@@ -94,7 +97,7 @@ func (c *RedisCluster) URLs() []string {
 	return urls
 }
 
-// Addrs are host:port of the nodes.
+// Addrs returns host:port of the nodes.
 func (c *RedisCluster) Addrs() []string {
 	addrs := make([]string, len(c.Nodes))
 	for i, r := range c.Nodes {
@@ -103,10 +106,10 @@ func (c *RedisCluster) Addrs() []string {
 	return addrs
 }
 
-// User and Password are those of every node.
+// User returns the user in each of the URLs.
 func (c *RedisCluster) User() string { return redisUser }
 
-// Password is the password in each of the URLs.
+// Password returns the password in each of the URLs.
 func (c *RedisCluster) Password() string { return c.Nodes[0].password }
 
 // Owner returns the index of the node that holds a key.
@@ -127,10 +130,10 @@ func (c *RedisCluster) Owner(ctx context.Context, key string) (int, error) {
 	return 0, fmt.Errorf("slot %d", n)
 }
 
-// KillNode ends node i at once.
+// KillNode kills node i at once.
 func (c *RedisCluster) KillNode(i int) { c.Nodes[i].Kill() }
 
-// RestartNode starts node i again and waits until all that run say that the cluster works.
+// RestartNode starts node i again and waits until all running nodes report that the cluster works.
 func (c *RedisCluster) RestartNode(ctx context.Context, i int) error {
 	if err := c.Nodes[i].Restart(ctx); err != nil {
 		return err

@@ -16,7 +16,7 @@ func TestRedisReplicaIsPromoted(t *testing.T) {
 	ctx := deadline(t, time.Minute)
 	primary, replica := dialRedis(t, p.Primary.URL()), dialRedis(t, p.Replica.URL())
 	mustSet(t, primary, "k", "old")
-	// WAIT speaks of the writes of its own connection.
+	// WAIT applies to the writes of its own connection.
 	one := primary.Conn()
 	defer one.Close()
 	mustSet(t, one, "k", "v")
@@ -45,7 +45,7 @@ func TestRedisReplicaIsPromoted(t *testing.T) {
 		t.Errorf("GET of what was stored after the cut: %v, want nothing", err)
 	}
 	mustSet(t, replica, "k", "new")
-	if err := p.Replica.Restart(ctx); err != nil { // it stays what it became
+	if err := p.Replica.Restart(ctx); err != nil { // it stays a primary
 		t.Fatal(err)
 	}
 	mustSet(t, dialRedis(t, p.Replica.URL()), "k", "newer")
@@ -59,7 +59,8 @@ func TestRedisReplicaIsPromoted(t *testing.T) {
 	wantValue(t, dialRedis(t, p.Primary.URL()), "k", "newer")
 }
 
-// The sentinel promotes the replica on request and when the primary dies, and tells its clients.
+// The sentinel promotes the replica on request and when the primary dies, and tells its clients the
+// new address.
 func TestRedisSentinel(t *testing.T) {
 	for name, down := range map[string]func(*testserver.RedisSentinel){
 		"on request":   func(*testserver.RedisSentinel) {},
@@ -84,7 +85,7 @@ func TestRedisSentinel(t *testing.T) {
 			}
 			replica := dialRedis(t, s.Replica.URL())
 			testwait.UntilNil(t, "after the failover", func() error {
-				err := c.Set(ctx, "k", "v2", 0).Err() // which an old primary that still runs may take
+				err := c.Set(ctx, "k", "v2", 0).Err() // an old primary that still runs may accept the write
 				if err == nil && replica.Get(ctx, "k").Val() != "v2" {
 					err = errors.New("the new primary does not have it")
 				}
@@ -94,7 +95,8 @@ func TestRedisSentinel(t *testing.T) {
 	}
 }
 
-// Three nodes form a cluster, which loses nothing by the death of one, and works again with its return.
+// Three nodes form a cluster. It loses no data when one node is killed, and it works again after
+// that node's restart.
 func TestRedisCluster(t *testing.T) {
 	c := testserver.OwnRedisCluster(t, testserver.RedisConfig{})
 	ctx := deadline(t, time.Minute)
@@ -108,7 +110,7 @@ func TestRedisCluster(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantValue(t, dialRedis(t, c.URLs()[owner]), key, key) // without being sent elsewhere
+		wantValue(t, dialRedis(t, c.URLs()[owner]), key, key) // without a redirect to another node
 		owners[owner] = key
 	}
 	c.KillNode(1)

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// RedisPair is a Redis server and a replica of it. The names tell the parts at the start: [RedisPair.Promote] swaps the
-// parts, not the names.
+// RedisPair is a Redis server and its replica. The fields are named after the roles at the start:
+// [RedisPair.Promote] swaps the roles, not the fields.
 type RedisPair struct {
 	Primary, Replica *Redis
 }
 
-// StartRedisReplica starts a server and a replica that follows it, about a second. A write is on the replica some time after
-// it was answered, unless the client uses WAIT.
+// StartRedisReplica starts a server and a replica that follows it, which takes about a second. A
+// write reaches the replica some time after it was answered, unless the client uses WAIT.
 func StartRedisReplica(ctx context.Context, cfg RedisConfig) (*RedisPair, error) {
 	return startPair(ctx, cfg, redisPassword())
 }
@@ -40,7 +40,7 @@ func startPair(ctx context.Context, cfg RedisConfig, password string) (*RedisPai
 	return p, nil
 }
 
-// Sync waits until the replica has what the primary holds at the call.
+// Sync waits until the replica has the data that the primary holds at the call.
 func (p *RedisPair) Sync(ctx context.Context) error {
 	want, err := p.Primary.offset(ctx)
 	if err != nil {
@@ -54,7 +54,7 @@ func (p *RedisPair) Sync(ctx context.Context) error {
 	})
 }
 
-// offset is how far a server is in the stream of writes that replicas follow.
+// offset returns the server's position in the stream of writes that replicas follow.
 func (r *Redis) offset(ctx context.Context) (int64, error) {
 	out, err := r.Do(ctx, "INFO", "replication")
 	if err != nil {
@@ -63,21 +63,22 @@ func (r *Redis) offset(ctx context.Context) (int64, error) {
 	return strconv.ParseInt(redisFields(fmt.Sprint(out))["master_repl_offset"], 10, 64)
 }
 
-// Cut ends the replica's copying, as a broken network between the two would. It stays a replica.
+// Cut stops the replication to the replica, as a broken network between the two would. The replica
+// stays a replica.
 func (p *RedisPair) Cut(ctx context.Context) error {
-	const nowhere = "1" // a port on which nobody listens
+	const nowhere = "1" // a port on which no process listens
 	if _, err := p.Replica.Do(ctx, "REPLICAOF", "127.0.0.1", nowhere); err != nil {
 		return fmt.Errorf("%s: REPLICAOF: %w", p.Replica.name, err)
 	}
 	return nil
 }
 
-// Promote makes the replica a primary, as an operator does after the loss of the other one: what the primary had not sent
-// yet is lost. It does not touch the old primary.
+// Promote makes the replica a primary, as an operator does after the loss of the primary. Writes
+// that the primary had not sent yet are lost. It does not touch the old primary.
 func (p *RedisPair) Promote(ctx context.Context) error { return p.Replica.follow(ctx, nil) }
 
-// Demote makes the old primary a replica of the one that was promoted, and waits until it has the other's data in place of
-// its own. It must run.
+// Demote makes the old primary a replica of the promoted server. It waits until the old primary has
+// replaced its data with the other server's. The old primary must run.
 func (p *RedisPair) Demote(ctx context.Context) error {
 	if err := p.Primary.follow(ctx, p.Replica); err != nil {
 		return err
@@ -85,7 +86,7 @@ func (p *RedisPair) Demote(ctx context.Context) error {
 	return p.Primary.proc.await(ctx, p.Primary.linked)
 }
 
-// Close kills both and removes their data. It is idempotent.
+// Close kills both servers and removes their data. It is idempotent.
 func (p *RedisPair) Close() error { return closeAll(p.Primary, p.Replica) }
 
 func closeAll(servers ...*Redis) error {
@@ -98,7 +99,8 @@ func closeAll(servers ...*Redis) error {
 	return errors.Join(errs...)
 }
 
-// follow makes the server a replica of another, or a primary; also after a restart.
+// follow makes the server a replica of another server, or a primary if primary is nil. The role
+// survives a restart.
 func (r *Redis) follow(ctx context.Context, primary *Redis) error {
 	host, port := "NO", "ONE"
 	if primary != nil {
@@ -113,7 +115,8 @@ func (r *Redis) follow(ctx context.Context, primary *Redis) error {
 	return nil
 }
 
-// linked reports whether a replica has a copy of its primary, also in its own append-only file, and follows it.
+// linked returns nil if a replica follows its primary and has a full copy of it, also in its own
+// append-only file.
 func (r *Redis) linked(ctx context.Context) error {
 	out, err := r.Do(ctx, "INFO")
 	if err != nil {
@@ -129,7 +132,7 @@ func (r *Redis) linked(ctx context.Context) error {
 	return nil
 }
 
-// redisFields reads lines of name:value.
+// redisFields parses lines of name:value.
 func redisFields(text string) map[string]string {
 	fields := make(map[string]string)
 	for line := range strings.Lines(text) {

@@ -8,17 +8,18 @@ import (
 	"strconv"
 )
 
-// RedisSentinel is a pair of servers with a sentinel that watches them and promotes the replica when the primary is gone
-// for a second. One sentinel decides alone.
+// RedisSentinel is a pair of servers with a sentinel that watches them. The sentinel promotes the
+// replica when the primary has been unreachable for a second. One sentinel decides alone.
 type RedisSentinel struct {
 	RedisPair
 	Sentinel *Redis
 }
 
-// masterName is what the sentinel calls the pair.
+// masterName is the sentinel's name for the pair.
 const masterName = "tests"
 
-// StartRedisSentinel starts a pair and its sentinel, and waits until the sentinel knows both.
+// StartRedisSentinel starts a pair and its sentinel, and waits until the sentinel knows both
+// servers.
 func StartRedisSentinel(ctx context.Context, cfg RedisConfig) (*RedisSentinel, error) {
 	password := redisPassword()
 	pair, err := startPair(ctx, cfg, password)
@@ -45,7 +46,7 @@ func StartRedisSentinel(ctx context.Context, cfg RedisConfig) (*RedisSentinel, e
 	return s, nil
 }
 
-// watched reports whether the sentinel knows the replica and could promote it.
+// watched returns nil if the sentinel knows the replica and could promote it.
 func (s *RedisSentinel) watched(ctx context.Context) error {
 	out, err := s.Sentinel.Do(ctx, "SENTINEL", "REPLICAS", masterName)
 	if err != nil {
@@ -62,7 +63,7 @@ func (s *RedisSentinel) watched(ctx context.Context) error {
 	return nil
 }
 
-// MasterName is the name under which the sentinel knows the pair.
+// MasterName returns the sentinel's name for the pair.
 func (s *RedisSentinel) MasterName() string { return masterName }
 
 // PrimaryAddr asks the sentinel for the address of the present primary.
@@ -78,9 +79,11 @@ func (s *RedisSentinel) PrimaryAddr(ctx context.Context) (string, error) {
 	return net.JoinHostPort(fmt.Sprint(parts[0]), fmt.Sprint(parts[1])), nil
 }
 
-// Failover makes the sentinel promote the server that is a replica now, and waits until it has. The other one follows it,
-// some seconds later, or when it is started again. When the sentinel does so already, as after a Kill of the primary, this
-// waits for the end of that.
+// Failover makes the sentinel promote the present replica, and waits until it has. The other server
+// follows the new primary some seconds later, or when it is started again.
+//
+// If a failover is already in progress, for example after a Kill of the primary, Failover waits for
+// its end.
 func (s *RedisSentinel) Failover(ctx context.Context) error {
 	before, err := s.PrimaryAddr(ctx)
 	if err != nil {
@@ -88,7 +91,8 @@ func (s *RedisSentinel) Failover(ctx context.Context) error {
 	}
 	asked := false
 	return s.Sentinel.proc.await(ctx, func(ctx context.Context) error {
-		if !asked { // refused while one goes on, and while the sentinel has not heard from the replica lately
+		// refused during a failover, and while the sentinel has not heard from the replica lately
+		if !asked {
 			_, err := s.Sentinel.Do(ctx, "SENTINEL", "FAILOVER", masterName)
 			asked = err == nil
 		}
@@ -100,5 +104,5 @@ func (s *RedisSentinel) Failover(ctx context.Context) error {
 	})
 }
 
-// Close kills all three and removes their data. It is idempotent.
+// Close kills all three servers and removes their data. It is idempotent.
 func (s *RedisSentinel) Close() error { return closeAll(s.Sentinel, s.Primary, s.Replica) }

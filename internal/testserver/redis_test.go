@@ -13,7 +13,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
-// dialRedis connects as a user of a URL does, with nothing tried twice.
+// dialRedis connects to a URL with a client that does not retry.
 func dialRedis(tb testing.TB, url string) *redis.Client {
 	tb.Helper()
 	o, err := redis.ParseURL(url)
@@ -55,7 +55,7 @@ func TestRedisNeedsItsPassword(t *testing.T) {
 	}
 }
 
-// What was stored lives through a restart in good order and through SIGKILL, on the same URL.
+// Stored data survives a restart in good order and SIGKILL, on the same URL.
 func TestRedisRestartKeepsData(t *testing.T) {
 	r := testserver.RequireRedis(t)
 	for name, down := range map[string]func(){
@@ -77,7 +77,7 @@ func TestRedisRestartKeepsData(t *testing.T) {
 	}
 }
 
-// Without an append-only file nothing does.
+// Without an append-only file the data do not survive a Kill.
 func TestRedisWithoutFileForgets(t *testing.T) {
 	r := testserver.OwnRedis(t, testserver.RedisConfig{AOF: "off"})
 	mustSet(t, dialRedis(t, r.URL()), "k", "v")
@@ -102,7 +102,7 @@ func TestRedisConfIsAppliedLast(t *testing.T) {
 	}
 }
 
-// RequireRedis gives a server that works, whatever the test before did to it.
+// RequireRedis returns a working server after a test killed, paused or stopped it.
 func TestRequireRedisMends(t *testing.T) {
 	for name, breakIt := range map[string]func(*testserver.Redis){
 		"killed":  (*testserver.Redis).Kill,
@@ -165,7 +165,8 @@ func TestRedisCloseAllConnections(t *testing.T) {
 	if _, err := c.Write([]byte("PING\r\n")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Read(make([]byte, 1)); err != nil { // any answer tells that the server has taken the connection
+	// any answer shows that the server has accepted the connection
+	if _, err := c.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.CloseAllConnections(deadline(t, 10*time.Second)); err != nil {

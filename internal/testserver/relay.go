@@ -8,9 +8,10 @@ import (
 	"testing"
 )
 
-// Relay is a TCP relay in front of a server that can cut its line. It does less than a [Proxy] and at once: when Sever
-// returns, the connections are closed. Its only goroutine beside those of its connections starts when it is made, so that
-// cases which count goroutines can cut connections. All methods may be called from any goroutine.
+// Relay is a TCP relay in front of a server that can cut its connections. It does less than a
+// [Proxy], but at once: when Sever returns, the connections are closed. Apart from the goroutines
+// of its connections it has one goroutine, started by NewRelay. So cases that count goroutines can
+// cut connections. Safe for concurrent use.
 type Relay struct {
 	tb       testing.TB
 	listener net.Listener
@@ -22,7 +23,7 @@ type Relay struct {
 	conns    map[net.Conn]struct{}
 }
 
-// NewRelay starts a relay to a server's host:port; the test's end closes it.
+// NewRelay starts a relay to a server's host:port. The end of the test closes it.
 func NewRelay(tb testing.TB, upstream string) *Relay {
 	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -39,7 +40,7 @@ func NewRelay(tb testing.TB, upstream string) *Relay {
 	return r
 }
 
-// Addr is the relay's host:port.
+// Addr returns the relay's host:port.
 func (r *Relay) Addr() string { return r.listener.Addr().String() }
 
 // URL returns a URL of the server with the relay's address in place of the server's.
@@ -47,13 +48,13 @@ func (r *Relay) URL(upstream string) string {
 	r.tb.Helper()
 	u, err := url.Parse(upstream)
 	if err != nil {
-		r.tb.Fatal("relay: the URL of the server does not parse") // its text may hold a password
+		r.tb.Fatal("relay: the URL of the server does not parse") // its text may contain a password
 	}
 	u.Host = r.Addr()
 	return u.String()
 }
 
-// Sever closes all connections; new ones are accepted.
+// Sever closes all connections. The relay accepts new ones.
 func (r *Relay) Sever() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,7 +63,8 @@ func (r *Relay) Sever() {
 	}
 }
 
-// SetDown cuts the line, or mends it: while it is cut, connections are closed as soon as they are made.
+// SetDown with true closes all connections and every new connection as soon as it is made. With
+// false the relay works again.
 func (r *Relay) SetDown(down bool) {
 	r.mu.Lock()
 	r.down = down
@@ -72,7 +74,8 @@ func (r *Relay) SetDown(down bool) {
 	}
 }
 
-// Redirect closes all connections and leads new ones to another server, as an address does that moves to a standby.
+// Redirect closes all connections and sends new ones to another server, as an address does that
+// moves to a standby.
 func (r *Relay) Redirect(upstream string) {
 	r.mu.Lock()
 	r.upstream = upstream
@@ -102,7 +105,8 @@ func (r *Relay) accept() {
 	}
 }
 
-// add notes the two ends of a connection, unless the line was cut or led elsewhere meanwhile.
+// add records the two ends of a connection and returns true. It returns false if the relay is down
+// or redirected by now.
 func (r *Relay) add(in, out net.Conn, upstream string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

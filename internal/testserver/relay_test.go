@@ -47,7 +47,7 @@ func TestRelayRedirect(t *testing.T) {
 	addr := dead.Addr().String()
 	dead.Close()
 	r := testserver.NewRelay(t, addr)
-	mustEnd(t, through(t, r)) // nobody listens there
+	mustEnd(t, through(t, r)) // no process listens there
 	r.Redirect(echo(t))
 	mustTalk(t, through(t, r))
 }

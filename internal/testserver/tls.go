@@ -16,14 +16,15 @@ import (
 	"time"
 )
 
-// TLSFiles are PEM files of a throw-away authority, a server's certificate for localhost and 127.0.0.1, and a client's.
+// TLSFiles holds the paths of PEM files of a temporary authority, a server's certificate for
+// localhost and 127.0.0.1, and a client's certificate.
 type TLSFiles struct {
 	CA                    string
 	Cert, Key             string
 	ClientCert, ClientKey string
 }
 
-// NewTLSFiles makes an authority and both certificates in dir, valid for a day.
+// NewTLSFiles creates an authority and both certificates in dir, valid for a day.
 func NewTLSFiles(dir string) (*TLSFiles, error) {
 	f := &TLSFiles{
 		CA:   filepath.Join(dir, "ca.pem"),
@@ -52,7 +53,8 @@ func NewTLSFiles(dir string) (*TLSFiles, error) {
 		issue(client, ca, caKey, f.ClientCert, f.ClientKey))
 }
 
-// ClientConfig trusts the authority and nothing else; with cert it also shows the client's certificate.
+// ClientConfig returns a configuration that trusts only the authority. With cert it also presents
+// the client's certificate.
 func (f *TLSFiles) ClientConfig(cert bool) (*tls.Config, error) {
 	ca, err := os.ReadFile(f.CA)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package testwait is how tests wait: bounded, and so generously that only what hangs reaches the bound on a machine that does much
-// else. Only tests may import it.
+// Package testwait holds the bounded waits of tests. The limits are long: even on a busy machine
+// only a test that hangs reaches them. Only tests may import it.
 package testwait
 
 import (
@@ -13,19 +13,21 @@ const (
 	tick     = 5 * time.Millisecond
 )
 
-// Long returns a ctx that ends a minute from now, long after what is awaited should have happened, or after the test and its clean-ups.
+// Long returns a context that ends after one minute, or after the test and its clean-ups. Use it
+// for calls that should finish much earlier.
 func Long(tb testing.TB) context.Context {
 	tb.Helper()
 	return within(tb, time.Minute)
 }
 
-// Brief returns a ctx that ends 400 ms from now: for what should not happen, and for calls that should end with their ctx.
+// Brief returns a context that ends after 400 ms. Use it for events that should not happen, and for
+// calls that should end with their context.
 func Brief(tb testing.TB) context.Context {
 	tb.Helper()
 	return within(tb, 400*time.Millisecond)
 }
 
-// within is not tb.Context's child, which ends before the clean-ups.
+// within does not derive from the cancellation of tb.Context, which ends before the clean-ups.
 func within(tb testing.TB, d time.Duration) context.Context {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), d)
@@ -33,7 +35,8 @@ func within(tb testing.TB, d time.Duration) context.Context {
 	return ctx
 }
 
-// Until polls until ok holds; the test fails at once if it does not within half a minute.
+// Until polls ok until it returns true. It fails the test at once if that takes more than half a
+// minute.
 func Until(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
 	ticker := time.NewTicker(tick)
@@ -45,7 +48,8 @@ func Until(tb testing.TB, what string, ok func() bool) {
 	}
 }
 
-// UntilNil is Until with a function that says why it is not so yet.
+// UntilNil polls f until it returns nil. If that takes more than half a minute, it fails the test
+// at once with f's last error.
 func UntilNil(tb testing.TB, what string, f func() error) {
 	tb.Helper()
 	ticker := time.NewTicker(tick)
@@ -61,7 +65,8 @@ func UntilNil(tb testing.TB, what string, f func() error) {
 	}
 }
 
-// Closed waits until ch is closed, or something is sent; the test fails at once if that does not happen within half a minute.
+// Closed waits until ch is closed or receives a value. It fails the test at once if that takes more
+// than half a minute.
 func Closed(tb testing.TB, what string, ch <-chan struct{}) {
 	tb.Helper()
 	select {

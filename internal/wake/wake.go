@@ -1,4 +1,4 @@
-// Package wake has what goroutines sleep and are woken with: a sleep that a context ends, and a signal.
+// Package wake provides a sleep that a context ends, and a signal that wakes goroutines.
 package wake
 
 import (
@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// Sleep waits for d. It reports false if ctx ended before.
+// Sleep waits for d. It returns false if ctx ended first.
 func Sleep(ctx context.Context, d time.Duration) bool { return SleepOr(ctx, nil, d) }
 
-// SleepOr is Sleep that also reports false if done was closed before. A nil done never ends it.
+// SleepOr waits for d. It returns false if ctx ended or done was closed first. A nil done has no
+// effect.
 func SleepOr(ctx context.Context, done <-chan struct{}, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -22,14 +23,15 @@ func SleepOr(ctx context.Context, done <-chan struct{}, d time.Duration) bool {
 	return false
 }
 
-// Signal wakes a goroutine that receives from it. It keeps one notification for a goroutine that comes later; further ones
-// are the same. Safe for concurrent use. A nil Signal never wakes anybody.
+// Signal wakes a goroutine that receives from it. It keeps one notification for a later receiver;
+// further notifications have no effect until then. Safe for concurrent use. A nil Signal never
+// wakes a goroutine.
 type Signal chan struct{}
 
 // New returns a Signal without a notification.
 func New() Signal { return make(Signal, 1) }
 
-// Notify wakes one goroutine: one that waits now, or the next one. It does not block.
+// Notify wakes one goroutine: a waiting one, or the next one to wait. It does not block.
 func (s Signal) Notify() {
 	select {
 	case s <- struct{}{}:
@@ -37,7 +39,7 @@ func (s Signal) Notify() {
 	}
 }
 
-// Wait waits for a notification, and for d at most. It reports false if ctx ended before.
+// Wait waits for a notification, but at most for d. It returns false if ctx ended first.
 func (s Signal) Wait(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -1,5 +1,6 @@
-// Package wire is how producer, consumer and result stores turn tasks and records into bytes: the configured formats and
-// serializers behind one size limit, so that both ends refuse the same messages.
+// Package wire converts tasks and records to bytes for producers, consumers and result stores. It
+// applies the configured formats and serializers and one size limit, so that both ends refuse the
+// same messages.
 package wire
 
 import (
@@ -9,16 +10,17 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/reach"
 	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/serializer/msgpack"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// DefaultMaxBody is the largest message body, in bytes, that producers send and consumers decode unless told otherwise.
+// DefaultMaxBody is the default of serializer.Wire.MaxBody, the largest message body in bytes.
 const DefaultMaxBody = 1 << 20
 
-// Codec is safe for concurrent use.
+// Codec encodes and decodes messages with one configuration. Safe for concurrent use.
 type Codec struct {
 	set      *serializer.Set
 	formats  []serializer.Format
@@ -27,7 +29,7 @@ type Codec struct {
 	protect  *protection
 }
 
-// New makes a Codec, or says what in c cannot be.
+// New makes a Codec. It returns all problems of c joined in one error.
 func New(c serializer.Wire) (*Codec, error) {
 	if len(c.Serializers) == 0 {
 		c.Serializers = []serializer.Serializer{msgpack.Serializer{}, serializer.JSON{}, serializer.Raw{}}
@@ -40,7 +42,7 @@ func New(c serializer.Wire) (*Codec, error) {
 	}
 	var errs []error
 	if c.MaxBody < 0 {
-		errs = append(errs, fmt.Errorf("MaxBody is %d", c.MaxBody))
+		errs = append(errs, fmt.Errorf("MaxBody is negative (%d)", c.MaxBody))
 	}
 	for queue, f := range c.QueueFormats {
 		if err := task.CheckName(queue); err != nil {
@@ -59,10 +61,11 @@ func New(c serializer.Wire) (*Codec, error) {
 	return &Codec{set: set, formats: c.Formats, perQueue: c.QueueFormats, maxBody: c.MaxBody, protect: protect}, nil
 }
 
-// MaxBody returns the size limit in bytes.
+// MaxBody returns the size limit of a message body in bytes.
 func (c *Codec) MaxBody() int { return c.maxBody }
 
-// Encode writes e as a message for queue, compressed and sealed where that is configured; e stays as it is. A body over the limit is [serializer.ErrTooLarge] and [broker.ErrTooLarge].
+// Encode returns e as a message for queue, compressed and sealed as configured. It does not change
+// e. Returns [serializer.ErrTooLarge] and [broker.ErrTooLarge] for a body over the limit.
 func (c *Codec) Encode(queue string, e *task.Envelope) (*broker.Message, error) {
 	f := c.formats[0]
 	if len(c.perQueue) > 0 {
@@ -70,21 +73,26 @@ func (c *Codec) Encode(queue string, e *task.Envelope) (*broker.Message, error) 
 			f = own
 		}
 	}
-	return c.encode(f, queue, e, c.maxBody)
+	return c.encode(f, queue, e, Value{}, c.maxBody)
 }
 
-// EncodeAs is Encode of a later generation in a given format, the one that e came in, so that a
-// foreign writer's fields are kept. It may be larger by broker.RetryRoom. queue is the name under
-// which tasks know the queue, which is not that of a side queue.
-func (c *Codec) EncodeAs(f serializer.Format, queue string, e *task.Envelope) (*broker.Message, error) {
-	return c.encode(f, queue, e, broker.BodyLimit(c.maxBody, 1))
+// EncodeAs encodes a later generation of a task in format f, in which it arrived, so that fields of
+// a foreign writer are kept. The body may exceed the limit by broker.RetryRoom. queue is the name
+// by which tasks know the queue, not that of a side queue.
+//
+// arrived is the result of [Codec.OpenArrived] for e. If it is not zero, its compressed arguments
+// are sent again as they are.
+func (c *Codec) EncodeAs(f serializer.Format, queue string, e *task.Envelope, arrived Value) (*broker.Message, error) {
+	return c.encode(f, queue, e, arrived, broker.BodyLimit(c.maxBody, 1))
 }
 
-func (c *Codec) encode(f serializer.Format, queue string, e *task.Envelope, limit int) (*broker.Message, error) {
+// encode writes e in format f, compressed and sealed as configured, and stamps the life of the
+// task. A non-zero arrived replaces the arguments. Returns ErrTooLarge for a body above limit.
+func (c *Codec) encode(f serializer.Format, queue string, e *task.Envelope, arrived Value, limit int) (*broker.Message, error) {
 	awaited := Awaited(e)
-	if !c.protect.idle(e) {
+	if arrived.ContentType != "" || !c.protect.unused(e) {
 		var err error
-		if e, err = c.protect.wrap(queue, e); err != nil {
+		if e, err = c.protect.wrap(queue, e, arrived); err != nil {
 			return nil, err
 		}
 	}
@@ -96,28 +104,32 @@ func (c *Codec) encode(f serializer.Format, queue string, e *task.Envelope, limi
 		return nil, c.tooLarge(len(m.Body))
 	}
 	stampLife(m, e.Life)
-	if awaited { // a broker that drops it would let those wait for ever who follow: the consumer looks at the envelope's own
+	// If the broker dropped it on expiry, its successors would wait forever. The consumer checks the
+	// expiry in the envelope.
+	if awaited {
 		m.Expires = time.Time{}
 	}
 	return m, nil
 }
 
-// Followed reports whether something waits for the task's end besides its result: successors, or a group.
+// Followed reports whether the task has successors or belongs to a group.
 func Followed(e *task.Envelope) bool {
 	return e.Chord != nil || len(e.Then) > 0 || len(e.Else) > 0
 }
 
-// Awaited reports whether something waits for the task's end besides whoever submitted it: what follows it, or a job that is over with it.
+// Awaited reports whether the end of the task has other waiters than its submitter: its successors,
+// its group, or a job that ends with it.
 func Awaited(e *task.Envelope) bool {
 	return Followed(e) || len(e.Headers) > 0 && e.Headers[task.HeaderConditions] == string(e.ID)
 }
 
 func (c *Codec) tooLarge(n int) error {
-	return fmt.Errorf("body of %d bytes, limit %d: %w: %w", n, c.maxBody, serializer.ErrTooLarge, broker.ErrTooLarge)
+	return fmt.Errorf("the body has %d bytes, at most %d are allowed: %w: %w", n, c.maxBody, serializer.ErrTooLarge, broker.ErrTooLarge)
 }
 
-// Decode reads a message in the first format that claims it, and returns that format. The size is checked before any
-// decoding. What is sealed or compressed inside of it stays so until [Codec.Open]. An error means that no one can read this message: it belongs to the dead letters.
+// Decode reads a message in the first format that accepts it, and returns that format. It checks
+// the size before decoding. Sealed or compressed content stays so until [Codec.Open]. After an
+// error no process can read this message, and it belongs in the dead-letter queue.
 func (c *Codec) Decode(m *broker.Message) (*task.Envelope, serializer.Format, error) {
 	if len(m.Body) > broker.BodyLimit(c.maxBody, m.Generation) {
 		return nil, nil, c.tooLarge(len(m.Body))
@@ -140,8 +152,8 @@ func (c *Codec) Decode(m *broker.Message) (*task.Envelope, serializer.Format, er
 	return nil, nil, fmt.Errorf("content type %q: %w", clip(m.ContentType), serializer.ErrUnknownType)
 }
 
-// Marshal writes a value and returns its content type. contentType "" means the default serializer. A nil value is no
-// bytes and no content type.
+// Marshal serializes a value and returns its content type. contentType "" selects the default
+// serializer. A nil value gives no data and no content type.
 func (c *Codec) Marshal(contentType string, v any) (data []byte, ct string, err error) {
 	if v == nil {
 		return nil, "", nil
@@ -160,7 +172,8 @@ func (c *Codec) Knows(contentType string) bool {
 	return err == nil
 }
 
-// Unmarshal reads data of a content type into v. No data leaves v as it is.
+// Unmarshal decodes data of a content type into v. Without data and content type it leaves v
+// unchanged.
 func (c *Codec) Unmarshal(contentType string, data []byte, v any) error {
 	if len(data) == 0 && contentType == "" {
 		return nil
@@ -172,16 +185,22 @@ func (c *Codec) Unmarshal(contentType string, data []byte, v any) error {
 	return s.Unmarshal(data, v)
 }
 
-// BindArgs is Unmarshal of a task's arguments: the error wraps [task.ErrBadArgs].
+// BindArgs decodes a task's arguments like Unmarshal. Returns [task.ErrBadArgs].
 func (c *Codec) BindArgs(contentType string, data []byte, v any) error {
-	if err := c.Unmarshal(contentType, data, v); err != nil {
-		return fmt.Errorf("%w: %w", task.ErrBadArgs, err)
+	err := c.Unmarshal(contentType, data, v)
+	switch many, ok := err.(interface{ Unwrap() []error }); {
+	case err == nil:
+		return nil
+	case ok && errors.Is(err, serializer.ErrValue): // its text says the same as that of ErrBadArgs
+		causes := many.Unwrap()
+		return reach.Also(fmt.Errorf("%w: %w", task.ErrBadArgs, causes[len(causes)-1]), serializer.ErrValue)
 	}
-	return nil
+	return fmt.Errorf("%w: %w", task.ErrBadArgs, err)
 }
 
-// Preview describes serialized data for an event: its media type and size, or with payload its text: JSON as it is, other
-// encodings as fmt prints their decoded value. The event cuts it to its limit.
+// Preview describes serialized data for an event. Without payload it returns media type and size.
+// With payload it returns JSON unchanged, and other data as fmt prints the decoded value. The event
+// cuts the text to its limit.
 func (c *Codec) Preview(contentType string, data []byte, payload bool) string {
 	if len(data) == 0 {
 		return ""
@@ -199,14 +218,15 @@ func (c *Codec) Preview(contentType string, data []byte, payload bool) string {
 	return fmt.Sprint(v)
 }
 
-// size tells what data are without telling what is in them, in one allocation.
+// size returns media type and size of data, in one allocation.
 func size(contentType string, data []byte) string {
 	var room [96]byte
 	text := append(append(room[:0], clip(contentType)...), ", "...)
 	return string(append(strconv.AppendInt(text, int64(len(data)), 10), " bytes"...))
 }
 
-// maxPreview is more than an event takes of a text, so that it can end at a character's border.
+// maxPreview is more than the limit of a text in an event, so that the event can cut it between
+// characters.
 const maxPreview = 2 << 10
 
 func clip(s string) string { return utf.Cut(s, 64) }

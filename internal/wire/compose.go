@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/swarmiji/swarmiji/internal/pack"
+	"github.com/swarmiji/swarmiji/internal/rawmsgpack"
 	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
@@ -15,20 +15,21 @@ import (
 
 // Value is a serialized value.
 type Value struct {
-	ContentType string // "" with no Data: nil
+	ContentType string // "" without Data means nil
 	Data        []byte
 }
 
-// isNil reports whether v stands for nil, which is written as nothing at all.
+// isNil reports whether v represents nil, which has neither data nor content type.
 func (v Value) isNil() bool { return len(v.Data) == 0 && v.ContentType == "" }
 
-// Given is what a step hands to those that follow it.
+// Given is the result or failure that a step passes to its successors.
 type Given struct {
 	Value
-	Failure *task.Failure // instead of a result; Value is then this, serialized
+	Failure *task.Failure // set if the step failed; Value then holds it serialized
 }
 
-// Fail makes what a failed step hands on, written as its arguments were, so that its error task reads it the same way.
+// Fail returns the Given of a failed step. It is serialized in the step's content type, so that the
+// error task reads it like its arguments. If that is impossible it uses the default serializer.
 func (c *Codec) Fail(contentType string, f task.Failure) (Given, error) {
 	data, ct, err := c.Marshal(contentType, f)
 	if err != nil {
@@ -37,7 +38,8 @@ func (c *Codec) Fail(contentType string, f task.Failure) (Given, error) {
 	return Given{Value: Value{ct, data}, Failure: &f}, err
 }
 
-// feed gives a successor what it gets of g.
+// feed sets the arguments of the successor e from the arguments of its link l and from g, as l.Feed
+// says. Returns an error if the arguments of the link have the wrong type.
 func (c *Codec) feed(e *task.Envelope, l *task.Link, g Given) error {
 	switch l.Feed {
 	case task.FeedNone:
@@ -58,7 +60,7 @@ func (c *Codec) feed(e *task.Envelope, l *task.Link, g Given) error {
 	case task.FeedInto:
 		fields, ok := args.(map[string]any)
 		if !ok && args != nil {
-			return fmt.Errorf("%w: arguments with a field %q are no map, but %T", serializer.ErrValue, utf.Cut(l.Field, 128), args)
+			return fmt.Errorf("%w: arguments that get a field %q must be a map, not %T", serializer.ErrValue, utf.Cut(l.Field, 128), args)
 		}
 		if fields == nil {
 			fields = make(map[string]any, 1)
@@ -68,7 +70,7 @@ func (c *Codec) feed(e *task.Envelope, l *task.Link, g Given) error {
 	case task.FeedPrepend:
 		list, ok := args.([]any)
 		if !ok && args != nil {
-			return fmt.Errorf("%w: arguments to prepend to are no list, but %T", serializer.ErrValue, args)
+			return fmt.Errorf("%w: arguments that get a value prepended must be a list, not %T", serializer.ErrValue, args)
 		}
 		first := []any{value}
 		if f := g.Failure; f != nil {
@@ -76,13 +78,14 @@ func (c *Codec) feed(e *task.Envelope, l *task.Link, g Given) error {
 		}
 		args = append(first, list...)
 	default:
-		return fmt.Errorf("swarmiji: unknown way %q to hand a result on", l.Feed)
+		return fmt.Errorf("swarmiji: unknown feed %q of a link", l.Feed)
 	}
 	e.Args, e.ContentType, err = c.Marshal(l.ContentType, args)
 	return err
 }
 
-// Split returns the elements of a serialized list. nil is an empty one.
+// Split returns the elements of a serialized list. nil is an empty list. Returns an error if v is
+// not a list.
 func (c *Codec) Split(v Value) ([]Value, error) {
 	if v.isNil() {
 		return nil, nil
@@ -90,10 +93,10 @@ func (c *Codec) Split(v Value) ([]Value, error) {
 	var elements []Value
 	switch serializer.MediaType(v.ContentType) {
 	case serializer.ContentMsgpack:
-		if _, err := pack.Check(v.Data); err != nil {
+		if _, err := rawmsgpack.Check(v.Data); err != nil {
 			return nil, fmt.Errorf("%w: %w", serializer.ErrMalformed, err)
 		}
-		r := pack.NewReader(v.Data)
+		r := rawmsgpack.NewReader(v.Data)
 		if r.Nil() {
 			return nil, nil
 		}
@@ -101,13 +104,13 @@ func (c *Codec) Split(v Value) ([]Value, error) {
 			elements = append(elements, Value{v.ContentType, r.Skip()})
 		}
 		if err := r.Err(); err != nil {
-			return nil, fmt.Errorf("%w: what a Map is given is no list: %w", serializer.ErrMalformed, err)
+			return nil, fmt.Errorf("%w: the input of a Map is not a list: %w", serializer.ErrMalformed, err)
 		}
 		return elements, nil
 	case serializer.ContentJSON:
 		var list []json.RawMessage
 		if err := c.Unmarshal(v.ContentType, v.Data, &list); err != nil {
-			return nil, fmt.Errorf("what a Map is given is no list: %w", err)
+			return nil, fmt.Errorf("the input of a Map is not a list: %w", err)
 		}
 		for _, raw := range list {
 			elements = append(elements, Value{v.ContentType, raw})
@@ -116,7 +119,7 @@ func (c *Codec) Split(v Value) ([]Value, error) {
 	}
 	var list []any
 	if err := c.Unmarshal(v.ContentType, v.Data, &list); err != nil {
-		return nil, fmt.Errorf("what a Map is given is no list: %w", err)
+		return nil, fmt.Errorf("the input of a Map is not a list: %w", err)
 	}
 	for _, e := range list {
 		data, ct, err := c.Marshal(v.ContentType, e)
@@ -128,22 +131,25 @@ func (c *Codec) Split(v Value) ([]Value, error) {
 	return elements, nil
 }
 
-// Joiner makes one list of the ends of a group's members, in a size that is bounded by the messages'. Values that are all
-// msgpack or all JSON are put together as they are, so that nothing is lost in a decoder.
+// Joiner makes one list of the results of a group's members. The list is limited to the size of a
+// message. If all values are msgpack, or all JSON, their bytes are joined unchanged, so that no
+// decoder loses information. Not safe for concurrent use.
 type Joiner struct {
 	codec   *Codec
-	settled bool // elements are of type task.Settled
+	settled bool // elements have type task.Settled
 	parts   []Value
 	size    int
 }
 
-// Join begins a list; with settled it is one of task.Settled, and takes failures too.
+// Join returns an empty list. If settled is true its elements have type task.Settled and may be
+// failures.
 func (c *Codec) Join(settled bool) *Joiner { return &Joiner{codec: c, settled: settled} }
 
-// errListTooLarge says what to do about it.
-var errListTooLarge = errors.New("the results of a group do not fit into one message; task.Refer hands them on by reference")
+// errListTooLarge names the solution in its text.
+var errListTooLarge = errors.New("the results of a group do not fit into one message; use task.Refer to pass them by reference")
 
-// Add adds a member's end.
+// Add appends the result v of a member, or its failure f if f is not nil. Returns ErrTooLarge if
+// the list exceeds the limit of a message.
 func (j *Joiner) Add(v Value, f *task.Failure) error {
 	if j.size += len(v.Data) + 1; j.size > j.codec.maxBody {
 		return fmt.Errorf("%w: %w", errListTooLarge, j.codec.tooLarge(j.size))
@@ -164,12 +170,12 @@ func (j *Joiner) Add(v Value, f *task.Failure) error {
 	return nil
 }
 
-// settle puts a value into a task.Settled.
+// settle returns v wrapped in a serialized task.Settled.
 func (c *Codec) settle(v Value) (Value, error) {
 	const key = "value"
 	switch serializer.MediaType(v.ContentType) {
 	case serializer.ContentMsgpack:
-		return Value{v.ContentType, append(pack.AppendText(pack.AppendMapLen(nil, 1), key), v.Data...)}, nil
+		return Value{v.ContentType, append(rawmsgpack.AppendText(rawmsgpack.AppendMapLen(nil, 1), key), v.Data...)}, nil
 	case serializer.ContentJSON:
 		return Value{v.ContentType, append(append([]byte(`{"`+key+`":`), v.Data...), '}')}, nil
 	}
@@ -181,7 +187,8 @@ func (c *Codec) settle(v Value) (Value, error) {
 	return Value{ct, data}, err
 }
 
-// value reads v without a type, to be written by the serializer of the media type to.
+// value decodes v to a generic value that will be written in media type to. Numbers of JSON stay
+// json.Number if to is JSON.
 func (c *Codec) value(v Value, to string) (any, error) {
 	if serializer.MediaType(v.ContentType) != serializer.ContentJSON {
 		var value any
@@ -197,7 +204,8 @@ func (c *Codec) value(v Value, to string) (any, error) {
 	return ReadJSON(raw)
 }
 
-// ReadJSON reads JSON without a type, to be written by another serializer. Whole numbers stay whole, since most serializers tell them from others.
+// ReadJSON decodes JSON to a generic value for another serializer. Whole numbers become int64 or
+// uint64, because most serializers distinguish them from floating-point numbers.
 func ReadJSON(data []byte) (any, error) {
 	value, err := readNumbers(data)
 	if err != nil {
@@ -206,8 +214,8 @@ func ReadJSON(data []byte) (any, error) {
 	return whole(value), nil
 }
 
-// readNumbers reads JSON without a type. Numbers are json.Number, which JSON writes again as they
-// were.
+// readNumbers decodes JSON to a generic value. Numbers are json.Number, which JSON writes again
+// unchanged.
 func readNumbers(data []byte) (any, error) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.UseNumber()
@@ -216,7 +224,7 @@ func readNumbers(data []byte) (any, error) {
 	return value, err
 }
 
-// whole replaces the numbers in a value that came from JSON.
+// whole replaces each json.Number in value by int64, uint64 or float64, and returns value.
 func whole(value any) any {
 	switch v := value.(type) {
 	case json.Number:
@@ -226,7 +234,7 @@ func whole(value any) any {
 		if n, err := strconv.ParseUint(v.String(), 10, 64); err == nil {
 			return n
 		}
-		f, _ := v.Float64() // out of range: infinite, as JSON cannot write it again
+		f, _ := v.Float64() // out of range: infinite, which JSON cannot write again
 		return f
 	case []any:
 		for i := range v {
@@ -240,7 +248,9 @@ func whole(value any) any {
 	return value
 }
 
-// List returns the list.
+// List returns the serialized list of the added values, in order. Values of one content type,
+// msgpack or JSON, are joined without decoding. Otherwise they are decoded and written by the
+// default serializer.
 func (j *Joiner) List() (Value, error) {
 	ct := ""
 	same := true
@@ -256,10 +266,10 @@ func (j *Joiner) List() (Value, error) {
 	if same {
 		switch serializer.MediaType(ct) {
 		case serializer.ContentMsgpack:
-			b := pack.AppendArrayLen(make([]byte, 0, j.size+8), len(j.parts))
+			b := rawmsgpack.AppendArrayLen(make([]byte, 0, j.size+8), len(j.parts))
 			for _, p := range j.parts {
 				if p.isNil() {
-					b = pack.AppendNil(b)
+					b = rawmsgpack.AppendNil(b)
 				}
 				b = append(b, p.Data...)
 			}

@@ -4,23 +4,27 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Successor is a task that follows another one, ready to be sent to Queue, or the reason why it cannot be.
+// Successor is a task that follows another one, ready to be sent to Queue. Err is not nil if it
+// cannot be sent.
 type Successor struct {
 	Queue    string
 	Envelope *task.Envelope
 	Err      error
 }
 
-// Expand makes the messages that a link stands for: one, or those of a group's members. label tells the links of parent
-// apart, to derive the ids of those that have none. g is what the parent hands on; m is the parent's place in its group, nil
-// for none or where the link does not take it. queue is where a link goes that names none.
+// Expand calls add with each message of link l: one message, or those of the members of a group. An
+// empty group adds its callback at once. Expand stops when add returns false.
 //
-// add is called for each; an empty group gives what follows it at once. It returns false to stop.
+// The ids of links without one are derived from the parent's id and label, which must differ for
+// each link of the parent. g is the parent's result. m is the parent's membership in a group; nil
+// if the parent is not in a group or the link does not continue it. queue is the default for links
+// without a queue.
 func (c *Codec) Expand(parent *task.Envelope, l *task.Link, label, queue string, g Given, m *task.Membership, add func(Successor) bool) {
 	x := expansion{codec: c, parent: parent, queue: queue, given: g, add: add}
 	id := l.ID
@@ -38,6 +42,7 @@ type expansion struct {
 	add    func(Successor) bool
 }
 
+// link adds the messages of a link, which may be a group. It returns false if add did.
 func (x *expansion) link(l *task.Link, id task.ID, g Given, m *task.Membership) bool {
 	if len(l.Members) > 0 {
 		return x.group(l, id, g, m)
@@ -45,7 +50,9 @@ func (x *expansion) link(l *task.Link, id task.ID, g Given, m *task.Membership) 
 	return x.add(x.codec.Follow(x.parent, l, id, x.queue, g, m))
 }
 
-// group makes the messages of a group's members.
+// group adds the messages of a group's members: one for each member link, or, if l.Each is set, one
+// for each element of the given list. For an empty list it adds the callback. If the given value is
+// not a list it adds the callback with Err set. It returns false if add did.
 func (x *expansion) group(l *task.Link, id task.ID, g Given, m *task.Membership) bool {
 	chord := Callback(l, id, m, x.parent.ReplyTo)
 	if !l.Each {
@@ -57,13 +64,13 @@ func (x *expansion) group(l *task.Link, id task.ID, g Given, m *task.Membership)
 		return true
 	}
 	elements, err := x.codec.Split(g.Value)
-	if err != nil { // nobody can be told but who waits for the group
+	if err != nil { // only the waiter of the group can be told of the error
 		s := x.codec.Follow(x.parent, chord, chord.ID, x.queue, Given{}, membership(chord))
 		s.Err = err
 		return x.add(s)
 	}
 	if len(elements) == 0 {
-		empty, err := x.codec.gathered(l.Policy, id, nil)
+		empty, err := x.codec.joined(l.Policy, id, nil)
 		s := x.codec.Follow(x.parent, chord, chord.ID, x.queue, Given{Value: empty}, membership(chord))
 		s.Err = errors.Join(err, s.Err)
 		return x.add(s)
@@ -76,8 +83,9 @@ func (x *expansion) group(l *task.Link, id task.ID, g Given, m *task.Membership)
 	return true
 }
 
-// Member makes the messages of one member of a group that has one for each element of a list. Nobody waits for it by itself:
-// only what follows the group is told of.
+// Member adds the messages of one member of a group with one member for each element of a list. The
+// member's own result is sent to no submitter; only the callback of the group receives it. It
+// returns false if add did.
 func (c *Codec) Member(parent *task.Envelope, group *task.Link, id task.ID, queue string, g Given, m *task.Membership, add func(Successor) bool) bool {
 	quiet := *parent
 	quiet.ReplyTo = ""
@@ -85,6 +93,7 @@ func (c *Codec) Member(parent *task.Envelope, group *task.Link, id task.ID, queu
 	return x.member(&group.Members[0], id, g, m)
 }
 
+// member adds the messages of one member of a group. It returns false if add did.
 func (x *expansion) member(l *task.Link, group task.ID, g Given, m *task.Membership) bool {
 	id := l.ID
 	if id == "" {
@@ -93,20 +102,22 @@ func (x *expansion) member(l *task.Link, group task.ID, g Given, m *task.Members
 	return x.link(l, id, g, m)
 }
 
-// MemberID is the id of a member that has none of its own.
+// MemberID returns the id of a member whose link does not set one.
 func MemberID(group task.ID, index int) task.ID {
 	return task.Derive(group, "member"+strconv.Itoa(index))
 }
 
-// Callback returns what follows a group: its Chord, with an id, with the group's policy, and in the place m that the group
-// itself has in another one. Its result goes to replyTo, unless it says where.
+// Callback returns the link of the task that follows a group: its Chord, or a gather task without
+// one. The link gets an id, the group's policy, and the group's own membership m in another group.
+// For a group with one member for each element, its result goes to replyTo unless the link sets
+// ReplyTo.
 func Callback(l *task.Link, group task.ID, m *task.Membership, replyTo string) *task.Link {
 	chord := task.Link{Name: task.GatherName}
 	if l.Chord != nil {
 		chord = *l.Chord
 	}
 	chord.Policy = l.Policy
-	if l.Each && chord.ReplyTo == "" { // its members tell nobody of their results
+	if l.Each && chord.ReplyTo == "" { // the members send their results to no submitter
 		chord.ReplyTo = replyTo
 	}
 	if chord.ID == "" {
@@ -118,7 +129,7 @@ func Callback(l *task.Link, group task.ID, m *task.Membership, replyTo string) *
 	return &chord
 }
 
-// membership is the place that a callback has in another group, nil for none.
+// membership returns the membership of a callback in another group, or nil.
 func membership(chord *task.Link) *task.Membership {
 	if chord.Group == "" {
 		return nil
@@ -126,8 +137,9 @@ func membership(chord *task.Link) *task.Membership {
 	return &task.Membership{Group: chord.Group, Index: chord.GroupIndex, Size: chord.GroupSize, Chord: chord.Chord}
 }
 
-// gathered is what a group with nothing to list hands on.
-func (c *Codec) gathered(p task.Policy, group task.ID, list []Value) (Value, error) {
+// joined returns the value that a group passes on: a reference to it if the policy is Refer,
+// otherwise the joined list.
+func (c *Codec) joined(p task.Policy, group task.ID, list []Value) (Value, error) {
 	if p == task.Refer {
 		return c.Reference(task.Members[any]{Group: group})
 	}
@@ -140,23 +152,24 @@ func (c *Codec) gathered(p task.Policy, group task.ID, list []Value) (Value, err
 	return j.List()
 }
 
-// Reference serializes a group by reference.
+// Reference serializes a reference to a group.
 func (c *Codec) Reference(m task.Members[any]) (Value, error) {
 	data, ct, err := c.Marshal("", m)
 	return Value{ct, data}, err
 }
 
-// FollowGroup makes the message of what follows a group that member was the last of, with what the group hands on.
+// FollowGroup returns the message of the callback of member's group, with the group's result g.
 func (c *Codec) FollowGroup(member *task.Envelope, queue string, g Given) Successor {
 	return c.Follow(member, member.Chord, member.Chord.ID, queue, g, membership(member.Chord))
 }
 
-// Follow makes the message of one link, which is no group.
+// Follow returns the message of one link that is not a group. Err is set if a name, an id, the
+// metadata or the arguments are invalid.
 func (c *Codec) Follow(parent *task.Envelope, l *task.Link, id task.ID, queue string, g Given, m *task.Membership) Successor {
 	e := &task.Envelope{
 		ID: id, Root: parent.RootID(), Parent: parent.ID, Name: l.Name, ContentType: l.ContentType, Args: l.Args, Meta: l.Meta,
 		Base: parent.Base, SentAt: parent.SentAt, Origin: parent.Origin, ReplyTo: parent.ReplyTo, Correlation: parent.Correlation,
-		Headers: parent.Headers, Then: l.Then, Else: l.Else, Copy: rand.Text(), Life: parent.Life,
+		Then: l.Then, Else: l.Else, Copy: rand.Text(), Life: parent.Life,
 	}
 	if m != nil {
 		e.Group, e.GroupIndex, e.GroupSize, e.Chord = m.Group, m.Index, m.Size, m.Chord
@@ -167,6 +180,8 @@ func (c *Codec) Follow(parent *task.Envelope, l *task.Link, id task.ID, queue st
 	if l.ReplyTo != "" {
 		e.ReplyTo = l.ReplyTo
 	}
+	e.Correlation = l.Correlation.Or(e.Correlation)
+	e.Headers = StepHeaders(parent.Headers, l)
 	s := Successor{Queue: queue, Envelope: e}
 	if s.Err = errors.Join(task.CheckName(e.Name), task.CheckName(queue), e.ID.Check(), e.Meta.Check()); s.Err != nil {
 		return s
@@ -175,4 +190,19 @@ func (c *Codec) Follow(parent *task.Envelope, l *task.Link, id task.ID, queue st
 		s.Err = fmt.Errorf("%w: %w", task.ErrBadArgs, err)
 	}
 	return s
+}
+
+// StepHeaders returns the headers of the task of l, whose parent has the headers h. Do not change
+// the map: it may be h.
+func StepHeaders(h map[string]string, l *task.Link) map[string]string {
+	if len(l.Headers)+len(l.Without) == 0 {
+		return h
+	}
+	all := make(map[string]string, len(h)+len(l.Headers))
+	maps.Copy(all, h)
+	for _, k := range l.Without {
+		delete(all, k)
+	}
+	maps.Copy(all, l.Headers)
+	return all
 }

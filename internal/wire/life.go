@@ -10,22 +10,26 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// A dead letter that is requeued has a new life: its counters begin again, and it may still succeed. The number of the life travels
-// in a header of the message, outside of the envelope, since who requeues a sealed message cannot open it. The envelope has the life
-// that its counters belong to. A consumer that reads a higher number outside begins that life.
+// A dead letter that is requeued begins a new life: its counters start again, and it may still
+// succeed. The number of the life is also in a header of the message, because a sealed envelope
+// cannot be opened for requeueing. The envelope holds the life to which its counters belong. A
+// consumer that reads a higher number in the header starts that life.
 
-// The headers of a message of a life above 0. They have not the prefix that adapters keep for headers of their own.
+// Headers of a message whose life is above 0. They do not use the prefix that adapters reserve for
+// their own headers.
 const (
-	HeaderLife     = "swarmiji-life"      // int64
-	HeaderLifeCopy = "swarmiji-life-copy" // string; names this requeueing, as task.Envelope.Copy does
+	HeaderLife = "swarmiji-life" // int64
+	// string; identifies this requeueing, like task.Envelope.Copy
+	HeaderLifeCopy = "swarmiji-life-copy"
 )
 
-// Life returns the life of a message, 0 for the first one.
+// Life returns the life of a message from its header. It is 0 without a valid header, and at most
+// maxLife.
 func Life(m *broker.Message) int {
 	switch v := m.Headers[HeaderLife].(type) {
 	case int64:
 		return int(min(max(v, 0), maxLife))
-	case string: // of a broker whose headers are texts
+	case string: // from a broker whose headers are texts
 		n, err := strconv.ParseUint(v, 10, 31)
 		if err == nil {
 			return int(min(n, maxLife))
@@ -34,7 +38,7 @@ func Life(m *broker.Message) int {
 	return 0
 }
 
-// LifeCopy returns the name of the requeueing that m comes from, "" for none.
+// LifeCopy returns the identifier of the requeueing that m comes from, or "".
 func LifeCopy(m *broker.Message) string {
 	s, _ := m.Headers[HeaderLifeCopy].(string)
 	if len(s) > serializer.MaxText || !utf8.ValidString(s) {
@@ -43,14 +47,16 @@ func LifeCopy(m *broker.Message) string {
 	return s
 }
 
-// maxLife is the last life whose generations records and brokers can hold.
+// maxLife is the last life whose generations fit into records and brokers.
 const maxLife = 2000
 
-// FirstGeneration is the generation with which a life begins. No attempt of an earlier life ever has it or a later one: a message of
-// the old life that is still queued must not be taken for the new one, and all letters of one life begin the same new one.
+// FirstGeneration returns the first generation of a life. It is higher than every generation of an
+// earlier life: a queued message of the old life must not count as the new one. All dead letters of
+// one life begin the next life with the same generation.
 func FirstGeneration(life int) int { return life << 20 }
 
-// NewLife returns a copy of m for its next life. The copy shares m's body, and never expires.
+// NewLife returns a copy of m for its next life, with copyName as the identifier of the requeueing.
+// The copy shares the body of m and never expires.
 func NewLife(m *broker.Message, copyName string) *broker.Message {
 	next := *m
 	life := min(Life(m)+1, maxLife)
@@ -70,8 +76,8 @@ func NewLife(m *broker.Message, copyName string) *broker.Message {
 	return &next
 }
 
-// stampLife gives the message of a task of a life above 0 its number, so that whoever requeues it knows what comes next, and so that
-// its results replace what an earlier life recorded.
+// stampLife sets the life and its first generation in a message, if life is above 0. Requeueing
+// then knows the next life, and its results replace the records of earlier lives.
 func stampLife(m *broker.Message, life int) {
 	if life == 0 {
 		return
@@ -83,7 +89,8 @@ func stampLife(m *broker.Message, life int) {
 	m.Generation = FirstGeneration(life)
 }
 
-// LifeID returns id as it is known in a life: id itself in the first one, and else an id of its own.
+// LifeID returns the id that a task has in a life: id itself in life 0, otherwise an id derived
+// from it.
 func LifeID(id task.ID, life int) task.ID {
 	if life == 0 {
 		return id
@@ -91,8 +98,9 @@ func LifeID(id task.ID, life int) task.ID {
 	return task.Derive(id, "life"+strconv.Itoa(life))
 }
 
-// EachStep calls do for each step of links whose id was chosen at submission, and for those that follow it, until do returns false. Ids
-// that were not chosen then nobody has, and so nobody waits for them.
+// EachStep calls do for each step of links whose id was set at submission, and for its successors,
+// until do returns false. It returns false if do did. No submitter waits for steps without such an
+// id.
 func EachStep(links []task.Link, do func(*task.Link) bool) bool {
 	for i := range links {
 		l := &links[i]

@@ -12,12 +12,13 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// goldenPrepared is what version 1 writes. It never changes: jobs wait for days, and who sends them may be another version.
+// goldenPrepared is the output of version 1. It never changes: jobs wait for days, and another
+// version may publish them.
 const goldenPrepared = `{"swarmiji":1,"queue":"mail","message":{"v":1,"id":"task1","generation":2,"contentType":"application/json",` +
 	`"headers":[{"key":"i","int":"-9223372036854775808"},{"key":"s","text":"ü"}],"properties":[{"key":"reply-to","value":"n"}],"body":"AAEC/w==",` +
 	`"priority":7,"expiresMillis":1795334400123}}`
 
-// goldenBare is that of a message of our own formats.
+// goldenBare is the output for a message of the module's own formats.
 const goldenBare = `{"swarmiji":1,"queue":"mail","message":{"v":1,"id":"task1","contentType":"application/x-swarmiji","body":"AQI=","priority":100}}`
 
 func TestGoldenPrepared(t *testing.T) {

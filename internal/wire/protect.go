@@ -14,42 +14,46 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Arguments and results may be compressed and sealed. Their content type then ends with what was done, in this order:
-// "application/msgpack+zstd+sealed". It is what every Format and every store carries anyway, and an older reader refuses it as
-// a type that it does not know.
+// Arguments and results may be compressed and sealed. Their content type then names the codings in
+// this order: "application/msgpack+zstd+sealed". Every Format and every store carries the content
+// type. An older reader refuses it as an unknown type.
 //
-// What is sealed of a task is the whole envelope: the message still shows id, name, metadata, counts and headers, so that it
-// can be routed, delayed and looked at without a key, but the consumer goes by what lies inside the seal. Only the arguments
-// and the successors are missing outside. Whoever could add a successor to a sealed task would otherwise have it sealed by the
-// consumer that sends it. The seal is bound to id, name and queue, and every copy (retry, snooze, parked) is sealed anew.
+// The seal of a task holds the whole envelope. The message still shows id, name, metadata, counts
+// and headers, so that it can be routed, delayed and inspected without a key. The consumer uses
+// only the values inside the seal. Outside only the arguments and the successors are missing: if a
+// writer could add a successor to a sealed task, the consumer would seal it. The seal is bound to
+// id, name and queue, and every copy (retry, snooze, parked) is sealed again.
 
-// The purposes that seals are bound to.
+// Purposes to which seals are bound.
 const (
 	purposeTask   = "task"
 	purposeResult = "result"
-	purposeMember = "member" // of a group, as a gatherer keeps its result
+	purposeMember = "member" // result of a group's member, as a Gatherer stores it
 )
 
-// contentEncoding is the property in which a message says that its whole body is compressed.
+// contentEncoding is the property in which a message names the compression of its whole body.
 const contentEncoding = "content-encoding"
 
-// ErrArgs says that a task can be read, but not its arguments. They are compressed in a way that nobody here knows, or that is broken, or
-// become too large. What stands beside them can be believed as far as sealing goes.
+// ErrArgs reports that a task can be read, but not its arguments: their compression is unknown or
+// damaged, or they are too large when decompressed. The other fields are as trustworthy as the seal
+// makes them.
 var ErrArgs = errors.New("swarmiji: arguments cannot be decompressed")
 
-// protection is what a Codec does with arguments and results besides writing them.
+// protection compresses and seals arguments and results for a Codec.
 type protection struct {
-	sealer      serializer.Sealer // nil: nothing is sealed
+	sealer      serializer.Sealer // nil: no sealing
 	acceptPlain bool
 	serializer.Compression
-	known func() []serializer.Compressor // read besides, made at the first need
+	known func() map[string]compress.Reader // codings that are read without configuration
 }
 
+// newProtection returns the protection that c configures, with its defaults. It returns an error
+// for invalid settings of compression.
 func newProtection(c *serializer.Wire) (*protection, error) {
 	if err := c.Compression.Check(); err != nil {
 		return nil, fmt.Errorf("compression: %w", err)
 	}
-	p := &protection{sealer: c.Sealer, acceptPlain: c.AcceptPlain, Compression: c.Compression, known: sync.OnceValue(known)}
+	p := &protection{sealer: c.Sealer, acceptPlain: c.AcceptPlain, Compression: c.Compression, known: sync.OnceValue(compress.Readers)}
 	for _, limit := range []struct {
 		v   *int
 		def int
@@ -61,12 +65,13 @@ func newProtection(c *serializer.Wire) (*protection, error) {
 	return p, nil
 }
 
-// idle reports whether e travels as it is.
-func (p *protection) idle(e *task.Envelope) bool {
+// unused reports whether e is sent without compression and sealing.
+func (p *protection) unused(e *task.Envelope) bool {
 	return p.sealer == nil && p.Use == "" && compressionOf(e).Or("") == ""
 }
 
-// compressor returns the configured one of a name, nil for none. Only these write what others have to read.
+// compressor returns the configured compressor with a name, or nil. Only configured compressors are
+// used for writing.
 func (p *protection) compressor(name string) serializer.Compressor {
 	for _, c := range p.Compressors {
 		if c.Name() == name {
@@ -76,37 +81,28 @@ func (p *protection) compressor(name string) serializer.Compressor {
 	return nil
 }
 
-// reader returns the compressor that reads a coding: a configured one, or one of this module's. nil: nobody can.
-func (p *protection) reader(name string) serializer.Compressor {
-	if c := p.compressor(name); c != nil || name == "" {
-		return c
+// reader returns the function that reads a coding: that of a configured compressor, or one of this
+// module. It returns nil for an unknown coding.
+func (p *protection) reader(name string) compress.Reader {
+	if c := p.compressor(name); c != nil {
+		return c.Decompress
 	}
-	for _, c := range p.known() {
-		if c.Name() == name {
-			return c
-		}
+	if name == "" {
+		return nil
 	}
-	return nil
+	return p.known()[name]
 }
 
-// known returns the compressors of this module.
-func known() []serializer.Compressor {
-	all := []serializer.Compressor{compress.S2{}, &compress.Gzip{}}
-	if zstd, err := compress.NewZstd(); err == nil {
-		all = append(all, zstd)
-	}
-	return all
-}
-
-// codingOf splits a content type into the type and its last coding, "" for none. Other endings, such as the one of
-// application/ld+json, belong to the type.
+// codingOf splits a content type into the type and its last coding. The coding is "" if the type
+// stands alone. Other suffixes, such as that of application/ld+json, belong to the type.
 func (c *Codec) codingOf(contentType string) (base, coding string) {
 	at := strings.LastIndexByte(contentType, '+')
 	if at < 0 {
 		return contentType, ""
 	}
 	switch name := contentType[at+1:]; name {
-	case serializer.CodingSealed, compress.NameZstd, compress.NameS2, compress.NameGzip: // those of this module also where they are not configured
+	// the codings of this module count even if they are not configured
+	case serializer.CodingSealed, compress.NameZstd, compress.NameS2, compress.NameGzip:
 		return contentType[:at], name
 	default:
 		if c.protect.compressor(name) != nil {
@@ -116,15 +112,18 @@ func (c *Codec) codingOf(contentType string) (base, coding string) {
 	return contentType, ""
 }
 
-// inflateBody decompresses a message whose content encoding names a compressor that is known. Limits hold for what comes out.
+// inflateBody returns a copy of m with its body decompressed, if m names a known compressor in its
+// content encoding. Otherwise it returns m. The decompressed body must not exceed the message
+// limit.
 func (c *Codec) inflateBody(m *broker.Message) (*broker.Message, error) {
-	by := c.protect.reader(m.Properties[contentEncoding])
-	if by == nil {
+	coding := m.Properties[contentEncoding]
+	read := c.protect.reader(coding)
+	if read == nil {
 		return m, nil // the formats refuse it
 	}
-	body, err := c.protect.inflate(by, m.Body, broker.BodyLimit(c.maxBody, m.Generation))
+	body, err := c.protect.inflate(read, m.Body, broker.BodyLimit(c.maxBody, m.Generation))
 	if err != nil {
-		return nil, fmt.Errorf("content encoding %s: %w", by.Name(), err)
+		return nil, fmt.Errorf("content encoding %s: %w", coding, err)
 	}
 	plain := *m
 	plain.Body, plain.Properties = body, make(map[string]string, len(m.Properties))
@@ -136,20 +135,22 @@ func (c *Codec) inflateBody(m *broker.Message) (*broker.Message, error) {
 	return &plain, nil
 }
 
-// inflate decompresses data to at most max bytes and MaxRatio times their own size.
-func (p *protection) inflate(by serializer.Compressor, data []byte, max int) ([]byte, error) {
+// inflate decompresses data to at most max bytes and at most MaxRatio times the size of data.
+// Returns ErrTooLarge beyond that.
+func (p *protection) inflate(read compress.Reader, data []byte, max int) ([]byte, error) {
 	if len(data) < max/p.MaxRatio {
 		max = len(data) * p.MaxRatio
 	}
-	plain, err := by.Decompress(data, max)
+	plain, err := read(data, max)
 	if err == nil && len(plain) > max {
 		err = serializer.ErrTooLarge
 	}
 	return plain, err
 }
 
-// CheckCompression refuses what a task's metadata say of compression when no such compressor is configured. What comes from
-// another process is not refused but stays plain.
+// CheckCompression returns [task.ErrBadMetadata] if a task's metadata name a compression without a
+// configured compressor. Call it for tasks of this process. A task from another process is not
+// refused; its copies are sent uncompressed.
 func (c *Codec) CheckCompression(name string) error {
 	if name == "" || c.protect.compressor(name) != nil {
 		return nil
@@ -157,7 +158,9 @@ func (c *Codec) CheckCompression(name string) error {
 	return fmt.Errorf("%w: compression %q is not configured", task.ErrBadMetadata, utf.Cut(name, 32))
 }
 
-// deflate compresses data where that is asked for and makes them smaller, and says so in their content type.
+// deflate compresses data with by, if the configuration allows it and the result is smaller, and
+// adds the coding to the content type. Otherwise it returns both unchanged. A nil by compresses
+// nothing.
 func (p *protection) deflate(by serializer.Compressor, contentType string, data []byte) (string, []byte, error) {
 	if by == nil || len(data) < p.Above || len(data) > p.MaxPlain || p.sealer != nil && !p.Sealed {
 		return contentType, data, nil
@@ -172,7 +175,7 @@ func (p *protection) deflate(by serializer.Compressor, contentType string, data 
 	return contentType + "+" + by.Name(), small, nil
 }
 
-// compressionOf returns what a task's metadata say of compression.
+// compressionOf returns the compression in a task's metadata, or else in its base metadata.
 func compressionOf(e *task.Envelope) task.Opt[string] {
 	if e.Meta.Compression.IsSet() || e.Base == nil {
 		return e.Meta.Compression
@@ -180,20 +183,23 @@ func compressionOf(e *task.Envelope) task.Opt[string] {
 	return e.Base.Compression
 }
 
-// wrap returns the envelope that travels in e's place. e stays as it is.
-func (p *protection) wrap(queue string, e *task.Envelope) (*task.Envelope, error) {
-	// A copy of a task that came compressed is compressed likewise, so that it fits into a message: by any compressor that can read it.
-	contentType, args, err := p.deflate(p.reader(compressionOf(e).Or(p.Use)), e.ContentType, e.Args)
-	if err != nil {
-		return nil, err
+// wrap returns a compressed and sealed copy of e for queue. e is not changed. If the arguments of e
+// arrived compressed, the copy holds arrived in their place.
+func (p *protection) wrap(queue string, e *task.Envelope, arrived Value) (*task.Envelope, error) {
+	if arrived.ContentType == "" {
+		var err error
+		arrived.ContentType, arrived.Data, err = p.deflate(p.compressor(compressionOf(e).Or(p.Use)), e.ContentType, e.Args)
+		if err != nil {
+			return nil, err
+		}
 	}
 	out := *e
-	out.ContentType, out.Args = contentType, args
+	out.ContentType, out.Args = arrived.ContentType, arrived.Data
 	if p.sealer == nil {
 		return &out, nil
 	}
 	inner := out
-	inner.ID, inner.Name = "", "" // the binding has them
+	inner.ID, inner.Name = "", "" // the binding of the seal holds them
 	m, err := msgpack.Compact{}.Encode(&inner)
 	if err != nil {
 		return nil, err
@@ -206,46 +212,58 @@ func (p *protection) wrap(queue string, e *task.Envelope) (*task.Envelope, error
 	return &out, nil
 }
 
+// bindTask returns the values to which the seal of a task is bound.
 func bindTask(queue string, e *task.Envelope) []byte {
 	return serializer.Binding(purposeTask, string(e.ID), e.Name, queue, e.ContentType)
 }
 
-// Open makes of an envelope as it was decoded the one that its sender had: opened if it is sealed, and decompressed. queue is
-// the name under which tasks know the queue it came from. An error means that this process must not run it: it belongs
-// to the dead letters. After [ErrArgs] the rest of e is as its sender had it.
+// Open changes a decoded envelope back to that of its sender: it opens the seal and decompresses
+// the arguments. queue is the name by which tasks know the queue it came from. After an error this
+// process must not run the task, and it belongs in the dead-letter queue. After [ErrArgs] all
+// fields but the arguments are as the sender had them.
 func (c *Codec) Open(queue string, e *task.Envelope) error {
+	_, err := c.OpenArrived(queue, e)
+	return err
+}
+
+// OpenArrived opens e like [Codec.Open], and returns the arguments in the compressed form in which
+// they arrived, for [Codec.EncodeAs]. The result is zero if they were not compressed.
+func (c *Codec) OpenArrived(queue string, e *task.Envelope) (arrived Value, err error) {
 	base, coding := c.codingOf(e.ContentType)
 	p := c.protect
 	if coding == "" {
 		if p.sealer != nil && !p.acceptPlain {
-			return fmt.Errorf("%w: this consumer takes sealed tasks only", serializer.ErrNotSealed)
+			return Value{}, fmt.Errorf("%w: this consumer accepts only sealed tasks", serializer.ErrNotSealed)
 		}
-		return nil
+		return Value{}, nil
 	}
 	if coding == serializer.CodingSealed {
 		if err := c.unseal(queue, e); err != nil {
-			return err
+			return Value{}, err
 		}
 		if base, coding = c.codingOf(e.ContentType); coding == "" {
-			return nil
+			return Value{}, nil
 		}
 	} else if p.sealer != nil && !p.acceptPlain {
-		return fmt.Errorf("%w: this consumer takes sealed tasks only", serializer.ErrNotSealed)
+		return Value{}, fmt.Errorf("%w: this consumer accepts only sealed tasks", serializer.ErrNotSealed)
 	}
 	args, err := c.expand(base, coding, e.Args)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrArgs, err)
+		return Value{}, fmt.Errorf("%w: %w", ErrArgs, err)
 	}
+	arrived = Value{e.ContentType, e.Args}
 	e.ContentType, e.Args = base, args
-	if compressionOf(e).Or(p.Use) != coding { // copies have to fit into a message as this one did
+	if compressionOf(e).Or(p.Use) != coding { // the result is compressed like the arguments
 		e.Meta.Compression = task.Set(coding)
 	}
-	return nil
+	return arrived, nil
 }
 
+// unseal opens the seal of e and replaces e by the envelope inside, with the id and name of e.
+// Returns ErrUnknownType if no Sealer is configured.
 func (c *Codec) unseal(queue string, e *task.Envelope) error {
 	if c.protect.sealer == nil {
-		return fmt.Errorf("%w: it is sealed, and no Sealer is configured", serializer.ErrUnknownType)
+		return fmt.Errorf("%w: the task is sealed, but no Sealer is configured", serializer.ErrUnknownType)
 	}
 	plain, err := c.protect.sealer.Open(e.Args, bindTask(queue, e))
 	if err != nil {
@@ -253,7 +271,7 @@ func (c *Codec) unseal(queue string, e *task.Envelope) error {
 	}
 	inner, err := msgpack.Compact{}.Decode(&broker.Message{ID: string(e.ID), ContentType: serializer.ContentCompact, Body: plain})
 	if err != nil {
-		return fmt.Errorf("inside its seal: %w", err)
+		return fmt.Errorf("in the sealed content: %w", err)
 	}
 	inner.ID, inner.Name = e.ID, e.Name
 	if inner.Root == inner.ID {
@@ -263,16 +281,17 @@ func (c *Codec) unseal(queue string, e *task.Envelope) error {
 	return nil
 }
 
-// expand decompresses data whose content type is base, without its coding.
+// expand decompresses data with the given coding; base is their content type without it. Returns
+// ErrUnknownType for an unknown coding and ErrMalformed if base has a coding, too.
 func (c *Codec) expand(base, coding string, data []byte) ([]byte, error) {
 	if _, nested := c.codingOf(base); nested != "" {
-		return nil, fmt.Errorf("%w: %s inside of %s", serializer.ErrMalformed, utf.Cut(nested, 16), utf.Cut(coding, 16))
+		return nil, fmt.Errorf("%w: coding %s inside coding %s", serializer.ErrMalformed, utf.Cut(nested, 16), utf.Cut(coding, 16))
 	}
-	by := c.protect.reader(coding)
-	if by == nil {
-		return nil, fmt.Errorf("%w: %s, and no compressor of this name is configured", serializer.ErrUnknownType, utf.Cut(coding, 16))
+	read := c.protect.reader(coding)
+	if read == nil {
+		return nil, fmt.Errorf("%w: no compressor is configured for the coding %s", serializer.ErrUnknownType, utf.Cut(coding, 16))
 	}
-	plain, err := c.protect.inflate(by, data, c.protect.MaxPlain)
+	plain, err := c.protect.inflate(read, data, c.protect.MaxPlain)
 	if err != nil {
 		return nil, fmt.Errorf("compressed with %s: %w", coding, err)
 	}

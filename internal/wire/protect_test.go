@@ -56,17 +56,22 @@ func message(t testing.TB, c *Codec, queue string, e *task.Envelope) *broker.Mes
 	return m
 }
 
-// receive is what a consumer does with a message.
+// receive decodes and opens a message like a consumer.
 func receive(c *Codec, queue string, m *broker.Message) (*task.Envelope, serializer.Format, error) {
-	e, f, err := c.Decode(m)
-	if err == nil {
-		err = c.Open(queue, e)
-	}
+	e, f, _, err := arrive(c, queue, m)
 	return e, f, err
 }
 
-// TestProtectedRoundTrip: whatever a task holds arrives as it would have arrived without protection, in every format, also when
-// the consumer sends it on.
+// arrive is receive, and returns the arguments as they arrived.
+func arrive(c *Codec, queue string, m *broker.Message) (e *task.Envelope, f serializer.Format, arrived Value, err error) {
+	if e, f, err = c.Decode(m); err == nil {
+		arrived, err = c.OpenArrived(queue, e)
+	}
+	return e, f, arrived, err
+}
+
+// TestProtectedRoundTrip shows that a protected task arrives like an unprotected one in every
+// format, also after the consumer sends a copy.
 func TestProtectedRoundTrip(t *testing.T) {
 	plain := codec(t, serializer.Wire{})
 	configs := map[string]serializer.Wire{
@@ -81,19 +86,19 @@ func TestProtectedRoundTrip(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				e := serializertest.Envelopes().Draw(t, "envelope")
 				if e.Name == "" || e.ID == "" {
-					return // only foreign writers send such, and they seal nothing
+					return // only foreign writers send such messages, and they seal nothing
 				}
 				f := plain.formats[rapid.IntRange(0, 1).Draw(t, "format")]
-				bare, err := plain.EncodeAs(f, "q", e)
+				bare, err := plain.EncodeAs(f, "q", e, Value{})
 				if err != nil {
-					return // too large, or not to be said in JSON
+					return // too large, or not expressible in JSON
 				}
 				want, _, err := receive(plain, "q", bare)
 				if err != nil {
 					t.Fatal(err)
 				}
 				for hop := range 2 {
-					m, err := c.EncodeAs(f, "q", want)
+					m, err := c.EncodeAs(f, "q", want, Value{})
 					if errors.Is(err, serializer.ErrTooLarge) {
 						return
 					}
@@ -115,7 +120,7 @@ func TestProtectedRoundTrip(t *testing.T) {
 	}
 }
 
-// sameEmpty takes nil for empty.
+// sameEmpty treats nil and empty slices as equal.
 func sameEmpty() cmp.Option {
 	return cmp.FilterValues(func(a, b []byte) bool { return len(a) == 0 && len(b) == 0 }, cmp.Comparer(func(_, _ []byte) bool { return true }))
 }
@@ -133,7 +138,7 @@ func TestSealedTaskShowsWhatIsNeeded(t *testing.T) {
 	c := codec(t, serializer.Wire{Sealer: sealer(t, key("k", false))})
 	e := chained()
 	for _, f := range []serializer.Format{msgpack.Compact{}, serializer.JSONFormat{}, serializer.RawFormat{}} {
-		m, err := c.EncodeAs(f, "q", e)
+		m, err := c.EncodeAs(f, "q", e, Value{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,8 +164,8 @@ func TestSealedTaskShowsWhatIsNeeded(t *testing.T) {
 	}
 }
 
-// TestSealedTaskCannotBeMoved: what is moved to another id, name or queue, and a result passed off as a task, is refused; what
-// somebody changes outside of the seal changes nothing.
+// TestSealedTaskCannotBeMoved shows that a sealed task with another id, name or queue is refused,
+// like a result used as a task. Changes outside of the seal have no effect.
 func TestSealedTaskCannotBeMoved(t *testing.T) {
 	ring := sealer(t, key("k", false))
 	c, plain := codec(t, serializer.Wire{Sealer: ring}), codec(t, serializer.Wire{})
@@ -252,7 +257,8 @@ func TestPlainIsRefused(t *testing.T) {
 	}
 }
 
-// TestKeysRotate: a task sealed before is read during and after, and goes on under the new key.
+// TestKeysRotate shows that a sealed task is readable before, during and after a key rotation, and
+// that its copies use the new key.
 func TestKeysRotate(t *testing.T) {
 	before := codec(t, serializer.Wire{Sealer: sealer(t, key("old", false), key("new", false))})
 	during := codec(t, serializer.Wire{Sealer: sealer(t, key("new", false), key("old", false))})
@@ -266,7 +272,7 @@ func TestKeysRotate(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.Retries++
-	if m, err = during.EncodeAs(f, "q", e); err != nil {
+	if m, err = during.EncodeAs(f, "q", e, Value{}); err != nil {
 		t.Fatal(err)
 	}
 	if e, _, err = receive(after, "q", m); err != nil || e.Retries != 1 {
@@ -346,7 +352,8 @@ func TestSealedRecordCannotBeMoved(t *testing.T) {
 	}
 }
 
-// TestSealedMemberCannotBeMoved: the member of a group keeps its place, and is no result of its own.
+// TestSealedMemberCannotBeMoved shows that a sealed member is valid only at its position in its
+// group, and not as the result of a task.
 func TestSealedMemberCannotBeMoved(t *testing.T) {
 	c := codec(t, serializer.Wire{Sealer: sealer(t, key("k", false))})
 	record := resultstore.Record{ID: "id-1", State: task.StateSucceeded, ContentType: serializer.ContentJSON, Result: []byte("1")}
@@ -406,11 +413,11 @@ func TestCompressionOfTasks(t *testing.T) {
 			if err != nil || out.ContentType != c.want {
 				t.Fatalf("content type %q, %v; want %q", out.ContentType, err, c.want)
 			}
-			got, f, err := receive(wire, "q", m)
+			got, f, arrived, err := arrive(wire, "q", m)
 			if err != nil || got.ContentType != serializer.ContentJSON || string(got.Args) != c.args {
 				t.Fatalf("read as %d bytes of %q: %v", len(got.Args), got.ContentType, err)
 			}
-			again, err := wire.EncodeAs(f, "q", got) // a copy
+			again, err := wire.EncodeAs(f, "q", got, arrived) // a copy
 			if err != nil || len(again.Body) > len(m.Body)+16 {
 				t.Errorf("a copy has %v: %v", again, err)
 			}
@@ -418,22 +425,41 @@ func TestCompressionOfTasks(t *testing.T) {
 	}
 }
 
-// TestCopiesStayCompressed: a consumer that compresses nothing of its own sends on what it got compressed as it came; it may
-// be too large for a message otherwise.
+// readOnly is a compressor that fails to compress.
+type readOnly struct{ compress.Gzip }
+
+func (*readOnly) Compress([]byte) ([]byte, error) { return nil, errors.New("compressed again") }
+
+// TestCopiesStayCompressed shows that a consumer sends copies of compressed tasks with the
+// arguments that it received, because they may be too large otherwise. It does not compress them
+// again.
 func TestCopiesStayCompressed(t *testing.T) {
-	sender := codec(t, serializer.Wire{Compression: gzipOrS2(), MaxBody: 1000})
-	reader := codec(t, serializer.Wire{Compression: serializer.Compression{Compressors: []serializer.Compressor{&compress.Gzip{}}}, MaxBody: 1000})
-	e := &task.Envelope{ID: "i", Name: "n", ContentType: serializer.ContentJSON, Args: []byte(strings.Repeat("some words and ", 100))}
-	got, f, err := receive(reader, "q", message(t, sender, "q", e))
-	if err != nil || len(got.Args) != len(e.Args) {
-		t.Fatal(err)
-	}
-	m, err := reader.EncodeAs(f, "q", got)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, _, err = receive(sender, "q", m); err != nil || !bytes.Equal(got.Args, e.Args) {
-		t.Errorf("the copy is read as %d bytes: %v", len(got.Args), err)
+	for name, sealing := range map[string]serializer.Sealer{"plain": nil, "sealed": sealer(t, key("k", false))} {
+		t.Run(name, func(t *testing.T) {
+			compression := withSealing(gzipOrS2())
+			sender := codec(t, serializer.Wire{Compression: compression, MaxBody: 1000, Sealer: sealing})
+			for name, compressors := range map[string][]serializer.Compressor{"listed": {&readOnly{}}, "not listed": nil} {
+				t.Run(name, func(t *testing.T) {
+					reader := codec(t, serializer.Wire{Compression: serializer.Compression{Compressors: compressors}, MaxBody: 1000, Sealer: sealing})
+					e := &task.Envelope{ID: "i", Name: "n", ContentType: serializer.ContentJSON, Args: []byte(strings.Repeat("some words and ", 100))}
+					got, f, arrived, err := arrive(reader, "q", message(t, sender, "q", e))
+					if err != nil || len(got.Args) != len(e.Args) {
+						t.Fatal(err)
+					}
+					m, err := reader.EncodeAs(f, "q", got, arrived)
+					if err != nil {
+						t.Fatal(err)
+					}
+					got, _, again, err := arrive(sender, "q", m)
+					if err != nil || !bytes.Equal(got.Args, e.Args) {
+						t.Errorf("the copy is read as %d bytes: %v", len(got.Args), err)
+					}
+					if again.ContentType != arrived.ContentType || !bytes.Equal(again.Data, arrived.Data) {
+						t.Errorf("the copy holds other bytes: %q of %s", again.Data, again.ContentType)
+					}
+				})
+			}
+		})
 	}
 }
 
@@ -481,7 +507,7 @@ func TestRefusedCodings(t *testing.T) {
 	}
 }
 
-// TestContentEncoding: a message of a foreign writer that is compressed as a whole.
+// TestContentEncoding decodes a message of a foreign writer whose whole body is compressed.
 func TestContentEncoding(t *testing.T) {
 	plain := []byte(`{"task":"add","args":[1,2],"correlation":"` + strings.Repeat("some words ", 100) + `"}`)
 	body, err := new(compress.Gzip).Compress(plain)
@@ -522,7 +548,8 @@ func TestProtectionIsChecked(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	c := codec(t, serializer.Wire{Compression: gzipOrS2()}) // what is only read by default is not written
+	// compressors that are only for reading are not used for writing
+	c := codec(t, serializer.Wire{Compression: gzipOrS2()})
 	if err := errors.Join(c.CheckCompression(""), c.CheckCompression("s2")); err != nil {
 		t.Error(err)
 	}
@@ -545,7 +572,7 @@ func (r renamed) Name() string { return r.name }
 
 func named(name string) serializer.Compressor { return renamed{name: name} }
 
-// TestOffCostsNothing: without protection, opening and protecting allocate nothing.
+// TestOffCostsNothing shows that without protection, opening and protecting allocate no memory.
 func TestOffCostsNothing(t *testing.T) {
 	c := codec(t, serializer.Wire{})
 	e := chained()

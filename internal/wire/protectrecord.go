@@ -10,28 +10,30 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// errHidden stands in the place of a sealed failure's text.
+// errHidden replaces the text of a sealed failure.
 var errHidden = errors.New("swarmiji: the reason is sealed")
 
-// ProtectRecord compresses and seals a record that is to be stored, where that is configured. compression is what the task's
-// effective metadata say. The record still shows everything but the result and the text of an error; what is believed later is
-// what lies inside the seal, which also holds the state.
+// ProtectRecord compresses and seals r before it is stored, as configured. compression comes from
+// the task's effective metadata. The record still shows everything except its result and the text
+// of its error. Readers use only the values inside the seal, which also holds the state.
 func (c *Codec) ProtectRecord(r *resultstore.Record, compression task.Opt[string]) error {
 	return c.protectRecord(r, compression, place{})
 }
 
-// ProtectMember is ProtectRecord for the member of a group. The seal is bound to its place there as well, so that members
-// cannot be exchanged.
+// ProtectMember protects the record of a group's member like ProtectRecord. It also binds the seal
+// to the group and the index, so that members cannot be exchanged.
 func (c *Codec) ProtectMember(r *resultstore.Record, compression task.Opt[string], group task.ID, index int) error {
 	return c.protectRecord(r, compression, place{group, index})
 }
 
-// place is where a record stands that is kept under more than its own id.
+// place is the position of a record in a group.
 type place struct {
-	group task.ID // "" for none
+	group task.ID // "": not in a group
 	index int
 }
 
+// protectRecord compresses and seals r, with the seal bound to at. It seals only terminal records
+// and records with an error.
 func (c *Codec) protectRecord(r *resultstore.Record, compression task.Opt[string], at place) error {
 	p := c.protect
 	var err error
@@ -57,6 +59,7 @@ func (c *Codec) protectRecord(r *resultstore.Record, compression task.Opt[string
 	return nil
 }
 
+// bindRecord returns the values to which the seal of a record is bound.
 func bindRecord(r *resultstore.Record, at place) []byte {
 	if at.group == "" {
 		return serializer.Binding(purposeResult, string(r.ID), string(r.State), r.ContentType)
@@ -64,22 +67,25 @@ func bindRecord(r *resultstore.Record, at place) []byte {
 	return serializer.Binding(purposeMember, string(r.ID), string(r.State), r.ContentType, string(at.group), strconv.Itoa(at.index))
 }
 
-// OpenRecord makes of a terminal record as it was stored the one that its consumer wrote. An error means that it must not be
-// believed, or cannot be read here. Opening one that was opened is an error where sealing is required.
+// OpenRecord changes a stored record back to that of its consumer: it opens the seal and
+// decompresses the result. After an error the record cannot be trusted or read. If sealing is
+// required, opening a record twice is an error.
 func (c *Codec) OpenRecord(r *resultstore.Record) error { return c.openRecord(r, place{}) }
 
-// OpenMember is OpenRecord for what ProtectMember has made.
+// OpenMember opens a record of ProtectMember.
 func (c *Codec) OpenMember(r *resultstore.Record, group task.ID, index int) error {
 	return c.openRecord(r, place{group, index})
 }
 
+// openRecord opens the seal of r, which must be bound to at, and decompresses the result. Returns
+// ErrNotSealed if sealing is required and r is not sealed.
 func (c *Codec) openRecord(r *resultstore.Record, at place) error {
 	p := c.protect
 	base, coding := c.codingOf(r.ContentType)
 	sealed := coding == serializer.CodingSealed
 	switch {
 	case sealed && p.sealer == nil:
-		return fmt.Errorf("%w: the result is sealed, and no Sealer is configured", serializer.ErrUnknownType)
+		return fmt.Errorf("%w: the result is sealed, but no Sealer is configured", serializer.ErrUnknownType)
 	case sealed:
 		plain, err := p.sealer.Open(r.Result, bindRecord(r, at))
 		if err != nil {
@@ -87,12 +93,12 @@ func (c *Codec) openRecord(r *resultstore.Record, at place) error {
 		}
 		inner, err := DecodeRecord(plain)
 		if err != nil {
-			return fmt.Errorf("inside its seal: %w", err)
+			return fmt.Errorf("in the sealed content: %w", err)
 		}
 		r.ContentType, r.Result, r.Error, r.Correlation = inner.ContentType, inner.Result, inner.Error, inner.Correlation
 		base, coding = c.codingOf(r.ContentType)
 	case p.sealer != nil && !p.acceptPlain:
-		return fmt.Errorf("%w: this producer or consumer takes sealed results only", serializer.ErrNotSealed)
+		return fmt.Errorf("%w: this producer or consumer accepts only sealed results", serializer.ErrNotSealed)
 	}
 	if coding == "" {
 		return nil

@@ -9,16 +9,18 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// HeaderBare is the header of the copy of a message that had no envelope: its arguments are a
-// foreign writer's bytes.
+// HeaderBare marks the copy of a message that had no envelope: its arguments are the bytes of a
+// foreign writer.
 const HeaderBare = "swarmiji-bare" // string "1"
 
-// DecodeRaw is [Codec.Decode] for a queue of raw work: a message is an envelope only if it says so.
-// Any other body is the arguments, whatever it looks like and whatever its content type is; bare is
-// true then. A message says that it is an envelope by one of these:
+// DecodeRaw decodes a message of a queue of raw work. It is an envelope only if one of these says
+// so:
 //   - the content type of its format
 //   - the header of [serializer.RawFormat]
-//   - as JSON, the id of the message, which the object has too
+//   - as JSON, the id of the message, which the object has, too
+//
+// Any other body becomes the arguments, whatever its content and content type; bare is true then.
+// Returns the errors of [Codec.Decode].
 func (c *Codec) DecodeRaw(m *broker.Message) (e *task.Envelope, f serializer.Format, bare bool, err error) {
 	if len(m.Body) > broker.BodyLimit(c.maxBody, m.Generation) {
 		return nil, nil, false, c.tooLarge(len(m.Body))
@@ -32,7 +34,7 @@ func (c *Codec) DecodeRaw(m *broker.Message) (e *task.Envelope, f serializer.For
 			continue
 		}
 		e, f, err = c.Decode(m)
-		if err == nil && f.ContentType() == serializer.ContentRaw { // it is no envelope after all
+		if err == nil && f.ContentType() == serializer.ContentRaw { // not an envelope after all
 			break
 		}
 		if byType || !errors.Is(err, serializer.ErrMalformed) && !errors.Is(err, serializer.ErrUnknownType) {
@@ -65,8 +67,8 @@ func (c *Codec) DecodeRaw(m *broker.Message) (e *task.Envelope, f serializer.For
 	return e, serializer.RawFormat{}, true, nil
 }
 
-// BindBare is [Codec.BindArgs] of arguments that are a foreign writer's bytes: where bytes are
-// wanted, they are these.
+// BindBare decodes arguments of a foreign writer like [Codec.BindArgs], except that a *[]byte
+// receives the bytes unchanged.
 func (c *Codec) BindBare(contentType string, data []byte, v any) error {
 	if _, ok := v.(*[]byte); ok {
 		return serializer.Raw{}.Unmarshal(data, v)

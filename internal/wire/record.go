@@ -5,7 +5,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/swarmiji/swarmiji/internal/pack"
+	"github.com/swarmiji/swarmiji/internal/rawmsgpack"
 	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/serializer"
@@ -15,8 +15,8 @@ import (
 // recordVersion is the version of the records that this code writes. A reader accepts a higher one.
 const recordVersion = 1
 
-// The keys of a record. They are part of the wire format and of what stores hold: a key is never used again for
-// something else. A reader passes over keys it does not know, up to 127; a record is read, never written back.
+// Keys of a record. They are part of the wire format and of stored records: a key is never reused
+// for another field. A reader skips unknown keys up to 127. A record is read, never written back.
 const (
 	recordKeyVersion     = 0  // integer
 	recordKeyID          = 1  // str
@@ -27,24 +27,25 @@ const (
 	recordKeyRetries     = 6  // integer
 	recordKeyContentType = 7  // str
 	recordKeyResult      = 8  // bin
-	recordKeyErrorType   = 9  // str; of the three of an error at least this one is there
+	recordKeyErrorType   = 9  // str; an error has at least this one of its three keys
 	recordKeyErrorText   = 10 // str
 	recordKeyErrorStack  = 11 // str
 	recordKeyStartedAt   = 12 // integer, milliseconds since 1970
 	recordKeyFinishedAt  = 13 // integer, milliseconds since 1970
 	recordKeyNodeID      = 14 // str
-	recordKeyReplyTo     = 15 // str; true: the same as the node id
+	recordKeyReplyTo     = 15 // str; true: equal to the node id
 	recordKeyCorrelation = 16 // str
-	recordKeyStep        = 17 // str; the step that an error is of, of a task that did not run because of it
+	recordKeyStep        = 17 // str; the failed step because of which this task did not run
 	recordKeyStepID      = 18 // str
 	recordKeyLife        = 19 // integer
 )
 
-// maxStep bounds the name and the id of a step, in bytes.
+// maxStep limits the name and the id of a step, in bytes.
 const maxStep = 255
 
-// EncodeRecord writes a record in the form in which stores keep it and reply queues carry it: a msgpack map with small
-// integers as keys. TTL is not written. A record without a valid id or state is [resultstore.ErrMalformed].
+// EncodeRecord returns a record in the form in which stores keep it and reply queues carry it: a
+// msgpack map with small integers as keys. TTL is not written. Texts of an error are cut to their
+// limits. Returns [resultstore.ErrMalformed] for an invalid id, state, count or text.
 func EncodeRecord(r *resultstore.Record) ([]byte, error) {
 	if err := checkRecord(r); err != nil {
 		return nil, fmt.Errorf("%w: %w", resultstore.ErrMalformed, err)
@@ -62,19 +63,19 @@ func EncodeRecord(r *resultstore.Record) ([]byte, error) {
 	text := func(k byte, s string) {
 		if s != "" {
 			key(k)
-			b = pack.AppendText(b, s)
+			b = rawmsgpack.AppendText(b, s)
 		}
 	}
 	count := func(k byte, v int) {
 		if v != 0 {
 			key(k)
-			b = pack.AppendInt(b, int64(v))
+			b = rawmsgpack.AppendInt(b, int64(v))
 		}
 	}
 	moment := func(k byte, t time.Time) {
 		if !t.IsZero() {
 			key(k)
-			b = pack.AppendInt(b, serializer.Milli(t))
+			b = rawmsgpack.AppendInt(b, serializer.Milli(t))
 		}
 	}
 	text(recordKeyID, string(r.ID))
@@ -86,11 +87,12 @@ func EncodeRecord(r *resultstore.Record) ([]byte, error) {
 	text(recordKeyContentType, r.ContentType)
 	if r.Result != nil {
 		key(recordKeyResult)
-		b = pack.AppendBytes(b, r.Result)
+		b = rawmsgpack.AppendBytes(b, r.Result)
 	}
 	if r.Error != nil {
 		key(recordKeyErrorType)
-		b = pack.AppendText(b, utf.Cut(r.Error.Type, task.MaxErrorText)) // a caller may have made the error itself
+		// the error may be made by a user
+		b = rawmsgpack.AppendText(b, utf.Cut(r.Error.Type, task.MaxErrorText))
 		text(recordKeyErrorText, utf.Cut(r.Error.Message, task.MaxErrorText))
 		text(recordKeyErrorStack, utf.Cut(r.Error.Stack, task.MaxStack))
 	}
@@ -99,7 +101,7 @@ func EncodeRecord(r *resultstore.Record) ([]byte, error) {
 	text(recordKeyNodeID, r.NodeID)
 	if r.ReplyTo != "" && r.ReplyTo == r.NodeID {
 		key(recordKeyReplyTo)
-		b = pack.AppendBool(b, true)
+		b = rawmsgpack.AppendBool(b, true)
 	} else {
 		text(recordKeyReplyTo, r.ReplyTo)
 	}
@@ -113,13 +115,14 @@ func EncodeRecord(r *resultstore.Record) ([]byte, error) {
 	return b, nil
 }
 
-// DecodeRecord reads what [EncodeRecord] wrote. Any other input, also one made to do harm, is [resultstore.ErrMalformed].
-// The record keeps no reference to data. Counts and moments beyond their range are cut to it; negative counts are refused.
+// DecodeRecord reads the output of [EncodeRecord]. Returns [resultstore.ErrMalformed] for any other
+// input, including hostile input. The record keeps no reference to data. Counts and times above
+// their range are reduced to the largest value; negative counts are refused.
 func DecodeRecord(data []byte) (resultstore.Record, error) {
 	var rec resultstore.Record
-	_, err := pack.Check(data)
+	_, err := rawmsgpack.Check(data)
 	if err == nil {
-		r := pack.NewReader(data)
+		r := rawmsgpack.NewReader(data)
 		readRecord(&r, &rec)
 		r.Done()
 		if err = r.Err(); err == nil {
@@ -132,9 +135,10 @@ func DecodeRecord(data []byte) (resultstore.Record, error) {
 	return rec, nil
 }
 
-func readRecord(r *pack.Reader, rec *resultstore.Record) {
+// readRecord reads the map of a record into rec. An error is recorded in r.
+func readRecord(r *rawmsgpack.Reader, rec *resultstore.Record) {
 	var (
-		seen      pack.Keys
+		seen      rawmsgpack.Keys
 		failure   task.RemoteError
 		failed    bool
 		replyNode bool
@@ -143,7 +147,7 @@ func readRecord(r *pack.Reader, rec *resultstore.Record) {
 		switch r.Key(&seen) {
 		case recordKeyVersion:
 			if r.Int() < 1 {
-				r.Fail(fmt.Errorf("version below 1"))
+				r.Fail(fmt.Errorf("the version is below 1"))
 			}
 		case recordKeyID:
 			rec.ID = task.ID(r.Text())
@@ -203,7 +207,8 @@ func readRecord(r *pack.Reader, rec *resultstore.Record) {
 	}
 }
 
-// checkRecord refuses what no store may hold. A name is free text here: it may be that of a job, which has its own rules.
+// checkRecord returns an error for an invalid id, state, count or text. A name may be any text,
+// because names of jobs follow other rules.
 func checkRecord(r *resultstore.Record) error {
 	if err := r.ID.Check(); err != nil {
 		return err
@@ -222,7 +227,7 @@ func checkRecord(r *resultstore.Record) error {
 	return nil
 }
 
-// state returns one of the constants where it can, which saves an allocation.
+// state returns the constant that equals b, which saves an allocation, or else a copy of b.
 func state(b []byte) task.State {
 	for _, s := range [...]task.State{task.StateSucceeded, task.StateFailed, task.StateRetrying, task.StateStarted, task.StateRevoked, task.StateExpired, task.StateAwaiting, task.StateRequeued, task.StatePending} {
 		if string(s) == string(b) {
@@ -232,7 +237,7 @@ func state(b []byte) task.State {
 	return task.State(b)
 }
 
-// contentType does the same for content types.
+// contentType returns the constant that equals b, which saves an allocation, or else a copy of b.
 func contentType(b []byte) string {
 	for _, s := range [...]string{serializer.ContentMsgpack, serializer.ContentJSON, serializer.ContentRaw} {
 		if s == string(b) {

@@ -22,7 +22,8 @@ const goldenRecord = "de0010" + "0001" + "01a5" + "7461736b31" + "02a3" + "61646
 	"0402" + "0503" + "0604" + "07b3" + "6170706c69636174696f6e2f6d73677061636b" + "08c401" + "03" +
 	"09a0" + "0aa4" + "6f6f7073" + "0ccf00000199c82cc07b" + "0dcf00000199c82cc463" + "0ea1" + "6e" + "0fc3" + "10a1" + "63"
 
-// goldenStep is a record of a task that did not run because of another one, as version 1 writes it since it has keys for that.
+// goldenStep is a record of a task that did not run because of another task, in the form of version
+// 1 with keys for that.
 const goldenStep = "de0007" + "0001" + "01a5" + "7461736b31" + "03a6" + "6661696c6564" + "09a1" + "74" + "0aa4" + "6f6f7073" + "11a3" + "6f6464" + "12a2" + "7331"
 
 func TestGoldenStep(t *testing.T) {
@@ -74,7 +75,7 @@ func TestGoldenRecord(t *testing.T) {
 	}
 }
 
-// TestNewerRecord: a newer writer's fields are passed over.
+// TestNewerRecord shows that fields of a newer writer are skipped.
 func TestNewerRecord(t *testing.T) {
 	want := wholeRecord()
 	data, err := EncodeRecord(&want)
@@ -147,7 +148,7 @@ func TestRecordRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want.TTL = 0 // it is the store's business and not written
+		want.TTL = 0 // TTL is not written
 		if d := cmp.Diff(want, got, cmpopts.EquateEmpty()); d != "" {
 			t.Fatalf("read as something else (-want +got):\n%s", d)
 		}
@@ -178,7 +179,8 @@ func TestEncodeRecordRefuses(t *testing.T) {
 			t.Errorf("%s: got %x, %v; want ErrMalformed", name, data, err)
 		}
 	}
-	// The texts of an error come from anywhere; they are cut and made valid instead, so that the failure is not lost.
+	// The texts of an error may be invalid. They are cut and made valid, so that the failure is not
+	// lost.
 	r := wholeRecord()
 	r.Error = &task.RemoteError{Type: "T", Message: strings.Repeat("\xff", 10<<20), Stack: strings.Repeat("s", 1<<20)}
 	data, err := EncodeRecord(&r)
@@ -222,7 +224,8 @@ func TestDecodeRecordRefuses(t *testing.T) {
 	}
 }
 
-// FuzzRecord: whatever is read can be written, and then reads and writes the same.
+// FuzzRecord shows that every record that can be read can be written, and then reads and writes the
+// same.
 func FuzzRecord(f *testing.F) {
 	golden, err := hex.DecodeString(goldenRecord)
 	if err != nil {

@@ -7,17 +7,18 @@ import (
 	"net/netip"
 )
 
-// warn tells of an address that other machines reach, where nothing limits the clients.
+// warn logs a warning if other machines can reach the address and neither Allow nor TLS limits the
+// clients.
 func (s *Server) warn(addr net.Addr) {
 	at, ok := addrOf(addr)
 	limited := len(s.c.Allow) > 0 || s.c.TLS != nil && s.c.TLS.ClientAuth >= tls.RequireAnyClientCert
 	if ok && !at.IsLoopback() && !limited {
-		s.c.Logger.Warn("bedrock: whoever reaches this address may read, change and delete all jobs; limit the clients by their addresses, or have them show certificates",
+		s.c.Logger.Warn("bedrock: every client that reaches this address may read, change and delete all jobs; set Config.Allow, or require client certificates",
 			"address", addr.String())
 	}
 }
 
-// allowed reports whether a client of this address is served.
+// allowed reports whether Config.Allow permits a client with this address.
 func (s *Server) allowed(client net.Addr) bool {
 	if len(s.c.Allow) == 0 {
 		return true
@@ -31,7 +32,7 @@ func (s *Server) allowed(client net.Addr) bool {
 	return false
 }
 
-// addrOf is the IP address of addr; ok is false where it has none.
+// addrOf returns the IP address of addr. ok is false if addr has no IP address.
 func addrOf(addr net.Addr) (at netip.Addr, ok bool) {
 	tcp, ok := addr.(*net.TCPAddr)
 	if !ok {
@@ -41,8 +42,9 @@ func addrOf(addr net.Addr) (at netip.Addr, ok bool) {
 	return at, at.IsValid()
 }
 
-// fromBrowser reports whether a method line is one of HTTP, which a web page can have a browser send with any command, under any host name. No client of the protocol
-// ends the line with a version of HTTP, and every browser does.
+// fromBrowser reports whether a method line is one of HTTP. A web page can make a browser send such
+// a request with any command and any host name. All browsers end the line with a version of HTTP;
+// no client of this protocol does.
 func fromBrowser(line []byte) bool {
 	last := line[bytes.LastIndexByte(line, ' ')+1:]
 	return len(last) < len(line) && len(last) >= 5 && same(last[:4], "HTTP") && last[4] == '/'

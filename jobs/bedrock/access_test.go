@@ -14,7 +14,8 @@ import (
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
-// TestWebPages: what a browser sends, for a page of whatever host name, is no request of the protocol, and ends the connection.
+// TestWebPages shows that requests of browsers, with any host name, are refused and end the
+// connection.
 func TestWebPages(t *testing.T) {
 	s := jobsServer(t, Config{})
 	c := dial(t, s.addr)
@@ -28,7 +29,7 @@ func TestWebPages(t *testing.T) {
 		r.Header.Set("name", "foo")
 		r.Close = true
 		answer, err := new(http.Client).Do(r)
-		if err == nil { // the answer is none of HTTP
+		if err == nil { // the answer is not HTTP
 			t.Errorf("%s was answered with %s", method, answer.Status)
 			_ = answer.Body.Close()
 		}
@@ -42,11 +43,11 @@ func TestWebPages(t *testing.T) {
 		page.wantEnd()
 	}
 	wantState(t, s, 1, jobs.Queued)
-	// A header named so, or text behind a command, is no sign of a browser.
+	// Such a header, or text after a command, does not identify a browser.
 	c.ask("UpdateJob HTTP\nHost: me\njobID: 1\ndata: {\"v\":1}\n\n").wantStatus(t, "200 OK")
 }
 
-// TestPanicAfterATake: jobs that were taken for an answer that is never made go back at once.
+// TestPanicAfterATake shows that a panic gives back the claimed jobs at once.
 func TestPanicAfterATake(t *testing.T) {
 	s := jobsServer(t, Config{})
 	dial(t, s.addr).ask("CreateJob\nname: foo\n\n").wantStatus(t, ok)
@@ -62,7 +63,7 @@ func TestPanicAfterATake(t *testing.T) {
 	wantState(t, s, 1, jobs.Queued)
 }
 
-// TestAllow: only the clients of these addresses are served.
+// TestAllow shows that only clients with permitted addresses are served.
 func TestAllow(t *testing.T) {
 	for allow, served := range map[string]bool{"127.0.0.0/8": true, "192.0.2.0/24,127.0.0.1/32": true, "192.0.2.0/24": false, "::1/128": false, "::ffff:127.0.0.1/128": true} {
 		var prefixes []netip.Prefix
@@ -83,15 +84,16 @@ func TestAllow(t *testing.T) {
 			t.Errorf("%s: %+v", allow, st)
 		}
 	}
-	if _, err := New(Config{Service: new(jobs.Service), Allow: []netip.Prefix{}}); err == nil || !strings.Contains(err.Error(), "no address") {
-		t.Errorf("nobody is allowed: %v", err) // as of a variable that is not set: it must not serve all
+	if _, err := New(Config{Service: new(jobs.Service), Allow: []netip.Prefix{}}); err == nil || !strings.Contains(err.Error(), "Allow is empty") {
+		// as from an unset variable: it must not permit all clients
+		t.Errorf("nobody is allowed: %v", err)
 	}
 	if _, err := New(Config{Service: new(jobs.Service), Allow: []netip.Prefix{{}}}); err == nil || !strings.Contains(err.Error(), "Allow") {
 		t.Errorf("a prefix that is none: %v", err)
 	}
 }
 
-// elsewhere is a listener that says of itself that it is at another address.
+// elsewhere is a listener that reports another address.
 type elsewhere struct {
 	net.Listener
 	addr net.Addr
@@ -99,7 +101,8 @@ type elsewhere struct {
 
 func (e elsewhere) Addr() net.Addr { return e.addr }
 
-// TestWarnsBeyondLoopback: a server that other machines reach says so, unless its clients are limited.
+// TestWarnsBeyondLoopback shows that a server logs a warning if other machines can reach it and its
+// clients are not limited.
 func TestWarnsBeyondLoopback(t *testing.T) {
 	all := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	for _, c := range []struct {

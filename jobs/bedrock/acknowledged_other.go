@@ -1,8 +1,11 @@
-//go:build !linux
+//go:build !linux || 386
 
 package bedrock
 
 import "net"
 
-// unacknowledged cannot tell here.
-func unacknowledged(net.Conn) (n int, over, ok bool) { return 0, false, false }
+// outgoing returns ok false, since this system does not report unacknowledged data.
+func outgoing(net.Conn) (o outbox, ok bool) { return o, false }
+
+// windowShut returns false, since this system does not report the window.
+func windowShut(net.Conn) bool { return false }

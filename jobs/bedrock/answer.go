@@ -2,7 +2,7 @@ package bedrock
 
 import "strconv"
 
-// The statuses of the protocol that do not depend on anything else.
+// The fixed statuses of the protocol.
 const (
 	statusOK      = "200 OK"
 	statusQueued  = "202 Successfully queued"
@@ -12,14 +12,16 @@ const (
 	statusUnknown = "430 Unrecognized command"
 )
 
-// answer is what a command says.
+// answer is the response to a command.
 type answer struct {
 	status string // "": statusOK
 	body   *body  // JSON; nil: empty
-	close  bool   // the connection ends with it
+	jobs   bool   // it contains claimed jobs
+	close  bool   // the connection ends after it
 }
 
-// appendHead writes an answer up to its body. Headers are sorted by their names.
+// appendHead appends the status line, the headers and the blank line of an answer. Headers are
+// sorted by name.
 func appendHead(out []byte, a *answer) []byte {
 	length := 0
 	if a.body != nil {

@@ -3,6 +3,7 @@ package bedrock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/internal/page"
 )
 
-// call is one command while it is run.
+// call is one command during its execution.
 type call struct {
 	c       *conn
 	s       *jobs.Service
@@ -21,22 +22,24 @@ type call struct {
 	forget  bool
 	last    bool           // Connection: close
 	body                   // of the answer
-	taken   []jobs.Handout // what has been handed out to the client, without its data
+	taken   []jobs.Handout // claimed jobs for the client, without their data
 }
 
-// command is one entry of the table.
+// command is one entry of the table of commands.
 type command struct {
 	name string
 	do   func(ctx context.Context, c *call) error
-	// takes: it hands out jobs, which is of no use to a client that does not wait for the answer.
+	// takes marks commands that claim jobs, which is useless if the client does not wait for the
+	// answer.
 	takes bool
-	// pages: it waits for units of work by itself, for each page of its answer.
-	pages bool
-	// whole: the method line has nothing behind the name.
+	// reserves marks commands that reserve memory themselves, for a list or for each page of the
+	// answer.
+	reserves bool
+	// whole marks commands whose method line must contain only the name.
 	whole bool
 }
 
-// commands is the table of what a server knows.
+// commands returns the table of all commands.
 func commands() []command {
 	return []command{
 		{name: "CreateJob", do: createJob},
@@ -45,17 +48,17 @@ func commands() []command {
 		{name: "QueryJob", do: queryJob},
 		{name: "UpdateJob", do: updateJob},
 		{name: "GetJobs", do: getJobs, takes: true},
-		{name: "CreateJobs", do: createJobs},
+		{name: "CreateJobs", do: createJobs, reserves: true},
 		{name: "RetryJob", do: retryJob},
 		{name: "FailJob", do: failJob},
 		{name: "DeleteJob", do: deleteJob},
 		{name: "CancelJob", do: cancelJob, whole: true},
-		{name: "RequeueJobs", do: requeueJobs},
-		{name: "Query", do: query, pages: true},
+		{name: "RequeueJobs", do: requeueJobs, reserves: true},
+		{name: "Query", do: query, reserves: true},
 	}
 }
 
-// find returns the command that a request is for, or nil.
+// find returns the command of a request, or nil if the server does not know it.
 func (s *Server) find(req *request) *command {
 	verb := req.verb()
 	for i := range s.commands {
@@ -69,21 +72,21 @@ func (s *Server) find(req *request) *command {
 	return nil
 }
 
-// buffers are for answers and their bodies.
+// buffers contains buffers for answers and their bodies.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// keptBuffer is the largest buffer that is used again. A larger one would be counted for a small
-// answer, too.
+// keptBuffer is the size of the largest buffer that is reused. A larger one would also be counted
+// for a small answer.
 const keptBuffer = freeBuffer
 
-// free gives a buffer back, unless it has become large.
+// free returns a buffer to the pool, unless it has become too large.
 func free(b *[]byte) {
 	if cap(*b) <= keptBuffer {
 		buffers.Put(b)
 	}
 }
 
-// newCall reads what all commands have in common.
+// newCall returns the call for a request, with the options that all commands have in common.
 func newCall(c *conn, req *request) *call {
 	out := buffers.Get().(*[]byte)
 	*out = (*out)[:0]
@@ -94,7 +97,8 @@ func newCall(c *conn, req *request) *call {
 	}
 }
 
-// answer runs the command.
+// answer executes the command and returns its answer. If the command fails, it gives back the jobs
+// that it has claimed.
 func (c *call) answer(ctx context.Context) answer {
 	if c.cmd == nil {
 		return answer{status: statusUnknown}
@@ -104,7 +108,7 @@ func (c *call) answer(ctx context.Context) answer {
 	}
 	within := c.timeout
 	if c.wait && c.cmd.takes {
-		within += c.c.s.c.Timeout // the wait has its own time, which the store's does not shorten
+		within += c.c.s.c.Timeout // waiting for a job does not count against the time of the store
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -113,18 +117,18 @@ func (c *call) answer(ctx context.Context) answer {
 		err = errNoMemory
 	}
 	if err != nil {
-		c.leave(ctx, len(c.taken)) // they are in no answer
+		c.giveBackLast(ctx, len(c.taken)) // no answer contains them
 		return answer{status: c.status(ctx, err)}
 	}
 	return answer{body: &c.body}
 }
 
-// do runs the command. A large request first waits for units of work, unless the command hands out
-// jobs or waits for units itself. A call that holds units must not wait for more: two such calls
+// do executes the command. A large request first waits for units of work, unless the command claims
+// jobs or reserves memory itself. A call that has units must not wait for more: two such calls
 // would wait for each other.
 func (c *call) do(ctx context.Context) error {
-	if c.req.length > largeRequest && !c.cmd.takes && !c.cmd.pages {
-		leave, err := c.memory.enter(ctx, c.req.length)
+	if !c.cmd.takes && !c.cmd.reserves {
+		leave, err := c.memory.singles.enter(ctx, c.req.length)
 		if err != nil {
 			return err
 		}
@@ -133,21 +137,22 @@ func (c *call) do(ctx context.Context) error {
 	return c.cmd.do(ctx, c)
 }
 
-// took notes jobs that were handed out to the client.
-func (c *call) took(got []jobs.Handout) {
+// addTaken records jobs that were claimed for the client, without their data.
+func (c *call) addTaken(got []jobs.Handout) {
 	for i := range got {
 		c.taken = append(c.taken, page.Bare(got[i]))
 	}
 }
 
-// leave gives back the last n jobs that were handed out.
-func (c *call) leave(ctx context.Context, n int) {
+// giveBackLast gives back the last n jobs that were claimed for the client.
+func (c *call) giveBackLast(ctx context.Context, n int) {
 	kept := len(c.taken) - n
 	c.c.giveBack(ctx, c.taken[kept:])
 	c.taken = c.taken[:kept]
 }
 
-// setTimeout reads how long the command may take, in milliseconds.
+// setTimeout sets the time limit of the command: the header timeout in milliseconds, or a default.
+// Returns an error for a malformed header.
 func (c *call) setTimeout() error {
 	c.timeout = c.c.s.c.Timeout
 	if c.forget {
@@ -163,24 +168,34 @@ func (c *call) setTimeout() error {
 	return nil
 }
 
-// get takes jobs for the client. If none is due, and the client wants to wait, that goes on until there is one, the time is over, the
-// client goes away or sends no more, or the server stops.
+// get claims due jobs for the client. If none is due and the client wants to wait, it waits for
+// one.
 func (c *call) get(ctx context.Context, r jobs.Request) ([]jobs.Handout, error) {
 	got, err := c.s.Get(ctx, r)
 	if errors.Is(err, jobs.ErrNoJob) && c.wait {
-		switch {
-		case len(c.c.rd.buf) > mostWaiting:
-			return nil, errNoMemory
-		case c.c.ended == nil:
-			r.Wait = true
-			waiting, w := c.c.watch(ctx, c.timeout)
-			got, err = c.s.Get(waiting, r)
-			w.end()
-		}
-		if errors.Is(err, jobs.ErrNoJob) {
-			err = statusError(statusTimeout)
-		}
+		return c.await(ctx, r)
 	}
-	c.took(got)
+	c.addTaken(got)
+	return got, err
+}
+
+// await claims due jobs and blocks until there is one. It stops with status 303 if the time is
+// over, the client disconnects or sends no more, or the server stops. It refuses to wait if unread
+// requests take too much memory.
+func (c *call) await(ctx context.Context, r jobs.Request) (got []jobs.Handout, err error) {
+	if len(c.c.rd.buf) > mostWaiting {
+		return nil, statusError(fmt.Sprintf("503 Cannot wait while requests take %d bytes of memory, at most %d; send fewer before the answer", len(c.c.rd.buf), mostWaiting))
+	}
+	err = jobs.ErrNoJob
+	if c.c.ended == nil {
+		r.Wait = true
+		waiting, w := c.c.watch(ctx, c.timeout)
+		got, err = c.s.Get(waiting, r)
+		w.end()
+	}
+	if errors.Is(err, jobs.ErrNoJob) {
+		err = statusError(statusTimeout)
+	}
+	c.addTaken(got)
 	return got, err
 }

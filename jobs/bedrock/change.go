@@ -7,7 +7,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// updateJob changes a job, whatever its state.
+// updateJob executes UpdateJob: it changes the data and other fields of a job in any state.
 func updateJob(ctx context.Context, c *call) (err error) {
 	f := fields{c.req}
 	var u jobs.Update
@@ -31,13 +31,13 @@ func updateJob(ctx context.Context, c *call) (err error) {
 	} else if f.flag("shouldClearRepeat") {
 		u.Repeat = task.Set("")
 	}
-	if u.Data, err = c.given(ctx, u.ID, u.Data); err != nil {
+	if u.Data, err = c.dataFromClient(ctx, u.ID, u.Data); err != nil {
 		return err
 	}
 	return c.s.Update(ctx, u)
 }
 
-// finishJob ends a run well.
+// finishJob executes FinishJob: it ends the run of a job as a success.
 func finishJob(ctx context.Context, c *call) (err error) {
 	f := fields{c.req}
 	var end jobs.Finish
@@ -47,13 +47,13 @@ func finishJob(ctx context.Context, c *call) (err error) {
 	if end.Data, err = f.data(); err != nil {
 		return err
 	}
-	if end.Data, err = c.given(ctx, end.ID, end.Data); err != nil {
+	if end.Data, err = c.dataFromClient(ctx, end.ID, end.Data); err != nil {
 		return err
 	}
 	return c.s.Finish(ctx, end)
 }
 
-// retryJob ends a run, and has the job run again.
+// retryJob executes RetryJob: it ends the run of a job and makes the job QUEUED again.
 func retryJob(ctx context.Context, c *call) (err error) {
 	f := fields{c.req}
 	var again jobs.Retry
@@ -76,13 +76,13 @@ func retryJob(ctx context.Context, c *call) (err error) {
 		return err
 	}
 	again.IgnoreRepeat = f.flag("ignoreRepeat")
-	if again.Data, err = c.given(ctx, again.ID, again.Data); err != nil {
+	if again.Data, err = c.dataFromClient(ctx, again.ID, again.Data); err != nil {
 		return err
 	}
 	return c.s.Retry(ctx, again)
 }
 
-// failJob ends a run badly. The job is kept.
+// failJob executes FailJob: it makes a running job FAILED. Its record stays.
 func failJob(ctx context.Context, c *call) (err error) {
 	f := fields{c.req}
 	var end jobs.Fail
@@ -92,13 +92,13 @@ func failJob(ctx context.Context, c *call) (err error) {
 	if end.Data, err = f.data(); err != nil {
 		return err
 	}
-	if end.Data, err = c.given(ctx, end.ID, end.Data); err != nil {
+	if end.Data, err = c.dataFromClient(ctx, end.ID, end.Data); err != nil {
 		return err
 	}
 	return c.s.Fail(ctx, end)
 }
 
-// deleteJob removes a job that does not run.
+// deleteJob executes DeleteJob: it deletes a job that does not run.
 func deleteJob(ctx context.Context, c *call) error {
 	id, err := fields{c.req}.id()
 	if err != nil {
@@ -107,7 +107,7 @@ func deleteJob(ctx context.Context, c *call) error {
 	return c.s.Delete(ctx, id)
 }
 
-// cancelJob has a child not run.
+// cancelJob executes CancelJob: it makes a child CANCELLED.
 func cancelJob(ctx context.Context, c *call) error {
 	id, err := fields{c.req}.id()
 	if err != nil {
@@ -116,7 +116,7 @@ func cancelJob(ctx context.Context, c *call) error {
 	return c.s.Cancel(ctx, id)
 }
 
-// requeueJobs has jobs run again as when they were made.
+// requeueJobs executes RequeueJobs: it makes jobs QUEUED for the time of their creation.
 func requeueJobs(ctx context.Context, c *call) error {
 	text := c.req.get("jobIDs")
 	if text == nil {
@@ -129,6 +129,11 @@ func requeueJobs(ctx context.Context, c *call) error {
 	if len(items) > maxJobs {
 		return statusError("402 Too many jobs")
 	}
+	leave, err := c.memory.lists.enter(ctx, c.req.length+len(items)*listedJob)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	ids := make([]jobs.ID, len(items))
 	for i, item := range items {
 		n, ok := whole(trimRight([]byte(item)))

@@ -2,19 +2,20 @@ package bedrock
 
 import "bytes"
 
-// maxTrailer is how many bytes of lines may follow the last chunk, and how long the line before one may be.
+// maxTrailer limits the bytes of the lines after the last chunk, and of the line before a chunk.
 const maxTrailer = 4 << 10
 
-// chunks is a body in chunks while it is read. Places are counted from the beginning of the request.
+// chunks is the state of reading a body in chunks. Positions are relative to the start of the
+// request.
 type chunks struct {
 	rd  *reader
 	h   *head
-	put int // up to here the body stands together
-	at  int // of what is read next; between the two is what was of no use
+	put int // end of the joined body
+	at  int // next byte to read; the bytes in between are unused
 }
 
-// readChunks reads a body in chunks, and moves them together behind h.bodyAt. What follows the last of them up to a blank line says
-// nothing that anybody here would want to know.
+// readChunks reads a body in chunks and joins them at h.bodyAt. It ignores the trailer, up to a
+// blank line. Returns errChunk for a malformed body and errBodySize for one that is too large.
 func (rd *reader) readChunks(h *head) error {
 	c := &chunks{rd: rd, h: h, put: h.bodyAt, at: h.bodyAt}
 	for {
@@ -46,7 +47,7 @@ func (rd *reader) readChunks(h *head) error {
 	return nil
 }
 
-// size reads the line before a chunk.
+// size reads the line before a chunk and returns the size of the chunk.
 func (c *chunks) size() (int, error) {
 	line, err := c.line()
 	if err != nil {
@@ -65,7 +66,7 @@ func (c *chunks) size() (int, error) {
 	return int(n), nil
 }
 
-// data reads a chunk and the end of the line behind it.
+// data reads a chunk of this size and the line end behind it, and joins it to the body.
 func (c *chunks) data(size int) error {
 	for len(c.rest()) < size {
 		if err := c.fill(); err != nil {
@@ -82,7 +83,8 @@ func (c *chunks) data(size int) error {
 	return err
 }
 
-// line reads a line with an end of \r\n or \n, as all who send chunks write it. It is valid until the next reading.
+// line reads a line that ends with \r\n or \n, and returns it without the end. It is valid until
+// the next read.
 func (c *chunks) line() ([]byte, error) {
 	for scan := 0; ; {
 		b := c.rest()
@@ -99,9 +101,11 @@ func (c *chunks) line() ([]byte, error) {
 	}
 }
 
+// rest returns the input that was not read yet.
 func (c *chunks) rest() []byte { return c.rd.buf[c.rd.from+c.at : c.rd.to] }
 
-// fill reads more. What was of no use makes room first, so that it never takes more than the body may.
+// fill reads more input. It first removes unused bytes, so that the buffer never exceeds the size
+// of the body by much.
 func (c *chunks) fill() error {
 	if c.at-c.put > maxTrailer {
 		c.close()
@@ -109,7 +113,7 @@ func (c *chunks) fill() error {
 	return c.rd.fill(c.h)
 }
 
-// close moves what was not read yet behind what was.
+// close moves the unread input directly behind the joined body.
 func (c *chunks) close() {
 	b := c.rd.buf[c.rd.from:c.rd.to]
 	c.rd.to = c.rd.from + c.put + copy(b[c.put:], b[c.at:])

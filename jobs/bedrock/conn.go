@@ -12,41 +12,48 @@ import (
 )
 
 const (
-	// parting bounds what is still read from a client after its last answer, so that closing does not take the answer away from it.
+	// partingTime and partingSize limit the input that is still read from a client after its last
+	// answer. Without this, closing the connection could discard the answer.
 	partingTime = 500 * time.Millisecond
 	partingSize = 256 << 10
-	// writeRate is what a client has to accept in a second, beyond WriteTimeout for the whole.
+	// writeRate is the number of bytes for which a client gets one second, in addition to WriteTimeout
+	// for the whole answer.
 	writeRate = 64 << 10
 )
 
-// conn is one connection. Its goroutine runs serve; others set deadlines and close it.
+// conn is one connection. One goroutine runs serve. Other goroutines only set deadlines and close
+// it.
 type conn struct {
 	s   *Server
-	tcp *link // what nc stands on
+	tcp *link // the connection below nc
 	nc  net.Conn
 	rd  *reader
 	req request
 
-	handed handed // in answers after which nothing was read yet
-	ended  error  // what the client was seen to have done while it waited: io.EOF, or why the connection broke
+	out    writer // of the present answer
+	handed handed // jobs in answers after which the client has sent nothing
+	// the end that was observed while the client waited: io.EOF, or the error of the connection
+	ended error
 }
 
+// newConn returns a connection over tcp, with TLS if it is configured.
 func newConn(s *Server, tcp net.Conn) *conn {
 	below := &link{Conn: tcp}
 	c := &conn{s: s, tcp: below, nc: s.encrypted(below), handed: handed{link: below}}
+	c.out.c, below.more = c, c.out.more
 	c.rd = newReader(c, limits{head: s.c.MaxHeader, body: s.c.MaxBody})
 	c.rd.enter, c.rd.room = c.enter, s.memory.request
 	return c
 }
 
-// Read reads for the reader. A client that sends something has not gone away with the answers
-// before. Its jobs are forgotten once these are acknowledged. While nothing comes, Read looks
-// whether the client has vanished.
+// Read reads from the connection, for the reader. Input from the client shows that it is alive;
+// jobs whose answers are acknowledged are then forgotten. Without input Read checks repeatedly
+// whether the client has vanished, and then returns errVanished.
 func (c *conn) Read(p []byte) (int, error) {
 	for {
 		n, err := c.nc.Read(p)
 		switch {
-		case len(c.handed.jobs) == 0:
+		case len(c.handed.answers) == 0:
 			return n, err
 		case n > 0:
 			c.handed.forget()
@@ -60,7 +67,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	}
 }
 
-// enter sets the time for what is read next.
+// enter sets the read deadline for a phase.
 func (c *conn) enter(p phase) {
 	t := c.s.c.IdleTimeout
 	switch {
@@ -68,7 +75,7 @@ func (c *conn) enter(p phase) {
 		t = c.s.c.HeaderTimeout
 	case p == phaseBody:
 		t = c.s.c.BodyTimeout
-	case len(c.handed.jobs) > 0:
+	case len(c.handed.answers) > 0:
 		t = min(t, c.tick())
 	}
 	_ = c.nc.SetReadDeadline(time.Now().Add(t))
@@ -77,10 +84,10 @@ func (c *conn) enter(p phase) {
 	}
 }
 
-// past is a deadline that is over.
+// past returns a deadline that has passed.
 func past() time.Time { return time.Unix(1, 0) }
 
-// serve answers requests, one after the other.
+// serve reads and executes requests, one after the other, until the connection ends.
 func (c *conn) serve(ctx context.Context) {
 	defer c.rd.close()
 	if t, ok := c.nc.(*tls.Conn); ok && !c.handshake(ctx, t) {
@@ -100,17 +107,19 @@ func (c *conn) serve(ctx context.Context) {
 	}
 }
 
+// handshake performs the TLS handshake within HeaderTimeout. It logs a failure and reports success.
 func (c *conn) handshake(ctx context.Context, t *tls.Conn) bool {
 	ctx, cancel := context.WithTimeout(ctx, c.s.c.HeaderTimeout)
 	defer cancel()
 	if err := t.HandshakeContext(ctx); err != nil {
-		c.s.c.Logger.Debug("bedrock: TLS handshake", "client", c.tcp.RemoteAddr().String(), "error", err)
+		c.s.c.Logger.Debug("bedrock: a TLS handshake failed", "client", c.tcp.RemoteAddr().String(), "error", err)
 		return false
 	}
 	return true
 }
 
-// end does what is left to do after the last request.
+// end handles the end of the input: it answers a refused request with its status, and gives back
+// jobs that the client cannot have received.
 func (c *conn) end(ctx context.Context, err error) {
 	var no refusal
 	switch {
@@ -125,12 +134,13 @@ func (c *conn) end(ctx context.Context, err error) {
 		return
 	}
 	if c.write(&answer{status: string(no), close: true}) == nil {
-		_ = c.part()
+		_ = c.linger()
 	}
 	c.takeBack(ctx, func() bool { return c.lost(ctx) })
 }
 
-// do answers one request, and reports whether there may be another on this connection.
+// do executes a request and writes its answer. It gives back claimed jobs if the client cannot
+// receive the answer. It reports whether the connection may carry another request.
 func (c *conn) do(ctx context.Context, req *request) (again bool) {
 	call := newCall(c, req)
 	defer call.free()
@@ -139,17 +149,20 @@ func (c *conn) do(ctx context.Context, req *request) (again bool) {
 		return false
 	}
 	a := c.run(ctx, call)
+	a.jobs = len(call.taken) > 0
 	a.close = a.close || call.last || c.s.stopping.Load()
-	if c.ended != nil && !errors.Is(c.ended, io.EOF) { // nobody reads any more; who has only sent all may
-		c.handed.add(call.taken)
+	// the client no longer reads; after io.EOF it may still read
+	if c.ended != nil && !errors.Is(c.ended, io.EOF) {
+		c.handed.add(call.taken, time.Now())
 		c.giveBackHanded(ctx)
 		return false
 	}
 	err := c.write(&a)
-	if errors.Is(err, os.ErrDeadlineExceeded) { // earlier answers may be in the client's hands, which may only be slow
+	// the client may have received earlier answers and only be slow
+	if errors.Is(err, os.ErrDeadlineExceeded) {
 		c.handed.forget()
 	}
-	c.handed.add(call.taken)
+	c.handed.add(call.taken, c.out.begun)
 	if err != nil {
 		c.giveBackHanded(ctx)
 		return false
@@ -157,28 +170,29 @@ func (c *conn) do(ctx context.Context, req *request) (again bool) {
 	if a.close {
 		_, err := c.tcp.Write(nil) // see gone
 		if err == nil {
-			err = c.part()
+			err = c.linger()
 		}
 		c.takeBack(ctx, func() bool { return broken(err) || c.lost(ctx) })
 	}
 	return !a.close
 }
 
-// forget answers that a command will be run, closes the connection, and runs it. A job that is asked for in this way would be lost:
-// none is taken.
+// forget answers 202, closes the writing side, and then executes a command. Commands that claim
+// jobs are not executed, since the jobs would be lost.
 func (c *conn) forget(ctx context.Context, call *call) {
 	if c.write(&answer{status: statusQueued, close: true}) == nil {
 		c.closeWrite()
 	}
 	if call.cmd == nil || !call.cmd.takes {
 		if a := c.run(ctx, call); a.status != "" {
-			c.s.c.Logger.Info("bedrock: a command that was to be forgotten", "command", string(call.req.verb()), "status", a.status)
+			c.s.c.Logger.Info("bedrock: a command with Connection: forget failed", "command", string(call.req.verb()), "status", a.status)
 		}
 	}
-	_ = c.part()
+	_ = c.linger()
 }
 
-// run runs a command. A panic is answered, and ends the connection; the client is not told of jobs that were taken for it, so they go back.
+// run executes a command and returns its answer. A panic is logged and answered with 500, ends the
+// connection, and gives back the jobs that the command has claimed.
 func (c *conn) run(ctx context.Context, call *call) (a answer) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -191,9 +205,12 @@ func (c *conn) run(ctx context.Context, call *call) (a answer) {
 	return call.answer(ctx)
 }
 
-// write sends an answer.
+// write sends an answer and releases the memory of its parts. It blocks until the system has
+// accepted all bytes.
 func (c *conn) write(a *answer) error {
-	w := writer{c: c, begun: time.Now()}
+	w := &c.out
+	w.begun, w.n, w.jobs = time.Now(), 0, a.jobs
+	defer func() { w.jobs = false }()
 	head := buffers.Get().(*[]byte)
 	defer free(head)
 	*head = appendHead((*head)[:0], a)
@@ -217,14 +234,33 @@ func (c *conn) write(a *answer) error {
 	return w.write(*b.out)
 }
 
-// writer writes one answer. The client must accept some of it within each WriteTimeout. For the
-// whole it has WriteTimeout, and a second more for each writeRate bytes.
+// writer writes one answer with deadlines. The client must accept some bytes within each
+// WriteTimeout. The whole answer may take WriteTimeout plus one second for each writeRate bytes. An
+// answer with jobs may take mostTimeouts times WriteTimeout while the client's system responds.
 type writer struct {
 	c     *conn
 	begun time.Time
-	n     int // what was accepted
+	n     int  // accepted bytes
+	jobs  bool // an answer with jobs is being written
 }
 
+// more extends the write deadline of an answer with jobs by WriteTimeout, and returns true, while
+// the client's system responds. It returns false for other answers.
+func (w *writer) more() bool {
+	if !w.jobs {
+		return false
+	}
+	limit, h := w.c.s.c.WriteTimeout, &w.c.handed
+	h.measure()
+	if !h.known || h.silent(w.begun, limit) || time.Since(w.begun) >= mostTimeouts*limit {
+		return false
+	}
+	_ = w.c.tcp.SetWriteDeadline(time.Now().Add(limit))
+	return true
+}
+
+// write writes p in parts and sets a deadline for each. Returns an error if the client accepts them
+// too slowly.
 func (w *writer) write(p []byte) error {
 	limit := w.c.s.c.WriteTimeout
 	for len(p) > 0 {
@@ -243,15 +279,16 @@ func (w *writer) write(p []byte) error {
 	return nil
 }
 
-// closeWrite tells the client that no more will come.
+// closeWrite closes the writing side of the connection. It reports whether this was possible.
 func (c *conn) closeWrite() bool {
 	t, ok := c.nc.(interface{ CloseWrite() error })
 	return ok && t.CloseWrite() == nil
 }
 
-// part lets the client read its last answer, and returns how its side ended. Closing at once, with input that nobody has read, would have
-// the system throw away what the client has not taken yet.
-func (c *conn) part() error {
+// linger closes the writing side and reads a limited amount of input until the client closes its
+// side. Closing at once with unread input would make the system discard data that the client has
+// not received. Returns the error with which the client's side ended.
+func (c *conn) linger() error {
 	if !c.closeWrite() {
 		return nil
 	}
@@ -260,7 +297,7 @@ func (c *conn) part() error {
 	return err
 }
 
-// broken reports whether a connection that ended with err was broken off by the client, or by its system for it.
+// broken reports whether err means that the client, or its system, has broken the connection.
 func broken(err error) bool {
 	return err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, net.ErrClosed)
 }

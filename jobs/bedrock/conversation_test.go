@@ -9,13 +9,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A step is a request and what is answered: the status, and after it the body, if any. In what is answered T stands for any time;
-// behind a slash is a pattern for it.
+// step is a request and the expected answer: the status, and the body if there is one. T matches
+// any time; a text after a slash is a pattern.
 type step struct{ ask, want string }
 
 var anyTime = regexp.MustCompile(`"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"`)
 
-// req writes a request by hand: lines separated by " | ".
+// req returns a request from lines that are separated by " | ".
 func req(text string) string { return strings.ReplaceAll(text, " | ", "\n") + "\n\n" }
 
 const (
@@ -28,19 +28,20 @@ const (
 	unknownJ = "404 No job with this jobID"
 )
 
-// stored is what QueryJob says of a job.
+// stored returns the answer of QueryJob for a new job.
 func stored(id int, name, state, data string) string {
 	return fmt.Sprintf(`200 OK {"created":T,"data":%s,"jobID":%d,"lastRun":"","name":%q,"nextRun":T,"priority":500,"repeat":"","retryAfter":"","state":%q}`, data, id, name, state)
 }
 
-// run is what QueryJob says of a job that was handed out.
+// ran returns the answer of QueryJob for a claimed job.
 func ran(id int, name, state, data string) string {
 	return strings.Replace(stored(id, name, state, data), `"lastRun":""`, `"lastRun":T`, 1)
 }
 
 func created(id int) string { return fmt.Sprintf(`200 OK {"jobID":%d}`, id) }
 
-// conversations are what is said about each command. Each begins with an empty store.
+// conversations returns the steps that test each command. Each conversation begins with an empty
+// store.
 func conversations() map[string][]step {
 	child := []step{
 		{req("CreateJob | name: p | data: {\"p\":1}"), created(1)},
@@ -52,7 +53,7 @@ func conversations() map[string][]step {
 	retried := []step{{req("CreateJob | name: foo | retryAfter: +5 MINUTES"), created(1)}}
 	for i := range 10 {
 		data := "{}"
-		if i > 0 { // as they were before this time was counted
+		if i > 0 { // before this claim was counted
 			data = fmt.Sprintf(`{"retryAfterCount":%d}`, i)
 		}
 		retried = append(retried,
@@ -401,12 +402,12 @@ func conversations() map[string][]step {
 		"others": {
 			{req("Nonsense | a: b"), "430 Unrecognized command"},
 			{req("CreateJob foo | name: foo"), created(1)},
-			{req("GET / HTTP/1.1 | Host: localhost"), "430 Unrecognized command"}, // and no more is read
+			{req("GET / HTTP/1.1 | Host: localhost"), "430 Unrecognized command"}, // the rest is not read
 		},
 	}
 }
 
-// talk has a conversation, and reports what was answered otherwise.
+// talk performs a conversation and reports answers that differ.
 func talk(t *testing.T, c *client, steps []step) {
 	t.Helper()
 	for _, s := range steps {
@@ -424,7 +425,7 @@ func talk(t *testing.T, c *client, steps []step) {
 	}
 }
 
-// jobsServer is a server in front of a service in memory.
+// jobsServer starts a server for a service in memory.
 func jobsServer(t testing.TB, c Config) *serving {
 	t.Helper()
 	c.Service = service(t)

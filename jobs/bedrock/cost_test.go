@@ -14,7 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// memory is what the heap and the stacks take.
+// memory returns the size of heap and stacks.
 func memory() uint64 {
 	runtime.GC()
 	runtime.GC()
@@ -23,7 +23,8 @@ func memory() uint64 {
 	return m.HeapAlloc + m.StackInuse
 }
 
-// crowd opens connections that ask for something once and then are idle. They are bare: what they take is the server's.
+// crowd opens n connections that send one request and are then idle. They have no buffers of their
+// own.
 func crowd(t testing.TB, addr string, n int) (closeAll func()) {
 	conns := make([]net.Conn, n)
 	buf := make([]byte, 256)
@@ -48,16 +49,16 @@ func crowd(t testing.TB, addr string, n int) (closeAll func()) {
 	}
 }
 
-// TestIdleConnections: an idle connection is cheap, and 10,000 of them harm nobody.
+// TestIdleConnections shows that idle connections use little memory.
 func TestIdleConnections(t *testing.T) {
-	n := 2000 // both ends are in this process, and files may be few
+	n := 2000 // both ends are in this process, and file descriptors may be few
 	s := serve(t, Config{}, echo)
-	crowd(t, s.addr, 100)() // what is made once
+	crowd(t, s.addr, 100)() // one-time allocations
 	testwait.Until(t, "they are gone", func() bool { return s.Stats().Connections == 0 })
 	before := memory()
 	done := crowd(t, s.addr, n)
 	defer done()
-	// The clients' ends are counted too: about 500 bytes each.
+	// The clients' ends are included: about 500 bytes each.
 	each := (int64(memory()) - int64(before)) / int64(n)
 	t.Logf("%d bytes for each connection", each)
 	if each > 12<<10 {
@@ -66,7 +67,7 @@ func TestIdleConnections(t *testing.T) {
 	dial(t, s.addr).ask("Echo\n\n").wantStatus(t, "200 OK")
 }
 
-// TestHalfSentRequests: what a connection holds of half a request is counted, but for a few KiB.
+// TestHalfSentRequests shows that the memory of incomplete requests is counted, except a few KiB.
 func TestHalfSentRequests(t *testing.T) {
 	const n, free = 500, 12 << 10
 	for name, line := range map[string]string{"short headers": "aa:bbbbbbbbbbb\n", "one header": strings.Repeat("a", 15<<10)} {
@@ -97,7 +98,7 @@ func TestHalfSentRequests(t *testing.T) {
 	}
 }
 
-// BenchmarkServer is what the protocol costs, with nothing behind it: 32 clients on one machine.
+// BenchmarkServer measures the protocol without a service: 32 clients on one machine.
 func BenchmarkServer(b *testing.B) {
 	s := serve(b, Config{}, echo)
 	in := compose(nil, "Echo", [][2]string{{"name", "foo"}, {"text", `{"value":1}`}, {"repeat", "finished, +1 minute"}}, "")

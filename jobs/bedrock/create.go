@@ -9,7 +9,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// createJob makes a job.
+// createJob executes CreateJob: it creates a job and answers with its id.
 func createJob(ctx context.Context, c *call) error {
 	spec, err := fields{c.req}.spec(false)
 	if err != nil {
@@ -24,15 +24,20 @@ func createJob(ctx context.Context, c *call) error {
 	return nil
 }
 
-// mostID is how many bytes an id has at most, with its comma.
+// mostID is the maximum number of bytes of an id with its comma.
 const mostID = 20
 
-// createJobs makes several at once, or none.
+// createJobs executes CreateJobs: it creates several jobs, all or none, and answers with their ids.
 func createJobs(ctx context.Context, c *call) error {
 	n, all, err := objects(c.req.get("jobs"))
 	if err != nil {
 		return err
 	}
+	leave, err := c.memory.lists.enter(ctx, c.req.length+n*listedJob)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	mock := c.req.flag("mockRequest")
 	specs := make([]jobs.Spec, 0, n)
 	for f := range all {
@@ -42,7 +47,7 @@ func createJobs(ctx context.Context, c *call) error {
 		}
 		specs = append(specs, s)
 	}
-	if c.grow(len(`{"jobIDs":[]}`) + mostID*n); !c.count() { // afterwards it would be too late
+	if c.grow(len(`{"jobIDs":[]}`) + mostID*n); !c.count() { // after the creation it would be too late
 		return errNoMemory
 	}
 	created, err := c.s.CreateAll(ctx, specs)
@@ -60,7 +65,8 @@ func createJobs(ctx context.Context, c *call) error {
 	return nil
 }
 
-// spec reads what a job is to be; mock: one of a test, whatever it says itself.
+// spec returns the Spec of a job that the fields describe. mock marks it as a mock job, whatever
+// the fields say.
 func (f fields) spec(mock bool) (s jobs.Spec, err error) {
 	if s.Name, err = f.name(); err != nil {
 		return s, err
@@ -96,7 +102,7 @@ func (f fields) spec(mock bool) (s jobs.Spec, err error) {
 	return s, nil
 }
 
-// mocked has data say that they are those of a test, as workers of this protocol expect.
+// mocked adds "mockRequest":true to data, as workers of this protocol expect for mock jobs.
 func mocked(data []byte) []byte {
 	const mark = `"mockRequest":true`
 	var has map[string]json.RawMessage

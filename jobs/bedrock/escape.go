@@ -6,8 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// unescape takes the backslashes out of a value, in place, which never makes it longer: b, f, n, r, t, and u with four hex digits, stand for what they
-// do in JSON, everything else for itself. One at the very end is kept.
+// unescape replaces the escapes of a value in place and returns the result, which is never longer.
+// The escapes b, f, n, r, t and u with four hex digits mean the same as in JSON; any other
+// character means itself. A backslash at the end stays.
 func unescape(b []byte) []byte {
 	from := bytes.IndexByte(b, '\\')
 	if from < 0 {
@@ -46,7 +47,8 @@ func unescape(b []byte) []byte {
 	return b[:to]
 }
 
-// codePoint reads what follows \u, and the second \u that may make a pair with it. n is how much was read; 0: no digits.
+// codePoint decodes the digits after \u, and a second \u that forms a surrogate pair with it. n is
+// the number of bytes read; 0: no valid digits.
 func codePoint(b []byte) (r rune, n int) {
 	first, ok := unit(b)
 	if !ok {
@@ -59,9 +61,10 @@ func codePoint(b []byte) (r rune, n int) {
 			}
 		}
 	}
-	return first, 4 // half a pair is written as the sign for what is no character
+	return first, 4 // half of a pair becomes the replacement character
 }
 
+// unit decodes four hexadecimal digits.
 func unit(b []byte) (rune, bool) {
 	if len(b) < 4 {
 		return 0, false
@@ -70,7 +73,8 @@ func unit(b []byte) (rune, bool) {
 	return rune(n), ok
 }
 
-// escape writes a value as unescape reads it, in one line and without blanks at its ends that would be trimmed.
+// escape appends a value in the form that unescape decodes, on one line and without blanks at its
+// ends.
 func escape(out []byte, s string) []byte {
 	for i := range len(s) {
 		switch c := s[i]; {

@@ -13,7 +13,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/memjobs"
 )
 
-// A job is made over the line protocol, and taken in Go.
+// A job is created over the line protocol and claimed in Go.
 func ExampleServer() {
 	ctx, stop := context.WithCancel(context.Background())
 	store, err := memjobs.New(memjobs.Config{})
@@ -28,14 +28,15 @@ func ExampleServer() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	ln, err := server.Listen(ctx) // server.Run(ctx) does this and the next; here the port is not known before
+	// server.Run(ctx) performs both steps; here the port is not known before
+	ln, err := server.Listen(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(ctx, ln) }()
 
-	// As printf 'CreateJob\nname: foo\n...' | nc -N does.
+	// Like printf 'CreateJob\nname: foo\n...' | nc -N.
 	conn, err := net.Dial("tcp", ln.Addr().String())
 	if err != nil {
 		log.Fatal(err)

@@ -11,18 +11,18 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// The priorities of the protocol, of which the highest goes first. A job's own priority is what is left of topPriority: there the
-// lowest goes first.
+// The priorities of the protocol, where the highest number comes first. The Priority of a job is
+// topPriority minus this number, since there the lowest comes first.
 const (
 	topPriority     = 1000
 	defaultPriority = 500
 )
 
-// fields are what a command is given: the headers of a request, or one object of a list. The methods return a statusError for what
-// must not be.
+// fields are the arguments of a command: the headers of a request, or one object of a list. The
+// methods return a statusError for invalid values.
 type fields struct{ *request }
 
-// number reads an id, or another number above zero, that has to be there.
+// number returns an id or another number above zero. The field is required.
 func (f fields) number(name string) (int64, error) {
 	text := f.get(name)
 	if text == nil {
@@ -35,12 +35,13 @@ func (f fields) number(name string) (int64, error) {
 	return n, nil
 }
 
+// id returns the required field jobID.
 func (f fields) id() (jobs.ID, error) {
 	n, err := f.number("jobID")
 	return jobs.ID(n), err
 }
 
-// name reads a job's name.
+// name returns the name of a job. The field is required.
 func (f fields) name() (string, error) {
 	text := f.get("name")
 	if text == nil {
@@ -49,7 +50,7 @@ func (f fields) name() (string, error) {
 	return f.text("name")
 }
 
-// text reads a name or a key; "": there is none.
+// text returns a name or a key. "": the field is missing.
 func (f fields) text(name string) (string, error) {
 	text := f.get(name)
 	if text == nil {
@@ -61,13 +62,13 @@ func (f fields) text(name string) (string, error) {
 	return "", malformed(name)
 }
 
-// data reads a job's data; nil: there are none.
+// data returns a copy of the data of a job. nil: the field is missing.
 func (f fields) data() ([]byte, error) {
 	text := trim(f.get("data"))
 	switch {
 	case len(text) == 0:
 		return nil, nil
-	case emptyList(text): // what some languages write for an object without fields
+	case emptyList(text): // some languages encode an object without fields in this way
 		return []byte("{}"), nil
 	case !object(text) || !utf8.Valid(text):
 		return nil, statusError("402 Data is not a valid JSON Object")
@@ -75,7 +76,8 @@ func (f fields) data() ([]byte, error) {
 	return append([]byte(nil), text...), nil
 }
 
-// time reads a time in UTC, as "YYYY-MM-DD" or "YYYY-MM-DD HH:MM:SS". Zero: there is none.
+// time returns a time in UTC, from "YYYY-MM-DD" or "YYYY-MM-DD HH:MM:SS". Zero: the field is
+// missing.
 func (f fields) time(name string) (time.Time, error) {
 	text := string(f.get(name))
 	switch len(text) {
@@ -93,7 +95,8 @@ func (f fields) time(name string) (time.Time, error) {
 	return time.Time{}, malformed(name)
 }
 
-// priority reads a job's priority under one of these names, the first that is there, and turns it round.
+// priority returns the Priority of a job, converted from the first of these fields that is set.
+// Unset: no field is set.
 func (f fields) priority(names ...string) (task.Opt[int], error) {
 	for _, name := range names {
 		if text := f.get(name); text != nil {
@@ -108,7 +111,7 @@ func (f fields) priority(names ...string) (task.Opt[int], error) {
 	return task.Opt[int]{}, nil
 }
 
-// delay reads a number of seconds.
+// delay returns a number of seconds. 0: the field is missing.
 func (f fields) delay() (time.Duration, error) {
 	text := f.get("delay")
 	switch n, ok := whole(text); {
@@ -124,8 +127,8 @@ func (f fields) delay() (time.Duration, error) {
 	return 0, malformed("delay")
 }
 
-// list splits a text at its commas. Blanks before an item, and items without anything else, are
-// left out. It stops after one item more than most.
+// list splits a text at its commas. It removes blanks before items and skips empty items. It stops
+// after one item more than most.
 func list(text []byte, most int) (items []string) {
 	for len(text) > 0 && len(items) <= most {
 		i := 0
@@ -144,17 +147,17 @@ func list(text []byte, most int) (items []string) {
 	return items
 }
 
-// errInvalidJSON is what a list of jobs is that cannot be read.
+// errInvalidJSON is the status for a malformed list of jobs.
 const errInvalidJSON statusError = "401 Invalid JSON"
 
-// maxJobs is how many jobs one request may make.
+// maxJobs limits the number of jobs that one request may create.
 const maxJobs = 10_000
 
-// maxFields is how many fields an object of a list may have.
+// maxFields limits the number of fields of an object in a list.
 const maxFields = maxHeaders
 
-// objects reads a list of n objects, each as if it were the headers of a request. It checks the
-// whole list first, and does not copy it. Fields are valid until the next ones.
+// objects checks a list of objects and returns their number and an iterator over them, each as the
+// headers of a request. It does not copy the list. A yielded value is valid until the next one.
 func objects(text []byte) (n int, all iter.Seq[fields], err error) {
 	if at := blanks(text, 0); at == len(text) || text[at] != '[' || !json.Valid(text) {
 		return 0, nil, errInvalidJSON
@@ -193,7 +196,8 @@ func objects(text []byte) (n int, all iter.Seq[fields], err error) {
 	}, nil
 }
 
-// plain is a JSON value as a header would hold it: a string without its quotes, anything else as it is, and nothing for null.
+// plain returns a JSON value as a header would contain it: a string without quotes, nil for null,
+// any other value unchanged.
 func plain(value []byte) []byte {
 	switch {
 	case string(value) == "null":

@@ -16,7 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// FuzzReader: whatever comes, and in whatever pieces, is read alike, without a panic and within bounds.
+// FuzzReader shows that any input, in any pieces, is read in the same way, without a panic and
+// within the limits.
 func FuzzReader(f *testing.F) {
 	for _, in := range []string{
 		"GetJob\nname: foo\n\n", "GetJob\r\nname: foo\r\n\r\nPing\r\n\r\n", "A\n\rb: c\n\r\n\r", "A\rb: c\r\r", "A\nb: c\n d\n\n",
@@ -41,23 +42,23 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// FuzzCompose: a composed request reads back as it was.
+// FuzzCompose shows that a composed request is read unchanged.
 func FuzzCompose(f *testing.F) {
 	f.Add("CreateJob", "name", "foo", "data", `{"a":"\\\n"}`, "body")
 	f.Add("CreateJob", "name", " \t x \r\n", "data", "\\", "\r\n\r\n")
 	f.Fuzz(func(t *testing.T, line, n1, v1, n2, v2, body string) {
 		line = strings.Trim(line, " \t")
 		if line == "" || strings.ContainsAny(line, "\r\n") || len(line) > 1000 {
-			return // no line that a client composes
+			return // not a valid line
 		}
 		for _, n := range []string{n1, n2} {
 			if n == "" || strings.Trim(n, " \t") != n || strings.ContainsAny(n, "\r\n:") || len(n) > 1000 ||
 				same([]byte(n), "content-length") || same([]byte(n), "transfer-encoding") {
-				return // no header that a client composes
+				return // not a valid header
 			}
 		}
 		if len(v1)+len(v2)+len(body) > 4<<10 {
-			return // more than the reader of this target takes
+			return // beyond the limits of this target
 		}
 		in := compose(nil, line, [][2]string{{n1, v1}, {n2, v2}}, body)
 		rd := newReader(bytes.NewReader(append(in, "B\n\n"...)), some)
@@ -81,7 +82,7 @@ func FuzzCompose(f *testing.F) {
 	})
 }
 
-// FuzzValue: every text becomes JSON.
+// FuzzValue shows that every text becomes valid JSON.
 func FuzzValue(f *testing.F) {
 	for _, s := range []string{"", "0", "-0", "007", "12", "-5", "1.5", "true", "null", "{}", "{", `{"a":1}`, "[1,2]", "[1,", "a\x00\xff\"\\\u2028", "9223372036854775808"} {
 		f.Add(s)
@@ -101,7 +102,7 @@ func FuzzValue(f *testing.F) {
 	})
 }
 
-// FuzzObjects: a list is taken apart as encoding/json does it.
+// FuzzObjects shows that lists are split in the same way as by encoding/json.
 func FuzzObjects(f *testing.F) {
 	for _, s := range []string{
 		`[{"name":"a"}]`, " [ { \"a\" : 1 , \"b\":[1,{\"c\":\"]}\"}], \"\\u0041\\\"\": \"\\n\" } ,{\"a\":null}]\n", `[]`, `[{}]`, `[1]`, `[null]`, `null`,
@@ -150,7 +151,7 @@ func FuzzObjects(f *testing.F) {
 	})
 }
 
-// script is a connection of which the input is known, and the output is kept.
+// script is a connection with a given input that records its output.
 type script struct {
 	net.Conn
 	in  io.Reader
@@ -162,7 +163,8 @@ func (s *script) Write(p []byte) (int, error)      { return s.out.Write(p) }
 func (s *script) SetReadDeadline(time.Time) error  { return nil }
 func (s *script) SetWriteDeadline(time.Time) error { return nil }
 
-// FuzzCommands: whatever is sent to a server, every request is answered in the form of the protocol, and with a status that it knows.
+// FuzzCommands shows that every request gets an answer in the form of the protocol, with a known
+// status.
 func FuzzCommands(f *testing.F) {
 	for _, steps := range conversations() {
 		var all strings.Builder
@@ -176,7 +178,7 @@ func FuzzCommands(f *testing.F) {
 	f.Add("GetJob\nname: *\nConnection: wait\n\nCreateJob\nname: a\nConnection: forget\n\n")
 	f.Fuzz(func(t *testing.T, in string) {
 		if len(in) > maxAhead {
-			return // the end of the input would not be seen by who waits
+			return // the end of the input would not end a wait
 		}
 		s, err := New(Config{Service: service(t), Logger: slog.New(slog.DiscardHandler), MaxHeader: 16 << 10, MaxBody: 16 << 10})
 		if err != nil {

@@ -10,17 +10,23 @@ import (
 )
 
 const (
-	// maxNames is how many names a list may have, and maxList its bytes.
+	// maxNames limits the number of names in a list, maxList its bytes.
 	maxNames = 1000
 	maxList  = 64 << 10
-	// batch is how many jobs are taken at once. In between it is seen how large the answer has become.
-	batch = 64
-	// firstBatch is how many are taken before their sizes are known. Many clients ask for ten.
-	// batchBytes is how many bytes later batches should have.
-	firstBatch, batchBytes = 10, 1 << 20
+	// batchBytes is the wanted size of a page of Query or a batch of GetJobs. firstBatch is the limit
+	// of the first one.
+	batchBytes, firstBatch = 1 << 20, 4
+	// mostBatch is the limit of all at a time, since large jobs may follow small ones. It is higher if
+	// jobs with as much data as possible then have at most 1/batchShare of MaxMemory.
+	mostBatch, batchShare = 16, 4
 )
 
-// getJob hands out one job.
+// pages returns the sizes of the pages of a Query or the batches of a GetJobs.
+func (s *Server) pages() page.Size {
+	return page.Size{Bytes: batchBytes, First: firstBatch, Most: int(s.memory.mostClaims)}
+}
+
+// getJob executes GetJob: it claims one job and answers with it.
 func getJob(ctx context.Context, c *call) error {
 	if c.req.get("numResults") != nil {
 		return statusError("402 Cannot use numResults with GetJob; try GetJobs")
@@ -38,7 +44,8 @@ func getJob(ctx context.Context, c *call) error {
 	return nil
 }
 
-// getJobs hands out as many jobs as there are and as there is memory for, up to a number.
+// getJobs executes GetJobs: it claims up to the wanted number of due jobs, as far as memory allows,
+// and answers with them. With Connection: wait it waits for the first job.
 func getJobs(ctx context.Context, c *call) error {
 	sel, err := fields{c.req}.selector()
 	if err != nil {
@@ -50,24 +57,24 @@ func getJobs(ctx context.Context, c *call) error {
 	}
 	*c.out = append(*c.out, `{"jobs":[`...)
 	empty := c.length()
-	size := page.Size{Bytes: batchBytes, First: firstBatch, Most: batch}
+	size := c.c.s.pages()
 	for left > 0 && c.length() < c.c.s.c.MaxAnswer {
-		got, err := c.take(ctx, jobs.Request{Selector: sel, Max: int(min(left, int64(size.Limit())))}, c.length() == empty)
-		if err != nil {
+		r := jobs.Request{Selector: sel, Max: int(min(left, int64(size.Limit())))}
+		b, err := c.takeBatch(ctx, r, empty)
+		if errors.Is(err, jobs.ErrNoJob) && c.wait && c.length() == empty {
+			b, err = c.awaitOne(ctx, r, empty)
+		}
+		switch {
+		case c.length() == empty && err != nil:
 			return err
+		case err != nil && !errors.Is(err, jobs.ErrNoJob) && ctx.Err() == nil:
+			c.logError(err) // the jobs of earlier batches are answered
 		}
-		if len(got) == 0 {
+		if err != nil || b.full {
 			break
 		}
-		size.Read(len(got), page.Handouts(got))
-		left -= int64(len(got))
-		if n := c.appendJobs(got, empty); n < len(got) {
-			if c.length() == empty {
-				return errNoMemory
-			}
-			c.leave(ctx, len(got)-n)
-			break
-		}
+		size.Read(b.n, b.bytes)
+		left -= int64(b.n - b.givenUp)
 	}
 	if c.length() == empty {
 		return jobs.ErrNoJob
@@ -76,11 +83,59 @@ func getJobs(ctx context.Context, c *call) error {
 	return nil
 }
 
-// appendJobs writes jobs into a list that begins at empty. It returns for how many of got there
-// was room and memory.
+// batch describes the jobs that one call claimed. givenUp is the number of those that RetryAfter
+// has given up, which the answer lacks. full reports that the answer has no room for more.
+type batch struct {
+	n, givenUp, bytes int
+	full              bool
+}
+
+// takeBatch claims due jobs, as far as memory allows, and appends them to the answer. It waits
+// neither for jobs nor for memory.
+func (c *call) takeBatch(ctx context.Context, r jobs.Request, empty int) (b batch, err error) {
+	limit, leave := c.memory.claim(r.Max)
+	defer leave()
+	r.Max = limit
+	got, err := c.s.Get(ctx, r)
+	if err != nil {
+		return b, err
+	}
+	c.addTaken(got)
+	return c.appendBatch(ctx, got, empty)
+}
+
+// awaitOne waits for one due job, claims it, and appends it to the answer.
+func (c *call) awaitOne(ctx context.Context, r jobs.Request, empty int) (b batch, err error) {
+	r.Max = 1
+	got, err := c.await(ctx, r)
+	if err != nil {
+		return b, err
+	}
+	return c.appendBatch(ctx, got, empty)
+}
+
+// appendBatch appends claimed jobs to the answer. It gives back the jobs that lack room or
+// memory. Returns errNoMemory if not even the first job of the answer fits.
+func (c *call) appendBatch(ctx context.Context, got []jobs.Handout, empty int) (b batch, err error) {
+	n := c.appendJobs(got, empty)
+	if n < len(got) && c.length() == empty {
+		return b, errNoMemory
+	}
+	c.giveBackLast(ctx, len(got)-n)
+	b = batch{n: n, bytes: page.Handouts(got), full: n < len(got)}
+	for i := range got[:n] {
+		if got[i].GivenUp {
+			b.givenUp++
+		}
+	}
+	return b, nil
+}
+
+// appendJobs appends claimed jobs to the list that begins at empty. It returns how many of them had
+// room and memory.
 func (c *call) appendJobs(got []jobs.Handout, empty int) int {
 	for i := range got {
-		if got[i].GivenUp { // it runs no more
+		if got[i].GivenUp { // it is FAILED and was not claimed
 			continue
 		}
 		n, first := len(*c.out), c.length() == empty
@@ -93,25 +148,12 @@ func (c *call) appendJobs(got []jobs.Handout, empty int) int {
 			c.cut(n)
 			return i
 		}
-		c.turn()
+		c.startPart()
 	}
 	return len(got)
 }
 
-// take takes the next jobs. Only the first time it waits, and it matters that there is none.
-func (c *call) take(ctx context.Context, r jobs.Request, first bool) ([]jobs.Handout, error) {
-	if first {
-		return c.get(ctx, r)
-	}
-	got, err := c.s.Get(ctx, r)
-	c.took(got)
-	if err != nil && !errors.Is(err, jobs.ErrNoJob) {
-		c.complain(err) // those that were taken before are answered
-	}
-	return got, nil
-}
-
-// selector reads which jobs are asked for: of one pattern, or of several names.
+// selector returns the selector of the wanted jobs: one pattern, or several names, and a priority.
 func (f fields) selector() (s jobs.Selector, err error) {
 	text := f.get("name")
 	switch {
@@ -131,7 +173,8 @@ func (f fields) selector() (s jobs.Selector, err error) {
 	return s, err
 }
 
-// appendHandout writes a job for who is to run it. Keys are sorted, whatever their case.
+// appendHandout appends a claimed job as JSON, for its worker. Keys are sorted without regard to
+// letter case.
 func appendHandout(out []byte, h *jobs.Handout) []byte {
 	out = append(out, '{')
 	if h.GivenUp {
@@ -141,7 +184,8 @@ func appendHandout(out []byte, h *jobs.Handout) []byte {
 		out = appendChildren(key(out, "cancelledChildJobs"), h.CancelledChildren)
 	}
 	out = appendTime(key(out, "created"), h.Created)
-	out = appendData(key(out, "data"), shown(&h.Row, h.Handouts-1)) // as before this hand-out
+	// the number of claims before this one
+	out = appendData(key(out, "data"), dataForClient(&h.Row, h.Handouts-1))
 	if h.HasChildren {
 		out = appendChildren(key(out, "finishedChildJobs"), h.FinishedChildren)
 	}
@@ -159,6 +203,7 @@ func appendHandout(out []byte, h *jobs.Handout) []byte {
 	return append(out, '}')
 }
 
+// appendChildren appends the children of a job as a JSON array.
 func appendChildren(out []byte, children []jobs.Child) []byte {
 	out = append(out, '[')
 	for i, child := range children {

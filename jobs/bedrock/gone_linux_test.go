@@ -14,13 +14,14 @@ import (
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
-// vanish makes the system of a client receive nothing any more, as if its network were gone.
-// Neither an end nor a reset reaches the server.
+// vanish makes a client's system receive no more packets, as if its network had failed. The server
+// receives neither an end nor a reset.
 func vanish(t *testing.T, nc *net.TCPConn) {
 	t.Helper()
 	control(t, nc, func(fd int) error {
-		drop := []syscall.SockFilter{{Code: syscall.BPF_RET | syscall.BPF_K}} // each packet is cut to 0 bytes
-		//lint:ignore SA1019 what is to be used instead is another module
+		// The filter cuts each packet to 0 bytes.
+		drop := []syscall.SockFilter{{Code: syscall.BPF_RET | syscall.BPF_K}}
+		//lint:ignore SA1019 the replacement is in another module
 		return syscall.AttachLsf(fd, drop) //nolint:staticcheck // as above
 	})
 }
@@ -43,7 +44,7 @@ func control(t *testing.T, nc *net.TCPConn, do func(fd int) error) {
 	}
 }
 
-// TestVanished: the job of a client that is gone without a word goes to another one.
+// TestVanished shows that the job of a client that has vanished goes to another client.
 func TestVanished(t *testing.T) {
 	const wait = "GetJob\nname: foo\nConnection: wait\ntimeout: 60000\n"
 	for name, ask := range map[string]string{
@@ -112,7 +113,7 @@ func TestVanished(t *testing.T) {
 	})
 }
 
-// gotByAnother has another client get the job of one that has vanished.
+// gotByAnother checks that another client gets the job of a client that has vanished.
 func gotByAnother(t *testing.T, s *serving) {
 	t.Helper()
 	other := dial(t, s.addr)
@@ -122,8 +123,8 @@ func gotByAnother(t *testing.T, s *serving) {
 	wantState(t, s, 1, jobs.Running)
 }
 
-// TestSlowButAlive: a client that reads slowly, or was away for less than WriteTimeout, keeps its
-// job. Other requests wait for nothing.
+// TestSlowButAlive shows that a client that reads slowly, or was away for less than WriteTimeout,
+// keeps its job. Other requests do not wait for it.
 func TestSlowButAlive(t *testing.T) {
 	t.Run("away for a time", func(t *testing.T) {
 		t.Parallel()
@@ -142,12 +143,12 @@ func TestSlowButAlive(t *testing.T) {
 	})
 	t.Run("reads nothing for a time", func(t *testing.T) {
 		t.Parallel()
-		// The answer is in the client's system, where the program may leave it.
+		// The client's system has the answer; the program need not read it.
 		s := jobsServer(t, Config{WriteTimeout: 50 * time.Millisecond})
 		w := waiter(t, s)
 		dial(t, s.addr).ask("CreateJob\nname: foo\n\n").wantStatus(t, ok)
 		testwait.Until(t, "the answer is there", func() bool { return unread(t, w) > 0 })
-		<-testwait.Brief(t).Done() // many times WriteTimeout: nothing is to happen
+		<-testwait.Brief(t).Done() // many times WriteTimeout, in which nothing must happen
 		wantGot(t, w, 1)
 		w.ask("FinishJob\njobID: 1\n\n").wantStatus(t, ok)
 	})
@@ -160,7 +161,7 @@ func TestSlowButAlive(t *testing.T) {
 		c := dial(t, s.addr)
 		_ = c.Conn.(*net.TCPConn).SetReadBuffer(64 << 10)
 		c.send("GetJob\nname: foo\n\n")
-		const parts = 100 // in half as much time again as WriteTimeout
+		const parts = 100 // in one and a half times WriteTimeout
 		tick := time.NewTicker(3 * timeout / 2 / parts)
 		defer tick.Stop()
 		for i := range parts {
@@ -181,7 +182,7 @@ func TestSlowButAlive(t *testing.T) {
 		nc := c.Conn.(*net.TCPConn)
 		vanish(t, nc)
 		c.send("CreateJob\nname: foo\n\nGetJob\nname: foo\n\nCreateJob\nname: bar\n\nFinishJob\njobID: 1\n\nCreateJob\nname: last\n\n")
-		// None of their answers is acknowledged, and none is waited for.
+		// Their answers are not acknowledged, and nothing waits for that.
 		testwait.Until(t, "all are done", func() bool { return s.Stats().Requests == 5 })
 		wantState(t, s, 3, jobs.Queued)
 		comeBack(t, nc)
@@ -193,7 +194,7 @@ func TestSlowButAlive(t *testing.T) {
 	})
 }
 
-// BenchmarkGetFinish measures a job's way through a server in memory.
+// BenchmarkGetFinish measures claiming and finishing a job through a server in memory.
 func BenchmarkGetFinish(b *testing.B) {
 	s := jobsServer(b, Config{})
 	c := dial(b, s.addr)

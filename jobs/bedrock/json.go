@@ -8,11 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// timeForm is how times are written and, in a longer or shorter form, read. They are in UTC.
+// timeForm is the format of times in answers and requests. They are in UTC.
 const timeForm = "2006-01-02 15:04:05"
 
-// appendValue writes a stored text as answers show it: what looks like an integer is a number, true, false and null are themselves,
-// a JSON object or array is one, and all else is a string.
+// appendValue appends a stored text as JSON. An integer, true, false, null, an object or an array
+// stays as it is; any other text becomes a string.
 func appendValue(out []byte, s string) []byte {
 	switch {
 	case s == "true" || s == "false" || s == "null" || integer(s):
@@ -23,7 +23,7 @@ func appendValue(out []byte, s string) []byte {
 	return appendString(out, s)
 }
 
-// integer reports whether s is how an int64 is written.
+// integer reports whether s is the decimal form of an int64.
 func integer(s string) bool {
 	if len(s) == 0 || len(s) > 20 || s[len(s)-1] < '0' || s[len(s)-1] > '9' {
 		return false
@@ -36,7 +36,7 @@ func integer(s string) bool {
 	return string(strconv.AppendInt(b[:0], n, 10)) == s
 }
 
-// appendData writes data, which are JSON already.
+// appendData appends data, which are JSON. Empty data become "".
 func appendData(out, data []byte) []byte {
 	if len(data) == 0 {
 		return append(out, `""`...)
@@ -44,7 +44,7 @@ func appendData(out, data []byte) []byte {
 	return append(out, data...)
 }
 
-// appendTime writes a time as a string; the zero one is "".
+// appendTime appends a time as a string. The zero time becomes "".
 func appendTime(out []byte, t time.Time) []byte {
 	if t.IsZero() {
 		return append(out, `""`...)
@@ -56,7 +56,7 @@ func appendTime(out []byte, t time.Time) []byte {
 
 const digits = "0123456789abcdef"
 
-// appendString writes a JSON string. What is no UTF-8 becomes the sign for what is no character.
+// appendString appends a JSON string. Bytes that are not UTF-8 become the replacement character.
 func appendString(out []byte, s string) []byte {
 	out = append(out, '"')
 	for i := 0; i < len(s); {
@@ -86,7 +86,7 @@ func appendString(out []byte, s string) []byte {
 	return append(out, '"')
 }
 
-// key writes the name of a field. The first one of an object follows its brace, which nothing else can end with.
+// key appends the name of a field and, unless the field is the first of its object, a comma.
 func key(out []byte, name string) []byte {
 	if out[len(out)-1] != '{' {
 		out = append(out, ',')
@@ -97,7 +97,8 @@ func key(out []byte, name string) []byte {
 // object reports whether b is one JSON object.
 func object(b []byte) bool { return len(b) >= 2 && b[0] == '{' && json.Valid(b) }
 
-// emptyList reports whether b is a list without elements, which some clients send for an object without fields.
+// emptyList reports whether b is an array without elements, which some clients send for an object
+// without fields.
 func emptyList(b []byte) bool {
 	return len(b) >= 2 && b[0] == '[' && b[len(b)-1] == ']' && len(bytes.TrimSpace(b[1:len(b)-1])) == 0
 }

@@ -31,22 +31,22 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// patience bounds every wait of these tests.
+// patience limits every wait in these tests.
 const patience = 20 * time.Second
 
-// serving is a server that runs.
+// serving is a running server.
 type serving struct {
 	*Server
 	addr string
-	stop func() error // ends it, once, and waits
+	stop func() error // stops it once and waits for its end
 }
 
-// serve runs a server until the test ends. The commands, if any, are the only ones that it knows.
+// serve runs a server until the test ends. If cmds are given, the server knows only these commands.
 func serve(t testing.TB, c Config, cmds ...command) *serving {
 	t.Helper()
 	c.Listen = "127.0.0.1:0"
 	if c.Service == nil {
-		c.Service = new(jobs.Service) // the commands do not look at it
+		c.Service = new(jobs.Service) // the commands do not use it
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -88,7 +88,7 @@ func serve(t testing.TB, c Config, cmds ...command) *serving {
 	return sv
 }
 
-// client is one end of a connection.
+// client is the client's end of a connection.
 type client struct {
 	t testing.TB
 	net.Conn
@@ -117,14 +117,14 @@ func (c *client) send(text string) {
 	}
 }
 
-// said is an answer as it was received.
+// said is a received answer.
 type said struct {
 	Status  string
 	Headers []string
 	Body    string
 }
 
-// receive reads one answer, byte by byte what it has to be.
+// receive reads one answer and checks its form strictly.
 func (c *client) receive() (s said, err error) {
 	line := func() string {
 		if err != nil {
@@ -163,7 +163,7 @@ func (c *client) receive() (s said, err error) {
 	return s, err
 }
 
-// next is receive for what has to come.
+// next is receive for an answer that must come.
 func (c *client) next() said {
 	c.t.Helper()
 	s, err := c.receive()
@@ -180,7 +180,7 @@ func (c *client) ask(text string) said {
 	return c.next()
 }
 
-// wantEnd has the connection be closed by the server, with nothing before.
+// wantEnd checks that the server closes the connection without further output.
 func (c *client) wantEnd() {
 	c.t.Helper()
 	if b, err := c.in.ReadByte(); err == nil {
@@ -195,7 +195,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &nerr) && nerr.Timeout()
 }
 
-// wantStatus compares.
+// wantStatus checks the status.
 func (s said) wantStatus(t testing.TB, want string) {
 	t.Helper()
 	if s.Status != want {
@@ -203,7 +203,7 @@ func (s said) wantStatus(t testing.TB, want string) {
 	}
 }
 
-// service makes a service in memory, which ends with the test.
+// service returns a service in memory that is closed with the test.
 func service(t testing.TB) *jobs.Service {
 	t.Helper()
 	store, err := memjobs.New(memjobs.Config{})
@@ -213,7 +213,7 @@ func service(t testing.TB) *jobs.Service {
 	return over(t, store)
 }
 
-// over makes a service over a store; both end with the test.
+// over returns a service over a store; both are closed with the test.
 func over(t testing.TB, store jobs.Store) *jobs.Service {
 	t.Helper()
 	s, err := jobs.New(jobs.Config{Store: store, Logger: slog.New(slog.DiscardHandler)})

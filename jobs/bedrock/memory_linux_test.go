@@ -16,8 +16,9 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// peak returns the most memory that a server had, in bytes: VmHWM of /proc. The race detector takes
-// several times as much itself; with it, it is what Go had of the system.
+// peak returns the maximum memory of a server in bytes, from VmHWM of /proc. The race detector
+// itself uses several times as much; with it, peak returns the memory that Go obtained from the
+// system.
 func peak(t *testing.T, c *child) int64 {
 	t.Helper()
 	if raced {
@@ -47,7 +48,7 @@ func number(t *testing.T, text string) int64 {
 	return n
 }
 
-// unread returns how many bytes have arrived at a client that has not read them.
+// unread returns the number of received bytes that a client has not read.
 func unread(t *testing.T, c *client) int {
 	t.Helper()
 	var n int32
@@ -60,7 +61,7 @@ func unread(t *testing.T, c *client) int {
 	return int(n)
 }
 
-// TestMemoryOfProcess: what clients make a server hold stays in the order of MaxMemory.
+// TestMemoryOfProcess shows that the memory of a server under load stays close to MaxMemory.
 func TestMemoryOfProcess(t *testing.T) {
 	const (
 		maxMemory = 64 << 20
@@ -81,7 +82,7 @@ func TestMemoryOfProcess(t *testing.T) {
 	}
 	data := strings.Repeat("x", 1000<<10)
 	filled, with := 56, []string{"too many", "empty", "members", "all right"}
-	if raced { // it makes all of this slow
+	if raced { // the race detector makes all of this slow
 		filled, with = 14, []string{"too many", "empty", "members", "empty"}
 	}
 	fill := func(t *testing.T, addr string) {
@@ -108,7 +109,8 @@ func TestMemoryOfProcess(t *testing.T) {
 				c := dial(t, addr)
 				text := lists[list]
 				group.Go(func() {
-					go func() { _, _ = c.Conn.Write([]byte(text)) }() // it may be refused before it has sent all
+					// the server may refuse it before all is sent
+					go func() { _, _ = c.Conn.Write([]byte(text)) }()
 					t.Log(c.next().Status)
 				})
 			}
@@ -148,7 +150,45 @@ func TestMemoryOfProcess(t *testing.T) {
 	}
 }
 
-// measure runs a server in a process of its own, which may have had at most so many bytes.
+// TestMemoryOfSmallLists shows that the memory of many lists is limited, also if each is small. A
+// job of a list needs much more memory than its text.
+func TestMemoryOfSmallLists(t *testing.T) {
+	if raced {
+		t.Log("the race detector takes more than what is measured")
+		return
+	}
+	for _, c := range []struct {
+		clients, size int
+		one           string
+	}{
+		{40, 62 << 10, `{"name":"a"}`},
+		{60, 62 << 10, `{"name":"a","unique":true}`},
+		{400, 3900, `{"name":"a"}`},
+	} {
+		list := "CreateJobs\njobs: [" + strings.TrimSuffix(strings.Repeat(c.one+",", c.size/(len(c.one)+1)), ",") + "]\n\n"
+		t.Run(fmt.Sprintf("%d lists of %d bytes of %s", c.clients, len(list), c.one), func(t *testing.T) {
+			measure(t, 64<<20, 256<<20, func(t *testing.T, addr string) {
+				all := make([]*client, c.clients)
+				for i := range all {
+					all[i] = dial(t, addr)
+					_ = all[i].SetDeadline(time.Now().Add(10 * patience))
+				}
+				var group sync.WaitGroup
+				for _, c := range all {
+					group.Go(func() {
+						c.send(list)
+						if got := c.next(); got.Status != ok {
+							t.Error(got.Status)
+						}
+					})
+				}
+				group.Wait()
+			})
+		})
+	}
+}
+
+// measure runs a server in a process of its own and checks its maximum memory.
 func measure(t *testing.T, maxMemory, most int64, run func(t *testing.T, addr string)) {
 	t.Helper()
 	c := startChild(t, filepath.Join(t.TempDir(), "jobs.db"), "127.0.0.1:0", envMemory+"="+strconv.FormatInt(maxMemory, 10))

@@ -20,25 +20,26 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swarmiji/swarmiji/connect/sqliteconnect"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 )
 
-// The environment of a test binary that is a server: the file of its jobs, and its address.
+// The environment variables of a server process: its database file and its address.
 const (
 	envFile   = "BEDROCK_TEST_FILE"
 	envAddr   = "BEDROCK_TEST_ADDR"
 	envMemory = "BEDROCK_TEST_MEMORY" // MaxMemory; "": the default
 )
 
-// lite makes a store in a file.
+// lite returns a store in a file.
 func lite(file string) (jobs.Store, error) {
-	return sqljobs.New(sqljobs.Config{URL: "sqlite://" + file, Logger: slog.New(slog.DiscardHandler)})
+	return sqljobs.New(sqljobs.Config{Engine: sqliteconnect.Engine{}, URL: "sqlite://" + file, Logger: slog.New(slog.DiscardHandler)})
 }
 
-// serveFile is the server in a process of its own. It prints a line when it listens. It answers
-// each line of its input with the most memory that Go had of the system. It ends with its input.
+// serveFile runs a server in a process of its own. It prints a line when it listens. To each line
+// of input it answers with the memory that Go has obtained from the system. It ends with its input.
 func serveFile(file, addr string) error {
 	store, err := lite(file)
 	if err != nil {
@@ -55,7 +56,7 @@ func serveFile(file, addr string) error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
-		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); { // it ends with the test, too
+		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); { // it also ends with the test
 			var m runtime.MemStats
 			runtime.ReadMemStats(&m)
 			_, _ = fmt.Fprintln(os.Stdout, m.Sys)
@@ -115,18 +116,19 @@ func (c *child) kill() {
 	_ = c.cmd.Wait()
 }
 
-// ledger is what clients know.
+// ledger contains the knowledge of the clients.
 type ledger struct {
 	mu       sync.Mutex
-	tried    map[string]bool    // marks of jobs that were to be made
-	made     map[jobs.ID]string // those of which the answer came
-	handed   map[jobs.ID]int    // how often each was got
-	again    map[jobs.ID]bool   // those with retryAfter
-	ending   map[jobs.ID]bool   // that somebody was about to end
-	finished map[jobs.ID]bool   // of which the answer came
+	tried    map[string]bool    // marks of jobs whose creation was requested
+	made     map[jobs.ID]string // jobs whose creation was confirmed
+	handed   map[jobs.ID]int    // number of claims of each job
+	again    map[jobs.ID]bool   // jobs with retryAfter
+	ending   map[jobs.ID]bool   // jobs whose end was requested
+	finished map[jobs.ID]bool   // jobs whose end was confirmed
 }
 
-// work makes, takes and ends jobs until stop is closed. Of what is cut off it knows nothing, and goes on with another connection.
+// work creates, claims and ends jobs until stop is closed. After a disconnection the result is
+// unknown, and it continues with another connection.
 func (l *ledger) work(who int, addr string, stop <-chan struct{}) {
 	var nc net.Conn
 	var in *bufio.Reader
@@ -200,7 +202,7 @@ func (l *ledger) work(who int, addr string, stop <-chan struct{}) {
 	}
 }
 
-// judge compares what clients know with what is in the file.
+// judge compares the knowledge of the clients with the file.
 func (l *ledger) judge(t *testing.T, file string) {
 	t.Helper()
 	store, err := lite(file)
@@ -239,7 +241,8 @@ func (l *ledger) judge(t *testing.T, file string) {
 	t.Logf("%d made, %d handed out, %d finished, %d left", len(l.made), len(l.handed), len(l.finished), len(left))
 }
 
-// TestKilled kills the server again and again: what it has answered with 200 is there, and nothing is handed out twice that should not be.
+// TestKilled kills the server repeatedly: every change that it confirmed with 200 is stored, and no
+// job is claimed twice without reason.
 // Promises: B68.
 func TestKilled(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "jobs.db")
@@ -258,7 +261,7 @@ func TestKilled(t *testing.T) {
 		rounds = 60
 	}
 	for i := range kills {
-		// Not before there is something to lose.
+		// Not before there are changes to lose.
 		testwait.Until(t, "something has happened", func() bool {
 			l.mu.Lock()
 			defer l.mu.Unlock()
@@ -282,7 +285,7 @@ func TestKilled(t *testing.T) {
 	l.judge(t, file)
 }
 
-// TestOnceEachOnDisk: 32 clients take what there is, each job once.
+// TestOnceEachOnDisk lets 32 clients claim each job once.
 // Promises: B30.
 func TestOnceEachOnDisk(t *testing.T) {
 	n := 10_000
@@ -329,7 +332,7 @@ func TestOnceEachOnDisk(t *testing.T) {
 	}
 }
 
-// TestTooManyRows: ten thousand jobs are shown, and one more is too many.
+// TestTooManyRows shows that a query returns ten thousand jobs and refuses one more.
 func TestTooManyRows(t *testing.T) {
 	c := dial(t, jobsServer(t, Config{}).addr)
 	c.ask("CreateJobs\njobs: ["+strings.TrimSuffix(strings.Repeat(`{"name":"foo"},`, maxRows), ",")+"]\n\n").wantStatus(t, ok)
@@ -344,7 +347,7 @@ func TestTooManyRows(t *testing.T) {
 	small := dial(t, jobsServer(t, Config{MaxAnswer: 1000}).addr)
 	small.ask("CreateJobs\njobs: ["+strings.TrimSuffix(strings.Repeat(`{"name":"foo"},`, 200), ",")+"]\n\n").wantStatus(t, ok)
 	small.ask("Query\nquery: select * from jobs\n\n").wantStatus(t, "402 Too much data")
-	// Those that do not fit are handed out the next time.
+	// The jobs that do not fit are returned by the next requests.
 	for all, rounds := 0, 0; all < 200; rounds++ {
 		got := small.ask("GetJobs\nname: foo\nnumResults: 200\n\n")
 		n := strings.Count(got.Body, "jobID")
@@ -354,20 +357,21 @@ func TestTooManyRows(t *testing.T) {
 	}
 }
 
-// TestHostileClients: whatever others do, a good client is answered in time.
+// TestHostileClients shows that a normal client is answered in time whatever other clients do.
 func TestHostileClients(t *testing.T) {
 	s := jobsServer(t, Config{MaxHeader: 1 << 20, MaxBody: 1 << 20, MaxMemory: 16 << 20})
 	stop := make(chan struct{})
 	var group sync.WaitGroup
 	end := sync.OnceFunc(func() { close(stop); group.Wait() })
-	defer end() // before the server, whatever happens
-	// attack sends begin, then more again and again, with a pause, and does not read if it is deaf; when it is thrown out it comes back.
+	defer end() // before the server ends
+	// attack sends begin, then more repeatedly with a pause. It does not read if it is deaf. After a
+	// disconnection it connects again.
 	attack := func(begin, more string, pause time.Duration, deaf bool) {
 		group.Go(func() {
 			for {
 				nc, err := net.Dial("tcp", s.addr)
 				if err != nil {
-					t.Error(err) // there is room for all
+					t.Error(err) // the limit permits all connections
 					return
 				}
 				if !deaf {
@@ -384,7 +388,7 @@ func TestHostileClients(t *testing.T) {
 					_ = nc.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
 					_, err = io.WriteString(nc, more)
 					if isTimeout(err) {
-						err = nil // its buffers are full, which it does not mind
+						err = nil // its buffers are full, as intended
 					}
 				}
 				_ = nc.Close()
@@ -399,11 +403,13 @@ func TestHostileClients(t *testing.T) {
 	for range 50 {
 		attack("CreateJob\nname: ", "a", 100*time.Millisecond, false) // one byte at a time
 	}
-	attack("CreateJob\ndata: ", strings.Repeat("a", 64<<10), 20*time.Millisecond, false) // a header without end
+	// a header without an end
+	attack("CreateJob\ndata: ", strings.Repeat("a", 64<<10), 20*time.Millisecond, false)
 	attack("CreateJob\nContent-Length: 1000000\n\n", strings.Repeat("a", 1<<10), 20*time.Millisecond, false)
 	attack("", strings.Repeat("\n", 64<<10), 20*time.Millisecond, false)
 	attack("A\n", strings.Repeat("a:\n", 10<<10), 20*time.Millisecond, false)
-	attack("", strings.Repeat("Query\nquery: select * from jobs\n\n", 10), 20*time.Millisecond, true) // answers that nobody takes
+	// answers that are not read
+	attack("", strings.Repeat("Query\nquery: select * from jobs\n\n", 10), 20*time.Millisecond, true)
 	attack("", string([]byte{0, 255, 13, 10, 254, 1}), 20*time.Millisecond, false)
 	attack("GetJob\nname: "+strings.Repeat("*a", 120)+"\nConnection: wait\n\n", "\n", 20*time.Millisecond, false)
 	testwait.Until(t, "they have come", func() bool { return s.Stats().Accepted >= 57 })
@@ -414,7 +420,7 @@ func TestHostileClients(t *testing.T) {
 		good.ask("CreateJob\nname: foo\n\n").wantStatus(t, ok)
 		wantGotAny(t, good.ask("GetJob\nname: foo\n\n"))
 		if i == 0 {
-			continue // the first one is not finished: it is what is queried
+			continue // the first one is not finished, since it is queried
 		}
 		good.ask(fmt.Sprintf("FinishJob\njobID: %d\n\n", i+1)).wantStatus(t, ok)
 		worst = max(worst, time.Since(begin))

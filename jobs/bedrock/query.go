@@ -10,15 +10,10 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-const (
-	// maxRows is how many jobs one query may show.
-	maxRows = 10_000
-	// firstPage is how many are read before their sizes are known. mostPage is how many are read at
-	// a time: after small jobs large ones may come.
-	firstPage, mostPage = 4, 16
-)
+// maxRows limits the number of jobs in the answer to a query.
+const maxRows = 10_000
 
-// queryJob shows a job.
+// queryJob executes QueryJob: it answers with the fields of a job.
 func queryJob(ctx context.Context, c *call) error {
 	id, err := fields{c.req}.id()
 	if err != nil {
@@ -29,7 +24,7 @@ func queryJob(ctx context.Context, c *call) error {
 		return err
 	}
 	out := appendTime(key(append(*c.out, '{'), "created"), j.Created)
-	out = appendData(key(out, "data"), shown(&j, j.Handouts))
+	out = appendData(key(out, "data"), dataForClient(&j, j.Handouts))
 	out = strconv.AppendInt(key(out, "jobID"), int64(j.ID), 10)
 	out = appendTime(key(out, "lastRun"), j.LastRun)
 	out = appendValue(key(out, "name"), j.Name)
@@ -42,7 +37,7 @@ func queryJob(ctx context.Context, c *call) error {
 	return nil
 }
 
-// query answers the one statement that is understood. No text of a client ever becomes SQL.
+// query executes Query. It parses the statement itself; no text of a client ever becomes SQL.
 func query(ctx context.Context, c *call) error {
 	text := c.req.get("query")
 	if text == nil {
@@ -62,14 +57,14 @@ func query(ctx context.Context, c *call) error {
 		return c.queryOne(ctx, id)
 	}
 	*c.out = append(*c.out, '[')
-	size := page.Size{Bytes: batchBytes, First: firstPage, Most: mostPage}
+	size := c.c.s.pages()
 	for rows := 0; ; {
 		q.Limit = size.Limit()
 		found, err := c.queryPage(ctx, q, rows)
 		if err != nil {
 			return err
 		}
-		if rows += found.n; found.n < q.Limit {
+		if rows += found.n; !found.more {
 			break
 		}
 		size.Read(found.n, found.bytes)
@@ -79,19 +74,22 @@ func query(ctx context.Context, c *call) error {
 	return nil
 }
 
-// queried is what a page had.
+// queried describes a page of jobs. more reports that further jobs may follow.
 type queried struct {
 	n, bytes int
 	last     jobs.ID
+	more     bool
 }
 
-// queryPage writes the next rows. before is how many there were.
+// queryPage reads a page of jobs, as far as memory allows, and appends it to the answer. before is
+// the number of rows before it. Returns a statusError if the answer becomes too long.
 func (c *call) queryPage(ctx context.Context, q jobs.Filter, before int) (r queried, err error) {
-	leave, err := c.memory.enter(ctx, q.Limit*jobs.MaxData)
+	limit, leave, err := c.memory.pages.some(ctx, q.Limit)
 	if err != nil {
 		return r, err
 	}
 	defer leave()
+	q.Limit = limit
 	found, err := c.s.Rows(ctx, q)
 	if err != nil {
 		return r, err
@@ -112,13 +110,13 @@ func (c *call) queryPage(ctx context.Context, q jobs.Filter, before int) (r quer
 		case !c.count():
 			return r, errNoMemory
 		}
-		c.turn()
+		c.startPart()
 	}
-	r.n, r.bytes = len(found), page.Rows(found)
+	r.n, r.bytes, r.more = len(found), page.Rows(found), len(found) == limit
 	return r, nil
 }
 
-// queryOne answers with one row, or none.
+// queryOne answers with the row of one job, or with an empty list if the job does not exist.
 func (c *call) queryOne(ctx context.Context, id jobs.ID) error {
 	j, err := c.s.Row(ctx, id)
 	switch {
@@ -132,7 +130,7 @@ func (c *call) queryOne(ctx context.Context, id jobs.ID) error {
 	return nil
 }
 
-// appendRow writes a job as a row of the table that a server of the protocol is expected to have.
+// appendRow appends a job as a row of the table that clients of the protocol expect.
 func appendRow(out []byte, j *jobs.Row) []byte {
 	out = appendTime(append(out, '['), j.Created)
 	out = strconv.AppendInt(append(out, ','), int64(j.ID), 10)
@@ -141,12 +139,12 @@ func appendRow(out []byte, j *jobs.Row) []byte {
 	out = appendTime(append(out, ','), j.NextRun)
 	out = appendTime(append(out, ','), j.LastRun)
 	out = appendValue(append(out, ','), j.Repeat)
-	out = appendData(append(out, ','), shown(j, j.Handouts))
+	out = appendData(append(out, ','), dataForClient(j, j.Handouts))
 	return append(out, ']')
 }
 
-// parseQuery reads "select * from jobs", with "where jobID=N" or "where name='x'" behind it and a
-// semicolon at the end, if any. id is -1 unless it names one job.
+// parseQuery parses "select * from jobs", optionally with "where jobID=N" or "where name='x'" and a
+// semicolon. id is -1 unless the query names one job. ok is false for any other text.
 func parseQuery(text string) (id jobs.ID, q jobs.Filter, ok bool) {
 	id = -1
 	words, ok := tokens(text)
@@ -177,10 +175,11 @@ func parseQuery(text string) (id jobs.ID, q jobs.Filter, ok bool) {
 	return id, q, false
 }
 
-// maxTokens is more than any query has that is understood.
+// maxTokens is above the number of tokens of any valid query.
 const maxTokens = 10
 
-// tokens splits a query into words, signs, and texts in quotes, which are returned with the first quote and without the last.
+// tokens splits a query into words, signs and quoted texts. A quoted text is returned with its
+// first quote and without the last one.
 func tokens(s string) (all []string, ok bool) {
 	for i := 0; i < len(s); {
 		begin := i
@@ -210,7 +209,7 @@ func tokens(s string) (all []string, ok bool) {
 	return all, true
 }
 
-// quoted reads a text in quotes, in which two stand for one. n is how much of s that was.
+// quoted parses a quoted text, in which two quotes mean one. n is the number of bytes read.
 func quoted(s string) (text string, n int, ok bool) {
 	out := []byte{'\''}
 	for i := 1; i < len(s); i++ {
@@ -225,6 +224,7 @@ func quoted(s string) (text string, n int, ok bool) {
 	return "", 0, false
 }
 
+// isWord reports whether c is a letter, a digit or an underscore.
 func isWord(c byte) bool {
 	return c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9' || c == '_'
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// begun saves j as a queue's runner would have left it.
+// begun saves j as a queue's runner leaves it.
 func begun(t *testing.T, s *jobs.Service, id jobs.ID, phase jobs.Phase) {
 	t.Helper()
 	err := s.Store().Update(t.Context(), func(ctx context.Context, tx jobstore.Tx) error {
@@ -28,8 +28,8 @@ func begun(t *testing.T, s *jobs.Service, id jobs.ID, phase jobs.Phase) {
 	}
 }
 
-// TestQueueJobs: jobs of queues and those that await answers are seen by who asks for them, and handed out by none of the commands. What belongs to no protocol's job, such as an
-// answer that came too early, is not seen.
+// TestQueueJobs shows that jobs of queues and jobs that await answers are visible to queries, but
+// cannot be claimed. Early answers are not visible.
 func TestQueueJobs(t *testing.T) {
 	ctx, s := t.Context(), service(t)
 	for _, spec := range []jobs.Spec{
@@ -45,7 +45,8 @@ func TestQueueJobs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if r, err := s.Complete(ctx, "q", "early", nil); err != nil || r.Kind != jobs.Early { // it gets no id
+	// it gets no id
+	if r, err := s.Complete(ctx, "q", "early", nil); err != nil || r.Kind != jobs.Early {
 		t.Fatal(r, err)
 	}
 	begun(t, s, 2, jobs.Awaiting)
@@ -57,7 +58,7 @@ func TestQueueJobs(t *testing.T) {
 	c := dial(t, serve(t, Config{Service: s}).addr)
 	plain := strings.Replace(gotFoo, `"jobID":1`, `"jobID":6`, 1)
 	talk(t, c, []step{
-		// Only what is in no queue is handed out, by whatever name.
+		// Only jobs without a queue are claimed, whatever the name.
 		{req("GetJob | name: q"), noJob},
 		{req("GetJobs | name: * | numResults: 9"), ok + ` {"jobs":[` + strings.Replace(plain, `"foo"`, `"plain"`, 1) + `]}`},
 		{req("GetJob | name: * | getMockedJobs: true"), noJob},
@@ -80,7 +81,8 @@ func TestQueueJobs(t *testing.T) {
 		{req("Query | query: select * from jobs where name='q';"), `200 OK [[T,1,"QUEUED","q",T,"","",{"n":1}],[T,2,"RUNNING","q",T,T,"",{}],` +
 			`[T,3,"FINISHED","q",T,T,"",{}],[T,4,"RUNNING","q",T,T,"",{}],[T,5,"QUEUED","q",T,"","",{}]]`},
 
-		// The commands do what they do to all jobs; those of queues, and those with a key, are kept for a while when they are over.
+		// The commands work as for all jobs. The records of jobs with a queue or a key stay for a time
+		// after their end.
 		{req("UpdateJob | jobID: 1 | data: {\"n\":2}"), ok},
 		{req("FinishJob | jobID: 1"), "405 Can only retry/finish RUNNING and RUNQUEUED jobs"},
 		{req("FinishJob | jobID: 2"), ok},
@@ -98,7 +100,7 @@ func TestQueueJobs(t *testing.T) {
 		{req("QueryJob | jobID: 6"), ran(6, "plain", "FINISHED", `{}`)},
 		{req("CreateJob | name: c | parentJobID: 5"), "405 Can only create child job when parent is RUNNING, RUNQUEUED or PAUSED"},
 		{req("CreateJob | name: early | unique: true"), created(7)},
-		{req("CreateJob | name: q | queue: line"), created(8)}, // no header of this protocol
+		{req("CreateJob | name: q | queue: line"), created(8)}, // not a header of this protocol
 		{req("GetJob | name: q"), `/"jobID":8,`},
 	})
 	if r, err := s.Complete(ctx, "q", "k-2", nil); err != nil || !cmp.Equal(r, jobs.Receipt{Kind: jobs.Late, Job: 2}) {
@@ -106,7 +108,7 @@ func TestQueueJobs(t *testing.T) {
 	}
 }
 
-// TestUniqueBesideEarly: an early answer is not the job that a unique one finds.
+// TestUniqueBesideEarly shows that a unique job does not match an early answer.
 func TestUniqueBesideEarly(t *testing.T) {
 	s := service(t)
 	if _, err := s.Complete(t.Context(), "foo", "k", nil); err != nil {

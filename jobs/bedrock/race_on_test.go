@@ -2,5 +2,5 @@
 
 package bedrock
 
-// raced: everything is slower, and there is less of it.
+// raced reports that the race detector is active; tests then use fewer iterations.
 const raced = true

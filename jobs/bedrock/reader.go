@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// phase is what a reader waits for; each has a time of its own.
+// phase is the part of a request that a reader waits for. Each phase has its own time limit.
 type phase int
 
 const (
@@ -16,26 +16,28 @@ const (
 	phaseBody
 )
 
-// limits bound what one request may take.
+// limits are the maximum sizes of a request.
 type limits struct {
 	head, body int
 }
 
 const (
-	baseBuffer  = 1 << 10 // what a connection that is idle holds
-	freeBuffer  = 4 << 10 // up to this size a buffer need not be asked for
+	baseBuffer  = 1 << 10 // buffer of an idle connection
+	freeBuffer  = 4 << 10 // buffers up to this size need no reservation
 	maxLine     = 4 << 10 // of a method line
 	maxHeaders  = 1 << 10 // of a request
-	keptHeaders = 32      // there is room for without asking for memory
+	keptHeaders = 32      // headers that need no reservation
 	headerBytes = 80      // of a span and a header
 )
 
-// refusal is why a connection ends after an answer, which it is: what comes next on it could not be told from what was refused.
+// refusal is the status with which a connection ends because its input is invalid. The start of the
+// next request is then unknown.
 type refusal string
 
+// Error returns the status with the name of the package.
 func (r refusal) Error() string { return "bedrock: " + string(r) }
 
-// The refusals of what is read.
+// The refusals of invalid input.
 const (
 	errHeadSize   refusal = "413 Request header too large"
 	errBodySize   refusal = "413 Request body too large"
@@ -47,49 +49,53 @@ const (
 	errBrowser    refusal = statusUnknown
 )
 
-// reader takes requests out of a stream. It keeps one buffer, which is small between requests, and grows with what has arrived only:
-// what a request promises to bring costs nothing.
+// reader reads requests from a stream. Its single buffer is small between requests and grows only
+// with the received input. The size that a request announces costs nothing.
 type reader struct {
 	src   io.Reader
 	limit limits
-	// enter is called before a wait for the first byte of a phase. nil: nobody wants to know.
+	// enter is called before waiting for the first byte of a phase. nil: not called.
 	enter func(phase)
-	// room is asked for bytes beyond freeBuffer, and given back negative ones. nil: there is always room.
+	// room reserves bytes beyond freeBuffer, and releases them if delta is negative. nil: always
+	// successful.
 	room func(delta int) bool
 
 	buf   []byte
-	from  int // of what was not read yet
+	from  int // start of the unread input
 	to    int
 	phase phase
 
-	base  []byte // the small buffer, used again
-	ahead []byte // what was read by somebody else and comes first
+	base  []byte // the small buffer, reused
+	ahead []byte // input that the watch has read, which comes first
 	spans []span
 }
 
-// span is a header in the buffer, counted from the beginning of the request, so that the buffer may move.
+// span is the position of a header in the buffer, relative to the start of the request, since the
+// buffer may move.
 type span struct{ name, nameEnd, value, valueEnd int }
 
-// head is how far the header block of a request has been read. Each byte is looked at once, however slowly they arrive.
+// head is the progress in reading a header block. Each byte is inspected once, however slowly it
+// arrives.
 type head struct {
-	pos     int // where the line begins that is being read
-	scan    int // up to here there is no end of it
+	pos     int // start of the current line
+	scan    int // the line has no end before this position
 	line    [2]int
-	begun   bool // there is a method line
+	begun   bool // the method line was read
 	pair    bool // the last line ended with two bytes
-	open    bool // the last header goes on in a line that begins with a blank
-	blank   int  // where the blank line begins
+	open    bool // the next line may continue the last header
+	blank   int  // start of the blank line
 	bodyAt  int
 	bodyLen int
 	chunked bool
 }
 
+// newReader returns a reader of requests from src.
 func newReader(src io.Reader, limit limits) *reader {
 	return &reader{src: src, limit: limit}
 }
 
-// next reads one request into req. io.EOF: the input ended between requests. A refusal is answered before the connection is
-// closed; all other errors are the stream's.
+// next reads one request into req. Returns io.EOF if the input ended between requests, and a
+// refusal if the input is invalid. All other errors come from the stream.
 func (rd *reader) next(req *request) error {
 	rd.phase = phaseNone
 	rd.spans = rd.spans[:0]
@@ -107,11 +113,11 @@ func (rd *reader) next(req *request) error {
 			return err
 		}
 	}
-	rd.refer(req, &h) // the buffer may be another one
+	rd.refer(req, &h) // the buffer may have moved
 	return nil
 }
 
-// done takes a request out of the buffer.
+// done removes a request from the buffer, and shrinks the buffer.
 func (rd *reader) done(req *request) {
 	rd.from += req.length
 	if rd.from >= rd.to {
@@ -126,7 +132,7 @@ func (rd *reader) done(req *request) {
 	rd.dropSpans()
 }
 
-// bufferFor is the size of a buffer in which so many bytes, and as many again, have room.
+// bufferFor returns the size of a buffer that holds n bytes and as many again.
 func bufferFor(n int) int {
 	size := baseBuffer
 	for size < 2*n {
@@ -135,7 +141,8 @@ func bufferFor(n int) int {
 	return size
 }
 
-// addSpan notes a header. Beyond keptHeaders it asks for memory.
+// addSpan adds a header. Beyond keptHeaders it reserves memory. Returns errMemory if that is not
+// available.
 func (rd *reader) addSpan(s span) error {
 	if n := len(rd.spans); n == cap(rd.spans) {
 		more := max(n, keptHeaders/2)
@@ -148,7 +155,7 @@ func (rd *reader) addSpan(s span) error {
 	return nil
 }
 
-// dropSpans forgets the headers.
+// dropSpans removes all headers and releases their memory.
 func (rd *reader) dropSpans() {
 	if cap(rd.spans) > keptHeaders {
 		rd.ask((keptHeaders - cap(rd.spans)) * headerBytes)
@@ -156,10 +163,10 @@ func (rd *reader) dropSpans() {
 	}
 }
 
-// ask reserves memory, or gives it back if delta is negative. It returns false if there is none.
+// ask reserves memory, or releases it if delta is negative. Returns false if it is not available.
 func (rd *reader) ask(delta int) bool { return rd.room == nil || rd.room(delta) }
 
-// readHead reads up to the blank line.
+// readHead reads the header block up to its blank line.
 func (rd *reader) readHead(h *head) error {
 	for {
 		b := rd.buf[rd.from:rd.to]
@@ -171,7 +178,7 @@ func (rd *reader) readHead(h *head) error {
 		switch {
 		case !h.begun && i > maxLine || i > rd.limit.head:
 			return errHeadSize
-		case i == len(b) || i > h.pos && i+1 == len(b): // an end of two bytes may be half there
+		case i == len(b) || i > h.pos && i+1 == len(b): // the second byte of a line end may be missing
 			if err := rd.fill(h); err != nil {
 				return err
 			}
@@ -194,7 +201,8 @@ func (rd *reader) readHead(h *head) error {
 	}
 }
 
-// headLine reads the line of b that begins at h.pos and ends at end.
+// headLine parses the line of b from h.pos to end: the method line, a header, or the continuation
+// of a header.
 func (rd *reader) headLine(h *head, b []byte, end int) error {
 	line := b[h.pos:end]
 	if !h.begun {
@@ -224,7 +232,7 @@ func (rd *reader) headLine(h *head, b []byte, end int) error {
 	}
 	name := trimRight(line[:colon])
 	if colon == len(line) || len(name) == 0 {
-		return nil // it says nothing
+		return nil // ignored
 	}
 	if len(rd.spans) == maxHeaders {
 		return errHeadSize
@@ -238,7 +246,7 @@ func (rd *reader) headLine(h *head, b []byte, end int) error {
 	return rd.addSpan(span{at, at + len(name), at + value, at + value + len(trimRight(line[value:]))})
 }
 
-// unescape brings the values into the form that was meant.
+// unescape replaces the escapes of all values.
 func (rd *reader) unescape() {
 	b := rd.buf[rd.from:rd.to]
 	for i := range rd.spans {
@@ -247,7 +255,7 @@ func (rd *reader) unescape() {
 	}
 }
 
-// refer makes req refer to the buffer as it is now.
+// refer sets the fields of req to the present buffer.
 func (rd *reader) refer(req *request, h *head) {
 	b := rd.buf[rd.from:rd.to]
 	req.line = b[h.line[0]:h.line[1]]
@@ -261,7 +269,8 @@ func (rd *reader) refer(req *request, h *head) {
 	}
 }
 
-// measure finds out how long a request is, and reads the rest of its blank line where a body follows.
+// measure determines the length of the body, and reads the second byte of the blank line if a body
+// follows. Returns a refusal for an invalid or too large Content-Length.
 func (rd *reader) measure(req *request, h *head) error {
 	h.bodyAt = h.blank + 1
 	h.chunked = req.is("Transfer-Encoding", "chunked")
@@ -288,7 +297,7 @@ func (rd *reader) measure(req *request, h *head) error {
 	return nil
 }
 
-// readBody reads what Content-Length says, or chunks.
+// readBody reads the body, by Content-Length or in chunks.
 func (rd *reader) readBody(h *head) error {
 	if h.chunked {
 		return rd.readChunks(h)
@@ -301,7 +310,8 @@ func (rd *reader) readBody(h *head) error {
 	return nil
 }
 
-// fill reads some bytes more, of the request that has been read as far as h says.
+// fill reads more bytes of the request; h is the progress so far. It calls rd.enter when a phase
+// begins. Returns io.EOF only between requests, and errIncomplete within one.
 func (rd *reader) fill(h *head) error {
 	p := phaseHead
 	switch {
@@ -329,10 +339,10 @@ func (rd *reader) fill(h *head) error {
 	case errors.Is(err, io.EOF):
 		return errIncomplete
 	}
-	return fmt.Errorf("bedrock: reading: %w", err)
+	return fmt.Errorf("bedrock: cannot read from the client: %w", err)
 }
 
-// read takes what was read ahead, or reads.
+// read returns input that was read ahead, or reads from the stream.
 func (rd *reader) read(p []byte) (n int, err error) {
 	if len(rd.ahead) > 0 {
 		n = copy(p, rd.ahead)
@@ -347,7 +357,8 @@ func (rd *reader) read(p []byte) (n int, err error) {
 	return 0, io.ErrNoProgress
 }
 
-// makeRoom has the buffer end behind rd.to.
+// makeRoom makes space in the buffer behind rd.to. Returns errMemory if a larger buffer is not
+// available.
 func (rd *reader) makeRoom() error {
 	switch {
 	case rd.buf == nil:
@@ -371,14 +382,14 @@ func (rd *reader) makeRoom() error {
 	return nil
 }
 
-// close gives up what is held.
+// close drops the input and releases all memory.
 func (rd *reader) close() {
 	rd.from, rd.to = 0, 0
 	rd.resize(baseBuffer)
 	rd.dropSpans()
 }
 
-// resize takes a smaller buffer, and gives back the memory of the larger one.
+// resize moves the unread input to a smaller buffer and releases the memory of the larger one.
 func (rd *reader) resize(size int) {
 	if len(rd.buf) > freeBuffer {
 		rd.ask(max(size, freeBuffer) - len(rd.buf))
@@ -386,7 +397,7 @@ func (rd *reader) resize(size int) {
 	rd.move(size)
 }
 
-// move copies what was not read to a buffer of another size.
+// move copies the unread input to a buffer of another size.
 func (rd *reader) move(size int) {
 	to := rd.base
 	if size > baseBuffer {

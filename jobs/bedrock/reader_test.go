@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// read is a request as a test compares it.
+// read is a request in the form that tests compare.
 type read struct {
 	Line    string
 	Headers map[string]string
@@ -38,6 +38,7 @@ func readAll(src io.Reader, limit limits) (all []read, rd *reader, err error) {
 
 var some = limits{head: 64 << 10, body: 64 << 10}
 
+// TestReader shows how requests are read.
 // Promises: B20, B21, B22.
 func TestReader(t *testing.T) {
 	foo := read{Line: "GetJob", Headers: map[string]string{"name": "foo"}}
@@ -147,7 +148,7 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// pieces is a stream that comes in pieces of these sizes, again and again.
+// pieces is a stream that returns pieces of these sizes, repeatedly.
 type pieces struct {
 	in    []byte
 	sizes []int
@@ -165,7 +166,7 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// endless is a request that never ends, and counts what was taken of it.
+// endless is a request without an end that counts the bytes read.
 type endless struct {
 	begin, more string
 	taken       int
@@ -184,7 +185,8 @@ func (e *endless) Read(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// TestReaderIsBounded: a request that does not end is refused, soon and with a buffer in proportion to the limits.
+// TestReaderIsBounded shows that a request without an end is refused early, with a buffer close to
+// the limits.
 func TestReaderIsBounded(t *testing.T) {
 	for _, c := range []struct {
 		name, begin, more string
@@ -224,7 +226,8 @@ func TestReaderIsBounded(t *testing.T) {
 	}
 }
 
-// TestReaderAsksForRoom: a request for which there is no room is refused, and a later one is read.
+// TestReaderAsksForRoom shows that a request without memory is refused, and that a later one is
+// read.
 func TestReaderAsksForRoom(t *testing.T) {
 	full := true
 	rd := newReader(strings.NewReader("A\nname: "+strings.Repeat("a", 30<<10)+"\n\n"), some)
@@ -242,7 +245,7 @@ func TestReaderAsksForRoom(t *testing.T) {
 	}
 }
 
-// TestReaderGivesUpLargeBuffers: after a large request, only the small buffer is held.
+// TestReaderGivesUpLargeBuffers shows that only the small buffer remains after a large request.
 func TestReaderGivesUpLargeBuffers(t *testing.T) {
 	in := "A\nname: " + strings.Repeat("a", 30<<10) + "\n\nB\n\n"
 	rd := newReader(iotest.OneByteReader(strings.NewReader(in)), some)
@@ -258,7 +261,7 @@ func TestReaderGivesUpLargeBuffers(t *testing.T) {
 	}
 }
 
-// TestReaderPhases: each wait is one of the phases, and each phase is announced once.
+// TestReaderPhases shows that each wait belongs to a phase, and that each phase is announced once.
 func TestReaderPhases(t *testing.T) {
 	var got []phase
 	rd := newReader(iotest.OneByteReader(strings.NewReader("\n\nA\nContent-Length: 2\n\nab\nB\n\n")), some)
@@ -279,7 +282,7 @@ func TestReaderPhases(t *testing.T) {
 	}
 }
 
-// TestReaderAllocations: reading a request makes no garbage.
+// TestReaderAllocations shows that reading a request allocates no memory.
 func TestReaderAllocations(t *testing.T) {
 	in := compose(nil, "CreateJob", [][2]string{{"name", "foo"}, {"data", `{"text":"a\nb"}`}, {"repeat", "finished, +1 minute"}}, "")
 	src := bytes.NewReader(in)

@@ -5,18 +5,18 @@ import (
 	"strconv"
 )
 
-// request is one request. It refers to the buffer that it was read into: nothing of it outlives the next reading.
+// request is one request. It refers to the buffer of its reader and is valid until the next read.
 type request struct {
-	line    []byte // the method line, without blanks around it
+	line    []byte // the method line, without blanks at its ends
 	headers []header
 	body    []byte
 	length  int // in the buffer
 }
 
-// header is one line of the header block, or several that belong together, unescaped.
+// header is an unescaped header, from one or more lines.
 type header struct{ name, value []byte }
 
-// verb is what is to be done: the method line up to its first blank.
+// verb returns the command: the method line up to its first blank.
 func (r *request) verb() []byte {
 	if i := bytes.IndexByte(r.line, ' '); i >= 0 {
 		return r.line[:i]
@@ -24,7 +24,8 @@ func (r *request) verb() []byte {
 	return r.line
 }
 
-// get returns the value of a header; of several with the same name the last one counts. nil: there is none, or it is empty.
+// get returns the value of a header. The last header with the name counts. nil: it is missing or
+// empty.
 func (r *request) get(name string) []byte {
 	for i := len(r.headers) - 1; i >= 0; i-- {
 		if same(r.headers[i].name, name) {
@@ -37,16 +38,16 @@ func (r *request) get(name string) []byte {
 	return nil
 }
 
-// is reports whether a header has this value, in whatever case.
+// is reports whether a header has this value, in any letter case.
 func (r *request) is(name, value string) bool { return same(r.get(name), value) }
 
-// flag reports whether a header says yes.
+// flag reports whether a header is true or 1.
 func (r *request) flag(name string) bool {
 	v := r.get(name)
 	return same(v, "true") || string(v) == "1"
 }
 
-// same compares names of headers and commands, of which the case does not matter.
+// same reports whether two names of headers or commands are equal, in any letter case.
 func same(b []byte, s string) bool {
 	if len(b) != len(s) {
 		return false
@@ -59,7 +60,7 @@ func same(b []byte, s string) bool {
 	return true
 }
 
-// trim takes blanks away from both ends.
+// trim returns b without blanks at both ends.
 func trim(b []byte) []byte {
 	for len(b) > 0 && isBlank(b[0]) {
 		b = b[1:]
@@ -67,6 +68,7 @@ func trim(b []byte) []byte {
 	return trimRight(b)
 }
 
+// trimRight returns b without blanks at its end.
 func trimRight(b []byte) []byte {
 	for len(b) > 0 && isBlank(b[len(b)-1]) {
 		b = b[:len(b)-1]
@@ -74,11 +76,13 @@ func trimRight(b []byte) []byte {
 	return b
 }
 
+// isBlank reports whether c is a space or a tab.
 func isBlank(c byte) bool { return c == ' ' || c == '\t' }
 
+// isEnd reports whether c is a line feed or a carriage return.
 func isEnd(c byte) bool { return c == '\n' || c == '\r' }
 
-// whole reads a number without a sign of at most 18 digits.
+// whole parses a number of at most 18 digits without a sign.
 func whole(b []byte) (n int64, ok bool) {
 	if len(b) == 0 || len(b) > 18 {
 		return 0, false
@@ -92,7 +96,7 @@ func whole(b []byte) (n int64, ok bool) {
 	return n, true
 }
 
-// hex reads a number of at most 8 hexadecimal digits.
+// hex parses a number of at most 8 hexadecimal digits.
 func hex(b []byte) (int64, bool) {
 	if len(b) == 0 || len(b) > 8 {
 		return 0, false
@@ -108,6 +112,7 @@ func hex(b []byte) (int64, bool) {
 	return n, true
 }
 
+// digit returns the value of a hexadecimal digit.
 func digit(c byte) (int, bool) {
 	switch {
 	case c >= '0' && c <= '9':
@@ -118,7 +123,8 @@ func digit(c byte) (int, bool) {
 	return 0, false
 }
 
-// compose writes a request that reads back as it is, if its names are what names may be. The values are escaped.
+// compose appends a request with escaped values. Reading it returns the same values, if the names
+// are valid.
 func compose(out []byte, line string, headers [][2]string, body string) []byte {
 	out = append(append(out, line...), "\r\n"...)
 	for _, h := range headers {

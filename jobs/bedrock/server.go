@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// Server answers requests of the protocol out of a Service. Make one with [New]. Its methods may be called from any goroutine.
+// Server answers requests of the protocol by calling a Service. Create one with [New]. All methods
+// are safe for concurrent use.
 type Server struct {
 	c        Config
 	commands []command
@@ -28,23 +29,23 @@ type Server struct {
 	group sync.WaitGroup // of connections
 }
 
-// Stats count what a server has done since it was made.
+// Stats contains the counts of a server since New.
 type Stats struct {
-	Connections int64 // that are open now
+	Connections int64 // open connections
 	Waiting     int64 // requests that wait for a job now
 	Accepted    int64 // connections
-	Refused     int64 // connections, because there were too many, or their addresses are not allowed
-	Requests    int64 // that were read
-	GivenBack   int64 // jobs whose client could not have read the answer, or for which there was no memory
-	Memory      int64 // bytes that large requests and answers take now
+	Refused     int64 // connections refused because of their number or their address
+	Requests    int64 // requests read
+	GivenBack   int64 // jobs given back, because of the client or a lack of memory
+	Memory      int64 // bytes of large requests and answers now
 }
 
 type counters struct{ connections, waiting, accepted, refused, requests, givenBack atomic.Int64 }
 
-// ErrRunning is returned by a second Run or Serve of a Server.
-var ErrRunning = errors.New("bedrock: the server runs already, or has run")
+// ErrRunning is the error of a second Run or Serve of a Server.
+var ErrRunning = errors.New("bedrock: Run or Serve was already called; create a new server")
 
-// New makes a Server, or returns every problem of the configuration, joined. It does no I/O and starts nothing.
+// New returns a Server. It does no I/O and starts no goroutine. Returns all problems of c, joined.
 func New(c Config) (*Server, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -52,7 +53,7 @@ func New(c Config) (*Server, error) {
 	return &Server{c: c, commands: commands(), statuses: statuses(), memory: newBudget(c.MaxMemory), conns: map[*conn]struct{}{}, stopped: make(chan struct{})}, nil
 }
 
-// Stats returns what was counted.
+// Stats returns the current counts.
 func (s *Server) Stats() Stats {
 	return Stats{
 		Connections: s.stats.connections.Load(), Waiting: s.stats.waiting.Load(), Accepted: s.stats.accepted.Load(), Refused: s.stats.refused.Load(),
@@ -60,12 +61,13 @@ func (s *Server) Stats() Stats {
 	}
 }
 
-// Listen listens where the configuration says. Dead peers are noticed within three minutes, where the system can.
+// Listen listens on Config.Listen. The system closes connections of dead peers within three
+// minutes, if it supports that.
 func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 	l := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: time.Minute, Interval: 20 * time.Second, Count: 6}}
 	ln, err := l.Listen(ctx, "tcp", s.c.Listen)
 	if err != nil {
-		return nil, fmt.Errorf("bedrock: listening: %w", err)
+		return nil, fmt.Errorf("bedrock: cannot listen: %w", err)
 	}
 	return ln, nil
 }
@@ -79,18 +81,22 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.Serve(ctx, ln)
 }
 
-// Serve serves the connections of ln, which it closes, until ctx ends. Then it accepts no more, closes what is idle, answers each GetJob that
-// waits with 303, lets what is under way go on for up to ShutdownTimeout, and cuts off the rest. The error is nil unless the listener
-// failed before. A Server serves once.
+// Serve accepts and serves the connections of ln until ctx ends, and closes ln. At the end it
+// closes idle connections and answers each waiting GetJob with 303. Other requests may take up to
+// ShutdownTimeout; then their connections are closed. It returns after the last connection has
+// ended.
+//
+// Returns nil after a stop, [ErrRunning] for a second call, and the error of a listener that
+// failed. A Server serves only once.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	if !s.running.CompareAndSwap(false, true) {
 		return errors.Join(ErrRunning, ln.Close())
 	}
 	s.warn(ln.Addr())
-	// What is under way when ctx ends goes on: its context is another.
+	// Requests that run when ctx ends continue, so they have another context.
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
-	closed := context.AfterFunc(ctx, func() { _ = ln.Close() }) // Accept then ends
+	closed := context.AfterFunc(ctx, func() { _ = ln.Close() }) // Accept then returns
 	err := s.accept(ctx, base, ln)
 	if closed() {
 		err = errors.Join(err, ln.Close())
@@ -99,23 +105,24 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	return err
 }
 
-// accept accepts connections until ctx ends or the listener fails.
+// accept accepts and serves connections until ctx ends or the listener is closed. After other
+// errors it waits and tries again.
 func (s *Server) accept(ctx, base context.Context, ln net.Listener) error {
 	for pause := time.Duration(0); ; {
 		nc, err := ln.Accept()
 		switch {
 		case err == nil:
 			pause = 0
-			s.admit(base, nc)
+			s.serveConn(base, nc)
 			continue
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // it was closed because of ctx
 		case errors.Is(err, net.ErrClosed):
-			return fmt.Errorf("bedrock: accepting: %w", err)
+			return fmt.Errorf("bedrock: cannot accept connections: %w", err)
 		}
-		// No file descriptors, most often. They come back.
+		// Usually no file descriptor is free, which is temporary.
 		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
-		s.c.Logger.Warn("bedrock: accepting a connection", "error", err, "pause", pause)
+		s.c.Logger.Warn("bedrock: cannot accept a connection; trying again", "error", err, "pause", pause)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -124,8 +131,8 @@ func (s *Server) accept(ctx, base context.Context, ln net.Listener) error {
 	}
 }
 
-// admit serves a connection, or refuses it.
-func (s *Server) admit(base context.Context, nc net.Conn) {
+// serveConn serves an accepted connection in a goroutine, or refuses it.
+func (s *Server) serveConn(base context.Context, nc net.Conn) {
 	s.stats.accepted.Add(1)
 	if !s.allowed(nc.RemoteAddr()) {
 		s.stats.refused.Add(1)
@@ -149,7 +156,8 @@ func (s *Server) admit(base context.Context, nc net.Conn) {
 	})
 }
 
-// refuse says that there are too many connections. What is written to a new one fits into the system's buffer: nobody waits.
+// refuse answers that there are too many connections, and closes the connection. The answer fits
+// into the system's buffer, so it does not block.
 func refuse(nc net.Conn, encrypted bool) {
 	if !encrypted {
 		_ = nc.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
@@ -158,6 +166,7 @@ func refuse(nc net.Conn, encrypted bool) {
 	_ = nc.Close()
 }
 
+// leave closes a connection and removes it from the server. It takes s.mu.
 func (s *Server) leave(c *conn) {
 	_ = c.nc.Close()
 	s.mu.Lock()
@@ -165,11 +174,11 @@ func (s *Server) leave(c *conn) {
 	s.mu.Unlock()
 }
 
-// stop ends all connections.
+// stop ends all connections and waits for them. After ShutdownTimeout it closes them.
 func (s *Server) stop(cut context.CancelFunc) {
 	s.stopping.Store(true)
 	close(s.stopped)
-	// Whoever reads is woken up; whoever begins to read looks at stopping after it has set its deadline.
+	// This wakes readers. A goroutine that starts to read checks stopping after setting its deadline.
 	s.each(func(c *conn) { _ = c.nc.SetReadDeadline(past()) })
 	over := time.AfterFunc(s.c.ShutdownTimeout, func() {
 		cut()
@@ -179,6 +188,7 @@ func (s *Server) stop(cut context.CancelFunc) {
 	over.Stop()
 }
 
+// each calls do for every connection. It holds s.mu meanwhile.
 func (s *Server) each(do func(*conn)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,7 +197,7 @@ func (s *Server) each(do func(*conn)) {
 	}
 }
 
-// encrypted makes the server's end of a TLS connection, if there is to be one.
+// encrypted returns the server side of a TLS connection, or nc itself without Config.TLS.
 func (s *Server) encrypted(nc net.Conn) net.Conn {
 	if s.c.TLS == nil {
 		return nc

@@ -17,13 +17,13 @@ import (
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
-// echo answers with what it was given.
+// echo is a command that answers with its arguments.
 var echo = command{name: "Echo", do: func(_ context.Context, c *call) error {
 	*c.out = append(append(*c.out, c.req.get("text")...), c.req.body...)
 	return nil
 }}
 
-// blocking begins, and ends when it is let go, or with its context.
+// blocking returns a command that blocks until let is closed or its context ends.
 func blocking() (cmd command, begun chan struct{}, let chan struct{}) {
 	begun, let = make(chan struct{}, 100), make(chan struct{})
 	return command{name: "Block", do: func(ctx context.Context, c *call) error {
@@ -37,7 +37,7 @@ func blocking() (cmd command, begun chan struct{}, let chan struct{}) {
 	}}, begun, let
 }
 
-// large answers with many bytes.
+// large is a command with a large answer.
 var large = command{name: "Large", do: func(_ context.Context, c *call) error {
 	*c.out = append(*c.out, make([]byte, 32<<20)...)
 	return nil
@@ -73,14 +73,15 @@ func TestKeepAlive(t *testing.T) {
 	}
 }
 
-// TestPipelining: requests sent at once are answered in order, and each after its own command only.
+// TestPipelining shows that several requests are answered in order, each directly after its own
+// command.
 func TestPipelining(t *testing.T) {
 	block, begun, let := blocking()
 	s := serve(t, Config{}, echo, block)
 	c := dial(t, s.addr)
 	c.send("Echo\ntext: 1\n\nBlock\ntext: 2\n\nNonsense\n\nEcho\r\nContent-Length: 3\r\n\r\nabcEcho\ntext: 3\n\n")
 	<-begun
-	c.next().wantStatus(t, "200 OK") // although the next one is not ready
+	c.next().wantStatus(t, "200 OK") // although the next command has not ended
 	close(let)
 	var got []said
 	for range 4 {
@@ -102,7 +103,8 @@ func TestConnectionClose(t *testing.T) {
 	c.wantEnd()
 }
 
-// TestForget: the answer comes first, the command is run all the same, and nothing else is answered.
+// TestForget shows that the answer comes first and that the command is executed without a further
+// answer.
 func TestForget(t *testing.T) {
 	var ran atomic.Bool
 	let := make(chan struct{})
@@ -145,7 +147,7 @@ func TestTimeout(t *testing.T) {
 	dial(t, s.addr).ask("Block\n\n").wantStatus(t, "555 Timeout")
 }
 
-// TestEndOfInput: a client that has sent all is answered.
+// TestEndOfInput shows that a client that has closed its sending side is answered.
 func TestEndOfInput(t *testing.T) {
 	s := serve(t, Config{}, echo)
 	for in, want := range map[string][]string{
@@ -167,7 +169,8 @@ func TestEndOfInput(t *testing.T) {
 	}
 }
 
-// TestSlowClients: each phase has its time, and nobody else waits for it.
+// TestSlowClients shows that each phase has a time limit, and that slow clients do not delay
+// others.
 func TestSlowClients(t *testing.T) {
 	const short = 50 * time.Millisecond
 	for _, c := range []struct {
@@ -186,7 +189,7 @@ func TestSlowClients(t *testing.T) {
 			slow := dial(t, s.addr)
 			slow.send(c.begin)
 			ended := make(chan struct{})
-			go func() { // it keeps sending, as such clients do
+			go func() { // it keeps sending
 				tick := time.NewTicker(5 * time.Millisecond)
 				defer tick.Stop()
 				for c.again != "" {
@@ -210,7 +213,7 @@ func TestSlowClients(t *testing.T) {
 	}
 }
 
-// TestSlowReader: a client that does not take its answer loses the connection.
+// TestSlowReader shows that a client that does not read its answer is disconnected.
 func TestSlowReader(t *testing.T) {
 	s := serve(t, Config{WriteTimeout: 50 * time.Millisecond}, large, echo)
 	deaf := dial(t, s.addr)
@@ -261,7 +264,7 @@ func TestTooManyConnections(t *testing.T) {
 	}
 }
 
-// TestMemory: large requests share what there is; small ones do not need it.
+// TestMemory shows that large requests share MaxMemory and that small ones do not need it.
 func TestMemory(t *testing.T) {
 	s := serve(t, Config{MaxHeader: 1 << 20, MaxBody: 1 << 20, MaxMemory: 2 << 20}, echo, command{name: "Hear", do: func(context.Context, *call) error { return nil }})
 	half := "Hear\ntext: " + strings.Repeat("a", 600<<10)
@@ -271,7 +274,8 @@ func TestMemory(t *testing.T) {
 		testwait.Until(t, "it has its memory", func() bool { return s.Stats().Memory > int64(i+1)*(900<<10) })
 	}
 	late := dial(t, s.addr)
-	go func() { _, _ = io.WriteString(late.Conn, half) }() // it may be refused before it has sent all
+	// the server may refuse it before all is sent
+	go func() { _, _ = io.WriteString(late.Conn, half) }()
 	late.next().wantStatus(t, "503 Server out of memory for requests")
 	late.wantEnd()
 	dial(t, s.addr).ask("Echo\ntext: "+strings.Repeat("a", 3<<10)+"\n\n").wantStatus(t, "200 OK")
@@ -283,8 +287,8 @@ func TestMemory(t *testing.T) {
 	dial(t, s.addr).ask(half+"\n\n").wantStatus(t, "200 OK")
 }
 
-// TestNoMemoryForAnswer: a job whose answer finds no memory is given back. Small answers need
-// none.
+// TestNoMemoryForAnswer shows that a job is given back if no memory is left for its answer. Small
+// answers need none.
 func TestNoMemoryForAnswer(t *testing.T) {
 	s := jobsServer(t, Config{})
 	c := dial(t, s.addr)
@@ -320,7 +324,8 @@ func TestNoMemoryForAnswer(t *testing.T) {
 	testwait.Until(t, "the memory of the answer is given back", back)
 }
 
-// TestLimits: what is too large is refused with a reason, and the connection closed, also when the client goes on sending.
+// TestLimits shows that too large requests are refused with a reason and that the connection is
+// closed, even if the client continues to send.
 func TestLimits(t *testing.T) {
 	s := serve(t, Config{MaxHeader: 64 << 10, MaxBody: 64 << 10}, echo)
 	for begin, want := range map[string]string{
@@ -355,7 +360,7 @@ func TestPanic(t *testing.T) {
 	dial(t, s.addr).ask("Echo\n\n").wantStatus(t, "200 OK")
 }
 
-// TestStop: what is idle is closed, what has begun is answered.
+// TestStop shows that a stop closes idle connections and answers running requests.
 func TestStop(t *testing.T) {
 	block, begun, let := blocking()
 	s := serve(t, Config{}, echo, block)
@@ -384,7 +389,7 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// TestStopAtOnce: what does not end in time is cut off.
+// TestStopAtOnce shows that requests that exceed ShutdownTimeout are interrupted.
 func TestStopAtOnce(t *testing.T) {
 	block, begun, _ := blocking()
 	s := serve(t, Config{ShutdownTimeout: 20 * time.Millisecond}, block)
@@ -396,7 +401,7 @@ func TestStopAtOnce(t *testing.T) {
 	}
 }
 
-// TestListenerFails: a server whose listener fails ends, and so do its connections.
+// TestListenerFails shows that Serve and its connections end when the listener fails.
 func TestListenerFails(t *testing.T) {
 	s, err := New(Config{Service: new(jobs.Service), Listen: "127.0.0.1:0"})
 	if err != nil {
@@ -418,7 +423,7 @@ func TestListenerFails(t *testing.T) {
 	c.wantEnd()
 }
 
-// TestListenFails: an address that is taken is an error of Run.
+// TestListenFails shows that Run returns an error for an address in use.
 func TestListenFails(t *testing.T) {
 	s := serve(t, Config{}, echo)
 	other, err := New(Config{Service: new(jobs.Service), Listen: s.addr})

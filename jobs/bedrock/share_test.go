@@ -8,8 +8,8 @@ import (
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
-// TestLargeQuery: a large request of a Query, which asks for room for each page besides, does not
-// keep the room that its pages wait for.
+// TestLargeQuery shows that a large Query request does not reserve the units of work that its pages
+// wait for.
 func TestLargeQuery(t *testing.T) {
 	s := jobsServer(t, Config{})
 	hostile := dial(t, s.addr)
@@ -23,13 +23,13 @@ func TestLargeQuery(t *testing.T) {
 	}
 }
 
-// TestNoMemoryForAnswers: while others take all the memory of answers, what a command has done is
-// not refused, and small answers need none.
+// TestNoMemoryForAnswers shows that a completed command is not refused for lack of memory, and that
+// small answers need none.
 func TestNoMemoryForAnswers(t *testing.T) {
 	s := jobsServer(t, Config{})
 	c := dial(t, s.addr)
 	c.ask("CreateJob\nname: middle\ndata: {\"text\":\""+strings.Repeat("x", 11<<10)+"\"}\n\n").wantStatus(t, ok)
-	for range 100 { // their answers leave buffers of 12 KiB behind, which are used again
+	for range 100 { // their answers leave buffers of 12 KiB, which are reused
 		c.ask("QueryJob\njobID: 1\n\n").wantStatus(t, ok)
 	}
 	all := int(s.c.MaxMemory / 2)

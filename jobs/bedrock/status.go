@@ -7,25 +7,28 @@ import (
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
-// statusError is the answer to a request that was refused.
+// statusError is the status line for a refused request.
 type statusError string
 
+// Error returns the status with the name of the package.
 func (e statusError) Error() string { return "bedrock: " + string(e) }
 
+// missing returns the error of a required field that is missing.
 func missing(name string) error { return statusError("402 Missing " + name) }
 
+// malformed returns the error of a field that is malformed.
 func malformed(name string) error { return statusError("402 Malformed " + name) }
 
-// unknownJob is the status where there is no job of an id.
+// unknownJob is the status if no job has the id.
 const unknownJob = "404 No job with this jobID"
 
-// named is the status for an error.
+// named is the status for an error of a Service.
 type named struct {
 	err    error
 	status string
 }
 
-// statuses is what the errors of a Service are called here. The first that matches counts.
+// statuses returns the statuses for the errors of a Service. The first match counts.
 func statuses() []named {
 	return []named{
 		{jobs.ErrNoJob, statusNoJob},
@@ -49,7 +52,7 @@ func statuses() []named {
 	}
 }
 
-// names of fields in the protocol, where they are others than in package jobs.
+// fieldName returns the name of a field in the protocol for its name in package jobs.
 func fieldName(name string) string {
 	if name == "sequenceKey" {
 		return "sequentialKey"
@@ -57,7 +60,8 @@ func fieldName(name string) string {
 	return name
 }
 
-// status is the answer to a command that has failed.
+// status returns the status line for the error of a command. It logs errors of the store and
+// unknown errors.
 func (c *call) status(ctx context.Context, err error) string {
 	var own statusError
 	var field *jobs.FieldError
@@ -75,7 +79,7 @@ func (c *call) status(ctx context.Context, err error) string {
 	for _, s := range c.c.s.statuses {
 		if errors.Is(err, s.err) {
 			if errors.Is(err, jobs.ErrUnavailable) {
-				c.complain(err)
+				c.logError(err)
 			}
 			return s.status
 		}
@@ -88,14 +92,16 @@ func (c *call) status(ctx context.Context, err error) string {
 	case ctx.Err() != nil:
 		return "500 Server is stopping"
 	}
-	c.complain(err)
+	c.logError(err)
 	return "500 Internal error"
 }
 
-func (c *call) complain(err error) {
+// logError logs an error that the client does not see in full.
+func (c *call) logError(err error) {
 	c.c.s.c.Logger.Error("bedrock: a command failed", "command", string(c.req.verb()), "error", err)
 }
 
+// fieldStatus returns the status line for an invalid field.
 func fieldStatus(f *jobs.FieldError) string {
 	switch {
 	case f.Field == "jobPriority" || f.Field == "priority":

@@ -12,7 +12,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
-// certificates returns the configurations of a server that wants certificates of its clients, of a
+// certificates returns the TLS configurations of a server that requires client certificates, of a
 // client with a certificate, and of one without.
 func certificates(t *testing.T) (server, known, stranger *tls.Config) {
 	t.Helper()
@@ -42,8 +42,8 @@ func certificates(t *testing.T) (server, known, stranger *tls.Config) {
 	return server, known, stranger
 }
 
-// TestTLS: requests are answered through TLS, waits and goings away included. A client without a
-// certificate is refused where one is wanted. One that speaks plainly gets nothing.
+// TestTLS shows requests, waits and disconnections over TLS. A client without a required
+// certificate is refused, and one without TLS gets no answer.
 func TestTLS(t *testing.T) {
 	server, known, stranger := certificates(t)
 	s := jobsServer(t, Config{HeaderTimeout: 200 * time.Millisecond, TLS: server})
@@ -57,7 +57,8 @@ func TestTLS(t *testing.T) {
 	one, _ := connect(known)
 	one.ask("CreateJob\nname: foo\n\n").wantStatus(t, ok)
 	one.ask("GetJob\nname: bar\nConnection: wait\ntimeout: 50\n\n").wantStatus(t, "303 Timeout")
-	one.ask("GetJob\nname: bar\n\n").wantStatus(t, noJob) // reading was interrupted, and goes on
+	// reading continues after the interrupted read
+	one.ask("GetJob\nname: bar\n\n").wantStatus(t, noJob)
 
 	two, tcp := connect(known)
 	two.send("GetJob\nname: foo\n\n")
@@ -69,7 +70,7 @@ func TestTLS(t *testing.T) {
 	wantState(t, s, 1, jobs.Queued)
 
 	three, _ := connect(stranger)
-	_, _ = three.Write([]byte("GetJob\nname: foo\n\n")) // TLS 1.3 tells a client only when it reads
+	_, _ = three.Write([]byte("GetJob\nname: foo\n\n")) // TLS 1.3 reports it only at the next read
 	if got, err := three.receive(); err == nil {
 		t.Errorf("a stranger got %+v", got)
 	}

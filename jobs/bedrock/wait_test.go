@@ -15,7 +15,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
-// waiter is a client that waits for foo.
+// waiter returns a client that waits for the job foo.
 func waiter(t *testing.T, s *serving) *client {
 	t.Helper()
 	before := s.Stats().Waiting
@@ -25,7 +25,7 @@ func waiter(t *testing.T, s *serving) *client {
 	return c
 }
 
-// wantGot has a client have got the job.
+// wantGot checks that a client has received the job.
 func wantGot(t *testing.T, c *client, id int) {
 	t.Helper()
 	if got := c.next(); got.Status != ok || !strings.Contains(got.Body, fmt.Sprintf(`"jobID":%d,`, id)) {
@@ -33,7 +33,7 @@ func wantGot(t *testing.T, c *client, id int) {
 	}
 }
 
-// wantState has a job be in a state in the end.
+// wantState waits until a job is in a state.
 func wantState(t *testing.T, s *serving, id jobs.ID, state jobs.State) {
 	t.Helper()
 	testwait.Until(t, fmt.Sprintf("job %d is %s", id, state), func() bool {
@@ -42,7 +42,8 @@ func wantState(t *testing.T, s *serving, id jobs.ID, state jobs.State) {
 	})
 }
 
-// TestWait: who waits is answered when a job has been made, was put back, promoted, or has become due.
+// TestWait shows that a waiting client is answered when a job is created, given back, promoted or
+// becomes due.
 // Promises: B7, B31.
 func TestWait(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -73,7 +74,7 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// TestWaitForOne: of many who wait one gets a job, and the others their timeout.
+// TestWaitForOne shows that one of many waiting clients gets a job and the others a timeout.
 // Promises: B8.
 func TestWaitForOne(t *testing.T) {
 	s := jobsServer(t, Config{})
@@ -100,7 +101,7 @@ func TestWaitForOne(t *testing.T) {
 	}
 }
 
-// TestWaitsNotTooShort: the timeout is not over before it is.
+// TestWaitsNotTooShort shows that a wait does not end before its timeout.
 // Promises: B32.
 func TestWaitsNotTooShort(t *testing.T) {
 	s := jobsServer(t, Config{})
@@ -116,12 +117,12 @@ func TestWaitsNotTooShort(t *testing.T) {
 	wantGot(t, c, 1)
 }
 
-// TestWaitWithMoreBehind: what is sent while somebody waits is answered afterwards.
+// TestWaitWithMoreBehind shows that requests sent during a wait are answered after it.
 func TestWaitWithMoreBehind(t *testing.T) {
 	s := jobsServer(t, Config{})
 	w := waiter(t, s)
 	var all strings.Builder
-	const many = 1000 // more than is read while it waits
+	const many = 1000 // more than is read during a wait
 	for range many {
 		all.WriteString("QueryJob\njobID: 77\n\n")
 	}
@@ -131,7 +132,7 @@ func TestWaitWithMoreBehind(t *testing.T) {
 	for range many {
 		w.next().wantStatus(t, unknownJ)
 	}
-	// One behind the other, all of them waiting.
+	// Several waiting requests, one after the other.
 	w.send("GetJob\nname: foo\nConnection: wait\ntimeout: 50\n\nGetJob\nname: bar\nConnection: wait\n\nQueryJob\njobID: 77\n\n")
 	w.next().wantStatus(t, "303 Timeout")
 	testwait.Until(t, "the second one waits", func() bool { return s.c.Service.Stats().Waiting == 1 })
@@ -140,7 +141,22 @@ func TestWaitWithMoreBehind(t *testing.T) {
 	w.next().wantStatus(t, unknownJ)
 }
 
-// TestEndOfInputEndsWaits: a client that has sent all waits for nothing, but is answered.
+// TestTooMuchToWait shows that a client that has sent too much gets a 503 instead of waiting.
+// Without a wait the size does not matter.
+func TestTooMuchToWait(t *testing.T) {
+	s := jobsServer(t, Config{})
+	c := dial(t, s.addr)
+	padding := strings.Repeat("x", mostWaiting)
+	got := c.ask("GetJob\nname: foo\nConnection: wait\npadding: " + padding + "\n\n")
+	got.wantStatus(t, "503 Cannot wait while requests take 524288 bytes of memory, at most 262144; send fewer before the answer")
+	c.ask("GetJob\nname: foo\npadding: "+padding+"\n\n").wantStatus(t, noJob)
+	c.ask("CreateJob\nname: foo\n\n").wantStatus(t, ok)
+	c.send("GetJob\nname: foo\nConnection: wait\npadding: " + padding + "\n\n") // a job is due
+	wantGot(t, c, 1)
+}
+
+// TestEndOfInputEndsWaits shows that a client that has closed its sending side does not wait, but
+// is answered.
 func TestEndOfInputEndsWaits(t *testing.T) {
 	s := jobsServer(t, Config{})
 	w := waiter(t, s)
@@ -148,7 +164,7 @@ func TestEndOfInputEndsWaits(t *testing.T) {
 	w.next().wantStatus(t, "303 Timeout")
 	w.wantEnd()
 	c := dial(t, s.addr)
-	// Between the requests is more than fits into the small buffers.
+	// The input between the requests is larger than the small buffers.
 	c.send("GetJob\nname: foo\nConnection: wait\n\n" + strings.Repeat("\n", 5000) + "GetJobs\nname: foo\nnumResults: 2\nConnection: wait\n\nCreateJob\nname: foo\n\nGetJob\nname: foo\nConnection: wait\n\n")
 	_ = c.Conn.(*net.TCPConn).CloseWrite()
 	for _, want := range []string{"303 Timeout", "303 Timeout", ok} {
@@ -156,15 +172,15 @@ func TestEndOfInputEndsWaits(t *testing.T) {
 	}
 	wantGot(t, c, 1)
 	c.wantEnd()
-	wantState(t, s, 1, jobs.Running) // it has been handed out
+	wantState(t, s, 1, jobs.Running) // it was claimed
 }
 
-// TestStopEndsWaits: a server that stops answers who waits.
+// TestStopEndsWaits shows that a stopping server answers waiting clients.
 func TestStopEndsWaits(t *testing.T) {
 	s := jobsServer(t, Config{})
 	w := waiter(t, s)
 	full := waiter(t, s)
-	full.send(strings.Repeat("QueryJob\njobID: 1\n\n", 2000)) // nobody reads any more of it while it waits
+	full.send(strings.Repeat("QueryJob\njobID: 1\n\n", 2000)) // the rest is not read during the wait
 	ended := make(chan error, 1)
 	go func() { ended <- s.stop() }()
 	for _, c := range []*client{w, full} {
@@ -178,12 +194,13 @@ func TestStopEndsWaits(t *testing.T) {
 	}
 }
 
-// TestGone: a job whose client has gone goes back; one that its client has read does not.
+// TestGone shows that a job is given back if its client has disconnected, but not if the client has
+// read the answer.
 // Promises: B8.
 func TestGone(t *testing.T) {
 	const get = "GetJob\nname: foo\n\n"
 	reset := func(c *client) { _ = c.Conn.(*net.TCPConn).SetLinger(0); _ = c.Close() }
-	buffered := func(c *client) { // the answer is here, and nobody has read it
+	buffered := func(c *client) { // the answer has arrived and was not read
 		if _, err := c.in.Peek(1); err != nil {
 			t.Error(err)
 		}
@@ -230,7 +247,7 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// TestGoneWhileWaiting: who goes away while he waits gets nothing, and takes nothing along.
+// TestGoneWhileWaiting shows that a client that disconnects while it waits gets no job.
 func TestGoneWhileWaiting(t *testing.T) {
 	for name, end := range map[string]func(c *client){
 		"closed":     func(c *client) { _ = c.Close() },
@@ -247,7 +264,7 @@ func TestGoneWhileWaiting(t *testing.T) {
 	}
 }
 
-// TestGoneAtRandom: clients that break off at any moment take no job along.
+// TestGoneAtRandom shows that clients that disconnect at random times lose no job.
 func TestGoneAtRandom(t *testing.T) {
 	s := jobsServer(t, Config{})
 	const n = 300
@@ -293,7 +310,7 @@ func TestGoneAtRandom(t *testing.T) {
 	t.Logf("%d were given back by the server, %d in all", s.Stats().GivenBack, s.c.Service.Stats().GivenBack)
 }
 
-// TestOnceEach: many clients get each job once.
+// TestOnceEach lets many clients claim each job once.
 // Promises: B30.
 func TestOnceEach(t *testing.T) {
 	s := jobsServer(t, Config{})

@@ -7,18 +7,19 @@ import (
 	"unicode/utf8"
 )
 
-// The functions of this file take valid JSON apart. What they return refers to it.
+// The functions of this file split valid JSON into its parts. Their results refer to the input.
 
-// member is one name and value of an object, as they were written.
+// member is one member of an object, as it was written.
 type member struct {
 	key  []byte
 	text []byte // name, colon and value
-	at   int    // where in text the value begins
+	at   int    // position of the value in text
 }
 
+// value returns the text of the value.
 func (m *member) value() []byte { return m.text[m.at:] }
 
-// members returns the members of an object.
+// members returns an iterator over the members of an object.
 func members(object []byte) iter.Seq[member] {
 	return func(yield func(member) bool) {
 		for text := range elements(object) {
@@ -31,7 +32,8 @@ func members(object []byte) iter.Seq[member] {
 	}
 }
 
-// elements returns the elements of a list, or the members of an object.
+// elements returns an iterator over the elements of an array, or over the texts of the members of
+// an object.
 func elements(of []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for at := blanks(of, blanks(of, 0)+1); of[at] != ']' && of[at] != '}'; {
@@ -49,7 +51,7 @@ func elements(of []byte) iter.Seq[[]byte] {
 	}
 }
 
-// blanks returns the place of the next byte that is no blank.
+// blanks returns the position of the first byte at or after at that is not white space.
 func blanks(text []byte, at int) int {
 	for at < len(text) && (isBlank(text[at]) || isEnd(text[at])) {
 		at++
@@ -57,7 +59,7 @@ func blanks(text []byte, at int) int {
 	return at
 }
 
-// endOf returns the place behind the value that begins at a place.
+// endOf returns the position behind the value that begins at at.
 func endOf(text []byte, at int) int {
 	for depth := 0; at < len(text); {
 		switch text[at] {
@@ -82,7 +84,7 @@ func endOf(text []byte, at int) int {
 	return at
 }
 
-// endOfString returns the place behind the string that begins at a place.
+// endOfString returns the position behind the string that begins at at.
 func endOfString(text []byte, at int) int {
 	for at++; text[at] != '"'; at++ {
 		if text[at] == '\\' {
@@ -103,6 +105,6 @@ func plainString(quoted []byte) []byte {
 		return inner
 	}
 	var s string
-	_ = json.Unmarshal(quoted, &s) // it is valid
+	_ = json.Unmarshal(quoted, &s) // the string is valid
 	return []byte(s)
 }

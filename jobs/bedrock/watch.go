@@ -8,26 +8,29 @@ import (
 	"time"
 )
 
-// watch looks after a client that waits for a job.
+// watch reads from a client while the client waits for a job. So it notices when the client
+// disconnects.
 type watch struct {
 	c      *conn
 	ctx    context.Context // of the wait
 	cancel context.CancelFunc
 	done   chan struct{}
-	ahead  int // what had been read before
+	ahead  int // bytes that had been read before
 	buf    []byte
 	n      int
 	err    error
 }
 
 const (
-	// watchBuffer is what a client that waits may send at first, and maxAhead how much in all. Who sends more is not seen to go away.
+	// watchBuffer is the initial size of the buffer for input during a wait, and maxAhead the maximum.
+	// If a client sends more, its disconnection is not noticed.
 	watchBuffer = 512
 	maxAhead    = 16 << 10
 )
 
-// watch begins to look after the client, until the watch is ended. The context that it returns ends when the wait should, after the timeout
-// at the latest.
+// watch starts to read from the client in a goroutine. The returned context ends when the wait must
+// end: after timeout at the latest, when the client disconnects, or when the server stops. Call end
+// on the watch.
 func (c *conn) watch(ctx context.Context, timeout time.Duration) (context.Context, *watch) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	w := &watch{c: c, ctx: ctx, cancel: cancel, done: make(chan struct{}), ahead: len(c.rd.ahead)}
@@ -40,13 +43,15 @@ func (c *conn) watch(ctx context.Context, timeout time.Duration) (context.Contex
 	return ctx, w
 }
 
+// run reads from the client until the wait ends, and then ends its context.
 func (w *watch) run() {
 	defer close(w.done)
 	for w.err == nil && w.room() {
 		var n int
-		n, w.err = w.c.nc.Read(w.buf[w.n:]) // it ends with the connection, or with a deadline that is over
+		// it returns at the end of the connection or at the read deadline
+		n, w.err = w.c.nc.Read(w.buf[w.n:])
 		w.n += n
-		if n == 0 && w.goesOn() {
+		if n == 0 && w.keepReading() {
 			w.err = nil
 		}
 	}
@@ -59,18 +64,19 @@ func (w *watch) run() {
 	w.cancel()
 }
 
-// setDeadline ends the reading when it is time to look after jobs of earlier answers.
+// setDeadline sets the read deadline to the next check of earlier answers with jobs, if there are
+// any.
 func (w *watch) setDeadline() {
 	t := time.Time{}
-	if len(w.c.handed.jobs) > 0 {
+	if len(w.c.handed.answers) > 0 {
 		t = time.Now().Add(w.c.tick())
 	}
 	_ = w.c.nc.SetReadDeadline(t)
 }
 
-// goesOn looks after jobs of earlier answers, if reading has ended for that. It reports whether to
-// read on.
-func (w *watch) goesOn() bool {
+// keepReading checks earlier answers with jobs after a read deadline. It reports whether to read
+// on; it sets w.err to errVanished if the client has vanished.
+func (w *watch) keepReading() bool {
 	if !errors.Is(w.err, os.ErrDeadlineExceeded) || w.over() {
 		return false
 	}
@@ -79,13 +85,14 @@ func (w *watch) goesOn() bool {
 		return false
 	}
 	w.setDeadline()
-	return !w.over() // else the deadline that ended it may be gone
+	return !w.over() // otherwise this call may have replaced the deadline that ended the wait
 }
 
-// over reports whether the wait has ended, or is to end.
+// over reports whether the wait has ended or must end.
 func (w *watch) over() bool { return w.ctx.Err() != nil || w.c.s.stopping.Load() }
 
-// room makes the buffer larger if it is full and may be.
+// room reports whether the buffer has room for more input. It enlarges a full buffer up to its
+// maximum.
 func (w *watch) room() bool {
 	if w.n < len(w.buf) {
 		return true
@@ -98,7 +105,8 @@ func (w *watch) room() bool {
 	return true
 }
 
-// end ends the watch, and notes what it saw.
+// end ends the watch and waits for its goroutine. It passes input that was read to the reader, and
+// records the end of the connection.
 func (w *watch) end() {
 	c := w.c
 	w.cancel()

@@ -11,16 +11,18 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// ErrSkip is returned by a Read for what is no answer, such as the word that a request has arrived: it is acknowledged, and nothing else happens.
-var ErrSkip = errors.New("callback: no answer")
+// ErrSkip is the error with which Read marks input that is not an answer, such as a notice that a
+// request has arrived. The input is acknowledged and has no other effect.
+var ErrSkip = errors.New("callback: not an answer")
 
-// ErrRead is wrapped by the error of an answer that cannot be read, or that no job can be given.
+// ErrRead is wrapped by the errors of answers that cannot be decoded or that no job can receive.
 var ErrRead = errors.New("callback: unreadable answer")
 
-// noReason stands for a refusal that gives no reason.
+// noReason is the reason of a refusal that names no reason.
 const noReason = "refused without a reason"
 
-// checkAnswer looks at an answer before anybody is asked about it.
+// checkAnswer returns an error that wraps ErrRead if the name, the key or the result of an answer
+// is invalid. It reads no job.
 func checkAnswer(a *jobs.Answer) error {
 	if err := jobstore.CheckName(a.Name); err != nil {
 		return fmt.Errorf("%w: %w", ErrRead, err)
@@ -35,7 +37,7 @@ func checkAnswer(a *jobs.Answer) error {
 		return fmt.Errorf("%w: a result of %d bytes, more than %d", ErrRead, len(a.Result), jobs.MaxData)
 	}
 	if a.Result != nil && (!json.Valid(a.Result) || !utf8.Valid(a.Result)) {
-		return fmt.Errorf("%w: the result is no JSON", ErrRead)
+		return fmt.Errorf("%w: the result is not JSON", ErrRead)
 	}
 	return nil
 }

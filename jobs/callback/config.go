@@ -20,54 +20,67 @@ const (
 	DefaultRetryAfter = 10 * time.Second
 )
 
-// HeaderError is the header by which a request refuses: its text is the reason. The parameter "error" of the URL does the same.
+// HeaderError is the request header that makes an answer a refusal; its text is the reason. The URL
+// parameter "error" has the same effect.
 const HeaderError = "Callback-Error"
 
-// Config configures a [Handler]. Service must be set, and one of Signer, Verify and Open.
+// Config configures a [Handler]. Service is required, and one of Signer, Verify and Open.
 type Config struct {
-	// Service has the jobs. The handler does not close it.
+	// Service is the service of the jobs. The handler does not close it.
 	Service *jobs.Service
-	// Prefix is the path before /name/key, as the handler sees it, such as "/answers". "": none, as below http.StripPrefix.
+	// Prefix is the path before /name/key, as the handler receives it, such as "/answers". "": no
+	// prefix, as behind http.StripPrefix.
 	Prefix string
 
-	// Signer, if set: only URLs that it has signed are accepted, and an answer is for the job that the URL names, whatever Read says.
+	// Signer, if set, limits requests to URLs that it has signed. An answer is then for the job that
+	// the URL names, whatever Read returns.
 	Signer *Signer
-	// Verify, if set, says whether a request comes from who it should: by the signature of a service over the body, a password, or the certificate of the client. An error refuses the
-	// request with 403; the client does not see its text. It must compare secrets in constant time (crypto/hmac.Equal), and is called from any goroutine. r.Body is empty by then.
+	// Verify, if set, authenticates a request, for example by a signature over the body, a password,
+	// or the client's certificate. An error rejects the request with 403; the client does not see the
+	// text of the error. It must compare secrets in constant time (crypto/hmac.Equal). It may be
+	// called from any goroutine. r.Body is empty.
 	Verify func(r *http.Request, body []byte) error
-	// Open has to be set where both of these are missing: whoever reaches the handler may answer any job whose name and key he knows or guesses.
+	// Open must be set if Signer and Verify are not. Then every client that reaches the handler may
+	// answer any job whose name and key it knows or guesses.
 	Open bool
 
-	// Read makes an answer of a request. A Name or Key that it leaves out is that of the URL; where it sets them, one URL may serve all jobs: the path then ends with
-	// the prefix, or with the name. [ErrSkip] has nothing be answered; any other error is 400. It is called from any goroutine.
-	// nil: the body is JSON, and the result; none at all is null. A refusal has its reason in [HeaderError] or in the parameter "error".
+	// Read converts a request to an answer. A Name or Key that it leaves empty is taken from the URL.
+	// If it sets them, one URL may serve all jobs: the path then ends with the prefix or with the
+	// name.
+	//
+	// [ErrSkip] acknowledges the request without an answer. Any other error rejects it with 400. Read
+	// may be called from any goroutine. nil: the body is JSON and becomes the result; an empty body
+	// means null. [HeaderError] or the parameter "error" makes it a refusal.
 	Read func(r *http.Request, body []byte) (jobs.Answer, error)
-	// Status says with which status a client hears what became of its answer. nil: 200 accepted, 202 early, 409 duplicate, 410 late. Many services send again what is not answered with 2xx. What is no status from
-	// 200 to 599 stands for that of nil.
+	// Status returns the HTTP status for a receipt. nil: 200 accepted, 202 early, 409 duplicate, 410
+	// late. Many services repeat a request whose status is not 2xx. A number outside 200 to 599 is
+	// replaced by the default status.
 	Status func(jobs.Receipt) int
 
-	// MaxBody is how many bytes a body may have. 0: 1 MiB. Results have [jobs.MaxData] at most.
+	// MaxBody limits the bytes of a body. Default: 1 MiB. A result has at most [jobs.MaxData] bytes.
 	MaxBody int64
-	// Timeout is how long the store may take to write an answer. A client that goes away in the meantime ends nothing. 0: 30 s.
+	// Timeout limits the time for storing an answer. A client that disconnects meanwhile does not
+	// interrupt it. Default: 30 s.
 	Timeout time.Duration
-	// RetryAfter is what a client is told to wait when the store is away, in whole seconds. 0: 10 s.
+	// RetryAfter is the Retry-After of a response while the store is unavailable, in whole seconds.
+	// Default: 10 s.
 	RetryAfter time.Duration
-	// Logger is told of what no client hears. nil: slog.Default().
+	// Logger logs errors that no client receives. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// check fills in the defaults and returns all problems.
+// check sets the defaults. Returns all problems, joined.
 func (c *Config) check() error {
 	var errs []error
 	if c.Service == nil {
 		errs = append(errs, errors.New("callback: Config.Service is not set"))
 	}
 	if guarded := c.Signer != nil || c.Verify != nil; guarded == c.Open {
-		errs = append(errs, errors.New("callback: Config needs a Signer or Verify, or else Open, with which anybody may answer"))
+		errs = append(errs, errors.New("callback: Config requires Signer or Verify, or else Open, which lets every client answer"))
 	}
 	c.Prefix = strings.TrimRight(c.Prefix, "/")
 	if c.Prefix != "" && (c.Prefix[0] != '/' || (&url.URL{Path: c.Prefix}).EscapedPath() != c.Prefix) {
-		errs = append(errs, fmt.Errorf("callback: Config.Prefix %q is no path that begins with a slash and needs no escapes", c.Prefix))
+		errs = append(errs, fmt.Errorf("callback: Config.Prefix %q is not a path that begins with a slash and needs no escapes", c.Prefix))
 	}
 	if c.MaxBody == 0 {
 		c.MaxBody = DefaultMaxBody
@@ -84,7 +97,8 @@ func (c *Config) check() error {
 	return errors.Join(errs...)
 }
 
-// bounded fills in the default of a duration, and says if it is out of bounds.
+// bounded sets the default of a duration. Returns an error if the duration is outside least to
+// most.
 func bounded(name string, d *time.Duration, def, least, most time.Duration) error {
 	if *d == 0 {
 		*d = def
@@ -95,24 +109,25 @@ func bounded(name string, d *time.Duration, def, least, most time.Duration) erro
 	return nil
 }
 
-// Stats count what a [Handler] has done since it was made. An answer that was sent again after the store had given no answer may count as Duplicate, although it was accepted.
+// Stats contains the counts of a [Handler] since NewHandler. An accepted answer may count as
+// Duplicate if the client sent it again because the store did not reply.
 type Stats struct {
-	Accepted  int64 // answers that jobs have got
+	Accepted  int64 // answers that jobs or tasks accepted
 	Early     int64 // answers that no job awaited yet
-	Late      int64 // answers to jobs that were over
-	Duplicate int64 // answers to jobs that had one
-	Skipped   int64 // requests of which Read said that they are no answers
-	Forbidden int64 // requests that were not signed, or that Verify did not let in
-	Bad       int64 // requests that were no good: path, method, type, size, contents
-	Failed    int64 // answers that could not be written: the store was away
+	Late      int64 // answers for jobs that were over
+	Duplicate int64 // answers for jobs that already had an answer
+	Skipped   int64 // requests for which Read returned ErrSkip
+	Forbidden int64 // requests that were not signed, or that Verify rejected
+	Bad       int64 // requests with a bad path, method, type, size or content
+	Failed    int64 // answers that were not stored because the store was unavailable
 }
 
-// counters are what a Handler, or a Listener, counts of its answers.
+// counters contains the counts of answers that a Handler and a Listener share.
 type counters struct {
 	accepted, early, late, duplicate, skipped, failed atomic.Int64
 }
 
-// receipt counts what became of an answer.
+// receipt counts the receipt of an answer by its kind.
 func (c *counters) receipt(r jobs.Receipt) {
 	switch r.Kind {
 	case jobs.Accepted:

@@ -1,23 +1,30 @@
-// Package callback brings answers from outside to jobs: what a service answers, by HTTP or by message, to a request that a job sent it some time ago. The job
-// awaits it under its name and a key; see [jobs.Service.Complete].
+// Package callback receives answers from outside for jobs, by HTTP or from a queue of messages.
+// Such an answer belongs to a request that a job has sent to a service. The name and the key of the
+// job identify it; see [jobs.Service.Complete].
 //
-// A [Handler] takes answers by HTTP:
+// A [Handler] receives answers by HTTP:
 //
 //	POST /answers/print.order/o-17
 //	Content-Type: application/json
 //
 //	{"pages":12}
 //
-// A [Listener] takes them from a queue of any broker. Both answer, or acknowledge, when the answer is on disk, and not before.
+// A [Listener] receives them from a queue of any broker. Both confirm an answer only after it is
+// stored durably.
 //
-// # Who may answer
+// # Authentication
 //
-// Names and keys are no secrets. A [Signer] makes URLs that nobody can make who has not its secret, each for the answer to one job and for a time; the service is given such a
-// URL with its request. Where it signs what it sends, Config.Verify checks that. A Handler with neither has to be told so, by Config.Open.
+// Names and keys are not secret. A [Signer] makes signed URLs, each for the answer to one job and
+// for a limited time. A job sends its URL with the request to the service. If the service signs its
+// own messages, Config.Verify checks the signature. A Handler without either must set Config.Open.
 //
-// # What nobody can do to others
+// # Protection against abuse
 //
-// Signatures are checked before the body is read, and the store is asked last. Bodies are read into memory, up to Config.MaxBody each. How long a client may take to send one,
-// and how many may try at a time, is up to the [net/http.Server]: set its ReadTimeout or ReadHeaderTimeout, its MaxHeaderBytes, and where many strangers reach it the number of its
-// connections. Answers that no job awaits are kept for a minute ([jobs.Config].EarlyFor), so that a stranger who may answer can fill the store for as long.
+// Signatures are checked before the body is read, and the store is used last. A body is read into
+// memory, up to Config.MaxBody bytes. The [net/http.Server] must limit the time for sending a body
+// and the number of clients: set its ReadTimeout or ReadHeaderTimeout and its MaxHeaderBytes. If
+// unknown clients can reach the server, limit its connections, too.
+//
+// Answers that no job awaits are stored for a minute ([jobs.Config].EarlyFor). So a client that may
+// answer can fill the store with up to a minute of answers.
 package callback

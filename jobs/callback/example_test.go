@@ -30,7 +30,8 @@ type receipt struct {
 	Pages int `json:"pages"`
 }
 
-// printing runs jobs whose request is send. What it returns makes one, waits for its end, and ends all of it.
+// printing runs jobs whose request calls send. create creates one and waits for its end; end stops
+// everything.
 func printing(send func(key string)) (service *jobs.Service, printed <-chan string, create func(number int), end func()) {
 	store, err := memjobs.New(memjobs.Config{})
 	check(err)
@@ -69,14 +70,15 @@ func check(err error) {
 	}
 }
 
-// An external service answers by HTTP. The URL that it is given with the request is for this answer alone.
+// An external service answers by HTTP. The URL that it receives with the request is valid for this
+// answer only.
 func ExampleNewHandler() {
 	signer, err := callback.NewSigner(callback.SignerConfig{Secrets: [][]byte{[]byte("32 random bytes from a safe place")}})
 	check(err)
 	var base string
 	urls := make(chan string, 1)
 	service, printed, create, end := printing(func(key string) {
-		u, err := signer.URL(base, "print", key) // goes along with the request
+		u, err := signer.URL(base, "print", key) // sent with the request
 		check(err)
 		urls <- u
 	})
@@ -85,7 +87,7 @@ func ExampleNewHandler() {
 	check(err)
 	mux := http.NewServeMux()
 	mux.Handle("/answers/", handler)
-	server := httptest.NewServer(mux) // a real one has a ReadTimeout
+	server := httptest.NewServer(mux) // a production server sets ReadTimeout
 	defer server.Close()
 	base = server.URL + "/answers/"
 
@@ -109,19 +111,20 @@ func ExampleNewHandler() {
 	// 403 forbidden
 }
 
-// An external service answers by message, in a form of its own.
+// An external service answers by message, in its own format.
 func ExampleNewListener() {
-	b := membroker.New() // or that of RabbitMQ, Redis or NATS
+	b := membroker.New() // or a broker for RabbitMQ, Redis or NATS
 	ctx, stop := context.WithCancel(context.Background())
 	check(broker.Declare(ctx, b, broker.Queue{Name: "printed"}))
 	service, printed, create, end := printing(func(key string) {
-		// The service hears of it, prints, and says so on a queue.
+		// The service receives the request, prints, and answers on a queue.
 		check(b.Publish(ctx, "printed", &broker.Message{ID: "m-1", Body: []byte(key + "=3")}))
 	})
 	defer end()
 	listener, err := callback.NewListener(callback.ListenerConfig{
 		Service: service, Broker: b, Queue: "printed",
-		Read: func(m *broker.Message) (jobs.Answer, error) { // left out, messages are JSON, see ReadMessage
+		// without Read, messages are JSON; see ReadMessage
+		Read: func(m *broker.Message) (jobs.Answer, error) {
 			key, pages, ok := strings.Cut(string(m.Body), "=")
 			if !ok {
 				return jobs.Answer{}, errors.New("no answer of the printer")
@@ -142,7 +145,8 @@ func ExampleNewListener() {
 	// <nil> 1 <nil>
 }
 
-// The URL says for what it is good. Keys that a proxy might change in a path are parameters.
+// The URL contains the end of its validity. Keys that a proxy might change in a path are
+// parameters.
 func ExampleSigner() {
 	signer, err := callback.NewSigner(callback.SignerConfig{Secrets: [][]byte{
 		[]byte("the secret in use, of 32 bytes.."), // signs
@@ -161,7 +165,7 @@ func ExampleSigner() {
 	// https://example.org/answers?...
 }
 
-// A service that signs what it sends needs no signed URLs.
+// A service that signs its requests needs no signed URLs.
 func ExampleConfig_verify() {
 	store, err := memjobs.New(memjobs.Config{})
 	check(err)
@@ -188,7 +192,7 @@ func ExampleConfig_verify() {
 		fmt.Println(w.Code, w.Body)
 	}
 	send(`{"pages":3}`, sign([]byte(`{"pages":2}`)))
-	send(`{"pages":3}`, sign([]byte(`{"pages":3}`))) // nobody has asked yet
+	send(`{"pages":3}`, sign([]byte(`{"pages":3}`))) // no job awaits it yet
 	check(errors.Join(service.Close(context.Background()), store.Close(context.Background())))
 	// Output:
 	// 403 {"error":"forbidden"}

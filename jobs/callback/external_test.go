@@ -23,6 +23,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/jobs"
@@ -32,15 +33,16 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/runner"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 	"github.com/swarmiji/swarmiji/open"
+	_ "github.com/swarmiji/swarmiji/open/all"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// order is what a job of this test holds, and what its request says.
+// order is the data of a job in this test, and the body of its request.
 type order struct {
 	Number   int    `json:"number"`
 	Fate     string `json:"fate"`
-	Callback string `json:"callback"` // where the answer is to be sent
-	Pages    int    `json:"pages"`    // what the answer said
+	Callback string `json:"callback"` // URL for the answer
+	Pages    int    `json:"pages"`    // from the answer
 }
 
 func (o order) key() string { return fmt.Sprint("order-", o.Number) }
@@ -50,7 +52,7 @@ type printed struct {
 	Pages int `json:"pages"`
 }
 
-// tally counts what becomes of answers.
+// tally counts answers by their result.
 type tally struct {
 	accepted, early, late, duplicate, bad, forbidden, unreadable int64
 }
@@ -65,11 +67,12 @@ func (t *tally) add(o tally) {
 	t.unreadable += o.unreadable
 }
 
-// fate is what the service makes of an order, and what is to come of that.
+// fate describes the behaviour of the service for an order, and the expected result.
 type fate struct {
-	// before is what the service does before it was asked, and asked when it is, at a job's attempt of this number, before it says that it was; after comes when it has said so.
+	// before is called before the service receives the request of an attempt. asked is called when it
+	// receives the request, before it responds, and after is called after the response.
 	before, asked, after func(s *service, o order, attempt int)
-	refuse               int // the attempt of which the service does not take the request
+	refuse               int // the attempt whose request the service refuses
 	timeout              time.Duration
 	state                jobs.State
 	attempts             int64
@@ -82,7 +85,7 @@ const (
 	brief   = 2 * time.Second
 )
 
-// fates are all that can happen. Where nothing else is said an order is printed at the first attempt.
+// fates returns all kinds of orders. By default an order is printed at the first attempt.
 func fates() map[string]fate {
 	onAttempt := func(n int, f func(*service, order)) func(*service, order, int) {
 		return func(s *service, o order, attempt int) {
@@ -174,10 +177,11 @@ func fates() map[string]fate {
 	}
 }
 
-// right is the answer that is expected.
+// right returns the expected answer.
 func right(o order) string { return fmt.Sprintf(`{"pages":%d}`, o.Number+1) }
 
-// service is the external service. It knows nothing of jobs but what it is asked, the queue of the answers, and what the test has it look at.
+// service is the external service. It knows only the requests, the queue of the answers, and the
+// state that the test checks.
 type service struct {
 	t      *testing.T
 	broker broker.Broker
@@ -191,10 +195,10 @@ type service struct {
 	ids      map[int]jobs.ID
 	attempts map[int]int
 	sent     int                       // messages
-	told     map[string][]jobs.Receipt // by OnAnswer, by key
+	told     map[string][]jobs.Receipt // receipts from OnAnswer, by key
 }
 
-// ServeHTTP takes an order.
+// ServeHTTP receives an order.
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var o order
 	if err := json.NewDecoder(r.Body).Decode(&o); err != nil {
@@ -220,7 +224,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// post sends an answer by HTTP, and returns the status.
+// post sends an answer by HTTP and returns the status.
 func (s *service) post(o order, to, body string) int {
 	for {
 		res, err := s.client.Post(to, "application/json", strings.NewReader(body))
@@ -230,7 +234,7 @@ func (s *service) post(o order, to, body string) int {
 		}
 		_, _ = io.Copy(io.Discard, res.Body)
 		_ = res.Body.Close()
-		if res.StatusCode != http.StatusServiceUnavailable { // where it is told to try again
+		if res.StatusCode != http.StatusServiceUnavailable { // it must try again after a 503
 			return res.StatusCode
 		}
 	}
@@ -269,7 +273,7 @@ func (s *service) publish(body []byte) {
 	}
 }
 
-// whenOver does something to a job that is over, which changes nothing of it.
+// whenOver calls do when a job is over, and checks that the job does not change.
 func (s *service) whenOver(o order, do func()) {
 	var before jobs.Job
 	if !poll(func() bool {
@@ -285,7 +289,7 @@ func (s *service) whenOver(o order, do func()) {
 	}
 }
 
-// heard waits until somebody was told of an answer.
+// heard waits until OnAnswer has received an answer.
 func (s *service) heard(o order, kind jobs.ReceiptKind) {
 	if !poll(func() bool {
 		s.mu.Lock()
@@ -306,7 +310,7 @@ func (s *service) job(o order) jobs.Job {
 	id := s.ids[o.Number]
 	s.mu.Unlock()
 	if id == 0 {
-		return jobs.Job{} // being made
+		return jobs.Job{} // the job is being created
 	}
 	j, err := s.jobs.Query(context.Background(), id)
 	if err != nil {
@@ -315,14 +319,14 @@ func (s *service) job(o order) jobs.Job {
 	return j
 }
 
-// onAnswer is what the jobs tell of answers.
+// onAnswer records the answers that the service of the jobs reports.
 func (s *service) onAnswer(a jobs.Answer, r jobs.Receipt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.told[a.Key] = append(s.told[a.Key], r)
 }
 
-// poll waits for something for a minute.
+// poll waits for up to a minute until ok returns true.
 func poll(ok func() bool) bool {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -336,8 +340,9 @@ func poll(ok func() bool) bool {
 
 const typeName = "print"
 
-// TestExternalService has a service answer a few hundred jobs in every way that there is: by HTTP and by message, at once, early, late, twice, never and wrong. Each job ends as its
-// fate says, and all counters add up.
+// TestExternalService answers a few hundred jobs in all ways: by HTTP and by message, at once,
+// early, late, twice, never and with errors. Each job ends as its fate expects, and all counts are
+// correct.
 // Promises: Q1.
 func TestExternalService(t *testing.T) {
 	for _, road := range []struct {
@@ -356,7 +361,7 @@ func TestExternalService(t *testing.T) {
 	}
 }
 
-// world is all that takes part.
+// world contains all parts of the test.
 type world struct {
 	*service
 	handler  *callback.Handler
@@ -422,7 +427,7 @@ func newWorld(t *testing.T, ctx context.Context, store, brokerKind string) *worl
 	return w
 }
 
-// request is that of a job.
+// request sends the request of a job.
 func (w *world) request(ctx context.Context, to string, o order) error {
 	body, err := json.Marshal(o)
 	if err != nil {
@@ -443,7 +448,7 @@ func (w *world) request(ctx context.Context, to string, o order) error {
 	return nil
 }
 
-// play makes orders of every fate, and of others that are drawn, and compares what has become of them.
+// play creates orders of every fate and random ones, and checks their results.
 func (w *world) play(ctx context.Context, n int) {
 	t := w.t
 	seed := rand.Uint64()
@@ -500,7 +505,7 @@ func (w *world) play(ctx context.Context, n int) {
 		w.compare(o)
 		total.add(w.fates[o.Fate].tally)
 	}
-	// Messages that were sent twice may be read after their job is over.
+	// Messages that were sent twice may be read after the end of their job.
 	testwait.UntilNil(t, "all answers are counted", func() error {
 		h, l := w.handler.Stats(), w.listener.Stats()
 		got := tally{
@@ -566,7 +571,7 @@ func (w *world) compare(o order) {
 	}
 }
 
-// run runs something until the test ends.
+// run calls f in a goroutine until the test ends.
 func run(t *testing.T, f func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -618,7 +623,8 @@ func openStore(t *testing.T, ctx context.Context, kind string, quiet *slog.Logge
 	if kind == "mem" {
 		return memjobs.New(memjobs.Config{})
 	}
-	return sqljobs.New(sqljobs.Config{URL: storeURL(t, ctx, kind), Logger: quiet})
+	url := storeURL(t, ctx, kind)
+	return sqljobs.New(sqljobs.Config{Engine: sqltest.Engine(url), URL: url, Logger: quiet})
 }
 
 func storeURL(t *testing.T, ctx context.Context, kind string) string {

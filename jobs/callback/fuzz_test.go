@@ -13,12 +13,13 @@ import (
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
-// readKey is a Read of which the body is the key.
+// readKey is a Read that uses the body as the key.
 func readKey(_ *http.Request, body []byte) (jobs.Answer, error) {
 	return jobs.Answer{Key: string(body)}, nil
 }
 
-// FuzzHandler: whatever is asked, the status is one of those that are documented, what is said is JSON, and nothing gets further that a job could not be given; a handler that signs takes nothing.
+// FuzzHandler shows that every request gets a documented status and a JSON body, and that no
+// invalid answer reaches a job. A handler with a Signer accepts no unsigned request.
 func FuzzHandler(f *testing.F) {
 	for _, in := range [][3]string{
 		{"/a/print/o-17", "", `{"pages":12}`},
@@ -34,7 +35,7 @@ func FuzzHandler(f *testing.F) {
 	f.Fuzz(func(t *testing.T, method, path, query, kind, body string, plain bool) {
 		unescaped, err := url.PathUnescape(path)
 		if err != nil || method == "" {
-			return // no request line
+			return // not a request line
 		}
 		b := newBook()
 		c := Config{Open: true, Prefix: "/a", MaxBody: 1 << 10}
@@ -81,7 +82,7 @@ func FuzzHandler(f *testing.F) {
 	})
 }
 
-// FuzzMessage: what is read of a message is an answer that a job can be given, or an error.
+// FuzzMessage shows that ReadMessage returns a valid answer or an error.
 func FuzzMessage(f *testing.F) {
 	for _, in := range []string{`{"name":"n","key":"k","result":{"a":1}}`, `{"name":"n","key":"k","error":"no"}`, `{"name":"n","key":"k","error":null,"result":null}`, `[]`, `null`, `{"Name":"n","key":"k"}`, "{\"name\":\"n\",\"key\":\"\\u0000\"}"} {
 		f.Add([]byte(in))

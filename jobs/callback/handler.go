@@ -19,17 +19,21 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Handler is an [http.Handler] that takes answers from outside: POST {prefix}/{name}/{key}, or POST {prefix}?name=...&key=... for what does not go well in a path. Make one
-// with [NewHandler].
+// Handler is an [http.Handler] that receives answers from outside. Create one with [NewHandler].
 //
-// It answers with a JSON object, which has a "status" (accepted, early, late, duplicate, or skipped) and the number of the "job" or the id of the "task" where one is known, or else an "error":
+// The request is POST {prefix}/{name}/{key}. Names and keys that are unsuitable for a path can be
+// parameters: POST {prefix}?name=...&key=...
 //
-//	200 accepted, and on disk    400 unreadable, or too long a name or key    409 duplicate: the job has its answer
-//	202 early: kept for a while  403 not signed, or Verify refused it         410 late: the job is over
-//	200 skipped, by Read         404 no such path    405 not POST             413 too large     415 not JSON
-//	503 the store is away: try again, after the seconds in Retry-After
+// The response is a JSON object with a "status": accepted, early, late, duplicate or skipped. It
+// also contains the number of the "job" or the id of the "task" if it is known. Instead of these, a
+// rejected request gets an "error":
 //
-// After a 503, and after no answer at all, it is safe to send the answer again.
+//	200 accepted, and stored     400 malformed, or too long      409 duplicate: already answered
+//	202 early: stored for a time 403 not signed, or rejected     410 late: the job is over
+//	200 skipped, by Read         404 no such path  405 not POST  413 too large  415 not JSON
+//	503 the store is unavailable: try again after Retry-After seconds
+//
+// After a 503, or without a response, it is safe to send the answer again. Safe for concurrent use.
 type Handler struct {
 	c      Config
 	answer func(ctx context.Context, a jobs.Answer) (jobs.Receipt, error)
@@ -41,7 +45,8 @@ type Handler struct {
 
 var _ http.Handler = (*Handler)(nil)
 
-// NewHandler makes a Handler, or returns every problem of the configuration, joined. It does no I/O and starts nothing.
+// NewHandler returns a Handler. It does no I/O and starts no goroutine. Returns all problems of c,
+// joined.
 func NewHandler(c Config) (*Handler, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -51,7 +56,7 @@ func NewHandler(c Config) (*Handler, error) {
 	return h, nil
 }
 
-// Stats returns what was counted.
+// Stats returns the counts since NewHandler.
 func (h *Handler) Stats() Stats {
 	c := &h.count
 	return Stats{
@@ -60,7 +65,8 @@ func (h *Handler) Stats() Stats {
 	}
 }
 
-// toService gives an answer to the service, which has those of many requests share a transaction.
+// toService gives an answer to the service, by Complete or Reject. Answers of concurrent requests
+// share transactions there.
 func (h *Handler) toService(ctx context.Context, a jobs.Answer) (jobs.Receipt, error) {
 	if a.Refusal != "" {
 		return h.c.Service.Reject(ctx, a.Name, a.Key, errors.New(a.Refusal))
@@ -68,26 +74,27 @@ func (h *Handler) toService(ctx context.Context, a jobs.Answer) (jobs.Receipt, e
 	return h.c.Service.Complete(ctx, a.Name, a.Key, json.RawMessage(a.Result))
 }
 
-// refusal is why a request is not served. Its text is for the client.
+// refusal is the error of a rejected request: a status and a text for the client.
 type refusal struct {
 	status int
 	text   string
 }
 
-// Error returns the text.
+// Error returns the text for the client.
 func (r *refusal) Error() string { return r.text }
 
-// refuse returns a refusal.
+// refuse returns a refusal as an error.
 func refuse(status int, text string) error { return &refusal{status: status, text: text} }
 
-// ServeHTTP implements [http.Handler].
+// ServeHTTP handles one request with an answer. It responds after the answer is stored or rejected.
+// It implements [http.Handler].
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a, err := h.read(w, r)
 	if err != nil {
 		h.refused(w, err)
 		return
 	}
-	// Whoever has sent an answer as a whole may go away: it is worth no less.
+	// An answer that was received completely is stored even if the client disconnects.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), h.c.Timeout)
 	defer cancel()
 	receipt, err := h.answer(ctx, a)
@@ -96,10 +103,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.count.receipt(receipt)
-	reply(w, h.status(receipt), said{Status: strings.ToLower(string(receipt.Kind)), Job: receipt.Job, Task: receipt.Task})
+	reply(w, h.status(receipt), response{Status: strings.ToLower(string(receipt.Kind)), Job: receipt.Job, Task: receipt.Task})
 }
 
-// status is that for a receipt.
+// status returns the HTTP status for a receipt, from Config.Status or the default. A panic of
+// Config.Status is logged and selects the default.
 func (h *Handler) status(r jobs.Receipt) int {
 	if h.c.Status != nil {
 		code := 0
@@ -125,7 +133,8 @@ func (h *Handler) status(r jobs.Receipt) int {
 	return http.StatusOK
 }
 
-// read makes an answer of a request, or says why it cannot.
+// read converts a request to an answer: it checks the path, the signature and the type, reads the
+// body and calls Verify. Returns ErrSkip, or a refusal if the request is rejected.
 func (h *Handler) read(w http.ResponseWriter, r *http.Request) (jobs.Answer, error) {
 	addr, err := h.address(w, r)
 	if err != nil {
@@ -148,13 +157,14 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request) (jobs.Answer, err
 	if h.c.Verify != nil {
 		r.Body = http.NoBody
 		if err := guard.Call(func() error { return h.c.Verify(r, body) }); err != nil {
-			return jobs.Answer{}, h.fault("Verify", err, forbidden(err))
+			return jobs.Answer{}, h.orPanic("Verify", err, forbidden(err))
 		}
 	}
-	return h.make(r, &addr, body)
+	return h.answerFrom(r, &addr, body)
 }
 
-// address looks at path and method.
+// address parses the path and the parameters of a request, and checks its method. Returns a refusal
+// for a request that is not well-formed.
 func (h *Handler) address(w http.ResponseWriter, r *http.Request) (address, error) {
 	addr, err := parseAddress(r.URL, h.c.Prefix)
 	switch {
@@ -175,16 +185,18 @@ func (h *Handler) address(w http.ResponseWriter, r *http.Request) (address, erro
 	return addr, nil
 }
 
-// forbidden is the refusal of who may not answer; why, only he is told whose URL was good once.
+// forbidden returns a refusal with status 403. Its text names the reason only if the URL was
+// validly signed and has expired.
 func forbidden(err error) error {
 	if errors.Is(err, errExpired) {
-		return refuse(http.StatusForbidden, "the URL is good no more")
+		return refuse(http.StatusForbidden, "the URL has expired")
 	}
 	return refuse(http.StatusForbidden, "forbidden")
 }
 
-// fault returns instead, but for the panic of a function of the user, which is told and is the server's fault.
-func (h *Handler) fault(what string, err, instead error) error {
+// orPanic returns instead, unless err is a panic of a function of the user. It then logs the panic
+// and returns a refusal with status 500.
+func (h *Handler) orPanic(what string, err, instead error) error {
 	if _, ok := errors.AsType[*task.PanicError](err); ok {
 		h.c.Logger.Error("callback: Config."+what+" has panicked", "error", err)
 		return refuse(http.StatusInternalServerError, "internal error")
@@ -192,7 +204,8 @@ func (h *Handler) fault(what string, err, instead error) error {
 	return instead
 }
 
-// isJSON refuses a body that says it is something else.
+// isJSON returns a refusal with status 415 if the headers name a content type other than JSON, or a
+// compression. A missing content type is accepted.
 func isJSON(header http.Header) error {
 	if e := header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		return refuse(http.StatusUnsupportedMediaType, "bodies are not compressed")
@@ -208,7 +221,8 @@ func isJSON(header http.Header) error {
 	return nil
 }
 
-// body reads the body.
+// body reads the whole body. Returns a refusal if it is larger than Config.MaxBody, late or
+// incomplete.
 func (h *Handler) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	large := refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", h.c.MaxBody))
 	if r.ContentLength > h.c.MaxBody {
@@ -220,18 +234,19 @@ func (h *Handler) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	}
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, refuse(http.StatusRequestTimeout, "the body did not come in time")
+		return nil, refuse(http.StatusRequestTimeout, "the body was not received in time")
 	case err != nil:
-		return nil, refuse(http.StatusBadRequest, "the body did not come as a whole")
+		return nil, refuse(http.StatusBadRequest, "the body is incomplete")
 	}
 	return body, nil
 }
 
-// make makes the answer.
-func (h *Handler) make(r *http.Request, addr *address, body []byte) (jobs.Answer, error) {
+// answerFrom builds the answer from the address and the body, by Config.Read or the default format.
+// Returns ErrSkip, or a refusal if the answer is invalid.
+func (h *Handler) answerFrom(r *http.Request, addr *address, body []byte) (jobs.Answer, error) {
 	a := answerOf(addr.name, addr.key)
 	if h.c.Read != nil {
-		if err := h.custom(r, &a, body); err != nil {
+		if err := h.callRead(r, &a, body); err != nil {
 			return a, err
 		}
 	} else {
@@ -249,13 +264,14 @@ func (h *Handler) make(r *http.Request, addr *address, body []byte) (jobs.Answer
 		return a, refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("the result has more than %d bytes", jobs.MaxData))
 	}
 	if err := checkAnswer(&a); err != nil {
-		return a, refuse(http.StatusBadRequest, "no JSON, or a name or key that is missing, too long or malformed")
+		return a, refuse(http.StatusBadRequest, "the body is not JSON, or the name or key is missing, too long or malformed")
 	}
 	return a, nil
 }
 
-// custom has Read make the answer.
-func (h *Handler) custom(r *http.Request, a *jobs.Answer, body []byte) error {
+// callRead calls Config.Read and stores its answer in *a, with the name and the key of the URL as
+// defaults. Returns a refusal if it fails, or if the answer is for another job than a signed URL.
+func (h *Handler) callRead(r *http.Request, a *jobs.Answer, body []byte) error {
 	r.Body = http.NoBody
 	var read jobs.Answer
 	err := guard.Call(func() (err error) {
@@ -266,7 +282,7 @@ func (h *Handler) custom(r *http.Request, a *jobs.Answer, body []byte) error {
 		return ErrSkip
 	}
 	if err != nil {
-		return h.fault("Read", err, refuse(http.StatusBadRequest, "the answer cannot be read"))
+		return h.orPanic("Read", err, refuse(http.StatusBadRequest, "the answer cannot be read"))
 	}
 	if read.Name == "" {
 		read.Name = a.Name
@@ -281,7 +297,7 @@ func (h *Handler) custom(r *http.Request, a *jobs.Answer, body []byte) error {
 	return nil
 }
 
-// reason makes the text of a refusal of what a client sent.
+// reason returns the reason that a client has sent, as valid UTF-8. An empty one becomes noReason.
 func reason(text string) string {
 	if text = strings.TrimSpace(strings.ToValidUTF8(text, "\ufffd")); text == "" {
 		return noReason
@@ -289,13 +305,13 @@ func reason(text string) string {
 	return text
 }
 
-// refused answers a request that is not served.
+// refused responds to a request that is rejected or skipped, and counts it.
 func (h *Handler) refused(w http.ResponseWriter, err error) {
 	var why *refusal
 	switch {
 	case errors.Is(err, ErrSkip):
 		h.count.skipped.Add(1)
-		reply(w, http.StatusOK, said{Status: "skipped"})
+		reply(w, http.StatusOK, response{Status: "skipped"})
 		return
 	case !errors.As(err, &why):
 		why = &refusal{status: http.StatusBadRequest, text: "bad request"}
@@ -305,34 +321,35 @@ func (h *Handler) refused(w http.ResponseWriter, err error) {
 	} else {
 		h.count.bad.Add(1)
 	}
-	reply(w, why.status, said{Error: why.text})
+	reply(w, why.status, response{Error: why.text})
 }
 
-// failed answers a request whose answer could not be written.
+// failed responds to a request whose answer was not stored because of err: 400 if the service
+// rejects the answer, else 503. It logs and counts the latter.
 func (h *Handler) failed(w http.ResponseWriter, a *jobs.Answer, err error) {
 	if errors.Is(err, jobs.ErrBadJob) {
-		h.refused(w, refuse(http.StatusBadRequest, "the answer cannot be kept"))
+		h.refused(w, refuse(http.StatusBadRequest, "the answer is not valid"))
 		return
 	}
 	h.count.failed.Add(1)
-	h.c.Logger.Warn("callback: an answer could not be written", "name", a.Name, "key", a.Key, "error", err)
+	h.c.Logger.Warn("callback: cannot store an answer", "name", a.Name, "key", a.Key, "error", err)
 	w.Header().Set("Retry-After", strconv.Itoa(int((h.c.RetryAfter+time.Second-1)/time.Second)))
-	reply(w, http.StatusServiceUnavailable, said{Error: "the answer could not be written: send it again"})
+	reply(w, http.StatusServiceUnavailable, response{Error: "the answer was not stored: send it again"})
 }
 
-// said is the body of an answer to a client.
-type said struct {
+// response is the JSON body of a response.
+type response struct {
 	Status string  `json:"status,omitempty"`
 	Job    jobs.ID `json:"job,omitempty"`
 	Task   task.ID `json:"task,omitempty"`
 	Error  string  `json:"error,omitempty"`
 }
 
-// reply writes the answer to a client. That one may be gone, and then nobody is to be told.
-func reply(w http.ResponseWriter, status int, s said) {
+// reply writes a response. It ignores errors of the connection.
+func reply(w http.ResponseWriter, status int, s response) {
 	text, err := json.Marshal(s)
 	if err != nil {
-		panic(err) // of a struct of texts and a number
+		panic(err) // impossible for a struct of texts and a number
 	}
 	header := w.Header()
 	header.Set("Content-Type", "application/json")

@@ -17,7 +17,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
-// ask sends a request to a handler, without a network.
+// ask sends a request to a handler without a network.
 func ask(h http.Handler, method, target, body string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, target, strings.NewReader(body))
 	for i := 0; i < len(headers); i += 2 {
@@ -47,7 +47,8 @@ func TestAnswersOverHTTP(t *testing.T) {
 		{name: "escapes", target: "/a/print%2Forder/a%20%2E%2E%2Fb", status: 200, want: &jobs.Answer{Name: "print/order", Key: "a ../b"}},
 		{name: "parameters", target: "/a?name=print%2Forder&key=../x", status: 200, want: &jobs.Answer{Name: "print/order", Key: "../x"}},
 		{name: "a name and a parameter", target: "/a/print?key=..", status: 200, want: &jobs.Answer{Name: "print", Key: ".."}},
-		{name: "dots", target: "/a/print/..", status: 200, want: &jobs.Answer{Name: "print", Key: ".."}}, // nobody has cleaned the path, so that it means what it says
+		// the path was not cleaned, so it is literal
+		{name: "dots", target: "/a/print/..", status: 200, want: &jobs.Answer{Name: "print", Key: ".."}},
 		{name: "early", target: "/a/print/early", status: 202, said: `{"status":"early"}`},
 		{name: "late", target: "/a/print/late", status: 410, said: `{"status":"late","job":7}`},
 
@@ -107,7 +108,8 @@ func TestAnswersOverHTTP(t *testing.T) {
 	}
 }
 
-// TestMounted: a ServeMux, which cleans paths, and StripPrefix leave names and keys as they were sent.
+// TestMounted shows that names and keys pass a ServeMux, which cleans paths, and StripPrefix
+// unchanged.
 func TestMounted(t *testing.T) {
 	b := newBook()
 	mux := http.NewServeMux()
@@ -139,7 +141,7 @@ func TestMounted(t *testing.T) {
 	}
 }
 
-// TestDuplicatesAtOnce: of many that answer at once one is accepted.
+// TestDuplicatesAtOnce shows that one of many concurrent answers is accepted.
 func TestDuplicatesAtOnce(t *testing.T) {
 	h := handler(t, newBook(), Config{Open: true})
 	codes := make([]int, 50)
@@ -160,7 +162,7 @@ func TestDuplicatesAtOnce(t *testing.T) {
 	}
 }
 
-// TestStoreAway: who could not be served hears when to try again, and nothing of the reasons.
+// TestStoreAway shows that a 503 contains the time of the next try, but not the cause.
 func TestStoreAway(t *testing.T) {
 	b := newBook()
 	h := handler(t, b, Config{Open: true, RetryAfter: 1500 * time.Millisecond})
@@ -182,7 +184,7 @@ func TestStoreAway(t *testing.T) {
 	}
 }
 
-// TestVerify: what it does not let in goes no further, and it sees the body.
+// TestVerify shows that Verify gets the body, and that rejected requests reach no job.
 func TestVerify(t *testing.T) {
 	b := newBook()
 	h := handler(t, b, Config{Verify: func(r *http.Request, body []byte) error {
@@ -208,7 +210,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// TestRead: one URL for all jobs, of a service that has its own form.
+// TestRead shows one URL for all jobs of a service with its own format.
 func TestRead(t *testing.T) {
 	b := newBook()
 	h := handler(t, b, Config{Open: true, Prefix: "/hook", Read: func(r *http.Request, body []byte) (jobs.Answer, error) {
@@ -237,8 +239,8 @@ func TestRead(t *testing.T) {
 		{"/hook/print", "refused o-3", 200},
 		{"/hook/print/o-4", "here {}", 200},
 		{"/hook/print/o-5", "here {", 400},
-		{"/hook/print", "here {}", 400}, // nobody says the key
-		{"/hook", "done o-6", 400},      // nobody says the name
+		{"/hook/print", "here {}", 400}, // the key is missing
+		{"/hook", "done o-6", 400},      // the name is missing
 		{"/hook", "what", 400},
 		{"/hook", "panic", 500},
 	} {
@@ -261,7 +263,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestStatus: services that send again what is not answered with 2xx can be told that all is well.
+// TestStatus shows that Config.Status can return 2xx, for services that repeat other requests.
 func TestStatus(t *testing.T) {
 	code := 204
 	h := handler(t, newBook(), Config{Open: true, Status: func(jobs.Receipt) int {
@@ -278,7 +280,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestBodies: a body that is too large, too slow or cut off is no answer, on a real connection.
+// TestBodies shows that a body that is too large, too slow or incomplete is rejected, on a real
+// connection.
 func TestBodies(t *testing.T) {
 	b := newBook()
 	h := handler(t, b, Config{Open: true, MaxBody: 100})
@@ -325,7 +328,7 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// TestClientGone: an answer that came as a whole is written, although who sent it does not wait.
+// TestClientGone shows that a complete answer is stored although the client has disconnected.
 func TestClientGone(t *testing.T) {
 	b := newBook()
 	h := handler(t, b, Config{Open: true})
@@ -338,7 +341,7 @@ func TestClientGone(t *testing.T) {
 	})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(w, r)
-		<-r.Context().Done() // the server has seen it too
+		<-r.Context().Done() // the server has noticed the disconnection
 		close(written)
 	}))
 	defer server.Close()

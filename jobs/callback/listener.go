@@ -13,21 +13,24 @@ import (
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
-// Listener takes answers from outside from a queue of a broker. What has arrived together is written in one transaction; a message is acknowledged when its answer is on disk. A crash
-// between the two has the answer come again, as a duplicate, which changes nothing. Any number of listeners may share a queue. Make one with [NewListener].
+// Listener receives answers from outside from a queue of a broker. Answers that arrive together are
+// stored in one transaction. A message is acknowledged after its answer is stored durably. After a
+// crash in between the answer comes again, as a duplicate, which changes nothing. Several listeners
+// may share a queue. Create one with [NewListener].
 type Listener struct {
-	c       ListenerConfig
-	answer  func(context.Context, []jobs.Answer) ([]jobs.Receipt, error)
-	most    int // bytes of a batch, see maxBatch
-	running atomic.Bool
-	away    bool // it was told that the store is; Run's goroutine alone looks at it
-	count   struct {
+	c           ListenerConfig
+	answer      func(context.Context, []jobs.Answer) ([]jobs.Receipt, error)
+	most        int // bytes of a batch, see maxBatch
+	running     atomic.Bool
+	unavailable bool // an outage of the store was reported; only Run's goroutine uses it
+	count       struct {
 		counters
 		received, unreadable, refused, dropped, putBack, givenBack, lost, batches atomic.Int64
 	}
 }
 
-// NewListener makes a Listener, or returns every problem of the configuration, joined. It does no I/O and starts nothing.
+// NewListener returns a Listener. It does no I/O and starts no goroutine. Returns all problems of
+// c, joined.
 func NewListener(c ListenerConfig) (*Listener, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -35,7 +38,7 @@ func NewListener(c ListenerConfig) (*Listener, error) {
 	return &Listener{c: c, answer: c.Service.AnswerAll, most: maxBatch}, nil
 }
 
-// Stats returns what was counted.
+// Stats returns the counts since NewListener.
 func (l *Listener) Stats() ListenerStats {
 	c := &l.count
 	return ListenerStats{
@@ -45,11 +48,15 @@ func (l *Listener) Stats() ListenerStats {
 	}
 }
 
-// ErrRunning is returned by a second Run of a Listener.
-var ErrRunning = errors.New("callback: the listener runs already, or has run")
+// ErrRunning is the error of a second Run of a Listener.
+var ErrRunning = errors.New("callback: Run was already called; create a new listener")
 
-// Run takes answers until ctx ends. Then it writes those that it has received, for up to ShutdownTimeout, and gives back the others. It waits for a broker or a store that is
-// away. The error is nil unless there was a mistake in using it, the broker or the service was closed, or the broker refuses access to the queue. A Listener runs once.
+// Run receives and stores answers until ctx ends. Then it stores the answers that it has received,
+// for up to ShutdownTimeout, and releases the other messages. While the broker or the store is
+// unavailable, it waits. A Listener runs only once.
+//
+// Returns nil after a stop and [ErrRunning] for a second call. Returns another error if the broker
+// or the service was closed, or the broker denies access to the queue.
 func (l *Listener) Run(ctx context.Context) error {
 	if !l.running.CompareAndSwap(false, true) {
 		return ErrRunning
@@ -57,22 +64,22 @@ func (l *Listener) Run(ctx context.Context) error {
 	sub, err := l.open(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil // a stop before the start
+			return nil // ctx ended before the start
 		}
 		return err
 	}
-	work, release := l.outlive(ctx)
+	work, release := l.delayedContext(ctx)
 	defer release()
 	for err == nil && ctx.Err() == nil {
 		var batch []*item
-		if batch, err = l.gather(ctx, work, sub); len(batch) > 0 {
-			err = errors.Join(err, l.feed(ctx, work, batch))
+		if batch, err = l.receiveBatch(ctx, work, sub); len(batch) > 0 {
+			err = errors.Join(err, l.storeBatch(ctx, work, batch))
 		}
 	}
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.c.ShutdownTimeout)
 	defer cancel()
 	if cerr := sub.Close(closing); cerr != nil && !errors.Is(cerr, broker.ErrClosed) {
-		l.c.Logger.Warn("callback: the subscription does not close", "queue", l.c.Queue, "error", cerr)
+		l.c.Logger.Warn("callback: cannot close the subscription", "queue", l.c.Queue, "error", cerr)
 	}
 	if ctx.Err() != nil && !errors.Is(err, broker.ErrAccess) {
 		return nil
@@ -80,8 +87,9 @@ func (l *Listener) Run(ctx context.Context) error {
 	return err
 }
 
-// outlive returns a context that ends ShutdownTimeout after ctx does.
-func (l *Listener) outlive(ctx context.Context) (context.Context, func()) {
+// delayedContext returns a context that ends ShutdownTimeout after ctx has ended. Call the returned
+// function to release its resources.
+func (l *Listener) delayedContext(ctx context.Context) (context.Context, func()) {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -97,7 +105,8 @@ func (l *Listener) outlive(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// open declares the queue and subscribes. It waits for a broker that is away.
+// open declares the queue and subscribes to it. It tries again while the broker is unavailable.
+// Returns other errors, and an error if ctx ends.
 func (l *Listener) open(ctx context.Context) (broker.Subscription, error) {
 	for attempt := 0; ; attempt++ {
 		err := broker.Declare(ctx, l.c.Broker, broker.Queue{Name: l.c.Queue})
@@ -110,26 +119,28 @@ func (l *Listener) open(ctx context.Context) (broker.Subscription, error) {
 		if ctx.Err() != nil || !errors.Is(err, broker.ErrUnavailable) && !errors.Is(err, broker.ErrIndeterminate) {
 			return nil, fmt.Errorf("callback: queue %q: %w", l.c.Queue, err)
 		}
-		l.c.Logger.Warn("callback: the queue cannot be opened", "queue", l.c.Queue, "error", err)
+		l.c.Logger.Warn("callback: cannot subscribe to the queue; trying again", "queue", l.c.Queue, "error", err)
 		wake.Sleep(ctx, l.c.Backoff.Interval(attempt))
 	}
 }
 
-// item is a message that is held, and its answer.
+// item is a received message and its answer.
 type item struct {
 	delivery broker.Delivery
 	answer   jobs.Answer
-	tries    int // here, since it was received
+	tries    int // tries in this process since the message was received
 }
 
-// gather waits for a message, and takes along what has arrived with it. What is no answer is settled. The batch may be empty.
-func (l *Listener) gather(ctx, work context.Context, sub broker.Subscription) ([]*item, error) {
+// receiveBatch waits for a message and adds the messages that have arrived with it. It settles
+// messages that contain no answer, so the batch may be empty. Returns the error of the first
+// Receive.
+func (l *Listener) receiveBatch(ctx, work context.Context, sub broker.Subscription) ([]*item, error) {
 	d, err := sub.Receive(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("callback: queue %q: %w", l.c.Queue, err)
 	}
 	done, cancel := context.WithCancel(ctx)
-	cancel() // Receive hands out what is held even so
+	cancel() // Receive still returns messages that have arrived
 	var batch []*item
 	for n, size := 1, 0; err == nil; n++ {
 		l.count.received.Add(1)
@@ -140,12 +151,13 @@ func (l *Listener) gather(ctx, work context.Context, sub broker.Subscription) ([
 		if n >= l.c.Prefetch || size >= l.most {
 			break
 		}
-		d, err = sub.Receive(done) // of an error that says more than that there is nothing the next call hears too
+		d, err = sub.Receive(done) // the next call receives any error again
 	}
 	return batch, nil
 }
 
-// read makes an answer of a message; one of which nothing can be made is settled.
+// read converts a message to an answer. A message that Read skips is acknowledged; one that it
+// cannot decode is dead-lettered. Returns nil in both cases.
 func (l *Listener) read(ctx context.Context, d broker.Delivery) *item {
 	it := &item{delivery: d}
 	err := guard.Call(func() (err error) {
@@ -162,16 +174,18 @@ func (l *Listener) read(ctx context.Context, d broker.Delivery) *item {
 	}
 	if err != nil {
 		l.count.unreadable.Add(1)
-		l.bury(ctx, it, ProblemUnreadable, err)
+		l.deadLetter(ctx, it, ProblemUnreadable, err)
 		return nil
 	}
 	return it
 }
 
-// feed writes a batch, and tries again for as long as the store is away.
-func (l *Listener) feed(ctx, work context.Context, batch []*item) error {
+// storeBatch stores the answers of a batch and acknowledges their messages. It tries again while
+// the store is unavailable. When ctx ends, it releases the remaining messages and returns nil.
+// Returns an error if the service was closed.
+func (l *Listener) storeBatch(ctx, work context.Context, batch []*item) error {
 	for attempt := 0; ; attempt++ {
-		batch = l.held(batch)
+		batch = l.stillHeld(batch)
 		if len(batch) == 0 {
 			return nil
 		}
@@ -179,10 +193,10 @@ func (l *Listener) feed(ctx, work context.Context, batch []*item) error {
 		if err == nil {
 			return nil
 		}
-		if !away(err) && len(batch) > 1 {
-			batch, err = l.singly(work, batch)
-		} else if !away(err) {
-			batch = l.doubtful(work, batch, err)
+		if !isUnavailable(err) && len(batch) > 1 {
+			batch, err = l.writeSingly(work, batch)
+		} else if !isUnavailable(err) {
+			batch = l.retryLater(work, batch, err)
 		}
 		if len(batch) == 0 {
 			return nil
@@ -191,8 +205,8 @@ func (l *Listener) feed(ctx, work context.Context, batch []*item) error {
 			l.giveBack(work, batch)
 			return fmt.Errorf("callback: queue %q: %w", l.c.Queue, err)
 		}
-		if away(err) {
-			l.isAway(err)
+		if isUnavailable(err) {
+			l.reportOutage(err)
 		}
 		if !wake.Sleep(ctx, l.c.Backoff.Interval(attempt)) {
 			l.giveBack(work, batch)
@@ -201,14 +215,16 @@ func (l *Listener) feed(ctx, work context.Context, batch []*item) error {
 	}
 }
 
-// away reports whether err says that the store is away, or that nobody knows what it did: the same answer may be tried again and again.
-func away(err error) bool {
+// isUnavailable reports whether err means that the store is unavailable or the result is unknown.
+// The same answers may then be tried again.
+func isUnavailable(err error) bool {
 	return errors.Is(err, jobs.ErrUnavailable) || errors.Is(err, jobs.ErrClosed) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// held returns those that the broker has not taken back.
-func (l *Listener) held(batch []*item) []*item {
+// stillHeld returns the messages of batch that the broker has not taken back, and counts the others
+// as lost. It reuses the slice.
+func (l *Listener) stillHeld(batch []*item) []*item {
 	kept := batch[:0]
 	for _, it := range batch {
 		select {
@@ -221,7 +237,8 @@ func (l *Listener) held(batch []*item) []*item {
 	return kept
 }
 
-// write writes the answers of a batch, all or none, and acknowledges their messages.
+// write stores the answers of a batch in one transaction and acknowledges their messages. After an
+// error none is acknowledged.
 func (l *Listener) write(work context.Context, batch []*item) error {
 	answers := make([]jobs.Answer, len(batch))
 	for i, it := range batch {
@@ -233,7 +250,7 @@ func (l *Listener) write(work context.Context, batch []*item) error {
 	if err != nil {
 		return err
 	}
-	l.away = false
+	l.unavailable = false
 	l.count.batches.Add(1)
 	for i, it := range batch {
 		l.count.receipt(receipts[i])
@@ -242,24 +259,26 @@ func (l *Listener) write(work context.Context, batch []*item) error {
 	return nil
 }
 
-// singly writes the answers of a batch one by one, since the store refuses one of them. It returns those that are to be tried again here, and why.
-func (l *Listener) singly(work context.Context, batch []*item) (rest []*item, why error) {
+// writeSingly stores the answers of a batch one by one, because the store has refused one of them.
+// rest contains the messages to try again here, and why the last error.
+func (l *Listener) writeSingly(work context.Context, batch []*item) (rest []*item, why error) {
 	for i, it := range batch {
 		err := l.write(work, batch[i:i+1:i+1])
 		switch {
 		case err == nil:
-		case away(err):
+		case isUnavailable(err):
 			return append(rest, batch[i:]...), err
 		default:
-			rest, why = append(rest, l.doubtful(work, []*item{it}, err)...), err
+			rest, why = append(rest, l.retryLater(work, []*item{it}, err)...), err
 		}
 	}
 	return rest, why
 }
 
-// doubtful settles a message whose answer was refused by a store that is there: it is put back for a while, and buried when that has happened too often. It returns the message if
-// it can only be tried again here.
-func (l *Listener) doubtful(work context.Context, one []*item, err error) []*item {
+// retryLater handles a message whose answer the store has refused although it is available. The
+// message is released for a delay, and dead-lettered after Config.Attempts tries or if the answer
+// is invalid. Returns the message if the broker cannot delay it.
+func (l *Listener) retryLater(work context.Context, one []*item, err error) []*item {
 	it := one[0]
 	it.tries++
 	m := it.delivery.Message()
@@ -267,7 +286,7 @@ func (l *Listener) doubtful(work context.Context, one []*item, err error) []*ite
 	tries := m.Generation + n - 1 + it.tries
 	if errors.Is(err, jobs.ErrBadJob) || tries >= l.c.Attempts {
 		l.count.refused.Add(1)
-		l.bury(work, it, ProblemRefused, err)
+		l.deadLetter(work, it, ProblemRefused, err)
 		return nil
 	}
 	l.report(Report{Problem: ProblemPutBack, Message: m, Answer: it.answer, Err: err})
@@ -277,18 +296,20 @@ func (l *Listener) doubtful(work context.Context, one []*item, err error) []*ite
 	return nil
 }
 
-// ack acknowledges a message. If that fails it comes again, as a duplicate.
+// ack acknowledges a message. After an error the message comes again, as a duplicate; the error is
+// logged.
 func (l *Listener) ack(ctx context.Context, it *item) {
 	if err := it.delivery.Ack(ctx); err != nil {
 		l.count.lost.Add(1)
-		l.c.Logger.Debug("callback: a message could not be acknowledged", "queue", l.c.Queue, "message", it.delivery.Message().ID, "error", err)
+		l.c.Logger.Debug("callback: cannot acknowledge a message; it comes again as a duplicate", "queue", l.c.Queue, "message", it.delivery.Message().ID, "error", err)
 	}
 }
 
-// bury buries a message, or drops it where there are no dead letters. If neither can be done it comes again.
-func (l *Listener) bury(ctx context.Context, it *item, p Problem, cause error) {
+// deadLetter moves a message to the dead-letter queue, and reports the problem. It acknowledges the
+// message if the broker has no dead letters. If both fail, it releases the message.
+func (l *Listener) deadLetter(ctx context.Context, it *item, p Problem, cause error) {
 	r := Report{Problem: p, Message: it.delivery.Message(), Answer: it.answer, Err: cause}
-	err := it.delivery.Bury(ctx, broker.Dead{Reason: cause.Error()})
+	err := it.delivery.DeadLetter(ctx, broker.Dead{Reason: cause.Error()})
 	if errors.Is(err, broker.ErrUnsupported) {
 		if err = it.delivery.Ack(ctx); err == nil {
 			l.count.dropped.Add(1)
@@ -301,7 +322,8 @@ func (l *Listener) bury(ctx context.Context, it *item, p Problem, cause error) {
 	}
 }
 
-// putBack gives a message back to be tried later. It reports false where the broker cannot hold it back for a time.
+// putBack releases a message, so that it is delivered again after a delay. Returns false if the
+// broker does not support a delay.
 func (l *Listener) putBack(ctx context.Context, it *item, after time.Duration) bool {
 	switch err := it.delivery.Release(ctx, after); {
 	case errors.Is(err, broker.ErrUnsupported):
@@ -314,10 +336,11 @@ func (l *Listener) putBack(ctx context.Context, it *item, after time.Duration) b
 	return true
 }
 
-// giveBackTimeout bounds giving back what was not written.
+// giveBackTimeout limits giveBack.
 const giveBackTimeout = 10 * time.Second
 
-// giveBack gives messages back, to be handed out again at once. Those of which the broker hears nothing come again by themselves.
+// giveBack releases messages, so that they are delivered again at once. The broker delivers
+// messages that could not be released after their lease.
 func (l *Listener) giveBack(ctx context.Context, batch []*item) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
 	defer cancel()
@@ -328,16 +351,17 @@ func (l *Listener) giveBack(ctx context.Context, batch []*item) {
 	}
 }
 
-// isAway tells that the store is away, once until it is there again.
-func (l *Listener) isAway(err error) {
+// reportOutage counts a failed transaction, and reports the outage of the store once until a
+// transaction succeeds.
+func (l *Listener) reportOutage(err error) {
 	l.count.failed.Add(1)
-	if !l.away {
-		l.away = true
+	if !l.unavailable {
+		l.unavailable = true
 		l.report(Report{Problem: ProblemAway, Err: err})
 	}
 }
 
-// report tells of a problem.
+// report logs a problem and passes it to Config.OnReport.
 func (l *Listener) report(r Report) {
 	id := ""
 	if r.Message != nil {

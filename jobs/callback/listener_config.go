@@ -18,39 +18,46 @@ const (
 	DefaultShutdownTimeout = 10 * time.Second
 )
 
-// maxBatch is how many bytes of answers are written together, but for a single larger one.
+// maxBatch limits the bytes of the answers that one transaction stores. A single larger answer is
+// stored alone.
 const maxBatch = 4 << 20
 
-// ListenerConfig configures a [Listener]. Service, Broker and Queue must be set.
+// ListenerConfig configures a [Listener]. Service, Broker and Queue are required.
 type ListenerConfig struct {
-	// Service has the jobs, and Broker the queue. The listener closes neither.
+	// Service is the service of the jobs, and Broker the broker of the queue. The listener closes
+	// neither.
 	Service *jobs.Service
 	Broker  broker.Broker
-	// Queue is where the answers come. It is declared, where the broker wants that.
+	// Queue is the queue of the answers. The listener declares it if the broker requires that.
 	Queue string
-	// Read makes an answer of a message, which it must not change. [ErrSkip] has the message be acknowledged and nothing be answered; after any other error, or a panic, it is
-	// buried. It is called from one goroutine. nil: [ReadMessage].
+	// Read converts a message to an answer. It must not change the message. [ErrSkip] acknowledges the
+	// message without an answer. After any other error, or a panic, the message is dead-lettered. One
+	// goroutine at a time calls it. nil: [ReadMessage].
 	Read func(*broker.Message) (jobs.Answer, error)
 
-	// Prefetch is how many messages may be held, and so how many answers are written in one transaction at most. 0: 64. From 1 to 10,000.
+	// Prefetch limits the number of received messages that are not settled, and so the answers of one
+	// transaction. Default: 64. From 1 to 10,000.
 	Prefetch int
-	// Attempts is how often an answer is tried that the store refuses for a reason of its own while it is there; then the message is buried. Where the store is away there is no such
-	// limit. 0: 10.
+	// Attempts limits the tries of an answer that the store refuses although it is available. Then the
+	// message is dead-lettered. While the store is unavailable, tries do not count. Default: 10.
 	Attempts int
-	// Timeout is how long one transaction may take. 0: 30 s.
+	// Timeout limits the time of one transaction. Default: 30 s.
 	Timeout time.Duration
-	// ShutdownTimeout is how long the answers that were received may still be written after Run's context has ended. What is not written by then goes back. 0: 10 s.
+	// ShutdownTimeout is the time for storing received answers after Run's context has ended. The
+	// other messages are then released. Default: 10 s.
 	ShutdownTimeout time.Duration
-	// Backoff is between attempts while the store is away. Zero: up to 100 ms at first, up to 5 s in the end.
+	// Backoff is the delay between tries while the store is unavailable. Default: up to 100 ms at
+	// first, up to 5 s later.
 	Backoff task.Backoff
 
-	// OnReport is told of what went wrong, besides the Logger. It is called from one goroutine, and must be quick. nil: nobody.
+	// OnReport receives problems, which are also logged. One goroutine at a time calls it; it must
+	// return quickly. nil: not called.
 	OnReport func(Report)
-	// Logger is told of what Run does not return. nil: slog.Default().
+	// Logger logs errors that Run does not return. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// check fills in the defaults and returns all problems.
+// check sets the defaults. Returns all problems, joined.
 func (c *ListenerConfig) check() error {
 	var errs []error
 	if c.Service == nil {
@@ -86,41 +93,45 @@ func (c *ListenerConfig) check() error {
 	return errors.Join(errs...)
 }
 
-// Problem is what a [Report] is about.
+// Problem is the kind of a [Report].
 type Problem string
 
 // The problems.
 const (
-	ProblemUnreadable Problem = "unreadable" // Read cannot make an answer of the message: it is buried
-	ProblemRefused    Problem = "refused"    // the service does not take the answer, or the store refused it too often: the message is buried
-	ProblemPutBack    Problem = "put back"   // the store refused the answer and not others: it is tried again later
-	ProblemAway       Problem = "away"       // the store gives no answer: the messages are held, and tried again. Told once until it is there again; Message is nil
+	ProblemUnreadable Problem = "unreadable" // Read cannot decode the message: dead-lettered
+	// the service refuses the answer, or the store refused it too often: dead-lettered
+	ProblemRefused Problem = "refused"
+	ProblemPutBack Problem = "put back" // the store refused this answer alone: tried again later
+	// the store does not reply: tried again. Reported once until it replies; Message is nil
+	ProblemAway Problem = "away"
 )
 
-// Report is one thing that went wrong.
+// Report describes one problem.
 type Report struct {
 	Problem Problem
 	Message *broker.Message
-	Answer  jobs.Answer // what Read made of the message
+	Answer  jobs.Answer // the answer that Read returned
 	Err     error
-	// Dropped: the broker has no dead letters, so that the message is gone.
+	// Dropped reports that the broker has no dead letters, so that the message was deleted.
 	Dropped bool
 }
 
-// ListenerStats count what a [Listener] has done since it was made. An answer that was tried again after the store had given no answer may count as Duplicate, although it was accepted.
+// ListenerStats contains the counts of a [Listener] since NewListener. An accepted answer may count
+// as Duplicate if it was tried again because the store did not reply.
 type ListenerStats struct {
 	Received   int64 // messages
-	Accepted   int64 // answers that jobs have got
+	Accepted   int64 // answers that jobs or tasks accepted
 	Early      int64 // answers that no job awaited yet
-	Late       int64 // answers to jobs that were over
-	Duplicate  int64 // answers to jobs that had one
-	Skipped    int64 // messages of which Read said that they are no answers
-	Unreadable int64 // messages of which Read could make nothing
-	Refused    int64 // answers that were not taken
-	Dropped    int64 // messages, among Unreadable and Refused, that the broker could not bury
-	PutBack    int64 // times that an answer the store had refused was put back, to be tried later
-	GivenBack  int64 // messages that were given back at a stop
-	Lost       int64 // messages that the broker took back before they were acknowledged: they come again
-	Failed     int64 // transactions that failed because the store was away
-	Batches    int64 // transactions that did not
+	Late       int64 // answers for jobs that were over
+	Duplicate  int64 // answers for jobs that already had an answer
+	Skipped    int64 // messages for which Read returned ErrSkip
+	Unreadable int64 // messages that Read could not decode
+	Refused    int64 // answers that the service or the store refused
+	Dropped    int64 // those of Unreadable and Refused that the broker could not dead-letter
+	PutBack    int64 // releases of a message with a delay, after a refusal of the store
+	GivenBack  int64 // messages that were released at a stop
+	// messages that the broker took back before their acknowledgement: they come again
+	Lost    int64
+	Failed  int64 // transactions that failed because the store was unavailable
+	Batches int64 // transactions that succeeded
 }

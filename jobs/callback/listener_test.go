@@ -18,18 +18,19 @@ import (
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
-// bench is a listener at work over a book, in a bubble.
+// bench is a running listener over a book, in a bubble.
 type bench struct {
 	t       *testing.T
 	broker  broker.Broker
 	book    *book
 	l       *Listener
 	stop    func() error
+	sent    int // messages sent by send
 	mu      sync.Mutex
 	reports []Report
 }
 
-// listen starts a listener that ends with the test.
+// listen starts a listener that stops with the test.
 func listen(t *testing.T, br broker.Broker, c ListenerConfig) *bench {
 	t.Helper()
 	b := &bench{t: t, broker: br, book: newBook()}
@@ -73,15 +74,15 @@ func (b *bench) send(bodies ...string) {
 		b.t.Fatal(err)
 	}
 	for _, body := range bodies {
-		m := &broker.Message{ID: fmt.Sprintf("m-%d", time.Now().UnixNano()), Body: []byte(body)}
+		b.sent++
+		m := &broker.Message{ID: fmt.Sprint("m-", b.sent), Body: []byte(body)}
 		if err := b.broker.Publish(b.t.Context(), "answers", m); err != nil {
 			b.t.Fatal(err)
 		}
-		time.Sleep(time.Nanosecond) // so that ids differ
 	}
 }
 
-// problems returns what was reported, as texts.
+// problems returns the reported problems.
 func (b *bench) problems() []Problem {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -92,7 +93,7 @@ func (b *bench) problems() []Problem {
 	return ps
 }
 
-// wantQueue compares the size of the queue.
+// wantQueue checks the size of the queue.
 func (b *bench) wantQueue(want broker.Stats) {
 	b.t.Helper()
 	in, _ := capability.As[broker.Inspector](b.broker)
@@ -104,7 +105,8 @@ func (b *bench) wantQueue(want broker.Stats) {
 
 func answerText(key string) string { return fmt.Sprintf(`{"name":"print","key":%q,"result":1}`, key) }
 
-// TestListener: answers are read, written together, acknowledged; others are buried.
+// TestListener shows that answers are stored together and acknowledged, and that other messages are
+// dead-lettered.
 func TestListener(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := listen(t, membroker.New(), ListenerConfig{})
@@ -135,7 +137,7 @@ func TestListener(t *testing.T) {
 	})
 }
 
-// TestBatches: a transaction has as many answers as may be held, and not more bytes than it should.
+// TestBatches shows that a transaction contains at most Prefetch answers and maxBatch bytes.
 func TestBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := listen(t, membroker.New(), ListenerConfig{Prefetch: 10})
@@ -161,7 +163,8 @@ func TestBatches(t *testing.T) {
 	})
 }
 
-// TestListenerRead: messages in another form, some of which are no answers; a panic costs one message.
+// TestListenerRead shows messages in another format, some without answers. A panic affects one
+// message only.
 func TestListenerRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := listen(t, membroker.New(), ListenerConfig{Read: func(m *broker.Message) (jobs.Answer, error) {
@@ -188,14 +191,17 @@ func TestListenerRead(t *testing.T) {
 	})
 }
 
-// TestListenerStoreAway: what is not on disk is not acknowledged, however long that takes, and told once.
+// TestListenerStoreAway shows that a message is acknowledged only after its answer is stored, and
+// that an outage is reported once.
 func TestListenerStoreAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := listen(t, membroker.New(), ListenerConfig{}).start()
 		b.book.failing(func([]jobs.Answer) error { return jobs.ErrUnavailable })
-		b.send(answerText("a"), answerText("b"))
-		time.Sleep(10 * time.Minute)
-		b.wantQueue(broker.Stats{Held: 1, Ready: 1}) // nobody has fetched the other one
+		b.send(answerText("a"))
+		synctest.Wait() // the listener has received a alone
+		b.send(answerText("b"))
+		time.Sleep(10 * time.Minute)                 // of the bubble's clock
+		b.wantQueue(broker.Stats{Held: 1, Ready: 1}) // the other message was not received
 		if s := b.l.Stats(); s.Failed < 100 || s.Failed > 1000 {
 			t.Errorf("%d attempts in ten minutes", s.Failed)
 		}
@@ -214,7 +220,7 @@ func TestListenerStoreAway(t *testing.T) {
 		if len(b.problems()) != 2 {
 			t.Error("the second time nobody is told")
 		}
-		if err := b.stop(); err != nil { // what was received goes back
+		if err := b.stop(); err != nil { // received messages are released
 			t.Error(err)
 		}
 		b.wantQueue(broker.Stats{Ready: 1})
@@ -224,7 +230,8 @@ func TestListenerStoreAway(t *testing.T) {
 	})
 }
 
-// TestListenerPoison: an answer that the store refuses holds up nobody, and is buried in the end; one that cannot be kept at once.
+// TestListenerPoison shows that an answer that the store refuses blocks no other and is finally
+// dead-lettered. An invalid answer is dead-lettered at once.
 func TestListenerPoison(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := listen(t, membroker.New(), ListenerConfig{Attempts: 4}).start()
@@ -256,7 +263,7 @@ func TestListenerPoison(t *testing.T) {
 	})
 }
 
-// bare is a Broker of which deliveries can be acknowledged, and given back at once, and nothing else.
+// bare is a Broker whose deliveries only support Ack and Release without a delay.
 type bare struct{ broker.Broker }
 
 func (b bare) Subscribe(ctx context.Context, q string, o broker.SubscribeOptions) (broker.Subscription, error) {
@@ -278,7 +285,7 @@ func (s bareSubscription) Receive(ctx context.Context) (broker.Delivery, error) 
 
 type bareDelivery struct{ broker.Delivery }
 
-func (d bareDelivery) Bury(context.Context, broker.Dead) error { return broker.ErrUnsupported }
+func (d bareDelivery) DeadLetter(context.Context, broker.Dead) error { return broker.ErrUnsupported }
 
 func (d bareDelivery) Release(ctx context.Context, after time.Duration) error {
 	if after > 0 {
@@ -287,7 +294,8 @@ func (d bareDelivery) Release(ctx context.Context, after time.Duration) error {
 	return d.Delivery.Release(ctx, 0)
 }
 
-// TestListenerBareBroker: without dead letters what cannot be used is dropped, counted and told; without delays it is tried again in place.
+// TestListenerBareBroker shows that unusable messages are dropped and reported without dead
+// letters, and that refused answers are tried again at once without delays.
 func TestListenerBareBroker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := listen(t, bare{membroker.New()}, ListenerConfig{Attempts: 4}).start()
@@ -312,7 +320,8 @@ func TestListenerBareBroker(t *testing.T) {
 	})
 }
 
-// TestListenerStop: what was received is written before Run returns, and what hangs goes back.
+// TestListenerStop shows that received answers are stored before Run returns, and that blocked ones
+// are released.
 func TestListenerStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := listen(t, membroker.New(), ListenerConfig{ShutdownTimeout: 3 * time.Second})
@@ -357,7 +366,7 @@ func TestListenerStop(t *testing.T) {
 	})
 }
 
-// TestListenerEnds: with the service or the broker closed there is nothing to wait for.
+// TestListenerEnds shows that Run returns when the service or the broker is closed.
 func TestListenerEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := listen(t, membroker.New(), ListenerConfig{})
@@ -388,7 +397,8 @@ func TestListenerEnds(t *testing.T) {
 	})
 }
 
-// TestListenerBrokerAway: it waits for a broker, at its start and later, and takes what comes again for what it is.
+// TestListenerBrokerAway shows that Run waits for a broker at its start and later, and handles
+// repeated messages as duplicates.
 func TestListenerBrokerAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := membroker.NewServer(membroker.Config{})
@@ -405,7 +415,7 @@ func TestListenerBrokerAway(t *testing.T) {
 		b.book.failing(func([]jobs.Answer) error { return jobs.ErrUnavailable })
 		b.send(answerText("b"))
 		time.Sleep(time.Second)
-		server.Down() // the message that is held is lost
+		server.Down() // the received message is lost
 		time.Sleep(time.Second)
 		b.book.failing(nil)
 		server.Up()

@@ -15,10 +15,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper)) }
 
-// quiet is a logger of which nobody hears.
+// quiet returns a logger that discards everything.
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// book stands for the service: it takes the first answer of each key, and fails when it is told to.
+// book replaces the service: it accepts the first answer to each key, and fails on demand.
 type book struct {
 	mu      sync.Mutex
 	answers map[string]jobs.Answer // by name and key
@@ -63,24 +63,24 @@ func (b *book) one(ctx context.Context, a jobs.Answer) (jobs.Receipt, error) {
 	return rs[0], nil
 }
 
-// failing sets why answers are refused. nil: they are not.
+// failing sets the function that refuses answers. nil: it refuses none.
 func (b *book) failing(f func([]jobs.Answer) error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.fail = f
 }
 
-// kept returns the answers that were taken.
+// kept returns the accepted answers.
 func (b *book) kept() map[string]jobs.Answer {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return maps.Clone(b.answers)
 }
 
-// handler makes a Handler over a book.
+// handler returns a Handler over a book.
 func handler(tb testing.TB, b *book, c Config) *Handler {
 	tb.Helper()
-	c.Service = new(jobs.Service) // nobody asks it
+	c.Service = new(jobs.Service) // it is never called
 	c.Logger = quiet()
 	h, err := NewHandler(c)
 	if err != nil {

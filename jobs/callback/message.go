@@ -8,13 +8,15 @@ import (
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
-// ReadMessage reads the format of messages that a [Listener] knows by itself, whatever the message's content type: a JSON object with the "name" of the job, the "key", and
-// either a "result", which is any JSON value, or an "error", which is a text that is not empty and refuses. With neither the result is null. Other members are passed over.
-// An error wraps [ErrRead].
+// ReadMessage decodes the default format of messages, whatever the message's content type. The body
+// is a JSON object with the "name" of the job and the "key". It has either a "result", which is any
+// JSON value, or an "error", which is a non-empty text and makes the answer a refusal. With neither
+// the result is null. Other members are ignored. Errors wrap [ErrRead].
 func ReadMessage(m *broker.Message) (jobs.Answer, error) {
-	var members map[string]json.RawMessage // not a struct, whose fields would be found in whatever case
+	// a map, since the fields of a struct match in any letter case
+	var members map[string]json.RawMessage
 	if err := json.Unmarshal(m.Body, &members); err != nil || members == nil {
-		return jobs.Answer{}, fmt.Errorf("%w: the message is no JSON object", ErrRead)
+		return jobs.Answer{}, fmt.Errorf("%w: the message is not a JSON object", ErrRead)
 	}
 	var a jobs.Answer
 	for _, text := range []struct {
@@ -23,7 +25,7 @@ func ReadMessage(m *broker.Message) (jobs.Answer, error) {
 	}{{"name", &a.Name}, {"key", &a.Key}, {"error", &a.Refusal}} {
 		if raw, ok := members[text.member]; ok {
 			if err := json.Unmarshal(raw, text.into); err != nil {
-				return jobs.Answer{}, fmt.Errorf("%w: %q is no text", ErrRead, text.member)
+				return jobs.Answer{}, fmt.Errorf("%w: %q is not a text", ErrRead, text.member)
 			}
 		}
 	}

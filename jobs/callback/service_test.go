@@ -12,7 +12,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/memjobs"
 )
 
-// TestServiceInMemory gives answers to real jobs, by both ways.
+// TestServiceInMemory gives answers to real jobs by HTTP and by message.
 func TestServiceInMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -41,7 +41,7 @@ func TestServiceInMemory(t *testing.T) {
 			}
 			ids[i] = made.ID
 		}
-		if w := ask(h, "POST", "/print/k3", `{"n":3}`); w.Code != 202 { // before it has begun
+		if w := ask(h, "POST", "/print/k3", `{"n":3}`); w.Code != 202 { // before the job has begun
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
 		got, err := s.Get(ctx, jobs.Request{Selector: jobs.Selector{Pattern: "*"}, Max: len(ids), Lease: time.Minute})

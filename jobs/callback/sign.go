@@ -16,32 +16,34 @@ import (
 )
 
 const (
-	// MinSecret is how many bytes a secret has at least; 32 random ones are a good one.
+	// MinSecret is the minimum number of bytes of a secret. 32 random bytes are recommended.
 	MinSecret = 16
-	// DefaultValid is how long a signed URL is good.
+	// DefaultValid is the default time for which a signed URL is valid.
 	DefaultValid = 7 * 24 * time.Hour
 )
 
-// maxValid is the longest time that a signed URL may be good for.
+// maxValid is the longest time for which a signed URL may be valid.
 const maxValid = 10 * 365 * 24 * time.Hour
 
-// SignerConfig configures a [Signer]. Only Secrets must be set.
+// SignerConfig configures a [Signer]. Only Secrets is required.
 type SignerConfig struct {
-	// Secrets are the keys of the signatures, of [MinSecret] bytes and more. The first one signs and all of them are accepted. To change it, add the new one behind the old one
-	// everywhere, then put it first everywhere, and take the old one away when the URLs that it has signed are no good any more.
+	// Secrets are the keys of the signatures, each of at least [MinSecret] bytes. The first one signs;
+	// all are accepted. To change the secret, first add the new one at the end in all processes. Then
+	// move it to the front in all processes. Remove the old one after its URLs have expired.
 	Secrets [][]byte
-	// Valid is how long a URL is good. 0: 7 days. It should be longer than the jobs wait for their answers: what comes after it is refused as if it were forged,
-	// and nobody learns that it was late. From 1 s to 10 years.
+	// Valid is the time for which a URL is valid. It should be longer than jobs wait for their
+	// answers: a later answer is rejected like a forged one. Default: 7 days. From 1 s to 10 years.
 	Valid time.Duration
 }
 
-// Signer makes URLs that answer one job, and cannot be made by who does not have a secret. All methods may be called from any goroutine.
+// Signer makes URLs with which a client can answer one job. Forging one requires a secret.
+// All methods are safe for concurrent use.
 type Signer struct {
 	secrets [][]byte
 	valid   time.Duration
 }
 
-// NewSigner makes a Signer, or returns every problem of the configuration, joined. No error holds a secret.
+// NewSigner returns a Signer. Returns all problems of c, joined. No error contains a secret.
 func NewSigner(c SignerConfig) (*Signer, error) {
 	var errs []error
 	if len(c.Secrets) == 0 {
@@ -66,12 +68,14 @@ func NewSigner(c SignerConfig) (*Signer, error) {
 	return s, nil
 }
 
-// URL is [URL], signed, and good from now on for SignerConfig.Valid. The signature covers the name, the key and the time, not the base, so that proxies may change that.
+// URL returns the URL of function [URL] with a signature, valid from now for SignerConfig.Valid.
+// The signature covers the name, the key and the end of validity. It does not cover the base, which
+// proxies may change.
 func (s *Signer) URL(base, name, key string) (string, error) {
 	return s.URLUntil(base, name, key, time.Now().Add(s.valid))
 }
 
-// URLUntil is URL, good until a given time, in seconds.
+// URLUntil is URL, valid until the given time, in whole seconds.
 func (s *Signer) URLUntil(base, name, key string, until time.Time) (string, error) {
 	u, err := parseBase(base)
 	if err != nil {
@@ -84,20 +88,23 @@ func (s *Signer) URLUntil(base, name, key string, until time.Time) (string, erro
 	})
 }
 
-// The reasons why a URL is not accepted.
+// The reasons for which a URL is rejected.
 var (
 	errUnsigned = errors.New("callback: the URL is not signed")
-	errForged   = errors.New("callback: the signature does not fit")
-	errExpired  = errors.New("callback: the URL is good no more")
+	errForged   = errors.New("callback: the signature is not valid")
+	errExpired  = errors.New("callback: the URL has expired")
 )
 
-// verify checks the signature of an address, and then its time: who has not signed it learns nothing of that.
+// verify checks the signature of an address and then its time. A client without a valid signature
+// thus does not learn whether the time has passed. Returns errUnsigned, errForged or
+// errExpired.
 func (s *Signer) verify(a *address, now time.Time) error {
 	if a.signature == "" || a.expires == "" {
 		return errUnsigned
 	}
 	got, err := base64.RawURLEncoding.Strict().DecodeString(a.signature)
-	if err != nil || len(got) != sha256.Size || len(a.signature) != base64.RawURLEncoding.EncodedLen(sha256.Size) { // line breaks would be passed over
+	// the decoder would ignore line breaks
+	if err != nil || len(got) != sha256.Size || len(a.signature) != base64.RawURLEncoding.EncodedLen(sha256.Size) {
 		return errForged
 	}
 	good := false
@@ -111,7 +118,7 @@ func (s *Signer) verify(a *address, now time.Time) error {
 	}
 	until, err := strconv.ParseInt(a.expires, 10, 64)
 	if err != nil {
-		return errForged // nobody signs it
+		return errForged // no signer writes such a time
 	}
 	if now.Unix() > until {
 		return errExpired
@@ -119,7 +126,8 @@ func (s *Signer) verify(a *address, now time.Time) error {
 	return nil
 }
 
-// sign returns the signature of a name, a key and a time, each with its length before it, so that no byte can move from one to another.
+// sign returns the signature of parts: the name, the key and a time. The length of each part is
+// included, so that no byte can move from one part to another.
 func sign(secret []byte, parts ...string) []byte {
 	h := hmac.New(sha256.New, secret)
 	h.Write([]byte("swarmiji callback 1\n"))
@@ -132,5 +140,5 @@ func sign(secret []byte, parts ...string) []byte {
 	return h.Sum(nil)
 }
 
-// answerOf is an answer without a result.
+// answerOf returns an answer without a result.
 func answerOf(name, key string) jobs.Answer { return jobs.Answer{Name: name, Key: key} }

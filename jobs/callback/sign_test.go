@@ -32,7 +32,8 @@ const (
 	secretC = "c-secret-of-some-length"
 )
 
-// TestSigned: a signed URL is good for its job, for its time, under every secret that is known, and for nothing else.
+// TestSigned shows that a signed URL is valid for its job and its time, under every accepted
+// secret, and for nothing else.
 func TestSigned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := signer(t, time.Hour, secretA, secretB)
@@ -88,7 +89,7 @@ func TestSigned(t *testing.T) {
 			t.Errorf("in its last second: %d %s", w.Code, w.Body)
 		}
 		time.Sleep(time.Second)
-		if w := ask(h, "POST", last, "1"); w.Code != 403 || !strings.Contains(w.Body.String(), "good no more") {
+		if w := ask(h, "POST", last, "1"); w.Code != 403 || !strings.Contains(w.Body.String(), "expired") {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
 		if w := ask(h, "POST", foreign, "1"); strings.Contains(w.Body.String(), "no more") {
@@ -100,7 +101,7 @@ func TestSigned(t *testing.T) {
 	})
 }
 
-// TestSignedRead: what the body says of the job does not count more than the URL that was signed.
+// TestSignedRead shows that the body cannot name another job than the signed URL.
 func TestSignedRead(t *testing.T) {
 	s := signer(t, 0, secretA)
 	b := newBook()
@@ -114,7 +115,7 @@ func TestSignedRead(t *testing.T) {
 			t.Errorf("%s: %d %s", body, w.Code, w.Body)
 		}
 	}
-	if w := ask(h, "POST", u, ""); w.Code != 409 { // it says none
+	if w := ask(h, "POST", u, ""); w.Code != 409 { // the body names no job
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	if w := ask(h, "POST", "https://example.org/print", "o-1"); w.Code != 400 {
@@ -122,7 +123,8 @@ func TestSignedRead(t *testing.T) {
 	}
 }
 
-// TestURLs: what is made is read as it was meant, and signed alike, whatever is in names and keys.
+// TestURLs shows that URLs with any names and keys are parsed correctly, with and without
+// signatures.
 func TestURLs(t *testing.T) {
 	s := signer(t, time.Hour, secretA)
 	text := rapid.OneOf(

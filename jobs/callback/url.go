@@ -16,9 +16,10 @@ const (
 	paramSignature = "signature"
 )
 
-// URL returns the URL at which a [Handler] that is mounted at base takes the answer for the job of this name and key. base is absolute, such as
-// "https://example.org/answers", and may have a query. Names and keys that proxies might change in a path, since they contain a slash or are "..", become parameters.
-// It is for handlers without a [Signer].
+// URL returns the URL at which a [Handler] under base receives the answer for the job with this
+// name and key. base is absolute, such as "https://example.org/answers", and may have a query. A
+// name or key that proxies might change in a path, because it contains a slash or is "..", becomes
+// a parameter. Use it for handlers without a [Signer].
 func URL(base, name, key string) (string, error) {
 	u, err := parseBase(base)
 	if err != nil {
@@ -27,17 +28,19 @@ func URL(base, name, key string) (string, error) {
 	return target(u, name, key, nil)
 }
 
-// parseBase reads the URL of a handler. The error does not hold it: there may be a password in it.
+// parseBase parses the URL of a handler. Its error does not contain the URL, which may contain a
+// password.
 func parseBase(base string) (*url.URL, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, errors.New("callback: the base is no URL of http or https")
+		return nil, errors.New("callback: the base is not an http or https URL")
 	}
 	u.Fragment, u.RawFragment = "", ""
 	return u, nil
 }
 
-// target adds a name, a key and parameters to the URL of a handler.
+// target adds a name, a key and parameters to the URL u of a handler. Returns an error if the name
+// or the key is invalid, or u already has a parameter that the handler uses.
 func target(u *url.URL, name, key string, more url.Values) (string, error) {
 	a := answerOf(name, key)
 	if err := checkAnswer(&a); err != nil {
@@ -49,7 +52,7 @@ func target(u *url.URL, name, key string, more url.Values) (string, error) {
 	}
 	for _, p := range []string{paramName, paramKey, paramError, paramExpires, paramSignature} {
 		if q.Has(p) {
-			return "", fmt.Errorf("callback: the base has a parameter %q, which the handler would take for its own", p)
+			return "", fmt.Errorf("callback: the base has a parameter %q, which the handler uses itself", p)
 		}
 	}
 	if plain(name) && plain(key) {
@@ -65,15 +68,15 @@ func target(u *url.URL, name, key string, more url.Values) (string, error) {
 	return u.String(), nil
 }
 
-// unreserved are the characters that mean nothing in a URL.
+// unreserved contains the characters without a special meaning in a URL.
 const unreserved = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
 
-// plain reports whether s stands in a path as it is, and nobody on the way thinks otherwise.
+// plain reports whether s can be a segment of a path without escapes, which no proxy changes.
 func plain(s string) bool {
 	return s != "." && s != ".." && !strings.ContainsFunc(s, func(r rune) bool { return !strings.ContainsRune(unreserved, r) })
 }
 
-// address is what a request says about which answer it brings.
+// address is the part of a request that identifies the answer: path and parameters.
 type address struct {
 	name, key          string
 	refused            bool
@@ -81,14 +84,15 @@ type address struct {
 	expires, signature string
 }
 
-// The ways in which an address is wrong.
+// The errors of an address.
 var (
 	errPath  = errors.New("no such path")
 	errQuery = errors.New("malformed query")
-	errTwice = errors.New("a parameter that comes twice, or in the path too")
+	errTwice = errors.New("a parameter occurs twice, or also in the path")
 )
 
-// parseAddress reads the path, below prefix, and the query of a request.
+// parseAddress parses the path below prefix and the query of a request. Returns errPath for another
+// path, and errQuery or errTwice for malformed or repeated parameters.
 func parseAddress(u *url.URL, prefix string) (address, error) {
 	rest, ok := strings.CutPrefix(u.EscapedPath(), prefix)
 	if !ok || rest != "" && rest[0] != '/' {
@@ -117,7 +121,7 @@ func parseAddress(u *url.URL, prefix string) (address, error) {
 	return a, nil
 }
 
-// segments reads what follows the prefix: nothing, /name or /name/key.
+// segments parses the path behind the prefix: empty, /name or /name/key. Returns errPath otherwise.
 func segments(rest string) (name, key string, err error) {
 	if rest = strings.TrimPrefix(rest, "/"); rest == "" {
 		return "", "", nil

@@ -11,19 +11,19 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// claim is a deferral in the hands of this process.
+// claim is a deferral that this process has claimed.
 type claim struct {
 	attempt deferral.Attempt
 	outcome deferral.Outcome
 	fence   int64
 }
 
-// lookAhead is how far due looks ahead: subscriptions look more often.
-const lookAhead = time.Minute
+// maxWait limits the time for which due looks ahead. Subscriptions poll more often.
+const maxWait = time.Minute
 
-// claimDue claims what is due of the deferrals of queues, at most limit, each for a lease. What
-// others are about to claim it passes over. It only reads as long as nothing is due; wait is then
-// how long that is so, as far as is known.
+// claimDue claims up to limit due deferrals of the queues, each for the time lease. It skips
+// deferrals that another transaction has locked. If none is due, it only reads, and wait is the
+// time until the next one becomes due.
 func (s *Store) claimDue(ctx context.Context, queues []string, limit int, lease time.Duration) (claims []claim, wait time.Duration, err error) {
 	due, wait, err := s.due(ctx, queues)
 	if err != nil || len(due) == 0 {
@@ -36,18 +36,18 @@ func (s *Store) claimDue(ctx context.Context, queues []string, limit int, lease 
 			return err
 		}
 		for _, queue := range due {
-			room := limit - len(claims)
-			if room == 0 {
+			free := limit - len(claims)
+			if free == 0 {
 				break
 			}
-			found, err := tx.DueDeferrals(ctx, queue, now, room)
+			found, err := tx.DueDeferrals(ctx, queue, now, free)
 			if err != nil {
 				return err
 			}
 			saved := make([]*jobstore.Deferral, len(found))
 			for i := range found {
 				saved[i] = &found[i]
-				if c, ok := take(saved[i], now, lease); ok {
+				if c, ok := claimDeferral(saved[i], now, lease); ok {
 					claims = append(claims, c)
 				}
 			}
@@ -60,7 +60,8 @@ func (s *Store) claimDue(ctx context.Context, queues []string, limit int, lease 
 	return claims, 0, wrap(err)
 }
 
-// due returns the queues of which something is due, and, if there are none, how long that is so.
+// due returns those of the queues that have a due deferral. If no queue has one, wait is the time
+// until the first deferral becomes due, at most maxWait.
 func (s *Store) due(ctx context.Context, queues []string) (due []string, wait time.Duration, err error) {
 	err = s.store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		due, wait = nil, 0
@@ -68,7 +69,7 @@ func (s *Store) due(ctx context.Context, queues []string) (due []string, wait ti
 		if err != nil {
 			return err
 		}
-		next := now.Add(lookAhead)
+		next := now.Add(maxWait)
 		for _, queue := range queues {
 			found, err := tx.DueDeferrals(ctx, queue, next, 1)
 			if err != nil {
@@ -90,16 +91,17 @@ func (s *Store) due(ctx context.Context, queues []string) (due []string, wait ti
 	return due, wait, wrap(err)
 }
 
-// take claims d, which is due, unless an attempt that may be repeated has its answer: then d waits
-// for that.
-func take(d *jobstore.Deferral, now time.Time, lease time.Duration) (claim, bool) {
+// claimDeferral changes d, which is due, to a claimed deferral and returns the claim. ok is false
+// if d has an answer for an attempt that may be repeated; d is then postponed for that attempt. The
+// caller saves d.
+func claimDeferral(d *jobstore.Deferral, now time.Time, lease time.Duration) (claim, bool) {
 	d.Fence++
 	if d.Phase == jobstore.DeferralReserved && d.Answered() {
 		if !d.AtMostOnce {
 			postpone(d, now)
 			return claim{}, false
 		}
-		d.Phase = jobstore.DeferralDecided // nobody else ends the task
+		d.Phase = jobstore.DeferralDecided // no other consumer ends the task
 	}
 	o := deferral.Outcome{Deadline: d.Deadline, Again: d.Claimed}
 	if d.Phase == jobstore.DeferralAwaiting && !d.Deadline.After(now) {
@@ -123,16 +125,16 @@ func take(d *jobstore.Deferral, now time.Time, lease time.Duration) (claim, bool
 	return claim{attempt: a, outcome: o, fence: d.Fence}, true
 }
 
-// postpone has the answer of an attempt that may be repeated wait for that for another day.
+// postpone makes d, which has its answer, wait one more day for the attempt that uses the answer.
 func postpone(d *jobstore.Deferral, now time.Time) {
 	d.Claimed = false
 	d.Deadline = wholeMicros(now.Add(task.DefaultAnswerWithin))
 	d.Due = d.Deadline
 }
 
-// held runs fn with a claimed deferral, and writes it unless it is over already. One that another
-// consumer has by now is [broker.ErrLeaseLost].
-func (s *Store) held(ctx context.Context, c *claim, fn func(d *jobstore.Deferral, now time.Time)) error {
+// updateClaimed calls fn with a claimed deferral and saves it, in a transaction. It does nothing if
+// the deferral is over. Returns [broker.ErrLeaseLost] if another consumer has claimed it.
+func (s *Store) updateClaimed(ctx context.Context, c *claim, fn func(d *jobstore.Deferral, now time.Time)) error {
 	return wrap(s.store.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		found, err := tx.Deferrals(ctx, c.attempt.Task)
 		if err != nil {
@@ -150,16 +152,18 @@ func (s *Store) held(ctx context.Context, c *claim, fn func(d *jobstore.Deferral
 	}))
 }
 
-// end ends a claimed deferral. To repeat it is harmless.
+// end settles a claimed deferral: it becomes over, and its record stays for Config.Retention. An
+// abandoned attempt whose answer has come is postponed instead. Repeating the call is harmless.
+// Returns [broker.ErrLeaseLost] as updateClaimed does.
 func (s *Store) end(ctx context.Context, c *claim) error {
-	return s.held(ctx, c, func(d *jobstore.Deferral, now time.Time) {
+	return s.updateClaimed(ctx, c, func(d *jobstore.Deferral, now time.Time) {
 		abandoned := c.outcome.Kind == deferral.Abandoned
 		switch {
-		case abandoned && d.Answered() && !d.AtMostOnce: // the answer has come since
+		case abandoned && d.Answered() && !d.AtMostOnce: // the answer came after the claim
 			d.Fence++
 			postpone(d, now)
 			return
-		case abandoned: // the attempt has not come to its end: a message of it may be there still, and has its turn
+		case abandoned: // The attempt has not ended. A message of it may still exist, and may be handled.
 			d.Generation--
 		}
 		if !d.Answered() {
@@ -171,10 +175,11 @@ func (s *Store) end(ctx context.Context, c *claim) error {
 	})
 }
 
-// next leaves a claimed deferral to the task's next attempt, whose message is not due before a
-// time.
+// next passes a claimed deferral on to the next attempt of the task, whose message is due at the
+// given time. An answer is stored for that attempt. Returns [broker.ErrLeaseLost] as updateClaimed
+// does.
 func (s *Store) next(ctx context.Context, c *claim, at time.Time) error {
-	return s.held(ctx, c, func(d *jobstore.Deferral, now time.Time) {
+	return s.updateClaimed(ctx, c, func(d *jobstore.Deferral, now time.Time) {
 		if at.Before(now) {
 			at = now
 		}
@@ -187,9 +192,10 @@ func (s *Store) next(ctx context.Context, c *claim, at time.Time) error {
 	})
 }
 
-// release gives a claimed deferral back.
+// release gives a claimed deferral back, so that it can be claimed again after the given time.
+// Returns [broker.ErrLeaseLost] as updateClaimed does.
 func (s *Store) release(ctx context.Context, c *claim, after time.Duration) error {
-	return s.held(ctx, c, func(d *jobstore.Deferral, now time.Time) {
+	return s.updateClaimed(ctx, c, func(d *jobstore.Deferral, now time.Time) {
 		d.Fence++
 		d.Due = wholeMicros(now.Add(after))
 		if c.outcome.Kind == deferral.Woken && d.Deadline.Before(d.Due) {
@@ -198,7 +204,8 @@ func (s *Store) release(ctx context.Context, c *claim, after time.Duration) erro
 	})
 }
 
-// renew renews the leases of claims, and returns those that another consumer has by now.
+// renew sets the end of the leases of claims to lease from now, in one transaction. lost contains
+// the claims that another consumer has taken.
 func (s *Store) renew(ctx context.Context, claims []*claim, lease time.Duration) (lost []*claim, err error) {
 	if len(claims) == 0 {
 		return nil, nil
@@ -237,13 +244,15 @@ func (s *Store) renew(ctx context.Context, claims []*claim, lease time.Duration)
 	return lost, wrap(err)
 }
 
-// wakeAtOnce is how many deferrals are changed, and scanPage how many are read, in one transaction.
+// wakeAtOnce is the number of deferrals that one transaction changes, scanPage the number that one
+// reads.
 const (
 	wakeAtOnce = 256
 	scanPage   = 500
 )
 
-// Wake implements [deferral.Waker].
+// Wake makes the deferrals of these tasks due now, if they await their answers. Other ids are
+// ignored. It implements [deferral.Waker].
 func (s *Store) Wake(ctx context.Context, ids ...task.ID) error {
 	for len(ids) > 0 {
 		n := min(len(ids), wakeAtOnce)
@@ -273,7 +282,8 @@ func (s *Store) Wake(ctx context.Context, ids ...task.ID) error {
 	return nil
 }
 
-// Scan implements [deferral.Waker].
+// Scan calls yield for the deferrals of a broker's queue that await their answers, in the order of
+// task ids, until yield returns false. It implements [deferral.Waker].
 func (s *Store) Scan(ctx context.Context, queue string, yield func(id task.ID, state []byte) bool) error {
 	var after task.ID
 	for {

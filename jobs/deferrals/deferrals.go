@@ -1,5 +1,5 @@
-// Package deferrals keeps tasks that wait for answers in a store of jobs: it implements the port
-// deferral. Their answers come through [jobs.Service].Complete, Reject and AnswerAll.
+// Package deferrals stores tasks that wait for answers in a store of jobs. It implements the port
+// of package deferral. The answers come through [jobs.Service].Complete, Reject and AnswerAll.
 package deferrals
 
 import (
@@ -19,18 +19,19 @@ import (
 
 // Config configures a [Store]. Only Jobs is required.
 type Config struct {
-	// Jobs receives the answers. Its store keeps the deferrals.
+	// Jobs receives the answers. The deferrals are stored in its store.
 	Jobs *jobs.Service
-	// Keep is the retention of a deferral that is over. A late or repeated answer is then told from
-	// an unknown one. A task is not run again under its id until then, so that results should be
-	// kept as long. Default: [jobs.DefaultKeep]. At most [task.MaxTimeLimit].
-	Keep time.Duration
-	// Logger logs errors that no caller receives. Default: slog.Default().
+	// Retention is the time for which a deferral that is over stays. Within this time a late or
+	// repeated answer is distinguished from an unknown one, and the task is not run again under its
+	// id. Retain results for the same time. Default: [jobs.DefaultRetention]. At most
+	// [task.MaxTimeLimit].
+	Retention time.Duration
+	// Logger logs errors that are not returned to a caller. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// Store implements [deferral.Store]. All methods are safe for concurrent use, in any number of
-// processes over one database.
+// Store implements [deferral.Store]. Any number of processes may use one database. All methods are
+// safe for concurrent use.
 type Store struct {
 	jobs  *jobs.Service
 	store jobs.Store
@@ -43,18 +44,17 @@ var (
 	_ deferral.Waker = (*Store)(nil)
 )
 
-// New returns the deferrals in the store of c.Jobs. It does no I/O. All problems of c are returned,
-// joined.
+// New returns a Store over the store of c.Jobs. It does no I/O. Returns all problems of c, joined.
 func New(c Config) (*Store, error) {
 	var errs []error
 	if c.Jobs == nil {
 		errs = append(errs, errors.New("deferrals: Config.Jobs is not set"))
 	}
-	if c.Keep == 0 {
-		c.Keep = jobs.DefaultKeep
+	if c.Retention == 0 {
+		c.Retention = jobs.DefaultRetention
 	}
-	if c.Keep < 0 || c.Keep > task.MaxTimeLimit {
-		errs = append(errs, fmt.Errorf("deferrals: Config.Keep %s is not from 0 to %s", c.Keep, task.MaxTimeLimit))
+	if c.Retention < 0 || c.Retention > task.MaxTimeLimit {
+		errs = append(errs, fmt.Errorf("deferrals: Config.Retention %s is not from 0 to %s", c.Retention, task.MaxTimeLimit))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -62,19 +62,19 @@ func New(c Config) (*Store, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	return &Store{jobs: c.Jobs, store: c.Jobs.Store(), keep: c.Keep, log: c.Logger}, nil
+	return &Store{jobs: c.Jobs, store: c.Jobs.Store(), keep: c.Retention, log: c.Logger}, nil
 }
 
-// change is an attempt in a transaction that may change its deferral.
+// change is an attempt and its deferral in a transaction that may change the deferral.
 type change struct {
 	tx  jobstore.Tx
 	now time.Time
 	a   *deferral.Attempt
-	d   *jobstore.Deferral // nil: the attempt has none yet
+	d   *jobstore.Deferral // nil: the task has no open deferral yet
 }
 
-// update runs fn in a transaction that has locked the task's deferral and the answer of key. An
-// attempt that is over is [deferral.ErrStale].
+// update calls fn in a transaction that has locked the deferral of the task and, unless key is "",
+// the answer to key. Returns [deferral.ErrStale] if the attempt is over or a later one has begun.
 func (s *Store) update(ctx context.Context, a *deferral.Attempt, key string, fn func(ctx context.Context, c *change) error) error {
 	return wrap(s.store.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		if err := tx.Lock(ctx, jobstore.DeferralLock(a.Task)); err != nil {
@@ -106,21 +106,22 @@ func (s *Store) update(ctx context.Context, a *deferral.Attempt, key string, fn 
 	}))
 }
 
-// begun reports whether the deferral is of this attempt, and deferred whether the attempt has
-// ended.
+// begun reports whether the deferral belongs to this attempt.
 func (c *change) begun() bool { return c.d != nil && c.d.Generation == c.a.Generation }
 
+// deferred reports whether the deferral belongs to this attempt and the attempt has ended.
 func (c *change) deferred() bool { return c.begun() && c.d.Phase != jobstore.DeferralReserved }
 
-// othersTurn reports whether the deferral is another attempt's that has ended, and that nobody
-// settles yet: its retry is not this attempt.
-func (c *change) othersTurn() bool {
+// awaitsOther reports whether the deferral belongs to another attempt that has ended, and is not
+// being settled. That attempt is not a predecessor of this one.
+func (c *change) awaitsOther() bool {
 	return c.d != nil && !c.begun() && c.d.Phase != jobstore.DeferralReserved && !c.d.Claimed
 }
 
-// take gives the deferral to this attempt, with a key. An answer for the same key stays, if it has
-// settled no attempt.
-func (c *change) take(ctx context.Context, key string) error {
+// takeOver assigns the deferral to this attempt, with a key, in phase DeferralReserved. It creates
+// a missing deferral. A stored answer to the same key stays if no attempt was settled by it.
+// Returns jobs.ErrKeyTaken if another task or job has the key. The caller saves the deferral.
+func (c *change) takeOver(ctx context.Context, key string) error {
 	if c.d == nil {
 		c.d = &jobstore.Deferral{Task: c.a.Task}
 	}
@@ -129,7 +130,7 @@ func (c *change) take(ctx context.Context, key string) error {
 		d.Verdict, d.Answer, d.Refusal = jobstore.NoVerdict, nil, ""
 	}
 	if d.Key != key || d.Name != c.a.Name {
-		if err := c.free(ctx, key); err != nil {
+		if err := c.checkFree(ctx, key); err != nil {
 			return err
 		}
 	}
@@ -140,23 +141,26 @@ func (c *change) take(ctx context.Context, key string) error {
 	return nil
 }
 
-// free returns an ErrKeyTaken if another task or a job awaits an answer for key.
-func (c *change) free(ctx context.Context, key string) error {
-	other, err := c.tx.DeferralOf(ctx, c.a.Name, key)
+// checkFree returns an error that wraps jobs.ErrKeyTaken if another task or a job awaits an answer
+// to key.
+func (c *change) checkFree(ctx context.Context, key string) error {
+	k := jobstore.Group{By: jobstore.ByKey, Name: c.a.Name, Key: key}
+	tasks, err := c.tx.OpenDeferrals(ctx, k)
 	if err != nil {
 		return err
 	}
-	if other != nil && other.Open() && other.Task != c.a.Task {
-		return &jobs.KeyTakenError{Key: key, Task: other.Task}
+	if other, taken := tasks[k]; taken && other != c.a.Task {
+		return &jobs.KeyTakenError{Key: key, Task: other}
 	}
-	found, err := c.tx.OfKey(ctx, c.a.Name, key, jobstore.Page{States: jobstore.OpenStates(), Limit: 1})
-	if err == nil && len(found) > 0 {
-		err = &jobs.KeyTakenError{Key: key, Job: found[0].ID}
+	found, err := c.tx.First(ctx, jobstore.OpenStates(), k)
+	if id, taken := found[k]; err == nil && taken {
+		err = &jobs.KeyTakenError{Key: key, Job: id}
 	}
 	return err
 }
 
-// claimEarly gives the deferral the answer that has come early, if there is one.
+// claimEarly moves an early answer to the key into the deferral and deletes it from the store. It
+// does nothing if the deferral has an answer.
 func (c *change) claimEarly(ctx context.Context) error {
 	if c.d.Answered() {
 		return nil
@@ -172,16 +176,17 @@ func (c *change) claimEarly(ctx context.Context) error {
 	return c.tx.DeleteEarly(ctx, e.Name, e.Key)
 }
 
-// decide ends the waiting.
+// decide ends the wait for an answer: the deferral is due now in phase DeferralDecided.
 func (c *change) decide() {
 	c.d.Phase = jobstore.DeferralDecided
 	c.until(c.now)
 }
 
-// until sets the Deadline, at which a consumer looks at the deferral.
+// until sets the time at which a consumer must handle the deferral.
 func (c *change) until(at time.Time) { c.d.Deadline, c.d.Due = at, at }
 
-// check checks the arguments of a consumer.
+// check returns deferral.ErrRefused if the key is missing or malformed, or the state of the attempt
+// is too long.
 func check(a *deferral.Attempt, key string) error {
 	switch {
 	case key == "":
@@ -189,12 +194,12 @@ func check(a *deferral.Attempt, key string) error {
 	case len(key) > jobs.MaxKey || !utf8.ValidString(key) || strings.IndexByte(key, 0) >= 0:
 		return fmt.Errorf("%w: the key is not at most %d bytes of text", deferral.ErrRefused, jobs.MaxKey)
 	case len(a.State) > jobs.MaxData:
-		return fmt.Errorf("%w: %d bytes, more than %d: a task that waits for an answer is kept with its message", deferral.ErrRefused, len(a.State), jobs.MaxData)
+		return fmt.Errorf("%w: the state and message of the task have %d bytes, more than %d", deferral.ErrRefused, len(a.State), jobs.MaxData)
 	}
 	return nil
 }
 
-// wrap puts the port's error beside that of the jobs.
+// wrap adds the matching error of package deferral to an error of the store.
 func wrap(err error) error {
 	for class, port := range map[error]error{
 		jobs.ErrUnavailable: deferral.ErrUnavailable, jobs.ErrClosed: deferral.ErrClosed, jobs.ErrBadJob: deferral.ErrRefused, jobs.ErrKeyTaken: deferral.ErrRefused,
@@ -206,7 +211,7 @@ func wrap(err error) error {
 	return err
 }
 
-// Reserve implements [deferral.Store].
+// Reserve reserves key for the answer to a running attempt. It implements [deferral.Store].
 func (s *Store) Reserve(ctx context.Context, a deferral.Attempt, key string) error {
 	if err := check(&a, key); err != nil {
 		return err
@@ -215,14 +220,15 @@ func (s *Store) Reserve(ctx context.Context, a deferral.Attempt, key string) err
 		if c.deferred() {
 			return fmt.Errorf("%w: attempt %d of task %s is deferred", deferral.ErrStale, a.Generation, a.Task)
 		}
-		if err := c.take(ctx, key); err != nil {
+		if err := c.takeOver(ctx, key); err != nil {
 			return err
 		}
 		return c.tx.SaveDeferrals(ctx, c.d)
 	})
 }
 
-// Defer implements [deferral.Store].
+// Defer ends an attempt that waits for its answer for at most within. An early answer ends the wait
+// at once. It implements [deferral.Store].
 func (s *Store) Defer(ctx context.Context, a deferral.Attempt, key string, within time.Duration) (out deferral.Status, err error) {
 	if key != "" {
 		if err := check(&a, key); err != nil {
@@ -244,7 +250,7 @@ func (s *Store) Defer(ctx context.Context, a deferral.Attempt, key string, withi
 			if err := check(&a, key); err != nil {
 				return err
 			}
-			if err := c.take(ctx, key); err != nil {
+			if err := c.takeOver(ctx, key); err != nil {
 				return err
 			}
 			if err := c.claimEarly(ctx); err != nil {
@@ -261,11 +267,11 @@ func (s *Store) Defer(ctx context.Context, a deferral.Attempt, key string, withi
 		if err != nil || known == key {
 			return out, err
 		}
-		key = known // and now with its lock
+		key = known // try again with the lock of the reserved key
 	}
 }
 
-// wholeMicros rounds a time up to a microsecond, in which stores keep it.
+// wholeMicros rounds t up to microseconds, the precision of stores.
 func wholeMicros(t time.Time) time.Time {
 	if rest := t.Nanosecond() % 1000; rest != 0 {
 		return t.Add(time.Duration(1000 - rest))
@@ -273,7 +279,8 @@ func wholeMicros(t time.Time) time.Time {
 	return t
 }
 
-// Drop implements [deferral.Store].
+// Drop deletes the deferral of a task whose attempt needs no answer. A deferred attempt stays. It
+// implements [deferral.Store].
 func (s *Store) Drop(ctx context.Context, a deferral.Attempt) error {
 	_, err := s.drop(ctx, &a, false)
 	if errors.Is(err, deferral.ErrStale) {
@@ -282,13 +289,16 @@ func (s *Store) Drop(ctx context.Context, a deferral.Attempt) error {
 	return err
 }
 
-// DropUnanswered implements [deferral.Store].
+// DropUnanswered is Drop, but an attempt that has an answer is deferred and due instead; answered
+// is then true. It implements [deferral.Store].
 func (s *Store) DropUnanswered(ctx context.Context, a deferral.Attempt) (answered bool, err error) {
 	return s.drop(ctx, &a, true)
 }
 
+// drop deletes the deferral of a task, unless an attempt is deferred. With keepAnswer an answered
+// attempt is deferred instead. answered reports that this attempt is deferred.
 func (s *Store) drop(ctx context.Context, a *deferral.Attempt, keepAnswer bool) (answered bool, err error) {
-	if there, err := s.there(ctx, a.Task); err != nil || !there {
+	if found, err := s.exists(ctx, a.Task); err != nil || !found {
 		return false, err
 	}
 	err = s.update(ctx, a, "", func(ctx context.Context, c *change) error {
@@ -296,25 +306,26 @@ func (s *Store) drop(ctx context.Context, a *deferral.Attempt, keepAnswer bool) 
 		switch {
 		case c.d == nil:
 			return nil
-		case c.deferred(), c.othersTurn():
+		case c.deferred(), c.awaitsOther():
 			answered = c.begun()
 			return nil
 		case keepAnswer && c.d.Phase == jobstore.DeferralReserved && c.d.Answered():
-			if err := c.take(ctx, c.d.Key); err != nil {
+			if err := c.takeOver(ctx, c.d.Key); err != nil {
 				return err
 			}
 			answered = true
 			c.decide()
 			return c.tx.SaveDeferrals(ctx, c.d)
 		}
-		return c.tx.DeleteDeferrals(ctx, a.Task) // also one whose retry, this attempt, was quicker than Next
+		// This also deletes a deferral whose retry, this attempt, began before Next was stored.
+		return c.tx.DeleteDeferrals(ctx, a.Task)
 	})
 	return answered, err
 }
 
-// there reports whether a task has a deferral. It locks nothing: most tasks have none, and end
-// without a transaction here.
-func (s *Store) there(ctx context.Context, id task.ID) (is bool, err error) {
+// exists reports whether a task has a deferral. It locks nothing. Most tasks have no deferral and
+// then end without a transaction.
+func (s *Store) exists(ctx context.Context, id task.ID) (is bool, err error) {
 	err = s.store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		found, err := tx.Deferrals(ctx, id)
 		is = len(found) > 0
@@ -323,7 +334,8 @@ func (s *Store) there(ctx context.Context, id task.ID) (is bool, err error) {
 	return is, wrap(err)
 }
 
-// Overtaken implements [deferral.Store].
+// Overtaken reports whether the attempt is deferred or over, or a later attempt of the task has
+// begun. It implements [deferral.Store].
 func (s *Store) Overtaken(ctx context.Context, a deferral.Attempt) (is bool, err error) {
 	err = s.store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		found, err := tx.Deferrals(ctx, a.Task)

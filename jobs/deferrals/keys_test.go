@@ -11,8 +11,8 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/deferrals"
 )
 
-// TestKeysOfJobsAndTasks: while a task waits for an answer of a name and a key, no job of the name
-// gets the key, and the other way round. An answer says whose it was.
+// TestKeysOfJobsAndTasks shows that a key of a waiting task cannot be taken by a job of the same
+// name, and vice versa. The receipt of an answer names the job or the task.
 func TestKeysOfJobsAndTasks(t *testing.T) {
 	s := service(t, memory(t)(t))
 	d, err := deferrals.New(deferrals.Config{Jobs: s, Logger: slog.New(slog.DiscardHandler)})

@@ -14,7 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/memjobs"
 )
 
-// muchToPurge is a store that always has more deferrals to delete until left is false.
+// muchToPurge is a store that always has more expired deferrals until left is false.
 type muchToPurge struct {
 	jobs.Store
 	left *atomic.Bool
@@ -46,7 +46,8 @@ func (t purging) ExpireDeferrals(ctx context.Context, by time.Time, limit int) (
 	return n, err
 }
 
-// TestPurgeDelaysNoAnswer: while much is deleted that was kept long enough, answers are handed out.
+// TestPurgeDelaysNoAnswer shows that answers are delivered while many expired deferrals are
+// deleted.
 func TestPurgeDelaysNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, err := memjobs.New(memjobs.Config{})

@@ -13,10 +13,10 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// slowStore is a store whose next answer may be late.
+// slowStore is a store whose next reply can be delayed.
 type slowStore struct {
 	jobs.Store
-	late atomic.Pointer[chan struct{}] // closed when the answer comes; nil: it comes at once
+	late atomic.Pointer[chan struct{}] // closed to send the reply; nil: no delay
 }
 
 func (s *slowStore) Update(ctx context.Context, fn func(context.Context, jobstore.Tx) error) error {
@@ -27,8 +27,8 @@ func (s *slowStore) Update(ctx context.Context, fn func(context.Context, jobstor
 	return err
 }
 
-// TestRenewalDuringASettlement: the record is settled and the answer of the store is on its way. A
-// renewal finds it in other hands, and nobody has lost it.
+// TestRenewalDuringASettlement shows that a delivery does not become lost if its lease is renewed
+// while its settlement is stored.
 func TestRenewalDuringASettlement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &slowStore{Store: memory(t)(t)}
@@ -55,7 +55,7 @@ func TestRenewalDuringASettlement(t *testing.T) {
 		if store.late.Load() != nil {
 			t.Fatal("Next has asked for nothing")
 		}
-		time.Sleep(time.Minute) // renewals
+		time.Sleep(time.Minute) // time for renewals
 		synctest.Wait()
 		select {
 		case <-got.Lost():

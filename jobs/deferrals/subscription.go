@@ -19,15 +19,15 @@ import (
 const (
 	defaultPrefetch = 256
 	defaultLease    = 30 * time.Second
-	poll            = 5 * time.Second // the most time between looks
+	poll            = 5 * time.Second // maximum time between two claims
 	gap             = 2 * time.Millisecond
 	callTimeout     = 10 * time.Second
 	purgeEvery      = time.Minute
 	renewAtOnce     = 1000
 )
 
-// subscription claims deferrals in the calls of Receive. One goroutine renews their leases, and one
-// deletes what was kept long enough: that may take minutes after a rest, and delays no answer.
+// subscription claims deferrals during calls of Receive. One goroutine renews their leases. Another
+// one deletes expired records, which may take minutes and must not delay answers.
 type subscription struct {
 	s        *Store
 	prefetch int
@@ -36,17 +36,19 @@ type subscription struct {
 	closed   chan struct{}
 	held     *held.Set[*delivery, *delivery]
 	working  sync.WaitGroup
-	stop     context.CancelFunc // of working
+	stop     context.CancelFunc // ends the goroutines of working
 	unwatch  func()
-	turn     chan struct{} // who holds its token claims
+	token    chan struct{} // a mutex with a ctx: the goroutine whose element it contains claims
 
-	mu     sync.Mutex
-	queues []string
-	ready  []*delivery // held, and not handed out
-	again  time.Time   // no look before
+	mu        sync.Mutex
+	queues    []string
+	ready     []*delivery // claimed and not yet received
+	notBefore time.Time   // no claim before this time
 }
 
-// Subscribe implements [deferral.Store]. It does no I/O.
+// Subscribe implements [deferral.Store]. It returns a subscription for the deferrals of queues and
+// starts its goroutines, which end with its Close. It does no I/O and ignores the context. If the
+// prefetch or the lease is 0, the default applies. Returns an error if one of them is negative.
 func (s *Store) Subscribe(_ context.Context, queues []string, o broker.SubscribeOptions) (deferral.Subscription, error) {
 	if o.Prefetch < 0 || o.Lease < 0 {
 		return nil, fmt.Errorf("deferrals: a prefetch of %d or a lease of %s is below 0", o.Prefetch, o.Lease)
@@ -58,7 +60,7 @@ func (s *Store) Subscribe(_ context.Context, queues []string, o broker.Subscribe
 		o.Lease = defaultLease
 	}
 	b := &subscription{
-		s: s, prefetch: o.Prefetch, lease: o.Lease, wake: make(chan struct{}, 1), closed: make(chan struct{}), turn: make(chan struct{}, 1),
+		s: s, prefetch: o.Prefetch, lease: o.Lease, wake: make(chan struct{}, 1), closed: make(chan struct{}), token: make(chan struct{}, 1),
 		queues: slices.Clone(queues),
 	}
 	b.held = held.New(held.Config[*delivery, *delivery]{
@@ -80,7 +82,7 @@ func (s *Store) Subscribe(_ context.Context, queues []string, o broker.Subscribe
 	return b, nil
 }
 
-// notify wakes Receive.
+// notify makes a waiting Receive try to claim deferrals again. It does not block.
 func (b *subscription) notify() {
 	select {
 	case b.wake <- struct{}{}:
@@ -88,36 +90,39 @@ func (b *subscription) notify() {
 	}
 }
 
-// SetQueues implements [deferral.Subscription].
+// SetQueues replaces the queues of the subscription and wakes Receive. It implements
+// [deferral.Subscription].
 func (b *subscription) SetQueues(queues []string) {
 	b.mu.Lock()
-	b.queues, b.again = slices.Clone(queues), time.Time{}
+	b.queues, b.notBefore = slices.Clone(queues), time.Time{}
 	b.mu.Unlock()
 	b.notify()
 }
 
-// Receive implements [deferral.Subscription].
+// Receive returns the next claimed deferral. It blocks until one is due, ctx ends, or Close is
+// called. It implements [deferral.Subscription].
 func (b *subscription) Receive(ctx context.Context) (deferral.Delivery, error) {
 	for {
 		if d := b.next(); d != nil {
 			return d, nil
 		}
 		select {
-		case b.turn <- struct{}{}:
+		case b.token <- struct{}{}:
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		case <-b.closed:
 			return nil, fmt.Errorf("deferrals: %w", deferral.ErrClosed)
 		}
 		err := b.fill(ctx)
-		<-b.turn
+		<-b.token
 		if err != nil {
 			return nil, err
 		}
 	}
 }
 
-// next returns a claimed delivery that no call has received.
+// next removes the first delivery that no call has received and returns it. Returns nil if none is
+// ready. It takes b.mu.
 func (b *subscription) next() *delivery {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -131,12 +136,13 @@ func (b *subscription) next() *delivery {
 	return nil
 }
 
-// fill claims due deferrals, or waits for them if none is due.
+// fill claims due deferrals and adds them to b.ready. If none can be due yet, it first waits. It
+// claims nothing if another call has filled b.ready. Only the owner of b.token may call it.
 func (b *subscription) fill(ctx context.Context) error {
 	b.mu.Lock()
 	all, _ := b.held.Len()
 	full, ready := all >= b.prefetch, len(b.ready) > 0
-	wait := time.Until(b.again)
+	wait := time.Until(b.notBefore)
 	b.mu.Unlock()
 	if ready { // another call of Receive has claimed it
 		return nil
@@ -151,15 +157,15 @@ func (b *subscription) fill(ctx context.Context) error {
 	}
 	b.mu.Lock()
 	all, _ = b.held.Len()
-	queues, room := b.queues, b.prefetch-all
+	queues, free := b.queues, b.prefetch-all
 	b.mu.Unlock()
-	if len(queues) == 0 || room <= 0 { // word comes of both
-		b.lookIn(poll)
+	if len(queues) == 0 || free <= 0 { // a notification follows a change of either
+		b.claimAfter(poll)
 		return nil
 	}
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	claims, wait, err := b.s.claimDue(call, queues, room, b.lease)
+	claims, wait, err := b.s.claimDue(call, queues, free, b.lease)
 	if err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -173,18 +179,19 @@ func (b *subscription) fill(ctx context.Context) error {
 		b.ready = append(b.ready, d)
 	}
 	b.mu.Unlock()
-	b.lookIn(min(max(wait, gap), poll)) // a gap lets more of what is due gather
+	b.claimAfter(min(max(wait, gap), poll)) // the gap lets more deferrals become due
 	return nil
 }
 
-// lookIn delays the next look.
-func (b *subscription) lookIn(d time.Duration) {
+// claimAfter sets the time of the next claim to d from now. It takes b.mu.
+func (b *subscription) claimAfter(d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.again = time.Now().Add(d)
+	b.notBefore = time.Now().Add(d)
 }
 
-// pause waits for a time, a word or an end.
+// pause blocks for the duration d, or until a notification. Returns an error if ctx ends or after
+// Close.
 func (b *subscription) pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -199,16 +206,17 @@ func (b *subscription) pause(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// purge deletes expired records until ctx ends.
+// purge deletes expired records once a minute until ctx ends.
 func (b *subscription) purge(ctx context.Context) {
 	for wake.Sleep(ctx, purgeEvery) {
 		if _, err := b.s.jobs.Purge(ctx); err != nil && ctx.Err() == nil {
-			b.s.log.LogAttrs(ctx, slog.LevelWarn, "deferrals that were kept long enough are not deleted", slog.Any("error", err))
+			b.s.log.LogAttrs(ctx, slog.LevelWarn, "cannot delete expired deferrals; trying again in a minute", slog.Any("error", err))
 		}
 	}
 }
 
-// renew renews the leases of deliveries. Close does not cut it short.
+// renew renews the leases of deliveries in one transaction. errs contains broker.ErrLeaseLost for
+// lost ones. Close does not interrupt it.
 func (b *subscription) renew(ctx context.Context, ds []*delivery) (errs []error, asked time.Time, err error) {
 	asked = time.Now()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
@@ -219,7 +227,7 @@ func (b *subscription) renew(ctx context.Context, ds []*delivery) (errs []error,
 	}
 	lost, err := b.s.renew(ctx, claims, b.lease)
 	if err != nil {
-		b.s.log.LogAttrs(ctx, slog.LevelWarn, "leases of deferrals are not renewed", slog.Any("error", err))
+		b.s.log.LogAttrs(ctx, slog.LevelWarn, "cannot renew the leases of deferrals", slog.Any("error", err))
 		return nil, asked, err
 	}
 	errs = make([]error, len(ds))
@@ -231,7 +239,7 @@ func (b *subscription) renew(ctx context.Context, ds []*delivery) (errs []error,
 	return errs, asked, nil
 }
 
-// lose marks an unsettled delivery as lost to another consumer.
+// lose marks an unsettled delivery as lost to another consumer and closes its Lost channel.
 func (b *subscription) lose(d *delivery, _ error) {
 	if d.Lose() {
 		close(d.lost)
@@ -239,7 +247,8 @@ func (b *subscription) lose(d *delivery, _ error) {
 	}
 }
 
-// forget ends the renewal of a delivery.
+// forget ends the renewal of a delivery and wakes Receive if the subscription was full. It takes
+// b.mu.
 func (b *subscription) forget(d *delivery) {
 	b.mu.Lock()
 	all, _ := b.held.Len()
@@ -250,7 +259,8 @@ func (b *subscription) forget(d *delivery) {
 	}
 }
 
-// Close implements [deferral.Subscription]. What was not handed out goes back.
+// Close ends Receive and the renewals, and releases the deferrals that no call has received. It
+// implements [deferral.Subscription].
 func (b *subscription) Close(ctx context.Context) error {
 	b.mu.Lock()
 	select {
@@ -281,16 +291,18 @@ type delivery struct {
 	lost chan struct{}
 }
 
-// Attempt implements [deferral.Delivery].
+// Attempt returns the attempt that the deferral belongs to. It implements [deferral.Delivery].
 func (d *delivery) Attempt() deferral.Attempt { return d.c.attempt }
 
-// Outcome implements [deferral.Delivery].
+// Outcome returns the reason why the deferral was delivered. It implements [deferral.Delivery].
 func (d *delivery) Outcome() deferral.Outcome { return d.c.outcome }
 
-// Lost implements [deferral.Delivery].
+// Lost returns a channel that is closed when another consumer has the deferral. It implements
+// [deferral.Delivery].
 func (d *delivery) Lost() <-chan struct{} { return d.lost }
 
-// settle stores the end of an attempt. If that fails the delivery stays held.
+// settle calls store, which stores the end of the delivery, and ends the renewal of its lease.
+// After an error other than broker.ErrLeaseLost the delivery stays held and may be settled again.
 func (d *delivery) settle(store func() error) error {
 	d.Settle()
 	err := store()
@@ -302,17 +314,19 @@ func (d *delivery) settle(store func() error) error {
 	return err
 }
 
-// Ack implements [deferral.Delivery].
+// Ack stores that the task of the deferral is settled. It implements [deferral.Delivery].
 func (d *delivery) Ack(ctx context.Context) error {
 	return d.settle(func() error { return d.b.s.end(ctx, d.c) })
 }
 
-// Next implements [deferral.Delivery].
+// Next stores that the next attempt of the task was published and is due at the given time. It
+// implements [deferral.Delivery].
 func (d *delivery) Next(ctx context.Context, at time.Time) error {
 	return d.settle(func() error { return d.b.s.next(ctx, d.c, at) })
 }
 
-// Release implements [deferral.Delivery].
+// Release gives the deferral back, so that it is delivered again after the given time. The renewal
+// of its lease ends in any case. It implements [deferral.Delivery].
 func (d *delivery) Release(ctx context.Context, after time.Duration) error {
 	d.Settle()
 	defer d.b.forget(d)

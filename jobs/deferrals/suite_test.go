@@ -12,6 +12,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/deferral"
 	"github.com/swarmiji/swarmiji/deferral/deferraltest"
+	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/deferrals"
@@ -26,8 +27,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper))
 }
 
-// TestStore runs the suite over every store of jobs; two of the runs have each transaction run
-// twice, and one has none of the optional interfaces.
+// TestStore runs the suite over every store of jobs. In two variants each transaction runs twice;
+// in one the store has no optional interfaces.
 func TestStore(t *testing.T) {
 	t.Run("memory", func(t *testing.T) { run(t, memory) })
 	t.Run("again", func(t *testing.T) {
@@ -66,7 +67,7 @@ func memory(t testing.TB) func(testing.TB) jobs.Store {
 }
 
 func openSQL(t testing.TB, dsn string) jobs.Store {
-	s, err := sqljobs.New(sqljobs.Config{URL: dsn})
+	s, err := sqljobs.New(sqljobs.Config{Engine: sqltest.Engine(dsn), URL: dsn})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,7 @@ func openSQL(t testing.TB, dsn string) jobs.Store {
 	return s
 }
 
-// closeLast closes what a test has opened.
+// closeLast closes c at the end of the test.
 func closeLast(t testing.TB, c interface{ Close(context.Context) error }) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -122,7 +123,7 @@ func kept(t testing.TB, s *jobs.Service) *deferrals.Store {
 	return d
 }
 
-// advance has the times of the suite's deferrals be earlier.
+// advance moves the times of all deferrals of the suite back by d.
 func advance(t testing.TB, store jobs.Store, d time.Duration) {
 	t.Helper()
 	err := store.Update(t.Context(), func(ctx context.Context, tx jobstore.Tx) error {
@@ -146,12 +147,12 @@ func advance(t testing.TB, store jobs.Store, d time.Duration) {
 	}
 }
 
-// TestConfig: all problems of a configuration are told.
+// TestConfig shows that New returns an error for an invalid configuration.
 func TestConfig(t *testing.T) {
-	if _, err := deferrals.New(deferrals.Config{Keep: -1}); err == nil {
+	if _, err := deferrals.New(deferrals.Config{Retention: -1}); err == nil {
 		t.Error("no error")
 	}
-	if _, err := deferrals.New(deferrals.Config{Jobs: service(t, memory(t)(t)), Keep: 2 * task.MaxTimeLimit}); err == nil {
+	if _, err := deferrals.New(deferrals.Config{Jobs: service(t, memory(t)(t)), Retention: 2 * task.MaxTimeLimit}); err == nil {
 		t.Error("no error")
 	}
 }

@@ -3,6 +3,7 @@ package jobstest
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,7 +13,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// waiting makes a deferral that awaits its answer until a time.
+// waiting returns a deferral that awaits its answer until the time due.
 func waiting(id, key string, due time.Time, edits ...func(*jobstore.Deferral)) *jobstore.Deferral {
 	d := &jobstore.Deferral{
 		Task: task.ID(id), Queue: "q", Name: "ask", Generation: 2, AtMostOnce: true, Key: key, Phase: jobstore.DeferralAwaiting, Fence: 3, Deadline: due, Due: due,
@@ -24,7 +25,7 @@ func waiting(id, key string, due time.Time, edits ...func(*jobstore.Deferral)) *
 	return d
 }
 
-// over has a deferral be over.
+// over makes a deferral over, with this Expires.
 func over(expires time.Time) func(*jobstore.Deferral) {
 	return func(d *jobstore.Deferral) {
 		d.Phase, d.Verdict, d.Deadline, d.Due, d.Expires, d.State = jobstore.DeferralOver, jobstore.VerdictAnswer, time.Time{}, time.Time{}, expires, nil
@@ -36,7 +37,7 @@ func (w *world) defers(s jobs.Store, all ...*jobstore.Deferral) {
 	w.update(s, func(ctx context.Context, tx jobstore.Tx) error { return tx.SaveDeferrals(ctx, all...) })
 }
 
-// wantDeferrals holds what a question answers against what was saved, in a View and in an Update.
+// wantDeferrals checks the deferrals that ask returns, in a View and in an Update.
 func (w *world) wantDeferrals(s jobs.Store, what string, ask func(ctx context.Context, tx jobstore.Tx) ([]jobstore.Deferral, error), want ...*jobstore.Deferral) {
 	w.Helper()
 	for _, run := range []func(jobs.Store, txFunc){w.view, w.update} {
@@ -55,7 +56,7 @@ func (w *world) wantDeferrals(s jobs.Store, what string, ask func(ctx context.Co
 	}
 }
 
-// of asks for the deferral of a key.
+// of returns a function that reads the deferral of a key.
 func of(name, key string) func(ctx context.Context, tx jobstore.Tx) ([]jobstore.Deferral, error) {
 	return func(ctx context.Context, tx jobstore.Tx) ([]jobstore.Deferral, error) {
 		d, err := tx.DeferralOf(ctx, name, key)
@@ -70,7 +71,7 @@ func answerCases() []testCase {
 	return []testCase{
 		{
 			Area: "answers", Name: "early answers",
-			Explain: "There is one early answer for each name and key: SaveEarly writes over it, DeleteEarly takes it away, Early finds it whether it has expired or not.",
+			Explain: "Each name and key has at most one early answer: SaveEarly replaces it, DeleteEarly deletes it, and Early returns it whether it has expired or not.",
 			Run: func(w *world) {
 				s := w.Open()
 				at := w.now(s).Add(-time.Hour)
@@ -104,7 +105,7 @@ func answerCases() []testCase {
 		},
 		{
 			Area: "answers", Name: "expired early answers",
-			Explain: "ExpireEarly deletes the early answers that have expired, the first ones, at most limit, and no more behind those that have size bytes together, and returns them.",
+			Explain: "ExpireEarly deletes and returns at most limit expired early answers, in the order of Expires. It stops when these have size bytes in total.",
 			Run: func(w *world) {
 				s := w.Open()
 				at := w.now(s).Add(-time.Hour)
@@ -140,7 +141,7 @@ func answerCases() []testCase {
 		},
 		{
 			Area: "answers", Name: "deferrals",
-			Explain: "There is one deferral for each task: SaveDeferrals writes over it, with each of its fields, and Deferrals finds it, in the order of the tasks.",
+			Explain: "Each task has at most one deferral: SaveDeferrals replaces it with all fields, and Deferrals returns deferrals in the order of the tasks.",
 			Run: func(w *world) {
 				s := w.Open()
 				at := w.now(s)
@@ -164,7 +165,7 @@ func answerCases() []testCase {
 		},
 		{
 			Area: "answers", Name: "the deferral of a key",
-			Explain: "DeferralOf is the open deferral of a name and a key, else the one that was over last.",
+			Explain: "DeferralOf returns the open deferral of a name and a key, or the one that was over last. OpenDeferrals returns the tasks of the open deferrals of several keys.",
 			Run: func(w *world) {
 				s := w.Open()
 				at := w.now(s)
@@ -174,13 +175,22 @@ func answerCases() []testCase {
 				open := waiting("t4", "k", at)
 				w.defers(s, open)
 				w.wantDeferrals(s, "an open one", of("ask", "k"), open)
+				group := func(name, key string) jobstore.Group { return jobstore.Group{Name: name, Key: key} }
+				w.view(s, func(ctx context.Context, tx jobstore.Tx) error {
+					tasks, err := tx.OpenDeferrals(ctx, group("ask", "k"), group("ask", "l"), group("other", "k"), group("ask", "none"),
+						jobstore.Group{By: jobstore.ByUniqueKey, Name: "ask", Key: "k"})
+					if want := (map[jobstore.Group]task.ID{group("ask", "k"): "t4", group("ask", "l"): "t3"}); !maps.Equal(tasks, want) {
+						w.Errorf("the open deferrals are those of %v, not %v", tasks, want)
+					}
+					return err
+				})
 				w.wantDeferrals(s, "another name", of("other", "k"))
 				w.wantDeferrals(s, "another key", of("ask", "none"))
 			},
 		},
 		{
 			Area: "answers", Name: "deferrals that are due",
-			Explain: "DueDeferrals are the first open ones of a queue whose Due is not after a time, in its order; AwaitingDeferrals go by the tasks' ids.",
+			Explain: "DueDeferrals returns the first open deferrals of a queue whose Due is not after a time, in the order of Due. AwaitingDeferrals returns deferrals in the order of task ids.",
 			Run: func(w *world) {
 				s := w.Open()
 				at := w.now(s)
@@ -208,7 +218,7 @@ func answerCases() []testCase {
 		},
 		{
 			Area: "answers", Name: "due deferrals of others",
-			Explain: "DueDeferrals passes over what another transaction has locked, and waits for nobody.",
+			Explain: "DueDeferrals skips deferrals that another transaction has locked, and does not wait.",
 			Needs:   []need{needsParallel},
 			Run: func(w *world) {
 				s := w.Open()
@@ -231,7 +241,7 @@ func answerCases() []testCase {
 		},
 		{
 			Area: "answers", Name: "deferrals that expire",
-			Explain: "ExpireDeferrals deletes deferrals whose Expires has come, at most limit, and says how many.",
+			Explain: "ExpireDeferrals deletes at most limit deferrals whose Expires has passed, and returns their number.",
 			Run: func(w *world) {
 				s := w.Open()
 				at := w.now(s)
@@ -251,7 +261,7 @@ func answerCases() []testCase {
 		},
 		{
 			Area: "answers", Name: "undone",
-			Explain: "An error of fn undoes what was done to early answers and deferrals, too; in a View nothing of them is written.",
+			Explain: "An error of fn also undoes changes of early answers and deferrals. A View cannot write them.",
 			Run: func(w *world) {
 				s := w.Open()
 				at := w.now(s)
@@ -293,7 +303,7 @@ func answerCases() []testCase {
 		},
 		{
 			Area: "leases", Name: "leases of queues",
-			Explain: "There is one lease for each queue: SaveQueueLease writes over it, QueueLease finds it, and an error of fn undoes it.",
+			Explain: "Each queue has at most one lease: SaveQueueLease replaces it, QueueLease returns it, and an error of fn undoes the change.",
 			Run: func(w *world) {
 				s := w.Open()
 				l := &jobstore.QueueLease{Queue: "q", Fence: 1, Until: w.now(s).Add(time.Hour), Status: []byte(`{"node":"n"}`)}
@@ -332,7 +342,7 @@ func answerCases() []testCase {
 		},
 		{
 			Area: "leases", Name: "word of leases",
-			Explain: "Watchers hear of a lease that was given back, so that those who stand by take over at once.",
+			Explain: "Watchers are notified of a released lease, so that waiting leaders can take it at once.",
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
 				var e ear
@@ -346,7 +356,7 @@ func answerCases() []testCase {
 		},
 		{
 			Area: "answers", Name: "word of deferrals",
-			Explain: "Watchers hear of a deferral that is due, by the word of its queue; of one that is due later they do not.",
+			Explain: "Watchers are notified of a due deferral with the word of its queue, and not of a deferral that is due later.",
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
 				at := w.now(s)

@@ -22,7 +22,7 @@ func (w *world) coming(s jobs.Store, since time.Time, most int) jobs.Coming {
 	return c
 }
 
-// wantNames compares names in any order, each of which comes once.
+// wantNames compares names in any order. Each name must occur once.
 func (w *world) wantNames(got []string, want ...string) {
 	w.Helper()
 	got = slices.Clone(got)
@@ -37,7 +37,7 @@ func comingCases() []testCase {
 	return []testCase{
 		{
 			Area: "coming", Name: "nothing",
-			Explain: "Coming tells the store's time, and no next Due where no job has one that lies ahead.",
+			Explain: "Coming returns the store's time, and a zero Next if no job has a Due in the future.",
 			Run: func(w *world) {
 				s := w.Open()
 				for _, j := range []func(*jobs.Row){nil, func(*jobs.Row) {}, func(j *jobs.Row) { j.Due, j.State = time.Time{}, jobs.Waiting }} {
@@ -57,7 +57,7 @@ func comingCases() []testCase {
 		},
 		{
 			Area: "coming", Name: "names",
-			Explain: "Coming names the jobs whose Due lies after since and not after now, each name once; since zero looks for none. Mocks are named as well, and jobs of any state, but none of queues.",
+			Explain: "Coming returns the names of jobs whose Due is after since and not after now, each once; a zero since returns none. Jobs with Mock and jobs in any state count, but not jobs of queues.",
 			Run: func(w *world) {
 				s := w.Open()
 				now := w.now(s)
@@ -87,7 +87,7 @@ func comingCases() []testCase {
 		},
 		{
 			Area: "coming", Name: "most",
-			Explain: "At most max names come, and more says that there are others; when all of them came it does not.",
+			Explain: "Coming returns at most max names, and More reports whether others are due.",
 			Run: func(w *world) {
 				s := w.Open()
 				template := w.job(s, "x")
@@ -121,7 +121,7 @@ func comingCases() []testCase {
 		},
 		{
 			Area: "coming", Name: "next",
-			Explain: "Next is the first Due that lies ahead, whatever is due already, so that who waits sleeps until then and no longer. It follows every change.",
+			Explain: "Next is the first Due in the future, whatever is due already, so that a waiter can sleep until then. It follows every change.",
 			Run: func(w *world) {
 				s := w.Open()
 				now := w.now(s)
@@ -146,7 +146,7 @@ func comingCases() []testCase {
 	}
 }
 
-// ear is what a watcher has heard.
+// ear records the notifications of a watcher.
 type ear struct {
 	mu    sync.Mutex
 	calls int
@@ -169,7 +169,7 @@ func (e *ear) wake(names []string) {
 	}
 }
 
-// heard reports whether a wake-up was about a name.
+// heard reports whether a notification concerned a name.
 func (e *ear) heard(name string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -182,7 +182,7 @@ func (e *ear) count() int {
 	return e.calls
 }
 
-// quiet waits until nothing was heard for a while.
+// quiet waits until no notification has come for a while.
 func (e *ear) quiet(w *world) {
 	w.Helper()
 	last, since := e.count(), time.Now()
@@ -198,7 +198,7 @@ func watchCases() []testCase {
 	return []testCase{
 		{
 			Area: "watch", Name: "wakes",
-			Explain: "Watch calls wake after transactions that gave jobs a Due, by this process and by others, with the names of the jobs or with nil for any. A single call may be missing, but not all.",
+			Explain: "Watch calls wake after transactions that gave jobs a Due, in any process, with the names of the jobs or with nil for any name. Single calls may be lost, but not all.",
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
 				for what, by := range map[string]jobs.Store{"its own commits": s, "another's commits": other} {
@@ -215,7 +215,7 @@ func watchCases() []testCase {
 		},
 		{
 			Area: "watch", Name: "what wakes",
-			Explain: "A wake-up comes for jobs that were added with a Due, and for those that were given one or another one; the commit is seen by who is woken.",
+			Explain: "Watchers are notified of new jobs with a Due and of jobs whose Due was set or changed. A notified process sees the commit.",
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
 				j := w.add(s, "parked", func(j *jobs.Row) { j.Due, j.State = time.Time{}, jobs.Waiting })
@@ -230,7 +230,8 @@ func watchCases() []testCase {
 						if e.count() > before && e.heard("parked") {
 							return true
 						}
-						w.edit(other, j.ID, func(j *jobs.Row) { j.Due = j.Due.Add(time.Microsecond) }) // a call may be missing
+						// a notification may be lost
+						w.edit(other, j.ID, func(j *jobs.Row) { j.Due = j.Due.Add(time.Microsecond) })
 						return w.soon(func() bool { return e.count() > before && e.heard("parked") })
 					})
 					if got := w.get(s, j.ID); got.Run != int64(i) {
@@ -241,7 +242,7 @@ func watchCases() []testCase {
 		},
 		{
 			Area: "watch", Name: "queues",
-			Explain: "Of a job with a Queue the queue's word is told: when it may start, when there is something to look at, and when it has ended, which makes room.",
+			Explain: "Watchers are notified of a job of a queue with the word of the queue: when it may start, when it must be handled, and when it has ended.",
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
 				for by, from := range map[string]jobs.Store{"its own commits": s, "another's commits": other} {
@@ -266,7 +267,7 @@ func watchCases() []testCase {
 		},
 		{
 			Area: "watch", Name: "stop",
-			Explain: "stop ends the calls, and may be called again; others go on hearing.",
+			Explain: "stop ends the calls of one watcher and may be called again. Other watchers are still notified.",
 			Run: func(w *world) {
 				s := w.Open()
 				var stopped, kept ear
@@ -288,7 +289,7 @@ func watchCases() []testCase {
 		},
 		{
 			Area: "watch", Name: "closed",
-			Explain: "Close ends the calls as well; Watch of a closed store does nothing.",
+			Explain: "Close also ends the calls. Watch of a closed store does nothing.",
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
 				var e ear
@@ -313,7 +314,7 @@ func watchCases() []testCase {
 	}
 }
 
-// soon polls cond for two seconds, for what may have to be asked for again.
+// soon calls cond repeatedly for two seconds, and reports whether it returned true.
 func (w *world) soon(cond func() bool) bool {
 	deadline := time.NewTimer(2 * time.Second)
 	defer deadline.Stop()

@@ -13,22 +13,25 @@ import (
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
-// CrowdConfig is what [Crowd] runs over.
+// CrowdConfig configures [Crowd].
 type CrowdConfig struct {
-	// Open connects to one database without jobs, as another process would. The caller closes what it returns.
+	// Open connects to one database without jobs, like a further process. The caller closes the store.
 	Open func(t testing.TB) jobs.Store
-	// Services is how many processes there seem to be. Zero: 2.
+	// Services is the number of simulated processes. Default: 2.
 	Services int
-	// Clients is how many callers each of them has. Zero: 6.
+	// Clients is the number of callers per service. Default: 6.
 	Clients int
-	// Commands is how many commands each of the callers gives. Zero: 40.
+	// Commands is the number of commands per caller. Default: 40.
 	Commands int
 }
 
-// Crowd has many callers give random commands at once to services over one database: jobs of few names and keys, parents and children, so that they are
-// in each other's way. No command may end in another error than the rules have, or wait for ever; each hand-out has a token of its own; and at the end
-// what must hold of all jobs at any time has to hold. Then they send requests, and answer, time out and withdraw each other's: each job comes to one end, and
-// that of the answer which was accepted.
+// Crowd calls random commands concurrently on services over one database. The jobs have few names
+// and keys, parents and children, so that callers conflict. Only errors of the rules may occur, no
+// call may block forever, and each claim has its own token. At the end the invariants of all jobs
+// must hold.
+//
+// Then the callers send requests, answer them, let them time out and withdraw jobs. Each job must
+// end once, as the callers were told.
 func Crowd(t *testing.T, c CrowdConfig) {
 	t.Helper()
 	c.Services, c.Clients, c.Commands = max(c.Services, 2), or(c.Clients, 6), or(c.Commands, 40)
@@ -85,19 +88,19 @@ func or(n, other int) int {
 
 type crowd struct {
 	testing.TB
-	last atomic.Int64 // the highest id that is known
+	last atomic.Int64 // the highest known id
 
 	mu     sync.Mutex
 	handed map[string]bool // by job and token
 }
 
-// pick is the id of one of the latest jobs.
+// pick returns the id of one of the latest jobs.
 func (c *crowd) pick(r *rand.Rand) jobs.ID {
 	last := c.last.Load()
 	return jobs.ID(max(1, last-r.Int64N(30)))
 }
 
-// command gives one command, and tells whether to go on.
+// command calls one random command. It reports whether to continue.
 func (c *crowd) command(ctx context.Context, s *jobs.Service, r *rand.Rand) bool {
 	what, err := c.give(ctx, s, r)
 	for _, known := range []error{nil, jobs.ErrNotFound, jobs.ErrNoJob, jobs.ErrBadJob, jobs.ErrState, jobs.ErrStale} {
@@ -167,7 +170,7 @@ func (c *crowd) create(ctx context.Context, s *jobs.Service, r *rand.Rand) error
 	return err
 }
 
-// live gets jobs, and ends them in one way or another.
+// live claims jobs and ends them in a random way.
 func (c *crowd) live(ctx context.Context, s *jobs.Service, r *rand.Rand) error {
 	got, err := s.Get(ctx, jobs.Request{Selector: jobs.Selector{Pattern: []string{"*", "a", "[bc]"}[r.IntN(3)]}, Max: 1 + r.IntN(3)})
 	if err != nil {
@@ -202,7 +205,7 @@ func (c *crowd) live(ctx context.Context, s *jobs.Service, r *rand.Rand) error {
 	return nil
 }
 
-// seen notes a hand-out, which nobody else has had.
+// seen records a claim and fails if its token was used before.
 func (c *crowd) seen(h jobs.Handout) {
 	if h.GivenUp {
 		return

@@ -26,21 +26,22 @@ func (c *crowd) answer(ctx context.Context, s *jobs.Service, r *rand.Rand) error
 	return err
 }
 
-// posts is what is known of the jobs of a correspondence.
+// posts records the results of calls on jobs with answers.
 type posts struct {
 	testing.TB
 	mu       sync.Mutex
 	made     map[jobs.ID]bool
-	accepted map[jobs.ID][]string // answers, as they were written
+	accepted map[jobs.ID][]string // accepted answers, as they were sent
 	refused  map[jobs.ID]int
-	ended    map[jobs.ID]map[string]int // ends that were no answers; a second withdrawal is told of the first one's end
-	late     int
+	// ends that were not answers; a second withdrawal reports the first one's end
+	ended map[jobs.ID]map[string]int
+	late  int
 }
 
-// correspondKeys is how many keys there are, so that callers meet at the same one.
+// correspondKeys is the number of keys. It is small, so that callers use the same keys.
 const correspondKeys = 7
 
-// correspond has services send requests and answer them, all at once. Each command is one that others compete with.
+// correspond makes services send requests and answer them concurrently, with conflicting commands.
 func correspond(ctx context.Context, t testing.TB, c CrowdConfig, seed uint64, services []*jobs.Service) {
 	t.Helper()
 	p := &posts{TB: t, made: map[jobs.ID]bool{}, accepted: map[jobs.ID][]string{}, refused: map[jobs.ID]int{}, ended: map[jobs.ID]map[string]int{}}
@@ -68,7 +69,7 @@ func (p *posts) note(fn func()) {
 	fn()
 }
 
-// command gives one command. Errors of the rules are none here.
+// command calls one random command. Errors of the rules are ignored.
 func (p *posts) command(ctx context.Context, s *jobs.Service, r *rand.Rand, number int) error {
 	key := "key-" + strconv.Itoa(r.IntN(correspondKeys))
 	var err error
@@ -82,7 +83,7 @@ func (p *posts) command(ctx context.Context, s *jobs.Service, r *rand.Rand, numb
 		err = p.run(ctx, s, r)
 	case 5, 6, 7:
 		answers := []jobs.Answer{{Name: "post", Key: key, Result: strconv.AppendInt(nil, int64(number), 10)}}
-		if what == 7 { // several in one call, two of them the same
+		if what == 7 { // several answers in one call, two of them equal
 			answers = append(answers, answers[0], jobs.Answer{Name: "post", Key: "key-0", Refusal: "no"})
 		}
 		var got []jobs.Receipt
@@ -121,7 +122,7 @@ func (p *posts) received(a jobs.Answer, r jobs.Receipt) {
 	}
 }
 
-// run has a job send its request, or looks at its answer, or at its timeout.
+// run claims jobs and sends their requests, or handles their answers or timeouts.
 func (p *posts) run(ctx context.Context, s *jobs.Service, r *rand.Rand) error {
 	got, err := s.Get(ctx, jobs.Request{Selector: jobs.Selector{Names: []string{"post"}}, Max: 2, Lease: time.Minute})
 	if err != nil {
@@ -133,7 +134,7 @@ func (p *posts) run(ctx context.Context, s *jobs.Service, r *rand.Rand) error {
 			_, err = s.Await(ctx, jobs.Await{ID: h.ID, Token: h.Token, Timeout: task.Set(time.Duration(r.IntN(50)) * time.Millisecond)})
 		case h.Phase == jobs.Answered && h.Answer != nil:
 			err = s.Finish(ctx, jobs.Finish{ID: h.ID, Token: h.Token})
-		case r.IntN(2) == 0: // refused, or timed out
+		case r.IntN(2) == 0: // refused or timed out
 			err = s.Retry(ctx, jobs.Retry{ID: h.ID, Token: h.Token})
 		default:
 			if err = s.Fail(ctx, jobs.Fail{ID: h.ID, Token: h.Token, Reason: "no"}); err == nil {
@@ -158,7 +159,7 @@ func (p *posts) withdraw(ctx context.Context, s *jobs.Service, key string) error
 	return err
 }
 
-// check holds what is stored against what callers were told.
+// check compares the stored jobs with the results that callers received.
 func (p *posts) check(ctx context.Context, s *jobs.Service) {
 	p.Helper()
 	list, err := s.Rows(ctx, jobs.Filter{Name: "post"})

@@ -17,7 +17,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// pick is what Find should answer for d, by this time.
+// pick returns the expected result of Due for a selector and a time.
 func pick(list []jobs.Row, s jobs.Selector, by time.Time, limit int) []jobs.Row {
 	var out []jobs.Row
 	pattern := glob.Compile(s.Pattern)
@@ -33,7 +33,7 @@ func pick(list []jobs.Row, s jobs.Selector, by time.Time, limit int) []jobs.Row 
 	return out[:min(limit, len(out))]
 }
 
-// crowd saves jobs of many names, priorities and times, some of them mocks, and some without a Due.
+// crowd saves jobs with many names, priorities and times, some with Mock and some without a Due.
 func (w *world) crowd(s jobs.Store, n int) []jobs.Row {
 	w.Helper()
 	template := w.job(s, "x")
@@ -45,7 +45,7 @@ func (w *world) crowd(s jobs.Store, n int) []jobs.Row {
 		j := template
 		j.Name = names[r.IntN(len(names))]
 		j.Priority = []int{-jobs.MaxPriority, 0, 100, 150, 1000, jobs.MaxPriority}[r.IntN(6)]
-		j.State = states[r.IntN(len(states))] // a store goes by Due alone
+		j.State = states[r.IntN(len(states))] // the store considers only Due
 		j.Mock = r.IntN(5) == 0
 		if r.IntN(8) == 0 {
 			j.Queue = "q"
@@ -56,7 +56,7 @@ func (w *world) crowd(s jobs.Store, n int) []jobs.Row {
 		case 1:
 			j.Due = template.Created.Add(time.Hour + time.Duration(r.IntN(5))*time.Second)
 		default:
-			j.Due = template.Created.Add(-time.Duration(r.IntN(5)) * time.Second) // some at once
+			j.Due = template.Created.Add(-time.Duration(r.IntN(5)) * time.Second) // some at the same time
 		}
 		list[i] = j
 	}
@@ -67,7 +67,7 @@ func dueCases() []testCase {
 	return []testCase{
 		{
 			Area: "due", Name: "selectors",
-			Explain: "What is due under a selector, of jobs without a queue: the pattern or the names, the priority, mocks if asked for; jobs whose Due has come by a time, in the order of Priority, then Due, then ID, the first Limit. Whatever their state: Due alone decides.",
+			Explain: "Due returns the due jobs without a queue that a selector matches: by pattern or names, priority, and Mock if wanted. They are in the order of Priority, Due and ID, at most limit. Only Due decides, not the state.",
 			Run: func(w *world) {
 				s := w.Open()
 				list := w.crowd(s, 150)
@@ -91,7 +91,7 @@ func dueCases() []testCase {
 					{Names: []string{"a"}},
 					{Names: []string{"foo2", "a", "a", "nobody", "a*"}},
 					{Names: []string{"[a-z]"}},
-					{Pattern: "B", Names: []string{"a"}}, // names count where there is no pattern
+					{Pattern: "B", Names: []string{"a"}}, // names are used only without a pattern
 					{},
 					{Pattern: "*", Priority: task.Set(150)},
 					{Pattern: "a*", Priority: task.Set(0), Mock: true},
@@ -111,7 +111,8 @@ func dueCases() []testCase {
 					}
 				}
 				sel, limit := selectors[0], 10
-				w.update(s, func(ctx context.Context, tx jobstore.Tx) error { // the same in a transaction that locks
+				// the same in a transaction that locks
+				w.update(s, func(ctx context.Context, tx jobstore.Tx) error {
 					found, err := tx.Due(ctx, jobs.Due{Selector: sel}, limit)
 					w.wantIDs(found, pick(list, sel, now, limit), "in Update")
 					for _, j := range found {
@@ -123,7 +124,7 @@ func dueCases() []testCase {
 		},
 		{
 			Area: "due", Name: "a limit",
-			Explain: "Due is asked with a limit above 0.",
+			Explain: "Due refuses a limit below 1.",
 			Run: func(w *world) {
 				s := w.Open()
 				w.add(s, "a")
@@ -137,7 +138,7 @@ func dueCases() []testCase {
 		},
 		{
 			Area: "due", Name: "patterns",
-			Explain: "A pattern is SQLite's GLOB for the whole name, in every store: a worker finds the same jobs whatever keeps them.",
+			Explain: "A pattern is SQLite's GLOB for the whole name in every store, so that a worker finds the same jobs in each.",
 			Run: func(w *world) {
 				s := w.Open()
 				r := rand.New(rand.NewPCG(3, 4))
@@ -208,7 +209,7 @@ func dueCases() []testCase {
 		},
 		{
 			Area: "due", Name: "after a change",
-			Explain: "What is due follows every change: of the name, the priority, the time, the queue, and whether it is a mock.",
+			Explain: "The due jobs follow every change: of the name, the priority, the time, the queue and Mock.",
 			Run: func(w *world) {
 				s := w.Open()
 				list := w.save(s, w.job(s, "a"), w.job(s, "b"))
@@ -242,7 +243,7 @@ func dueCases() []testCase {
 				j := w.add(s, "a", func(j *jobs.Row) { j.Due = j.Created.Add(300 * time.Millisecond) })
 				w.Until("the job is due", func() bool {
 					found := w.find(s, due("a", 1))
-					now := w.coming(s, time.Time{}, 0).Now // that of a transaction may be a little behind
+					now := w.coming(s, time.Time{}, 0).Now // the time of a transaction may be slightly behind
 					if len(found) > 0 && now.Before(j.Due) {
 						w.Fatalf("found at %v, before it was due at %v", now, j.Due)
 					}
@@ -252,7 +253,7 @@ func dueCases() []testCase {
 		},
 		{
 			Area: "due", Name: "disjoint claims",
-			Explain: "Of all who look for what is due at once, each gets other jobs: Due locks them, and passes over those that others have locked.",
+			Explain: "Concurrent claims get different jobs: Due locks the jobs that it returns, and skips jobs that other transactions have locked.",
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
 				const total = 160
@@ -288,7 +289,7 @@ func dueCases() []testCase {
 						if done {
 							return
 						}
-						if len(mine) == 0 { // others hold what is left
+						if len(mine) == 0 { // other transactions have locked the rest
 							misses++
 						}
 					}
@@ -302,7 +303,7 @@ func dueCases() []testCase {
 		},
 		{
 			Area: "due", Name: "passes over locked ones",
-			Explain: "Where transactions run side by side, a claim does not wait for another one: it gets the next job.",
+			Explain: "If transactions run in parallel, a claim does not wait for another one: it gets the next job.",
 			Needs:   []need{needsParallel},
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()

@@ -11,7 +11,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// calls are all methods that may fail, for cases that are about each of them.
+// calls returns all methods that can fail, for cases about each of them.
 func calls(s jobs.Store, id jobs.ID) map[string]func(ctx context.Context) error {
 	inside := func(ctx context.Context, tx jobstore.Tx) error {
 		if _, err := tx.Now(ctx); err != nil {
@@ -32,7 +32,7 @@ func closeCases() []testCase {
 	return []testCase{
 		{
 			Area: "close", Name: "a closed store",
-			Explain: "After Close every call returns ErrClosed, so that a late caller is told what is wrong; Close is idempotent, and takes nothing from others.",
+			Explain: "After Close every call returns ErrClosed. Close is idempotent and does not affect other stores.",
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
 				j := w.add(s, "a")
@@ -49,7 +49,7 @@ func closeCases() []testCase {
 		},
 		{
 			Area: "close", Name: "never used",
-			Explain: "A store can be closed that was never used, from several goroutines at once.",
+			Explain: "An unused store can be closed, also from several goroutines at once.",
 			Run: func(w *world) {
 				s := w.Open()
 				all(4, func(int) { w.Close(s) })
@@ -57,7 +57,7 @@ func closeCases() []testCase {
 		},
 		{
 			Area: "close", Name: "waits",
-			Explain: "Close waits for what is under way, which ends as it would have; when its ctx ends before, it returns that error.",
+			Explain: "Close waits for running calls, which end normally. If its ctx ends first, it returns the error of ctx.",
 			Run: func(w *world) {
 				s := w.Open()
 				template := w.job(s, "a")
@@ -99,7 +99,7 @@ func closeCases() []testCase {
 		},
 		{
 			Area: "close", Name: "a context that has ended",
-			Explain: "A ctx bounds every wait: with one that has ended no call stays, and none reports a success.",
+			Explain: "A ctx limits every wait: with an ended ctx no call blocks, and none reports success.",
 			Run: func(w *world) {
 				s := w.Open()
 				j := w.add(s, "a")
@@ -115,7 +115,7 @@ func closeCases() []testCase {
 	}
 }
 
-// through calls until it succeeds; it may fail with ErrUnavailable meanwhile.
+// through repeats a call until it succeeds. It may fail only with ErrUnavailable.
 func (w *world) through(what string, call func(ctx context.Context) error) {
 	w.Helper()
 	w.Until(what+" succeeds", func() bool {
@@ -133,7 +133,7 @@ func faultCases() []testCase {
 	return []testCase{
 		{
 			Area: "fault", Name: "a severed connection",
-			Explain: "A store outlives lost connections: a call fails with ErrUnavailable or waits within its ctx, and can be made again.",
+			Explain: "A store survives lost connections: a call returns ErrUnavailable or waits within its ctx, and can be repeated.",
 			Needs:   []need{needsSever},
 			Run: func(w *world) {
 				s := w.Open()
@@ -157,7 +157,7 @@ func faultCases() []testCase {
 		},
 		{
 			Area: "fault", Name: "severed within",
-			Explain: "A connection that is lost within a transaction leaves all of it or nothing, and the error says ErrUnavailable, or there is none and all is there.",
+			Explain: "If a connection is lost within a transaction, all of its changes are stored or none. The call returns ErrUnavailable, or nil if all are stored.",
 			Needs:   []need{needsSever},
 			Run: func(w *world) {
 				s := w.Open()
@@ -198,7 +198,7 @@ func faultCases() []testCase {
 		},
 		{
 			Area: "fault", Name: "a restart",
-			Explain: "What Update has confirmed is there after the server's end, and no id is used again.",
+			Explain: "A change that Update has confirmed survives the end of the server, and no id is used again.",
 			Needs:   []need{needsDurable, needsRestart},
 			Run: func(w *world) {
 				s := w.Open()
@@ -232,7 +232,7 @@ func faultCases() []testCase {
 		},
 		{
 			Area: "fault", Name: "a server that is away",
-			Explain: "While the server cannot be reached no call stays longer than its ctx lets it, and its error says ErrUnavailable; afterwards the same store works.",
+			Explain: "While the server is unreachable, calls end with their ctx and return ErrUnavailable. Afterwards the same store works.",
 			Needs:   []need{needsDown},
 			Run: func(w *world) {
 				s := w.Open()
@@ -253,7 +253,7 @@ func faultCases() []testCase {
 		},
 		{
 			Area: "fault", Name: "wake-ups after a severed connection",
-			Explain: "A watcher hears again when the connection is back: a lost one makes it deaf for a while at most.",
+			Explain: "A watcher is notified again after a lost connection is restored.",
 			Needs:   []need{needsSever},
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()

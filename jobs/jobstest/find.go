@@ -3,6 +3,7 @@ package jobstest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -13,7 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// herd saves jobs that differ in all that a Query asks for.
+// herd saves jobs that differ in all fields of a Query.
 func (w *world) herd(s jobs.Store) []jobs.Row {
 	w.Helper()
 	template := w.job(s, "x")
@@ -35,14 +36,13 @@ func (w *world) herd(s jobs.Store) []jobs.Row {
 	return w.save(s, list...)
 }
 
-// filter is what Find should answer for q, without Due and Line.
+// filter returns the expected result of Find for q, except for Due and Line.
 func filter(list []jobs.Row, q *Query) []jobs.Row {
 	var out []jobs.Row
 	for _, j := range list { // in the order of ids
 		if j.ID > q.After && (q.IDs == nil || slices.Contains(q.IDs, j.ID)) && (q.Name == "" || q.Name == j.Name) &&
-			(q.States == nil || slices.Contains(q.States, j.State)) && (q.SequenceKey == "" || q.SequenceKey == j.SequenceKey) &&
-			(q.Parent == 0 || q.Parent == j.Parent) && (q.Queue == "" || q.Queue == j.Queue) && (q.UniqueKey == "" || q.UniqueKey == j.UniqueKey) &&
-			(q.Key == "" || q.Key == j.Key) {
+			(q.States == nil || slices.Contains(q.States, j.State)) && (q.Parent == 0 || q.Parent == j.Parent) &&
+			(q.Queue == "" || q.Queue == j.Queue) && (q.Key == "" || q.Key == j.Key) && (q.Group == nil || member(&j, *q.Group)) {
 			out = append(out, j)
 		}
 	}
@@ -52,11 +52,45 @@ func filter(list []jobs.Row, q *Query) []jobs.Row {
 	return out
 }
 
+// member reports whether a job belongs to a group.
+func member(j *jobs.Row, g jobstore.Group) bool {
+	switch g.By {
+	case jobstore.ByKey:
+		return j.Name == g.Name && j.Key == g.Key
+	case jobstore.ByUniqueKey:
+		return j.Name == g.Name && j.UniqueKey == g.Key
+	case jobstore.BySequence:
+		return j.SequenceKey == g.Key
+	}
+	return j.Name == g.Name && j.Mock == (g.By == jobstore.ByMockName) && j.Queue == "" && (j.Expires.IsZero() || j.State == jobs.Failed)
+}
+
+// wantFirst checks the first job of each group, in a View and in an Update. 0: no job.
+func (w *world) wantFirst(s jobs.Store, states []jobs.State, groups []jobstore.Group, ids ...jobs.ID) {
+	w.Helper()
+	want := map[jobstore.Group]jobs.ID{}
+	for i, id := range ids {
+		if id != 0 {
+			want[groups[i]] = id
+		}
+	}
+	ask := func(ctx context.Context, tx jobstore.Tx) error {
+		w.Helper()
+		first, err := tx.First(ctx, states, groups...)
+		if !maps.Equal(first, want) {
+			w.Errorf("the first jobs of states %v are %v, not %v", states, first, want)
+		}
+		return err
+	}
+	w.view(s, ask)
+	w.update(s, ask)
+}
+
 func findCases() []testCase {
 	return []testCase{
 		{
 			Area: "find", Name: "filters",
-			Explain: "Each method finds what it says: jobs of ids, of an exact name, key, unique key, sequence, queue or parent, and all of them. A page has ids above After, one of the states, and the first Limit; the answer is in the order of ids.",
+			Explain: "Each method returns the jobs with the given ids, exact name, key, unique key, sequence, queue or parent, or all jobs. A page contains the first Limit jobs with ids above After in the given states, in the order of ids.",
 			Run: func(w *world) {
 				s := w.Open()
 				list := w.herd(s)
@@ -79,10 +113,6 @@ func findCases() []testCase {
 					{Page: jobstore.Page{States: []jobs.State{jobs.Queued, jobs.Running, jobs.Queued}}},
 					{Page: jobstore.Page{States: []jobs.State{}}},
 					{Page: jobstore.Page{States: []jobs.State{jobs.Cancelled}}},
-					{SequenceKey: "k"},
-					{Page: jobstore.Page{States: []jobs.State{jobs.Waiting}, Limit: 1}, SequenceKey: "K"},
-					{Page: jobstore.Page{States: []jobs.State{jobs.Queued, jobs.Waiting}, After: list[10].ID}, SequenceKey: "k"},
-					{SequenceKey: "nothing"},
 					{Parent: 300},
 					{Page: jobstore.Page{States: []jobs.State{jobs.Failed, jobs.Finished}}, Parent: 100},
 					{Parent: 4711},
@@ -96,12 +126,7 @@ func findCases() []testCase {
 					{Page: jobstore.Page{States: []jobs.State{jobs.Queued, jobs.Running}}, Name: "b", Key: "K"},
 					{Page: jobstore.Page{After: list[20].ID, Limit: 1}, Name: "A", Key: "k"},
 					{Name: "b", Key: "nothing"},
-					{Name: "b", UniqueKey: "u"},
-					{Page: jobstore.Page{Limit: 1}, Name: "b", UniqueKey: "k"},
-					{Name: "b", UniqueKey: "K"},
 					{Page: jobstore.Page{After: list[20].ID, Limit: 2}, Parent: 300},
-					{Page: jobstore.Page{States: []jobs.State{}}, SequenceKey: "k"},
-					{Page: jobstore.Page{States: []jobs.State{jobs.Running, jobs.Running}, Limit: 2}, SequenceKey: "k"},
 					{Page: jobstore.Page{After: math.MaxInt64}, Name: "b", Key: "k"},
 				}
 				for i, q := range queries {
@@ -112,7 +137,8 @@ func findCases() []testCase {
 						w.wantSame(found[k], want[k], "query %d", i)
 					}
 				}
-				w.update(s, func(ctx context.Context, tx jobstore.Tx) error { // the same in a transaction that locks
+				// the same in a transaction that locks
+				w.update(s, func(ctx context.Context, tx jobstore.Tx) error {
 					for i, q := range queries {
 						found, err := q.Find(ctx, tx)
 						if err != nil {
@@ -126,7 +152,7 @@ func findCases() []testCase {
 		},
 		{
 			Area: "find", Name: "after a change",
-			Explain: "A job is found by what it is now, not by what it was.",
+			Explain: "A job is found by its present fields, not by earlier ones.",
 			Run: func(w *world) {
 				s := w.Open()
 				list := w.save(s, w.job(s, "a"), w.job(s, "a"), w.job(s, "b"))
@@ -140,29 +166,29 @@ func findCases() []testCase {
 				}{
 					{Query{Name: "a"}, list[1:2]},
 					{Query{Name: "b"}, []jobs.Row{list[0], list[2]}},
-					{Query{SequenceKey: "k"}, list[:1]},
 					{Query{Parent: 9}, list[:1]},
 					{Query{Queue: "q"}, list[:1]},
 					{Query{Name: "b", Key: "k"}, list[:1]},
 					{Query{Name: "a", Key: "k"}, nil},
-					{Query{Name: "b", UniqueKey: "u"}, list[:1]},
 					{Query{Page: jobstore.Page{States: []jobs.State{jobs.Queued}}}, list[1:]},
 				} {
 					w.wantIDs(w.find(s, c.q), c.want, "%+v", c.q)
 				}
+				groups := []jobstore.Group{
+					{By: jobstore.BySequence, Key: "k"}, {By: jobstore.ByKey, Name: "b", Key: "k"}, {By: jobstore.ByUniqueKey, Name: "b", Key: "u"},
+				}
+				w.wantFirst(s, nil, groups, list[0].ID, list[0].ID, list[0].ID)
 				changed.SequenceKey, changed.Parent, changed.Queue, changed.Key, changed.UniqueKey, changed.Expires = "", 0, "", "", "", time.Time{}
 				w.save(s, changed)
-				for what, q := range map[string]Query{
-					"key": {SequenceKey: "k"}, "parent": {Parent: 9}, "queue": {Queue: "q"}, "answer's key": {Name: "b", Key: "k"},
-					"unique key": {Name: "b", UniqueKey: "u"},
-				} {
+				w.wantFirst(s, nil, groups, 0, 0, 0)
+				for what, q := range map[string]Query{"parent": {Parent: 9}, "queue": {Queue: "q"}, "answer's key": {Name: "b", Key: "k"}} {
 					w.wantIDs(w.find(s, q), nil, "the %s that was taken away", what)
 				}
 			},
 		},
 		{
 			Area: "find", Name: "locks what it finds",
-			Explain: "Jobs locks the jobs it returns, and waits for those that are locked: what a transaction does with them is not overtaken.",
+			Explain: "Jobs locks the jobs that it returns and waits for locked ones, so that no other transaction changes them meanwhile.",
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
 				list := ids(w.save(s, w.job(s, "tick"), w.job(s, "tick"), w.job(s, "tick")))
@@ -193,7 +219,7 @@ func findCases() []testCase {
 		},
 		{
 			Area: "find", Name: "waits for what is locked",
-			Explain: "Jobs waits for jobs that another transaction has locked, and returns what they have become.",
+			Explain: "Jobs waits for jobs that another transaction has locked, and returns their new state.",
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
 				for _, c := range []struct {
@@ -223,7 +249,7 @@ func findCases() []testCase {
 							})
 							ended <- n
 						}()
-						select { // it may have to wait by now
+						select { // it may have to wait
 						case n := <-ended:
 							w.Errorf("%d jobs were found while they were locked", n)
 							ended <- n
@@ -240,7 +266,7 @@ func findCases() []testCase {
 		},
 		{
 			Area: "find", Name: "lists lock nothing",
-			Explain: "What lists jobs waits for no other transaction, and shows what was on disk: a look whether a key is free holds up nobody.",
+			Explain: "Methods that list jobs wait for no other transaction and return committed jobs. So a check whether a key is free blocks no call.",
 			Needs:   []need{needsParallel},
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
@@ -252,9 +278,7 @@ func findCases() []testCase {
 						return err
 					}
 					return other.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
-						for _, q := range []Query{
-							{}, {Name: "a"}, {Name: "a", Key: "k"}, {Name: "a", UniqueKey: "k"}, {SequenceKey: "k"}, {Queue: "q"}, {Parent: 7},
-						} {
+						for _, q := range []Query{} {
 							if found, err := only(q.Find(ctx, tx)); err != nil || found.Run != 0 {
 								return fmt.Errorf("%+v: run %d, %w", q, found.Run, err)
 							}
@@ -263,14 +287,61 @@ func findCases() []testCase {
 						if err != nil || last == nil || last.Run != 0 {
 							return fmt.Errorf("LastOver: %+v, %w", last, err)
 						}
+						for by := range jobstore.ByMockName {
+							g := jobstore.Group{By: by, Name: "a", Key: "k"}
+							if first, err := tx.First(ctx, nil, g); err != nil || by != jobstore.ByName && first[g] != j.ID {
+								return fmt.Errorf("the first of %+v: %v, %w", g, first, err)
+							}
+						}
 						return nil
 					})
 				})
 			},
 		},
 		{
+			Area: "find", Name: "the first of each group",
+			Explain: "First returns the lowest id of the jobs of each key, unique key, sequence key and name, in the given states. Groups without such a job are left out.",
+			Run: func(w *world) {
+				s := w.Open()
+				list := w.herd(s)
+				for i := range 8 {
+					j := w.job(s, "only")
+					j.Mock, j.State = i%2 == 1, []jobs.State{jobs.Finished, jobs.Failed}[i/2%2]
+					if i < 4 {
+						j.Expires = j.Created
+					}
+					list = append(list, w.save(s, j)...)
+				}
+				var groups []jobstore.Group
+				for _, name := range []string{"a", "A", "a*", "b", "only", "nobody", "\xff"} {
+					groups = append(groups, jobstore.Group{By: jobstore.ByName, Name: name}, jobstore.Group{By: jobstore.ByMockName, Name: name})
+					for _, key := range []string{"k", "K", "u", "nothing", "a\x00b"} {
+						groups = append(groups, jobstore.Group{By: jobstore.ByKey, Name: name, Key: key}, jobstore.Group{By: jobstore.ByUniqueKey, Name: name, Key: key})
+					}
+				}
+				for _, key := range []string{"k", "K", "nothing", "k"} {
+					groups = append(groups, jobstore.Group{By: jobstore.BySequence, Key: key})
+				}
+				for _, states := range [][]jobs.State{
+					nil, {}, {jobs.Waiting}, {jobs.Failed, jobs.Running}, {jobs.Running, jobs.Running}, jobstore.OpenStates(), {jobs.Cancelled},
+				} {
+					want := make([]jobs.ID, len(groups))
+					for n, g := range groups {
+						for i := range list {
+							if j := &list[i]; want[n] == 0 && member(j, g) && (states == nil || slices.Contains(states, j.State)) {
+								want[n] = j.ID
+							}
+						}
+					}
+					w.wantFirst(s, states, groups, want...)
+				}
+				w.wantFirst(s, nil, nil)
+				w.wantFirst(w.Open(), nil, groups[:1], list[0].ID)
+			},
+		},
+		{
 			Area: "find", Name: "the last one that is over",
-			Explain: "LastOver returns the newest job of a name and a key that is FINISHED, FAILED or CANCELLED, and nil if there is none.",
+			Explain: "LastOver returns the newest job of a name and a key that is FINISHED, FAILED or CANCELLED, or nil.",
 			Run: func(w *world) {
 				s := w.Open()
 				add := func(name, key string, state jobs.State) jobs.Row {
@@ -302,7 +373,7 @@ func findCases() []testCase {
 		},
 		{
 			Area: "find", Name: "expired jobs",
-			Explain: "ExpireJobs deletes the jobs that have expired, the first ones, at most limit, with their messages, and says how many; jobs that do not expire stay.",
+			Explain: "ExpireJobs deletes at most limit expired jobs with their messages, in the order of Expires, and returns their number. Other jobs stay.",
 			Run: func(w *world) {
 				s := w.Open()
 				at := w.now(s)
@@ -339,7 +410,7 @@ func findCases() []testCase {
 		},
 		{
 			Area: "find", Name: "expired jobs that are locked",
-			Explain: "ExpireJobs passes over jobs that another transaction has locked.",
+			Explain: "ExpireJobs skips jobs that another transaction has locked.",
 			Needs:   []need{needsParallel},
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
@@ -361,14 +432,14 @@ func findCases() []testCase {
 		},
 		{
 			Area: "find", Name: "hostile texts",
-			Explain: "What a Query asks for is text and no code: a store answers, and finds nothing, or refuses it.",
+			Explain: "The texts of a Query are not executed: a store returns no jobs for odd texts, or refuses them.",
 			Run: func(w *world) {
 				s := w.Open()
 				j := w.add(s, "x")
 				for _, text := range []string{"' OR 1=1 --", `" OR ""="`, "%", "_", "*", "x' ; DROP TABLE jobs; --", strings.Repeat("x", 100_000), "x\x00", "\xff\xfe", "$1", "?"} {
 					for what, q := range map[string]Query{
-						"name": {Name: text}, "key": {SequenceKey: text}, "state": {Page: jobstore.Page{States: []jobs.State{jobs.State(text)}}}, "queue": {Queue: text},
-						"answer's key": {Name: "x", Key: text}, "unique key": {Name: "x", UniqueKey: text},
+						"name": {Name: text}, "key": sequence(text), "state": {Page: jobstore.Page{States: []jobs.State{jobs.State(text)}}}, "queue": {Queue: text},
+						"answer's key": {Name: "x", Key: text}, "unique key": uniqueKey("x", text), "unique name": unique(text),
 						"line": {Page: jobstore.Page{Limit: 1}, Line: &jobs.Line{Queue: text, State: jobs.Queued}}, "line's state": {Page: jobstore.Page{Limit: 1}, Line: &jobs.Line{Queue: "q", State: jobs.State(text)}},
 						"due name": {Page: jobstore.Page{Limit: 1}, Due: &jobs.Due{Selector: jobs.Selector{Names: []string{text}}}},
 					} {

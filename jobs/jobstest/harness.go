@@ -7,47 +7,50 @@ import (
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
-// Harness is one fresh database: no job of another Harness is seen in it. The function given to [Run] makes one for each case; it
-// registers its own clean-up with t.Cleanup.
+// Harness is a new database without jobs, separate from those of other Harnesses. The function
+// given to [Run] creates one for each case and registers its clean-up with t.Cleanup.
 type Harness struct {
-	// Open connects to the database as another process would. The suite closes what it opened before the case ends.
+	// Open connects to the database like a further process. The suite closes the store before the case
+	// ends.
 	Open func(t testing.TB) jobs.Store
 
-	// Sever cuts the connections of s as a network would, without a word to either end, and lets s reconnect at once. Nil: the
+	// Sever cuts the connections of s without notifying either end, and lets s reconnect at once. nil:
 	// cases that need it are skipped by name.
 	Sever func(t testing.TB, s jobs.Store)
 
-	// Restart stops the server and starts it again with its data; it returns when the server takes connections. For a file: what
-	// makes sure that everything is read anew. Nil: the cases that need it are skipped by name.
+	// Restart restarts the server with its data and returns when it accepts connections. For a file it
+	// makes the store read all data again. nil: cases that need it are skipped by name.
 	Restart func(t testing.TB)
 
-	// Down makes the server unreachable for every store of this Harness, those that are open included, until up is called. It
-	// returns when it is unreachable. Nil: the cases that need it are skipped by name.
+	// Down makes the server unreachable for every store of this Harness, open ones included, until up
+	// is called. It returns when the server is unreachable. nil: cases that need it are skipped by
+	// name.
 	Down func(t testing.TB) (up func())
 
-	// Secret is the password in the configuration of Open. No error may contain it. Empty: there is none.
+	// Secret is the password in the configuration of Open. No error may contain it. "": no password.
 	Secret string
 
-	// Promises are what the adapter says of itself.
+	// Promises are the capabilities that the adapter declares.
 	Promises Promises
 
-	// Report is the file below docs/capabilities of this module that says what the adapter can do; see the other suites. "":
-	// nothing is compared.
+	// Report is the file below docs/capabilities of this module that describes the adapter; see the
+	// other suites. "": not compared.
 	Report string
 
-	// Slack is how long the suite looks before it believes that nothing comes. Zero: 500 ms.
+	// Slack is the time for which the suite waits for an event that must not happen. Default: 500 ms.
 	Slack time.Duration
 
-	// Patience bounds every wait for something that must happen. Zero: 30 s.
+	// Patience limits every wait for an event that must happen. Default: 30 s.
 	Patience time.Duration
 }
 
-// Promises are what an adapter promises beyond what every adapter must do. A promise that is not made skips its cases by name. An
-// interface that a transaction offers without the promise fails the suite, so that no capability goes untested.
+// Promises are capabilities beyond those that every adapter must have. Without a promise its cases
+// are skipped by name. If a transaction implements an interface without the promise, the suite
+// fails, so that every capability is tested.
 type Promises struct {
-	Parallel bool // transactions that lock different things do not wait for each other
+	Parallel bool // transactions with different locks do not wait for each other
 	Take     bool // jobstore.Taker
 	Drop     bool // jobstore.Dropper
 	Weigh    bool // jobstore.Weigher
-	Durable  bool // what a call has confirmed survives Restart
+	Durable  bool // confirmed changes survive Restart
 }

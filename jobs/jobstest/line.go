@@ -16,7 +16,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// before is the order of a line.
+// before compares two jobs in the order of a queue.
 func before(o jobs.Order, a, b *jobs.Row) int {
 	if o == jobs.PriorityFirst {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.Due.Compare(b.Due), cmp.Compare(a.ID, b.ID))
@@ -24,7 +24,7 @@ func before(o jobs.Order, a, b *jobs.Row) int {
 	return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.ID, b.ID))
 }
 
-// inLine is what Find should answer for l, by this time.
+// inLine returns the expected result of Line at a time.
 func inLine(list []jobs.Row, l *jobs.Line, by time.Time, limit int) []jobs.Row {
 	var out []jobs.Row
 	for _, j := range list {
@@ -37,7 +37,7 @@ func inLine(list []jobs.Row, l *jobs.Line, by time.Time, limit int) []jobs.Row {
 	return out[:min(limit, len(out))]
 }
 
-// weighed is what Weigh should answer.
+// weighed returns the expected result of Weigh.
 func weighed(list []jobs.Row, queue string) (n, weight int64) {
 	for _, j := range list {
 		if queue != "" && j.Queue == queue && j.State.Runs() {
@@ -47,12 +47,12 @@ func weighed(list []jobs.Row, queue string) (n, weight int64) {
 	return n, weight
 }
 
-// line is the query for what waits in a queue.
+// line returns the query for the QUEUED jobs of a queue.
 func line(queue string, limit int) Query {
 	return Query{Page: jobstore.Page{Limit: limit}, Line: &jobs.Line{Queue: queue, State: jobs.Queued}}
 }
 
-// queues saves jobs of queues that differ in all that a Line asks for, and some of none.
+// queues saves jobs that differ in all fields of a Line, some without a queue.
 func (w *world) queues(s jobs.Store, n int) []jobs.Row {
 	w.Helper()
 	template := w.job(s, "x")
@@ -66,14 +66,14 @@ func (w *world) queues(s jobs.Store, n int) []jobs.Row {
 		j.State = states[r.IntN(len(states))]
 		j.Priority = []int{-jobs.MaxPriority, 1, 100, jobs.MaxPriority}[r.IntN(4)]
 		j.Weight = []int64{0, 1, 1000, jobs.MaxWeight}[r.IntN(4)]
-		j.Mock = r.IntN(8) == 0 // a line does not ask
+		j.Mock = r.IntN(8) == 0 // Line ignores Mock
 		switch r.IntN(6) {
 		case 0:
 			j.Due = time.Time{}
 		case 1:
 			j.Due = template.Created.Add(time.Hour + time.Duration(r.IntN(3))*time.Second)
 		default:
-			j.Due = template.Created.Add(-time.Duration(r.IntN(4)) * time.Second) // some at once
+			j.Due = template.Created.Add(-time.Duration(r.IntN(4)) * time.Second) // some at the same time
 		}
 		list[i] = j
 	}
@@ -84,13 +84,13 @@ func lineCases() []testCase {
 	return []testCase{
 		{
 			Area: "line", Name: "what stands in it",
-			Explain: "A Line asks for jobs of one queue and one state, mocks or not, whose Due has come by a time, up to a weight, after another job; in the order of Due, Priority and ID, or of Priority, Due and ID; the first Limit.",
+			Explain: "Line returns the due jobs of one queue and one state, up to a weight and after another job, with Mock or not. They are in the order of Due, Priority and ID, or of Priority, Due and ID, at most limit.",
 			Run: func(w *world) {
 				s := w.Open()
 				list := w.queues(s, 150)
 				now := w.now(s)
 				other := list[40]
-				other.Due, other.Priority = now.Add(-2*time.Second), 100 // a job that stands elsewhere now
+				other.Due, other.Priority = now.Add(-2*time.Second), 100 // the stored job has moved
 				gone := other
 				gone.ID, gone.Priority = math.MaxInt32, 1
 				check := func(where string, limit int, find func(q Query) []jobs.Row) {
@@ -146,7 +146,7 @@ func lineCases() []testCase {
 		},
 		{
 			Area: "line", Name: "a limit",
-			Explain: "Line is asked with a limit above 0.",
+			Explain: "Line refuses a limit below 1.",
 			Run: func(w *world) {
 				s := w.Open()
 				w.add(s, "a", func(j *jobs.Row) { j.Queue = "q" })
@@ -158,7 +158,7 @@ func lineCases() []testCase {
 		},
 		{
 			Area: "line", Name: "pages",
-			Explain: "A line is read in pages, each after the last job of the one before, also when that one has moved meanwhile: what stays in its place comes once.",
+			Explain: "A line is read in pages, each after the last job of the previous page, even if that job has moved. A job that keeps its place is returned once.",
 			Run: func(w *world) {
 				s := w.Open()
 				template := w.job(s, "a", func(j *jobs.Row) { j.Queue = "q" })
@@ -227,7 +227,7 @@ func lineCases() []testCase {
 		},
 		{
 			Area: "line", Name: "nobody else's",
-			Explain: "Jobs of a queue are handed out by the queue's runner alone: they are not due to anybody else, and do not count as coming.",
+			Explain: "Only Line returns jobs of a queue for a claim: Due and Coming ignore them.",
 			Run: func(w *world) {
 				s := w.Open()
 				now := w.now(s)
@@ -256,7 +256,8 @@ func lineCases() []testCase {
 				j := w.add(s, "a", func(j *jobs.Row) { j.Queue, j.Due = "q", j.Created.Add(200*time.Millisecond) })
 				w.Until("the job is due", func() bool {
 					found := w.find(s, line("q", 1))
-					if now := w.coming(s, time.Time{}, 0).Now; len(found) > 0 && now.Before(j.Due) { // Now of a transaction may be a little behind
+					// the time of a transaction may be slightly behind
+					if now := w.coming(s, time.Time{}, 0).Now; len(found) > 0 && now.Before(j.Due) {
 						w.Fatalf("found at %v, before it was due at %v", now, j.Due)
 					}
 					return len(found) > 0
@@ -265,7 +266,7 @@ func lineCases() []testCase {
 		},
 		{
 			Area: "line", Name: "disjoint claims",
-			Explain: "Of all who claim from a line at once, each gets other jobs: Line locks them, and passes over those that others have locked.",
+			Explain: "Concurrent claims from a line get different jobs: Line locks the jobs that it returns, and skips jobs that other transactions have locked.",
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
 				template := w.job(s, "a", func(j *jobs.Row) { j.Queue = "q" })
@@ -300,7 +301,7 @@ func lineCases() []testCase {
 						if done {
 							return
 						}
-						if len(mine) == 0 { // others hold what is left
+						if len(mine) == 0 { // other transactions have locked the rest
 							misses++
 						}
 					}
@@ -314,7 +315,7 @@ func lineCases() []testCase {
 		},
 		{
 			Area: "line", Name: "passes over locked ones",
-			Explain: "Where transactions run side by side, a claim from a line waits for no other one: it gets the next jobs. What is not in its answer it does not lock, and a View locks nothing and sees all.",
+			Explain: "If transactions run in parallel, a claim from a line does not wait: it gets the next jobs. It locks only the returned jobs. A View locks nothing and returns locked jobs, too.",
 			Needs:   []need{needsParallel},
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
@@ -346,7 +347,7 @@ func lineCases() []testCase {
 		},
 		{
 			Area: "weigh", Name: "what runs",
-			Explain: "Weigh answers how many jobs of a queue run, due or not, and the sum of their weights, as its transaction sees them.",
+			Explain: "Weigh returns the number of running jobs of a queue, due or not, and the sum of their weights, as its transaction sees them.",
 			Needs:   []need{needsWeigh},
 			Run: func(w *world) {
 				s := w.Open()

@@ -18,7 +18,7 @@ func lockCases() []testCase {
 	return []testCase{
 		{
 			Area: "lock", Name: "excludes",
-			Explain: "Lock has one transaction at a time hold a name, in all processes, until it ends: it covers what no row stands for yet.",
+			Explain: "Lock lets only one transaction of all processes hold a name, until it ends. It is for things without a row.",
 			Run: func(w *world) {
 				stores := []jobs.Store{w.Open(), w.Open(), w.Open()}
 				template := w.job(stores[0], "unique")
@@ -47,7 +47,7 @@ func lockCases() []testCase {
 		},
 		{
 			Area: "lock", Name: "until the end",
-			Explain: "A lock ends with its transaction, also with one that fails; another transaction waits for that, as long as its ctx lets it. To lock a name twice is to lock it.",
+			Explain: "A lock ends with its transaction, also with one that fails. Another transaction waits for it until its ctx ends. A name may be locked twice.",
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
 				held, release := make(chan struct{}, 1), make(chan struct{})
@@ -84,7 +84,7 @@ func lockCases() []testCase {
 		},
 		{
 			Area: "lock", Name: "many names at once",
-			Explain: "Names of one call are locked in a fixed order, so that two transactions which name them in another one do not wait for each other for ever.",
+			Explain: "The names of one call are locked in a fixed order, so that two transactions with different orders do not deadlock.",
 			Run: func(w *world) {
 				stores := []jobs.Store{w.Open(), w.Open()}
 				all(8, func(i int) {
@@ -100,7 +100,7 @@ func lockCases() []testCase {
 		},
 		{
 			Area: "lock", Name: "very many names",
-			Explain: "A transaction may lock very many names of a kind: no other one has any of them meanwhile, be it for many names or for one.",
+			Explain: "A transaction may lock very many names of a kind. No other transaction holds one of them meanwhile, alone or among many.",
 			Run: func(w *world) {
 				stores := []jobs.Store{w.Open(), w.Open()}
 				names := make([]string, 2000)
@@ -122,7 +122,7 @@ func lockCases() []testCase {
 							if err := tx.Lock(ctx, some...); err != nil {
 								return err
 							}
-							if i%3 == 2 { // these may be together
+							if i%3 == 2 { // these may run at the same time
 								if n := inside.Load(); n > 0 {
 									w.Errorf("%d transactions hold very many names that another has one of", n)
 								}
@@ -141,7 +141,7 @@ func lockCases() []testCase {
 		},
 		{
 			Area: "lock", Name: "names",
-			Explain: "Names are 1 to 300 bytes; what is in them does not matter. Others are refused.",
+			Explain: "Names have 1 to 300 bytes of any value. Others are refused.",
 			Run: func(w *world) {
 				s := w.Open()
 				for _, name := range []string{"x", strings.Repeat("é", 150), `o'clock "; --`, "a\x00b", "\xff\xfe", "%_*?[", " "} {
@@ -157,7 +157,7 @@ func lockCases() []testCase {
 		},
 		{
 			Area: "lock", Name: "different names",
-			Explain: "Where transactions run side by side, those that lock different names and jobs do not wait for each other.",
+			Explain: "If transactions run in parallel, those that lock different names and jobs do not wait for each other.",
 			Needs:   []need{needsParallel},
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()

@@ -12,18 +12,21 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// ModelConfig is what [Model] runs over.
+// ModelConfig configures [Model].
 type ModelConfig struct {
-	// Open makes a store over a database without jobs. It is called once; the caller closes what it returns.
+	// Open returns a store over a database without jobs. It is called once; the caller closes the
+	// store.
 	Open func(t testing.TB) jobs.Store
-	// Advance puts the store's clock forward, which stands still otherwise. Nil: it goes as it does, and no step waits for it.
+	// Advance moves the store's clock forward; otherwise the clock must stand still. nil: the store
+	// uses real time, and no step waits for it.
 	Advance func(d time.Duration)
-	// Steps is how many commands a run has at most. Zero: 30.
+	// Steps is the maximum number of commands per run. Default: 30.
 	Steps int
 }
 
-// Model gives random commands to a [jobs.Service] over a store and to a plain model of the rules of a job's life, and compares answers and jobs
-// after each. It is run as often as the flag -rapid.checks says, which is a hundred times if it is not given.
+// Model calls random commands on a [jobs.Service] over a store and on a simple model of the rules.
+// It compares results and jobs after each command. The flag -rapid.checks sets the number of runs;
+// default: 100.
 func Model(t *testing.T, c ModelConfig) {
 	t.Helper()
 	if c.Steps == 0 {
@@ -64,21 +67,21 @@ type play struct {
 	store    jobs.Store
 	service  *jobs.Service
 	model    *model
-	seen     []jobs.Row            // what was in the store after the last command
-	now      time.Time             // of the store, before the command
-	times    map[jobs.ID]time.Time // of what the command changed
+	seen     []jobs.Row            // stored jobs after the last command
+	now      time.Time             // the store's time before the command
+	times    map[jobs.ID]time.Time // times of the jobs that the command changed
 	advance  func(time.Duration)
 	clocked  bool
 	handouts []kept
 }
 
-// kept is a hand-out that may be given back.
+// kept is a claim that may be given back.
 type kept struct {
 	real jobs.Handout
 	want handout
 }
 
-// modelSpec, modelRetry and modelUpdate are commands, with their data taken apart.
+// modelSpec, modelRetry and modelUpdate are commands with their data as fields.
 type (
 	modelSpec struct {
 		jobs.Spec
@@ -94,7 +97,7 @@ type (
 	}
 )
 
-// clear empties the store.
+// clear deletes all records of the store.
 func (p *play) clear() {
 	if err := p.store.Update(p.t.Context(), func(ctx context.Context, tx jobstore.Tx) error {
 		found, err := tx.All(ctx, jobstore.Page{})
@@ -131,7 +134,7 @@ func (p *play) look() (now time.Time, list []jobs.Row, early []jobstore.EarlyAns
 	return now, list, early
 }
 
-// step draws a command.
+// step draws and performs a command.
 func (p *play) step() {
 	kinds := []func(){
 		p.create, p.create, p.createAll, p.get, p.get, p.get, p.finish, p.finish, p.retry, p.fail, p.update, p.remove, p.cancel, p.requeue, p.renew, p.giveBack, p.wear, p.family,
@@ -143,8 +146,9 @@ func (p *play) step() {
 	kinds[rapid.IntRange(0, len(kinds)-1).Draw(p.t, "command")]()
 }
 
-// both gives a command to the service, and then to the model with the time at which the service did it. The model's answer is the errors that may
-// come, and what it did is forgotten if there are any. Then all jobs are compared.
+// both performs a command on the service, then on the model with the time that the service used.
+// rule returns the errors that may occur; if there are any, the change of the model is discarded.
+// Then all jobs are compared.
 func (p *play) both(what string, do func(ctx context.Context) error, rule func(m *model, now time.Time) []error) {
 	err := do(p.t.Context())
 	after, list, early := p.look()
@@ -164,7 +168,8 @@ func (p *play) both(what string, do func(ctx context.Context) error, rule func(m
 	p.now, p.seen = after, list
 }
 
-// happened is the time of the last command, which is written in all that it has changed. A command in parts has several times.
+// happened returns the time of the last command, which is the Changed of all jobs that it changed.
+// A command in several transactions has several times.
 func (p *play) happened(list []jobs.Row, early []jobstore.EarlyAnswer, after time.Time, parts bool) time.Time {
 	old := map[jobs.ID]time.Time{}
 	p.times = map[jobs.ID]time.Time{}

@@ -14,7 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/when"
 )
 
-// queueSpec draws what a spec says of queues and of answers.
+// queueSpec draws the fields of a spec for queues and answers.
 func (p *play) queueSpec(s *modelSpec) {
 	if !p.one(2, "with queue or keys") {
 		return
@@ -52,10 +52,10 @@ func (p *play) queueSpec(s *modelSpec) {
 	s.Respond = p.one(2, "respond")
 }
 
-// weights are the weights that are drawn, in thousandths, rounded up.
+// weights contains the drawn weights and their values in thousandths, rounded up.
 var weights = map[float64]int64{0: 0, 0.5: 500, 1: 1000, 1.0004: 1001, 2: 2000}
 
-// inQueue brings what a spec says of queues and of answers to its job.
+// inQueue copies the fields of a spec for queues and answers to its job.
 func (j *modelJob) inQueue(s *modelSpec, now time.Time) {
 	j.Queue, j.Key, j.UniqueKey, j.Respond = s.Queue, s.Key, s.UniqueKey, s.Respond
 	if j.Queue == "" {
@@ -71,7 +71,7 @@ func (j *modelJob) inQueue(s *modelSpec, now time.Time) {
 	j.NextRun = j.placed(j.NextRun, now)
 }
 
-// admit plays the runner of a queue: a job that is QUEUED begins, and one whose Due has come goes on.
+// admit acts as the leader of a queue: it starts a QUEUED job or claims a running job that is due.
 func (p *play) admit() {
 	p.admitID(p.pick("to admit", func(j *modelJob) bool {
 		return j.Queue != "" && (j.State == jobs.Queued || j.State == jobs.Running && !j.lease.IsZero() && !j.lease.After(p.now))
@@ -198,7 +198,8 @@ func (p *play) purge() {
 	}
 }
 
-// correspondence makes a job that sends a request, and gives it what may come: what chance alone seldom does.
+// correspondence creates a job that sends a request, and gives it answers, which random commands
+// rarely do.
 func (p *play) correspondence() {
 	s := &modelSpec{data: fields{}}
 	s.Name, s.Respond = p.name(), p.one(2, "respond")
@@ -220,7 +221,7 @@ func (p *play) correspondence() {
 	}
 }
 
-// handOut hands out what is due, whoever it is.
+// handOut claims all due jobs.
 func (p *play) handOut() {
 	p.ask(jobs.Request{Max: 9, Selector: jobs.Selector{Pattern: "*"}, Lease: time.Minute})
 }

@@ -23,7 +23,7 @@ func (p *play) make(s *modelSpec) {
 	}, func(m *model, now time.Time) []error { return m.created(s, got, now) })
 }
 
-// created makes the job, with the id that the answer has.
+// created creates the job in the model, with the id from the service.
 func (m *model) created(s *modelSpec, got jobs.Created, now time.Time) []error {
 	id, existed, errs := m.create(s, got.ID, now)
 	if len(errs) == 0 && got.ID != 0 && (id != got.ID || existed != got.Existed) {
@@ -49,7 +49,7 @@ func (p *play) createAll() {
 			answer := jobs.Created{}
 			if got != nil {
 				answer = got[i]
-			} else { // it was refused: any id serves to look why
+			} else { // it was refused: any id reveals the reason
 				fresh++
 				answer.ID = fresh
 				if id, existed, _ := m.clone().create(mine[i], fresh, now); existed {
@@ -80,7 +80,7 @@ func (p *play) get() {
 	p.ask(r)
 }
 
-// ask gets jobs, and compares what is shown of them.
+// ask claims jobs and compares the returned fields.
 func (p *play) ask(r jobs.Request) {
 	var got []jobs.Handout
 	var want []handout
@@ -105,7 +105,7 @@ func (p *play) ask(r jobs.Request) {
 	}
 }
 
-// shows compares a hand-out with what the job is now: but for its data, which are those from before.
+// shows compares a claim with the job in the model. The data are those before the claim.
 func (m *model) shows(got *jobs.Handout, want handout) error {
 	j := m.jobs[want.id]
 	now := *j
@@ -114,7 +114,7 @@ func (m *model) shows(got *jobs.Handout, want handout) error {
 	if got.ID != want.id || got.GivenUp != want.givenUp {
 		errs = append(errs, fmt.Errorf("job %d, given up %v; the rules say job %d, %v", got.ID, got.GivenUp, want.id, want.givenUp))
 	}
-	if want.givenUp { // it was not handed out, and nothing of others is shown with it
+	if want.givenUp { // it was not claimed, so it includes no other jobs
 		if got.ParentData != nil || len(got.FinishedChildren)+len(got.CancelledChildren) > 0 {
 			errs = append(errs, errors.New("a job that was given up comes with its parent's data or with children"))
 		}
@@ -162,7 +162,7 @@ func sameChildren(what string, got []jobs.Child, want []*modelJob) error {
 	return errors.Join(errs...)
 }
 
-// result is data that a run ends with: none, some, or some that end its repeating.
+// result draws the data at the end of a run: nil, some data, or data that end its repeats.
 func (p *play) result() fields {
 	if p.one(3, "without data") {
 		return nil
@@ -262,8 +262,8 @@ func (p *play) giveBack() {
 	p.both(fmt.Sprintf("give back %d token %d", h.want.id, h.want.token), func(ctx context.Context) error { return p.service.GiveBack(ctx, h.real) },
 		func(m *model, now time.Time) []error {
 			if h.want.was.RetryAfter == "" && h.real.Token != h.real.Run {
-				// What is handed out in one step is not told apart: a run whose lease had ended, or one that was given back before. Its
-				// number is the same either way, also when it is handed out next.
+				// A claim in one step does not distinguish a run whose lease had ended from one that was given
+				// back. Its number is the same in both cases, also at the next claim.
 				if j, err := p.service.Query(p.t.Context(), h.want.id); err == nil && j.State.Active() {
 					h.want.was.State = j.State
 				}
@@ -272,7 +272,7 @@ func (p *play) giveBack() {
 		})
 }
 
-// family makes a parent that waits for children: what chance alone seldom does.
+// family creates a parent that waits for children, which random commands rarely do.
 func (p *play) family() {
 	name := p.name()
 	parent := &modelSpec{data: fields{}}
@@ -292,7 +292,7 @@ func (p *play) family() {
 		func(m *model, now time.Time) []error { return m.finish(id, 0, nil, now) })
 }
 
-// wear has a job be handed out again and again while it runs.
+// wear lets a job be claimed repeatedly while it runs.
 func (p *play) wear() {
 	id := p.pick("to wear out", func(j *modelJob) bool { return j.State == jobs.RunQueued })
 	for range rapid.IntRange(1, 12).Draw(p.t, "times") {
@@ -307,7 +307,7 @@ func (p *play) wear() {
 	}
 }
 
-// pass has time pass.
+// pass advances the clock.
 func (p *play) pass() {
 	p.advance(draw(p, "time", time.Second, time.Minute, 40*time.Minute, 3*time.Hour, 72*time.Hour))
 }

@@ -13,12 +13,12 @@ import (
 
 func draw[T any](p *play, what string, from ...T) T { return rapid.SampledFrom(from).Draw(p.t, what) }
 
-// one is true one time in n.
+// one returns true in one of n cases.
 func (p *play) one(n int, what string) bool { return rapid.IntRange(1, n).Draw(p.t, what) == n }
 
 func (p *play) name() string { return draw(p, "name", append(modelNames(), "a")...) }
 
-// modelNames are the names that are drawn.
+// modelNames returns the drawn names.
 func modelNames() []string { return []string{"a", "b", "c/1", "manual-d"} }
 
 func (p *play) data() fields {
@@ -31,7 +31,7 @@ func (p *play) data() fields {
 	return f
 }
 
-// when is a time that is due, or one that is not for as long as nothing but Advance passes.
+// when draws a time that is due, or one that only Advance makes due.
 func (p *play) when() time.Time {
 	return p.now.Add(draw(p, "when", -2*time.Hour, -time.Minute, 0, time.Hour, 48*time.Hour))
 }
@@ -47,7 +47,7 @@ func (p *play) repeat() string {
 	return draw(p, "repeat", slices.Sorted(maps.Keys(modelRepeats))...)
 }
 
-// pick is the id of a job: mostly one that passes, else any, or one that is not there.
+// pick draws the id of a job: usually one for which pass is true, else any job, or a missing id.
 func (p *play) pick(what string, pass func(*modelJob) bool) jobs.ID {
 	from := p.model.all(pass)
 	if len(from) == 0 || p.one(6, "any job") {
@@ -61,7 +61,7 @@ func (p *play) pick(what string, pass func(*modelJob) bool) jobs.ID {
 
 func runs(j *modelJob) bool { return j.State.Runs() }
 
-// token is that of the run, none, or another one.
+// token draws the token of the current attempt, 0, or another one.
 func (p *play) token(id jobs.ID) int64 {
 	if j := p.model.jobs[id]; j != nil && p.one(2, "with token") {
 		return j.Token + draw(p, "token", int64(0), 0, 0, 0, -1, 1)

@@ -9,12 +9,12 @@ import (
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
-// stale tells that a token names another run than the one that j is in.
+// stale reports whether token is not the token of the current attempt of j.
 func (j *modelJob) stale(token int64) bool {
 	return token != 0 && (token != j.Token || !j.State.Runs())
 }
 
-// give sets data that are given when a run ends.
+// give sets the data at the end of a run.
 func (j *modelJob) give(data fields) {
 	if data != nil {
 		j.data = maps.Clone(data)
@@ -22,7 +22,7 @@ func (j *modelJob) give(data fields) {
 	j.Handouts = 0
 }
 
-// endable returns why a run cannot be finished or retried.
+// endable returns the errors for which a run cannot be finished or retried.
 func (m *model) endable(j *modelJob, token int64) (errs []error) {
 	if j.stale(token) {
 		return []error{jobs.ErrStale}
@@ -36,7 +36,7 @@ func (m *model) endable(j *modelJob, token int64) (errs []error) {
 	return nil
 }
 
-// again has a job that repeats run again, or fail if there is no such time.
+// again makes a repeating job QUEUED for its next run, or FAILED if no next run exists.
 func (m *model) again(j *modelJob, now time.Time) {
 	at, ok := next(j.Repeat, j.Scheduled, j.LastRun, now)
 	if !ok {
@@ -44,11 +44,11 @@ func (m *model) again(j *modelJob, now time.Time) {
 		j.Reason = anyReason
 		return
 	}
-	j.anew()
+	j.startOver()
 	j.State, j.NextRun = jobs.Queued, j.placed(at, now)
 }
 
-// anyReason stands for a text that the rules do not prescribe.
+// anyReason matches a text that the rules do not prescribe.
 const anyReason = "(any)"
 
 func (m *model) finish(id jobs.ID, token int64, data fields, now time.Time) []error {
@@ -73,7 +73,7 @@ func (m *model) retry(r *modelRetry, now time.Time) []error {
 	}
 	j.give(r.data)
 	j.Changed = now
-	if r.Token != 0 && j.underWay() { // the answer was first
+	if r.Token != 0 && j.underWay() { // the answer came first
 		j.looked(now)
 		return nil
 	}
@@ -109,7 +109,7 @@ func (m *model) fail(id jobs.ID, token int64, data fields, reason string, now ti
 	}
 	j.give(data)
 	j.Changed = now
-	if token != 0 && j.underWay() { // the answer was first
+	if token != 0 && j.underWay() { // the answer came first
 		j.looked(now)
 		return nil
 	}
@@ -160,12 +160,12 @@ func (m *model) requeue(list []jobs.ID, name string, now time.Time) []error {
 		return []error{jobs.ErrNotFound}
 	}
 	for _, j := range found {
-		// Who has the turn keeps it; who has not gets it if it is free.
+		// The current job of a sequence stays so; another job becomes it if no job is.
 		turn := j.SequenceKey == "" || j.holds() || !m.held(j.SequenceKey)
 		if j.State = jobs.Waiting; turn {
 			j.State = jobs.Queued
 		}
-		j.anew()
+		j.startOver()
 		j.NextRun, j.Reason, j.Changed = j.placed(j.Created, now), "", now
 		if name != "" {
 			j.Name = name
@@ -225,17 +225,19 @@ func (m *model) renew(id jobs.ID, token int64, lease time.Duration, now time.Tim
 		return []error{jobs.ErrStale}
 	case !j.State.Runs():
 		return []error{jobs.ErrNotRunning}
-	case j.Phase == jobs.Awaiting && (j.Deadline.IsZero() || j.Deadline.After(now)): // nobody is at it
+	// no worker has it
+	case j.Phase == jobs.Awaiting && (j.Deadline.IsZero() || j.Deadline.After(now)):
 	case j.State == jobs.Running:
 		j.lease, j.Changed = now.Add(lease), now
-		if j.Phase == "" && !j.Deadline.IsZero() && j.Deadline.Before(j.lease) { // its attempt times out then
+		// its attempt times out then
+		if j.Phase == "" && !j.Deadline.IsZero() && j.Deadline.Before(j.lease) {
 			j.lease = j.Deadline
 		}
 	}
 	return nil
 }
 
-// giveBack undoes a hand-out, except for its token and its time.
+// giveBack undoes a claim, except for its token and its time.
 func (m *model) giveBack(h handout, now time.Time) []error {
 	j := m.jobs[h.id]
 	switch {
@@ -259,7 +261,7 @@ func (m *model) giveBack(h handout, now time.Time) []error {
 		if j.Handouts = h.was.Handouts; h.was.State == jobs.Queued {
 			j.Handouts = 0
 		}
-		if j.Key == "" { // else the answer to a request may be on its way
+		if j.Key == "" { // otherwise the answer to a request may come
 			j.Attempt = max(0, j.Attempt-1)
 		}
 	}
@@ -280,7 +282,7 @@ func (m *model) giveBack(h handout, now time.Time) []error {
 	return nil
 }
 
-// expected tells whether err is one of those that may come; none may where there are none.
+// expected reports whether err is one of the errors in may. Without such errors err must be nil.
 func expected(err error, may []error) bool {
 	if len(may) == 0 || err == nil {
 		return len(may) == 0 && err == nil

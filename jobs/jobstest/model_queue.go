@@ -13,30 +13,30 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// The rules of queues and of answers from outside, over the same map.
+// The rules of queues and of answers, over the same map.
 
 const (
 	modelKeep  = 24 * time.Hour
 	modelEarly = time.Minute
 )
 
-// modelWindow are the windows that are drawn, and the hours of the day that they span.
+// modelWindow is the drawn window. The numbers below are its hours.
 const (
 	modelWindow = "06:00-18:00"
 	windowOpens = 6
 	windowEnds  = 18
 )
 
-// earlyAnswer is an answer that nobody has claimed yet.
+// earlyAnswer is an answer that no job has claimed yet.
 type earlyAnswer struct {
 	result, refusal string
 	until           time.Time
 }
 
-// keyName names an answer.
+// keyName returns the map key of an answer.
 func keyName(name, key string) string { return name + "\x00" + key }
 
-// opening is the first time from t on at which the model's window is open.
+// opening returns the first time at or after t at which the model's window is open.
 func opening(t time.Time) time.Time {
 	day := t.Truncate(24 * time.Hour)
 	switch h := t.Sub(day); {
@@ -48,7 +48,8 @@ func opening(t time.Time) time.Time {
 	return t
 }
 
-// placed is when a job runs that is wanted at a time: what is wanted in a closed window, or was and the window has closed since, is put off.
+// placed returns the time at which a job can run that should run at at: a time outside the window
+// is moved.
 func (j *modelJob) placed(at, now time.Time) time.Time {
 	if j.Window == "" {
 		return at
@@ -63,13 +64,13 @@ func (j *modelJob) placed(at, now time.Time) time.Time {
 	return at
 }
 
-// kept tells whether the end of a job is remembered for a while.
+// kept reports whether the record of a job stays for a time after its end.
 func (j *modelJob) kept() bool { return j.Queue != "" || j.Key != "" }
 
-// begun tells whether a request may have been sent for the answer that a job has not got yet.
+// begun reports whether the request of the job may have been sent.
 func (j *modelJob) begun() bool { return j.State.Runs() || j.Attempt > 0 }
 
-// over ends a job. It is told apart whether its answer has come.
+// over ends a job and records whether its answer has come.
 func (m *model) over(j *modelJob, s jobs.State, now time.Time) {
 	j.State, j.Phase, j.Deadline, j.lease = s, "", time.Time{}, time.Time{}
 	if j.got {
@@ -80,7 +81,7 @@ func (m *model) over(j *modelJob, s jobs.State, now time.Time) {
 	}
 }
 
-// left ends an attempt after which there will be another.
+// left ends an attempt that another attempt follows.
 func (j *modelJob) left() {
 	j.calm()
 	if j.kept() {
@@ -89,13 +90,13 @@ func (j *modelJob) left() {
 	}
 }
 
-// calm has j be in no attempt.
+// calm clears the fields of the attempt.
 func (j *modelJob) calm() {
 	j.Phase, j.Deadline, j.Expires, j.lease, j.got = "", time.Time{}, time.Time{}, time.Time{}, false
 }
 
-// anew has j begin with its first attempt.
-func (j *modelJob) anew() {
+// startOver makes the next attempt of j the first one.
+func (j *modelJob) startOver() {
 	j.calm()
 	j.Attempt = 0
 	if j.Key != "" {
@@ -106,10 +107,10 @@ func (j *modelJob) anew() {
 	}
 }
 
-// underWay tells that the answer has come while the request has not returned.
+// underWay reports whether the answer has come before the request has returned.
 func (j *modelJob) underWay() bool { return j.got && j.State == jobs.Running && j.Phase == "" }
 
-// looked has j be handed out with its answer.
+// looked makes j claimed with its answer.
 func (j *modelJob) looked(now time.Time) {
 	if j.State != jobs.Running || j.Phase != "" {
 		j.Token++
@@ -117,7 +118,7 @@ func (j *modelJob) looked(now time.Time) {
 	j.State, j.Phase, j.Deadline, j.lease, j.got = jobs.Running, jobs.Answered, time.Time{}, now, true
 }
 
-// holder is the job that has a key and is not over.
+// holder returns the open job that has a key.
 func (m *model) holder(has func(j *modelJob) bool) *modelJob {
 	all := m.all(func(j *modelJob) bool { return !j.State.Over() && has(j) })
 	if len(all) == 0 {
@@ -126,14 +127,14 @@ func (m *model) holder(has func(j *modelJob) bool) *modelJob {
 	return all[0]
 }
 
-// taken tells whether another job that is not over has a key of j.
+// taken reports whether another open job has a key of j.
 func (m *model) taken(j *modelJob) bool {
 	return m.holder(func(o *modelJob) bool {
 		return o.ID != j.ID && o.Name == j.Name && (j.Key != "" && o.Key == j.Key || j.UniqueKey != "" && o.UniqueKey == j.UniqueKey)
 	}) != nil
 }
 
-// badQueue tells whether a spec asks for what does not go together.
+// badQueue reports whether a spec combines fields that exclude each other.
 func badQueue(s *modelSpec) bool {
 	if s.Unique && (s.Queue != "" || s.Key != "" || s.UniqueKey != "") {
 		return true
@@ -144,7 +145,7 @@ func badQueue(s *modelSpec) bool {
 	return s.RetryAfter != "" || s.Parent != 0 || s.Mock
 }
 
-// admit has a job of a queue run, or run on when its Due has come, as the queue's runner does.
+// admit starts a job of a queue, or claims it again when it is due, as the leader does.
 func (m *model) admit(id jobs.ID, lease time.Duration, now time.Time) {
 	j := m.jobs[id]
 	j.Changed, j.LastRun = now, now
@@ -186,7 +187,7 @@ func (m *model) expect(id jobs.ID, token int64, key string, now time.Time) []err
 	return nil
 }
 
-// await tells whether the answer is there.
+// await lets a job wait for its answer. It reports whether the answer has come.
 func (m *model) await(a *jobs.Await, now time.Time) (bool, []error) {
 	j := m.jobs[a.ID]
 	switch {
@@ -244,7 +245,7 @@ func (m *model) await(a *jobs.Await, now time.Time) (bool, []error) {
 	return false, nil
 }
 
-// answer gives an answer, and tells what becomes of it.
+// answer gives an answer and returns the kind of its receipt.
 func (m *model) answer(name, key, result, refusal string, now time.Time) jobs.ReceiptKind {
 	j := m.holder(func(j *modelJob) bool { return j.Name == name && j.Key == key })
 	switch {
@@ -261,7 +262,7 @@ func (m *model) answer(name, key, result, refusal string, now time.Time) jobs.Re
 	case j.begun():
 		m.accept(j, result, refusal, now)
 		return jobs.Accepted
-	case j.Run > 0 && (j.Repeat != "" || j.HasChildren): // its last run has ended well
+	case j.Run > 0 && (j.Repeat != "" || j.HasChildren): // its last run has succeeded
 		return jobs.Duplicate
 	}
 	if e, ok := m.early[keyName(name, key)]; ok && e.until.After(now) {
@@ -290,17 +291,17 @@ func (m *model) accept(j *modelJob, result, refusal string, now time.Time) {
 	m.ended(j, false, now)
 }
 
-// ended is a run that ends well. It returns an error if the job cannot go.
+// ended ends a run as a success. It returns an error if the job cannot be deleted.
 func (m *model) ended(j *modelJob, stop bool, now time.Time) []error {
 	j.Changed = now
-	for _, c := range m.children(j.ID) { // it has seen those that are over
+	for _, c := range m.children(j.ID) { // it has seen the children that are over
 		if c.State == jobs.Finished || c.State == jobs.Cancelled {
 			delete(m.jobs, c.ID)
 		}
 	}
 	switch {
 	case m.pending(j.ID):
-		j.anew()
+		j.startOver()
 		j.State, j.NextRun = jobs.Paused, j.LastRun
 		for _, c := range m.children(j.ID) {
 			if c.State == jobs.Paused {
@@ -345,7 +346,7 @@ func (m *model) withdraw(id jobs.ID, now time.Time) []error {
 	return nil
 }
 
-// purge returns how many jobs go.
+// purge deletes expired jobs and returns their number.
 func (m *model) purge(now time.Time) (n int) {
 	for _, j := range m.all(func(j *modelJob) bool { return !j.Expires.IsZero() && !j.Expires.After(now) }) {
 		delete(m.jobs, j.ID)
@@ -355,7 +356,7 @@ func (m *model) purge(now time.Time) (n int) {
 	return n
 }
 
-// compareEarly holds the early answers that are stored against the model. One whose time is over may be there or not.
+// compareEarly compares the stored early answers with the model. An expired one may exist or not.
 func (m *model) compareEarly(got []jobstore.EarlyAnswer, now time.Time) error {
 	seen := map[string]earlyAnswer{}
 	for i := range got {
@@ -380,7 +381,7 @@ func (m *model) compareEarly(got []jobstore.EarlyAnswer, now time.Time) error {
 	return nil
 }
 
-// lawfulKeys looks at what must hold of keys, queues and answers at any time.
+// lawfulKeys checks the invariants of keys, queues and answers.
 func lawfulKeys(list []jobs.Row) error {
 	var errs []error
 	owners := map[string]jobs.ID{}
@@ -411,10 +412,10 @@ func lawfulKeys(list []jobs.Row) error {
 	return errors.Join(errs...)
 }
 
-// modelKeys are the keys that are drawn.
+// modelKeys returns the drawn keys.
 func modelKeys() []string { return slices.Clone([]string{"x", "x", "y"}) }
 
-// modelAnswers are the names and keys of the answers that may come.
+// modelAnswers returns the names and keys of the drawn answers.
 func modelAnswers() (all []jobs.Answer) {
 	for _, name := range modelNames() {
 		for _, key := range []string{"x", "y"} {

@@ -12,10 +12,11 @@ import (
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
-// The rules of a job's life, as they were written down before there was a Service, over a map. Each returns the errors that may be the answer, none
-// if it must succeed; the model is thrown away if there are any.
+// The rules of a job's life over a map, written before the Service existed. Each function returns
+// the errors that may occur; none means that the call must succeed. After errors the changed model
+// is discarded.
 
-// modelRepeats are the repeats that are drawn, and what each makes of the base that it counts from.
+// modelRepeats contains the drawn repeats: the base and the next run for each.
 var modelRepeats = map[string]struct {
 	base string
 	next func(time.Time) (time.Time, bool)
@@ -29,14 +30,15 @@ var modelRepeats = map[string]struct {
 	"FINISHED" + strings.Repeat(", +999 YEARS", 9): {"FINISHED", func(time.Time) (time.Time, bool) { return time.Time{}, false }},
 }
 
-// modelRetries are the values of RetryAfter that are drawn.
+// modelRetries contains the drawn values of RetryAfter.
 var modelRetries = map[string]time.Duration{"+1 MINUTE": time.Minute, "+2 HOURS": 2 * time.Hour, "-5 minutes": -5 * time.Minute}
 
 func plus(d time.Duration) func(time.Time) (time.Time, bool) {
 	return func(t time.Time) (time.Time, bool) { return t.Add(d), true }
 }
 
-// next is when a job with this repeat runs after a run that was to begin, began and ended then; a time that is zero is now.
+// next returns the next run of a job with this repeat, for a run with these times. A zero time
+// means now.
 func next(repeat string, scheduled, started, now time.Time) (time.Time, bool) {
 	r := modelRepeats[repeat]
 	base := now
@@ -49,17 +51,18 @@ func next(repeat string, scheduled, started, now time.Time) (time.Time, bool) {
 	return r.next(base)
 }
 
-// holds tells whether a job keeps others of its key waiting. A PAUSED one has begun, and goes on.
+// holds reports whether a job blocks later jobs of its sequence. A PAUSED job has begun and
+// continues.
 func (j *modelJob) holds() bool { return j.State.Active() || j.State == jobs.Paused }
 
-// pendingChild tells whether the parent of j waits for it.
+// pendingChild reports whether the parent of j waits for it.
 func (j *modelJob) pendingChild() bool { return j.State.Active() || j.State == jobs.Paused }
 
 func (m *model) held(key string) bool {
 	return len(m.all(func(j *modelJob) bool { return j.SequenceKey == key && j.holds() })) > 0
 }
 
-// settle does what follows from any change: turns go on, and parents whose children are over go on.
+// settle lets sequences and waiting parents proceed after a change.
 func (m *model) settle(now time.Time, touched *modelJob) {
 	if k := touched.SequenceKey; k != "" && !m.held(k) {
 		if w := m.all(func(j *modelJob) bool { return j.SequenceKey == k && j.State == jobs.Waiting }); len(w) > 0 {
@@ -79,7 +82,8 @@ func (m *model) pending(id jobs.ID) bool {
 	return slices.ContainsFunc(m.children(id), (*modelJob).pendingChild)
 }
 
-// create makes a job of a spec, with the id that the service chose, which is 0 if it refused. It returns the id that there should be.
+// create creates a job of a spec, with the id that the service chose; 0 if it refused. It returns
+// the expected id.
 func (m *model) create(spec *modelSpec, id jobs.ID, now time.Time) (jobs.ID, bool, []error) {
 	if spec.SequenceKey != "" && (spec.Repeat != "" || spec.Parent != 0) || spec.Name == "" || badQueue(spec) {
 		return 0, false, []error{jobs.ErrBadJob}
@@ -90,12 +94,12 @@ func (m *model) create(spec *modelSpec, id jobs.ID, now time.Time) (jobs.ID, boo
 	}
 	if spec.Unique {
 		same := m.all(func(j *modelJob) bool {
-			// What is only remembered is none of them, nor what stands in a queue.
+			// Records that only stay for a time, and jobs of queues, do not count.
 			remembered := !j.Expires.IsZero() && j.State != jobs.Failed
 			return j.Name == spec.Name && j.Mock == spec.Mock && j.Queue == "" && !remembered
 		})
 		if len(same) > 0 {
-			return same[0].ID, true, m.meet(same[0], spec, repeat, now)
+			return same[0].ID, true, m.updateExisting(same[0], spec, repeat, now)
 		}
 	}
 	j := &modelJob{data: maps.Clone(spec.data), Row: jobs.Row{Job: jobs.Job{
@@ -125,7 +129,7 @@ func (m *model) create(spec *modelSpec, id jobs.ID, now time.Time) (jobs.ID, boo
 	return id, false, nil
 }
 
-// adopt makes j a child, if it has a parent.
+// adopt makes j a child if it has a parent.
 func (m *model) adopt(j *modelJob, now time.Time) (errs []error) {
 	if j.Parent == 0 {
 		return nil
@@ -155,8 +159,8 @@ func (m *model) adopt(j *modelJob, now time.Time) (errs []error) {
 	return nil
 }
 
-// meet is what becomes of a unique job that is there.
-func (m *model) meet(old *modelJob, spec *modelSpec, repeat string, now time.Time) (errs []error) {
+// updateExisting applies a unique spec to the existing job.
+func (m *model) updateExisting(old *modelJob, spec *modelSpec, repeat string, now time.Time) (errs []error) {
 	if old.Parent != spec.Parent {
 		errs = append(errs, jobs.ErrOtherParent)
 	}
@@ -176,7 +180,7 @@ func (m *model) meet(old *modelJob, spec *modelSpec, repeat string, now time.Tim
 	return nil
 }
 
-// find returns the jobs that are due under a selector, the first ones first.
+// find returns the due jobs of a selector in their order.
 func (m *model) find(s jobs.Selector, now time.Time, most int) []*modelJob {
 	pattern := glob.Compile(s.Pattern)
 	found := m.all(func(j *modelJob) bool {
@@ -187,7 +191,7 @@ func (m *model) find(s jobs.Selector, now time.Time, most int) []*modelJob {
 	return found[:min(most, len(found))]
 }
 
-// handout is what a hand-out should be, and what it was made of, for who gives it back.
+// handout is the expected claim, and the previous state for giving it back.
 type handout struct {
 	id      jobs.ID
 	token   int64
@@ -196,7 +200,7 @@ type handout struct {
 	was     modelJob
 }
 
-// get hands out jobs that are due, each at the time that the service did, if it did.
+// get claims due jobs, each at the time that the service used.
 func (m *model) get(s jobs.Selector, lease time.Duration, most int, now time.Time, times map[jobs.ID]time.Time) []handout {
 	at := func(id jobs.ID) time.Time { return cmp.Or(times[id], now) }
 	var out []handout
@@ -214,10 +218,10 @@ func (m *model) get(s jobs.Selector, lease time.Duration, most int, now time.Tim
 	return out
 }
 
-// handOut has j run, or fails it when ten hand-outs of one run did not end.
+// handOut claims j, or fails it after ten claims in one run.
 func (m *model) handOut(j *modelJob, lease time.Duration, now time.Time) (givenUp bool) {
 	j.Changed = now
-	if j.State.Runs() && j.got || j.Phase == jobs.Awaiting { // there is an answer to look at, or there will be none
+	if j.State.Runs() && j.got || j.Phase == jobs.Awaiting { // it has an answer or a timeout to handle
 		if j.LastRun = now; j.underWay() {
 			j.Phase, j.Deadline = jobs.Answered, time.Time{}
 		}
@@ -256,7 +260,7 @@ func (m *model) handOut(j *modelJob, lease time.Duration, now time.Time) (givenU
 	j.State = jobs.RunQueued
 	j.NextRun = now.Add(modelRetries[j.RetryAfter])
 	if j.Repeat != "" {
-		// What is overdue does not count, or the job would run twice at a time.
+		// An overdue run does not count; otherwise the job would run twice at a time.
 		if at, ok := next(j.Repeat, j.Scheduled, now, now); ok && at.After(now) && at.Before(j.NextRun) {
 			j.NextRun = at
 		}

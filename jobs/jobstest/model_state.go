@@ -17,25 +17,25 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// world of the model: the jobs that there should be, in plain maps. What the rules do to them stands in model_rules.go.
+// model contains the expected jobs in plain maps. Its rules are in model_rules.go.
 type model struct {
 	jobs  map[jobs.ID]*modelJob
-	last  jobs.ID                // the highest id that was given out
+	last  jobs.ID                // the highest id so far
 	early map[string]earlyAnswer // by keyName
 }
 
-// modelJob is a job as the rules see it. Its Data are apart; Due follows from the rest.
+// modelJob is a job in the model. Its Data are separate, and Due is computed.
 type modelJob struct {
 	jobs.Row
 	data  fields
-	lease time.Time // until when it is RUNNING; zero: without end
-	got   bool      // its present attempt has got its answer, or its last one if it is over
+	lease time.Time // end of the lease of a RUNNING job; zero: no end
+	got   bool      // its attempt has its answer; the last attempt if the job is over
 }
 
-// fields are the members of an object, each value as JSON.
+// fields contains the members of an object, each value as JSON.
 type fields map[string]string
 
-// text writes fields in the order of their names.
+// text returns the fields as JSON, in the order of their names.
 func (f fields) text() []byte {
 	if f == nil {
 		return nil
@@ -74,7 +74,7 @@ func (m *model) clone() *model {
 	return c
 }
 
-// all returns the jobs that pass, in the order of their ids.
+// all returns the jobs for which pass is true, in the order of ids.
 func (m *model) all(pass func(*modelJob) bool) []*modelJob {
 	var out []*modelJob
 	for _, j := range m.jobs {
@@ -86,7 +86,7 @@ func (m *model) all(pass func(*modelJob) bool) []*modelJob {
 	return out
 }
 
-// due is when a job may be handed out. Zero: not at all.
+// due returns the time at which a job may be claimed. Zero: it may not.
 func (j *modelJob) due() time.Time {
 	switch j.State {
 	case jobs.Queued, jobs.RunQueued:
@@ -97,7 +97,7 @@ func (j *modelJob) due() time.Time {
 	return time.Time{}
 }
 
-// compare holds a job of the store against the model's.
+// compare compares a stored job with the model's job.
 func (j *modelJob) compare(got *jobs.Row) error {
 	want := j.Row
 	want.Due = j.due()
@@ -111,7 +111,7 @@ func (j *modelJob) compare(got *jobs.Row) error {
 		seen.Reason = anyReason
 	}
 	if reflect.DeepEqual(want, seen) && maps.Equal(j.data, f) {
-		return nil // the usual case, quickly
+		return nil // the usual case, without a slow comparison
 	}
 	if diff := gocmp.Diff(want, seen) + gocmp.Diff(j.data, f); diff != "" {
 		return fmt.Errorf("job %d (-want +got):\n%s", j.ID, diff)
@@ -119,7 +119,7 @@ func (j *modelJob) compare(got *jobs.Row) error {
 	return nil
 }
 
-// compare holds all jobs of the store against the model.
+// compare compares all stored jobs with the model.
 func (m *model) compare(got []jobs.Row, early []jobstore.EarlyAnswer, now time.Time) error {
 	errs := []error{m.compareEarly(early, now)}
 	want := m.all(nil)
@@ -141,7 +141,7 @@ func (m *model) compare(got []jobs.Row, early []jobstore.EarlyAnswer, now time.T
 	return errors.Join(append(errs, lawful(got), lawfulKeys(got))...)
 }
 
-// lawful looks at what must hold of all jobs at any time, whatever led to it.
+// lawful checks the invariants of all jobs.
 func lawful(list []jobs.Row) error {
 	var errs []error
 	byID := map[jobs.ID]*jobs.Row{}

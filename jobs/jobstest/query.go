@@ -8,22 +8,22 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// Query is one question about jobs, as a value, for tests of stores. What is set says which method
-// of [jobstore.Finder] it is for.
+// Query is a call of a method of [jobstore.Finder] as a value, for tests of stores. Its set fields
+// select the method.
 type Query struct {
 	jobstore.Page
-	IDs         []jobs.ID // not nil: Jobs
-	Name        string    // Named; with a key OfKey or OfUniqueKey
-	Key         string
-	UniqueKey   string
-	SequenceKey string     // OfSequence
-	Queue       string     // OfQueue
-	Parent      jobs.ID    // Children
-	Due         *jobs.Due  // Due
-	Line        *jobs.Line // Line
+	IDs    []jobs.ID // not nil: Jobs
+	Name   string    // Named; with a Key OfKey
+	Key    string
+	Queue  string  // OfQueue
+	Parent jobs.ID // Children
+	// Group is for First, and then Jobs. The Limit is 1.
+	Group *jobstore.Group
+	Due   *jobs.Due  // Due
+	Line  *jobs.Line // Line
 }
 
-// Find asks a transaction.
+// Find calls the method and returns its jobs.
 func (q Query) Find(ctx context.Context, f jobstore.Finder) ([]jobs.Row, error) {
 	rest := q
 	var find func() ([]jobs.Row, error)
@@ -34,14 +34,18 @@ func (q Query) Find(ctx context.Context, f jobstore.Finder) ([]jobs.Row, error) 
 		rest.Line, find = nil, func() ([]jobs.Row, error) { return f.Line(ctx, *q.Line, q.Limit) }
 	case q.IDs != nil:
 		rest.IDs, find = nil, func() ([]jobs.Row, error) { return f.Jobs(ctx, q.IDs...) }
+	case q.Group != nil:
+		rest.Group, find = nil, func() ([]jobs.Row, error) {
+			first, err := f.First(ctx, q.States, *q.Group)
+			if err != nil || len(first) == 0 || q.Limit != 1 {
+				return nil, err
+			}
+			return f.Jobs(ctx, first[*q.Group])
+		}
 	case q.Key != "":
 		rest.Name, rest.Key, find = "", "", func() ([]jobs.Row, error) { return f.OfKey(ctx, q.Name, q.Key, q.Page) }
-	case q.UniqueKey != "":
-		rest.Name, rest.UniqueKey, find = "", "", func() ([]jobs.Row, error) { return f.OfUniqueKey(ctx, q.Name, q.UniqueKey, q.Page) }
 	case q.Name != "":
 		rest.Name, find = "", func() ([]jobs.Row, error) { return f.Named(ctx, q.Name, q.Page) }
-	case q.SequenceKey != "":
-		rest.SequenceKey, find = "", func() ([]jobs.Row, error) { return f.OfSequence(ctx, q.SequenceKey, q.Page) }
 	case q.Queue != "":
 		rest.Queue, find = "", func() ([]jobs.Row, error) { return f.OfQueue(ctx, q.Queue, q.Page) }
 	case q.Parent != 0:
@@ -49,8 +53,23 @@ func (q Query) Find(ctx context.Context, f jobstore.Finder) ([]jobs.Row, error) 
 	default:
 		find = func() ([]jobs.Row, error) { return f.All(ctx, q.Page) }
 	}
-	if rest.IDs != nil || rest.Due != nil || rest.Line != nil || rest.Name+rest.Key+rest.UniqueKey+rest.SequenceKey+rest.Queue != "" || rest.Parent != 0 {
+	if rest.IDs != nil || rest.Group != nil || rest.Due != nil || rest.Line != nil || rest.Name+rest.Key+rest.Queue != "" || rest.Parent != 0 {
 		return nil, fmt.Errorf("jobstest: no method asks for %+v", q)
 	}
 	return find()
+}
+
+// uniqueKey returns the query for the first job with a name and a unique key.
+func uniqueKey(name, key string) Query {
+	return Query{Page: jobstore.Page{Limit: 1}, Group: &jobstore.Group{By: jobstore.ByUniqueKey, Name: name, Key: key}}
+}
+
+// sequence returns the query for the first job of a sequence key.
+func sequence(key string) Query {
+	return Query{Page: jobstore.Page{Limit: 1}, Group: &jobstore.Group{By: jobstore.BySequence, Key: key}}
+}
+
+// unique returns the query for the first unique job of a name without Mock.
+func unique(name string) Query {
+	return Query{Page: jobstore.Page{Limit: 1}, Group: &jobstore.Group{By: jobstore.ByName, Name: name}}
 }

@@ -18,7 +18,7 @@ import (
 func randomCases() []testCase {
 	return []testCase{{
 		Area: "update", Name: "as a list would do",
-		Explain: "After any calls, of transactions that commit and of those that do not, a store answers as a list would that is looked through from its beginning.",
+		Explain: "After any calls, in committed and undone transactions, a store returns the same as a list that is searched from its start.",
 		Run: func(w *world) {
 			s := w.Open()
 			base := w.now(s)
@@ -33,7 +33,7 @@ func randomCases() []testCase {
 					t.Fatal(err)
 				}
 				for range rapid.IntRange(1, 2).Draw(t, "transactions") {
-					ops := rapid.SliceOfN(genOp(base), 1, 6).Draw(t, "ops") // before fn, which may run again
+					ops := rapid.SliceOfN(genOp(base), 1, 6).Draw(t, "ops") // drawn before fn, which may run again
 					commit := rapid.IntRange(0, 3).Draw(t, "commit") > 0
 					var after ledger
 					err := s.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
@@ -63,7 +63,7 @@ func randomCases() []testCase {
 	}}
 }
 
-// ledger is what should be in a store, in the order of ids.
+// ledger contains the expected jobs of a store, in the order of ids.
 type ledger struct{ jobs []jobs.Row }
 
 func (r *ledger) clone() ledger { return ledger{slices.Clone(r.jobs)} }
@@ -93,14 +93,14 @@ func (r *ledger) index(id jobs.ID) int {
 // op is one call, drawn beforehand.
 type op struct {
 	Kind  string
-	Pick  int // which job, of those that there are
+	Pick  int // index of the job
 	Job   jobs.Row
 	Query Query
 	Token int64
 	Lease time.Duration
 }
 
-// pick is a job that there is, or one that is not.
+// pick returns the id of an existing job, or of a missing one.
 func (r *ledger) pick(n int) jobs.ID {
 	if len(r.jobs) == 0 || n%10 == 9 {
 		return 1 << 50
@@ -108,7 +108,7 @@ func (r *ledger) pick(n int) jobs.ID {
 	return r.jobs[n%len(r.jobs)].ID
 }
 
-// run makes the call, and compares its answer and what it does to the ledger.
+// run performs the call and compares its result with the ledger, which it updates.
 func (o *op) run(ctx context.Context, tx jobstore.Tx, r *ledger) error {
 	id := r.pick(o.Pick)
 	at := r.index(id)
@@ -260,7 +260,7 @@ func genOp(base time.Time) *rapid.Generator[op] {
 	})
 }
 
-// genJob draws jobs that differ in what decides.
+// genJob generates jobs that differ in the relevant fields.
 func genJob(base time.Time) *rapid.Generator[jobs.Row] {
 	all := []jobs.State{jobs.Queued, jobs.Queued, jobs.Running, jobs.Running, jobs.RunQueued, jobs.Paused, jobs.Waiting, jobs.Finished, jobs.Failed, jobs.Cancelled}
 	return rapid.Custom(func(t *rapid.T) jobs.Row {
@@ -289,7 +289,7 @@ func genJob(base time.Time) *rapid.Generator[jobs.Row] {
 	})
 }
 
-// genQueued draws what jobs of queues have.
+// genQueued generates the fields of jobs of queues.
 func genQueued(t *rapid.T, j *jobs.Row) {
 	j.Queue = rapid.SampledFrom([]string{"q", "q", "q", "Q", ""}).Draw(t, "which queue")
 	j.Weight = rapid.Int64Range(0, 2).Draw(t, "weight")
@@ -305,7 +305,7 @@ func genQueued(t *rapid.T, j *jobs.Row) {
 	}
 }
 
-// genLine draws what is asked of lines, by a time that is drawn.
+// genLine generates selections of lines around a base time.
 func genLine(base time.Time) *rapid.Generator[*jobs.Line] {
 	return rapid.Custom(func(t *rapid.T) *jobs.Line {
 		at := func(what string) time.Time {
@@ -330,19 +330,21 @@ func genQuery(base time.Time) *rapid.Generator[Query] {
 		q := Query{}
 		name := rapid.SampledFrom([]string{"a", "ab", "A"}).Draw(t, "name")
 		q.Limit = rapid.IntRange(0, 3).Draw(t, "limit")
-		switch rapid.IntRange(0, 8).Draw(t, "of") {
+		switch rapid.IntRange(0, 9).Draw(t, "of") {
 		case 0:
 			q.Queue = "q"
 		case 1:
 			q.Name, q.Key = name, "k"
 		case 2:
-			q.Name, q.UniqueKey = name, "k"
+			q = uniqueKey(name, "k")
 		case 3, 4:
-			q.SequenceKey = rapid.SampledFrom([]string{"k", "K"}).Draw(t, "key")
+			q = sequence(rapid.SampledFrom([]string{"k", "K"}).Draw(t, "key"))
 		case 5:
 			q.Parent = rapid.SampledFrom([]jobs.ID{5, 6}).Draw(t, "parent")
 		case 6, 7:
 			q.Name = name
+		case 8:
+			q = unique(name)
 		}
 		if rapid.Bool().Draw(t, "states") {
 			q.States = []jobs.State{jobs.Queued, jobs.Failed, jobs.Waiting}

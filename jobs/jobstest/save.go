@@ -15,7 +15,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// oddNames are names that a store might take for something else.
+// oddNames returns names that a store might misinterpret.
 func oddNames() []string {
 	return []string{
 		"x", " ", " x ", "www-prod/SendEmail?a=1", `o'clock`, `"quoted"`, `back\slash`, "a;b--c", "%_*?[a-z]", "é€😀", "e\u0301", "a\tb\r\nc\x01", "NULL",
@@ -23,7 +23,8 @@ func oddNames() []string {
 	}
 }
 
-// fieldsOfQueues set what only a job of a queue has, or one that awaits an answer, one field at a time.
+// fieldsOfQueues returns functions that each set one field of a job of a queue, or of a job that
+// awaits an answer.
 func fieldsOfQueues(at time.Time) []func(*jobs.Row) {
 	return []func(*jobs.Row){
 		func(j *jobs.Row) { j.Queue = "q" },
@@ -50,7 +51,7 @@ func saveCases() []testCase {
 		{
 			// Promises: Q43.
 			Area: "save", Name: "all fields",
-			Explain: "A store keeps the fields of a job as they are: those that are empty, too, and the data byte for byte.",
+			Explain: "A store returns all fields of a job unchanged, empty ones included, and the data byte for byte.",
 			Run: func(w *world) {
 				s := w.Open()
 				full := jobs.Row{Job: jobs.Job{Name: "www-prod/SendEmail", State: jobs.RunQueued, Priority: -12, Data: []byte("{ \"b\":1, \"a\" : [ 1.0, 1e2 ], \"b\": 2,\n\"c\":\"\\u0000\\ud83d\\ude00é\" }"), Created: micros(2026, 1, 31, 999_999), Changed: micros(2026, 2, 1, 1), NextRun: micros(9999, 12, 31, 999_999), LastRun: micros(1969, 12, 31, 999_999), Repeat: "SCHEDULED, +1 DAY, START OF DAY", RetryAfter: "+5 MINUTES", Parent: 1<<53 - 1, SequenceKey: `k'"é`, Mock: true, Reason: "it said: \"no\"\n\t'é'", Queue: `q'"é`, Weight: jobs.MaxWeight, Window: "22:00-06:00 on mon,tue", Timeout: 365*24*time.Hour + time.Microsecond, Deadline: micros(9999, 12, 31, 999_999), Attempt: math.MaxInt32 + 1, UniqueKey: strings.Repeat("u", jobs.MaxKey), Key: "k\r\n'\"é\x01", Phase: jobs.Answered, Answer: []byte(" \"\\u0000 é\" "), Expires: micros(1969, 12, 31, 999_999)}, Scheduled: micros(0, 1, 1, 0), Due: micros(1970, 1, 1, 123_456), HasChildren: true, Run: math.MaxInt32 + 1, Token: 1<<53 - 1, Respond: true}
@@ -62,7 +63,8 @@ func saveCases() []testCase {
 					list = append(list, j)
 				}
 				list = w.save(s, list...)
-				for _, edit := range fieldsOfQueues(full.Due) { // each by itself: a store may write less of who has none of them
+				// each by itself: a store may write fewer columns without them
+				for _, edit := range fieldsOfQueues(full.Due) {
 					j := bare
 					edit(&j)
 					list = append(list, w.save(s, j)...)
@@ -74,7 +76,7 @@ func saveCases() []testCase {
 				for i, j := range w.find(other, Query{}) {
 					w.wantSame(j, list[i], "job %d by Find", i)
 				}
-				// And over what was there: the full one becomes bare, the bare one full.
+				// And over existing jobs: the full one becomes bare, the bare one full.
 				full.ID, bare.ID = list[1].ID, list[0].ID
 				w.save(s, full, bare)
 				w.wantSame(w.get(other, full.ID), full, "the bare one, made full")
@@ -83,7 +85,7 @@ func saveCases() []testCase {
 		},
 		{
 			Area: "save", Name: "messages",
-			Explain: "Save writes the Message of a new job; Save of a stored job does not change it, and what reads jobs leaves it empty. Messages returns those of the jobs that have one. A transaction that is undone, and Delete, leave none.",
+			Explain: "Save writes the Message of a new job. Save of a stored job does not change it, and reads leave it empty. Messages returns the messages of jobs that have one. An undone transaction and Delete leave none.",
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
 				message := func(text string) func(*jobs.Row) { return func(j *jobs.Row) { j.Message = text } }
@@ -134,7 +136,7 @@ func saveCases() []testCase {
 		},
 		{
 			Area: "save", Name: "times",
-			Explain: "Times are kept in microseconds and in UTC, as a timeout is. What is finer is dropped, so that no job is due later than it says.",
+			Explain: "Times and timeouts are stored in microseconds, times in UTC. Smaller fractions are dropped, so that no job is due late.",
 			Run: func(w *world) {
 				s := w.Open()
 				zone := time.FixedZone("east", 5*3600+1800)
@@ -158,7 +160,7 @@ func saveCases() []testCase {
 		},
 		{
 			Area: "save", Name: "ids",
-			Explain: "Ids begin with 1, grow in the order in which jobs are made, in one call and by whichever process, and are never used again, also after the last job was deleted.",
+			Explain: "Ids begin with 1, grow in the order of creation, in one call and in all processes, and are never used again, even after the last job was deleted.",
 			Run: func(w *world) {
 				s := w.Open()
 				var list []jobs.Row
@@ -199,7 +201,7 @@ func saveCases() []testCase {
 		},
 		{
 			Area: "save", Name: "checked before",
-			Explain: "Jobs are checked before any of them is written: a bad one among good ones changes nothing, and the error wraps ErrBadJob.",
+			Explain: "Jobs are checked before any of them is written: an invalid one changes nothing, and the error wraps ErrBadJob.",
 			Run: func(w *world) {
 				s := w.Open()
 				kept := w.add(s, "kept")
@@ -241,7 +243,7 @@ func saveCases() []testCase {
 		},
 		{
 			Area: "save", Name: "odd names",
-			Explain: "A name, a key and data are bytes and no code: quotes, wildcards, control characters and 1 MiB of data and of an answer are kept, and found again.",
+			Explain: "Names, keys and data are never executed: quotes, wildcards, control characters and 1 MiB of data or of an answer are stored and found.",
 			Run: func(w *world) {
 				s := w.Open()
 				var list []jobs.Row
@@ -253,7 +255,7 @@ func saveCases() []testCase {
 				list = w.save(s, list...)
 				for i, name := range oddNames() {
 					for what, q := range map[string]Query{
-						"name": {Name: name}, "key": {SequenceKey: name}, "answer's key": {Name: name, Key: name}, "unique key": {Name: name, UniqueKey: name},
+						"name": {Name: name}, "key": sequence(name), "answer's key": {Name: name, Key: name}, "unique key": uniqueKey(name, name), "unique name": unique(name),
 						"list of due names": {Page: jobstore.Page{Limit: 3}, Due: &jobs.Due{Selector: jobs.Selector{Names: []string{name}}}},
 					} {
 						if found := w.find(s, q); len(found) != 1 {
@@ -271,7 +273,7 @@ func saveCases() []testCase {
 		},
 		{
 			Area: "save", Name: "nothing is shared",
-			Explain: "A store keeps nothing of what it was handed: who uses the bytes again changes no job, nor does who writes to an answer.",
+			Explain: "A store keeps no reference to its arguments or results: changing their memory changes no job.",
 			Run: func(w *world) {
 				s := w.Open()
 				data, answer := []byte(`{"n":1}`), []byte(`1`)
@@ -311,7 +313,7 @@ func saveCases() []testCase {
 		},
 		{
 			Area: "save", Name: "many",
-			Explain: "A call takes as many jobs as it is given; a transaction is about all of them.",
+			Explain: "A call accepts any number of jobs, and a transaction covers all of them.",
 			Run: func(w *world) {
 				s := w.Open()
 				list := make([]jobs.Row, 520)
@@ -339,7 +341,7 @@ func saveCases() []testCase {
 		},
 		{
 			Area: "save", Name: "delete",
-			Explain: "Delete removes jobs for good; those that are not there are none the worse.",
+			Explain: "Delete deletes jobs permanently. Missing ids are ignored.",
 			Run: func(w *world) {
 				s := w.Open()
 				list := w.save(s, w.job(s, "a"), w.job(s, "b"), w.job(s, "c"))
@@ -357,7 +359,7 @@ func saveCases() []testCase {
 	}
 }
 
-// largeData is a JSON object of n bytes.
+// largeData returns a JSON object of n bytes.
 func largeData(n int) []byte {
 	frame := `{"x":""}`
 	return []byte(`{"x":"` + strings.Repeat("x", n-len(frame)) + `"}`)

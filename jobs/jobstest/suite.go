@@ -1,7 +1,7 @@
-// Package jobstest is the conformance suite of the jobs.Store port: a case for every sentence of the port that says what a store does,
-// with an explanation that is printed when it fails.
+// Package jobstest is the conformance suite of the jobs.Store port. It has a case for every
+// sentence of the port about a store, with an explanation that is printed when the case fails.
 //
-// An adapter's test makes a [Harness] for each case and calls [Run]:
+// An adapter's test creates a [Harness] for each case and calls [Run]:
 //
 //	func TestStore(t *testing.T) {
 //		jobstest.Run(t, func(t testing.TB) *jobstest.Harness {
@@ -13,7 +13,7 @@
 //		})
 //	}
 //
-// The suite closes all that it opens; the adapter's TestMain looks for goroutines that are left.
+// The suite closes all stores that it opens. The adapter's TestMain checks for leaked goroutines.
 package jobstest
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/suite"
 )
 
-// Run runs every case of the suite as a subtest of t. Each case calls open for a fresh database.
+// Run runs every case of the suite as a subtest of t. Each case calls open for a new database.
 func Run(t *testing.T, open func(t testing.TB) *Harness) {
 	t.Helper()
 	suite.Run(t, cases(), open, newWorld, about)
@@ -33,10 +33,10 @@ func about(h *Harness) suite.About {
 	return suite.About{File: h.Report, Port: "jobs", Promises: suite.Promises(h.Promises)}
 }
 
-// testCase is one sentence of the port put to the test.
+// testCase is a test of one sentence of the port.
 type testCase = suite.Case[*Harness, *world]
 
-// need is what a case asks of the harness; it returns why the case cannot run, or "".
+// need returns why a case cannot run with a harness, or "".
 type need = func(h *Harness) string
 
 func needsParallel(h *Harness) string {

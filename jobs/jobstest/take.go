@@ -11,13 +11,13 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// taking is the answer of Take.
+// taking is the result of Take.
 type taking struct {
 	jobs []jobs.Row
 	rest bool
 }
 
-// take runs one Take, in Single, as who calls it does.
+// take calls Take once, in Single, as the service does.
 func (w *world) take(s jobs.Store, d jobs.Due, limit int, lease time.Duration) (got taking) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -39,7 +39,7 @@ func takeCases() []testCase {
 	return []testCase{
 		{
 			Area: "take", Name: "what it changes",
-			Explain: "Take has jobs run: State RUNNING, LastRun and Changed now, Token one more, Attempt one more of those that were not RUNNING, and of those that were QUEUED Run one more and Scheduled their NextRun; Due is the end of the lease. Nothing else changes. The answer is what they are afterwards.",
+			Explain: "Take claims jobs: State is RUNNING, LastRun and Changed are now, Token is one higher, and Attempt is one higher unless the job was RUNNING. If the job was QUEUED, Run is one higher and Scheduled is its NextRun. Due is the end of the lease. Nothing else changes. Take returns the jobs after the claim.",
 			Needs:   []need{needsTake},
 			Run: func(w *world) {
 				s := w.Open()
@@ -89,7 +89,7 @@ func takeCases() []testCase {
 		},
 		{
 			Area: "take", Name: "as Find answers",
-			Explain: "Take has those run that Find would answer, in its order, at most limit of them.",
+			Explain: "Take claims the jobs that Due would return, in its order, at most limit.",
 			Needs:   []need{needsTake},
 			Run: func(w *world) {
 				s := w.Open()
@@ -113,7 +113,7 @@ func takeCases() []testCase {
 		},
 		{
 			Area: "take", Name: "stops",
-			Explain: "Take stops before the first job that has a RetryAfter, a parent or children, and says so: its rules are not the store's, and those behind it must not overtake it.",
+			Explain: "Take stops before the first job that has a RetryAfter, a parent or children, and reports that. The store does not know its rules, and later jobs must not overtake it.",
 			Needs:   []need{needsTake},
 			Run: func(w *world) {
 				s := w.Open()
@@ -138,7 +138,7 @@ func takeCases() []testCase {
 		},
 		{
 			Area: "take", Name: "undone",
-			Explain: "Take is part of its transaction: with it, it is undone.",
+			Explain: "Take is undone together with its transaction.",
 			Needs:   []need{needsTake},
 			Run: func(w *world) {
 				s := w.Open()
@@ -161,7 +161,7 @@ func takeCases() []testCase {
 		},
 		{
 			Area: "take", Name: "disjoint",
-			Explain: "Of all who take at once each gets other jobs, and together they get all.",
+			Explain: "Concurrent calls of Take get different jobs, and together all of them.",
 			Needs:   []need{needsTake},
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
@@ -214,7 +214,7 @@ func takeCases() []testCase {
 		},
 		{
 			Area: "take", Name: "after a lease",
-			Explain: "A job whose lease has ended is handed out again, with the next token and the same run.",
+			Explain: "A job whose lease has ended is claimed again, with the next token and the same run.",
 			Needs:   []need{needsTake},
 			Run: func(w *world) {
 				s := w.Open()
@@ -235,7 +235,7 @@ func takeCases() []testCase {
 	}
 }
 
-// drop runs one Drop, in Single, as who calls it does.
+// drop calls Drop once, in Single, as the service does.
 func (w *world) drop(s jobs.Store, id jobs.ID, token int64) (dropped bool) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -256,7 +256,7 @@ func dropCases() []testCase {
 	return []testCase{
 		{
 			Area: "drop", Name: "which it deletes",
-			Explain: "Drop deletes a job if it runs, stands for itself, and has the token; token 0 is any. It answers whether it did, and changes no other job.",
+			Explain: "Drop deletes a job if it runs, is simple, and has the token; token 0 matches any. It reports whether it did, and changes no other job.",
 			Needs:   []need{needsDrop},
 			Run: func(w *world) {
 				s := w.Open()
@@ -307,7 +307,7 @@ func dropCases() []testCase {
 		},
 		{
 			Area: "drop", Name: "undone",
-			Explain: "Drop is part of its transaction: with it, it is undone.",
+			Explain: "Drop is undone together with its transaction.",
 			Needs:   []need{needsDrop},
 			Run: func(w *world) {
 				s := w.Open()
@@ -327,7 +327,7 @@ func dropCases() []testCase {
 		},
 		{
 			Area: "drop", Name: "once",
-			Explain: "Of all who drop a job at once, one is told that it did.",
+			Explain: "Of concurrent calls of Drop for a job, one reports that it deleted the job.",
 			Needs:   []need{needsDrop},
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()

@@ -14,7 +14,7 @@ func viewCases() []testCase {
 	return []testCase{
 		{
 			Area: "view", Name: "only reads",
-			Explain: "Save, Delete, ExpireJobs and Lock are ErrUnsupported in a View and change nothing: a mistaken View would else lose what it wrote without a word.",
+			Explain: "Save, Delete, ExpireJobs and Lock return ErrUnsupported in a View and change nothing. Otherwise a write in a View would be lost silently.",
 			Run: func(w *world) {
 				s := w.Open()
 				kept := w.add(s, "kept")
@@ -36,7 +36,7 @@ func viewCases() []testCase {
 		},
 		{
 			Area: "view", Name: "sees what is on disk",
-			Explain: "Each call of a View sees what was on disk before it, and locks nothing: others go on changing what it has read.",
+			Explain: "Each call of a View sees the commits before it and locks nothing: other transactions can change the jobs that it has read.",
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
 				j := w.add(s, "a")
@@ -64,7 +64,7 @@ func viewCases() []testCase {
 		},
 		{
 			Area: "view", Name: "pages",
-			Explain: "All jobs can be read in pages, by After and Limit, while others come and go: those that are there during all of it come once.",
+			Explain: "All jobs can be read in pages, by After and Limit, while other jobs are added and deleted. A job that exists during all pages is returned once.",
 			Run: func(w *world) {
 				s := w.Open()
 				var want []jobs.Row
@@ -80,7 +80,7 @@ func viewCases() []testCase {
 					}
 					got = append(got, page...)
 					after = page[len(page)-1].ID
-					if len(got) == 10 { // one comes and goes in between
+					if len(got) == 10 { // one job is added and deleted in between
 						w.update(s, func(ctx context.Context, tx jobstore.Tx) error { return tx.Delete(ctx, want[2].ID) })
 					}
 				}

@@ -15,7 +15,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// world is what a case works with: a database, the stores opened in it, and bounded waits.
+// world is the environment of a case: a database, its open stores, and limited waits.
 type world struct {
 	*suite.World[jobs.Store]
 	h *Harness
@@ -27,7 +27,7 @@ func newWorld(t testing.TB, h *Harness) *world {
 	})}
 }
 
-// txFunc is what a transaction runs.
+// txFunc is the function of a transaction.
 type txFunc = func(ctx context.Context, tx jobstore.Tx) error
 
 // update runs fn in a transaction, which must commit.
@@ -46,7 +46,7 @@ func (w *world) view(s jobs.Store, fn txFunc) {
 	w.Must(s.View(ctx, fn), "View")
 }
 
-// now is the store's time.
+// now returns the store's time.
 func (w *world) now(s jobs.Store) (now time.Time) {
 	w.Helper()
 	w.view(s, func(ctx context.Context, tx jobstore.Tx) (err error) {
@@ -56,7 +56,7 @@ func (w *world) now(s jobs.Store) (now time.Time) {
 	return now
 }
 
-// job makes a job that is QUEUED and has been due for a second, changed by edits.
+// job returns a QUEUED job that has been due for a second, changed by edits.
 func (w *world) job(s jobs.Store, name string, edits ...func(*jobs.Row)) jobs.Row {
 	w.Helper()
 	now := w.now(s)
@@ -67,11 +67,11 @@ func (w *world) job(s jobs.Store, name string, edits ...func(*jobs.Row)) jobs.Ro
 	return j
 }
 
-// save writes jobs in one transaction, and returns them with their ids.
+// save writes jobs in one transaction and returns them with their ids.
 func (w *world) save(s jobs.Store, list ...jobs.Row) (saved []jobs.Row) {
 	w.Helper()
 	w.update(s, func(ctx context.Context, tx jobstore.Tx) error {
-		saved = slices.Clone(list) // afresh at each run
+		saved = slices.Clone(list) // fn may run again
 		return tx.Save(ctx, pointers(saved)...)
 	})
 	return saved
@@ -91,7 +91,7 @@ func pointers(list []jobs.Row) []*jobs.Row {
 	return out
 }
 
-// edit changes a job that is there, in a transaction of its own.
+// edit changes an existing job in a transaction of its own.
 func (w *world) edit(s jobs.Store, id jobs.ID, how func(*jobs.Row)) {
 	w.Helper()
 	w.update(s, func(ctx context.Context, tx jobstore.Tx) error { return edit(ctx, tx, id, how) })
@@ -106,7 +106,7 @@ func edit(ctx context.Context, tx jobstore.Tx, id jobs.ID, how func(*jobs.Row)) 
 	return tx.Save(ctx, &j)
 }
 
-// get returns a job that must be there.
+// get returns an existing job.
 func (w *world) get(s jobs.Store, id jobs.ID) (j jobs.Row) {
 	w.Helper()
 	w.view(s, func(ctx context.Context, tx jobstore.Tx) (err error) {
@@ -116,7 +116,7 @@ func (w *world) get(s jobs.Store, id jobs.ID) (j jobs.Row) {
 	return j
 }
 
-// gone checks that there is no job of this id.
+// gone checks that no job has this id.
 func (w *world) gone(s jobs.Store, id jobs.ID, format string, args ...any) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -128,7 +128,7 @@ func (w *world) gone(s jobs.Store, id jobs.ID, format string, args ...any) {
 	w.WantIs(err, jobs.ErrNotFound, "Get of %s", fmt.Sprintf(format, args...))
 }
 
-// find runs one Find in a View.
+// find calls one Find in a View.
 func (w *world) find(s jobs.Store, q Query) (found []jobs.Row) {
 	w.Helper()
 	w.view(s, func(ctx context.Context, tx jobstore.Tx) (err error) {
@@ -138,7 +138,7 @@ func (w *world) find(s jobs.Store, q Query) (found []jobs.Row) {
 	return found
 }
 
-// wantIDs compares what was found with the jobs that it should be, in this order.
+// wantIDs compares the found jobs with the expected ones, in this order.
 func (w *world) wantIDs(found []jobs.Row, want []jobs.Row, format string, args ...any) {
 	w.Helper()
 	if diff := cmp.Diff(ids(want), ids(found)); diff != "" {
@@ -154,7 +154,7 @@ func ids(list []jobs.Row) []jobs.ID {
 	return out
 }
 
-// wantSame compares jobs in all their fields.
+// wantSame compares all fields of two jobs.
 func (w *world) wantSame(got, want jobs.Row, format string, args ...any) {
 	w.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -167,7 +167,7 @@ func (w *world) wantSame(got, want jobs.Row, format string, args ...any) {
 	}
 }
 
-// all runs fn in n goroutines, and waits for their end.
+// all calls fn in n goroutines and waits for them.
 func all(n int, fn func(i int)) {
 	var wg sync.WaitGroup
 	for i := range n {
@@ -176,7 +176,8 @@ func all(n int, fn func(i int)) {
 	wg.Wait()
 }
 
-// try runs fn in a transaction from any goroutine; the case fails, and goes on, if it does not commit.
+// try runs fn in a transaction from any goroutine. If it does not commit, the case fails but
+// continues.
 func (w *world) try(s jobs.Store, fn txFunc) bool {
 	ctx, cancel := w.Ctx()
 	defer cancel()
@@ -187,7 +188,7 @@ func (w *world) try(s jobs.Store, fn txFunc) bool {
 	return true
 }
 
-// due is the query for what is due under a pattern.
+// due returns the query for the due jobs of a pattern.
 func due(pattern string, limit int) Query {
 	return Query{Page: jobstore.Page{Limit: limit}, Due: &jobs.Due{Selector: jobs.Selector{Pattern: pattern}}}
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// Again wraps a store so that each function of Update and Single runs twice, the first time in vain, as the port allows. Who counts on a function's
-// running once is found out.
+// Again wraps a store so that each function of Update and Single runs twice, first in a transaction
+// that is rolled back. The port allows this. Tests thus find functions that only work once.
 func Again(s jobs.Store) jobs.Store { return again{s} }
 
 type again struct{ jobs.Store }
 
-// errVain undoes the first run.
+// errVain rolls the first run back.
 var errVain = errors.New("jobstest: in vain")
 
 func twice(ctx context.Context, run func(context.Context, txFunc) error, fn txFunc) error {
@@ -39,7 +39,8 @@ func (a again) Single(ctx context.Context, fn func(ctx context.Context, tx jobst
 	return twice(ctx, a.Store.Single, fn)
 }
 
-// Bare wraps a store so that its transactions can do no more than the port asks of all: they are not [jobstore.Taker], [jobstore.Dropper] or [jobstore.Weigher].
+// Bare wraps a store so that its transactions implement only the required methods: they are not
+// [jobstore.Taker], [jobstore.Dropper] or [jobstore.Weigher].
 func Bare(s jobs.Store) jobs.Store { return bare{s} }
 
 type bare struct{ jobs.Store }
@@ -52,7 +53,7 @@ func (b bare) Single(ctx context.Context, fn func(ctx context.Context, tx jobsto
 	return b.Store.Single(ctx, func(ctx context.Context, tx jobstore.Tx) error { return fn(ctx, bareTx{tx, tx, tx, tx}) })
 }
 
-// bareTx has the methods of the port, and no others.
+// bareTx has only the methods of the port.
 type bareTx struct {
 	jobstore.AnswerTx
 	jobstore.LeaseTx

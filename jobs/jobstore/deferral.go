@@ -6,42 +6,43 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Deferral is a task that waits for an answer from outside while no broker has its message. Each
-// task has at most one: it passes from an attempt of the task to the next.
+// Deferral is a task that waits for an answer from outside while no broker has its message. A task
+// has at most one deferral, which passes from one attempt of the task to the next.
 type Deferral struct {
 	Task task.ID
-	// Queue is the broker's queue, and Name the task's name.
+	// Queue is the broker's queue, and Name the name of the task.
 	Queue, Name string
 	// Generation is the number of the attempt. A deferral that is over is over for this attempt and
-	// earlier ones.
+	// all earlier ones.
 	Generation int
-	// AtMostOnce: no broker has the message of the attempt, so the attempt is never repeated.
+	// AtMostOnce reports that no broker has the message of the attempt. The attempt is then never
+	// repeated.
 	AtMostOnce bool
-	// Key names the answer, together with Name. No other open deferral, and no job that is not
-	// over, has both.
+	// Key identifies the answer, together with Name. No other open deferral, and no open job, has the
+	// same Name and Key.
 	Key   string
 	Phase DeferralPhase
-	// Verdict is the result of the wait: the answer, a refusal or a timeout.
+	// Verdict is the result of the wait: an answer, a refusal or a timeout.
 	Verdict Verdict
-	// Answer is any JSON value, if Verdict is VerdictAnswer.
+	// Answer is any JSON value. It is set if Verdict is VerdictAnswer.
 	Answer []byte
-	// Refusal is the reason, if Verdict is VerdictRefusal.
+	// Refusal is the reason of a refusal. It is set if Verdict is VerdictRefusal.
 	Refusal string
-	// Claimed: a consumer has begun to settle it.
+	// Claimed reports that a consumer has begun to settle the deferral.
 	Claimed bool
-	// Fence is the fencing token. Each claim adds one, and so does each end of a claim. A consumer
-	// with an older token changes nothing.
+	// Fence is the fencing token. Each claim, and each end of a claim, adds one. A consumer with an
+	// older token changes nothing.
 	Fence int64
-	// Deadline is when the wait for the answer ends. For DeferralReserved it is when the attempt
-	// must have reported.
+	// Deadline is the time at which the wait for the answer ends. In phase DeferralReserved it is the
+	// time by which the attempt must have reported.
 	Deadline time.Time
-	// Due is when a consumer looks at it: its Deadline, the end of a claim, or at once. Zero: it is
-	// over.
+	// Due is the time at which a consumer handles the deferral: its Deadline, the end of a claim, or
+	// at once. Zero: it is over.
 	Due time.Time
-	// Expires is when it is deleted. Zero: it is not over.
+	// Expires is the time at which the deferral is deleted. Zero: it is not over.
 	Expires time.Time
-	// State is a JSON object from which a consumer goes on with the task. Empty: there is nothing
-	// to go on with.
+	// State is a JSON object with which a consumer continues the task. Empty: the task cannot be
+	// continued.
 	State []byte
 }
 
@@ -50,10 +51,11 @@ type DeferralPhase string
 
 // The phases.
 const (
-	DeferralReserved DeferralPhase = "RESERVED" // its attempt runs, or will begin
-	DeferralAwaiting DeferralPhase = "AWAITING" // its attempt has ended, and waits for the answer
-	DeferralDecided  DeferralPhase = "DECIDED"  // it has a verdict, and a consumer settles the task
-	DeferralOver     DeferralPhase = "OVER"     // its attempt is settled
+	DeferralReserved DeferralPhase = "RESERVED" // its attempt runs or is about to begin
+	DeferralAwaiting DeferralPhase = "AWAITING" // its attempt has ended and waits for the answer
+	// it has a verdict, and a consumer must settle the task
+	DeferralDecided DeferralPhase = "DECIDED"
+	DeferralOver    DeferralPhase = "OVER" // its attempt is settled
 )
 
 // Verdict is the result of a wait for an answer.
@@ -73,7 +75,9 @@ func (d *Deferral) Open() bool { return d.Phase != DeferralOver }
 // Answered reports whether an answer or a refusal was accepted.
 func (d *Deferral) Answered() bool { return d.Verdict == VerdictAnswer || d.Verdict == VerdictRefusal }
 
-// Word returns the word that a store sends to watchers when the deferral is saved. "": none.
+// Word returns the text that a store sends to watchers ([Store].Watch) when the deferral is saved.
+// It is [DeferralWord] of its queue if the deferral is due at now, else "", which means that
+// nothing is sent.
 func (d *Deferral) Word(now time.Time) string {
 	if d.Due.IsZero() || d.Due.After(now) {
 		return ""
@@ -81,5 +85,5 @@ func (d *Deferral) Word(now time.Time) string {
 	return DeferralWord(d.Queue)
 }
 
-// DeferralWord returns the word for deferrals of a broker's queue.
+// DeferralWord returns the watch text for deferrals of a broker's queue.
 func DeferralWord(queue string) string { return NoName + "\x1e" + queue }

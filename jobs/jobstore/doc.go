@@ -1,8 +1,8 @@
-// Package jobstore holds the records of a store of jobs, and the port to it: [Store] and [Tx].
-// Adapters import no other package of jobs. The records are jobs, early answers, deferrals of
-// tasks, and leases of queues. Their rules are in package jobs, above the transactions.
+// Package jobstore contains the records of a database of jobs and the port to it: [Store] and [Tx].
+// The records are jobs, early answers, deferrals of tasks, and leases of queues. Package jobs
+// applies the rules of these records, on top of the transactions. Adapters import no other package
+// of jobs.
 //
-//   - job.go, row.go, handout.go: Job, as stored and as claimed; errors.go: the errors
-//   - store.go, tx.go: the port
-//   - early.go, deferral.go, lease.go: the other records
+// A job is open until its state is FINISHED, FAILED or CANCELLED; then it is over ([State.Over]). A
+// deferral is open until its phase is DeferralOver.
 package jobstore

@@ -8,43 +8,44 @@ import (
 	"unicode/utf8"
 )
 
-// Row is a job as a [Store] keeps it. It adds fencing tokens, the number that names its task, and
-// its due time.
+// Row is a job with the fields that only stores and workers use: counts, the fencing token, and the
+// due time.
 type Row struct {
 	Job
-	// Run counts the runs: the times that the job was handed out while QUEUED. It is part of the id
-	// of the run's task (jobs.TaskID).
+	// Run counts the runs: the claims of the job while QUEUED. It is part of the id of the run's task
+	// (jobs.TaskID).
 	Run int64
-	// Token is the fencing token. Each claim makes it grow. A worker with an older one ends
-	// nothing.
+	// Token is the fencing token. Each claim increases it. A worker with an older token cannot end the
+	// attempt.
 	Token int64
-	// Scheduled is the NextRun of the present or last run. Zero: it never ran.
+	// Scheduled is the NextRun for which the current or last run was due. Zero: the job never ran.
 	Scheduled time.Time
-	// Due is when a store may let the job be claimed. Zero: never. It is
+	// Due is the time at which the job may be claimed. Zero: it may not. It is
 	//
-	//   - the NextRun of a job that is QUEUED or RUNQUEUED;
-	//   - the end of the lease of a RUNNING job;
-	//   - the Deadline of a job that awaits its answer.
+	//   - NextRun for a job that is QUEUED or RUNQUEUED;
+	//   - the end of the lease for a RUNNING job;
+	//   - Deadline for a job that awaits its answer.
 	Due time.Time
-	// Handouts counts the claims of a job with RetryAfter in its present run. 0 for other jobs, and
-	// for jobs that are claimed without end.
+	// Handouts counts the claims of a job with RetryAfter in its current run. 0 for other jobs, and
+	// for jobs that are claimed again without limit.
 	Handouts int32
-	// HasChildren: the job has, or had, children.
+	// HasChildren reports that the job has, or once had, children.
 	HasChildren bool
-	// Respond: the worker of the job looks at its answer. Off: the answer ends the job.
+	// Respond makes a worker handle the answer of the job. Off: the answer ends the job.
 	Respond bool
-	// Message is the task with conditions that the job was made of, a JSON object. "": none. Save
-	// stores the Message of a new job. Reads leave it empty; [Finder.Messages] returns it.
+	// Message is the message of the task with conditions that the job was created for, a JSON object.
+	// "": no task. Save stores the Message of a new job. Reads leave it empty; [Finder.Messages]
+	// returns it.
 	Message string
 }
 
-// Simple reports whether the job concerns nothing else: no other job, no rule of time, no queue and
-// no key. It is not kept when it has ended.
+// Simple reports whether the job has no repeat, RetryAfter, parent, children, sequence key, queue
+// or key. Such a job affects no other job and is deleted when it has ended.
 func (j *Row) Simple() bool {
 	return j.Repeat == "" && j.RetryAfter == "" && j.Parent == 0 && !j.HasChildren && j.SequenceKey == "" && j.Queue == "" && j.Key == ""
 }
 
-// Check returns all reasons why a store must not keep j, joined, or nil. Each wraps [ErrBadJob].
+// Check returns all reasons why a store must not save j, joined, or nil. Each wraps [ErrBadJob].
 func (j *Row) Check() error {
 	errs := []error{CheckName(j.Name)}
 	if j.SequenceKey != "" {
@@ -73,7 +74,7 @@ func (j *Row) Check() error {
 	return errors.Join(errs...)
 }
 
-// checkQueued checks the fields of queues and answers.
+// checkQueued returns the errors of the fields for queues and answers, joined.
 func (j *Row) checkQueued() error {
 	var errs []error
 	if j.Queue != "" {

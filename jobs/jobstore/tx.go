@@ -12,49 +12,55 @@ import (
 // AnswerTx is the part of a transaction that reads and writes early answers and deferrals. In a
 // View all writing methods fail.
 type AnswerTx interface {
-	// Early returns the early answer of a name and a key, expired or not. Returns nil if there is
-	// none. It locks nothing: see AnswerLock.
+	// Early returns the early answer to a name and a key, expired or not. Returns nil if no such
+	// answer exists. It locks nothing; use AnswerLock.
 	Early(ctx context.Context, name, key string) (*EarlyAnswer, error)
-	// SaveEarly writes early answers. Each replaces the one of its name and key.
+	// SaveEarly writes early answers. Each replaces the early answer to its name and key.
 	SaveEarly(ctx context.Context, answers ...*EarlyAnswer) error
-	// DeleteEarly deletes the early answer of a name and a key. A missing one is ignored.
+	// DeleteEarly deletes the early answer to a name and a key. A missing one is ignored.
 	DeleteEarly(ctx context.Context, name, key string) error
-	// ExpireEarly deletes early answers whose Expires is not after by, and returns them: the first
-	// ones, at most limit. It stops when the Results of those have size bytes together.
+	// ExpireEarly deletes early answers whose Expires is not after by, and returns them. It deletes at
+	// most limit answers, in the order of Expires. It stops as soon as their Results have size bytes
+	// in total.
 	ExpireEarly(ctx context.Context, by time.Time, limit, size int) ([]EarlyAnswer, error)
 
-	// DeferralOf returns the open deferral of a name and a key. If none is open, it returns the one
-	// that was over last, or nil. It locks nothing.
+	// DeferralOf returns the open deferral with a name and a key. If no such deferral is open, it
+	// returns the deferral that was settled last, or nil. It locks nothing.
 	DeferralOf(ctx context.Context, name, key string) (*Deferral, error)
-	// Deferrals returns the deferrals of tasks and locks them, in the order of their ids. Missing
-	// ones are ignored.
+	// OpenDeferrals returns the tasks of the open deferrals with these names and keys (groups ByKey).
+	// Groups without an open deferral are left out. It locks nothing. The number of round trips to a
+	// server does not depend on the number of groups.
+	OpenDeferrals(ctx context.Context, groups ...Group) (map[Group]task.ID, error)
+	// Deferrals returns the deferrals of tasks in the order of their ids, and locks them until the
+	// transaction ends. Missing ones are left out.
 	Deferrals(ctx context.Context, tasks ...task.ID) ([]Deferral, error)
-	// DueDeferrals returns the first open deferrals of a broker's queue whose Due is not after by,
-	// in the order of Due. It returns at most limit, and locks them. It skips deferrals that
+	// DueDeferrals returns the first open deferrals of a broker's queue whose Due is not after by, in
+	// the order of Due. It returns at most limit deferrals and locks them. It skips deferrals that
 	// another transaction has locked.
 	DueDeferrals(ctx context.Context, queue string, by time.Time, limit int) ([]Deferral, error)
-	// AwaitingDeferrals returns deferrals of a broker's queue that are DeferralAwaiting, of tasks
-	// above after, in the order of task ids. It returns at most limit, and locks nothing.
+	// AwaitingDeferrals returns deferrals of a broker's queue in phase DeferralAwaiting, in the order
+	// of task ids. It begins after the task after, and returns at most limit deferrals. It locks
+	// nothing.
 	AwaitingDeferrals(ctx context.Context, queue string, after task.ID, limit int) ([]Deferral, error)
-	// SaveDeferrals writes deferrals. Each replaces the one of its task, which this transaction has
-	// locked.
+	// SaveDeferrals writes deferrals. Each replaces the deferral of its task, which this transaction
+	// must have locked.
 	SaveDeferrals(ctx context.Context, deferrals ...*Deferral) error
-	// DeleteDeferrals deletes deferrals. Missing ones are ignored.
+	// DeleteDeferrals deletes the deferrals of tasks. Missing ones are ignored.
 	DeleteDeferrals(ctx context.Context, tasks ...task.ID) error
-	// ExpireDeferrals deletes deferrals whose Expires is not after by, at most limit. It returns
-	// how many.
+	// ExpireDeferrals deletes at most limit deferrals whose Expires is not after by. It returns the
+	// number of deleted deferrals.
 	ExpireDeferrals(ctx context.Context, by time.Time, limit int) (int, error)
 }
 
-// AnswerLock returns the lock to take before a look for the receiver of an answer of a name and a
-// key. It covers jobs, deferrals and early answers.
+// AnswerLock returns the name of the lock for answers to a name and a key. Take it before looking
+// for the job, deferral or early answer with this key.
 func AnswerLock(name, key string) string { return "answer " + KeyDigest(name, key) }
 
-// DeferralLock returns the lock to take before a look for the deferral of a task, which may not
-// exist yet. Take it before AnswerLock.
+// DeferralLock returns the name of the lock for the deferral of a task, which may not exist yet.
+// Take it before reading the deferral, and before AnswerLock.
 func DeferralLock(id task.ID) string { return "deferral " + KeyDigest("", string(id)) }
 
-// KeyDigest returns a short text for a name and a key of any length.
+// KeyDigest returns a text of 32 characters that identifies a name and a key of any length.
 func KeyDigest(name, key string) string {
 	sum := sha256.Sum256([]byte(name + "\x00" + key))
 	return hex.EncodeToString(sum[:16])

@@ -11,22 +11,23 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// answerTable holds early answers and deferrals. One goroutine uses it at a time.
+// answerTable contains early answers and deferrals. One goroutine at a time uses it.
 type answerTable struct {
 	early      map[[2]string]*jobstore.EarlyAnswer // by name and key
 	deferrals  map[task.ID]*deferral
 	byKey      map[[2]string]map[*deferral]struct{} // by name and key
-	due        map[string]*orderOf[*deferral]       // by the broker's queue: those with a Due
+	due        map[string]*orderOf[*deferral]       // those with a Due, by the broker's queue
 	expires    orderOf[*deferral]
 	lastNumber jobstore.ID
 }
 
-// deferral is a record that stands in orders. What it holds is replaced as a whole.
+// deferral is a stored deferral. A change replaces it by a new one.
 type deferral struct {
 	jobstore.Deferral
-	number jobstore.ID // in the order in which they came
+	number jobstore.ID // numbers deferrals in the order of their creation
 }
 
+// newAnswerTable returns an empty table.
 func newAnswerTable() answerTable {
 	return answerTable{
 		early: map[[2]string]*jobstore.EarlyAnswer{}, deferrals: map[task.ID]*deferral{}, byKey: map[[2]string]map[*deferral]struct{}{},
@@ -34,11 +35,13 @@ func newAnswerTable() answerTable {
 	}
 }
 
+// at returns the entry of d in an order by the time t.
 func (d *deferral) at(t time.Time) placeOf[*deferral] {
 	return placeOf[*deferral]{major: micros(t), id: d.number, rec: d}
 }
 
-// put replaces the deferral of a task; nil: there is none any more. It returns what was there.
+// put replaces the deferral of a task by now, or deletes it if now is nil. It returns the previous
+// deferral, or nil.
 func (t *answerTable) put(id task.ID, now *jobstore.Deferral) (before *jobstore.Deferral) {
 	old := t.deferrals[id]
 	if old != nil {
@@ -61,6 +64,7 @@ func (t *answerTable) put(id task.ID, now *jobstore.Deferral) (before *jobstore.
 	return before
 }
 
+// link adds a deferral to all indexes.
 func (t *answerTable) link(d *deferral) {
 	k := [2]string{d.Name, d.Key}
 	if t.byKey[k] == nil {
@@ -78,6 +82,7 @@ func (t *answerTable) link(d *deferral) {
 	}
 }
 
+// unlink removes a deferral from all indexes.
 func (t *answerTable) unlink(d *deferral) {
 	k := [2]string{d.Name, d.Key}
 	if delete(t.byKey[k], d); len(t.byKey[k]) == 0 {
@@ -93,7 +98,8 @@ func (t *answerTable) unlink(d *deferral) {
 	}
 }
 
-// of returns the open deferral of a name and a key, else the one that was over last.
+// of returns a copy of the open deferral with a name and a key. If no such deferral is open, it
+// returns the deferral that was settled last, or nil.
 func (t *answerTable) of(name, key string) *jobstore.Deferral {
 	var last *deferral
 	for d := range t.byKey[[2]string{name, key}] {
@@ -110,6 +116,21 @@ func (t *answerTable) of(name, key string) *jobstore.Deferral {
 	return copyDeferral(&last.Deferral)
 }
 
+// open returns the tasks of the open deferrals of groups. Groups without an open deferral are left
+// out.
+func (t *answerTable) open(groups []jobstore.Group) map[jobstore.Group]task.ID {
+	found := map[jobstore.Group]task.ID{}
+	for _, g := range groups {
+		for d := range t.byKey[[2]string{g.Name, g.Key}] {
+			if d.Open() && g.By == jobstore.ByKey {
+				found[g] = d.Task
+			}
+		}
+	}
+	return found
+}
+
+// ofTasks returns copies of the deferrals of tasks in the order of their ids.
 func (t *answerTable) ofTasks(tasks []task.ID) (found []jobstore.Deferral) {
 	for _, id := range slices.Compact(slices.Sorted(slices.Values(tasks))) {
 		if d := t.deferrals[id]; d != nil {
@@ -119,6 +140,8 @@ func (t *answerTable) ofTasks(tasks []task.ID) (found []jobstore.Deferral) {
 	return found
 }
 
+// dueBy returns copies of up to limit deferrals of a broker's queue that are due at by, in the
+// order of Due.
 func (t *answerTable) dueBy(queue string, by time.Time, limit int) (found []jobstore.Deferral) {
 	o := t.due[queue]
 	if o == nil {
@@ -133,6 +156,8 @@ func (t *answerTable) dueBy(queue string, by time.Time, limit int) (found []jobs
 	return found
 }
 
+// awaiting returns copies of up to limit deferrals of a broker's queue in phase DeferralAwaiting,
+// in the order of task ids after the given one.
 func (t *answerTable) awaiting(queue string, after task.ID, limit int) (found []jobstore.Deferral) {
 	for id, d := range t.deferrals {
 		if d.Queue == queue && d.Phase == jobstore.DeferralAwaiting && id > after {
@@ -143,8 +168,7 @@ func (t *answerTable) awaiting(queue string, after task.ID, limit int) (found []
 	return found[:min(len(found), limit)]
 }
 
-// copyDeferral is a deferral that shares nothing that can be written to, in the precision in which
-// times are kept.
+// copyDeferral returns a copy that shares no memory with d, with times in UTC and in microseconds.
 func copyDeferral(d *jobstore.Deferral) *jobstore.Deferral {
 	c := *d
 	c.Answer, c.State = bytes.Clone(d.Answer), bytes.Clone(d.State)
@@ -152,13 +176,14 @@ func copyDeferral(d *jobstore.Deferral) *jobstore.Deferral {
 	return &c
 }
 
+// copyEarly returns a copy that shares no memory with e, with its time in microseconds.
 func copyEarly(e *jobstore.EarlyAnswer) *jobstore.EarlyAnswer {
 	c := *e
 	c.Result, c.Expires = bytes.Clone(e.Result), exact(e.Expires)
 	return &c
 }
 
-// answerChange is what an early answer, or a deferral, was before it was changed.
+// answerChange is the previous state of an early answer or a deferral, for a rollback.
 type answerChange struct {
 	key      [2]string
 	early    *jobstore.EarlyAnswer
@@ -166,7 +191,8 @@ type answerChange struct {
 	deferral *jobstore.Deferral
 }
 
-// undoAnswers undoes what was done to early answers and deferrals.
+// undoAnswers undoes all changes of early answers and deferrals in this transaction, the last one
+// first.
 func (tx *tx) undoAnswers() {
 	t := &tx.core.table.answerTable
 	for _, c := range slices.Backward(tx.undoneAnswers) {
@@ -182,7 +208,7 @@ func (tx *tx) undoAnswers() {
 	tx.undoneAnswers = nil
 }
 
-// Early implements [jobstore.AnswerTx].
+// Early returns the early answer to a name and a key, or nil. It implements [jobstore.AnswerTx].
 func (tx *tx) Early(ctx context.Context, name, key string) (*jobstore.EarlyAnswer, error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err
@@ -190,6 +216,8 @@ func (tx *tx) Early(ctx context.Context, name, key string) (*jobstore.EarlyAnswe
 	return tx.core.earlyOf(name, key), nil
 }
 
+// earlyOf returns a copy of the early answer to a name and a key, or nil. Call it with the table
+// locked.
 func (c *core) earlyOf(name, key string) *jobstore.EarlyAnswer {
 	if e := c.table.answerTable.early[[2]string{name, key}]; e != nil {
 		return copyEarly(e)
@@ -197,7 +225,7 @@ func (c *core) earlyOf(name, key string) *jobstore.EarlyAnswer {
 	return nil
 }
 
-// SaveEarly implements [jobstore.AnswerTx].
+// SaveEarly stores early answers. It implements [jobstore.AnswerTx].
 func (tx *tx) SaveEarly(ctx context.Context, answers ...*jobstore.EarlyAnswer) error {
 	if err := tx.ready(ctx); err != nil {
 		return err
@@ -208,6 +236,7 @@ func (tx *tx) SaveEarly(ctx context.Context, answers ...*jobstore.EarlyAnswer) e
 	return nil
 }
 
+// setEarly stores an early answer, or deletes it if e is nil, and records the previous one.
 func (tx *tx) setEarly(key [2]string, e *jobstore.EarlyAnswer) {
 	t := &tx.core.table.answerTable
 	tx.undoneAnswers = append(tx.undoneAnswers, answerChange{key: key, early: t.early[key]})
@@ -218,7 +247,8 @@ func (tx *tx) setEarly(key [2]string, e *jobstore.EarlyAnswer) {
 	t.early[key] = e
 }
 
-// DeleteEarly implements [jobstore.AnswerTx].
+// DeleteEarly deletes the early answer to a name and a key, if it exists. It implements
+// [jobstore.AnswerTx].
 func (tx *tx) DeleteEarly(ctx context.Context, name, key string) error {
 	if err := tx.ready(ctx); err != nil {
 		return err
@@ -227,7 +257,8 @@ func (tx *tx) DeleteEarly(ctx context.Context, name, key string) error {
 	return nil
 }
 
-// ExpireEarly implements [jobstore.AnswerTx].
+// ExpireEarly deletes early answers that have expired at by, and returns them. It implements
+// [jobstore.AnswerTx].
 func (tx *tx) ExpireEarly(ctx context.Context, by time.Time, limit, size int) (gone []jobstore.EarlyAnswer, err error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err
@@ -252,7 +283,8 @@ func (tx *tx) ExpireEarly(ctx context.Context, by time.Time, limit, size int) (g
 	return gone, nil
 }
 
-// DeferralOf implements [jobstore.AnswerTx].
+// DeferralOf returns the open deferral with a name and a key, or the last one that is over, or nil.
+// It implements [jobstore.AnswerTx].
 func (tx *tx) DeferralOf(ctx context.Context, name, key string) (*jobstore.Deferral, error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err
@@ -260,7 +292,17 @@ func (tx *tx) DeferralOf(ctx context.Context, name, key string) (*jobstore.Defer
 	return tx.core.table.answerTable.of(name, key), nil
 }
 
-// Deferrals implements [jobstore.AnswerTx].
+// OpenDeferrals returns the tasks of the open deferrals of groups. It implements
+// [jobstore.AnswerTx].
+func (tx *tx) OpenDeferrals(ctx context.Context, groups ...jobstore.Group) (map[jobstore.Group]task.ID, error) {
+	if err := tx.ready(ctx); err != nil {
+		return nil, err
+	}
+	return tx.core.table.answerTable.open(groups), nil
+}
+
+// Deferrals returns the deferrals of tasks in the order of their ids. It implements
+// [jobstore.AnswerTx].
 func (tx *tx) Deferrals(ctx context.Context, tasks ...task.ID) ([]jobstore.Deferral, error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err
@@ -268,7 +310,8 @@ func (tx *tx) Deferrals(ctx context.Context, tasks ...task.ID) ([]jobstore.Defer
 	return tx.core.table.answerTable.ofTasks(tasks), nil
 }
 
-// DueDeferrals implements [jobstore.AnswerTx].
+// DueDeferrals returns up to limit deferrals of a broker's queue that are due at by, in the order
+// of Due. It implements [jobstore.AnswerTx].
 func (tx *tx) DueDeferrals(ctx context.Context, queue string, by time.Time, limit int) ([]jobstore.Deferral, error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err
@@ -276,7 +319,8 @@ func (tx *tx) DueDeferrals(ctx context.Context, queue string, by time.Time, limi
 	return tx.core.table.answerTable.dueBy(queue, by, limit), nil
 }
 
-// AwaitingDeferrals implements [jobstore.AnswerTx].
+// AwaitingDeferrals returns up to limit deferrals of a broker's queue in phase DeferralAwaiting, in
+// the order of task ids after the given one. It implements [jobstore.AnswerTx].
 func (tx *tx) AwaitingDeferrals(ctx context.Context, queue string, after task.ID, limit int) ([]jobstore.Deferral, error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err
@@ -284,7 +328,8 @@ func (tx *tx) AwaitingDeferrals(ctx context.Context, queue string, after task.ID
 	return tx.core.table.answerTable.awaiting(queue, after, limit), nil
 }
 
-// SaveDeferrals implements [jobstore.AnswerTx].
+// SaveDeferrals stores deferrals and records the notifications for watchers. It implements
+// [jobstore.AnswerTx].
 func (tx *tx) SaveDeferrals(ctx context.Context, deferrals ...*jobstore.Deferral) error {
 	if err := tx.ready(ctx); err != nil {
 		return err
@@ -298,12 +343,14 @@ func (tx *tx) SaveDeferrals(ctx context.Context, deferrals ...*jobstore.Deferral
 	return nil
 }
 
+// setDeferral stores the deferral of a task, or deletes it if d is nil, and records the previous
+// one.
 func (tx *tx) setDeferral(id task.ID, d *jobstore.Deferral) {
 	before := tx.core.table.answerTable.put(id, d)
 	tx.undoneAnswers = append(tx.undoneAnswers, answerChange{id: id, deferral: before})
 }
 
-// DeleteDeferrals implements [jobstore.AnswerTx].
+// DeleteDeferrals deletes the deferrals of tasks. It implements [jobstore.AnswerTx].
 func (tx *tx) DeleteDeferrals(ctx context.Context, tasks ...task.ID) error {
 	if err := tx.ready(ctx); err != nil {
 		return err
@@ -314,7 +361,8 @@ func (tx *tx) DeleteDeferrals(ctx context.Context, tasks ...task.ID) error {
 	return nil
 }
 
-// ExpireDeferrals implements [jobstore.AnswerTx].
+// ExpireDeferrals deletes up to limit deferrals that have expired at by, and returns their number.
+// It implements [jobstore.AnswerTx].
 func (tx *tx) ExpireDeferrals(ctx context.Context, by time.Time, limit int) (int, error) {
 	if err := tx.ready(ctx); err != nil {
 		return 0, err
@@ -329,52 +377,63 @@ func (tx *tx) ExpireDeferrals(ctx context.Context, by time.Time, limit int) (int
 	return len(gone), tx.DeleteDeferrals(ctx, gone...)
 }
 
-// Early implements [jobstore.AnswerTx].
+// Early returns the early answer to a name and a key, or nil. It implements [jobstore.AnswerTx].
 func (v *view) Early(ctx context.Context, name, key string) (e *jobstore.EarlyAnswer, err error) {
 	err = v.read(ctx, func() { e = v.core.earlyOf(name, key) })
 	return e, err
 }
 
-// DeferralOf implements [jobstore.AnswerTx].
+// DeferralOf returns the open deferral with a name and a key, or the last one that is over, or nil.
+// It implements [jobstore.AnswerTx].
 func (v *view) DeferralOf(ctx context.Context, name, key string) (d *jobstore.Deferral, err error) {
 	err = v.read(ctx, func() { d = v.core.table.answerTable.of(name, key) })
 	return d, err
 }
 
-// Deferrals implements [jobstore.AnswerTx].
+// OpenDeferrals returns the tasks of the open deferrals of groups. It implements
+// [jobstore.AnswerTx].
+func (v *view) OpenDeferrals(ctx context.Context, groups ...jobstore.Group) (found map[jobstore.Group]task.ID, err error) {
+	err = v.read(ctx, func() { found = v.core.table.answerTable.open(groups) })
+	return found, err
+}
+
+// Deferrals returns the deferrals of tasks in the order of their ids. It implements
+// [jobstore.AnswerTx].
 func (v *view) Deferrals(ctx context.Context, tasks ...task.ID) (found []jobstore.Deferral, err error) {
 	err = v.read(ctx, func() { found = v.core.table.answerTable.ofTasks(tasks) })
 	return found, err
 }
 
-// DueDeferrals implements [jobstore.AnswerTx].
+// DueDeferrals returns up to limit deferrals of a broker's queue that are due at by, in the order
+// of Due. It implements [jobstore.AnswerTx].
 func (v *view) DueDeferrals(ctx context.Context, queue string, by time.Time, limit int) (found []jobstore.Deferral, err error) {
 	err = v.read(ctx, func() { found = v.core.table.answerTable.dueBy(queue, by, limit) })
 	return found, err
 }
 
-// AwaitingDeferrals implements [jobstore.AnswerTx].
+// AwaitingDeferrals returns up to limit deferrals of a broker's queue in phase DeferralAwaiting, in
+// the order of task ids after the given one. It implements [jobstore.AnswerTx].
 func (v *view) AwaitingDeferrals(ctx context.Context, queue string, after task.ID, limit int) (found []jobstore.Deferral, err error) {
 	err = v.read(ctx, func() { found = v.core.table.answerTable.awaiting(queue, after, limit) })
 	return found, err
 }
 
-// SaveEarly implements [jobstore.AnswerTx].
+// SaveEarly returns errReads, since a View cannot write.
 func (v *view) SaveEarly(context.Context, ...*jobstore.EarlyAnswer) error { return errReads }
 
-// DeleteEarly implements [jobstore.AnswerTx].
+// DeleteEarly returns errReads, since a View cannot write.
 func (v *view) DeleteEarly(context.Context, string, string) error { return errReads }
 
-// ExpireEarly implements [jobstore.AnswerTx].
+// ExpireEarly returns errReads, since a View cannot write.
 func (v *view) ExpireEarly(context.Context, time.Time, int, int) ([]jobstore.EarlyAnswer, error) {
 	return nil, errReads
 }
 
-// SaveDeferrals implements [jobstore.AnswerTx].
+// SaveDeferrals returns errReads, since a View cannot write.
 func (v *view) SaveDeferrals(context.Context, ...*jobstore.Deferral) error { return errReads }
 
-// DeleteDeferrals implements [jobstore.AnswerTx].
+// DeleteDeferrals returns errReads, since a View cannot write.
 func (v *view) DeleteDeferrals(context.Context, ...task.ID) error { return errReads }
 
-// ExpireDeferrals implements [jobstore.AnswerTx].
+// ExpireDeferrals returns errReads, since a View cannot write.
 func (v *view) ExpireDeferrals(context.Context, time.Time, int) (int, error) { return 0, errReads }

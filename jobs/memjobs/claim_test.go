@@ -13,7 +13,8 @@ import (
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// large is a table of n jobs of 1,000 names, of all six priorities, half of which are not due at the epoch.
+// large returns a table of n jobs with 1,000 names and six priorities. Half of them are not due at
+// the epoch.
 func large(n int) *table {
 	t := newTable()
 	for i := range n {
@@ -28,11 +29,12 @@ func large(n int) *table {
 
 var patterns = []string{"name-500/x", "name-50*", "*0/x", "*", "nobody*", "name-*9?/x"}
 
-// TestFindDueOfMany compares what the indexes find with what a look at each job does, where patterns match many names.
+// TestFindDueOfMany compares the results of the indexes with a search through all jobs, for
+// patterns with many matching names.
 func TestFindDueOfMany(t *testing.T) {
 	t.Parallel()
 	table := large(8_000)
-	// A name whose jobs are all more urgent than the others, and many: to look through what is due first does not help then.
+	// Many jobs of this name are the most urgent ones, so walking through all due jobs does not help.
 	for i := range 2000 {
 		table.insert(jobstore.Row{Job: jobstore.Job{ID: jobstore.ID(100_000 + i), Name: "urgent", Priority: -1}, Due: epoch})
 	}
@@ -63,7 +65,7 @@ func ids(rs []*record) []jobstore.ID {
 	return out
 }
 
-// TestClaimLooksAtFew counts what a claim looks at instead of the time that it takes.
+// TestClaimLooksAtFew counts the entries that a claim reads, instead of its time.
 func TestClaimLooksAtFew(t *testing.T) {
 	t.Parallel()
 	table := large(12_000)
@@ -87,7 +89,7 @@ func TestClaimLooksAtFew(t *testing.T) {
 	}
 }
 
-// BenchmarkClaim is one claim, and the end of it, among a million jobs.
+// BenchmarkClaim claims and ends one job of a million.
 func BenchmarkClaim(b *testing.B) {
 	table := large(1_000_000)
 	for _, p := range patterns {

@@ -9,19 +9,17 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// query asks for jobs. All that is set must hold of a job.
+// query selects the jobs that match all set fields.
 type query struct {
 	jobstore.Page
-	ids       []jobstore.ID // not nil: these
-	name      string
-	sequence  string
-	parent    jobstore.ID
-	queue     string
-	uniqueKey string // with a name
-	key       string // with a name
+	ids    []jobstore.ID // not nil: only jobs with these ids
+	name   string
+	parent jobstore.ID
+	queue  string
+	key    string // requires name
 }
 
-// find returns what q asks for.
+// find returns the records that q selects, in the order of ids.
 func (t *table) find(q *query) []*record {
 	switch {
 	case q.After == math.MaxInt64:
@@ -40,7 +38,7 @@ func (t *table) find(q *query) []*record {
 		return found
 	}
 	var found []*record
-	among := t.among(q)
+	among := t.smallestOrders(q)
 	for _, o := range among {
 		found = append(found, matching(o, q)...)
 	}
@@ -53,7 +51,36 @@ func (t *table) find(q *query) []*record {
 	return found
 }
 
-// matching returns the first records of an order by id that q asks for.
+// lowestIDs returns the lowest id of the jobs of each group that are in one of the states; nil
+// states: any state. Groups without such a job are left out.
+func (t *table) lowestIDs(states []jobstore.State, groups []jobstore.Group) map[jobstore.Group]jobstore.ID {
+	found := make(map[jobstore.Group]jobstore.ID, len(groups))
+	for _, g := range groups {
+		var o *order
+		switch g.By {
+		case jobstore.ByKey:
+			o = t.answers[[2]string{g.Name, g.Key}]
+		case jobstore.ByUniqueKey:
+			o = t.unique[[2]string{g.Name, g.Key}]
+		case jobstore.BySequence:
+			o = t.keys[g.Key]
+		default:
+			o = t.names.order(g.Name)
+		}
+		if o == nil {
+			continue
+		}
+		for e := range o.from(start) {
+			if j := &e.rec.job; j.In(g) && (states == nil || slices.Contains(states, j.State)) {
+				found[g] = j.ID
+				break
+			}
+		}
+	}
+	return found
+}
+
+// matching returns the records of an order by id that q selects, up to the limit of q.
 func matching(o *order, q *query) (found []*record) {
 	for e := range o.from(entry{id: q.After + 1}) {
 		if matches(q, &e.rec.job) {
@@ -65,7 +92,7 @@ func matching(o *order, q *query) (found []*record) {
 	return found
 }
 
-// expired returns the first records whose Expires is not after by, at most limit.
+// expired returns up to limit records whose Expires is not after by, in the order of Expires.
 func (t *table) expired(by time.Time, limit int) (found []*record) {
 	for e := range t.expires.from(start) {
 		if e.major > micros(by) || len(found) == limit {
@@ -76,8 +103,9 @@ func (t *table) expired(by time.Time, limit int) (found []*record) {
 	return found
 }
 
-// among returns the fewest orders by id in which all are that q asks for.
-func (t *table) among(q *query) []*order {
+// smallestOrders returns orders by id that together contain all jobs that q selects. Of several
+// possibilities it chooses the one with the fewest entries.
+func (t *table) smallestOrders(q *query) []*order {
 	best := []*order{&t.all}
 	size := t.all.n
 	take := func(list ...*order) {
@@ -92,9 +120,6 @@ func (t *table) among(q *query) []*order {
 	if q.name != "" {
 		take(listOf(t.names.order(q.name))...)
 	}
-	if q.sequence != "" {
-		take(listOf(t.keys[q.sequence])...)
-	}
 	if q.parent != 0 {
 		take(listOf(t.children[q.parent])...)
 	}
@@ -104,12 +129,10 @@ func (t *table) among(q *query) []*order {
 	if q.name != "" && q.key != "" {
 		take(listOf(t.answers[[2]string{q.name, q.key}])...)
 	}
-	if q.name != "" && q.uniqueKey != "" {
-		take(listOf(t.unique[[2]string{q.name, q.uniqueKey}])...)
-	}
 	return best
 }
 
+// listOf returns a list that contains o, or nil if o is nil.
 func listOf(o *order) []*order {
 	if o == nil {
 		return nil
@@ -117,32 +140,31 @@ func listOf(o *order) []*order {
 	return []*order{o}
 }
 
-// inQueue returns the orders by id of a queue's jobs, of the states that are asked for.
+// inQueue returns the orders by id that contain the jobs of q's queue in the states of q.
 func (t *table) inQueue(q *query) (list []*order) {
 	for _, s := range states {
 		if q.States != nil && !slices.Contains(q.States, s) {
 			continue
 		}
-		if l := t.lines[place{q.queue, s}]; l != nil {
+		if l := t.lines[lineKey{q.queue, s}]; l != nil {
 			list = append(list, &l.all)
 		}
 	}
 	return list
 }
 
-// states are all states that a job may have.
+// states contains all states of a job.
 var states = [...]jobstore.State{
 	jobstore.Queued, jobstore.RunQueued, jobstore.Running, jobstore.Paused, jobstore.Waiting, jobstore.Finished, jobstore.Failed, jobstore.Cancelled,
 }
 
+// matches reports whether q selects the job j.
 func matches(q *query, j *jobstore.Row) bool {
 	return j.ID > q.After &&
 		(q.ids == nil || slices.Contains(q.ids, j.ID)) &&
 		(q.name == "" || j.Name == q.name) &&
 		(q.States == nil || slices.Contains(q.States, j.State)) &&
-		(q.sequence == "" || j.SequenceKey == q.sequence) &&
 		(q.parent == 0 || j.Parent == q.parent) &&
 		(q.queue == "" || j.Queue == q.queue) &&
-		(q.uniqueKey == "" || j.UniqueKey == q.uniqueKey) &&
 		(q.key == "" || j.Key == q.key)
 }

@@ -10,37 +10,37 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// finder is what tx and view embed: the questions of [jobstore.Finder], which both answer alike.
+// finder implements [jobstore.Finder] for tx and view, which embed it.
 type finder struct{ in reader }
 
 // reader is a tx or a view.
 type reader interface {
-	// find returns copies of the jobs that by finds.
+	// find returns copies of the jobs that by returns.
 	find(ctx context.Context, by func(t *table) ([]*record, error)) ([]jobstore.Row, error)
-	// now returns the time. The caller holds the table.
+	// now returns the store's time. Call it with the table locked.
 	now() time.Time
 }
 
-// find implements reader.
+// find implements reader. After an error of by the transaction cannot commit.
 func (tx *tx) find(ctx context.Context, by func(t *table) ([]*record, error)) ([]jobstore.Row, error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err
 	}
 	found, err := tx.core.find(by)
 	if err != nil {
-		return nil, tx.spoil(err)
+		return nil, tx.fail(err)
 	}
 	return found, nil
 }
 
-// find implements reader.
+// find implements reader. It locks the table during by.
 func (v *view) find(ctx context.Context, by func(t *table) ([]*record, error)) (found []jobstore.Row, err error) {
 	var bad error
 	err = v.read(ctx, func() { found, bad = v.core.find(by) })
 	return found, errors.Join(err, bad)
 }
 
-// find returns copies of the jobs that by finds.
+// find returns copies of the jobs that by returns. Call it with the table locked.
 func (c *core) find(by func(t *table) ([]*record, error)) ([]jobstore.Row, error) {
 	found, err := by(c.table)
 	if err != nil {
@@ -53,28 +53,28 @@ func (c *core) find(by func(t *table) ([]*record, error)) ([]jobstore.Row, error
 	return out, nil
 }
 
-// limited refuses a limit below least.
-func limited(limit, least int) error {
+// checkLimit returns an error that wraps ErrBadJob if limit is below least.
+func checkLimit(limit, least int) error {
 	if limit < least {
-		return fmt.Errorf("memjobs: %w: a limit of %d", jobstore.ErrBadJob, limit)
+		return fmt.Errorf("memjobs: %w: the limit %d is too small", jobstore.ErrBadJob, limit)
 	}
 	return nil
 }
 
-// asked finds what q asks for.
-func asked(q query) func(t *table) ([]*record, error) {
+// byQuery returns a function that finds the records that q selects.
+func byQuery(q query) func(t *table) ([]*record, error) {
 	return func(t *table) ([]*record, error) {
-		if err := limited(q.Limit, 0); err != nil {
+		if err := checkLimit(q.Limit, 0); err != nil {
 			return nil, err
 		}
 		return t.find(&q), nil
 	}
 }
 
-// nothing finds nothing.
-func nothing(*table) ([]*record, error) { return nil, nil }
+// findNothing returns no records.
+func findNothing(*table) ([]*record, error) { return nil, nil }
 
-// lastOver finds the newest job of a name and a key that is over.
+// lastOver returns a function that finds the newest job with a name and a key that is over.
 func lastOver(name, key string) func(t *table) ([]*record, error) {
 	return func(t *table) ([]*record, error) {
 		o := t.answers[[2]string{name, key}]
@@ -92,54 +92,60 @@ func lastOver(name, key string) func(t *table) ([]*record, error) {
 	}
 }
 
+// ofDue returns a function that finds due jobs without a queue. It returns ErrBadJob for a limit
+// below 1.
 func ofDue(d jobstore.Due, limit int, now func() time.Time) func(t *table) ([]*record, error) {
 	return func(t *table) ([]*record, error) {
-		if err := limited(limit, 1); err != nil {
+		if err := checkLimit(limit, 1); err != nil {
 			return nil, err
 		}
 		return t.findDue(&d.Selector, until(d.By, now), limit), nil
 	}
 }
 
+// ofLine returns a function that finds due jobs of a queue. It returns ErrBadJob for a limit below
+// 1.
 func ofLine(l jobstore.Line, limit int, now func() time.Time) func(t *table) ([]*record, error) {
 	return func(t *table) ([]*record, error) {
-		if err := limited(limit, 1); err != nil {
+		if err := checkLimit(limit, 1); err != nil {
 			return nil, err
 		}
 		return t.findLine(&l, now, limit), nil
 	}
 }
 
-// Jobs implements [jobstore.Finder].
+// Jobs returns the jobs with these ids, each once, in the order of ids. It implements
+// [jobstore.Finder].
 func (f finder) Jobs(ctx context.Context, ids ...jobstore.ID) ([]jobstore.Row, error) {
 	if len(ids) == 0 {
-		return f.in.find(ctx, nothing)
+		return f.in.find(ctx, findNothing)
 	}
-	return f.in.find(ctx, asked(query{ids: ids}))
+	return f.in.find(ctx, byQuery(query{ids: ids}))
 }
 
-// All implements [jobstore.Finder].
+// All returns a page of all jobs. It implements [jobstore.Finder].
 func (f finder) All(ctx context.Context, p jobstore.Page) ([]jobstore.Row, error) {
-	return f.in.find(ctx, asked(query{Page: p}))
+	return f.in.find(ctx, byQuery(query{Page: p}))
 }
 
-// Named implements [jobstore.Finder].
+// Named returns a page of the jobs with a name. It implements [jobstore.Finder].
 func (f finder) Named(ctx context.Context, name string, p jobstore.Page) ([]jobstore.Row, error) {
 	if name == "" {
-		return f.in.find(ctx, nothing)
+		return f.in.find(ctx, findNothing)
 	}
-	return f.in.find(ctx, asked(query{Page: p, name: name}))
+	return f.in.find(ctx, byQuery(query{Page: p, name: name}))
 }
 
-// OfKey implements [jobstore.Finder].
+// OfKey returns a page of the jobs with a name and a Key. It implements [jobstore.Finder].
 func (f finder) OfKey(ctx context.Context, name, key string, p jobstore.Page) ([]jobstore.Row, error) {
 	if name == "" || key == "" {
-		return f.in.find(ctx, nothing)
+		return f.in.find(ctx, findNothing)
 	}
-	return f.in.find(ctx, asked(query{Page: p, name: name, key: key}))
+	return f.in.find(ctx, byQuery(query{Page: p, name: name, key: key}))
 }
 
-// LastOver implements [jobstore.Finder].
+// LastOver returns the newest job with a name and a Key that is over, or nil. It implements
+// [jobstore.Finder].
 func (f finder) LastOver(ctx context.Context, name, key string) (*jobstore.Row, error) {
 	found, err := f.in.find(ctx, lastOver(name, key))
 	if err != nil || len(found) == 0 {
@@ -148,44 +154,40 @@ func (f finder) LastOver(ctx context.Context, name, key string) (*jobstore.Row, 
 	return &found[0], nil
 }
 
-// OfUniqueKey implements [jobstore.Finder].
-func (f finder) OfUniqueKey(ctx context.Context, name, key string, p jobstore.Page) ([]jobstore.Row, error) {
-	if name == "" || key == "" {
-		return f.in.find(ctx, nothing)
-	}
-	return f.in.find(ctx, asked(query{Page: p, name: name, uniqueKey: key}))
+// First returns the lowest id of the jobs of each group in one of the states. It implements
+// [jobstore.Finder].
+func (f finder) First(ctx context.Context, states []jobstore.State, groups ...jobstore.Group) (map[jobstore.Group]jobstore.ID, error) {
+	var first map[jobstore.Group]jobstore.ID
+	_, err := f.in.find(ctx, func(t *table) ([]*record, error) {
+		first = t.lowestIDs(states, groups)
+		return nil, nil
+	})
+	return first, err
 }
 
-// OfSequence implements [jobstore.Finder].
-func (f finder) OfSequence(ctx context.Context, key string, p jobstore.Page) ([]jobstore.Row, error) {
-	if key == "" {
-		return f.in.find(ctx, nothing)
-	}
-	return f.in.find(ctx, asked(query{Page: p, sequence: key}))
-}
-
-// OfQueue implements [jobstore.Finder].
+// OfQueue returns a page of the jobs of a queue. It implements [jobstore.Finder].
 func (f finder) OfQueue(ctx context.Context, queue string, p jobstore.Page) ([]jobstore.Row, error) {
 	if queue == "" {
-		return f.in.find(ctx, nothing)
+		return f.in.find(ctx, findNothing)
 	}
-	return f.in.find(ctx, asked(query{Page: p, queue: queue}))
+	return f.in.find(ctx, byQuery(query{Page: p, queue: queue}))
 }
 
-// Children implements [jobstore.Finder].
+// Children returns a page of the children of a job. It implements [jobstore.Finder].
 func (f finder) Children(ctx context.Context, parent jobstore.ID, p jobstore.Page) ([]jobstore.Row, error) {
 	if parent == 0 {
-		return f.in.find(ctx, nothing)
+		return f.in.find(ctx, findNothing)
 	}
-	return f.in.find(ctx, asked(query{Page: p, parent: parent}))
+	return f.in.find(ctx, byQuery(query{Page: p, parent: parent}))
 }
 
-// Due implements [jobstore.Finder].
+// Due returns up to limit due jobs without a queue, in the order of Priority, Due and ID. It
+// implements [jobstore.Finder].
 func (f finder) Due(ctx context.Context, d jobstore.Due, limit int) ([]jobstore.Row, error) {
 	return f.in.find(ctx, ofDue(d, limit, f.in.now))
 }
 
-// Line implements [jobstore.Finder].
+// Line returns up to limit due jobs of a queue in its order. It implements [jobstore.Finder].
 func (f finder) Line(ctx context.Context, l jobstore.Line, limit int) ([]jobstore.Row, error) {
 	return f.in.find(ctx, ofLine(l, limit, f.in.now))
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
+// copyLease returns a copy that shares no memory with l, or nil for nil.
 func copyLease(l *jobstore.QueueLease) *jobstore.QueueLease {
 	if l == nil {
 		return nil
@@ -16,7 +17,7 @@ func copyLease(l *jobstore.QueueLease) *jobstore.QueueLease {
 	return &c
 }
 
-// QueueLease implements [jobstore.LeaseTx].
+// QueueLease returns a copy of the lease of a queue, or nil. It implements [jobstore.LeaseTx].
 func (tx *tx) QueueLease(ctx context.Context, queue string) (*jobstore.QueueLease, error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err
@@ -24,7 +25,8 @@ func (tx *tx) QueueLease(ctx context.Context, queue string) (*jobstore.QueueLeas
 	return copyLease(tx.core.table.leases[queue]), nil
 }
 
-// SaveQueueLease implements [jobstore.LeaseTx].
+// SaveQueueLease stores the lease of a queue and records the notification for watchers. It
+// implements [jobstore.LeaseTx].
 func (tx *tx) SaveQueueLease(ctx context.Context, l *jobstore.QueueLease) error {
 	if err := tx.ready(ctx); err != nil {
 		return err
@@ -42,7 +44,8 @@ func (tx *tx) SaveQueueLease(ctx context.Context, l *jobstore.QueueLease) error 
 	return nil
 }
 
-// rollbackLeases undoes what was done to leases. One without a fence was not there.
+// rollbackLeases undoes all changes of leases in this transaction. A previous lease with a Fence of
+// 0 means that none was stored.
 func (tx *tx) rollbackLeases() {
 	leases := tx.core.table.leases
 	for i := len(tx.undoLeases) - 1; i >= 0; i-- {
@@ -54,11 +57,11 @@ func (tx *tx) rollbackLeases() {
 	tx.undoLeases = nil
 }
 
-// QueueLease implements [jobstore.LeaseTx].
+// QueueLease returns a copy of the lease of a queue, or nil. It implements [jobstore.LeaseTx].
 func (v *view) QueueLease(ctx context.Context, queue string) (l *jobstore.QueueLease, err error) {
 	err = v.read(ctx, func() { l = copyLease(v.core.table.leases[queue]) })
 	return l, err
 }
 
-// SaveQueueLease implements [jobstore.LeaseTx].
+// SaveQueueLease returns errReads, since a View cannot write.
 func (v *view) SaveQueueLease(context.Context, *jobstore.QueueLease) error { return errReads }

@@ -7,30 +7,32 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// place is where a job of a queue stands.
-type place struct {
+// lineKey identifies a line: a queue and a state.
+type lineKey struct {
 	queue string
 	state jobstore.State
 }
 
-// line is the jobs of a queue that have one state.
+// line contains the jobs of a queue that are in one state.
 type line struct {
 	all      order // by id
-	byTime   order // those with a Due: by it, then by priority
-	byUrgent order // the same by priority, then by Due
-	byWeight order // the same by weight
-	weight   int64 // of all
+	byTime   order // those with a Due: by Due, then by priority
+	byUrgent order // those with a Due: by priority, then by Due
+	byWeight order // those with a Due: by weight
+	weight   int64 // sum over all
 }
 
+// byTime returns the entry of the job in an order by Due and priority.
 func (r *record) byTime() entry {
 	return entry{major: micros(r.job.Due), minor: int64(r.job.Priority), id: r.job.ID, rec: r}
 }
 
+// byWeight returns the entry of the job in an order by weight.
 func (r *record) byWeight() entry { return entry{major: r.job.Weight, id: r.job.ID, rec: r} }
 
-// enqueue enters a job of a queue into its line.
+// enqueue adds a job of a queue to its line.
 func (t *table) enqueue(r *record) {
-	at := place{r.job.Queue, r.job.State}
+	at := lineKey{r.job.Queue, r.job.State}
 	l := t.lines[at]
 	if l == nil {
 		l = &line{}
@@ -45,8 +47,9 @@ func (t *table) enqueue(r *record) {
 	}
 }
 
+// dequeue removes a job of a queue from its line.
 func (t *table) dequeue(r *record) {
-	at := place{r.job.Queue, r.job.State}
+	at := lineKey{r.job.Queue, r.job.State}
 	l := t.lines[at]
 	l.all.remove(r.byID())
 	l.weight -= r.job.Weight
@@ -60,15 +63,15 @@ func (t *table) dequeue(r *record) {
 	}
 }
 
-// findLine returns what stands in a line and is due, at most limit of it.
+// findLine returns up to limit due records of a line, in the order that q asks for.
 func (t *table) findLine(q *jobstore.Line, now func() time.Time, limit int) []*record {
-	l := t.lines[place{q.Queue, q.State}]
+	l := t.lines[lineKey{q.Queue, q.State}]
 	if l == nil {
 		return nil
 	}
 	most := q.MaxWeight.Or(math.MaxInt64)
 	for e := range l.byWeight.from(start) {
-		if e.major > most { // so is every other one: a full queue does not go through its line
+		if e.major > most { // All other jobs are at least as heavy, so a full queue is not searched.
 			return nil
 		}
 		break
@@ -91,7 +94,8 @@ func (t *table) findLine(q *jobstore.Line, now func() time.Time, limit int) []*r
 	return found
 }
 
-// cursor is the first place after a job, wherever it stands now.
+// cursor returns the first position after the job q.After, in an order whose positions by computes.
+// The job need not be stored there. Without q.After it returns the start.
 func cursor(q *jobstore.Line, by func(*record) entry) entry {
 	if q.After == nil {
 		return start
@@ -101,10 +105,10 @@ func cursor(q *jobstore.Line, by func(*record) entry) entry {
 	return e
 }
 
-// weigh adds up what runs in a queue.
+// weigh returns the number of running jobs of a queue and the sum of their weights.
 func (t *table) weigh(queue string) (n, weight int64) {
 	for _, s := range states {
-		if l := t.lines[place{queue, s}]; l != nil && s.Runs() {
+		if l := t.lines[lineKey{queue, s}]; l != nil && s.Runs() {
 			n, weight = n+int64(l.all.n), weight+l.weight
 		}
 	}

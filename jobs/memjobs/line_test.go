@@ -14,7 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestLineOfMany compares what the orders of queues find, through changes, with what a look at each job does.
+// TestLineOfMany compares the indexes of queues with a search through all jobs, during changes.
 func TestLineOfMany(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -87,7 +87,7 @@ func TestLineOfMany(t *testing.T) {
 	}
 }
 
-// inLine is what findLine should answer.
+// inLine returns the expected result of findLine.
 func inLine(t *table, l *jobstore.Line, limit int) []*record {
 	before := func(a, b *jobstore.Row) int {
 		first := cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.Priority, b.Priority))

@@ -1,8 +1,9 @@
-// Package memjobs keeps jobs in the memory of the process: for tests, for examples, and for programs whose jobs may be forgotten when
-// they end.
+// Package memjobs stores jobs in the memory of the process. It is for tests, examples, and programs
+// whose jobs may be lost at their end.
 //
-// There is one transaction at a time. What is due is found by indexes, so that to hand out a job of a million takes microseconds.
-// It starts no goroutine and waits by channels alone, so that it can be used inside of testing/synctest.
+// One transaction runs at a time. Indexes find due jobs, so that claiming one of a million jobs
+// takes microseconds. The package starts no goroutine and waits only on channels, so it can be used
+// in testing/synctest.
 package memjobs
 
 import (
@@ -16,77 +17,80 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// Config of [New]. The zero value is usable.
+// Config configures [New]. The zero value is valid.
 type Config struct {
-	// Now is the clock. nil: time.Now. It is called by one goroutine at a time.
+	// Now is the clock. One goroutine at a time calls it. nil: time.Now.
 	Now func() time.Time
 }
 
-// Store is one process's way to jobs in memory. Make one with [New], and others on the same jobs with Join. All methods may be called from
-// any goroutine, but not by the function of a transaction, which would wait for itself.
+// Store implements [jobstore.Store] in memory. Create one with [New], and further stores over the
+// same jobs with Join. All methods are safe for concurrent use. The function of a transaction must
+// not call them, since the call would block forever.
 type Store struct {
 	core *core
 
-	mu     sync.Mutex
-	closed bool
-	under  int           // calls under way
-	idle   chan struct{} // closed when the last of them has ended; nil while nobody waits for it
-	stops  map[*watcher]struct{}
+	mu      sync.Mutex
+	closed  bool
+	running int           // running calls
+	idle    chan struct{} // closed at the end of the last running call; nil while Close does not wait
+	stops   map[*watcher]struct{}
 }
 
-// core is what joined stores share.
+// core contains the state that joined stores share.
 type core struct {
-	turn  chan struct{} // who holds its token uses the table
+	token chan struct{} // a mutex with a ctx: the goroutine whose element it contains uses the table
 	table *table
 	now   func() time.Time
 
 	mu       sync.Mutex
-	watchers atomic.Pointer[[]*watcher] // replaced as a whole
+	watchers atomic.Pointer[[]*watcher] // replaced, never changed
 }
 
 type watcher struct{ wake func(names []string) }
 
 var _ jobstore.Store = (*Store)(nil)
 
-// New makes a store without jobs. There is no configuration that it refuses.
+// New returns a store without jobs. It never returns an error.
 func New(c Config) (*Store, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return newStore(&core{turn: make(chan struct{}, 1), table: newTable(), now: c.Now}), nil
+	return newStore(&core{token: make(chan struct{}, 1), table: newTable(), now: c.Now}), nil
 }
 
+// newStore returns a store over c.
 func newStore(c *core) *Store { return &Store{core: c, stops: map[*watcher]struct{}{}} }
 
-// Join returns another store on the same jobs, as another process would have it. Each is closed by itself; the jobs last as long as any
-// of them is referred to.
+// Join returns another store over the same jobs, like the store of another process. Close each
+// store separately. The jobs live as long as any of the stores is referenced.
 func (s *Store) Join() *Store { return newStore(s.core) }
 
-// begin notes that a call is under way, unless the store is closed.
+// begin counts a running call. Returns ErrClosed after Close. It takes s.mu.
 func (s *Store) begin() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return jobstore.ErrClosed
 	}
-	s.under++
+	s.running++
 	return nil
 }
 
+// end records the end of a running call. The last one wakes a waiting Close. It takes s.mu.
 func (s *Store) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.under--; s.under == 0 && s.idle != nil {
+	if s.running--; s.running == 0 && s.idle != nil {
 		close(s.idle)
 		s.idle = nil
 	}
 }
 
-// enter waits for the table.
-func (c *core) enter(ctx context.Context) error {
+// lock waits until no other goroutine uses the table. Returns ErrUnavailable if ctx ends first.
+func (c *core) lock(ctx context.Context) error {
 	if ctx.Err() == nil {
 		select {
-		case c.turn <- struct{}{}:
+		case c.token <- struct{}{}:
 			return nil
 		case <-ctx.Done():
 		}
@@ -94,9 +98,11 @@ func (c *core) enter(ctx context.Context) error {
 	return fmt.Errorf("memjobs: %w: %w", jobstore.ErrUnavailable, context.Cause(ctx))
 }
 
-func (c *core) leave() { <-c.turn }
+// unlock lets the next goroutine use the table.
+func (c *core) unlock() { <-c.token }
 
-// Update implements [jobstore.Store].
+// Update runs fn in the only running transaction, and notifies watchers after the commit. It
+// implements [jobstore.Store].
 func (s *Store) Update(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) error {
 	if err := s.begin(); err != nil {
 		return err
@@ -109,17 +115,18 @@ func (s *Store) Update(ctx context.Context, fn func(ctx context.Context, tx jobs
 	return err
 }
 
-// Single implements [jobstore.Store]. It is Update: there are no trips to be saved.
+// Single is Update, since no round trips can be saved. It implements [jobstore.Store].
 func (s *Store) Single(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) error {
 	return s.Update(ctx, fn)
 }
 
-// update runs fn and undoes what it has done if it fails, or panics. woken says that jobs were given a Due, and names whose.
+// update runs fn with the table locked. If fn fails or panics, it undoes all changes. woken reports
+// that watchers must be notified with names; nil names mean any name.
 func (c *core) update(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) (names []string, woken bool, err error) {
-	if err := c.enter(ctx); err != nil {
+	if err := c.lock(ctx); err != nil {
 		return nil, false, err
 	}
-	defer c.leave()
+	defer c.unlock()
 	tx := &tx{core: c}
 	tx.finder = finder{tx}
 	committed := false
@@ -132,17 +139,18 @@ func (c *core) update(ctx context.Context, fn func(ctx context.Context, tx jobst
 	if err := fn(ctx, tx); err != nil {
 		return nil, false, err
 	}
-	if tx.spoilt != nil {
-		return nil, false, tx.spoilt
+	if tx.failed != nil {
+		return nil, false, tx.failed
 	}
 	committed = true
 	if len(*c.listeners()) > 0 {
-		names, woken = tx.woken()
+		names, woken = tx.notifications()
 	}
 	return names, woken, nil
 }
 
-// View implements [jobstore.Store]. Between two calls of the transaction others may change jobs.
+// View runs fn with a transaction that only reads. Jobs may change between two calls of its
+// methods. It implements [jobstore.Store].
 func (s *Store) View(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) error {
 	if err := s.begin(); err != nil {
 		return err
@@ -157,23 +165,24 @@ func (s *Store) View(ctx context.Context, fn func(ctx context.Context, tx jobsto
 	return fn(ctx, v)
 }
 
-// Coming implements [jobstore.Store].
+// Coming returns up to max names of jobs that became due after since. It implements
+// [jobstore.Store].
 func (s *Store) Coming(ctx context.Context, since time.Time, max int) (jobstore.Coming, error) {
 	if err := s.begin(); err != nil {
 		return jobstore.Coming{}, err
 	}
 	defer s.end()
-	if err := s.core.enter(ctx); err != nil {
+	if err := s.core.lock(ctx); err != nil {
 		return jobstore.Coming{}, err
 	}
-	defer s.core.leave()
+	defer s.core.unlock()
 	return s.core.table.coming(since, s.core.time(), max), nil
 }
 
-// time is the store's time, in the precision in which it keeps times. Who calls it holds the table.
+// time returns the store's time in microseconds. Call it with the table locked.
 func (c *core) time() time.Time { return exact(c.now()) }
 
-// exact is a time as it is kept.
+// exact returns t as it is stored: in UTC, cut to microseconds.
 func exact(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Time{}
@@ -181,7 +190,8 @@ func exact(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Microsecond)
 }
 
-// Watch implements [jobstore.Store]. wake is called by whoever has committed. Close of this store ends it, too.
+// Watch registers wake, which the goroutine that has committed calls. Close of this store ends the
+// calls, too. It implements [jobstore.Store].
 func (s *Store) Watch(wake func(names []string)) (stop func()) {
 	w := &watcher{wake}
 	s.mu.Lock()
@@ -201,6 +211,7 @@ func (s *Store) Watch(wake func(names []string)) (stop func()) {
 	}
 }
 
+// listeners returns the registered watchers. The result must not be changed.
 func (c *core) listeners() *[]*watcher {
 	if ws := c.watchers.Load(); ws != nil {
 		return ws
@@ -208,6 +219,7 @@ func (c *core) listeners() *[]*watcher {
 	return &[]*watcher{}
 }
 
+// change replaces the watchers by the result of how. It takes c.mu.
 func (c *core) change(how func([]*watcher) []*watcher) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -215,19 +227,22 @@ func (c *core) change(how func([]*watcher) []*watcher) {
 	c.watchers.Store(&ws)
 }
 
+// drop removes a watcher. It takes c.mu.
 func (c *core) drop(w *watcher) {
 	c.change(func(ws []*watcher) []*watcher {
 		return slices.DeleteFunc(ws, func(other *watcher) bool { return other == w })
 	})
 }
 
+// wake calls all watchers, each with its own copy of names.
 func (c *core) wake(names []string) {
 	for _, w := range *c.listeners() {
 		w.wake(slices.Clone(names))
 	}
 }
 
-// Close implements [jobstore.Store]. The jobs stay, for stores that were joined.
+// Close waits for running calls and ends the watches of this store. The jobs stay for joined
+// stores. It implements [jobstore.Store].
 func (s *Store) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
@@ -235,7 +250,7 @@ func (s *Store) Close(ctx context.Context) error {
 		s.core.drop(w)
 	}
 	clear(s.stops)
-	if s.under == 0 {
+	if s.running == 0 {
 		s.mu.Unlock()
 		return nil
 	}

@@ -155,7 +155,7 @@ func TestWhatIsAskedWrongly(t *testing.T) {
 	}
 }
 
-// TestInABubble has time pass as a test wants it: nothing of the store waits by itself.
+// TestInABubble shows that the store works with the clock of a synctest bubble.
 func TestInABubble(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -184,7 +184,7 @@ func TestInABubble(t *testing.T) {
 		if take() != 1 {
 			t.Error("not taken at the time that was said to be the next")
 		}
-		// Who waits for a transaction waits by a channel, and as long as its ctx lets it.
+		// A transaction waits on a channel, until its ctx ends.
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := s.Update(t.Context(), func(context.Context, jobstore.Tx) error {
@@ -216,7 +216,7 @@ func TestItsClock(t *testing.T) {
 	}
 }
 
-// TestNoWatcherCostsNothing: what nobody watches is not written down.
+// TestNoWatcherCostsNothing shows that commits collect no notifications without watchers.
 func TestNoWatcherCostsNothing(t *testing.T) {
 	s := open(t)
 	j := simple
@@ -241,8 +241,8 @@ func TestNoWatcherCostsNothing(t *testing.T) {
 	}
 }
 
-// TestModel holds the rules of jobs.Service to a model of them, with a clock that goes as the model wants: over the store as it is, and over one that does all by
-// steps and runs each function twice.
+// TestModel compares jobs.Service with a model of its rules, under a simulated clock. One store is
+// complete; the other has no optional interfaces and runs each function twice.
 func TestModel(t *testing.T) {
 	for name, wrap := range map[string]func(jobstore.Store) jobstore.Store{
 		"as it is": func(s jobstore.Store) jobstore.Store { return s },
@@ -263,7 +263,7 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// TestCrowd has callers in each other's way.
+// TestCrowd runs concurrent callers that use the same jobs.
 func TestCrowd(t *testing.T) {
 	s := open(t)
 	jobstest.Crowd(t, jobstest.CrowdConfig{Open: func(testing.TB) jobstore.Store { return jobstest.Again(s.Join()) }, Commands: 100})

@@ -9,46 +9,48 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// nameset is the jobs of one name.
+// nameset contains the jobs with one name.
 type nameset struct {
 	name string
 	jobs order    // by id
-	due  [2]order // those with a Due, by priority and time: plain ones, and mocks
-	used int      // how many records refer to it
+	due  [2]order // those with a Due, by priority and time: plain jobs and mock jobs
+	used int      // number of records that refer to it
 }
 
-// names is a list of the names that there are, and of the patterns that were asked for lately with the names that each matches. A
-// pattern is held against each name once: there are far fewer names than jobs, and far fewer patterns than claims.
+// names contains all names of jobs. It caches for each recently used pattern the names that match.
+// A pattern is compared with each name once, since names and patterns are far fewer than jobs and
+// claims.
 type names struct {
 	byName   map[string]*nameset
-	list     []*nameset // in the order in which they came; those without jobs stay for a while
-	idle     int        // how many of them have no jobs
+	list     []*nameset // in the order of creation; unused names stay for a while
+	idle     int        // number of unused names
 	patterns map[string]*match
-	total    int // of the names that patterns match
+	total    int // sum of the matching names of all cached patterns
 }
 
-// match is what is known of a pattern.
+// match is the cached result of a pattern.
 type match struct {
 	pattern glob.Pattern
-	name    string // if it matches this alone
+	name    string // the only matching name, if exact is true
 	exact   bool
 	kept    bool
-	upTo    int // how many of the list it was held against
+	upTo    int // number of names in the list that were compared
 	found   []*nameset
 	set     map[*nameset]struct{}
 }
 
 const (
-	maxPatterns = 10_000  // so many patterns are remembered, and the names that they match
-	maxMatched  = 1 << 20 // altogether; when there are more, some pattern is forgotten
-	maxPattern  = 1024    // bytes of one that is remembered
+	maxPatterns = 10_000  // number of cached patterns
+	maxMatched  = 1 << 20 // number of cached matching names of all patterns
+	maxPattern  = 1024    // bytes of a cached pattern
 )
 
+// newNames returns an empty set of names.
 func newNames() names {
 	return names{byName: map[string]*nameset{}, patterns: map[string]*match{}}
 }
 
-// use returns the set of a name for one more record.
+// use returns the set of a name and counts one more record in it. It creates a missing set.
 func (n *names) use(name string) *nameset {
 	s := n.byName[name]
 	switch {
@@ -63,14 +65,15 @@ func (n *names) use(name string) *nameset {
 	return s
 }
 
-// release gives back what use returned.
+// release counts one record less in s. It deletes unused names, and all cached patterns, when there
+// are many unused names.
 func (n *names) release(s *nameset) {
 	if s.used--; s.used > 0 {
 		return
 	}
 	n.idle++
 	if n.idle < 64 || n.idle < len(n.list)/2 {
-		return // it may well be used again at once
+		return // the name may soon be used again
 	}
 	n.list = slices.DeleteFunc(n.list, func(s *nameset) bool {
 		if s.used == 0 {
@@ -82,7 +85,7 @@ func (n *names) release(s *nameset) {
 	clear(n.patterns)
 }
 
-// order returns the jobs of a name by id, or nil.
+// order returns the jobs with a name by id, or nil.
 func (n *names) order(name string) *order {
 	if s := n.byName[name]; s != nil {
 		return &s.jobs
@@ -90,7 +93,7 @@ func (n *names) order(name string) *order {
 	return nil
 }
 
-// forget forgets patterns, any of them, until there is room for one more.
+// forget deletes arbitrary cached patterns until one more fits.
 func (n *names) forget() {
 	for pattern, m := range n.patterns {
 		if len(n.patterns) < maxPatterns && n.total <= maxMatched {
@@ -101,7 +104,8 @@ func (n *names) forget() {
 	}
 }
 
-// matched returns what is known of a pattern. One that is a name is not held against others.
+// matched returns the names that match a pattern, and caches them. It compares only names that are
+// new since the last call.
 func (n *names) matched(pattern string) *match {
 	m := n.patterns[pattern]
 	if m == nil {
@@ -129,7 +133,8 @@ func (n *names) matched(pattern string) *match {
 	return m
 }
 
-// findDue returns the first jobs that d asks for, in the order of priority, time and id, at most limit of them. by is the latest time.
+// findDue returns up to limit due records that s selects, in the order of priority, time and id. by
+// is the latest Due, in microseconds.
 func (t *table) findDue(s *jobstore.Selector, by int64, limit int) []*record {
 	if s.Pattern == "" {
 		return firstOf(t.named(s.Names...), s, by, limit)
@@ -139,7 +144,8 @@ func (t *table) findDue(s *jobstore.Selector, by int64, limit int) []*record {
 		return firstOf(t.named(m.name), s, by, limit)
 	}
 	if len(m.found) > 16 {
-		// Of many names it is quicker to look at what is due first of all, unless that is nearly all of other names.
+		// With many matching names, walking through all due jobs is faster, unless nearly all of these
+		// have other names.
 		if found, whole := t.walk(m, s, by, limit); whole {
 			return found
 		}
@@ -147,7 +153,7 @@ func (t *table) findDue(s *jobstore.Selector, by int64, limit int) []*record {
 	return firstOf(m.found, s, by, limit)
 }
 
-// named returns the sets of these names, each once.
+// named returns the sets of these names, each once. Names without jobs are left out.
 func (t *table) named(list ...string) []*nameset {
 	if len(list) > 1 {
 		list = slices.Clone(list)
@@ -163,7 +169,8 @@ func (t *table) named(list ...string) []*nameset {
 	return sets
 }
 
-// walk looks for the names of a pattern in the order of all jobs, for so long as is worth it.
+// walk searches all due jobs in their order for names of a pattern. whole reports that the result
+// is complete. It stops early, with false, if too many jobs have other names.
 func (t *table) walk(m *match, s *jobstore.Selector, by int64, limit int) (found []*record, whole bool) {
 	only, kinds := scope(s)
 	want := func(r *record) bool { _, ok := m.set[r.name]; return ok }
@@ -175,7 +182,7 @@ func (t *table) walk(m *match, s *jobstore.Selector, by int64, limit int) (found
 	return first(found, limit), true
 }
 
-// firstOf gathers the first jobs of each name, and returns the first of these.
+// firstOf returns the first limit due records of several names.
 func firstOf(sets []*nameset, s *jobstore.Selector, by int64, limit int) []*record {
 	only, kinds := scope(s)
 	var found []*record
@@ -190,7 +197,8 @@ func firstOf(sets []*nameset, s *jobstore.Selector, by int64, limit int) []*reco
 	return first(found, limit)
 }
 
-// scope returns the one priority that counts, or nil, and how many kinds of jobs do: plain ones, or mocks too.
+// scope returns the wanted priority, or nil for any, and the number of kinds of jobs to search: 1
+// for plain jobs, 2 with mock jobs.
 func scope(s *jobstore.Selector) (only *int, kinds int) {
 	if p, set := s.Priority.Get(); set {
 		only = &p
@@ -201,7 +209,7 @@ func scope(s *jobstore.Selector) (only *int, kinds int) {
 	return only, 1
 }
 
-// first sorts records by priority, time and id, and returns the first of them.
+// first sorts records by priority, time and id, and returns at most limit of them.
 func first(found []*record, limit int) []*record {
 	slices.SortFunc(found, func(a, b *record) int {
 		return cmp.Or(cmp.Compare(a.job.Priority, b.job.Priority), a.job.Due.Compare(b.job.Due), cmp.Compare(a.job.ID, b.job.ID))

@@ -10,16 +10,18 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// placeOf is where an entry of R stands in an order, which goes by major, then by minor, then by the id. An order that needs less leaves these zero.
+// placeOf is an entry of an order and its sort key: major, then minor, then id. Orders that need
+// fewer keys leave the others zero.
 type placeOf[R any] struct {
 	major, minor int64
 	id           jobstore.ID
 	rec          R
 }
 
-// entry is a job's place in an order.
+// entry is a job in an order.
 type entry = placeOf[*record]
 
+// compare compares the sort keys of two entries, as cmp.Compare does.
 func (e placeOf[R]) compare(o placeOf[R]) int {
 	if c := cmp.Compare(e.major, o.major); c != 0 {
 		return c
@@ -30,22 +32,23 @@ func (e placeOf[R]) compare(o placeOf[R]) int {
 	return cmp.Compare(e.id, o.id)
 }
 
-// orderOf keeps entries sorted, in blocks: to find one is a search among blocks and then in one, to add or remove one moves some of a
-// single block. The zero value is empty.
+// orderOf contains sorted entries in blocks. A search looks for the block, then within the block.
+// Adding or removing an entry moves entries of one block. The zero value is empty.
 type orderOf[R any] struct {
-	blocks [][]placeOf[R] // none is empty
+	blocks [][]placeOf[R] // no block is empty
 	n      int
 }
 
 // order is an order of jobs.
 type order = orderOf[*record]
 
-// fill is how many entries a block has at most.
-const fill = 256
+// blockSize is the maximum number of entries in a block.
+const blockSize = 256
 
-// seek returns where e is, or would be put: at the end of the blocks if it comes after all.
+// seek returns the position of e, or the position at which it must be inserted. found reports
+// whether o contains e.
 func (o *orderOf[R]) seek(e placeOf[R]) (block, i int, found bool) {
-	if len(o.blocks) > 0 { // the usual case of who looks for what comes first
+	if len(o.blocks) > 0 { // the usual case: a search for the first entry
 		if c := o.blocks[0][0].compare(e); c >= 0 {
 			return 0, 0, c == 0
 		}
@@ -61,32 +64,32 @@ func (o *orderOf[R]) seek(e placeOf[R]) (block, i int, found bool) {
 	return block, i, found
 }
 
-// add puts e, which is not there, into its place.
+// add inserts e, which o must not contain.
 func (o *orderOf[R]) add(e placeOf[R]) {
 	o.n++
 	b, i, _ := o.seek(e)
-	if b == len(o.blocks) { // the usual case of what grows
-		if b == 0 || len(o.blocks[b-1]) == fill {
+	if b == len(o.blocks) { // the usual case: keys that increase
+		if b == 0 || len(o.blocks[b-1]) == blockSize {
 			o.blocks = append(o.blocks, []placeOf[R]{e})
 			return
 		}
 		b--
 		i = len(o.blocks[b])
 	}
-	if len(o.blocks[b]) == fill {
-		upper := make([]placeOf[R], fill/2, fill)
-		copy(upper, o.blocks[b][fill/2:])
-		clear(o.blocks[b][fill/2:])
-		o.blocks[b] = o.blocks[b][:fill/2]
+	if len(o.blocks[b]) == blockSize {
+		upper := make([]placeOf[R], blockSize/2, blockSize)
+		copy(upper, o.blocks[b][blockSize/2:])
+		clear(o.blocks[b][blockSize/2:])
+		o.blocks[b] = o.blocks[b][:blockSize/2]
 		o.blocks = slices.Insert(o.blocks, b+1, upper)
-		if i > fill/2 {
-			b, i = b+1, i-fill/2
+		if i > blockSize/2 {
+			b, i = b+1, i-blockSize/2
 		}
 	}
 	o.blocks[b] = slices.Insert(o.blocks[b], i, e)
 }
 
-// remove takes e out, if it is there.
+// remove removes e if o contains it.
 func (o *orderOf[R]) remove(e placeOf[R]) {
 	b, i, found := o.seek(e)
 	if !found {
@@ -97,13 +100,13 @@ func (o *orderOf[R]) remove(e placeOf[R]) {
 	switch {
 	case len(o.blocks[b]) == 0:
 		o.blocks = slices.Delete(o.blocks, b, b+1)
-	case b+1 < len(o.blocks) && len(o.blocks[b])+len(o.blocks[b+1]) <= fill/2:
+	case b+1 < len(o.blocks) && len(o.blocks[b])+len(o.blocks[b+1]) <= blockSize/2:
 		o.blocks[b] = append(o.blocks[b], o.blocks[b+1]...)
 		o.blocks = slices.Delete(o.blocks, b+1, b+2)
 	}
 }
 
-// from yields the entries from e on. The order must not change meanwhile.
+// from yields the entries from e on, in order. The order must not change meanwhile.
 func (o *orderOf[R]) from(e placeOf[R]) iter.Seq[placeOf[R]] {
 	return func(yield func(placeOf[R]) bool) {
 		b, i, _ := o.seek(e)
@@ -117,12 +120,12 @@ func (o *orderOf[R]) from(e placeOf[R]) iter.Seq[placeOf[R]] {
 	}
 }
 
-// start is before every entry.
+// start sorts before all entries.
 var start = entry{major: math.MinInt64, minor: math.MinInt64}
 
-// dueBy appends the first records that are due by a time, at most limit of them, of those that want takes; nil takes all. only is the
-// one priority that counts, if it is set. The order is one by priority, time and id. It looks at no more than budget entries, and
-// reports whether that was enough for the whole answer.
+// dueBy appends to found at most limit records with a time up to by that want accepts; a nil want
+// accepts all. The order must be one by priority, time and id. only, if not nil, is the wanted
+// priority. It reads at most budget entries; whole reports that this was enough.
 func (o *orderOf[R]) dueBy(found []R, by int64, only *int, limit, budget int, want func(R) bool) (more []R, whole bool) {
 	at := placeOf[R]{major: math.MinInt64, minor: math.MinInt64}
 	if only != nil {
@@ -131,7 +134,7 @@ func (o *orderOf[R]) dueBy(found []R, by int64, only *int, limit, budget int, wa
 	return o.dueFrom(at, found, by, only, limit, budget, want)
 }
 
-// dueFrom is dueBy from an entry on.
+// dueFrom is dueBy from the entry at on.
 func (o *orderOf[R]) dueFrom(at placeOf[R], found []R, by int64, only *int, limit, budget int, want func(R) bool) (more []R, whole bool) {
 	limit += len(found)
 	for again := true; again; {
@@ -143,7 +146,7 @@ func (o *orderOf[R]) dueFrom(at placeOf[R], found []R, by int64, only *int, limi
 			if budget--; budget < 0 {
 				return found, false
 			}
-			if e.minor > by { // so are all others of this priority
+			if e.minor > by { // all later entries of this priority are also later
 				at = placeOf[R]{major: e.major + 1, minor: math.MinInt64}
 				again = only == nil
 				break

@@ -9,7 +9,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// TestOrder holds an order to a sorted list, through times at which it grows and at which it shrinks.
+// TestOrder compares an order with a sorted list while it grows and shrinks.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -32,7 +32,7 @@ func TestOrder(t *testing.T) {
 			want = slices.Delete(want, at, at+1)
 			o.remove(e)
 		case !found:
-			o.remove(e) // is not there
+			o.remove(e) // the order does not contain it
 		}
 		if i%500 > 0 {
 			continue
@@ -46,7 +46,7 @@ func TestOrder(t *testing.T) {
 			t.Fatalf("step %d: %d entries from %v on, not %d", i, len(got), e, len(want)-at)
 		}
 		for _, b := range o.blocks {
-			if len(b) == 0 || len(b) > fill {
+			if len(b) == 0 || len(b) > blockSize {
 				t.Fatalf("step %d: a block of %d", i, len(b))
 			}
 		}
@@ -59,7 +59,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestNamesAreForgotten has many names come and go: what is kept of them follows how many there are, not how many there were.
+// TestNamesAreForgotten shows that the cached names follow the number of existing names.
 func TestNamesAreForgotten(t *testing.T) {
 	t.Parallel()
 	table := newTable()
@@ -82,7 +82,7 @@ func TestNamesAreForgotten(t *testing.T) {
 	}
 }
 
-// TestPatternsAreForgotten asks for more patterns than are remembered, and for long ones.
+// TestPatternsAreForgotten uses more patterns than are cached, and long ones.
 func TestPatternsAreForgotten(t *testing.T) {
 	t.Parallel()
 	table := newTable()

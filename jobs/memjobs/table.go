@@ -6,43 +6,44 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// record is a job and where it stands in the orders.
+// record is a stored job and the set of its name.
 type record struct {
 	job  jobstore.Row
 	name *nameset
 }
 
-// micros is a time as orders go by.
+// micros returns a time as orders sort it.
 func micros(t time.Time) int64 { return t.UnixMicro() }
 
-// table holds the jobs, and the orders in which they are found. One goroutine uses it at a time.
+// table contains the jobs and their indexes. One goroutine at a time uses it.
 type table struct {
-	last     jobstore.ID // the id given out last
+	last     jobstore.ID // the id of the newest job
 	byID     map[jobstore.ID]*record
 	all      order             // by id
-	due      order             // those with a Due, by time
-	broad    [2]order          // those with a Due, by priority and time: of plain jobs, and of mocks
+	due      order             // jobs without a queue that have a Due, by Due
+	broad    [2]order          // the same by priority and Due: plain jobs and mock jobs
 	keys     map[string]*order // by sequence key
 	children map[jobstore.ID]*order
-	lines    map[place]*line      // of queues
+	lines    map[lineKey]*line    // jobs of queues
 	answers  map[[2]string]*order // by name and key
 	unique   map[[2]string]*order // by name and unique key
-	expires  order                // those that expire, by time
+	expires  order                // those with an Expires, by Expires
 	names    names
 
 	answerTable answerTable
 	leases      map[string]*jobstore.QueueLease // by queue
 }
 
+// newTable returns an empty table.
 func newTable() *table {
 	return &table{
-		byID: map[jobstore.ID]*record{}, keys: map[string]*order{}, children: map[jobstore.ID]*order{}, lines: map[place]*line{},
+		byID: map[jobstore.ID]*record{}, keys: map[string]*order{}, children: map[jobstore.ID]*order{}, lines: map[lineKey]*line{},
 		answers: map[[2]string]*order{}, unique: map[[2]string]*order{}, names: newNames(), answerTable: newAnswerTable(),
 		leases: map[string]*jobstore.QueueLease{},
 	}
 }
 
-// mock is the index of the order by priority in which a job stands.
+// mock returns 1 for a mock job, else 0: the index in broad and in nameset.due.
 func mock(j *jobstore.Row) int {
 	if j.Mock {
 		return 1
@@ -50,25 +51,25 @@ func mock(j *jobstore.Row) int {
 	return 0
 }
 
-// insert adds a job that is not there.
+// insert adds a job with an id that the table does not contain.
 func (t *table) insert(j jobstore.Row) {
 	r := &record{job: j, name: t.names.use(j.Name)}
 	t.byID[j.ID] = r
 	t.all.add(r.byID())
 	t.link(r)
-	t.queue(r)
+	t.linkDue(r)
 }
 
-// remove takes a job away that is there.
+// remove deletes a record from the table and all indexes.
 func (t *table) remove(r *record) {
-	t.unqueue(r)
+	t.unlinkDue(r)
 	t.unlink(r)
 	t.all.remove(r.byID())
 	delete(t.byID, r.job.ID)
 	t.names.release(r.name)
 }
 
-// replace puts j in the place of what the record holds, which has the same id.
+// replace replaces the job of a record by j, which has the same id, and updates the indexes.
 func (t *table) replace(r *record, j jobstore.Row) {
 	old := &r.job
 	renamed := old.Name != j.Name
@@ -77,7 +78,7 @@ func (t *table) replace(r *record, j jobstore.Row) {
 	requeue := renamed || !old.Due.Equal(j.Due) || old.Priority != j.Priority || old.Mock != j.Mock || old.Queue != j.Queue ||
 		j.Queue != "" && (old.State != j.State || old.Weight != j.Weight)
 	if requeue {
-		t.unqueue(r)
+		t.unlinkDue(r)
 	}
 	if relink {
 		t.unlink(r)
@@ -92,20 +93,23 @@ func (t *table) replace(r *record, j jobstore.Row) {
 		t.link(r)
 	}
 	if requeue {
-		t.queue(r)
+		t.linkDue(r)
 	}
 }
 
+// byID returns the entry of the job in an order by id.
 func (r *record) byID() entry  { return entry{id: r.job.ID, rec: r} }
 func (r *record) byDue() entry { return entry{major: micros(r.job.Due), id: r.job.ID, rec: r} }
 
+// byExpiry returns the entry of the job in an order by Expires.
 func (r *record) byExpiry() entry { return entry{major: micros(r.job.Expires), id: r.job.ID, rec: r} }
 
+// byPriority returns the entry of the job in an order by priority and Due.
 func (r *record) byPriority() entry {
 	return entry{major: int64(r.job.Priority), minor: micros(r.job.Due), id: r.job.ID, rec: r}
 }
 
-// link enters a job where it is found by name, keys, parent and expiry.
+// link adds a record to the indexes by name, keys, parent and expiry.
 func (t *table) link(r *record) {
 	r.name.jobs.add(r.byID())
 	if k := r.job.SequenceKey; k != "" {
@@ -125,6 +129,7 @@ func (t *table) link(r *record) {
 	}
 }
 
+// unlink removes a record from the indexes by name, keys, parent and expiry.
 func (t *table) unlink(r *record) {
 	r.name.jobs.remove(r.byID())
 	if k := r.job.SequenceKey; k != "" {
@@ -144,8 +149,8 @@ func (t *table) unlink(r *record) {
 	}
 }
 
-// queue enters a job where those are found that are due, or into the line of its queue.
-func (t *table) queue(r *record) {
+// linkDue adds a record to the indexes of due jobs, or to the line of its queue.
+func (t *table) linkDue(r *record) {
 	if r.job.Queue != "" {
 		t.enqueue(r)
 		return
@@ -158,7 +163,8 @@ func (t *table) queue(r *record) {
 	r.name.due[mock(&r.job)].add(r.byPriority())
 }
 
-func (t *table) unqueue(r *record) {
+// unlinkDue removes a record from the indexes of due jobs, or from the line of its queue.
+func (t *table) unlinkDue(r *record) {
 	if r.job.Queue != "" {
 		t.dequeue(r)
 		return
@@ -171,6 +177,7 @@ func (t *table) unqueue(r *record) {
 	r.name.due[mock(&r.job)].remove(r.byPriority())
 }
 
+// addTo adds e to the order with the key k, which it creates if it is missing.
 func addTo[K comparable](m map[K]*order, k K, e entry) {
 	o := m[k]
 	if o == nil {
@@ -180,6 +187,7 @@ func addTo[K comparable](m map[K]*order, k K, e entry) {
 	o.add(e)
 }
 
+// removeFrom removes e from the order with the key k, and deletes the order when it is empty.
 func removeFrom[K comparable](m map[K]*order, k K, e entry) {
 	o := m[k]
 	if o == nil {
@@ -190,7 +198,8 @@ func removeFrom[K comparable](m map[K]*order, k K, e entry) {
 	}
 }
 
-// coming returns the names of jobs whose Due lies after since and not after now, and the first Due after now.
+// coming returns up to most names of jobs whose Due is after since and not after now, and the first
+// Due after now.
 func (t *table) coming(since, now time.Time, most int) jobstore.Coming {
 	c := jobstore.Coming{Now: now}
 	for e := range t.due.from(entry{major: micros(now) + 1}) {

@@ -12,22 +12,24 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// tx is a transaction that changes jobs: at once, and back if it fails. It holds the table, so that everything is locked.
+// tx is a transaction that changes jobs in place and undoes the changes if it fails. It holds the
+// table locked, so locks of rows and names need no work.
 type tx struct {
 	finder
 
 	core   *core
 	undo   []change
-	last   time.Time // what Now answered last
-	spoilt error     // why nothing of it may stay
+	last   time.Time // the last result of Now
+	failed error     // the error for which the transaction cannot commit
 	over   bool
 
-	undoneAnswers []answerChange // what early answers and deferrals were, in the order of the changes
+	// previous states of early answers and deferrals, in the order of the changes
+	undoneAnswers []answerChange
 	undoLeases    []*jobstore.QueueLease
-	words         []string // of deferrals and leases that were saved
+	words         []string // notifications for saved deferrals and leases
 }
 
-// change is what a job was before it was changed. nil: there was none.
+// change is the previous state of a job. before is nil if the job is new.
 type change struct {
 	id     jobstore.ID
 	before *jobstore.Row
@@ -40,29 +42,31 @@ var (
 	_ jobstore.Weigher = (*view)(nil)
 )
 
-// ready returns why nothing can be done.
+// ready returns an error if the transaction is over or has failed, or if ctx has ended. In the last
+// case the transaction fails.
 func (tx *tx) ready(ctx context.Context) error {
 	if tx.over {
 		return errOver
 	}
-	if tx.spoilt != nil {
-		return tx.spoilt
+	if tx.failed != nil {
+		return tx.failed
 	}
 	if ctx.Err() != nil {
-		return tx.spoil(fmt.Errorf("memjobs: %w: %w", jobstore.ErrUnavailable, context.Cause(ctx)))
+		return tx.fail(fmt.Errorf("memjobs: %w: %w", jobstore.ErrUnavailable, context.Cause(ctx)))
 	}
 	return nil
 }
 
-// errOver is for who keeps a transaction for later.
+// errOver is the error of a transaction that is used after its end.
 var errOver = fmt.Errorf("memjobs: the transaction has ended: %w", jobstore.ErrClosed)
 
-func (tx *tx) spoil(err error) error {
-	tx.spoilt = err
+// fail prevents the commit of the transaction because of err. It returns err.
+func (tx *tx) fail(err error) error {
+	tx.failed = err
 	return err
 }
 
-// rollback undoes everything.
+// rollback undoes all changes of the transaction, the last one first.
 func (tx *tx) rollback() {
 	t := tx.core.table
 	for i := len(tx.undo) - 1; i >= 0; i-- {
@@ -82,22 +86,23 @@ func (tx *tx) rollback() {
 	tx.rollbackLeases()
 }
 
-// woken returns the names of the jobs that have a Due which they had not before, and the words of queues that are to be looked at; nil if
-// there are many of them.
-func (tx *tx) woken() (names []string, some bool) {
+// notifications returns the texts for watchers: names of jobs with a new Due, and texts for queues,
+// deferrals and leases. some reports whether there are any. More than 100 texts become nil, which
+// means any name.
+func (tx *tx) notifications() (names []string, some bool) {
 	names = slices.Compact(slices.Sorted(slices.Values(tx.words)))
 	seen := map[string]bool{}
 	first := map[jobstore.ID]bool{}
 	for _, c := range tx.undo {
 		if first[c.id] {
-			continue // what it was before the transaction counts
+			continue // only the state before the transaction counts
 		}
 		first[c.id] = true
 		r := tx.core.table.byID[c.id]
 		if r == nil {
 			continue
 		}
-		if word := tx.word(c.before, &r.job); word != "" && !seen[word] {
+		if word := tx.notification(c.before, &r.job); word != "" && !seen[word] {
 			seen[word] = true
 			names = append(names, word)
 		}
@@ -108,15 +113,17 @@ func (tx *tx) woken() (names []string, some bool) {
 	return names, len(names) > 0
 }
 
-// word is what is told of a job that was changed; "": nothing.
-func (tx *tx) word(before, after *jobstore.Row) string {
+// notification returns the text for watchers after the change of a job. "": nothing has changed
+// that concerns watchers.
+func (tx *tx) notification(before, after *jobstore.Row) string {
 	if before != nil && before.Due.Equal(after.Due) && before.Name == after.Name && before.Queue == after.Queue && (after.Queue == "" || before.State == after.State) {
 		return ""
 	}
 	return after.Word(tx.now())
 }
 
-// Now implements [jobstore.Tx].
+// Now returns the store's time, which never goes backwards in a transaction. It implements
+// [jobstore.Tx].
 func (tx *tx) Now(ctx context.Context) (time.Time, error) {
 	if err := tx.ready(ctx); err != nil {
 		return time.Time{}, err
@@ -124,6 +131,7 @@ func (tx *tx) Now(ctx context.Context) (time.Time, error) {
 	return tx.now(), nil
 }
 
+// now returns the store's time, but never a time before the last result.
 func (tx *tx) now() time.Time {
 	if t := tx.core.time(); t.After(tx.last) {
 		tx.last = t
@@ -131,23 +139,23 @@ func (tx *tx) now() time.Time {
 	return tx.last
 }
 
-// Lock implements [jobstore.Tx]. There is one transaction at a time.
+// Lock only checks the names, since one transaction runs at a time. It implements [jobstore.Tx].
 func (tx *tx) Lock(ctx context.Context, names ...string) error {
 	if err := tx.ready(ctx); err != nil {
 		return err
 	}
 	for _, name := range names {
 		if name == "" || len(name) > maxLock {
-			return tx.spoil(fmt.Errorf("memjobs: %w: the name of a lock has %d bytes, not 1 to %d", jobstore.ErrBadJob, len(name), maxLock))
+			return tx.fail(fmt.Errorf("memjobs: %w: the name of a lock has %d bytes, not 1 to %d", jobstore.ErrBadJob, len(name), maxLock))
 		}
 	}
 	return nil
 }
 
-// maxLock is how many bytes the name of a lock has at most.
+// maxLock limits the bytes of the name of a lock.
 const maxLock = 300
 
-// Get implements [jobstore.Tx].
+// Get returns a copy of a job, or ErrNotFound. It implements [jobstore.Tx].
 func (tx *tx) Get(ctx context.Context, id jobstore.ID) (jobstore.Row, error) {
 	if err := tx.ready(ctx); err != nil {
 		return jobstore.Row{}, err
@@ -155,6 +163,7 @@ func (tx *tx) Get(ctx context.Context, id jobstore.ID) (jobstore.Row, error) {
 	return tx.core.get(id)
 }
 
+// get returns a copy of a job, or ErrNotFound. Call it with the table locked.
 func (c *core) get(id jobstore.ID) (jobstore.Row, error) {
 	r := c.table.byID[id]
 	if r == nil {
@@ -163,7 +172,7 @@ func (c *core) get(id jobstore.ID) (jobstore.Row, error) {
 	return clone(&r.job), nil
 }
 
-// clone is a job that shares nothing that can be written to.
+// clone returns a copy of j without Message that shares no memory with j.
 func clone(j *jobstore.Row) jobstore.Row {
 	c := *j
 	c.Data = bytes.Clone(j.Data)
@@ -172,7 +181,7 @@ func clone(j *jobstore.Row) jobstore.Row {
 	return c
 }
 
-// Messages implements [jobstore.Tx].
+// Messages returns the messages of these jobs, of those that have one. It implements [jobstore.Tx].
 func (tx *tx) Messages(ctx context.Context, ids ...jobstore.ID) (map[jobstore.ID][]byte, error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err
@@ -180,6 +189,7 @@ func (tx *tx) Messages(ctx context.Context, ids ...jobstore.ID) (map[jobstore.ID
 	return tx.core.messages(ids), nil
 }
 
+// messages returns the messages of these jobs. Call it with the table locked.
 func (c *core) messages(ids []jobstore.ID) map[jobstore.ID][]byte {
 	found := map[jobstore.ID][]byte{}
 	for _, id := range ids {
@@ -190,7 +200,7 @@ func (c *core) messages(ids []jobstore.ID) map[jobstore.ID][]byte {
 	return found
 }
 
-// until is the latest Due that is asked for.
+// until returns the latest wanted Due in microseconds: by, or now for a zero by.
 func until(by time.Time, now func() time.Time) int64 {
 	if by.IsZero() {
 		return micros(now())
@@ -198,7 +208,7 @@ func until(by time.Time, now func() time.Time) int64 {
 	return micros(by)
 }
 
-// Save implements [jobstore.Tx].
+// Save checks and stores jobs, and sets the ids of new ones. It implements [jobstore.Tx].
 func (tx *tx) Save(ctx context.Context, list ...*jobstore.Row) error {
 	if err := tx.ready(ctx); err != nil {
 		return err
@@ -213,7 +223,7 @@ func (tx *tx) Save(ctx context.Context, list ...*jobstore.Row) error {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return tx.spoil(fmt.Errorf("memjobs: %w", err))
+		return tx.fail(fmt.Errorf("memjobs: %w", err))
 	}
 	if missing != 0 {
 		return fmt.Errorf("memjobs: %w: %d", jobstore.ErrNotFound, missing)
@@ -223,13 +233,13 @@ func (tx *tx) Save(ctx context.Context, list ...*jobstore.Row) error {
 			t.last++
 			j.ID = t.last
 		}
-		tx.put(kept(j))
+		tx.put(stored(j))
 	}
 	return nil
 }
 
-// kept is a job as the table keeps it.
-func kept(j *jobstore.Row) jobstore.Row {
+// stored returns a copy of a job as the table stores it, with times in microseconds.
+func stored(j *jobstore.Row) jobstore.Row {
 	c := clone(j)
 	c.Message = j.Message
 	for _, at := range []*time.Time{&c.Created, &c.Changed, &c.NextRun, &c.LastRun, &c.Scheduled, &c.Due, &c.Deadline, &c.Expires} {
@@ -239,7 +249,7 @@ func kept(j *jobstore.Row) jobstore.Row {
 	return c
 }
 
-// put writes a job, whose bytes are the table's own, and notes what was there.
+// put stores j, whose memory must not be shared, and records the previous state.
 func (tx *tx) put(j jobstore.Row) {
 	t := tx.core.table
 	r := t.byID[j.ID]
@@ -254,7 +264,7 @@ func (tx *tx) put(j jobstore.Row) {
 	t.replace(r, j)
 }
 
-// remove takes a job away, if it is there, and notes it.
+// remove deletes a job if it exists, and records the previous state.
 func (tx *tx) remove(id jobstore.ID) {
 	if r := tx.core.table.byID[id]; r != nil {
 		tx.undo = append(tx.undo, change{id: id, before: &r.job})
@@ -262,7 +272,7 @@ func (tx *tx) remove(id jobstore.ID) {
 	}
 }
 
-// Delete implements [jobstore.Tx].
+// Delete deletes jobs. Missing ids are ignored. It implements [jobstore.Tx].
 func (tx *tx) Delete(ctx context.Context, ids ...jobstore.ID) error {
 	if err := tx.ready(ctx); err != nil {
 		return err
@@ -273,13 +283,14 @@ func (tx *tx) Delete(ctx context.Context, ids ...jobstore.ID) error {
 	return nil
 }
 
-// ExpireJobs implements [jobstore.Tx].
+// ExpireJobs deletes up to limit jobs that have expired at by, and returns their number. It
+// implements [jobstore.Tx].
 func (tx *tx) ExpireJobs(ctx context.Context, by time.Time, limit int) (int, error) {
 	if err := tx.ready(ctx); err != nil {
 		return 0, err
 	}
-	if err := limited(limit, 1); err != nil {
-		return 0, tx.spoil(err)
+	if err := checkLimit(limit, 1); err != nil {
+		return 0, tx.fail(err)
 	}
 	gone := tx.core.table.expired(by, limit)
 	for _, r := range gone {
@@ -288,13 +299,14 @@ func (tx *tx) ExpireJobs(ctx context.Context, by time.Time, limit int) (int, err
 	return len(gone), nil
 }
 
-// Take implements [jobstore.Taker].
+// Take claims up to limit simple due jobs and returns them. rest reports that the next due job is
+// not simple. It implements [jobstore.Taker].
 func (tx *tx) Take(ctx context.Context, d jobstore.Due, limit int, lease time.Duration) (taken []jobstore.Row, rest bool, err error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, false, err
 	}
 	if limit < 1 || lease < 0 {
-		return nil, false, tx.spoil(fmt.Errorf("memjobs: %w: %d jobs for %v", jobstore.ErrBadJob, limit, lease))
+		return nil, false, tx.fail(fmt.Errorf("memjobs: %w: a limit of %d jobs, or a lease of %v, is too small", jobstore.ErrBadJob, limit, lease))
 	}
 	now := tx.now()
 	for _, r := range tx.core.table.findDue(&d.Selector, until(d.By, tx.now), limit) {
@@ -320,7 +332,8 @@ func (tx *tx) Take(ctx context.Context, d jobstore.Due, limit int, lease time.Du
 	return taken, false, nil
 }
 
-// Drop implements [jobstore.Dropper].
+// Drop deletes a simple running job with this token, and reports whether it did. It implements
+// [jobstore.Dropper].
 func (tx *tx) Drop(ctx context.Context, id jobstore.ID, token int64) (bool, error) {
 	if err := tx.ready(ctx); err != nil {
 		return false, err
@@ -333,7 +346,8 @@ func (tx *tx) Drop(ctx context.Context, id jobstore.ID, token int64) (bool, erro
 	return true, nil
 }
 
-// Weigh implements [jobstore.Weigher].
+// Weigh returns the number of running jobs of a queue and the sum of their weights. It implements
+// [jobstore.Weigher].
 func (tx *tx) Weigh(ctx context.Context, queue string) (n, weight int64, err error) {
 	if err := tx.ready(ctx); err != nil {
 		return 0, 0, err
@@ -342,7 +356,7 @@ func (tx *tx) Weigh(ctx context.Context, queue string) (n, weight int64, err err
 	return n, weight, nil
 }
 
-// view is a transaction that only reads. It holds the table for each call alone.
+// view is a transaction that only reads. It locks the table during each call only.
 type view struct {
 	finder
 
@@ -353,27 +367,31 @@ type view struct {
 	over bool
 }
 
+// end makes later calls of the view return errOver. It takes v.mu.
 func (v *view) end() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.over = true
 }
 
-// read runs fn with the table.
+// read calls fn with the table locked. Returns ErrClosed after the end of the view, and
+// ErrUnavailable if ctx ends first.
 func (v *view) read(ctx context.Context, fn func()) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.over {
 		return errOver
 	}
-	if err := v.core.enter(ctx); err != nil {
+	if err := v.core.lock(ctx); err != nil {
 		return err
 	}
-	defer v.core.leave()
+	defer v.core.unlock()
 	fn()
 	return nil
 }
 
+// now returns the store's time, but never a time before the last result. Call it with the table
+// locked.
 func (v *view) now() time.Time {
 	if t := v.core.time(); t.After(v.last) {
 		v.last = t
@@ -381,42 +399,44 @@ func (v *view) now() time.Time {
 	return v.last
 }
 
-// Now implements [jobstore.Tx].
+// Now returns the store's time, which never goes backwards in a transaction. It implements
+// [jobstore.Tx].
 func (v *view) Now(ctx context.Context) (now time.Time, err error) {
 	err = v.read(ctx, func() { now = v.now() })
 	return now, err
 }
 
-// Get implements [jobstore.Tx].
+// Get returns a copy of a job, or ErrNotFound. It implements [jobstore.Tx].
 func (v *view) Get(ctx context.Context, id jobstore.ID) (j jobstore.Row, err error) {
 	var missing error
 	err = v.read(ctx, func() { j, missing = v.core.get(id) })
 	return j, errors.Join(err, missing)
 }
 
-// Messages implements [jobstore.Tx].
+// Messages returns the messages of these jobs, of those that have one. It implements [jobstore.Tx].
 func (v *view) Messages(ctx context.Context, ids ...jobstore.ID) (found map[jobstore.ID][]byte, err error) {
 	err = v.read(ctx, func() { found = v.core.messages(ids) })
 	return found, err
 }
 
-// Weigh implements [jobstore.Weigher].
+// Weigh returns the number of running jobs of a queue and the sum of their weights. It implements
+// [jobstore.Weigher].
 func (v *view) Weigh(ctx context.Context, queue string) (n, weight int64, err error) {
 	err = v.read(ctx, func() { n, weight = v.core.table.weigh(queue) })
 	return n, weight, err
 }
 
-// Lock implements [jobstore.Tx]: who reads locks nothing.
+// Lock returns errReads, since a View locks nothing.
 func (v *view) Lock(context.Context, ...string) error { return errReads }
 
-// Save implements [jobstore.Tx].
+// Save returns errReads, since a View cannot write.
 func (v *view) Save(context.Context, ...*jobstore.Row) error { return errReads }
 
-// Delete implements [jobstore.Tx].
+// Delete returns errReads, since a View cannot write.
 func (v *view) Delete(context.Context, ...jobstore.ID) error { return errReads }
 
-// ExpireJobs implements [jobstore.Tx].
+// ExpireJobs returns errReads, since a View cannot write.
 func (v *view) ExpireJobs(context.Context, time.Time, int) (int, error) { return 0, errReads }
 
-// errReads is for who writes in a View.
+// errReads is the error of a write in a View.
 var errReads = fmt.Errorf("memjobs: %w: View only reads, Update writes", jobstore.ErrUnsupported)

@@ -17,54 +17,56 @@ import (
 )
 
 const (
-	// mostMoved is how many jobs one look moves to the start of their windows.
+	// mostMoved limits the number of jobs that one admission moves to the start of their windows.
 	mostMoved = 2000
-	// scanTime is the duration from which a search counts as slow. A slow search that found no job
-	// light enough is not repeated for calm times its duration.
-	scanTime = time.Millisecond
-	calm     = 100
+	// scanTime is the duration above which a search counts as slow. A slow search that found no job
+	// light enough is not repeated for slowScanFactor times its duration.
+	scanTime       = time.Millisecond
+	slowScanFactor = 100
 )
 
-// admission is the transaction of one look.
-type admission struct {
+// admitTx is the transaction in which the leader claims jobs of its queue: due running jobs
+// first, then QUEUED jobs that may start.
+type admitTx struct {
 	*txn.Step
 	l     *Leader
-	room  int // how many more jobs the runner has room for
+	slots int // jobs that the runner can still receive
 	saves []*jobstore.Row
 	out   []jobstore.Handout
-	again bool // another look at once may find more
+	again bool // another admission at once may find more jobs
 	moved int
 
-	version  int64 // the new QueueLease.Admissions, for the roster; 0: unchanged
+	version  int64 // new QueueLease.Admissions, for the roster; 0: unchanged
 	outdated bool  // the plan was made before the last admission was known
 
-	unread []unreadWindow // jobs that are held until their windows can be read
+	unread []unreadWindow // jobs that are held because their windows cannot be parsed
 
-	missing bool                   // a lock of a key is missing
-	keys    map[string]jobstore.ID // keys of jobs that this look has started, by KeyDigest
+	missing bool                   // the lock of a key is missing
+	keys    map[string]jobstore.ID // keys of the jobs that this admission started, by KeyDigest
 }
 
-// unreadWindow is a job that is held because its windows cannot be read.
+// unreadWindow is a job that is held because its windows cannot be parsed.
 type unreadWindow struct {
 	job *jobstore.Row
 	err error
 }
 
-// look reads the queue once and claims up to room jobs. again reports that another look at once may
-// find more.
-func (l *Leader) look(ctx context.Context, room int) (out []jobstore.Handout, again bool, err error) {
+// runAdmission asks the throttler, if the queue has one, and claims up to slots jobs in a
+// transaction. again reports that another admission at once may find more jobs. It reports held
+// jobs to LeaderConfig.Held. Only the goroutine of Next calls it.
+func (l *Leader) runAdmission(ctx context.Context, slots int) (out []jobstore.Handout, again bool, err error) {
 	token := l.Fence()
-	var plan *Look
+	var plan *Admission
 	if l.q.Throttler != nil {
 		var idle bool
-		if plan, idle, err = l.plan(ctx, room); err != nil || idle {
+		if plan, idle, err = l.plan(ctx, slots); err != nil || idle {
 			return nil, plan != nil && plan.partial, err
 		}
 	}
 	var lk txn.Locks
-	var t *admission
+	var t *admitTx
 	err = txn.Do(ctx, l.store, &lk, func(ctx context.Context, st *txn.Step) error {
-		t = &admission{Step: st, l: l, room: room}
+		t = &admitTx{Step: st, l: l, slots: slots}
 		return t.run(ctx, token, plan)
 	})
 	if plan != nil {
@@ -74,19 +76,19 @@ func (l *Leader) look(ctx context.Context, room int) (out []jobstore.Handout, ag
 		return nil, false, err
 	}
 	l.host.Taken(len(t.out))
-	l.looked = t.Now
+	l.admittedAt = t.Now
 	for _, u := range t.unread {
 		l.c.Held(u.job, u.err)
 	}
 	if plan == nil {
-		l.note(t.Now, t.room <= 0, nil)
+		l.setStatus(t.Now, t.slots <= 0, nil)
 	}
 	return t.out, t.again, nil
 }
 
-// settleRoster enters the started jobs in the roster. After an error it drops the roster, since the
-// outcome is unknown.
-func (l *Leader) settleRoster(t *admission, err error) {
+// settleRoster adds the started jobs of the transaction t to the roster. After an error it drops
+// the roster, since the result of the transaction is unknown.
+func (l *Leader) settleRoster(t *admitTx, err error) {
 	if err != nil || t.outdated {
 		l.roster = nil
 		return
@@ -97,25 +99,28 @@ func (l *Leader) settleRoster(t *admission, err error) {
 	}
 }
 
-// run is the body of the transaction: due attempts are redelivered first, then jobs are admitted.
+// run is the body of the transaction. It first claims running jobs that are due. Then it starts
+// jobs by the plan of the throttler, or by the limit if plan is nil. It saves all of them. If the
+// plan is outdated, it starts no job.
 //
-// Returns ErrStale if another leader has the lease.
-func (t *admission) run(ctx context.Context, token int64, plan *Look) error {
-	rec, err := t.l.own(ctx, t.Step, token)
+// Returns ErrStale if another leader has the lease, and ErrLocks if the lock of a key is missing.
+func (t *admitTx) run(ctx context.Context, token int64, plan *Admission) error {
+	rec, err := t.l.lockLease(ctx, t.Step, token)
 	if err != nil {
 		return err
 	}
 	if err := t.resumeRuns(ctx); err != nil {
 		return err
 	}
-	t.outdated = plan != nil && !plan.running.has(t.out)
+	t.outdated = plan != nil && !plan.running.contains(t.out)
 	switch {
-	case t.room <= 0, t.outdated: // the roster lacks a job that an answer has resumed
+	case t.slots <= 0, t.outdated: // the roster lacks a job that an answer has made due
 		t.again = true
-	case plan != nil && plan.running.version != rec.Admissions: // an admission of unknown outcome was committed
+	// an admission with an unknown result was committed
+	case plan != nil && plan.running.version != rec.Admissions:
 		t.again, t.outdated = true, true
 	case plan != nil:
-		if err = t.carryOut(ctx, plan); err == nil && len(plan.starts) > 0 {
+		if err = t.applyPlan(ctx, plan); err == nil && len(plan.starts) > 0 {
 			rec.Admissions++
 			t.version = rec.Admissions
 			err = t.Tx.SaveQueueLease(ctx, rec)
@@ -138,17 +143,17 @@ func (t *admission) run(ctx context.Context, token int64, plan *Look) error {
 	return nil
 }
 
-// resumeRuns claims the running jobs that are due: their lease has ended, their answer has come, or
+// resumeRuns claims running jobs that are due: their lease has ended, their answer has come, or
 // their deadline has passed.
-func (t *admission) resumeRuns(ctx context.Context) error {
-	found, err := t.Tx.Line(ctx, jobstore.Line{Queue: t.l.q.Name, State: jobstore.Running, By: t.Now}, t.room)
+func (t *admitTx) resumeRuns(ctx context.Context) error {
+	found, err := t.Tx.Line(ctx, jobstore.Line{Queue: t.l.q.Name, State: jobstore.Running, By: t.Now}, t.slots)
 	if err != nil {
 		return err
 	}
 	var rest []*jobstore.Row // saved after the claimed jobs
 	for i := range found {
 		j := &found[i]
-		// the deadline was set by a runner without Submit, or by an older version
+		// the deadline comes from a runner without Submit, or from an older version
 		if t.l.c.NoDeadlines && j.Phase != jobstore.Answered {
 			j.Phase, j.Deadline = "", time.Time{}
 		}
@@ -156,22 +161,23 @@ func (t *admission) resumeRuns(ctx context.Context) error {
 			rest = append(rest, j)
 			continue
 		}
-		t.hand(j, jobstore.Before{State: jobstore.Running, NextRun: j.NextRun})
+		t.claim(j, jobstore.Before{State: jobstore.Running, NextRun: j.NextRun})
 	}
 	t.saves = append(t.saves, rest...)
 	return nil
 }
 
-// hand claims a job. Claimed jobs come first in t.saves, in the order of t.out.
-func (t *admission) hand(j *jobstore.Row, was jobstore.Before) {
+// claim adds j to the claimed jobs; was is its state before. Claimed jobs come first in t.saves, in
+// the order of t.out.
+func (t *admitTx) claim(j *jobstore.Row, was jobstore.Before) {
 	t.saves = slices.Insert(t.saves, len(t.out), j)
 	t.out = append(t.out, jobstore.Handout{Before: was, Asked: t.Asked})
-	t.room--
+	t.slots--
 }
 
-// admit starts the jobs that the limit lets start. A job whose window is closed is moved to its
-// next opening.
-func (t *admission) admit(ctx context.Context) error {
+// admit starts the due jobs that the limit admits, in the order of the queue. It moves a job with a
+// closed window to its next opening.
+func (t *admitTx) admit(ctx context.Context) error {
 	g := line.Gauge{Limit: t.l.q.limit(), Strict: t.l.q.Strict}
 	if g.Limit > 0 {
 		_, weight, err := line.Weigh(ctx, t.Tx, t.l.q.Name)
@@ -180,27 +186,28 @@ func (t *admission) admit(ctx context.Context) error {
 		}
 		g.Taken = weight
 	}
-	ln := line.Line{Queue: t.l.q.Name, Order: t.l.q.Order, By: t.Now, Find: t.l.pace.sparing(t.Tx.Line)}
+	ln := line.Line{Queue: t.l.q.Name, Order: t.l.q.Order, By: t.Now, Find: t.l.pace.skipSlowSearches(t.Tx.Line)}
 	var failed error
-	err := ln.Each(ctx, g.Most, func() int { return t.room }, func(j *jobstore.Row) bool {
+	err := ln.Each(ctx, g.Most, func() int { return t.slots }, func(j *jobstore.Row) bool {
 		if at, err := t.l.windows.Opens(j, t.Now); at.After(t.Now) {
-			t.put(j, at, err)
+			t.postpone(j, at, err)
 			return t.moved < mostMoved
 		}
 		if g.Start(j.Weight) {
 			failed = t.start(ctx, j)
 		}
-		return failed == nil && !g.Blocked && t.room > 0
+		return failed == nil && !g.Blocked && t.slots > 0
 	})
-	t.again = t.room <= 0 || t.moved >= mostMoved
+	t.again = t.slots <= 0 || t.moved >= mostMoved
 	if failed != nil {
 		return failed
 	}
 	return err
 }
 
-// put lets a waiting job wait until at. unread, if not nil, says why its windows cannot be read.
-func (t *admission) put(j *jobstore.Row, at time.Time, unread error) {
+// postpone moves a QUEUED job to the time at. unread, if not nil, is the error of parsing its
+// windows.
+func (t *admitTx) postpone(j *jobstore.Row, at time.Time, unread error) {
 	j.NextRun = at
 	if unread != nil {
 		t.unread = append(t.unread, unreadWindow{j, unread})
@@ -209,12 +216,13 @@ func (t *admission) put(j *jobstore.Row, at time.Time, unread error) {
 	t.moved++
 }
 
-// start begins an attempt of a job. It sets Handout.Refused if Begin fails or the key is taken.
-func (t *admission) start(ctx context.Context, j *jobstore.Row) error {
+// start changes j to RUNNING for a new attempt and claims it. If LeaderConfig.Begin fails or its
+// key is taken, Handout.Refused is set and the old key stays. The caller saves j.
+func (t *admitTx) start(ctx context.Context, j *jobstore.Row) error {
 	was := jobstore.Before{State: jobstore.Queued, NextRun: j.NextRun}
 	key := j.Key
 	j.State, j.Phase, j.Reason, j.Answer = jobstore.Running, "", "", nil
-	// NextRun of a later attempt is not when the run was due
+	// NextRun of a later attempt is not the time at which the run was due
 	if j.Attempt == 0 || j.Scheduled.IsZero() {
 		j.Scheduled = j.NextRun
 	}
@@ -237,15 +245,17 @@ func (t *admission) start(ctx context.Context, j *jobstore.Row) error {
 	if refused != nil {
 		j.Key = key
 	}
-	t.hand(j, was)
+	t.claim(j, was)
 	t.out[len(t.out)-1].Refused = refused
 	return nil
 }
 
-// takeKey reserves the new key of j. refused reports that another job or task has the key.
-func (t *admission) takeKey(ctx context.Context, j *jobstore.Row) (refused, err error) {
+// takeKey checks that the new key of j is free and reserves it in this transaction. refused is a
+// KeyTakenError if another job or task has the key. If the lock of the key is missing, it sets
+// t.missing.
+func (t *admitTx) takeKey(ctx context.Context, j *jobstore.Row) (refused, err error) {
 	t.missing = t.Locks.AddKey(j.Name, j.Key) != nil || t.missing
-	if t.missing { // the transaction starts again once all missing locks are noted
+	if t.missing { // the transaction starts again after all missing locks are noted
 		return nil, nil
 	}
 	lock := jobstore.KeyDigest(j.Name, j.Key)
@@ -263,8 +273,7 @@ func (t *admission) takeKey(ctx context.Context, j *jobstore.Row) (refused, err 
 	return nil, err
 }
 
-// prepare calls Begin, by which the type of the job sets Key and Respond. A panic is an error of
-// the attempt.
+// prepare calls LeaderConfig.Begin, which sets Key and Respond of j. A panic becomes its error.
 func (l *Leader) prepare(j *jobstore.Row) (err error) {
 	if l.c.Begin == nil {
 		return nil
@@ -273,9 +282,9 @@ func (l *Leader) prepare(j *jobstore.Row) (err error) {
 	return l.c.Begin(j)
 }
 
-// carryOut starts and postpones the jobs that a throttler has chosen. It skips a job that has
+// applyPlan starts and postpones the jobs that the throttler has chosen. It skips a job that has
 // changed since the plan was made.
-func (t *admission) carryOut(ctx context.Context, plan *Look) error {
+func (t *admitTx) applyPlan(ctx context.Context, plan *Admission) error {
 	ids := slices.Concat(plan.starts, plan.later)
 	jobs := make(map[jobstore.ID]*jobstore.Row, len(ids))
 	for part := range slices.Chunk(slices.Sorted(slices.Values(ids)), line.RosterPage) {
@@ -292,7 +301,7 @@ func (t *admission) carryOut(ctx context.Context, plan *Look) error {
 		}
 	}
 	for _, id := range plan.starts {
-		if j := jobs[id]; j != nil && t.room > 0 {
+		if j := jobs[id]; j != nil && t.slots > 0 {
 			if err := t.start(ctx, j); err != nil {
 				return err
 			}
@@ -302,24 +311,25 @@ func (t *admission) carryOut(ctx context.Context, plan *Look) error {
 		if j := jobs[id]; j != nil {
 			o := plan.offered[id]
 			at, err := t.l.windows.Opens(j, o.later)
-			if err != nil { // the windows cannot be read: the job is held until later
+			if err != nil { // the windows cannot be parsed: hold the job until later
 				at = o.later
 			}
-			t.put(j, at, err)
+			t.postpone(j, at, err)
 		}
 	}
-	t.again = t.room <= 0 || len(plan.later) >= mostMoved || plan.partial
+	t.again = t.slots <= 0 || len(plan.later) >= mostMoved || plan.partial
 	return nil
 }
 
-// plan asks the throttler. idle reports that no job is to be started, moved or redelivered. plan is
-// nil only with an error.
-func (l *Leader) plan(ctx context.Context, room int) (plan *Look, idle bool, err error) {
-	look := &Look{queue: l.q, room: room, gauge: line.Gauge{Limit: l.q.limit(), Strict: l.q.Strict}, opens: l.windows.Opens, offered: map[jobstore.ID]*offer{}}
+// plan reads the queue, updates the roster and asks the throttler. idle reports that the plan
+// starts and moves no job and that no running job is due. plan is nil only with an error. It opens
+// no transaction that lasts beyond one read.
+func (l *Leader) plan(ctx context.Context, slots int) (plan *Admission, idle bool, err error) {
+	adm := &Admission{queue: l.q, slots: slots, gauge: line.Gauge{Limit: l.q.limit(), Strict: l.q.Strict}, opens: l.windows.Opens, offered: map[jobstore.ID]*offer{}}
 	var running, version int64
 	due := false
 	err = l.store.View(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
-		if look.now, err = tx.Now(ctx); err != nil {
+		if adm.now, err = tx.Now(ctx); err != nil {
 			return err
 		}
 		rec, err := tx.QueueLease(ctx, l.q.Name) // read first, so that a later admission is noticed
@@ -329,12 +339,12 @@ func (l *Leader) plan(ctx context.Context, room int) (plan *Look, idle bool, err
 		if version = 0; rec != nil {
 			version = rec.Admissions
 		}
-		found, err := tx.Line(ctx, jobstore.Line{Queue: l.q.Name, State: jobstore.Running, By: look.now}, 1)
+		found, err := tx.Line(ctx, jobstore.Line{Queue: l.q.Name, State: jobstore.Running, By: adm.now}, 1)
 		if err != nil {
 			return err
 		}
 		due = len(found) > 0
-		running, look.gauge.Taken, err = line.Weigh(ctx, tx, l.q.Name)
+		running, adm.gauge.Taken, err = line.Weigh(ctx, tx, l.q.Name)
 		return err
 	})
 	if err != nil {
@@ -343,22 +353,23 @@ func (l *Leader) plan(ctx context.Context, room int) (plan *Look, idle bool, err
 	if err := l.readRoster(ctx, int(running), version); err != nil {
 		return nil, false, err
 	}
-	look.running = l.roster
-	look.line = line.Line{Queue: l.q.Name, Order: l.q.Order, By: look.now, Find: l.pace.sparing(l.page)}
+	adm.running = l.roster
+	adm.line = line.Line{Queue: l.q.Name, Order: l.q.Order, By: adm.now, Find: l.pace.skipSlowSearches(l.readLine)}
 	began := time.Now()
-	look.enough = l.pace.enough(began, l.signal)
-	if err := l.ask(ctx, look); err != nil {
+	adm.mayEndEarly = l.pace.mayEndEarly(began, l.signal)
+	if err := l.callThrottler(ctx, adm); err != nil {
 		return nil, false, err
 	}
-	if !look.partial {
+	if !adm.partial {
 		l.pace.whole, l.pace.wholeAt = time.Since(began), time.Now()
 	}
-	l.looked = look.now
-	l.note(look.now, look.room <= 0, look.refused())
-	return look, !due && len(look.starts) == 0 && len(look.later) == 0, nil
+	l.admittedAt = adm.now
+	l.setStatus(adm.now, adm.slots <= 0, adm.refused())
+	return adm, !due && len(adm.starts) == 0 && len(adm.later) == 0, nil
 }
 
-// view reads jobs in a transaction of its own. No transaction is open while a throttler works.
+// view calls read in a read transaction of its own and returns its jobs. No transaction is open
+// while a throttler works.
 func (l *Leader) view(ctx context.Context, read func(ctx context.Context, tx jobstore.Tx) ([]jobstore.Row, error)) (found []jobstore.Row, err error) {
 	err = l.store.View(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
 		found, err = read(ctx, tx)
@@ -370,13 +381,14 @@ func (l *Leader) view(ctx context.Context, read func(ctx context.Context, tx job
 	return found, nil
 }
 
-// page reads one page of the line.
-func (l *Leader) page(ctx context.Context, q jobstore.Line, limit int) ([]jobstore.Row, error) {
+// readLine reads one page of the queue's due jobs.
+func (l *Leader) readLine(ctx context.Context, q jobstore.Line, limit int) ([]jobstore.Row, error) {
 	return l.view(ctx, func(ctx context.Context, tx jobstore.Tx) ([]jobstore.Row, error) { return tx.Line(ctx, q, limit) })
 }
 
-// readRoster updates the roster. It reads the roster anew if an admission is unknown, a job is
-// missing, or it is older than rosterAge.
+// readRoster updates the roster, or reads it again if an admission is unknown, a job is missing, or
+// it is older than rosterAge. running and version are the present number of running jobs and of
+// admissions.
 func (l *Leader) readRoster(ctx context.Context, running int, version int64) (err error) {
 	if l.roster != nil && l.roster.version == version && len(l.roster.all) >= running && time.Since(l.roster.read) < rosterAge {
 		l.pace.stale, err = l.roster.sync(ctx, l, running)
@@ -393,7 +405,7 @@ func (l *Leader) readRoster(ctx context.Context, running int, version int64) (er
 	return nil
 }
 
-// inherit copies the shares of jobs whose run is the same as before.
+// inherit copies the shares of jobs from the roster before, if their run is the same.
 func (r *roster) inherit(before *roster) {
 	if before == nil {
 		return
@@ -409,37 +421,38 @@ func (r *roster) inherit(before *roster) {
 	}
 }
 
-// ask calls the throttler in a goroutine of its own, since a throttler may call runtime.Goexit. If
-// the throttler fails, its decisions are dropped; moves of closed windows stay.
-func (l *Leader) ask(ctx context.Context, look *Look) error {
+// callThrottler calls the throttler and waits for it. It uses another goroutine, since a throttler
+// may call runtime.Goexit. If the throttler fails, its decisions are dropped and the error is
+// reported; moves to the opening of a window stay. Returns only errors of the store.
+func (l *Leader) callThrottler(ctx context.Context, adm *Admission) error {
 	bounded, cancel := context.WithTimeout(ctx, l.lease/2)
 	defer cancel()
-	look.ctx = ctx
+	adm.ctx = ctx
 	err := fmt.Errorf("%w: the throttler ended its goroutine", task.ErrPanic)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		defer guard.Recover(&err)
-		err = l.q.Throttler.Admit(bounded, look)
+		err = l.q.Throttler.Admit(bounded, adm)
 	}()
 	<-done
-	look.over = true
-	if look.err != nil {
-		look.running.begun = nil
-		return look.err
+	adm.over = true
+	if adm.err != nil {
+		adm.running.begun = nil
+		return adm.err
 	}
 	if err == nil {
 		return nil
 	}
-	look.starts, look.running.begun = nil, nil
-	moved := look.later[:0]
-	for _, id := range look.later { // moves of closed windows stay
-		if look.offered[id].window {
+	adm.starts, adm.running.begun = nil, nil
+	moved := adm.later[:0]
+	for _, id := range adm.later { // moves to the opening of a window stay
+		if adm.offered[id].window {
 			moved = append(moved, id)
 		}
 	}
-	look.later = moved
-	for o := range maps.Values(look.offered) {
+	adm.later = moved
+	for o := range maps.Values(adm.offered) {
 		o.start = false
 	}
 	if ctx.Err() == nil {

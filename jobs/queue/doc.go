@@ -1,11 +1,10 @@
-// Package queue decides which jobs of a queue start. A [Queue] has a limit, an order and, if
-// wanted, a [Throttler], such as [Shares]. One process at a time serves a queue, under a lease: its
-// [Leader] admits jobs and claims them. Leaders of other processes stand by.
+// Package queue decides which jobs of a queue start. A [Queue] has a limit, an order and optionally
+// a [Throttler], such as [Shares]. One process at a time serves a queue, under a lease. The
+// [Leader] of this process admits jobs: it claims those that may start. Leaders of other processes
+// wait for the lease.
 //
-// Programs give a Queue to a runner (package runner). A program with its own runner calls
-// jobs.Service.Lead.
+// Programs pass a Queue to a runner (package runner). A program with its own runner calls
+// jobs.Service.NewLeader.
 //
-//   - queue.go: Queue; throttler.go, shares.go: decisions besides the limit
-//   - leader.go: the lease of a queue; next.go: when a leader looks at its queue
-//   - admission.go: one look, which is one transaction; roster.go: the running jobs, for throttlers
+// docs/internals/jobs.md explains the implementation.
 package queue

@@ -16,10 +16,11 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// mostRefused is how many jobs the Status names that a throttler did not start.
+// mostRefused limits the number of jobs that the Status names because a throttler did not start
+// them.
 const mostRefused = 100
 
-// Leader serves a queue for one runner: it has the lease of the queue, or stands by for it.
+// Leader serves a queue for one runner. It holds the lease of the queue, or waits for it.
 //
 // One goroutine calls Next; the other methods are safe for concurrent use.
 type Leader struct {
@@ -30,58 +31,59 @@ type Leader struct {
 	lease   time.Duration
 	windows rules.Windows
 
-	signal wake.Signal // wakes Next
-	tell   wake.Signal // the Status has changed
-	// The next four belong to the goroutine of Next, and then to Close.
-	pace    pace
-	roster  *roster   // nil: it must be read
-	looked  time.Time // the store's time of the last look
-	unwatch func()    // ends the watch of the store, which the first Next begins
+	signal        wake.Signal // wakes Next
+	statusChanged wake.Signal // the Status has changed
+	// Only the goroutine of Next uses the next four fields, and later Close.
+	pace       pace
+	roster     *roster   // nil: it must be read
+	admittedAt time.Time // the store's time of the last admission
+	unwatch    func()    // ends the watch of the store, which the first Next begins
 
 	mu     sync.Mutex
-	token  int64 // 0: the leader stands by
+	token  int64 // 0: the leader does not have the lease
 	data   line.Status
 	closed bool
 }
 
-// Host is the service whose jobs a [Leader] claims. All fields are required.
+// Host contains the parts of the service that a [Leader] uses. All fields are required.
 type Host struct {
 	Store jobstore.Store
-	// Closed ends Next with [jobstore.ErrClosed].
+	// Closed, once closed, makes Next return [jobstore.ErrClosed].
 	Closed <-chan struct{}
 	// Complete adds the data of parents and children to claimed jobs.
 	Complete func(ctx context.Context, out []jobstore.Handout) error
-	// GiveBack undoes a claim that no caller has seen.
+	// GiveBack undoes a claim that no caller has received.
 	GiveBack func(h jobstore.Handout)
 	// Taken counts claimed jobs.
 	Taken func(n int)
 }
 
-// LeaderConfig says how a [Leader] serves its queue. Queue, Lease and Report must be set; Begin and
-// Held may be nil.
+// LeaderConfig configures a [Leader]. Queue, Lease and Report are required; Begin and Held may be
+// nil.
 type LeaderConfig struct {
 	Queue Queue
-	// Node names this process in the explanation why a job waits.
+	// Node names this process in explanations why a job does not run.
 	Node string
-	// Lease is how long the queue, and each claimed job, stays with this process without renewal.
+	// Lease is the time for which the queue, and each claimed job, stays with this process without
+	// renewal.
 	Lease time.Duration
 	// Begin sets Key and Respond of a job before the start of its attempt is saved. It runs in a
-	// transaction, and may run again. An error fails the attempt.
+	// transaction and may run again. An error fails the attempt.
 	Begin func(*jobstore.Row) error
 	// Report receives errors that Next does not return.
 	Report func(error)
-	// Held receives jobs that are held because their windows cannot be read. Default: Report gets
-	// the error.
+	// Held receives jobs that are held because their windows cannot be parsed. Default: Report
+	// receives the error.
 	Held func(*jobstore.Row, error)
-	// NoDeadlines: the jobs are left to tasks, which have time limits of their own. Attempts then
-	// have no deadline.
+	// NoDeadlines gives attempts no deadline, because the jobs are dispatched as tasks, which have
+	// time limits of their own.
 	NoDeadlines bool
 }
 
-// minLease is the shortest lease: shorter ones end before they are renewed.
+// minLease is the shortest valid lease: a shorter one would end before its renewal.
 const minLease = 10 * time.Millisecond
 
-// NewLeader returns a leader. It does no I/O. Returns all problems of c.Queue, joined.
+// NewLeader returns a leader. It does no I/O. Returns all problems of c, joined.
 func NewLeader(h Host, c LeaderConfig) (*Leader, error) {
 	errs := []error{c.Queue.Complete()}
 	if c.Lease < minLease {
@@ -98,17 +100,18 @@ func NewLeader(h Host, c LeaderConfig) (*Leader, error) {
 	}
 	q := c.Queue
 	return &Leader{
-		store: h.Store, host: h, c: c, q: q, lease: rules.WholeMicros(c.Lease), signal: wake.New(), tell: wake.New(),
+		store: h.Store, host: h, c: c, q: q, lease: rules.WholeMicros(c.Lease), signal: wake.New(), statusChanged: wake.New(),
 		data: line.Status{Node: c.Node, Limit: q.limit(), Strict: q.Strict, Order: q.Order, Throttler: q.Throttler != nil},
 	}, nil
 }
 
-// Changed makes Next look at the queue. Call it when a job of the queue has ended in this process.
+// Changed makes Next read the queue again at once. Call it when a job of the queue has ended in
+// this process. It does not block.
 func (l *Leader) Changed() { l.signal.Notify() }
 
-// hear wakes Next if a word concerns this queue, or a free lease while the leader stands by. The
-// store calls it.
-func (l *Leader) hear(names []string) {
+// onNotify wakes Next if a notification concerns this queue, or a free lease while the leader waits
+// for one. nil names concern all. The store calls it from any goroutine.
+func (l *Leader) onNotify(names []string) {
 	mine := names == nil
 	for _, name := range names {
 		mine = mine || name == jobstore.QueueWord(l.q.Name) || name == jobstore.LeaseWord && l.Fence() == 0
@@ -118,14 +121,16 @@ func (l *Leader) hear(names []string) {
 	}
 }
 
-// Fence returns the fencing token of the lease; 0 while the leader stands by.
+// Fence returns the fencing token of the lease, or 0 while the leader does not have it. It takes
+// l.mu.
 func (l *Leader) Fence() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.token
 }
 
-// lost notes that another leader has the lease.
+// lost records that the lease with this token belongs to another leader, and wakes Next. It takes
+// l.mu.
 func (l *Leader) lost(token int64) {
 	l.mu.Lock()
 	if l.token == token {
@@ -135,45 +140,48 @@ func (l *Leader) lost(token int64) {
 	l.signal.Notify()
 }
 
-// note keeps the result of a look for the Status.
-func (l *Leader) note(now time.Time, busy bool, refused []jobstore.ID) {
+// setStatus records the result of an admission for the Status. If it changed, KeepLease stores it
+// soon. It takes l.mu.
+func (l *Leader) setStatus(now time.Time, busy bool, refused []jobstore.ID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	news := l.data.Busy != busy || !slices.Equal(l.data.Refused, refused)
-	l.data.Looked, l.data.Busy, l.data.Refused = now, busy, refused
+	l.data.AdmittedAt, l.data.Busy, l.data.Refused = now, busy, refused
 	if news {
-		l.tell.Notify()
+		l.statusChanged.Notify()
 	}
 }
 
-// KeepLease renews the lease and writes the Status, until ctx ends. Run it in a goroutine of its
-// own beside Next. Without it the lease ends.
+// KeepLease renews the lease of the queue and stores the Status until ctx ends. It blocks: run it
+// in a goroutine beside Next. Without it the lease ends. It reports errors to LeaderConfig.Report
+// and tries again.
 func (l *Leader) KeepLease(ctx context.Context) {
 	timer := time.NewTimer(l.lease / 3)
 	defer timer.Stop()
 	written := time.Time{}
-	tell := l.tell
+	statusChanged := l.statusChanged
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tell:
-			tell = nil // one change of the Status is enough
+		case <-statusChanged:
+			statusChanged = nil // further changes of the Status do not delay the write
 			timer.Reset(max(0, min(time.Until(written.Add(time.Second)), l.lease/3)))
 			continue
 		case <-timer.C:
 		}
-		written, tell = time.Now(), l.tell
+		written, statusChanged = time.Now(), l.statusChanged
 		wait := l.lease / 3
 		if err := l.renew(ctx); err != nil && ctx.Err() == nil {
-			l.c.Report(fmt.Errorf("jobs: the lease of queue %q: %w", l.q.Name, err))
+			l.c.Report(fmt.Errorf("jobs: cannot renew the lease of queue %q: %w", l.q.Name, err))
 			wait = l.lease / 10
 		}
 		timer.Reset(wait)
 	}
 }
 
-// renew renews the lease, if this leader has it.
+// renew renews the lease and stores the Status, if this leader has the lease. If another leader has
+// it, renew records the loss and returns nil.
 func (l *Leader) renew(ctx context.Context) error {
 	token := l.Fence()
 	if token == 0 {
@@ -181,7 +189,7 @@ func (l *Leader) renew(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.lease)
 	defer cancel()
-	err := l.write(ctx, token, l.lease)
+	err := l.writeLease(ctx, token, l.lease)
 	if errors.Is(err, jobstore.ErrStale) {
 		l.lost(token)
 		return nil
@@ -189,20 +197,22 @@ func (l *Leader) renew(ctx context.Context) error {
 	return err
 }
 
-// write saves the Status and a lease that ends after a time.
-func (l *Leader) write(ctx context.Context, token int64, lease time.Duration) error {
+// writeLease stores the Status and sets the end of the lease to now plus lease, in a transaction.
+// Returns ErrStale if another leader has the lease.
+func (l *Leader) writeLease(ctx context.Context, token int64, lease time.Duration) error {
 	var none txn.Locks
 	return txn.Do(ctx, l.store, &none, func(ctx context.Context, t *txn.Step) error {
-		rec, err := l.own(ctx, t, token)
+		rec, err := l.lockLease(ctx, t, token)
 		if err != nil {
 			return err
 		}
-		return l.put(ctx, t, rec, lease)
+		return l.saveLease(ctx, t, rec, lease)
 	})
 }
 
-// own returns the lease, locked. Returns ErrStale if another leader has it.
-func (l *Leader) own(ctx context.Context, t *txn.Step, token int64) (*jobstore.QueueLease, error) {
+// lockLease locks the lease record in t and returns it. Returns ErrStale if token is not its
+// fencing token.
+func (l *Leader) lockLease(ctx context.Context, t *txn.Step, token int64) (*jobstore.QueueLease, error) {
 	rec, err := t.Tx.QueueLease(ctx, l.q.Name)
 	if err == nil && (rec == nil || rec.Fence != token) {
 		err = fmt.Errorf("%w: the lease of queue %q", jobstore.ErrStale, l.q.Name)
@@ -210,8 +220,9 @@ func (l *Leader) own(ctx context.Context, t *txn.Step, token int64) (*jobstore.Q
 	return rec, err
 }
 
-// put saves the lease with the Status.
-func (l *Leader) put(ctx context.Context, t *txn.Step, rec *jobstore.QueueLease, lease time.Duration) error {
+// saveLease stores the lease record rec with the present Status and an end of now plus lease. It
+// takes l.mu.
+func (l *Leader) saveLease(ctx context.Context, t *txn.Step, rec *jobstore.QueueLease, lease time.Duration) error {
 	l.mu.Lock()
 	data, err := json.Marshal(l.data)
 	l.mu.Unlock()
@@ -222,9 +233,10 @@ func (l *Leader) put(ctx context.Context, t *txn.Step, rec *jobstore.QueueLease,
 	return t.Tx.SaveQueueLease(ctx, rec)
 }
 
-// claim claims the lease if it is free. Otherwise wait is the time until it ends.
-func (l *Leader) claim(ctx context.Context) (wait time.Duration, err error) {
-	if wait, err = l.taken(ctx); wait > 0 || err != nil {
+// claimLease takes the lease if it is free, with the next fencing token, and then returns 0.
+// Otherwise wait is the time until the lease of the other leader ends. It takes l.mu.
+func (l *Leader) claimLease(ctx context.Context) (wait time.Duration, err error) {
+	if wait, err = l.leaseLeft(ctx); wait > 0 || err != nil {
 		return wait, err
 	}
 	var token int64
@@ -246,7 +258,7 @@ func (l *Leader) claim(ctx context.Context) (wait time.Duration, err error) {
 		}
 		rec.Fence++
 		token = rec.Fence
-		return l.put(ctx, t, rec, l.lease)
+		return l.saveLease(ctx, t, rec, l.lease)
 	})
 	if err != nil || wait > 0 {
 		return wait, err
@@ -258,8 +270,9 @@ func (l *Leader) claim(ctx context.Context) (wait time.Duration, err error) {
 	return 0, nil
 }
 
-// taken returns the time until the lease ends. It takes no lock. 0 or below: the lease is free.
-func (l *Leader) taken(ctx context.Context) (wait time.Duration, err error) {
+// leaseLeft returns the time until the present lease of any leader ends. 0 or below: the lease is
+// free. It locks nothing.
+func (l *Leader) leaseLeft(ctx context.Context) (wait time.Duration, err error) {
 	err = l.store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		wait = 0
 		rec, err := tx.QueueLease(ctx, l.q.Name)
@@ -273,8 +286,9 @@ func (l *Leader) taken(ctx context.Context) (wait time.Duration, err error) {
 	return wait, err
 }
 
-// Close releases the lease, so that another leader takes over at once, and ends the watch of the
-// store. Call it after KeepLease and Next have returned. It is idempotent.
+// Close releases the lease, so that another leader can take it at once, and ends the watch of the
+// store. Call it after KeepLease and Next have returned. It reports a failure to
+// LeaderConfig.Report. Idempotent.
 func (l *Leader) Close(ctx context.Context) {
 	l.mu.Lock()
 	l.closed = true
@@ -288,12 +302,13 @@ func (l *Leader) Close(ctx context.Context) {
 	if token == 0 {
 		return
 	}
-	err := l.write(ctx, token, 0)
+	err := l.writeLease(ctx, token, 0)
 	if err != nil && !errors.Is(err, jobstore.ErrStale) {
-		l.c.Report(fmt.Errorf("jobs: the lease of queue %q is not given back: %w", l.q.Name, err))
+		l.c.Report(fmt.Errorf("jobs: cannot release the lease of queue %q; it ends by itself: %w", l.q.Name, err))
 	}
 }
 
+// isClosed reports whether Close was called. It takes l.mu.
 func (l *Leader) isClosed() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,23 +9,25 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// lookGap is the least time between two looks. Changes of that time share a look.
-const lookGap = 2 * time.Millisecond
+// admissionGap is the minimum time between two admissions. Changes within this time share an
+// admission.
+const admissionGap = 2 * time.Millisecond
 
-// Next returns at most room jobs to work at; room is at least 1. It waits until there is one. While
-// another leader has the lease, it stands by.
+// Next claims due jobs of the queue and returns at least one and at most slots of them. slots must
+// be at least 1. It blocks until a job may start, and while another leader has the lease.
 //
-// The jobs begin an attempt, or they run and have become due. The Phase of a running job tells what
-// is to do.
+// Each job begins an attempt, or is a running job whose lease, answer or deadline is due. Its Phase
+// says which.
 //
-// Returns [jobstore.ErrClosed] after Close of the leader or the service, and ErrUnavailable if the
-// store gave no answer or ctx has ended. One goroutine at a time calls it.
-func (l *Leader) Next(ctx context.Context, room int) ([]jobstore.Handout, error) {
+// Returns [jobstore.ErrClosed] after Close of the leader or the service. Returns
+// [jobstore.ErrUnavailable] if ctx ends or the store does not reply. One goroutine at a time may
+// call it.
+func (l *Leader) Next(ctx context.Context, slots int) ([]jobstore.Handout, error) {
 	if l.isClosed() {
 		return nil, jobstore.ErrClosed
 	}
 	if l.unwatch == nil {
-		l.unwatch = l.store.Watch(l.hear)
+		l.unwatch = l.store.Watch(l.onNotify)
 	}
 	for {
 		if l.Fence() == 0 {
@@ -33,10 +35,10 @@ func (l *Leader) Next(ctx context.Context, room int) ([]jobstore.Handout, error)
 				return nil, err
 			}
 		}
-		if err := l.sleep(ctx, l.pace.rest(), nil); err != nil {
+		if err := l.sleep(ctx, l.pace.delay(), nil); err != nil {
 			return nil, err
 		}
-		out, wait, err := l.lookOnce(ctx, room)
+		out, wait, err := l.admitOnce(ctx, slots)
 		switch {
 		case errors.Is(err, jobstore.ErrStale), errors.Is(err, jobstore.ErrNotFound):
 			l.lost(l.Fence())
@@ -58,18 +60,19 @@ func (l *Leader) Next(ctx context.Context, room int) ([]jobstore.Handout, error)
 	}
 }
 
-// lookOnce looks once. wait is the time until the next look, if no signal comes.
-func (l *Leader) lookOnce(ctx context.Context, room int) (out []jobstore.Handout, wait time.Duration, err error) {
+// admitOnce runs one admission and records its duration. If it claimed no job, wait is the time
+// until the next admission unless a signal comes earlier.
+func (l *Leader) admitOnce(ctx context.Context, slots int) (out []jobstore.Handout, wait time.Duration, err error) {
 	select {
-	case <-l.signal: // a later signal is for the next look
+	case <-l.signal: // later signals are for the next admission
 	default:
 	}
 	began := time.Now()
-	out, again, err := l.look(ctx, room)
+	out, again, err := l.runAdmission(ctx, slots)
 	if err != nil {
 		return nil, 0, err
 	}
-	l.pace.looked(began, len(out), again)
+	l.pace.record(began, len(out), again)
 	if again || len(out) > 0 {
 		return out, 0, nil
 	}
@@ -77,14 +80,14 @@ func (l *Leader) lookOnce(ctx context.Context, room int) (out []jobstore.Handout
 	return nil, min(wait, l.pace.poll(l.q.Poll)), err
 }
 
-// standBy waits until this leader has the lease.
+// standBy blocks until this leader has the lease. Returns the error of the store, or of sleep.
 func (l *Leader) standBy(ctx context.Context) error {
 	for {
 		select {
 		case <-l.signal:
 		default:
 		}
-		wait, err := l.claim(ctx)
+		wait, err := l.claimLease(ctx)
 		if err != nil || wait <= 0 {
 			return err
 		}
@@ -94,7 +97,8 @@ func (l *Leader) standBy(ctx context.Context) error {
 	}
 }
 
-// sleep waits for a time or for a signal.
+// sleep waits for the duration d or for a signal. Returns ErrClosed after Close of the service, and
+// ErrUnavailable if ctx ends.
 func (l *Leader) sleep(ctx context.Context, d time.Duration, signal <-chan struct{}) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", jobstore.ErrUnavailable, context.Cause(ctx))
@@ -115,7 +119,8 @@ func (l *Leader) sleep(ctx context.Context, d time.Duration, signal <-chan struc
 	return nil
 }
 
-// upcoming returns the time until the next job of the queue becomes due, at most an hour.
+// upcoming returns the time until the next job of the queue becomes due, at most an hour and at
+// least admissionGap.
 func (l *Leader) upcoming(ctx context.Context) (wait time.Duration, err error) {
 	wait = time.Hour
 	err = l.store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
@@ -125,8 +130,8 @@ func (l *Leader) upcoming(ctx context.Context) (wait time.Duration, err error) {
 		}
 		wait = time.Hour
 		for _, state := range []jobstore.State{jobstore.Queued, jobstore.Running} {
-			// Search after all jobs that were due at the last look.
-			after := jobstore.Row{Job: jobstore.Job{ID: 1<<53 - 1, Priority: jobstore.MaxPriority}, Due: l.looked}
+			// Search behind all jobs that were due at the last admission.
+			after := jobstore.Row{Job: jobstore.Job{ID: 1<<53 - 1, Priority: jobstore.MaxPriority}, Due: l.admittedAt}
 			found, err := tx.Line(ctx, jobstore.Line{Queue: l.q.Name, State: state, By: now.Add(wait), After: &after}, 1)
 			if err != nil {
 				return err
@@ -137,42 +142,46 @@ func (l *Leader) upcoming(ctx context.Context) (wait time.Duration, err error) {
 		}
 		return nil
 	})
-	return max(wait, lookGap), err
+	return max(wait, admissionGap), err
 }
 
-// pace limits the cost of looks.
+// pace limits the cost of admissions. Only the goroutine of Next uses it.
 type pace struct {
-	before time.Time     // no look before this time
-	took   time.Duration // the duration of the last look, if it found nothing
-	stale  bool          // the roster holds jobs that have ended
-	// A slow search found no job of weight light or less. It is not repeated until then.
+	before time.Time     // no admission before this time
+	took   time.Duration // duration of the last admission, if it claimed no job
+	stale  bool          // the roster contains jobs that have ended
+	// A slow search found no job of weight light or less. It is not repeated before until.
 	light  int64
 	until  time.Time
 	spared bool // such a search was skipped since
-	// When a throttler last read the whole line, and how long that took.
+	// wholeAt is the time at which a throttler last read all due jobs, and whole the duration of that
+	// read.
 	wholeAt time.Time
 	whole   time.Duration
 }
 
 const (
-	partTime  = 100 * time.Millisecond // after this time a look may end with a part of the line
-	wholeTime = 10 * time.Second       // the least time between looks at the whole of a long line
+	// after this time a throttler may see only a part of the due jobs
+	partTime  = 100 * time.Millisecond
+	wholeTime = 10 * time.Second // minimum time between full reads of many due jobs
 )
 
-// enough returns a function that reports whether a look may end with a part of the line. It may if
-// a job starts or a signal waits, and the whole line was read not long ago.
-func (p *pace) enough(began time.Time, signal <-chan struct{}) func(started bool) bool {
+// mayEndEarly returns a function that reports whether an admission may end before all due jobs were
+// read. It may after partTime if a job starts or a signal waits, unless a full read is overdue.
+// began is the start of the admission.
+func (p *pace) mayEndEarly(began time.Time, signal <-chan struct{}) func(started bool) bool {
 	overdue := time.Since(p.wholeAt) > max(wholeTime, 4*p.whole)
 	return func(started bool) bool {
 		return !overdue && (started || len(signal) > 0) && time.Since(began) > partTime
 	}
 }
 
-// looked records the duration and the result of a look.
-func (p *pace) looked(began time.Time, found int, again bool) {
+// record records the duration and the result of an admission, and computes the earliest time of the
+// next one. found is the number of claimed jobs.
+func (p *pace) record(began time.Time, found int, again bool) {
 	now := time.Now()
 	p.took = now.Sub(began)
-	p.before = now.Add(max(lookGap, p.took))
+	p.before = now.Add(max(admissionGap, p.took))
 	if again {
 		p.before = time.Time{}
 	} else if found > 0 {
@@ -180,23 +189,26 @@ func (p *pace) looked(began time.Time, found int, again bool) {
 	}
 }
 
-// rest returns the time until a look is allowed.
-func (p *pace) rest() time.Duration { return time.Until(p.before) }
+// delay returns the time until the next admission is allowed. 0 or below: now.
+func (p *pace) delay() time.Duration { return time.Until(p.before) }
 
-// poll returns the time until the next look if no signal comes.
+// poll returns the time until the next admission if no signal comes. every is Queue.Poll. The time
+// grows with the duration of the last admission, and is short while the roster contains ended jobs.
 func (p *pace) poll(every time.Duration) time.Duration {
 	if p.stale {
-		return max(lookGap, p.took)
+		return max(admissionGap, p.took)
 	}
-	wait := max(every, calm*p.took)
+	wait := max(every, slowScanFactor*p.took)
 	if left := time.Until(p.until); p.spared && left > 0 {
 		wait = min(wait, left)
 	}
 	return wait
 }
 
-// sparing returns find without the searches that were slow and found nothing a short time ago.
-func (p *pace) sparing(find func(context.Context, jobstore.Line, int) ([]jobstore.Row, error)) func(context.Context, jobstore.Line, int) ([]jobstore.Row, error) {
+// skipSlowSearches returns a function that calls find, but skips some searches and then returns no
+// job. It skips a search if one for the same or a higher weight found nothing a short time ago and
+// was slow.
+func (p *pace) skipSlowSearches(find func(context.Context, jobstore.Line, int) ([]jobstore.Row, error)) func(context.Context, jobstore.Line, int) ([]jobstore.Row, error) {
 	return func(ctx context.Context, q jobstore.Line, limit int) ([]jobstore.Row, error) {
 		most, set := q.MaxWeight.Get()
 		if !set {
@@ -210,7 +222,7 @@ func (p *pace) sparing(find func(context.Context, jobstore.Line, int) ([]jobstor
 		p.spared = false
 		found, err := find(ctx, q, limit)
 		if took := time.Since(now); err == nil && len(found) == 0 && took > scanTime {
-			p.light, p.until = most, time.Now().Add(calm*took)
+			p.light, p.until = most, time.Now().Add(slowScanFactor*took)
 		}
 		return found, err
 	}

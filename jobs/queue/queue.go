@@ -13,47 +13,48 @@ import (
 // DefaultQueuePoll is the default of [Queue].Poll.
 const DefaultQueuePoll = 5 * time.Second
 
-// Queue is a line of jobs. Its limit and its throttler decide how many run at a time. One runner at
-// a time serves a queue, under a lease; other runners of the same queue stand by. The serving
-// runner decides by its own Queue, so give all runners of a queue the same one.
+// Queue configures a queue of jobs. Its limit and its throttler decide how many jobs run at a time.
+// One runner at a time serves a queue, under a lease; other runners of the same queue wait. The
+// serving runner applies its own Queue, so give all runners of a queue the same one.
 //
-// Priorities and the order matter only where jobs have to wait. A job of low priority may wait for
-// ever behind others that keep coming: priorities do not change with time.
+// Priorities and the order only matter while jobs wait. A job of low priority may wait forever
+// behind jobs that keep arriving: priorities do not change with time.
 type Queue struct {
 	// Name is the jobs.Spec.Queue of its jobs: 1 to [jobstore.MaxName] bytes.
 	Name string
-	// Limit bounds the sum of the weights of all running jobs of the queue, jobs that await answers
-	// included. It is kept in thousandths. 0: no limit. Other numbers below 1 are refused.
+	// Limit bounds the sum of the weights of all running jobs of the queue, including jobs that await
+	// answers. It is stored in thousandths. 0: no limit. Other numbers below 1 are refused.
 	//
-	// A job of weight 0 always fits. A job heavier than the limit runs alone among jobs with a
-	// weight. In a queue that is never empty it may wait for ever.
+	// A job of weight 0 always fits. A job heavier than the limit runs alone among the jobs with a
+	// weight. In a queue that is never empty such a job may wait forever.
 	Limit float64
-	// Order is the order in which jobs are looked at. Default: [jobstore.TimeFirst].
+	// Order is the order in which jobs are considered. Default: [jobstore.TimeFirst].
 	Order jobstore.Order
-	// Strict: the first job that does not fit blocks all jobs behind it, those of weight 0 too.
-	// Off: it is passed over, and jobs that fit run.
+	// Strict makes the first job that does not fit block all later jobs, also those of weight 0. Off:
+	// later jobs that fit start first.
 	Strict bool
-	// Throttler decides besides the limit: a job runs only if both let it. nil: the limit alone.
+	// Throttler decides in addition to the limit: a job starts only if both admit it. nil: only the
+	// limit decides.
 	Throttler Throttler
-	// Poll is the time between looks that nothing else calls for. Default: 5 s. From 10 ms to 1 h.
+	// Poll is the interval of admissions without another cause. Default: 5 s. From 10 ms to 1 h.
 	//
-	// A look also comes at once on a word of the store, when the next job becomes due, and when a
-	// job has ended here. If a look finds nothing, the next one that Poll calls for comes after 100
-	// times its duration at the earliest.
+	// The store's notifications, the Due of the next job, and the end of a job in this process also
+	// cause an admission. After an admission that claimed no job, Poll
+	// waits at least 100 times its duration.
 	Poll time.Duration
 }
 
-// Complete sets the defaults and returns all problems, joined.
+// Complete sets the defaults of q. Returns all problems, joined.
 func (q *Queue) Complete() error {
 	var errs []error
 	if err := rules.CheckField("queue", q.Name, false); err != nil {
 		errs = append(errs, err)
 	}
-	if q.Limit != 0 && !(q.Limit >= 1) { // NaN is neither
-		errs = append(errs, fmt.Errorf("jobs: Queue.Limit is %v, not 1 or more, nor 0, which is no limit", q.Limit))
+	if q.Limit != 0 && !(q.Limit >= 1) { // false for NaN, too
+		errs = append(errs, fmt.Errorf("jobs: Queue.Limit is %v; set it to 1 or more, or to 0 for no limit", q.Limit))
 	}
 	if q.Order != jobstore.TimeFirst && q.Order != jobstore.PriorityFirst {
-		errs = append(errs, fmt.Errorf("jobs: Queue.Order is %d", q.Order))
+		errs = append(errs, fmt.Errorf("jobs: Queue.Order is %d, not TimeFirst or PriorityFirst", q.Order))
 	}
 	if q.Poll == 0 {
 		q.Poll = DefaultQueuePoll
@@ -64,7 +65,7 @@ func (q *Queue) Complete() error {
 	return errors.Join(errs...)
 }
 
-// limit returns the limit in thousandths; 0: none.
+// limit returns Limit in thousandths. 0: no limit.
 func (q *Queue) limit() int64 {
 	return line.InThousandths(q.Limit)
 }

@@ -11,16 +11,17 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// roster holds the running jobs of a queue, for the throttler of its leader. It may hold jobs that
-// ended elsewhere moments ago. It lacks none, as far as admission is concerned:
+// roster contains the running jobs of a queue, for the throttler of its leader. Only the goroutine
+// of Next uses it. It may contain jobs that ended elsewhere a moment ago. It lacks no job that
+// matters for admission:
 //
 //   - only the leader starts jobs of its queue;
-//   - a job that an answer resumes is due at once, and the look that finds it starts nothing.
+//   - a job that an answer has made due stops the admission that finds it.
 type roster struct {
 	all   []*entry // in the order of their starts
-	begun []*entry // started in this look, before its transaction
+	begun []*entry // started by this plan, not committed yet
 	read  time.Time
-	// version is the QueueLease.Admissions of the last admission that is known here.
+	// version is the QueueLease.Admissions of the last known admission.
 	version int64
 	next    int // index in all of the next job that sync checks
 }
@@ -33,26 +34,26 @@ type entry struct {
 }
 
 const (
-	// rosterAge is how long the roster is used after it was read. The data of jobs may change
-	// meanwhile.
+	// rosterAge is the time after which the roster is read again, since the data of its jobs may have
+	// changed.
 	rosterAge = time.Minute
 )
 
-// cloneRow returns a copy of a job that shares no memory with it.
+// cloneRow returns a copy of j that shares no memory with it.
 func cloneRow(j *jobstore.Row) jobstore.Row {
 	c := *j
 	c.Data, c.Answer = bytes.Clone(j.Data), bytes.Clone(j.Answer)
 	return c
 }
 
-// begin adds a job that this look starts.
+// begin adds a job that this plan starts.
 func (r *roster) begin(j *jobstore.Row) { r.begun = append(r.begun, &entry{job: *j}) }
 
 // last returns the job that begin added last.
 func (r *roster) last() *entry { return r.begun[len(r.begun)-1] }
 
-// settle moves the jobs that were started from begun to all, as they are stored now. It drops the
-// others.
+// settle moves the jobs of begun that the transaction has started to all, with their stored fields.
+// It drops the others. started contains the started jobs.
 func (r *roster) settle(started []jobstore.Handout) {
 	if len(r.begun) == 0 {
 		return
@@ -72,12 +73,13 @@ func (r *roster) settle(started []jobstore.Handout) {
 	r.begun = nil
 }
 
+// isBegun reports whether the job is in begun and was really started.
 func (r *roster) isBegun(id jobstore.ID, started map[jobstore.ID]*jobstore.Row) bool {
 	return started[id] != nil && slices.ContainsFunc(r.begun, func(e *entry) bool { return e.job.ID == id })
 }
 
-// has reports whether the roster holds all jobs of out.
-func (r *roster) has(out []jobstore.Handout) bool {
+// contains reports whether the roster contains all jobs of out.
+func (r *roster) contains(out []jobstore.Handout) bool {
 	if len(out) == 0 {
 		return true
 	}
@@ -91,7 +93,7 @@ func (r *roster) has(out []jobstore.Handout) bool {
 	return len(unknown) == 0
 }
 
-// readRunning reads all running jobs of the queue.
+// readRunning reads all running jobs of the queue, in pages, and returns them as a new roster.
 func (l *Leader) readRunning(ctx context.Context) (*roster, error) {
 	r := &roster{read: time.Now()}
 	after := jobstore.ID(0)
@@ -116,8 +118,8 @@ func (l *Leader) readRunning(ctx context.Context) (*roster, error) {
 	return r, nil
 }
 
-// sync removes jobs that have ended; running is how many are left. Of a long roster it checks one
-// part. stale reports that ended jobs are left in it.
+// sync removes jobs that have ended until running jobs are left. In a long roster it checks only a
+// part per call. stale reports that ended jobs remain.
 func (r *roster) sync(ctx context.Context, l *Leader, running int) (stale bool, err error) {
 	if len(r.all) <= running {
 		return false, nil
@@ -125,7 +127,7 @@ func (r *roster) sync(ctx context.Context, l *Leader, running int) (stale bool, 
 	if r.next >= len(r.all) {
 		r.next = 0
 	}
-	r.next = max(0, min(r.next, len(r.all)-line.RosterPage)) // a short roster is checked as a whole
+	r.next = max(0, min(r.next, len(r.all)-line.RosterPage)) // a short roster is checked completely
 	part := r.all[r.next:min(r.next+line.RosterPage, len(r.all))]
 	ids := make([]jobstore.ID, len(part))
 	for i, e := range part {

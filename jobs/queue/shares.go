@@ -8,17 +8,17 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// Shares returns a [Throttler] that divides a queue into shares. At most the weight of a share runs
-// at a time, even if other shares are not used up.
+// Shares returns a [Throttler] that divides a queue into shares. The jobs of a share never run with
+// more than the weight of the share, even if other shares are unused.
 //
-// of returns the name of a job's share. It is called for each job that may be started, so it has to
-// be quick, and a pure function. parts holds the weight of each share, kept in thousandths. For a
-// share without a part only the limit of the queue counts.
+// of returns the name of a job's share. It is called for each job that may start, so it must be
+// fast and depend only on the job. parts contains the weight of each share; it is stored in
+// thousandths. For a share that parts lacks, only the limit of the queue applies.
 //
-//   - A full share blocks no other share.
-//   - A job heavier than its share runs alone among jobs of the share with a weight.
-//   - In a share of 0 or below only jobs of weight 0 run.
-//   - A job keeps the share that it had when it was started.
+//   - A full share does not block other shares.
+//   - A job heavier than its share runs alone among the jobs of the share that have a weight.
+//   - In a share of 0 or below, only jobs of weight 0 run.
+//   - A job keeps the share that it had at its start.
 func Shares(of func(jobstore.Job) string, parts map[string]float64) Throttler {
 	s := &shares{of: of, parts: make(map[string]int64, len(parts))}
 	for name, part := range maps.All(parts) {
@@ -33,7 +33,7 @@ type shares struct {
 }
 
 // Admit implements [Throttler].
-func (s *shares) Admit(_ context.Context, l *Look) error {
+func (s *shares) Admit(_ context.Context, l *Admission) error {
 	taken := make(map[string]int64, len(s.parts))
 	for _, r := range l.running.all {
 		if r.by != s {
@@ -43,7 +43,7 @@ func (s *shares) Admit(_ context.Context, l *Look) error {
 	}
 	for j := range l.fitting {
 		share := s.of(cloneRow(j).Job)
-		if s.lets(share, taken[share], j.Weight) && l.Start(j.Job) {
+		if s.fits(share, taken[share], j.Weight) && l.Start(j.Job) {
 			taken[share] += j.Weight
 			l.running.last().by, l.running.last().share = s, share
 		}
@@ -51,8 +51,9 @@ func (s *shares) Admit(_ context.Context, l *Look) error {
 	return nil
 }
 
-// lets reports whether a share has room for a weight; taken is the weight that runs in it.
-func (s *shares) lets(share string, taken, weight int64) bool {
+// fits reports whether a job of this weight fits into a share; taken is the weight that already
+// runs in the share.
+func (s *shares) fits(share string, taken, weight int64) bool {
 	part, known := s.parts[share]
 	switch {
 	case !known || weight == 0:

@@ -11,73 +11,73 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Throttler decides which jobs of a queue start. It may be any logic, such as a limit for each
-// customer.
+// Throttler decides which jobs of a queue start, by any rule, such as a limit for each customer.
 type Throttler interface {
-	// Admit reads the due jobs ([Look.Due]). It calls Start for jobs that run now, and Later for
-	// jobs that wait until a time. Other jobs do not start now; the next look shows them again.
+	// Admit reads the due jobs ([Admission.Due]). It calls Start for jobs that start now, and Later
+	// for jobs that wait until a given time. Other jobs wait for the next call.
 	//
-	// One goroutine at a time calls Admit for a queue. It is called again at the next look: when a
-	// job has come or has ended, and every [Queue].Poll. A change by time alone needs Later or
+	// One goroutine at a time calls Admit for a queue. It is called again when a job has become due or
+	// has ended, and at the interval [Queue].Poll. If a decision changes with time alone, use Later or
 	// Poll.
 	//
-	// No transaction is open meanwhile, but the queue stands still. Be quick, and return when ctx
-	// ends, which is well before the end of the queue's lease. After an error or a panic nothing is
-	// started in this look; the error is reported. Admit must not keep l.
-	Admit(ctx context.Context, l *Look) error
+	// No transaction is open during Admit, but no job of the queue starts. Return quickly, and when
+	// ctx ends, which is well before the queue's lease ends. After an error or a panic no job starts;
+	// the error is reported. Admit must not use l after its return.
+	Admit(ctx context.Context, l *Admission) error
 }
 
-// ThrottlerFunc makes a function a [Throttler].
-type ThrottlerFunc func(ctx context.Context, l *Look) error
+// ThrottlerFunc implements [Throttler] with a function.
+type ThrottlerFunc func(ctx context.Context, l *Admission) error
 
 // Admit calls f.
-func (f ThrottlerFunc) Admit(ctx context.Context, l *Look) error { return f(ctx, l) }
+func (f ThrottlerFunc) Admit(ctx context.Context, l *Admission) error { return f(ctx, l) }
 
-// Look is one look at a queue, for a [Throttler]. Only the goroutine of Admit may use it, and only
-// until Admit returns.
-type Look struct {
-	ctx     context.Context //nolint:containedctx // of one call of Admit, whose iterator reads the store
+// Admission is the view of a queue that a [Throttler] receives, and collects its decisions. Only
+// the goroutine of Admit may use it, and only until Admit returns.
+type Admission struct {
+	ctx     context.Context //nolint:containedctx // of one Admit, whose iterator reads the store
 	queue   Queue
 	now     time.Time
-	room    int
+	slots   int
 	gauge   line.Gauge
 	running *roster
 	line    line.Line
 	opens   func(j *jobstore.Row, t time.Time) (time.Time, error)
 
-	offered map[jobstore.ID]*offer
-	starts  []jobstore.ID
-	later   []jobstore.ID
-	passed  []jobstore.ID // the first jobs that were shown, in order
-	enough  func(started bool) bool
-	partial bool // the look ended with a part of the line
-	over    bool
-	err     error // the error of the store
+	offered     map[jobstore.ID]*offer
+	starts      []jobstore.ID
+	later       []jobstore.ID
+	passed      []jobstore.ID // the first jobs that were yielded, in order
+	mayEndEarly func(started bool) bool
+	partial     bool // reading ended before all due jobs were seen
+	over        bool
+	err         error // the error of the store
 }
 
-// offer is a job that this look has read.
+// offer is a due job that was read for the throttler, and the decision about it.
 type offer struct {
 	weight int64
 	token  int64
 	start  bool
 	later  time.Time
-	window bool // later is when the window opens
+	window bool // later is the opening of its window
 }
 
+// decided reports whether Start or Later was called for the job, or its window is closed.
 func (o *offer) decided() bool { return o.start || !o.later.IsZero() }
 
-// Queue returns the queue of this look.
-func (l *Look) Queue() Queue { return l.queue }
+// Queue returns the configuration of the queue.
+func (l *Admission) Queue() Queue { return l.queue }
 
-// Now returns the store's time.
-func (l *Look) Now() time.Time { return l.now }
+// Now returns the store's time at which the view was taken.
+func (l *Admission) Now() time.Time { return l.now }
 
-// Running returns the running jobs of the queue, jobs that await answers included, in the order of
-// their starts. Jobs that this look has started come last.
+// Running returns the running jobs of the queue in the order of their starts, including jobs that
+// await answers. Jobs that this call of Admit has started come last.
 //
-// A job is as it was when it was started, or when it was read some minutes ago at most. The caller
-// may change it. A job that ended moments ago may still be in the list.
-func (l *Look) Running() []jobstore.Job {
+// The fields of a job are those of its start, or of a read some minutes ago at most. The list may
+// contain a job that ended a moment ago. The caller may change the result.
+func (l *Admission) Running() []jobstore.Job {
 	out := make([]jobstore.Job, 0, len(l.running.all)+len(l.starts))
 	for _, r := range l.running.all {
 		out = append(out, cloneRow(&r.job).Job)
@@ -88,42 +88,44 @@ func (l *Look) Running() []jobstore.Job {
 	return out
 }
 
-// Due returns the jobs that are due and whose window is open, in the order of the queue. It reads
-// them page by page. It ends when no worker is free. Each call begins again, without jobs that
-// Start or Later was called for.
+// Due returns an iterator over the jobs that are due and whose window is open, in the order of the
+// queue. It reads them page by page. It ends when no worker is free. Each iteration starts at the
+// first job, without jobs that Start or Later was called for.
 //
-// If the line takes more than 100 ms to read, a look may show only its first part while jobs start
-// and end. A look shows all of it every 10 s, or every five times its duration if that is longer.
-func (l *Look) Due() iter.Seq[jobstore.Job] {
+// If reading the due jobs takes more than 100 ms, the iterator may yield only the first part of
+// them while jobs start and end. It yields all of them every 10 s, or every five times the duration
+// if that is longer.
+func (l *Admission) Due() iter.Seq[jobstore.Job] {
 	return func(yield func(jobstore.Job) bool) {
 		l.each(func() task.Opt[int64] { return task.Opt[int64]{} }, func(j *jobstore.Row) bool { return yield(j.Job) })
 	}
 }
 
-// fitting yields the due jobs that the limit may let start.
-func (l *Look) fitting(yield func(*jobstore.Row) bool) {
+// fitting yields the due jobs that the limit may admit.
+func (l *Admission) fitting(yield func(*jobstore.Row) bool) {
 	if !l.gauge.Blocked {
 		l.each(l.gauge.Most, func(j *jobstore.Row) bool { return yield(j) && !l.gauge.Blocked })
 	}
 }
 
-// each yields the due jobs that are not heavier than most.
-func (l *Look) each(most func() task.Opt[int64], yield func(*jobstore.Row) bool) {
+// each yields the due jobs whose weight is at most most(), page by page. It stores an error of the
+// store in l.err.
+func (l *Admission) each(most func() task.Opt[int64], yield func(*jobstore.Row) bool) {
 	if l.over || l.err != nil {
 		return
 	}
 	stopped := false
-	room := func() int {
-		if l.partial = l.partial || l.enough(len(l.starts) > 0); l.partial || l.over || l.room <= 0 {
+	slots := func() int {
+		if l.partial = l.partial || l.mayEndEarly(len(l.starts) > 0); l.partial || l.over || l.slots <= 0 {
 			return 0
 		}
 		return line.LinePages
 	}
-	err := l.line.Each(l.ctx, most, room, func(j *jobstore.Row) bool {
+	err := l.line.Each(l.ctx, most, slots, func(j *jobstore.Row) bool {
 		if !l.offer(j) {
 			return true
 		}
-		stopped = !yield(j) || l.over || l.room <= 0
+		stopped = !yield(j) || l.over || l.slots <= 0
 		return !stopped
 	})
 	if err != nil && l.err == nil {
@@ -131,14 +133,16 @@ func (l *Look) each(most func() task.Opt[int64], yield func(*jobstore.Row) bool)
 	}
 }
 
-// offer records a job, and reports whether to show it. A job whose window is closed is moved.
-func (l *Look) offer(j *jobstore.Row) bool {
+// offer records a due job and reports whether to yield it. It moves a job with a closed window to
+// the next opening.
+func (l *Admission) offer(j *jobstore.Row) bool {
 	if o := l.offered[j.ID]; o != nil {
 		return !o.decided()
 	}
 	o := &offer{weight: j.Weight, token: j.Token}
 	l.offered[j.ID] = o
-	if at, _ := l.opens(j, l.now); at.After(l.now) { // carryOut reports unreadable windows
+	// applyPlan reports windows that cannot be parsed
+	if at, _ := l.opens(j, l.now); at.After(l.now) {
 		if len(l.later) < mostMoved {
 			o.later, o.window = at, true
 			l.later = append(l.later, j.ID)
@@ -151,13 +155,14 @@ func (l *Look) offer(j *jobstore.Row) bool {
 	return true
 }
 
-// Start starts a job of this look. Returns false if one of these is true:
+// Start starts a job of this view: it will be claimed after Admit returns. Returns true if the job
+// starts. Returns false if
 //
-//   - the limit does not let it start;
+//   - the limit does not admit it;
 //   - no worker is free;
-//   - this look has not shown the job;
+//   - Due has not yielded the job;
 //   - Later was called for it.
-func (l *Look) Start(j jobstore.Job) bool {
+func (l *Admission) Start(j jobstore.Job) bool {
 	o := l.offered[j.ID]
 	if l.over || o == nil || !o.later.IsZero() {
 		return false
@@ -165,23 +170,23 @@ func (l *Look) Start(j jobstore.Job) bool {
 	if o.start {
 		return true
 	}
-	if l.room <= 0 || !l.gauge.Start(o.weight) {
+	if l.slots <= 0 || !l.gauge.Start(o.weight) {
 		return false
 	}
 	o.start = true
-	l.room--
+	l.slots--
 	l.starts = append(l.starts, j.ID)
 	j.Weight = o.weight
 	l.running.begin(&jobstore.Row{Job: j})
 	return true
 }
 
-// Later lets a job of this look wait until at, or until its window opens after that. The time is
-// stored; no attempt is counted.
+// Later makes a job of this view wait until at, or until the first opening of its window after
+// that. The time is stored. No attempt is counted.
 //
-// A job that was started stays started. A time that is not after Now changes nothing. A time after
-// the year 9999 becomes the end of that year.
-func (l *Look) Later(j jobstore.Job, at time.Time) {
+// A call for a job that Start was called for has no effect, nor has a time that is not after Now. A
+// time after the year 9999 becomes the end of that year.
+func (l *Admission) Later(j jobstore.Job, at time.Time) {
 	o := l.offered[j.ID]
 	if l.over || o == nil || o.decided() || !at.After(l.now) {
 		return
@@ -190,8 +195,8 @@ func (l *Look) Later(j jobstore.Job, at time.Time) {
 	l.later = append(l.later, j.ID)
 }
 
-// refused returns the first jobs that were shown and were neither started nor postponed.
-func (l *Look) refused() []jobstore.ID {
+// refused returns the first jobs that were yielded and neither started nor postponed.
+func (l *Admission) refused() []jobstore.ID {
 	var out []jobstore.ID
 	for _, id := range l.passed {
 		if !l.offered[id].decided() {

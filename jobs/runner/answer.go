@@ -12,25 +12,26 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// timedOut reports whether the attempt of a claimed job has timed out, by the store's clock.
-func (h *hold) timedOut() bool {
+// timedOut reports whether the current attempt of the claimed job had timed out at its claim, by
+// the store's clock.
+func (h *heldJob) timedOut() bool {
 	return h.Phase == jobs.Awaiting || h.Phase == "" && !h.Deadline.IsZero() && !h.Changed.Before(h.Deadline)
 }
 
-// left returns the time that a request may still take. ends is false if there is no limit.
-func (h *hold) left() (left time.Duration, ends bool) {
+// left returns the time until the Deadline of the attempt. ends is false if no time limit applies.
+func (h *heldJob) left() (left time.Duration, ends bool) {
 	if h.Phase != "" || h.Deadline.IsZero() || h.timedOut() {
 		return 0, false
 	}
 	return h.Deadline.Sub(h.Changed) - time.Since(h.got), true
 }
 
-// clockTolerance is the difference between the clocks of this process and the store that is
+// clockTolerance is the difference between the clocks of this process and of the store that is
 // ignored.
 const clockTolerance = 2 * time.Second
 
-// stored converts a time of this process's clock to the store's clock.
-func (h *hold) stored(at time.Time) time.Time {
+// stored converts a time of this process's clock to the store's clock, in UTC.
+func (h *heldJob) stored(at time.Time) time.Time {
 	if off := h.Changed.Sub(h.got); off > clockTolerance || off < -clockTolerance {
 		at = at.Add(off)
 	}
@@ -38,31 +39,33 @@ func (h *hold) stored(at time.Time) time.Time {
 }
 
 // errDeferred is the error of a Response that asks to wait for another answer.
-var errDeferred = fmt.Errorf("%w: who looks at an answer cannot wait for another one", jobs.ErrUnsupported)
+var errDeferred = fmt.Errorf("%w: a Response cannot wait for another answer", jobs.ErrUnsupported)
 
-// deferred lets a job wait for its answer. After it, this process holds nothing of the job.
-func (r *round) deferred(p *place, v *task.DeferVerdict) {
+// deferred stores that the job waits for its answer (Service.Await) and releases the job. If the
+// store refuses, for example because the key is taken, the attempt fails, and may be repeated. A
+// job that was claimed with an answer cannot wait again and fails.
+func (r *session) deferred(p *attempt, v *task.DeferVerdict) {
 	if p.Phase == jobs.Answered {
-		r.fail(p.hold, errDeferred, nil)
+		r.fail(p.heldJob, errDeferred, nil)
 		return
 	}
 	a := jobs.Await{ID: p.ID, Token: p.Token, Key: v.Key}
-	if d, set := v.Timeout.Get(); set { // even with no time left the answer may have come
+	if d, set := v.Timeout.Get(); set { // even if no time is left: the answer may have come
 		a.Timeout = task.Set(max(d, time.Microsecond))
 	} else if p.dialog != nil && p.Queue == "" {
 		a.Timeout = p.dialog.timeout
 	}
-	err := r.settle(p.hold, func(ctx context.Context) error {
+	err := r.settle(p.heldJob, func(ctx context.Context) error {
 		_, err := r.s.Await(ctx, a)
 		return err
 	})
 	if err == nil || jobstore.RunOver(err) || !errors.Is(err, jobs.ErrState) && !errors.Is(err, jobs.ErrBadJob) {
-		r.concluded(p.hold, &r.r.stats.deferred, err)
+		r.concluded(p.heldJob, &r.r.stats.deferred, err)
 		return
 	}
-	p.Resume() // the key is taken, or empty
+	p.Resume() // the key is taken or empty
 	if p.dialog != nil {
-		r.reconsider(p, err, err)
+		r.askRetry(p, err, err)
 		return
 	}
 	o := judge(p.q, nil, err)
@@ -70,19 +73,21 @@ func (r *round) deferred(p *place, v *task.DeferVerdict) {
 		r.repeat(p, time.Now().Add(o.Delay), nil, o.Err)
 		return
 	}
-	r.fail(p.hold, err, nil)
+	r.fail(p.heldJob, err, nil)
 }
 
-// answered handles the answer of a job.
-func (r *round) answered(p *place) {
+// answered handles the answer of a claimed job. A refusal is an error of the attempt. An answer
+// goes to Response of the job's Type, whose result ends the run. Without a Response it ends the run
+// as a success.
+func (r *session) answered(p *attempt) {
 	r.r.stats.answered.Add(1)
 	switch {
 	case p.Answer == nil:
 		r.ran(p, nil, task.Rejected(p.Reason))
-	// the job began with another registration
+	// the job began under another registration
 	case p.dialog == nil || p.dialog.response == nil:
-		r.held.Idle(p.hold)
-		r.conclude(p.hold, &r.r.stats.ran, func(ctx context.Context) error {
+		r.held.Idle(p.heldJob)
+		r.conclude(p.heldJob, &r.r.stats.ran, func(ctx context.Context) error {
 			return r.s.Finish(ctx, jobs.Finish{ID: p.ID, Token: p.Token, Shared: p.shares()})
 		})
 	default:
@@ -90,12 +95,13 @@ func (r *round) answered(p *place) {
 	}
 }
 
-// reconsider asks a Type's Retry about an attempt that failed with err. reason is the same error as
-// it is stored.
-func (r *round) reconsider(p *place, err, reason error) {
+// askRetry asks Retry of the job's Type whether an attempt that failed with err is repeated, and
+// ends the attempt accordingly. Without Retry, or if Retry itself fails, the job fails. reason is
+// err in the form in which it is stored.
+func (r *session) askRetry(p *attempt, err, reason error) {
 	if p.dialog.retry == nil {
-		r.held.Idle(p.hold)
-		r.fail(p.hold, reason, nil)
+		r.held.Idle(p.heldJob)
+		r.fail(p.heldJob, reason, nil)
 		return
 	}
 	j := p.active.handout.Job
@@ -105,35 +111,35 @@ func (r *round) reconsider(p *place, err, reason error) {
 	if r.interrupted(p, wrong) {
 		return
 	}
-	r.held.Idle(p.hold)
+	r.held.Idle(p.heldJob)
 	switch {
 	case wrong != nil:
-		r.fail(p.hold, fmt.Errorf("%v; it was asked about: %v", judge(p.q, nil, wrong).Err, reason), nil) //nolint:errorlint // the text is what is kept
+		r.fail(p.heldJob, fmt.Errorf("%v; Retry was called for: %v", judge(p.q, nil, wrong).Err, reason), nil) //nolint:errorlint // the text is what is kept
 	case value == true:
 		r.repeat(p, f.At, f.Data, reason)
 	default:
-		r.fail(p.hold, reason, nil)
+		r.fail(p.heldJob, reason, nil)
 	}
 }
 
-// repeat starts another attempt of a job at a time of this process's clock. In a queue it is
-// another run, with its own place in the line; else it is the same run. data replaces the job's
-// data unless nil.
-func (r *round) repeat(p *place, at time.Time, data []byte, why error) {
+// repeat ends the attempt and makes the job due again at a time of this process's clock. A job of a
+// queue becomes QUEUED for another attempt (NextAttempt). Any other job becomes RUNQUEUED in the
+// same run (Postpone). data replaces the job's data unless nil.
+func (r *session) repeat(p *attempt, at time.Time, data []byte, why error) {
 	if p.Queue != "" {
-		r.conclude(p.hold, &r.r.stats.retried, func(ctx context.Context) error {
+		r.conclude(p.heldJob, &r.r.stats.retried, func(ctx context.Context) error {
 			return r.s.NextAttempt(ctx, p.ID, p.Token, p.stored(at), data, why.Error(), true)
 		})
 		return
 	}
-	r.conclude(p.hold, &r.r.stats.retried, func(ctx context.Context) error {
+	r.conclude(p.heldJob, &r.r.stats.retried, func(ctx context.Context) error {
 		return r.s.Postpone(ctx, p.ID, p.Token, time.Until(at), data, true)
 	})
 }
 
-// snooze lets a job run later. No attempt is counted.
-func (r *round) snooze(p *place, d time.Duration) {
-	r.conclude(p.hold, &r.r.stats.retried, func(ctx context.Context) error {
+// snooze ends the attempt and makes the job due again after d. The attempt does not count.
+func (r *session) snooze(p *attempt, d time.Duration) {
+	r.conclude(p.heldJob, &r.r.stats.retried, func(ctx context.Context) error {
 		if p.Queue != "" {
 			return r.s.NextAttempt(ctx, p.ID, p.Token, p.stored(time.Now().Add(d)), nil, "", false)
 		}
@@ -141,19 +147,20 @@ func (r *round) snooze(p *place, d time.Duration) {
 	})
 }
 
-// ErrNoHandler is why a job of a queue is postponed: its name has no handler here.
-var ErrNoHandler = errors.New("jobs: nothing is registered for this name with the queue's runner")
+// ErrNoHandler is the Reason of a job of a queue that is postponed because its name has no handler
+// in the queue's runner.
+var ErrNoHandler = errors.New("jobs: the queue's runner has no handler for this name; register one")
 
-// strange postpones a job without a handler. Another runner of its queue, with other handlers, may
-// have begun it or may come.
-func (r *round) strange(h *hold) {
-	if h.Queue == "" { // it was found by its name, and handlers are never removed
+// postponeUnknown postpones a job without a handler by Config.PutOff and reports it. Another runner
+// of its queue may have the handler. A job without a queue is given back.
+func (r *session) postponeUnknown(h *heldJob) {
+	if h.Queue == "" { // The job was found by its name, and handlers are never removed.
 		r.giveBack(h)
 		return
 	}
 	r.r.report(ProblemUnknown, &h.Row, ErrNoHandler)
 	r.conclude(h, &r.r.stats.putOff, func(ctx context.Context) error {
-		if h.Phase != "" || h.timedOut() { // keep what the attempt has so far
+		if h.Phase != "" || h.timedOut() { // keep the result of the attempt so far
 			return r.s.Renew(ctx, h.ID, h.Token, r.c.PutOff)
 		}
 		return r.s.NextAttempt(ctx, h.ID, h.Token, h.stored(time.Now().Add(r.c.PutOff)), nil, ErrNoHandler.Error(), false)

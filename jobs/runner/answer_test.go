@@ -22,7 +22,7 @@ import (
 	"github.com/swarmiji/swarmiji/when"
 )
 
-// about is want for full seconds, where what happens in the same second is in the order of the alphabet.
+// about compares the entries by full seconds. Entries of one second are sorted.
 func (d *diary) about(t testing.TB, want ...string) {
 	t.Helper()
 	if diff := cmp.Diff(want, d.seconds(t)); diff != "" {
@@ -30,7 +30,7 @@ func (d *diary) about(t testing.TB, want ...string) {
 	}
 }
 
-// seconds returns what was done in which second.
+// seconds returns the entries with the second of each.
 func (d *diary) seconds(t testing.TB) []string {
 	t.Helper()
 	var got []string
@@ -54,7 +54,7 @@ func (d *diary) seconds(t testing.TB) []string {
 	return got
 }
 
-// bookings are jobs of a plain handler that defers.
+// booking is the data of jobs whose plain handler defers.
 type booking struct {
 	Seat   string `json:"seat"`
 	How    string `json:"how,omitempty"`
@@ -65,7 +65,8 @@ var book = task.New[booking, state]("book", task.WithMaxRetries(1), task.WithRet
 	On: []string{"swarmiji.Rejected", "swarmiji.AnswerTimeout"}, Backoff: task.Backoff{Strategy: task.BackoffConstant, Base: time.Minute},
 }))
 
-// TestDefer: a plain handler's answer comes from outside, in a queue and in none, with what its metadata say of errors.
+// TestDefer shows a plain handler whose answer comes from outside, with and without a queue, and
+// with the retries of its metadata.
 func TestDefer(t *testing.T) {
 	for _, named := range []string{"", "q"} {
 		inShop(t, func(t *testing.T, s *shop) {
@@ -106,7 +107,7 @@ func TestDefer(t *testing.T) {
 			again := put("1E", "expect", 60)
 			finished, keyless, timeless := put("1F", "expect, and not defer", 0), put("1G", "no key", 0), put("1H", "no time", 0)
 			time.Sleep(time.Second)
-			taken := put("1A", "", 0) // another one has that
+			taken := put("1A", "", 0) // another job has this key
 			time.Sleep(time.Second)
 			for _, id := range []jobs.ID{answered, expected, refused, late, again} {
 				if j := s.job(id); j.State != jobs.Running || j.Phase != jobs.Awaiting {
@@ -127,7 +128,8 @@ func TestDefer(t *testing.T) {
 			tell("1A", nil)
 			tell("1B", nil)
 			tell("1C", errors.New("it is reserved"))
-			time.Sleep(90 * time.Second) // a minute later it is asked again, and so is 1E after its time
+			// a minute later the request is repeated, and that of 1E after its timeout
+			time.Sleep(90 * time.Second)
 			tell("1C", errors.New("it is still reserved"))
 			time.Sleep(40 * time.Second)
 			tell("1E", nil)
@@ -146,7 +148,7 @@ func TestDefer(t *testing.T) {
 				{finished, jobs.Finished, "", ""},
 				{keyless, jobs.Failed, "", "key"},
 				{timeless, jobs.Failed, "", "no answer came in time"},
-				{taken, jobs.Failed, "", "another job has this key"},
+				{taken, jobs.Failed, "", "another job or task has this key"},
 			} {
 				j := s.job(w.id)
 				if j.State != w.state || string(j.Answer) != w.answer || !strings.Contains(j.Reason, w.reason) || (w.reason == "") != (j.Reason == "") {
@@ -173,7 +175,7 @@ func TestDefer(t *testing.T) {
 	}
 }
 
-// parcelOf is the data of the types of these tests.
+// parcelOf is the data of the types in these tests.
 type parcelOf struct {
 	To   string `json:"to"`
 	Sent int    `json:"sent,omitempty"`
@@ -206,7 +208,8 @@ func register[D, A any](t testing.TB, r *runner.Runner, kind runner.Type[D, A]) 
 	}
 }
 
-// TestTypeStop: who stops lets requests end, and those that do not are sent again, in the same attempt; so is an answer looked at that nobody has finished with.
+// TestTypeStop shows that a stop lets requests end, and that interrupted requests and Responses run
+// again in the same attempt.
 func TestTypeStop(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		d := newDiary()
@@ -280,7 +283,8 @@ func TestTypeStop(t *testing.T) {
 	})
 }
 
-// TestTypeTooSlow: a request that takes longer than its attempt may has failed, whether it obeys or not.
+// TestTypeTooSlow shows that a request that exceeds the time limit of its attempt fails, even if it
+// ignores its context.
 func TestTypeTooSlow(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		d := newDiary()
@@ -316,7 +320,7 @@ func TestTypeTooSlow(t *testing.T) {
 	})
 }
 
-// TestTypeLost: a job that is withdrawn while its request is under way is lost, and stays what it is.
+// TestTypeLost shows that a job that is withdrawn during its request is lost and stays CANCELLED.
 func TestTypeLost(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		kind := shipping(func(c ctx, p parcelOf) error {
@@ -363,7 +367,7 @@ func TestTypeLost(t *testing.T) {
 	})
 }
 
-// TestTypeKeys: a key that cannot be computed, or is another job's, is an error of the attempt.
+// TestTypeKeys shows that an attempt fails if its key cannot be computed or belongs to another job.
 func TestTypeKeys(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		d := newDiary()
@@ -396,7 +400,7 @@ func TestTypeKeys(t *testing.T) {
 		s.run(r)
 		time.Sleep(2 * time.Minute)
 		d.about(t, "0s: ask taken", "1s:  1: jobs: the job has no key for its answer", "2s: panic 1: panic: boom",
-			`4s: other 1: jobs: not in this state: another job has this key: "taken", job 1`, "1m4s: ask other")
+			`4s: other 1: jobs: not in this state: another job or task has this key: "taken", job 1`, "1m4s: ask other")
 		for _, id := range []jobs.ID{none, panics, unfit} {
 			if j := s.job(id); j.State != jobs.Failed {
 				t.Errorf("%s is %s", j.Data, j.State)
@@ -408,10 +412,11 @@ func TestTypeKeys(t *testing.T) {
 	})
 }
 
-// TestQueueRetryAtWindow: a retry waits for the job's window, and holds no place in the meantime.
+// TestQueueRetryAtWindow shows that a retry waits for the job's window and does not count against
+// the limit meanwhile.
 // Promises: Q35, Q36.
 func TestQueueRetryAtWindow(t *testing.T) {
-	inShop(t, func(t *testing.T, s *shop) { // it is midnight
+	inShop(t, func(t *testing.T, s *shop) { // the clock starts at midnight
 		d := newDiary()
 		night, err := when.ParseWindows("22:00-06:00", nil)
 		if err != nil {
@@ -437,7 +442,8 @@ func TestQueueRetryAtWindow(t *testing.T) {
 	})
 }
 
-// TestQueueSequence: jobs of one sequence key run one at a time in a queue as well, from request to end.
+// TestQueueSequence shows that jobs of one sequence key in a queue run one at a time, from the
+// request to the end.
 func TestQueueSequence(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		d := newDiary()
@@ -460,7 +466,8 @@ func TestQueueSequence(t *testing.T) {
 	})
 }
 
-// TestQueueStandby: one runner of a queue is at work, the other one takes over when it stops.
+// TestQueueStandby shows that one runner serves a queue and that another one continues after its
+// stop.
 // Promises: Q42.
 func TestQueueStandby(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
@@ -488,7 +495,8 @@ func TestQueueStandby(t *testing.T) {
 	})
 }
 
-// TestQueueUnknownName: a job that nothing is registered for waits for a runner that knows it, without a place, and holds up nobody.
+// TestQueueUnknownName shows that a job without a handler waits for another runner and blocks no
+// other job.
 func TestQueueUnknownName(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		var told told
@@ -499,7 +507,7 @@ func TestQueueUnknownName(t *testing.T) {
 		known := s.put(jobs.Spec{Name: "sum", Queue: "q"})
 		time.Sleep(90 * time.Second)
 		s.is(known, jobs.Finished, `{"n":1}`)
-		if j := s.job(strange); j.State != jobs.Queued || j.Attempt != 0 || !strings.Contains(j.Reason, "nothing is registered") {
+		if j := s.job(strange); j.State != jobs.Queued || j.Attempt != 0 || !strings.Contains(j.Reason, "no handler for this name") {
 			t.Errorf("%+v", j)
 		}
 		if list := told.all(); len(list) != 2 || list[0].Problem != runner.ProblemUnknown {
@@ -514,7 +522,8 @@ func TestQueueUnknownName(t *testing.T) {
 	})
 }
 
-// TestQueueDispatch: jobs of a queue that are dispatched hold their place until the end of their task is recorded.
+// TestQueueDispatch shows that dispatched jobs of a queue count against the limit until the end of
+// their task is recorded.
 // Promises: Q23.
 func TestQueueDispatch(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
@@ -561,7 +570,8 @@ func TestQueueDispatch(t *testing.T) {
 	})
 }
 
-// TestManyAwait: jobs that await answers cost no goroutine, and memory for no more than what a store in memory keeps of them.
+// TestManyAwait shows that jobs that await answers cost no goroutine, and no memory besides their
+// records.
 func TestManyAwait(t *testing.T) {
 	const n = 10_000
 	s := newShop(t, openMem(t))
@@ -619,7 +629,7 @@ func TestManyAwait(t *testing.T) {
 	}
 }
 
-// TestQueueGoesOn: the end of a job by its answer, in whatever process, has the next one start at once.
+// TestQueueGoesOn shows that the next job starts at once when an answer ends a job, in any process.
 // Promises: Q23.
 func TestQueueGoesOn(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
@@ -642,7 +652,8 @@ func TestQueueGoesOn(t *testing.T) {
 	})
 }
 
-// TestTypeOfPlainJobs: a type's functions run for jobs that were made without it, too.
+// TestTypeOfPlainJobs shows that the functions of a type also run for jobs that were created
+// without it.
 func TestTypeOfPlainJobs(t *testing.T) {
 	for _, named := range []string{"", "q"} {
 		inShop(t, func(t *testing.T, s *shop) {
@@ -668,7 +679,8 @@ func TestTypeOfPlainJobs(t *testing.T) {
 	}
 }
 
-// TestTypeAnsweredInTime: an answer that a job has got counts, although its request does not come back before the attempt is over.
+// TestTypeAnsweredInTime shows that an accepted answer counts, although the request does not return
+// before the end of its attempt.
 func TestTypeAnsweredInTime(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		over := make(chan bool)
@@ -690,7 +702,8 @@ func TestTypeAnsweredInTime(t *testing.T) {
 	})
 }
 
-// TestCreateSharedKeys: of many who make a job of one key at a time one succeeds, and the others are told of its job.
+// TestCreateSharedKeys shows that one of many concurrent calls creates the job of a key, and that
+// the others get its id.
 func TestCreateSharedKeys(t *testing.T) {
 	s := newShop(t, openMem(t))
 	const each, keys = 20, 10

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/suite"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/jobs"
@@ -19,7 +20,8 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 )
 
-// memberPart tells a member of a crew what it does: "answers", or runs jobs.
+// memberPart names the environment variable with the part of a member process: "answers", or runs
+// jobs.
 const memberPart = "SWARMIJI_JOBS_TEST_PART"
 
 const (
@@ -27,7 +29,8 @@ const (
 	askedKills = 6
 )
 
-// order is what the jobs of these tests hold: every fourth is refused at first, and every fifth gets no answer.
+// order is the data of the jobs in these tests. Every fourth is refused at first, and every fifth
+// gets no answer.
 type order struct {
 	N       int  `json:"n"`
 	Attempt int  `json:"attempt"`
@@ -36,13 +39,13 @@ type order struct {
 
 func (o order) key() string { return fmt.Sprintf("order-%d-%d", o.N, o.Attempt) }
 
-// orders is their type. say is told of requests, and of the jobs whose answers are looked at.
+// orders returns the type of these jobs. It passes requests and handled answers to say.
 func orders(say func(line string)) runner.Type[order, bool] {
 	return runner.Type[order, bool]{
 		Name: "order", Key: order.key, Timeout: 2 * time.Second,
 		Request: func(_ ctx, o order) error {
 			say("ask " + o.key())
-			<-time.After(time.Millisecond) // to be killed in
+			<-time.After(time.Millisecond) // time in which the process can be killed
 			return nil
 		},
 		Response: func(_ ctx, o order, yes bool) (order, error) {
@@ -59,9 +62,9 @@ func orders(say func(line string)) runner.Type[order, bool] {
 	}
 }
 
-// asker is a member that runs orders.
+// asker is a member process that runs orders.
 func asker() error {
-	ctx, stop := suite.UntilDismissed()
+	ctx, stop := suite.UntilStopped()
 	defer stop()
 	service, leave, err := memberService()
 	if err != nil {
@@ -83,14 +86,14 @@ func asker() error {
 	return r.Run(ctx)
 }
 
-// orderBook plays the service outside: it answers what it is asked.
+// orderBook is the external service, which answers the requests.
 type orderBook struct {
 	*shop
 	busy     sync.WaitGroup
 	mu       sync.Mutex
 	asked    map[string]int
 	looked   map[string]int
-	accepted map[int]int // answers that were no refusals, by job
+	accepted map[int]int // answers that were not refusals, by job
 	odd      []string
 }
 
@@ -109,7 +112,7 @@ func (b *orderBook) hear(node, line string) {
 	}
 }
 
-// answer answers a request as its fate is: late, twice, never, or with a refusal.
+// answer answers a request according to its number: late, twice, never, or with a refusal.
 func (b *orderBook) answer(key string) {
 	var o order
 	if _, err := fmt.Sscanf(key, "order-%d-%d", &o.N, &o.Attempt); err != nil {
@@ -120,7 +123,7 @@ func (b *orderBook) answer(key string) {
 		return
 	}
 	for range 1 + o.N%2 {
-		if o.N%4 == 0 && o.Attempt == 0 { // a job that is to try again takes another refusal, too
+		if o.N%4 == 0 && o.Attempt == 0 { // a job before its next attempt accepts another refusal, too
 			if _, err := b.Reject(context.Background(), "order", key, errors.New("not today")); err != nil {
 				b.t.Errorf("the refusal of %s: %v", key, err)
 			}
@@ -138,8 +141,9 @@ func (b *orderBook) answer(key string) {
 	}
 }
 
-// TestAnswersKilled kills runners of a queue with SIGKILL while their requests are sent, answered and looked at, in a database that they share. No job is lost,
-// every request is sent at least once, and each job comes to one end.
+// TestAnswersKilled kills runners of a queue with SIGKILL while they send requests and handle
+// answers, over a shared database. No job is lost, every request is sent at least once, and each
+// job ends once.
 // Promises: Q37.
 func TestAnswersKilled(t *testing.T) {
 	t.Parallel()
@@ -149,12 +153,17 @@ func TestAnswersKilled(t *testing.T) {
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
-		killAskers(t, testserver.RequirePostgres(t).URL())
+		// each run of -count uses a new database
+		url, err := testserver.RequirePostgres(t).Database(t.Context(), testserver.Namespace())
+		if err != nil {
+			t.Fatal(err)
+		}
+		killAskers(t, url)
 	})
 }
 
 func killAskers(t *testing.T, url string) {
-	store, err := sqljobs.New(sqljobs.Config{URL: url, Logger: quiet})
+	store, err := sqljobs.New(sqljobs.Config{Engine: sqltest.Engine(url), URL: url, Logger: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,8 +175,8 @@ func killAskers(t *testing.T, url string) {
 			t.Fatal(err)
 		}
 	}
-	crew := suite.NewCrew(t, b.hear, memberURL+"="+url, memberPart+"=answers")
-	alive := []*suite.Member{crew.Hire(), crew.Hire()}
+	processes := suite.NewProcesses(t, b.hear, memberURL+"="+url, memberPart+"=answers")
+	alive := []*suite.Process{processes.Start(), processes.Start()}
 	ends := map[jobs.ID]jobs.Job{}
 	over := func() int {
 		list, err := b.List(t.Context(), jobs.Filter{Queue: "orders", States: []jobs.State{jobs.Finished, jobs.Failed, jobs.Cancelled}})
@@ -202,11 +211,11 @@ func killAskers(t *testing.T, url string) {
 		until("requests of those that live", func() bool { return over() == askedJobs || asked() >= before+10 })
 		<-time.After(rand.N(10 * time.Millisecond))
 		alive[i%2].Kill()
-		alive[i%2] = crew.Hire()
+		alive[i%2] = processes.Start()
 	}
 	until("the end of all jobs", func() bool { return over() == askedJobs })
 	for _, m := range alive {
-		if err := m.Dismiss(); err != nil {
+		if err := m.Stop(); err != nil {
 			t.Errorf("%s: %v", m.Node, err)
 		}
 	}

@@ -25,58 +25,57 @@ const (
 	DefaultShutdownTimeout = 30 * time.Second
 )
 
-// Config configures a [Runner]. Service is required. With Submit, Results is required too.
+// Config configures a [Runner]. Service is required. Submit also requires Results.
 type Config struct {
-	// Service holds the jobs. The runner does not close it.
+	// Service is the service of the jobs. The runner does not close it.
 	Service *jobs.Service
-	// Names are the names of the jobs to run. Each must be registered, or dispatched, when Run
+	// Names contains the names of the jobs to run. Each must be registered, or dispatched, when Run
 	// begins. nil: all registered or dispatched names.
 	Names []string
-	// Queue is the queue whose jobs run, of any name; Names must then be nil. nil: jobs without a
-	// queue.
+	// Queue is the queue whose jobs run, whatever their names; Names must then be nil. nil: jobs
+	// without a queue.
 	Queue *queue.Queue
-	// Workers is how many handlers run at a time. Jobs that await answers need none. Default:
-	// GOMAXPROCS.
+	// Workers limits the number of handlers that run at a time. Jobs that await answers need none.
+	// Default: GOMAXPROCS.
 	Workers int
-	// Lease is how long jobs stay with a runner that died. A running job is renewed three times in
-	// that time. A job with RetryAfter has no lease: RetryAfter says when it is claimed again.
-	// Default: 30 s. At least 300 ms.
+	// Lease is the time after which another runner can claim the jobs of a runner that died. The lease
+	// of a running job is renewed three times in this period. A job with RetryAfter has no lease: it
+	// is claimed again after RetryAfter. Default: 30 s. At least 300 ms.
 	Lease time.Duration
 
-	// Submit sends jobs as tasks. Their consumers run them, with queues, limits and retries of
-	// their own. nil: the handlers registered here run in place.
-	//
-	// A producer is a task.Submitter. Another one should have a method Pending(task.ID)
-	// task.Pending, as a producer has. Without it another runner cannot read results that are not
-	// JSON, and fails their jobs.
+	// Submit submits jobs as tasks. Consumers run them, with their own queues, limits and retries.
+	// nil: the handlers registered here run in this process. A producer is a task.Submitter. Any other
+	// submitter should have the producer's method Pending(task.ID) task.Pending. Without this method
+	// other runners cannot read results that are not JSON, and fail their jobs.
 	Submit task.Submitter
-	// Results is the store in which consumers record the ends of these tasks. A store that lives
-	// only in reply queues is refused.
+	// Results is the store in which consumers record the ends of these tasks. A store that only uses
+	// reply queues is refused.
 	Results resultstore.ResultStore
-	// Timeout is how long a dispatched job waits for its task, retries included. After it the task
-	// is submitted again with its id, unless its end is recorded. Default: 24 h. At least Lease.
+	// Timeout is the time that a dispatched job waits for its task, retries included. Then the task is
+	// submitted again with the same id, unless its end is recorded. Default: 24 h. At least Lease.
 	Timeout time.Duration
-	// Outstanding is the most dispatched jobs whose end this runner waits for. At that number it
-	// claims no more. Default: 10,000.
+	// Outstanding limits the number of dispatched jobs whose end this runner waits for. At the limit
+	// it claims no more jobs. Default: 10,000.
 	Outstanding int
-	// Sweep is the time between checks of the records of all running jobs of these names. It finds
-	// ends that a runner died before it stored. One check runs when Run begins. Default: 1 min. At
-	// least 100 ms.
+	// Sweep is the interval between checks of the records of all running jobs of this runner. A check
+	// finds ends that another runner did not store because it died. The first check runs when Run
+	// begins. Default: 1 min. At least 100 ms.
 	Sweep time.Duration
-	// PutOff is the delay of a job whose task could not be submitted, and of a queue's job without
-	// a handler. Default: 1 min. At least 100 ms.
+	// PutOff is the delay of a job whose task could not be submitted, and of a queue's job without a
+	// handler. Default: 1 min. At least 100 ms.
 	PutOff time.Duration
 
-	// ShutdownTimeout is how long handlers may go on after Run's context has ended. Default: 30 s.
+	// ShutdownTimeout is the time that handlers may still run after Run's context has ended. Default:
+	// 30 s.
 	ShutdownTimeout time.Duration
-	// OnReport receives problems, besides the Logger. It is called from several goroutines and must
-	// be quick. nil: none.
+	// OnReport receives problems, which are also logged. It is called from several goroutines and must
+	// return quickly. nil: not called.
 	OnReport func(Report)
-	// NodeID names this runner to its handlers (task.Request). Default: a name of host, process and
-	// a random part.
+	// NodeID identifies this runner in the task.Request of its handlers. Default: a name from host,
+	// process and a random part.
 	NodeID string
-	// Backoff is the wait between attempts while the store or the broker is unavailable. Default:
-	// from 100 ms to 5 s.
+	// Backoff is the delay between tries while the store or the broker is unavailable. Default: from
+	// 100 ms to 5 s.
 	Backoff task.Backoff
 	// Logger logs errors that Run does not return. Default: slog.Default().
 	Logger *slog.Logger
@@ -87,51 +86,51 @@ type Problem string
 
 // The problems.
 const (
-	ProblemFailed  Problem = "failed"   // the run failed with no attempt left: FAILED
-	ProblemLost    Problem = "lost"     // another worker claimed or ended it meanwhile
+	ProblemFailed  Problem = "failed"   // the run failed and no attempt is left: FAILED
+	ProblemLost    Problem = "lost"     // another worker claimed or ended the job meanwhile
 	ProblemRefused Problem = "refused"  // its task was not submitted: tried again later
-	ProblemGivenUp Problem = "given up" // claimed ten times after its RetryAfter: FAILED
+	ProblemGivenUp Problem = "given up" // claimed ten times because of RetryAfter: FAILED
 	ProblemUnknown Problem = "unknown"  // its name has no handler here: tried again later
-	ProblemWindow  Problem = "window"   // its windows cannot be read here: held for a minute
+	ProblemWindow  Problem = "window"   // its windows cannot be parsed here: held for a minute
 )
 
-// Report is one problem.
+// Report describes a problem with one job.
 type Report struct {
 	Problem Problem
 	// Job is the job. A job that is dispatched as a task has no Data here.
 	Job  jobs.Job
-	Task task.ID // of its run
+	Task task.ID // id of the task of its run
 	Err  error
 }
 
-// Stats counts what a runner has done since New.
+// Stats contains the counts of a runner since New.
 type Stats struct {
-	Ran       int64 // runs in place that succeeded
-	Retried   int64 // attempts in place that are repeated or snoozed
+	Ran       int64 // runs in this process that succeeded
+	Retried   int64 // attempts in this process that are repeated or snoozed
 	Failed    int64 // runs that failed
 	GivenBack int64 // jobs that were given back at a stop
 	Submitted int64 // tasks that were confirmed
 	Finished  int64 // dispatched jobs whose task succeeded, by its record
-	PutOff    int64 // jobs that were postponed: no submission, or no handler
+	PutOff    int64 // jobs that were postponed: not submitted, or no handler
 	Deferred  int64 // attempts that wait for their answer
-	Answered  int64 // answers and refusals that were handled here
+	Answered  int64 // answers and refusals that this runner handled
 	TimedOut  int64 // attempts without an answer in time
 	Lost      int64 // jobs that another worker claimed or ended meanwhile
-	Late      int64 // of Finished and Failed: ends that a check of records found
+	Late      int64 // those ends in Finished and Failed that a sweep found
 }
 
-// complete sets the defaults and returns all problems, joined.
+// complete sets the defaults. Returns all problems, joined.
 func (c *Config) complete() error {
 	var errs []error
 	if c.Service == nil {
 		errs = append(errs, errors.New("runner: Config.Service is not set"))
 	}
 	if c.Submit != nil && c.Results == nil {
-		errs = append(errs, errors.New("runner: Config.Submit needs Results: a job that was dispatched ends with the record of its task"))
+		errs = append(errs, errors.New("runner: Config.Submit requires Results: a dispatched job ends by the record of its task"))
 	}
 	if c.Results != nil && resultstore.RepliesOnly(c.Results) {
-		errs = append(errs, fmt.Errorf("%w: this result store hands results only to the process that submitted a task; "+
-			"jobs need one that can be asked later, such as Redis, NATS or SQL", jobs.ErrUnsupported))
+		errs = append(errs, fmt.Errorf("%w: this result store sends results only to the process that submitted a task; "+
+			"use one that stores them, such as Redis, NATS or SQL", jobs.ErrUnsupported))
 	}
 	for _, name := range c.Names {
 		errs = append(errs, jobstore.CheckName(name))
@@ -141,7 +140,7 @@ func (c *Config) complete() error {
 		errs = append(errs, q.Complete())
 		c.Queue = &q
 		if c.Names != nil {
-			errs = append(errs, errors.New("runner: Config.Names and Queue are both set: a queue's runner runs all of its jobs"))
+			errs = append(errs, errors.New("runner: Config.Names and Queue are both set; a queue's runner runs all jobs of the queue, so remove Names"))
 		}
 	}
 	if c.NodeID == "" {

@@ -19,11 +19,11 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// fate has a process die before or after one of its calls: no call from then on is made.
+// fate makes a process stop before or after one of its calls. All later calls fail.
 type fate struct {
 	what  string // the kind of call
-	at    int    // which of these
-	after bool   // its answer is lost
+	at    int    // the number of the call of this kind
+	after bool   // its result is lost
 	die   context.CancelFunc
 
 	mu   sync.Mutex
@@ -57,7 +57,7 @@ func (f *fate) call(what string, fn func() error) error {
 	return err
 }
 
-// mortalStore, mortalResults and mortalRoad are what a process has that may die.
+// mortalStore, mortalResults and mortalRoad are the dependencies of a process that may stop.
 type mortalStore struct {
 	jobs.Store
 	*fate
@@ -111,8 +111,8 @@ func (m mortalRoad) SubmitAll(c ctx, calls []task.Call) (p []task.Pending, err e
 	return p, err
 }
 
-// TestDispatchCrash has a runner die before and after each of its calls. Another finishes what it began: each run ends once, and none
-// runs twice whose end was recorded.
+// TestDispatchCrash stops a runner before and after each of its calls. Another runner completes the
+// work: each run ends once, and no run with a recorded end is repeated.
 func TestDispatchCrash(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		t.Run(map[bool]string{false: "quick tasks", true: "tasks that wait"}[late], func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestDispatchCrash(t *testing.T) {
 	}
 }
 
-// crash is a life of three jobs, in which the first of two runners dies.
+// crash runs three jobs, during which the first of two runners stops.
 func crash(t *testing.T, f *fate, late bool) {
 	store, err := memjobs.New(memjobs.Config{})
 	if err != nil {
@@ -217,7 +217,7 @@ func crash(t *testing.T, f *fate, late bool) {
 		t.Errorf("%s: %+v", where, j)
 	}
 	j := s.job(repeated)
-	for range 30 { // a run may just be under way
+	for range 30 { // a run may be in progress
 		if j.State == jobs.Queued {
 			break
 		}

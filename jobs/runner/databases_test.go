@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/memjobs"
@@ -33,7 +34,7 @@ func mustWindows(t *testing.T, text string, loc *time.Location) *when.Windows {
 	return w
 }
 
-// onDatabases runs a test with new databases, given how to get a service of another process on it.
+// onDatabases runs a test with new databases. join returns a service of a further process.
 func onDatabases(t *testing.T, test func(t *testing.T, join func() *jobs.Service)) {
 	t.Helper()
 	run := func(name string, url func(t *testing.T) string) {
@@ -55,7 +56,7 @@ func onDatabases(t *testing.T, test func(t *testing.T, join func() *jobs.Service
 
 func serviceOn(t *testing.T, dsn string) *jobs.Service {
 	t.Helper()
-	store, err := sqljobs.New(sqljobs.Config{URL: dsn, Logger: quiet, Backoff: task.Backoff{Base: 5 * time.Millisecond, Max: 100 * time.Millisecond}})
+	store, err := sqljobs.New(sqljobs.Config{Engine: sqltest.Engine(dsn), URL: dsn, Logger: quiet, Backoff: task.Backoff{Base: 5 * time.Millisecond, Max: 100 * time.Millisecond}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,46 +7,47 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/swarmiji/swarmiji/internal/errand"
+	"github.com/swarmiji/swarmiji/internal/taskio"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// definition says how jobs of a name are dispatched.
+// definition converts jobs of a name to tasks, and results of the tasks to data.
 type definition struct {
-	call   func(data []byte) (task.Call, error)
-	result func(ctx context.Context, p task.Pending) ([]byte, error) // as data; nil: no object
+	call func(data []byte) (task.Call, error)
+	// result as data; nil: not a JSON object
+	result func(ctx context.Context, p task.Pending) ([]byte, error)
 }
 
-// Dispatch makes a runner with Config.Submit dispatch the jobs of these names as tasks. Without
-// names it takes the task's own. So a job with a foreign name, such as www-prod/SendEmail, gets a
+// Dispatch makes a runner with Config.Submit dispatch the jobs with these names as tasks. Without
+// names it uses the name of t. So a job with a foreign name, such as www-prod/SendEmail, gets a
 // task name that brokers accept. The data of a job are the arguments; if they do not fit, the job
 // fails.
 //
-// One run is one task ([jobs.TaskID]). The task keeps its id if it is submitted again, since a
+// Each run is one task ([jobs.TaskID]). The task keeps its id if it is submitted again because a
 // confirmation was lost or a runner died. The job ends when the end of its task is recorded:
 //
 //   - a result that is a JSON object becomes its data;
 //   - a task that failed after its retries, expired or was revoked makes the job FAILED.
 //
-// The record in Config.Results decides. A task that ignores its result, or runs at most once, is
-// refused. The record is kept for at least a day longer than Timeout; runners may be away for so
-// long.
+// The record in Config.Results decides. It is retained for at least one day longer than Timeout, so
+// runners may be down for that long. Returns [jobs.ErrUnsupported] for a task that ignores its
+// result or runs at most once, and [task.ErrDuplicateTask] for a name that is dispatched already.
 //
-// Consumers should have [Current] among their middleware. The priority of a job orders its
-// dispatch; the priority of its task is that of the definition.
+// Consumers should use [Current] as a middleware. The priority of a job orders its dispatch; the
+// priority of its task is that of the definition.
 func Dispatch[A, R any](r *Runner, t task.Task[A, R], names ...string) error {
 	meta := t.Metadata()
 	if r.c.Submit == nil {
-		return fmt.Errorf("%w: this runner runs handlers in place; Dispatch is for one with Submit", jobs.ErrUnsupported)
+		return fmt.Errorf("%w: Dispatch requires a runner with Config.Submit", jobs.ErrUnsupported)
 	}
 	if !meta.Idempotent.Or(true) {
-		return fmt.Errorf("%w: the task %q runs at most once, and a job's task is submitted again when an answer is lost", jobs.ErrUnsupported, t.Name())
+		return fmt.Errorf("%w: the task %q runs at most once, but a job's task may be submitted again", jobs.ErrUnsupported, t.Name())
 	}
 	if meta.IgnoreResult.Or(false) {
-		return fmt.Errorf("%w: the task %q ignores its result, so that nobody would learn of its end", jobs.ErrUnsupported, t.Name())
+		return fmt.Errorf("%w: the task %q ignores its result, so its job would never end", jobs.ErrUnsupported, t.Name())
 	}
 	if len(names) == 0 {
 		names = []string{t.Name()}
@@ -85,21 +86,23 @@ func Dispatch[A, R any](r *Runner, t task.Task[A, R], names ...string) error {
 	return nil
 }
 
-// dispatched returns the names of dispatched jobs, sorted.
+// dispatched returns the names of dispatched jobs, sorted. It takes r.mu.
 func (r *Runner) dispatched() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Sorted(maps.Keys(r.definitions))
 }
 
+// definition returns the definition for a job name, or nil. It takes r.mu.
 func (r *Runner) definition(name string) *definition {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.definitions[name]
 }
 
-// call returns the call of the task of a job's run.
-func (r *Runner) call(h *hold) (task.Call, error) {
+// call returns the call that submits the task of a job's current run. Its id and the header
+// HeaderRun identify the run. Returns an error if the data of the job do not fit the task.
+func (r *Runner) call(h *heldJob) (task.Call, error) {
 	c, err := r.definition(h.Name).call(h.args)
 	if err != nil {
 		return c, err
@@ -121,7 +124,7 @@ type observer interface {
 	Pending(id task.ID) task.Pending
 }
 
-// pendingOf returns the reader of the result of a record.
+// pendingOf returns a handle that reads the result of a recorded task.
 func (r *Runner) pendingOf(rec *resultstore.Record) task.Pending {
 	if o, ok := r.c.Submit.(observer); ok {
 		return o.Pending(rec.ID)
@@ -129,21 +132,25 @@ func (r *Runner) pendingOf(rec *resultstore.Record) task.Pending {
 	return plain{record: rec}
 }
 
-// plain reads a result that is JSON from its record.
+// plain reads a result in JSON from its record.
 type plain struct {
 	task.Pending
 	record *resultstore.Record
 }
 
-// Result implements task.Pending.
+// Result implements task.Pending. It decodes the recorded result of the task into v, and does
+// nothing if v is nil. It does not block.
+//
+// Returns an error that wraps [task.ErrBadResult] if the result has another content type, or does
+// not fit v.
 func (p plain) Result(_ context.Context, v any) error {
 	if v == nil {
 		return nil
 	}
 	if p.record.ContentType != contentType {
-		return fmt.Errorf("%w: it is %q, which only a Submit with a method Pending can read", task.ErrBadResult, p.record.ContentType)
+		return fmt.Errorf("%w: the result is %q, which only a Config.Submit with a method Pending can read", task.ErrBadResult, p.record.ContentType)
 	}
-	if err := errand.Unmarshal(p.record.Result, v); err != nil {
+	if err := taskio.Unmarshal(p.record.Result, v); err != nil {
 		return fmt.Errorf("%w: %w", task.ErrBadResult, err)
 	}
 	return nil

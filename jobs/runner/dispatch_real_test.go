@@ -7,20 +7,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/runner"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 	"github.com/swarmiji/swarmiji/open"
+	_ "github.com/swarmiji/swarmiji/open/all"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestDispatchOverServers dispatches jobs that are in a SQLite file over Redis; their results come into the same file. One of two runners stops in
-// the middle.
+// TestDispatchOverServers dispatches jobs of a SQLite file over Redis, with results in the same
+// file. One of two runners stops during the work.
 func TestDispatchOverServers(t *testing.T) {
 	t.Parallel()
 	url := "sqlite://" + t.TempDir() + "/app.db"
-	store, err := sqljobs.New(sqljobs.Config{URL: url, Logger: quiet})
+	store, err := sqljobs.New(sqljobs.Config{Engine: sqltest.Engine(url), URL: url, Logger: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +89,7 @@ func TestDispatchOverServers(t *testing.T) {
 		}
 	}
 	until(n / 4)
-	stops[0]() // what it dispatched the other one finds
+	stops[0]() // the other runner finds the tasks that it dispatched
 	until(n)
 	for i, m := range made {
 		s.is(m.ID, jobs.Queued, fmt.Sprintf(`{"n":%d}`, 1000+i))

@@ -25,7 +25,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// road is a broker with a producer and the results.
+// road contains a broker, a producer and a store of results.
 type road struct {
 	t       testing.TB
 	broker  broker.Broker
@@ -40,7 +40,7 @@ func newRoad(t testing.TB, b broker.Broker, results resultstore.ResultStore) *ro
 	return r
 }
 
-// memoryRoad is one in memory.
+// memoryRoad returns a road in memory.
 func memoryRoad(t testing.TB) *road {
 	t.Helper()
 	b, results := membroker.New(), memresults.New(memresults.Config{})
@@ -66,7 +66,7 @@ func (r *road) producer() *producer.Producer {
 	return p
 }
 
-// consumer is one that asks s, unless it is nil, whether runs are current.
+// consumer returns a consumer. If s is not nil, it checks with Current that runs are current.
 func (r *road) consumer(s *jobs.Service) *consumer.Consumer {
 	r.t.Helper()
 	c := consumer.Config{Broker: r.broker, Results: r.results, Logger: quiet}
@@ -80,7 +80,7 @@ func (r *road) consumer(s *jobs.Service) *consumer.Consumer {
 	return made
 }
 
-// consume runs c until stop is called, which waits for its end.
+// consume runs c until stop is called. stop waits for its end.
 func (r *road) consume(c *consumer.Consumer) (stop func()) {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -103,7 +103,7 @@ func dispatch[A, R any](t testing.TB, r *runner.Runner, d task.Task[A, R], names
 	}
 }
 
-// TestDispatch: the end of the task is the end of the job.
+// TestDispatch shows that the end of a task ends its job.
 func TestDispatch(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		road := memoryRoad(t)
@@ -153,7 +153,8 @@ func TestDispatch(t *testing.T) {
 	})
 }
 
-// TestDispatchedResultElsewhere: a job whose result the consumer keeps in another store fails, and says where it is.
+// TestDispatchedResultElsewhere shows that a job fails if the consumer stores its result in another
+// store.
 func TestDispatchedResultElsewhere(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		road := memoryRoad(t)
@@ -179,7 +180,7 @@ func TestDispatchedResultElsewhere(t *testing.T) {
 	})
 }
 
-// TestDispatchProgress: a task's handler sees its job, and who asks for the job sees how far it has come.
+// TestDispatchProgress shows that the handler of a task can read its job and report progress.
 func TestDispatchProgress(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		road := memoryRoad(t)
@@ -193,7 +194,7 @@ func TestDispatchProgress(t *testing.T) {
 			if err := runner.Progress(c, state{50}); err != nil {
 				t.Error(err)
 			}
-			time.Sleep(time.Hour) // its job is handed out again meanwhile, in the same run
+			time.Sleep(time.Hour) // its job is claimed again meanwhile, in the same run
 			if err := runner.Progress(c, state{70}); err != nil {
 				t.Error(err)
 			}
@@ -217,7 +218,8 @@ func TestDispatchProgress(t *testing.T) {
 	})
 }
 
-// TestDispatchARunnerThatStops leaves its jobs to their tasks; one that comes later finds what has ended.
+// TestDispatchARunnerThatStops shows that tasks continue after a stop, and that a later runner
+// finds their ends.
 func TestDispatchARunnerThatStops(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		road := memoryRoad(t)
@@ -263,7 +265,8 @@ func TestDispatchARunnerThatStops(t *testing.T) {
 	})
 }
 
-// TestDispatchATaskThatAwaits: a task that waits for an answer longer than Timeout is not sent again, and its handler makes one request.
+// TestDispatchATaskThatAwaits shows that a task that waits for an answer longer than Timeout is not
+// submitted again.
 func TestDispatchATaskThatAwaits(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		road := memoryRoad(t)
@@ -298,7 +301,8 @@ func TestDispatchATaskThatAwaits(t *testing.T) {
 	})
 }
 
-// TestDispatchALoneSubmitter: whoever takes single tasks, and whose results cannot be asked for, is enough where results are JSON.
+// TestDispatchALoneSubmitter shows that a plain Submitter without Pending works if results are
+// JSON.
 func TestDispatchALoneSubmitter(t *testing.T) {
 	for contentType, want := range map[string]string{"application/json": `QUEUED {"n":7}`, "application/x-other": `FAILED {"n":1}`} {
 		inShop(t, func(t *testing.T, s *shop) {
@@ -324,12 +328,12 @@ func TestDispatchALoneSubmitter(t *testing.T) {
 	}
 }
 
-// blind says nothing of what it was given.
+// blind is a Submitter that returns no handles.
 type blind struct{}
 
 func (blind) Submit(ctx, task.Call) (task.Pending, error) { return nil, nil }
 
-// TestDispatchEnds: whatever a record says ends the job.
+// TestDispatchEnds shows the end of a job for each kind of record.
 func TestDispatchEnds(t *testing.T) {
 	for want, rec := range map[string]resultstore.Record{
 		"FAILED: swarmiji: task revoked":                       {State: task.StateRevoked},
@@ -360,7 +364,7 @@ func TestDispatchEnds(t *testing.T) {
 	}
 }
 
-// calls notes what is submitted, and may refuse it.
+// calls is a Submitter that records calls and may refuse them.
 type calls struct {
 	mu     sync.Mutex
 	all    []task.Call
@@ -379,7 +383,7 @@ func (c *calls) Submit(_ ctx, call task.Call) (task.Pending, error) {
 	return nil, nil
 }
 
-// TestDispatchABrokerThatIsAway: each job is submitted in the end, once, in its first run.
+// TestDispatchABrokerThatIsAway shows that each job is finally submitted once, in its first run.
 func TestDispatchABrokerThatIsAway(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		results := memresults.New(memresults.Config{})
@@ -423,7 +427,8 @@ func TestDispatchABrokerThatIsAway(t *testing.T) {
 	})
 }
 
-// TestDispatchATaskThatIsRefused fails its job where no repetition mends that, and holds up no other.
+// TestDispatchATaskThatIsRefused shows that a task that can never be submitted fails its job and
+// blocks no other job.
 func TestDispatchATaskThatIsRefused(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		results := memresults.New(memresults.Config{})
@@ -465,7 +470,7 @@ func TestDispatchATaskThatIsRefused(t *testing.T) {
 	})
 }
 
-// TestDispatchCurrent: a task whose job has moved on is dropped, and others pass.
+// TestDispatchCurrent shows that a task of an old run is not executed, and that other tasks are.
 func TestDispatchCurrent(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		road := memoryRoad(t)
@@ -482,7 +487,7 @@ func TestDispatchCurrent(t *testing.T) {
 		stop := s.run(r)
 		id := s.put(jobs.Spec{Name: "sum", Data: []byte(`{"n":1}`), Repeat: "FINISHED, +1 HOUR"})
 		time.Sleep(time.Second)
-		if err := s.Finish(t.Context(), jobs.Finish{ID: id}); err != nil { // by hand
+		if err := s.Finish(t.Context(), jobs.Finish{ID: id}); err != nil { // directly, not by its task
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Hour)
@@ -491,7 +496,7 @@ func TestDispatchCurrent(t *testing.T) {
 			t.Fatalf("%d runs", len(caught.all))
 		}
 		old, now := caught.all[0], caught.all[1]
-		follower := now // what follows the task of a job takes its headers along
+		follower := now // a follow-up task has the headers of the job's task
 		follower.ID, follower.Args = "follower", state{2}
 		broken := now
 		broken.ID, broken.Args, broken.Headers = "broken", state{3}, map[string]string{jobs.HeaderRun: "x"}
@@ -514,7 +519,8 @@ func TestDispatchCurrent(t *testing.T) {
 	})
 }
 
-// TestDispatchCurrentWithoutAStore: what cannot be known now is put back.
+// TestDispatchCurrentWithoutAStore shows that a task is delivered again later if its job cannot be
+// read.
 func TestDispatchCurrentWithoutAStore(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		road := memoryRoad(t)
@@ -535,7 +541,7 @@ func TestDispatchCurrentWithoutAStore(t *testing.T) {
 	})
 }
 
-// TestDispatchTaskID: one run, one id; another run, another job and another database have others.
+// TestDispatchTaskID shows that the id of a task depends on the run, the job and the database.
 func TestDispatchTaskID(t *testing.T) {
 	j := jobs.Row{Job: jobs.Job{ID: 1, Created: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)}, Run: 1}
 	same := j

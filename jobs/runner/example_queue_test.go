@@ -16,8 +16,9 @@ import (
 	"github.com/swarmiji/swarmiji/when"
 )
 
-// A queue lets so much run at a time as its limit says. Here a report takes three quarters of it, so that the second one waits for the first.
-func ExampleQueue() {
+// The limit of a queue bounds the weight of the running jobs. Here a report uses three quarters of
+// it, so the second report waits for the first.
+func Example_queue() {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
 	store, err := memjobs.New(memjobs.Config{}) // or sqljobs, for SQLite and PostgreSQL
@@ -80,8 +81,9 @@ func ExampleQueue() {
 	// <nil>
 }
 
-// Of 100 jobs at a time 40 may be of the east, 30 of the west and 30 of the north, even if the others have none.
-func ExampleShares() {
+// Of 100 jobs at a time, 40 may belong to the east, 30 to the west and 30 to the north. This holds
+// even if the other regions have no jobs.
+func Example_shares() {
 	region := func(j jobs.Job) string { return j.Name }
 	named := queue.Queue{Name: "calls", Limit: 100, Throttler: queue.Shares(region, map[string]float64{"east": 40, "west": 30, "north": 30})}
 
@@ -113,7 +115,7 @@ func ExampleShares() {
 		all := count["east"]+count["north"] == 45
 		mu.Unlock()
 		if all {
-			time.AfterFunc(50*time.Millisecond, func() { // no other one comes
+			time.AfterFunc(50*time.Millisecond, func() { // no other job comes
 				mu.Lock()
 				defer mu.Unlock()
 				fmt.Println(count)
@@ -135,8 +137,8 @@ func ExampleShares() {
 	// map[east:40 north:5]
 }
 
-// Explain tells why a job does not run.
-func ExampleService_Explain() {
+// Explain returns why a job does not run.
+func Example_explain() {
 	ctx := context.Background()
 	store, err := memjobs.New(memjobs.Config{Now: func() time.Time { return time.Date(2026, 5, 4, 20, 0, 0, 0, time.UTC) }})
 	if err != nil {
@@ -153,8 +155,8 @@ func ExampleService_Explain() {
 	made, err := s.CreateAll(ctx, []jobs.Spec{
 		{Name: "call", Queue: "calls", Windows: office},
 		{Name: "call", Queue: "calls"},
-		{Name: "import", SequenceKey: "customer 7"},
-		{Name: "import", SequenceKey: "customer 7"},
+		{Name: "import", SequenceKey: "c7"},
+		{Name: "import", SequenceKey: "c7"},
 	})
 	if err != nil {
 		panic(err)
@@ -169,6 +171,6 @@ func ExampleService_Explain() {
 	// Output:
 	// window - Its window opens at 2026-05-05 09:00:00 UTC.
 	// no runner - No runner has ever served queue "calls".
-	// due - It is due since 2026-05-04 20:00:00 UTC, and nobody who runs "import" has taken it: none does, or all of them are busy.
-	// sequence - It waits for its turn among the jobs of sequence key "customer 7", which job 3 has, which is QUEUED for 2026-05-04 20:00:00 UTC.
+	// due - It has been due since 2026-05-04 20:00:00 UTC, and no free worker runs "import".
+	// sequence - It waits for job 3 of sequence key "c7", which is QUEUED for 2026-05-04 20:00:00 UTC.
 }

@@ -17,16 +17,16 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Position is where a feed stands.
+// Position is the position in a feed.
 type Position struct {
 	Row    int  `json:"row"`
-	Delete bool `json:"delete,omitempty"` // true: a repeated job is over
+	Delete bool `json:"delete,omitempty"` // true: ends the repeats of the job
 }
 
 var feed = task.New[Position, Position]("feed")
 
-// A runner runs jobs with the same typed handlers that a consumer has. What a handler returns is what the job's next run begins with, and
-// what it says on its way is seen by whoever asks for the job.
+// A runner runs jobs with the same typed handlers as a consumer. The result of a handler becomes
+// the data of the job's next run. Queries show its progress.
 func ExampleRunner() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -74,7 +74,8 @@ func ExampleRunner() {
 	// <nil>
 }
 
-// Jobs that are due can go to consumers as tasks, through any broker. The end of the task, as it is recorded, is the end of the job.
+// Due jobs can be dispatched to consumers as tasks, through any broker. The recorded end of the
+// task ends the job.
 func ExampleDispatch() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -88,7 +89,8 @@ func ExampleDispatch() {
 	}
 	defer service.Close(context.Background())
 
-	// A consumer as any other. With Current it drops tasks whose job has moved on, and its handlers may tell of their progress.
+	// An ordinary consumer. With Current it does not execute tasks of old runs, and its handlers can
+	// report progress.
 	mem, results := membroker.New(), memresults.New(memresults.Config{})
 	defer mem.Close(context.Background())
 	defer results.Close(context.Background())
@@ -104,7 +106,7 @@ func ExampleDispatch() {
 		panic(err)
 	}
 
-	// The runner hands the jobs on.
+	// The runner dispatches the jobs.
 	p, err := producer.New(producer.Config{Broker: mem, Results: results})
 	if err != nil {
 		panic(err)
@@ -114,7 +116,8 @@ func ExampleDispatch() {
 	if err != nil {
 		panic(err)
 	}
-	if err := runner.Dispatch(worker, mail, "www-prod/SendEmail"); err != nil { // a name that no broker would take
+	// a name that no broker accepts
+	if err := runner.Dispatch(worker, mail, "www-prod/SendEmail"); err != nil {
 		panic(err)
 	}
 	ended := make(chan error)
@@ -125,7 +128,7 @@ func ExampleDispatch() {
 	if err != nil {
 		panic(err)
 	}
-	for !errors.Is(err, jobs.ErrNotFound) { // a job that has ended is gone
+	for !errors.Is(err, jobs.ErrNotFound) { // a finished job is deleted
 		<-time.After(10 * time.Millisecond)
 		_, err = service.Query(ctx, made.ID)
 	}

@@ -13,14 +13,14 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Payment is what a job of this example holds.
+// Payment is the data of the jobs in this example.
 type Payment struct {
 	Order  string `json:"order"`
 	Try    int    `json:"try"`
-	Number int    `json:"number,omitempty"` // which the bank gives
+	Number int    `json:"number,omitempty"` // assigned by the bank
 }
 
-// bank is a slow service outside: it takes requests, and answers later, by a road of its own.
+// bank is a slow external service: it accepts requests and answers later, over another connection.
 type bank struct{ asked chan string }
 
 func (b *bank) charge(_ context.Context, key string) error {
@@ -56,7 +56,7 @@ func withPayments(register func(*runner.Runner) error, fn func(ctx context.Conte
 	}
 }
 
-// ended waits for a job's end.
+// ended waits until a job is over.
 func ended(ctx context.Context, s *jobs.Service, id jobs.ID) jobs.Job {
 	for {
 		j, err := s.Query(ctx, id)
@@ -70,7 +70,8 @@ func ended(ctx context.Context, s *jobs.Service, id jobs.ID) jobs.Job {
 	}
 }
 
-// A job asks a bank for money, and hears of it later. While it waits it is a row in a database, and nothing else.
+// A job sends a payment request to a bank and receives the answer later. While it waits it is only
+// a row in a database.
 func ExampleType() {
 	b := &bank{asked: make(chan string)}
 	payment := runner.Type[Payment, int]{
@@ -88,7 +89,7 @@ func ExampleType() {
 		if err != nil {
 			panic(err)
 		}
-		// The answer may come to any process, in a call back, or as a message.
+		// Any process may receive the answer, by HTTP or as a message.
 		receipt, err := s.Complete(ctx, "payment", <-b.asked, 4711)
 		fmt.Println(receipt.Kind, err)
 		j := ended(ctx, s, id)
@@ -102,7 +103,7 @@ func ExampleType() {
 	// duplicate <nil>
 }
 
-// What becomes of an attempt that has failed is decided by a function, which may change the job.
+// Retry decides whether a failed attempt is repeated, and may change the data of the job.
 func ExampleType_retry() {
 	b := &bank{asked: make(chan string)}
 	payment := runner.Type[Payment, int]{
@@ -137,14 +138,15 @@ func ExampleType_retry() {
 	// FINISHED 4711 2 attempts
 }
 
-// A plain handler has its answer come from outside when it says which one it expects, and ends with Defer.
+// A plain handler waits for an answer from outside: it calls Expect with the key of the answer, and
+// returns Defer.
 func ExampleRunner_defer() {
 	b := &bank{asked: make(chan string)}
 	payment := task.New[Payment, task.None]("payment")
 	register := func(r *runner.Runner) error {
 		return payment.Handle(r, func(ctx context.Context, p Payment) (task.None, error) {
 			key := "order " + p.Order
-			if err := task.Expect(ctx, key); err != nil { // on disk before the bank knows
+			if err := task.Expect(ctx, key); err != nil { // stored durably before the bank knows the key
 				return task.None{}, err
 			}
 			if err := b.charge(ctx, key); err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/runner"
 )
 
-// TestAnswerBeforeFailure: a request that has got through, and then fails here, has not failed when its answer is there: nobody is told of a failure, and none is counted.
+// TestAnswerBeforeFailure shows that a failed request whose answer has come does not fail the job.
+// No failure is reported or counted.
 func TestAnswerBeforeFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, err := memjobs.New(memjobs.Config{})

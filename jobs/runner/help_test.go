@@ -30,7 +30,7 @@ type shop struct {
 	store jobs.Store
 }
 
-// inShop runs fn in a bubble, in which it is 2000-01-01T00:00:00Z.
+// inShop runs fn in a synctest bubble whose clock starts at 2000-01-01T00:00:00Z.
 func inShop(t *testing.T, fn func(t *testing.T, s *shop)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -53,7 +53,7 @@ func newShop(t testing.TB, store jobs.Store) *shop {
 	return s
 }
 
-// serve returns a service over store, which is closed before the store is.
+// serve returns a service over store, which is closed before the store.
 func serve(t testing.TB, store jobs.Store) *jobs.Service {
 	t.Helper()
 	s, err := jobs.New(jobs.Config{Store: store, Logger: quiet})
@@ -83,7 +83,7 @@ func (s *shop) runner(c runner.Config) *runner.Runner {
 	return r
 }
 
-// run runs r until stop is called, which waits for its end.
+// run runs r until stop is called. stop waits for its end.
 func (s *shop) run(r *runner.Runner) (stop func()) {
 	s.t.Helper()
 	c, cancel := context.WithCancel(context.Background())
@@ -108,7 +108,7 @@ func (s *shop) put(spec jobs.Spec) jobs.ID {
 	return made.ID
 }
 
-// is checks where a job stands and its data; "" is one that is gone.
+// is checks the state and the data of a job; "" means that the job is deleted.
 func (s *shop) is(id jobs.ID, state jobs.State, data string) {
 	s.t.Helper()
 	j, err := s.Row(s.t.Context(), id)
@@ -130,7 +130,7 @@ func (s *shop) job(id jobs.ID) jobs.Row {
 	return j
 }
 
-// diary notes what handlers did.
+// diary records the calls of handlers.
 type diary struct {
 	began time.Time
 	mu    sync.Mutex
@@ -158,7 +158,7 @@ func (d *diary) want(t testing.TB, want ...string) {
 	}
 }
 
-// state is what the jobs of these tests hold.
+// state is the data of the jobs in these tests.
 type state struct {
 	N int `json:"n"`
 }
@@ -175,7 +175,7 @@ func handle[A, R any](t testing.TB, to task.Registrar, d task.Task[A, R], fn fun
 	}
 }
 
-// told collects what a runner reports.
+// told collects the reports of a runner.
 type told struct {
 	mu   sync.Mutex
 	list []runner.Report

@@ -12,13 +12,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/suite"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/runner"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 )
 
-// memberURL tells a member of a crew where its jobs are.
+// memberURL names the environment variable with the database of a member process.
 const memberURL = "SWARMIJI_JOBS_TEST_URL"
 
 const (
@@ -26,9 +27,9 @@ const (
 	killedKills = 5
 )
 
-// memberService is the service of a process over the database that it was told of. leave ends both.
+// memberService returns the service of a member process. leave closes the service and its store.
 func memberService() (service *jobs.Service, leave func(), err error) {
-	store, err := sqljobs.New(sqljobs.Config{URL: os.Getenv(memberURL), Logger: quiet})
+	store, err := sqljobs.New(sqljobs.Config{Engine: sqltest.Engine(os.Getenv(memberURL)), URL: os.Getenv(memberURL), Logger: quiet})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -42,10 +43,10 @@ func memberService() (service *jobs.Service, leave func(), err error) {
 	}, nil
 }
 
-// member runs jobs until it is dismissed or killed. It writes "run ID TOKEN" when an attempt begins, and "late" when it has lost a job because it
-// was too slow for its lease.
+// member runs jobs until it is dismissed or killed. It writes "run ID TOKEN" when an attempt
+// begins, and "late" when it has lost a job because it was too slow for its lease.
 func member() error {
-	ctx, stop := suite.UntilDismissed()
+	ctx, stop := suite.UntilStopped()
 	defer stop()
 	service, leave, err := memberService()
 	if err != nil {
@@ -76,7 +77,7 @@ func member() error {
 			if err := runner.Progress(c, state{at.N + 1}); err != nil {
 				return nil, err
 			}
-			<-time.After(5 * time.Millisecond) // to be killed in
+			<-time.After(5 * time.Millisecond) // time in which the process can be killed
 			return nil, nil
 		}),
 		sum.Handle(r, func(c context.Context, at state) (state, error) {
@@ -88,12 +89,12 @@ func member() error {
 	return r.Run(ctx)
 }
 
-// TestRunnerKilled kills runners with SIGKILL while they work, on a SQLite file that they share. Every job runs, and each run ends once:
-// what runs again was held by a killed one.
+// TestRunnerKilled kills runners with SIGKILL while they work on a shared SQLite file. Every job
+// runs, and each run ends once. Only jobs of killed runners run again.
 func TestRunnerKilled(t *testing.T) {
 	t.Parallel()
 	url := "sqlite://" + t.TempDir() + "/jobs.db"
-	store, err := sqljobs.New(sqljobs.Config{URL: url, Logger: quiet})
+	store, err := sqljobs.New(sqljobs.Config{Engine: sqltest.Engine(url), URL: url, Logger: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,18 +106,19 @@ func TestRunnerKilled(t *testing.T) {
 	if _, err := s.CreateAll(t.Context(), specs); err != nil {
 		t.Fatal(err)
 	}
-	repeated := s.put(jobs.Spec{Name: "sum", Repeat: "FINISHED, +0 SECONDS"}) // as often as it can
+	repeated := s.put(jobs.Spec{Name: "sum", Repeat: "FINISHED, +0 SECONDS"}) // as often as possible
 
 	var mu sync.Mutex
-	began, odd, late := map[string]string{}, []string(nil), 0 // who began an attempt, by job and token
-	crew := suite.NewCrew(t, func(node, line string) {
+	// the node that began an attempt, by job and token
+	began, odd, late := map[string]string{}, []string(nil), 0
+	processes := suite.NewProcesses(t, func(node, line string) {
 		mu.Lock()
 		defer mu.Unlock()
 		if line == "late" {
 			late++
 			return
 		}
-		if !strings.HasPrefix(line, "run ") || began[line] != "" { // one token is handed out once
+		if !strings.HasPrefix(line, "run ") || began[line] != "" { // each token is used once
 			odd = append(odd, node+": "+line)
 			return
 		}
@@ -135,13 +137,13 @@ func TestRunnerKilled(t *testing.T) {
 			}
 		}
 	}
-	alive := []*suite.Member{crew.Hire(), crew.Hire()}
+	alive := []*suite.Process{processes.Start(), processes.Start()}
 	for i := range killedKills {
 		before, _ := said()
 		until("attempts of those that live", func() bool { n, _ := said(); return n >= before+12 })
 		<-time.After(rand.N(10 * time.Millisecond))
 		alive[i%2].Kill()
-		alive[i%2] = crew.Hire()
+		alive[i%2] = processes.Start()
 	}
 	until("the end of all jobs", func() bool {
 		left, err := s.List(t.Context(), jobs.Filter{Name: "work", Limit: 1})
@@ -153,7 +155,7 @@ func TestRunnerKilled(t *testing.T) {
 	before := s.job(repeated).Run
 	until("the repeated job goes on", func() bool { return s.job(repeated).Run > before })
 	for _, m := range alive {
-		if err := m.Dismiss(); err != nil {
+		if err := m.Stop(); err != nil {
 			t.Errorf("%s: %v", m.Node, err)
 		}
 	}
@@ -164,7 +166,7 @@ func TestRunnerKilled(t *testing.T) {
 		t.Errorf("%s: %s after %d runs, which is not one end for each (%v)", j.State, j.Data, j.Run, err)
 	}
 	killed := map[string]bool{}
-	for _, m := range crew.All() {
+	for _, m := range processes.All() {
 		if m.Killed {
 			killed[m.Node] = true
 		}

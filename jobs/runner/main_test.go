@@ -12,7 +12,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if suite.MemberNode() != "" {
+	if suite.ProcessNode() != "" {
 		run := member
 		if os.Getenv(memberPart) == "answers" {
 			run = asker

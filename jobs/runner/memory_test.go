@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/swarmiji/swarmiji/connect/sqliteconnect"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/runner"
@@ -16,7 +17,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// pile is a Submitter that counts tasks and keeps none. It confirms none while it is shut.
+// pile is a Submitter that counts tasks and does not store them. While it is shut, it confirms no
+// task.
 type pile struct {
 	mu   sync.Mutex
 	n    int
@@ -41,12 +43,12 @@ func (p *pile) submitted() int {
 	return p.n
 }
 
-// unending is a task that has no end.
+// unending is a handle of a task that never ends.
 type unending struct{ task.Pending }
 
 func (unending) Done() <-chan struct{} { return nil }
 
-// heap is what the heap takes.
+// heap returns the size of the heap.
 func heap() int64 {
 	runtime.GC()
 	runtime.GC()
@@ -55,11 +57,11 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// TestDispatchMemory: while the broker takes nothing, few jobs are claimed. A submitted job holds
-// no data.
+// TestDispatchMemory shows that few jobs are claimed while the broker accepts no tasks, and that a
+// submitted job holds no data.
 func TestDispatchMemory(t *testing.T) {
 	const jobsOfIt, each, most = 96, 512 << 10, 40 << 20
-	store, err := sqljobs.New(sqljobs.Config{URL: "sqlite://" + filepath.Join(t.TempDir(), "jobs.db"), Logger: quiet})
+	store, err := sqljobs.New(sqljobs.Config{Engine: sqliteconnect.Engine{}, URL: "sqlite://" + filepath.Join(t.TempDir(), "jobs.db"), Logger: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +80,7 @@ func TestDispatchMemory(t *testing.T) {
 	before := heap()
 	stop := s.run(r)
 	testwait.Until(t, "some are claimed", func() bool { return s.Service.Stats().Taken > 0 })
-	<-testwait.Brief(t).Done() // for what should not happen
+	<-testwait.Brief(t).Done() // time for claims that must not happen
 	shut := heap() - before
 	t.Logf("with %d claimed: %d MiB", s.Service.Stats().Taken, shut>>20)
 	if n := s.Service.Stats().Taken; n*each > most {

@@ -13,7 +13,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestQueueGoesOnWhileItsLeaderStops: a runner that stops gives up its queue at once, and not when its last handler has ended.
+// TestQueueGoesOnWhileItsLeaderStops shows that a stopping runner releases its queue at once,
+// before its last handler has ended.
 func TestQueueGoesOnWhileItsLeaderStops(t *testing.T) {
 	t.Parallel()
 	onDatabases(t, func(t *testing.T, join func() *jobs.Service) {
@@ -65,7 +66,8 @@ func TestQueueGoesOnWhileItsLeaderStops(t *testing.T) {
 	})
 }
 
-// TestCutOffRunnerEndsItsHandlers: a runner that cannot renew its leases ends its handlers before others are given their jobs.
+// TestCutOffRunnerEndsItsHandlers shows that a runner that cannot renew its leases ends its
+// handlers before other runners get their jobs.
 func TestCutOffRunnerEndsItsHandlers(t *testing.T) {
 	for _, named := range []string{"", "q"} {
 		inShop(t, func(t *testing.T, s *shop) {
@@ -105,7 +107,8 @@ func TestCutOffRunnerEndsItsHandlers(t *testing.T) {
 	}
 }
 
-// TestCutOffRunnerKeepsWhatHasEnded: a handler that succeeds although its lease has ended counts, while nobody else was given the job.
+// TestCutOffRunnerKeepsWhatHasEnded shows that a success after the end of a lease counts if no
+// other worker has the job.
 func TestCutOffRunnerKeepsWhatHasEnded(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		gate := &gate{Store: s.store}
@@ -118,7 +121,8 @@ func TestCutOffRunnerKeepsWhatHasEnded(t *testing.T) {
 		id := s.put(jobs.Spec{Name: "work", Data: []byte(`{"n":1}`), Repeat: "FINISHED, +1 DAY"})
 		time.Sleep(time.Second)
 		gate.closed.Store(true)
-		time.Sleep(26*time.Second + 500*time.Millisecond) // its lease ends at 30 s, and its handler at 27
+		// its lease ends at 30 s, and its handler at 27 s
+		time.Sleep(26*time.Second + 500*time.Millisecond)
 		gate.closed.Store(false)
 		time.Sleep(time.Minute)
 		s.is(id, jobs.Queued, `{"n":2}`)
@@ -128,7 +132,8 @@ func TestCutOffRunnerKeepsWhatHasEnded(t *testing.T) {
 	})
 }
 
-// TestCutOffRunnerKeepsItsRequest: a request that was sent although the lease has ended is not sent again, while nobody else was given the job.
+// TestCutOffRunnerKeepsItsRequest shows that a request that was sent after the end of a lease is
+// not sent again if no other worker has the job.
 func TestCutOffRunnerKeepsItsRequest(t *testing.T) {
 	for _, named := range []string{"", "q"} {
 		inShop(t, func(t *testing.T, s *shop) {
@@ -149,7 +154,8 @@ func TestCutOffRunnerKeepsItsRequest(t *testing.T) {
 			id := s.ship(kind, named, "x")
 			time.Sleep(time.Second)
 			gate.closed.Store(true)
-			time.Sleep(26*time.Second + 500*time.Millisecond) // its lease ends at 30 s, and its handler at 27
+			// its lease ends at 30 s, and its handler at 27 s
+			time.Sleep(26*time.Second + 500*time.Millisecond)
 			gate.closed.Store(false)
 			time.Sleep(time.Minute)
 			d.about(t, "0s: ask x")
@@ -165,7 +171,8 @@ func TestCutOffRunnerKeepsItsRequest(t *testing.T) {
 	}
 }
 
-// TestCutOffRunnerGivesBack: what was interrupted because its lease ended runs again at once when the store is back, if nobody else has it.
+// TestCutOffRunnerGivesBack shows that an interrupted job runs again as soon as the store is
+// available, if no other worker has it.
 func TestCutOffRunnerGivesBack(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		gate := &gate{Store: s.store}
@@ -194,7 +201,8 @@ func TestCutOffRunnerGivesBack(t *testing.T) {
 	})
 }
 
-// TestDispatchedJobsOfAQueueHaveNoDeadline: a job that was left to its task runs for as long as that waits, and the next of its sequence does not begin.
+// TestDispatchedJobsOfAQueueHaveNoDeadline shows that a dispatched job runs as long as its task
+// waits, and that the next job of its sequence does not start.
 func TestDispatchedJobsOfAQueueHaveNoDeadline(t *testing.T) {
 	for _, timeout := range []task.Opt[time.Duration]{{}, task.Set(time.Hour)} {
 		inShop(t, func(t *testing.T, s *shop) {
@@ -224,11 +232,12 @@ func TestDispatchedJobsOfAQueueHaveNoDeadline(t *testing.T) {
 	}
 }
 
-// TestLaterThanAllTime: a throttler may put a job off for ever, which ends neither the job nor the runner.
+// TestLaterThanAllTime shows that Later with a time beyond the valid years harms neither the job
+// nor the runner.
 func TestLaterThanAllTime(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		never := time.Date(20_000, 1, 1, 0, 0, 0, 0, time.UTC)
-		q := queue.Queue{Name: "q", Throttler: queue.ThrottlerFunc(func(_ ctx, l *queue.Look) error {
+		q := queue.Queue{Name: "q", Throttler: queue.ThrottlerFunc(func(_ ctx, l *queue.Admission) error {
 			for j := range l.Due() {
 				if j.Name == "never" {
 					l.Later(j, never)

@@ -10,7 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// prepares reports whether this runner dispatches tasks that a producer has written.
+// prepares reports whether this runner submits the tasks that producers have stored in jobs.
 func (r *Runner) prepares() bool {
 	if r.c.Submit == nil || r.c.Queue == nil {
 		return false
@@ -19,7 +19,8 @@ func (r *Runner) prepares() bool {
 	return ok
 }
 
-// taskOf returns the id of the task of a job's run, and whether a producer has written that task.
+// taskOf returns the id of the task of a job's current run. prepared reports that a producer has
+// stored the message of that task.
 func (r *Runner) taskOf(j *jobs.Row) (id task.ID, prepared bool) {
 	if id, ok := jobs.TaskOf(&j.Job); ok && r.prepares() {
 		return id, true
@@ -27,19 +28,20 @@ func (r *Runner) taskOf(j *jobs.Row) (id task.ID, prepared bool) {
 	return jobs.TaskID(*j), false
 }
 
-// submitReady submits tasks that producers have written, several at a time. If some are not
-// confirmed, it returns the error of one.
-func (r *round) submitReady(ctx context.Context, parcels []parcel, ready []int, confirmed []bool, pending []task.Pending) error {
+// submitReady submits the stored tasks of the submissions with the indexes ready, several at a
+// time. It sets confirmed and pending of each. If some are not confirmed, it returns the error of
+// one of them.
+func (r *session) submitReady(ctx context.Context, submissions []submission, ready []int, confirmed []bool, pending []task.Pending) error {
 	if len(ready) == 0 {
 		return nil
 	}
 	submit := r.c.Submit.(jobs.PreparedSubmitter) //nolint:forcetypeassert // prepared has looked
-	errs := make([]error, len(parcels))
+	errs := make([]error, len(submissions))
 	free := make(chan struct{}, mostCalls)
 	for part := range slices.Chunk(ready, messagePage) {
 		ids := make([]jobs.ID, len(part))
 		for n, i := range part {
-			ids[n] = parcels[i].ID
+			ids[n] = submissions[i].ID
 		}
 		messages, err := r.messages(ids)
 		if err != nil {
@@ -49,7 +51,7 @@ func (r *round) submitReady(ctx context.Context, parcels []parcel, ready []int, 
 		for _, i := range part {
 			free <- struct{}{}
 			wg.Go(func() {
-				pending[i], errs[i] = submit.SubmitPrepared(ctx, messages[parcels[i].ID])
+				pending[i], errs[i] = submit.SubmitPrepared(ctx, messages[submissions[i].ID])
 				confirmed[i] = errs[i] == nil
 				<-free
 			})
@@ -64,11 +66,11 @@ func (r *round) submitReady(ctx context.Context, parcels []parcel, ready []int, 
 	return nil
 }
 
-// messagePage is how many messages are read at a time. Each may have megabytes.
+// messagePage is the number of messages that are read at a time. A message may have megabytes.
 const messagePage = 4 * mostCalls
 
-// messages returns the messages of tasks.
-func (r *round) messages(ids []jobs.ID) (found map[jobs.ID][]byte, err error) {
+// messages reads the stored messages of the tasks of these jobs.
+func (r *session) messages(ids []jobs.ID) (found map[jobs.ID][]byte, err error) {
 	err = r.call(func(ctx context.Context) error {
 		found, err = r.s.Messages(ctx, ids...)
 		return err
@@ -76,9 +78,10 @@ func (r *round) messages(ids []jobs.ID) (found map[jobs.ID][]byte, err error) {
 	return found, err
 }
 
-// revokeWithdrawn revokes the tasks of withdrawn jobs of the queue, since their submitters wait.
-// done holds the jobs that were revoked before. It returns done for the next call.
-func (r *round) revokeWithdrawn(ctx context.Context, done map[jobs.ID]bool) map[jobs.ID]bool {
+// revokeWithdrawn revokes the tasks of withdrawn jobs of the queue, since their submitters wait for
+// a result. done contains the jobs that were handled before. It returns the jobs to pass as done to
+// the next call.
+func (r *session) revokeWithdrawn(ctx context.Context, done map[jobs.ID]bool) map[jobs.ID]bool {
 	submit, ok := r.c.Submit.(jobs.PreparedSubmitter)
 	if !ok || r.c.Queue == nil {
 		return nil
@@ -111,11 +114,11 @@ func (r *round) revokeWithdrawn(ctx context.Context, done map[jobs.ID]bool) map[
 			if !done[id] {
 				err = r.call(func(ctx context.Context) error { return submit.RevokePrepared(ctx, messages[id]) })
 			}
-			if err == nil || errors.Is(err, task.ErrBadArgs) { // else try again
+			if err == nil || errors.Is(err, task.ErrBadArgs) { // otherwise the next sweep tries again
 				now[id] = true
 				continue
 			}
-			r.r.warn("the task of a job that was withdrawn is not revoked", err)
+			r.r.warn("cannot revoke the task of a withdrawn job; the next sweep tries again", err)
 		}
 		if len(found) < q.Limit {
 			return now

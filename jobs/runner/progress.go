@@ -7,31 +7,31 @@ import (
 	"sync"
 	"time"
 
-	"github.com/swarmiji/swarmiji/internal/errand"
+	"github.com/swarmiji/swarmiji/internal/taskio"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/internal/rules"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// ErrNoRun is the error of Progress outside of a run.
-var ErrNoRun = errors.New("jobs: not in the run of a job")
+// ErrNoRun is the error of Progress in a context that is not a job's.
+var ErrNoRun = errors.New("jobs: the context is not that of a running job")
 
-// active is the run of a handler.
+// active is the state of a job while its handler runs. The context of the handler contains it.
 type active struct {
 	s   *jobs.Service
 	run jobs.Run
 
 	mu      sync.Mutex
 	handout jobs.Handout
-	over    bool // it has ended: later calls of the handler have no effect
+	over    bool // the handler has returned: its later calls have no effect
 	lose    func()
 }
 
 type activeKey struct{}
 
-// FromContext returns the job of the calling handler, as it was claimed, with the data of its last
-// [Progress]. ok is false outside of a run. In a consumer it needs [Current].
+// FromContext returns the job of the calling handler as it was claimed, with the data of its last
+// [Progress]. ok is false if ctx is not the context of a job. In a consumer it requires [Current].
 func FromContext(ctx context.Context) (jobs.Handout, bool) {
 	a, ok := ctx.Value(activeKey{}).(*active)
 	if !ok {
@@ -42,18 +42,19 @@ func FromContext(ctx context.Context) (jobs.Handout, bool) {
 	return a.handout, true
 }
 
-// Progress replaces the data of the job of the calling handler. v must be a JSON object as JSON.
-// Queries show the data while the job runs. If the process dies, the next attempt begins with them.
+// Progress replaces the data of the job of the calling handler by v, which must encode to a JSON
+// object. Queries show the data while the job runs. If the process dies, the next attempt begins
+// with them.
 //
-//   - Returns [jobstore.ErrStale] if the run is over, or another worker has it.
-//   - Returns [jobstore.ErrUnsupported] in a task with conditions, whose job keeps no progress.
-//   - Returns [ErrNoRun] outside of a run. In a consumer it needs [Current].
+//   - Returns [jobstore.ErrStale] if the run is over or another worker has the job.
+//   - Returns [jobstore.ErrUnsupported] in a task with conditions, whose job stores no progress.
+//   - Returns [ErrNoRun] if ctx is not the context of a job. In a consumer it requires [Current].
 func Progress(ctx context.Context, v any) error {
 	a, ok := ctx.Value(activeKey{}).(*active)
 	if !ok {
 		return ErrNoRun
 	}
-	data, err := errand.Marshal(v)
+	data, err := taskio.Marshal(v)
 	if err != nil {
 		return &jobs.FieldError{Field: "data", Problem: rules.Malformed, Detail: err.Error()}
 	}
@@ -61,12 +62,14 @@ func Progress(ctx context.Context, v any) error {
 		return err
 	}
 	if _, prepared := jobs.TaskOf(&a.handout.Job); prepared {
-		return fmt.Errorf("%w: job %d is a task with conditions, which keeps no progress", jobs.ErrUnsupported, a.run.ID)
+		return fmt.Errorf("%w: job %d belongs to a task with conditions, which stores no progress", jobs.ErrUnsupported, a.run.ID)
 	}
 	return a.update(ctx, data)
 }
 
-// update writes data. One call runs at a time.
+// update stores data as the job's data. It takes a.mu, so one call runs at a time. For a dispatched
+// run it reads the current token if the old one is stale. Returns ErrStale after the end of the
+// handler.
 func (a *active) update(ctx context.Context, data []byte) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -75,7 +78,8 @@ func (a *active) update(ctx context.Context, data []byte) error {
 	}
 	u := jobs.Update{ID: a.run.ID, Token: a.handout.Token, Data: data}
 	err := a.s.Update(ctx, u)
-	if errors.Is(err, jobs.ErrStale) && a.lose == nil { // a dispatched run goes on
+	// a dispatched run continues under the next token
+	if errors.Is(err, jobs.ErrStale) && a.lose == nil {
 		var j jobs.Row
 		if j, err = a.s.CurrentRun(ctx, a.run); err == nil {
 			u.Token, a.handout.Token = j.Token, j.Token
@@ -85,12 +89,13 @@ func (a *active) update(ctx context.Context, data []byte) error {
 	if err == nil {
 		a.handout.Data = data
 	}
-	return a.told(err)
+	return a.noteLost(err)
 }
 
-// told notes what an error of the service says about the run, and returns the error for the
-// handler.
-func (a *active) told(err error) error {
+// noteLost looks at the error of a call for the job, and returns the error for the handler. An
+// error that wraps ErrNotFound is returned with ErrStale added. Any other error, also nil, is
+// returned unchanged. If the result wraps ErrStale, noteLost calls a.lose: the job is lost.
+func (a *active) noteLost(err error) error {
 	if errors.Is(err, jobs.ErrNotFound) {
 		err = fmt.Errorf("%w: %w", jobs.ErrStale, err)
 	}
@@ -105,6 +110,8 @@ func (a *active) Expect(ctx context.Context, key string) error {
 	return a.expect(ctx, key, task.Opt[bool]{})
 }
 
+// expect reserves a key for the attempt, and sets Respond if it is set. It takes a.mu. Returns
+// ErrStale after the end of the handler.
 func (a *active) expect(ctx context.Context, key string, respond task.Opt[bool]) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -115,37 +122,37 @@ func (a *active) expect(ctx context.Context, key string, respond task.Opt[bool])
 	if err == nil {
 		a.handout.Key, a.handout.Respond = key, respond.Or(a.handout.Respond)
 	}
-	return a.told(err)
+	return a.noteLost(err)
 }
 
-// again returns the state for the next function of the same attempt. It begins with the data that
-// the one before has left.
-func (a *active) again() *active {
+// next returns the state for the next function of the same attempt. It contains the data that the
+// previous function has stored.
+func (a *active) next() *active {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return &active{s: a.s, run: a.run, handout: a.handout, lose: a.lose}
 }
 
-// end makes later calls of the handler have no effect.
+// end makes later calls of the handler return ErrStale.
 func (a *active) end() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.over = true
 }
 
-// againSoon is the delay of a task whose job cannot be read.
-const againSoon = 5 * time.Second
+// readAgainAfter is the delay of a task whose job cannot be read.
+const readAgainAfter = 5 * time.Second
 
-// Current returns a middleware for consumers that run tasks of dispatched jobs. Before a task
-// starts it checks that the run is the present one of its job. Otherwise the task fails with
-// [jobstore.ErrStale], and is not run. For a task with conditions (task.Conditions) it checks that
-// its job runs.
+// Current returns a middleware for consumers that run the tasks of dispatched jobs. Before a task
+// starts, it checks that the task belongs to the current run of its job. Otherwise the task fails
+// with [jobstore.ErrStale], and its handler does not run. For a task with conditions
+// (task.Conditions) it checks that the job runs.
 //
-// If the store does not answer, the task is delivered again after 5 s. All other tasks pass, and so
-// do tasks that follow the task of a job.
+// If the store does not reply, the task is delivered again after 5 s. Tasks that belong to no job,
+// and follow-up tasks of a job's task, pass unchecked.
 //
-// Without Current a task that is delivered again or submitted twice may run after its job has
-// ended. With it [Progress] and [FromContext] work in the handlers.
+// Without Current a task that is delivered again or submitted twice may run after the end of its
+// job. [Progress] and [FromContext] work only with it.
 func Current(s *jobs.Service) func(next task.Handler) task.Handler {
 	return func(next task.Handler) task.Handler {
 		return task.HandlerFunc(func(ctx context.Context, q *task.Request) (any, error) {
@@ -165,7 +172,7 @@ func Current(s *jobs.Service) func(next task.Handler) task.Handler {
 			case errors.Is(err, jobs.ErrStale):
 				return nil, task.Fail(err)
 			case err != nil:
-				return nil, task.Snooze(againSoon)
+				return nil, task.Snooze(readAgainAfter)
 			}
 			a := &active{s: s, run: r, handout: jobs.Handout{Row: j}}
 			defer a.end()

@@ -11,8 +11,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestRetriesKeepTheBase: a run that is retried in a queue does not move the later runs of a
-// repeat that counts from when they were due.
+// TestRetriesKeepTheBase shows that a retry in a queue does not move the later runs of a repeat
+// that counts from SCHEDULED.
 func TestRetriesKeepTheBase(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		d := newDiary()

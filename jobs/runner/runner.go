@@ -8,41 +8,41 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/swarmiji/swarmiji/internal/errand"
+	"github.com/swarmiji/swarmiji/internal/taskio"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
 )
 
 // Runner runs due jobs, in any number of processes. It is a task.Registrar: handlers are registered
-// by the names of jobs, as with a consumer. Make one with [New].
+// by the names of jobs, as with a consumer. Create one with [New].
 //
-// In place, the arguments of a handler are the job's data. A result that is a JSON object becomes
-// the data when the run is finished; a repeated job passes them to its next run. Otherwise the data
-// stay. An error has the same effect as in a consumer, by its verdict or the task's metadata:
-// another attempt in the same run, or FAILED. If the process dies, the job is claimed again when
-// its lease, or its RetryAfter, has ended.
+// Without Config.Submit handlers run in this process. The arguments of a handler are the job's
+// data. A result that is a JSON object becomes the data at the end of the run; a repeated job
+// passes them to its next run. Otherwise the data stay. An error has the same effect as in a
+// consumer, by its verdict or the task's metadata: another attempt in the same run, or FAILED. If
+// the process dies, the job is claimed again when its lease, or its RetryAfter, has ended.
 //
 // A handler whose answer comes from outside calls [task.Expect] before it sends its request, and
-// returns [task.Defer]. The job is then RUNNING without this process until [jobs.Service.Complete]
-// or [jobs.Service.Reject] is called. A refusal, or no answer in time, is an error of the attempt.
-// [Type] is the same with a function for each step.
+// returns [task.Defer]. The job then stays RUNNING without this process until
+// [jobs.Service.Complete] or [jobs.Service.Reject] is called. A refusal, or no answer in time, is
+// an error of the attempt. [Type] provides the same with one function per step.
 //
-// With Config.Queue the jobs are those of a queue, which has a limit, a throttler and windows.
-// There a repeated attempt is QUEUED, which frees its place. Elsewhere it is RUNQUEUED, in the same
-// run. One runner of a queue works at a time; the others stand by.
+// With Config.Queue the jobs are those of a queue, which has a limit, a throttler and windows. A
+// repeated attempt of such a job is QUEUED and does not count against the limit. Any other job is
+// RUNQUEUED, in the same run. One runner serves a queue at a time; the others wait.
 //
 // With Config.Submit jobs are dispatched as tasks, which consumers run; see [Dispatch].
 type Runner struct {
 	c           Config
 	handlers    task.Mux
 	mu          sync.Mutex
-	definitions map[string]*definition // by the names of jobs
+	definitions map[string]*definition // by job name
 	stats       counters
 	running     atomic.Bool
 }
 
-// counters holds the counts of Stats.
+// counters contains the counts of Stats.
 type counters struct {
 	ran, retried, failed, givenBack, submitted, finished, putOff, lost, late atomic.Int64
 	deferred, answered, timedOut                                             atomic.Int64
@@ -50,8 +50,7 @@ type counters struct {
 
 var _ task.Registrar = (*Runner)(nil)
 
-// New returns a Runner. It does no I/O and starts no goroutine. Returns all problems of the
-// configuration, joined.
+// New returns a Runner. It does no I/O and starts no goroutine. Returns all problems of c, joined.
 func New(c Config) (*Runner, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
@@ -59,8 +58,8 @@ func New(c Config) (*Runner, error) {
 	return &Runner{c: c, definitions: map[string]*definition{}}, nil
 }
 
-// Register implements task.Registrar: h runs the jobs of this name. Any name of a job without
-// control characters is allowed. A name registered after Run has begun is not asked for.
+// Register implements task.Registrar: h handles the jobs with this name. Any job name is allowed. A
+// name that is registered after Run has begun is not claimed.
 //
 // Returns [jobstore.ErrUnsupported] if jobs are dispatched; see [Dispatch].
 func (r *Runner) Register(name string, h task.Handler, defaults task.Metadata) error {
@@ -84,14 +83,16 @@ func (r *Runner) Stats() Stats {
 }
 
 // ErrRunning is the error of a second Run of a Runner.
-var ErrRunning = errors.New("jobs: the runner runs already, or has run")
+var ErrRunning = errors.New("jobs: Run was already called; create a new runner")
 
-// Run runs jobs until ctx ends. Then it claims no more, and lets handlers go on for up to
+// Run runs jobs until ctx ends. Then it claims no more jobs and waits for handlers, up to
 // ShutdownTimeout. After that it ends their contexts with the cause task.ErrShutdown, and gives
-// back the jobs of handlers that end because of it. Dispatched tasks go on without it.
+// back the jobs of handlers that return because of it. Dispatched tasks continue without the
+// runner.
 //
-// Run waits while the store is unavailable. A Runner runs once. Returns nil at a stop, an error for
-// a mistake in its use, and [jobstore.ErrClosed] if the service was closed.
+// While the store is unavailable, Run waits. A Runner runs only once. Returns nil after a stop,
+// [ErrRunning] for a second call, and [jobstore.ErrClosed] if the service was closed. Returns other
+// errors for a mistake in the configuration or if handlers do not return.
 func (r *Runner) Run(ctx context.Context) error {
 	if !r.running.CompareAndSwap(false, true) {
 		return ErrRunning
@@ -100,21 +101,22 @@ func (r *Runner) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o, err := newRound(r, names)
+	o, err := newSession(r, names)
 	if err != nil {
 		return err
 	}
 	return o.run(ctx)
 }
 
-// names returns the names of the jobs to run.
+// names returns the names of the jobs to run. Returns an error if no name is registered, or one of
+// Config.Names is not.
 func (r *Runner) names() ([]string, error) {
 	known := r.handlers.Names()
 	if r.c.Submit != nil {
 		known = r.dispatched()
 	}
 	if len(known) == 0 && !r.prepares() {
-		return nil, errors.New("jobs: nothing is registered with the runner")
+		return nil, errors.New("jobs: the runner has no handlers; call Register or Dispatch before Run")
 	}
 	if r.c.Names == nil {
 		return known, nil
@@ -122,13 +124,13 @@ func (r *Runner) names() ([]string, error) {
 	var errs []error
 	for _, name := range r.c.Names {
 		if _, ok := slices.BinarySearch(known, name); !ok {
-			errs = append(errs, fmt.Errorf("%w: %q, which Names has", task.ErrUnknownTask, name))
+			errs = append(errs, fmt.Errorf("%w: Config.Names contains %q, which is not registered", task.ErrUnknownTask, name))
 		}
 	}
 	return r.c.Names, errors.Join(errs...)
 }
 
-// report reports a problem.
+// report logs a problem with a job and passes it to Config.OnReport.
 func (r *Runner) report(p Problem, j *jobs.Row, err error) {
 	r.c.Logger.Warn("jobs: "+string(p), "job", int64(j.ID), "name", j.Name, "run", j.Run, "error", err)
 	if r.c.OnReport != nil {
@@ -142,13 +144,14 @@ func (r *Runner) warn(what string, err error) {
 	r.c.Logger.Warn("jobs: "+what, "error", err)
 }
 
-// object returns the result of a handler or a task as data. nil: it is no JSON object, or
-// task.None.
+// object returns the result of a handler or a task as data. Returns nil if it is not a JSON object,
+// or is task.None. Returns an error that wraps task.ErrBadResult if it cannot be encoded or is too
+// long.
 func object(value any) ([]byte, error) {
 	if _, none := value.(task.None); none || value == nil {
 		return nil, nil
 	}
-	text, err := errand.Marshal(value)
+	text, err := taskio.Marshal(value)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", task.ErrBadResult, err)
 	}

@@ -21,7 +21,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestRunnerResultsBecomeData: a result that is an object is what the next run begins with.
+// TestRunnerResultsBecomeData shows that a result that is an object becomes the data of the next
+// run.
 func TestRunnerResultsBecomeData(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		d := newDiary()
@@ -43,7 +44,7 @@ func TestRunnerResultsBecomeData(t *testing.T) {
 		time.Sleep(2*time.Hour + time.Second)
 		d.want(t, "0s: from 5", "0s: work 1", "0s: work 2", "0s: work 3", "0s: work 4", "0s: work 5", "1h0m0s: from 15", "2h0m0s: from 25")
 		s.is(id, jobs.Queued, `{"n":35}`)
-		for n, id := range rest { // these results are none: the data stay, to the byte
+		for n, id := range rest { // these results are not objects: the data stay unchanged
 			s.is(id, jobs.Queued, fmt.Sprintf(`{"n":%d,"big":12345678901234567890}`, n+1))
 		}
 		if j := s.job(id); j.Run != 3 || j.Token != 3 {
@@ -55,7 +56,8 @@ func TestRunnerResultsBecomeData(t *testing.T) {
 	})
 }
 
-// TestRunnerProgress: who asks sees how far a run has come, and a dead runner's successor begins there.
+// TestRunnerProgress shows that queries return the progress of a run, and that the next runner
+// continues from it.
 func TestRunnerProgress(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		r := s.runner(runner.Config{})
@@ -107,7 +109,8 @@ func TestRunnerProgress(t *testing.T) {
 	})
 }
 
-// TestRunnerRetries: attempts are repeated in the same run, and what the data keep of that nobody sees.
+// TestRunnerRetries shows that attempts are repeated in the same run, and that the data do not show
+// it.
 func TestRunnerRetries(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		d := newDiary()
@@ -129,7 +132,8 @@ func TestRunnerRetries(t *testing.T) {
 					return errors.Join(runner.Progress(c, map[string]int{"a": 2 + n}), task.Retry(mine, task.After(10*time.Second)))
 				}
 				return nil
-			}): `QUEUED {"a":3} 2000-01-02 00:01:00 run 1`, // the next run is a day after this one was to begin
+				// the next run is a day after the due time of this one
+			}): `QUEUED {"a":3} 2000-01-02 00:01:00 run 1`,
 			again("by its policy", func(c ctx, n int) error {
 				if n == 0 {
 					return mine
@@ -181,7 +185,8 @@ func TestRunnerRetries(t *testing.T) {
 	})
 }
 
-// TestRunnerHandlersThatGoWrong: each fails its run, with a reason, and none harms the runner.
+// TestRunnerHandlersThatGoWrong shows that each faulty handler fails its run with a reason and does
+// not harm the runner.
 func TestRunnerHandlersThatGoWrong(t *testing.T) {
 	for want, fn := range map[string]func(c ctx, at state) (any, error){
 		"panic: boom":                     func(ctx, state) (any, error) { panic("boom") },
@@ -219,7 +224,7 @@ type panics struct{}
 
 func (panics) Error() string { panic("mean") }
 
-// TestRunnerDataThatDoNotFit: the job fails, and is not tried again.
+// TestRunnerDataThatDoNotFit shows that the job fails and is not repeated.
 func TestRunnerDataThatDoNotFit(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		r := s.runner(runner.Config{})
@@ -233,7 +238,8 @@ func TestRunnerDataThatDoNotFit(t *testing.T) {
 	})
 }
 
-// TestRunnerLeases: a job that takes long stays with its runner, and one whose runner died goes to another, in the same run.
+// TestRunnerLeases shows that a long job stays with its runner. A job of a dead runner goes to
+// another one in the same run.
 func TestRunnerLeases(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		d := newDiary()
@@ -246,7 +252,7 @@ func TestRunnerLeases(t *testing.T) {
 		dead := s.put(jobs.Spec{Name: "work", Data: []byte(`{"n":2}`), FirstRun: time.Now().Add(time.Second), Priority: task.Set(1)})
 		held := s.put(jobs.Spec{Name: "other"})
 		time.Sleep(500 * time.Millisecond)
-		for _, h := range s.take("other", 30*time.Second) { // by somebody who dies
+		for _, h := range s.take("other", 30*time.Second) { // claimed by a worker that dies
 			if h.ID != held {
 				t.Fatal(h)
 			}
@@ -274,7 +280,7 @@ func (s *shop) take(name string, lease time.Duration) []jobs.Handout {
 	return got
 }
 
-// long is a runner whose handler takes ten minutes.
+// long returns a runner whose handler takes ten minutes.
 func long(s *shop, d *diary) *runner.Runner {
 	r := s.runner(runner.Config{})
 	handle(s.t, r, work, func(c ctx, at state) (any, error) {
@@ -292,7 +298,8 @@ func long(s *shop, d *diary) *runner.Runner {
 	return r
 }
 
-// TestRunnerAJobThatMovesOn: what somebody else ends, or lets others have, is taken from its handler, and what that says is ignored.
+// TestRunnerAJobThatMovesOn shows that a handler loses a job that another worker ends or claims,
+// and that its result is ignored.
 func TestRunnerAJobThatMovesOn(t *testing.T) {
 	for name, move := range map[string]func(s *shop, id jobs.ID) error{
 		"requeued": func(s *shop, id jobs.ID) error { return s.Requeue(s.t.Context(), []jobs.ID{id}, "parked") },
@@ -329,7 +336,8 @@ func TestRunnerAJobThatMovesOn(t *testing.T) {
 	}
 }
 
-// TestRunnerRetryAfter: such a job has no lease; when its time is over it is handed out again, and the first handler loses it.
+// TestRunnerRetryAfter shows that a job with RetryAfter has no lease. It is claimed again after its
+// time, and the first handler loses it.
 func TestRunnerRetryAfter(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		d := newDiary()
@@ -360,7 +368,7 @@ func TestRunnerRetryAfter(t *testing.T) {
 	})
 }
 
-// TestRunnerRetryAfterRepeated: a run of such a job may be repeated as any other, and the end is as if it had not been.
+// TestRunnerRetryAfterRepeated shows that a run with RetryAfter can be repeated like any other.
 func TestRunnerRetryAfterRepeated(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		d := newDiary()
@@ -384,7 +392,8 @@ func TestRunnerRetryAfterRepeated(t *testing.T) {
 	})
 }
 
-// TestRunnerChildren: a handler makes children of its job, which runs again when they are over, and sees them.
+// TestRunnerChildren shows that a handler creates children of its job, which runs again with them
+// when they are over.
 func TestRunnerChildren(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		d := newDiary()
@@ -418,7 +427,8 @@ func TestRunnerChildren(t *testing.T) {
 	})
 }
 
-// TestRunnerStop: what runs may end; what does not is cut, given back, and belongs to the same run.
+// TestRunnerStop shows that handlers may end after a stop. The jobs of the others are given back
+// and continue in the same run.
 func TestRunnerStop(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		d := newDiary()
@@ -455,7 +465,7 @@ func TestRunnerStop(t *testing.T) {
 	})
 }
 
-// TestRunnerAHandlerThatDoesNotEnd: Run ends all the same, and says so.
+// TestRunnerAHandlerThatDoesNotEnd shows that Run returns an error if a handler does not return.
 func TestRunnerAHandlerThatDoesNotEnd(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		r := s.runner(runner.Config{ShutdownTimeout: time.Second})
@@ -474,7 +484,8 @@ func TestRunnerAHandlerThatDoesNotEnd(t *testing.T) {
 	})
 }
 
-// TestRunnerWorkersAndOrder: no more handlers than workers, the most urgent jobs first, and none is held that cannot begin.
+// TestRunnerWorkersAndOrder shows that no more handlers run than workers, that the most urgent jobs
+// start first, and that no waiting job is claimed.
 func TestRunnerWorkersAndOrder(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		var mu sync.Mutex
@@ -506,7 +517,7 @@ func TestRunnerWorkersAndOrder(t *testing.T) {
 		if most != 3 || len(order) != 30 {
 			t.Errorf("%d at a time, %d in all", most, len(order))
 		}
-		for i, group := range order { // three begin at once, in no order
+		for i, group := range order { // three start at once, in any order
 			if i < group*10-2 || i > group*10+11 {
 				t.Errorf("the order: %v", order)
 				break
@@ -515,7 +526,8 @@ func TestRunnerWorkersAndOrder(t *testing.T) {
 	})
 }
 
-// TestRunnerAStoreThatIsAway: nothing is lost, and nothing runs twice that was able to say that it has ended.
+// TestRunnerAStoreThatIsAway shows that no job is lost, and that no run is repeated whose end could
+// be stored.
 // Promises: Q41.
 func TestRunnerAStoreThatIsAway(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
@@ -539,7 +551,7 @@ func TestRunnerAStoreThatIsAway(t *testing.T) {
 	})
 }
 
-// gate is a store that may be away.
+// gate is a store that can be unavailable.
 type gate struct {
 	jobs.Store
 	closed atomic.Bool
@@ -571,7 +583,7 @@ func ifOpen(g *gate, fn func() error) error {
 	return fn()
 }
 
-// TestRunnerAClosedService ends Run, which says so.
+// TestRunnerAClosedService shows that Run returns an error when the service is closed.
 func TestRunnerAClosedService(t *testing.T) {
 	for _, away := range []bool{false, true} {
 		inShop(t, func(t *testing.T, s *shop) {
@@ -601,7 +613,7 @@ func TestRunnerAClosedService(t *testing.T) {
 	}
 }
 
-// replies is a store of results that live in reply queues alone.
+// replies is a store of results that uses only reply queues.
 type replies struct{ *memresults.Store }
 
 func (replies) Replies(ctx, string) (resultstore.Replies, error) { return nil, resultstore.ErrClosed }
@@ -616,7 +628,7 @@ func TestBadRunners(t *testing.T) {
 		defer results.Close(context.Background())
 		for text, c := range map[string]runner.Config{
 			"Service is not set":                 {},
-			"needs Results":                      {Service: s.Service, Submit: nowhere{}},
+			"requires Results":                   {Service: s.Service, Submit: nowhere{}},
 			"only to the process that submitted": {Service: s.Service, Submit: nowhere{}, Results: replies{results}},
 			"Workers is -1":                      {Service: s.Service, Workers: -1},
 			"Lease is 1ms":                       {Service: s.Service, Lease: time.Millisecond},

@@ -10,24 +10,24 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/queue"
 )
 
-// source is the source of the jobs of a round.
+// source provides the jobs of a session.
 type source interface {
-	// Next waits until a job is claimed, and returns at most room jobs.
-	Next(ctx context.Context, room int) ([]jobs.Handout, error)
-	// Changed says that a job has ended here.
+	// Next claims at least one and at most slots jobs. It blocks until a job is due.
+	Next(ctx context.Context, slots int) ([]jobs.Handout, error)
+	// Changed tells the source that a job has ended in this process.
 	Changed()
-	// KeepLease keeps the lease of the source until ctx ends.
+	// KeepLease renews the lease of the source until ctx ends.
 	KeepLease(ctx context.Context)
-	// Close ends the source. Others may go on at once.
+	// Close releases the source, so that another runner can use it at once.
 	Close(ctx context.Context)
 }
 
-// source returns the source of a round.
-func (r *round) source() (source, error) {
+// newSource returns a leader of the configured queue, or a source that calls Service.Get.
+func (r *session) newSource() (source, error) {
 	if r.c.Queue == nil {
-		return asking{r}, nil
+		return getSource{r}, nil
 	}
-	l, err := r.s.Lead(queue.LeaderConfig{
+	l, err := r.s.NewLeader(queue.LeaderConfig{
 		Queue: *r.c.Queue, Node: r.c.NodeID, Lease: r.c.Lease, NoDeadlines: r.c.Submit != nil, Begin: r.begin,
 		Report: func(err error) { r.r.warn("the queue "+r.c.Queue.Name, err) },
 		Held:   func(j *jobs.Row, err error) { r.r.report(ProblemWindow, j, err) },
@@ -38,20 +38,21 @@ func (r *round) source() (source, error) {
 	return l, nil
 }
 
-// asking is the source of jobs without a queue.
-type asking struct{ r *round }
+// getSource provides jobs without a queue, by Service.Get.
+type getSource struct{ r *session }
 
-func (a asking) Next(ctx context.Context, room int) ([]jobs.Handout, error) {
-	return a.r.s.Get(ctx, jobs.Request{Selector: jobs.Selector{Names: a.r.names}, Lease: a.r.c.Lease, Max: room, Wait: true})
+// Next calls Get and blocks until a job is due.
+func (a getSource) Next(ctx context.Context, slots int) ([]jobs.Handout, error) {
+	return a.r.s.Get(ctx, jobs.Request{Selector: jobs.Selector{Names: a.r.names}, Lease: a.r.c.Lease, Max: slots, Wait: true})
 }
 
-func (asking) KeepLease(context.Context) {}
-func (asking) Changed()                  {}
-func (asking) Close(context.Context)     {}
+func (getSource) KeepLease(context.Context) {}
+func (getSource) Changed()                  {}
+func (getSource) Close(context.Context)     {}
 
-// begin sets the fields of a job that its type decides, before the start of its attempt is saved.
-// It runs in a transaction, and may run again. An error fails the attempt.
-func (r *round) begin(j *jobs.Row) (err error) {
+// begin sets Key and Respond of a job from its Type, before the start of its attempt is saved. It
+// runs in a transaction and may run again. An error or a panic of Key fails the attempt.
+func (r *session) begin(j *jobs.Row) (err error) {
 	handler, _, ok := r.r.handlers.Lookup(j.Name)
 	if !ok {
 		return nil
@@ -69,41 +70,42 @@ func (r *round) begin(j *jobs.Row) (err error) {
 	return nil
 }
 
-// keep runs KeepLease of the source. The returned function ends it, and lets other runners lead the
-// queue.
-func (r *round) keep() (stepDown func()) {
+// keepLease starts KeepLease of the source in a goroutine. stepDown ends it, waits for it, and
+// closes the source, so that another runner can lead the queue.
+func (r *session) keepLease() (stepDown func()) {
 	ctx, end := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		r.from.KeepLease(ctx)
+		r.source.KeepLease(ctx)
 	}()
 	return func() {
 		end()
 		<-ended
 		ctx, cancel := context.WithTimeout(context.Background(), lastGrace)
 		defer cancel()
-		r.from.Close(ctx)
+		r.source.Close(ctx)
 	}
 }
 
-// purgeEvery is the time between purges of a runner.
+// purgeEvery is the interval between purges of a runner.
 const purgeEvery = time.Minute
 
-// purge deletes expired jobs until ctx ends. Without any, it costs one read of an index.
-func (r *round) purge(ctx context.Context) {
+// purge deletes expired jobs once a minute until ctx ends. Without expired jobs a purge costs one
+// read of an index.
+func (r *session) purge(ctx context.Context) {
 	for wake.Sleep(ctx, purgeEvery) {
 		if _, err := r.s.Purge(ctx); err != nil && ctx.Err() == nil {
-			r.r.warn("jobs that have expired are not deleted", err)
+			r.r.warn("cannot delete expired jobs; trying again in a minute", err)
 		}
 	}
 }
 
-// mostRenewed is how many leases are renewed in one transaction.
+// mostRenewed limits the number of leases that one transaction renews.
 const mostRenewed = 500
 
-// renew renews the leases of jobs.
-func (r *round) renew(_ context.Context, hs []*hold) (errs []error, asked time.Time, err error) {
+// renew renews the leases of jobs in one transaction. errs contains the result of each job.
+func (r *session) renew(_ context.Context, hs []*heldJob) (errs []error, asked time.Time, err error) {
 	jobs := make([]*jobs.Row, len(hs))
 	for i, h := range hs {
 		jobs[i] = &h.Row
@@ -115,8 +117,9 @@ func (r *round) renew(_ context.Context, hs []*hold) (errs []error, asked time.T
 	return errs, asked, err
 }
 
-// expire ends the handler of a job before its lease ends. A job with RetryAfter has no lease.
-func (r *round) expire(h *hold) {
+// expire makes the context of the job's handler end before its lease ends. A job with RetryAfter
+// has no lease.
+func (r *session) expire(h *heldJob) {
 	if r.c.Submit == nil && h.State == jobs.Running {
 		r.held.Expire(h, h.Asked)
 	}

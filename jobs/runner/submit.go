@@ -6,28 +6,28 @@ import (
 	"sync"
 	"time"
 
-	"github.com/swarmiji/swarmiji/internal/errand"
+	"github.com/swarmiji/swarmiji/internal/taskio"
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// submitter submits claimed jobs.
-func (r *round) submitter() {
+// submitter submits the tasks of claimed jobs until r.batches is closed. It runs in a goroutine.
+func (r *session) submitter() {
 	for b := range r.batches {
-		r.submitAll(r.unknown(b.holds))
+		r.submitAll(r.withoutEnd(b.holds))
 		r.claimed.Add(-int64(b.bytes))
 		r.sent.Notify()
 	}
 }
 
-// unknown returns the jobs of a batch whose end is unknown. A job that was claimed before in this
-// run may have ended.
-func (r *round) unknown(batch []*hold) []*hold {
-	var again []*hold
+// withoutEnd returns the jobs of a batch whose tasks must be submitted. A job that was claimed
+// before in its current run may have ended already; such a job is ended by its record.
+func (r *session) withoutEnd(batch []*heldJob) []*heldJob {
+	var again []*heldJob
 	left := batch[:0:0]
 	for _, h := range batch {
-		if h.Token == h.Run { // each of its claims was the first of a run
+		if h.Token == h.Run { // every claim began a new run
 			left = append(left, h)
 		} else {
 			again = append(again, h)
@@ -43,62 +43,66 @@ func (r *round) unknown(batch []*hold) []*hold {
 		switch ends[i] {
 		case unended:
 			left = append(left, h)
-		case awaits: // submitted again, its handler would send its request twice
+		case awaits: // Submitted again, its handler would send its request twice.
 			h.args = nil
-			r.waiting.Go(func() { r.entrust(h, nil) })
-		case ended, unsure, theirs:
+			r.waiting.Go(func() { r.extendForTask(h, nil) })
+		case ended, unsure, settledElsewhere:
 		}
 	}
 	return left
 }
 
-// parcel is a job on its way to a broker.
-type parcel struct {
-	*hold
-	call task.Call // unless a producer has written the task already
+// submission is a job whose task is submitted.
+type submission struct {
+	*heldJob
+	call task.Call // call of the task; empty if a producer has stored the message
 }
 
-// submitAll submits a batch. A task that was not confirmed is submitted again with the same id, for
-// the time of a lease. Then its job is postponed. If others of its batch were confirmed, the task
-// itself is at fault.
-func (r *round) submitAll(batch []*hold) {
-	left := r.pack(batch)
+// submitAll submits the tasks of a batch and blocks until each job is handled.
+//
+// While no task is confirmed, it repeats all of them with the same ids for the time of a lease.
+// Then, or as soon as some but not all are confirmed, it submits each remaining task once more,
+// singly. If that is not confirmed either, the job fails if the task itself is invalid, and is
+// postponed otherwise. A batch of one invalid task is not repeated first. If r.hard ends, it
+// releases the remaining jobs.
+func (r *session) submitAll(batch []*heldJob) {
+	left := r.makeCalls(batch)
 	began := time.Now()
 	for attempt := 0; len(left) > 0; attempt++ {
 		confirmed, pending, err := r.submit(left)
-		var again []parcel
+		var again []submission
 		for i, p := range left {
 			if confirmed[i] {
-				r.submitted(p.hold, pending[i])
+				r.submitted(p.heldJob, pending[i])
 				continue
 			}
 			again = append(again, p)
 		}
-		through := len(again) < len(left)
+		someConfirmed := len(again) < len(left)
 		left = again
 		switch {
 		case len(left) == 0:
 			return
-		// they may have been submitted: another runner goes on when their leases end
+		// The tasks may have been submitted. Another runner continues when the leases end.
 		case r.hard.Err() != nil:
 			for _, p := range left {
-				r.release(p.hold)
+				r.release(p.heldJob)
 			}
 			return
-		case through || time.Since(began) > r.c.Lease || len(left) == 1 && hopeless(err):
+		case someConfirmed || time.Since(began) > r.c.Lease || len(left) == 1 && hopeless(err):
 			r.refuse(left)
 			return
 		case attempt == 0:
-			r.r.warn("nothing can be submitted", err)
+			r.r.warn("cannot submit tasks of jobs; trying again", err)
 		}
 		wake.Sleep(r.hard, r.c.Backoff.Interval(attempt))
 	}
 }
 
-// pack makes the calls of a batch, and drops the data. Jobs without a possible call fail. Jobs
-// without a definition here are postponed.
-func (r *round) pack(batch []*hold) []parcel {
-	packed := make([]parcel, 0, len(batch))
+// makeCalls returns the submissions of a batch, and drops the data of the jobs. It fails jobs whose
+// data do not fit their task, and postpones jobs whose name is not dispatched here.
+func (r *session) makeCalls(batch []*heldJob) []submission {
+	made := make([]submission, 0, len(batch))
 	for _, h := range batch {
 		switch {
 		case h.Lost():
@@ -107,10 +111,10 @@ func (r *round) pack(batch []*hold) []parcel {
 			r.fail(h, h.Refused, nil)
 			continue
 		case h.prepared:
-			packed = append(packed, parcel{hold: h})
+			made = append(made, submission{heldJob: h})
 			continue
 		case r.r.definition(h.Name) == nil:
-			r.strange(h)
+			r.postponeUnknown(h)
 			continue
 		}
 		c, err := r.r.call(h)
@@ -119,94 +123,97 @@ func (r *round) pack(batch []*hold) []parcel {
 			r.fail(h, err, nil)
 			continue
 		}
-		packed = append(packed, parcel{h, c})
+		made = append(made, submission{h, c})
 	}
-	return packed
+	return made
 }
 
-// submit submits calls together, and each prepared task by itself.
-func (r *round) submit(parcels []parcel) (confirmed []bool, pending []task.Pending, err error) {
+// submit submits the calls together, and each stored message singly. confirmed and pending are in
+// the order of submissions.
+func (r *session) submit(submissions []submission) (confirmed []bool, pending []task.Pending, err error) {
 	ctx, cancel := context.WithTimeout(r.hard, r.c.Lease)
 	defer cancel()
-	confirmed, pending = make([]bool, len(parcels)), make([]task.Pending, len(parcels))
+	confirmed, pending = make([]bool, len(submissions)), make([]task.Pending, len(submissions))
 	var calls []task.Call
 	var places, ready []int
-	for i, p := range parcels {
+	for i, p := range submissions {
 		if p.call.Name == "" {
 			ready = append(ready, i)
 			continue
 		}
 		calls, places = append(calls, p.call), append(places, i)
 	}
-	err = r.submitReady(ctx, parcels, ready, confirmed, pending)
+	err = r.submitReady(ctx, submissions, ready, confirmed, pending)
 	if len(calls) == 0 {
 		return confirmed, pending, err
 	}
-	done, all, e := errand.Submit(ctx, r.c.Submit, calls, mostCalls)
+	done, all, e := taskio.Submit(ctx, r.c.Submit, calls, mostCalls)
 	for k, i := range places {
 		confirmed[i], pending[i] = done[k], all[k]
 	}
 	return confirmed, pending, errors.Join(err, e)
 }
 
-// hopeless reports whether no repetition can help a refused task.
+// hopeless reports whether err means that submitting the same task again cannot succeed.
 func hopeless(err error) bool {
 	return errors.Is(err, task.ErrBadArgs) || errors.Is(err, task.ErrBadMetadata) || errors.Is(err, task.ErrBadName)
 }
 
-// refuse handles jobs that could not be submitted. Each is tried by itself, to find the faulty one.
-// That one fails if repetition cannot help. Otherwise it is tried again later, in the same run,
-// since the task may have been submitted.
-func (r *round) refuse(parcels []parcel) {
-	for i, p := range parcels {
-		confirmed, pending, err := r.submit(parcels[i : i+1])
+// refuse submits each task singly, to find the faulty one. If repetition cannot help, that job
+// fails. Otherwise the job is postponed in the same run, since the task may have been submitted.
+func (r *session) refuse(submissions []submission) {
+	for i, p := range submissions {
+		confirmed, pending, err := r.submit(submissions[i : i+1])
 		switch {
 		case confirmed[0]:
-			r.submitted(p.hold, pending[0])
+			r.submitted(p.heldJob, pending[0])
 		case r.hard.Err() != nil:
-			r.release(p.hold)
+			r.release(p.heldJob)
 		case hopeless(err):
-			r.fail(p.hold, err, nil)
+			r.fail(p.heldJob, err, nil)
 		default:
-			r.putOff(p.hold, err)
+			r.postpone(p.heldJob, err)
 		}
 	}
 }
 
-func (r *round) putOff(h *hold, why error) {
+// postpone reports that a task was refused, and makes its job due again after Config.PutOff, in the
+// same run.
+func (r *session) postpone(h *heldJob, why error) {
 	r.r.report(ProblemRefused, &h.Row, why)
 	r.conclude(h, &r.r.stats.putOff, func(ctx context.Context) error { return r.s.Renew(ctx, h.ID, h.Token, r.c.PutOff) })
 }
 
-// submitted waits for the end of the task of a job.
-func (r *round) submitted(h *hold, p task.Pending) {
+// submitted starts a goroutine that waits for the end of a job's task and then ends the job.
+func (r *session) submitted(h *heldJob, p task.Pending) {
 	r.r.stats.submitted.Add(1)
 	r.waiting.Go(func() {
-		if r.entrust(h, p) {
+		if r.extendForTask(h, p) {
 			r.await(h, p)
 		}
 	})
 }
 
-// entrust extends the lease of a job to the time that its task may take.
-func (r *round) entrust(h *hold, p task.Pending) bool {
+// extendForTask extends the lease of a job to Config.Timeout, the time that its task may take. If
+// another worker has the job, or the store fails, it releases the job and returns false.
+func (r *session) extendForTask(h *heldJob, p task.Pending) bool {
 	h.leased.Store(false)
-	err := r.persist(func(ctx context.Context) error { return r.s.Renew(ctx, h.ID, h.Token, r.c.Timeout) })
+	err := r.callUntilReply(func(ctx context.Context) error { return r.s.Renew(ctx, h.ID, h.Token, r.c.Timeout) })
 	switch {
 	case err == nil:
 		return true
-	// a check of the records was quicker, here or elsewhere
+	// a check of the records was faster, here or in another process
 	case jobstore.RunOver(err) && (h.Settling() || over(p)):
 	case jobstore.RunOver(err):
 		r.lose(h, err)
 	default:
-		r.r.warn("a lease is not renewed", err)
+		r.r.warn("cannot extend the lease of a dispatched job", err)
 	}
 	r.release(h)
 	return false
 }
 
-// over reports whether a task is known to have ended.
+// over reports whether a task is known to have ended. It does not block.
 func over(p task.Pending) bool {
 	if p == nil {
 		return false
@@ -219,9 +226,9 @@ func over(p task.Pending) bool {
 	}
 }
 
-// await waits for the end of a task, and finishes its job by the record. Without a record a later
-// sweep may find the end.
-func (r *round) await(h *hold, p task.Pending) {
+// await blocks until a task ends, and then ends its job by the record of the task. Without a record
+// a later sweep finds the end. It also returns when the job is released or the runner stops.
+func (r *session) await(h *heldJob, p task.Pending) {
 	if p == nil {
 		return
 	}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/swarmiji/swarmiji/internal/errand"
+	"github.com/swarmiji/swarmiji/internal/taskio"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/internal/rules"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
@@ -14,39 +14,39 @@ import (
 	"github.com/swarmiji/swarmiji/when"
 )
 
-// Type is a kind of job whose answer comes from outside. Request sends a request to a service.
-// Whatever receives the answer calls [jobs.Service.Complete] or [jobs.Service.Reject] with the name
-// and the key of the job. Until then the job is RUNNING with the Phase [jobstore.Awaiting], and no
-// process has a goroutine or a lease for it.
+// Type is a kind of job whose answer comes from outside. Request sends a request to a service. The
+// program that receives the answer calls [jobs.Service.Complete] or [jobs.Service.Reject] with the
+// name and the key of the job. Until then the job is RUNNING with the Phase [jobstore.Awaiting],
+// and no process has a goroutine or a lease for it.
 //
-// D is the type of the job's data, which JSON writes as an object. A is the type of the answer.
+// D is the type of the job's data, which must encode to a JSON object. A is the type of the answer.
 //
-// The functions run as handlers do. Panics are recovered; [Progress] and [FromContext] work. ctx
-// ends when the job is lost, when the runner stops at once, and at the attempt's Timeout. They run
-// at least once: if a runner dies, they run again. An error of [task.Snooze], [task.Retry] or
-// [task.Fail] has the same effect as in a consumer, and Retry is not called.
+// The functions run like handlers. Panics are recovered; [Progress] and [FromContext] work. ctx
+// ends when the job is lost, at a hard stop of the runner, and at the attempt's Timeout. The
+// functions run at least once: if a runner dies, they run again. An error of [task.Snooze],
+// [task.Retry] or [task.Fail] has the same effect as in a consumer, and Retry is not called.
 type Type[D, A any] struct {
 	// Name is the name of the jobs.
 	Name string
-	// Key returns the key of the answer, from the data at the start of the attempt. No other job of
-	// this Name that is not over may have it. "" is an error of the attempt. Key is called in a
-	// transaction: it is quick, and reads only its argument.
+	// Key returns the key of the answer, from the data at the start of the attempt. No other open job
+	// with this Name may have it. "" is an error of the attempt. Key is called in a transaction: it
+	// must return quickly and depend only on its argument.
 	Key func(data D) string
-	// Request sends the request. The answer is accepted from before the call on. An error ends the
+	// Request sends the request. An answer is accepted from before the call. An error ends the
 	// attempt.
 	Request func(ctx context.Context, data D) error
-	// Response handles the answer, and returns the final data of the job. An error ends the
-	// attempt. nil: the answer ends the job, which keeps it as its Answer.
+	// Response handles the answer and returns the final data of the job. An error ends the attempt.
+	// nil: the answer ends the job, which stores it as its Answer.
 	Response func(ctx context.Context, data D, answer A) (D, error)
-	// Retry decides about a job whose attempt has failed. It may change the Failure's Data and At.
+	// Retry decides whether a failed attempt is repeated. It may change Data and At of the Failure.
 	// true: the job is QUEUED for another attempt. false, or a panic: the job is FAILED. Default:
 	// false.
 	Retry func(ctx context.Context, f *Failure[D]) bool
-	// Timeout is the most time of an attempt, the wait for its answer included. After it the
-	// attempt fails with [task.ErrAnswerTimeout]. Default: 24 h. Below 0: no limit.
+	// Timeout limits each attempt, the wait for its answer included. After it the attempt fails with
+	// [task.ErrAnswerTimeout]. Default: 24 h. Below 0: no limit.
 	Timeout time.Duration
-	// Priority, Weight and Windows are the defaults of its jobs. Unset, unset and nil: see
-	// [jobs.Spec].
+	// Priority, Weight and Windows are the defaults for the jobs of this type. If they are not set,
+	// the defaults of [jobs.Spec] apply.
 	Priority task.Opt[int]
 	Weight   task.Opt[float64]
 	Windows  *when.Windows
@@ -56,20 +56,20 @@ type Type[D, A any] struct {
 type Failure[D any] struct {
 	// Job is a copy of the job.
 	Job jobs.Job
-	// Err is the error of Request or Response, [task.ErrAnswerTimeout], or [task.ErrRejected] with
-	// the reason of the refusal. A panic is [task.ErrPanic].
+	// Err is the error of Request or Response, [task.ErrAnswerTimeout], or [task.ErrRejected] with the
+	// reason of the refusal. A panic is [task.ErrPanic].
 	Err error
-	// Attempt is the number of this attempt: 1, 2...
+	// Attempt is the number of this attempt; the first is 1.
 	Attempt int
 	// Data is the job's data. Retry may change it for the next attempt.
 	Data D
 	// At is the start of the next attempt, by this process's clock. Default: now plus
-	// [task.DefaultRetryDelay]. Retry may change it. In a queue it is moved into the job's window.
-	// A time in the past means now.
+	// [task.DefaultRetryDelay]. Retry may change it. In a queue it is moved into the job's windows. A
+	// time in the past means now.
 	At time.Time
 }
 
-// Check returns all missing fields, joined, or nil.
+// Check returns an error for each missing field, joined, or nil.
 func (t Type[D, A]) Check() error {
 	errs := []error{jobstore.CheckName(t.Name)}
 	if t.Key == nil {
@@ -81,11 +81,11 @@ func (t Type[D, A]) Check() error {
 	return errors.Join(errs...)
 }
 
-// Register makes r run the jobs of this type. From then on the runner's Service gives each job of
-// this Name the type's Priority, Weight, Timeout and Windows. Values of the Spec come first. This
-// holds for every caller that creates such a job.
+// Register makes r run the jobs of this type. It also sets defaults in the runner's Service: each
+// new job with this Name gets the type's Priority, Weight, Timeout and Windows, unless its Spec
+// sets them. This applies to every caller that creates such a job.
 //
-// Returns [task.ErrDuplicateTask] if r runs jobs of this name already, and
+// Returns [task.ErrDuplicateTask] if r already runs jobs with this name, and
 // [jobstore.ErrUnsupported] if r dispatches jobs.
 func (t Type[D, A]) Register(r *Runner) error {
 	if err := t.Check(); err != nil {
@@ -98,8 +98,8 @@ func (t Type[D, A]) Register(r *Runner) error {
 	return nil
 }
 
-// complete sets the unset fields of a spec from the type. Weight, Timeout and Windows are set for
-// jobs of queues.
+// complete sets the unset fields of a spec from the type. Weight, Timeout and Windows are set only
+// for jobs of queues.
 func (t Type[D, A]) complete(s *jobs.Spec) {
 	orElse(&s.Priority, t.Priority)
 	if s.Queue == "" {
@@ -114,7 +114,7 @@ func (t Type[D, A]) complete(s *jobs.Spec) {
 	}
 }
 
-// orElse sets an unset option.
+// orElse sets *o to def if *o is unset.
 func orElse[T any](o *task.Opt[T], def task.Opt[T]) {
 	if !o.IsSet() {
 		*o = def
@@ -131,6 +131,7 @@ type dialog struct {
 	timeout  task.Opt[time.Duration]
 }
 
+// dialog returns the handler of the type.
 func (t Type[D, A]) dialog() *dialog {
 	a := &dialog{HandlerFunc: t.request, key: t.key}
 	if t.Response != nil {
@@ -145,9 +146,11 @@ func (t Type[D, A]) dialog() *dialog {
 	return a
 }
 
-// ErrNoKey is the error of an attempt for which a [Type]'s Key is "".
+// ErrNoKey is the error of an attempt for which Key of its [Type] returns "".
 var ErrNoKey = errors.New("jobs: the job has no key for its answer")
 
+// key returns the key of the answer for data. Returns ErrNoKey if it is "", and an error if it is
+// not valid or data do not fit D.
 func (t Type[D, A]) key(data []byte) (string, error) {
 	var d D
 	if err := decode(data, &d); err != nil {
@@ -160,7 +163,8 @@ func (t Type[D, A]) key(data []byte) (string, error) {
 	return key, jobstore.CheckKey(key)
 }
 
-// request is the handler of an attempt.
+// request is the handler of an attempt. It reserves the key of the job, calls Request, and returns
+// task.Defer for that key.
 func (t Type[D, A]) request(ctx context.Context, q *task.Request) (any, error) {
 	a, ok := ctx.Value(activeKey{}).(*active)
 	if !ok {
@@ -171,7 +175,8 @@ func (t Type[D, A]) request(ctx context.Context, q *task.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if respond := t.Response != nil; key != h.Key || respond != h.Respond { // the job was not started by a queue
+	// the job was not started by a queue
+	if respond := t.Response != nil; key != h.Key || respond != h.Respond {
 		if err := a.expect(ctx, key, task.Set(respond)); err != nil {
 			return nil, err
 		}
@@ -186,7 +191,8 @@ func (t Type[D, A]) request(ctx context.Context, q *task.Request) (any, error) {
 	return nil, task.Defer(key)
 }
 
-// response is the handler of an answer. Its result becomes the data of the job.
+// response is the handler of an answer: it calls Response with the decoded answer. Its result
+// becomes the data of the job.
 func (t Type[D, A]) response(ctx context.Context, _ *task.Request) (any, error) {
 	h, ok := FromContext(ctx)
 	if !ok {
@@ -197,31 +203,31 @@ func (t Type[D, A]) response(ctx context.Context, _ *task.Request) (any, error) 
 		return nil, err
 	}
 	var answer A
-	if err := errand.Unmarshal(h.Answer, &answer); err != nil {
+	if err := taskio.Unmarshal(h.Answer, &answer); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBadAnswer, err)
 	}
 	return t.Response(ctx, d, answer)
 }
 
-// ErrBadAnswer is the error of an attempt whose answer does not fit its [Type].
+// ErrBadAnswer is the error of an attempt whose answer does not fit the answer type of its [Type].
 var ErrBadAnswer = errors.New("jobs: the answer does not fit the job's type")
 
-// retry returns the handler that calls Retry. Its result reports whether there is another attempt;
-// f then holds its At and Data. Data are nil if they stay.
+// retry returns a handler that calls Retry for f. The result of the handler reports whether to
+// repeat the attempt. If so, it sets At and Data of f; Data is nil if the data stay.
 func (t Type[D, A]) retry(f *Failure[[]byte]) task.HandlerFunc {
 	return func(ctx context.Context, _ *task.Request) (any, error) {
 		typed := Failure[D]{Job: f.Job, Err: f.Err, Attempt: f.Attempt, At: f.At}
 		if err := decode(f.Data, &typed.Data); err != nil {
 			return false, err // writing unreadable data would destroy them
 		}
-		before, err := errand.Marshal(typed.Data)
+		before, err := taskio.Marshal(typed.Data)
 		if err != nil {
 			return false, err
 		}
 		if !t.Retry(ctx, &typed) {
 			return false, nil
 		}
-		after, err := errand.Marshal(typed.Data)
+		after, err := taskio.Marshal(typed.Data)
 		switch {
 		case err != nil:
 			return false, err
@@ -235,8 +241,8 @@ func (t Type[D, A]) retry(f *Failure[[]byte]) task.HandlerFunc {
 	}
 }
 
-// Create creates a job of this type in a queue; "": none. opts change its Spec before it is
-// checked.
+// Create creates a job of this type in a queue. opts change its Spec before it is checked. An empty
+// queue means no queue. Returns the id of the job.
 func (t Type[D, A]) Create(ctx context.Context, s *jobs.Service, queue string, data D, opts ...func(*jobs.Spec)) (jobs.ID, error) {
 	spec, err := t.Spec(queue, data, opts...)
 	if err != nil {
@@ -251,7 +257,7 @@ func (t Type[D, A]) Spec(queue string, data D, opts ...func(*jobs.Spec)) (jobs.S
 	if err := t.Check(); err != nil {
 		return jobs.Spec{}, err
 	}
-	text, err := errand.Marshal(data)
+	text, err := taskio.Marshal(data)
 	if err != nil {
 		return jobs.Spec{}, &jobs.FieldError{Field: "data", Problem: rules.Malformed, Detail: err.Error()}
 	}
@@ -262,7 +268,7 @@ func (t Type[D, A]) Spec(queue string, data D, opts ...func(*jobs.Spec)) (jobs.S
 		o(&spec)
 	}
 	if spec.Key == "" {
-		return jobs.Spec{}, fmt.Errorf("%w: the type %q computes none", ErrNoKey, t.Name)
+		return jobs.Spec{}, fmt.Errorf("%w: Key of the type %q returns an empty text", ErrNoKey, t.Name)
 	}
 	return spec, nil
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestTypeDefaultsReachJobsMadeByName: what a type that a runner of the service knows says of its jobs holds for those that are made without it, where their Spec says nothing (Q44).
+// TestTypeDefaultsReachJobsMadeByName shows that the defaults of a registered type apply to jobs
+// that are created without it, unless their Spec sets the fields (Q44).
 // Promises: Q14.
 func TestTypeDefaultsReachJobsMadeByName(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {

@@ -19,7 +19,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// course is what happens to a job in its first attempt. In later ones all goes well.
+// course describes the first attempt of a job. Later attempts succeed.
 type course struct {
 	Queue    string `json:"queue,omitempty"`
 	Request  string `json:"request"`
@@ -36,7 +36,7 @@ func (f course) String() string {
 
 var errMine = errors.New("mine")
 
-// act does what a course has for a function.
+// act performs the action that a course names for a function.
 func act(what string) error {
 	switch what {
 	case "error":
@@ -49,12 +49,13 @@ func act(what string) error {
 	return nil
 }
 
-// reasonOf is what a function that acts so leaves as a reason.
+// reasonOf returns the stored reason of such an action.
 func reasonOf(what string) string {
 	return map[string]string{"error": "mine", "panic": "panic: boom", "gone": "ended its goroutine"}[what]
 }
 
-// end is what the job of a course comes to, as the requirement has it: its state, its data, and what its reason holds. It was written from the requirement.
+// end returns the expected end of a job: its state, a part of its reason, and its attempts. It was
+// written from the requirements.
 func (f course) end() (state jobs.State, reason string, attempts int) {
 	failed := ""
 	switch {
@@ -97,10 +98,10 @@ func courses() []course {
 	return all
 }
 
-// world of the courses: the services outside, which answer a second after they were asked.
+// outside is the external service, which answers a second after each request.
 type outside struct {
 	s        *shop
-	requests sync.Map // how often each key was asked for
+	requests sync.Map // number of requests by key
 }
 
 func (o *outside) answer(name, key, how string) {
@@ -121,7 +122,7 @@ func (o *outside) answer(name, key, how string) {
 	}
 }
 
-// kind is the type of the jobs of a course; its functions do as the data say.
+// kind returns the type of the jobs of a course, whose functions follow the data.
 func (o *outside) kind(name string, hasResponse, hasRetry bool) runner.Type[course, map[string]string] {
 	t := runner.Type[course, map[string]string]{
 		Name: name, Timeout: time.Minute,
@@ -161,7 +162,7 @@ func (o *outside) kind(name string, hasResponse, hasRetry bool) runner.Type[cour
 			case "panic":
 				panic("boom")
 			case "no":
-				f.Data.Seen = "lost" // nobody reads what it leaves
+				f.Data.Seen = "lost" // this value is not stored
 				return false
 			}
 			f.Data.Attempt++
@@ -172,7 +173,8 @@ func (o *outside) kind(name string, hasResponse, hasRetry bool) runner.Type[cour
 	return t
 }
 
-// TestTypeCourses tries every outcome of the functions with every answer, in a queue and in none.
+// TestTypeCourses combines every result of the functions with every answer, with and without a
+// queue.
 // Promises: Q2, Q13.
 func TestTypeCourses(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {

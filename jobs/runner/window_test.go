@@ -12,9 +12,10 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/runner"
 )
 
-// TestWindowsOfAnUnknownZone: a job whose windows this process cannot read is held and told of, and starts when they can be read.
+// TestWindowsOfAnUnknownZone shows that a job whose windows this process cannot parse is held and
+// reported, and starts when they can be parsed.
 func TestWindowsOfAnUnknownZone(t *testing.T) {
-	all := queue.ThrottlerFunc(func(_ ctx, l *queue.Look) error {
+	all := queue.ThrottlerFunc(func(_ ctx, l *queue.Admission) error {
 		for j := range l.Due() {
 			l.Start(j)
 		}
@@ -50,7 +51,7 @@ func TestWindowsOfAnUnknownZone(t *testing.T) {
 				time.Sleep(90 * time.Second)
 				d.want(t, "0s: 2")
 				reports := told.all()
-				if len(reports) != 2 { // at first, and after a minute
+				if len(reports) != 2 { // at once and after a minute
 					t.Errorf("%d reports: %v", len(reports), reports)
 				}
 				for _, r := range reports {
@@ -65,7 +66,7 @@ func TestWindowsOfAnUnknownZone(t *testing.T) {
 				if j := s.job(held); j.State != jobs.Queued || j.Attempt != 0 {
 					t.Errorf("%s, attempt %d", j.State, j.Attempt)
 				}
-				window("WINDOWS 00:00-12:00") // as another process, which knows the zone, reads it
+				window("WINDOWS 00:00-12:00") // the text that a process that knows the zone reads
 				time.Sleep(time.Minute)
 				d.want(t, "0s: 2", "2m0s: 1")
 			})

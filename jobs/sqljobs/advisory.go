@@ -11,19 +11,20 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// Kinds of locks beside those of rows.
+// The kinds of advisory locks, as prefixes of the hashed name.
 const (
 	nameLock   = "swarmiji job name "
 	callerLock = "swarmiji job lock "
 	kindLock   = "swarmiji job locks of a kind "
 )
 
-// mostLocks is how many names of Lock one transaction locks one by one, and as many names of jobs.
-// PostgreSQL has room for some 6,400 locks by default, which all its clients share. A transaction
-// with more names locks all names of their kind by one lock.
+// mostLocks is the number of names of Lock that one transaction locks separately. The same limit
+// applies to names of jobs. PostgreSQL has space for some 6,400 locks by default, which all its
+// clients share. A transaction with more names locks all names of their kind with one lock.
 const mostLocks = 512
 
-// lockKey is the number of a lock. Two names may share one: they then wait for each other.
+// lockKey returns the number of a lock. Two names may get the same number: their holders then wait
+// for each other.
 func lockKey(kind, name string) int64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(kind))
@@ -31,19 +32,21 @@ func lockKey(kind, name string) int64 {
 	return int64(h.Sum64())
 }
 
-// The statements about advisory locks, which only PostgreSQL has. $1 is the lock of a kind, $2 are
-// the locks of names.
+// The statements about advisory locks, which only PostgreSQL has. $1 is the lock of a kind, $2
+// holds the locks of names.
 const (
-	// The lock of the kind comes first, shared with other transactions that lock names one by one.
+	// The lock of the kind comes first. It is shared with transactions that lock names separately.
 	lockEach = `WITH k AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared(CAST($1 AS bigint)))
 		SELECT pg_advisory_xact_lock(v.n) FROM k CROSS JOIN unnest(CAST($2 AS bigint[])) AS v(n)`
 	lockKind = "SELECT pg_advisory_xact_lock(CAST($1 AS bigint))"
-	// A name is in use if its lock is held, or if a transaction uses very many.
+	// A name is in use if its lock is held, or if a transaction holds the lock of all names.
 	tryNamesText = `WITH k AS MATERIALIZED (SELECT pg_try_advisory_xact_lock(CAST($1 AS bigint)) AS free)
 		SELECT v.n FROM k CROSS JOIN unnest(CAST($2 AS bigint[])) AS v(n) WHERE k.free AND pg_try_advisory_xact_lock(v.n)`
 )
 
-// Lock implements [jobstore.Tx]. A transaction of SQLite has the whole file.
+// Lock implements [jobstore.Tx]. It locks the names until the transaction ends and waits for other
+// holders. A transaction on SQLite has the whole file locked, so Lock does nothing there. Returns
+// ErrBadJob if a name does not have 1 to 300 bytes.
 func (t *tx) Lock(ctx context.Context, names ...string) error {
 	if err := t.writes("lock"); err != nil {
 		return err
@@ -77,11 +80,11 @@ func (t *tx) Lock(ctx context.Context, names ...string) error {
 	return nil
 }
 
-// allNames is the lock of all names of jobs.
+// allNames is the lock key for the names of all jobs.
 var allNames = lockKey(kindLock, nameLock)
 
-// nameKey is the lock that keeps the name of a job from being forgotten. After mostLocks names it
-// is the lock of all names.
+// nameKey returns the lock key that protects the name of a job from a sweep. After mostLocks names
+// in this transaction it returns allNames.
 func (t *tx) nameKey(name string) int64 {
 	if t.named++; t.named > mostLocks {
 		return allNames

@@ -13,9 +13,9 @@ import (
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
-// TestManyKeyedJobsLeaveRoomForOthers: one transaction creates 20,000 jobs, each with a key and a
-// name of its own. The server has its default of 100 clients. Another program takes 2,000 locks
-// meanwhile.
+// TestManyKeyedJobsLeaveRoomForOthers shows that a transaction with many keys leaves locks for
+// other programs. One transaction creates 20,000 jobs, each with its own key and name. The server
+// has its default of 100 clients. Another program takes 2,000 locks at the same time.
 func TestManyKeyedJobsLeaveRoomForOthers(t *testing.T) {
 	p, err := testserver.StartPostgres(t.Context(), testserver.PostgresConfig{Conf: "max_connections = 100"})
 	if err != nil {
@@ -61,8 +61,8 @@ func TestManyKeyedJobsLeaveRoomForOthers(t *testing.T) {
 	}
 }
 
-// TestManyKeysExclude: several processes create many jobs of the same keys, or one of them, in any
-// order. No key gets two jobs.
+// TestManyKeysExclude shows that no key gets two jobs. Several processes create many jobs with the
+// same keys, or one of these jobs, in any order.
 func TestManyKeysExclude(t *testing.T) {
 	each(t, func(t *testing.T, dsn string) {
 		const keys = 1200
@@ -104,7 +104,7 @@ func TestManyKeysExclude(t *testing.T) {
 		}
 		all.Wait()
 		for i, n := range made {
-			if n > 1 || n == 0 && i%100 == 0 && i < 1000 { // which two have asked for alone
+			if n > 1 || n == 0 && i%100 == 0 && i < 1000 { // two processes create only these keys
 				t.Errorf("key %d has %d jobs", i, n)
 			}
 		}

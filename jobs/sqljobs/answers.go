@@ -13,26 +13,26 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// answerTexts are the statements about early answers and deferrals, in a database's dialect.
+// answerTexts holds the statements about early answers and deferrals, in a database's dialect.
 type answerTexts struct {
 	early       string // $1: name, $2: key
 	saveEarly   string // values
 	deleteEarly string // $1: name, $2: key
-	expireEarly string // $1: by, $2: limit, $3: bytes of results; answers with the deleted ones
+	expireEarly string // $1: by, $2: limit, $3: bytes of results; returns the deleted rows
 
 	openDeferral string // $1: name, $2: key
-	lastDeferral string // $1: name, $2: key; of those that are over
-	deferrals    string // $1: tasks; locks
-	dueDeferrals string // $1: queue, $2: by, $3: limit; locks
+	lastDeferral string // $1: name, $2: key; only settled deferrals
+	deferrals    string // $1: tasks; locks the rows
+	dueDeferrals string // $1: queue, $2: by, $3: limit; locks the rows
 	awaiting     string // $1: queue, $2: after, $3: limit
 	saveDeferral string // values; on PostgreSQL arrays of values
-	moveDeferral string // values of moved columns, task; on PostgreSQL arrays of them
+	moveDeferral string // values of moved columns, task; on PostgreSQL arrays of these
 	deleteMany   string // $1: tasks
 	expireMany   string // $1: by, $2: limit
 }
 
-// deferralColumns are the columns of a deferral in the order of deferralValues. Moved columns
-// change while the deferral waits and is settled.
+// deferralColumns lists the columns of a deferral in the order of deferralValues. The columns
+// marked as moved change while the deferral waits and when it is settled.
 var deferralColumns = [...]struct {
 	name, kind string
 	moved      bool
@@ -62,7 +62,8 @@ func deferralValues(d *jobstore.Deferral) []any {
 	}
 }
 
-// deferralList are the columns as scanDeferral reads them.
+// deferralList returns the list of columns that scanDeferral reads. Missing times become the
+// constant none.
 func deferralList() string {
 	var cols []string
 	for _, c := range deferralColumns {
@@ -133,7 +134,7 @@ func newAnswerTexts(d sqlconn.Dialect) answerTexts {
 	return t
 }
 
-// moveDeferralText returns the statement that writes the moved columns of deferrals alone.
+// moveDeferralText returns the statement that updates only the moved columns of deferrals.
 func moveDeferralText(lite bool) string {
 	var names, arrays, one, many []string
 	for _, c := range deferralColumns {
@@ -148,10 +149,12 @@ func moveDeferralText(lite bool) string {
 	}
 	tasks := cast(len(names)+1, "text[]")
 	return "UPDATE swarmiji_deferral AS d SET " + strings.Join(many, ", ") + " FROM unnest(" + strings.Join(arrays, ", ") + ", " + tasks + ") AS v(" +
-		strings.Join(names, ", ") + ", task) WHERE d.task = v.task AND d.task = ANY(" + tasks + ")" // as for takeText
+		// the second condition: see takeText
+		strings.Join(names, ", ") + ", task) WHERE d.task = v.task AND d.task = ANY(" + tasks + ")"
 }
 
-// Early implements [jobstore.AnswerTx].
+// Early implements [jobstore.AnswerTx]. It returns the early answer for a name and key, or nil if
+// it does not exist.
 func (t *tx) Early(ctx context.Context, name, key string) (*jobstore.EarlyAnswer, error) {
 	if t.err != nil || !possible(name) || !possibleKey(key) {
 		return nil, t.err
@@ -163,7 +166,7 @@ func (t *tx) Early(ctx context.Context, name, key string) (*jobstore.EarlyAnswer
 	return &found[0], nil
 }
 
-// earlyAnswers reads the answer of a statement.
+// earlyAnswers runs a query and returns the early answers of its rows.
 func (t *tx) earlyAnswers(ctx context.Context, query string, args ...any) (found []jobstore.EarlyAnswer, err error) {
 	rows, err := t.c.Query(ctx, query, args...)
 	if err != nil {
@@ -183,7 +186,8 @@ func (t *tx) earlyAnswers(ctx context.Context, query string, args ...any) (found
 	return found, errors.Join(rows.Err(), rows.Close())
 }
 
-// SaveEarly implements [jobstore.AnswerTx].
+// SaveEarly implements [jobstore.AnswerTx]. It stores the answers and replaces earlier ones with
+// the same name and key.
 func (t *tx) SaveEarly(ctx context.Context, answers ...*jobstore.EarlyAnswer) error {
 	if err := t.writes("save early answers"); err != nil {
 		return err
@@ -196,7 +200,7 @@ func (t *tx) SaveEarly(ctx context.Context, answers ...*jobstore.EarlyAnswer) er
 	return nil
 }
 
-// DeleteEarly implements [jobstore.AnswerTx].
+// DeleteEarly implements [jobstore.AnswerTx]. A missing answer is not an error.
 func (t *tx) DeleteEarly(ctx context.Context, name, key string) error {
 	if err := t.writes("delete an early answer"); err != nil {
 		return err
@@ -205,7 +209,8 @@ func (t *tx) DeleteEarly(ctx context.Context, name, key string) error {
 	return t.fail("delete an early answer", err)
 }
 
-// ExpireEarly implements [jobstore.AnswerTx].
+// ExpireEarly implements [jobstore.AnswerTx]. It deletes at most limit answers that expire at or
+// before by, and returns them. It stops after the answer with which their results reach size bytes.
 func (t *tx) ExpireEarly(ctx context.Context, by time.Time, limit, size int) ([]jobstore.EarlyAnswer, error) {
 	if err := t.writes("expire early answers"); err != nil {
 		return nil, err
@@ -214,7 +219,8 @@ func (t *tx) ExpireEarly(ctx context.Context, by time.Time, limit, size int) ([]
 	return gone, t.fail("expire early answers", err)
 }
 
-// DeferralOf implements [jobstore.AnswerTx].
+// DeferralOf implements [jobstore.AnswerTx]. It returns the open deferral for a name and key,
+// otherwise the one settled last, otherwise nil.
 func (t *tx) DeferralOf(ctx context.Context, name, key string) (*jobstore.Deferral, error) {
 	if !possible(name) || !possibleKey(key) {
 		return nil, t.err
@@ -231,7 +237,8 @@ func (t *tx) DeferralOf(ctx context.Context, name, key string) (*jobstore.Deferr
 	return nil, nil
 }
 
-// Deferrals implements [jobstore.AnswerTx].
+// Deferrals implements [jobstore.AnswerTx]. It returns the deferrals of the tasks and locks them,
+// except in a View.
 func (t *tx) Deferrals(ctx context.Context, tasks ...task.ID) ([]jobstore.Deferral, error) {
 	if len(tasks) == 0 {
 		return nil, t.err
@@ -239,18 +246,20 @@ func (t *tx) Deferrals(ctx context.Context, tasks ...task.ID) ([]jobstore.Deferr
 	return t.lockDeferrals(ctx, t.s.text.answers.deferrals, t.taskList(tasks))
 }
 
-// DueDeferrals implements [jobstore.AnswerTx].
+// DueDeferrals implements [jobstore.AnswerTx]. It returns at most limit deferrals of the queue that
+// are due at or before by, and locks them, except in a View.
 func (t *tx) DueDeferrals(ctx context.Context, queue string, by time.Time, limit int) ([]jobstore.Deferral, error) {
 	return t.lockDeferrals(ctx, t.s.text.answers.dueDeferrals, queue, by.UnixMicro(), limit)
 }
 
-// AwaitingDeferrals implements [jobstore.AnswerTx].
+// AwaitingDeferrals implements [jobstore.AnswerTx]. It returns at most limit deferrals of the queue
+// in the phase AWAITING with a task id above after. It locks nothing.
 func (t *tx) AwaitingDeferrals(ctx context.Context, queue string, after task.ID, limit int) ([]jobstore.Deferral, error) {
 	return t.readDeferrals(ctx, t.s.text.answers.awaiting, queue, string(after), limit)
 }
 
-// lockDeferrals is readDeferrals by a statement that locks them, and notes them. In a View it locks
-// nothing.
+// lockDeferrals runs a query that locks deferrals, notes the deferrals in t.waits and returns them.
+// In a View it removes the lock clause from the query and notes nothing.
 func (t *tx) lockDeferrals(ctx context.Context, query string, args ...any) (found []jobstore.Deferral, err error) {
 	if t.view {
 		query, _, _ = strings.Cut(query, " FOR UPDATE")
@@ -263,7 +272,8 @@ func (t *tx) lockDeferrals(ctx context.Context, query string, args ...any) (foun
 	return found, err
 }
 
-// noteDeferral remembers a deferral as it is stored now, which this transaction has locked.
+// noteDeferral stores a copy of d in t.waits. Call it for a deferral that this transaction has
+// locked, with its stored values.
 func (t *tx) noteDeferral(d *jobstore.Deferral) {
 	if t.waits == nil {
 		t.waits = make(map[task.ID]*jobstore.Deferral)
@@ -271,7 +281,8 @@ func (t *tx) noteDeferral(d *jobstore.Deferral) {
 	t.waits[d.Task] = new(*d)
 }
 
-// taskList is a list of ids as one argument.
+// taskList returns the ids as one argument of a statement: an array for PostgreSQL, JSON for
+// SQLite.
 func (t *tx) taskList(tasks []task.ID) any {
 	ids := make([]string, len(tasks))
 	for i, id := range tasks {
@@ -283,7 +294,7 @@ func (t *tx) taskList(tasks []task.ID) any {
 	return ids
 }
 
-// readDeferrals reads the answer of a statement.
+// readDeferrals runs a query and returns the deferrals of its rows. An error fails the transaction.
 func (t *tx) readDeferrals(ctx context.Context, query string, args ...any) (found []jobstore.Deferral, err error) {
 	if t.err != nil {
 		return nil, t.err
@@ -321,7 +332,8 @@ func scanDeferral(rows sqlconn.Rows, d *jobstore.Deferral) error {
 	return nil
 }
 
-// SaveDeferrals implements [jobstore.AnswerTx].
+// SaveDeferrals implements [jobstore.AnswerTx]. It inserts or updates the deferrals and notes their
+// wake-up words. If only moved columns differ from the stored row, it writes these columns alone.
 func (t *tx) SaveDeferrals(ctx context.Context, deferrals ...*jobstore.Deferral) error {
 	if err := t.writes("save deferrals"); err != nil || len(deferrals) == 0 {
 		return err
@@ -350,8 +362,8 @@ func (t *tx) SaveDeferrals(ctx context.Context, deferrals ...*jobstore.Deferral)
 	return nil
 }
 
-// onlyMoved reports whether d, whose values are now, differs from the stored deferral in moved
-// columns alone. It reports false for a deferral that this transaction has not locked.
+// onlyMoved reports whether d differs from the stored deferral in moved columns alone. now holds
+// the values of d. Returns false if this transaction has not locked the deferral.
 func (t *tx) onlyMoved(d *jobstore.Deferral, now []any) bool {
 	was := t.waits[d.Task]
 	if was == nil {
@@ -365,7 +377,7 @@ func (t *tx) onlyMoved(d *jobstore.Deferral, now []any) bool {
 	return true
 }
 
-// movedValues are the values of the moved columns, then the task.
+// movedValues returns the values of the moved columns, followed by the task.
 func movedValues(values []any) (some []any) {
 	for i, v := range values {
 		if deferralColumns[i].moved {
@@ -375,7 +387,8 @@ func movedValues(values []any) (some []any) {
 	return append(some, values[0])
 }
 
-// deferralKinds are the types of the columns of a deferral, or of its moved ones and its task.
+// deferralKinds returns the column types of a deferral. If moved is set, it returns the types of
+// the moved columns, followed by the task's type.
 func deferralKinds(moved bool) (kinds []string) {
 	for _, c := range deferralColumns {
 		if !moved || c.moved {
@@ -388,7 +401,8 @@ func deferralKinds(moved bool) (kinds []string) {
 	return kinds
 }
 
-// writeDeferrals runs a statement for each row, or on PostgreSQL one for all of them.
+// writeDeferrals runs query for the rows: once for all rows on PostgreSQL, once per row on SQLite.
+// kinds holds the column types.
 func (t *tx) writeDeferrals(ctx context.Context, query string, rows [][]any, kinds []string) error {
 	if len(rows) == 0 {
 		return nil
@@ -405,7 +419,8 @@ func (t *tx) writeDeferrals(ctx context.Context, query string, rows [][]any, kin
 	return nil
 }
 
-// DeleteDeferrals implements [jobstore.AnswerTx].
+// DeleteDeferrals implements [jobstore.AnswerTx]. It deletes the deferrals of the tasks. Missing
+// deferrals are ignored.
 func (t *tx) DeleteDeferrals(ctx context.Context, tasks ...task.ID) error {
 	if err := t.writes("delete deferrals"); err != nil || len(tasks) == 0 {
 		return err
@@ -418,7 +433,8 @@ func (t *tx) DeleteDeferrals(ctx context.Context, tasks ...task.ID) error {
 	return t.fail("delete deferrals", err)
 }
 
-// ExpireDeferrals implements [jobstore.AnswerTx].
+// ExpireDeferrals implements [jobstore.AnswerTx]. It deletes at most limit deferrals that expire at
+// or before by, and returns their number.
 func (t *tx) ExpireDeferrals(ctx context.Context, by time.Time, limit int) (int, error) {
 	if err := t.writes("expire deferrals"); err != nil {
 		return 0, err

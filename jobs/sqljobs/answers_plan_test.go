@@ -11,14 +11,15 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestPlansOfAnswers has SQLite explain how it finds early answers and deferrals: each question has
-// its index, and what is due is read in its order.
+// TestPlansOfAnswers checks SQLite's query plans for early answers and deferrals. Each query uses
+// its index and reads due rows in their order.
 func TestPlansOfAnswers(t *testing.T) {
 	ctx := t.Context()
 	u := url.URL{Scheme: "sqlite", Path: filepath.Join(t.TempDir(), "jobs.db")}
@@ -64,8 +65,8 @@ func TestPlansOfAnswers(t *testing.T) {
 	}
 }
 
-// TestPlansOfAnswersForAnEmptyTable: PostgreSQL reads no more than it answers, although it has seen
-// the tables empty.
+// TestPlansOfAnswersForAnEmptyTable shows that PostgreSQL reads only the rows that it returns,
+// although the tables were empty when it made the plans.
 func TestPlansOfAnswersForAnEmptyTable(t *testing.T) {
 	p, schema := testserver.RequirePostgres(t), testserver.Namespace()
 	if err := p.Exec(t.Context(), "postgres", "CREATE SCHEMA "+schema); err != nil {
@@ -95,7 +96,8 @@ func TestPlansOfAnswersForAnEmptyTable(t *testing.T) {
 	if err := s.Update(t.Context(), func(ctx context.Context, tx jobstore.Tx) error { return tx.SaveDeferrals(ctx, all...) }); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Close(t.Context()); err != nil { // what a session has read is counted when it ends
+	// the server counts a session's reads when the session ends
+	if err := s.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	before := deferralsRead(t, watching)
@@ -134,7 +136,7 @@ var errVainly = errors.New("in vain")
 
 func opened(t *testing.T, dsn string) *Store {
 	t.Helper()
-	s, err := New(Config{URL: dsn})
+	s, err := New(Config{Engine: sqltest.Engine(dsn), URL: dsn})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,36 +6,40 @@ import (
 )
 
 const (
-	// clockAge is how long an answer of the server's clock is gone by.
+	// clockAge is the age up to which an answer about the server's clock is used.
 	clockAge = time.Second
-	// clockStep is by how much the machine's clock and its monotonic one may go apart before the server is asked again: the machine slept.
+	// clockStep is the largest accepted difference between wall clock and monotonic clock. Above it
+	// the machine has slept, and the server is asked again.
 	clockStep = 50 * time.Millisecond
 )
 
-// clock is a lower bound of the server's time: what it said last and the time since. So a call needs no trip to learn what time it is, and what it
-// stores as due now is due by the server's clock, which decides.
+// clock holds a lower bound of the server's time: the server's last answer plus the time since. So
+// a call needs no round trip to learn the time. A record that is due by this bound is due by the
+// server's clock, which decides. Safe for concurrent use.
 type clock struct {
 	mu    sync.Mutex
-	base  int64     // microseconds of the server
-	at    time.Time // when they had passed for certain
-	fresh time.Time // when the server was asked last
-	busy  bool      // somebody asks
+	base  int64     // server time in microseconds
+	at    time.Time // local time at which base had certainly passed
+	fresh time.Time // local time of the server's last answer
+	busy  bool      // a call is asking the server
 }
 
-// now is the bound.
+// now returns the lower bound for the present time, in microseconds.
 func (c *clock) now() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.bound(time.Now())
 }
 
-// bound lets the machine's clock be fast by one part in 8192.
+// bound returns the lower bound for the local time at. It subtracts one part in 8192, for a fast
+// local clock. Call it with c.mu held.
 func (c *clock) bound(at time.Time) int64 {
 	since := at.Sub(c.at).Microseconds()
 	return c.base + since - since>>13
 }
 
-// old reports whether the caller has to ask the server; nobody else does until looked.
+// old reports whether the caller must ask the server and then call looked. Until looked, it returns
+// false to other callers, for at most five times clockAge.
 func (c *clock) old() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,7 +59,8 @@ func (c *clock) looked() {
 	c.busy = false
 }
 
-// set takes the answer to a question that was asked at that moment. Only then it is known whether the server's clock was set back.
+// set stores us, the server's answer to a request sent at the local time asked. It replaces a bound
+// that is too low, or too high because the server's clock was set back.
 func (c *clock) set(us int64, asked time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,7 +71,8 @@ func (c *clock) set(us int64, asked time.Time) {
 	c.fresh = now
 }
 
-// note takes a time that came with another answer.
+// note raises the bound to us, a server time that came with another answer. It does nothing before
+// the first call of set.
 func (c *clock) note(us int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// The clock never says more than the server's, whatever the answers and however long they took, and it follows a server that is set back.
+// TestClockIsALowerBound shows that the clock is never ahead of the server's clock, whatever the
+// answers and their delays. It also follows a server whose clock is set back.
 func TestClockIsALowerBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c clock
 		start := time.Now()
-		offset := 17 * time.Hour // of the server's clock
+		offset := 17 * time.Hour // of the server's clock from the local clock
 		server := func() int64 { return time.Now().Add(offset).UnixMicro() }
 		ask := func(there, back time.Duration) {
 			asked := time.Now()
@@ -44,7 +45,7 @@ func TestClockIsALowerBound(t *testing.T) {
 			t.Error("an old answer is to be asked for by one, and by one alone")
 		}
 		before := c.now()
-		ask(0, 40*time.Millisecond) // a slow answer says less than is known
+		ask(0, 40*time.Millisecond) // a slow answer is lower than the known bound
 		c.looked()
 		check("a slow answer", 6*time.Millisecond)
 		if c.now() < before {

@@ -6,34 +6,47 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/swarmiji/swarmiji/connect/sqlconnect"
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Config of [New]. URL must be set, and nothing else.
+// Config holds the settings of [New]. Engine and URL are required.
 type Config struct {
-	// URL names the database: sqlite:///path/jobs.db for a file, sqlite:jobs.db for one in the working directory,
-	// postgres://user:password@host/database for PostgreSQL. sslmode is verify-full, verify-ca or
-	// disable. If the URL has none, PGSSLMODE counts, then the service file, then disable.
-	// pool_max_conns is how many connections there are at most. Default: 16. There is no default URL.
-	// sqlite::memory: is a database of this store alone.
+	// Engine is the client library of the database: pgconnect.Engine{} or sqliteconnect.Engine{}. The
+	// program links only the library that it names. Required.
+	Engine sqlconnect.Engine
+	// URL names the database. Required. The forms are:
+	//
+	//   - sqlite:///path/jobs.db: a SQLite file.
+	//   - sqlite:jobs.db: a SQLite file in the working directory.
+	//   - sqlite::memory: a database in memory that only this store uses.
+	//   - postgres://user:password@host/database: a PostgreSQL database.
+	//
+	// sslmode is verify-full, verify-ca or disable. If the URL has no sslmode, the service file
+	// decides, then PGSSLMODE, then disable. pool_max_conns limits the number of connections. Default:
+	// 16.
 	URL string
-	// TLS insists on TLS with PostgreSQL, whatever the URL says; it is not changed. nil: what the URL says.
+	// TLS makes TLS mandatory for PostgreSQL, whatever the URL says. The store does not change it. If
+	// nil, the URL decides.
 	TLS *tls.Config
-	// Readers is how many connections read a SQLite file, beside the one that writes. 0: 4.
+	// Readers is the number of connections that read a SQLite file, beside the writing connection.
+	// Default: 4.
 	Readers int
-	// Backoff is between two attempts to connect. Zero: up to 100 ms at first, up to 5 s in the end.
+	// Backoff is the wait between two attempts to connect. Default: up to 100 ms at first, up to 5 s
+	// later.
 	Backoff task.Backoff
-	// Logger is told when hearing of other processes' changes is interrupted. nil: slog.Default().
+	// Logger receives a message when the stream of other processes' changes is interrupted. Default:
+	// slog.Default().
 	Logger *slog.Logger
 }
 
-// New makes a store, or says all that is wrong with c. It does not connect.
+// New returns a store for c. It does not connect. Its error lists all faults of c.
 func New(c Config) (*Store, error) {
 	conn, err := sqlconn.New(sqlconn.Config{
-		URL: c.URL, TLS: c.TLS, Readers: c.Readers, Backoff: c.Backoff, Logger: c.Logger,
-		// The statements are written for their indexes. A plan that the server makes for an empty table would read all of a full one, and
-		// one that it makes at each call would cost more than the call.
+		Engine: c.Engine, URL: c.URL, TLS: c.TLS, Readers: c.Readers, Backoff: c.Backoff, Logger: c.Logger,
+		// The statements rely on their indexes. A plan that the server makes for an empty table would
+		// scan a full table. Planning at each call would cost more than the call.
 		Settings: map[string]string{
 			"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "enable_bitmapscan": "off", "jit": "off",
 		},

@@ -5,10 +5,11 @@ import (
 	"testing"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
-// ownDatabase makes an empty database of PostgreSQL for one test, and returns its URL.
+// ownDatabase creates an empty PostgreSQL database for one test and returns its URL.
 func ownDatabase(t testing.TB) string {
 	t.Helper()
 	dsn, err := testserver.RequirePostgres(t).Database(t.Context(), testserver.Namespace())
@@ -18,10 +19,11 @@ func ownDatabase(t testing.TB) string {
 	return dsn
 }
 
-// watching returns a connection beside those of the stores under test.
+// watching returns a separate connection, beside those of the tested stores. It is closed when the
+// test ends.
 func watching(t testing.TB, dsn string) *sqlconn.Conn {
 	t.Helper()
-	conn, err := sqlconn.New(sqlconn.Config{URL: dsn, Backoff: quick})
+	conn, err := sqlconn.New(sqlconn.Config{Engine: sqltest.Engine(dsn), URL: dsn, Backoff: quick})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,8 +35,8 @@ func watching(t testing.TB, dsn string) *sqlconn.Conn {
 	return conn
 }
 
-// deadlocksOf returns how many deadlocks PostgreSQL has found in the database. A session's deadlocks
-// are counted when it ends.
+// deadlocksOf returns the number of deadlocks that PostgreSQL has found in the database. The server
+// counts a session's deadlocks when the session ends.
 func deadlocksOf(t *testing.T, conn *sqlconn.Conn) (n int64) {
 	t.Helper()
 	read(t, conn, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()", &n)

@@ -1,22 +1,30 @@
-// Package sqljobs keeps jobs in a SQL database: in a SQLite file, which any number of processes of one machine share, or in PostgreSQL.
-// The tables are made when a store is first used, and brought up to date by newer versions.
+// Package sqljobs stores jobs in a SQL database: SQLite or PostgreSQL. Any number of processes on
+// one machine can share a SQLite file. A new store creates the tables on first use. A newer version
+// migrates the tables that an older version created.
 //
-// There are six tables, and another one that keeps their version:
+// The store has six tables, and a seventh table for the version of the schema:
 //
-//   - swarmiji_jobs: a row for each job. It may be read with any tool while programs use it.
-//   - swarmiji_job_message: the task of each job that was made of a task with conditions.
-//   - swarmiji_deferral: a row for each task that waits for its answer, and for those that did a day ago.
-//   - swarmiji_early_answer: a row for each answer that came before its request was stored.
-//   - swarmiji_queue_lease: a row for each queue that was ever served.
-//   - swarmiji_job_name: the names that jobs have, for patterns. Those whose jobs are gone are removed as new names come.
+//   - swarmiji_jobs: one row per job. Any tool may read it while programs use it.
+//   - swarmiji_job_message: the task of each job that was made from a task with conditions.
+//   - swarmiji_deferral: one row per deferred task that waits for its answer. A row stays for one
+//     day after the answer.
+//   - swarmiji_early_answer: one row per early answer: an answer that arrived before its request
+//     was stored.
+//   - swarmiji_queue_lease: one row per queue that was ever served.
+//   - swarmiji_job_name: the names of jobs, to match patterns against. Names without jobs are
+//     removed as new names are added.
 //
-// Times are microseconds since 1970. The clock is the database's: PostgreSQL's server, or the machine that the file is on. What is
-// confirmed is on the disk: PostgreSQL's synchronous_commit, and synchronous=FULL of SQLite, where transactions that come at the same moment
-// share one commit.
+// Times are microseconds since 1970. The clock is the clock of the PostgreSQL server, or of the
+// machine that holds the SQLite file. Confirmed changes are on the disk: PostgreSQL uses its
+// synchronous_commit, SQLite uses synchronous=FULL. On SQLite, transactions that run at the same
+// moment share one commit.
 //
-// What is due is found by indexes in the order in which it is handed out, one priority after the other, so that jobs that are
-// not due are not walked. Jobs of a pattern are looked for among the first that are due, and else by the names that match it. Jobs of queues have a
-// Due of their own, queue_due, and indexes of their own: they are in nobody else's way. To find jobs by their state alone reads all of them.
+// Due jobs are found through indexes in the order in which they are claimed, one priority after the
+// other. Jobs that are not due are not scanned. For a pattern, the store first searches the first
+// due jobs, then the names that match the pattern. Jobs of queues have their own due column,
+// queue_due, and their own indexes, so they do not slow down other searches. A search by state
+// alone reads all jobs.
 //
-// Other processes' jobs are heard of by LISTEN on PostgreSQL; a file is looked at a hundred times a second while somebody watches.
+// On PostgreSQL, changes by other processes arrive through LISTEN. A SQLite file is polled a
+// hundred times a second while there is a watcher.
 package sqljobs

@@ -13,23 +13,25 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// spare is how many more candidates are read than are wanted: others may have locked the first ones.
+// spare is the number of candidates that are read beyond the wanted number. Other transactions may
+// have locked the first candidates.
 const spare = 8
 
-// want is what is asked for of what is due.
+// want selects due jobs, in the form that the statements use.
 type want struct {
 	scope    scope
-	name     string   // of ofName
-	names    []string // of several; nil: see pattern
-	pattern  *matched // of a pattern that is looked for; nil: there is none
-	nothing  bool     // no name can match
+	name     string   // with scope ofName
+	names    []string // several names; if nil, see pattern
+	pattern  *matched // if not nil: the pattern that names must match
+	nothing  bool     // if set, no name can match
 	priority *int64
 	mock     bool
-	by       any // microseconds; nil: the server's time
+	by       any // microseconds; nil means the server's time
 	limit    int
 }
 
-// want makes of a question what the statements know: one name, all of them, several, or a pattern.
+// want converts d to the form that the statements use: one name, all names, several names or a
+// pattern. Returns ErrBadJob if limit is not positive.
 func (t *tx) want(d jobstore.Due, limit int) (want, error) {
 	w := want{mock: d.Mock, limit: limit}
 	if limit <= 0 {
@@ -81,10 +83,10 @@ func (w *want) setNames(names []string) {
 	}
 }
 
-// direct reports whether one statement finds all that is wanted, in order.
+// direct reports whether one statement finds all wanted jobs in their order.
 func (w *want) direct() bool { return w.names == nil && w.pattern == nil && !w.mock }
 
-// matches reports whether a name is wanted.
+// matches reports whether w selects jobs with this name.
 func (w *want) matches(name string) bool {
 	switch {
 	case w.pattern != nil:
@@ -96,7 +98,7 @@ func (w *want) matches(name string) bool {
 	return w.scope == ofAll || w.name == name
 }
 
-// statement is one about one name or all, and its arguments.
+// statement returns the statement for one name or for all names, and its arguments.
 func (t *tx) statement(w *want, k kind, mock bool, limit int) (string, []any) {
 	key := dueKey{k, w.scope, w.priority != nil, mock}
 	if mock || w.names != nil || w.pattern != nil {
@@ -112,7 +114,8 @@ func (t *tx) statement(w *want, k kind, mock bool, limit int) (string, []any) {
 	return t.s.text.due[key], args
 }
 
-// findDue is Find of what is due.
+// findDue returns at most limit due jobs that d selects, in the order in which they are claimed. In
+// an update on PostgreSQL it locks them and skips locked jobs.
 func (t *tx) findDue(ctx context.Context, d jobstore.Due, limit int) ([]jobstore.Row, error) {
 	w, err := t.want(d, limit)
 	if err != nil || w.nothing {
@@ -135,14 +138,17 @@ func (t *tx) findDue(ctx context.Context, d jobstore.Due, limit int) ([]jobstore
 		return t.byID(ctx, found)
 	}
 	var got []jobstore.Row
-	err = t.attempts(ctx, &w, func(ids []int64) (bool, error) { // those that are locked already are found again
+	// jobs that are already locked by this transaction are found again
+	err = t.attempts(ctx, &w, func(ids []int64) (bool, error) {
 		got, _, err = t.jobs(ctx, t.s.text.lockIDs, limit, w.by, ids)
 		return len(got) >= limit, err
 	})
 	return got, err
 }
 
-// attempts finds candidates and has do lock them, on PostgreSQL; more of them for as long as do has not enough, because others had some.
+// attempts finds candidates and calls do with their ids. It repeats this with more candidates until
+// do reports enough or there are no more candidates. Other transactions may have locked some of
+// them. PostgreSQL alone uses it.
 func (t *tx) attempts(ctx context.Context, w *want, do func(ids []int64) (enough bool, err error)) error {
 	need := w.limit
 	for room := w.limit + spare; ; room *= 8 {
@@ -161,7 +167,7 @@ func (t *tx) attempts(ctx context.Context, w *want, do func(ids []int64) (enough
 	}
 }
 
-// byID reads the jobs of candidates, in the order in which they are handed out.
+// byID reads the jobs of the candidates and returns them in the order in which they are claimed.
 func (t *tx) byID(ctx context.Context, found []candidateRow) ([]jobstore.Row, error) {
 	ids := make([]jobstore.ID, len(found))
 	for i := range found {
@@ -173,7 +179,9 @@ func (t *tx) byID(ctx context.Context, found []candidateRow) ([]jobstore.Row, er
 	return all, err
 }
 
-// Take implements [jobstore.Taker].
+// Take implements [jobstore.Taker]. It claims at most limit due jobs: it sets them to RUNNING until
+// the lease ends. It stops before the first job with a retry rule, a parent or children, and then
+// returns true for rest.
 func (t *tx) Take(ctx context.Context, d jobstore.Due, limit int, lease time.Duration) ([]jobstore.Row, bool, error) {
 	if err := t.writes("take"); err != nil {
 		return nil, false, err
@@ -207,7 +215,7 @@ func (t *tx) takePostgres(ctx context.Context, w *want, lease time.Duration) (ta
 		query, args := t.statement(w, take, false, w.limit)
 		taken, empty, err = t.jobs(ctx, query, append(args, until)...)
 	} else {
-		err = t.attempts(ctx, w, func(ids []int64) (bool, error) { // those that are taken are not found again
+		err = t.attempts(ctx, w, func(ids []int64) (bool, error) { // claimed jobs are not found again
 			var more []jobstore.Row
 			more, empty, err = t.jobs(ctx, t.s.text.takeIDs, w.limit-len(taken), w.by, ids, until)
 			taken = append(taken, more...)
@@ -220,39 +228,56 @@ func (t *tx) takePostgres(ctx context.Context, w *want, lease time.Duration) (ta
 	return taken, empty > 0, err
 }
 
-// takeLite takes what it finds: nobody else writes meanwhile.
+// takeLite claims due jobs on SQLite, where the transaction is the only writer. It stops before a
+// job with a retry rule, a parent or children, and then returns true for rest.
 func (t *tx) takeLite(ctx context.Context, d jobstore.Due, limit int, lease time.Duration) (taken []jobstore.Row, rest bool, err error) {
 	found, err := t.findDue(ctx, d, limit)
 	if err != nil {
 		return nil, false, err
 	}
-	now := moment(t.clock())
-	for i := range found {
+	if i := slices.IndexFunc(found, func(j jobstore.Row) bool { return j.RetryAfter != "" || j.Parent != 0 || j.HasChildren }); i >= 0 {
+		found, rest = found[:i], true
+	}
+	now, due := moment(t.clock()), time.Time{}
+	if lease > 0 {
+		due = now.Add(max(lease.Truncate(time.Microsecond), time.Microsecond))
+	}
+	if err := t.mark(ctx, found, now, due); err != nil {
+		return nil, false, err
+	}
+	for i := range found { // as the statement has changed them
 		j := &found[i]
-		if j.RetryAfter != "" || j.Parent != 0 || j.HasChildren {
-			return found[:i], true, nil
-		}
 		if j.State == jobstore.Queued {
 			j.Run, j.Scheduled = j.Run+1, j.NextRun
 		}
 		if j.State != jobstore.Running {
 			j.Attempt++
 		}
-		j.State, j.Changed, j.LastRun, j.Due = jobstore.Running, now, now, time.Time{}
+		j.State, j.Changed, j.LastRun, j.Due = jobstore.Running, now, now, due
 		j.Token++
-		if lease > 0 {
-			j.Due = now.Add(max(lease.Truncate(time.Microsecond), time.Microsecond))
-		}
-		_, err := t.c.Exec(ctx, t.s.text.mark, int64(j.ID), now.UnixMicro(), micros(j.Due), j.Run, micros(j.Scheduled), j.Attempt)
-		if err != nil {
-			return nil, false, err
-		}
 		t.note(j)
 	}
-	return found, false, nil
+	return found, rest, nil
 }
 
-// candidateRow is a row that is due.
+// mark stores that jobs are claimed, with one statement. SQLite alone uses it.
+func (t *tx) mark(ctx context.Context, found []jobstore.Row, now, due time.Time) error {
+	var err error
+	switch len(found) {
+	case 0:
+	case 1: // a list takes longer
+		_, err = t.c.Exec(ctx, t.s.text.mark, int64(found[0].ID), now.UnixMicro(), micros(due))
+	default:
+		ids := make([]jobstore.ID, len(found))
+		for i := range found {
+			ids[i] = found[i].ID
+		}
+		_, err = t.c.Exec(ctx, t.s.text.markMany, asJSON(ids), now.UnixMicro(), micros(due))
+	}
+	return err
+}
+
+// candidateRow holds the columns of a due job that define its order.
 type candidateRow struct {
 	id            int64
 	name          string
@@ -263,8 +288,8 @@ func (a *candidateRow) compare(b *candidateRow) int {
 	return cmp.Or(cmp.Compare(a.priority, b.priority), cmp.Compare(a.due, b.due), cmp.Compare(a.id, b.id))
 }
 
-// candidates finds the first rows that are wanted, need of them if there are so many and at most room, and locks none. all: there are no
-// others.
+// candidates returns the first due rows that w selects, in order, at most room. It looks for at
+// least need rows. It locks no row. It returns true for all if it has found every row.
 func (t *tx) candidates(ctx context.Context, w *want, need, room int) (found []candidateRow, all bool, err error) {
 	switch {
 	case w.pattern != nil:
@@ -281,7 +306,7 @@ func (t *tx) candidates(ctx context.Context, w *want, need, room int) (found []c
 	if err != nil {
 		return nil, false, err
 	}
-	if !all { // what comes after the last one may not be known
+	if !all { // rows after the last found row may be missing, so later mocks are left out
 		mocks = slices.DeleteFunc(mocks, func(m candidateRow) bool { return len(found) > 0 && m.compare(&found[len(found)-1]) > 0 })
 	}
 	found = append(found, mocks...)
@@ -289,14 +314,16 @@ func (t *tx) candidates(ctx context.Context, w *want, need, room int) (found []c
 	return firstOf(found, room), all, nil
 }
 
-// seek reads rows in order, at most look, and keeps those that are wanted until there are room. all: there are no others.
+// seek reads at most look due rows in order and returns at most room rows that w selects. It
+// returns true for all if it has found every row.
 func (t *tx) seek(ctx context.Context, w *want, mock bool, look, room int) (found []candidateRow, all bool, err error) {
 	query, args := t.statement(w, seek, mock, look)
 	found, read, err := t.pick(ctx, w, room, query, args...)
 	return found, read < look && len(found) < room, err
 }
 
-// pick reads candidates and keeps those that are wanted until there are room. read is how many rows it has read.
+// pick runs a query for candidates and returns at most room rows that w selects. read is the number
+// of rows that it has read.
 func (t *tx) pick(ctx context.Context, w *want, room int, query string, args ...any) (found []candidateRow, read int, err error) {
 	rows, err := t.c.Query(ctx, query, args...)
 	if err != nil {
@@ -314,7 +341,8 @@ func (t *tx) pick(ctx context.Context, w *want, room int, query string, args ...
 	return found, read, errors.Join(rows.Err(), rows.Close())
 }
 
-// ofNames reads the first rows of several names.
+// ofNames returns at most room due rows of the names, in order. It returns true for all if it has
+// found every row.
 func (t *tx) ofNames(ctx context.Context, w *want, names []string, room int) (found []candidateRow, all bool, err error) {
 	if !t.s.lite {
 		query, args := t.s.text.many, []any{room, w.by, names}
@@ -346,16 +374,17 @@ func firstOf(found []candidateRow, room int) []candidateRow {
 	return found[:min(len(found), room)]
 }
 
-// Walks over what is due, from its beginning.
+// The largest numbers of due rows that a walk reads, from the first row on.
 const (
 	shortWalk = 48
 	longWalk  = 2048
-	// fewNames are looked up each, rather than for a walk.
+	// fewNames is the number of names up to which each name is looked up without a long walk.
 	fewNames = 24
 )
 
-// ofPattern looks at what is due from its beginning, where a common pattern is found soon. If that does not do, the names
-// that match tell how far it is worth to walk; if that does not do either, each of them is looked up.
+// ofPattern returns the due rows whose name matches the pattern of w. It first reads the first due
+// rows, where a common pattern is found soon. If these are not enough, the matching names decide
+// whether a longer walk is worthwhile. If that is not enough either, it looks up each name.
 func (t *tx) ofPattern(ctx context.Context, w *want, need, room int) (found []candidateRow, all bool, err error) {
 	m := w.pattern
 	if found, enough, all, err := t.walk(ctx, w, &m.short, shortWalk+need, need, room); err != nil || enough {
@@ -366,8 +395,8 @@ func (t *tx) ofPattern(ctx context.Context, w *want, need, room int) (found []ca
 		return nil, err == nil, err
 	}
 	if len(names) > fewNames && len(names) > of/len(names) {
-		// Of "of" names so many match that a match is to be expected after as many rows. When there is none in a walk eight times as
-		// long, they are rare among what is due.
+		// With len(names) matches among "of" names, one row in of/len(names) should match. After eight
+		// times as many rows without success, matches are rare.
 		look := min(need*(of/len(names)+1)*8, longWalk)
 		if found, enough, all, err := t.walk(ctx, w, &m.long, look, need, room); err != nil || enough {
 			return found, all, err
@@ -376,7 +405,8 @@ func (t *tx) ofPattern(ctx context.Context, w *want, need, room int) (found []ca
 	return t.ofNames(ctx, w, names, room)
 }
 
-// walk looks at the first rows that are due, unless the last such walk was in vain.
+// walk reads the first due rows, at most look, unless the last walk of k found too few. It stores
+// in k whether this walk found enough.
 func (t *tx) walk(ctx context.Context, w *want, k *walk, look, need, room int) (found []candidateRow, enough, all bool, err error) {
 	if !t.s.names.worth(k) {
 		return nil, false, false, nil
@@ -387,7 +417,7 @@ func (t *tx) walk(ctx context.Context, w *want, k *walk, look, need, room int) (
 	return found, enough, all, err
 }
 
-// matching returns the names that a pattern matches, and how many names there are.
+// matching returns the names that match m, and the number of all names.
 func (t *tx) matching(ctx context.Context, m *matched) (names []string, of int, err error) {
 	for {
 		l, err := t.readNames(ctx)
@@ -400,8 +430,8 @@ func (t *tx) matching(ctx context.Context, m *matched) (names []string, of int, 
 	}
 }
 
-// asJSON is a list for a statement.
+// asJSON returns the list as JSON, for an argument of a statement.
 func asJSON[T any](list []T) string {
-	out, _ := json.Marshal(list) // texts and numbers always have a form
+	out, _ := json.Marshal(list) // texts and numbers can always be encoded
 	return string(out)
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// expected is what Find answers, worked out by looking at every job.
+// expected returns the correct answer for d, computed from all jobs.
 func expected(all []*jobstore.Row, d jobstore.Due, now time.Time, limit int) (want []jobstore.Row) {
 	p := glob.Compile(d.Pattern)
 	for _, j := range all {
@@ -36,8 +36,8 @@ func expected(all []*jobstore.Row, d jobstore.Due, now time.Time, limit int) (wa
 	return want[:min(len(want), limit)]
 }
 
-// Whatever is asked for of what is due, the answer is that of a look at every job: in a View, in a transaction that locks, and
-// from a process that has not written.
+// TestDueAgainstAllJobs compares the answers to random queries for due jobs with a check of every
+// job. It asks in a View, in a transaction that locks, and from a process that has not written.
 func TestDueAgainstAllJobs(t *testing.T) {
 	each(t, func(t *testing.T, dsn string) {
 		s, other := open(t, dsn), open(t, dsn)
@@ -89,12 +89,13 @@ func TestDueAgainstAllJobs(t *testing.T) {
 	})
 }
 
-// A job that was committed before the call begins is found, however new its name is, by whoever asks.
+// TestNewNamesAreFound shows that every process finds a job that was committed before its call,
+// however new the job's name is.
 func TestNewNamesAreFound(t *testing.T) {
 	each(t, func(t *testing.T, dsn string) {
 		a, b := open(t, dsn), open(t, dsn)
 		ctx := bound(t)
-		for i := range 200 { // more than a sweep
+		for i := range 200 { // more names than one sweep removes
 			name := fmt.Sprintf("kind-%d-end", i)
 			save(t, a, job(name, 100, time.Now().Add(-time.Second)))
 			got, _, err := taken(ctx, b, pattern(fmt.Sprintf("k*-%d-*", i)), 1, 0)
@@ -111,7 +112,7 @@ func TestNewNamesAreFound(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		save(t, a, job("kind-7-end", 100, time.Now())) // a name that was swept away, or is about to be
+		save(t, a, job("kind-7-end", 100, time.Now())) // a name that was removed, or is about to be
 		if got, _, err := taken(ctx, b, pattern("*-7-*"), 1, 0); err != nil || len(got) != 1 {
 			t.Errorf("%v, %v", got, err)
 		}
@@ -121,7 +122,7 @@ func TestNewNamesAreFound(t *testing.T) {
 	})
 }
 
-// What is handed out: the fields that change, and where it stops.
+// TestTake shows which fields Take changes and at which job it stops.
 func TestTake(t *testing.T) {
 	each(t, func(t *testing.T, dsn string) {
 		s := open(t, dsn)
@@ -167,7 +168,8 @@ func TestTake(t *testing.T) {
 	})
 }
 
-// Texts that a database might take for its own are texts.
+// TestHostileTexts shows that texts with the syntax of a database are stored and found as plain
+// texts.
 func TestHostileTexts(t *testing.T) {
 	each(t, func(t *testing.T, dsn string) {
 		s := open(t, dsn)
@@ -178,7 +180,7 @@ func TestHostileTexts(t *testing.T) {
 			j.SequenceKey, j.Reason, j.Data = name, name, []byte(`{"a":"\u0000"}`)
 			save(t, s, j)
 			for what, q := range map[string]jobstest.Query{
-				"name": {Name: name}, "key": {SequenceKey: name}, "due": {Page: jobstore.Page{Limit: 9}, Due: &jobstore.Due{Selector: jobstore.Selector{Names: []string{name}}}},
+				"name": {Name: name}, "key": {Page: jobstore.Page{Limit: 1}, Group: &jobstore.Group{By: jobstore.BySequence, Key: name}}, "due": {Page: jobstore.Page{Limit: 9}, Due: &jobstore.Due{Selector: jobstore.Selector{Names: []string{name}}}},
 			} {
 				if got := found(t, s, q); len(got) != 1 || got[0].Name != name || string(got[0].Data) != string(j.Data) {
 					t.Errorf("%q by %s: %v", name, what, names(got))
@@ -187,7 +189,7 @@ func TestHostileTexts(t *testing.T) {
 		}
 		for _, name := range []string{"a\x00b", "\xff", strings.Repeat("x", 1<<20)} {
 			for what, q := range map[string]jobstest.Query{
-				"name": {Name: name}, "key": {SequenceKey: name}, "state": {Page: jobstore.Page{States: []jobstore.State{jobstore.State(name)}}},
+				"name": {Name: name}, "key": {Page: jobstore.Page{Limit: 1}, Group: &jobstore.Group{By: jobstore.BySequence, Key: name}}, "state": {Page: jobstore.Page{States: []jobstore.State{jobstore.State(name)}}},
 				"due":     {Page: jobstore.Page{Limit: 9}, Due: &jobstore.Due{Selector: jobstore.Selector{Names: []string{name}}}},
 				"pattern": {Page: jobstore.Page{Limit: 9}, Due: &jobstore.Due{Selector: jobstore.Selector{Pattern: name}}},
 				"glob":    {Page: jobstore.Page{Limit: 9}, Due: &jobstore.Due{Selector: jobstore.Selector{Pattern: "[q]*" + name + "*"}}},

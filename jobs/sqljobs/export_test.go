@@ -2,7 +2,7 @@ package sqljobs
 
 import "github.com/swarmiji/swarmiji/jobs/jobstest"
 
-// Statement is what SQLite is asked for a question.
+// Statement returns the statement and arguments that the store uses for q on SQLite.
 func Statement(q jobstest.Query) (text string, args []any) {
 	b := builder{lite: true}
 	text = b.find(asQuery(q))
@@ -11,6 +11,6 @@ func Statement(q jobstest.Query) (text string, args []any) {
 
 func asQuery(q jobstest.Query) query {
 	return query{
-		Page: q.Page, ids: q.IDs, name: q.Name, sequence: q.SequenceKey, parent: q.Parent, queue: q.Queue, uniqueKey: q.UniqueKey, key: q.Key,
+		Page: q.Page, ids: q.IDs, name: q.Name, parent: q.Parent, queue: q.Queue, key: q.Key,
 	}
 }

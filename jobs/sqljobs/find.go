@@ -9,20 +9,18 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// query asks for jobs. All that is set must hold of a job.
+// query selects jobs. A job must meet all conditions that are set.
 type query struct {
 	jobstore.Page
-	ids       []jobstore.ID // not nil: these
-	name      string
-	sequence  string
-	parent    jobstore.ID
-	queue     string
-	uniqueKey string // with a name
-	key       string // with a name
-	last      bool   // of a key: the last ones instead of the first
+	ids    []jobstore.ID // if not nil: only these jobs
+	name   string
+	parent jobstore.ID
+	queue  string
+	key    string // used together with name
+	last   bool   // with key: the last jobs instead of the first
 }
 
-// find returns the jobs that q asks for. It locks those of ids.
+// find returns the jobs that q selects. In an update it locks them if q has ids.
 func (t *tx) find(ctx context.Context, q query) ([]jobstore.Row, error) {
 	if t.err != nil {
 		return nil, t.err
@@ -30,7 +28,7 @@ func (t *tx) find(ctx context.Context, q query) ([]jobstore.Row, error) {
 	if q.States != nil && len(q.States) == 0 || q.Limit < 0 {
 		return nil, nil
 	}
-	if !possible(q.name) || !possible(q.sequence) || !possible(q.queue) || !possibleKey(q.uniqueKey) || !possibleKey(q.key) {
+	if !possible(q.name) || !possible(q.queue) || !possibleKey(q.key) {
 		return nil, nil
 	}
 	b := builder{lite: t.s.lite}
@@ -44,10 +42,11 @@ func (t *tx) find(ctx context.Context, q query) ([]jobstore.Row, error) {
 	return found, t.fail("find", err)
 }
 
-// possible reports whether a job may have this text for a name or a key. Not every database takes others.
+// possible reports whether text is empty or a valid job name. Some databases reject other texts, so
+// the store does not send them.
 func possible(text string) bool { return text == "" || jobstore.CheckName(text) == nil }
 
-// builder makes a statement of a query.
+// builder builds one statement and collects its arguments in args.
 type builder struct {
 	lite bool
 	args []any
@@ -58,12 +57,14 @@ func (b *builder) arg(v any, kind string) string {
 	return cast(len(b.args), kind)
 }
 
-// possibleKey is the same of a key.
+// possibleKey reports whether a job can have this key: at most MaxKey bytes, valid UTF-8, no zero
+// byte.
 func possibleKey(text string) bool {
 	return len(text) <= jobstore.MaxKey && utf8.ValidString(text) && strings.IndexByte(text, 0) < 0
 }
 
-// find is the statement of a query. There are few shapes, which are prepared once each.
+// find returns the SELECT statement for q. There are few different texts, and each is prepared
+// once.
 func (b *builder) find(q query) string {
 	index := b.way(q)
 	if ofKey(index) {
@@ -72,12 +73,13 @@ func (b *builder) find(q query) string {
 	where := b.where(q)
 	id, order := "j.id", "j.id"
 	switch {
-	case index != "" && b.lite && byID(index): // it is told the index
+	case index != "" && b.lite && byID(index): // the table expression names the index
 	case index != "":
-		// No other index may seem as good to PostgreSQL, which might walk all jobs by their ids when it has seen the table empty.
+		// The expression keeps PostgreSQL off the index by id. It would scan all jobs through it if the
+		// table was empty when it made the plan.
 		id, order = "j.id + 0", "j.id + 0"
 	case q.name != "":
-		where += " AND j.id > -1" // which PostgreSQL's index says
+		where += " AND j.id > -1" // the condition of PostgreSQL's index
 	}
 	query := "SELECT " + columns("j") + " FROM " + b.table(index) + " WHERE " + id + " > " + b.arg(int64(q.After), "bigint") + where + b.names(index) + " ORDER BY " + order
 	if q.Limit > 0 {
@@ -86,8 +88,8 @@ func (b *builder) find(q query) string {
 	return query
 }
 
-// ofKey is the statement of a query for jobs of a key, a parent or a sequence. It looks up each
-// state by itself: jobs of other states are not read, however many are kept.
+// ofKey returns the statement for the jobs of a key or a parent. It looks up each state separately,
+// so jobs of other states are not read, however many are stored.
 func (b *builder) ofKey(q query, index string) string {
 	states := q.States
 	if states == nil {
@@ -129,12 +131,13 @@ var everyState = []jobstore.State{
 	jobstore.Queued, jobstore.RunQueued, jobstore.Running, jobstore.Paused, jobstore.Waiting, jobstore.Finished, jobstore.Failed, jobstore.Cancelled,
 }
 
-// stateText is a state as an argument. Not every database takes any text.
+// stateText returns the state as an argument of a statement. It replaces invalid UTF-8 and zero
+// bytes with "?", because some databases reject them.
 func stateText(s jobstore.State) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(string(s), "\x00", "?"), "?")
 }
 
-// where is what must hold of a job, but for After, each condition after an AND.
+// where returns the conditions of q except After, each with a leading AND.
 func (b *builder) where(q query) string {
 	var where strings.Builder
 	and := func(column, condition string) { where.WriteString(" AND j." + column + " " + condition) }
@@ -150,14 +153,14 @@ func (b *builder) where(q query) string {
 		for i, s := range q.States {
 			states[i] = stateText(s)
 		}
-		if len(states) == 1 { // as the last column of an index's condition: a list may be no part of it
+		if len(states) == 1 { // a list may not be used for the last column of an index
 			and("state", "= "+b.arg(states[0], "text"))
 		} else {
 			and("state", b.oneOf(states))
 		}
 	}
 	for _, c := range [...]struct{ column, value string }{
-		{"name", q.name}, {"sequence_key", q.sequence}, {"queue", q.queue}, {"unique_key", q.uniqueKey}, {"answer_key", q.key},
+		{"name", q.name}, {"queue", q.queue}, {"answer_key", q.key},
 	} {
 		if c.value != "" {
 			and(c.column, "= "+b.arg(c.value, "text"))
@@ -169,18 +172,15 @@ func (b *builder) where(q query) string {
 	return where.String()
 }
 
-// way is the index that is to be used; "": one that the database thinks best of those that are for other questions.
+// way returns the index that the statement for q must use. "" leaves the choice to the database,
+// among the indexes without a name of their own in the statement.
 func (b *builder) way(q query) string {
 	switch {
 	case q.ids != nil:
-	case q.sequence != "":
-		return indexSequence
 	case q.parent != 0:
 		return indexParent
 	case q.name != "" && q.key != "":
 		return indexAnswer
-	case q.name != "" && q.uniqueKey != "":
-		return indexUnique
 	case q.queue != "" && q.States == nil && q.name == "":
 		return indexQueueID
 	case q.queue != "":
@@ -193,7 +193,7 @@ func (b *builder) way(q query) string {
 	return ""
 }
 
-// The indexes that have all jobs of a key, a parent or a sequence, by state and then by id.
+// These indexes contain all jobs of a key, a parent or a sequence, in the order of state and id.
 const (
 	indexSequence = "swarmiji_job_sequence"
 	indexParent   = "swarmiji_job_parent"
@@ -201,12 +201,10 @@ const (
 	indexUnique   = "swarmiji_job_unique"
 )
 
-// ofKey reports whether an index is one of these.
-func ofKey(index string) bool {
-	return index == indexSequence || index == indexParent || index == indexAnswer || index == indexUnique
-}
+// ofKey reports whether builder.ofKey builds the statement for a query that uses this index.
+func ofKey(index string) bool { return index == indexParent || index == indexAnswer }
 
-// The indexes that are in the order of ids.
+// These indexes are in the order of ids.
 const (
 	indexRuns    = "swarmiji_job_runs"
 	indexRest    = "swarmiji_job_rest"
@@ -217,12 +215,12 @@ func byID(index string) bool {
 	return index == indexRuns || index == indexRest || index == indexQueueID
 }
 
-// all reports whether there are states, and is holds of each.
+// all reports whether states is not empty and is holds for every state.
 func all(states []jobstore.State, is func(jobstore.State) bool) bool {
 	return len(states) > 0 && !slices.ContainsFunc(states, func(s jobstore.State) bool { return !is(s) })
 }
 
-// list is the condition that an id is one of a list, which is one argument whatever its length.
+// list returns the condition that an id is in ids. The list is one argument, whatever its length.
 func (b *builder) list(ids []int64) string {
 	if b.lite {
 		return "IN (SELECT value FROM json_each(" + b.arg(asJSON(ids), "text") + "))"
@@ -230,8 +228,9 @@ func (b *builder) list(ids []int64) string {
 	return "= ANY(" + b.arg(ids, "bigint[]") + ")"
 }
 
-// oneOf is the condition that a text is one of a list. On PostgreSQL the list must not be a table to join with: when a row that was waited for has
-// changed, its new version would be compared only with the element of the list that the old one had, and not be found.
+// oneOf returns the condition that a text is in texts. On PostgreSQL the list must not be a table
+// to join with. After a wait for a row lock, PostgreSQL checks the row's new version. With a join
+// it would compare only the list element of the old version, and would not find the row.
 func (b *builder) oneOf(texts []string) string {
 	if b.lite {
 		return "IN (SELECT value FROM json_each(" + b.arg(asJSON(texts), "text") + "))"

@@ -9,7 +9,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// seldom are questions whose answer is a small part of a large table.
+// seldom returns queries that select a small part of a large table.
 func seldom() map[string]jobstest.Query {
 	running := []jobstore.State{jobstore.Running, jobstore.RunQueued}
 	return map[string]jobstest.Query{
@@ -20,7 +20,7 @@ func seldom() map[string]jobstest.Query {
 	}
 }
 
-// crowd fills a store with n jobs, of which every thousandth runs, and half are in a queue.
+// crowd stores n jobs. Every thousandth job runs, and half of the jobs are in a queue.
 func crowd(t testing.TB, dsn string, n int) {
 	t.Helper()
 	s := open(t, dsn)

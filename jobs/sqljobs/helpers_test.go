@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/jobs/jobstest"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
@@ -30,7 +31,7 @@ var quick = task.Backoff{Base: 5 * time.Millisecond, Max: 100 * time.Millisecond
 
 func open(t testing.TB, dsn string) *sqljobs.Store {
 	t.Helper()
-	s, err := sqljobs.New(sqljobs.Config{URL: dsn, Backoff: quick})
+	s, err := sqljobs.New(sqljobs.Config{Engine: sqltest.Engine(dsn), URL: dsn, Backoff: quick})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +57,8 @@ func fileURL(t testing.TB) string {
 	return u.String()
 }
 
-// postgresURL names a schema of its own in the package's server: a database for each test would make its restarts slow.
+// postgresURL creates a schema in the package's server and returns its URL. One database for each
+// test would make restarts of the server slow.
 func postgresURL(t testing.TB) string {
 	t.Helper()
 	p, schema := testserver.RequirePostgres(t), testserver.Namespace()
@@ -73,7 +75,7 @@ func each(t *testing.T, test func(t *testing.T, dsn string)) {
 	t.Run("postgres", func(t *testing.T) { test(t, postgresURL(t)) })
 }
 
-// job is one that is due at a time.
+// job returns a queued job that is due at the given time.
 func job(name string, priority int, due time.Time) *jobstore.Row {
 	return &jobstore.Row{Job: jobstore.Job{Name: name, State: jobstore.Queued, Priority: priority, Data: []byte("{}"), Created: due, Changed: due, NextRun: due}, Due: due}
 }
@@ -95,7 +97,7 @@ func save(t testing.TB, s *sqljobs.Store, all ...*jobstore.Row) {
 	}
 }
 
-// taken takes one job.
+// taken claims at most limit due jobs.
 func taken(ctx context.Context, s *sqljobs.Store, d jobstore.Due, limit int, lease time.Duration) (got []jobstore.Row, rest bool, err error) {
 	err = s.Single(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
 		got, rest, err = tx.(jobstore.Taker).Take(ctx, d, limit, lease)
@@ -118,7 +120,7 @@ func found(t testing.TB, s *sqljobs.Store, q jobstest.Query) (got []jobstore.Row
 	return got
 }
 
-// until waits for a condition.
+// until waits up to 30 seconds for a condition, and fails the test after that.
 func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); !ok(); {

@@ -17,7 +17,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// withIsolation makes a database whose transactions have a level of isolation by default.
+// withIsolation creates a database with this default isolation level and returns its URL.
 func withIsolation(t *testing.T, level string) (dsn string) {
 	t.Helper()
 	p, name := testserver.RequirePostgres(t), testserver.Namespace()
@@ -31,9 +31,9 @@ func withIsolation(t *testing.T, level string) (dsn string) {
 	return dsn
 }
 
-// TestOtherIsolationLevels: two processes create jobs of the same keys at once, in a database with
-// another default of isolation. A unique key has one job, and a sequence one job that has the
-// turn.
+// TestOtherIsolationLevels shows that keys work in a database with another default isolation level.
+// Two processes create jobs with the same keys. Each unique key gets one job, and each sequence one
+// job that may run.
 func TestOtherIsolationLevels(t *testing.T) {
 	for _, level := range []string{"repeatable read", "serializable"} {
 		t.Run(level, func(t *testing.T) {
@@ -85,8 +85,8 @@ func TestOtherIsolationLevels(t *testing.T) {
 	}
 }
 
-// TestOtherIsolationLevel: transactions of the database are repeatable reads by default. An answer
-// that comes while its task is deferred is given to the task all the same.
+// TestOtherIsolationLevel shows that an answer reaches its task if it arrives while the task is
+// deferred. Transactions of the database are repeatable reads by default.
 func TestOtherIsolationLevel(t *testing.T) {
 	dsn := withIsolation(t, "repeatable read")
 	service := func() *jobs.Service {

@@ -14,14 +14,14 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 )
 
-// keptKind is a way in which jobs belong together.
+// keptKind is a way to relate jobs to each other, such as a sequence.
 type keptKind struct {
 	name string
-	join func(j *jobstore.Row) // has a job belong to the others
-	spec func(spec *jobs.Spec) // the same of a new one
+	join func(j *jobstore.Row) // adds a job to the group
+	spec func(spec *jobs.Spec) // the same for a spec
 }
 
-// keptKinds are all of them. Job 1 is the parent, which waits for another child.
+// keptKinds returns all kinds. Job 1 is the parent, which waits for another child.
 func keptKinds() []keptKind {
 	return []keptKind{
 		{"sequence", func(j *jobstore.Row) { j.SequenceKey = "k" }, func(s *jobs.Spec) { s.SequenceKey = "k" }},
@@ -32,7 +32,7 @@ func keptKinds() []keptKind {
 	}
 }
 
-// keptJobs stores n jobs of a kind that are over.
+// keptJobs stores n finished jobs of one kind.
 func keptJobs(t testing.TB, s *sqljobs.Store, n int, k keptKind) {
 	t.Helper()
 	parent, child := job("parent", 1, time.Now()), job("child", 1, time.Now().Add(time.Hour))
@@ -84,7 +84,7 @@ func serviceOf(t testing.TB, s jobs.Store) *jobs.Service {
 	return service
 }
 
-// manyKept is how many jobs a test keeps.
+// manyKept returns the number of finished jobs that a test stores.
 func manyKept() int {
 	if testserver.IsThorough() {
 		return 200_000
@@ -92,8 +92,8 @@ func manyKept() int {
 	return 20_000
 }
 
-// TestKeptJobsAreNotRead: to create a job of a sequence, a key or a parent, or to end it, reads no
-// job of it that is over. Nor does an answer for its key.
+// TestKeptJobsAreNotRead shows that finished jobs of a sequence, key or parent are not read. It
+// creates and ends further jobs of the group, and answers their key.
 func TestKeptJobsAreNotRead(t *testing.T) {
 	for _, k := range keptKinds() {
 		t.Run(k.name, func(t *testing.T) {
@@ -116,7 +116,8 @@ func TestKeptJobsAreNotRead(t *testing.T) {
 					t.Fatalf("an answer for what is over: %+v, %v", r, err)
 				}
 			}
-			if err := errors.Join(service.Close(bound(t)), s.Close(bound(t))); err != nil { // what a session has read is counted when it ends
+			// the server counts a session's reads when the session ends
+			if err := errors.Join(service.Close(bound(t)), s.Close(bound(t))); err != nil {
 				t.Fatal(err)
 			}
 			var read int64
@@ -131,7 +132,7 @@ func TestKeptJobsAreNotRead(t *testing.T) {
 	}
 }
 
-// BenchmarkKept creates and ends a job beside none and many of its kind that are over.
+// BenchmarkKept creates and ends a job beside no finished jobs, and beside many of its kind.
 func BenchmarkKept(b *testing.B) {
 	for _, k := range keptKinds() {
 		for _, n := range []int{0, 100_000} {
@@ -153,7 +154,7 @@ func BenchmarkKept(b *testing.B) {
 	}
 }
 
-// BenchmarkLateAnswer answers for a key of which many jobs are over.
+// BenchmarkLateAnswer answers a key with many finished jobs.
 func BenchmarkLateAnswer(b *testing.B) {
 	eachBench(b, func(b *testing.B, dsn string) {
 		s := open(b, dsn)

@@ -14,27 +14,34 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// TestPlansOfKeys has both databases explain how they find jobs of a sequence, a parent or a key
-// among many that are over. They use the index of key and state, and both as its condition.
+// TestPlansOfKeys checks the query plans of both databases for jobs of a sequence, a parent or a
+// key among many finished jobs. The plans use the index of key and state, with both as its
+// condition.
 func TestPlansOfKeys(t *testing.T) {
 	kept := 5000
 	if testserver.IsThorough() {
 		kept = 1_000_000
 	}
 	open := jobstore.Page{States: []jobstore.State{jobstore.Queued, jobstore.RunQueued, jobstore.Running, jobstore.Paused, jobstore.Waiting}, Limit: 1}
-	one := jobstore.Page{States: []jobstore.State{jobstore.Waiting}, Limit: 1}
 	queries := []struct {
 		q              query
 		index          string
-		lite, postgres string // the condition of the index
+		lite, postgres string // the condition in the plan
 	}{
-		{query{Page: open, sequence: "k"}, indexSequence, "sequence_key=? AND state=?", "sequence_key ="},
-		{query{Page: one, sequence: "k"}, indexSequence, "sequence_key=? AND state=?", "sequence_key ="},
 		{query{Page: open, parent: 1}, indexParent, "parent=? AND state=?", "parent ="},
 		{query{Page: jobstore.Page{Limit: 1}, parent: 1}, indexParent, "parent=? AND state=?", "parent ="},
 		{query{Page: open, name: "n", key: "k"}, indexAnswer, "name=? AND answer_key=? AND state=?", "answer_key ="},
 		{query{Page: jobstore.Page{States: []jobstore.State{jobstore.Failed, jobstore.Finished}, Limit: 1}, name: "n", key: "k", last: true}, indexAnswer, "name=? AND answer_key=? AND state=?", "answer_key ="},
-		{query{Page: open, name: "n", uniqueKey: "k"}, indexUnique, "name=? AND unique_key=? AND state=?", "unique_key ="},
+	}
+	groups := []struct {
+		by             jobstore.GroupBy
+		index          string
+		lite, postgres string
+	}{
+		{jobstore.BySequence, indexSequence, "sequence_key=? AND state=?", "sequence_key ="},
+		{jobstore.ByKey, indexAnswer, "name=? AND answer_key=? AND state=?", "answer_key ="},
+		{jobstore.ByUniqueKey, indexUnique, "name=? AND unique_key=? AND state=?", "unique_key ="},
+		{jobstore.ByName, "swarmiji_job_name_id", "name=?", "(name <= g.name)"},
 	}
 	check := func(t *testing.T, s *Store) {
 		fillKept(t, s, kept)
@@ -44,18 +51,14 @@ func TestPlansOfKeys(t *testing.T) {
 			if !s.lite {
 				condition = c.postgres
 			}
-			plan := explain(t, s, text, b.args...)
-			for line := range strings.Lines(plan) {
-				if strings.Contains(line, c.index) && s.lite && !strings.Contains(line, condition) {
-					t.Errorf("%+v: %s", c.q, line)
-				}
-				if cond, ok := strings.CutPrefix(strings.TrimSpace(line), "Index Cond: "); ok && !strings.Contains(cond, "(id = ANY") && (!strings.Contains(cond, condition) || !strings.Contains(cond, "state =")) {
-					t.Errorf("%+v: %s", c.q, line)
-				}
+			checkPlan(t, s, c.index, condition, text, b.args...)
+		}
+		for _, c := range groups {
+			condition, args := c.postgres, []any{[]string{"n", "m"}, []string{"k", "l"}, []string{"QUEUED", "WAITING"}}
+			if s.lite {
+				condition, args = c.lite, []any{"n", "k", `["QUEUED","WAITING"]`}
 			}
-			if !strings.Contains(plan, c.index) || strings.Contains(plan, "Seq Scan") || strings.Contains(plan, "SCAN j\n") || strings.Contains(plan, "SCAN swarmiji") {
-				t.Errorf("%+v is not answered by %s:\n%s", c.q, c.index, plan)
-			}
+			checkPlan(t, s, c.index, condition, s.text.groups.first[c.by], args...)
 		}
 		for _, text := range []string{s.text.expireJobs, s.text.expireMessages} {
 			if text == "" {
@@ -76,7 +79,26 @@ func TestPlansOfKeys(t *testing.T) {
 	})
 }
 
-// fillKept stores jobs that are over, of one sequence, parent, key and unique key.
+// checkPlan fails the test unless the statement uses the index and scans no table. If the index
+// contains the state, its condition must contain the state.
+func checkPlan(t *testing.T, s *Store, index, condition, text string, args ...any) {
+	t.Helper()
+	plan := explain(t, s, text, args...)
+	for line := range strings.Lines(plan) {
+		if strings.Contains(line, index) && s.lite && !strings.Contains(line, condition) {
+			t.Errorf("%s: %s", index, line)
+		}
+		if cond, ok := strings.CutPrefix(strings.TrimSpace(line), "Index Cond: "); ok && !strings.Contains(cond, "(id = ANY") &&
+			(!strings.Contains(cond, condition) || !strings.Contains(cond, "state =") && index != "swarmiji_job_name_id") {
+			t.Errorf("%s: %s", index, line)
+		}
+	}
+	if !strings.Contains(plan, index) || strings.Contains(plan, "Seq Scan") || strings.Contains(plan, "SCAN j\n") || strings.Contains(plan, "SCAN swarmiji") {
+		t.Errorf("%s does not answer:\n%s\n%s", index, text, plan)
+	}
+}
+
+// fillKept stores n finished jobs with one sequence, parent, key and unique key.
 func fillKept(t *testing.T, s *Store, n int) {
 	t.Helper()
 	now := time.Now()
@@ -101,7 +123,7 @@ func fillKept(t *testing.T, s *Store, n int) {
 	}
 }
 
-// explain is the plan of a statement, a step in a line.
+// explain returns the query plan of a statement, one step per line.
 func explain(t *testing.T, s *Store, text string, args ...any) string {
 	t.Helper()
 	var plan strings.Builder

@@ -12,23 +12,24 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/jobs/jobstest"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 )
 
-// childEnv makes the test binary a process that works on the database of its value.
+// childEnv makes the test binary a process that works on the database with this URL.
 const childEnv = "SQLJOBS_TEST_CHILD"
 
 const (
-	childLease = 1500 * time.Millisecond // for how long a killed process holds what it has taken
-	childJobs  = 100                     // how many jobs each process makes
+	childLease = 1500 * time.Millisecond // how long a killed process keeps its claims
+	childJobs  = 100                     // number of jobs that each process makes
 )
 
-// child makes jobs and ends whatever there is, from several goroutines, until it is killed or nothing is left. It prints "made ID", and
-// "run ID TOKEN" and "done ID" around a job's run.
+// child creates jobs and ends existing jobs, from several goroutines. It stops when no job is left.
+// It prints "made ID", and "run ID TOKEN" and "done ID" around a job's attempt.
 func child() {
-	s, err := sqljobs.New(sqljobs.Config{URL: os.Getenv(childEnv), Backoff: quick})
+	s, err := sqljobs.New(sqljobs.Config{Engine: sqltest.Engine(os.Getenv(childEnv)), URL: os.Getenv(childEnv), Backoff: quick})
 	if err != nil {
 		fmt.Fprintln(os.Stdout, "error", err)
 		return
@@ -71,7 +72,7 @@ func work(ctx context.Context, s *sqljobs.Store, p string) {
 			if c, err := s.Coming(ctx, time.Time{}, 1); err != nil || c.Next.IsZero() {
 				return
 			}
-			time.Sleep(20 * time.Millisecond) // a process of its own, without a bubble
+			time.Sleep(20 * time.Millisecond) // a separate process, without a synctest bubble
 		}
 		for i := range got {
 			fmt.Fprintln(os.Stdout, "run", got[i].ID, got[i].Token)
@@ -91,7 +92,7 @@ func work(ctx context.Context, s *sqljobs.Store, p string) {
 	}
 }
 
-// process is a child and what it said.
+// process is a child process and its output.
 type process struct {
 	cmd   *exec.Cmd
 	ended chan struct{}
@@ -135,9 +136,9 @@ func (p *process) said() []string {
 	return append([]string(nil), p.lines...)
 }
 
-// Three processes share a database, and one of them is killed by SIGKILL and replaced. Whatever was confirmed is there, each job comes to
-// its end once, and only what the killed one held runs again, under another token.
-// Promises: Q8.
+// TestKilled shows that a killed process loses no confirmed job. Three processes share a database,
+// and one of them is killed by SIGKILL and replaced. Every confirmed job exists and ends once. Only
+// the jobs that the killed process had claimed run again, with another token. Promises: Q8.
 func TestKilled(t *testing.T) {
 	each(t, func(t *testing.T, dsn string) {
 		all := []*process{start(t, dsn), start(t, dsn), start(t, dsn)}
@@ -171,13 +172,13 @@ func TestKilled(t *testing.T) {
 					}
 				case words[0] == "done" && len(words) == 2:
 					done[words[1]]++
-				case i > 0: // the last line of a killed process may be half of one
+				case i > 0: // the last line of a killed process may be incomplete
 					t.Errorf("a process says: %s", line)
 				}
 			}
 		}
 		for id := range made {
-			if done[id] == 0 && !held[id] { // the killed one may have ended it without a word
+			if done[id] == 0 && !held[id] { // the killed process may have ended it without a line
 				t.Errorf("job %s was confirmed, and never came to its end", id)
 			}
 		}
@@ -193,10 +194,10 @@ func TestKilled(t *testing.T) {
 	})
 }
 
-// countNames is how many names are kept.
+// countNames returns the number of stored names.
 func countNames(t *testing.T, dsn string) (n int64) {
 	t.Helper()
-	c, err := sqlconn.New(sqlconn.Config{URL: dsn})
+	c, err := sqlconn.New(sqlconn.Config{Engine: sqltest.Engine(dsn), URL: dsn})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
-// TestManyKeysBesideUniqueNames: transactions that create a unique job, and very many jobs with
-// unique keys, end in no deadlock.
+// TestManyKeysBesideUniqueNames shows that transactions that create a unique job do not deadlock
+// with transactions that create very many unique keys.
 func TestManyKeysBesideUniqueNames(t *testing.T) {
 	dsn := ownDatabase(t)
 	conn := watching(t, dsn)
@@ -38,7 +38,7 @@ func TestManyKeysBesideUniqueNames(t *testing.T) {
 		})
 	}
 	all.Wait()
-	for _, end := range ends { // what a session has seen is counted when it ends
+	for _, end := range ends { // the server counts a session's deadlocks when the session ends
 		if err := end(); err != nil {
 			t.Error(err)
 		}

@@ -8,7 +8,8 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// findLine is Find of what stands in the line of a queue.
+// findLine returns at most limit jobs of the queue q.Queue that q selects. In an update on
+// PostgreSQL it locks them and skips locked jobs. Returns ErrBadJob if limit is not positive.
 func (t *tx) findLine(ctx context.Context, q *jobstore.Line, limit int) ([]jobstore.Row, error) {
 	if limit <= 0 {
 		return nil, fmt.Errorf("%w: a line is asked for with the limit %d", jobstore.ErrBadJob, limit)
@@ -33,7 +34,8 @@ func (t *tx) findLine(ctx context.Context, q *jobstore.Line, limit int) ([]jobst
 	return found, err
 }
 
-// line is the statement of a Line. What waits by priority has an index of its own; the rest is found by time, and there is little of it that is not.
+// line returns the SELECT statement for a [jobstore.Line]. Queued jobs by priority have their own
+// index. All other lines are found by time, where few rows do not qualify.
 func (b *builder) line(q *jobstore.Line, limit int, by any, lock string) string {
 	most, first := b.arg(limit, "bigint"), b.arg(by, "bigint")
 	with := ""
@@ -45,7 +47,8 @@ func (b *builder) line(q *jobstore.Line, limit int, by any, lock string) string 
 	if w, ok := q.MaxWeight.Get(); ok {
 		weight := b.arg(w, "bigint")
 		if light = " AND j.weight <= " + weight; q.State == jobstore.Queued {
-			first = "CASE WHEN " + b.lightest(queue) + " <= " + weight + " THEN " + first + " END" // no time, and so no row
+			// NULL compares to no time, so the statement returns no row.
+			first = "CASE WHEN " + b.lightest(queue) + " <= " + weight + " THEN " + first + " END"
 		}
 	}
 	if q.Order == jobstore.PriorityFirst && q.State == jobstore.Queued {
@@ -70,7 +73,8 @@ func (b *builder) line(q *jobstore.Line, limit int, by any, lock string) string 
 		" ORDER BY " + cols + " LIMIT " + most + lock
 }
 
-// urgent is the rest of a statement of what waits in a line, by priority: one seek for each of them, so that what is not due is not walked.
+// urgent returns the end of a statement for queued jobs in the order of priority. It seeks once in
+// each priority, so jobs that are not due are not scanned.
 func (b *builder) urgent(q *jobstore.Line, queue, by, light, most, lock string) string {
 	s := source{
 		d: b.dialect(), where: "queue = " + queue + " AND state = 'QUEUED' AND queue_due IS NOT NULL", index: "swarmiji_job_line",
@@ -90,7 +94,8 @@ func (b *builder) urgent(q *jobstore.Line, queue, by, light, most, lock string) 
 	return s.priorities() + " " + s.rows(columns("j"), lock)
 }
 
-// lightest is the least weight of what waits in a queue: where that is too much, nothing is read.
+// lightest returns a subquery for the least weight of the waiting jobs of a queue. If that weight
+// is above the limit, the statement reads no job.
 func (b *builder) lightest(queue string) string {
 	i := "swarmiji_jobs AS i"
 	if b.lite {
@@ -110,8 +115,8 @@ func (b *builder) dialect() sqlconn.Dialect {
 	return sqlconn.Postgres
 }
 
-// table is the table of jobs, of which SQLite is told the index; names is the condition that names it to PostgreSQL, see the migration, and
-// tells both which states it has.
+// table returns the table of jobs under the alias j. On SQLite it adds an INDEXED BY clause for the
+// index. On PostgreSQL the condition of names selects the index, see the migration.
 func (b *builder) table(index string) string {
 	if b.lite && index != "" {
 		return "swarmiji_jobs AS j INDEXED BY " + index
@@ -137,7 +142,8 @@ func (b *builder) names(index string) string {
 	return states + guard
 }
 
-// Weigh implements [jobstore.Weigher].
+// Weigh implements [jobstore.Weigher]. It returns the number and the total weight of the running
+// jobs of a queue.
 func (t *tx) Weigh(ctx context.Context, queue string) (n, weight int64, err error) {
 	if t.err != nil || queue == "" || !possible(queue) {
 		return 0, 0, t.err
@@ -146,8 +152,9 @@ func (t *tx) Weigh(ctx context.Context, queue string) (n, weight int64, err erro
 	return n, weight, t.fail("weigh", err)
 }
 
-// weighText adds up what runs in a queue, $1, and reads the index alone: PostgreSQL would read all of the queue for a list of states, when it has seen the
-// table empty.
+// weighText returns the statement that counts the running jobs of the queue $1 and adds up their
+// weight. It reads the index alone. With a list of states, PostgreSQL would read the whole queue if
+// the table was empty when it made the plan.
 func weighText(d sqlconn.Dialect) string {
 	b := builder{lite: d == sqlconn.SQLite}
 	of := func(state jobstore.State) string {

@@ -7,17 +7,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swarmiji/swarmiji/connect/sqliteconnect"
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/jobs/jobstest"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestPlansOfLines has SQLite explain what it does to answer for queues and keys: each question has its index, and a line is read in its order.
+// TestPlansOfLines checks SQLite's query plans for queues and keys. Each query has its index, and
+// the jobs of a queue are read in their order.
 func TestPlansOfLines(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	s, err := New(Config{URL: "sqlite://" + filepath.ToSlash(filepath.Join(t.TempDir(), "jobs.db"))})
+	s, err := New(Config{Engine: sqliteconnect.Engine{}, URL: "sqlite://" + filepath.ToSlash(filepath.Join(t.TempDir(), "jobs.db"))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,33 +13,40 @@ import (
 )
 
 const (
-	// namesAge is after what time a process reads all names anew: others may have removed some, and a server that a
-	// failover has set back in time numbers its transactions from an earlier one.
+	// namesAge is the age from which on a process reads all names again. Other processes may have
+	// removed names. After a failover, a server may number its transactions from an earlier number.
 	namesAge = time.Minute
-	// maxPatterns is for how many patterns a process remembers which names match, and maxMatched
-	// how many names they are altogether. When there are more, some pattern is forgotten.
+	// maxPatterns limits the patterns for which a process caches the matching names. maxMatched limits
+	// the total number of these names. Above a limit, arbitrary patterns are removed.
 	maxPatterns = 10_000
 	maxMatched  = 4 << 20
 )
 
-// nameCache is what a process knows of the names of jobs. A call that needs them reads what has come since the mark, so that it knows all
-// that were committed before.
-//
-// The mark of SQLite is the number of the newest name: there is one writer, so that they become visible in their order. That of
-// PostgreSQL is the oldest transaction that was under way: all before it had ended.
+// nameCache caches the names of jobs in this process. A call that needs the names reads those added
+// since the mark. It then knows all names committed before. Safe for concurrent use.
 type nameCache struct {
 	mu       sync.Mutex
-	mark     int64
-	list     []string // grows only, until it is read anew
-	sorted   int      // so many in front are in their order
+	mark     mark
+	list     []string // only grows, until all names are read again
+	sorted   int      // this many entries at the start are sorted
 	known    map[string]struct{}
 	read     time.Time
-	readings int // how often all were read
+	readings int // how many times all names were read
 	patterns map[string]*matched
-	total    int // of the names that patterns match
+	total    int // of all names in patterns
 }
 
-// matched are the names that a pattern matches, of the first upto of the list.
+// mark is the point up to which names were read. The zero value means that no names were read.
+//
+// SQLite has one writer, so names become visible in the order of their numbers. On PostgreSQL, a
+// snapshot lists the transactions that had ended. It does not include the transaction that took the
+// snapshot.
+type mark struct {
+	number   int64  // SQLite: newest name. PostgreSQL: transaction that read, or 0.
+	snapshot string // PostgreSQL only
+}
+
+// matched holds the names that match a pattern, among the first upto names of the list.
 type matched struct {
 	pattern glob.Pattern
 	names   []string
@@ -47,37 +54,39 @@ type matched struct {
 	short   walk
 	long    walk
 
-	forgotten bool // it is of the calls that hold it alone
+	forgotten bool // not in the cache any more; only running calls use it
 }
 
-// walk is what is known of walks over what is due, from its beginning.
+// walk holds the success of walks over the first due rows.
 type walk struct {
-	vain  bool // the last one has not found enough
+	vain  bool // the last walk did not find enough
 	asked int
 }
 
-// learnt is what a call has read of the names, to be remembered when its transaction is committed: one that is not may have seen
-// numbers that are given again.
+// learnt holds the names that a call has read. They enter the cache when the transaction commits. A
+// transaction that fails may have seen numbers that are used again.
 type learnt struct {
-	from, mark int64
+	from, mark mark
 	all        bool
 	readings   int
 	names      []string
 }
 
-// since is where to read from.
+// since returns a learnt that says from which mark to read. It is the zero mark if the last full
+// reading is older than namesAge.
 func (n *nameCache) since() *learnt {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	l := &learnt{from: n.mark, readings: n.readings}
 	if time.Since(n.read) > namesAge {
-		l.from = 0
+		l.from = mark{}
 	}
-	l.mark, l.all = l.from, l.from == 0
+	l.mark, l.all = l.from, l.from == mark{}
 	return l
 }
 
-// learn remembers.
+// learn adds the names of l to the cache. It ignores l if another call has read the same names in
+// the meantime. nil is allowed.
 func (n *nameCache) learn(l *learnt) {
 	if l == nil {
 		return
@@ -86,7 +95,7 @@ func (n *nameCache) learn(l *learnt) {
 	defer n.mu.Unlock()
 	switch {
 	case l.readings != n.readings:
-		return // somebody else has read all of them since
+		return // another call has read all names since
 	case l.all:
 		n.readings++
 		n.list, n.known, n.read = nil, make(map[string]struct{}, len(l.names)), time.Now()
@@ -95,7 +104,7 @@ func (n *nameCache) learn(l *learnt) {
 		}
 		n.total = 0
 	case l.from != n.mark:
-		return // somebody else has read the same since
+		return // another call has read the same names since
 	}
 	n.mark = l.mark
 	for _, name := range l.names {
@@ -110,7 +119,7 @@ func (n *nameCache) learn(l *learnt) {
 	}
 }
 
-// of returns what is known of a pattern, which is compiled once.
+// of returns the cache entry of a pattern. It compiles a new pattern and adds it.
 func (n *nameCache) of(pattern string) *matched {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -126,7 +135,7 @@ func (n *nameCache) of(pattern string) *matched {
 	return m
 }
 
-// forget forgets patterns, any of them, until there is room for one more.
+// forget removes arbitrary patterns until there is space for one more. Call it with n.mu held.
 func (n *nameCache) forget() {
 	for pattern, m := range n.patterns {
 		if len(n.patterns) < maxPatterns && n.total <= maxMatched {
@@ -138,7 +147,8 @@ func (n *nameCache) forget() {
 	}
 }
 
-// worth reports whether a walk promises something: the last one has found, or it is time to try again.
+// worth reports whether to try a walk of w: the last walk found enough, or this is a 16th call. It
+// counts the calls.
 func (n *nameCache) worth(w *walk) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -152,8 +162,9 @@ func (n *nameCache) walked(w *walk, found bool) {
 	w.vain = !found
 }
 
-// match returns the names that a pattern matches, among those that were known and those that l brings, and how many names there are; -1:
-// what l is a sequel to is gone. The answer is not to be changed.
+// match returns the names that match m, among the cached names and the names of l, and the number
+// of all names. The number is -1 if the cached names were read again since l began. The caller must
+// not change the names.
 func (n *nameCache) match(m *matched, l *learnt) (names []string, of int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -169,7 +180,7 @@ func (n *nameCache) match(m *matched, l *learnt) (names []string, of int) {
 		return nil, -1
 	}
 	was := len(m.names)
-	if m.upto == 0 { // of names in their order few begin as the pattern does
+	if m.upto == 0 { // in sorted order, few names begin with the pattern's prefix
 		prefix := m.pattern.Prefix()
 		for at, _ := slices.BinarySearch(n.list[:n.sorted], prefix); at < n.sorted && strings.HasPrefix(n.list[at], prefix); at++ {
 			if m.pattern.Match(n.list[at]) {
@@ -195,20 +206,24 @@ func (n *nameCache) match(m *matched, l *learnt) (names []string, of int) {
 	return names, len(n.list) + len(l.names)
 }
 
-// readNames reads the names that have come since this process last looked.
+// readNames reads the names that were added since the cache's mark, or all names. It stores the
+// result in t.learnt too.
 func (t *tx) readNames(ctx context.Context) (*learnt, error) {
 	l := t.s.names.since()
-	rows, err := t.c.Query(ctx, t.s.text.names, l.from)
+	args := []any{l.from.number, l.from.snapshot}
+	if t.s.lite {
+		args = args[:1]
+	}
+	rows, err := t.c.Query(ctx, t.s.text.names, args...)
 	if err != nil {
 		return nil, err
 	}
 	for rows.Next() {
-		var mark int64
 		var name string
-		if err := rows.Scan(&mark, &name); err != nil {
+		// the last row has the newest mark
+		if err := rows.Scan(&l.mark.number, &l.mark.snapshot, &name); err != nil {
 			return nil, err
 		}
-		l.mark = max(l.mark, mark)
 		if name != "" {
 			l.names = append(l.names, name)
 		}
@@ -220,14 +235,15 @@ func (t *tx) readNames(ctx context.Context) (*learnt, error) {
 	return l, nil
 }
 
-// sweepPage is how many names one sweep looks at, and sweepEach after how many new ones there is one: names are removed at least as
-// fast as they come.
+// sweepPage is the number of names that one sweep checks. One sweep runs after each sweepEach new
+// names. So names are removed at least as fast as they are added.
 const (
 	sweepPage = 128
 	sweepEach = 64
 )
 
-// sweeper removes names whose jobs are gone. The caller whose job had a new name does that, now and then, after his own affairs.
+// sweeper removes names without jobs. A caller that added a new name sometimes does this after its
+// transaction.
 type sweeper struct {
 	mu    sync.Mutex
 	fresh int
@@ -235,7 +251,8 @@ type sweeper struct {
 	after string
 }
 
-// count counts new names and sweeps when there were enough.
+// count adds fresh to the number of new names. At sweepEach names it runs the sweeps that are due,
+// at most 16, unless another sweep runs. Errors end the sweeps.
 func (w *sweeper) count(ctx context.Context, s *Store, fresh int) {
 	if fresh == 0 {
 		return
@@ -253,7 +270,7 @@ func (w *sweeper) count(ctx context.Context, s *Store, fresh int) {
 	for range pages {
 		next, err := s.sweepOnce(ctx, after)
 		if err != nil {
-			break // the next one begins here
+			break // the next sweep begins at this name
 		}
 		after = next
 	}
@@ -262,7 +279,8 @@ func (w *sweeper) count(ctx context.Context, s *Store, fresh int) {
 	w.mu.Unlock()
 }
 
-// sweepOnce looks at the names after one, and answers where the next sweep begins.
+// sweepOnce removes the unused names of one page, after the name after. It returns the name after
+// which the next sweep begins.
 func (s *Store) sweepOnce(ctx context.Context, after string) (next string, err error) {
 	err = s.conn.Update(ctx, func(ctx context.Context, c *sqlconn.Tx) error {
 		idle, last, err := idleNames(ctx, c, s.text.page, after)
@@ -280,13 +298,15 @@ func (s *Store) sweepOnce(ctx context.Context, after string) (next string, err e
 		if idle, err = lockNames(ctx, c, idle); err != nil || len(idle) == 0 {
 			return err
 		}
-		_, err = c.Exec(ctx, s.text.forget, idle) // a statement of its own: it sees what those have done who held the locks before
+		// a separate statement, to see the changes of transactions that held the locks before
+		_, err = c.Exec(ctx, s.text.forget, idle)
 		return err
 	})
 	return next, err
 }
 
-// idleNames returns the names of a page that have no jobs, and the page's last one; "": it was the last page.
+// idleNames returns the names of a page without jobs, and the last name of the page. The last name
+// is "" at the last page.
 func idleNames(ctx context.Context, c *sqlconn.Tx, page, after string) (idle []string, last string, err error) {
 	rows, err := c.Query(ctx, page, after)
 	if err != nil {
@@ -308,7 +328,7 @@ func idleNames(ctx context.Context, c *sqlconn.Tx, page, after string) (idle []s
 	return idle, last, errors.Join(rows.Err(), rows.Close())
 }
 
-// lockNames returns those of the names that no transaction is about to use.
+// lockNames locks the names that no other transaction is about to use, and returns them.
 func lockNames(ctx context.Context, c *sqlconn.Tx, names []string) ([]string, error) {
 	byKey := make(map[int64]string, len(names))
 	keys := make([]int64, 0, len(names))

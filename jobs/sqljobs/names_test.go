@@ -8,14 +8,14 @@ import (
 	"github.com/swarmiji/swarmiji/internal/glob"
 )
 
-// manyNames is a cache of so many names.
+// manyNames returns a cache with count names.
 func manyNames(count int) *nameCache {
 	n := &nameCache{}
 	names := make([]string, count)
 	for i := range names {
 		names[i] = fmt.Sprintf("tenant-%04d/job-%d", i%1000, i)
 	}
-	n.learn(&learnt{all: true, names: names, mark: int64(count)})
+	n.learn(&learnt{all: true, names: names, mark: mark{number: int64(count)}})
 	return n
 }
 
@@ -24,8 +24,8 @@ func (n *nameCache) ask(pattern string) []string {
 	return names
 }
 
-// TestManyPatterns: each pattern is held against each name once, however many patterns take turns,
-// and finds what it matches.
+// TestManyPatterns shows that each pattern is compared with each name once, however many patterns
+// are in use, and finds its names.
 func TestManyPatterns(t *testing.T) {
 	n := manyNames(20_000)
 	kept := map[*matched]bool{}
@@ -42,7 +42,7 @@ func TestManyPatterns(t *testing.T) {
 			}
 		}
 	}
-	n.learn(&learnt{readings: n.readings, from: n.mark, mark: n.mark + 2, names: []string{"tenant-0001/new", "tenant-0000/new", "a"}})
+	n.learn(&learnt{readings: n.readings, from: n.mark, mark: mark{number: n.mark.number + 2}, names: []string{"tenant-0001/new", "tenant-0000/new", "a"}})
 	for pattern, want := range map[string]int{"tenant-0000/*": 21, "*-0001/job*": 20, "tenant-0001/*": 21, "a*": 1, "*new": 2, "z*": 0} {
 		if got := n.ask(pattern); len(got) != want {
 			t.Errorf("%q matches %d names, want %d", pattern, len(got), want)
@@ -50,7 +50,8 @@ func TestManyPatterns(t *testing.T) {
 	}
 }
 
-// TestPatternsAreBounded: patterns that match much do not fill the memory, and are still answered.
+// TestPatternsAreBounded shows that patterns with many matching names do not fill the memory, and
+// still find their names.
 func TestPatternsAreBounded(t *testing.T) {
 	n := manyNames(20_000)
 	for i := range 300 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/jobs/jobstest"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
@@ -15,11 +16,12 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// A server that has seen the table empty plans for an empty one until it looks again, a minute later or so. What is handed out must not read all
-// jobs even then.
+// TestPlansForAnEmptyTable shows that a claim does not read all jobs when the server's plans are
+// for an empty table. A server that has seen an empty table keeps such plans until it analyzes the
+// table again, about a minute later.
 func TestPlansForAnEmptyTable(t *testing.T) {
 	dsn := postgresURL(t)
-	conn, err := sqlconn.New(sqlconn.Config{URL: dsn, Backoff: quick})
+	conn, err := sqlconn.New(sqlconn.Config{Engine: sqltest.Engine(dsn), URL: dsn, Backoff: quick})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +66,8 @@ func TestPlansForAnEmptyTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	fill()
-	if err := s.Close(bound(t)); err != nil { // what a session has read is counted when it ends
+	// the server counts a session's reads when the session ends
+	if err := s.Close(bound(t)); err != nil {
 		t.Fatal(err)
 	}
 	before := tuplesRead(t, conn)
@@ -90,12 +93,12 @@ func TestPlansForAnEmptyTable(t *testing.T) {
 		read = tuplesRead(t, conn) - before
 		return read >= 3*takes
 	})
-	if read > takes*rows/10 { // a tenth of what it would be to read all of them once for each round
+	if read > takes*rows/10 { // a tenth of reading all rows once per round
 		t.Errorf("%d rows were read to hand out %d of %d jobs, and to find as many by their queues and keys", read, 3*takes, rows)
 	}
 }
 
-// askQueues asks what is asked of queues and keys, in the way of who locks. n is of a job with a key.
+// askQueues runs the queries of queues and keys, in transactions that lock. n is a job with a key.
 func askQueues(t *testing.T, s *sqljobs.Store, n int) {
 	t.Helper()
 	line := func(l jobstore.Line) jobstest.Query {
@@ -117,7 +120,8 @@ func askQueues(t *testing.T, s *sqljobs.Store, n int) {
 			{line(jobstore.Line{State: jobstore.Queued, Order: jobstore.PriorityFirst, MaxWeight: task.Set[int64](999)}), 0},
 			{line(jobstore.Line{State: jobstore.Running}), 1},
 			{jobstest.Query{Name: fmt.Sprint("name-", n%100), Key: key}, 1},
-			{jobstest.Query{Name: fmt.Sprint("name-", n%100), UniqueKey: key}, 1},
+			{jobstest.Query{Page: jobstore.Page{Limit: 1}, Group: &jobstore.Group{By: jobstore.ByUniqueKey, Name: fmt.Sprint("name-", n%100), Key: key}}, 1},
+			{jobstest.Query{Page: jobstore.Page{Limit: 1}, Group: &jobstore.Group{By: jobstore.ByName, Name: "name-4"}}, 1},
 			{jobstest.Query{Page: jobstore.Page{States: []jobstore.State{jobstore.Waiting}, Limit: 500}}, 0},
 			{jobstest.Query{Page: jobstore.Page{States: []jobstore.State{jobstore.Failed}, Limit: 1}}, 1},
 			{jobstest.Query{Page: jobstore.Page{States: []jobstore.State{jobstore.RunQueued}, Limit: 1}}, 0},
@@ -135,7 +139,7 @@ func askQueues(t *testing.T, s *sqljobs.Store, n int) {
 	}
 }
 
-// tuplesRead is how many rows of jobs all sessions that have ended have read.
+// tuplesRead returns the number of rows of the jobs table that all ended sessions have read.
 func tuplesRead(t *testing.T, conn *sqlconn.Conn) (n int64) {
 	t.Helper()
 	if err := conn.View(bound(t), func(ctx context.Context, tx *sqlconn.Tx) error {
@@ -146,11 +150,11 @@ func tuplesRead(t *testing.T, conn *sqlconn.Conn) (n int64) {
 	return n
 }
 
-// TestPlansOfSQLite: what is asked for by state, and by queue, is read from an index in the order of ids.
+// TestPlansOfSQLite shows that queries by state and by queue read an index in the order of ids.
 func TestPlansOfSQLite(t *testing.T) {
 	dsn := fileURL(t)
 	crowd(t, dsn, 10)
-	conn, err := sqlconn.New(sqlconn.Config{URL: dsn, Backoff: quick})
+	conn, err := sqlconn.New(sqlconn.Config{Engine: sqltest.Engine(dsn), URL: dsn, Backoff: quick})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +182,8 @@ func TestPlansOfSQLite(t *testing.T) {
 				if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
 					return err
 				}
-				if !strings.Contains(detail, "json_each") && !strings.HasPrefix(detail, "LIST SUBQUERY") && detail != "CREATE BLOOM FILTER" { // the states that are asked for
+				// the states in the query
+				if !strings.Contains(detail, "json_each") && !strings.HasPrefix(detail, "LIST SUBQUERY") && detail != "CREATE BLOOM FILTER" {
 					plan = append(plan, detail)
 				}
 			}

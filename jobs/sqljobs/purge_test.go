@@ -12,8 +12,8 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// TestPurgeTakesLittleMemory: a purge of 100 large jobs reads none of them. It hands over large
-// early answers a few at a time.
+// TestPurgeTakesLittleMemory shows that a purge of 100 large jobs reads none of their data. It
+// returns large early answers a few at a time.
 func TestPurgeTakesLittleMemory(t *testing.T) {
 	each(t, func(t *testing.T, dsn string) {
 		s := open(t, dsn)

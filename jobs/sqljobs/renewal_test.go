@@ -16,8 +16,8 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// TestRenewalWritesLittle: a renewal of the lease of a job or of a deferred task writes less than
-// 1 KiB, however large it is.
+// TestRenewalWritesLittle shows that a renewal of a lease writes less than 1 KiB, however large the
+// job or the deferred task is.
 func TestRenewalWritesLittle(t *testing.T) {
 	dsn := postgresURL(t)
 	conn, service := watching(t, dsn), serviceOf(t, open(t, dsn))
@@ -58,7 +58,7 @@ func TestRenewalWritesLittle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantLittle(t, conn, func() error { // the subscription renews it by itself
+		wantLittle(t, conn, func() error { // the subscription renews the lease itself
 			was := dueOf(t, conn)
 			until(t, "a renewal", func() bool { return dueOf(t, conn) != was })
 			return nil
@@ -72,7 +72,7 @@ func TestRenewalWritesLittle(t *testing.T) {
 	})
 }
 
-// largeData is JSON of 256 KiB that does not compress well.
+// largeData returns 256 KiB of JSON that does not compress well.
 func largeData(t *testing.T) []byte {
 	t.Helper()
 	var text strings.Builder
@@ -86,8 +86,9 @@ func largeData(t *testing.T) []byte {
 	return data
 }
 
-// wantLittle reports a renewal that writes 1 KiB or more. Of several the least counts: others write
-// meanwhile, and the first change of a page after a checkpoint writes all of it.
+// wantLittle fails the test if renew writes 1 KiB or more. The smallest of five measurements
+// counts. Other processes write too, and the first change of a page after a checkpoint writes the
+// whole page.
 func wantLittle(t *testing.T, conn *sqlconn.Conn, renew func() error) {
 	t.Helper()
 	least := int64(1 << 40)
@@ -104,7 +105,7 @@ func wantLittle(t *testing.T, conn *sqlconn.Conn, renew func() error) {
 	}
 }
 
-// written is how much the server has written to its log.
+// written returns the number of bytes in the server's write-ahead log.
 func written(t *testing.T, conn *sqlconn.Conn) (n int64) {
 	t.Helper()
 	read(t, conn, "SELECT CAST(pg_current_wal_insert_lsn() - '0/0' AS bigint)", &n)

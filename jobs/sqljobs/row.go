@@ -9,22 +9,22 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// none is a time that is not there, in an answer.
+// none stands for a missing time in the result of a statement.
 const none = -9223372036854775807
 
-// groups is a set of groups of columns. An update writes whole groups. What it leaves out is not
-// written again: PostgreSQL copies no long text, and SQLite touches no index.
+// groups is a set of groups of columns. An update writes whole groups. It leaves unchanged groups
+// out, so PostgreSQL copies no long text and SQLite updates no index.
 type groups uint8
 
 const (
-	lease      groups = 1 << iota // what a renewal changes; each update writes it
-	course                        // what changes from attempt to attempt
+	lease      groups = 1 << iota // changed by a renewal; each update writes it
+	course                        // changed from attempt to attempt
 	content                       // texts of any length
-	nature                        // what seldom changes
+	nature                        // seldom changed
 	everyGroup groups = 1<<iota - 1
 )
 
-// of picks the values of the groups.
+// of returns the values of the columns in g.
 func (g groups) of(values []any) []any {
 	var some []any
 	for i, v := range values {
@@ -35,7 +35,7 @@ func (g groups) of(values []any) []any {
 	return some
 }
 
-// kinds are the types of the columns of the groups.
+// kinds returns the types of the columns in g.
 func (g groups) kinds() (kinds []string) {
 	for _, c := range stored {
 		if g&c.group != 0 {
@@ -45,7 +45,7 @@ func (g groups) kinds() (kinds []string) {
 	return kinds
 }
 
-// stored are the columns in the order of values, beside the id.
+// stored lists the columns of a job except the id, in the order of values.
 var stored = [...]struct {
 	name, kind string
 	group      groups
@@ -69,7 +69,7 @@ var stored = [...]struct {
 	{"sequence_key", "text", nature},
 	{"reason", "text", content},
 	{"data", "text", content},
-	// What follows has a default.
+	// The following columns have a default.
 	{"queue", "text", nature},
 	{"queue_due", "bigint", lease},
 	{"weight", "bigint", nature},
@@ -86,16 +86,18 @@ var stored = [...]struct {
 	{"handouts", "bigint", course},
 }
 
-// basic is how many of them a job has that is neither of a queue nor awaits an answer: others are written when such a job is made.
+// basic is the number of columns that a job without a queue and without an answer needs. An INSERT
+// for other jobs writes all columns.
 const basic = 19
 
-// isBasic reports whether the basic columns hold all of a job.
+// isBasic reports whether the basic columns hold all values of j.
 func isBasic(j *jobstore.Row) bool {
 	return j.Queue == "" && j.Weight == 0 && j.Window == "" && j.Timeout == 0 && j.Deadline.IsZero() && j.Attempt == 0 && j.UniqueKey == "" &&
 		j.Key == "" && j.Phase == "" && !j.Respond && j.Answer == nil && j.Expires.IsZero() && j.Handouts == 0
 }
 
-// columns are a job as scan reads it, of the table of that name. A row of nulls is a job without an id.
+// columns returns the list of columns that scan reads, from the table with that alias. A row of
+// nulls is read as a job with id 0.
 func columns(of string) string {
 	cols := make([]string, 0, len(stored))
 	cols = append(cols, "coalesce("+of+".id, 0)")
@@ -103,7 +105,7 @@ func columns(of string) string {
 		missing := "0"
 		switch c.name {
 		case "queue_due":
-			continue // it is read as due
+			continue // scan reads it as due
 		case "due":
 			missing = of + ".queue_due, -9223372036854775807"
 		case "created", "changed", "next_run", "last_run", "scheduled", "deadline", "expires":
@@ -118,7 +120,7 @@ func columns(of string) string {
 	return strings.Join(cols, ", ")
 }
 
-// values are what is stored of a job, beside its id.
+// values returns the values of the stored columns of j.
 func values(j *jobstore.Row) []any {
 	due, queueDue := micros(j.Due), driver.Value(nil)
 	if j.Queue != "" {
@@ -134,7 +136,7 @@ func values(j *jobstore.Row) []any {
 	}
 }
 
-// scan reads the columns of a job.
+// scan reads the columns of one row into j.
 func scan(rows sqlconn.Rows, j *jobstore.Row) error {
 	var state, phase string
 	var id, priority, parent, children, mock, timeout, respond, handouts int64
@@ -158,7 +160,7 @@ func scan(rows sqlconn.Rows, j *jobstore.Row) error {
 	return nil
 }
 
-// micros is a time for the database.
+// micros returns t in microseconds, or NULL for the zero time.
 func micros(t time.Time) driver.Value {
 	if t.IsZero() {
 		return nil
@@ -166,7 +168,7 @@ func micros(t time.Time) driver.Value {
 	return t.UnixMicro()
 }
 
-// moment is a time of the database.
+// moment returns the time of a value in microseconds, or the zero time for none.
 func moment(us int64) time.Time {
 	if us == none {
 		return time.Time{}

@@ -12,19 +12,21 @@ import (
 )
 
 const (
-	// chunk is how many jobs one statement of PostgreSQL writes.
+	// chunk is the maximum number of jobs that one statement writes on PostgreSQL.
 	chunk = 500
-	// chunkBytes is how many bytes of data it writes, and a job more.
+	// chunkBytes is the size of data at which a chunk ends. The last job may exceed it.
 	chunkBytes = 4 << 20
 )
 
-// Save implements [jobstore.Tx].
+// Save implements [jobstore.Tx]. It inserts jobs with id 0 and sets their ids. It updates the other
+// jobs, and returns ErrNotFound if a job does not exist. It notes the wake-up words of the jobs for
+// the watchers.
 func (t *tx) Save(ctx context.Context, all ...*jobstore.Row) error {
 	if err := t.writes("save"); err != nil {
 		return err
 	}
 	var errs []error
-	var made []*jobstore.Row // with a message
+	var made []*jobstore.Row // new jobs with a message
 	for _, j := range all {
 		if j.ID == 0 && j.Message != "" {
 			made = append(made, j)
@@ -56,7 +58,7 @@ func (t *tx) Save(ctx context.Context, all ...*jobstore.Row) error {
 		return t.fail("save", err)
 	}
 	if t.s.lite && !t.s.watch.any() {
-		return nil // there is nobody to be told
+		return nil // nothing to notify without watchers
 	}
 	for _, j := range all {
 		t.tell(j)
@@ -64,7 +66,7 @@ func (t *tx) Save(ctx context.Context, all ...*jobstore.Row) error {
 	return nil
 }
 
-// saveMessages writes the messages of jobs that were just made.
+// saveMessages inserts the messages of new jobs. Their ids must be set.
 func (t *tx) saveMessages(ctx context.Context, made []*jobstore.Row) error {
 	return inChunks(made, func(part []*jobstore.Row) error {
 		ids, messages := make([]int64, len(part)), make([]string, len(part))
@@ -84,7 +86,7 @@ func (t *tx) saveMessages(ctx context.Context, made []*jobstore.Row) error {
 	})
 }
 
-// tell notes the word of a job, once.
+// tell notes the wake-up word of j, see tellWord.
 func (t *tx) tell(j *jobstore.Row) {
 	var now time.Time
 	if j.Queue != "" {
@@ -93,7 +95,8 @@ func (t *tx) tell(j *jobstore.Row) {
 	t.tellWord(j.Word(now))
 }
 
-// tellWord notes a word, once.
+// tellWord notes a wake-up word, once per transaction. On PostgreSQL it also queues a notification
+// for other processes. An empty word is ignored.
 func (t *tx) tellWord(word string) {
 	if word == "" || slices.Contains(t.given, word) {
 		return
@@ -106,7 +109,8 @@ func (t *tx) tellWord(word string) {
 
 func notFound(id jobstore.ID) error { return fmt.Errorf("save %d: %w", id, jobstore.ErrNotFound) }
 
-// renamed reports whether the name of a job may be another one than the stored one, so that it has to be made known.
+// renamed reports whether the name of j may differ from the stored name and must be added to the
+// names. It returns true for jobs that this transaction has not locked.
 func (t *tx) renamed(j *jobstore.Row) bool {
 	was := t.had[j.ID]
 	return was == nil || was.Name != j.Name
@@ -143,7 +147,7 @@ func (t *tx) saveOne(ctx context.Context, j *jobstore.Row) error {
 	return nil
 }
 
-// insert makes a job.
+// insert inserts one job and its name, and sets its id.
 func (t *tx) insert(ctx context.Context, j *jobstore.Row) error {
 	query, args := t.s.text.insert, values(j)
 	if isBasic(j) {
@@ -158,7 +162,7 @@ func (t *tx) insert(ctx context.Context, j *jobstore.Row) error {
 	}
 	if known == 0 {
 		t.fresh++
-		if t.s.lite { // PostgreSQL has done it in the same statement
+		if t.s.lite { // on PostgreSQL the INSERT statement adds the name
 			if _, err := t.c.Exec(ctx, t.s.text.addName, j.Name); err != nil {
 				return err
 			}
@@ -169,7 +173,8 @@ func (t *tx) insert(ctx context.Context, j *jobstore.Row) error {
 	return nil
 }
 
-// addNames makes names known, in their order, so that nobody waits for another in a circle.
+// addNames adds names to the table of names, in sorted order to avoid deadlocks. It sorts the
+// slice.
 func (t *tx) addNames(ctx context.Context, names []string) error {
 	slices.Sort(names)
 	names = slices.Compact(names)
@@ -193,7 +198,7 @@ func (t *tx) addNames(ctx context.Context, names []string) error {
 	return err
 }
 
-// saveAll writes jobs to PostgreSQL, some hundreds in a statement.
+// saveAll writes jobs to PostgreSQL, at most chunk jobs per statement.
 func (t *tx) saveAll(ctx context.Context, all []*jobstore.Row) error {
 	if len(all) == 0 {
 		return nil
@@ -221,7 +226,7 @@ func (t *tx) saveAll(ctx context.Context, all []*jobstore.Row) error {
 	return inChunks(lastOfEach(old), func(part []*jobstore.Row) error { return t.updateMany(ctx, part) })
 }
 
-// lastOfEach leaves of several jobs with one id the last.
+// lastOfEach returns the last job for each id, sorted by id.
 func lastOfEach(all []*jobstore.Row) []*jobstore.Row {
 	seen := make(map[jobstore.ID]struct{}, len(all))
 	var last []*jobstore.Row
@@ -250,7 +255,7 @@ func inChunks(all []*jobstore.Row, do func([]*jobstore.Row) error) error {
 	return nil
 }
 
-// arrays turns rows into columns, one array each. kinds are the types of the columns.
+// arrays converts rows to one array per column. kinds holds the types of the columns.
 func arrays(rows [][]any, kinds []string) []any {
 	cols := make([]any, len(kinds))
 	for c, kind := range kinds {
@@ -263,7 +268,7 @@ func arrays(rows [][]any, kinds []string) []any {
 	return cols
 }
 
-// column is one column of rows; nil: null.
+// column returns column c of the rows. nil entries stand for NULL.
 func column[T any](rows [][]any, c int) []*T {
 	col := make([]*T, len(rows))
 	for i := range rows {
@@ -274,7 +279,7 @@ func column[T any](rows [][]any, c int) []*T {
 	return col
 }
 
-// insertMany makes jobs. Ids are given in the order of the call.
+// insertMany inserts jobs with one statement and sets their ids, in the order of all.
 func (t *tx) insertMany(ctx context.Context, all []*jobstore.Row) error {
 	given := make([][]any, len(all))
 	for i, j := range all {
@@ -303,8 +308,8 @@ func (t *tx) insertMany(ctx context.Context, all []*jobstore.Row) error {
 	return nil
 }
 
-// updateMany overwrites jobs. A second statement is for the jobs whose long texts stay as they
-// are, so that these are not written again.
+// updateMany updates jobs. It runs a second statement for the jobs whose long texts are unchanged,
+// so these texts are not written again. Returns ErrNotFound if a job does not exist.
 func (t *tx) updateMany(ctx context.Context, all []*jobstore.Row) error {
 	var parts [2]struct {
 		changed groups
@@ -342,12 +347,12 @@ func (t *tx) updateMany(ctx context.Context, all []*jobstore.Row) error {
 	return nil
 }
 
-// longText is the size from which on texts are worth a second statement. PostgreSQL stores such
-// texts beside the row.
+// longText is the size in bytes from which on unchanged texts justify a second statement.
+// PostgreSQL stores such texts outside the row.
 const longText = 2000
 
-// changed returns the groups of columns in which j, whose values are now, differs from the stored
-// job. The group lease is always one of them. A job that this transaction has not locked has all.
+// changed returns the groups of columns in which j differs from the stored job, and always lease.
+// now holds the values of j. For a job that this transaction has not locked it returns all groups.
 func (t *tx) changed(j *jobstore.Row, now []any) groups {
 	was := t.had[j.ID]
 	if was == nil {

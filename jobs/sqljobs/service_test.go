@@ -14,8 +14,9 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// TestServiceUnderContention has many callers give commands of all kinds for the same few jobs at once. No transaction fails, as one of two that wait for each other's
-// locks would, and afterwards every sequence has one job whose turn it is, and every parent somebody to wait for.
+// TestServiceUnderContention runs commands of all kinds by many callers on the same few jobs. No
+// transaction fails, as it would after a deadlock. At the end every sequence has one job that may
+// run, and every waiting parent has an open child.
 func TestServiceUnderContention(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, dsn string) {
@@ -52,20 +53,20 @@ func TestServiceUnderContention(t *testing.T) {
 	})
 }
 
-// caller gives commands.
+// caller runs random commands.
 type caller struct {
 	*jobs.Service
 	r      *rand.Rand
 	newest *atomic.Int64
 }
 
-// id is one of the newest jobs.
+// id returns the id of one of the newest jobs.
 func (c *caller) id() jobstore.ID { return jobstore.ID(max(1, c.newest.Load()-c.r.Int64N(20))) }
 
 func (c *caller) create(ctx context.Context, spec jobs.Spec) error {
 	spec.Name = fmt.Sprint("n", c.r.IntN(3))
 	if c.r.IntN(2) == 0 {
-		spec.RetryAfter = "+0 SECONDS" // so that it is handed out again, and given up, soon
+		spec.RetryAfter = "+0 SECONDS" // so that it soon runs again and fails
 	}
 	made, err := c.Create(ctx, spec)
 	if err == nil {

@@ -11,11 +11,12 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 )
 
-// callers is how many call at the same time.
+// callers is the number of concurrent callers.
 const callers = 32
 
 // inParallel calls do b.N times from several goroutines.
@@ -58,7 +59,7 @@ func create(ctx context.Context, s *sqljobs.Store, name string) error {
 	})
 }
 
-// pair takes a job and ends it.
+// pair claims a job and ends it.
 func pair(ctx context.Context, s *sqljobs.Store, d jobstore.Due) error {
 	got, _, err := taken(ctx, s, d, 1, 0)
 	if err != nil {
@@ -75,7 +76,7 @@ func pair(ctx context.Context, s *sqljobs.Store, d jobstore.Due) error {
 	})
 }
 
-// fill adds jobs: each(i) says which.
+// fill adds n jobs; each returns job i.
 func fill(b *testing.B, s *sqljobs.Store, n int, each func(i int) *jobstore.Row) {
 	b.Helper()
 	for from := 0; from < n; from += 5000 {
@@ -87,7 +88,7 @@ func fill(b *testing.B, s *sqljobs.Store, n int, each func(i int) *jobstore.Row)
 	}
 }
 
-// BenchmarkCreate makes one job with each call.
+// BenchmarkCreate creates one job per call.
 func BenchmarkCreate(b *testing.B) {
 	eachBench(b, func(b *testing.B, dsn string) {
 		s := open(b, dsn)
@@ -96,7 +97,7 @@ func BenchmarkCreate(b *testing.B) {
 	})
 }
 
-// BenchmarkPair takes and ends a job with each pair of calls.
+// BenchmarkPair claims a job and ends it, with two calls.
 func BenchmarkPair(b *testing.B) {
 	eachBench(b, func(b *testing.B, dsn string) {
 		s := open(b, dsn)
@@ -106,10 +107,11 @@ func BenchmarkPair(b *testing.B) {
 	})
 }
 
-// BenchmarkAlone is what the databases do without this package, in the simplest table: what the others are to be compared with.
+// BenchmarkAlone measures the databases without this package, with the simplest table. Compare the
+// other benchmarks with it.
 func BenchmarkAlone(b *testing.B) {
 	eachBench(b, func(b *testing.B, dsn string) {
-		c, err := sqlconn.New(sqlconn.Config{URL: dsn})
+		c, err := sqlconn.New(sqlconn.Config{Engine: sqltest.Engine(dsn), URL: dsn})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -156,11 +158,12 @@ func BenchmarkAlone(b *testing.B) {
 	})
 }
 
-// errUndo has a transaction leave all as it was.
+// errUndo rolls a transaction back.
 var errUndo = errors.New("not after all")
 
-// BenchmarkMillion takes jobs, and undoes it, among a million of a thousand names and six priorities, half of which are not due, and among
-// few, by kinds of patterns.
+// BenchmarkMillion claims jobs and rolls back, by kinds of patterns. The table has a million jobs
+// with a thousand names and six priorities, and for comparison a few jobs. Half of the jobs are not
+// due.
 func BenchmarkMillion(b *testing.B) {
 	eachBench(b, func(b *testing.B, dsn string) {
 		for _, rows := range []int{6_000, 1_000_000} {

@@ -19,7 +19,8 @@ import (
 //go:embed migrations
 var migrations embed.FS
 
-// Store keeps jobs in a database. Make one with [New], and end it with Close. All methods may be called from any goroutine.
+// Store stores jobs in a database. Create it with [New] and end it with Close. Safe for concurrent
+// use.
 type Store struct {
 	conn    *sqlconn.Conn
 	lite    bool
@@ -41,14 +42,15 @@ var (
 	_ jobstore.Inserter = (*Store)(nil)
 )
 
-// Close implements [jobstore.Store].
+// Close implements [jobstore.Store]. It stops the watchers and closes the connections.
 func (s *Store) Close(ctx context.Context) error {
 	s.end()
 	s.watch.close()
 	return s.conn.Close(ctx)
 }
 
-// ready makes the tables, once, or says why nothing may be done.
+// ready migrates the tables at the first call. Returns ErrClosed after Close, or the error of the
+// migration, which the next call repeats. It blocks while another goroutine migrates.
 func (s *Store) ready(ctx context.Context) error {
 	select {
 	case <-s.closing:
@@ -58,7 +60,7 @@ func (s *Store) ready(ctx context.Context) error {
 	if s.migrated.Load() {
 		return nil
 	}
-	s.migrating.Lock() // those who come at the same moment would wait for each other in the database
+	s.migrating.Lock() // concurrent migrations would wait for each other in the database
 	defer s.migrating.Unlock()
 	if s.migrated.Load() {
 		return nil
@@ -74,7 +76,9 @@ func (s *Store) ready(ctx context.Context) error {
 	return nil
 }
 
-// wrap puts the port's error beside the database's. An error of a caller's function stays as it is.
+// wrap adds the error of the port [jobstore] to an error of the database: ErrClosed or
+// ErrUnavailable. what names the failed step. An error of the caller's function is returned
+// unchanged.
 func wrap(what string, err error) error {
 	class := sqlconn.Class(err)
 	switch {
@@ -90,19 +94,22 @@ func wrap(what string, err error) error {
 	return fmt.Errorf("sqljobs %s: %w", what, err)
 }
 
-// Update implements [jobstore.Store].
+// Update implements [jobstore.Store]. It runs fn in a transaction that can write, and commits it
+// unless fn returns an error.
 func (s *Store) Update(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) error {
-	return s.run(ctx, s.conn.Update, false, fn)
+	return s.run(ctx, s.conn.Update, use{}, fn)
 }
 
-// Single implements [jobstore.Store]. It is Update, which costs a server two trips for one statement: the transaction begins with it. In one trip the
-// statement would be its own transaction, which an error of fn could not undo.
+// Single implements [jobstore.Store]. It equals Update: the transaction begins together with its
+// first statement, so one statement costs two round trips. In one round trip the statement would be
+// its own transaction, and an error of fn could not undo it.
 func (s *Store) Single(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) error {
-	return s.run(ctx, s.conn.Update, false, fn)
+	return s.run(ctx, s.conn.Update, use{once: true}, fn)
 }
 
-// Insert implements [jobstore.Inserter]. On PostgreSQL one job is one statement and one trip: the statement is a transaction of its own, and nothing comes
-// after it that could want it undone.
+// Insert implements [jobstore.Inserter]. On PostgreSQL, one job without a message takes one
+// statement and one round trip. That statement is its own transaction, and no later step can fail.
+// Otherwise Insert uses an ordinary transaction. draft may then run twice.
 func (s *Store) Insert(ctx context.Context, draft func(now time.Time) []*jobstore.Row) error {
 	save := func(most int) func(ctx context.Context, tx jobstore.Tx) error {
 		return func(ctx context.Context, tx jobstore.Tx) error {
@@ -123,24 +130,26 @@ func (s *Store) Insert(ctx context.Context, draft func(now time.Time) []*jobstor
 		}
 	}
 	if !s.lite {
-		if err := s.run(ctx, s.conn.Single, false, save(1)); !errors.Is(err, errMany) {
+		if err := s.run(ctx, s.conn.Single, use{once: true}, save(1)); !errors.Is(err, errMany) {
 			return err
 		}
 	}
-	return s.run(ctx, s.conn.Update, false, save(math.MaxInt))
+	return s.run(ctx, s.conn.Update, use{once: true}, save(math.MaxInt))
 }
 
-// errMany says that jobs are not saved by one statement.
+// errMany reports that one statement cannot store the jobs.
 var errMany = errors.New("sqljobs: several rows")
 
-// View implements [jobstore.Store].
+// View implements [jobstore.Store]. It runs fn in a transaction that cannot write.
 func (s *Store) View(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) error {
-	return s.run(ctx, s.conn.View, true, fn)
+	return s.run(ctx, s.conn.View, use{view: true}, fn)
 }
 
-// run runs fn, and does what follows a commit.
+// run runs fn in a transaction of do, after it has migrated the tables and read the clock where
+// necessary. After a commit it stores the names that were read, wakes the watchers and removes
+// unused names. After an error it keeps the names that were read.
 func (s *Store) run(
-	ctx context.Context, do func(context.Context, sqlconn.Func) error, view bool, fn func(ctx context.Context, tx jobstore.Tx) error,
+	ctx context.Context, do func(context.Context, sqlconn.Func) error, u use, fn func(ctx context.Context, tx jobstore.Tx) error,
 ) error {
 	if err := s.ready(ctx); err != nil {
 		return err
@@ -150,7 +159,7 @@ func (s *Store) run(
 	}
 	var t *tx
 	err := do(ctx, func(ctx context.Context, c *sqlconn.Tx) error {
-		t = &tx{s: s, c: c, view: view}
+		t = &tx{use: u, s: s, c: c}
 		err := fn(ctx, t)
 		if err == nil {
 			err = t.err
@@ -162,15 +171,16 @@ func (s *Store) run(
 		return wrap("transaction", err)
 	}
 	s.names.learn(t.learnt)
-	if !view {
+	if !u.view {
 		s.woken(t)
 		s.sweep.count(ctx, s, t.fresh)
 	}
 	return nil
 }
 
-// relearn remembers names although the transaction has failed, as one does that has found no job. PostgreSQL shows what is committed; SQLite may have
-// shown what is undone, and is asked again.
+// relearn stores the names that a failed transaction has read. A transaction that finds no job can
+// fail in this way. PostgreSQL shows only committed names. SQLite may have shown names that were
+// rolled back, so relearn reads them again.
 func (s *Store) relearn(ctx context.Context, t *tx) {
 	if t == nil || t.learnt == nil || !t.learnt.all && len(t.learnt.names) == 0 {
 		return
@@ -181,15 +191,16 @@ func (s *Store) relearn(ctx context.Context, t *tx) {
 	}
 	var again *learnt
 	err := s.conn.View(ctx, func(ctx context.Context, c *sqlconn.Tx) (err error) {
-		again, err = (&tx{s: s, c: c, view: true}).readNames(ctx)
+		again, err = (&tx{use: use{view: true}, s: s, c: c}).readNames(ctx)
 		return err
 	})
-	if err == nil { // else the next one reads them
+	if err == nil { // after an error, the next transaction reads them
 		s.names.learn(again)
 	}
 }
 
-// look asks a server for its time if the last answer is old, before a transaction has begun that would wait for it.
+// look asks the PostgreSQL server for its time if the last answer is old. It runs before the
+// transaction, so the transaction does not wait for the answer. On SQLite it does nothing.
 func (s *Store) look(ctx context.Context) error {
 	if s.lite || !s.clock.old() {
 		return nil
@@ -205,7 +216,8 @@ func (s *Store) look(ctx context.Context) error {
 	}))
 }
 
-// Coming implements [jobstore.Store].
+// Coming implements [jobstore.Store]. It returns the time, the next due time, and at most max names
+// of jobs that became due after since.
 func (s *Store) Coming(ctx context.Context, since time.Time, max int) (jobstore.Coming, error) {
 	var answer jobstore.Coming
 	if err := s.ready(ctx); err != nil {

@@ -6,13 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/jobs/jobstest"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 )
 
-// unclosed is a store that the suite closes.
+// unclosed returns a store that the suite closes.
 func unclosed(t testing.TB, c sqljobs.Config) *sqljobs.Store {
 	t.Helper()
 	c.Backoff = quick
@@ -26,8 +27,10 @@ func unclosed(t testing.TB, c sqljobs.Config) *sqljobs.Store {
 func liteHarness(t testing.TB) *jobstest.Harness {
 	dsn := fileURL(t)
 	return &jobstest.Harness{
-		Open:     func(t testing.TB) jobstore.Store { return unclosed(t, sqljobs.Config{URL: dsn, Readers: 2}) },
-		Restart:  func(testing.TB) {}, // there is no server: what a killed process leaves is TestKilled's
+		Open: func(t testing.TB) jobstore.Store {
+			return unclosed(t, sqljobs.Config{Engine: sqltest.Engine(dsn), URL: dsn, Readers: 2})
+		},
+		Restart:  func(testing.TB) {}, // no server to restart; TestKilled covers killed processes
 		Promises: jobstest.Promises{Take: true, Drop: true, Weigh: true, Durable: true},
 		Slack:    100 * time.Millisecond,
 		Report:   "../../docs/capabilities/jobs-sqlite.json",
@@ -43,7 +46,9 @@ func postgresHarness(t testing.TB) *jobstest.Harness {
 		}
 	}
 	return &jobstest.Harness{
-		Open: func(t testing.TB) jobstore.Store { return unclosed(t, sqljobs.Config{URL: dsn + "&pool_max_conns=6"}) },
+		Open: func(t testing.TB) jobstore.Store {
+			return unclosed(t, sqljobs.Config{Engine: sqltest.Engine(dsn + "&pool_max_conns=6"), URL: dsn + "&pool_max_conns=6"})
+		},
 		Sever: func(t testing.TB, _ jobstore.Store) {
 			if err := p.CloseAllConnections(bound(t)); err != nil {
 				t.Fatal(err)
@@ -69,7 +74,7 @@ func TestStore(t *testing.T)         { jobstest.Run(t, liteHarness) }
 func TestStorePostgres(t *testing.T) { jobstest.Run(t, postgresHarness) }
 
 func TestNewRefuses(t *testing.T) {
-	_, err := sqljobs.New(sqljobs.Config{URL: "mysql://u:secret@h/d", Readers: -1})
+	_, err := sqljobs.New(sqljobs.Config{Engine: sqltest.Engine("mysql://u:secret@h/d"), URL: "mysql://u:secret@h/d", Readers: -1})
 	if err == nil || !strings.Contains(err.Error(), "neither sqlite") || !strings.Contains(err.Error(), "Readers") || strings.Contains(err.Error(), "secret") {
 		t.Errorf("%v", err)
 	}

@@ -7,54 +7,59 @@ import (
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 )
 
-// simple is what [jobstore.Row.Simple] says, and plain what is handed out without a look at others.
+// simple is the SQL form of [jobstore.Row.Simple]. plain is the condition of jobs that can be
+// claimed without reading other jobs.
 const (
 	simple = "repeat IS NULL AND retry_after IS NULL AND parent IS NULL AND has_children = 0 AND sequence_key IS NULL AND queue IS NULL AND answer_key IS NULL"
 	plain  = "j.retry_after IS NULL AND j.parent IS NULL AND j.has_children = 0"
 )
 
-// texts are the statements in a database's dialect.
+// texts holds the statements in a database's dialect.
 type texts struct {
-	get         string                 // $1: id
-	lock        string                 // $1: id; the same and locks
-	insert      string                 // values, on PostgreSQL with the key of the name; answers with the id and whether the name was known
-	insertBasic string                 // the same of basic jobs
+	get  string // $1: id
+	lock string // $1: id; the same as get, and locks the row
+	// values, on PostgreSQL with the name's lock key; returns the id and whether the name was known
+	insert      string
+	insertBasic string                 // the same for basic jobs
 	update      [everyGroup + 1]string // values of groups, id
 	drop        string                 // $1: id, $2: token
 	expireJobs  string                 // $1: by, $2: limit
 	delete      string                 // $1: id, on PostgreSQL ids
 
-	due     map[dueKey]string
-	many    string // PostgreSQL: $1 limit, $2 by, $3 names; answers as candidates
-	manyOf  string // PostgreSQL: the same of one priority, $4
-	weigh   string // $1: queue; answers with how many run, and their weight
-	times   string // answers now and the next Due
-	became  string // $1: since, $2: by, $3: limit; answers with names
-	mark    string // SQLite: $1 id, $2 now, $3 due, $4 run, $5 scheduled, $6 attempts
-	lockIDs string // PostgreSQL: $1 limit, $2 by, $3 ids
-	takeIDs string // PostgreSQL: the same, $4 lease
+	due      map[dueKey]string
+	many     string // PostgreSQL: $1 limit, $2 by, $3 names; returns candidates
+	manyOf   string // PostgreSQL: the same for the priority $4
+	weigh    string // $1: queue; returns the number and weight of running jobs
+	times    string // returns the present time and the next due times
+	became   string // $1: since, $2: by, $3: limit; returns names
+	mark     string // SQLite: $1 id, $2 now, $3 due
+	markMany string // SQLite: $1 ids as JSON, $2 now, $3 due
+	lockIDs  string // PostgreSQL: $1 limit, $2 by, $3 ids
+	takeIDs  string // PostgreSQL: the same, and $4 lease
 
 	answers answerTexts
+	groups  groupTexts
 
-	messages    string // $1: ids; answers with ids and messages
+	messages    string // $1: ids; returns ids and messages
 	addMessage  string // $1: id, $2: message; on PostgreSQL arrays
 	dropMessage string // SQLite: $1 id
 
-	expireMessages string // SQLite: $1 by, $2 limit; before expireJobs
+	expireMessages string // SQLite: $1 by, $2 limit; runs before expireJobs
 
 	insertMany string                 // PostgreSQL: arrays of values
-	addNames   string                 // PostgreSQL: $1 names, $2 their keys
+	addNames   string                 // PostgreSQL: $1 names, $2 their lock keys
 	updateMany [everyGroup + 1]string // PostgreSQL: arrays of values of groups, ids
 
-	names   string // $1: since; answers with a mark, and name
+	names   string // $1: number, on PostgreSQL $2: snapshot, of a mark; returns the new mark and names
 	addName string // SQLite: $1 name
 	known   string // SQLite: $1 name
-	page    string // $1: after; answers with names, the next of them all, and whether there are jobs
+	page    string // $1: after; returns the next names and whether they have jobs
 	forget  string // SQLite: $1 name; PostgreSQL: names
 }
 
-// dueKey names a statement about what is due. $1 is the limit, $2 the latest Due, then come the priority and the name, if there are
-// any. On PostgreSQL $2 may be null, for the server's time.
+// dueKey identifies a statement about due jobs. $1 is the limit and $2 the latest due time. The
+// priority and the name follow, if the statement has them. On PostgreSQL a null $2 means the
+// server's time.
 type dueKey struct {
 	kind     kind
 	by       scope
@@ -62,17 +67,18 @@ type dueKey struct {
 	mock     bool
 }
 
-// kind is what a statement about due jobs is for.
+// kind is the purpose of a statement about due jobs.
 type kind int
 
 const (
-	seek  kind = iota // answers with id, name, priority and due, and locks nothing
-	read              // answers with jobs
-	claim             // answers with jobs and locks them: PostgreSQL alone
-	take              // has them run, and answers with them: PostgreSQL alone; the lease is the last one
+	seek  kind = iota // returns id, name, priority and due; locks nothing
+	read              // returns jobs
+	claim             // returns jobs and locks them; only on PostgreSQL
+	// sets jobs to RUNNING and returns them; only on PostgreSQL; the last argument is the lease
+	take
 )
 
-// scope is whose due jobs.
+// scope selects the names of due jobs.
 type scope int
 
 const (
@@ -96,7 +102,7 @@ func newTexts(d sqlconn.Dialect) *texts {
 		page: `SELECT n.name, CASE WHEN EXISTS (SELECT 1 FROM swarmiji_jobs AS j WHERE j.name = n.name AND j.id > -1) THEN 1 ELSE 0 END
 			FROM swarmiji_job_name AS n WHERE n.name > $1 ORDER BY n.name LIMIT ` + fmt.Sprint(sweepPage),
 	}
-	t.lock, t.answers = t.get, newAnswerTexts(d)
+	t.lock, t.answers, t.groups = t.get, newAnswerTexts(d), newGroupTexts(d)
 	for g := lease; g <= everyGroup; g++ {
 		var sets []string
 		for _, c := range stored {
@@ -130,7 +136,7 @@ func newTexts(d sqlconn.Dialect) *texts {
 	return t
 }
 
-// idList is the condition that an id is one of a list, which is $1.
+// idList returns the condition that an id is in the list $1.
 func idList(d sqlconn.Dialect) string {
 	if d == sqlconn.SQLite {
 		return "IN (SELECT value FROM json_each(CAST($1 AS text)))"
@@ -138,7 +144,8 @@ func idList(d sqlconn.Dialect) string {
 	return "= ANY(CAST($1 AS bigint[]))"
 }
 
-// insertInto begins a statement that makes jobs, with the first n columns.
+// insertInto returns the beginning of an INSERT statement with the first n columns, and the list of
+// these columns.
 func insertInto(n int) (text, names string) {
 	list := make([]string, n)
 	for i, c := range stored[:n] {
@@ -148,7 +155,7 @@ func insertInto(n int) (text, names string) {
 	return "INSERT INTO swarmiji_jobs (" + names + ")", names
 }
 
-// insertText makes a job, with the first n columns.
+// insertText returns the statement that inserts one job with its first n columns.
 func insertText(d sqlconn.Dialect, n int) string {
 	into, _ := insertInto(n)
 	marks := make([]string, n)
@@ -167,34 +174,36 @@ func insertText(d sqlconn.Dialect, n int) string {
 func (t *texts) sqlite() {
 	t.delete = "DELETE FROM swarmiji_jobs WHERE id = " + cast(1, "bigint")
 	t.dropMessage = "DELETE FROM swarmiji_job_message WHERE job = " + cast(1, "bigint")
-	t.mark = `UPDATE swarmiji_jobs SET state = 'RUNNING', changed = $2, last_run = $2, token = token + 1, due = $3, run = $4,
-		scheduled = $5, attempts = $6 WHERE id = CAST($1 AS bigint)`
+	t.mark = `UPDATE swarmiji_jobs SET state = 'RUNNING', changed = $2, last_run = $2, token = token + 1, due = $3,
+		run = run + (state = 'QUEUED'), attempts = attempts + (state <> 'RUNNING'),
+		scheduled = CASE WHEN state = 'QUEUED' THEN next_run ELSE scheduled END WHERE id `
+	t.mark, t.markMany = t.mark+"= "+cast(1, "bigint"), t.mark+idList(sqlconn.SQLite)
 	first := "(SELECT j.id FROM swarmiji_jobs AS j INDEXED BY swarmiji_job_expires WHERE j.expires <= " + cast(1, "bigint") + " ORDER BY j.expires LIMIT " + cast(2, "bigint") + ")"
 	t.expireMessages = "DELETE FROM swarmiji_job_message WHERE job IN " + first
 	t.expireJobs = "DELETE FROM swarmiji_jobs WHERE id IN " + first
-	t.names = "SELECT seq, name FROM swarmiji_job_name WHERE seq > $1 ORDER BY seq"
+	t.names = "SELECT seq, '', name FROM swarmiji_job_name WHERE seq > $1 ORDER BY seq"
 	t.forget = "DELETE FROM swarmiji_job_name WHERE name = $1"
 }
 
-// source is a piece of a statement that finds rows of what is due.
+// source describes the part of a statement that finds due rows.
 type source struct {
 	d     sqlconn.Dialect
-	where string // of an index
+	where string // the condition of an index
 	index string
-	first string // the priorities to look at, if they are not all
-	least string // a condition of the first of all of them, "f"
+	first string // the priorities to search; "" means all
+	least string // a condition for the lowest priority, on the alias "f"
 	by    string
-	also  string // another condition of rows, "j"
-	due   string // the column
+	also  string // another condition for rows, on the alias "j"
+	due   string // the name of the due column
 	most  string // the limit
 }
 
-// newSource is of what is due, $1 rows at most.
+// newSource returns a source of due rows, at most $1.
 func newSource(d sqlconn.Dialect) source {
 	return source{d: d, where: "due IS NOT NULL AND mock = 0", due: "due", most: limitMark(d)}
 }
 
-// limitMark is $1 in a LIMIT.
+// limitMark returns $1 in the form of a LIMIT.
 func limitMark(d sqlconn.Dialect) string {
 	if d == sqlconn.SQLite {
 		return cast(1, "bigint")
@@ -202,8 +211,8 @@ func limitMark(d sqlconn.Dialect) string {
 	return "$1"
 }
 
-// priorities is a table "p" of the priorities that have rows in the index, lowest first: each is found by a seek, so that the rows
-// between are not walked.
+// priorities returns a table "p" of the priorities that have rows in the index, lowest first. It
+// finds each priority by a seek, so the rows between are not scanned.
 func (s *source) priorities() string {
 	if s.first != "" {
 		return "p(priority) AS (SELECT " + s.first + ")"
@@ -222,8 +231,8 @@ func (s *source) table(as string) string {
 	return "swarmiji_jobs AS " + as
 }
 
-// rows are columns of rows that are due, in order. SQLite keeps the order of a CROSS JOIN, of the rows of "p", and within
-// them of the index.
+// rows returns a SELECT of cols of the due rows, in order. SQLite keeps the order of a CROSS JOIN:
+// first the rows of "p", then the index.
 func (s *source) rows(cols, lock string) string {
 	where := s.where + " AND j.priority = p.priority AND j." + s.due + " <= " + s.by + s.also
 	if s.d == sqlconn.SQLite {
@@ -233,7 +242,7 @@ func (s *source) rows(cols, lock string) string {
 		" ORDER BY j." + s.due + ", j.id LIMIT " + s.most + lock + ") AS k LIMIT " + s.most
 }
 
-// ofPatterns is the source of what is due whatever its name.
+// ofPatterns returns the source of due rows with any name.
 func ofPatterns(d sqlconn.Dialect, mock bool) source {
 	s := newSource(d)
 	s.index = "swarmiji_job_due"
@@ -241,7 +250,7 @@ func ofPatterns(d sqlconn.Dialect, mock bool) source {
 		s.where, s.index = "due IS NOT NULL AND mock = 1", "swarmiji_job_due_mock"
 	}
 	if d == sqlconn.Postgres {
-		s.where += " AND id > 0" // which names the index, see the migration
+		s.where += " AND id > 0" // selects the index, see the migration
 	}
 	return s
 }
@@ -281,15 +290,18 @@ func dueText(d sqlconn.Dialect, key dueKey) string {
 	}
 }
 
-// cast is an argument in a comparison. SQLite would prepare a statement anew for each value of one that it compares with the condition of
-// a partial index, or has for a limit, as it stands.
+// cast returns the argument n with a CAST. SQLite would prepare a statement again for each value of
+// a plain argument in a LIMIT or in the condition of a partial index.
 func cast(n int, kind string) string { return fmt.Sprintf("CAST($%d AS %s)", n, kind) }
 
-// now is the server's time as a table "n", so that it is asked for once and an index can be compared with it.
+// now returns the server's time as a table "n". The statement reads the time once and can compare
+// an index with it.
 func now(d sqlconn.Dialect) string { return "n AS MATERIALIZED (SELECT " + d.Now() + " AS t), " }
 
-// takeText has locked rows run up to the first that is not plain. It answers with jobs, which have no id where they do not run. The ids are no table to join with:
-// a server that believes the table of jobs to be empty, as it does for a minute after that was so, would read all of it for each of them.
+// takeText returns the part of a statement that sets the locked rows to RUNNING, up to the first
+// row that is not plain. It returns jobs, without an id where they are not set to RUNNING. The ids
+// are not joined as a table. A server that believes that the jobs table is empty would scan it for
+// each id. It believes so for up to a minute after the table was empty.
 func takeText(rows string, lease int) string {
 	return fmt.Sprintf(`c AS MATERIALIZED (%s), g AS (SELECT c.id, bool_and(c.plain) OVER (ORDER BY c.priority, c.due, c.id) AS go FROM c),
 		u AS (UPDATE swarmiji_jobs AS j SET state = 'RUNNING', changed = (SELECT t FROM n), last_run = (SELECT t FROM n), token = j.token + 1,
@@ -301,7 +313,8 @@ func takeText(rows string, lease int) string {
 		SELECT %s FROM c LEFT JOIN u ON u.id = c.id ORDER BY c.priority, c.due, c.id`, rows, lease, columns("u"))
 }
 
-// coming finds what has become due and what will next, by a seek in each priority.
+// coming sets the statements t.times and t.became. They find the next due times and the names that
+// became due, by a seek in each priority.
 func (t *texts) coming(d sqlconn.Dialect) {
 	plain, mock := ofPatterns(d, false), ofPatterns(d, true)
 	with := "WITH RECURSIVE n AS MATERIALIZED (SELECT " + d.Now() + " AS t), "

@@ -7,12 +7,13 @@ import (
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 )
 
-// addNames brings the names of jobs into the table of names. A name's lock is held to the transaction's end, shared: who removes
-// names asks for it alone, and cannot have it. The lock comes before the look, which sees what was committed up to then.
+// addNames inserts the names of jobs into the table of names. Each name's lock is shared and held
+// until the end of the transaction. A sweep needs this lock exclusively to remove the name, and
+// fails to get it. The lock comes before the read, which then sees all earlier commits.
 const addNames = `l AS MATERIALIZED (SELECT v.name, pg_advisory_xact_lock_shared(v.key) FROM %s AS v(name, key)),
 	m AS (INSERT INTO swarmiji_job_name (name) SELECT l.name FROM l ON CONFLICT DO NOTHING RETURNING 1)`
 
-// postgres sets the statements that only PostgreSQL has.
+// postgres sets the statements that only PostgreSQL uses.
 func (t *texts) postgres() {
 	into, names := insertInto(len(stored))
 	arrays := make([]string, len(stored))
@@ -32,8 +33,7 @@ func (t *texts) postgres() {
 		m AS (DELETE FROM swarmiji_job_message WHERE job = ANY(ARRAY(SELECT x.id FROM x)))
 		DELETE FROM swarmiji_jobs WHERE id = ANY(ARRAY(SELECT x.id FROM x))`
 	t.addMessage = "INSERT INTO swarmiji_job_message (job, message) SELECT * FROM unnest(CAST($1 AS bigint[]), CAST($2 AS text[]))"
-	t.names = `SELECT CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint), coalesce(w.name, '')
-		FROM (SELECT 1) AS one LEFT JOIN swarmiji_job_name AS w ON w.xid >= CAST($1 AS bigint)`
+	t.names = namesText()
 	t.forget = `DELETE FROM swarmiji_job_name AS n WHERE n.name = ANY(CAST($1 AS text[]))
 		AND NOT EXISTS (SELECT 1 FROM swarmiji_jobs AS j WHERE j.name = n.name AND j.id > -1)`
 
@@ -48,7 +48,7 @@ func (t *texts) postgres() {
 	t.takeIDs = "WITH " + now(sqlconn.Postgres) + takeText("SELECT j.id, j.priority, j.due, ("+plain+") AS plain"+ids, 4)
 }
 
-// updateManyText returns the statement that writes groups of columns of jobs.
+// updateManyText returns the statement that updates the columns in g for many jobs.
 func updateManyText(g groups) string {
 	var names, arrays, sets []string
 	for _, c := range stored {
@@ -59,11 +59,27 @@ func updateManyText(g groups) string {
 	}
 	ids := cast(len(names)+1, "bigint[]")
 	return "UPDATE swarmiji_jobs AS j SET " + strings.Join(sets, ", ") + " FROM unnest(" + strings.Join(arrays, ", ") + ", " + ids + ") AS v(" +
-		strings.Join(names, ", ") + ", id) WHERE j.id = v.id AND j.id = ANY(" + ids + ")" // as for takeText
+		// the second condition: see takeText
+		strings.Join(names, ", ") + ", id) WHERE j.id = v.id AND j.id = ANY(" + ids + ")"
 }
 
-// manyText finds the first rows of each of several names, and of these the first.
+// manyText returns the statement that finds the first due rows of each name, and the first of all
+// these rows.
 func manyText(each source) string {
 	return "WITH " + strings.TrimSuffix(now(sqlconn.Postgres), ", ") + " SELECT a.* FROM unnest(CAST($3 AS text[])) AS m(name) CROSS JOIN LATERAL (WITH RECURSIVE " +
 		each.priorities() + " " + each.rows(candidate, "") + ") AS a ORDER BY a.priority, a.due, a.id LIMIT $1"
+}
+
+// namesText returns the statement that reads the names which an earlier snapshot did not see. These
+// names belong to transactions that began after it, from its xmax on. They also belong to
+// transactions that were open in it: its xip and the transaction that took it. Reading from its
+// xmin on would return all names since the oldest open transaction.
+func namesText() string {
+	number := func(xid string) string { return "CAST(CAST(" + xid + " AS text) AS bigint)" }
+	past := "CAST(nullif(CAST($2 AS text), '') AS pg_snapshot)"
+	next := "coalesce(" + number("pg_snapshot_xmax("+past+")") + ", 0)"
+	open := "SELECT " + number("x.xid") + " FROM pg_snapshot_xip(" + past + ") AS x(xid) UNION ALL SELECT CAST($1 AS bigint) WHERE CAST($1 AS bigint) < " + next
+	return "SELECT coalesce(" + number("pg_current_xact_id_if_assigned()") + ", 0), CAST(pg_current_snapshot() AS text), coalesce(w.name, '')" +
+		" FROM (SELECT 1) AS one LEFT JOIN (SELECT n.name FROM swarmiji_job_name AS n WHERE n.xid >= " + next +
+		" UNION ALL SELECT n.name FROM (" + open + ") AS o(xid) CROSS JOIN LATERAL (SELECT m.name FROM swarmiji_job_name AS m WHERE m.xid = o.xid) AS n) AS w ON true"
 }

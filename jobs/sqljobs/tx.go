@@ -13,20 +13,27 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// tx is one run of a caller's function.
-type tx struct {
-	s    *Store
-	c    *sqlconn.Tx
-	view bool
-	now  int64
-	err  error // spoils the transaction
+// use describes the transactions of one method of Store.
+type use struct {
+	view bool // they change nothing
+	once bool // they call one method of tx, besides Now; so they need not note stored values
+}
 
-	had    map[jobstore.ID]*jobstore.Row  // jobs as they are stored, which this transaction has locked
-	waits  map[task.ID]*jobstore.Deferral // the same of deferrals
-	locks  int                            // how many names it has locked, each by itself or by their kind
-	named  int                            // the same of names of jobs
-	given  []string                       // names that got a time
-	fresh  int                            // how many names were new, or may have been
+// tx is one transaction: one call of the function that the caller passed to Update, View, Single or
+// Insert.
+type tx struct {
+	use
+	s   *Store
+	c   *sqlconn.Tx
+	now int64
+	err error // first error; the transaction then fails
+
+	had    map[jobstore.ID]*jobstore.Row  // jobs as stored, which this transaction has locked
+	waits  map[task.ID]*jobstore.Deferral // deferrals as stored, which this transaction has locked
+	locks  int                            // number of names locked with Lock
+	named  int                            // number of job names locked
+	given  []string                       // wake-up words to send after the commit
+	fresh  int                            // number of names that were new, or may have been
 	learnt *learnt
 }
 
@@ -37,7 +44,8 @@ var (
 	_ jobstore.Weigher = (*tx)(nil)
 )
 
-// fail notes an error, which spoils the transaction.
+// fail wraps err and stores it as the transaction's error, unless it already has one. It returns
+// the wrapped error, or nil if err is nil.
 func (t *tx) fail(what string, err error) error {
 	if err == nil {
 		return nil
@@ -49,7 +57,9 @@ func (t *tx) fail(what string, err error) error {
 	return err
 }
 
-// writes is called before whatever changes something.
+// writes checks that the transaction can change data. Every method that changes data calls it
+// first. It returns the earlier error of a failed transaction. In a View it fails the transaction
+// with ErrUnsupported.
 func (t *tx) writes(what string) error {
 	if t.view {
 		return t.fail(what, fmt.Errorf("%w: a View changes nothing", jobstore.ErrUnsupported))
@@ -57,7 +67,8 @@ func (t *tx) writes(what string) error {
 	return t.err
 }
 
-// Now implements [jobstore.Tx].
+// Now implements [jobstore.Tx]. It returns the store's time, which never runs backwards in a
+// transaction.
 func (t *tx) Now(context.Context) (time.Time, error) {
 	return moment(t.clock()), t.err
 }
@@ -68,7 +79,9 @@ func (t *tx) clock() int64 {
 	return t.now
 }
 
-// clockNow is the store's time: the machine's for a file, on which every process that uses it is.
+// clockNow returns the store's time in microseconds. For a SQLite file this is the time of the
+// machine, which all processes that use the file share. For PostgreSQL it is a lower bound of the
+// server's time.
 func (s *Store) clockNow() int64 {
 	if s.lite {
 		return time.Now().UnixMicro()
@@ -76,10 +89,11 @@ func (s *Store) clockNow() int64 {
 	return s.clock.now()
 }
 
-// jobs is read by a statement that locks the jobs, and notes them.
+// jobs runs a statement that selects and locks jobs, and returns these jobs. It notes them, see
+// note. empty is the number of rows without an id.
 func (t *tx) jobs(ctx context.Context, query string, args ...any) (found []jobstore.Row, empty int, err error) {
 	found, empty, err = t.read(ctx, query, args...)
-	if err == nil && !t.view {
+	if err == nil {
 		for i := range found {
 			t.note(&found[i])
 		}
@@ -87,15 +101,23 @@ func (t *tx) jobs(ctx context.Context, query string, args ...any) (found []jobst
 	return found, empty, err
 }
 
-// note remembers a job as it is stored now, which this transaction has locked.
+// note stores a copy of j in t.had, unless the transaction is a View or calls only one method. Call
+// it for a job that this transaction has locked, with its stored values.
 func (t *tx) note(j *jobstore.Row) {
+	if t.view || t.once {
+		return
+	}
+	if was := t.had[j.ID]; was != nil {
+		*was = *j
+		return
+	}
 	if t.had == nil {
 		t.had = make(map[jobstore.ID]*jobstore.Row)
 	}
 	t.had[j.ID] = new(*j)
 }
 
-// read reads the answer of a statement. Those without an id are counted apart.
+// read runs a query and returns the jobs of its rows. empty is the number of rows without an id.
 func (t *tx) read(ctx context.Context, query string, args ...any) (found []jobstore.Row, empty int, err error) {
 	rows, err := t.c.Query(ctx, query, args...)
 	if err != nil {
@@ -118,7 +140,8 @@ func (t *tx) read(ctx context.Context, query string, args ...any) (found []jobst
 	return found, empty, nil
 }
 
-// Get implements [jobstore.Tx].
+// Get implements [jobstore.Tx]. It locks the job, except in a View. Returns ErrNotFound if the job
+// does not exist.
 func (t *tx) Get(ctx context.Context, id jobstore.ID) (jobstore.Row, error) {
 	if t.err != nil {
 		return jobstore.Row{}, t.err
@@ -137,7 +160,7 @@ func (t *tx) Get(ctx context.Context, id jobstore.ID) (jobstore.Row, error) {
 	return found[0], nil
 }
 
-// Delete implements [jobstore.Tx].
+// Delete implements [jobstore.Tx]. It deletes the jobs and their messages. Missing ids are ignored.
 func (t *tx) Delete(ctx context.Context, ids ...jobstore.ID) error {
 	if err := t.writes("delete"); err != nil || len(ids) == 0 {
 		return err
@@ -162,7 +185,8 @@ func (t *tx) Delete(ctx context.Context, ids ...jobstore.ID) error {
 	return nil
 }
 
-// ExpireJobs implements [jobstore.Tx].
+// ExpireJobs implements [jobstore.Tx]. It deletes at most limit jobs that expire at or before by,
+// with their messages, and returns their number.
 func (t *tx) ExpireJobs(ctx context.Context, by time.Time, limit int) (int, error) {
 	if err := t.writes("expire jobs"); err != nil {
 		return 0, err
@@ -176,7 +200,8 @@ func (t *tx) ExpireJobs(ctx context.Context, by time.Time, limit int) (int, erro
 	return int(n), t.fail("expire jobs", err)
 }
 
-// Messages implements [jobstore.Tx].
+// Messages implements [jobstore.Tx]. It returns the stored messages of the jobs. Jobs without a
+// message are missing from the map.
 func (t *tx) Messages(ctx context.Context, ids ...jobstore.ID) (map[jobstore.ID][]byte, error) {
 	found := map[jobstore.ID][]byte{}
 	if t.err != nil || len(ids) == 0 {
@@ -207,7 +232,9 @@ func (t *tx) Messages(ctx context.Context, ids ...jobstore.ID) (map[jobstore.ID]
 	return found, t.fail("messages", errors.Join(rows.Err(), rows.Close()))
 }
 
-// Drop implements [jobstore.Dropper].
+// Drop implements [jobstore.Dropper]. It deletes a running job if its token matches and
+// [jobstore.Row.Simple] holds. A token of 0 matches every token. It reports whether it deleted the
+// job.
 func (t *tx) Drop(ctx context.Context, id jobstore.ID, token int64) (bool, error) {
 	if err := t.writes("drop"); err != nil {
 		return false, err
@@ -216,7 +243,7 @@ func (t *tx) Drop(ctx context.Context, id jobstore.ID, token int64) (bool, error
 	return n > 0, t.fail("drop", err)
 }
 
-// inOrder sorts jobs in the order in which they are handed out.
+// inOrder compares two jobs in the order in which they are claimed: priority, due time, id.
 func inOrder(a, b *jobstore.Row) int {
 	return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.Due.Compare(b.Due), cmp.Compare(a.ID, b.ID))
 }

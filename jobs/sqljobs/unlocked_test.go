@@ -9,8 +9,8 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// meanwhile wraps a store. turn runs once, right after an Update has read a list of a key or a
-// name.
+// meanwhile wraps a store. turn runs once, directly after an Update has looked up a key or a name
+// that has a job.
 func meanwhile(s jobs.Store, turn func()) jobs.Store {
 	return &listed{Store: s, turn: sync.OnceFunc(turn)}
 }
@@ -29,22 +29,16 @@ type listedTx struct {
 	turn func()
 }
 
-func (l listedTx) Named(ctx context.Context, name string, p jobstore.Page) ([]jobstore.Row, error) {
-	found, err := l.Tx.Named(ctx, name, p)
-	l.turn()
-	return found, err
-}
-
-func (l listedTx) OfKey(ctx context.Context, name, key string, p jobstore.Page) ([]jobstore.Row, error) {
-	found, err := l.Tx.OfKey(ctx, name, key, p)
+func (l listedTx) First(ctx context.Context, states []jobstore.State, groups ...jobstore.Group) (map[jobstore.Group]jobstore.ID, error) {
+	found, err := l.Tx.First(ctx, states, groups...)
 	if len(found) > 0 {
 		l.turn()
 	}
 	return found, err
 }
 
-// TestUniqueBesideItsEnd: a job with a key ends while a unique job of its name is created. The old job
-// is kept and over, so that the new one is created.
+// TestUniqueBesideItsEnd shows that a unique job is created if the old job with its name ends at
+// the same time. The old job remains stored as finished.
 func TestUniqueBesideItsEnd(t *testing.T) {
 	dsn := postgresURL(t)
 	other := serviceOf(t, open(t, dsn))
@@ -73,8 +67,8 @@ func TestUniqueBesideItsEnd(t *testing.T) {
 	}
 }
 
-// TestAnswerBesideDelete: an answer whose job is deleted meanwhile is kept as an early one, not
-// refused.
+// TestAnswerBesideDelete shows that an answer is stored as an early answer, and not refused, if its
+// job is deleted at the same time.
 func TestAnswerBesideDelete(t *testing.T) {
 	dsn := postgresURL(t)
 	other := serviceOf(t, open(t, dsn))

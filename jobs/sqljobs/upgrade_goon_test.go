@@ -20,8 +20,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestUpgradedJobsGoOn: with the public API the jobs of every old version go on from where they
-// were, and the tasks with conditions are sent in their order.
+// TestUpgradedJobsGoOn shows through the public API that the jobs of every old version continue
+// after the upgrade. The tasks with conditions are sent in their order.
 func TestUpgradedJobsGoOn(t *testing.T) {
 	for _, version := range []int{1, 2, 3} {
 		t.Run(fmt.Sprint("version ", version), func(t *testing.T) {
@@ -49,8 +49,8 @@ type upgraded struct {
 	s *jobs.Service
 }
 
-// take returns the hand-out of the only job of a name that is due. The last rows of the fixture are
-// a second younger than the first.
+// take claims the only due job of a name. The last rows of the fixture are one second younger than
+// the first.
 func (u upgraded) take(name string, id jobs.ID) jobs.Handout {
 	u.Helper()
 	got, err := u.s.Get(bound(u.T), jobs.Request{Max: 9, Selector: jobstore.Selector{Names: []string{name}}, Lease: time.Hour, Wait: true})
@@ -60,7 +60,8 @@ func (u upgraded) take(name string, id jobs.ID) jobs.Handout {
 	return got[0]
 }
 
-// finish ends an attempt. The job is in a state then; "" is deleted.
+// finish ends an attempt and checks that the job is then in the state want. An empty state means
+// that the job is deleted.
 func (u upgraded) finish(id jobs.ID, token int64, want jobs.State) {
 	u.Helper()
 	if err := u.s.Finish(bound(u.T), jobs.Finish{ID: id, Token: token}); err != nil {
@@ -94,7 +95,7 @@ func (u upgraded) jobsGoOn() {
 	if j, err := u.s.Query(bound(u.T), 3); err != nil || time.Until(j.NextRun) < 50*time.Minute {
 		u.Errorf("job 3 repeats at %v, %v", j.NextRun, err)
 	}
-	// What ran goes on with the token that the old version gave out.
+	// Running attempts continue with the token that the old version assigned.
 	u.finish(4, 1, "")
 	u.finish(5, 1, "")
 	u.finish(6, 1, "")
@@ -114,7 +115,8 @@ func (u upgraded) jobsGoOn() {
 	u.finish(12, u.take("failed", 12).Token, "")
 }
 
-// tasksGoOn has a runner send the tasks with conditions. The second waits for the first's end.
+// tasksGoOn runs a runner that sends the tasks with conditions. The second task waits for the end
+// of the first.
 func (u upgraded) tasksGoOn() {
 	u.Helper()
 	ctx, cancel := context.WithCancel(bound(u.T))

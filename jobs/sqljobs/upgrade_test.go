@@ -27,7 +27,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// oldVersion makes the tables of a version before this one.
+// oldVersion creates the tables of an earlier version.
 func oldVersion(t *testing.T, conn *sqlconn.Conn, version int) {
 	t.Helper()
 	files := fstest.MapFS{}
@@ -50,10 +50,10 @@ func oldVersion(t *testing.T, conn *sqlconn.Conn, version int) {
 	}
 }
 
-// fixtureEpoch is when the first job of testdata/version3.sql was made.
+// fixtureEpoch is the creation time of the first job in testdata/version3.sql.
 const fixtureEpoch = 1795406212313253
 
-// oldRows fills the tables of an old version, whose times are as long ago as if its program had
+// oldRows fills the tables of an old version. The times are as recent as if the old program had
 // just ended.
 func oldRows(t *testing.T, conn *sqlconn.Conn, version int) {
 	t.Helper()
@@ -93,7 +93,7 @@ func oldRows(t *testing.T, conn *sqlconn.Conn, version int) {
 	}
 }
 
-// withNUL has a deferred task carry a header with a NUL and one that looks like a field.
+// withNUL gives a deferred task a header with a NUL, and a header that looks like a field.
 func withNUL(t *testing.T, conn *sqlconn.Conn, version int) {
 	t.Helper()
 	if version == 1 {
@@ -110,7 +110,7 @@ func withNUL(t *testing.T, conn *sqlconn.Conn, version int) {
 	}
 }
 
-// usersJobs are the rows of users' jobs in a table, by id.
+// usersJobs returns the rows of users' jobs in a table, by id.
 func usersJobs(t *testing.T, conn *sqlconn.Conn, table string, version int) map[int64]string {
 	t.Helper()
 	columns := []string{
@@ -147,8 +147,9 @@ func usersJobs(t *testing.T, conn *sqlconn.Conn, table string, version int) map[
 	return rows
 }
 
-// Attempts and counts that were in the data of jobs have columns now, and the data are the user's
-// alone.
+// wantCounts holds the attempts, the hand-outs and the data of each job after the upgrade. Old
+// versions stored both counts in the data. They have columns now, and only the user's data remain
+// there.
 var wantCounts = map[jobstore.ID]string{
 	1: `0 0 {"a":1}`, 4: `1 1 {}`, 5: `1 0 {}`, 6: `1 0 {}`, 7: `0 0 {}`, 8: `0 0 {}`, 37: `2 0 {"n":1.50}`, 38: `3 0 {}`, 39: `2 2 {"a":{"retryAfterCount":9}}`,
 }
@@ -159,14 +160,15 @@ func checkCounts(t *testing.T, s *sqljobs.Store, version int) {
 	for id := range wantCounts {
 		if err := s.View(bound(t), func(ctx context.Context, tx jobstore.Tx) error {
 			j, err := tx.Get(ctx, id)
-			data := regexp.MustCompile(` *([:{}]) *`).ReplaceAllString(string(j.Data), "$1") // SQLite writes them anew
+			// SQLite formats JSON again
+			data := regexp.MustCompile(` *([:{}]) *`).ReplaceAllString(string(j.Data), "$1")
 			got[id] = fmt.Sprint(j.Attempt, " ", j.Handouts, " ", data)
 			return err
 		}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if version > 1 { // the messages of tasks with conditions were the data of their jobs
+	if version > 1 { // the messages of tasks with conditions were stored as data of their jobs
 		if err := s.View(bound(t), func(ctx context.Context, tx jobstore.Tx) error {
 			messages, err := tx.Messages(ctx, 18, 19, 20)
 			for id, text := range messages {
@@ -188,15 +190,15 @@ func checkCounts(t *testing.T, s *sqljobs.Store, version int) {
 	}
 }
 
-// upgrade brings a database of an old version up to date, by two processes at once, and returns
-// one's store.
+// upgrade migrates a database of an old version, with two processes at once, and returns the store
+// of one of them.
 func upgrade(t *testing.T, dsn string, version int) *sqljobs.Store {
 	t.Helper()
 	conn := watching(t, dsn)
 	oldVersion(t, conn, version)
 	oldRows(t, conn, version)
 	withNUL(t, conn, version)
-	// What a process of the old version has prepared fails once the tables are new.
+	// Statements that an old process has prepared fail after the migration.
 	old := func() error {
 		return conn.Update(bound(t), func(ctx context.Context, tx *sqlconn.Tx) error {
 			_, err := tx.Exec(ctx, "UPDATE swarmiji_job SET token = token WHERE id = $1", 1)
@@ -227,7 +229,8 @@ func upgrade(t *testing.T, dsn string, version int) *sqljobs.Store {
 	return stores[0]
 }
 
-// The jobs of the tables of the first version are handed out, and jobs of queues can be added.
+// TestUpgradeFromVersion1 shows that jobs in the tables of version 1 can be claimed, and that jobs
+// of queues can be added.
 func TestUpgradeFromVersion1(t *testing.T) {
 	each(t, func(t *testing.T, dsn string) {
 		s := upgrade(t, dsn, 1)
@@ -246,8 +249,8 @@ func TestUpgradeFromVersion1(t *testing.T) {
 	})
 }
 
-// Early answers and deferred tasks of versions 2 and 3 go on as they were, each in the table that
-// it has now.
+// TestUpgradeKeepsAnswers shows that early answers and deferred tasks of versions 2 and 3 are
+// unchanged after the upgrade, each in its present table.
 func TestUpgradeKeepsAnswers(t *testing.T) {
 	for _, version := range []int{2, 3} {
 		t.Run(fmt.Sprint("version ", version), func(t *testing.T) {

@@ -7,18 +7,21 @@ import (
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 )
 
-// topic is how a name is told to other processes.
+// topic is the prefix of notifications about jobs.
 const topic = "job "
 
-// watchers are those who want to know what has got a time to be handed out.
+// watchers holds the callbacks that are called when jobs get a new due time. Safe for concurrent
+// use.
 type watchers struct {
 	mu     sync.Mutex
 	all    map[*func(names []string)]struct{}
-	stop   func() // ends hearing of other processes; nil: nobody does
+	stop   func() // ends listening to other processes; nil: not listening
 	closed bool
 }
 
-// Watch implements [jobstore.Store].
+// Watch implements [jobstore.Store]. It calls wake after each change, until stop is called. The
+// first watcher starts to listen to other processes, the last one ends it. After Close, Watch does
+// nothing.
 func (s *Store) Watch(wake func(names []string)) (stop func()) {
 	w := &s.watch
 	w.mu.Lock()
@@ -57,7 +60,7 @@ func (w *watchers) close() {
 	}
 }
 
-// tell wakes all of them, without the lock.
+// tell calls all callbacks with the names. It does not hold w.mu during the calls.
 func (w *watchers) tell(names []string) {
 	w.mu.Lock()
 	if len(w.all) == 0 {
@@ -74,7 +77,8 @@ func (w *watchers) tell(names []string) {
 	}
 }
 
-// heard is told of another process's change.
+// heard handles a notification from another process. An empty text means that notifications may be
+// lost, and wakes all watchers with nil.
 func (s *Store) heard(what string) {
 	if name, ok := strings.CutPrefix(what, topic); ok {
 		s.watch.tell([]string{name})
@@ -83,14 +87,14 @@ func (s *Store) heard(what string) {
 	}
 }
 
-// woken wakes for what a transaction has given a time.
+// woken calls the watchers with the wake-up words of a committed transaction, if it has any.
 func (s *Store) woken(t *tx) {
 	if len(t.given) > 0 {
 		s.watch.tell(t.given)
 	}
 }
 
-// any reports whether anybody watches.
+// any reports whether there are watchers.
 func (w *watchers) any() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

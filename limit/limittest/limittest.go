@@ -1,4 +1,4 @@
-// Package limittest is the suite that every [limit.Limiter] passes.
+// Package limittest is the conformance suite for implementations of [limit.Limiter].
 package limittest
 
 import (
@@ -15,17 +15,18 @@ import (
 	"github.com/swarmiji/swarmiji/limit"
 )
 
-// patience bounds every wait; lease is one that does not end within a case, short one that does.
+// patience limits each wait. lease does not end during a case; short does.
 const (
 	patience = 20 * time.Second
 	lease    = time.Minute
 	short    = 300 * time.Millisecond
 )
 
-// Open makes a view of a fresh place for limits, one for each call within a test; what it returns is closed by its own cleanup.
+// Open makes a fresh store of limits. The returned function opens a limiter of that store, and
+// closes it with t.Cleanup.
 type Open func(t *testing.T) func(t *testing.T) limit.Limiter
 
-// Run runs the suite.
+// Run runs all cases of the suite.
 func Run(t *testing.T, open Open) {
 	for _, c := range []struct {
 		name, explain string
@@ -103,7 +104,7 @@ func (w *world) release(holder string, ps ...limit.Permit) {
 	}
 }
 
-// eventually asks until ok.
+// eventually repeats ok until it returns true.
 func (w *world) eventually(what string, ok func() bool) {
 	w.Helper()
 	for end := time.Now().Add(patience); !ok(); {
@@ -114,7 +115,7 @@ func (w *world) eventually(what string, ok func() bool) {
 	}
 }
 
-// wrapper is one as users write it.
+// wrapper wraps a limiter as users do.
 type wrapper struct{ limit.Limiter }
 
 func (w wrapper) Unwrap() any { return w.Limiter }
@@ -207,7 +208,7 @@ func testLeaseEnds(w *world) {
 	if took := time.Since(begin); took < short-2*time.Millisecond {
 		w.Errorf("a lease of %s ended after %s", short, took)
 	}
-	w.release("1", p) // has none any more
+	w.release("1", p) // it does not hold the permit any more
 	w.granted(false, "3", p)
 }
 
@@ -251,7 +252,7 @@ func testReleaseTwice(w *world) {
 }
 
 func testRate(w *world) {
-	p := limit.Permit{Key: "a", Rate: 5, Burst: 2} // one each 200 ms
+	p := limit.Permit{Key: "a", Rate: 5, Burst: 2} // one in 200 ms
 	begin := time.Now()
 	w.granted(true, "1", p)
 	w.granted(true, "2", p)
@@ -320,7 +321,7 @@ func testBadPermits(w *world) {
 
 func testNothing(w *world) {
 	w.granted(true, "1")
-	if err := w.l.Renew(w.ctx(), "1", lease); err != nil { // nothing was lost
+	if err := w.l.Renew(w.ctx(), "1", lease); err != nil { // there was nothing to lose
 		w.Errorf("Renew: %v", err)
 	}
 	w.release("1")

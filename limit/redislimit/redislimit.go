@@ -1,14 +1,18 @@
-// Package redislimit keeps limits in Redis, for all processes that use the same namespace.
+// Package redislimit stores limits in Redis, for all processes with the same namespace.
 //
 // # Layout
 //
-// All keys of a namespace lie in one slot of a cluster, so that permits of several limits are taken in one step:
+// All keys of a namespace are in one slot of a cluster, so that one script can acquire permits of
+// several limits:
 //
-//	swj:limit:{NAMESPACE}:ends:KEY     sorted set: holders by the end of their lease, in microseconds of the server's clock
-//	swj:limit:{NAMESPACE}:weights:KEY  hash: the weight of each holder, their sum under the empty name
-//	swj:limit:{NAMESPACE}:rate:KEY     string: the moment up to which the rate is used, in microseconds
+//	swj:limit:{NAMESPACE}:ends:KEY     sorted set: holders by the end of their lease, in
+//	                                   microseconds of the server's clock
+//	swj:limit:{NAMESPACE}:weights:KEY  hash: the weight of each holder; their sum under the
+//	                                   empty name
+//	swj:limit:{NAMESPACE}:rate:KEY     string: the time up to which the rate is used, in
+//	                                   microseconds
 //
-// Each expires when it says nothing any more.
+// Each key expires when it is no longer needed.
 package redislimit
 
 import (
@@ -22,7 +26,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/naming"
 	"github.com/swarmiji/swarmiji/internal/redisconn"
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/limit"
@@ -31,28 +35,30 @@ import (
 //go:embed limit.lua
 var source string
 
-// DefaultNamespace is the namespace of a Config that names none.
+// DefaultNamespace is the namespace if Config.Namespace is "".
 const DefaultNamespace = "default"
 
-// maxNamespace is the longest namespace in bytes, the same for all adapters.
+// maxNamespace is the maximum length of a namespace in bytes, the same for all adapters.
 const maxNamespace = 64
 
-// Config of [New]. Redis is the only field that must be set.
+// Config configures a [Limiter]. Only Redis must be set.
 type Config struct {
-	// Redis says where the servers are and how to reach them, as the client has it: one address,
-	// several of a cluster (or IsClusterMode), or Sentinels with MasterName. It is copied. The client
-	// never repeats a command; MinRetryBackoff and MaxRetryBackoff are the first and the longest time
-	// between attempts to reach a server, with full jitter. 0: 100 ms and 5 s. ClientName is shown in
-	// the server's list of connections. "": "swarmiji".
+	// Redis holds the addresses and settings of the client: one server, several of a cluster (or
+	// IsClusterMode), or Sentinels with MasterName. It is copied.
+	//
+	// The client never repeats a command. MinRetryBackoff and MaxRetryBackoff are the shortest and the
+	// longest delay between attempts to reach a server, with full jitter. Default: 100 ms and 5 s.
+	// ClientName is shown in the server's list of connections. Default: "swarmiji".
 	Redis *redis.UniversalOptions
-	// Namespace is part of all keys: 1 to 64 letters, digits, '_' and '-'. It has to be the same for all processes. "":
-	// [DefaultNamespace], "default".
+	// Namespace is part of all keys: 1 to 64 letters, digits, '_' and '-'. All processes must use the
+	// same one. Default: [DefaultNamespace], "default".
 	Namespace string
-	// Logger is told of settings that weaken what is promised. Nil: slog.Default().
+	// Logger gets warnings about server settings that weaken the guarantees. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// Limiter keeps limits in Redis. Make one with [New]. All methods may be called from any goroutine; each is one trip to the server.
+// Limiter is a [limit.Limiter] that stores limits in Redis. Make one with [New]. Safe for
+// concurrent use. Each method makes one call to the server.
 type Limiter struct {
 	conn   *redisconn.Conn
 	script *redisconn.Script
@@ -64,13 +70,14 @@ var (
 	_ limit.Closer  = (*Limiter)(nil)
 )
 
-// New checks c and makes a Limiter. It does no I/O and starts nothing. All problems of c are reported together.
+// New returns a Limiter. Its error joins all problems of the configuration. It does no I/O and
+// starts nothing.
 func New(c Config) (*Limiter, error) {
 	var errs []error
 	if c.Namespace == "" {
 		c.Namespace = DefaultNamespace
 	}
-	if !keyset.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
+	if !naming.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
 		errs = append(errs, fmt.Errorf("redislimit: Namespace must be 1 to %d letters, digits, '_' and '-'", maxNamespace))
 	}
 	if c.Logger == nil {
@@ -83,7 +90,8 @@ func New(c Config) (*Limiter, error) {
 	return &Limiter{conn: conn, script: redisconn.NewScript(source), prefix: "swj:limit:{" + c.Namespace + "}:"}, nil
 }
 
-// Acquire implements [limit.Limiter]. After [limit.ErrUnavailable] the permits may be held; they become free with the lease.
+// Acquire implements [limit.Limiter]. After [limit.ErrUnavailable] the permits may be held. They
+// become free when the lease ends.
 func (l *Limiter) Acquire(ctx context.Context, holder string, lease time.Duration, ps ...limit.Permit) (limit.Decision, error) {
 	answer, err := l.eval(ctx, "acquire", holder, lease, ps)
 	switch {
@@ -110,14 +118,15 @@ func (l *Limiter) Release(ctx context.Context, holder string, ps ...limit.Permit
 	return err
 }
 
-// Close closes the connections. It is idempotent. What is held stays so until its lease ends.
+// Close closes the connections. Held permits stay until their leases end. Close is idempotent.
 func (l *Limiter) Close(ctx context.Context) error { return l.conn.Close(ctx) }
 
-// eval runs the script until there is an answer, or ctx ends: to repeat it is harmless, but for a rate, which may be charged twice.
+// eval runs the script. It repeats the call while the outcome is unknown, until ctx ends. Repeating
+// is harmless, except that a rate may be counted twice.
 func (l *Limiter) eval(ctx context.Context, op, holder string, lease time.Duration, ps []limit.Permit) (int64, error) {
 	asks, err := limit.Check(holder, lease, ps)
 	if err != nil || len(asks) == 0 {
-		return -1, err // nothing is asked for, and granted
+		return -1, err // no permits: granted
 	}
 	keys, args := make([]string, 0, 3*len(asks)), make([]any, 0, 3+4*len(asks))
 	args = append(args, op, holder, lease.Microseconds())

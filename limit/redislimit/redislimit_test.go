@@ -44,7 +44,8 @@ func TestLimiter(t *testing.T) {
 	})
 }
 
-// TestCluster: the limits of a namespace lie in one slot, so that permits of several are taken in one step on a cluster too.
+// TestCluster shows that all limits of a namespace are in one slot, so that one script can acquire
+// several permits on a cluster.
 func TestCluster(t *testing.T) {
 	c := testserver.OwnRedisCluster(t, testserver.RedisConfig{})
 	limittest.Run(t, func(*testing.T) func(*testing.T) limit.Limiter {
@@ -55,7 +56,7 @@ func TestCluster(t *testing.T) {
 	})
 }
 
-// TestNothingStays: what says nothing any more expires, also what a dead process held.
+// TestNothingStays shows that all keys expire, including those of a dead process.
 func TestNothingStays(t *testing.T) {
 	srv := testserver.RequireRedis(t)
 	ns := testserver.Namespace()
@@ -80,7 +81,7 @@ func TestNothingStays(t *testing.T) {
 	}
 }
 
-// TestUnavailable: no answer is an error of its own class, and holds no secret.
+// TestUnavailable shows that a missing answer is limit.ErrUnavailable, and contains no secret.
 func TestUnavailable(t *testing.T) {
 	l := opened(t, &redis.UniversalOptions{Addrs: []string{"127.0.0.1:1"}, Password: "hush"}, "x")
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -90,7 +91,7 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-// TestNew: every problem is told.
+// TestNew shows that all problems of a configuration are returned.
 func TestNew(t *testing.T) {
 	_, err := redislimit.New(redislimit.Config{Namespace: "a.b"})
 	if err == nil || len(err.(interface{ Unwrap() []error }).Unwrap()) != 2 {

@@ -17,14 +17,16 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// The page is an ordinary handler; "curl localhost:9090/metrics" shows it, and Prometheus scrapes it.
+// The page is an ordinary HTTP handler. "curl localhost:9090/metrics" shows it, and Prometheus
+// scrapes it.
 func ExampleHandler() {
 	registry := metrics.NewRegistry()
 	p, err := producer.New(producer.Config{Broker: membroker.New(), Metrics: middleware.NewMetrics(registry)})
 	must(err)
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", prom.Handler(registry))
-	server := httptest.NewServer(mux) // in a program: http.Server{Addr: "localhost:9090", Handler: mux}
+	// in a program: http.Server{Addr: "localhost:9090", Handler: mux}
+	server := httptest.NewServer(mux)
 	defer server.Close()
 
 	greet := task.New[string, string]("greet", task.WithIgnoreResult(true))

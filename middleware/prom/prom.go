@@ -1,20 +1,29 @@
-// Package prom shows the metrics of a go-metrics registry to Prometheus: [Handler] is a page to scrape, [NewCollector] goes
-// into a Prometheus registry that a program has already.
+// Package prom exports the metrics of a go-metrics registry to Prometheus. [Handler] returns a page
+// to scrape. [NewCollector] returns a collector for a program's existing Prometheus registry.
 //
 // # Names
 //
-// A metric of package middleware is called as in the registry, with "_" for what a name may not hold, its unit at the end,
-// and "_total" after a count that never falls: "swarmiji.sent" is swarmiji_sent_tasks_total, "swarmiji.runtime.us" is
-// swarmiji_runtime_seconds. The lengths of queues have the label queue, whose values are the consumer's configured queues;
-// there is no other label. Names of tasks are none, since anybody who may submit could make new ones.
+// Metrics of package middleware keep their names in the registry, with three changes. "_" replaces
+// invalid characters, the unit is added at the end, and counts that never decrease get "_total". So
+// "swarmiji.sent" is swarmiji_sent_tasks_total, and "swarmiji.runtime.us" is
+// swarmiji_runtime_seconds.
 //
-// Other metrics of the registry keep their names. Counters and gauges are gauges, since a counter of go-metrics may fall. Of
-// meters, timers and sampling histograms only the count is shown, with "_total", because their sums and percentiles are
-// those of a sample; a [*middleware.Histogram] is shown whole. Of two metrics whose names become the same, the one whose
-// name in the registry comes first is shown. Health checks are not.
+// The lengths of queues have the label queue, whose values are the consumer's configured queues.
+// Task names are not a label, because each submitter could create new ones.
 //
-// Histograms have a bucket up to 63 microseconds (or whatever the unit is) and one for each doubling from there to more than
-// an hour. Their bounds are those of the histogram's own buckets, so that every number is exact.
+// # Other metrics
+//
+// Other metrics of the registry keep their names. Counters and gauges are gauges, because a counter
+// of go-metrics may decrease. For meters, timers and sampling histograms only the count is
+// exported, with "_total", because their sums and percentiles come from a sample. A
+// [*middleware.Histogram] is exported completely. Health checks are not exported. If two metrics
+// get the same name, only the one whose name comes first in the registry is exported.
+//
+// # Histograms
+//
+// Histograms have a bucket up to 63 microseconds, or 63 of another unit. Each further bucket
+// doubles the bound, up to more than an hour. The bounds are bounds of the histogram's own buckets,
+// so that all numbers are exact.
 package prom
 
 import (
@@ -31,16 +40,17 @@ import (
 	"github.com/swarmiji/swarmiji/middleware"
 )
 
-// Handler answers a scrape with the metrics of a registry and nothing else, in the format that the scraper asks for. It
-// reads them when it is asked, and is safe for concurrent use. It asks nobody who he is: put it where only friends come.
+// Handler returns an HTTP handler that exports the metrics of a registry, in the format that the
+// scraper requests. It reads the metrics for each request. Safe for concurrent use. It does no
+// authentication: do not make it public.
 func Handler(r metrics.Registry) http.Handler {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(NewCollector(r)) // it cannot fail: an unchecked collector is like no other
+	registry.MustRegister(NewCollector(r)) // cannot fail: an unchecked collector has no conflicts
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
 }
 
-// NewCollector returns a collector of all metrics that are in r when it is asked. It is unchecked, because they may come and
-// go, and safe for concurrent use.
+// NewCollector returns a collector of all metrics that are in r when it collects. It is unchecked,
+// because metrics may be added and removed. Safe for concurrent use.
 func NewCollector(r metrics.Registry) prometheus.Collector {
 	c := &collector{registry: r, known: make(map[string]middleware.Description)}
 	for _, d := range middleware.Descriptions() {
@@ -55,10 +65,11 @@ func NewCollector(r metrics.Registry) prometheus.Collector {
 type collector struct {
 	registry metrics.Registry
 	known    map[string]middleware.Description // by name
-	labelled []middleware.Description          // those of known that are prefixes
+	labelled []middleware.Description          // those in known whose name is a prefix
 }
 
-// Describe implements [prometheus.Collector]. It says nothing: that makes the collector unchecked.
+// Describe implements [prometheus.Collector]. It sends no description, which makes the collector
+// unchecked.
 func (c *collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements [prometheus.Collector].
@@ -70,7 +81,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	var all []entry
 	c.registry.Each(func(name string, v any) { all = append(all, entry{name, v}) })
 	slices.SortFunc(all, func(a, b entry) int { return cmp.Compare(a.name, b.name) })
-	owner := make(map[string]string) // of each name: what of the registry has it
+	owner := make(map[string]string) // source of each exported name
 	for _, e := range all {
 		s := c.describe(e.name)
 		m, name := s.metric(e.value)
@@ -85,15 +96,15 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// shown is how a metric is shown.
+// shown describes how a metric is exported.
 type shown struct {
 	middleware.Description
-	source string // that all metrics of the shown name have in common
-	value  string // of the label
-	label  string // "" for none
+	source string // common source of all metrics with the exported name
+	value  string // value of the label
+	label  string // "": no label
 }
 
-// describe finds out what is known of a metric.
+// describe returns how the metric of this name is exported.
 func (c *collector) describe(name string) shown {
 	if d, ok := c.known[name]; ok && d.Label == "" {
 		return shown{Description: d, source: name}
@@ -106,7 +117,7 @@ func (c *collector) describe(name string) shown {
 	return shown{Description: middleware.Description{Name: name, Help: "Metric " + name + " of the program's registry."}, source: name}
 }
 
-// metric makes the metric of a value and returns its name too; nil if it cannot be shown.
+// metric returns the metric for a value and its name; nil if the value cannot be exported.
 func (s *shown) metric(value any) (prometheus.Metric, string) {
 	rising := s.Kind == middleware.Rising
 	switch v := value.(type) {
@@ -140,22 +151,23 @@ func (s *shown) number(rising bool, v float64) (prometheus.Metric, string) {
 	return m, name
 }
 
-// The bounds of the buckets are 2^n-1 for n from the first to the last.
+// Bounds of the buckets are 2^n-1, for n from firstBound to lastBound.
 const (
 	firstBound = 6  // 63 microseconds
 	lastBound  = 32 // 1 h 11 min
 )
 
-// histogram makes a histogram whose buckets are sums of the histogram's own.
+// histogram returns a histogram whose buckets are sums of the histogram's own buckets.
 func (s *shown) histogram(h *middleware.Histogram) (prometheus.Metric, string) {
 	scale := 1.0
 	if s.Unit == microseconds {
 		scale = 1e6
 	}
 	bounds := make(map[float64]uint64, lastBound-firstBound+1)
-	sum := float64(h.Sum()) / scale // before the buckets: a mean that is a little too small for a moment rather than too large
+	// read before the buckets, so that the mean is too small rather than too large
+	sum := float64(h.Sum()) / scale
 	n, next := uint64(0), firstBound
-	below := func(value int64) { // notes the counts of all bounds below value
+	below := func(value int64) { // sets the counts of all bounds below value
 		for ; next <= lastBound && value > 1<<next-1; next++ {
 			bounds[float64(int64(1)<<next-1)/scale] = n
 		}
@@ -188,10 +200,10 @@ func (s *shown) values() []string {
 	return []string{s.value}
 }
 
-// microseconds is a unit that Prometheus does not want: times are seconds there.
+// microseconds is a unit that is exported as seconds, as Prometheus requires.
 const microseconds = "microseconds"
 
-// name is the metric's name for Prometheus, without "_total".
+// name returns the metric's name for Prometheus, without "_total".
 func (s *shown) name() string {
 	name, unit := s.Name, s.Unit
 	if unit == microseconds {
@@ -204,7 +216,7 @@ func (s *shown) name() string {
 	return name
 }
 
-// sanitize makes a name of letters, digits and "_".
+// sanitize returns name with only letters, digits and "_".
 func sanitize(name string) string {
 	clean := strings.Map(func(r rune) rune {
 		switch {

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
 }
 
-// scrape gets the page as a scraper does and reads it with Prometheus' own parser.
+// scrape requests the page as a scraper does and parses it with Prometheus' own parser.
 func scrape(t testing.TB, url string) map[string]*dto.MetricFamily {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -61,7 +61,7 @@ func scrape(t testing.TB, url string) map[string]*dto.MetricFamily {
 	return families
 }
 
-// values returns the one value, or the values by label, of all families that are no histograms.
+// values returns the values of all families except histograms, by name and label.
 func values(families map[string]*dto.MetricFamily) map[string]float64 {
 	vs := make(map[string]float64)
 	for name, f := range families {
@@ -81,8 +81,8 @@ func values(families map[string]*dto.MetricFamily) map[string]float64 {
 	return vs
 }
 
-// TestScrapeAfterRuns runs tasks that succeed, are retried and fail, leaves some in a queue, and compares what a scraper
-// reads with what happened.
+// TestScrapeAfterRuns runs tasks that succeed, are retried and fail, and leaves some in a queue.
+// The scraped numbers must match.
 // Promises: S74.
 func TestScrapeAfterRuns(t *testing.T) {
 	registry := metrics.NewRegistry()
@@ -137,7 +137,8 @@ func TestScrapeAfterRuns(t *testing.T) {
 	for _, f := range submit("go", "go", "go", "twice", "fail", "fail") {
 		<-f.Done()
 	}
-	waiting := submit("wait", "wait", "wait", "wait", "wait") // two run, the prefetch is full, three wait
+	// two run, the prefetch is full, three wait
+	waiting := submit("wait", "wait", "wait", "wait", "wait")
 	if err := broker.PublishAt(ctx, b, broker.Outgoing{Queue: "default", Message: &broker.Message{ID: "later"}, At: time.Now().Add(time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +146,8 @@ func TestScrapeAfterRuns(t *testing.T) {
 		vs := values(scrape(t, page.URL))
 		return vs["swarmiji_queue_ready_tasks{queue=default}"] == 3 && vs["swarmiji_active_runs"] == 2 && vs["swarmiji_queue_delayed_tasks{queue=default}"] == 1
 	}, "the page never showed two runs, three waiting and one delayed task")
-	if vs := values(scrape(t, page.URL)); vs["swarmiji_queue_length_tasks"] != 3 || vs["swarmiji_queue_dead_tasks{queue=default}"] != 2 { // the two that failed
+	// the two that failed
+	if vs := values(scrape(t, page.URL)); vs["swarmiji_queue_length_tasks"] != 3 || vs["swarmiji_queue_dead_tasks{queue=default}"] != 2 {
 		t.Errorf("the queues are shown as %v", vs)
 	}
 	close(release)
@@ -195,7 +197,8 @@ func until(t *testing.T, ok func() bool, what string) {
 	}
 }
 
-// checkHistogram compares what was scraped with the histogram: every bucket, the count and the sum.
+// checkHistogram compares a scraped histogram with the original: each bucket, the count and the
+// sum.
 func checkHistogram(t testing.TB, f *dto.MetricFamily, h *middleware.Histogram, scale float64) {
 	t.Helper()
 	if f.GetType() != dto.MetricType_HISTOGRAM || len(f.GetMetric()) != 1 {
@@ -218,7 +221,7 @@ func checkHistogram(t testing.TB, f *dto.MetricFamily, h *middleware.Histogram, 
 	}
 }
 
-// Every bucket of a page is exact: as many values as there are are at most its bound.
+// TestBucketsAreExact shows that each exported bucket counts exactly the values up to its bound.
 func TestBucketsAreExact(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		vs := rapid.SliceOfN(rapid.OneOf(rapid.Int64Range(0, 200), rapid.Int64Range(0, 1<<33), rapid.SampledFrom([]int64{63, 64, 127, 128, 1<<32 - 1, 1 << 32, math.MaxInt64})), 0, 50).Draw(rt, "values")
@@ -258,7 +261,7 @@ func TestBucketsAreExact(t *testing.T) {
 	})
 }
 
-// What else is in the registry is shown without a promise that it cannot keep.
+// TestOtherMetrics shows how other metrics of the registry are exported.
 func TestOtherMetrics(t *testing.T) {
 	registry := metrics.NewRegistry()
 	middleware.NewMetrics(registry).SetQueue("a.b", 4, -1, 2)
@@ -306,7 +309,8 @@ func TestOtherMetrics(t *testing.T) {
 	checkHistogram(t, families["sizes"], whole, 1)
 }
 
-// Every metric that exists has a name of its own for Prometheus, a unit and a sentence.
+// TestEveryMetricIsDescribed shows that each metric has a distinct name for Prometheus, a unit and
+// a help text.
 func TestEveryMetricIsDescribed(t *testing.T) {
 	registry := metrics.NewRegistry()
 	middleware.NewMetrics(registry).SetQueue("q", 0, 0, 0)

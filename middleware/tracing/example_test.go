@@ -18,8 +18,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// One trace goes from whoever submits a task through its run to the task that follows it. The spans go to the program's SDK,
-// here into memory.
+// One trace goes from the submitter through the task's run to the next task. The spans go to the
+// program's SDK, here into memory.
 func Example() {
 	spans := tracetest.NewInMemoryExporter()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))

@@ -2,8 +2,8 @@ package tracing
 
 import "go.opentelemetry.io/otel/attribute"
 
-// Attributes of the conventions for messaging. These are still called experimental, so that this is the only file that knows
-// them; a test compares them with the conventions' own package.
+// Attributes of OpenTelemetry's conventions for messaging. The conventions are experimental, so
+// only this file uses them. A test compares them with the package of the conventions.
 const (
 	keySystem        = attribute.Key("messaging.system")
 	keyOperationName = attribute.Key("messaging.operation.name")
@@ -13,14 +13,14 @@ const (
 	keyErrorType     = attribute.Key("error.type")
 )
 
-// Types of operations, of the conventions.
+// Operation types of the conventions.
 const (
 	typeSend    = "send"
 	typeProcess = "process"
 )
 
-// Names of operations, of ours. A span is called by one and the name of its task. The conventions would have the queue's, but
-// that is an attribute, and says little about what was done.
+// Operation names of this package. The name of a span is the operation name and the task's name.
+// The conventions use the queue's name instead, but the queue is an attribute already.
 const (
 	nameSend = "send"
 	nameRun  = "run"
@@ -33,8 +33,9 @@ const (
 	keyDeliveries = attribute.Key("swarmiji.task.deliveries") // from 1
 	keyRoot       = attribute.Key("swarmiji.task.root_id")
 	keyParent     = attribute.Key("swarmiji.task.parent_id")
-	keyOutcome    = attribute.Key("swarmiji.task.outcome") // succeeded, failed, retry, snooze or awaiting
-	keyNode       = attribute.Key("swarmiji.node_id")
+	// succeeded, failed, retry, snooze or awaiting
+	keyOutcome = attribute.Key("swarmiji.task.outcome")
+	keyNode    = attribute.Key("swarmiji.node_id")
 )
 
 // Values of keyOutcome.
@@ -46,8 +47,8 @@ const (
 	outcomeAwaiting  = "awaiting"
 )
 
-// scope names this package as the maker of its spans.
+// scope is the instrumentation scope of the spans.
 const scope = "github.com/swarmiji/swarmiji/middleware/tracing"
 
-// defaultSystem is the system where the Config names none.
+// defaultSystem is the messaging system if Config.System is "".
 const defaultSystem = "swarmiji"

@@ -1,16 +1,19 @@
-// Package tracing carries OpenTelemetry traces from those who submit tasks to those who run them, in the headers of the
-// tasks, and makes the spans of both sides:
+// Package tracing propagates OpenTelemetry traces from producers to consumers in the headers of
+// tasks, and makes spans on both sides.
 //
-//   - [Send] makes a span of kind producer for each submission, a child of the caller's span, and writes its context into the
-//     task's headers (traceparent and tracestate, as W3C's trace context has them). It ends when the broker has confirmed the
-//     task, or when it is known that it will not.
-//   - [Run] makes a span of kind consumer for each run, a child of that span and linked to it. Each retry has a span of its
-//     own with the same parent. Tasks that follow one, such as the next of a chain, have its run for their parent, and so have
-//     those that a handler submits with its context.
+// [Send] makes a span of kind producer for each submission, a child of the caller's span. It writes
+// the span's context into the task's headers (traceparent and tracestate of W3C trace context). The
+// span ends when the broker has confirmed the task, or when it is known that it will not.
 //
-// Spans hold names, ids and numbers, and of a failed run the error's text and type. Arguments and results are never in them.
+// [Run] makes a span of kind consumer for each run. It is a child of the producer's span and linked
+// to it. Each retry has its own span with the same parent. Tasks that follow a run, such as the
+// next task of a chain or tasks that its handler submits, have the run's span as parent.
 //
-// Only the API of OpenTelemetry is used: which SDK makes what of the spans is the program's to say, and nothing is global.
+// Spans contain names, ids and numbers, and for a failed run the error's text and type. They never
+// contain arguments or results.
+//
+// The package uses only the API of OpenTelemetry; the program chooses the SDK. It has no global
+// state.
 package tracing
 
 import (
@@ -27,21 +30,24 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Config of [Send] and [Run]. The zero value is usable.
+// Config configures [Send] and [Run]. The zero value is valid.
 type Config struct {
-	// Provider makes the tracer, such as the SDK's. nil: no spans are made, and the caller's trace travels on nevertheless.
+	// Provider makes the tracer, for example the SDK's provider. nil: no spans are made, but the
+	// caller's trace is still propagated.
 	Provider trace.TracerProvider
-	// Propagator writes contexts into headers and reads them. nil: W3C's trace context.
+	// Propagator writes contexts to headers and reads them. Default: W3C trace context.
 	Propagator propagation.TextMapPropagator
-	// System names the broker, as the conventions for messaging do: "rabbitmq", "redis", "nats". "": "swarmiji".
+	// System is the messaging system of the broker as in the conventions: "rabbitmq", "redis", "nats".
+	// Default: "swarmiji".
 	System string
-	// NewTraces lets each run begin a trace of its own that is linked to the submission's, for tasks that wait for long or
-	// come in crowds. Tasks that follow it belong to the new trace.
+	// NewTraces starts a new trace for each run, linked to the trace of the submission. It is for
+	// tasks that wait long, or of which there are many. Tasks that follow a run belong to its new
+	// trace.
 	NewTraces bool
 }
 
-// Send returns the middleware of a producer. It is safe for concurrent use. A task whose headers hold a context already, and
-// whose submitter's ctx holds none, goes on with that of the headers.
+// Send returns middleware for a producer. Safe for concurrent use. If ctx has no trace, but the
+// task's headers have one, that trace continues.
 func Send(c Config) middleware.SendMiddleware {
 	t := newTracing(c)
 	return func(next middleware.Sender) middleware.Sender {
@@ -74,7 +80,8 @@ func Send(c Config) middleware.SendMiddleware {
 	}
 }
 
-// Run returns the middleware of a consumer. It is safe for concurrent use. Put it first, so that the spans cover the others.
+// Run returns middleware for a consumer. Safe for concurrent use. Put it first, so that the spans
+// include the other middleware.
 func Run(c Config) middleware.Middleware {
 	t := newTracing(c)
 	return func(next task.Handler) task.Handler {
@@ -83,7 +90,7 @@ func Run(c Config) middleware.Middleware {
 			defer span.End()
 			r.Onward = t.inject(ctx, r.Onward)
 			returned := false
-			defer func() { // a panic passes by, also where nobody inside made an error of it
+			defer func() { // an unrecovered panic continues after this
 				if !returned {
 					span.SetAttributes(keyOutcome.String(outcomeFailed), keyErrorType.String("panic"))
 					span.SetStatus(codes.Error, "panic")
@@ -117,7 +124,8 @@ func newTracing(c Config) *tracing {
 	return &tracing{tracer: c.Provider.Tracer(scope), propagator: c.Propagator, system: c.System, newTraces: c.NewTraces}
 }
 
-// begin starts the span of a run. What the consumer's own context may hold is not its parent: that is the span of a process.
+// begin starts the span of a run. Its parent comes from the task's headers, not from the consumer's
+// context, which may have a span of the process.
 func (t *tracing) begin(ctx context.Context, r *task.Request) (context.Context, trace.Span) {
 	ctx = trace.ContextWithSpanContext(ctx, trace.SpanContext{})
 	ctx = t.propagator.Extract(ctx, propagation.MapCarrier(r.Headers))
@@ -133,7 +141,7 @@ func (t *tracing) begin(ctx context.Context, r *task.Request) (context.Context, 
 	return t.tracer.Start(ctx, nameRun+" "+r.Name, opts...)
 }
 
-// common are the attributes of both sides.
+// common returns the attributes of both sides.
 func (t *tracing) common(name, kind, queue string, e *task.Envelope) []attribute.KeyValue {
 	attrs := append(make([]attribute.KeyValue, 0, 12),
 		keySystem.String(t.system), keyOperationName.String(name), keyOperationType.String(kind), keyDestination.String(queue),
@@ -144,11 +152,13 @@ func (t *tracing) common(name, kind, queue string, e *task.Envelope) []attribute
 	return attrs
 }
 
-// inject returns headers with ctx's trace instead of theirs. Headers may be others' too: it changes a copy.
+// inject returns a copy of headers with the trace of ctx instead of an older trace. It returns nil
+// instead of an empty map.
 func (t *tracing) inject(ctx context.Context, headers map[string]string) map[string]string {
 	own := make(propagation.MapCarrier, len(headers)+2)
 	maps.Copy(own, headers)
-	for _, field := range t.propagator.Fields() { // the old trace may have said more than the new one does
+	// the old trace may have more fields than the new one
+	for _, field := range t.propagator.Fields() {
 		delete(own, field)
 	}
 	t.propagator.Inject(ctx, own)
@@ -158,8 +168,8 @@ func (t *tracing) inject(ctx context.Context, headers map[string]string) map[str
 	return own
 }
 
-// conclude notes how a run ended, by its error and the task's own rules. An attempt that will be repeated has failed; a snooze
-// is no failure, nor is an answer that is still to come.
+// conclude sets the outcome of a run in its span, from the error and the task's rules. An attempt
+// that will be retried has failed; a snooze and a deferred answer have not.
 func conclude(span trace.Span, r *task.Request, err error) {
 	if !span.IsRecording() {
 		return
@@ -182,7 +192,7 @@ func conclude(span trace.Span, r *task.Request, err error) {
 	}
 }
 
-// fail notes an error.
+// fail sets the error of a span.
 func fail(span trace.Span, err error) {
 	if !span.IsRecording() {
 		return

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const secret = "s3cret-argument"
 
-// world is a producer and a consumer that are traced into memory.
+// world is a producer and a consumer whose spans are stored in memory.
 type world struct {
 	spans    *tracetest.InMemoryExporter
 	provider *sdktrace.TracerProvider
@@ -68,7 +68,7 @@ func newWorld(t *testing.T, c tracing.Config) *world {
 		cancel()
 	})
 	return &world{spans, provider, p, runs, ctx, func() {
-		// The process has a span of its own, which must not become the parent of what it runs.
+		// The process has its own span, which must not become the parent of its runs.
 		ctx, span := provider.Tracer("test").Start(running, "consumer process")
 		defer span.End()
 		run.Go(func() {
@@ -79,7 +79,7 @@ func newWorld(t *testing.T, c tracing.Config) *world {
 	}}
 }
 
-// named returns the spans of a name, in the order in which they began, once there are n of them.
+// named waits for n spans of a name and returns them in the order of their start.
 func (w *world) named(t *testing.T, name string, n int) []tracetest.SpanStub {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); ; {
@@ -114,8 +114,8 @@ func handle[A, R any](t *testing.T, c *consumer.Consumer, d task.Task[A, R], fn 
 	}
 }
 
-// TestTrace follows one trace from a caller through a producer to a consumer, a retry, a task that the handler submits and
-// the next task of a chain.
+// TestTrace follows one trace from a caller through a producer to a consumer. It continues through
+// a retry, a task that the handler submits, and the next task of a chain.
 func TestTrace(t *testing.T) {
 	w := newWorld(t, tracing.Config{System: "memory"})
 	first := task.New[string, string]("first", task.WithRetryDelay(0))
@@ -255,7 +255,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// A run may have a trace of its own; it is linked to the one of its submission.
+// TestNewTraces shows that a run can have its own trace, linked to the trace of its submission.
 func TestNewTraces(t *testing.T) {
 	w := newWorld(t, tracing.Config{NewTraces: true})
 	work := task.New[string, string]("work")
@@ -275,7 +275,8 @@ func TestNewTraces(t *testing.T) {
 	}
 }
 
-// A task that is refused leaves a span that says so, and a veto goes to the caller.
+// TestRefusedTask shows that a refused task leaves a span with the error, and that the caller gets
+// a veto.
 func TestRefusedTask(t *testing.T) {
 	spans := tracetest.NewInMemoryExporter()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
@@ -289,7 +290,8 @@ func TestRefusedTask(t *testing.T) {
 	}
 }
 
-// The span of a submission lasts until the broker has answered, and tells when the answer was no.
+// TestSpanEndsWithTheConfirmation shows that the span of a submission lasts until the broker
+// answers, and that it contains a refusal.
 func TestSpanEndsWithTheConfirmation(t *testing.T) {
 	spans := tracetest.NewInMemoryExporter()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
@@ -318,7 +320,7 @@ func TestSpanEndsWithTheConfirmation(t *testing.T) {
 	}
 }
 
-// slowBroker asks before it answers.
+// slowBroker waits for a permission before it answers.
 type slowBroker struct {
 	broker.Broker
 	publish func() error
@@ -326,7 +328,7 @@ type slowBroker struct {
 
 func (b slowBroker) Publish(context.Context, string, *broker.Message) error { return b.publish() }
 
-// A panic that nobody inside catches ends the span and goes on.
+// TestPanicPassesBy shows that an unrecovered panic ends the span and continues.
 func TestPanicPassesBy(t *testing.T) {
 	spans := tracetest.NewInMemoryExporter()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
@@ -342,8 +344,9 @@ func TestPanicPassesBy(t *testing.T) {
 	_, _ = h.Handle(t.Context(), task.NewRequest(&task.Envelope{ID: "id", Name: "t"}, nil))
 }
 
-// Without a provider nothing is made, and what the caller has travels on; headers of others stay whole, those of an older
-// trace go, and a map that somebody else may hold is not changed.
+// TestHeaders shows what happens without a provider: no spans are made, and the caller's trace is
+// propagated. Other headers stay, those of an older trace are removed, and the given map is
+// unchanged.
 func TestHeaders(t *testing.T) {
 	const (
 		parent = "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01"

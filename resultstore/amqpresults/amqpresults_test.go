@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// open makes a store of a namespace, closed at the end.
+// open makes a store in namespace ns and closes it at the end of the test.
 func open(t testing.TB, url, ns string, change ...func(*amqpresults.Config)) *amqpresults.Store {
 	t.Helper()
 	c := amqpresults.Config{Connect: amqpconnect.Config{URLs: []string{url}}, Namespace: ns, Logger: quiet()}
@@ -56,7 +56,7 @@ func notify(t testing.TB, s resultstore.Replier, node string) resultstore.Replie
 	return n
 }
 
-// done is a record as a consumer saves it.
+// done returns a terminal record of task i as a consumer saves it.
 func done(node string, i int) resultstore.Record {
 	return resultstore.Record{
 		ID: task.ID(fmt.Sprintf("task-%d", i)), Name: "add", State: task.StateSucceeded, Deliveries: 1,
@@ -83,7 +83,7 @@ func receive(t testing.TB, n resultstore.Notifications, want resultstore.Record)
 	}
 }
 
-// channel is a raw channel to the server.
+// channel opens a channel to the server with the bare client library.
 func channel(t testing.TB, url string) *amqp.Channel {
 	t.Helper()
 	conn, err := amqp.Dial(url)
@@ -146,7 +146,8 @@ func TestSaveWithoutSubmitterIsUnreachable(t *testing.T) {
 	}
 }
 
-// What is saved while the submitter has no connection waits for it, in order, and nothing comes twice after a lull.
+// Records saved while the submitter has no connection arrive later in order. No record arrives
+// twice.
 func TestRecordsWaitForAReconnect(t *testing.T) {
 	for _, queueType := range []amqpresults.QueueType{amqpresults.Classic, amqpresults.Quorum} {
 		t.Run(string(queueType), func(t *testing.T) {
@@ -171,7 +172,7 @@ func TestRecordsWaitForAReconnect(t *testing.T) {
 	}
 }
 
-// awaitEmpty waits until the node's queue holds nothing, acknowledged or not.
+// awaitEmpty waits until the node's queue holds no messages, neither ready nor unacknowledged.
 func awaitEmpty(t testing.TB, srv *testserver.Rabbit, ns, node string) {
 	t.Helper()
 	ctx := testwait.Long(t)
@@ -194,21 +195,21 @@ func TestReceivedRecordsLeaveTheQueue(t *testing.T) {
 	ns := testserver.Namespace()
 	s := open(t, srv.URL(), ns)
 	n := notify(t, s, "node")
-	for i := range 3 * 64 / 2 { // no multiple of what is acknowledged together
+	for i := range 3 * 64 / 2 { // not a multiple of maxUnacked
 		save(t, s, done("node", i))
 		receive(t, n, done("node", i))
 	}
 	awaitEmpty(t, srv, ns, "node")
 }
 
-// What was not handed out when the stream's channel broke comes again.
+// Records that were not received when the channel broke are delivered again.
 func TestUnreadRecordsSurviveASever(t *testing.T) {
 	srv := testserver.RequireRabbit(t)
 	proxy := testserver.NewProxy(t, srv.Addr())
 	ns := testserver.Namespace()
 	consumer := open(t, srv.URL(), ns)
 	n := notify(t, open(t, proxy.URL(srv.URL()), ns), "node")
-	for i := range 300 { // more than is sent ahead
+	for i := range 300 { // more than Prefetch
 		save(t, consumer, done("node", i))
 	}
 	proxy.Sever()
@@ -222,7 +223,7 @@ func TestUnreadRecordsSurviveASever(t *testing.T) {
 	}
 }
 
-// The queue of a submitter that stays away is removed, and consumers are told.
+// The queue of a disconnected submitter expires, and Save then returns ErrUnreachable.
 func TestQueueExpires(t *testing.T) {
 	srv := testserver.RequireRabbit(t)
 	proxy := testserver.NewProxy(t, srv.Addr())
@@ -241,7 +242,7 @@ func TestQueueExpires(t *testing.T) {
 	awaitReachable(t, consumer, n, "node")
 }
 
-// awaitReachable waits until n has told that its queue was lost, and a record gets through to it.
+// awaitReachable waits until n reports a lost queue and then receives a record.
 func awaitReachable(t testing.TB, s *amqpresults.Store, n resultstore.Notifications, node string) {
 	t.Helper()
 	ctx := testwait.Long(t)
@@ -249,7 +250,8 @@ func awaitReachable(t testing.TB, s *amqpresults.Store, n resultstore.Notificati
 		t.Fatalf("Receive after the queue was lost: %+v, %v", r, err)
 	}
 	for err := s.Save(ctx, done(node, 99)); err != nil; err = s.Save(ctx, done(node, 99)) {
-		gone := errors.Is(err, resultstore.ErrUnreachable) || errors.Is(err, resultstore.ErrUnavailable) // it may come back between two looks
+		// the queue may return between two checks
+		gone := errors.Is(err, resultstore.ErrUnreachable) || errors.Is(err, resultstore.ErrUnavailable)
 		if !gone || ctx.Err() != nil {
 			t.Fatalf("the reply queue did not come back: %v", err)
 		}
@@ -281,7 +283,7 @@ func TestQueueOfOtherArgumentsIsUsed(t *testing.T) {
 	receive(t, n, done("node", 1))
 }
 
-// A stranger's message in the queue costs an error and nothing else.
+// A foreign message in the queue causes one error, and the stream continues.
 func TestStrangeMessagesDoNotEndTheStream(t *testing.T) {
 	srv := testserver.RequireRabbit(t)
 	ns := testserver.Namespace()
@@ -300,7 +302,8 @@ func TestStrangeMessagesDoNotEndTheStream(t *testing.T) {
 	receive(t, n, done("node", 1))
 }
 
-// A broker that takes no messages holds up neither the ctx of Save nor the results that are there already.
+// While the broker blocks publishers, Save returns when its ctx ends and waiting results are still
+// delivered.
 func TestMemoryAlarm(t *testing.T) {
 	srv := testserver.RequireRabbit(t)
 	s := open(t, srv.URL(), testserver.Namespace())

@@ -14,30 +14,30 @@ import (
 	"github.com/swarmiji/swarmiji/resultstore/amqpresults"
 )
 
-// book collects a log.
-type book struct {
+// logBuffer collects log output. Safe for concurrent use.
+type logBuffer struct {
 	mu   sync.Mutex
 	text strings.Builder
 }
 
-func (b *book) Write(p []byte) (int, error) {
+func (b *logBuffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.text.Write(p)
 }
 
-func (b *book) String() string {
+func (b *logBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.text.String()
 }
 
-// Streams of one node share its queue: the first that leaves takes neither the queue nor the connection from the others, and
-// the last takes the queue with it. So it is whatever the type of the queue is, known or not.
+// Streams of one node share its queue. Closing the first stream leaves queue and connection to the
+// others, and closing the last one removes the queue. This holds for every type of queue.
 func TestLastCloseRemovesTheQueue(t *testing.T) {
 	for name, c := range map[string]struct {
 		queueType amqpresults.QueueType
-		before    amqp.Table // arguments of a queue that is there already
+		before    amqp.Table // arguments of an existing queue
 	}{
 		"classic":              {amqpresults.Classic, nil},
 		"quorum":               {amqpresults.Quorum, nil},
@@ -54,13 +54,13 @@ func TestLastCloseRemovesTheQueue(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			var log book
+			var log logBuffer
 			set := func(cfg *amqpresults.Config) {
 				cfg.QueueType, cfg.Logger = c.queueType, slog.New(slog.NewTextHandler(&log, nil))
 			}
 			a, b := open(t, srv.URL(), ns, set), open(t, srv.URL(), ns, set)
 			first, second, third := notify(t, a, "node"), notify(t, a, "node"), notify(t, b, "node")
-			begin := log.String() // it may tell of a queue with other arguments
+			begin := log.String() // may mention a queue with other arguments
 			if err := errors.Join(first.Close(testwait.Long(t)), third.Close(testwait.Long(t))); err != nil {
 				t.Fatal(err)
 			}

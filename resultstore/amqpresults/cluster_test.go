@@ -12,11 +12,12 @@ import (
 	"github.com/swarmiji/swarmiji/resultstore/amqpresults"
 )
 
-// When a node of a cluster is killed, replies in quorum queues, the default with several URLs, go on over the others;
-// those in a classic queue on that node are kept back by consumers until it returns, and are not taken for undeliverable.
+// When a node of a cluster is killed, replies in quorum queues, the default with several URLs,
+// continue on the other nodes. Consumers keep the replies for a classic queue on that node until it
+// returns; they do not fail as undeliverable.
 func TestLostNode(t *testing.T) {
 	testserver.Thorough(t)
-	t.Parallel() // with the other test that has a server of its own
+	t.Parallel() // runs beside the other test that has its own server
 	c := testserver.OwnRabbitCluster(t, testserver.RabbitConfig{})
 	ns := testserver.Namespace()
 	consumer := open(t, c.URLs()[1], ns)
@@ -45,7 +46,8 @@ func TestLostNode(t *testing.T) {
 	receiveAgain(t, classic, done("classic", 99))
 }
 
-// receiveAgain is receive after a fault: records whose acknowledgement was lost with it come again first.
+// receiveAgain receives want after a fault. It skips records that are delivered again because their
+// acknowledgement was lost.
 func receiveAgain(t testing.TB, n resultstore.Notifications, want resultstore.Record) {
 	t.Helper()
 	for {
@@ -59,7 +61,7 @@ func receiveAgain(t testing.TB, n resultstore.Notifications, want resultstore.Re
 	}
 }
 
-// saveThrough saves as a consumer does: again, while the store is unavailable.
+// saveThrough saves like a consumer does: it repeats Save while the store is unavailable.
 func saveThrough(t testing.TB, s *amqpresults.Store, r resultstore.Record) {
 	t.Helper()
 	ctx := testwait.Long(t)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/connect/amqpconnect"
-	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/naming"
 )
 
 // Defaults of [Config].
@@ -23,45 +23,49 @@ const (
 // QueueType is a RabbitMQ queue type (x-queue-type).
 type QueueType string
 
-// The types of reply queues.
+// Types of reply queues.
 const (
-	Classic QueueType = "classic" // lives on one node; while that is down, its results wait with the consumers
-	Quorum  QueueType = "quorum"  // lives on several nodes of a cluster and outlives the loss of a minority of them
+	// lives on one node; while that node is down, consumers keep its results
+	Classic QueueType = "classic"
+	// lives on several nodes of a cluster and survives the loss of a minority of them
+	Quorum QueueType = "quorum"
 )
 
 // maxNamespace keeps the longest queue name below the 255 bytes of AMQP.
 const maxNamespace = 64
 
-// Config of [New]. Connect is the only field that must be set.
+// Config holds the settings of [New]. Connect is the only required field.
 type Config struct {
-	// Connect says where RabbitMQ is and how to reach it.
+	// Connect holds the addresses of RabbitMQ and how to connect to them.
 	Connect amqpconnect.Config
-	// Namespace is part of the queues' names: 1 to 64 letters, digits, '_' and '-'. It has to be the same for submitters and
-	// consumers. "": [DefaultNamespace], "default".
+	// Namespace is part of the queues' names: 1 to 64 letters, digits, '_' and '-'. Submitters and
+	// consumers must use the same one. "": [DefaultNamespace], "default".
 	Namespace string
-	// Expires is how long a reply queue outlives the last connection of its submitter, in whole milliseconds. 0:
-	// [DefaultExpires], 30 minutes.
+	// Expires is the time after which the broker removes the reply queue of a disconnected submitter,
+	// in whole milliseconds. 0: [DefaultExpires], 30 minutes.
 	Expires time.Duration
-	// MaxLength is how many records a reply queue holds for a submitter that does not read; beyond it the oldest are
-	// dropped, and their futures never resolve. 0: [DefaultMaxLength], 1,000,000.
+	// MaxLength is the number of records that a reply queue holds for a slow submitter. Beyond it the
+	// broker drops the oldest, and their futures never resolve. 0: [DefaultMaxLength], 1,000,000.
 	MaxLength int
-	// MaxResult is the largest Result in bytes; a larger one is refused with [resultstore.ErrTooLarge], as is a record of
-	// which the rest is above 1 MiB. 0: [DefaultMaxResult], 15 MiB, so that every record fits into the 16 MiB that RabbitMQ
-	// 4 takes unless configured otherwise.
+	// MaxResult is the largest Result in bytes. Save returns [resultstore.ErrTooLarge] for a larger
+	// one, and for a record whose other fields exceed 1 MiB. 0: [DefaultMaxResult], 15 MiB, so that
+	// every record fits into the default limit of RabbitMQ 4, 16 MiB.
 	MaxResult int
-	// Prefetch is how many records the broker sends ahead of the reading. 0: [DefaultPrefetch], 256.
+	// Prefetch is the number of records that the broker sends before they are read. 0:
+	// [DefaultPrefetch], 256.
 	Prefetch int
-	// QueueType is of the reply queues that Replies declares. "": quorum where Connect names several nodes, classic where it
-	// names one.
+	// QueueType is the type of the reply queues that Replies declares. "": [Quorum] if Connect has
+	// several URLs, otherwise [Classic].
 	QueueType QueueType
-	// Logger is told when a stream of replies is interrupted, and why. Nil: slog.Default().
+	// Logger receives a warning with the cause when a stream of replies is interrupted. Nil:
+	// slog.Default().
 	Logger *slog.Logger
 }
 
-// maxRest is how much larger than its Result a record may be: texts of an error, names and the correlation.
+// maxRest limits the bytes of a record beside its Result: error texts, names and the correlation.
 const maxRest = 1 << 20
 
-// complete returns c with its defaults, and all its problems.
+// complete returns c with its defaults set, and all its problems joined in one error.
 func (c Config) complete() (Config, error) {
 	var errs []error
 	negative := func(field string, v int64) {
@@ -82,8 +86,8 @@ func (c Config) complete() (Config, error) {
 	if c.Namespace == "" {
 		c.Namespace = DefaultNamespace
 	}
-	// A '.' would let one namespace's names be another's.
-	if !keyset.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
+	// With a '.' two namespaces could share a queue name.
+	if !naming.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
 		errs = append(errs, fmt.Errorf("amqpresults: Namespace must be 1 to %d letters, digits, '_' and '-'", maxNamespace))
 	}
 	switch c.QueueType {

@@ -11,36 +11,39 @@ import (
 	"github.com/swarmiji/swarmiji/resultstore"
 )
 
-// A reply queue can be lost: deleted, expired, or gone with its node. Both sides see to it that no future waits for ever. The
-// submitter looks for the queue whenever it begins to consume it again, and says ErrLost before it declares it anew. The
-// consumer goes on for a while with a record that has no queue to go to, since the submitter may be about to declare it.
+// A reply queue can be lost: deleted, expired, or gone with its node. No future may wait forever
+// then. The submitter checks the queue whenever it starts to consume it again, and reports ErrLost
+// before it declares it. The consumer tries for a while to send a record without a queue, because
+// the submitter may be about to declare it.
 
-// back notes that the queue is there.
-func (n *replies) back() {
+// markPresent records that the queue exists and wakes Ready. It takes n.mu.
+func (n *replies) markPresent() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.absent = nil
 	select {
-	case <-n.here:
+	case <-n.present:
 	default:
-		close(n.here)
+		close(n.present)
 	}
 }
 
-// away notes that the queue is not there, or cannot be consumed.
-func (n *replies) away(cause error) {
+// markAbsent records that the queue does not exist or cannot be consumed. Ready waits from then on.
+// It takes n.mu.
+func (n *replies) markAbsent(cause error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.absent = cause
 	select {
-	case <-n.here:
-		n.here = make(chan struct{})
+	case <-n.present:
+		n.present = make(chan struct{})
 	default:
 	}
 }
 
-// lose tells Receive that the queue is gone, and waits until it knows.
-func (n *replies) lose(ctx context.Context, cause error) {
+// reportLost sends ErrLost to Receive and waits until it is received or ctx ends. Only after that
+// may declare make the queue again.
+func (n *replies) reportLost(ctx context.Context, cause error) {
 	select {
 	case n.items <- item{err: fmt.Errorf("amqp reply queue of %s: %w: %w", n.node, resultstore.ErrLost, cause)}:
 		n.held = false
@@ -48,19 +51,22 @@ func (n *replies) lose(ctx context.Context, cause error) {
 	}
 }
 
-// Ready implements [resultstore.Replies]. A connection that was cut says nothing of the queue, which outlives it.
+// Ready implements [resultstore.Replies]: it waits until the queue exists as far as known, and
+// returns nil. A lost connection alone does not make it wait, because the queue outlives the
+// connection. Returns ErrUnavailable with the cause of the loss when ctx ends, and ErrClosed after
+// Close. Safe for concurrent use.
 func (n *replies) Ready(ctx context.Context) error {
 	for {
 		n.mu.Lock()
-		here := n.here
+		present := n.present
 		n.mu.Unlock()
 		select {
-		case <-here:
+		case <-present:
 			return nil
 		default:
 		}
 		select {
-		case <-here: // it may be gone again
+		case <-present: // it may be gone again
 		case <-n.ctx.Done():
 			return resultstore.ErrClosed
 		case <-ctx.Done():
@@ -72,20 +78,23 @@ func (n *replies) Ready(ctx context.Context) error {
 	}
 }
 
-// How long Save goes on for a submitter whose queue is not there, and how often it tries.
+// absence is the time for which Save tries to send to a missing queue. absenceRetry is the delay
+// between its attempts.
 const (
 	absence      = 3 * time.Second
 	absenceRetry = 250 * time.Millisecond
 	maxAbsences  = 4096 // submitters that are remembered
 )
 
-// absences remembers the submitters whose queue was not there, and since when, so that only the first records for each wait.
+// absences remembers since when the queue of each submitter is missing, so that only the first
+// records for a submitter wait. Safe for concurrent use.
 type absences struct {
 	mu    sync.Mutex
 	since map[string]time.Time
 }
 
-// missed notes that node's queue is not there, and reports whether that is so for good.
+// missed records that node's queue is missing. It reports whether that is so for at least absence.
+// If maxAbsences submitters are known it forgets all of them first.
 func (a *absences) missed(node string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -100,7 +109,7 @@ func (a *absences) missed(node string) bool {
 	return time.Since(at) >= absence
 }
 
-// found notes that node's queue is there.
+// found records that node's queue exists.
 func (a *absences) found(node string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -12,31 +12,34 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
-	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/naming"
 	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
 )
 
-// maxUnacked is how many records are handed out before they are acknowledged together. A lull acknowledges at once.
+// maxUnacked is the number of received records that are acknowledged together. They are
+// acknowledged earlier if no further record waits.
 const maxUnacked = 64
 
-// removeTime bounds the removal of a queue, of which a server may never answer while the queue elects a leader.
+// removeTime limits the removal of a queue: a server may never answer while the queue elects a
+// leader.
 const removeTime = 5 * time.Second
 
-// lookTime is between two looks at a queue of which nothing comes.
-const lookTime = 10 * time.Second
+// checkInterval is the time between two checks of a queue that delivers nothing.
+const checkInterval = 10 * time.Second
 
 // consumerTag names the one consumer of a stream's channel.
 const consumerTag = "replies"
 
-// replies is the stream of records from one node's reply queue. It implements [resultstore.Replies].
+// replies is the stream of records from one node's reply queue. It implements
+// [resultstore.Replies].
 type replies struct {
 	store *Store
 	node  string
 	queue string
 
-	items chan item // unbuffered: what is sent has been handed to a Receive
+	items chan item // unbuffered: an item that was sent has been received
 	ctx   context.Context
 	stop  context.CancelFunc
 	ended chan struct{} // closed when the goroutine has returned
@@ -45,16 +48,16 @@ type replies struct {
 	opened   chan struct{} // closed when the queue is consumed for the first time, or openErr is set
 	openErr  error
 
-	foreign bool // the queue exists with other arguments and is used as it is; of the goroutine
-	held    bool // the queue was consumed, and is to be there still; of the goroutine
+	foreign bool // the queue exists with other arguments and is used unchanged; only for the goroutine
+	held    bool // the queue was consumed and should still exist; only for the goroutine
 
-	mu     sync.Mutex
-	here   chan struct{} // closed while the queue is there, as far as is known
-	absent error         // why it is not
+	mu      sync.Mutex
+	present chan struct{} // closed while the queue exists, as far as known
+	absent  error         // why the queue does not exist
 
 	closing sync.Once
-	gone    chan struct{} // closed when Close has done its work
-	err     error         // of Close
+	gone    chan struct{} // closed when Close has finished
+	err     error         // returned by Close
 }
 
 type item struct {
@@ -62,21 +65,23 @@ type item struct {
 	err error
 }
 
-// Replies implements [resultstore.Replier]: it declares the node's reply queue and returns when it is consumed. Without a
-// broker it waits until ctx ends; a refusal of the credentials is returned at once. Both are [resultstore.ErrUnavailable].
-// A node that is no valid name is [resultstore.ErrMalformed]. Several streams of one node, here or elsewhere, share its
-// queue: a record goes to one of them.
+// Replies implements [resultstore.Replier]: it declares the node's reply queue and returns when the
+// stream consumes it. All streams of one node, also of other processes, share its queue, and each
+// record goes to one of them.
+//
+// Without a broker Replies waits until ctx ends. A refusal of the credentials is returned at once.
+// Both are [resultstore.ErrUnavailable]. An invalid node name is [resultstore.ErrMalformed].
 func (s *Store) Replies(ctx context.Context, node string) (resultstore.Replies, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if !keyset.ValidName(node) {
-		return nil, fmt.Errorf("%w: node %q is no name", resultstore.ErrMalformed, utf.Cut(node, 64))
+	if !naming.ValidName(node) {
+		return nil, fmt.Errorf("%w: node %q is not a valid name", resultstore.ErrMalformed, utf.Cut(node, 64))
 	}
 	n := &replies{
 		store: s, node: node, queue: s.prefix + node,
 		items: make(chan item), ended: make(chan struct{}), opened: make(chan struct{}), gone: make(chan struct{}),
-		here: make(chan struct{}),
+		present: make(chan struct{}),
 	}
 	n.ctx, n.stop = context.WithCancel(context.Background())
 	s.mu.Lock()
@@ -92,19 +97,19 @@ func (s *Store) Replies(ctx context.Context, node string) (resultstore.Replies, 
 		defer s.tasks.Done()
 		defer close(n.ended)
 		s.receiving.Supervise(n.ctx, n.run, n.report)
-		n.open(amqpconn.ErrClosed) // nobody may wait for it any more
+		n.open(amqpconn.ErrClosed) // releases a waiting Replies
 	}()
 	var err error
 	select {
 	case <-n.opened:
 		err = n.openErr
 	case <-ctx.Done():
-		if _, err = s.receiving.Session(ctx); err == nil { // which says why there is none, as far as anybody knows
+		if _, err = s.receiving.Session(ctx); err == nil { // its error says why no session exists
 			err = fmt.Errorf("%w: %w", amqpconn.ErrUnavailable, ctx.Err())
 		}
 	}
 	if err != nil {
-		n.stop() // the goroutine ends when the broker has answered, or with the connection
+		n.stop() // the goroutine ends when the broker answers, or with the connection
 		s.mu.Lock()
 		delete(s.streams, n)
 		s.mu.Unlock()
@@ -113,7 +118,8 @@ func (s *Store) Replies(ctx context.Context, node string) (resultstore.Replies, 
 	return n, nil
 }
 
-// open tells Replies that the stream is open, or why it cannot be. Only the first call counts.
+// open reports to Replies that the stream is open, or the error that prevents it. Only the first
+// call has an effect.
 func (n *replies) open(err error) {
 	n.openOnce.Do(func() {
 		n.openErr = err
@@ -121,27 +127,30 @@ func (n *replies) open(err error) {
 	})
 }
 
-// report is told why a run ended.
+// report handles the end of a run with err. It logs a warning if the stream was open. Otherwise it
+// passes a refusal of access to Replies, because repeating does not help.
 func (n *replies) report(err error) {
 	select {
 	case <-n.opened:
-		n.store.cfg.Logger.LogAttrs(n.ctx, slog.LevelWarn, "reply queue interrupted, trying again",
+		n.store.cfg.Logger.LogAttrs(n.ctx, slog.LevelWarn, "reply queue interrupted; trying again",
 			slog.String("queue", n.queue), slog.Any("error", err))
 	default:
-		if errors.Is(err, amqpconn.ErrAccess) { // waiting does not mend it
+		if errors.Is(err, amqpconn.ErrAccess) { // repeating does not help
 			n.open(err)
 		}
 	}
 }
 
-var errStuck = errors.New("amqp: the queue has records or no consumer, and delivers nothing")
+var errStuck = errors.New("amqp: the queue delivers nothing although it has records, or it lost its consumer")
 
-var errCancelled = errors.New("amqp: the queue was deleted, or its node has gone")
+var errCancelled = errors.New("amqp: the queue was deleted, or its node is down")
 
-// run consumes the reply queue over one channel until that ends.
+// run consumes the reply queue over one channel until the channel or ctx ends. It is the callback
+// of Supervise. When the queue of an open stream is gone it reports ErrLost to Receive; the next
+// run declares the queue again. It returns nil only when ctx ended.
 func (n *replies) run(ctx context.Context, ch *amqpconn.Channel) error {
 	var deliveries <-chan amqp.Delivery
-	err := ch.Answered(func() (err error) { // of a quorum queue that elects its leader there may never be an answer
+	err := ch.Answered(func() (err error) { // a quorum queue without a leader may never answer
 		if err = n.declare(ch.Channel); err != nil {
 			return err
 		}
@@ -152,29 +161,30 @@ func (n *replies) run(ctx context.Context, ch *amqpconn.Channel) error {
 		return err
 	})
 	if err != nil {
-		n.away(err)
+		n.markAbsent(err)
 		if n.held && amqpconn.IsNotFound(err) {
-			n.lose(ctx, err)
+			n.reportLost(ctx, err)
 		}
 		return err
 	}
 	n.held = true
-	n.back()
+	n.markPresent()
 	n.open(nil)
-	if err := n.handOut(ctx, ch, deliveries); err != nil {
+	if err := n.deliver(ctx, ch, deliveries); err != nil {
 		if errors.Is(err, errCancelled) {
-			n.away(err)
+			n.markAbsent(err)
 		}
 		return err
 	}
-	// A quorum queue goes on counting the consumer for a while after the end of its channel, and remove would take it for
-	// somebody else's.
+	// A quorum queue counts the consumer for a while after its channel ended. Without this cancel,
+	// remove would take it for the consumer of another stream.
 	return ch.Answered(func() error { return ch.Cancel(consumerTag, false) })
 }
 
-// handOut passes records on until ctx ends, which is no error, or the channel does.
-func (n *replies) handOut(ctx context.Context, ch *amqpconn.Channel, deliveries <-chan amqp.Delivery) error {
-	var last uint64 // tag of the last record handed out
+// deliver sends records to Receive until ctx or the channel ends, and acknowledges them. It returns
+// nil when ctx ends, otherwise the error of the channel.
+func (n *replies) deliver(ctx context.Context, ch *amqpconn.Channel, deliveries <-chan amqp.Delivery) error {
+	var last uint64 // tag of the last record that was received
 	unacked := 0
 	for {
 		d, ok, err := n.next(ctx, ch, deliveries, last, &unacked)
@@ -188,7 +198,7 @@ func (n *replies) handOut(ctx context.Context, ch *amqpconn.Channel, deliveries 
 			case <-ch.Done():
 				return ch.Err()
 			case <-ctx.Done():
-				return n.acknowledge(ch, last, &unacked) // what was not handed out goes back
+				return n.acknowledge(ch, last, &unacked) // records that were not received return to the queue
 			}
 		}
 		last = d.DeliveryTag
@@ -200,11 +210,11 @@ func (n *replies) handOut(ctx context.Context, ch *amqpconn.Channel, deliveries 
 	}
 }
 
-// next returns the next delivery. When none is there it acknowledges what was handed out, and waits; ok is false at the end
-// of ctx.
+// next waits for the next delivery and returns it. If none is waiting it first acknowledges the
+// received records. ok is false when ctx ends.
 func (n *replies) next(ctx context.Context, ch *amqpconn.Channel, deliveries <-chan amqp.Delivery, last uint64, unacked *int) (d amqp.Delivery, ok bool, err error) {
 	if *unacked > 0 {
-		runtime.Gosched() // the library hands over from a buffer of its own: let it, before this is taken for a lull
+		runtime.Gosched() // the library delivers from its own buffer: give it a chance to do so
 	}
 	select {
 	case d, ok = <-deliveries:
@@ -219,7 +229,8 @@ func (n *replies) next(ctx context.Context, ch *amqpconn.Channel, deliveries <-c
 	if ok {
 		return d, true, nil
 	}
-	// The library ends the deliveries a moment before the channel, or without it when the server cancels the consumer.
+	// The library ends the deliveries shortly before the channel. If the server cancels the consumer,
+	// the channel stays open.
 	if ch.IsClosed() {
 		<-ch.Done()
 		return d, false, ch.Err()
@@ -227,18 +238,19 @@ func (n *replies) next(ctx context.Context, ch *amqpconn.Channel, deliveries <-c
 	return d, false, errCancelled
 }
 
-// await waits for a delivery. While none comes it looks now and then whether the queue is there and knows of its consumer: in a
-// partition a server may say nothing of a consumer that it has given up.
+// await waits for a delivery. Every checkInterval it checks that the queue exists and has a
+// consumer. It returns errStuck if two checks in a row find messages or no consumer: after a
+// partition a server may silently drop a consumer. ok is false when ctx or the deliveries end.
 func (n *replies) await(ctx context.Context, ch *amqpconn.Channel, deliveries <-chan amqp.Delivery) (d amqp.Delivery, ok bool, err error) {
-	look := time.NewTicker(lookTime)
-	defer look.Stop()
+	check := time.NewTicker(checkInterval)
+	defer check.Stop()
 	for stuck := false; ; {
 		select {
 		case d, ok = <-deliveries:
 			return d, ok, nil
 		case <-ctx.Done():
 			return d, false, nil
-		case <-look.C:
+		case <-check.C:
 		}
 		var q amqp.Queue
 		err = ch.Answered(func() (err error) {
@@ -256,34 +268,38 @@ func (n *replies) await(ctx context.Context, ch *amqpconn.Channel, deliveries <-
 	}
 }
 
-// acknowledge settles all records up to last. They were handed out in the order of their tags.
+// acknowledge acknowledges all records up to the tag last and sets unacked to 0. Records are
+// received in the order of their tags.
 func (n *replies) acknowledge(ch *amqpconn.Channel, last uint64, unacked *int) error {
 	if *unacked == 0 {
 		return nil
 	}
 	*unacked = 0
-	if err := ch.Ack(last, true); err != nil { // it only writes, so the channel has ended
+	// Ack only writes, so an error means that the channel has ended
+	if err := ch.Ack(last, true); err != nil {
 		<-ch.Done()
 		return ch.Err()
 	}
 	return nil
 }
 
-// read decodes a message. mine is false for what is no news to the submitter.
+// read decodes a message. It returns an ErrMalformed item for a message that is not a record of
+// this node. mine is false if the submitter must not see the record.
 func (n *replies) read(body []byte) (it item, mine bool) {
 	rec, err := wire.DecodeRecord(body)
 	switch {
 	case err != nil:
 		return item{err: err}, true
 	case rec.ReplyTo != n.node:
-		return item{err: fmt.Errorf("%w: a record for another node", resultstore.ErrMalformed)}, true
+		return item{err: fmt.Errorf("%w: the message is a record for another node", resultstore.ErrMalformed)}, true
 	default:
-		return item{rec: rec}, news(&rec)
+		return item{rec: rec}, isSent(&rec)
 	}
 }
 
-// declare makes the queue. One that exists with other arguments, of an older configuration, is used as it is; and one that was
-// consumed before must not be made again without a word.
+// declare declares the queue. It uses a queue with other arguments, from an older configuration,
+// unchanged. If the queue was consumed before, declare only checks that it exists, because its loss
+// must be reported before the queue is made again.
 func (n *replies) declare(ch *amqp.Channel) error {
 	if n.foreign || n.held {
 		_, err := ch.QueueDeclarePassive(n.queue, true, false, false, false, nil)
@@ -301,8 +317,10 @@ func (n *replies) declare(ch *amqp.Channel) error {
 	return err
 }
 
-// Receive implements [resultstore.Notifications]. Besides its errors it returns [resultstore.ErrMalformed] for each message
-// of the queue that is no record for this node; the stream goes on.
+// Receive implements [resultstore.Notifications]: it waits for the next record and returns it.
+// Returns [resultstore.ErrLost] once for each loss of the queue, and [resultstore.ErrMalformed] for
+// each message that is not a record for this node; the stream continues after both. Returns ctx's
+// error when ctx ends and ErrClosed after Close of the stream or the store.
 func (n *replies) Receive(ctx context.Context) (resultstore.Record, error) {
 	select {
 	case it := <-n.items:
@@ -314,8 +332,9 @@ func (n *replies) Receive(ctx context.Context) (resultstore.Record, error) {
 	}
 }
 
-// Close implements [resultstore.Notifications]. It removes the queue if no other stream reads it, and leaves it to its
-// expiry when the broker cannot be reached now; that is no error.
+// Close implements [resultstore.Notifications]: it ends the stream and removes the queue if no
+// other stream reads it. If the broker cannot be reached now, the queue expires later; that is not
+// an error. Returns ctx's error if ctx ends first.
 func (n *replies) Close(ctx context.Context) error {
 	n.closing.Do(func() {
 		defer close(n.gone)
@@ -340,7 +359,8 @@ func (n *replies) Close(ctx context.Context) error {
 	}
 }
 
-// remove deletes the queue. It does not wait for a connection.
+// remove deletes the queue if it has no consumer. It does nothing without an open connection, and
+// it ignores errors.
 func (n *replies) remove(ctx context.Context) {
 	now, cancel := context.WithCancel(ctx)
 	cancel()
@@ -350,11 +370,13 @@ func (n *replies) remove(ctx context.Context) {
 	}
 	ctx, cancel = context.WithTimeout(ctx, removeTime)
 	defer cancel()
-	// Left while somebody else reads it, and without a connection or an answer it expires: neither is a failure of Close.
+	// The queue stays while another stream reads it. Without a connection or an answer it expires.
+	// Neither makes Close fail.
 	_ = sess.Do(ctx, func(ch *amqp.Channel) error {
 		if n.foreign || n.store.cfg.QueueType != Classic {
-			// A quorum queue cannot be deleted if-unused: to ask for it ends the connection (540), and other streams with it.
-			// A stream that comes between the two requests is told that its queue is gone, and makes it again.
+			// A quorum queue cannot be deleted with if-unused: the request ends the connection (error 540)
+			// with all its streams. A stream that begins between the two requests loses its queue and
+			// declares it again.
 			q, err := ch.QueueDeclarePassive(n.queue, true, false, false, false, nil)
 			if err != nil || q.Consumers > 0 {
 				return err

@@ -12,7 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
-	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/naming"
 	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/internal/wire"
@@ -23,11 +23,12 @@ import (
 // contentType marks the messages of a reply queue.
 const contentType = "application/x-swarmiji-record"
 
-// Store sends and receives records. It publishes and consumes over two connections, so that a broker that takes no
-// messages just now still delivers; each is opened when it is first used. All methods may be called from any goroutine.
+// Store sends and receives records. It publishes and consumes over two connections, because a
+// broker that blocks publishers still delivers. It opens each connection at its first use. All
+// methods are safe for concurrent use.
 type Store struct {
 	cfg       Config
-	prefix    string // of reply queues
+	prefix    string // of the names of reply queues
 	sending   *amqpconn.Conn
 	receiving *amqpconn.Conn
 	publisher *amqpconn.Publisher
@@ -39,7 +40,8 @@ type Store struct {
 	streams map[*replies]struct{}
 }
 
-// New checks c and makes a Store. It does no I/O and starts nothing. All problems of c are reported together.
+// New checks c and makes a Store. It does no I/O and starts no goroutine. It returns all problems
+// of c in one error.
 func New(c Config) (*Store, error) {
 	c, err := c.complete()
 	open := func(role string) *amqpconn.Conn {
@@ -48,7 +50,7 @@ func New(c Config) (*Store, error) {
 		return conn
 	}
 	sending := open("results")
-	if err != nil { // the second would have the same problems
+	if err != nil { // the second connection would have the same problems
 		return nil, err
 	}
 	receiving := open("replies")
@@ -66,14 +68,20 @@ func New(c Config) (*Store, error) {
 	}, nil
 }
 
-// news reports whether a submitter is told of a record: it is the end, or says why that does not come.
-func news(r *resultstore.Record) bool { return r.State.Terminal() || r.Error != nil }
+// isSent reports whether Save sends r to its submitter: r is terminal, or it holds an error that
+// says why the task waits.
+func isSent(r *resultstore.Record) bool { return r.State.Terminal() || r.Error != nil }
 
-// Save implements [resultstore.ResultStore]: it puts a terminal record, or an open one with an error, into the reply queue of
-// r.ReplyTo and waits for the broker's confirmation. It does nothing for another one, or if nobody waits for it. Besides the
-// port's errors, of which ErrStale is none of its own, it returns [task.ErrBadID]. After [resultstore.ErrUnavailable] the
-// record may have arrived; saving it again is safe. While the submitter has no queue Save tries again, until the queue has been
-// missing for 3 s: the submitter may be about to declare it. Records for a submitter that is gone that long fail at once.
+// Save implements [resultstore.ResultStore]: it publishes a terminal record, or an open one with an
+// error, to the reply queue of r.ReplyTo. It waits for the broker's confirmation. For any other
+// record, or without ReplyTo, it returns nil and does nothing.
+//
+// While the queue does not exist Save tries again, because the submitter may be about to declare
+// it. Once the queue has been missing for 3 s, Save and all later ones for this node return
+// [resultstore.ErrUnreachable] at once.
+//
+// Save never returns ErrStale. It also returns [task.ErrBadID] for an invalid ID. After
+// [resultstore.ErrUnavailable] the record may have arrived; saving it again is safe.
 func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 	if err := s.check(ctx, r.ID); err != nil {
 		return err
@@ -81,30 +89,32 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 	if !r.State.Recorded() {
 		return fmt.Errorf("%w: state %q is not recorded", resultstore.ErrMalformed, utf.Cut(string(r.State), 32))
 	}
-	if !news(&r) {
+	if !isSent(&r) {
 		return nil
 	}
 	if r.ReplyTo == "" {
 		return nil
 	}
-	if !keyset.ValidName(r.ReplyTo) {
-		return fmt.Errorf("%w: reply-to %q is no node", resultstore.ErrMalformed, utf.Cut(r.ReplyTo, 64))
+	if !naming.ValidName(r.ReplyTo) {
+		return fmt.Errorf("%w: the reply-to %q is not a valid node name", resultstore.ErrMalformed, utf.Cut(r.ReplyTo, 64))
 	}
 	if len(r.Result) > s.cfg.MaxResult {
-		return fmt.Errorf("%w: a result of %d bytes, at most %d", resultstore.ErrTooLarge, len(r.Result), s.cfg.MaxResult)
+		return fmt.Errorf("%w: the result has %d bytes, more than the MaxResult of %d", resultstore.ErrTooLarge, len(r.Result), s.cfg.MaxResult)
 	}
 	body, err := wire.EncodeRecord(&r)
 	if err != nil {
 		return err
 	}
 	if len(body) > s.cfg.MaxResult+maxRest {
-		return fmt.Errorf("%w: %d bytes, at most %d", resultstore.ErrTooLarge, len(body), s.cfg.MaxResult+maxRest)
+		return fmt.Errorf("%w: the record has %d bytes, at most %d are allowed", resultstore.ErrTooLarge, len(body), s.cfg.MaxResult+maxRest)
 	}
 	m := &amqp.Publishing{ContentType: contentType, DeliveryMode: amqp.Persistent, MessageId: string(r.ID), Body: body}
 	return failure("result for "+r.ReplyTo, s.send(ctx, r.ReplyTo, m))
 }
 
-// send publishes a record into a submitter's queue. While there is none it tries again, for a time.
+// send publishes m to the reply queue of node. While the queue is missing it tries again every
+// absenceRetry. It returns amqpconn.ErrUnroutable once the queue has been missing for absence. It
+// adds errDown if the queue's node is down, and errAbsent if ctx ended before that time.
 func (s *Store) send(ctx context.Context, node string, m *amqp.Publishing) error {
 	queue := s.prefix + node
 	for {
@@ -128,23 +138,24 @@ func (s *Store) send(ctx context.Context, node string, m *amqp.Publishing) error
 	}
 }
 
-// errAbsent: a queue that is not there was not waited for long enough.
-var errAbsent = errors.New("the queue is not there just now")
+// errAbsent reports that ctx ended before a missing queue counted as gone.
+var errAbsent = errors.New("the queue does not exist now")
 
 var errDown = errors.New("the queue exists on a node that is down")
 
-// isDown reports whether a queue to which nothing can be routed just now is there all the same. A message for a classic
-// queue whose node is down is returned like one for a queue that never was; only the text of the answer to a declaration
-// tells the two apart.
+// isDown reports whether queue exists although no message can be routed to it. RabbitMQ returns a
+// message for a classic queue on a stopped node like one for a missing queue. Only the answer to a
+// passive declaration tells the two apart. If that fails for another reason, isDown returns true.
 func (s *Store) isDown(ctx context.Context, queue string) bool {
 	err := s.sending.Do(ctx, func(ch *amqp.Channel) error {
 		_, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
 		return err
 	})
-	return !amqpconn.IsNotFound(err) // it is there, or nobody knows
+	return !amqpconn.IsNotFound(err) // the queue exists, or its state is unknown
 }
 
-// Load implements [resultstore.ResultStore]: there is never a record to find.
+// Load implements [resultstore.ResultStore]: it returns [resultstore.ErrNotFound] for every valid
+// id.
 func (s *Store) Load(ctx context.Context, id task.ID) (resultstore.Record, error) {
 	if err := s.check(ctx, id); err != nil {
 		return resultstore.Record{}, err
@@ -152,9 +163,11 @@ func (s *Store) Load(ctx context.Context, id task.ID) (resultstore.Record, error
 	return resultstore.Record{}, resultstore.ErrNotFound
 }
 
-// Delete implements [resultstore.ResultStore]: there is never anything to remove.
+// Delete implements [resultstore.ResultStore]: it checks id and does nothing.
 func (s *Store) Delete(ctx context.Context, id task.ID) error { return s.check(ctx, id) }
 
+// check returns ErrClosed after Close, ctx's error if ctx has ended, or [task.ErrBadID] if id is
+// invalid.
 func (s *Store) check(ctx context.Context, id task.ID) error {
 	if s.closed.Load() {
 		return resultstore.ErrClosed
@@ -165,8 +178,9 @@ func (s *Store) check(ctx context.Context, id task.ID) error {
 	return id.Check()
 }
 
-// Close implements [resultstore.ResultStore]: it closes all streams, waits until records under way are answered, and
-// closes the connections. When ctx ends first the connections are cut and the error is ctx's.
+// Close implements [resultstore.ResultStore]. It closes all streams, waits for the answers of
+// running Saves and closes the connections. If ctx ends first it cuts the connections and returns
+// ctx's error.
 func (s *Store) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed.Store(true)
@@ -179,20 +193,22 @@ func (s *Store) Close(ctx context.Context) error {
 	for _, n := range open {
 		errs = append(errs, n.Close(ctx))
 	}
-	errs = append(errs, closing(s.publisher.Close(ctx)), closing(s.sending.Close(ctx)), closing(s.receiving.Close(ctx)))
-	s.tasks.Wait() // nothing holds a stream up once its connection is closed
+	errs = append(errs, closeError(s.publisher.Close(ctx)), closeError(s.sending.Close(ctx)), closeError(s.receiving.Close(ctx)))
+	s.tasks.Wait() // no stream blocks on a closed connection
 	return errors.Join(errs...)
 }
 
-// closing classes the error of closing a part: its connection may end at the same moment.
-func closing(err error) error {
+// closeError returns the error of closing a part, with the port's error; its connection may end at
+// the same moment. It returns nil for nil.
+func closeError(err error) error {
 	if err == nil {
 		return nil
 	}
 	return failure("close", err)
 }
 
-// failure puts the port's class beside a connection's error.
+// failure wraps err with the matching error of the port and the name of the operation. Errors
+// without a match become ErrUnavailable. It returns nil for nil.
 func failure(what string, err error) error {
 	var class error
 	switch {
@@ -202,11 +218,12 @@ func failure(what string, err error) error {
 		class = resultstore.ErrUnreachable
 	case errors.Is(err, amqpconn.ErrMalformed):
 		class = resultstore.ErrMalformed
-	case errors.Is(err, amqpconn.ErrUnavailable): // the reason beside it may be that a connection was closed, which is not for good
+	// its cause may be ErrClosed of one connection, which is replaced
+	case errors.Is(err, amqpconn.ErrUnavailable):
 		class = resultstore.ErrUnavailable
 	case errors.Is(err, amqpconn.ErrClosed):
 		class = resultstore.ErrClosed
-	default: // also when the record may have been sent: sending it again is safe
+	default: // the record may have been sent; sending it again is safe
 		class = resultstore.ErrUnavailable
 	}
 	return fmt.Errorf("amqp %s: %w: %w", what, class, err)

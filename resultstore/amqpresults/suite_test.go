@@ -16,7 +16,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// largest is the largest result of the stores of the suite.
+// largest is MaxResult of the suite's stores, in bytes.
 const largest = 2 << 20
 
 func TestStore(t *testing.T) {
@@ -24,7 +24,7 @@ func TestStore(t *testing.T) {
 		t.Run(string(queueType), func(t *testing.T) {
 			resultstoretest.Run(t, func(t testing.TB) *resultstoretest.Harness {
 				if queueType == amqpresults.Quorum && !strings.Contains(t.Name(), "/fault/") {
-					testserver.Thorough(t) // what is not about faults hardly knows the type of the queue
+					testserver.Thorough(t) // only the fault cases depend on the queue type
 				}
 				h := harness(t, queueType)
 				if queueType == amqpresults.Classic { // the default with one server

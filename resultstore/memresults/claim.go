@@ -8,11 +8,12 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// claimKey begins with a space, which no id does: claims are kept beside the copies of tasks that
-// run.
+// claimKey returns the map key of a claim. It begins with a space, which is not allowed in a task
+// id, because claims share a map with begun tasks.
 func claimKey(key string) task.ID { return task.ID(" " + key) }
 
-// claim gives key to which if nobody has it, and returns the one that has it then. t.mu is held.
+// claim claims key for which until ttl has passed, if the key is free. It returns the holder of the
+// claim after the call. Call it with t.mu held.
 func (t *table) claim(key task.ID, which string, ttl time.Duration) string {
 	now := t.now()
 	g := &t.gathering
@@ -24,24 +25,29 @@ func (t *table) claim(key task.ID, which string, ttl time.Duration) string {
 	return which
 }
 
-// Claim implements [resultstore.Claimer].
+// Claim implements [resultstore.Claimer]: it claims key for holder for the time ttl if the key has
+// no unexpired claim. It returns the holder that has the claim then. An existing claim is not
+// extended. Returns ErrMalformed for an invalid argument and ErrClosed after Close.
 func (s *Store) Claim(ctx context.Context, key, holder string, ttl time.Duration) (string, error) {
 	var winner string
-	err := s.claiming(ctx, key, ttl, func(t *table) error {
+	err := s.withTable(ctx, key, ttl, func(t *table) error {
 		winner = t.claim(claimKey(key), holder, ttl)
 		return nil
 	}, holder)
 	return winner, err
 }
 
-// Extend implements [resultstore.Claimer].
+// Extend implements [resultstore.Claimer]: it makes the claim of holder end after ttl from now, by
+// calling Pass with holder as next. Returns ErrStale if holder does not have the claim.
 func (s *Store) Extend(ctx context.Context, key, holder string, ttl time.Duration) error {
 	return s.Pass(ctx, key, holder, holder, ttl)
 }
 
-// Pass implements [resultstore.Claimer].
+// Pass implements [resultstore.Claimer]: it gives the claim of key to next until ttl from now, if
+// holder or next has it. Returns ErrStale if neither has it, ErrMalformed for an invalid argument
+// and ErrClosed after Close.
 func (s *Store) Pass(ctx context.Context, key, holder, next string, ttl time.Duration) error {
-	return s.claiming(ctx, key, ttl, func(t *table) error {
+	return s.withTable(ctx, key, ttl, func(t *table) error {
 		now := t.now()
 		b, there := t.gathering.begun[claimKey(key)]
 		if !there || b.expires <= now || b.which != holder && b.which != next {
@@ -52,9 +58,11 @@ func (s *Store) Pass(ctx context.Context, key, holder, next string, ttl time.Dur
 	}, holder, next)
 }
 
-// Release implements [resultstore.Claimer].
+// Release implements [resultstore.Claimer]: it deletes the claim of key if holder has it. Otherwise
+// it changes nothing and returns nil. Returns ErrMalformed for an invalid argument and ErrClosed
+// after Close.
 func (s *Store) Release(ctx context.Context, key, holder string) error {
-	return s.claiming(ctx, key, 1, func(t *table) error {
+	return s.withTable(ctx, key, 1, func(t *table) error {
 		if t.gathering.begun[claimKey(key)].which == holder {
 			delete(t.gathering.begun, claimKey(key))
 		}
@@ -62,8 +70,9 @@ func (s *Store) Release(ctx context.Context, key, holder string) error {
 	}, holder)
 }
 
-// claiming calls fn with the table, for a claim that is none of the malformed.
-func (s *Store) claiming(ctx context.Context, key string, ttl time.Duration, fn func(*table) error, holders ...string) error {
+// withTable checks the arguments of a claim and calls fn with the table locked. It returns ctx's
+// error, ErrMalformed, ErrClosed or the error of fn.
+func (s *Store) withTable(ctx context.Context, key string, ttl time.Duration, fn func(*table) error, holders ...string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -9,11 +9,12 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// A consumer saves, a submitter is told of it, and whoever knows the id finds it for as long as it is kept.
+// A consumer saves a record. The store notifies the submitter, and every process that knows the id
+// can load the record until it expires.
 func Example() {
 	ctx := context.Background()
 	submitter := memresults.New(memresults.Config{})
-	consumer := submitter.View() // as another process would have it
+	consumer := submitter.View() // like a store in another process
 	defer submitter.Close(ctx)
 	defer consumer.Close(ctx)
 

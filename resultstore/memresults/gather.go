@@ -9,25 +9,25 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// gathering is what a table knows of groups, of tasks that have begun, and of claims. What has expired is taken away when something is
-// added, at most once in gatherSweep, and when the last view is closed.
+// gathering holds the groups, the tasks that have begun, and the claims of a table. sweep removes
+// expired ones. Guarded by table.mu.
 type gathering struct {
 	groups map[task.ID]*members
-	begun  map[task.ID]begun // and claims, see claimKey
+	begun  map[task.ID]begun // begun also holds the claims, see claimKey.
 	swept  time.Duration
 }
 
-// members are those of one group.
+// members holds the arrived members of one group.
 type members struct {
 	ends    map[int]resultstore.Record
-	size    int // 0: not known
+	size    int // number of members; 0: not known
 	failed  int
-	decider int // -1: none yet
-	largest int // index that has arrived
+	decider int // index of the member that decided the group; -1: undecided
+	largest int // largest index that has arrived; -1: none
 	expires time.Duration
 }
 
-// begun is the copy of a task that runs, or the holder of a claim.
+// begun names the running copy of a task or the holder of a claim.
 type begun struct {
 	which   string
 	expires time.Duration
@@ -35,7 +35,8 @@ type begun struct {
 
 const gatherSweep = time.Minute
 
-// sweep takes away what has expired.
+// sweep removes expired groups, begun tasks and claims, at most once per gatherSweep. It makes the
+// maps at its first call. Call it with table.mu held, before an entry is added.
 func (g *gathering) sweep(now time.Duration) {
 	if g.groups == nil {
 		g.groups, g.begun = make(map[task.ID]*members), make(map[task.ID]begun)
@@ -56,7 +57,10 @@ func (g *gathering) sweep(now time.Duration) {
 	}
 }
 
-// Arrive implements [resultstore.Gatherer]. Besides its errors it returns [task.ErrBadID].
+// Arrive implements [resultstore.Gatherer]: it stores a copy of the end of a member, unless its
+// index is stored already. It sets the size and the decider of the group if they become known,
+// begins its retention again and returns its state. Returns ErrMalformed if a does not fit the
+// group, [task.ErrBadID] for an invalid id, and ErrClosed after Close.
 func (s *Store) Arrive(ctx context.Context, a resultstore.Arrival) (resultstore.Gathered, error) {
 	if err := check(ctx, a.Group); err != nil {
 		return resultstore.Gathered{}, err
@@ -89,7 +93,8 @@ func (m *members) known() resultstore.Gathered {
 	return resultstore.Gathered{Size: m.size, Done: len(m.ends), Failed: m.failed, Decider: m.decider}
 }
 
-// Group implements [resultstore.Gatherer].
+// Group implements [resultstore.Gatherer]: it returns the state of a group. Returns ErrNotFound if
+// no member has arrived or the group has expired, and ErrClosed after Close.
 func (s *Store) Group(ctx context.Context, group task.ID) (resultstore.Gathered, error) {
 	if err := check(ctx, group); err != nil {
 		return resultstore.Gathered{}, err
@@ -106,7 +111,8 @@ func (s *Store) Group(ctx context.Context, group task.ID) (resultstore.Gathered,
 	return m.known(), nil
 }
 
-// check refuses what does not fit what has arrived.
+// check returns ErrMalformed if a does not fit the known size of the group. It also does so if an
+// index that has arrived does not fit the size in a.
 func (m *members) check(a *resultstore.Arrival) error {
 	if err := a.CheckPlace(m.size); err != nil {
 		return err
@@ -119,6 +125,8 @@ func (m *members) check(a *resultstore.Arrival) error {
 	return nil
 }
 
+// arrive stores the arrival a, which fits the group, and decides the group if a says so or
+// completes it. Call it with table.mu held.
 func (m *members) arrive(a *resultstore.Arrival) {
 	if a.Size > 0 {
 		m.size = a.Size
@@ -141,7 +149,9 @@ func (m *members) arrive(a *resultstore.Arrival) {
 	}
 }
 
-// Members implements [resultstore.Gatherer].
+// Members implements [resultstore.Gatherer]: it returns the stored members from index from on, in
+// order. It stops at limit, at MaxMembersPage, or at the first index that has not arrived. A group
+// that is unknown or has expired has no members. Returns ErrClosed after Close.
 func (s *Store) Members(ctx context.Context, group task.ID, from, limit int) ([]resultstore.Record, error) {
 	if err := check(ctx, group); err != nil {
 		return nil, err
@@ -167,7 +177,9 @@ func (s *Store) Members(ctx context.Context, group task.ID, from, limit int) ([]
 	return page, nil
 }
 
-// Begin implements [resultstore.Gatherer].
+// Begin implements [resultstore.Gatherer]: it claims task id for the copy that which names, if no
+// copy has an unexpired claim. It reports whether that copy has the claim then. A ttl of 0 or less
+// is DefaultGatherTTL. Returns ErrClosed after Close.
 func (s *Store) Begin(ctx context.Context, id task.ID, which string, ttl time.Duration) (bool, error) {
 	if err := check(ctx, id); err != nil {
 		return false, err

@@ -6,16 +6,16 @@ import (
 	"github.com/swarmiji/swarmiji/resultstore"
 )
 
-// entry is a record that is kept. Its record is never changed: a newer one is another entry, so that a stream may go on
-// holding the older.
+// entry holds a stored record. The record never changes: a newer record is a new entry, so that a
+// stream may still hold the old one.
 type entry struct {
 	rec     resultstore.Record
 	expires time.Duration // since the start of the store, on the monotonic clock
 	pos     int           // index in expiry
 }
 
-// expiry is a binary heap, the entry that expires first on top. Every entry knows its place, so that a deleted record
-// leaves nothing behind until its time comes.
+// expiry is a binary heap of entries; the entry that expires first is at index 0. Every entry knows
+// its index, so that a deleted record is removed at once.
 type expiry []*entry
 
 func (h *expiry) push(e *entry) {
@@ -34,14 +34,14 @@ func (h *expiry) remove(e *entry) {
 	}
 }
 
-// replace puts e into the place of old.
+// replace puts e at the index of old and restores the order of the heap.
 func (h *expiry) replace(old, e *entry) {
 	e.pos = old.pos
 	(*h)[e.pos] = e
 	h.fix(e.pos)
 }
 
-// fix restores the order after the entry at i got another time.
+// fix restores the order of the heap after the expiry of the entry at i changed.
 func (h *expiry) fix(i int) {
 	if !h.down(i) {
 		h.up(i)

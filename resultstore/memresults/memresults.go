@@ -1,5 +1,6 @@
-// Package memresults keeps results in the memory of the process: for tests, for the programs that run producer and
-// consumer in one process, and as the reference for authors of stores. Nothing survives the process.
+// Package memresults keeps results in the memory of one process. It serves tests and programs that
+// run producer and consumer in one process. Authors of stores may read it as the reference. All
+// records are lost when the process ends.
 package memresults
 
 import (
@@ -22,32 +23,35 @@ const (
 	DefaultBuffer    = 16 << 10
 )
 
-// Config of [New]. The zero value is usable.
+// Config holds the settings of [New]. The zero value is usable.
 type Config struct {
-	// TTL is how long a record is kept that names no time of its own. 0 or less: [DefaultTTL], 24 hours.
+	// TTL is the retention of a record whose own TTL is 0. 0 or less: [DefaultTTL], 24 hours.
 	TTL time.Duration
-	// MaxRecords bounds the memory: beyond it the record that would expire first is forgotten. 0 or less: no bound.
+	// MaxRecords limits the number of records. When a record exceeds it, the store removes the record
+	// that would expire first. 0 or less: no limit.
 	MaxRecords int
-	// MaxResult is the largest Result in bytes; a larger one is refused with [resultstore.ErrTooLarge]. 0 or less:
-	// [DefaultMaxResult], 64 MiB.
+	// MaxResult is the largest Result in bytes. Save returns [resultstore.ErrTooLarge] for a larger
+	// one. 0 or less: [DefaultMaxResult], 64 MiB.
 	MaxResult int
-	// Buffer is how many notifications wait for a submitter that does not read them; beyond it the oldest are lost, and
-	// the submitter finds the records with Load. 0 or less: [DefaultBuffer], 16,384.
+	// Buffer is the number of notifications that wait for a slow submitter. Beyond it the oldest are
+	// lost, and the submitter finds those records with Load. 0 or less: [DefaultBuffer], 16,384.
 	Buffer int
 }
 
-// Store is one process's view of records in memory. [Store.View] gives further views of the same records, for programs
-// that play several processes; every view is closed on its own, and the records are there as long as one is open. Make
-// the first with [New]. All methods may be called from any goroutine; none waits.
+// Store is one view of records in memory. [New] makes the first view and [Store.View] further
+// views, for programs that simulate several processes. Each view is closed separately. The records
+// exist until all views are closed. All methods are safe for concurrent use and none blocks.
 //
-// "The same terminal record" is one of the same task, token and state: Save does not compare results.
+// Save treats two terminal records as the same if task, token and state are equal. It does not
+// compare results.
 type Store struct {
 	t       *table
-	streams []*stream // of this view; guarded by t.mu
+	streams []*stream // streams of this view; guarded by t.mu
 	closed  bool      // guarded by t.mu
 }
 
-// New makes a store without records. It starts nothing; while there are records a timer waits for the next to expire.
+// New returns an empty store. It starts no goroutine. While records exist, a timer waits for the
+// next one to expire.
 func New(c Config) *Store {
 	c.TTL = positive(c.TTL, DefaultTTL)
 	c.MaxResult = positive(c.MaxResult, DefaultMaxResult)
@@ -69,7 +73,8 @@ func positive[T cmp.Ordered](v, otherwise T) T {
 	return otherwise
 }
 
-// View returns another view of the same records, as another process would have. A view of a closed one is closed.
+// View returns another view of the same records, as another process would have it. A view of a
+// closed view is closed.
 func (s *Store) View() *Store {
 	s.t.mu.Lock()
 	defer s.t.mu.Unlock()
@@ -80,8 +85,11 @@ func (s *Store) View() *Store {
 	return v
 }
 
-// Save implements [resultstore.ResultStore]. Besides its errors it returns [task.ErrBadID] for an ID that is none and
-// [resultstore.ErrMalformed] for a state that is not recorded.
+// Save implements [resultstore.ResultStore]: it stores a copy of r unless the stored record is
+// newer or final. It sends a stored terminal record to the streams of its submitter.
+//
+// Save also returns [task.ErrBadID] for an invalid ID and [resultstore.ErrMalformed] for a state
+// that is not recorded.
 func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 	if err := check(ctx, r.ID); err != nil {
 		return err
@@ -90,7 +98,7 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 		return fmt.Errorf("%w: state %q is not recorded", resultstore.ErrMalformed, r.State)
 	}
 	if len(r.Result) > s.t.config.MaxResult {
-		return fmt.Errorf("%w: a result of %d bytes, at most %d are kept", resultstore.ErrTooLarge, len(r.Result), s.t.config.MaxResult)
+		return fmt.Errorf("%w: the result has %d bytes, more than the MaxResult of %d", resultstore.ErrTooLarge, len(r.Result), s.t.config.MaxResult)
 	}
 	listeners, kept, err := s.t.save(s, &r)
 	for _, l := range listeners {
@@ -99,7 +107,9 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 	return err
 }
 
-// Load implements [resultstore.ResultStore].
+// Load implements [resultstore.ResultStore]: it returns a copy of the record of task id. Returns
+// ErrNotFound if no record exists or it has expired, task.ErrBadID for an invalid id, and ErrClosed
+// after Close.
 func (s *Store) Load(ctx context.Context, id task.ID) (resultstore.Record, error) {
 	if err := check(ctx, id); err != nil {
 		return resultstore.Record{}, err
@@ -118,7 +128,8 @@ func (s *Store) Load(ctx context.Context, id task.ID) (resultstore.Record, error
 	return e.owned(), nil
 }
 
-// Delete implements [resultstore.ResultStore].
+// Delete implements [resultstore.ResultStore]: it removes the record of task id. Returns nil if no
+// record exists, task.ErrBadID for an invalid id, and ErrClosed after Close.
 func (s *Store) Delete(ctx context.Context, id task.ID) error {
 	if err := check(ctx, id); err != nil {
 		return err
@@ -134,8 +145,8 @@ func (s *Store) Delete(ctx context.Context, id task.ID) error {
 	return nil
 }
 
-// Notify implements [resultstore.Notifier]. Every open stream of a node gets every record; what [Config.Buffer] says of
-// slow readers is the only loss.
+// Notify implements [resultstore.Notifier]. Every open stream of node receives every terminal
+// record. A stream loses records only if its reader is slow, see [Config.Buffer].
 func (s *Store) Notify(ctx context.Context, node string) (resultstore.Notifications, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -155,15 +166,15 @@ func (s *Store) Notify(ctx context.Context, node string) (resultstore.Notificati
 	return n, nil
 }
 
-// Len returns the number of records that are kept, with some whose time may be over by up to a second.
+// Len returns the number of stored records. It counts records that expired up to a second ago.
 func (s *Store) Len() int {
 	s.t.mu.Lock()
 	defer s.t.mu.Unlock()
 	return len(s.t.records)
 }
 
-// Close implements [resultstore.ResultStore]: it ends the streams of this view, and forgets the records when no other
-// view is open. It returns nil.
+// Close implements [resultstore.ResultStore]: it ends the streams of this view, and removes all
+// records if it was the last open view. It returns nil.
 func (s *Store) Close(context.Context) error {
 	s.t.mu.Lock()
 	defer s.t.mu.Unlock()
@@ -182,14 +193,15 @@ func (s *Store) Close(context.Context) error {
 	return nil
 }
 
-// stream implements resultstore.Notifications.
+// stream implements resultstore.Notifications for one node.
 type stream struct {
 	*ring.Stream[*entry]
 	store *Store
 	node  string
 }
 
-// Receive implements [resultstore.Notifications].
+// Receive implements [resultstore.Notifications]: it waits for the next record and returns a copy.
+// Returns ctx's error when ctx ends and ErrClosed after Close of the stream or its view.
 func (n *stream) Receive(ctx context.Context) (resultstore.Record, error) {
 	e, err := n.Get(ctx)
 	if err != nil {
@@ -198,7 +210,8 @@ func (n *stream) Receive(ctx context.Context) (resultstore.Record, error) {
 	return e.owned(), nil
 }
 
-// Close implements [resultstore.Notifications].
+// Close implements [resultstore.Notifications]: it ends the stream and removes it from its view. It
+// returns nil.
 func (n *stream) Close(context.Context) error {
 	n.store.t.mu.Lock()
 	defer n.store.t.mu.Unlock()
@@ -208,6 +221,7 @@ func (n *stream) Close(context.Context) error {
 	return nil
 }
 
+// check returns ctx's error if ctx has ended, or [task.ErrBadID] if id is invalid.
 func check(ctx context.Context, id task.ID) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -215,7 +229,8 @@ func check(ctx context.Context, id task.ID) error {
 	return id.Check()
 }
 
-// owned copies the record for a caller. A RemoteError is immutable and may be shared.
+// owned returns a copy of the record for the caller. The RemoteError is shared because it is
+// immutable.
 func (e *entry) owned() resultstore.Record {
 	r := e.rec
 	r.Result = bytes.Clone(r.Result)

@@ -52,7 +52,7 @@ func save(t *testing.T, s *memresults.Store, rs ...resultstore.Record) {
 func TestMemoryIsGivenBackWhenTimeIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memresults.New(memresults.Config{TTL: time.Hour})
-		const n = 3000 // more than one hold of the lock takes away
+		const n = 3000 // more records than sweep removes in one chunk
 		for i := range n {
 			r := rec(i)
 			if i%3 == 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// table is what the views share.
+// table holds the records, groups and claims that all views of a store share.
 type table struct {
 	config Config
 	start  time.Time
@@ -21,13 +21,16 @@ type table struct {
 	records   map[task.ID]*entry
 	expiry    expiry
 	gathering gathering
-	nodes     map[string][]*stream // slices are replaced, never changed, so that save may read one without the lock
-	timer     *time.Timer          // nil until the first record
-	wakes     time.Duration        // when timer fires; meaningful while armed
-	armed     bool
+	// nodes holds the streams of each node. A slice is replaced, never changed, so that save may
+	// return one for reading without the lock.
+	nodes map[string][]*stream
+	timer *time.Timer   // nil until the first record
+	wakes time.Duration // when timer fires; meaningful while armed
+	armed bool
 }
 
-// save keeps r if the token allows it, and returns the streams that have to hear of it.
+// save stores a copy of r for the view from, if checkToken allows it. It returns the streams that
+// must receive the copy, and the copy. It takes t.mu.
 func (t *table) save(from *Store, r *resultstore.Record) ([]*stream, *entry, error) {
 	e := &entry{rec: *r}
 	e.rec.Result = bytes.Clone(r.Result)
@@ -43,7 +46,7 @@ func (t *table) save(from *Store, r *resultstore.Record) ([]*stream, *entry, err
 	e.expires = deadline(now, positive(r.TTL, t.config.TTL))
 	old := t.records[r.ID]
 	if old != nil && old.expires > now {
-		if again, err := judge(&old.rec, r); again || err != nil {
+		if again, err := checkToken(&old.rec, r); again || err != nil {
 			return nil, nil, err
 		}
 	}
@@ -63,8 +66,10 @@ func (t *table) save(from *Store, r *resultstore.Record) ([]*stream, *entry, err
 	return t.nodes[r.ReplyTo], e, nil
 }
 
-// judge decides what becomes of r where old is kept: err refuses it, again means that it is there already.
-func judge(old, r *resultstore.Record) (again bool, err error) {
+// checkToken decides whether r may replace the stored record old. It returns ErrStale if r is older
+// or old is final. The result again is true if r equals the final record old, so that there is
+// nothing to store.
+func checkToken(old, r *resultstore.Record) (again bool, err error) {
 	switch {
 	case r.Older(old):
 		return false, resultstore.ErrStale
@@ -77,7 +82,8 @@ func judge(old, r *resultstore.Record) (again bool, err error) {
 	}
 }
 
-// find returns the entry of id unless its time is over.
+// find returns the entry of id, or nil if no record exists. It removes an expired entry. Call it
+// with t.mu held.
 func (t *table) find(id task.ID) *entry {
 	e := t.records[id]
 	if e == nil {
@@ -90,6 +96,7 @@ func (t *table) find(id task.ID) *entry {
 	return e
 }
 
+// forget removes a record. Call it with t.mu held.
 func (t *table) forget(e *entry) {
 	delete(t.records, e.rec.ID)
 	t.expiry.remove(e)
@@ -104,13 +111,15 @@ func deadline(now, ttl time.Duration) time.Duration {
 	return now + ttl
 }
 
-// Expired records are not found anyway, so the timer may be late by sweepEvery: it then takes away many at once.
+// Readers ignore expired records, so the timer may fire up to sweepEvery late. It then removes many
+// records at once.
 const (
 	sweepEvery = time.Second
-	sweepChunk = 1024 // records per hold of the lock
+	sweepChunk = 1024 // records removed per hold of the lock
 )
 
-// arm sets the timer for the record that expires first, unless it fires before that already.
+// arm sets the timer to sweepEvery after the first record expires. It does nothing if the timer
+// fires earlier or no record exists. Call it with t.mu held.
 func (t *table) arm(now time.Duration) {
 	if len(t.expiry) == 0 {
 		return
@@ -131,12 +140,15 @@ func (t *table) arm(now time.Duration) {
 	}
 }
 
-// sweep takes away what has expired. It runs on the timer's goroutine.
+// sweep removes all expired records in chunks. It runs on the goroutine of the timer and takes t.mu
+// for each chunk.
 func (t *table) sweep() {
 	for t.sweepSome() {
 	}
 }
 
+// sweepSome removes up to sweepChunk expired records and arms the timer for the next one. It
+// reports whether more may have expired. It takes t.mu.
 func (t *table) sweepSome() (more bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -152,10 +164,12 @@ func (t *table) sweepSome() (more bool) {
 	return true
 }
 
+// attach adds a stream to its node. Call it with t.mu held.
 func (t *table) attach(n *stream) {
 	t.nodes[n.node] = append(slices.Clone(t.nodes[n.node]), n)
 }
 
+// detach removes a stream from its node. Call it with t.mu held.
 func (t *table) detach(n *stream) {
 	rest := slices.DeleteFunc(slices.Clone(t.nodes[n.node]), func(o *stream) bool { return o == n })
 	if len(rest) == 0 {
@@ -165,6 +179,7 @@ func (t *table) detach(n *stream) {
 	t.nodes[n.node] = rest
 }
 
+// clear removes all records, groups and claims and stops the timer. Call it with t.mu held.
 func (t *table) clear() {
 	if t.timer != nil {
 		t.timer.Stop()
@@ -175,7 +190,8 @@ func (t *table) clear() {
 	t.gathering = gathering{}
 }
 
-// millis rounds down to what stores keep: milliseconds, UTC, the zero time itself.
+// millis returns at in UTC, cut to the whole milliseconds that stores keep. The zero time stays the
+// zero time.
 func millis(at time.Time) time.Time {
 	if at.IsZero() {
 		return time.Time{}

@@ -16,8 +16,9 @@ import (
 	"github.com/swarmiji/swarmiji/resultstore/natsresults"
 )
 
-// BenchmarkAgainstRaw measures Save of final records beside what the client library alone needs to store messages of the same
-// size with the same headers in a stream with the same settings: one after the other, and from 64 goroutines.
+// BenchmarkAgainstRaw compares Save of final records with the bare client library. The library
+// stores messages of the same size and headers in a stream with the same settings. Both run
+// sequentially and from 64 goroutines.
 func BenchmarkAgainstRaw(b *testing.B) {
 	for name, url := range map[string]func(b *testing.B) (string, nats.InProcessConnProvider){
 		"server":    func(b *testing.B) (string, nats.InProcessConnProvider) { return testserver.RequireNATS(b).URL(), nil },
@@ -70,7 +71,7 @@ func BenchmarkAgainstRaw(b *testing.B) {
 	}
 }
 
-// rawBeside makes a stream with the settings of the store's, on a connection of its own.
+// rawBeside makes a stream with the settings of the store's stream, on its own connection.
 func rawBeside(b *testing.B, url string, p nats.InProcessConnProvider) jetstream.JetStream {
 	b.Helper()
 	opts := []nats.Option{}

@@ -10,15 +10,19 @@ import (
 	"github.com/swarmiji/swarmiji/resultstore"
 )
 
-// A claim is a message whose body is the holder, compared and set as a group's state is.
+// A claim is a message whose body is the holder. It is written with compare-and-set like the state
+// of a group.
 
 func claimKey(key string) string { return " c" + key }
 
-// Claim implements [resultstore.Claimer]: one trip to the server for the first holder, two for any
-// other.
+// Claim implements [resultstore.Claimer]: it claims key for holder for the time ttl if the key has
+// no unexpired claim. It returns the holder that has the claim then. An existing claim is not
+// extended. Returns ErrMalformed for an invalid argument and ErrClosed after Close. After a lost
+// answer it tries again until ctx ends; then it returns ErrUnavailable. It makes one round trip for
+// the first holder and two for any other.
 func (s *Store) Claim(ctx context.Context, key, holder string, ttl time.Duration) (string, error) {
 	var winner string
-	err := s.claiming(ctx, "claim", key, ttl, func(st *stream) (err error) {
+	err := s.withClaim(ctx, "claim", key, ttl, func(st *stream) (err error) {
 		winner, err = s.claim(ctx, st, claimKey(key), holder, resultstore.RoundClaim(ttl))
 		return err
 	}, holder)
@@ -28,7 +32,8 @@ func (s *Store) Claim(ctx context.Context, key, holder string, ttl time.Duration
 	return winner, nil
 }
 
-// claim gives the key to holder if nobody has it, and returns the holder that has it then.
+// claim writes holder under key with retention ttl if key has no message. It returns the holder
+// that the message names then.
 func (s *Store) claim(ctx context.Context, st *stream, key, holder string, ttl time.Duration) (string, error) {
 	there, err := s.setFirst(ctx, st, key, []byte(holder), ttl)
 	if there != nil {
@@ -37,14 +42,19 @@ func (s *Store) claim(ctx context.Context, st *stream, key, holder string, ttl t
 	return holder, err
 }
 
-// Extend implements [resultstore.Claimer]: two trips to the server.
+// Extend implements [resultstore.Claimer]: it makes the claim of holder end after ttl from now, by
+// calling Pass with holder as next. Returns ErrStale if holder does not have the claim. It makes
+// two round trips.
 func (s *Store) Extend(ctx context.Context, key, holder string, ttl time.Duration) error {
 	return s.Pass(ctx, key, holder, holder, ttl)
 }
 
-// Pass implements [resultstore.Claimer]: two trips to the server.
+// Pass implements [resultstore.Claimer]: it gives the claim of key to next until ttl from now, if
+// holder or next has it. Returns ErrStale if neither has it, ErrMalformed for an invalid argument
+// and ErrClosed after Close. After a lost answer it tries again until ctx ends; then it returns
+// ErrUnavailable. It makes two round trips.
 func (s *Store) Pass(ctx context.Context, key, holder, next string, ttl time.Duration) error {
-	return s.claiming(ctx, "pass a claim", key, ttl, func(st *stream) error {
+	return s.withClaim(ctx, "pass a claim", key, ttl, func(st *stream) error {
 		for attempt := 0; ; attempt++ {
 			there, seq, err := s.get(ctx, st, claimKey(key))
 			if err != nil {
@@ -54,17 +64,20 @@ func (s *Store) Pass(ctx context.Context, key, holder, next string, ttl time.Dur
 				return resultstore.ErrStale
 			}
 			err = s.set(ctx, st, claimKey(key), seq, []byte(next), resultstore.RoundClaim(ttl))
-			if err == nil || !s.again(ctx, err) || !pause(ctx, attempt+1) {
+			if err == nil || !s.retryable(ctx, err) || !pause(ctx, attempt+1) {
 				return err
 			}
 		}
 	}, holder, next)
 }
 
-// Release implements [resultstore.Claimer]: two trips to the server. Of another holder's message
-// the number is another one.
+// Release implements [resultstore.Claimer]: it deletes the claim of key if holder has it. Otherwise
+// it changes nothing and returns nil. Returns ErrMalformed for an invalid argument and ErrClosed
+// after Close. After a lost answer it tries again until ctx ends; then it returns ErrUnavailable.
+// It makes two round trips. It deletes the message by its sequence, so a claim that another holder
+// makes meanwhile stays.
 func (s *Store) Release(ctx context.Context, key, holder string) error {
-	return s.claiming(ctx, "release a claim", key, 1, func(st *stream) error {
+	return s.withClaim(ctx, "release a claim", key, 1, func(st *stream) error {
 		there, seq, err := s.get(ctx, st, claimKey(key))
 		if err != nil || string(there) != holder {
 			return err
@@ -76,8 +89,10 @@ func (s *Store) Release(ctx context.Context, key, holder string) error {
 	}, holder)
 }
 
-// claiming calls fn with the stream, for a claim that is none of the malformed.
-func (s *Store) claiming(ctx context.Context, what, key string, ttl time.Duration, fn func(*stream) error, holders ...string) error {
+// withClaim checks the arguments of a claim and calls fn with the stream. Returns ErrMalformed if
+// an argument is invalid or ttl exceeds the server's retention, and ErrClosed after Close. The
+// argument what names the operation in errors.
+func (s *Store) withClaim(ctx context.Context, what, key string, ttl time.Duration, fn func(*stream) error, holders ...string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -90,7 +105,7 @@ func (s *Store) claiming(ctx context.Context, what, key string, ttl time.Duratio
 	defer s.end()
 	return failure(what, s.withStream(ctx, func(st *stream) error {
 		if st.maxAge > 0 && ttl > st.maxAge {
-			return fmt.Errorf("%w: a claim's time of %v, and the server keeps nothing longer than %v", resultstore.ErrMalformed, ttl, st.maxAge)
+			return fmt.Errorf("%w: the ttl of a claim is %v, but the stream keeps messages for at most %v", resultstore.ErrMalformed, ttl, st.maxAge)
 		}
 		return fn(st)
 	}))

@@ -12,8 +12,8 @@ import (
 	"github.com/swarmiji/swarmiji/resultstore/natsresults"
 )
 
-// TestClaimsOfACluster: with three servers a key has one holder, also when the server that leads the
-// stream is killed while many ask for it.
+// TestClaimsOfACluster shows that with three servers a key has one holder. It also kills the
+// stream's leader while many holders claim.
 func TestClaimsOfACluster(t *testing.T) {
 	c := testserver.OwnNATSCluster(t, testserver.NATSConfig{})
 	stores := make([]*natsresults.Store, len(c.Nodes))
@@ -34,7 +34,7 @@ func TestClaimsOfACluster(t *testing.T) {
 			}
 		}
 	}
-	claim(-1, 0) // the stream is there
+	claim(-1, 0) // the stream exists now
 	var winners [keys][holders]string
 	var wg sync.WaitGroup
 	half := make(chan struct{})

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/connect/natsconnect"
-	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/naming"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -23,36 +23,39 @@ const (
 const (
 	maxNamespace = 64
 	maxReplicas  = 5
-	// maxTTL keeps moments far below what 64 bits of nanoseconds hold.
+	// maxTTL is far below the range of 64 bits of nanoseconds, so that sums of times do not overflow.
 	maxTTL = 100 * 365 * 24 * time.Hour
-	// maxRest is how much larger than its Result a record may be: texts of an error, names and the correlation.
+	// maxRest limits the bytes of a record beside its Result: error texts, names and the correlation.
 	maxRest = 1 << 20
 )
 
-// Config of [New]. Connect is the only field that must be set.
+// Config holds the settings of [New]. Connect is the only required field.
 type Config struct {
-	// Connect says where NATS is and how to reach it.
+	// Connect holds the addresses of NATS and how to connect to them.
 	Connect natsconnect.Config
-	// Namespace is part of the names of stream and subjects: 1 to 64 letters, digits, '_' and '-'. It has to be the same for
-	// submitters and consumers. "": [DefaultNamespace], "default".
+	// Namespace is part of the names of stream and subjects: 1 to 64 letters, digits, '_' and '-'.
+	// Submitters and consumers must use the same one. "": [DefaultNamespace], "default".
 	Namespace string
-	// Replicas is on how many servers of a cluster the stream is kept when this store creates it: 1 to 5. 3 outlives the loss
-	// of one. 0: 1.
+	// Replicas is the number of servers of a cluster that keep the stream, if this store creates it: 1
+	// to 5. With 3 the stream survives the loss of one server. 0: 1.
 	Replicas int
-	// TTL is how long a record is kept that names no time of its own. 0: [DefaultTTL], 24 hours. Times above 100 years count as
-	// 100 years.
+	// TTL is the retention of a record whose own TTL is 0. 0: [DefaultTTL], 24 hours. Times above 100
+	// years count as 100 years.
 	TTL time.Duration
-	// MaxResult is the largest Result in bytes; a larger one is refused with [resultstore.ErrTooLarge], as is a record of
-	// which the rest is above 1 MiB, and one that is above the server's max_payload. 0: [DefaultMaxResult], 15 MiB.
+	// MaxResult is the largest Result in bytes. Save returns [resultstore.ErrTooLarge] for a larger
+	// one, for a record whose other fields exceed 1 MiB, and for a record above the server's
+	// max_payload. 0: [DefaultMaxResult], 15 MiB.
 	MaxResult int
-	// Buffer is how many notifications, and at most 64 MiB of them, wait for a submitter that does not read; beyond it the
-	// newest are lost, and the submitter finds the records with Load. 0: [DefaultBuffer], 16,384.
+	// Buffer is the number of notifications, of at most 64 MiB together, that wait for a slow
+	// submitter. Beyond it the newest are lost, and the submitter finds those records with Load. 0:
+	// [DefaultBuffer], 16,384.
 	Buffer int
-	// Logger is told, once, when the server is too old to remove each record at its time. Nil: slog.Default().
+	// Logger receives one warning if the server is too old to expire each record separately. Nil:
+	// slog.Default().
 	Logger *slog.Logger
 }
 
-// complete returns c with its defaults, and all its problems.
+// complete returns c with its defaults set, and all its problems joined in one error.
 func (c Config) complete() (Config, error) {
 	var errs []error
 	negative := func(field string, v int64) {
@@ -69,8 +72,8 @@ func (c Config) complete() (Config, error) {
 	if c.Namespace == "" {
 		c.Namespace = DefaultNamespace
 	}
-	// A '.' would let one namespace's subjects be another's.
-	if !keyset.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
+	// With a '.' two namespaces could share a subject.
+	if !naming.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
 		errs = append(errs, fmt.Errorf("natsresults: Namespace must be 1 to %d letters, digits, '_' and '-'", maxNamespace))
 	}
 	if c.Replicas == 0 {

@@ -1,34 +1,44 @@
-// Package natsresults keeps results in a JetStream stream: they outlive producers, consumers and servers, every process finds
-// them by a task's id, and whoever submitted a task is told of its end.
+// Package natsresults keeps results in a JetStream stream. Results survive the end of producers,
+// consumers and servers. Every process can load a result by its task id, and the submitter of a
+// task is notified of its end.
 //
-// A namespace has one stream, SWJRESULTS_<namespace>, in a file store, with one message for each task: the newest record, on
-// the subject swj.<namespace>.R.<id>. Bytes of an id other than letters, digits, '_' and '-' are written as =XX. The body is the
-// record in the form of internal/wire; the headers are Nats-TTL, in seconds rounded up, and Swj-TTL in milliseconds where that
-// is not exact.
+// Each namespace has one stream, SWJRESULTS_<namespace>, in a file store. It holds one message for
+// each task: the newest record, on the subject swj.<namespace>.R.<id>. Bytes of an id other than
+// letters, digits, '_' and '-' are written as =XX. The body is the record in the form of
+// internal/wire. The header Nats-TTL holds the retention in seconds, rounded up. If that is not
+// exact, the header Swj-TTL holds it in milliseconds.
 //
-//   - Save is a compare-and-set on the sequence of the subject's last message: one trip to the server for the first record of a
-//     task and for the next of the same consumer, three when somebody else wrote in between.
-//   - The server removes a record when its time is over. It is not found from the moment on, by the server's clock, also
-//     where the server is late.
-//   - A terminal record is besides published, by core NATS, on swj.<namespace>.N.<node> of the node in ReplyTo. That is a hint:
-//     it is lost when the node is not connected at the moment, or does not read. It may still be on its way when Save returns, so that
-//     a stream may begin with a record that was saved a moment before Notify. What JetStream keeps is the truth.
+//   - Save is a compare-and-set on the sequence of the subject's last message. It makes one round
+//     trip to the server for the first record of a task and for the next one of the same consumer.
+//     It makes three if another consumer wrote in between.
+//   - The server removes an expired record. Load ignores a record as soon as it has expired by the
+//     server's clock, even if the server removes it later.
+//   - Save also publishes a terminal record by core NATS on swj.<namespace>.N.<node> of the node in
+//     ReplyTo. This notification is a hint: it is lost if the node is not connected or does not
+//     read. It may arrive after Save returned, so a stream may begin with a record that was saved
+//     just before Notify. The record in JetStream is authoritative.
 //
-// Groups are gathered in the same stream, under keys that begin with a space, which no id does:
-// " g<group>" holds what is known of a group, five numbers (size, done, failed, decider, largest
-// index) and a bit for each member that has arrived; " m<index> <group>" a member's record, for
-// twice the group's time, which is shortened when the group is decided; " b<id>" the copy of a task
-// that is run. Under " c<key>" is the holder of a key, see [resultstore.Claimer]. All are compared
-// and set.
+// Groups use the same stream. Their keys begin with a space, which is not allowed in an id:
 //
-// With Config.Replicas above 1 records are read from the stream's leader, since a follower may not have the newest yet.
+//   - " g<group>" holds the state of a group: five numbers (size, done, failed, decider, largest
+//     index) and a bit for each member that has arrived.
+//   - " m<index> <group>" holds a member's record for twice the group's retention, which is
+//     shortened when the group is decided.
+//   - " b<id>" holds the running copy of a task.
+//   - " c<key>" holds the holder of a key, see [resultstore.Claimer].
+//
+// All of them are written with compare-and-set.
+//
+// With Config.Replicas above 1 the store reads records from the stream's leader, because a follower
+// may not have the newest record yet.
 //
 // # Servers
 //
-// The time of each record needs nats-server 2.11 or newer. An older server is recognised by what it makes of the stream's
-// configuration, and a warning is logged: records are then not found any more when their time is over, but the server keeps
-// them all for Config.TTL, and none longer.
+// A separate retention for each record needs nats-server 2.11 or newer. The store recognises an
+// older server by the stream configuration that it returns, and logs a warning. With such a server
+// Load still ignores expired records, but the server keeps all records for Config.TTL and no
+// longer.
 //
-// The server's max_payload, 1 MiB unless configured, bounds a record; see Config.MaxResult. The embedded server of this project
-// takes 16 MiB.
+// The server's max_payload, 1 MiB by default, limits the size of a record; see Config.MaxResult.
+// The embedded server of this project accepts 16 MiB.
 package natsresults

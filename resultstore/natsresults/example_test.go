@@ -12,8 +12,9 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// A consumer saves, a submitter is told of it, and whoever knows the id finds it for as long as it is kept. The server runs in
-// the process; with URLs it is one elsewhere.
+// A consumer saves a record. The store notifies the submitter, and every process that knows the id
+// can load the record until it expires. The server runs in this process; set URLs to use another
+// one.
 func Example() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "example")

@@ -17,9 +17,10 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// A group is one message with its state, and one for each member that has arrived. The state is compared and set by the
-// sequence of its subject, so that each arrival is one atomic step; members are written before it and never replaced.
-// The keys begin with a space, which no id has.
+// A group has one message with its state, and one for each member that has arrived. The state is
+// written with compare-and-set on the sequence of its subject, so that each arrival is one atomic
+// step. A member's message is written before the state and its content never changes. The keys
+// begin with a space, which is not allowed in an id.
 
 func groupKey(group task.ID) string { return " g" + string(group) }
 
@@ -29,11 +30,11 @@ func memberKey(group task.ID, index int) string {
 
 func begunKey(id task.ID) string { return " b" + string(id) }
 
-// maxMembers bounds a group: the state of a larger one would not fit into a message of a server's usual size. A message that
-// claims a place far out must not cost the memory for all before it.
+// maxMembers is the largest size of a group. The state of a larger one would exceed the usual
+// max_payload. The limit also keeps a forged index from allocating memory for all indexes below it.
 const maxMembers = 4 << 20
 
-// groupState is what is known of a group.
+// groupState holds the stored state of a group.
 type groupState struct {
 	size, failed, decider, largest int
 	arrived                        []byte // a bit for each index
@@ -54,7 +55,7 @@ func (g *groupState) add(index int) {
 	g.largest = max(g.largest, index)
 }
 
-// decidedBy reports whether the group is decided when a, which has not arrived yet, has.
+// decidedBy reports whether the group is decided after the arrival a, which is not yet part of g.
 func (g *groupState) decidedBy(a *resultstore.Arrival) bool {
 	return g.decider >= 0 || a.Decides || max(g.size, a.Size) == g.done+1
 }
@@ -63,7 +64,9 @@ func (g *groupState) known() resultstore.Gathered {
 	return resultstore.Gathered{Size: g.size, Done: g.done, Failed: g.failed, Decider: g.decider}
 }
 
-// arrive takes a member in, and reports whether that changes anything.
+// arrive adds the arrival a to g and reports whether that changed g. It sets the size if it was
+// unknown, and adds the member if it is the first one at its index. It sets the decider if a
+// decides or completes the group.
 func (g *groupState) arrive(a *resultstore.Arrival) (changed bool) {
 	if g.size == 0 && a.Size > 0 {
 		g.size, changed = a.Size, true
@@ -88,6 +91,8 @@ func (g *groupState) encode() []byte {
 	return append(fmt.Appendf(nil, "%d %d %d %d %d\n", g.size, g.done, g.failed, g.decider, g.largest), g.arrived...)
 }
 
+// decodeGroup returns the state of a group, which is empty for no data. Returns ErrMalformed for
+// data that it cannot read.
 func decodeGroup(data []byte) (*groupState, error) {
 	g := &groupState{decider: -1, largest: -1}
 	if len(data) == 0 {
@@ -106,9 +111,13 @@ func decodeGroup(data []byte) (*groupState, error) {
 	return nil, fmt.Errorf("%w: the state of a group cannot be read", resultstore.ErrMalformed)
 }
 
-// Arrive implements [resultstore.Gatherer]: three trips to the server, and two more for each process that tells of the same
-// group at the same time. Besides its errors it returns [task.ErrBadID]. An Index or Size beyond 4,194,304 is
-// [resultstore.ErrMalformed]. After [resultstore.ErrUnavailable] the member may have been noted; repeating is safe.
+// Arrive implements [resultstore.Gatherer]: it stores the end of a member and returns the state of
+// its group. It makes three round trips, and two more for each process that reports to the same
+// group at the same time.
+//
+// It also returns [task.ErrBadID] for an invalid id, and [resultstore.ErrMalformed] for an Index or
+// Size beyond 4,194,304. After [resultstore.ErrUnavailable] the member may have been stored;
+// repeating the call is safe.
 func (s *Store) Arrive(ctx context.Context, a resultstore.Arrival) (resultstore.Gathered, error) {
 	if err := errors.Join(check(ctx, a.Group), a.Check()); err != nil {
 		return resultstore.Gathered{}, err
@@ -118,7 +127,7 @@ func (s *Store) Arrive(ctx context.Context, a resultstore.Arrival) (resultstore.
 	}
 	r := &a.Record
 	if len(r.Result) > s.cfg.MaxResult {
-		return resultstore.Gathered{}, fmt.Errorf("%w: a result of %d bytes, at most %d are kept", resultstore.ErrTooLarge, len(r.Result), s.cfg.MaxResult)
+		return resultstore.Gathered{}, fmt.Errorf("%w: the result has %d bytes, more than the MaxResult of %d", resultstore.ErrTooLarge, len(r.Result), s.cfg.MaxResult)
 	}
 	body, err := wire.EncodeRecord(&resultstore.Record{ID: r.ID, Name: r.Name, State: r.State, ContentType: r.ContentType, Result: r.Result, Error: r.Error})
 	if err != nil {
@@ -128,7 +137,7 @@ func (s *Store) Arrive(ctx context.Context, a resultstore.Arrival) (resultstore.
 		return resultstore.Gathered{}, resultstore.ErrClosed
 	}
 	defer s.end()
-	unlock, err := s.gathering(ctx, a.Group)
+	unlock, err := s.lockGroup(ctx, a.Group)
 	if err != nil {
 		return resultstore.Gathered{}, failure("gather", err)
 	}
@@ -144,7 +153,9 @@ func (s *Store) Arrive(ctx context.Context, a resultstore.Arrival) (resultstore.
 	return g.known(), nil
 }
 
-// Group implements [resultstore.Gatherer]: one trip to the server.
+// Group implements [resultstore.Gatherer]: it returns the state of a group. Returns ErrNotFound if
+// no member has arrived or the group has expired, and ErrClosed after Close. After a lost answer it
+// tries again until ctx ends; then it returns ErrUnavailable. It makes one round trip.
 func (s *Store) Group(ctx context.Context, group task.ID) (resultstore.Gathered, error) {
 	if err := check(ctx, group); err != nil {
 		return resultstore.Gathered{}, err
@@ -171,20 +182,26 @@ func (s *Store) Group(ctx context.Context, group task.ID) (resultstore.Gathered,
 	return g.known(), nil
 }
 
-// turns is among how many turns the groups are divided.
-const turns = 64
+// lockStripes is the number of locks that all groups share.
+const lockStripes = 64
 
-// gathering lets one arrival of this process at a group at a time: they would only get in each other's way.
-func (s *Store) gathering(ctx context.Context, group task.ID) (unlock func(), err error) {
-	turn := s.gathers[maphash.String(s.seed, string(group))%turns]
+// lockGroup locks a group against other arrivals of this process, which would only cause conflicts.
+// It waits until ctx ends and then returns ErrUnavailable. Call unlock after the arrival. Groups
+// with the same hash share a lock.
+func (s *Store) lockGroup(ctx context.Context, group task.ID) (unlock func(), err error) {
+	lock := s.groupLocks[maphash.String(s.seed, string(group))%lockStripes]
 	select {
-	case turn <- struct{}{}:
-		return func() { <-turn }, nil
+	case lock <- struct{}{}:
+		return func() { <-lock }, nil
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%w: %w", natsconn.ErrUnavailable, ctx.Err())
 	}
 }
 
+// arrive stores the member of a and then the state of its group with compare-and-set, and returns
+// that state. It reads the state again and repeats the write after a conflict or a lost answer,
+// until ctx ends. When the group is decided it shortens the retention of the members. Call it with
+// the group locked.
 func (s *Store) arrive(ctx context.Context, st *stream, a *resultstore.Arrival, body []byte) (*groupState, error) {
 	stored, waits := false, false
 	for attempt := 0; ; attempt++ {
@@ -200,7 +217,7 @@ func (s *Store) arrive(ctx context.Context, st *stream, a *resultstore.Arrival, 
 			return nil, err
 		}
 		if a.Size > 0 && g.largest >= a.Size {
-			return nil, fmt.Errorf("%w: a group of %d with a member %d", resultstore.ErrMalformed, a.Size, g.largest)
+			return nil, fmt.Errorf("%w: the size %d of the group does not fit its member %d", resultstore.ErrMalformed, a.Size, g.largest)
 		}
 		if !g.has(a.Index) && !stored {
 			waits = !g.decidedBy(a)
@@ -208,7 +225,8 @@ func (s *Store) arrive(ctx context.Context, st *stream, a *resultstore.Arrival, 
 			if err != nil {
 				return nil, err
 			}
-			if kept != nil { // somebody died after this step: how the member ended then is how it ended
+			// A process stored this member and died before it changed the state: its first end counts.
+			if kept != nil {
 				a = kept
 			}
 			stored = true
@@ -221,24 +239,26 @@ func (s *Store) arrive(ctx context.Context, st *stream, a *resultstore.Arrival, 
 		case err == nil && g.decider == a.Index:
 			s.shorten(ctx, st, a, g, 0, g.largest)
 			return g, nil
-		case err == nil && g.decider >= 0 && waits: // it was decided meanwhile
+		case err == nil && g.decider >= 0 && waits: // another process decided it meanwhile
 			s.shorten(ctx, st, a, g, a.Index, a.Index)
 			return g, nil
 		case err == nil:
 			return g, nil
-		case !s.again(ctx, err) || !pause(ctx, attempt+1):
+		case !s.retryable(ctx, err) || !pause(ctx, attempt+1):
 			return nil, err
 		}
 	}
 }
 
-// again reports whether a write may be tried once more, after a look at what is there.
-func (s *Store) again(ctx context.Context, err error) bool {
+// retryable reports whether a write that failed with err may be repeated after the key was read
+// again.
+func (s *Store) retryable(ctx context.Context, err error) bool {
 	return errors.Is(err, natsconn.ErrWrongSequence) ||
 		(errors.Is(err, natsconn.ErrIndeterminate) && !errors.Is(err, natsconn.ErrClosed) || errors.Is(err, context.DeadlineExceeded)) && ctx.Err() == nil
 }
 
-// addMember writes a member's end, unless a first one is there, and returns that.
+// addMember stores the end of a member. If a different end is stored already, addMember leaves it
+// and returns the arrival with that end; otherwise it returns nil.
 func (s *Store) addMember(ctx context.Context, st *stream, a *resultstore.Arrival, body []byte, ttl time.Duration) (kept *resultstore.Arrival, err error) {
 	there, err := s.setFirst(ctx, st, memberKey(a.Group, a.Index), body, ttl)
 	if err != nil || there == nil || bytes.Equal(there, body) {
@@ -252,12 +272,13 @@ func (s *Store) addMember(ctx context.Context, st *stream, a *resultstore.Arriva
 	return &first, nil
 }
 
-// setFirst writes a message where there is none of its key yet, and returns the one that is there. Most often there is none:
-// so it writes before it looks.
+// setFirst writes a message if none exists for key, and returns the existing message otherwise. It
+// writes before it reads, because in most cases no message exists. It repeats a failed write while
+// retryable allows it and ctx has not ended.
 func (s *Store) setFirst(ctx context.Context, st *stream, key string, data []byte, ttl time.Duration) (there []byte, err error) {
 	seq := uint64(0)
 	for attempt := 0; ; attempt++ {
-		if err = s.set(ctx, st, key, seq, data, ttl); err == nil || !s.again(ctx, err) || attempt > 0 && !pause(ctx, attempt) {
+		if err = s.set(ctx, st, key, seq, data, ttl); err == nil || !s.retryable(ctx, err) || attempt > 0 && !pause(ctx, attempt) {
 			return nil, err
 		}
 		if there, seq, err = s.get(ctx, st, key); err != nil || there != nil {
@@ -266,13 +287,15 @@ func (s *Store) setFirst(ctx context.Context, st *stream, key string, data []byt
 	}
 }
 
-// get reads a message that is no record. nil: there is none, or its time is over; seq is to be expected by the next one.
+// get reads the message of a group, a member, a begun task or a claim. data is nil if no message
+// exists or it has expired. seq is the sequence to expect for the next write.
 func (s *Store) get(ctx context.Context, st *stream, key string) (data []byte, seq uint64, err error) {
 	data, seq, _, err = s.getTimed(ctx, st, key)
 	return data, seq, err
 }
 
-// getTimed is get, and how long the message is kept from now on; 0: for ever.
+// getTimed reads like get and also returns the remaining retention of the message. left is 0 if the
+// message does not expire.
 func (s *Store) getTimed(ctx context.Context, st *stream, key string) (data []byte, seq uint64, left time.Duration, err error) {
 	read := s.fromLeader
 	if st.direct {
@@ -293,7 +316,8 @@ func (s *Store) getTimed(ctx context.Context, st *stream, key string) (data []by
 	return raw.Data, raw.Seq, left, nil
 }
 
-// set writes a message where the last one of its subject is seq.
+// set publishes a message for key with retention ttl and waits for one try. The message is stored
+// only if the last sequence of its subject is seq; otherwise set returns natsconn.ErrWrongSequence.
 func (s *Store) set(ctx context.Context, st *stream, key string, seq uint64, data []byte, ttl time.Duration) error {
 	m := &nats.Msg{Subject: s.names.record(task.ID(key)), Header: make(nats.Header, 3), Data: data}
 	seconds, exact := s.lifetime(ttl)
@@ -306,7 +330,11 @@ func (s *Store) set(ctx context.Context, st *stream, key string, seq uint64, dat
 	return err
 }
 
-// Members implements [resultstore.Gatherer]: a trip to the server for each member.
+// Members implements [resultstore.Gatherer]: it returns the stored members from index from on, in
+// order. It stops at limit, at MaxMembersPage, or at the first index that has not arrived. A group
+// that is unknown or has expired has no members. Returns ErrClosed after Close. After a lost answer
+// it tries again until ctx ends; then it returns ErrUnavailable. It makes one round trip for the
+// group and one for each member.
 func (s *Store) Members(ctx context.Context, group task.ID, from, limit int) ([]resultstore.Record, error) {
 	if err := check(ctx, group); err != nil {
 		return nil, err
@@ -331,7 +359,7 @@ func (s *Store) Members(ctx context.Context, group task.ID, from, limit int) ([]
 			if err != nil {
 				return err
 			}
-			if data == nil { // its time is over
+			if data == nil { // expired
 				break
 			}
 			r, err := wire.DecodeRecord(data)
@@ -345,7 +373,11 @@ func (s *Store) Members(ctx context.Context, group task.ID, from, limit int) ([]
 	return page, failure("members", err)
 }
 
-// Begin implements [resultstore.Gatherer]: one trip to the server for the first copy, two for any other.
+// Begin implements [resultstore.Gatherer]: it claims task id for the copy that which names, if no
+// copy has an unexpired claim. It reports whether that copy has the claim then. A ttl of 0 or less
+// is DefaultGatherTTL. Returns ErrClosed after Close. After a lost answer it tries again until ctx
+// ends; then it returns ErrUnavailable. It makes one round trip for the first copy and two for any
+// other.
 func (s *Store) Begin(ctx context.Context, id task.ID, which string, ttl time.Duration) (bool, error) {
 	if err := check(ctx, id); err != nil {
 		return false, err

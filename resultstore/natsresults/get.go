@@ -15,17 +15,19 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// kept is what the stream holds of a task. The zero value is nothing.
+// kept holds the stored record of a task and its sequence. The zero value means that nothing is
+// stored.
 type kept struct {
-	rec  resultstore.Record
-	seq  uint64 // 0: nothing is there
-	over bool   // its time is over; the server has not removed it yet
+	rec     resultstore.Record
+	seq     uint64 // 0: nothing is stored
+	expired bool   // expired, but the server has not removed it yet
 }
 
-// errAnswer: the server's answer is not what its interface says.
-var errAnswer = errors.New("an answer of the server that cannot be read")
+// errAnswer reports an answer of the server that does not follow its protocol.
+var errAnswer = errors.New("the answer of the server cannot be read")
 
-// fetch reads what the stream holds of a task. It repeats a question whose answer was lost.
+// fetch reads the stored record of a task. It repeats a request whose answer was lost, until ctx
+// ends. Returns ErrMalformed if the message is not a record of the task.
 func (s *Store) fetch(ctx context.Context, st *stream, id task.ID) (kept, error) {
 	get := s.fromLeader
 	if st.direct {
@@ -40,16 +42,17 @@ func (s *Store) fetch(ctx context.Context, st *stream, id task.ID) (kept, error)
 	}
 	k := kept{seq: raw.Seq}
 	if ttl := lifetimeOf(raw.Header); ttl > 0 && !st.now().Before(raw.Time.Add(ttl)) {
-		k.over = true
+		k.expired = true
 		return k, nil
 	}
 	if k.rec, err = wire.DecodeRecord(raw.Data); err == nil && k.rec.ID != id {
-		err = fmt.Errorf("%w: it is of another task", resultstore.ErrMalformed)
+		err = fmt.Errorf("%w: the message is the record of another task", resultstore.ErrMalformed)
 	}
 	return k, err
 }
 
-// lifetimeOf returns how long a message counts. 0: for ever.
+// lifetimeOf returns the retention of a message: that of the header Swj-TTL, or else that of
+// Nats-TTL. It returns 0, no limit, if both are missing or invalid.
 func lifetimeOf(h nats.Header) time.Duration {
 	if v := h.Get(headerTTL); v != "" {
 		if ms, err := strconv.ParseInt(v, 10, 64); err == nil && ms > 0 && ms <= maxTTL.Milliseconds() {
@@ -64,15 +67,19 @@ func lifetimeOf(h nats.Header) time.Duration {
 	return 0
 }
 
-// fromLeader asks the server that leads the stream.
+// fromLeader reads the last message of a key from the stream's leader. Returns natsconn.ErrNotFound
+// if none exists.
 func (s *Store) fromLeader(ctx context.Context, id task.ID) (*natsconn.Stored, error) {
 	return s.conn.GetLast(ctx, s.names.stream, s.names.record(id))
 }
 
-// oneTry is how long an answer is waited for before the question is repeated: who should give it may have died.
-const oneTry = 5 * time.Second
+// defaultTry is the longest wait for one answer. Then the request is repeated, because the
+// answering server may have died.
+const defaultTry = 5 * time.Second
 
-// fromAny asks any server that has the stream, which costs them less. It repeats a question whose answer was lost.
+// fromAny reads the last message of a key from any server of the stream, which loads the servers
+// less than fromLeader. It repeats a request whose answer was lost, until ctx ends. Returns
+// natsconn.ErrNotFound if no message exists.
 func (s *Store) fromAny(ctx context.Context, id task.ID) (*natsconn.Stored, error) {
 	for {
 		var m *nats.Msg
@@ -91,7 +98,8 @@ func (s *Store) fromAny(ctx context.Context, id task.ID) (*natsconn.Stored, erro
 	}
 }
 
-// stored reads an answer to fromAny.
+// stored converts an answer to fromAny. Returns natsconn.ErrNotFound for status 404 and errAnswer
+// for an answer that cannot be read.
 func stored(m *nats.Msg) (*natsconn.Stored, error) {
 	switch status := m.Header.Get("Status"); status {
 	case "":

@@ -17,7 +17,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Who is told ErrClosed gives up, so that it must not stand for a connection that is about to be replaced.
+// A caller stops after ErrClosed. An error of a connection that will be replaced must therefore not
+// become ErrClosed.
 func TestClosedMeansForGood(t *testing.T) {
 	for name, c := range map[string]struct{ err, want, not error }{
 		"closed":                {natsconn.ErrClosed, resultstore.ErrClosed, resultstore.ErrUnavailable},
@@ -54,7 +55,7 @@ func store(t *testing.T, c Config) *Store {
 	return s
 }
 
-// The trips to the server are what a Save costs.
+// The test counts the round trips that Save makes.
 func TestTripsOfASave(t *testing.T) {
 	s := store(t, Config{})
 	ctx := t.Context()
@@ -92,8 +93,8 @@ func TestTripsOfASave(t *testing.T) {
 	}
 }
 
-// A server that dies behind the one we are connected to takes its answer along, and the connection lives: a Save must not wait
-// for it until its ctx ends.
+// If the server behind the connected one dies, its answer never comes although the connection stays
+// open. Save repeats the request before its ctx ends.
 func TestAnswerThatNeverComes(t *testing.T) {
 	s := store(t, Config{})
 	s.try = 50 * time.Millisecond
@@ -122,7 +123,7 @@ func TestAnswerThatNeverComes(t *testing.T) {
 	}
 }
 
-// That the stream is asked for anew now and then holds up nobody while the servers elect who answers such questions.
+// Outdated stream settings do not delay calls while the servers elect a leader and give no answer.
 func TestStreamThatIsNotFresh(t *testing.T) {
 	s := store(t, Config{})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -134,19 +135,19 @@ func TestStreamThatIsNotFresh(t *testing.T) {
 	stale := *st
 	stale.since = time.Now().Add(-2 * freshness)
 	s.stream.Store(&stale)
-	s.opening <- struct{}{} // somebody asks and gets no answer
+	s.opening <- struct{}{} // another call waits for an answer
 	if got, err := s.open(ctx); err != nil || got != &stale {
 		t.Errorf("open while another call asks: %v, %v, want what is known", got, err)
 	}
 	<-s.opening
-	s.try = time.Nanosecond // nobody answers as fast
+	s.try = time.Nanosecond // too short for any answer
 	if got, err := s.open(ctx); err != nil || got.direct != st.direct {
 		t.Errorf("open without an answer: %v, %v, want what is known", got, err)
 	}
 	if left := time.Until(s.stream.Load().since.Add(freshness)); left <= 0 || left > staleness {
 		t.Errorf("the next call asks in %v, want %v at most", left, staleness)
 	}
-	s.try = oneTry
+	s.try = defaultTry
 	s.stream.Store(&stale)
 	if got, err := s.open(ctx); err != nil || time.Since(got.since) > freshness {
 		t.Errorf("open with an answer: %v, %v, want a fresh one", got, err)
@@ -163,8 +164,8 @@ func TestMemoryOfRecordsIsBounded(t *testing.T) {
 	}
 }
 
-// A server that does not know the times of messages leaves the setting out in silence: then all go with the stream's age, and
-// none is found when its time is over.
+// An older server silently ignores AllowMsgTTL. The store then sets the stream's MaxAge, and Load
+// ignores expired records.
 func TestServerWithoutTimesOfMessages(t *testing.T) {
 	s := store(t, Config{TTL: time.Hour})
 	ctx := t.Context()
@@ -249,7 +250,7 @@ func TestTokensAreDifferent(t *testing.T) {
 	}
 }
 
-// What an arrival and a begin cost, and that a group has its bounds.
+// The test counts the round trips of Arrive and Begin and checks the limits of a group.
 func TestTripsOfAGroup(t *testing.T) {
 	s := store(t, Config{})
 	ctx := t.Context()
@@ -292,8 +293,8 @@ func TestTripsOfAGroup(t *testing.T) {
 	}
 }
 
-// A process wrote how a member had ended, and died before it counted it. However the member ends when it is run again, what
-// is counted is what is read.
+// A process stored the end of a member and died before it changed the group's state. When the
+// member runs again with another end, the group counts the stored end.
 func TestMemberOfADeadProcess(t *testing.T) {
 	s := store(t, Config{})
 	ctx := t.Context()
@@ -316,7 +317,8 @@ func TestMemberOfADeadProcess(t *testing.T) {
 	}
 }
 
-// What a claim costs, and that none is taken which the stream would end before its time.
+// The test counts the round trips of claims, and shows that a claim longer than the server's
+// retention is refused.
 func TestTripsOfAClaim(t *testing.T) {
 	s := store(t, Config{})
 	ctx := t.Context()
@@ -358,8 +360,8 @@ func TestTripsOfAClaim(t *testing.T) {
 	}
 }
 
-// Members wait with their group for as long as it may take, and not a moment of that longer than it does: each is a message
-// of its own, whose time the server keeps.
+// Members are stored with the retention of the undecided group. Once the group is decided, each
+// member's message gets the shorter retention.
 func TestMembersAreShortened(t *testing.T) {
 	s := store(t, Config{})
 	const size = 5

@@ -6,29 +6,30 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Headers of a record's message, beside those of NATS.
+// Headers of a record's message.
 const (
-	headerTTL  = "Swj-TTL" // how long it is kept, in milliseconds
+	headerTTL  = "Swj-TTL" // retention in milliseconds
 	natsTTL    = "Nats-TTL"
 	natsExpect = "Nats-Expected-Last-Subject-Sequence"
 	natsSeq    = "Nats-Sequence"
 	natsTime   = "Nats-Time-Stamp"
 )
 
-// names are those of a namespace. The stream's begins like that of no broker of any namespace.
+// names holds the stream and subjects of a namespace. The stream's name differs from those of all
+// brokers.
 type names struct {
 	stream  string
 	records string // prefix of the subjects of records
-	news    string // prefix of the subjects of notifications
+	notices string // prefix of the subjects of notifications
 
-	direct string // prefix of the subjects on which the stream's servers answer
+	direct string // prefix of the subjects for direct reads
 }
 
 func namesOf(namespace string) names {
 	n := names{
 		stream:  "SWJRESULTS_" + namespace,
 		records: "swj." + namespace + ".R.",
-		news:    "swj." + namespace + ".N.",
+		notices: "swj." + namespace + ".N.",
 	}
 	n.direct = "$JS.API.DIRECT.GET." + n.stream + "."
 	return n
@@ -36,9 +37,10 @@ func namesOf(namespace string) names {
 
 func (n *names) record(id task.ID) string { return n.records + token(string(id)) }
 
-func (n *names) notify(node string) string { return n.news + token(node) }
+func (n *names) notify(node string) string { return n.notices + token(node) }
 
-// token writes s as one token of a subject, as natsbroker writes ids.
+// token returns s as one token of a subject. It writes bytes that are not allowed as =XX, like
+// natsbroker does for ids.
 func token(s string) string {
 	const hex = "0123456789ABCDEF"
 	extra := 0

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// server is an embedded server for one test.
+// server starts an embedded server for one test.
 func server(t testing.TB, o embedded.Options) *embedded.Server {
 	t.Helper()
 	o.Logger = quiet()
@@ -46,7 +46,7 @@ func server(t testing.TB, o embedded.Options) *embedded.Server {
 	return srv
 }
 
-// raw is the client library on a server.
+// raw returns the bare client library, connected to a server.
 func raw(t testing.TB, srv *embedded.Server) jetstream.JetStream {
 	t.Helper()
 	conn, err := nats.Connect("", nats.InProcessServer(srv))
@@ -61,7 +61,7 @@ func raw(t testing.TB, srv *embedded.Server) jetstream.JetStream {
 	return js
 }
 
-// rawStream makes a stream.
+// rawStream makes a stream with the bare client library.
 func rawStream(t testing.TB, srv *embedded.Server, c jetstream.StreamConfig) jetstream.JetStream {
 	t.Helper()
 	js := raw(t, srv)
@@ -71,7 +71,7 @@ func rawStream(t testing.TB, srv *embedded.Server, c jetstream.StreamConfig) jet
 	return js
 }
 
-// open makes a store, closed at the end.
+// open makes a store and closes it at the end of the test.
 func open(t testing.TB, c natsresults.Config) *natsresults.Store {
 	t.Helper()
 	if c.Logger == nil {
@@ -89,7 +89,7 @@ func open(t testing.TB, c natsresults.Config) *natsresults.Store {
 	return s
 }
 
-// done is a record as a consumer saves it.
+// done returns a terminal record of task i as a consumer saves it.
 func done(node string, i int64) resultstore.Record {
 	return resultstore.Record{
 		ID: task.ID(fmt.Sprintf("task-%d", i)), Name: "add", State: task.StateSucceeded, Deliveries: 1,
@@ -148,7 +148,7 @@ func TestWrongPasswordIsToldAtOnceAndNotShown(t *testing.T) {
 	}
 }
 
-// Records travel through TLS, and none goes to a server of an unknown authority.
+// The store works over TLS and sends no record to a server with an unknown authority.
 func TestTLS(t *testing.T) {
 	files, err := testserver.NewTLSFiles(t.TempDir())
 	if err != nil {
@@ -178,7 +178,7 @@ func TestTLS(t *testing.T) {
 	})
 }
 
-// Somebody may remove the stream: then it is made again, and nothing needs a restart.
+// A stream that was deleted is made again without a restart of the store.
 func TestStreamThatWasDeleted(t *testing.T) {
 	srv := server(t, embedded.Options{})
 	s := open(t, natsresults.Config{Connect: natsconnect.Config{InProcess: srv}})
@@ -189,7 +189,8 @@ func TestStreamThatWasDeleted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// A server that is still removing the files of the old stream cannot make the new one: ErrUnavailable.
+	// A server that still removes the files of the old stream cannot make the new one and reports
+	// ErrUnavailable.
 	settled := func(f func() error) (err error) {
 		testwait.Until(t, "an end of the old stream's files", func() bool { err = f(); return !errors.Is(err, resultstore.ErrUnavailable) })
 		return err
@@ -209,9 +210,10 @@ func TestStreamThatWasDeleted(t *testing.T) {
 	wantLoad(t, s, done("", 2))
 }
 
-// What the server does not take is refused with a word on what to configure.
+// A record above the server's limit is refused with an error that names the setting to change.
 func TestServerTakesLess(t *testing.T) {
-	s := open(t, natsresults.Config{Connect: natsconnect.Config{InProcess: server(t, embedded.Options{MaxBody: 1})}}) // and a MiB
+	// plus one MiB
+	s := open(t, natsresults.Config{Connect: natsconnect.Config{InProcess: server(t, embedded.Options{MaxBody: 1})}})
 	r := done("", 1)
 	r.Result = make([]byte, 3<<20)
 	if err := s.Save(testwait.Long(t), r); !errors.Is(err, resultstore.ErrTooLarge) || !strings.Contains(err.Error(), "max_payload") {
@@ -222,7 +224,7 @@ func TestServerTakesLess(t *testing.T) {
 	}
 }
 
-// What is no record, or that of another task, is neither returned nor overwritten.
+// A message that is not a record of the task is neither returned nor overwritten.
 func TestForeignMessages(t *testing.T) {
 	srv := server(t, embedded.Options{})
 	s := open(t, natsresults.Config{Connect: natsconnect.Config{InProcess: srv}})
@@ -243,7 +245,7 @@ func TestForeignMessages(t *testing.T) {
 	}
 }
 
-// Anybody may publish on a node's subject; what is no record for it is told as such, and the stream goes on.
+// Receive returns an error for a foreign message on the node's subject, and the stream continues.
 func TestForeignNotifications(t *testing.T) {
 	srv := server(t, embedded.Options{})
 	s := open(t, natsresults.Config{Connect: natsconnect.Config{InProcess: srv}})
@@ -264,7 +266,7 @@ func TestForeignNotifications(t *testing.T) {
 	}
 }
 
-// A submitter that does not read costs a bounded memory, and finds with Load what it was not told.
+// A submitter that does not read uses limited memory and finds the missed records with Load.
 func TestStuckSubmitter(t *testing.T) {
 	s := open(t, natsresults.Config{Connect: natsconnect.Config{InProcess: server(t, embedded.Options{})}, Buffer: 5})
 	n, err := s.Notify(testwait.Long(t), "node")
@@ -274,7 +276,8 @@ func TestStuckSubmitter(t *testing.T) {
 	for i := range int64(50) {
 		save(t, s, done("node", i))
 	}
-	other, err := s.Notify(testwait.Long(t), "other") // when this has heard something, so could the first
+	// when this stream receives a record, the first one had the chance, too
+	other, err := s.Notify(testwait.Long(t), "other")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +300,8 @@ func TestStuckSubmitter(t *testing.T) {
 	wantLoad(t, s, done("node", 49))
 }
 
-// With three servers a record outlives the one that leads the stream, and is read right after Save wherever one asks.
+// With three servers a record survives the loss of the stream's leader, and every store reads it
+// right after Save.
 func TestCluster(t *testing.T) {
 	c := testserver.OwnNATSCluster(t, testserver.NATSConfig{})
 	stores := make([]*natsresults.Store, len(c.Nodes))

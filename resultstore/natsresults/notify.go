@@ -9,59 +9,64 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/naming"
 	"github.com/swarmiji/swarmiji/internal/natsconn"
 	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
 )
 
-// maxWaiting is how many bytes of notifications wait for one stream's reader.
+// maxWaiting limits the bytes of the notifications that wait for the reader of one stream.
 const maxWaiting = 64 << 20
 
-// tell hands a terminal record to the node that waits for it, if there is a connection. It does not wait.
-func (s *Store) tell(node string, body []byte) {
-	if !keyset.ValidID(node) { // nobody can listen for it
+// notify publishes a terminal record to the node in its ReplyTo, if a connection is open. It does
+// not block and reports no error, because notifications are hints.
+func (s *Store) notify(node string, body []byte) {
+	if !naming.ValidID(node) { // such a node has no stream
 		return
 	}
-	if sess, err := s.conn.Session(s.now); err == nil {
-		_ = sess.NATS.Publish(s.names.notify(node), body) // a hint that is lost when the connection is
+	if sess, err := s.conn.Session(s.noWait); err == nil {
+		_ = sess.NATS.Publish(s.names.notify(node), body) // a hint, lost with the connection
 	}
 }
 
-// Notify implements [resultstore.Notifier]: it subscribes to the node's subject and returns when the server knows. Without a
-// server it waits until ctx ends; a refusal of the credentials is returned at once. Both are [resultstore.ErrUnavailable]. A
-// node that is not 1 to 128 bytes of visible ASCII is [resultstore.ErrMalformed]. Every open stream of a node gets every
-// record.
+// Notify implements [resultstore.Notifier]: it subscribes to the node's subject and returns when
+// the server has received the subscription. Every open stream of a node receives every terminal
+// record of the node.
+//
+// Without a server Notify waits until ctx ends. A refusal of the credentials is returned at once.
+// Both are [resultstore.ErrUnavailable]. A node that is not 1 to 128 bytes of visible ASCII is
+// [resultstore.ErrMalformed].
 func (s *Store) Notify(ctx context.Context, node string) (resultstore.Notifications, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if !keyset.ValidID(node) {
-		return nil, fmt.Errorf("%w: node %q is no name", resultstore.ErrMalformed, utf.Cut(node, 64))
+	if !naming.ValidID(node) {
+		return nil, fmt.Errorf("%w: node %q is not a valid name", resultstore.ErrMalformed, utf.Cut(node, 64))
 	}
 	if !s.begin() {
 		return nil, resultstore.ErrClosed
 	}
 	defer s.end()
-	n := &news{store: s, node: node, items: make(chan *nats.Msg, s.cfg.Buffer), ended: make(chan struct{})}
+	n := &notifications{store: s, node: node, items: make(chan *nats.Msg, s.cfg.Buffer), ended: make(chan struct{})}
 	err := s.conn.Do(ctx, func(_ context.Context, sess *natsconn.Session) (err error) {
-		n.sub, err = sess.NATS.Subscribe(s.names.notify(node), n.take)
+		n.sub, err = sess.NATS.Subscribe(s.names.notify(node), n.onMessage)
 		return err
 	})
 	if err != nil {
 		return nil, failure("notifications", err)
 	}
-	if err := s.seen(ctx); err != nil {
+	if err := s.flush(ctx); err != nil {
 		n.end()
 		return nil, failure("notifications", err)
 	}
 	return n, nil
 }
 
-// seen waits until the server has seen what was written. The client library subscribes anew after a loss; what counts is that
-// a server knows now.
-func (s *Store) seen(ctx context.Context) error {
+// flush waits until a server has processed all that was written to the connection. After a lost
+// connection it waits for the next one, on which the client library subscribes again. Returns the
+// error when ctx ends or the connection is closed for good.
+func (s *Store) flush(ctx context.Context) error {
 	for {
 		if _, err := s.conn.Session(ctx); err != nil {
 			return err
@@ -73,8 +78,8 @@ func (s *Store) seen(ctx context.Context) error {
 	}
 }
 
-// news is the stream of records of one node. It implements [resultstore.Notifications].
-type news struct {
+// notifications is the stream of records of one node. It implements [resultstore.Notifications].
+type notifications struct {
 	store   *Store
 	node    string
 	sub     *nats.Subscription
@@ -84,8 +89,9 @@ type news struct {
 	ended   chan struct{}
 }
 
-// take runs on the subscription's goroutine. It does not wait: what there is no room for is lost.
-func (n *news) take(m *nats.Msg) {
+// onMessage adds a message to items. It drops the message if items is full or holds maxWaiting
+// bytes. It runs on the subscription's goroutine and does not block.
+func (n *notifications) onMessage(m *nats.Msg) {
 	size := int64(len(m.Data))
 	if n.waiting.Add(size) > maxWaiting {
 		n.waiting.Add(-size)
@@ -98,10 +104,12 @@ func (n *news) take(m *nats.Msg) {
 	}
 }
 
-// Receive implements [resultstore.Notifications]. Besides its errors it returns [resultstore.ErrMalformed] for each message
-// that is no record for this node; the stream goes on.
-func (n *news) Receive(ctx context.Context) (resultstore.Record, error) {
-	select { // an ended stream gives nothing more
+// Receive implements [resultstore.Notifications]: it waits for the next terminal record for the
+// node and returns it. It also returns [resultstore.ErrMalformed] for each message that is not a
+// record for this node; the stream continues. Returns ctx's error when ctx ends and ErrClosed after
+// Close of the stream or the store.
+func (n *notifications) Receive(ctx context.Context) (resultstore.Record, error) {
+	select { // an ended stream returns no more records
 	case <-n.ended:
 		return resultstore.Record{}, resultstore.ErrClosed
 	case <-n.store.done:
@@ -114,7 +122,7 @@ func (n *news) Receive(ctx context.Context) (resultstore.Record, error) {
 			n.waiting.Add(-int64(len(m.Data)))
 			rec, err := wire.DecodeRecord(m.Data)
 			if err == nil && rec.ReplyTo != n.node {
-				err = fmt.Errorf("%w: a record for another node", resultstore.ErrMalformed)
+				err = fmt.Errorf("%w: the message is a record for another node", resultstore.ErrMalformed)
 			}
 			if err != nil {
 				return resultstore.Record{}, err
@@ -132,23 +140,24 @@ func (n *news) Receive(ctx context.Context) (resultstore.Record, error) {
 	}
 }
 
-// Close implements [resultstore.Notifications]. It returns nil.
-func (n *news) Close(context.Context) error {
+// Close implements [resultstore.Notifications]: it ends the stream and unsubscribes in the
+// background. It does not block and returns nil.
+func (n *notifications) Close(context.Context) error {
 	n.end()
 	return nil
 }
 
-// end ends the stream. The library may be dialling with its lock held, which nobody has to wait for: then the goroutine ends
-// with the store at the latest.
-func (n *news) end() {
+// end ends the stream and unsubscribes on a goroutine. The library may hold its lock while it
+// dials, so Unsubscribe may block; it returns at the latest when the store is closed.
+func (n *notifications) end() {
 	n.once.Do(func() {
 		close(n.ended)
-		if !n.store.begin() { // the connection takes it along
+		if !n.store.begin() { // Close of the connection ends the subscription
 			return
 		}
 		go func() {
 			defer n.store.end()
-			_ = n.sub.Unsubscribe() // it fails when the connection is closed for good
+			_ = n.sub.Unsubscribe() // fails only when the connection is closed for good
 		}()
 	})
 }

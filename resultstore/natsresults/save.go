@@ -19,9 +19,12 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Save implements [resultstore.ResultStore]. Besides its errors it returns [task.ErrBadID] for an ID that is none and
-// [resultstore.ErrMalformed] for a state that is not recorded. After [resultstore.ErrUnavailable] the record may have been
-// stored; saving it again is safe. "The same terminal record" is one of the same task, token and state.
+// Save implements [resultstore.ResultStore]: it stores r and, if r is terminal, publishes a
+// notification for its submitter. It also returns [task.ErrBadID] for an invalid ID and
+// [resultstore.ErrMalformed] for a state that is not recorded.
+//
+// After [resultstore.ErrUnavailable] the record may have been stored; saving it again is safe. Two
+// terminal records are the same if task, token and state are equal.
 func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 	if err := check(ctx, r.ID); err != nil {
 		return err
@@ -42,31 +45,34 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 		return failure("save", err)
 	}
 	if r.State.Terminal() {
-		s.tell(r.ReplyTo, m.Data)
+		s.notify(r.ReplyTo, m.Data)
 	}
 	return nil
 }
 
-// message checks a record and writes it. What depends on the stream is not in the message yet.
+// message checks a record and returns its message without the headers, which depend on the stream.
+// Returns ErrMalformed for a state that is not recorded and ErrTooLarge for a record above the
+// limits.
 func (s *Store) message(r *resultstore.Record) (*nats.Msg, error) {
 	if !r.State.Recorded() {
 		return nil, fmt.Errorf("%w: state %q is not recorded", resultstore.ErrMalformed, utf.Cut(string(r.State), 32))
 	}
 	if len(r.Result) > s.cfg.MaxResult {
-		return nil, fmt.Errorf("%w: a result of %d bytes, at most %d are kept", resultstore.ErrTooLarge, len(r.Result), s.cfg.MaxResult)
+		return nil, fmt.Errorf("%w: the result has %d bytes, more than the MaxResult of %d", resultstore.ErrTooLarge, len(r.Result), s.cfg.MaxResult)
 	}
 	body, err := wire.EncodeRecord(r)
 	if err != nil {
 		return nil, err
 	}
 	if len(body) > s.cfg.MaxResult+maxRest {
-		return nil, fmt.Errorf("%w: %d bytes, at most %d", resultstore.ErrTooLarge, len(body), s.cfg.MaxResult+maxRest)
+		return nil, fmt.Errorf("%w: the record has %d bytes, at most %d are allowed", resultstore.ErrTooLarge, len(body), s.cfg.MaxResult+maxRest)
 	}
 	return &nats.Msg{Subject: s.names.record(r.ID), Header: make(nats.Header, 3), Data: body}, nil
 }
 
-// put stores the record if its token allows it. Whatever is stored in between is looked at, so that of two writers one
-// learns of the other. It repeats what went without an answer: the expected sequence lets no message in twice.
+// put stores the record with compare-and-set. If another record was written before, put reads it
+// and tries again, or returns ErrStale if checkToken forbids it. It also repeats a publish without
+// an answer, until ctx ends: because of the expected sequence the message is stored at most once.
 func (s *Store) put(ctx context.Context, st *stream, r *resultstore.Record, m *nats.Msg) error {
 	seconds, exact := s.lifetime(r.TTL)
 	if st.ttl {
@@ -98,8 +104,8 @@ func (s *Store) put(ctx context.Context, st *stream, r *resultstore.Record, m *n
 		if err != nil {
 			return err
 		}
-		if k.seq != 0 && !k.over {
-			if again, err := judge(&k.rec, r); again || err != nil {
+		if k.seq != 0 && !k.expired {
+			if again, err := checkToken(&k.rec, r); again || err != nil {
 				return err
 			}
 		}
@@ -107,16 +113,18 @@ func (s *Store) put(ctx context.Context, st *stream, r *resultstore.Record, m *n
 	}
 }
 
-// publish waits for the answer for one try at most: a server that dies behind the one we are connected to takes its answer
-// along, and the connection lives.
+// publish publishes m and waits for the answer for one try. If a server behind the connected one
+// dies, the answer never comes although the connection stays open.
 func (s *Store) publish(ctx context.Context, m *nats.Msg) (natsconn.Ack, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.try)
 	defer cancel()
 	return s.conn.Publish(ctx, m)
 }
 
-// judge decides what becomes of r where old is kept: err refuses it, again means that it is there already.
-func judge(old, r *resultstore.Record) (again bool, err error) {
+// checkToken decides whether r may replace the stored record old. It returns ErrStale if r is older
+// or old is final. The result again is true if r equals the final record old, so that there is
+// nothing to store.
+func checkToken(old, r *resultstore.Record) (again bool, err error) {
 	switch {
 	case r.Older(old):
 		return false, resultstore.ErrStale
@@ -129,16 +137,18 @@ func judge(old, r *resultstore.Record) (again bool, err error) {
 	}
 }
 
-// pause waits a little before another attempt, longer after many. It reports whether ctx is still alive.
+// pause waits a random time before the next attempt: at most attempt milliseconds and at most 50
+// ms. It returns false if ctx ended.
 func pause(ctx context.Context, attempt int) bool {
 	return wake.Sleep(ctx, rand.N(time.Duration(min(attempt, 50))*time.Millisecond))
 }
 
-// maxRecent bounds what is remembered.
+// maxRecent limits the number of tasks in recent.
 const maxRecent = 8192
 
-// recent remembers the records that this store wrote and that are not final, so that the next one of the same task needs no
-// look at what is there. It may be wrong, since others write too: the server compares the sequence.
+// recent remembers the sequences of open records that this store wrote. Save then needs no read
+// before it writes the next record of the same task. An entry may be outdated because other stores
+// write too; the server compares the sequence. Safe for concurrent use.
 type recent struct {
 	mu   sync.Mutex
 	tags map[task.ID]tag
@@ -149,7 +159,8 @@ type tag struct {
 	generation, deliveries int
 }
 
-// last returns the sequence after which r may be stored, as far as is remembered, or 0: nothing is there.
+// last returns the remembered sequence of the record that r may replace. It returns 0 if none is
+// remembered or the remembered one is newer than r.
 func (m *recent) last(r *resultstore.Record) uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -160,6 +171,8 @@ func (m *recent) last(r *resultstore.Record) uint64 {
 	return t.seq
 }
 
+// note remembers the sequence seq of the open record r, or forgets the task if r is terminal. If
+// maxRecent tasks are known it forgets all of them first. It takes m.mu.
 func (m *recent) note(r *resultstore.Record, seq uint64) {
 	if r.State.Terminal() {
 		m.forget(r.ID)

@@ -9,14 +9,18 @@ import (
 )
 
 const (
-	maxShortens = 8               // goroutines that shorten; beyond it the arrival waits, as long as its context lets it
+	// goroutines of shorten; beyond it the arrival itself shortens and waits, until its context ends
+	maxShortens = 8
 	shortenTime = 5 * time.Minute // for all members of a group
 )
 
-// shorten gives the members from one index to another the time of a decided group. They were stored
-// with that of an undecided one, which is longer; a has decided the group, or found it decided.
+// shorten reduces the retention of the members from one index to another to that of the decided
+// group. They were stored with the longer retention of an undecided group. Call it when the arrival
+// a decided the group or found it decided.
 //
-// It makes two trips for each member. A failure costs only room in the stream.
+// It works in the background while fewer than maxShortens goroutines do so, and otherwise blocks.
+// It makes two round trips for each member. It logs a failure, which only means that members use
+// the stream longer.
 func (s *Store) shorten(ctx context.Context, st *stream, a *resultstore.Arrival, g *groupState, from, to int) {
 	group, ttl := a.Group, 2*a.Kept(true)
 	if !s.begin() {
@@ -38,7 +42,7 @@ func (s *Store) shorten(ctx context.Context, st *stream, a *resultstore.Arrival,
 				continue
 			}
 			if err := s.shortenOne(ctx, st, memberKey(group, i), ttl); err != nil {
-				s.cfg.Logger.LogAttrs(ctx, slog.LevelDebug, "members of a decided group are kept longer than need be",
+				s.cfg.Logger.LogAttrs(ctx, slog.LevelDebug, "could not shorten the retention of a decided group's members; the server keeps them longer",
 					slog.String("group", string(group)), slog.Any("error", err))
 				return
 			}
@@ -55,9 +59,12 @@ func (s *Store) shorten(ctx context.Context, st *stream, a *resultstore.Arrival,
 	}
 }
 
+// shortenOne writes a member again with retention ttl, unless it expires within about that time
+// already. It makes two round trips.
 func (s *Store) shortenOne(ctx context.Context, st *stream, key string, ttl time.Duration) error {
 	data, seq, left, err := s.getTimed(ctx, st, key)
-	if err != nil || data == nil || left > 0 && left <= ttl+time.Minute { // the clocks differ a little
+	// the clocks may differ a little
+	if err != nil || data == nil || left > 0 && left <= ttl+time.Minute {
 		return err
 	}
 	return s.set(ctx, st, key, seq, data, ttl)

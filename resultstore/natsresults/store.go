@@ -14,30 +14,32 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Store keeps records in a stream. It has one connection, opened when it is first used. All methods may be called from any
-// goroutine.
+// Store keeps records in a JetStream stream. It opens its one connection at the first use. All
+// methods are safe for concurrent use.
 type Store struct {
-	cfg      Config
-	names    names
-	conn     *natsconn.Conn
-	stream   atomic.Pointer[stream] // nil: not known, or not there
-	opening  chan struct{}          // held by who makes the stream
-	gathers  [turns]chan struct{}   // held by an arrival at a group
-	seed     maphash.Seed           // of the turn that a group has
-	shortens chan struct{}          // held by a goroutine of shorten
-	tooOld   atomic.Bool            // the server was asked for times of messages
-	warnOnce sync.Once
-	now      context.Context // has ended: for what must not wait
-	try      time.Duration   // oneTry; tests wait less
-	recent   recent
+	cfg     Config
+	names   names
+	conn    *natsconn.Conn
+	stream  atomic.Pointer[stream] // nil: unknown or deleted
+	opening chan struct{}          // held by the call that reads or makes the stream
+	// groupLocks holds locks for arrivals; lockGroup selects one by the hash of the group.
+	groupLocks [lockStripes]chan struct{}
+	seed       maphash.Seed  // of the hash in lockGroup
+	shortens   chan struct{} // held by each goroutine of shorten
+	tooOld     atomic.Bool   // merge asked this server for AllowMsgTTL
+	warnOnce   sync.Once
+	noWait     context.Context // a context that has ended, for calls that must not wait
+	try        time.Duration   // defaultTry, except in tests
+	recent     recent
 
 	mu     sync.Mutex
 	closed bool
-	calls  sync.WaitGroup // under way
+	calls  sync.WaitGroup // running calls
 	done   chan struct{}  // closed by Close
 }
 
-// New checks c and makes a Store. It does no I/O and starts nothing. All problems of c are reported together.
+// New checks c and makes a Store. It does no I/O and starts no goroutine. It returns all problems
+// of c in one error.
 func New(c Config) (*Store, error) {
 	c, err := c.complete()
 	conn, connErr := natsconn.New(c.Connect, "", c.Logger)
@@ -47,18 +49,18 @@ func New(c Config) (*Store, error) {
 	c.Connect.URLs = nil // they hold passwords and are not needed any more
 	s := &Store{
 		cfg: c, names: namesOf(c.Namespace), conn: conn, opening: make(chan struct{}, 1), shortens: make(chan struct{}, maxShortens), done: make(chan struct{}),
-		try: oneTry, seed: maphash.MakeSeed(),
+		try: defaultTry, seed: maphash.MakeSeed(),
 	}
-	for i := range s.gathers {
-		s.gathers[i] = make(chan struct{}, 1)
+	for i := range s.groupLocks {
+		s.groupLocks[i] = make(chan struct{}, 1)
 	}
 	var end context.CancelFunc
-	s.now, end = context.WithCancel(context.Background())
+	s.noWait, end = context.WithCancel(context.Background())
 	end()
 	return s, nil
 }
 
-// check refuses what no call is for.
+// check returns ctx's error if ctx has ended, or [task.ErrBadID] if id is invalid.
 func check(ctx context.Context, id task.ID) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -66,7 +68,8 @@ func check(ctx context.Context, id task.ID) error {
 	return id.Check()
 }
 
-// begin notes that a call is under way, until end. It reports whether the store is open.
+// begin registers a running call, for which Close waits. It returns false after Close. If it
+// returns true, call end when the call is done. It takes s.mu.
 func (s *Store) begin() (open bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,8 +81,10 @@ func (s *Store) begin() (open bool) {
 
 func (s *Store) end() { s.calls.Done() }
 
-// Load implements [resultstore.ResultStore]. Besides its errors it returns [task.ErrBadID], and [resultstore.ErrMalformed] for
-// a message that is no record.
+// Load implements [resultstore.ResultStore]: it reads the record of task id. Returns ErrNotFound if
+// no record exists or it has expired, and [resultstore.ErrMalformed] if the message is not its
+// record. Returns [task.ErrBadID] for an invalid id and ErrClosed after Close. While the outcome is
+// unknown it repeats the call, until ctx ends; then it returns ErrUnavailable.
 func (s *Store) Load(ctx context.Context, id task.ID) (resultstore.Record, error) {
 	if err := check(ctx, id); err != nil {
 		return resultstore.Record{}, err
@@ -96,13 +101,15 @@ func (s *Store) Load(ctx context.Context, id task.ID) (resultstore.Record, error
 	if err != nil {
 		return resultstore.Record{}, failure("load", err)
 	}
-	if k.seq == 0 || k.over {
+	if k.seq == 0 || k.expired {
 		return resultstore.Record{}, resultstore.ErrNotFound
 	}
 	return k.rec, nil
 }
 
-// Delete implements [resultstore.ResultStore].
+// Delete implements [resultstore.ResultStore]: it purges the message of the record of task id.
+// Returns nil if no record exists, task.ErrBadID for an invalid id, and ErrClosed after Close.
+// While the outcome is unknown it repeats the call, until ctx ends; then it returns ErrUnavailable.
 func (s *Store) Delete(ctx context.Context, id task.ID) error {
 	if err := check(ctx, id); err != nil {
 		return err
@@ -118,7 +125,9 @@ func (s *Store) Delete(ctx context.Context, id task.ID) error {
 	}))
 }
 
-// withStream calls fn with the stream. When the stream turns out to be gone it is made again.
+// withStream calls fn with the known settings of the stream. If fn reports that the stream does not
+// exist, withStream makes the stream again and repeats fn, until ctx ends. Otherwise it returns the
+// error of fn.
 func (s *Store) withStream(ctx context.Context, fn func(st *stream) error) error {
 	for attempt := 0; ; attempt++ {
 		st, err := s.open(ctx)
@@ -133,8 +142,9 @@ func (s *Store) withStream(ctx context.Context, fn func(st *stream) error) error
 	}
 }
 
-// Close implements [resultstore.ResultStore]: it ends all streams of notifications, waits until the calls under way have
-// returned, and closes the connection. When ctx ends first the connection is cut and the error is ctx's.
+// Close implements [resultstore.ResultStore]. It ends all notification streams, waits until running
+// calls have returned, and closes the connection. If ctx ends first it cuts the connection and
+// returns ctx's error.
 func (s *Store) Close(ctx context.Context) error {
 	s.mu.Lock()
 	if !s.closed {
@@ -153,12 +163,14 @@ func (s *Store) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		err = fmt.Errorf("nats results: closing: %w", ctx.Err())
 	}
-	_ = s.conn.Close(ctx) // all calls have their answers; what it may not get out are notifications, which are a hint
-	<-idle                // nothing holds a call up once its connection is closed
+	// Every call has its answer. Only notifications may be unsent, which are hints.
+	_ = s.conn.Close(ctx)
+	<-idle // no call blocks on a closed connection
 	return err
 }
 
-// failure puts the port's class beside a connection's error.
+// failure wraps err with the matching error of the port and the name of the operation. Errors
+// without a match become ErrUnavailable. It returns nil for nil.
 func failure(what string, err error) error {
 	var class error
 	switch {
@@ -168,11 +180,12 @@ func failure(what string, err error) error {
 		return fmt.Errorf("nats result %s: %w", what, err)
 	case errors.Is(err, natsconn.ErrTooLarge):
 		class = resultstore.ErrTooLarge
-	case errors.Is(err, natsconn.ErrUnavailable): // the reason beside it may be that a connection was closed, which is not for good
+	// its cause may be ErrClosed of one connection, which is replaced
+	case errors.Is(err, natsconn.ErrUnavailable):
 		class = resultstore.ErrUnavailable
 	case errors.Is(err, natsconn.ErrClosed):
 		class = resultstore.ErrClosed
-	default: // also when the record may have been stored: saving it again is safe
+	default: // the record may have been stored; saving it again is safe
 		class = resultstore.ErrUnavailable
 	}
 	return fmt.Errorf("nats result %s: %w: %w", what, class, err)

@@ -11,26 +11,28 @@ import (
 	"github.com/swarmiji/swarmiji/internal/natsconn"
 )
 
-// freshness is how long the stream's settings and the server's clock are taken for known.
+// freshness is the time for which the settings of the stream and the offset of the server's clock
+// stay valid.
 const freshness = 10 * time.Minute
 
-// staleness is the time after which they are asked for again when nobody answered.
+// staleness is the delay before the next request for them if the last one had no answer.
 const staleness = time.Minute
 
-// stream is what is known of the stream.
+// stream holds the known settings of the JetStream stream.
 type stream struct {
-	direct bool          // any server that has it may answer, and only one has
-	ttl    bool          // the server removes each message at its own time
-	maxAge time.Duration // the longest that a message is kept. 0: as long as its own time
-	ahead  time.Duration // by how much the server's clock is ahead of ours, or a little less
+	direct bool          // the only server that has the stream may answer reads directly
+	ttl    bool          // the server removes each message at its own expiry
+	maxAge time.Duration // longest retention of any message; 0: no limit
+	ahead  time.Duration // offset of the server's clock to the local one, or slightly less
 	since  time.Time
 }
 
-// now returns the time on the server's clock, or a little earlier.
+// now returns the time on the server's clock, or slightly earlier.
 func (st *stream) now() time.Time { return time.Now().Add(st.ahead) }
 
-// open returns the stream, and makes it if need be. What is known of it holds up nobody when it is no longer fresh: one call
-// asks anew, for one try at most.
+// open returns the settings of the stream. If they are unknown it waits for find. If they are
+// outdated, one caller refreshes them for at most one try while all others use the old ones. A
+// failed refresh returns the old ones, too.
 func (s *Store) open(ctx context.Context) (*stream, error) {
 	st := s.stream.Load()
 	switch {
@@ -50,7 +52,7 @@ func (s *Store) open(ctx context.Context) (*stream, error) {
 	}
 	short, cancel := context.WithTimeout(ctx, s.try)
 	defer cancel()
-	fresh, err := s.look(short)
+	fresh, err := s.refresh(short)
 	if err == nil {
 		return fresh, nil
 	}
@@ -60,7 +62,8 @@ func (s *Store) open(ctx context.Context) (*stream, error) {
 	return &again, nil
 }
 
-// find waits for the stream that nothing is known of.
+// find waits for s.opening and then reads the settings of the stream, or makes it. Returns
+// ErrUnavailable when ctx ends.
 func (s *Store) find(ctx context.Context) (*stream, error) {
 	select {
 	case s.opening <- struct{}{}:
@@ -71,11 +74,12 @@ func (s *Store) find(ctx context.Context) (*stream, error) {
 	if st := s.stream.Load(); st != nil { // another call was faster
 		return st, nil
 	}
-	return s.look(ctx)
+	return s.refresh(ctx)
 }
 
-// look asks for the stream, and makes it if need be; s.opening is held.
-func (s *Store) look(ctx context.Context) (*stream, error) {
+// refresh reads the settings of the stream, or makes it, and stores them in s.stream. It logs a
+// warning once if the server is too old for message TTLs. Call it with s.opening held.
+func (s *Store) refresh(ctx context.Context) (*stream, error) {
 	info, err := s.conn.EnsureStream(ctx, jetstream.StreamConfig{
 		Name:              s.names.stream,
 		Description:       "results of tasks, one message for each",
@@ -102,7 +106,7 @@ func (s *Store) look(ctx context.Context) (*stream, error) {
 	}
 	if !st.ttl {
 		s.warnOnce.Do(func() {
-			s.cfg.Logger.WarnContext(ctx, "the NATS server is older than 2.11 and does not remove each result at its time: all are kept for the same time",
+			s.cfg.Logger.WarnContext(ctx, "the NATS server is older than 2.11 and cannot expire each result separately: it keeps all results for the same time; upgrade the server",
 				"stream", s.names.stream, "kept", st.maxAge)
 		})
 	}
@@ -110,7 +114,8 @@ func (s *Store) look(ctx context.Context) (*stream, error) {
 	return st, nil
 }
 
-// merge lets the server remove each message at its time. One that cannot has to remove them all at some time.
+// merge returns the configuration that the existing stream should have, and whether that is a
+// change. It enables AllowMsgTTL. It also sets MaxAge, because an older server ignores AllowMsgTTL.
 func (s *Store) merge(have jetstream.StreamConfig) (jetstream.StreamConfig, bool) {
 	if have.AllowMsgTTL {
 		return have, false
@@ -118,7 +123,7 @@ func (s *Store) merge(have jetstream.StreamConfig) (jetstream.StreamConfig, bool
 	if have.MaxAge > 0 && s.tooOld.Load() {
 		return have, false
 	}
-	s.tooOld.Store(true) // if this leaves AllowMsgTTL as it was
+	s.tooOld.Store(true) // the server is too old if it leaves AllowMsgTTL unset
 	have.AllowMsgTTL = true
 	if have.MaxAge == 0 {
 		have.MaxAge = s.cfg.TTL
@@ -126,11 +131,13 @@ func (s *Store) merge(have jetstream.StreamConfig) (jetstream.StreamConfig, bool
 	return have, true
 }
 
-// lifetime returns how long a record is kept: in whole seconds for the server, and exactly.
+// lifetime returns the retention of a record: in whole seconds for the server, rounded up, and
+// exact to a millisecond. 0 or less selects Config.TTL.
 func (s *Store) lifetime(ttl time.Duration) (seconds int64, exact time.Duration) {
 	if ttl <= 0 {
 		ttl = s.cfg.TTL
 	}
-	ttl = (min(ttl, maxTTL) + time.Millisecond - 1).Truncate(time.Millisecond) // up: a record never ends early
+	// rounded up: a record never expires early
+	ttl = (min(ttl, maxTTL) + time.Millisecond - 1).Truncate(time.Millisecond)
 	return int64(math.Ceil(ttl.Seconds())), ttl
 }

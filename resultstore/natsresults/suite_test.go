@@ -16,7 +16,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// largest is the largest result of the stores of the suite.
+// largest is MaxResult of the suite's stores, in bytes.
 const largest = 2 << 20
 
 var promises = resultstoretest.Promises{Notify: true, Gather: true, Claim: true, Durable: true, TTL: 200 * time.Millisecond, MaxResult: largest}
@@ -31,7 +31,8 @@ func TestStore(t *testing.T) {
 
 func TestStoreInProcess(t *testing.T) { resultstoretest.Run(t, harnessInProcess) }
 
-// TestStoreReadFromLeader is for streams with replicas, which are read from their leader; here one that an administrator made.
+// TestStoreReadFromLeader runs the suite on a stream without direct reads, like one with replicas.
+// Records are then read from the leader.
 func TestStoreReadFromLeader(t *testing.T) {
 	resultstoretest.Run(t, func(t testing.TB) *resultstoretest.Harness {
 		srv := server(t, embedded.Options{})

@@ -18,8 +18,9 @@ import (
 
 func BenchmarkStore(b *testing.B) { resultstoretest.Bench(b, harness) }
 
-// BenchmarkSave compares many Saves at a time with the bare client, which sends SET with PX and PUBLISH for each record, in
-// two pipelines at a time which together hold as many records as here are saved at a time.
+// BenchmarkSave compares concurrent Saves with the bare client. The client sends SET with PX and
+// PUBLISH for each record, in two concurrent pipelines. Together the pipelines hold as many records
+// as there are concurrent Saves.
 func BenchmarkSave(b *testing.B) {
 	srv := testserver.OwnRedis(b, testserver.RedisConfig{AOF: "everysec"})
 	for _, workers := range []int{1, 16, 64, 256} {
@@ -72,7 +73,7 @@ func benchRaw(b *testing.B, srv *testserver.Redis, batch int) {
 		for range heard {
 		}
 	}()
-	value := make([]byte, 150) // as large as what the store writes
+	value := make([]byte, 150) // as large as a value of the store
 	b.ResetTimer()
 	var next atomic.Int64
 	var wg sync.WaitGroup

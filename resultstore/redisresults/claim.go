@@ -18,14 +18,18 @@ var (
 	releaseSource string
 )
 
-// claimScripts are the steps of a Claimer. The first is also that of Begin.
+// claimScripts holds the scripts of a Claimer. Begin uses the script claim, too.
 type claimScripts struct{ claim, pass, release *redisconn.Script }
 
 func newClaimScripts() claimScripts {
 	return claimScripts{redisconn.NewScript(claimSource), redisconn.NewScript(passSource), redisconn.NewScript(releaseSource)}
 }
 
-// Claim implements [resultstore.Claimer].
+// Claim implements [resultstore.Claimer]: it claims key for holder for the time ttl if the key has
+// no unexpired claim. It returns the holder that has the claim then. An existing claim is not
+// extended. Returns ErrMalformed for an invalid argument and ErrClosed after Close. While the
+// outcome of its script is unknown it repeats the call, until ctx ends; then it returns
+// ErrUnavailable.
 func (s *Store) Claim(ctx context.Context, key, holder string, ttl time.Duration) (string, error) {
 	if err := s.checkClaim(ctx, key, ttl, holder); err != nil {
 		return "", err
@@ -33,7 +37,9 @@ func (s *Store) Claim(ctx context.Context, key, holder string, ttl time.Duration
 	return s.claim(ctx, "claim", s.names.claimed(key), holder, resultstore.RoundClaim(ttl).Milliseconds())
 }
 
-// claim gives the key to holder if nobody has it, and returns the holder that has it then.
+// claim sets the Redis key to holder for ms milliseconds if it does not exist. It returns the
+// holder that the key names then. It repeats the call while the outcome is unknown, until ctx ends.
+// The argument what names the operation in errors.
 func (s *Store) claim(ctx context.Context, what, key, holder string, ms int64) (string, error) {
 	answer, err := s.untilAnswered(ctx, func() (any, error) {
 		return s.conn.Eval(ctx, s.claims.claim, []string{key}, holder, ms)
@@ -48,12 +54,16 @@ func (s *Store) claim(ctx context.Context, what, key, holder string, ms int64) (
 	return winner, nil
 }
 
-// Extend implements [resultstore.Claimer].
+// Extend implements [resultstore.Claimer]: it makes the claim of holder end after ttl from now, by
+// calling Pass with holder as next. Returns ErrStale if holder does not have the claim.
 func (s *Store) Extend(ctx context.Context, key, holder string, ttl time.Duration) error {
 	return s.Pass(ctx, key, holder, holder, ttl)
 }
 
-// Pass implements [resultstore.Claimer].
+// Pass implements [resultstore.Claimer]: it gives the claim of key to next until ttl from now, if
+// holder or next has it. Returns ErrStale if neither has it, ErrMalformed for an invalid argument
+// and ErrClosed after Close. While the outcome of its script is unknown it repeats the call, until
+// ctx ends; then it returns ErrUnavailable.
 func (s *Store) Pass(ctx context.Context, key, holder, next string, ttl time.Duration) error {
 	if err := s.checkClaim(ctx, key, ttl, holder, next); err != nil {
 		return err
@@ -71,7 +81,10 @@ func (s *Store) Pass(ctx context.Context, key, holder, next string, ttl time.Dur
 	return failure("pass a claim", err)
 }
 
-// Release implements [resultstore.Claimer].
+// Release implements [resultstore.Claimer]: it deletes the claim of key if holder has it. Otherwise
+// it changes nothing and returns nil. Returns ErrMalformed for an invalid argument and ErrClosed
+// after Close. While the outcome of its script is unknown it repeats the call, until ctx ends; then
+// it returns ErrUnavailable.
 func (s *Store) Release(ctx context.Context, key, holder string) error {
 	if err := s.checkClaim(ctx, key, 1, holder); err != nil {
 		return err
@@ -82,6 +95,8 @@ func (s *Store) Release(ctx context.Context, key, holder string) error {
 	return failure("release a claim", err)
 }
 
+// checkClaim returns ErrClosed after Close, ctx's error if ctx has ended, or ErrMalformed for an
+// invalid argument of a claim.
 func (s *Store) checkClaim(ctx context.Context, key string, ttl time.Duration, holders ...string) error {
 	if s.closed.Load() {
 		return resultstore.ErrClosed

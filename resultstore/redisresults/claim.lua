@@ -1,9 +1,9 @@
--- Gives a key to a holder if nobody has it.
+-- Sets the holder of a key if the key has none.
 --
 -- KEYS[1]   holder of the key
--- ARGV[1]   name of the holder that asks
--- ARGV[2]   how long it has the key then, in milliseconds
--- returns   the holder that has the key then
+-- ARGV[1]   name of the holder that claims the key
+-- ARGV[2]   duration of the claim in milliseconds
+-- returns   the holder of the key after the call
 
 local holder = redis.call('GET', KEYS[1])
 if holder then

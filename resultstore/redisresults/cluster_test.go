@@ -14,7 +14,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// The suite runs on a cluster as well: records spread over its nodes, and news of them reach the submitter from any.
+// TestCluster runs the suite on a cluster: its nodes share the records, and each node notifies the
+// submitter.
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	cluster := testserver.OwnRedisCluster(t, testserver.RedisConfig{})
@@ -57,7 +58,7 @@ func TestCluster(t *testing.T) {
 	})
 }
 
-// A node that is away holds up its own records only, whether it is dead or silent.
+// A dead or silent node delays only its own records.
 func TestClusterWithoutANode(t *testing.T) {
 	t.Parallel()
 	for _, silent := range []bool{false, true} {
@@ -103,7 +104,7 @@ func clusterWithoutANode(t *testing.T, silent bool) {
 			t.Errorf("Save on a node that is there: %v", err)
 		}
 	}
-	for i, o := range owners { // one at a time, in less than the time for which a trip waits for an answer
+	for i, o := range owners { // one at a time, in less time than a batch waits for an answer
 		if o == gone {
 			continue
 		}

@@ -1,42 +1,51 @@
-// Package redisresults keeps results in Redis: a key for each task, which expires, and a channel for each submitter, on
-// which it is told of its tasks' ends. Any process that knows a task's id finds its record, also long after its end. It
-// works with a single server, Sentinel and Redis Cluster.
+// Package redisresults keeps results in Redis. Each task has a key that expires, and each submitter
+// has a channel for notifications. Any process that knows the id of a task can load its record,
+// also long after the task ended. The package works with a single server, Sentinel and Redis
+// Cluster.
 //
 // # Layout
 //
-// These names and forms are public: other programs may read them, and later versions of this package will.
+// These names and forms are public. Other programs may read them, and later versions of this
+// package will read them.
 //
-//	swj:res:{<namespace>.<task id>}    string, expires    the record of a task
-//	swj:group:{<namespace>.<group id>} hash, expires      the members of a group that have ended, by index; see gather.lua
-//	swj:begun:{<namespace>.<task id>}  string, expires    the copy of a successor that is run; see claim.lua
-//	swj:claim:{<namespace>.<key>}      string, expires    the holder of a key; see [resultstore.Claimer] and claim.lua
-//	swj:reply:<namespace>:<node>       channel            the final records of the tasks that <node> submitted
+//	swj:res:{<namespace>.<task id>}     string   the record of a task
+//	swj:group:{<namespace>.<group id>}  hash     the ended members of a group, see gather.lua
+//	swj:begun:{<namespace>.<task id>}   string   the running copy of a successor, see claim.lua
+//	swj:claim:{<namespace>.<key>}       string   the holder of a key, see claim.lua
+//	swj:reply:<namespace>:<node>        channel  the final records for the submitter <node>
 //
-// A namespace has no '.', ':' or '}', so two of them share no name. The braces let Redis Cluster spread the records over all
-// nodes.
+// All keys expire. A claim is described in [resultstore.Claimer].
 //
-// The value of a record is a line of text and, after it, the record as a msgpack map with small integers as keys (the
-// form in which reply queues carry it as well):
+// A namespace has no '.', ':' or '}', so two namespaces never share a name. The braces make Redis
+// Cluster spread the records over all nodes.
+//
+// The value of a record is a line of text and, after it, the record as a msgpack map with small
+// integers as keys. Reply queues carry the same msgpack form.
 //
 //	<generation>.<deliveries> <state> <end>\n<msgpack>
 //
-// The first two numbers are the fencing token, and <end> is "final" for a terminal state, "open" otherwise. This line is
-// all that the server's script looks at: save.lua, which refuses what is older than the record that is kept, and whatever
-// comes after a final one.
+// The first two numbers are the fencing token. <end> is "final" for a terminal state and "open"
+// otherwise. The script save.lua reads only this line. It refuses a record that is older than the
+// stored record or follows a final one.
 //
-// A message on a channel is the value of a record, the whole of it, or "=<task id>" where the value is larger than
-// [Config.MaxNotice]: the listener then loads it. Channels belong to the whole server, not to one of its numbered
-// databases; two stores in two databases of one server need two namespaces.
+// A message on a channel is the whole value of a record. If the value is larger than
+// [Config.MaxNotice], the message is "=<task id>" and the listener loads the record. Channels
+// belong to the whole server, not to one of its numbered databases. Two stores in two databases of
+// one server therefore need two namespaces.
 //
 // # Promises
 //
-// A record is kept when Save returned, as durably as the server is configured to keep it: with appendfsync everysec the
-// crash of a machine may cost the last second, and a failover to a replica may cost what had not reached it. Repeating a
-// Save changes nothing, so the store repeats one by itself, within its ctx, when a connection was lost and nobody knows
-// whether the server had taken it.
+// When Save returns, the record is stored as durably as the server is configured. With appendfsync
+// everysec the crash of a machine may lose the last second. A failover to a replica may lose
+// records that had not reached the replica.
 //
-// Notifications are a hint: those of a time without connection are lost, and the submitter finds the records with Load.
+// Saving the same record again changes nothing. If a connection is lost and the outcome of a Save
+// is unknown, the store therefore repeats the Save until its ctx ends.
 //
-// A server that is out of memory, or that was made a replica, takes no records: Save is [resultstore.ErrUnavailable].
-// Under an eviction policy other than noeviction or volatile-ttl it may drop records before their time.
+// Notifications are hints. Those sent while the connection was lost are missed, and the submitter
+// finds the records with Load.
+//
+// A server that is out of memory, or that became a replica, stores no records: Save returns
+// [resultstore.ErrUnavailable]. Under an eviction policy other than noeviction or volatile-ttl the
+// server may remove records before they expire.
 package redisresults

@@ -11,7 +11,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// A consumer saves, a submitter is told of it, and whoever knows the id finds it for as long as it is kept. It needs a server.
+// A consumer saves a record. The store notifies the submitter, and every process that knows the id
+// can load the record until it expires. The example needs a server.
 func Example() {
 	ctx := context.Background()
 	store, err := redisresults.New(redisresults.Config{
@@ -42,7 +43,7 @@ func Example() {
 	fmt.Println(found.ID, string(found.Result), err) // task-1 3 <nil>
 }
 
-// What can be checked without a server is checked by New, and all problems are told together.
+// New checks everything that needs no server and returns all problems in one error.
 func ExampleNew() {
 	_, err := redisresults.New(redisresults.Config{
 		Redis:     &redis.UniversalOptions{Addrs: []string{"localhost:6379"}},

@@ -2,7 +2,7 @@ package redisresults
 
 import "github.com/swarmiji/swarmiji/resultstore"
 
-// Saving reports whether a record is on its way.
+// Saving reports whether a batch has been sent and not yet removed from the list.
 func Saving(s *Store) bool {
 	v := s.saverOf(nil)
 	if v == nil {
@@ -10,10 +10,10 @@ func Saving(s *Store) bool {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return len(v.trips) > 0
+	return len(v.batches) > 0
 }
 
-// Waiting is the number of notifications that nobody has received yet.
+// Waiting returns the number of notifications in the buffer that Receive has not returned.
 func Waiting(n resultstore.Notifications) int {
 	return n.(*stream).messages.Len()
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// A Save whose answer is lost is repeated by the store itself, and the submitter hears of it once.
+// The store repeats a Save whose answer is lost, and the submitter receives the record once.
 func TestLostAnswerIsAskedForAgain(t *testing.T) {
 	srv := testserver.RequireRedis(t)
 	proxy := testserver.NewProxy(t, srv.Addr())
@@ -38,15 +38,15 @@ func TestLostAnswerIsAskedForAgain(t *testing.T) {
 		t.Fatalf("Save returned %v before its answer could come", err)
 	default:
 	}
-	proxy.Heal() // which closes the connection
+	proxy.Heal() // closes the connection
 	if err := <-saved; err != nil {
 		t.Fatalf("Save whose answer was lost: %v", err)
 	}
 	save(t, consumer, done("node", 2))
-	receive(t, n, done("node", 2)) // and not the first one again
+	receive(t, n, done("node", 2)) // and the first record does not arrive again
 }
 
-// Who gives up waiting stops neither others on the same trip nor those that come later.
+// A caller that stops waiting delays neither other callers of its batch nor later ones.
 func TestCallersThatLeave(t *testing.T) {
 	srv := testserver.RequireRedis(t)
 	proxy := testserver.NewProxy(t, srv.Addr())
@@ -77,7 +77,7 @@ func TestCallersThatLeave(t *testing.T) {
 	}
 }
 
-// Close waits for what is under way, as long as its ctx allows.
+// Close waits for running Saves until its ctx ends.
 func TestCloseWaitsForSaves(t *testing.T) {
 	srv := testserver.RequireRedis(t)
 	proxy := testserver.NewProxy(t, srv.Addr())
@@ -85,7 +85,7 @@ func TestCloseWaitsForSaves(t *testing.T) {
 	for _, heal := range []bool{true, false} {
 		s := open(t, options(srv, proxy.Addr()), ns)
 		save(t, s, done("", 0))
-		// A trip stands in the list for a moment after its records are answered.
+		// A batch stays in the list for a moment after its records are answered.
 		testwait.Until(t, "the first record is off the list", func() bool { return !redisresults.Saving(s) })
 		proxy.BlackHole(true, true)
 		saved := make(chan error, 1)
@@ -115,7 +115,7 @@ func TestCloseWaitsForSaves(t *testing.T) {
 	}
 }
 
-// Records travel through TLS, and none goes to a server of an unknown authority.
+// The store works over TLS and sends no record to a server with an unknown authority.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	files, err := testserver.NewTLSFiles(t.TempDir())
@@ -156,7 +156,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// A server that dies with its memory forgets what it had not written to its file: the store goes on with what is left.
+// After a crash of a server without persistence the store continues with the remaining records.
 func TestServerThatForgets(t *testing.T) {
 	t.Parallel()
 	srv := testserver.OwnRedis(t, testserver.RedisConfig{AOF: "off"})
@@ -176,11 +176,12 @@ func TestServerThatForgets(t *testing.T) {
 	wantRecord(t, s, r)
 }
 
-// Load and Delete end with their ctx although the server is silent and there is no deadline.
+// Load and Delete return when their ctx is cancelled, although the server is silent and no deadline
+// is set.
 func TestCancelWhileTheServerIsSilent(t *testing.T) {
 	srv := testserver.RequireRedis(t)
 	proxy := testserver.NewProxy(t, srv.Addr())
-	o := options(srv, proxy.Addr()) // with times far above the test's own
+	o := options(srv, proxy.Addr()) // with timeouts far above that of the test
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = 2*time.Minute, 2*time.Minute, 2*time.Minute
 	s := open(t, o, testserver.Namespace())
 	save(t, s, done("", 1))
@@ -206,7 +207,7 @@ func TestCancelWhileTheServerIsSilent(t *testing.T) {
 	}
 }
 
-// A submitter that may not listen is told so at once.
+// Notify returns at once if the server refuses the channel.
 func TestRefusedChannelIsToldAtOnce(t *testing.T) {
 	t.Parallel()
 	srv := testserver.OwnRedis(t, testserver.RedisConfig{})

@@ -15,8 +15,13 @@ import (
 //go:embed gather.lua
 var gatherSource string
 
-// Arrive implements [resultstore.Gatherer]. Besides its errors it returns [task.ErrBadID], and [resultstore.ErrTooLarge] for
-// a record that Save would refuse so. After [resultstore.ErrUnavailable] the member may have been noted; repeating is safe.
+// Arrive implements [resultstore.Gatherer]: it stores the end of a member, unless its index is
+// stored already, and returns the state of the group. One script does both and begins the retention
+// of the group again.
+//
+// Returns ErrMalformed if a does not fit the group, [task.ErrBadID] for an invalid id,
+// [resultstore.ErrTooLarge] for a Result above Config.MaxResult, and ErrClosed after Close. After
+// [resultstore.ErrUnavailable] the member may have been stored; repeating the call is safe.
 func (s *Store) Arrive(ctx context.Context, a resultstore.Arrival) (resultstore.Gathered, error) {
 	if err := s.check(ctx, a.Group); err != nil {
 		return resultstore.Gathered{}, err
@@ -25,7 +30,7 @@ func (s *Store) Arrive(ctx context.Context, a resultstore.Arrival) (resultstore.
 		return resultstore.Gathered{}, err
 	}
 	if len(a.Record.Result) > s.cfg.MaxResult {
-		return resultstore.Gathered{}, fmt.Errorf("%w: a result of %d bytes, at most %d are kept", resultstore.ErrTooLarge, len(a.Record.Result), s.cfg.MaxResult)
+		return resultstore.Gathered{}, fmt.Errorf("%w: the result has %d bytes, more than the MaxResult of %d", resultstore.ErrTooLarge, len(a.Record.Result), s.cfg.MaxResult)
 	}
 	r := &a.Record
 	value, err := wire.EncodeRecord(&resultstore.Record{ID: r.ID, Name: r.Name, State: r.State, ContentType: r.ContentType, Result: r.Result, Error: r.Error})
@@ -52,7 +57,8 @@ func flag(yes bool) int {
 	return 0
 }
 
-// gathered reads the script's answer.
+// gathered converts the script's answer. Returns ErrMalformed if the script found that a does not
+// fit its group.
 func gathered(answer any, a *resultstore.Arrival) (resultstore.Gathered, error) {
 	list, _ := answer.([]any)
 	var n [4]int
@@ -65,14 +71,16 @@ func gathered(answer any, a *resultstore.Arrival) (resultstore.Gathered, error) 
 	}
 	switch {
 	case len(list) == 1 && n[0] == -1:
-		return resultstore.Gathered{}, fmt.Errorf("redis gather: %w: member %d of %d does not fit what is known of group %s", resultstore.ErrMalformed, a.Index, a.Size, a.Group)
+		return resultstore.Gathered{}, fmt.Errorf("redis gather: %w: member %d of %d does not fit the known members of group %s", resultstore.ErrMalformed, a.Index, a.Size, a.Group)
 	case len(list) != len(n):
 		return resultstore.Gathered{}, failure("gather", errAnswer)
 	}
 	return resultstore.Gathered{Size: n[0], Done: n[1], Failed: n[2], Decider: n[3]}, nil
 }
 
-// Group implements [resultstore.Gatherer].
+// Group implements [resultstore.Gatherer]: it returns the state of a group. Returns ErrNotFound if
+// no member has arrived or the group has expired, and ErrClosed after Close. While the outcome of
+// its script is unknown it repeats the call, until ctx ends; then it returns ErrUnavailable.
 func (s *Store) Group(ctx context.Context, group task.ID) (resultstore.Gathered, error) {
 	if err := s.check(ctx, group); err != nil {
 		return resultstore.Gathered{}, err
@@ -100,7 +108,10 @@ func (s *Store) Group(ctx context.Context, group task.ID) (resultstore.Gathered,
 	return resultstore.Gathered{Size: n[0], Done: n[1], Failed: n[2], Decider: n[3]}, nil
 }
 
-// Members implements [resultstore.Gatherer].
+// Members implements [resultstore.Gatherer]: it returns the stored members from index from on, in
+// order. It stops at limit, at MaxMembersPage, or at the first index that has not arrived. A group
+// that is unknown or has expired has no members. Returns ErrClosed after Close. While the outcome
+// of its script is unknown it repeats the call, until ctx ends; then it returns ErrUnavailable.
 func (s *Store) Members(ctx context.Context, group task.ID, from, limit int) ([]resultstore.Record, error) {
 	if err := s.check(ctx, group); err != nil {
 		return nil, err
@@ -133,7 +144,10 @@ func (s *Store) Members(ctx context.Context, group task.ID, from, limit int) ([]
 	return page, nil
 }
 
-// Begin implements [resultstore.Gatherer].
+// Begin implements [resultstore.Gatherer]: it claims task id for the copy that which names, if no
+// copy has an unexpired claim. It reports whether that copy has the claim then. A ttl of 0 or less
+// is DefaultGatherTTL. Returns ErrClosed after Close. While the outcome of its script is unknown it
+// repeats the call, until ctx ends; then it returns ErrUnavailable.
 func (s *Store) Begin(ctx context.Context, id task.ID, which string, ttl time.Duration) (bool, error) {
 	if err := s.check(ctx, id); err != nil {
 		return false, err

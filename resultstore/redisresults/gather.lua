@@ -1,18 +1,19 @@
--- Notes the end of a member of a group.
+-- Stores the end of a member of a group.
 --
--- KEYS[1]   hash of the group: a field for each member that has arrived, named by its index, and besides "size", "done",
---           "failed", "largest" (index) and "decider"
+-- KEYS[1]   hash of the group: a field for each member that has arrived, named by its index, and the
+--           fields "size", "done", "failed", "largest" (index) and "decider"
 -- ARGV[1]   index of the member
--- ARGV[2]   size of the group, 0 for not known
+-- ARGV[2]   size of the group, 0 if the arrival does not know it
 -- ARGV[3]   1: the member did not succeed, else 0
 -- ARGV[4]   1: the member's end decides the group, else 0
 -- ARGV[5]   the member's record
--- ARGV[6]   time to live of the group in milliseconds, if it is decided
--- ARGV[7]   time to live of the group in milliseconds, if it is not
--- returns   {size, done, failed, decider}, size 0 while it is not known and decider -1 while there is none;
---           {-1} when the member has no place in the group, and then nothing was changed
+-- ARGV[6]   time to live of the group in milliseconds, if the group is decided
+-- ARGV[7]   time to live of the group in milliseconds, if the group is undecided
+-- returns   {size, done, failed, decider}; size is 0 while unknown, decider is -1 while undecided;
+--           {-1} if index or size does not fit the group, and then nothing was changed
 --
--- To run it again with the same arguments changes nothing but the time to live, and gives what is known by then.
+-- Running it again with the same arguments changes only the time to live and returns the current
+-- state.
 
 local key = KEYS[1]
 local index, size = tonumber(ARGV[1]), tonumber(ARGV[2])

@@ -2,9 +2,10 @@ package redisresults
 
 import "github.com/swarmiji/swarmiji/task"
 
-// names builds the keys and channels of a namespace. They are part of the public layout, see the package comment.
+// names builds the keys and channels of a namespace. They are part of the public layout, see the
+// package comment.
 type names struct {
-	record, reply, gather, begin, claim string // what they begin with
+	record, reply, gather, begin, claim string // prefixes of the keys and channels
 }
 
 func namesOf(namespace string) names {
@@ -17,17 +18,18 @@ func namesOf(namespace string) names {
 	}
 }
 
-// key is where the record of a task is kept.
+// key returns the key of the record of a task.
 func (n names) key(id task.ID) string { return n.record + string(id) + "}" }
 
-// group is where the members of a group are gathered.
+// group returns the key of the hash that holds the ended members of a group.
 func (n names) group(id task.ID) string { return n.gather + string(id) + "}" }
 
-// begun is where the copy of a task is kept that is run.
+// begun returns the key that holds the running copy of a task.
 func (n names) begun(id task.ID) string { return n.begin + string(id) + "}" }
 
-// claimed is where the holder of a key is kept. A '}' in the key only ends the part that chooses the node of a cluster.
+// claimed returns the key that holds the holder of a claim. A '}' in key only ends the part that
+// selects the cluster node.
 func (n names) claimed(key string) string { return n.claim + key + "}" }
 
-// channel is where a node hears of its tasks.
+// channel returns the channel on which node is notified of its tasks.
 func (n names) channel(node string) string { return n.reply + node }

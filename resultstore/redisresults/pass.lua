@@ -1,10 +1,10 @@
--- Gives a key from its holder to the next one.
+-- Moves a claim from its holder to the next one.
 --
 -- KEYS[1]   holder of the key
 -- ARGV[1]   name of the holder
--- ARGV[2]   name of the next one; it may have the key already
--- ARGV[3]   how long the next one has the key, in milliseconds
--- returns   1, or 0 if another one or nobody has the key
+-- ARGV[2]   name of the next holder; it may have the claim already
+-- ARGV[3]   duration of the claim in milliseconds
+-- returns   1, or 0 if neither of the two holders has the claim
 
 local holder = redis.call('GET', KEYS[1])
 if holder ~= ARGV[1] and holder ~= ARGV[2] then

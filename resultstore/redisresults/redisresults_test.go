@@ -22,18 +22,18 @@ import (
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper),
-		// What the test's proxy leaves behind of a connection that was cut while a fault began.
+		// The test's proxy may leave these goroutines when a connection is cut while a fault begins.
 		goleak.IgnoreAnyFunction(testserver.ProxyPipe), goleak.IgnoreAnyFunction(testserver.ProxyRead))
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// options are those of a server, by way of an address.
+// options returns the options for a server that is reached through addr.
 func options(srv *testserver.Redis, addr string) *redis.UniversalOptions {
 	return &redis.UniversalOptions{Addrs: []string{addr}, Username: srv.User(), Password: srv.Password()}
 }
 
-// open makes a store of a namespace, closed at the end.
+// open makes a store in namespace ns and closes it at the end of the test.
 func open(t testing.TB, o *redis.UniversalOptions, ns string, change ...func(*redisresults.Config)) *redisresults.Store {
 	t.Helper()
 	c := redisresults.Config{Redis: o, Namespace: ns, Logger: quiet()}
@@ -61,7 +61,7 @@ func notify(t testing.TB, s resultstore.Notifier, node string) resultstore.Notif
 	return n
 }
 
-// done is a record as a consumer saves it.
+// done returns a terminal record of task i as a consumer saves it.
 func done(node string, i int) resultstore.Record {
 	return resultstore.Record{
 		ID: task.ID(fmt.Sprintf("task-%d", i)), Name: "add", State: task.StateSucceeded, Deliveries: 1,
@@ -108,7 +108,7 @@ func do(t testing.TB, srv *testserver.Redis, args ...any) any {
 	return v
 }
 
-// pause keeps a loop from filling the machine between two looks.
+// pause waits 10 ms between two checks of a loop, or until the test ends.
 func pause(t testing.TB) {
 	select {
 	case <-time.After(10 * time.Millisecond):
@@ -161,7 +161,7 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// Records that are larger than a notification travel as an id; the submitter sees no difference.
+// A record larger than MaxNotice is notified by its id, and Receive returns it like any other.
 func TestLargeRecordsAreLoaded(t *testing.T) {
 	srv := testserver.RequireRedis(t)
 	s := open(t, options(srv, srv.Addr()), testserver.Namespace(), func(c *redisresults.Config) { c.MaxNotice = 500 })
@@ -179,10 +179,10 @@ func TestLargeRecordsAreLoaded(t *testing.T) {
 		t.Fatal(err)
 	}
 	save(t, s, done("node", 11))
-	receive(t, n, done("node", 11)) // what is not there any more is passed over
+	receive(t, n, done("node", 11)) // Receive skips a record that was deleted
 }
 
-// A notification of a large record that cannot be loaded now is not lost with the Receive that waits for it.
+// If a large record cannot be loaded now, the next Receive still returns it.
 func TestLargeRecordWhileTheServerIsAway(t *testing.T) {
 	srv := testserver.RequireRedis(t)
 	proxy := testserver.NewProxy(t, srv.Addr())
@@ -227,7 +227,7 @@ func TestSlowStreamKeepsTheNewest(t *testing.T) {
 	}
 }
 
-// A name that is none is no channel's: nobody can listen there. The record itself is kept.
+// No stream can be opened for an invalid node name. Save still stores a record with such a ReplyTo.
 func TestNamesThatAreNoNode(t *testing.T) {
 	srv := testserver.RequireRedis(t)
 	s := open(t, options(srv, srv.Addr()), testserver.Namespace())
@@ -240,7 +240,7 @@ func TestNamesThatAreNoNode(t *testing.T) {
 	}
 }
 
-// What is under a record's key and is no record is neither taken for one nor overwritten.
+// A foreign value under the key of a record is neither returned as a record nor overwritten.
 func TestStrangeValues(t *testing.T) {
 	srv := testserver.RequireRedis(t)
 	ns := testserver.Namespace()
@@ -273,7 +273,7 @@ func TestStrangeValues(t *testing.T) {
 	}
 }
 
-// A stranger's message on the channel costs an error and nothing else.
+// A foreign message on the channel causes one error, and the stream continues.
 func TestStrangeMessagesDoNotEndTheStream(t *testing.T) {
 	srv := testserver.RequireRedis(t)
 	ns := testserver.Namespace()
@@ -291,7 +291,7 @@ func TestStrangeMessagesDoNotEndTheStream(t *testing.T) {
 	receive(t, n, done("node", 1))
 }
 
-// Scripts are known to a server until it forgets them: nobody notices.
+// The store works on after the server has lost its scripts.
 func TestScriptFlush(t *testing.T) {
 	srv := testserver.RequireRedis(t)
 	s := open(t, options(srv, srv.Addr()), testserver.Namespace())
@@ -311,8 +311,8 @@ func TestScriptFlush(t *testing.T) {
 	}
 }
 
-// A server that is out of memory takes no record and says so within ctx; what is there can be read, and when there is
-// memory again the same store goes on.
+// A server that is out of memory refuses records: Save returns within ctx. Stored records can be
+// read, and Save works again once memory is free.
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	srv := testserver.OwnRedis(t, testserver.RedisConfig{})
@@ -351,7 +351,7 @@ func TestWrongPasswordIsToldAtOnceAndNotShown(t *testing.T) {
 	}
 }
 
-// A stream leaves nothing at the server.
+// Close of a stream ends its subscription at the server.
 func TestCloseEndsTheSubscription(t *testing.T) {
 	srv := testserver.RequireRedis(t)
 	ns := testserver.Namespace()

@@ -12,14 +12,16 @@ import (
 	"github.com/swarmiji/swarmiji/resultstore"
 )
 
-// save saves a record with others that go to the same server at the same time. The nodes of a cluster have a saver each,
-// so that one that is silent holds up its own records only.
+// save stores a record in one batch with concurrent records for the same server and waits for the
+// outcome. Each cluster node has its own saver, so that a silent node delays only its own records.
+// Returns ErrClosed after Close.
 func (s *Store) save(ctx context.Context, v *save) error {
 	var node *redis.Client
 	if cluster, ok := s.conn.Client().(*redis.ClusterClient); ok {
 		var err error
-		if node, err = cluster.MasterForKey(ctx, v.key); err != nil { // nobody can say; saveAlone asks until somebody can
-			return s.saveAlone(ctx, v)
+		// no node is known yet; saveOne repeats the lookup
+		if node, err = cluster.MasterForKey(ctx, v.key); err != nil {
+			return s.saveOne(ctx, v)
 		}
 	}
 	to := s.saverOf(node)
@@ -29,7 +31,8 @@ func (s *Store) save(ctx context.Context, v *save) error {
 	return to.do(ctx, v)
 }
 
-// saverOf returns the saver of a node, nil when the store is closed.
+// saverOf returns the saver of a node and makes it at the first call. It returns nil after Close.
+// It takes s.mu.
 func (s *Store) saverOf(node *redis.Client) *saver {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,17 +41,18 @@ func (s *Store) saverOf(node *redis.Client) *saver {
 	}
 	v := s.savers[node]
 	if v == nil {
-		v = &saver{together: s.saveTogether, alone: s.saveAlone, passing: passing, crew: s.crew}
+		v = &saver{sendBatch: s.saveBatch, sendOne: s.saveOne, retryable: retryable, goroutines: s.goroutines}
 		if node != nil {
-			v.together = func(saves []*save) { s.savePiped(node, saves) }
+			v.sendBatch = func(saves []*save) { s.savePipelined(node, saves) }
 		}
 		s.savers[node] = v
 	}
 	return v
 }
 
-// saveTogether saves with one call of the script.
-func (s *Store) saveTogether(saves []*save) {
+// saveBatch stores the records with one call of the script and sends each outcome to its answer
+// channel.
+func (s *Store) saveBatch(saves []*save) {
 	keys, args := make([]string, 0, len(saves)), make([]any, 0, 4*len(saves))
 	for _, v := range saves {
 		keys = append(keys, v.key)
@@ -60,9 +64,10 @@ func (s *Store) saveTogether(saves []*save) {
 	}
 }
 
-// savePiped saves on one node of a cluster, where a script is given one key at a time, with one pipeline. A node that has
-// moved a key away, or does not know the script, leaves the record to saveAlone.
-func (s *Store) savePiped(node *redis.Client, saves []*save) {
+// savePipelined stores the records on one cluster node with one pipeline, because a script there
+// takes one key. It sends each outcome to its answer channel. If the node moved a key or lost the
+// script, the outcome is retryable and do calls saveOne.
+func (s *Store) savePipelined(node *redis.Client, saves []*save) {
 	made, err := s.conn.Call(context.Background(), func(ctx context.Context) (any, error) {
 		cmds := make([]*redis.Cmd, len(saves))
 		pipe := node.Pipeline()
@@ -78,30 +83,33 @@ func (s *Store) savePiped(node *redis.Client, saves []*save) {
 			v.answer <- err
 			continue
 		}
-		answers, err := cmds[i].Result()     // each command has its own error
-		if errors.Is(err, redis.ErrClosed) { // this node has left the cluster; whether the store is closed, saveAlone will see
+		answers, err := cmds[i].Result() // each command has its own error
+		// this node left the cluster; saveOne detects whether the store is closed
+		if errors.Is(err, redis.ErrClosed) {
 			err = redisconn.ErrUnavailable
 		}
 		v.answer <- outcome(answers, 0, s.conn.Classify(err, true))
 	}
 }
 
-// saveAlone saves until there is an answer.
-func (s *Store) saveAlone(ctx context.Context, v *save) error {
+// saveOne stores one record. It repeats the call while the outcome is unknown, until ctx ends or
+// the store is closed.
+func (s *Store) saveOne(ctx context.Context, v *save) error {
 	answers, err := s.untilAnswered(ctx, func() (any, error) {
 		return s.conn.Eval(ctx, s.script, []string{v.key}, v.appendArgs(nil)...)
 	})
 	return outcome(answers, 0, err)
 }
 
-// appendArgs appends the arguments of the script for one record.
+// appendArgs appends the script's arguments for one record to args and returns them.
 func (v *save) appendArgs(args []any) []any {
 	return append(args, v.value, v.ttl, v.channel, v.note)
 }
 
-var errAnswer = errors.New("the script's answer is none")
+var errAnswer = errors.New("the script returned an unknown answer")
 
-// outcome is what the script's answer means for its i-th record.
+// outcome returns the error that the script's answers hold for record i: nil, ErrStale,
+// errNoRecord, or errAnswer for an unknown answer. It returns err if err is not nil.
 func outcome(answers any, i int, err error) error {
 	if err != nil {
 		return err
@@ -122,14 +130,17 @@ func outcome(answers any, i int, err error) error {
 	}
 }
 
-var errNoRecord = fmt.Errorf("%w: what is there is no record", resultstore.ErrMalformed)
+var errNoRecord = fmt.Errorf("%w: the key holds a value that is not a record", resultstore.ErrMalformed)
 
-// passing reports whether what failed with err may do better later. Saves may be repeated whatever became of them.
-func passing(err error) bool {
+// retryable reports whether a Save that failed with err may be repeated. This includes an unknown
+// outcome, because saving twice is safe.
+func retryable(err error) bool {
 	return redisconn.Repeatable(err) || errors.Is(err, redisconn.ErrIndeterminate)
 }
 
-// untilAnswered repeats what may be repeated although it may have been executed, until ctx ends.
+// untilAnswered calls call until its outcome is known, with a growing delay between calls. It
+// returns the last error when ctx ends or the store is closed. Only calls that may safely execute
+// twice are allowed.
 func (s *Store) untilAnswered(ctx context.Context, call func() (any, error)) (any, error) {
 	for attempt := 0; ; attempt++ {
 		v, err := call()

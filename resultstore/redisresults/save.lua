@@ -1,20 +1,21 @@
--- Keeps records, each unless a newer or a final one is there already, and tells their submitters. A requeued record of a newer
--- generation replaces a failed or expired one.
+-- Stores records and notifies their submitters. A record is refused if a newer or a final one is
+-- stored. A requeued record of a newer generation replaces a failed or expired one.
 --
--- KEYS[i]          key of record i; a Redis Cluster is given one record at a time
--- ARGV[4*i-3]      its value: "<generation>.<deliveries> <state> <end>\n" and the record; <end> is "final" or "open"
+-- KEYS[i]          key of record i; on a Redis Cluster each call has one record
+-- ARGV[4*i-3]      its value: "<generation>.<deliveries> <state> <end>\n" and the record; <end> is
+--                  "final" or "open"
 -- ARGV[4*i-2]      its time to live in milliseconds
--- ARGV[4*i-1]      channel on which to tell of it, "" for none
--- ARGV[4*i]        what to tell, "" for the value
--- returns          for each record: 1 kept, 0 the same final record was there, -1 refused as stale,
---                  -2 what is under the key is no record
+-- ARGV[4*i-1]      channel of its notification, "" for no notification
+-- ARGV[4*i]        message of the notification, "" for the value
+-- returns          for each record: 1 stored, 0 the same final record was stored already, -1 refused
+--                  as stale, -2 the key holds a value that is not a record
 --
--- To run it again with the same arguments changes nothing but an open record's time to live.
+-- Running it again with the same arguments changes only the time to live of an open record.
 
 local HEAD = '^(%d+)%.(%d+) (%l+) (%l+)\n'
 
--- judge says what becomes of a value where old is the beginning of what is kept.
-local function judge(old, value)
+-- checkToken returns the answer for a value; old is the first line of the stored value.
+local function checkToken(old, value)
   local g1, d1, state1, end1 = string.match(old, HEAD)
   if not g1 then
     return -2
@@ -44,10 +45,10 @@ local answers = {}
 for i, key in ipairs(KEYS) do
   local value, ttl, channel, note = ARGV[4 * i - 3], ARGV[4 * i - 2], ARGV[4 * i - 1], ARGV[4 * i]
   local answer = 1
-  if not redis.call('SET', key, value, 'PX', ttl, 'NX') then -- for most tasks this is the first record, and the last
-    local old = redis.pcall('GETRANGE', key, 0, 95) -- the first line is shorter
+  if not redis.call('SET', key, value, 'PX', ttl, 'NX') then -- for most tasks this is the only record
+    local old = redis.pcall('GETRANGE', key, 0, 95) -- longer than the first line
     if type(old) ~= 'table' then
-      answer = judge(old, value)
+      answer = checkToken(old, value)
     elseif string.find(old.err, 'WRONGTYPE', 1, true) then
       answer = -2
     else

@@ -5,53 +5,56 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/swarmiji/swarmiji/internal/crew"
+	"github.com/swarmiji/swarmiji/internal/gopool"
 	"github.com/swarmiji/swarmiji/resultstore"
 )
 
-// Limits of one trip to the server. A script blocks the server while it runs.
+// Limits of one batch. A script blocks the server while it runs.
 const (
-	maxTrip      = 256
-	maxTripBytes = 1 << 20 // a single larger record goes alone
-	maxTrips     = 2       // at a time: while the server works on one, the next is made ready
+	maxBatch      = 256
+	maxBatchBytes = 1 << 20 // a single larger record is sent alone
+	maxBatches    = 2       // concurrent batches: while the server executes one, the next is sent
 )
 
-// save is a record on its way.
+// save is one record that waits to be sent or answered.
 type save struct {
 	key     string
 	value   []byte
 	ttl     int64 // milliseconds
 	channel string
 	note    string
-	answer  chan error // holds the one answer of a trip
+	answer  chan error // receives exactly one answer
 }
 
-// trip is saves that go to the server together.
-type trip struct {
+// batch holds saves that are sent to the server together.
+type batch struct {
 	saves   []*save
-	callers int // that still wait for it; guarded by saver.mu
+	callers int // callers that still wait for it; guarded by saver.mu
 }
 
-// saver gathers the records that are saved at a time: what comes while others are on their way goes together with the next
-// trip. Nothing waits for company. A trip is tried once; what failed in a way that may pass is tried again by its caller
-// alone, within its own ctx, so that it holds up nobody else. All methods may be called from any goroutine.
+// saver sends concurrent saves in batches. Records that arrive while maxBatches batches are running
+// form the next batch; no record waits for others to arrive. A batch is sent once. After a
+// retryable error each caller repeats its own record within its own ctx, so that it does not delay
+// others. Safe for concurrent use.
 type saver struct {
-	together func(saves []*save)                      // one attempt; answers each
-	alone    func(ctx context.Context, s *save) error // as many attempts as ctx allows
-	passing  func(err error) bool                     // whether it may do better later
+	sendBatch func(saves []*save)                      // sends a batch once and answers each save
+	sendOne   func(ctx context.Context, s *save) error // repeats one save until ctx ends
+	retryable func(err error) bool                     // whether sendOne may repeat after err
 
-	mu      sync.Mutex
-	waiting []*save
-	trips   []*trip
-	running int // goroutines that make trips for which somebody waits
-	closed  bool
-	calls   sync.WaitGroup
-	crew    *crew.Crew // of these goroutines
+	mu         sync.Mutex
+	waiting    []*save
+	batches    []*batch
+	running    int // goroutines that send batches with at least one waiting caller
+	closed     bool
+	calls      sync.WaitGroup
+	goroutines *gopool.Pool // runs these goroutines
 }
 
-// do has s saved and waits for that until ctx ends.
+// do adds s to the waiting saves and waits for its answer until ctx ends. After a retryable error
+// it calls sendOne and returns that outcome. When ctx ends it abandons s and returns ctx's error;
+// the record may still be stored. Returns ErrClosed after close.
 func (v *saver) do(ctx context.Context, s *save) error {
-	if !v.enter(s) {
+	if !v.enqueue(s) {
 		return resultstore.ErrClosed
 	}
 	defer v.calls.Done()
@@ -59,21 +62,22 @@ func (v *saver) do(ctx context.Context, s *save) error {
 	select {
 	case err = <-s.answer:
 	case <-ctx.Done():
-		v.leave(s)
+		v.abandon(s)
 		select {
 		case err = <-s.answer:
 		default:
 			return ctx.Err()
 		}
 	}
-	if v.passing(err) && ctx.Err() == nil {
-		return v.alone(ctx, s)
+	if v.retryable(err) && ctx.Err() == nil {
+		return v.sendOne(ctx, s)
 	}
 	return err
 }
 
-// enter puts s among those that wait for a trip.
-func (v *saver) enter(s *save) bool {
+// enqueue adds s to the waiting saves and starts a goroutine if needed. It returns false after
+// close. It takes v.mu.
+func (v *saver) enqueue(s *save) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.closed {
@@ -85,24 +89,26 @@ func (v *saver) enter(s *save) bool {
 	return true
 }
 
-// start has another goroutine make trips, if there may be one more; v.mu is held.
+// start starts a goroutine that sends batches, if fewer than maxBatches run and saves wait. Call it
+// with v.mu held.
 func (v *saver) start() {
-	if v.running < maxTrips && len(v.waiting) > 0 {
+	if v.running < maxBatches && len(v.waiting) > 0 {
 		v.running++
-		v.crew.Go(v.run)
+		v.goroutines.Go(v.run)
 	}
 }
 
-// leave takes s back, or gives up the trip that it is on when nobody else waits for that: it does not count any more, so that
-// one to a server that is silent holds up nobody.
-func (v *saver) leave(s *save) {
+// abandon removes s from the waiting saves. If s was sent already and no other caller waits for its
+// batch, that batch is not counted as running any more. A silent server therefore does not delay
+// later saves. It takes v.mu.
+func (v *saver) abandon(s *save) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if i := slices.Index(v.waiting, s); i >= 0 {
 		v.waiting = slices.Delete(v.waiting, i, i+1)
 		return
 	}
-	for _, t := range v.trips {
+	for _, t := range v.batches {
 		if slices.Contains(t.saves, s) {
 			if t.callers--; t.callers == 0 {
 				v.running--
@@ -113,34 +119,36 @@ func (v *saver) leave(s *save) {
 	}
 }
 
-// run makes trips for as long as anything waits.
+// run sends batches until no save waits.
 func (v *saver) run() {
-	for v.trip() {
+	for v.sendNext() {
 	}
 }
 
-// trip makes one; false: the goroutine is not counted any more. A trip has no context: one that may end takes a goroutine more
-// for each call. The client's timeout ends it, and the end of its connection.
-func (v *saver) trip() bool {
-	t := v.begin()
+// sendNext sends one batch. It returns false if no save waits or if all callers abandoned the
+// batch; then this goroutine must end. The batch has no context, because each call with one costs a
+// goroutine. The client's timeout or a closed connection ends it.
+func (v *saver) sendNext() bool {
+	t := v.take()
 	if t == nil {
 		return false
 	}
-	v.together(t.saves)
+	v.sendBatch(t.saves)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.trips = slices.DeleteFunc(v.trips, func(o *trip) bool { return o == t })
+	v.batches = slices.DeleteFunc(v.batches, func(o *batch) bool { return o == t })
 	return t.callers > 0
 }
 
-// begin takes what goes together.
-func (v *saver) begin() *trip {
+// take removes the next batch from the waiting saves and returns it. If no save waits it counts the
+// goroutine as ended and returns nil. It takes v.mu.
+func (v *saver) take() *batch {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	n, size := 0, 0
-	for n < len(v.waiting) && n < maxTrip {
+	for n < len(v.waiting) && n < maxBatch {
 		size += len(v.waiting[n].value)
-		if n > 0 && size > maxTripBytes {
+		if n > 0 && size > maxBatchBytes {
 			break
 		}
 		n++
@@ -149,13 +157,14 @@ func (v *saver) begin() *trip {
 		v.running--
 		return nil
 	}
-	t := &trip{saves: slices.Clone(v.waiting[:n]), callers: n}
+	t := &batch{saves: slices.Clone(v.waiting[:n]), callers: n}
 	v.waiting = slices.Delete(v.waiting, 0, n)
-	v.trips = append(v.trips, t)
+	v.batches = append(v.batches, t)
 	return t
 }
 
-// close refuses further records and waits for those under way.
+// close refuses further saves and waits until all calls of do have returned. Returns ctx's error if
+// ctx ends first. It takes v.mu.
 func (v *saver) close(ctx context.Context) error {
 	v.mu.Lock()
 	v.closed = true

@@ -12,7 +12,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// After a failover the store goes on at the new master, and so do its streams.
+// After a failover the store and its streams continue with the new master.
 func TestSentinelFailover(t *testing.T) {
 	t.Parallel()
 	srv := testserver.OwnRedisSentinel(t, testserver.RedisConfig{})
@@ -25,7 +25,8 @@ func TestSentinelFailover(t *testing.T) {
 	n := notify(t, s, "node")
 	save(t, s, done("node", 1))
 	receive(t, n, done("node", 1))
-	for i, fault := range []func(){func() {}, srv.Primary.Kill} { // asked to, and because it must
+	// a requested failover, and one after a crash
+	for i, fault := range []func(){func() {}, srv.Primary.Kill} {
 		fault()
 		if err := srv.Failover(testwait.Long(t)); err != nil {
 			t.Fatal(err)
@@ -34,7 +35,7 @@ func TestSentinelFailover(t *testing.T) {
 		save(t, s, r)
 		wantRecord(t, s, r)
 		ctx := testwait.Long(t)
-		for next := 100 * (i + 1); ; next++ { // the stream misses what comes before it is connected again
+		for next := 100 * (i + 1); ; next++ { // the stream misses records until it is connected again
 			save(t, s, done("node", next))
 			short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 			got, err := n.Receive(short)
@@ -46,13 +47,13 @@ func TestSentinelFailover(t *testing.T) {
 				t.Fatalf("the stream does not go on after a failover: %v", err)
 			}
 		}
-		if i == 0 { // the old master has to follow before it may take over again
+		if i == 0 { // the old master must be a replica before the next failover
 			awaitReplica(t, srv)
 		}
 	}
 }
 
-// awaitReplica waits until both servers are a pair again, with the first as the master.
+// awaitReplica waits until both servers replicate again, with the first one as the master.
 func awaitReplica(t testing.TB, srv *testserver.RedisSentinel) {
 	t.Helper()
 	for ctx := testwait.Long(t); ; pause(t) {

@@ -13,8 +13,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/swarmiji/swarmiji/internal/crew"
-	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/gopool"
+	"github.com/swarmiji/swarmiji/internal/naming"
 	"github.com/swarmiji/swarmiji/internal/redisconn"
 	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -24,24 +24,25 @@ import (
 //go:embed save.lua
 var saveSource string
 
-// Store keeps records in Redis. Its connections are opened when they are first used. All methods may be called from any
-// goroutine; Saves at a time share a trip to the server.
+// Store keeps records in Redis. It opens connections at their first use. Concurrent Saves share a
+// round trip to the server. All methods are safe for concurrent use.
 type Store struct {
-	cfg    Config
-	names  names
-	conn   *redisconn.Conn
-	script *redisconn.Script
-	gather *redisconn.Script
-	claims claimScripts
-	crew   *crew.Crew  // makes the trips
-	closed atomic.Bool // written under mu
+	cfg        Config
+	names      names
+	conn       *redisconn.Conn
+	script     *redisconn.Script
+	gather     *redisconn.Script
+	claims     claimScripts
+	goroutines *gopool.Pool // goroutines that send batches of records
+	closed     atomic.Bool  // written under mu
 
 	mu      sync.Mutex
 	streams map[*stream]struct{}
-	savers  map[*redis.Client]*saver // one for each node of a cluster, else one under nil
+	savers  map[*redis.Client]*saver // one for each node of a cluster, or one under nil
 }
 
-// New checks c and makes a Store. It does no I/O and starts nothing. All problems of c are reported together.
+// New checks c and makes a Store. It does no I/O and starts no goroutine. It returns all problems
+// of c in one error.
 func New(c Config) (*Store, error) {
 	c, err := c.complete()
 	conn, connErr := redisconn.New(redisconn.Config{Redis: c.Redis, Logger: c.Logger})
@@ -50,22 +51,25 @@ func New(c Config) (*Store, error) {
 	}
 	c.Redis = nil // it holds a password and is not needed any more
 	s := &Store{
-		cfg:     c,
-		names:   namesOf(c.Namespace),
-		conn:    conn,
-		script:  redisconn.NewScript(saveSource),
-		gather:  redisconn.NewScript(gatherSource),
-		claims:  newClaimScripts(),
-		crew:    crew.New(),
-		streams: make(map[*stream]struct{}),
-		savers:  make(map[*redis.Client]*saver),
+		cfg:        c,
+		names:      namesOf(c.Namespace),
+		conn:       conn,
+		script:     redisconn.NewScript(saveSource),
+		gather:     redisconn.NewScript(gatherSource),
+		claims:     newClaimScripts(),
+		goroutines: gopool.New(),
+		streams:    make(map[*stream]struct{}),
+		savers:     make(map[*redis.Client]*saver),
 	}
 	return s, nil
 }
 
-// Save implements [resultstore.ResultStore]. Besides the port's errors it returns [task.ErrBadID]. After
-// [resultstore.ErrUnavailable] the record may have been kept; saving it again is safe. What is under the record's key and
-// is none is left alone: [resultstore.ErrMalformed].
+// Save implements [resultstore.ResultStore]: it stores r and notifies its submitter if r is
+// terminal. It also returns [task.ErrBadID] for an invalid ID.
+//
+// After [resultstore.ErrUnavailable] the record may have been stored; saving it again is safe. If
+// the key holds a value that is not a record, Save returns [resultstore.ErrMalformed] and leaves
+// the value.
 func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 	if err := s.check(ctx, r.ID); err != nil {
 		return err
@@ -74,18 +78,18 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 		return fmt.Errorf("%w: state %q is not recorded", resultstore.ErrMalformed, utf.Cut(string(r.State), 32))
 	}
 	if len(r.Result) > s.cfg.MaxResult {
-		return fmt.Errorf("%w: a result of %d bytes, at most %d are kept", resultstore.ErrTooLarge, len(r.Result), s.cfg.MaxResult)
+		return fmt.Errorf("%w: the result has %d bytes, more than the MaxResult of %d", resultstore.ErrTooLarge, len(r.Result), s.cfg.MaxResult)
 	}
 	value, err := encode(&r)
 	if err != nil {
 		return err
 	}
 	if len(value) > s.cfg.MaxResult+maxRest {
-		return fmt.Errorf("%w: %d bytes, at most %d", resultstore.ErrTooLarge, len(value), s.cfg.MaxResult+maxRest)
+		return fmt.Errorf("%w: the record has %d bytes, at most %d are allowed", resultstore.ErrTooLarge, len(value), s.cfg.MaxResult+maxRest)
 	}
 	v := &save{key: s.names.key(r.ID), value: value, ttl: millis(r.TTL, s.cfg.TTL), answer: make(chan error, 1)}
-	// A name that is none cannot be listened to, and need not become a channel's.
-	if r.State.Terminal() && keyset.ValidName(r.ReplyTo) {
+	// A ReplyTo that is not a valid name has no listener, and must not become part of a channel.
+	if r.State.Terminal() && naming.ValidName(r.ReplyTo) {
 		v.channel = s.names.channel(r.ReplyTo)
 		if len(value) > s.cfg.MaxNotice {
 			v.note = notice(r.ID)
@@ -94,7 +98,8 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 	return failure("save", s.save(ctx, v))
 }
 
-// millis is how long a record is kept, rounded up, so that it never ends early.
+// millis returns ttl in milliseconds, rounded up so that a record never expires early. If ttl is 0
+// or less it uses otherwise.
 func millis(ttl, otherwise time.Duration) int64 {
 	if ttl <= 0 {
 		ttl = otherwise
@@ -106,7 +111,10 @@ func millis(ttl, otherwise time.Duration) int64 {
 	return ms
 }
 
-// Load implements [resultstore.ResultStore].
+// Load implements [resultstore.ResultStore]: it reads the record of task id. Returns ErrNotFound if
+// no record exists or it has expired, and ErrMalformed if the stored value is not its record.
+// Returns task.ErrBadID for an invalid id and ErrClosed after Close. While the outcome is unknown
+// it repeats the call, until ctx ends; then it returns ErrUnavailable.
 func (s *Store) Load(ctx context.Context, id task.ID) (resultstore.Record, error) {
 	if err := s.check(ctx, id); err != nil {
 		return resultstore.Record{}, err
@@ -124,7 +132,9 @@ func (s *Store) Load(ctx context.Context, id task.ID) (resultstore.Record, error
 	return decode([]byte(value), id)
 }
 
-// Delete implements [resultstore.ResultStore].
+// Delete implements [resultstore.ResultStore]: it removes the record of task id. Returns nil if no
+// record exists, task.ErrBadID for an invalid id, and ErrClosed after Close. While the outcome is
+// unknown it repeats the call, until ctx ends; then it returns ErrUnavailable.
 func (s *Store) Delete(ctx context.Context, id task.ID) error {
 	if err := s.check(ctx, id); err != nil {
 		return err
@@ -133,6 +143,8 @@ func (s *Store) Delete(ctx context.Context, id task.ID) error {
 	return failure("delete", err)
 }
 
+// check returns ErrClosed after Close, ctx's error if ctx has ended, or [task.ErrBadID] if id is
+// invalid.
 func (s *Store) check(ctx context.Context, id task.ID) error {
 	if s.closed.Load() {
 		return resultstore.ErrClosed
@@ -143,8 +155,8 @@ func (s *Store) check(ctx context.Context, id task.ID) error {
 	return id.Check()
 }
 
-// Close implements [resultstore.ResultStore]: it ends all streams, waits until records under way are answered, and closes
-// the connections. When ctx ends first the connections are cut and the error is ctx's.
+// Close implements [resultstore.ResultStore]. It ends all streams, waits for running Saves and
+// closes the connections. If ctx ends first it cuts the connections and returns ctx's error.
 func (s *Store) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed.Store(true)
@@ -160,11 +172,12 @@ func (s *Store) Close(ctx context.Context) error {
 			err = waitErr
 		}
 	}
-	s.crew.Close()
+	s.goroutines.Close()
 	return errors.Join(err, failure("close", s.conn.Close(ctx)))
 }
 
-// failure puts the port's class beside a connection's error.
+// failure wraps err with the matching error of the port and the name of the operation. Errors
+// without a match become ErrUnavailable. It returns nil for nil.
 func failure(what string, err error) error {
 	var class error
 	switch {
@@ -172,11 +185,12 @@ func failure(what string, err error) error {
 		return nil
 	case errors.Is(err, resultstore.ErrStale), errors.Is(err, resultstore.ErrMalformed), errors.Is(err, resultstore.ErrClosed):
 		return fmt.Errorf("redis %s: %w", what, err)
-	case errors.Is(err, redisconn.ErrUnavailable): // the reason beside it may be that a connection was closed, which is not for good
+	// its cause may be ErrClosed of one connection, which is replaced
+	case errors.Is(err, redisconn.ErrUnavailable):
 		class = resultstore.ErrUnavailable
 	case errors.Is(err, redisconn.ErrClosed):
 		class = resultstore.ErrClosed
-	default: // also when the record may have been kept: saving it again is safe
+	default: // the record may have been stored; saving it again is safe
 		class = resultstore.ErrUnavailable
 	}
 	return fmt.Errorf("redis %s: %w: %w", what, class, err)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/naming"
 	"github.com/swarmiji/swarmiji/internal/redisconn"
 	"github.com/swarmiji/swarmiji/internal/ring"
 	"github.com/swarmiji/swarmiji/internal/utf"
@@ -14,8 +14,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// stream is the notifications of one node. What comes is put into a bounded buffer as it is, so that the server never
-// waits, and decoded by who receives it. It implements [resultstore.Notifications].
+// stream receives the notifications of one node. Messages enter a bounded buffer undecoded, so that
+// the server never waits. Receive decodes them. It implements [resultstore.Notifications].
 type stream struct {
 	store    *Store
 	node     string
@@ -23,21 +23,25 @@ type stream struct {
 	messages *ring.Stream[string]
 	ctx      context.Context // ends with the stream
 	stop     context.CancelFunc
-	pending  chan string // holds messages that a Receive took and had to give back
-	opened   bool        // the server has confirmed the subscription once; as the next, only for the listener's goroutine
-	lost     error       // why the connection before this one ended
+	pending  chan string // messages that Receive took and put back
+	// the server has confirmed the subscription once; like lost, used only by the listener's goroutine
+	opened bool
+	lost   error // why the previous connection ended
 }
 
-// Notify implements [resultstore.Notifier]: it returns when the server has confirmed the subscription. Without a server it
-// waits until ctx ends; a refusal of the credentials or of the channel is returned at once. Both are
-// [resultstore.ErrUnavailable]. A node that is no valid name is [resultstore.ErrMalformed]. Every open stream of a node gets every record; each has a
-// connection of its own.
+// Notify implements [resultstore.Notifier]. It returns when the server has confirmed the
+// subscription. Each open stream of a node has its own connection and receives every terminal
+// record of the node.
+//
+// Without a server Notify waits until ctx ends. A refusal of the credentials or of the channel is
+// returned at once. Both are [resultstore.ErrUnavailable]. An invalid node name is
+// [resultstore.ErrMalformed].
 func (s *Store) Notify(ctx context.Context, node string) (resultstore.Notifications, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if !keyset.ValidName(node) {
-		return nil, fmt.Errorf("%w: node %q is no name", resultstore.ErrMalformed, utf.Cut(node, 64))
+	if !naming.ValidName(node) {
+		return nil, fmt.Errorf("%w: node %q is not a valid name", resultstore.ErrMalformed, utf.Cut(node, 64))
 	}
 	n := &stream{
 		store:    s,
@@ -67,18 +71,21 @@ func (s *Store) Notify(ctx context.Context, node string) (resultstore.Notificati
 	return n, nil
 }
 
-// subscribed is told when the server has confirmed the subscription.
+// subscribed logs a warning at each confirmation of the subscription after the first: notifications
+// were missed while the connection was lost. It runs on the listener's goroutine.
 func (n *stream) subscribed(channel string) {
 	if n.opened {
-		n.store.cfg.Logger.LogAttrs(n.ctx, slog.LevelWarn, "result notifications were interrupted; results of that time are found in the store",
+		n.store.cfg.Logger.LogAttrs(n.ctx, slog.LevelWarn, "result notifications were interrupted; missed results can be loaded from the store",
 			slog.String("channel", channel), slog.Any("error", n.lost))
 	}
 	n.opened = true
 }
 
-// Receive implements [resultstore.Notifications]. Besides its errors it returns [resultstore.ErrMalformed] for each message
-// of the channel that is no record for this node, and [resultstore.ErrUnavailable] for a large record that the server
-// refuses to show; the stream goes on.
+// Receive implements [resultstore.Notifications]: it returns the next terminal record for the node.
+// The stream continues after these additional errors:
+//
+//   - [resultstore.ErrMalformed] for a message that is not a record for this node
+//   - [resultstore.ErrUnavailable] for a large record that the server refuses to return
 func (n *stream) Receive(ctx context.Context) (resultstore.Record, error) {
 	for {
 		message, err := n.next(ctx)
@@ -87,15 +94,16 @@ func (n *stream) Receive(ctx context.Context) (resultstore.Record, error) {
 		}
 		r, err := n.read(ctx, message)
 		switch {
-		case errors.Is(err, resultstore.ErrNotFound): // deleted since, or its time is over
-		case err == nil && !r.State.Terminal(): // no news
+		case errors.Is(err, resultstore.ErrNotFound): // deleted or expired since
+		case err == nil && !r.State.Terminal(): // not a terminal record
 		default:
 			return r, err
 		}
 	}
 }
 
-// next returns the next message.
+// next waits for the next message and returns it. Messages that were put back come first. Returns
+// ctx's error when ctx ends and ErrClosed after Close.
 func (n *stream) next(ctx context.Context) (string, error) {
 	if n.ctx.Err() != nil {
 		return "", resultstore.ErrClosed
@@ -108,7 +116,8 @@ func (n *stream) next(ctx context.Context) (string, error) {
 	}
 }
 
-// read makes a record of a message.
+// read decodes the record in a message, or loads the record that a notice names. Returns
+// ErrMalformed if it is not a record for this node.
 func (n *stream) read(ctx context.Context, message string) (resultstore.Record, error) {
 	id, large := noticed(message)
 	var r resultstore.Record
@@ -119,7 +128,7 @@ func (n *stream) read(ctx context.Context, message string) (resultstore.Record, 
 		r, err = decodeAny([]byte(message))
 	}
 	if err == nil && r.ReplyTo != n.node {
-		err = fmt.Errorf("%w: a record for another node", resultstore.ErrMalformed)
+		err = fmt.Errorf("%w: the message is a record for another node", resultstore.ErrMalformed)
 	}
 	if err != nil {
 		return resultstore.Record{}, err
@@ -127,8 +136,8 @@ func (n *stream) read(ctx context.Context, message string) (resultstore.Record, 
 	return r, nil
 }
 
-// load loads the record of a task, for as long as ctx and the stream last; if that was too short the message is for the
-// next Receive.
+// load loads the record of a task until ctx or the stream ends. If ctx ends first it puts message
+// back for the next Receive.
 func (n *stream) load(ctx context.Context, id task.ID, message string) (resultstore.Record, error) {
 	if err := id.Check(); err != nil {
 		return resultstore.Record{}, fmt.Errorf("%w: %w", resultstore.ErrMalformed, err)
@@ -143,19 +152,22 @@ func (n *stream) load(ctx context.Context, id task.ID, message string) (resultst
 	case ctx.Err() != nil && err != nil:
 		select {
 		case n.pending <- message:
-		default: // many have been given back: the record is found with Load
+		default: // pending is full: the record can be found with Load
 		}
 		return r, ctx.Err()
 	}
 	return r, err
 }
 
-// Close implements [resultstore.Notifications]. It waits for nothing.
+// Close implements [resultstore.Notifications]: it ends the stream and its connection. It does not
+// block and returns nil.
 func (n *stream) Close(context.Context) error {
 	n.end()
 	return nil
 }
 
+// end ends the stream and its subscription and removes it from the store. It does not block. It
+// takes store.mu.
 func (n *stream) end() {
 	n.stop()
 	n.messages.Close()

@@ -13,11 +13,11 @@ import (
 	"github.com/swarmiji/swarmiji/resultstore/resultstoretest"
 )
 
-// largest is the largest result of the stores of the suite.
+// largest is MaxResult of the suite's stores, in bytes.
 const largest = 2 << 20
 
 func TestStore(t *testing.T) {
-	t.Parallel() // with the tests that have a server of their own
+	t.Parallel() // runs beside the tests that have their own server
 	resultstoretest.Run(t, func(t testing.TB) *resultstoretest.Harness {
 		h := harness(t)
 		h.Report = "../../docs/capabilities/results-redis.json"
@@ -42,7 +42,7 @@ func harness(t testing.TB) *resultstoretest.Harness {
 	return h
 }
 
-// harnessOf is one without faults.
+// harnessOf returns a harness without faults.
 func harnessOf(o *redis.UniversalOptions) *resultstoretest.Harness {
 	ns := testserver.Namespace()
 	quick := *o

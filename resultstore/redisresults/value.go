@@ -11,10 +11,11 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// maxHead is more than the first line of a value has bytes: two numbers, a state and the word for its end.
+// maxHead is larger than the first line of any value: two numbers, a state and "final" or "open".
 const maxHead = 96
 
-// encode writes the value of a record.
+// encode returns the value of a record: the first line and the msgpack form. Returns the error of
+// wire.EncodeRecord.
 func encode(r *resultstore.Record) ([]byte, error) {
 	body, err := wire.EncodeRecord(r)
 	if err != nil {
@@ -34,11 +35,12 @@ func encode(r *resultstore.Record) ([]byte, error) {
 	return append(v, body...), nil
 }
 
-// decode reads the value of the record of a task. The error is [resultstore.ErrMalformed].
+// decode returns the record in a value. Returns [resultstore.ErrMalformed] if the value is not a
+// record of task id.
 func decode(value []byte, id task.ID) (resultstore.Record, error) {
 	r, err := decodeAny(value)
 	if err == nil && r.ID != id {
-		err = fmt.Errorf("%w: the record of another task", resultstore.ErrMalformed)
+		err = fmt.Errorf("%w: the value is the record of another task", resultstore.ErrMalformed)
 	}
 	if err != nil {
 		return resultstore.Record{}, err
@@ -49,15 +51,15 @@ func decode(value []byte, id task.ID) (resultstore.Record, error) {
 func decodeAny(value []byte) (resultstore.Record, error) {
 	end := bytes.IndexByte(value[:min(len(value), maxHead)], '\n')
 	if end < 0 {
-		return resultstore.Record{}, fmt.Errorf("%w: no first line", resultstore.ErrMalformed)
+		return resultstore.Record{}, fmt.Errorf("%w: the value has no first line", resultstore.ErrMalformed)
 	}
-	return wire.DecodeRecord(value[end+1:]) // the line says nothing that is not in the record
+	return wire.DecodeRecord(value[end+1:]) // the first line repeats fields of the record
 }
 
-// notice is what a submitter is told instead of a record that is large.
+// notice returns the message that is sent instead of a large record.
 func notice(id task.ID) string { return "=" + string(id) }
 
-// noticed returns the id in a notice; ok is false for what is none.
+// noticed returns the id in a notice. ok is false if the message is not a notice.
 func noticed(message string) (id task.ID, ok bool) {
 	s, ok := strings.CutPrefix(message, "=")
 	return task.ID(s), ok

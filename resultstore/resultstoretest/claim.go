@@ -17,7 +17,7 @@ func claimCases() []testCase {
 	return []testCase{
 		{
 			Area: "claim", Name: "the interface is there when it is promised",
-			Explain: "Claimer is optional; a store that has it promises it, so that it is tested.",
+			Explain: "A store that implements Claimer also promises it, so that it is tested.",
 			Run: func(w *world) {
 				s := w.Open()
 				if _, got := capability.As[resultstore.Claimer](s); got != w.h.Promises.Claim {
@@ -27,7 +27,7 @@ func claimCases() []testCase {
 		},
 		{
 			Area: "claim", Name: "one holder has a key",
-			Explain: "Claim gives the key to the first holder, whatever process it is in, and tells everybody else who has it. A repeated Claim of that holder is granted: it may have lost the first answer.",
+			Explain: "Claim grants a free key to the first holder in any process and returns that holder to every other. A repeated Claim of the same holder is granted, because its first answer may be lost.",
 			Needs:   []need{needsClaim},
 			Run: func(w *world) {
 				a, b := w.claimer(), w.claimer()
@@ -40,7 +40,7 @@ func claimCases() []testCase {
 		},
 		{
 			Area: "claim", Name: "many at a time",
-			Explain: "Claim is one atomic step: of many holders at once exactly one wins, and all are told of the same one.",
+			Explain: "Claim is one atomic step: of many concurrent holders exactly one wins, and all calls return the same winner.",
 			Needs:   []need{needsClaim},
 			Run: func(w *world) {
 				const n = 32
@@ -70,7 +70,7 @@ func claimCases() []testCase {
 		},
 		{
 			Area: "claim", Name: "a released key",
-			Explain: "Release ends the claim of its holder at once; that of another holder, or none, is left alone.",
+			Explain: "Release ends the claim of its holder at once. It changes nothing if another holder has the claim or the key is free.",
 			Needs:   []need{needsClaim},
 			Run: func(w *world) {
 				a, b := w.claimer(), w.claimer()
@@ -81,7 +81,7 @@ func claimCases() []testCase {
 				w.claim(b, key, "two", time.Hour, "one")
 				w.release(b, key, "one")
 				w.claim(a, key, "two", time.Hour, "two")
-				w.release(a, key, "one") // of an earlier claim
+				w.release(a, key, "one") // from an earlier claim
 				w.claim(b, key, "three", time.Hour, "two")
 				w.release(a, key, "two")
 				w.release(a, key, "two")
@@ -90,7 +90,7 @@ func claimCases() []testCase {
 		},
 		{
 			Area: "claim", Name: "a claim is extended by its holder alone",
-			Explain: "Extend by another holder, or of a key that nobody has, is ErrStale and changes nothing: who was too slow must learn of it.",
+			Explain: "Extend by another holder, or of a free key, returns ErrStale and changes nothing: a holder that was too slow must learn of it.",
 			Needs:   []need{needsClaim},
 			Run: func(w *world) {
 				a, b := w.claimer(), w.claimer()
@@ -108,7 +108,7 @@ func claimCases() []testCase {
 		},
 		{
 			Area: "claim", Name: "a claim is passed on",
-			Explain: "Pass gives the key from its holder to the next in one step; repeated it changes nothing but the time, since its first answer may be lost. By anybody else it is ErrStale.",
+			Explain: "Pass moves a claim from its holder to the next in one step. A repeated Pass changes only the time, because its first answer may be lost. From any other holder it returns ErrStale.",
 			Needs:   []need{needsClaim},
 			Run: func(w *world) {
 				a, b := w.claimer(), w.claimer()
@@ -133,7 +133,7 @@ func claimCases() []testCase {
 		},
 		{
 			Area: "claim", Name: "one of many passes it on",
-			Explain: "Pass is one atomic step: of many who would give one holder's key to themselves exactly one does.",
+			Explain: "Pass is one atomic step: of many concurrent calls that pass one claim to different holders exactly one succeeds.",
 			Needs:   []need{needsClaim},
 			Run: func(w *world) {
 				const n = 16
@@ -166,7 +166,7 @@ func claimCases() []testCase {
 		},
 		{
 			Area: "claim", Name: "a claim ends",
-			Explain: "When its time is over, and not before, nobody has the key, and a late Extend, Pass or Release of its holder is none: the key may be another's by then.",
+			Explain: "A claim lasts for its ttl and no longer. A late Extend, Pass or Release of its holder has no effect, because another holder may have the key by then.",
 			Needs:   []need{needsClaim, needsTTL},
 			Run: func(w *world) {
 				a, b := w.claimer(), w.claimer()
@@ -180,7 +180,7 @@ func claimCases() []testCase {
 				w.extend(a, short, "one", ttl)
 				before := time.Now()
 				w.claim(a, repeated, "one", ttl, "one")
-				w.claim(a, repeated, "one", time.Hour, "one") // does not change the time
+				w.claim(a, repeated, "one", time.Hour, "one") // does not change when the claim ends
 				w.Until("the claim ends", func() bool {
 					ctx, cancel := w.Ctx()
 					defer cancel()
@@ -196,18 +196,19 @@ func claimCases() []testCase {
 					winner, err := b.Claim(ctx, short, "two", time.Hour)
 					return w.Clean(err) == nil && winner == "two"
 				})
-				w.stale(b.Extend, lost, "one") // nobody has taken it since
+				w.stale(b.Extend, lost, "one") // no other holder has claimed it since
 				w.stale(b.Extend, repeated, "one")
 				w.release(a, repeated, "one")
 				w.claim(a, repeated, "three", time.Hour, "two")
-				w.claim(b, lost, "three", time.Hour, "three") // b has seen a later claim end; a may think a moment longer that this one holds
+				// b has seen a later claim end; the clock of a may be slightly behind
+				w.claim(b, lost, "three", time.Hour, "three")
 				w.claim(b, stays, "three", time.Hour, "one")
 				w.claim(b, extended, "three", time.Hour, "one")
 			},
 		},
 		{
 			Area: "claim", Name: "any text is a key and a holder",
-			Explain: "Keys come from users: quotes, wildcards, braces, control characters, what is no UTF-8, and 512 bytes. Each is another key.",
+			Explain: "Users choose the keys: quotes, wildcards, braces, control characters, invalid UTF-8 and 512 bytes are allowed, and each text is a different key.",
 			Needs:   []need{needsClaim},
 			Run: func(w *world) {
 				a, b := w.claimer(), w.claimer()
@@ -217,7 +218,7 @@ func claimCases() []testCase {
 					strings.Repeat("k", resultstore.MaxClaimText), strings.Repeat("\x00", resultstore.MaxClaimText),
 					strings.Repeat("😀", resultstore.MaxClaimText/4), strings.Repeat("\xff", resultstore.MaxClaimText),
 				}
-				key := func(text string) string { // a key is as long as it may be: the prefix takes the place of some of it
+				key := func(text string) string { // the prefix replaces the start of a key of maximal length
 					if p := w.h.Prefix; len(p)+len(text) > resultstore.MaxClaimText {
 						return p + text[len(p):]
 					}
@@ -238,7 +239,7 @@ func claimCases() []testCase {
 		},
 		{
 			Area: "claim", Name: "what is no claim is refused",
-			Explain: "A key or a holder that is empty or too long, and a time that is none, are ErrMalformed and change nothing.",
+			Explain: "A key or a holder that is empty or too long, and a ttl out of range, return ErrMalformed and change nothing.",
 			Needs:   []need{needsClaim},
 			Run: func(w *world) {
 				s := w.claimer()
@@ -277,7 +278,7 @@ func claimCases() []testCase {
 		},
 		{
 			Area: "claim", Name: "keys are apart from ids",
-			Explain: "A key may be the text of a task's or group's id: neither disturbs the other.",
+			Explain: "A key may have the text of the id of a task or a group: neither changes the other.",
 			Needs:   []need{needsClaim, needsGather},
 			Run: func(w *world) {
 				s := w.Open()
@@ -297,7 +298,7 @@ func claimCases() []testCase {
 		},
 		{
 			Area: "claim", Name: "a lost connection loses no claim",
-			Explain: "A claim that was granted is there after connections were lost, and a repeated one is granted.",
+			Explain: "A granted claim remains after connections were lost, and a repeated Claim is granted.",
 			Needs:   []need{needsClaim, needsSever},
 			Run: func(w *world) {
 				s := w.Open()
@@ -318,7 +319,7 @@ func claimCases() []testCase {
 		},
 		{
 			Area: "claim", Name: "a claim survives a restart",
-			Explain: "With Durable a claim is kept as safely as a record.",
+			Explain: "With Durable a claim is stored as safely as a record.",
 			Needs:   []need{needsClaim, needsDurable, needsRestart},
 			Run: func(w *world) {
 				s := w.claimer()
@@ -330,7 +331,7 @@ func claimCases() []testCase {
 		},
 		{
 			Area: "claim", Name: "the server is away",
-			Explain: "A step that cannot be taken until ctx ends is ErrUnavailable, so that nobody believes in a claim that is none.",
+			Explain: "A step that is impossible until ctx ends returns ErrUnavailable, so that no caller relies on a claim that it does not have.",
 			Needs:   []need{needsClaim, needsDown},
 			Run: func(w *world) {
 				s := w.claimer()
@@ -354,7 +355,7 @@ func claimCases() []testCase {
 		},
 		{
 			Area: "claim", Name: "nothing after Close",
-			Explain: "A closed store answers ErrClosed.",
+			Explain: "A closed store returns ErrClosed.",
 			Needs:   []need{needsClaim},
 			Run: func(w *world) {
 				s := w.Open()
@@ -385,7 +386,7 @@ func (w *world) claimer() resultstore.Claimer {
 	return suite.Offer[resultstore.Claimer](w, w.Open())
 }
 
-// key returns a key that no other call gave.
+// key returns a new key.
 func (w *world) key() string { return "key of " + string(w.id()) }
 
 func (w *world) claim(s resultstore.Claimer, key, holder string, ttl time.Duration, want string) {
@@ -420,7 +421,7 @@ func (w *world) release(s resultstore.Claimer, key, holder string) {
 	w.Must(s.Release(ctx, key, holder), "Release of %q by %q", utf.Cut(key, 40), utf.Cut(holder, 40))
 }
 
-// stale expects that a step is refused since another one or nobody has the key.
+// stale expects ErrStale from a step of a holder that does not have the claim.
 func (w *world) stale(step func(ctx context.Context, key, holder string, ttl time.Duration) error, key, holder string) {
 	w.Helper()
 	ctx, cancel := w.Ctx()

@@ -12,7 +12,7 @@ func closeCases() []testCase {
 	return []testCase{
 		{
 			Area: "close", Name: "a closed store",
-			Explain: "After Close every call returns ErrClosed, so that a late caller is told what is wrong; Close is idempotent.",
+			Explain: "After Close every call returns ErrClosed, so that a late caller learns the reason. Further calls of Close do nothing.",
 			Run: func(w *world) {
 				s := w.Open()
 				w.listen(w.Open(), w.node("n"))
@@ -37,7 +37,7 @@ func closeCases() []testCase {
 		},
 		{
 			Area: "close", Name: "its streams end",
-			Explain: "Close releases all resources: a Receive that waits returns ErrClosed, else its goroutine would stay for ever.",
+			Explain: "Close releases all resources: a waiting Receive returns ErrClosed. Otherwise its goroutine would leak.",
 			Needs:   []need{needsNotify},
 			Run: func(w *world) {
 				s := w.Open()
@@ -51,7 +51,7 @@ func closeCases() []testCase {
 		},
 		{
 			Area: "close", Name: "other processes go on",
-			Explain: "Close ends this process's view and nobody else's, and takes no record with it.",
+			Explain: "Close ends only the view of this process and removes no record.",
 			Needs:   []need{needsRecords},
 			Run: func(w *world) {
 				a, b := w.Open(), w.Open()
@@ -66,7 +66,7 @@ func closeCases() []testCase {
 		},
 		{
 			Area: "close", Name: "a context that has ended",
-			Explain: "A ctx bounds every wait: with one that has ended no call stays, and none reports a success it cannot know.",
+			Explain: "No call blocks after its ctx has ended, and no call with an ended ctx reports a success that it cannot know.",
 			Run: func(w *world) {
 				s := w.Open()
 				ctx, cancel := context.WithCancel(context.Background())

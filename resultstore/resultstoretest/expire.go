@@ -13,11 +13,12 @@ func expireCases() []testCase {
 	return []testCase{
 		{
 			Area: "expire", Name: "a record's time",
-			Explain: "TTL is how long the record is kept after Save, and never shorter; Load then returns ErrNotFound, and its token refuses nothing any more.",
+			Explain: "TTL is the shortest time for which the record is kept after Save. Later Load returns ErrNotFound, and the expired token refuses no record any more.",
 			Needs:   []need{needsRecords, needsTTL},
 			Run: func(w *world) {
 				a, b := w.Open(), w.Open()
-				ttl := w.h.Promises.TTL + 900*time.Microsecond // a store's clock may count in whole milliseconds
+				// a store's clock may count in whole milliseconds
+				ttl := w.h.Promises.TTL + 900*time.Microsecond
 				r := with(w.succeeded(""), func(r *resultstore.Record) { r.TTL = ttl; r.Generation = 5 })
 				unseen := with(r, func(r *resultstore.Record) { r.ID = w.id() })
 				stays := with(w.succeeded(""), func(r *resultstore.Record) { r.TTL = time.Hour })
@@ -28,16 +29,16 @@ func expireCases() []testCase {
 				w.gone(b, r.ID, before.Add(ttl), after.Add(ttl+w.Slack))
 				w.wantLoad(b, stays, "a record with a longer time, after another's is over")
 				older := with(r, func(r *resultstore.Record) { r.Generation = 1; r.TTL = time.Hour })
-				w.save(b, older) // which has seen the end: another may think a moment longer that it is not over
+				w.save(b, older) // b has seen the record expire; another store's clock may be slightly behind
 				w.wantLoad(a, older, "a record with an older token than one whose time is over")
 				older.ID = unseen.ID
-				w.save(b, older) // nobody looked for the one before, which may be what takes it away
+				w.save(b, older) // no Load came before, which might have removed the record
 				w.wantLoad(a, older, "a record with an older token than one whose time passed unseen")
 			},
 		},
 		{
 			Area: "expire", Name: "the time begins with each Save",
-			Explain: "TTL counts from the Save of the record that is kept, so that the result of a task with many slow retries is there for its whole time.",
+			Explain: "TTL counts from the Save of the stored record, so that a result after many slow retries is kept for its whole time.",
 			Needs:   []need{needsRecords, needsTTL},
 			Run: func(w *world) {
 				s := w.Open()
@@ -47,14 +48,16 @@ func expireCases() []testCase {
 				final := with(r, func(r *resultstore.Record) { r.TTL = time.Hour; r.Generation = 1 })
 				probe := with(w.succeeded(""), func(r *resultstore.Record) { r.TTL = ttl })
 				w.save(s, retrying, final, probe)
-				w.gone(s, probe.ID, time.Time{}, time.Now().Add(ttl+w.Slack)) // by now the first record's time is over
+				// the first record has expired by now
+				w.gone(s, probe.ID, time.Time{}, time.Now().Add(ttl+w.Slack))
 				w.wantLoad(s, final, "the final record after the time of the retrying one is over")
 			},
 		},
 	}
 }
 
-// gone waits until a record is not found, and expects that to be between two times.
+// gone waits until Load returns ErrNotFound, and fails the case if that is before earliest or after
+// latest.
 func (w *world) gone(s resultstore.ResultStore, id task.ID, earliest, latest time.Time) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), w.Patience)
@@ -74,7 +77,8 @@ func (w *world) gone(s resultstore.ResultStore, id task.ID, earliest, latest tim
 		if asked.After(latest) {
 			w.Fatalf("the record of %q was still there %v after its time", id, asked.Sub(latest))
 		}
-		if d := time.Until(earliest); d < 0 || d > 20*time.Millisecond { // just before its end it is asked for all the time
+		// without a pause just before the expected expiry
+		if d := time.Until(earliest); d < 0 || d > 20*time.Millisecond {
 			<-tick.C
 		}
 	}

@@ -15,7 +15,7 @@ func faultCases() []testCase {
 	return []testCase{
 		{
 			Area: "fault", Name: "a severed connection",
-			Explain: "A store outlives a lost connection: calls made meanwhile wait within their ctx or fail with ErrUnavailable, and later ones succeed without anybody's help.",
+			Explain: "A store survives a lost connection. Calls during the loss wait until ctx ends or return ErrUnavailable. Later calls succeed without help from the caller.",
 			Needs:   []need{needsRecords, needsSever},
 			Run: func(w *world) {
 				s := w.Open()
@@ -43,13 +43,13 @@ func faultCases() []testCase {
 		},
 		{
 			Area: "fault", Name: "the stream outlives a severed connection",
-			Explain: "A stream of notifications outlives lost connections: futures that wait need not know. With a reply queue it is all there is, so then nothing saved with success may be missing.",
+			Explain: "A stream of notifications survives lost connections, so that waiting futures need no change. Every confirmed record arrives on a reply queue, because its submitter has no other source.",
 			Needs:   []need{needsNotify, needsSever},
 			Run: func(w *world) {
 				submitter, worker := w.Open(), w.Open()
 				node := w.node("n")
 				n := w.notify(submitter, node)
-				w.goesOn(n, worker, node)
+				w.streamWorks(n, worker, node)
 				for range 2 {
 					w.streamThrough(n, worker, node, func() {
 						w.h.Sever(w.TB, submitter)
@@ -60,19 +60,19 @@ func faultCases() []testCase {
 		},
 		{
 			Area: "fault", Name: "the stream outlives a restart",
-			Explain: "A stream of notifications outlives a restart of the server as well.",
+			Explain: "A stream of notifications also survives a restart of the server.",
 			Needs:   []need{needsNotify, needsRestart},
 			Run: func(w *world) {
 				submitter, worker := w.Open(), w.Open()
 				node := w.node("n")
 				n := w.notify(submitter, node)
-				w.goesOn(n, worker, node)
+				w.streamWorks(n, worker, node)
 				w.streamThrough(n, worker, node, func() { w.h.Restart(w.TB) })
 			},
 		},
 		{
 			Area: "fault", Name: "records outlive a restart",
-			Explain: "A durable store's Save returns when the record would survive the server's end.",
+			Explain: "Save of a durable store returns only when the record survives the end of the server.",
 			Needs:   []need{needsRecords, needsRestart, needsDurable},
 			Run: func(w *world) {
 				s := w.Open()
@@ -91,7 +91,7 @@ func faultCases() []testCase {
 		},
 		{
 			Area: "fault", Name: "no server",
-			Explain: "Without a server a call ends with its ctx, with that error or ErrUnavailable, and never with success or a ErrNotFound that nobody can know; when the server is back the same store works again.",
+			Explain: "Without a server a call returns when its ctx ends at the latest, with ctx's error or ErrUnavailable. It never returns success, or an ErrNotFound that it cannot know. When the server is back the same store works again.",
 			Needs:   []need{needsDown},
 			Run: func(w *world) {
 				s, submitter := w.Open(), w.Open()
@@ -115,8 +115,8 @@ func faultCases() []testCase {
 	}
 }
 
-// goesOn expects that the stream works at all.
-func (w *world) goesOn(n resultstore.Notifications, worker resultstore.ResultStore, node string) {
+// streamWorks expects that a saved record arrives on the stream.
+func (w *world) streamWorks(n resultstore.Notifications, worker resultstore.ResultStore, node string) {
 	w.Helper()
 	r := w.succeeded(node)
 	w.save(worker, r)
@@ -125,8 +125,8 @@ func (w *world) goesOn(n resultstore.Notifications, worker resultstore.ResultSto
 	}
 }
 
-// streamThrough saves records before and after a fault and expects the stream to go on. Where there is nothing but the
-// stream, every record that Save confirmed must come.
+// streamThrough saves records before and after a fault and expects later records on the stream.
+// With RepliesOnly every record that Save confirmed must arrive.
 func (w *world) streamThrough(n resultstore.Notifications, worker resultstore.ResultStore, node string, fault func()) {
 	w.Helper()
 	waiting := map[task.ID]bool{}
@@ -155,7 +155,7 @@ func (w *world) streamThrough(n resultstore.Notifications, worker resultstore.Re
 		}
 		return waiting[r.ID]
 	})
-	for { // what is left of before
+	for { // receive the remaining earlier records
 		ctx, cancel := context.WithTimeout(context.Background(), w.Quiet)
 		_, err := n.Receive(ctx)
 		cancel()
@@ -165,7 +165,8 @@ func (w *world) streamThrough(n resultstore.Notifications, worker resultstore.Re
 	}
 }
 
-// unavailable expects that a call without a server ends with its ctx at the latest, with an error of that class.
+// unavailable expects that a call without a server returns when its ctx ends at the latest, with
+// ErrUnavailable or ctx's error.
 func (w *world) unavailable(name string, call func(ctx context.Context) error) {
 	w.Helper()
 	const deadline = 500 * time.Millisecond

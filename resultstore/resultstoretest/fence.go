@@ -11,7 +11,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// token changes the state and the fencing token of a record. The result tells the records of a case apart.
+// token returns r with another state and fencing token. Its result names both, to tell the records
+// of a case apart.
 func token(r resultstore.Record, state task.State, generation, deliveries int) resultstore.Record {
 	r.State, r.Generation, r.Deliveries = state, generation, deliveries
 	r.Result = fmt.Appendf(nil, "%s-%d-%d", state, generation, deliveries)
@@ -23,7 +24,7 @@ func fenceCases() []testCase {
 	return []testCase{
 		{
 			Area: "fence", Name: "a newer token replaces",
-			Explain: "A task is started, retried and started again, and ends when an answer comes from outside; each attempt has a newer token and replaces what the one before recorded, up to the final record.",
+			Explain: "A task is started, retried and started again, and ends with an answer from outside. Each attempt has a newer token and replaces the record of the one before, up to the final record.",
 			Needs:   []need{needsRecords},
 			Run: func(w *world) {
 				s := w.Open()
@@ -39,7 +40,7 @@ func fenceCases() []testCase {
 		},
 		{
 			Area: "fence", Name: "an older token is refused",
-			Explain: "A record with an older token than the stored one is refused with ErrStale: it comes from an attempt that was frozen and woke after its task went to another consumer. Pairs compare by Generation, then by Deliveries.",
+			Explain: "A record with an older token than the stored one returns ErrStale: it comes from an attempt that was suspended while its task went to another consumer. Tokens compare by Generation, then by Deliveries.",
 			Needs:   []need{needsRecords},
 			Run: func(w *world) {
 				a, b := w.Open(), w.Open()
@@ -55,7 +56,7 @@ func fenceCases() []testCase {
 		},
 		{
 			Area: "fence", Name: "a terminal record is never replaced",
-			Explain: "A record of another token on a terminal one is refused with ErrStale, also a newer one: a submitter that saw the result must not find another later.",
+			Explain: "A record with another token than a stored terminal record returns ErrStale, even with a newer one: a submitter that saw the result must not find a different one later.",
 			Needs:   []need{needsRecords},
 			Run: func(w *world) {
 				a, b := w.Open(), w.Open()
@@ -74,7 +75,7 @@ func fenceCases() []testCase {
 		},
 		{
 			Area: "fence", Name: "the same token does not undo a terminal record",
-			Explain: "A terminal state is recorded once and never replaced, not even by another state of the same attempt.",
+			Explain: "A terminal state is stored once and never replaced, not even by another state of the same attempt.",
 			Needs:   []need{needsRecords},
 			Run: func(w *world) {
 				s := w.Open()
@@ -91,7 +92,7 @@ func fenceCases() []testCase {
 		},
 		{
 			Area: "fence", Name: "the same terminal record again",
-			Explain: "The same terminal record saved again is nil and changes nothing: a consumer whose first Save was answered by a lost connection repeats it and must be able to go on.",
+			Explain: "Saving the same terminal record again returns nil and changes nothing: a consumer that lost the answer to its first Save repeats it and must be able to continue.",
 			Needs:   []need{needsRecords},
 			Run: func(w *world) {
 				a, b := w.Open(), w.Open()
@@ -105,7 +106,7 @@ func fenceCases() []testCase {
 		},
 		{
 			Area: "fence", Name: "a new life replaces a failure",
-			Explain: "A StateRequeued record of a newer generation replaces a failed or expired one: a dead letter that is requeued may still succeed. Whoever asks for the task sees that it goes on.",
+			Explain: "A StateRequeued record of a newer generation replaces a failed or expired one: a requeued dead letter may still succeed, and its submitter must see that the task continues.",
 			Needs:   []need{needsRecords},
 			Run: func(w *world) {
 				a, b := w.Open(), w.Open()
@@ -125,7 +126,7 @@ func fenceCases() []testCase {
 		},
 		{
 			Area: "fence", Name: "a new life needs a newer generation and a failure",
-			Explain: "A StateRequeued record that is not of a newer generation, and one on a success or a revocation, is refused with ErrStale: nobody's result may be taken away.",
+			Explain: "A StateRequeued record returns ErrStale if its generation is not newer or the task succeeded or was revoked: a final result must not disappear.",
 			Needs:   []need{needsRecords},
 			Run: func(w *world) {
 				a, b := w.Open(), w.Open()
@@ -146,7 +147,7 @@ func fenceCases() []testCase {
 		},
 		{
 			Area: "fence", Name: "writers of the old life are refused",
-			Explain: "After a task was requeued, what an attempt of its old life still writes is refused with ErrStale.",
+			Explain: "After a task was requeued, every record of an attempt of its old life returns ErrStale.",
 			Needs:   []need{needsRecords},
 			Run: func(w *world) {
 				a, b := w.Open(), w.Open()
@@ -161,7 +162,7 @@ func fenceCases() []testCase {
 		},
 		{
 			Area: "fence", Name: "any history",
-			Explain: "Whatever order records come in, what is kept and what is refused follow from the rules of Save and Delete alone.",
+			Explain: "For every order of records, only the rules of Save and Delete decide which record is stored and which is refused.",
 			Needs:   []need{needsRecords},
 			Run: func(w *world) {
 				stores := []resultstore.ResultStore{w.Open(), w.Open()}
@@ -170,7 +171,7 @@ func fenceCases() []testCase {
 		},
 		{
 			Area: "fence", Name: "exactly one terminal record wins",
-			Explain: "However many attempts end at the same moment in different processes, Save succeeds for one terminal record, and that is the one that is found from then on.",
+			Explain: "Of many attempts that end at the same time in different processes, Save succeeds for one terminal record, and Load returns that record from then on.",
 			Needs:   []need{needsRecords},
 			Run: func(w *world) {
 				stores := []resultstore.ResultStore{w.Open(), w.Open(), w.Open()}
@@ -182,10 +183,10 @@ func fenceCases() []testCase {
 	}
 }
 
-// model is the rules of the port over one task.
+// model implements the rules of the port for one task.
 type model struct{ kept *resultstore.Record }
 
-// save returns whether r is refused.
+// save stores r, or returns true if the rules refuse it.
 func (m *model) save(r resultstore.Record) (stale bool) {
 	switch {
 	case m.kept == nil:
@@ -235,7 +236,8 @@ func checkHistory(w *world, t *rapid.T, stores []resultstore.ResultStore) {
 	}
 }
 
-// raceForOne lets attempts with different tokens end at once.
+// raceForOne saves the records of several attempts with different tokens at the same time. It
+// checks that exactly one terminal record wins and is loaded.
 func raceForOne(w *world, stores []resultstore.ResultStore) {
 	const attempts = 12
 	type end struct {
@@ -245,7 +247,7 @@ func raceForOne(w *world, stores []resultstore.ResultStore) {
 	base := w.succeeded("")
 	start, done := make(chan struct{}), make(chan end, attempts)
 	for i := range attempts {
-		// The newest token is that of a terminal record, so that there must be a winner.
+		// The newest token belongs to a terminal record, so that a winner exists.
 		state := []task.State{task.StateRetrying, task.StateFailed, task.StateSucceeded}[i%3]
 		r := token(base, state, i/4, 1+i%4)
 		go func() {

@@ -19,7 +19,7 @@ func gatherCases() []testCase {
 	return []testCase{
 		{
 			Area: "gather", Name: "the interface is there when it is promised",
-			Explain: "Gatherer is optional; a store that has it promises it, so that it is tested.",
+			Explain: "A store that implements Gatherer also promises it, so that it is tested.",
 			Run: func(w *world) {
 				s := w.Open()
 				if _, got := capability.As[resultstore.Gatherer](s); got != w.h.Promises.Gather {
@@ -29,7 +29,7 @@ func gatherCases() []testCase {
 		},
 		{
 			Area: "gather", Name: "the last member decides",
-			Explain: "The arrival that was the last one missing decides the group, whoever told it, and it goes on being the one however often any member arrives again: who repeats that one sends what follows, and nobody else does.",
+			Explain: "The arrival that completes the group decides it, in any process, and stays the decider however often members arrive again. Only the consumer that repeats this arrival submits the successor.",
 			Needs:   []need{needsGather},
 			Run: func(w *world) {
 				a, b := w.gatherer(), w.gatherer()
@@ -47,7 +47,7 @@ func gatherCases() []testCase {
 		},
 		{
 			Area: "gather", Name: "the size may come last, or first",
-			Explain: "A stream knows its number of members when the last one is sent, and that one may end before or after the others.",
+			Explain: "A stream knows its number of members only when the last one is submitted, and that member may end before or after the others.",
 			Needs:   []need{needsGather},
 			Run: func(w *world) {
 				s := w.gatherer()
@@ -62,7 +62,7 @@ func gatherCases() []testCase {
 		},
 		{
 			Area: "gather", Name: "a failure that decides",
-			Explain: "The first arrival that says so decides the group before all have come; later ones are kept and change nothing. Failures are counted.",
+			Explain: "The first arrival with Decides set decides the group while others are missing. Later arrivals are stored and do not change the decision. Failures are counted.",
 			Needs:   []need{needsGather},
 			Run: func(w *world) {
 				s := w.gatherer()
@@ -83,7 +83,7 @@ func gatherCases() []testCase {
 		},
 		{
 			Area: "gather", Name: "the first arrival at an index is kept",
-			Explain: "What arrives again at the same index changes nothing that was kept: a member that ran twice must not make two truths.",
+			Explain: "A second arrival at the same index does not change the stored member: a member that ran twice must not have two results.",
 			Needs:   []need{needsGather},
 			Run: func(w *world) {
 				s := w.gatherer()
@@ -98,7 +98,7 @@ func gatherCases() []testCase {
 		},
 		{
 			Area: "gather", Name: "members in order, in pages",
-			Explain: "Members returns what arrived from an index up, in order, at most the limit, and ends before the first gap; a group that is not known has none.",
+			Explain: "Members returns the members from an index on, in order, at most limit of them, and stops before the first gap. An unknown group has no members.",
 			Needs:   []need{needsGather},
 			Run: func(w *world) {
 				a, b := w.gatherer(), w.gatherer()
@@ -117,7 +117,7 @@ func gatherCases() []testCase {
 		},
 		{
 			Area: "gather", Name: "what has no place is refused",
-			Explain: "Another size than the known one, and an index outside of it, are ErrMalformed and leave nothing: two groups of one name must not be mixed.",
+			Explain: "A size that differs from the known one, or an index outside of it, returns ErrMalformed and stores nothing: two groups of one name must not mix.",
 			Needs:   []need{needsGather},
 			Run: func(w *world) {
 				s := w.gatherer()
@@ -134,7 +134,7 @@ func gatherCases() []testCase {
 		},
 		{
 			Area: "gather", Name: "many at a time",
-			Explain: "Each method is one atomic step: of many arrivals at once, some of them repeated, exactly one member is the decider, and everybody hears of the same one.",
+			Explain: "Each method is one atomic step: of many concurrent arrivals, some of them repeated, exactly one member is the decider, and every call returns the same one.",
 			Needs:   []need{needsGather},
 			Run: func(w *world) {
 				const n, each = 24, 2
@@ -171,7 +171,7 @@ func gatherCases() []testCase {
 		},
 		{
 			Area: "gather", Name: "what is known of a group",
-			Explain: "Group answers with what Arrive answered last, in every process, and with ErrNotFound for a group of which nothing has arrived.",
+			Explain: "Group returns the state that Arrive returned last, in every process. It returns ErrNotFound for a group without arrivals.",
 			Needs:   []need{needsGather},
 			Run: func(w *world) {
 				a, b := w.gatherer(), w.gatherer()
@@ -193,7 +193,7 @@ func gatherCases() []testCase {
 		},
 		{
 			Area: "gather", Name: "a group waits longer than it is kept",
-			Explain: "Wait is how long all of a group is kept while it is not decided, and TTL once it is: a member may take days, and what is decided must not fill the store for as long.",
+			Explain: "Wait is the retention of an undecided group and TTL that of a decided one: a member may take days, and decided groups must not fill the store for as long.",
 			Needs:   []need{needsGather, needsTTL},
 			Run: func(w *world) {
 				s := w.gatherer()
@@ -223,7 +223,7 @@ func gatherCases() []testCase {
 		},
 		{
 			Area: "gather", Name: "a group is forgotten",
-			Explain: "What is gathered is kept for TTL after the last arrival, and no longer: nothing else takes it away.",
+			Explain: "A group is kept for TTL after its last arrival and no longer. No other mechanism removes it.",
 			Needs:   []need{needsGather, needsTTL},
 			Run: func(w *world) {
 				s := w.gatherer()
@@ -241,7 +241,7 @@ func gatherCases() []testCase {
 					first, err := s.Begin(ctx, begun, "b", time.Hour)
 					return w.Clean(err) == nil && first
 				})
-				other := w.member(group, 1, 3) // another size: nothing is left of the first one
+				other := w.member(group, 1, 3) // another size is accepted because the first group has expired
 				other.TTL, other.Wait = time.Hour, time.Hour
 				w.arrive(s, other, resultstore.Gathered{Size: 3, Done: 1, Decider: -1})
 				w.wantMembers(s, stays, 0, 1, k.Record)
@@ -249,7 +249,7 @@ func gatherCases() []testCase {
 		},
 		{
 			Area: "gather", Name: "one copy begins",
-			Explain: "Begin is true for the first copy that asks, as often as it asks, and false for any other: of two messages of one task one is run, and that one again when its consumer dies.",
+			Explain: "Begin returns true for the copy that calls first, however often it calls, and false for every other copy: of two messages of one task one runs, and runs again if its consumer dies.",
 			Needs:   []need{needsGather},
 			Run: func(w *world) {
 				a, b := w.gatherer(), w.gatherer()
@@ -278,7 +278,7 @@ func gatherCases() []testCase {
 		},
 		{
 			Area: "gather", Name: "what is no id is refused",
-			Explain: "Ids become keys and subjects.",
+			Explain: "Ids become keys and subjects, so an invalid id is refused.",
 			Needs:   []need{needsGather},
 			Run: func(w *world) {
 				s := w.gatherer()
@@ -316,7 +316,7 @@ func (w *world) gatherer() resultstore.Gatherer {
 	return suite.Offer[resultstore.Gatherer](w, w.Open())
 }
 
-// member is the end of a member that succeeded.
+// member returns the arrival of a member that succeeded.
 func (w *world) member(group task.ID, index, size int) resultstore.Arrival {
 	return resultstore.Arrival{Group: group, Index: index, Size: size, Record: resultstore.Record{
 		ID: task.ID(fmt.Sprintf("%smember-%d", w.h.Prefix, max(index, 0))), Name: "member", State: task.StateSucceeded,

@@ -11,7 +11,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// succeeded makes a plain terminal record.
+// succeeded returns a simple terminal record for node with a new id.
 func (w *world) succeeded(node string) resultstore.Record {
 	at := time.Now().Truncate(time.Millisecond)
 	return resultstore.Record{
@@ -22,14 +22,14 @@ func (w *world) succeeded(node string) resultstore.Record {
 	}
 }
 
-// with changes a copy of r.
+// with returns a copy of r after change.
 func with(r resultstore.Record, change func(r *resultstore.Record)) resultstore.Record {
 	change(&r)
 	return r
 }
 
-// text draws valid UTF-8 of at most limit bytes, with the characters that break adapters: NUL, quotes, control characters
-// and what lies beyond the first plane.
+// text draws valid UTF-8 of at most limit bytes. It prefers characters that break adapters: NUL,
+// quotes, control characters and characters beyond the first Unicode plane.
 func text(limit int) *rapid.Generator[string] {
 	return rapid.Map(rapid.OneOf(
 		rapid.StringN(0, -1, limit),
@@ -42,7 +42,8 @@ func text(limit int) *rapid.Generator[string] {
 	})
 }
 
-// anyTime draws times a store must keep: none, or within four centuries, finer than milliseconds and in any zone.
+// anyTime draws a time that a store must keep: the zero time, or one with nanoseconds in any zone
+// after 1970.
 func anyTime() *rapid.Generator[time.Time] {
 	return rapid.OneOf(rapid.Just(time.Time{}), rapid.Custom(func(t *rapid.T) time.Time {
 		ns := rapid.Int64Range(1, 8e18).Draw(t, "ns")
@@ -51,7 +52,7 @@ func anyTime() *rapid.Generator[time.Time] {
 	}))
 }
 
-// record draws a record of a state the store keeps.
+// record draws a terminal record of task id for node.
 func record(id task.ID, node string) *rapid.Generator[resultstore.Record] {
 	name := rapid.StringMatching(`[a-zA-Z0-9][a-zA-Z0-9._-]{0,40}`)
 	return rapid.Custom(func(t *rapid.T) resultstore.Record {

@@ -14,7 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// wrapper is one as users write it.
+// wrapper is a store in the form that users write.
 type wrapper struct{ resultstore.ResultStore }
 
 func (w wrapper) Unwrap() any { return w.ResultStore }
@@ -23,7 +23,7 @@ func notifyCases() []testCase {
 	return []testCase{
 		{
 			Area: "notify", Name: "the store says what it is",
-			Explain: "A producer asks the store whether it notifies and whether it keeps records; a wrong answer makes it wait for what never comes. A capability without its promise would go untested.",
+			Explain: "A producer asks the store whether it notifies and whether it keeps records; with a wrong answer it waits forever. A capability without its promise would be untested.",
 			Run: func(w *world) {
 				s := w.Open()
 				if got, want := resultstore.RepliesOnly(s), w.h.Promises.RepliesOnly; got != want {
@@ -36,7 +36,7 @@ func notifyCases() []testCase {
 		},
 		{
 			Area: "notify", Name: "a wrapper keeps every capability",
-			Explain: "Users wrap stores to count or to log. What the store can do besides its port is found through a wrapper that has Unwrap.",
+			Explain: "Users wrap stores to count or to log. The optional capabilities of the store are found through a wrapper with an Unwrap method.",
 			Run: func(w *world) {
 				s := w.Open()
 				suite.Keeps(w, s, wrapper{s}, suite.CapabilityOf[resultstore.Notifier](), suite.CapabilityOf[resultstore.Replier](),
@@ -54,7 +54,7 @@ func notifyCases() []testCase {
 		},
 		{
 			Area: "notify", Name: "every field makes the round trip",
-			Explain: "A submitter takes a notification for the record; with a reply queue it is all there is.",
+			Explain: "A submitter uses a notification as the record; a reply queue gives it no other one.",
 			Needs:   []need{needsNotify},
 			Run: func(w *world) {
 				submitter, worker := w.Open(), w.Open()
@@ -71,7 +71,7 @@ func notifyCases() []testCase {
 		},
 		{
 			Area: "notify", Name: "a result of 1 MiB",
-			Explain: "Results are as large as tasks make them.",
+			Explain: "Tasks decide how large results are, so 1 MiB must arrive.",
 			Needs:   []need{needsNotify},
 			Run: func(w *world) {
 				submitter, worker := w.Open(), w.Open()
@@ -85,7 +85,7 @@ func notifyCases() []testCase {
 		},
 		{
 			Area: "notify", Name: "one stream for all tasks",
-			Explain: "One stream serves all tasks of a submitter, whichever consumers ran them: a queue or a subscription for each task would cost more than the task.",
+			Explain: "One stream serves all tasks of a submitter, whichever consumers ran them: a queue or subscription for each task would cost more than the task.",
 			Needs:   []need{needsNotify},
 			Run: func(w *world) {
 				node := w.node("submitter")
@@ -102,7 +102,7 @@ func notifyCases() []testCase {
 		},
 		{
 			Area: "notify", Name: "only the node's own records",
-			Explain: "The stream holds the records whose ReplyTo is the node: no other's, and none that name nobody.",
+			Explain: "The stream holds exactly the records whose ReplyTo is the node: no records of another node, and no records without ReplyTo.",
 			Needs:   []need{needsNotify},
 			Run: func(w *world) {
 				submitter, other, worker := w.Open(), w.Open(), w.Open()
@@ -123,7 +123,7 @@ func notifyCases() []testCase {
 		},
 		{
 			Area: "notify", Name: "only terminal records",
-			Explain: "The stream holds terminal records: a submitter takes what comes for the end of its task.",
+			Explain: "The stream holds only terminal records: a submitter treats each record as the end of its task.",
 			Needs:   []need{needsNotify},
 			Run: func(w *world) {
 				submitter, worker := w.Open(), w.Open()
@@ -139,7 +139,7 @@ func notifyCases() []testCase {
 		},
 		{
 			Area: "notify", Name: "why a task waits",
-			Explain: "The stream of a Replier also has the open records that hold an error: there is no other way to learn why a task waits.",
+			Explain: "The stream of a Replier also has open records with an error: a submitter has no other way to learn why a task waits.",
 			Needs:   []need{needsReplies},
 			Run: func(w *world) {
 				submitter, worker := w.Open(), w.Open()
@@ -155,7 +155,7 @@ func notifyCases() []testCase {
 		},
 		{
 			Area: "notify", Name: "the end of a new life",
-			Explain: "A task that failed, was requeued and then succeeded is told of with its new end, and not with the requeueing.",
+			Explain: "If a failed task is requeued and then succeeds, the stream delivers the new end and not the requeueing.",
 			Needs:   []need{needsNotify, needsRecords},
 			Run: func(w *world) {
 				submitter, worker := w.Open(), w.Open()
@@ -175,7 +175,7 @@ func notifyCases() []testCase {
 		},
 		{
 			Area: "notify", Name: "every kind of end",
-			Explain: "Success is not the only end: a submitter must hear of failed, revoked and expired tasks as well.",
+			Explain: "A submitter must also receive the records of failed, revoked and expired tasks.",
 			Needs:   []need{needsNotify},
 			Run: func(w *world) {
 				submitter, worker := w.Open(), w.Open()
@@ -191,14 +191,14 @@ func notifyCases() []testCase {
 		},
 		{
 			Area: "notify", Name: "from now on",
-			Explain: "A stream begins when Notify returns. What was saved before is found with Load.",
+			Explain: "A stream begins when Notify returns. Load finds records that were saved before.",
 			Needs:   []need{needsNotify, needsRecords},
 			Run: func(w *world) {
 				submitter, worker := w.Open(), w.Open()
 				early, late := w.succeeded(w.node("n")), w.succeeded(w.node("n"))
 				witness := w.notify(submitter, w.node("n"))
 				w.save(worker, early)
-				w.receive(witness) // a notification may be on its way for a moment after Save has returned
+				w.receive(witness) // a notification may still be on its way after Save returned
 				w.closeStream(witness)
 				n := w.notify(submitter, w.node("n"))
 				w.save(worker, late)
@@ -209,7 +209,7 @@ func notifyCases() []testCase {
 		},
 		{
 			Area: "notify", Name: "visible before the notification",
-			Explain: "A submitter that was told of a record may Load it at once.",
+			Explain: "A submitter that received a notification may call Load at once.",
 			Needs:   []need{needsNotify, needsRecords},
 			Run: func(w *world) {
 				submitter, worker := w.Open(), w.Open()
@@ -223,7 +223,7 @@ func notifyCases() []testCase {
 		},
 		{
 			Area: "notify", Name: "several streams of a node",
-			Explain: "A record is delivered to one stream or more of that node; none is lost between them.",
+			Explain: "Each record is delivered to at least one stream of its node.",
 			Needs:   []need{needsNotify},
 			Run: func(w *world) {
 				submitter, worker := w.Open(), w.Open()
@@ -261,7 +261,7 @@ func notifyCases() []testCase {
 		},
 		{
 			Area: "notify", Name: "Receive ends with its context",
-			Explain: "Receive returns ctx's error when that ends, and takes no record with it.",
+			Explain: "Receive returns ctx's error when ctx ends, and loses no record.",
 			Needs:   []need{needsNotify},
 			Run: func(w *world) {
 				submitter, worker := w.Open(), w.Open()
@@ -281,7 +281,7 @@ func notifyCases() []testCase {
 		},
 		{
 			Area: "notify", Name: "a stuck submitter holds nobody up",
-			Explain: "A stream that nobody reads must not block Save: the consumer would stop for a submitter that hangs.",
+			Explain: "A stream without a reader must not block Save: a consumer must not stop because one submitter hangs.",
 			Needs:   []need{needsNotify},
 			Run: func(w *world) {
 				submitter, worker := w.Open(), w.Open()
@@ -299,7 +299,7 @@ func notifyCases() []testCase {
 		},
 		{
 			Area: "notify", Name: "no other process finds a reply",
-			Explain: "A Replier keeps no records: Load never finds one that another process saved.",
+			Explain: "A Replier keeps no records: Load never finds a record that another process saved.",
 			Needs:   []need{needsReplies},
 			Run: func(w *world) {
 				submitter, worker := w.Open(), w.Open()
@@ -311,7 +311,7 @@ func notifyCases() []testCase {
 		},
 		{
 			Area: "notify", Name: "a reply to nobody",
-			Explain: "ErrUnreachable: the submitter's side of a reply queue is gone, so that nobody will read this record. Repeating is useless, and the consumer must be told so.",
+			Explain: "ErrUnreachable reports that the reply queue of the submitter is gone and no process will read the record. Repeating does not help, and the consumer must learn it.",
 			Needs:   []need{needsReplies},
 			Run: func(w *world) {
 				worker := w.Open()
@@ -320,7 +320,7 @@ func notifyCases() []testCase {
 		},
 		{
 			Area: "notify", Name: "a lost queue is told of",
-			Explain: "A Replier that finds the place of its records gone returns ErrLost once, before it makes the place anew, and goes on: a future must not wait for a record that is gone.",
+			Explain: "A Replier that finds its reply queue gone returns ErrLost once, makes the queue again and continues: a future must not wait for a record that is lost.",
 			Needs:   []need{needsReplies},
 			Run: func(w *world) {
 				submitter, worker := w.Open(), w.Open()
@@ -342,7 +342,7 @@ func notifyCases() []testCase {
 		},
 		{
 			Area: "notify", Name: "nothing is ready without a queue",
-			Explain: "Ready waits while the place of the records is known to be gone, until after Receive has returned ErrLost: a producer that sends tasks before would not hear of their end.",
+			Explain: "Ready waits from the loss of the reply queue until Receive has returned ErrLost: a producer that submitted tasks before that would miss their end.",
 			Needs:   []need{needsReplies},
 			Run: func(w *world) {
 				node := w.node("n")
@@ -377,7 +377,7 @@ func notifyCases() []testCase {
 		},
 		{
 			Area: "notify", Name: "an ended stream",
-			Explain: "Close ends the stream, for a Receive that waits as well, with ErrClosed; it is idempotent and leaves the other streams alone.",
+			Explain: "Close ends the stream and makes a waiting Receive return ErrClosed. Further calls do nothing, and other streams continue.",
 			Needs:   []need{needsNotify},
 			Run: func(w *world) {
 				submitter, worker := w.Open(), w.Open()
@@ -404,7 +404,7 @@ func notifyCases() []testCase {
 	}
 }
 
-// drain receives until every task was announced.
+// drain receives records until every waiting task was announced.
 func (w *world) drain(n resultstore.Notifications, waiting map[task.ID]bool) {
 	w.Helper()
 	for total := len(waiting); len(waiting) > 0; {

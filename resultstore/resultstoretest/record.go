@@ -17,7 +17,7 @@ func recordCases() []testCase {
 	return []testCase{
 		{
 			Area: "record", Name: "every field makes the round trip",
-			Explain: "A submitter knows of its task what the record holds and nothing else; whatever texts, bytes and times are in it must come back, times cut to milliseconds, TTL left out.",
+			Explain: "A submitter knows only the record of its task. All texts, bytes and times must return unchanged, except that times are cut to milliseconds and TTL is left out.",
 			Needs:   []need{needsRecords},
 			Run: func(w *world) {
 				saver, loader := w.Open(), w.Open()
@@ -32,7 +32,7 @@ func recordCases() []testCase {
 		},
 		{
 			Area: "record", Name: "visible to every Load that begins after Save returned",
-			Explain: "Save writes r, visible to every Load that begins after it returned: the consumer acknowledges the task next, and then there is nothing left to make the record from.",
+			Explain: "Every Load that begins after Save returned sees the record: the consumer acknowledges the task next, and could not make the record again.",
 			Needs:   []need{needsRecords},
 			Run: func(w *world) {
 				a, b := w.Open(), w.Open()
@@ -46,7 +46,7 @@ func recordCases() []testCase {
 		},
 		{
 			Area: "record", Name: "every id that is one",
-			Explain: "An id is 1 to 128 bytes of visible ASCII. Separators, wildcards and quotes of a server's language in it are none of the caller's business, and two ids are never taken for one.",
+			Explain: "An id is 1 to 128 bytes of visible ASCII. Separators, wildcards and quotes that are special to a server are ordinary bytes in it, and two different ids never share a record.",
 			Needs:   []need{needsRecords},
 			Run: func(w *world) {
 				s := w.Open()
@@ -70,7 +70,7 @@ func recordCases() []testCase {
 		},
 		{
 			Area: "record", Name: "what is no id is refused",
-			Explain: "Ids become keys, subjects and parameters. What is not one must not get that far.",
+			Explain: "Ids become keys, subjects and parameters, so an invalid id is refused.",
 			Run: func(w *world) {
 				s := w.Open()
 				w.listen(s, w.node("n"))
@@ -89,7 +89,7 @@ func recordCases() []testCase {
 		},
 		{
 			Area: "record", Name: "what is no recorded state is refused",
-			Explain: "State is a terminal one, StateRetrying, StateAwaiting, StateRequeued or StateStarted. A record in any other state would leave its submitter waiting for ever.",
+			Explain: "State is terminal, StateRetrying, StateAwaiting, StateRequeued or StateStarted. With a record in any other state its submitter would wait forever.",
 			Run: func(w *world) {
 				s := w.Open()
 				w.listen(s, w.node("n"))
@@ -103,7 +103,7 @@ func recordCases() []testCase {
 		},
 		{
 			Area: "record", Name: "slices are not shared",
-			Explain: "A store keeps no reference to the slices of a record after Save returned, and the ones it returns belong to the caller: buffers are used again at once.",
+			Explain: "A store keeps no reference to the slices of a record after Save returned, and returned slices belong to the caller: callers reuse buffers at once.",
 			Needs:   []need{needsRecords},
 			Run: func(w *world) {
 				s := w.Open()
@@ -121,7 +121,7 @@ func recordCases() []testCase {
 		},
 		{
 			Area: "record", Name: "a result of 1 MiB",
-			Explain: "Results are as large as tasks make them; a common limit of servers, such as 64 KiB of a column or of a line, must not show.",
+			Explain: "Tasks decide how large results are. A common limit of servers, such as 64 KiB for a column or a line, must not apply.",
 			Needs:   []need{needsRecords},
 			Run: func(w *world) {
 				a, b := w.Open(), w.Open()
@@ -132,7 +132,7 @@ func recordCases() []testCase {
 		},
 		{
 			Area: "record", Name: "a result that is too large",
-			Explain: "A record that cannot be kept is refused with ErrTooLarge and leaves nothing, so that the consumer can record a failure instead.",
+			Explain: "A record that is too large is refused with ErrTooLarge and stores nothing, so that the consumer can save a failure instead.",
 			Needs:   []need{needsMaxResult},
 			Run: func(w *world) {
 				s := w.Open()
@@ -150,7 +150,7 @@ func recordCases() []testCase {
 		},
 		{
 			Area: "record", Name: "no record",
-			Explain: "Load returns ErrNotFound if there is no record; a submitter tells so a task that waits from a store that is ill.",
+			Explain: "Load returns ErrNotFound if no record exists: a submitter tells a waiting task from a failing store by it.",
 			Run: func(w *world) {
 				s := w.Open()
 				w.wantNone(s, w.id(), "Load of what was never saved")
@@ -158,7 +158,7 @@ func recordCases() []testCase {
 		},
 		{
 			Area: "record", Name: "Delete removes",
-			Explain: "Delete removes the record of a task, and with it its token; no record is no error, so that a repeated clean-up succeeds.",
+			Explain: "Delete removes the record of a task with its token. It returns nil if no record exists, so that a repeated clean-up succeeds.",
 			Needs:   []need{needsRecords},
 			Run: func(w *world) {
 				a, b := w.Open(), w.Open()
@@ -176,7 +176,7 @@ func recordCases() []testCase {
 		},
 		{
 			Area: "record", Name: "many at a time",
-			Explain: "All methods may be called from any goroutine.",
+			Explain: "All methods are safe for concurrent use.",
 			Needs:   []need{needsRecords},
 			Run: func(w *world) {
 				s := w.Open()

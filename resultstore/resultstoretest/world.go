@@ -16,7 +16,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// world is what a case works with: a namespace, the stores opened in it, and bounded waits.
+// world holds the namespace of a case, the stores opened in it, and helpers with limited waits.
 type world struct {
 	*suite.World[resultstore.ResultStore]
 	h *Harness
@@ -31,7 +31,7 @@ func newWorld(t testing.TB, h *Harness) *world {
 	})}
 }
 
-// id returns a task's id that no other call gave.
+// id returns a new task id. Safe for concurrent use.
 func (w *world) id() task.ID {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -39,10 +39,10 @@ func (w *world) id() task.ID {
 	return task.ID(fmt.Sprintf("%stask-%d", w.h.Prefix, w.ids))
 }
 
-// node returns the full id of a submitter.
+// node returns the full node id of a submitter.
 func (w *world) node(name string) string { return w.h.Prefix + name }
 
-// save saves and expects success.
+// save saves each record and fails the case on an error.
 func (w *world) save(s resultstore.ResultStore, rs ...resultstore.Record) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -52,7 +52,7 @@ func (w *world) save(s resultstore.ResultStore, rs ...resultstore.Record) {
 	}
 }
 
-// trySave saves and returns the error.
+// trySave saves a record and returns the error. It fails the case if the error contains the secret.
 func (w *world) trySave(s resultstore.ResultStore, r resultstore.Record) error {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -60,7 +60,7 @@ func (w *world) trySave(s resultstore.ResultStore, r resultstore.Record) error {
 	return w.Clean(s.Save(ctx, r))
 }
 
-// saveThrough saves while connections are being lost: it repeats what failed until it is recorded.
+// saveThrough repeats Save until it succeeds, for cases that lose connections.
 func (w *world) saveThrough(s resultstore.ResultStore, r resultstore.Record) {
 	w.Helper()
 	w.Until("Save of "+show(r)+" through a lost connection", func() bool {
@@ -70,7 +70,7 @@ func (w *world) saveThrough(s resultstore.ResultStore, r resultstore.Record) {
 	})
 }
 
-// load loads and expects to find.
+// load returns the record of a task and fails the case if Load fails.
 func (w *world) load(s resultstore.ResultStore, id task.ID) resultstore.Record {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -80,7 +80,7 @@ func (w *world) load(s resultstore.ResultStore, id task.ID) resultstore.Record {
 	return r
 }
 
-// wantLoad loads and compares.
+// wantLoad loads the record and reports a difference to want.
 func (w *world) wantLoad(s resultstore.ResultStore, want resultstore.Record, format string, args ...any) {
 	w.Helper()
 	if diff := diffRecord(want, w.load(s, want.ID)); diff != "" {
@@ -88,7 +88,7 @@ func (w *world) wantLoad(s resultstore.ResultStore, want resultstore.Record, for
 	}
 }
 
-// wantNone expects that there is no record.
+// wantNone expects ErrNotFound from Load.
 func (w *world) wantNone(s resultstore.ResultStore, id task.ID, format string, args ...any) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -97,7 +97,7 @@ func (w *world) wantNone(s resultstore.ResultStore, id task.ID, format string, a
 	w.WantIs(err, resultstore.ErrNotFound, format, args...)
 }
 
-// remove deletes and expects success.
+// remove deletes the record of a task and fails the case on an error.
 func (w *world) remove(s resultstore.ResultStore, id task.ID) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -105,7 +105,7 @@ func (w *world) remove(s resultstore.ResultStore, id task.ID) {
 	w.Must(s.Delete(ctx, id), "Delete(%q)", id)
 }
 
-// notify opens a stream. It ends with the store at the latest.
+// notify opens a stream of notifications or replies for node. Closing the store ends it.
 func (w *world) notify(s resultstore.ResultStore, node string) resultstore.Notifications {
 	w.Helper()
 	if w.h.Promises.RepliesOnly {
@@ -118,7 +118,7 @@ func (w *world) notify(s resultstore.ResultStore, node string) resultstore.Notif
 	return stream
 }
 
-// replies opens the stream of a reply queue. It ends with the store at the latest.
+// replies opens the stream of a reply queue for node. Closing the store ends it.
 func (w *world) replies(s resultstore.ResultStore, node string) resultstore.Replies {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -128,7 +128,7 @@ func (w *world) replies(s resultstore.ResultStore, node string) resultstore.Repl
 	return stream
 }
 
-// receive waits for the next record.
+// receive waits for the next record and returns it. It fails the case on an error.
 func (w *world) receive(n resultstore.Notifications) resultstore.Record {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -138,7 +138,7 @@ func (w *world) receive(n resultstore.Notifications) resultstore.Record {
 	return r
 }
 
-// nothing expects that no record comes for as long as the suite looks.
+// nothing fails the case if a record arrives within Quiet.
 func (w *world) nothing(n resultstore.Notifications, format string, args ...any) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), w.Quiet)
@@ -157,8 +157,8 @@ func (w *world) closeStream(n resultstore.Notifications) {
 	w.Must(n.Close(ctx), "Notifications.Close")
 }
 
-// listen opens a stream for a node where records of a task can only be had so, and otherwise does nothing; a reply queue
-// that nobody holds takes no records.
+// listen opens a stream for node if the store is a reply queue, because a queue without a reader
+// accepts no records. Otherwise it does nothing.
 func (w *world) listen(s resultstore.ResultStore, node string) {
 	w.Helper()
 	if w.h.Promises.RepliesOnly {
@@ -166,12 +166,13 @@ func (w *world) listen(s resultstore.ResultStore, node string) {
 	}
 }
 
-// show names a record in failures.
+// show returns the text for a record in failure messages.
 func show(r resultstore.Record) string {
 	return fmt.Sprintf("%s %s (%d,%d)", r.ID, r.State, r.Generation, r.Deliveries)
 }
 
-// diffRecord compares what was saved with what came back.
+// diffRecord returns the difference between a saved and a returned record, or "". It ignores TTL
+// and cuts times to milliseconds.
 func diffRecord(saved, got resultstore.Record) string {
 	saved.TTL = 0
 	for _, at := range []*time.Time{&saved.StartedAt, &saved.FinishedAt} {
@@ -179,7 +180,7 @@ func diffRecord(saved, got resultstore.Record) string {
 			*at = at.Truncate(time.Millisecond)
 		}
 	}
-	if n := len(saved.Result); n > 4<<10 { // the difference of large slices takes seconds, and nobody reads it
+	if n := len(saved.Result); n > 4<<10 { // cmp.Diff of large slices takes seconds and is unreadable
 		if !bytes.Equal(saved.Result, got.Result) {
 			return fmt.Sprintf("the result of %d bytes came back as another one of %d bytes", n, len(got.Result))
 		}

@@ -7,12 +7,13 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/resultstore/sqlresults"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// BenchmarkStore has 1 and 32 callers save a record each, again and again, and then load them.
+// BenchmarkStore measures 1 and 32 callers that each save and later load records.
 func BenchmarkStore(b *testing.B) {
 	for kind, dsn := range map[string]func(b *testing.B) string{
 		"sqlite":   func(b *testing.B) string { return fileURL(b) },
@@ -25,10 +26,11 @@ func BenchmarkStore(b *testing.B) {
 }
 
 func benchStore(b *testing.B, dsn string, callers int) {
-	s := opened(b, sqlresults.Config{URL: dsn})
+	s := opened(b, sqlresults.Config{Engine: sqltest.Engine(dsn), URL: dsn})
 	save(b, s, done("", -1))
 	id := func(i int64) task.ID { return task.ID(fmt.Sprint("bench-", i)) }
-	var saved atomic.Int64 // records that are there; a benchmark is run several times, each time with more
+	// stored records; a benchmark function runs several times with growing numbers
+	var saved atomic.Int64
 	for _, c := range []struct {
 		name string
 		call func(ctx context.Context, i int64) error

@@ -9,11 +9,15 @@ import (
 	"github.com/swarmiji/swarmiji/resultstore"
 )
 
-// claimID is the id of a claim's row in swarmiji_result_begun: a space, which no task's id has, and
-// the key in quotes, which makes any bytes a text that a database takes.
+// claimID returns the id of a claim's row in swarmiji_result_begun. It begins with a space, which
+// is not allowed in a task id. The key is quoted, because a database accepts only valid text.
 func claimID(key string) string { return " " + strconv.QuoteToASCII(key) }
 
-// Claim implements [resultstore.Claimer].
+// Claim implements [resultstore.Claimer]: it claims key for holder for the time ttl if the key has
+// no unexpired claim. It returns the holder that has the claim then. An existing claim is not
+// extended. Returns ErrMalformed for an invalid argument and ErrClosed after Close. While the
+// outcome of its statement is unknown it repeats the call, until ctx ends; then it returns
+// ErrUnavailable.
 func (s *Store) Claim(ctx context.Context, key, holder string, ttl time.Duration) (string, error) {
 	if err := s.checkClaim(ctx, key, ttl, holder); err != nil {
 		return "", err
@@ -21,7 +25,8 @@ func (s *Store) Claim(ctx context.Context, key, holder string, ttl time.Duration
 	return s.claim(ctx, "claim", claimID(key), holder, resultstore.RoundClaim(ttl).Microseconds())
 }
 
-// claim gives the row of an id to holder if nobody has it, and returns the holder that has it then.
+// claim sets the row of an id to holder for us microseconds if the row does not exist or has
+// expired. It returns the holder in the row then. The argument what names the operation in errors.
 func (s *Store) claim(ctx context.Context, what, id, holder string, us int64) (string, error) {
 	defer s.sweepSoon()
 	var winner []byte
@@ -36,12 +41,16 @@ func (s *Store) claim(ctx context.Context, what, id, holder string, us int64) (s
 	return string(winner), nil
 }
 
-// Extend implements [resultstore.Claimer].
+// Extend implements [resultstore.Claimer]: it makes the claim of holder end after ttl from now, by
+// calling Pass with holder as next. Returns ErrStale if holder does not have the claim.
 func (s *Store) Extend(ctx context.Context, key, holder string, ttl time.Duration) error {
 	return s.Pass(ctx, key, holder, holder, ttl)
 }
 
-// Pass implements [resultstore.Claimer].
+// Pass implements [resultstore.Claimer]: it gives the claim of key to next until ttl from now, if
+// holder or next has it. Returns ErrStale if neither has it, ErrMalformed for an invalid argument
+// and ErrClosed after Close. While the outcome of its statement is unknown it repeats the call,
+// until ctx ends; then it returns ErrUnavailable.
 func (s *Store) Pass(ctx context.Context, key, holder, next string, ttl time.Duration) error {
 	if err := s.checkClaim(ctx, key, ttl, holder, next); err != nil {
 		return err
@@ -56,7 +65,10 @@ func (s *Store) Pass(ctx context.Context, key, holder, next string, ttl time.Dur
 	})
 }
 
-// Release implements [resultstore.Claimer].
+// Release implements [resultstore.Claimer]: it deletes the claim of key if holder has it. Otherwise
+// it changes nothing and returns nil. Returns ErrMalformed for an invalid argument and ErrClosed
+// after Close. While the outcome of its statement is unknown it repeats the call, until ctx ends;
+// then it returns ErrUnavailable.
 func (s *Store) Release(ctx context.Context, key, holder string) error {
 	if err := s.checkClaim(ctx, key, 1, holder); err != nil {
 		return err
@@ -67,6 +79,8 @@ func (s *Store) Release(ctx context.Context, key, holder string) error {
 	})
 }
 
+// checkClaim returns ErrClosed after Close, ctx's error if ctx has ended, or ErrMalformed for an
+// invalid argument of a claim.
 func (s *Store) checkClaim(ctx context.Context, key string, ttl time.Duration, holders ...string) error {
 	if s.life.Err() != nil {
 		return resultstore.ErrClosed

@@ -8,7 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/connect/sqlconnect"
+	"github.com/swarmiji/swarmiji/internal/naming"
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -23,47 +24,61 @@ const (
 )
 
 const (
-	maxNamespace = 64 // bytes, the same for all adapters
-	// maxResult is what MaxResult may be: the databases take values of up to 1 GB.
+	maxNamespace = 64 // bytes; the same for all adapters
+	// maxResult is the largest allowed MaxResult: the databases accept values of up to 1 GB.
 	maxResult = 512 << 20
-	// maxRest is how much larger than its Result a record may be: texts of an error, names and the correlation.
+	// maxRest limits the bytes of a record beside its Result: error texts, names and the correlation.
 	maxRest = 1 << 20
 )
 
-// Config of [New]. URL must be set, and nothing else.
+// Config holds the settings of [New]. Engine and URL are the only required fields.
 type Config struct {
-	// URL names the database: sqlite:///path/app.db for a file, sqlite:app.db for one in the working directory,
-	// postgres://user:password@host/database for PostgreSQL. sslmode is verify-full, verify-ca or
-	// disable. If the URL has none, PGSSLMODE counts, then the service file, then disable.
-	// pool_max_conns is how many connections there are at most. Default: 16. There is no default URL.
-	// sqlite::memory: is a database of this store alone, which ends with it.
+	// Engine is the client library of the database: pgconnect.Engine{} or sqliteconnect.Engine{}. A
+	// program links only the engines that it names. Required.
+	Engine sqlconnect.Engine
+	// URL is the address of the database. Required. It has one of these forms:
+	//
+	//   - postgres://user:password@host/database for PostgreSQL
+	//   - sqlite:///path/app.db for a file
+	//   - sqlite:app.db for a file in the working directory
+	//   - sqlite::memory: for a database of this store alone, which ends with it
+	//
+	// The PostgreSQL parameter sslmode is verify-full, verify-ca or disable. If the URL does not set
+	// it, the service file counts, then PGSSLMODE, then disable. The parameter pool_max_conns limits
+	// the number of connections. Default: 16.
 	URL string
-	// TLS insists on TLS with PostgreSQL, whatever the URL says; it is not changed. nil: what the URL says.
+	// TLS makes PostgreSQL connections use TLS with these settings, whatever the URL says. It is not
+	// changed. Nil: the URL decides.
 	TLS *tls.Config
-	// Name is shown in PostgreSQL's list of sessions, if the URL has no application_name. "": swarmiji.
+	// Name is shown in PostgreSQL's list of sessions, if the URL has no application_name. "":
+	// swarmiji.
 	Name string
-	// Backoff is between two attempts to reach the database. Zero: up to 100 ms at first, up to 5 s in the end.
+	// Backoff is the delay between attempts to reach the database. Zero: up to 100 ms at first,
+	// growing to up to 5 s.
 	Backoff task.Backoff
-	// Namespace keeps programs with one database apart: 1 to 64 letters, digits, '_' and '-'. It has to be the same for submitters
-	// and consumers. "": [DefaultNamespace], "default".
+	// Namespace separates programs that share a database: 1 to 64 letters, digits, '_' and '-'.
+	// Submitters and consumers must use the same one. "": [DefaultNamespace], "default".
 	Namespace string
-	// TTL is how long a record is kept that names no time of its own, at least a millisecond. 0: [DefaultTTL], 24 hours.
+	// TTL is the retention of a record whose own TTL is 0, at least a millisecond. 0: [DefaultTTL], 24
+	// hours.
 	TTL time.Duration
-	// MaxResult is the largest Result in bytes, up to 512 MiB; a larger one is refused with [resultstore.ErrTooLarge], as is a
-	// record of which the rest is above 1 MiB. 0: [DefaultMaxResult], 16 MiB.
+	// MaxResult is the largest Result in bytes, up to 512 MiB. Save returns [resultstore.ErrTooLarge]
+	// for a larger one, and for a record whose other fields exceed 1 MiB. 0: [DefaultMaxResult], 16
+	// MiB.
 	MaxResult int
-	// MaxNotice is the largest record in bytes that a stream reads with others; a larger one is loaded when it is its turn. A
-	// stream holds up to 256 records. 0: [DefaultMaxNotice], 16 KiB.
+	// MaxNotice is the largest record in bytes that a stream reads together with others. Receive loads
+	// a larger one separately. A stream holds up to 256 records. 0: [DefaultMaxNotice], 16 KiB.
 	MaxNotice int
-	// Sweep is how often a store that is written to deletes the rows of what has expired, of all namespaces. 0:
+	// Sweep is the interval at which a store that writes deletes expired rows of all namespaces. 0:
 	// [DefaultSweep], 30 seconds.
 	Sweep time.Duration
-	// Logger is told when hearing of other processes' changes is interrupted, and when expired rows cannot be deleted. nil:
-	// slog.Default().
+	// Logger receives a warning when notifications of other processes' changes are interrupted, and
+	// when expired rows cannot be deleted. Nil: slog.Default().
 	Logger *slog.Logger
 }
 
-// complete returns c with its defaults, and all its problems but those of the database.
+// complete returns c with its defaults set, and all its problems joined in one error. It does not
+// check the database.
 func (c Config) complete() (Config, error) {
 	var errs []error
 	number := func(field string, v *int, otherwise, most int) {
@@ -93,8 +108,8 @@ func (c Config) complete() (Config, error) {
 	if c.Namespace == "" {
 		c.Namespace = DefaultNamespace
 	}
-	// A '.' is no part of a namespace in any adapter, so that one may be exchanged for another.
-	if !keyset.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
+	// No adapter allows a '.' in a namespace, so that adapters can be exchanged.
+	if !naming.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
 		errs = append(errs, fmt.Errorf("sqlresults: Namespace must be 1 to %d letters, digits, '_' and '-'", maxNamespace))
 	}
 	if c.Logger == nil {
@@ -103,9 +118,9 @@ func (c Config) complete() (Config, error) {
 	return c, errors.Join(errs...)
 }
 
-// connection is the part of c that concerns it.
+// connection returns the settings of the connection.
 func (c Config) connection() sqlconn.Config {
 	return sqlconn.Config{
-		URL: c.URL, TLS: c.TLS, Name: c.Name, Backoff: c.Backoff, Logger: c.Logger,
+		Engine: c.Engine, URL: c.URL, TLS: c.TLS, Name: c.Name, Backoff: c.Backoff, Logger: c.Logger,
 	}
 }

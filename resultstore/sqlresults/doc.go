@@ -1,32 +1,43 @@
-// Package sqlresults keeps results in a SQL database: in a SQLite file, which any number of processes of one machine share, or in
-// PostgreSQL 13 and newer. Any process that knows a task's id finds its record, also long after its end. The tables are made
-// when a store is first used, and brought up to date by newer versions.
+// Package sqlresults keeps results in a SQL database: a SQLite file, which any number of processes
+// of one machine share, or PostgreSQL 13 and newer. Any process that knows the id of a task can
+// load its record, also long after the task ended. A store makes the tables at its first use, and
+// newer versions update them.
 //
 // # Layout
 //
-// The tables are for all namespaces of a database; a further one keeps their version:
+// All namespaces of a database share these tables; a further one holds their version:
 //
-//   - swarmiji_result: a row for each task, with the fencing token, state and end of the record, and the record itself as a
-//     msgpack map with small integers as keys (the form in which reply queues carry it as well).
-//   - swarmiji_result_group and swarmiji_result_member: what is gathered of groups, see [resultstore.Gatherer].
-//   - swarmiji_result_begun: which copy of a successor is run, and the holders of keys, see [resultstore.Claimer]. The id of a
-//     key is a space and the key in quotes, as strconv.QuoteToASCII has it.
+//   - swarmiji_result has a row for each task, with the fencing token, state and end of the record.
+//     The record itself is a msgpack map with small integers as keys; reply queues carry the same
+//     form.
+//   - swarmiji_result_group and swarmiji_result_member hold groups and their ended members, see
+//     [resultstore.Gatherer].
+//   - swarmiji_result_begun holds the running copies of successors and the holders of claims. See
+//     [resultstore.Claimer]. The id of a claim is a space and the key, quoted by
+//     strconv.QuoteToASCII.
 //
 // # Promises
 //
-// A record is kept when Save returned, as durably as the database is configured to keep what is committed: synchronous=FULL for
-// a file, and PostgreSQL's synchronous_commit. A Save is one statement; on SQLite those that come at the same moment share one
-// write to the disk. Repeating one changes nothing, so the store repeats it by itself, within its ctx, when a connection was
-// lost and nobody knows whether the server had committed it.
+// After Save a record is as durable as any commit of the database: with synchronous=FULL for a
+// file, and as PostgreSQL's synchronous_commit says. A Save is one statement; on SQLite concurrent
+// Saves share one write to the disk.
 //
-// The clock is the database's: PostgreSQL's server, or the machine that the file is on. What has expired is not found any
-// more, at once; the rows are deleted some time later, a few hundred at a time, by the stores that write: see [Config.Sweep].
+// Saving the same record again changes nothing. If a connection is lost and the outcome of a Save
+// is unknown, the store therefore repeats the Save until its ctx ends.
 //
-// Notifications come from the table itself, in which a stream looks for what it has not seen: when it is told of a change,
-// and every few seconds by itself. So none is lost with a connection, and what nobody receives fills no memory; a stream that
-// reads so late that a record has expired or was deleted misses it. On PostgreSQL others' changes are heard of by LISTEN; a
-// file is looked at a hundred times a second for as long as streams are open. After a failover of PostgreSQL to a replica that
-// had not received all, a notification may be missed: the submitter finds the record with Load.
+// The clock is that of the database: PostgreSQL's server, or the machine of the file. Load ignores
+// expired rows at once. Stores that write delete them later, a few hundred at a time: see
+// [Config.Sweep].
 //
-// A database that is full, or read-only, takes no records: Save is [resultstore.ErrUnavailable].
+// Notifications come from the table itself. A stream reads the rows that it has not seen when it is
+// notified of a change, and every few seconds. A lost connection therefore loses no notification,
+// and unread ones use no memory. A stream misses a record only if the record expired or was deleted
+// before it was read.
+//
+// On PostgreSQL LISTEN notifies of changes by other processes. A file is checked a hundred times a
+// second while streams are open. PostgreSQL may fail over to a replica that had not received all
+// data. A notification may then be missed: the submitter finds the record with Load.
+//
+// A database that is full or read-only stores no records: Save returns
+// [resultstore.ErrUnavailable].
 package sqlresults

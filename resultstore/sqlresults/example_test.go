@@ -6,13 +6,14 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/swarmiji/swarmiji/connect/sqliteconnect"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/sqlresults"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// A consumer saves, a submitter is told of it, and whoever knows the id finds it for as long as it is kept: here in a file,
-// which each process opens for itself.
+// A consumer saves a record. The store notifies the submitter, and every process that knows the id
+// can load the record until it expires. The records are in a file, which each process opens itself.
 func Example() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "results")
@@ -21,7 +22,9 @@ func Example() {
 		return
 	}
 	defer os.RemoveAll(dir)
-	at := sqlresults.Config{URL: "sqlite://" + filepath.ToSlash(filepath.Join(dir, "app.db"))}
+	at := sqlresults.Config{
+		Engine: sqliteconnect.Engine{}, URL: "sqlite://" + filepath.ToSlash(filepath.Join(dir, "app.db")),
+	}
 	submitter, err := sqlresults.New(at)
 	if err != nil {
 		fmt.Println(err)

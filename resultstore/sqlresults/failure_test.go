@@ -9,7 +9,8 @@ import (
 	"github.com/swarmiji/swarmiji/resultstore"
 )
 
-// Who is told ErrClosed gives up, and who is told ErrUnavailable tries again: what the database says becomes one of them.
+// A caller stops after ErrClosed and tries again after ErrUnavailable: every error of the database
+// becomes one of the two.
 func TestFailure(t *testing.T) {
 	for name, c := range map[string]struct{ err, want, not error }{
 		"closed":       {sqlconn.ErrClosed, resultstore.ErrClosed, resultstore.ErrUnavailable},

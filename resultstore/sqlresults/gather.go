@@ -11,8 +11,13 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Arrive implements [resultstore.Gatherer]. Besides its errors it returns [task.ErrBadID], and [resultstore.ErrTooLarge] for
-// a record that Save would refuse so. After [resultstore.ErrUnavailable] the member may have been noted; repeating is safe.
+// Arrive implements [resultstore.Gatherer]: it stores the end of a member, unless its index is
+// stored already, and returns the state of the group. One transaction does both and begins the
+// retention of the group again.
+//
+// Returns ErrMalformed if a does not fit the group, [task.ErrBadID] for an invalid id, and
+// ErrClosed after Close. Returns [resultstore.ErrTooLarge] for a record above the limits of Save.
+// After [resultstore.ErrUnavailable] the member may have been stored; repeating the call is safe.
 func (s *Store) Arrive(ctx context.Context, a resultstore.Arrival) (resultstore.Gathered, error) {
 	if err := s.check(ctx, a.Group); err != nil {
 		return resultstore.Gathered{}, err
@@ -39,8 +44,9 @@ func (s *Store) Arrive(ctx context.Context, a resultstore.Arrival) (resultstore.
 	return known, nil
 }
 
-// arrive is one transaction, which holds the group's row first: who comes at the same moment waits until it is committed, and then
-// sees what it has done.
+// arrive stores an arrival in transaction tx and returns the state of its group. It locks the
+// group's row first. A concurrent arrival waits until the transaction is committed and then sees
+// its changes.
 func (s *Store) arrive(ctx context.Context, tx *sqlconn.Tx, a *resultstore.Arrival, value []byte) (resultstore.Gathered, error) {
 	var g resultstore.Gathered
 	var largest int
@@ -49,7 +55,7 @@ func (s *Store) arrive(ctx context.Context, tx *sqlconn.Tx, a *resultstore.Arriv
 	if err != nil {
 		return g, err
 	}
-	if expires > 0 && expires <= now { // forgotten, and not swept yet
+	if expires > 0 && expires <= now { // expired, and not swept yet
 		if _, err := tx.Exec(ctx, s.text.forget, s.cfg.Namespace, string(a.Group)); err != nil {
 			return g, err
 		}
@@ -68,7 +74,8 @@ func (s *Store) arrive(ctx context.Context, tx *sqlconn.Tx, a *resultstore.Arriv
 	return g, err
 }
 
-// checkPlace refuses what does not fit what has arrived.
+// checkPlace returns ErrMalformed if a does not fit the known size of the group. It also does so if
+// the largest arrived index does not fit the size in a.
 func checkPlace(a *resultstore.Arrival, size, largest int) error {
 	if err := a.CheckPlace(size); err != nil {
 		return err
@@ -81,7 +88,8 @@ func checkPlace(a *resultstore.Arrival, size, largest int) error {
 	return nil
 }
 
-// count adds an arrival to what is known; fresh: it is the first at its index.
+// count adds an arrival to the state of its group. fresh reports that it is the first one at its
+// index.
 func count(g *resultstore.Gathered, a *resultstore.Arrival, fresh bool) {
 	if a.Size > 0 {
 		g.Size = a.Size
@@ -100,7 +108,9 @@ func count(g *resultstore.Gathered, a *resultstore.Arrival, fresh bool) {
 	}
 }
 
-// Group implements [resultstore.Gatherer].
+// Group implements [resultstore.Gatherer]: it returns the state of a group. Returns ErrNotFound if
+// no member has arrived or the group has expired, and ErrClosed after Close. While the outcome of
+// its statement is unknown it repeats the call, until ctx ends; then it returns ErrUnavailable.
 func (s *Store) Group(ctx context.Context, group task.ID) (resultstore.Gathered, error) {
 	if err := s.check(ctx, group); err != nil {
 		return resultstore.Gathered{}, err
@@ -121,7 +131,10 @@ func (s *Store) Group(ctx context.Context, group task.ID) (resultstore.Gathered,
 	return g, nil
 }
 
-// Members implements [resultstore.Gatherer].
+// Members implements [resultstore.Gatherer]: it returns the stored members from index from on, in
+// order. It stops at limit, at MaxMembersPage, or at the first index that has not arrived. A group
+// that is unknown or has expired has no members. Returns ErrClosed after Close. While the outcome
+// of its statement is unknown it repeats the call, until ctx ends; then it returns ErrUnavailable.
 func (s *Store) Members(ctx context.Context, group task.ID, from, limit int) ([]resultstore.Record, error) {
 	if err := s.check(ctx, group); err != nil {
 		return nil, err
@@ -142,6 +155,7 @@ func (s *Store) Members(ctx context.Context, group task.ID, from, limit int) ([]
 	return page, nil
 }
 
+// members reads up to limit members from index from on, and stops before the first gap.
 func (s *Store) members(ctx context.Context, tx *sqlconn.Tx, group task.ID, from, limit int) (page []resultstore.Record, err error) {
 	rows, err := tx.Query(ctx, s.text.members, s.cfg.Namespace, string(group), from, limit)
 	if err != nil {
@@ -166,7 +180,10 @@ func (s *Store) members(ctx context.Context, tx *sqlconn.Tx, group task.ID, from
 	return page, nil
 }
 
-// Begin implements [resultstore.Gatherer].
+// Begin implements [resultstore.Gatherer]: it claims task id for the copy that which names, if no
+// copy has an unexpired claim. It reports whether that copy has the claim then. A ttl of 0 or less
+// is DefaultGatherTTL. Returns ErrClosed after Close. While the outcome of its statement is unknown
+// it repeats the call, until ctx ends; then it returns ErrUnavailable.
 func (s *Store) Begin(ctx context.Context, id task.ID, which string, ttl time.Duration) (bool, error) {
 	if err := s.check(ctx, id); err != nil {
 		return false, err

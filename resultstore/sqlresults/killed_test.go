@@ -10,16 +10,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/resultstore/sqlresults"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// childEnv makes the test binary a process that saves into the database that is its value.
+// childEnv makes the test binary a process that saves records in the database that it names.
 const childEnv = "SQLRESULTS_TEST_CHILD"
 
-// child saves with eight goroutines until it is killed, and prints the id of each record whose Save has returned.
+// child saves records from eight goroutines until it is killed, and prints the id of each record
+// whose Save returned.
 func child() {
-	s, err := sqlresults.New(sqlresults.Config{URL: os.Getenv(childEnv)})
+	s, err := sqlresults.New(sqlresults.Config{Engine: sqltest.Engine(os.Getenv(childEnv)), URL: os.Getenv(childEnv)})
 	if err != nil {
 		fmt.Fprintln(os.Stdout, "error", err)
 		return
@@ -41,7 +43,8 @@ func child() {
 	wg.Wait()
 }
 
-// Two processes save into one file, and are killed by SIGKILL: what they were told is kept is there.
+// Two processes that save records in one file are killed by SIGKILL. Every record whose Save
+// returned can be loaded.
 func TestKilled(t *testing.T) {
 	dsn := fileURL(t)
 	var wg sync.WaitGroup
@@ -70,12 +73,12 @@ func TestKilled(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	s := opened(t, sqlresults.Config{URL: dsn})
+	s := opened(t, sqlresults.Config{Engine: sqltest.Engine(dsn), URL: dsn})
 	for i, ids := range saved {
 		if len(ids) < 200 {
 			t.Fatalf("process %d saved %d records: %v", i, len(ids), ids)
 		}
-		for _, id := range ids[:len(ids)-1] { // the last line may be half of one
+		for _, id := range ids[:len(ids)-1] { // the last line may be incomplete
 			if _, err := s.Load(within(t, 20*time.Second), task.ID(id)); err != nil {
 				t.Errorf("the record %s: %v", id, err)
 			}

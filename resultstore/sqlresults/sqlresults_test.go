@@ -18,7 +18,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/swarmiji/swarmiji/connect/pgconnect"
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/sqlresults"
@@ -30,7 +32,8 @@ func TestMain(m *testing.M) {
 		child()
 		return
 	}
-	// Three suites with a database under the race detector: fewer histories do, unless somebody asks for more.
+	// Three suites with a database are slow under the race detector, so they use fewer histories
+	// unless a flag asks for more.
 	flag.Parse()
 	asked := testserver.IsThorough()
 	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "rapid.checks" })
@@ -51,7 +54,7 @@ func open(t testing.TB, cfg sqlresults.Config) *sqlresults.Store {
 	return s
 }
 
-// within is a ctx that ends long after what is awaited should have happened.
+// within returns a ctx that ends after d, far later than the expected event.
 func within(t testing.TB, d time.Duration) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), d)
@@ -66,8 +69,8 @@ func urlIn(dir string) string {
 
 func fileURL(t testing.TB) string { return urlIn(t.TempDir()) }
 
-// memoryDir is a directory that costs no writes to the disk, where the system has one: thousands of commits, one after the other,
-// take their time else.
+// memoryDir returns a directory in memory if the system has one, because thousands of commits on a
+// disk are slow.
 func memoryDir(t testing.TB) string {
 	dir, err := os.MkdirTemp("/dev/shm", "sqlresults") //nolint:usetesting // that one is on the disk
 	if err != nil {
@@ -77,7 +80,7 @@ func memoryDir(t testing.TB) string {
 	return dir
 }
 
-// eachURL runs a test on a file and on PostgreSQL, with an empty database.
+// eachURL runs a test on a file and on PostgreSQL, each with an empty database.
 func eachURL(t *testing.T, test func(t *testing.T, dsn string)) {
 	t.Run("sqlite", func(t *testing.T) { test(t, fileURL(t)) })
 	t.Run("postgres", func(t *testing.T) { test(t, database(t, testserver.RequirePostgres(t))) })
@@ -92,7 +95,7 @@ func database(t testing.TB, p *testserver.Postgres) string {
 	return u
 }
 
-// opened is a store that is closed at the end.
+// opened makes a store and closes it at the end of the test.
 func opened(t testing.TB, cfg sqlresults.Config) *sqlresults.Store {
 	t.Helper()
 	s := open(t, cfg)
@@ -100,7 +103,7 @@ func opened(t testing.TB, cfg sqlresults.Config) *sqlresults.Store {
 	return s
 }
 
-// done is a record as a consumer saves it.
+// done returns a terminal record of task i as a consumer saves it.
 func done(node string, i int) resultstore.Record {
 	return resultstore.Record{
 		ID: task.ID(fmt.Sprintf("task-%d", i)), Name: "add", State: task.StateSucceeded, Deliveries: 1,
@@ -127,7 +130,7 @@ func notify(t testing.TB, s *sqlresults.Store, node string) resultstore.Notifica
 	return n
 }
 
-// receive returns the next n records' ids.
+// receive receives n records and returns their ids.
 func receive(t testing.TB, from resultstore.Notifications, n int) []task.ID {
 	t.Helper()
 	ids := make([]task.ID, n)
@@ -141,7 +144,7 @@ func receive(t testing.TB, from resultstore.Notifications, n int) []task.ID {
 	return ids
 }
 
-// rows counts what is in a table, expired or not.
+// rows returns the number of rows of a table, expired or not.
 func rows(t testing.TB, conn *sqlconn.Conn, table string) (n int) {
 	t.Helper()
 	err := conn.View(within(t, 30*time.Second), func(ctx context.Context, tx *sqlconn.Tx) error {
@@ -153,10 +156,10 @@ func rows(t testing.TB, conn *sqlconn.Conn, table string) (n int) {
 	return n
 }
 
-// beside is another connection to the database of a store.
+// beside opens another connection to the database of a store.
 func beside(t testing.TB, dsn string) *sqlconn.Conn {
 	t.Helper()
-	conn, err := sqlconn.New(sqlconn.Config{URL: dsn})
+	conn, err := sqlconn.New(sqlconn.Config{Engine: sqltest.Engine(dsn), URL: dsn})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +167,7 @@ func beside(t testing.TB, dsn string) *sqlconn.Conn {
 	return conn
 }
 
-// until waits for a condition.
+// until waits until ok returns true.
 func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); !ok(); {
@@ -177,7 +180,7 @@ func until(t testing.TB, what string, ok func() bool) {
 
 func TestNewRefuses(t *testing.T) {
 	_, err := sqlresults.New(sqlresults.Config{
-		URL: "mysql://u:hunter2@h/d", Namespace: "a.b", TTL: -1, Sweep: time.Microsecond, MaxResult: 1 << 30, MaxNotice: -1,
+		Engine: sqltest.Engine("mysql://u:hunter2@h/d"), URL: "mysql://u:hunter2@h/d", Namespace: "a.b", TTL: -1, Sweep: time.Microsecond, MaxResult: 1 << 30, MaxNotice: -1,
 	})
 	if err == nil {
 		t.Fatal("it is taken")
@@ -192,10 +195,10 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// Namespaces of one database do not see each other.
+// A store does not see the records of other namespaces in its database.
 func TestNamespacesAreApart(t *testing.T) {
 	dsn := fileURL(t)
-	a, b := opened(t, sqlresults.Config{URL: dsn, Namespace: "a"}), opened(t, sqlresults.Config{URL: dsn})
+	a, b := opened(t, sqlresults.Config{Engine: sqltest.Engine(dsn), URL: dsn, Namespace: "a"}), opened(t, sqlresults.Config{Engine: sqltest.Engine(dsn), URL: dsn})
 	n := notify(t, b, "node")
 	ctx := within(t, 30*time.Second)
 	save(t, a, done("node", 1))
@@ -214,11 +217,11 @@ func TestNamespacesAreApart(t *testing.T) {
 	}
 }
 
-// What has expired is deleted, some rows in each transaction; what has not is left.
+// A sweep deletes all expired rows, a batch in each transaction, and leaves the others.
 func TestSweep(t *testing.T) {
 	eachURL(t, func(t *testing.T, dsn string) {
 		const many, batch = 50, 20
-		s, conn := opened(t, sqlresults.Config{URL: dsn, Sweep: time.Hour}), beside(t, dsn)
+		s, conn := opened(t, sqlresults.Config{Engine: sqltest.Engine(dsn), URL: dsn, Sweep: time.Hour}), beside(t, dsn)
 		save(t, s, done("", -1)) // makes the tables, and starts a sweep that finds nothing
 		sqlresults.Swept(s)
 		ctx := within(t, time.Minute)
@@ -259,10 +262,10 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// A store that is written to sweeps by itself, as long as it is open.
+// A store that writes sweeps by itself until it is closed.
 func TestSweepsByItself(t *testing.T) {
 	dsn := fileURL(t)
-	s, conn := opened(t, sqlresults.Config{URL: dsn, Sweep: time.Millisecond}), beside(t, dsn)
+	s, conn := opened(t, sqlresults.Config{Engine: sqltest.Engine(dsn), URL: dsn, Sweep: time.Millisecond}), beside(t, dsn)
 	short := done("", 1)
 	short.TTL = time.Millisecond
 	save(t, s, short)
@@ -274,10 +277,11 @@ func TestSweepsByItself(t *testing.T) {
 	})
 }
 
-// A stream reads what was saved while nobody received in pages, each record once, those that are large one by one.
+// A stream reads the records saved meanwhile in pages, each record once, and large records one by
+// one.
 func TestPages(t *testing.T) {
 	eachURL(t, func(t *testing.T, dsn string) {
-		submitter, worker := opened(t, sqlresults.Config{URL: dsn, MaxNotice: 1000}), opened(t, sqlresults.Config{URL: dsn})
+		submitter, worker := opened(t, sqlresults.Config{Engine: sqltest.Engine(dsn), URL: dsn, MaxNotice: 1000}), opened(t, sqlresults.Config{Engine: sqltest.Engine(dsn), URL: dsn})
 		n := notify(t, submitter, "node")
 		const many = 2*sqlresults.PageSize + 40
 		var want []task.ID
@@ -298,7 +302,7 @@ func TestPages(t *testing.T) {
 				}
 			})
 		}
-		got := receive(t, n, 5) // while others save
+		got := receive(t, n, 5) // while other goroutines save
 		wg.Wait()
 		gone := done("node", many)
 		gone.Result = make([]byte, 2000)
@@ -319,11 +323,11 @@ func TestPages(t *testing.T) {
 	})
 }
 
-// PostgreSQL's transactions become visible in another order than they began in: a stream that has read a later one still reads
-// the earlier one.
+// PostgreSQL's transactions do not become visible in the order in which they began. A stream that
+// has read a later one still reads the earlier one.
 func TestCommitOrder(t *testing.T) {
 	dsn := database(t, testserver.RequirePostgres(t))
-	s, conn := opened(t, sqlresults.Config{URL: dsn}), beside(t, dsn)
+	s, conn := opened(t, sqlresults.Config{Engine: sqltest.Engine(dsn), URL: dsn}), beside(t, dsn)
 	n := notify(t, s, "node")
 	begun, commit, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	value, later := done("node", 2), done("node", 1)
@@ -352,11 +356,11 @@ func TestCommitOrder(t *testing.T) {
 	}
 }
 
-// TestHeldTransaction: a stream reads no more for what was saved since the oldest open transaction
-// began. What that one saves comes as well.
+// TestHeldTransaction shows that an open transaction does not make a stream read rows again. The
+// rows that it saves arrive when it is committed.
 func TestHeldTransaction(t *testing.T) {
 	dsn := database(t, testserver.RequirePostgres(t))
-	s, worker, other := open(t, sqlresults.Config{URL: dsn}), opened(t, sqlresults.Config{URL: dsn}), beside(t, dsn+"&idle_in_transaction_session_timeout=0")
+	s, worker, other := open(t, sqlresults.Config{Engine: sqltest.Engine(dsn), URL: dsn}), opened(t, sqlresults.Config{Engine: sqltest.Engine(dsn), URL: dsn}), beside(t, dsn+"&idle_in_transaction_session_timeout=0")
 	n := notify(t, s, "node")
 	last := done("node", 1_000_000)
 	save(t, worker, last)
@@ -398,7 +402,7 @@ func TestHeldTransaction(t *testing.T) {
 	if id := receive(t, n, 1)[0]; id != last.ID {
 		t.Errorf("received %s, want the one of the transaction that was open for long", id)
 	}
-	closed(t, s) // what a session has read is counted when it ends
+	closed(t, s) // the server counts a session's reads when the session ends
 	var read int64
 	until(t, "the server counts what was read", func() bool {
 		err := other.View(within(t, time.Minute), func(ctx context.Context, tx *sqlconn.Tx) error {
@@ -407,20 +411,20 @@ func TestHeldTransaction(t *testing.T) {
 		return err == nil && read >= many+looks
 	})
 	t.Logf("%d rows were read for %d records", read, many+looks)
-	if read > many*looks/4 { // all of them at each look would be more than four times that
+	if read > many*looks/4 { // reading all rows each time would be more than four times that
 		t.Errorf("%d rows were read for %d records that came one by one, beside an open transaction", read, many+looks)
 	}
 }
 
-// A Save whose answer is lost is repeated by the store itself, and the submitter hears of it once.
+// The store repeats a Save whose answer is lost, and the submitter receives the record once.
 func TestLostAnswerIsAskedForAgain(t *testing.T) {
 	p := testserver.RequirePostgres(t)
 	dsn := database(t, p)
 	proxy := testserver.NewProxy(t, p.Addr())
-	submitter := opened(t, sqlresults.Config{URL: dsn})
-	consumer := opened(t, sqlresults.Config{URL: strings.Replace(dsn, p.Addr(), proxy.Addr(), 1) + "&pool_max_conns=1"})
+	submitter := opened(t, sqlresults.Config{Engine: sqltest.Engine(dsn), URL: dsn})
+	consumer := opened(t, sqlresults.Config{Engine: pgconnect.Engine{}, URL: strings.Replace(dsn, p.Addr(), proxy.Addr(), 1) + "&pool_max_conns=1"})
 	n := notify(t, submitter, "node")
-	save(t, consumer, done("node", 0)) // after which the one connection knows the statement
+	save(t, consumer, done("node", 0)) // after this the one connection has prepared the statement
 	receive(t, n, 1)
 	sqlresults.Swept(consumer)
 	proxy.BlackHole(false, true)
@@ -435,7 +439,7 @@ func TestLostAnswerIsAskedForAgain(t *testing.T) {
 		t.Fatalf("Save returned %v before its answer could come", err)
 	default:
 	}
-	proxy.Heal() // which closes the connection
+	proxy.Heal() // closes the connection
 	if err := <-saved; err != nil {
 		t.Fatalf("Save whose answer was lost: %v", err)
 	}
@@ -445,10 +449,10 @@ func TestLostAnswerIsAskedForAgain(t *testing.T) {
 	}
 }
 
-// The name of a copy comes out of a message and may be any bytes.
+// The name of a copy comes from a message and may be any bytes.
 func TestAnyNameOfACopy(t *testing.T) {
 	eachURL(t, func(t *testing.T, dsn string) {
-		s := opened(t, sqlresults.Config{URL: dsn})
+		s := opened(t, sqlresults.Config{Engine: sqltest.Engine(dsn), URL: dsn})
 		for i, which := range []string{"", "a\x00b", "\xff\xfe", "ä'\"\\"} {
 			id := task.ID(fmt.Sprint("copy-", i))
 			for _, c := range []struct {

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/naming"
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/internal/wake"
@@ -24,22 +24,22 @@ import (
 //go:embed migrations
 var migrations embed.FS
 
-// Store keeps records in a database, which is opened when it is first used. Make one with [New], and end it with Close. All methods
-// may be called from any goroutine.
+// Store keeps records in a database, which it opens at the first use. Make one with [New] and end
+// it with Close. All methods are safe for concurrent use.
 type Store struct {
 	cfg     Config
 	conn    *sqlconn.Conn
-	release func(ctx context.Context) error // of conn
+	release func(ctx context.Context) error // closes conn
 	text    *texts
 	batch   int64           // rows that a sweep deletes at once
 	life    context.Context // ends with Close
 	end     context.CancelFunc
 
 	migrated atomic.Bool
-	swept    atomic.Int64 // when the last sweep began, in nanoseconds since 1970
+	swept    atomic.Int64 // start of the last sweep, in nanoseconds since 1970
 	sweeping sync.WaitGroup
 
-	mu      sync.Mutex // life ends under it
+	mu      sync.Mutex // also held when life is ended
 	streams map[*stream]struct{}
 }
 
@@ -49,7 +49,8 @@ var (
 	_ resultstore.Gatherer    = (*Store)(nil)
 )
 
-// New checks c and makes a Store. It does no I/O and starts nothing. All problems of c are reported together.
+// New checks c and makes a Store. It does no I/O and starts no goroutine. It returns all problems
+// of c in one error.
 func New(c Config) (*Store, error) {
 	c, err := c.complete()
 	conn, connErr := sqlconn.New(c.connection())
@@ -59,19 +60,20 @@ func New(c Config) (*Store, error) {
 	if err = errors.Join(err, connErr); err != nil {
 		return nil, err
 	}
-	c.URL, c.TLS = "", nil // they may hold secrets, and are not needed any more
+	c.URL, c.TLS = "", nil // they may hold secrets and are not needed any more
 	return newStore(c, conn, conn.Close), nil
 }
 
-// newStore makes a Store of a complete configuration.
+// newStore makes a Store from a complete configuration. Close of the store calls release.
 func newStore(c Config, conn *sqlconn.Conn, release func(context.Context) error) *Store {
 	s := &Store{cfg: c, conn: conn, release: release, text: newTexts(conn.Dialect()), batch: sweepBatch, streams: make(map[*stream]struct{})}
 	s.life, s.end = context.WithCancel(context.Background())
 	return s
 }
 
-// Save implements [resultstore.ResultStore]. Besides the port's errors it returns [task.ErrBadID]. After
-// [resultstore.ErrUnavailable] the record may have been kept; saving it again is safe.
+// Save implements [resultstore.ResultStore]: it stores r and notifies its submitter if r is
+// terminal. It also returns [task.ErrBadID] for an invalid ID. After [resultstore.ErrUnavailable]
+// the record may have been stored; saving it again is safe.
 func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 	if err := s.check(ctx, r.ID); err != nil {
 		return err
@@ -86,7 +88,7 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 	final, node, topic := 0, any(nil), ""
 	if r.State.Terminal() {
 		final = 1
-		if keyset.ValidName(r.ReplyTo) { // a name that is none cannot be listened to
+		if naming.ValidName(r.ReplyTo) { // an invalid node name has no stream
 			node, topic = r.ReplyTo, s.topic(r.ReplyTo)
 		}
 	}
@@ -97,8 +99,9 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 	return s.repeat(ctx, "save", func() error { return s.save(ctx, &r, topic, args) })
 }
 
-// save keeps a record unless what is kept of its task forbids that. Between the statement that finds so and the one that
-// looks why, the reason can go away: then it begins anew.
+// save stores a record unless the stored one forbids that, and notifies topic. It returns ErrStale
+// in that case, and nil if the same final record is stored. If the reason disappears between the
+// two statements, save starts again.
 func (s *Store) save(ctx context.Context, r *resultstore.Record, topic string, args []any) error {
 	for {
 		kept, err := s.change(ctx, s.text.save, topic, args...)
@@ -115,8 +118,8 @@ func (s *Store) save(ctx context.Context, r *resultstore.Record, topic string, a
 	}
 }
 
-// tell wakes the streams of a topic for a record that is there already: it may be this call that has saved it, without an answer,
-// and then nobody was told.
+// tell notifies topic of a record that is stored already. This call may have stored it in an
+// earlier attempt whose answer was lost, so that no notification was sent.
 func (s *Store) tell(ctx context.Context, topic string) error {
 	if topic == "" {
 		return nil
@@ -127,7 +130,8 @@ func (s *Store) tell(ctx context.Context, topic string) error {
 	})
 }
 
-// change runs one statement that writes, and reports whether it changed a row. The topic is told then.
+// change runs one statement that writes, and reports whether it changed a row. If it did, change
+// notifies topic.
 func (s *Store) change(ctx context.Context, text, topic string, args ...any) (changed bool, err error) {
 	err = s.conn.Single(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
 		n, err := tx.Exec(ctx, text, args...)
@@ -139,7 +143,8 @@ func (s *Store) change(ctx context.Context, text, topic string, args ...any) (ch
 	return changed, err
 }
 
-// judge says why r was not kept: nil for the same final record, or the port's error. again: there is no reason any more.
+// judge returns why r was not stored: nil if the same final record is stored, otherwise ErrStale.
+// again is true if the reason has disappeared meanwhile, so that saving may succeed.
 func (s *Store) judge(ctx context.Context, r *resultstore.Record) (again bool, err error) {
 	err = s.conn.View(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
 		again = false
@@ -164,7 +169,10 @@ func (s *Store) judge(ctx context.Context, r *resultstore.Record) (again bool, e
 	return again, err
 }
 
-// Load implements [resultstore.ResultStore].
+// Load implements [resultstore.ResultStore]: it reads the record of task id. Returns ErrNotFound if
+// no record exists or it has expired, and ErrMalformed if the stored value is not its record.
+// Returns task.ErrBadID for an invalid id and ErrClosed after Close. While the outcome is unknown
+// it repeats the call, until ctx ends; then it returns ErrUnavailable.
 func (s *Store) Load(ctx context.Context, id task.ID) (resultstore.Record, error) {
 	if err := s.check(ctx, id); err != nil {
 		return resultstore.Record{}, err
@@ -185,7 +193,9 @@ func (s *Store) Load(ctx context.Context, id task.ID) (resultstore.Record, error
 	return decode(value, id)
 }
 
-// Delete implements [resultstore.ResultStore].
+// Delete implements [resultstore.ResultStore]: it removes the record of task id. Returns nil if no
+// record exists, task.ErrBadID for an invalid id, and ErrClosed after Close. While the outcome is
+// unknown it repeats the call, until ctx ends; then it returns ErrUnavailable.
 func (s *Store) Delete(ctx context.Context, id task.ID) error {
 	if err := s.check(ctx, id); err != nil {
 		return err
@@ -196,8 +206,9 @@ func (s *Store) Delete(ctx context.Context, id task.ID) error {
 	})
 }
 
-// Close implements [resultstore.ResultStore]: it ends all streams, waits until what is under way is answered, and closes the
-// connections. When ctx ends before, its error is returned, and the rest ends by itself.
+// Close implements [resultstore.ResultStore]. It ends all streams, waits for running calls and
+// sweeps, and closes the connections. If ctx ends first it returns ctx's error, and the rest ends
+// by itself.
 func (s *Store) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.end()
@@ -213,13 +224,13 @@ func (s *Store) Close(ctx context.Context) error {
 	}()
 	select {
 	case <-swept:
-	case <-ctx.Done():
-		return ctx.Err()
+	case <-ctx.Done(): // release returns its error; the rest ends in the background
 	}
 	return s.release(ctx)
 }
 
-// check refuses a call of a store that is closed, with a ctx that has ended, or about what is no id.
+// check returns ErrClosed after Close, ctx's error if ctx has ended, or [task.ErrBadID] if id is
+// invalid.
 func (s *Store) check(ctx context.Context, id task.ID) error {
 	if s.life.Err() != nil {
 		return resultstore.ErrClosed
@@ -230,8 +241,9 @@ func (s *Store) check(ctx context.Context, id task.ID) error {
 	return id.Check()
 }
 
-// repeat makes the tables ready and calls fn, again when nobody knows what became of it, which is harmless for all that this
-// store does.
+// repeat makes the tables and calls fn. It calls fn again while the outcome is unknown, until ctx
+// ends; every fn of this store may be executed twice. It returns the error with that of the port.
+// The argument what names the operation.
 func (s *Store) repeat(ctx context.Context, what string, fn func() error) error {
 	for attempt := 0; ; attempt++ {
 		err := s.ready(ctx)
@@ -251,7 +263,7 @@ func (s *Store) repeat(ctx context.Context, what string, fn func() error) error 
 	}
 }
 
-// ready makes the tables, once. Those who come at the same moment wait for each other.
+// ready makes or updates the tables at its first call. Concurrent first calls wait for each other.
 func (s *Store) ready(ctx context.Context) error {
 	if s.migrated.Load() {
 		return nil
@@ -266,7 +278,8 @@ func (s *Store) ready(ctx context.Context) error {
 	return err
 }
 
-// encode makes the value of a record.
+// encode returns the value of a record. Returns ErrTooLarge if the result or the record exceeds its
+// limit.
 func (s *Store) encode(r *resultstore.Record) ([]byte, error) {
 	if len(r.Result) > s.cfg.MaxResult {
 		return nil, fmt.Errorf("%w: a result of %d bytes, at most %d are kept", resultstore.ErrTooLarge, len(r.Result), s.cfg.MaxResult)
@@ -278,7 +291,8 @@ func (s *Store) encode(r *resultstore.Record) ([]byte, error) {
 	return value, err
 }
 
-// decode reads the value of the record of a task. The error is [resultstore.ErrMalformed].
+// decode returns the record in a value. Returns [resultstore.ErrMalformed] if the value is not a
+// record of task id.
 func decode(value []byte, id task.ID) (resultstore.Record, error) {
 	r, err := wire.DecodeRecord(value)
 	if err == nil && r.ID != id {
@@ -290,8 +304,8 @@ func decode(value []byte, id task.ID) (resultstore.Record, error) {
 	return r, nil
 }
 
-// micros is how long something is kept, in microseconds. SQLite's clock counts milliseconds: it is
-// rounded up to them.
+// micros returns ttl in microseconds, rounded up to milliseconds because SQLite's clock counts
+// those. If ttl is 0 or less it uses otherwise.
 func micros(ttl, otherwise time.Duration) int64 {
 	if ttl <= 0 {
 		ttl = otherwise
@@ -299,9 +313,10 @@ func micros(ttl, otherwise time.Duration) int64 {
 	return resultstore.RoundClaim(min(ttl, resultstore.MaxClaimTTL)).Microseconds()
 }
 
-// failure puts the port's class beside a database's error.
+// failure wraps err with the matching error of the port and the name of the operation. Errors
+// without a match become ErrUnavailable. It returns nil and ErrNotFound unchanged.
 func failure(what string, err error) error {
-	class := resultstore.ErrUnavailable // also when the record may have been kept: saving it again is safe
+	class := resultstore.ErrUnavailable // the record may have been stored; saving it again is safe
 	switch {
 	case err == nil, errors.Is(err, resultstore.ErrNotFound):
 		return err

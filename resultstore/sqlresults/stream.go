@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/naming"
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -14,17 +14,18 @@ import (
 )
 
 const (
-	// pageSize is how many records a stream reads at once.
+	// pageSize is the number of records that a stream reads at once.
 	pageSize = 256
-	// lookEvery is how often a stream looks without being told of anything, for a word that was lost.
+	// lookEvery is the interval at which a stream reads the table without a notification, because
+	// notifications may be lost.
 	lookEvery = 5 * time.Second
 )
 
-// topic is what the streams of a node watch.
+// topic returns the topic that the streams of a node watch.
 func (s *Store) topic(node string) string { return "results " + s.cfg.Namespace + " " + node }
 
-// stream is the notifications of one node. It has no goroutine and buffers one page: whoever receives reads the rows that
-// it has not seen. It implements [resultstore.Notifications].
+// stream delivers the notifications of one node. It has no goroutine and holds at most one page:
+// Receive reads the rows that it has not seen. It implements [resultstore.Notifications].
 type stream struct {
 	store *Store
 	node  string
@@ -32,28 +33,29 @@ type stream struct {
 	ctx   context.Context // ends with the stream
 	stop  context.CancelFunc
 
-	turn  chan struct{} // holds a value while somebody receives; the rest is his
+	turn  chan struct{} // held by the running Receive; it guards the fields below
 	at    cursor
-	dirty bool   // there may be rows that were not read
-	ready []note // that were read
+	dirty bool   // the table may have unread rows
+	ready []note // read rows that Receive has not returned
 }
 
-// note is a record that was read; without a value it is to be loaded.
+// note is a row that was read. Without a value the record must be loaded.
 type note struct {
 	id    string
 	value []byte
 }
 
-// cursor is how far a stream has read.
+// cursor is the position of a stream in the table.
 type cursor struct {
 	seq int64 // on SQLite: of the last row
-	// On PostgreSQL: what was visible in snapshot since was read, and of what is visible in until, as far as that is set, all up to
-	// a row of the table.
+	// On PostgreSQL all rows that are visible in snapshot since were read. If until is set, rows
+	// visible in it were read up to the row (xact, id).
 	since, until, xact, id string
 }
 
-// Notify implements [resultstore.Notifier]. Without a database it waits until ctx ends, which is
-// [resultstore.ErrUnavailable]. A node that is no valid name is [resultstore.ErrMalformed]. Every open stream of a node gets every record.
+// Notify implements [resultstore.Notifier]. Every open stream of a node receives every terminal
+// record of the node. Without a database it waits until ctx ends and returns
+// [resultstore.ErrUnavailable]. An invalid node name is [resultstore.ErrMalformed].
 func (s *Store) Notify(ctx context.Context, node string) (resultstore.Notifications, error) {
 	if s.life.Err() != nil {
 		return nil, resultstore.ErrClosed
@@ -61,7 +63,7 @@ func (s *Store) Notify(ctx context.Context, node string) (resultstore.Notificati
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if !keyset.ValidName(node) {
+	if !naming.ValidName(node) {
 		return nil, fmt.Errorf("%w: node %q is no name", resultstore.ErrMalformed, utf.Cut(node, 64))
 	}
 	n := &stream{store: s, node: node, turn: make(chan struct{}, 1)}
@@ -73,7 +75,8 @@ func (s *Store) Notify(ctx context.Context, node string) (resultstore.Notificati
 		return nil, resultstore.ErrClosed
 	}
 	s.streams[n] = struct{}{}
-	n.watch = s.conn.Watch(0, s.topic(node)) // first, so that nothing is missed between
+	// before the cursor is read, so that no change is missed in between
+	n.watch = s.conn.Watch(0, s.topic(node))
 	s.mu.Unlock()
 	err := s.repeat(ctx, "notify", func() error {
 		return s.conn.View(ctx, func(ctx context.Context, tx *sqlconn.Tx) (err error) {
@@ -88,7 +91,7 @@ func (s *Store) Notify(ctx context.Context, node string) (resultstore.Notificati
 	return n, nil
 }
 
-// here is where a stream begins that wants what comes from now on.
+// here returns the cursor of a stream that begins now.
 func (s *Store) here(ctx context.Context, tx *sqlconn.Tx) (at cursor, err error) {
 	if s.conn.Dialect() == sqlconn.Postgres {
 		err = tx.Row(ctx, s.text.here).Scan(&at.since)
@@ -99,8 +102,11 @@ func (s *Store) here(ctx context.Context, tx *sqlconn.Tx) (at cursor, err error)
 	return at, err
 }
 
-// Receive implements [resultstore.Notifications]. Besides its errors it returns [resultstore.ErrMalformed] for a row that
-// holds no record, and [resultstore.ErrUnavailable] when the database refuses to show what there is; the stream goes on.
+// Receive implements [resultstore.Notifications]: it returns the next terminal record for the node.
+// The stream continues after these additional errors:
+//
+//   - [resultstore.ErrMalformed] for a row without a valid record
+//   - [resultstore.ErrUnavailable] if the database refuses to read
 func (n *stream) Receive(ctx context.Context) (resultstore.Record, error) {
 	select {
 	case n.turn <- struct{}{}:
@@ -120,14 +126,15 @@ func (n *stream) Receive(ctx context.Context) (resultstore.Record, error) {
 			return resultstore.Record{}, resultstore.ErrClosed
 		case err != nil && ctx.Err() != nil:
 			return resultstore.Record{}, ctx.Err()
-		case errors.Is(err, resultstore.ErrNotFound): // deleted since, or its time is over
+		case errors.Is(err, resultstore.ErrNotFound): // deleted or expired since
 		default:
 			return r, err
 		}
 	}
 }
 
-// next returns the next record. When ctx ends it takes nothing out.
+// next waits for the next record and returns it. When ctx ends, the record stays for the next call.
+// Call it with n.turn held.
 func (n *stream) next(ctx context.Context) (resultstore.Record, error) {
 	for len(n.ready) == 0 {
 		if !n.dirty {
@@ -147,7 +154,8 @@ func (n *stream) next(ctx context.Context) (resultstore.Record, error) {
 	return r, err
 }
 
-// wait waits until there may be something new.
+// wait waits until a notification arrives or lookEvery has passed. Returns ctx's error when ctx
+// ends.
 func (n *stream) wait(ctx context.Context) error {
 	t := time.NewTimer(lookEvery)
 	defer t.Stop()
@@ -161,7 +169,7 @@ func (n *stream) wait(ctx context.Context) error {
 	}
 }
 
-// read makes a record of what was read.
+// read returns the record of a note, which it decodes or loads.
 func (n *stream) read(ctx context.Context, next *note) (resultstore.Record, error) {
 	if next.value == nil {
 		return n.store.Load(ctx, task.ID(next.id))
@@ -169,7 +177,9 @@ func (n *stream) read(ctx context.Context, next *note) (resultstore.Record, erro
 	return decode(next.value, task.ID(next.id))
 }
 
-// look reads a page.
+// look reads the next page of rows into n.ready, moves the cursor, and clears n.dirty after the
+// last page. It returns an error of the port and changes nothing if the read fails. Call it with
+// n.turn held.
 func (n *stream) look(ctx context.Context) error {
 	var page []note
 	var at cursor
@@ -188,7 +198,7 @@ func (n *stream) look(ctx context.Context) error {
 	return nil
 }
 
-// lookSQLite reads what comes after the last row.
+// lookSQLite reads a page of the rows after the last one, and returns it with the new cursor.
 func (n *stream) lookSQLite(ctx context.Context, tx *sqlconn.Tx) (page []note, at cursor, err error) {
 	at = n.at
 	c := &n.store.cfg
@@ -207,7 +217,9 @@ func (n *stream) lookSQLite(ctx context.Context, tx *sqlconn.Tx) (page []note, a
 	return page, at, nil
 }
 
-// lookPostgres reads what the snapshot before did not see. When all of it was read, the snapshot of this statement takes its place.
+// lookPostgres reads a page of the rows that are not visible in the cursor's snapshot, and returns
+// it with the new cursor. After the last page the cursor gets the snapshot of the first page's
+// statement.
 func (n *stream) lookPostgres(ctx context.Context, tx *sqlconn.Tx) (page []note, at cursor, err error) {
 	at = n.at
 	c := &n.store.cfg
@@ -237,12 +249,14 @@ func (n *stream) lookPostgres(ctx context.Context, tx *sqlconn.Tx) (page []note,
 	return page, at, nil
 }
 
-// Close implements [resultstore.Notifications]. It waits for nothing.
+// Close implements [resultstore.Notifications]: it ends the stream. It does not block and returns
+// nil.
 func (n *stream) Close(context.Context) error {
 	n.finish()
 	return nil
 }
 
+// finish ends the stream and removes it from the store. It does not block. It takes store.mu.
 func (n *stream) finish() {
 	n.stop()
 	n.watch.Close()

@@ -5,26 +5,29 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swarmiji/swarmiji/connect/pgconnect"
+	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/resultstoretest"
 	"github.com/swarmiji/swarmiji/resultstore/sqlresults"
 )
 
-// largest is the largest result of the stores of the suite.
+// largest is MaxResult of the suite's stores, in bytes.
 const largest = 2 << 20
 
 func promises() resultstoretest.Promises {
 	return resultstoretest.Promises{Notify: true, Gather: true, Claim: true, Durable: true, TTL: 100 * time.Millisecond, MaxResult: largest}
 }
 
-// quiet is how long the suite looks before it believes that nothing comes. Word of another process takes some 10 ms.
+// quiet is the suite's wait for records that must not arrive. A notification of another process
+// takes about 10 ms.
 const quiet = 200 * time.Millisecond
 
-// unread is more than a page of a stream, which is all that it holds.
+// unread is more than one page, which is the most that a stream holds.
 const unread = sqlresults.PageSize + 50
 
-// The suites run beside each other, and after all other tests, which a PostgreSQL that is stopped would disturb.
+// The suites run in parallel after all other tests, because those may stop the PostgreSQL server.
 
 func TestStore(t *testing.T) {
 	t.Parallel()
@@ -34,7 +37,7 @@ func TestStore(t *testing.T) {
 
 func TestStoreMemory(t *testing.T) {
 	t.Parallel()
-	root := opened(t, sqlresults.Config{URL: "sqlite::memory:", MaxResult: largest})
+	root := opened(t, sqlresults.Config{Engine: sqltest.Engine("sqlite::memory:"), URL: "sqlite::memory:", MaxResult: largest})
 	resultstoretest.Run(t, func(testing.TB) *resultstoretest.Harness { return memoryHarness(root) })
 }
 
@@ -47,9 +50,9 @@ func fileHarness(dsn string) *resultstoretest.Harness {
 	ns := testserver.Namespace() // many namespaces share one database
 	return &resultstoretest.Harness{
 		Open: func(t testing.TB) resultstore.ResultStore {
-			return open(t, sqlresults.Config{URL: dsn, Namespace: ns, MaxResult: largest})
+			return open(t, sqlresults.Config{Engine: sqltest.Engine(dsn), URL: dsn, Namespace: ns, MaxResult: largest})
 		},
-		Restart:  func(testing.TB) {}, // there is no server: what a killed process leaves is TestKilled's
+		Restart:  func(testing.TB) {}, // a file has no server; TestKilled covers killed processes
 		Prefix:   ns,
 		Promises: promises(),
 		Quiet:    quiet,
@@ -58,7 +61,7 @@ func fileHarness(dsn string) *resultstoretest.Harness {
 	}
 }
 
-// memoryHarness has stores that share the one connection that a database in memory has.
+// memoryHarness returns a harness whose stores share the one connection of a database in memory.
 func memoryHarness(root *sqlresults.Store) *resultstoretest.Harness {
 	ns := testserver.Namespace()
 	p := promises()
@@ -82,7 +85,7 @@ func postgresHarness(t testing.TB) *resultstoretest.Harness {
 	}
 	return &resultstoretest.Harness{
 		Open: func(t testing.TB) resultstore.ResultStore {
-			return open(t, sqlresults.Config{URL: p.URL() + "&pool_max_conns=4", Namespace: ns, MaxResult: largest})
+			return open(t, sqlresults.Config{Engine: pgconnect.Engine{}, URL: p.URL() + "&pool_max_conns=4", Namespace: ns, MaxResult: largest})
 		},
 		Sever: func(t testing.TB, _ resultstore.ResultStore) {
 			if err := p.CloseAllConnections(within(t, 20*time.Second)); err != nil {

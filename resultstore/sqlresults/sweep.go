@@ -10,13 +10,16 @@ import (
 )
 
 const (
-	// sweepBatch is how many rows one transaction deletes at most: on SQLite it holds up those that write.
+	// sweepBatch is the largest number of rows that one transaction deletes: on SQLite it delays other
+	// writers.
 	sweepBatch = 200
-	// sweepTime bounds a sweep, so that one of a database which is away does not last until Close.
+	// sweepTime limits a sweep, so that it does not last until Close if the database cannot be
+	// reached.
 	sweepTime = time.Minute
 )
 
-// sweepSoon starts a sweep if the last one is long enough ago. It is called after whatever adds rows, and waits for nothing.
+// sweepSoon starts a sweep on a goroutine if the last one began at least Config.Sweep ago. Calls
+// that add rows call it. It does not block.
 func (s *Store) sweepSoon() {
 	now, last := time.Now().UnixNano(), s.swept.Load()
 	if now-last < int64(s.cfg.Sweep) || !s.swept.CompareAndSwap(last, now) {
@@ -29,7 +32,8 @@ func (s *Store) sweepSoon() {
 	}
 }
 
-// sweep deletes the rows of what has expired until none is left.
+// sweep deletes all expired records, claims and groups in batches, for at most sweepTime or until
+// Close. It logs a failure; the next sweep tries again.
 func (s *Store) sweep() {
 	ctx, cancel := context.WithTimeout(s.life, sweepTime)
 	defer cancel()
@@ -48,7 +52,8 @@ func (s *Store) sweep() {
 	}
 }
 
-// sweepRows deletes some rows, and reports whether there may be more.
+// sweepRows deletes up to s.batch rows with one statement, and reports whether more may have
+// expired.
 func (s *Store) sweepRows(ctx context.Context, text string) (more bool, err error) {
 	err = s.conn.Single(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
 		n, err := tx.Exec(ctx, text, s.batch)
@@ -58,8 +63,8 @@ func (s *Store) sweepRows(ctx context.Context, text string) (more bool, err erro
 	return more, err
 }
 
-// sweepGroups deletes some groups with their members, and reports whether there may be more. A large group takes several
-// transactions; its own row goes last.
+// sweepGroups deletes up to s.batch expired members and their groups, and reports whether more may
+// have expired. A large group needs several transactions; its own row is deleted last.
 func (s *Store) sweepGroups(ctx context.Context) (more bool, err error) {
 	err = s.conn.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
 		groups, err := s.expiredGroups(ctx, tx)
@@ -83,7 +88,7 @@ func (s *Store) sweepGroups(ctx context.Context) (more bool, err error) {
 	return more, err
 }
 
-// expiredGroups are namespace and id of some groups, whose rows it holds.
+// expiredGroups returns namespace and id of up to s.batch expired groups, and locks their rows.
 func (s *Store) expiredGroups(ctx context.Context, tx *sqlconn.Tx) (groups [][2]string, err error) {
 	rows, err := tx.Query(ctx, s.text.sweepGroups, s.batch)
 	if err != nil {

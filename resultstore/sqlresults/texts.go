@@ -2,47 +2,53 @@ package sqlresults
 
 import "github.com/swarmiji/swarmiji/internal/sqlconn"
 
-// texts are the statements in a database's dialect. $1 is the namespace, except where something else is said.
+// texts holds the SQL statements in a database's dialect. $1 is the namespace, unless the comment
+// says otherwise. Times are in microseconds.
 type texts struct {
-	// save: $2 id, $3 generation, $4 deliveries, $5 state, $6 final, $7 node or null, $8 how long, $9 value. It changes a row if
-	// the record is kept.
+	// save: $2 id, $3 generation, $4 deliveries, $5 state, $6 final, $7 node or null, $8 retention, $9
+	// value. It changes a row if the record is stored.
 	save string
-	// token: $2 id. It answers with generation, deliveries, state and final.
+	// token: $2 id. It returns generation, deliveries, state and final.
 	token string
 	load  string // $2 id
 	drop  string // $2 id
 
-	// here answers with the place in the table where a new stream begins; it has no parameters.
+	// here returns the cursor of a new stream; it has no parameters.
 	here string
-	// look: $2 node, then the stream's place, then the largest value and how many. See cursor.
+	// look: $2 node, then the stream's cursor, then the largest value and the number of rows. See
+	// cursor.
 	look string
 
-	// group: $2 id. It makes the group if there is none and holds it for this transaction; it answers with size, done, failed,
-	// largest, decider, expires and now.
+	// group: $2 id. It inserts the group if it does not exist, and locks its row for this transaction.
+	// It returns size, done, failed, largest, decider, expires and now.
 	group string
-	// known: $2 id. It answers with size, done, failed and decider.
+	// known: $2 id. It returns size, done, failed and decider.
 	known string
-	// arrived: $2 size, $3 done, $4 failed, $5 largest, $6 decider, $7 how long, $8 id.
+	// arrived: $2 size, $3 done, $4 failed, $5 largest, $6 decider, $7 retention, $8 id.
 	arrived string
-	member  string // $2 id, $3 place, $4 value. It changes a row if there was none.
-	forget  string // $2 id: all members
-	members string // $2 id, $3 the first place, $4 how many. It answers with place and value.
-	// claim: $2 id, $3 the holder that asks, $4 how long. It answers with the holder that has the row then.
-	claim   string
-	pass    string // $2 id, $3 holder, $4 the next one, $5 how long. It changes a row if one of them has it.
-	release string // $2 id, $3 holder. It deletes the row if the holder has it.
+	member  string // $2 id, $3 place, $4 value. It changes a row if the place was empty.
+	forget  string // $2 id. It deletes all members.
+	members string // $2 id, $3 first place, $4 number of rows. It returns place and value.
+	// claim: $2 id, $3 new holder, $4 duration. It returns the holder in the row after the statement.
+	claim string
+	// $2 id, $3 holder, $4 next holder, $5 duration. It changes a row if one of the two holds it.
+	pass    string
+	release string // $2 id, $3 holder. It deletes the row if the holder holds it.
 
-	// sweepResults and sweepBegun: $1 how many at most.
+	// sweepResults and sweepBegun: $1 largest number of rows.
 	sweepResults, sweepBegun string
-	// sweepGroups: $1 how many at most. It answers with namespace and id, and holds the rows for this transaction.
+	// sweepGroups: $1 largest number of rows. It returns namespace and id, and locks the rows for this
+	// transaction.
 	sweepGroups  string
-	sweepMembers string // $2 id, $3 how many at most
+	sweepMembers string // $2 id, $3 largest number of rows
 	sweepGroup   string // $2 id
 }
 
+// newTexts returns the SQL statements for a dialect.
 func newTexts(d sqlconn.Dialect) *texts {
 	now := d.Now()
-	// As a value of its own the clock is read once, and an index is used. PostgreSQL's changes from row to row.
+	// As a subquery the clock is read once and an index is used. PostgreSQL's clock function gives
+	// another time for each row.
 	once := "(SELECT " + now + ")"
 	t := &texts{
 		token: `SELECT generation, deliveries, state, final FROM swarmiji_result WHERE namespace = $1 AND id = $2 AND expires > ` + now,
@@ -62,7 +68,8 @@ func newTexts(d sqlconn.Dialect) *texts {
 			WHERE m.namespace = $1 AND m.id = $2 AND m.place >= $3 AND EXISTS (
 				SELECT 1 FROM swarmiji_result_group AS g WHERE g.namespace = $1 AND g.id = $2 AND g.expires > ` + once + `)
 			ORDER BY m.place LIMIT $4`,
-		// A row that another one has is written as it is: then one statement answers with it, whoever came in between.
+		// A row with another holder is written unchanged. One statement then returns the holder, even if
+		// another claim came in between.
 		claim: `INSERT INTO swarmiji_result_begun AS b (namespace, id, which, expires) VALUES ($1, $2, $3, ` + now + ` + $4)
 			ON CONFLICT (namespace, id) DO UPDATE SET (which, expires) = (
 				SELECT CASE WHEN b.expires <= t.now THEN excluded.which ELSE b.which END,
@@ -76,7 +83,7 @@ func newTexts(d sqlconn.Dialect) *texts {
 			DELETE FROM swarmiji_result_member WHERE namespace = $1 AND id = $2 AND place IN (SELECT place FROM old)`,
 		sweepGroup: `DELETE FROM swarmiji_result_group WHERE namespace = $1 AND id = $2`,
 	}
-	// Two that sweep at a time, or a sweep and a write, do not wait for each other.
+	// Concurrent sweeps, or a sweep and a write, do not wait for each other.
 	skip := ""
 	if d == sqlconn.Postgres {
 		skip = " FOR UPDATE SKIP LOCKED"
@@ -96,8 +103,9 @@ func newTexts(d sqlconn.Dialect) *texts {
 	return t
 }
 
-// forSQLite adds what SQLite has its own way for. To replace a row gives it a new seq, the largest there ever was, and since there is
-// one writer rows become visible in that order.
+// forSQLite sets the statements that are particular to SQLite. Replacing a row gives it a new seq,
+// which is larger than all earlier ones. SQLite has one writer, so rows become visible in the order
+// of seq.
 func (t *texts) forSQLite(now string) {
 	t.save = `INSERT OR REPLACE INTO swarmiji_result (namespace, id, generation, deliveries, state, final, node, expires, value)
 		SELECT $1, $2, $3, $4, $5, $6, $7, ` + now + ` + $8, $9 WHERE NOT EXISTS (
@@ -109,12 +117,14 @@ func (t *texts) forSQLite(now string) {
 		WHERE namespace = $1 AND node = $2 AND seq > $3 AND expires > ` + now + ` ORDER BY seq LIMIT $5`
 }
 
-// forPostgres adds what PostgreSQL has its own way for. Its transactions become visible in another order than they began in, so
-// that no number of a row tells what is new. What a snapshot of the past did not see does: $3 is that snapshot, $4 the one
-// up to which a look of several pages goes, "" at its first page, $5 and $6 the last row of the page before.
+// forPostgres sets the statements that are particular to PostgreSQL. Its transactions do not become
+// visible in the order in which they began. A number in the rows therefore cannot tell which rows
+// are new; the statement look reads the rows that an earlier snapshot did not see. $3 is that
+// snapshot. $4 is the snapshot that limits a read of several pages, "" for its first page. $5 and
+// $6 are the last row of the previous page.
 //
-// A snapshot did not see the transactions that began after it, from its xmax on, nor those that
-// were open in it, its xip. The statement asks for each by itself. From its xmin on would be
+// A snapshot did not see the transactions that began after it, from its xmax on, and those open in
+// it, its xip. The statement selects each of them. All rows from its xmin on would include
 // everything since the oldest open transaction.
 func (t *texts) forPostgres(now string) {
 	t.save = `INSERT INTO swarmiji_result AS r (namespace, id, generation, deliveries, state, final, node, xact, expires, value)

@@ -1,5 +1,5 @@
-// Package memschedule keeps a schedule in the memory of the process: for tests, for examples, and for programs whose schedules are
-// set up anew at each start. All is forgotten when the process ends.
+// Package memschedule stores a schedule in the memory of the process. Use it for tests, examples,
+// and programs that add their entries at each start. All entries are lost when the process ends.
 package memschedule
 
 import (
@@ -12,16 +12,17 @@ import (
 	"github.com/swarmiji/swarmiji/schedule"
 )
 
-// Config of [New]. The zero value is usable.
+// Config configures a [Store]. The zero value is valid.
 type Config struct {
-	// Name is the schedule's name. "": "default".
+	// Name is the schedule's name. Default: "default".
 	Name string
-	// Now is the clock. nil: time.Now. The timers of a listener follow the process's clock all the same.
+	// Now returns the current time of the store. Default: time.Now. The timers of listeners always use
+	// the clock of the process.
 	Now func() time.Time
 }
 
-// Store is one process's view of a schedule in memory. Make one with [New], and more with View. All methods may be called from any
-// goroutine.
+// Store is one view of a schedule in memory, as one process would have it. Make the first with
+// [New] and further ones with [Store.View]. Safe for concurrent use.
 type Store struct {
 	table  *table
 	name   string
@@ -29,15 +30,15 @@ type Store struct {
 }
 
 var (
-	_ schedule.Store   = (*Store)(nil)
-	_ schedule.Lister  = (*Store)(nil)
-	_ schedule.Pauser  = (*Store)(nil)
-	_ schedule.Mender  = (*Store)(nil)
-	_ schedule.Watcher = (*Store)(nil)
-	_ schedule.Named   = (*Store)(nil)
+	_ schedule.Store    = (*Store)(nil)
+	_ schedule.Lister   = (*Store)(nil)
+	_ schedule.Pauser   = (*Store)(nil)
+	_ schedule.Repairer = (*Store)(nil)
+	_ schedule.Watcher  = (*Store)(nil)
+	_ schedule.Named    = (*Store)(nil)
 )
 
-// New makes an empty schedule, or says what is wrong with c.
+// New returns a view of a new, empty schedule. Returns an error if the name is invalid.
 func New(c Config) (*Store, error) {
 	if c.Name == "" {
 		c.Name = "default"
@@ -51,19 +52,21 @@ func New(c Config) (*Store, error) {
 	return &Store{table: newTable(c.Now), name: c.Name}, nil
 }
 
-// View returns another view of the same schedule, as another process would have it. Each is closed by itself.
+// View returns another view of the same schedule, as another process would have it. Each view is
+// closed separately.
 func (s *Store) View() *Store { return &Store{table: s.table, name: s.name} }
 
 // Name implements [schedule.Named].
 func (s *Store) Name() string { return s.name }
 
-// Close ends this view; the schedule and its other views stay. It is idempotent.
+// Close closes this view. The schedule and its other views stay open. Close is idempotent and never
+// returns an error.
 func (s *Store) Close(context.Context) error {
 	s.closed.Store(true)
 	return nil
 }
 
-// ready returns why nothing may be done now, or nil.
+// ready returns [schedule.ErrClosed] if the view is closed, or the cause if ctx has ended.
 func (s *Store) ready(ctx context.Context) error {
 	if s.closed.Load() {
 		return schedule.ErrClosed
@@ -91,7 +94,8 @@ func (s *Store) Due(ctx context.Context, max int) (schedule.Batch, error) {
 	return s.table.due(max), nil
 }
 
-// Claim implements [schedule.Store].
+// Claim implements [schedule.Store]. It checks the lease and all claims first: after an error
+// nothing was claimed. Each claim is then a separate atomic step.
 func (s *Store) Claim(ctx context.Context, owner string, lease time.Duration, claims []schedule.Claim) ([]bool, error) {
 	errs := []error{schedule.CheckLease(owner, lease)}
 	for i := range claims {
@@ -151,7 +155,7 @@ func (s *Store) Get(ctx context.Context, id string) (schedule.Entry, error) {
 	return s.table.get(id)
 }
 
-// List implements [schedule.Lister]. Entries come in the order of their ids.
+// List implements [schedule.Lister]. Entries are sorted by id.
 func (s *Store) List(ctx context.Context, cursor string, limit int) ([]schedule.Entry, string, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, "", err
@@ -176,20 +180,20 @@ func (s *Store) Resume(ctx context.Context, id string, next time.Time) error {
 	return s.table.resume(id, next)
 }
 
-// Astray implements [schedule.Mender].
-func (s *Store) Astray(ctx context.Context) ([]schedule.Entry, error) {
+// Unscheduled implements [schedule.Repairer].
+func (s *Store) Unscheduled(ctx context.Context) ([]schedule.Entry, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
-	return s.table.allAstray(), nil
+	return s.table.allUnscheduled(), nil
 }
 
-// Mend implements [schedule.Mender].
-func (s *Store) Mend(ctx context.Context, id string, next time.Time) (bool, error) {
+// Repair implements [schedule.Repairer].
+func (s *Store) Repair(ctx context.Context, id string, next time.Time) (bool, error) {
 	if err := s.ready(ctx); err != nil {
 		return false, err
 	}
-	return s.table.mendOne(id, next), nil
+	return s.table.repairOne(id, next), nil
 }
 
 // Watch implements [schedule.Watcher].

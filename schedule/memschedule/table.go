@@ -11,52 +11,57 @@ import (
 	"github.com/swarmiji/swarmiji/schedule"
 )
 
-// table is a schedule. Each method is one step for all who see it.
+// table holds one schedule, shared by all its views. Each method is one atomic step. Methods take
+// t.mu unless their comment says otherwise.
 type table struct {
 	now func() time.Time
 
 	mu       sync.Mutex
 	entries  map[string]*entry
-	ids      []string // sorted, for List; nil: to be made anew
-	places   places
+	ids      []string // sorted, for list; nil: not yet made
+	dues     dueHeap
 	added    uint64
 	watchers map[int]func()
 	watched  int
 }
 
 type entry struct {
-	schedule.Entry          // its Next is that of next
-	next           *place   // nil: it has no time
-	claims         []*place // few at a time
+	schedule.Entry            // Next equals next.at
+	next           *dueItem   // nil: no due time
+	claims         []*dueItem // valid and expired claims, usually few
 }
 
-// place is a moment at which something will be due: an entry, or a tick whose claim then has run out.
-type place struct {
+// dueItem is one element of the heap of due times: an entry at its due time, or a claimed tick at
+// the end of its lease.
+type dueItem struct {
 	entry *entry
 	at    time.Time
-	order uint64 // among those of one moment
+	order uint64 // orders items of the same time
 	index int    // in the heap
 
-	due   time.Time // of a claim: the tick's instant. Zero: it is the entry's own place
+	due   time.Time // instant of the claimed tick; zero: this item is the entry's own due time
 	owner string
 }
 
+// newTable returns an empty schedule with the clock now.
 func newTable(now func() time.Time) *table {
 	return &table{now: now, entries: make(map[string]*entry), watchers: make(map[int]func())}
 }
 
+// milli returns t in UTC, rounded down to milliseconds.
 func milli(t time.Time) time.Time { return time.UnixMilli(t.UnixMilli()).UTC() }
 
-// clock is the store's time, to which all instants are compared in milliseconds.
+// clock returns the store's current time, rounded down to milliseconds.
 func (t *table) clock() time.Time { return milli(t.now()) }
 
+// add implements Store.Add and wakes the watchers if something became due earlier.
 func (t *table) add(entries []schedule.Entry) []bool {
 	t.mu.Lock()
 	added := make([]bool, len(entries))
 	changed := false
 	for i := range entries {
 		if e, taken := t.entries[entries[i].ID]; taken {
-			changed = t.mend(e, entries[i].Next) || changed
+			changed = t.repair(e, entries[i].Next) || changed
 			continue
 		}
 		e := &entry{Entry: schedule.Entry{ID: entries[i].ID, Payload: slices.Clone(entries[i].Payload)}}
@@ -72,93 +77,102 @@ func (t *table) add(entries []schedule.Entry) []bool {
 	return added
 }
 
-// astray reports whether nothing would ever make e due.
-func (e *entry) astray() bool { return e.next == nil && len(e.claims) == 0 && !e.Paused }
+// unscheduled reports whether e would never become due: it has no due time and no claim and is not
+// paused.
+func (e *entry) unscheduled() bool { return e.next == nil && len(e.claims) == 0 && !e.Paused }
 
-// mend gives an entry that is astray a time, and reports whether it was; the lock is held.
-func (t *table) mend(e *entry, next time.Time) bool {
-	if e == nil || !e.astray() {
+// repair sets the due time of an unscheduled entry, and reports whether it did so. e may be nil.
+// Call it with t.mu held.
+func (t *table) repair(e *entry, next time.Time) bool {
+	if e == nil || !e.unscheduled() {
 		return false
 	}
 	t.schedule(e, next)
 	return true
 }
 
-func (t *table) allAstray() []schedule.Entry {
+// allUnscheduled returns copies of all unscheduled entries.
+func (t *table) allUnscheduled() []schedule.Entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var found []schedule.Entry
 	for _, e := range t.entries {
-		if e.astray() {
-			found = append(found, e.copied())
+		if e.unscheduled() {
+			found = append(found, e.clone())
 		}
 	}
 	return found
 }
 
-func (t *table) mendOne(id string, next time.Time) bool {
+// repairOne repairs the entry with this id, and wakes the watchers if it did so.
+func (t *table) repairOne(id string, next time.Time) bool {
 	t.mu.Lock()
-	mended := t.mend(t.entries[id], next)
+	repaired := t.repair(t.entries[id], next)
 	t.mu.Unlock()
-	if mended {
+	if repaired {
 		t.wake()
 	}
-	return mended
+	return repaired
 }
 
-// schedule gives e its next time; zero: none.
+// schedule sets the due time of e; zero removes it. A paused entry gets no due time. Call it with
+// t.mu held.
 func (t *table) schedule(e *entry, at time.Time) {
 	if e.next != nil {
-		heap.Remove(&t.places, e.next.index)
+		heap.Remove(&t.dues, e.next.index)
 		e.next, e.Next = nil, time.Time{}
 	}
 	if at.IsZero() || e.Paused {
 		return
 	}
 	e.Next = milli(at)
-	e.next = t.put(&place{entry: e, at: e.Next})
+	e.next = t.put(&dueItem{entry: e, at: e.Next})
 }
 
-func (t *table) put(p *place) *place {
+// put adds an item to the heap, behind the items of the same time. Call it with t.mu held.
+func (t *table) put(p *dueItem) *dueItem {
 	t.added++
 	p.order = t.added
-	heap.Push(&t.places, p)
+	heap.Push(&t.dues, p)
 	return p
 }
 
+// due returns the Batch of up to most due ticks. It leaves them in the heap.
 func (t *table) due(most int) schedule.Batch {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	b := schedule.Batch{Now: t.clock()}
-	var taken []*place
-	for len(t.places) > 0 && len(b.Ticks) < most && !t.places[0].at.After(b.Now) {
-		p, _ := heap.Pop(&t.places).(*place)
+	var taken []*dueItem
+	for len(t.dues) > 0 && len(b.Ticks) < most && !t.dues[0].at.After(b.Now) {
+		p, _ := heap.Pop(&t.dues).(*dueItem)
 		taken = append(taken, p)
 		b.Ticks = append(b.Ticks, p.tick())
 	}
-	b.Next = t.places.after(b.Now)
+	b.Next = t.dues.after(b.Now)
 	for _, p := range taken {
-		heap.Push(&t.places, p)
+		heap.Push(&t.dues, p)
 	}
 	return b
 }
 
-func (p *place) tick() schedule.Tick {
-	k := schedule.Tick{Entry: p.entry.copied(), Due: p.due, Owner: p.owner}
+// tick returns the tick of an item, with copies of the entry's bytes.
+func (p *dueItem) tick() schedule.Tick {
+	k := schedule.Tick{Entry: p.entry.clone(), Due: p.due, Owner: p.owner}
 	if p.due.IsZero() {
 		k.Due = p.at
 	}
 	return k
 }
 
-// copied returns what belongs to the caller.
-func (e *entry) copied() schedule.Entry {
+// clone returns a copy of the entry that the caller may change.
+func (e *entry) clone() schedule.Entry {
 	c := e.Entry
 	c.Payload, c.State = slices.Clone(c.Payload), slices.Clone(c.State)
 	return c
 }
 
-func (e *entry) claimed(due time.Time) *place {
+// claimed returns the claim on the tick of an instant, valid or expired; or nil.
+func (e *entry) claimed(due time.Time) *dueItem {
 	for _, p := range e.claims {
 		if p.due.Equal(due) {
 			return p
@@ -167,6 +181,7 @@ func (e *entry) claimed(due time.Time) *place {
 	return nil
 }
 
+// claim claims one tick as Store.Claim describes, and reports whether the owner holds it now.
 func (t *table) claim(owner string, lease time.Duration, c *schedule.Claim) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -176,9 +191,9 @@ func (t *table) claim(owner string, lease time.Duration, c *schedule.Claim) bool
 	}
 	now := t.clock()
 	if held := e.claimed(c.Due); held != nil {
-		if held.owner == owner { // asked for again
+		if held.owner == owner { // a repeated call
 			held.at = now.Add(lease)
-			heap.Fix(&t.places, held.index)
+			heap.Fix(&t.dues, held.index)
 			return true
 		}
 		if held.owner != c.Owner || held.at.After(now) {
@@ -194,20 +209,21 @@ func (t *table) claim(owner string, lease time.Duration, c *schedule.Claim) bool
 		}
 		t.schedule(e, c.Next)
 	}
-	e.claims = append(e.claims, t.put(&place{entry: e, at: now.Add(lease), due: c.Due, owner: owner}))
+	e.claims = append(e.claims, t.put(&dueItem{entry: e, at: now.Add(lease), due: c.Due, owner: owner}))
 	if c.Remember {
 		e.Last = c.Due
 	}
 	return true
 }
 
-func (t *table) unclaim(p *place) {
-	heap.Remove(&t.places, p.index)
-	p.entry.claims = slices.DeleteFunc(p.entry.claims, func(q *place) bool { return q == p })
+// unclaim removes a claim from the heap and from its entry. Call it with t.mu held.
+func (t *table) unclaim(p *dueItem) {
+	heap.Remove(&t.dues, p.index)
+	p.entry.claims = slices.DeleteFunc(p.entry.claims, func(q *dueItem) bool { return q == p })
 }
 
-// held returns the owner's claim on a tick, or nil.
-func (t *table) held(owner string, k *schedule.Tick) *place {
+// held returns the claim of the owner on a tick, or nil. Call it with t.mu held.
+func (t *table) held(owner string, k *schedule.Tick) *dueItem {
 	if e := t.entries[k.ID]; e != nil {
 		if p := e.claimed(k.Due); p != nil && p.owner == owner {
 			return p
@@ -216,12 +232,14 @@ func (t *table) held(owner string, k *schedule.Tick) *place {
 	return nil
 }
 
+// renew extends the owner's claim on a tick to lease from now, and reports whether the owner held
+// it. With lease 0 the tick is due at once, and the watchers are called.
 func (t *table) renew(owner string, lease time.Duration, k *schedule.Tick) bool {
 	t.mu.Lock()
 	p := t.held(owner, k)
 	if p != nil {
 		p.at = t.clock().Add(lease)
-		heap.Fix(&t.places, p.index)
+		heap.Fix(&t.dues, p.index)
 	}
 	t.mu.Unlock()
 	if p != nil && lease == 0 {
@@ -230,6 +248,8 @@ func (t *table) renew(owner string, lease time.Duration, k *schedule.Tick) bool 
 	return p != nil
 }
 
+// done ends the owner's claim on a tick, stores the state and removes the entry, as f says. It
+// reports whether the owner held the claim; otherwise it changes nothing.
 func (t *table) done(owner string, f *schedule.Finish) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -250,6 +270,7 @@ func (t *table) done(owner string, f *schedule.Finish) bool {
 	return true
 }
 
+// remove deletes an entry with its claims, and reports whether it existed.
 func (t *table) remove(id string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -265,20 +286,24 @@ func (t *table) remove(id string) bool {
 	return true
 }
 
+// forget deletes an entry that has no items in the heap. Call it with t.mu held.
 func (t *table) forget(id string) {
 	delete(t.entries, id)
 	t.ids = nil
 }
 
+// get returns a copy of an entry, or [schedule.ErrNotFound].
 func (t *table) get(id string) (schedule.Entry, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if e := t.entries[id]; e != nil {
-		return e.copied(), nil
+		return e.clone(), nil
 	}
 	return schedule.Entry{}, schedule.ErrNotFound
 }
 
+// list returns copies of up to limit entries after the id cursor, and the cursor of the next page;
+// "" after the last page.
 func (t *table) list(cursor string, limit int) ([]schedule.Entry, string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -292,7 +317,7 @@ func (t *table) list(cursor string, limit int) ([]schedule.Entry, string) {
 	}
 	var page []schedule.Entry
 	for _, id := range ids[from:min(from+limit, len(ids))] {
-		page = append(page, t.entries[id].copied())
+		page = append(page, t.entries[id].clone())
 	}
 	if from+limit >= len(ids) {
 		return page, ""
@@ -300,6 +325,8 @@ func (t *table) list(cursor string, limit int) ([]schedule.Entry, string) {
 	return page, ids[from+limit-1]
 }
 
+// pause removes the due time of an entry and marks it as paused. Returns [schedule.ErrNotFound] if
+// it does not exist.
 func (t *table) pause(id string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -312,6 +339,8 @@ func (t *table) pause(id string) error {
 	return nil
 }
 
+// resume ends the pause of an entry, sets its due time and wakes the watchers. Returns
+// [schedule.ErrNotFound] if the entry does not exist.
 func (t *table) resume(id string, next time.Time) error {
 	t.mu.Lock()
 	e := t.entries[id]
@@ -327,6 +356,7 @@ func (t *table) resume(id string, next time.Time) error {
 	return nil
 }
 
+// watch registers a function that wake calls. stop removes it.
 func (t *table) watch(wake func()) (stop func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -340,7 +370,7 @@ func (t *table) watch(wake func()) (stop func()) {
 	}
 }
 
-// wake calls the watchers, outside of the lock, which they may want.
+// wake calls all watchers. Call it without t.mu held, because a watcher may call a method of t.
 func (t *table) wake() {
 	t.mu.Lock()
 	calls := slices.Collect(maps.Values(t.watchers))
@@ -350,51 +380,51 @@ func (t *table) wake() {
 	}
 }
 
-// places is a heap by time, then by order.
-type places []*place
+// dueHeap is a heap sorted by time, then by order.
+type dueHeap []*dueItem
 
-// after returns the first moment after now, zero if there is none. Those that are due lie in front, and their children are looked at
-// until each branch has one that is not.
-func (h places) after(now time.Time) time.Time {
+// after returns the earliest time in the heap after now; or zero. It
+// descends from the due items at the top of the heap until each branch has an item that is not due.
+func (h dueHeap) after(now time.Time) time.Time {
 	var next time.Time
-	look := []int{0}
-	for len(look) > 0 {
-		i := look[len(look)-1]
-		look = look[:len(look)-1]
+	pending := []int{0}
+	for len(pending) > 0 {
+		i := pending[len(pending)-1]
+		pending = pending[:len(pending)-1]
 		switch {
 		case i >= len(h) || !next.IsZero() && !h[i].at.Before(next):
 		case h[i].at.After(now):
 			next = h[i].at
 		default:
-			look = append(look, 2*i+1, 2*i+2)
+			pending = append(pending, 2*i+1, 2*i+2)
 		}
 	}
 	return next
 }
 
-func (h places) Len() int { return len(h) }
+func (h dueHeap) Len() int { return len(h) }
 
-func (h places) Less(i, j int) bool {
+func (h dueHeap) Less(i, j int) bool {
 	if h[i].at.Equal(h[j].at) {
 		return h[i].order < h[j].order
 	}
 	return h[i].at.Before(h[j].at)
 }
 
-func (h places) Swap(i, j int) {
+func (h dueHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].index, h[j].index = i, j
 }
 
 // Push implements heap.Interface.
-func (h *places) Push(x any) {
-	p, _ := x.(*place)
+func (h *dueHeap) Push(x any) {
+	p, _ := x.(*dueItem)
 	p.index = len(*h)
 	*h = append(*h, p)
 }
 
 // Pop implements heap.Interface.
-func (h *places) Pop() any {
+func (h *dueHeap) Pop() any {
 	last := len(*h) - 1
 	p := (*h)[last]
 	(*h)[last] = nil

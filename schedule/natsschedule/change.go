@@ -10,31 +10,37 @@ import (
 	"github.com/swarmiji/swarmiji/schedule"
 )
 
-// chunk is how many entries are changed at a time.
+// chunk is the largest number of entries that are changed with one attempt.
 const chunk = 1000
 
-// verdict of a decision about one item of a call.
-type verdict struct {
+// outcome is the result of a decideFunc for one item.
+type outcome struct {
 	answer bool
-	change bool // the record was changed
+	change bool // the record was changed and must be stored
 }
 
-// decision is made about an item and the record of its entry, nil if there is none, which it may change or replace.
-type decision func(now int64, r *record, item int) (*record, verdict)
+// decideFunc changes the record of an entry for one item of a call, and returns it with the
+// outcome. r is nil if the entry does not exist. It may return another record, but must not block:
+// s.mu is held.
+type decideFunc func(now int64, r *record, item int) (*record, outcome)
 
-// step is an entry that a call is about, with its items.
+// step is one entry of a call, with the items of the call that concern it.
 type step struct {
 	id    string
 	items []int
-	rec   *record // as the server has it, where that was asked for
+	rec   *record // if asked: the record on the server
 	seq   uint64
 	asked bool
-	next  *record // what is to be stored
+	next  *record // the record to store
 }
 
-// change decides about each item of a call and stores what has changed, one message for an entry. Who meets somebody else's change
-// looks again.
-func (s *Store) change(ctx context.Context, what string, n int, id func(item int) string, decide decision) ([]bool, error) {
+// change calls decide for each item of a call and stores the changed records, one message for each
+// entry. If another process changed an entry meanwhile, it reads the entry again and repeats
+// decide. It blocks until all changes are stored.
+//
+// n is the number of items, and id returns the entry's id of an item. The result has one answer for
+// each item. After an error some changes may have been stored.
+func (s *Store) change(ctx context.Context, what string, n int, id func(item int) string, decide decideFunc) ([]bool, error) {
 	answers := make([]bool, n)
 	byID := make(map[string]*step, n)
 	var steps []*step
@@ -49,7 +55,7 @@ func (s *Store) change(ctx context.Context, what string, n int, id func(item int
 	}
 	for len(steps) > 0 {
 		some := steps[:min(chunk, len(steps))]
-		again, err := s.try(ctx, some, answers, decide)
+		again, err := s.tryChange(ctx, some, answers, decide)
 		if err != nil {
 			return nil, wrap(what, err)
 		}
@@ -61,8 +67,10 @@ func (s *Store) change(ctx context.Context, what string, n int, id func(item int
 	return answers, nil
 }
 
-// try makes one attempt at some steps, and returns those that met another's change.
-func (s *Store) try(ctx context.Context, steps []*step, answers []bool, decide decision) ([]*step, error) {
+// tryChange tries once to decide and store the given steps. It returns the steps that must be
+// repeated because another process changed their entries; their records are read from the server
+// again.
+func (s *Store) tryChange(ctx context.Context, steps []*step, answers []bool, decide decideFunc) ([]*step, error) {
 	now, err := s.sync(ctx)
 	if err != nil {
 		return nil, err
@@ -70,7 +78,7 @@ func (s *Store) try(ctx context.Context, steps []*step, answers []bool, decide d
 	var stored []*step
 	for _, st := range steps {
 		if !st.asked {
-			st.rec, st.seq = s.copy.get(st.id)
+			st.rec, st.seq = s.cache.get(st.id)
 		}
 		st.next = nil
 		if st.decide(now, answers, decide) {
@@ -91,7 +99,7 @@ func (s *Store) try(ctx context.Context, steps []*step, answers []bool, decide d
 	for i, st := range stored {
 		switch err := pubs[i].Err; {
 		case err == nil:
-			s.stored(ctx, st.next, pubs[i].Ack.Sequence)
+			s.applyStored(ctx, st.next, pubs[i].Ack.Sequence)
 		case !errors.Is(err, natsconn.ErrWrongSequence):
 			errs = errors.Join(errs, err)
 		default:
@@ -100,21 +108,22 @@ func (s *Store) try(ctx context.Context, steps []*step, answers []bool, decide d
 	}
 	for _, st := range again {
 		if errs == nil {
-			errs = s.look(ctx, st)
+			errs = s.readEntry(ctx, st)
 		}
 	}
 	return again, errs
 }
 
-// decide decides about the items of a step, and reports whether there is something to store.
-func (st *step) decide(now int64, answers []bool, decide decision) bool {
+// decide calls the decideFunc for each item of a step, on a copy of its record. It stores the
+// answers and reports whether the record changed. Call it with s.mu held.
+func (st *step) decide(now int64, answers []bool, decide decideFunc) bool {
 	r := st.rec
 	if r != nil {
 		r = r.clone()
 	}
 	changed := false
 	for _, i := range st.items {
-		var v verdict
+		var v outcome
 		r, v = decide(now, r, i)
 		answers[i] = v.answer
 		changed = changed || v.change
@@ -123,8 +132,8 @@ func (st *step) decide(now int64, answers []bool, decide decision) bool {
 	return changed
 }
 
-// look asks the server for the entry of a step.
-func (s *Store) look(ctx context.Context, st *step) error {
+// readEntry reads the record of a step's entry from the server.
+func (s *Store) readEntry(ctx context.Context, st *step) error {
 	st.asked, st.rec, st.seq = true, nil, 0
 	m, err := s.conn.GetLast(ctx, s.stream, s.subject(st.id))
 	if errors.Is(err, natsconn.ErrNotFound) {
@@ -144,13 +153,15 @@ func (s *Store) look(ctx context.Context, st *step) error {
 	return nil
 }
 
-// stored takes what this process has stored into its copy at once.
-func (s *Store) stored(ctx context.Context, r *record, seq uint64) {
+// applyStored applies a record that this process has stored to the cache, and wakes the watchers if
+// something is due earlier. If the server cannot expire messages, it deletes the message of a
+// removed entry.
+func (s *Store) applyStored(ctx context.Context, r *record, seq uint64) {
 	if r.Gone && !s.ttl.Load() {
-		_ = s.conn.DeleteSeq(ctx, s.stream, seq) // the entry is gone all the same
+		_ = s.conn.DeleteSeq(ctx, s.stream, seq) // after an error the entry still counts as removed
 	}
 	s.mu.Lock()
-	sooner := s.ready && s.copy.apply(r, seq, false)
+	sooner := s.fresh && s.cache.apply(r, seq, false)
 	s.mu.Unlock()
 	if sooner {
 		s.wake()
@@ -166,12 +177,12 @@ func (s *Store) Add(ctx context.Context, entries []schedule.Entry) ([]bool, erro
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	return s.change(ctx, "add", len(entries), func(i int) string { return entries[i].ID }, func(_ int64, r *record, i int) (*record, verdict) {
+	return s.change(ctx, "add", len(entries), func(i int) string { return entries[i].ID }, func(_ int64, r *record, i int) (*record, outcome) {
 		e := &entries[i]
 		if r != nil {
-			return r, verdict{change: r.mend(e.Next)}
+			return r, outcome{change: r.repair(e.Next)}
 		}
-		return &record{ID: e.ID, payload: e.Payload, Next: e.Next.UnixMilli(), Timed: true}, verdict{true, true}
+		return &record{ID: e.ID, payload: e.Payload, Next: e.Next.UnixMilli(), Timed: true}, outcome{true, true}
 	})
 }
 
@@ -184,12 +195,12 @@ func (s *Store) Claim(ctx context.Context, owner string, lease time.Duration, cl
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	return s.change(ctx, "claim", len(claims), func(i int) string { return claims[i].ID }, func(now int64, r *record, i int) (*record, verdict) {
+	return s.change(ctx, "claim", len(claims), func(i int) string { return claims[i].ID }, func(now int64, r *record, i int) (*record, outcome) {
 		if r == nil {
-			return nil, verdict{}
+			return nil, outcome{}
 		}
 		won := r.claim(now, owner, lease, &claims[i])
-		return r, verdict{won, won}
+		return r, outcome{won, won}
 	})
 }
 
@@ -198,16 +209,16 @@ func (s *Store) Renew(ctx context.Context, owner string, lease time.Duration, ti
 	if err := schedule.CheckLease(owner, lease); err != nil {
 		return nil, err
 	}
-	return s.change(ctx, "renew", len(ticks), func(i int) string { return ticks[i].ID }, func(now int64, r *record, i int) (*record, verdict) {
+	return s.change(ctx, "renew", len(ticks), func(i int) string { return ticks[i].ID }, func(now int64, r *record, i int) (*record, outcome) {
 		if r == nil {
-			return nil, verdict{}
+			return nil, outcome{}
 		}
 		at := r.held(owner, ticks[i].Due)
 		if at < 0 {
-			return r, verdict{}
+			return r, outcome{}
 		}
 		r.Claims[at].Until = now + lease.Milliseconds()
-		return r, verdict{true, true}
+		return r, outcome{true, true}
 	})
 }
 
@@ -220,29 +231,30 @@ func (s *Store) Done(ctx context.Context, owner string, done []schedule.Finish) 
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	if err := s.carry(ctx, owner, done); err != nil {
+	if err := s.storeOtherStates(ctx, owner, done); err != nil {
 		return nil, err
 	}
-	return s.change(ctx, "done", len(done), func(i int) string { return done[i].ID }, func(_ int64, r *record, i int) (*record, verdict) {
+	return s.change(ctx, "done", len(done), func(i int) string { return done[i].ID }, func(_ int64, r *record, i int) (*record, outcome) {
 		f := &done[i]
 		if r == nil || r.Gone {
-			return r, verdict{}
+			return r, outcome{}
 		}
 		at := r.held(owner, f.Due)
 		if at < 0 {
-			return r, verdict{}
+			return r, outcome{}
 		}
 		r.Claims = append(r.Claims[:at], r.Claims[at+1:]...)
 		if f.State != nil && cmp.Or(f.StateOf, f.ID) == f.ID {
 			r.state = f.State
 		}
 		r.Gone = f.Remove && !r.Timed && len(r.Claims) == 0
-		return r, verdict{true, true}
+		return r, outcome{true, true}
 	})
 }
 
-// carry stores what runs leave for other entries, as long as their claims are held.
-func (s *Store) carry(ctx context.Context, owner string, done []schedule.Finish) error {
+// storeOtherStates stores the states of runs that belong to another entry (Finish.StateOf), if the
+// claim of the run is still held.
+func (s *Store) storeOtherStates(ctx context.Context, owner string, done []schedule.Finish) error {
 	var others []schedule.Finish
 	for _, f := range done {
 		if f.State != nil && cmp.Or(f.StateOf, f.ID) != f.ID {
@@ -252,31 +264,32 @@ func (s *Store) carry(ctx context.Context, owner string, done []schedule.Finish)
 	if len(others) == 0 {
 		return nil
 	}
-	_, err := s.change(ctx, "done", len(others), func(i int) string { return others[i].StateOf }, func(_ int64, r *record, i int) (*record, verdict) {
-		run, _ := s.copy.get(others[i].ID)
+	_, err := s.change(ctx, "done", len(others), func(i int) string { return others[i].StateOf }, func(_ int64, r *record, i int) (*record, outcome) {
+		run, _ := s.cache.get(others[i].ID)
 		if r == nil || run == nil || run.held(owner, others[i].Due) < 0 {
-			return r, verdict{}
+			return r, outcome{}
 		}
 		r.state = others[i].State
-		return r, verdict{true, true}
+		return r, outcome{true, true}
 	})
 	return err
 }
 
-// one changes one entry, and reports whether there is one.
-func (s *Store) one(ctx context.Context, what, id string, fn func(r *record) bool) (bool, error) {
-	found, err := s.change(ctx, what, 1, func(int) string { return id }, func(_ int64, r *record, _ int) (*record, verdict) {
+// changeOne changes one entry with fn, which reports whether it changed the record. changeOne
+// reports whether the entry exists.
+func (s *Store) changeOne(ctx context.Context, what, id string, fn func(r *record) bool) (bool, error) {
+	found, err := s.change(ctx, what, 1, func(int) string { return id }, func(_ int64, r *record, _ int) (*record, outcome) {
 		if r == nil {
-			return nil, verdict{}
+			return nil, outcome{}
 		}
-		return r, verdict{true, fn(r)}
+		return r, outcome{true, fn(r)}
 	})
 	return err == nil && found[0], err
 }
 
 // Remove implements [schedule.Store].
 func (s *Store) Remove(ctx context.Context, id string) (bool, error) {
-	return s.one(ctx, "remove", id, func(r *record) bool {
+	return s.changeOne(ctx, "remove", id, func(r *record) bool {
 		r.Gone = true
 		return true
 	})
@@ -284,7 +297,7 @@ func (s *Store) Remove(ctx context.Context, id string) (bool, error) {
 
 // Pause implements [schedule.Pauser].
 func (s *Store) Pause(ctx context.Context, id string) error {
-	found, err := s.one(ctx, "pause", id, func(r *record) bool {
+	found, err := s.changeOne(ctx, "pause", id, func(r *record) bool {
 		r.schedule(time.Time{})
 		r.Paused = true
 		return true
@@ -297,7 +310,7 @@ func (s *Store) Pause(ctx context.Context, id string) error {
 
 // Resume implements [schedule.Pauser].
 func (s *Store) Resume(ctx context.Context, id string, next time.Time) error {
-	found, err := s.one(ctx, "resume", id, func(r *record) bool {
+	found, err := s.changeOne(ctx, "resume", id, func(r *record) bool {
 		if !r.Paused {
 			return false
 		}
@@ -311,14 +324,14 @@ func (s *Store) Resume(ctx context.Context, id string, next time.Time) error {
 	return err
 }
 
-// Mend implements [schedule.Mender].
-func (s *Store) Mend(ctx context.Context, id string, next time.Time) (bool, error) {
-	mended, err := s.change(ctx, "mend", 1, func(int) string { return id }, func(_ int64, r *record, _ int) (*record, verdict) {
+// Repair implements [schedule.Repairer].
+func (s *Store) Repair(ctx context.Context, id string, next time.Time) (bool, error) {
+	repaired, err := s.change(ctx, "repair", 1, func(int) string { return id }, func(_ int64, r *record, _ int) (*record, outcome) {
 		if r == nil {
-			return nil, verdict{}
+			return nil, outcome{}
 		}
-		is := r.mend(next)
-		return r, verdict{is, is}
+		is := r.repair(next)
+		return r, outcome{is, is}
 	})
-	return err == nil && mended[0], err
+	return err == nil && repaired[0], err
 }

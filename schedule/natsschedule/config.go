@@ -14,24 +14,25 @@ import (
 	"github.com/swarmiji/swarmiji/schedule"
 )
 
-// DefaultName is the schedule's name if [Config] has none.
+// DefaultName is the schedule's name if Config.Name is "".
 const DefaultName = "default"
 
 const maxReplicas = 5
 
-// Config of [New]. Connect is the only field that must be set.
+// Config configures a [Store]. Only Connect must be set.
 type Config struct {
-	// Connect says where NATS is and how to reach it.
+	// Connect holds the addresses and the connection settings of the NATS servers.
 	Connect natsconnect.Config
-	// Name is the schedule's name, which has a stream of its own. "": [DefaultName], "default".
+	// Name is the schedule's name. Each schedule has its own stream. Default: [DefaultName].
 	Name string
-	// Replicas is on how many servers of a cluster the stream is kept when this store creates it: 1 to 5. 0: 1.
+	// Replicas is the number of servers of a cluster that store the stream, 1 to 5. It is used only
+	// when this store creates the stream. Default: 1.
 	Replicas int
-	// Logger is told of TLS without verification. nil: slog.Default().
+	// Logger gets a warning if TLS certificates are not verified. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// New makes a store, or says all that is wrong with c. It does not connect.
+// New returns a Store. Its error joins all problems of the configuration. It does not connect.
 func New(c Config) (*Store, error) {
 	if c.Name == "" {
 		c.Name = DefaultName
@@ -48,20 +49,22 @@ func New(c Config) (*Store, error) {
 	s := &Store{
 		conn: conn, name: c.Name, replicas: max(c.Replicas, 1), backoff: c.Connect.Backoff,
 		stream: "SWJSCHEDULE_" + token, prefix: "swj.schedule." + token + ".",
-		copy: newTable(), bump: make(chan struct{}), watchers: make(map[int]func()),
+		cache: newTable(), changed: make(chan struct{}), watchers: make(map[int]func()),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil
 }
 
-// plain are texts that may stand in a subject and in a stream's name.
+// plain reports whether s may be part of a subject and of a stream's name: 1 to 100 letters,
+// digits, "_" and "-".
 func plain(s string) bool {
 	return len(s) > 0 && len(s) <= 100 && !strings.ContainsFunc(s, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '-'
 	})
 }
 
-// token is a schedule's name as a part of a subject.
+// token returns the schedule's name as one token of a subject: "n-" and the name, or "h-" and the
+// name's SHA-1 in hex if the name is not plain.
 func token(name string) string {
 	if plain(name) {
 		return "n-" + name

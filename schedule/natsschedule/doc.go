@@ -1,19 +1,28 @@
-// Package natsschedule keeps a schedule in NATS: one stream for a schedule, one message for an entry, on
+// Package natsschedule stores a schedule in NATS JetStream: one stream for each schedule, and one
+// message for each entry. An entry's message has this subject:
 //
 //	swj.schedule.<schedule>.<entry>
 //
-// where <schedule> is "n-" and the name, or "h-" and its SHA-1 in hex if the name has characters that a subject must not have, and
-// <entry> is "i" and the id, or "h" and the id's bytes in hex. The message's data are the payload's bytes, and then those of
-// what the entry carries. Its header Swj-Entry is a JSON object: id, size of the payload, next, paused, last, and the claims with
-// due, owner and until; times are milliseconds since 1970. A message whose header has "gone" marks an entry that was removed; the
-// server takes it away a minute later.
+// <schedule> is "n-" and the schedule's name. If a subject cannot contain the name, it is "h-" and
+// the name's SHA-1 in hex. <entry> is "i" and the entry's id. If a subject cannot contain the id,
+// it is "h" and the id's bytes in hex.
 //
-// An entry is changed by publishing its message anew with the sequence of the one that was read (Nats-Expected-Last-Subject-Sequence): of
-// all who try one succeeds, and the others look again. So what is one step of the port is one message; only what a run carries for
-// another entry is a message of its own, stored before the run's claim ends, and stored again if a crash lies in between.
+// The data of a message are the payload's bytes, followed by the bytes of the carried state. The
+// header Swj-Entry is a JSON object. It holds the id, the size of the payload, next, paused, last,
+// and the claims with due, owner and until. Times are milliseconds since 1970. "gone" in the header
+// marks a removed entry; the server deletes such a message after a minute.
 //
-// Each process keeps a copy of the schedule in memory, some hundred bytes for an entry besides its payload, in the order in which things
-// become due. The stream tells it of all changes, and a call waits until the copy has all that the stream had when the call began.
+// A change publishes a new message for the entry, with the sequence of the message that it replaces
+// (Nats-Expected-Last-Subject-Sequence). If several processes change an entry at the same time, one
+// succeeds, and the others read the entry again. So one step of the port is one message.
 //
-// The clock is that of the server that leads the stream; with servers before 2.10, which do not tell it, it is the process's own.
+// There is one exception: a state that a run stores for another entry is a second message. It is
+// stored before the claim of the run ends, and stored again if the process crashes in between.
+//
+// Each process keeps a copy of the schedule in memory, sorted by due time. It needs a few hundred
+// bytes for each entry, plus the payload. The stream sends all changes to the copy. Each call waits
+// until the copy has all changes that the stream had when the call began.
+//
+// The clock is that of the server that leads the stream. Servers before 2.10 do not send their
+// time. With such a server the clock is that of the process.
 package natsschedule

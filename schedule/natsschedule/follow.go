@@ -13,14 +13,15 @@ import (
 )
 
 const (
-	ahead     = 1000 // messages that wait in this process to be taken in
+	ahead     = 1000 // buffered messages that were not yet applied
 	idle      = 30 * time.Second
 	heartbeat = 5 * time.Second
-	// stuck is how long a copy may lag behind before it is made anew.
+	// stuck limits how long the cache may lag behind the stream. Then it is read again from the start.
 	stuck = 5 * time.Second
 )
 
-// start begins to follow the stream.
+// start starts the goroutine that follows the stream, if it does not run and the store is open. It
+// takes s.mu.
 func (s *Store) start() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -30,17 +31,18 @@ func (s *Store) start() {
 	}
 }
 
-// follow keeps the copy until the store is closed, and makes it anew when the connection was lost.
+// follow keeps the cache up to date until the store is closed. After an error it connects again and
+// reads the whole stream again.
 func (s *Store) follow() {
 	for attempt := 0; s.ctx.Err() == nil; attempt++ {
 		began := time.Now()
 		err := s.open(s.ctx)
 		if err == nil {
-			err = s.conn.Do(s.ctx, s.copyAll)
+			err = s.conn.Do(s.ctx, s.followStream)
 		}
-		s.lose()
+		s.markStale()
 		if errors.Is(err, natsconn.ErrNoStream) {
-			s.opened.Store(false) // somebody has deleted it
+			s.opened.Store(false) // The stream was deleted; create it again.
 		}
 		if time.Since(began) > idle {
 			attempt = 0
@@ -49,7 +51,7 @@ func (s *Store) follow() {
 	}
 }
 
-// open makes the stream if need be.
+// open creates the stream if it does not exist. After the first success it does nothing.
 func (s *Store) open(ctx context.Context) error {
 	if s.opened.Load() {
 		return nil
@@ -73,15 +75,16 @@ func (s *Store) open(ctx context.Context) error {
 	return nil
 }
 
-// lose says that the copy is not kept any more.
-func (s *Store) lose() {
+// markStale notes that the cache is no longer updated. It takes s.mu.
+func (s *Store) markStale() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ready = false
+	s.fresh = false
 }
 
-// copyAll reads the schedule, and then all changes, until ctx or the connection ends, or something is missing.
-func (s *Store) copyAll(ctx context.Context, sess *natsconn.Session) error {
+// followStream reads the whole schedule into the cache and then applies all changes. It returns an
+// error when ctx or the connection ends, or when a message is missing.
+func (s *Store) followStream(ctx context.Context, sess *natsconn.Session) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s.mu.Lock()
@@ -108,7 +111,7 @@ func (s *Store) copyAll(ctx context.Context, sess *natsconn.Session) error {
 	fresh := newTable()
 	seq := info.State.LastSeq
 	if c.CachedInfo().NumPending == 0 {
-		s.publish(fresh, seq, info.Created)
+		s.replaceCache(fresh, seq, info.Created)
 		fresh = nil
 	}
 	for last := uint64(0); ; last++ {
@@ -125,7 +128,7 @@ func (s *Store) copyAll(ctx context.Context, sess *natsconn.Session) error {
 		}
 		r, err := decode(msg.Headers(), msg.Data())
 		if fresh == nil {
-			s.take(r, err, meta.Sequence.Stream)
+			s.applyChange(r, err, meta.Sequence.Stream)
 			continue
 		}
 		if err == nil {
@@ -133,42 +136,45 @@ func (s *Store) copyAll(ctx context.Context, sess *natsconn.Session) error {
 		}
 		seq = max(seq, meta.Sequence.Stream)
 		if meta.NumPending == 0 {
-			s.publish(fresh, seq, info.Created)
+			s.replaceCache(fresh, seq, info.Created)
 			fresh = nil
 		}
 	}
 }
 
-// publish puts a complete copy in place of the one before.
-func (s *Store) publish(t *table, seq uint64, created time.Time) {
+// replaceCache replaces the cache by a complete one, and wakes waiting calls and the watchers. It
+// takes s.mu.
+func (s *Store) replaceCache(t *table, seq uint64, created time.Time) {
 	s.mu.Lock()
-	s.copy, s.seq, s.created, s.ready = t, seq, created, true
-	s.changed()
+	s.cache, s.seq, s.created, s.fresh = t, seq, created, true
+	s.notifyWaiters()
 	s.mu.Unlock()
 	s.wake()
 }
 
-// take takes a change into the copy. What is no entry counts as seen.
-func (s *Store) take(r *record, err error, seq uint64) {
+// applyChange applies one message of the stream to the cache, and wakes waiting calls. If something
+// is due earlier, it wakes the watchers. A message that is not an entry, with err, only counts as
+// seen. It takes s.mu.
+func (s *Store) applyChange(r *record, err error, seq uint64) {
 	s.mu.Lock()
-	sooner := err == nil && s.copy.apply(r, seq, true)
+	sooner := err == nil && s.cache.apply(r, seq, true)
 	s.seq = max(s.seq, seq)
-	s.changed()
+	s.notifyWaiters()
 	s.mu.Unlock()
 	if sooner {
 		s.wake()
 	}
 }
 
-// changed wakes those who wait for the copy; s.mu is held.
-func (s *Store) changed() {
+// notifyWaiters wakes the calls that wait for the cache. Call it with s.mu held.
+func (s *Store) notifyWaiters() {
 	if s.waiting {
-		close(s.bump)
-		s.bump, s.waiting = make(chan struct{}), false
+		close(s.changed)
+		s.changed, s.waiting = make(chan struct{}), false
 	}
 }
 
-// status is what the server says of the stream.
+// status is the part of the server's stream information that sync uses.
 type status struct {
 	Created time.Time `json:"created"`
 	Time    time.Time `json:"ts"`
@@ -177,7 +183,8 @@ type status struct {
 	} `json:"state"`
 }
 
-// sync waits until the copy has all that the stream has now, and returns the server's time. s.mu is held then, if there is no error.
+// sync waits until the cache has all changes that the stream has now, and returns the server's time
+// in milliseconds. If it returns nil as error, s.mu is held; the caller must unlock it.
 func (s *Store) sync(ctx context.Context) (int64, error) {
 	if err := context.Cause(ctx); err != nil {
 		return 0, fmt.Errorf("%w: %w", natsconn.ErrUnavailable, err)
@@ -198,15 +205,16 @@ func (s *Store) sync(ctx context.Context) (int64, error) {
 		if st.Time.IsZero() {
 			st.Time = time.Now()
 		}
-		if err := s.await(ctx, &st); err != nil {
+		if err := s.awaitCache(ctx, &st); err != nil {
 			return 0, err
 		}
 		return st.Time.UnixMilli(), nil
 	}
 }
 
-// await waits for the copy; s.mu is held when it returns nil.
-func (s *Store) await(ctx context.Context, st *status) error {
+// awaitCache waits until the cache has all changes of st. If it returns nil, s.mu is held; the
+// caller must unlock it. If the cache lags behind for longer than stuck, it is read again.
+func (s *Store) awaitCache(ctx context.Context, st *status) error {
 	lag := time.NewTimer(stuck)
 	defer lag.Stop()
 	for {
@@ -215,25 +223,25 @@ func (s *Store) await(ctx context.Context, st *status) error {
 		case s.closed:
 			s.mu.Unlock()
 			return natsconn.ErrClosed
-		case s.ready && !s.created.Equal(st.Created):
-			s.ready = false // another stream of the name
+		case s.fresh && !s.created.Equal(st.Created):
+			s.fresh = false // a new stream with the same name
 			s.reload()
-		case s.ready && s.seq >= st.State.LastSeq:
+		case s.fresh && s.seq >= st.State.LastSeq:
 			return nil
 		}
 		s.waiting = true
-		bump := s.bump
+		changed := s.changed
 		s.mu.Unlock()
 		select {
-		case <-bump:
+		case <-changed:
 		case <-s.ctx.Done():
 		case <-ctx.Done():
 			return fmt.Errorf("%w: %w", natsconn.ErrUnavailable, context.Cause(ctx))
 		case <-lag.C:
 			lag.Reset(stuck)
 			s.mu.Lock()
-			if s.ready {
-				s.ready = false
+			if s.fresh {
+				s.fresh = false
 				s.reload()
 			}
 			s.mu.Unlock()

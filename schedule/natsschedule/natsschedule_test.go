@@ -31,7 +31,7 @@ func makeStore(url, name string) (*natsschedule.Store, error) {
 	})
 }
 
-// child opens a store as the processes of TestKilled do.
+// child opens a store in the processes of TestKilled.
 func child(url, name string) (scheduletest.Store, error) { return makeStore(url, name) }
 
 func TestKilled(t *testing.T) {
@@ -50,7 +50,7 @@ func open(t testing.TB, url, name string) *natsschedule.Store {
 func harness(t testing.TB) *scheduletest.Harness {
 	srv := testserver.RequireNATS(t)
 	line := testserver.NewRelay(t, srv.Addr())
-	name := testserver.Namespace() + " of a test" // a name that no subject could hold
+	name := testserver.Namespace() + " of a test" // a subject cannot contain this name
 	return &scheduletest.Harness{
 		Open:  func(t testing.TB) scheduletest.Store { return open(t, line.URL(srv.URL()), name) },
 		Sever: func(testing.TB, scheduletest.Store) { line.Sever() },
@@ -65,7 +65,7 @@ func harness(t testing.TB) *scheduletest.Harness {
 			return func() { line.SetDown(false) }
 		},
 		Secret:   srv.Password(),
-		Promises: scheduletest.Promises{List: true, Pause: true, Watch: true, Mend: true, Durable: true},
+		Promises: scheduletest.Promises{List: true, Pause: true, Watch: true, Repair: true, Durable: true},
 		Report:   "../../docs/capabilities/schedules-nats.json",
 	}
 }

@@ -17,15 +17,17 @@ const (
 	headerEntry  = "Swj-Entry"
 	headerExpect = "Nats-Expected-Last-Subject-Sequence"
 	headerTTL    = "Nats-TTL"
-	// goneTTL is for how many seconds a removed entry's message stays, so that those hear of it who were away for a moment.
-	goneTTL = 60
+	// removedTTL is the number of seconds for which the message of a removed entry is kept. Processes
+	// that were disconnected briefly receive it in this time.
+	removedTTL = 60
 )
 
-// record is an entry as its message holds it. One that is handed out is not changed any more, only replaced.
+// record is the content of an entry's message. A record in the cache is never changed, only
+// replaced; change a clone.
 type record struct {
 	ID     string  `json:"id,omitempty"`
-	Size   int     `json:"size,omitempty"` // of the payload
-	Next   int64   `json:"next,omitempty"` // with Timed
+	Size   int     `json:"size,omitempty"` // bytes of the payload
+	Next   int64   `json:"next,omitempty"` // valid only if Timed
 	Timed  bool    `json:"timed,omitempty"`
 	Paused bool    `json:"paused,omitempty"`
 	Last   *int64  `json:"last,omitempty"`
@@ -41,7 +43,7 @@ type claim struct {
 	Until int64  `json:"until"`
 }
 
-// subject is where an entry's message lies.
+// subject returns the subject of an entry's message.
 func (s *Store) subject(id string) string {
 	if plain(id) {
 		return s.prefix + "i" + id
@@ -49,46 +51,47 @@ func (s *Store) subject(id string) string {
 	return s.prefix + "h" + hex.EncodeToString([]byte(id))
 }
 
-// message writes a record, to replace the message of a sequence; 0: there is none.
+// message returns the message that stores r and replaces the message with the sequence expected. 0:
+// the entry has no message yet. It sets r.Size, and clears the contents of a removed record.
 func (s *Store) message(r *record, expected uint64) *nats.Msg {
 	if r.Gone {
 		r.payload, r.state, r.Claims = nil, nil, nil
 	}
 	r.Size = len(r.payload)
-	head, _ := json.Marshal(r) // texts and numbers always have a form
+	head, _ := json.Marshal(r) // strings and numbers can always be encoded
 	m := &nats.Msg{Subject: s.subject(r.ID), Header: nats.Header{
 		headerEntry:  {string(head)},
 		headerExpect: {strconv.FormatUint(expected, 10)},
 	}}
 	if r.Gone {
-		m.Header[headerTTL] = []string{strconv.Itoa(goneTTL)}
+		m.Header[headerTTL] = []string{strconv.Itoa(removedTTL)}
 		return m
 	}
 	m.Data = append(slices.Clone(r.payload), r.state...)
 	return m
 }
 
-// decode reads a message.
+// decode returns the record of a message.
 func decode(h nats.Header, data []byte) (*record, error) {
 	r := &record{}
 	if err := json.Unmarshal([]byte(h.Get(headerEntry)), r); err != nil {
-		return nil, fmt.Errorf("natsschedule: a message that is no entry: %w", err)
+		return nil, fmt.Errorf("natsschedule: a message is not an entry: %w", err)
 	}
 	if r.Size < 0 || r.Size > len(data) {
-		return nil, fmt.Errorf("natsschedule: a message of %d bytes with a payload of %d", len(data), r.Size)
+		return nil, fmt.Errorf("natsschedule: a message has %d bytes, but its payload has %d", len(data), r.Size)
 	}
 	r.payload, r.state = data[:r.Size:r.Size], data[r.Size:]
 	return r, nil
 }
 
-// clone is a record that may be changed.
+// clone returns a copy of the record that the caller may change.
 func (r *record) clone() *record {
 	c := *r
 	c.Claims = slices.Clone(r.Claims)
 	return &c
 }
 
-// entry is the record as the port shows it.
+// entry returns the record as an entry of the port. It shares no memory with the record.
 func (r *record) entry() schedule.Entry {
 	e := schedule.Entry{ID: r.ID, Payload: slices.Clone(r.payload), Paused: r.Paused}
 	if len(r.state) > 0 {
@@ -103,12 +106,12 @@ func (r *record) entry() schedule.Entry {
 	return e
 }
 
-// claimed returns the place of the claim on a tick, or -1.
+// claimed returns the index of the claim on a tick, or -1.
 func (r *record) claimed(due time.Time) int {
 	return slices.IndexFunc(r.Claims, func(c claim) bool { return c.Due == due.UnixMilli() })
 }
 
-// held returns the owner's claim on a tick, or -1.
+// held returns the index of the owner's claim on a tick, or -1.
 func (r *record) held(owner string, due time.Time) int {
 	if i := r.claimed(due); i >= 0 && r.Claims[i].Owner == owner {
 		return i
@@ -116,7 +119,7 @@ func (r *record) held(owner string, due time.Time) int {
 	return -1
 }
 
-// schedule gives the entry its next time; zero, or a pause: none.
+// schedule sets the due time of the entry; zero removes it. A paused entry gets no due time.
 func (r *record) schedule(next time.Time) {
 	r.Next, r.Timed = 0, false
 	if !next.IsZero() && !r.Paused {
@@ -124,24 +127,26 @@ func (r *record) schedule(next time.Time) {
 	}
 }
 
-// astray reports whether nothing would ever make the entry due.
-func (r *record) astray() bool { return !r.Timed && len(r.Claims) == 0 && !r.Paused && !r.Gone }
+// unscheduled reports whether the entry would never become due: it has no due time and no claim,
+// and is neither paused nor removed.
+func (r *record) unscheduled() bool { return !r.Timed && len(r.Claims) == 0 && !r.Paused && !r.Gone }
 
-// mend gives an entry that is astray a time, and reports whether it was.
-func (r *record) mend(next time.Time) bool {
-	if !r.astray() {
+// repair sets the due time of an unscheduled entry, and reports whether it did so.
+func (r *record) repair(next time.Time) bool {
+	if !r.unscheduled() {
 		return false
 	}
 	r.schedule(next)
 	return true
 }
 
-// claim compares and sets.
+// claim claims a tick for owner if the tick is as c describes it, or renews the owner's own claim.
+// It gives the entry its next due time, and reports whether the owner holds the tick now.
 func (r *record) claim(now int64, owner string, lease time.Duration, c *schedule.Claim) bool {
 	until := now + lease.Milliseconds()
 	if i := r.claimed(c.Due); i >= 0 {
 		held := &r.Claims[i]
-		if held.Owner == owner { // asked for again
+		if held.Owner == owner { // a repeated call
 			held.Until = until
 			return true
 		}
@@ -166,4 +171,5 @@ func (r *record) claim(now int64, owner string, lease time.Duration, c *schedule
 	return true
 }
 
+// moment returns the UTC time of milliseconds since 1970.
 func moment(ms int64) time.Time { return time.UnixMilli(ms).UTC() }

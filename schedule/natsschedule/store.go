@@ -15,58 +15,60 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Store keeps a schedule in NATS. Make one with [New], and end it with Close. All methods may be called from any goroutine.
+// Store stores a schedule in NATS. Make one with [New] and close it with Close. Safe for concurrent
+// use.
 type Store struct {
 	conn           *natsconn.Conn
 	name           string
 	stream, prefix string
 	replicas       int
 	backoff        task.Backoff
-	opened         atomic.Bool // the stream is there
-	ttl            atomic.Bool // the server removes messages at their time
+	opened         atomic.Bool // the stream exists
+	ttl            atomic.Bool // the server expires messages
 
-	ctx     context.Context // ends with Close; of the goroutine that follows
+	ctx     context.Context // for follow; ends with Close
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 
 	mu        sync.Mutex
 	closed    bool
 	following bool
-	copy      *table
-	ready     bool      // the copy is complete, and followed
-	seq       uint64    // up to which it is
-	created   time.Time // of the stream that it is of
-	reload    func()    // has it made anew
-	bump      chan struct{}
-	waiting   bool // for bump
+	cache     *table
+	fresh     bool      // the cache is complete and up to date
+	seq       uint64    // the cache has all messages up to this one
+	created   time.Time // when the cache's stream was created
+	reload    func()    // makes follow read the stream again
+	changed   chan struct{}
+	waiting   bool // a call waits for changed
 	watchers  map[int]func()
 	watched   int
 }
 
 var (
-	_ schedule.Store   = (*Store)(nil)
-	_ schedule.Lister  = (*Store)(nil)
-	_ schedule.Pauser  = (*Store)(nil)
-	_ schedule.Mender  = (*Store)(nil)
-	_ schedule.Watcher = (*Store)(nil)
-	_ schedule.Named   = (*Store)(nil)
+	_ schedule.Store    = (*Store)(nil)
+	_ schedule.Lister   = (*Store)(nil)
+	_ schedule.Pauser   = (*Store)(nil)
+	_ schedule.Repairer = (*Store)(nil)
+	_ schedule.Watcher  = (*Store)(nil)
+	_ schedule.Named    = (*Store)(nil)
 )
 
 // Name implements [schedule.Named].
 func (s *Store) Name() string { return s.name }
 
-// Close ends what waits, and the connection; when ctx ends before, its error is returned. It is idempotent.
+// Close ends waiting calls and closes the connection. It returns the error of ctx if ctx ends
+// first. Close is idempotent.
 func (s *Store) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
 	s.cancel()
 	err := s.conn.Close(ctx)
-	s.running.Wait() // its ctx has ended, and so has its connection
+	s.running.Wait() // returns soon: its ctx and its connection have ended
 	return err
 }
 
-// wrap puts the port's error beside the client's.
+// wrap wraps the port's error and the client's error. what names the operation in the text.
 func wrap(what string, err error) error {
 	var class error
 	switch {
@@ -75,7 +77,7 @@ func wrap(what string, err error) error {
 	case errors.Is(err, natsconn.ErrClosed):
 		class = schedule.ErrClosed
 	case errors.Is(err, natsconn.ErrTooLarge):
-		class = schedule.ErrBadEntry // the server's max_payload is lower than the entry is long
+		class = schedule.ErrBadEntry // the entry is larger than the server's max_payload
 	default:
 		class = schedule.ErrUnavailable
 	}
@@ -89,7 +91,7 @@ func (s *Store) Due(ctx context.Context, max int) (schedule.Batch, error) {
 		return schedule.Batch{}, wrap("due", err)
 	}
 	defer s.mu.Unlock()
-	return s.copy.due(now, max), nil
+	return s.cache.due(now, max), nil
 }
 
 // Get implements [schedule.Lister].
@@ -98,38 +100,38 @@ func (s *Store) Get(ctx context.Context, id string) (schedule.Entry, error) {
 		return schedule.Entry{}, wrap("get", err)
 	}
 	defer s.mu.Unlock()
-	if r, _ := s.copy.get(id); r != nil {
+	if r, _ := s.cache.get(id); r != nil {
 		return r.entry(), nil
 	}
 	return schedule.Entry{}, schedule.ErrNotFound
 }
 
-// List implements [schedule.Lister]. Entries come in the order of their ids.
+// List implements [schedule.Lister]. Entries are sorted by id.
 func (s *Store) List(ctx context.Context, cursor string, limit int) ([]schedule.Entry, string, error) {
 	if _, err := s.sync(ctx); err != nil {
 		return nil, "", wrap("list", err)
 	}
 	defer s.mu.Unlock()
-	page, next := s.copy.list(cursor, max(limit, 1))
+	page, next := s.cache.list(cursor, max(limit, 1))
 	return page, next, nil
 }
 
-// Astray implements [schedule.Mender].
-func (s *Store) Astray(ctx context.Context) ([]schedule.Entry, error) {
+// Unscheduled implements [schedule.Repairer].
+func (s *Store) Unscheduled(ctx context.Context) ([]schedule.Entry, error) {
 	if _, err := s.sync(ctx); err != nil {
-		return nil, wrap("astray", err)
+		return nil, wrap("unscheduled", err)
 	}
 	defer s.mu.Unlock()
 	var found []schedule.Entry
-	for _, k := range s.copy.entries {
-		if k.rec.astray() {
+	for _, k := range s.cache.entries {
+		if k.rec.unscheduled() {
 			found = append(found, k.rec.entry())
 		}
 	}
 	return found, nil
 }
 
-// Watch implements [schedule.Watcher].
+// Watch implements [schedule.Watcher]. It starts to follow the stream.
 func (s *Store) Watch(wake func()) (stop func()) {
 	s.start()
 	s.mu.Lock()
@@ -144,7 +146,7 @@ func (s *Store) Watch(wake func()) (stop func()) {
 	}
 }
 
-// wake calls the watchers, outside of the lock, which they may want.
+// wake calls all watchers. Call it without s.mu held, because a watcher may call a method of s.
 func (s *Store) wake() {
 	s.mu.Lock()
 	calls := slices.Collect(maps.Values(s.watchers))

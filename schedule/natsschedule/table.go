@@ -10,24 +10,26 @@ import (
 	"github.com/swarmiji/swarmiji/schedule"
 )
 
-// table is a copy of the schedule. Its owner locks.
+// table is the copy of a schedule in memory. It does no locking: call its methods with the Store's
+// mu held.
 type table struct {
-	entries map[string]*known
-	ids     []string // sorted; nil: to be made anew
-	places  places
+	entries map[string]*cached
+	ids     []string // sorted, for list; nil: not yet made
+	dues    dueHeap
 	order   uint64
 }
 
-// known is an entry with the sequence of its message.
-type known struct {
-	rec    *record // Gone: removed, and kept until the stream tells it as well
-	seq    uint64
-	places []*place
+// cached is an entry with the sequence of its message.
+type cached struct {
+	rec  *record // if Gone: removed, until the stream confirms it
+	seq  uint64
+	dues []*dueItem
 }
 
-// place is a moment at which something will be due: an entry, or a tick whose claim then has run out.
-type place struct {
-	of    *known
+// dueItem is one element of the heap of due times: an entry at its due time, or a claimed tick at
+// the end of its lease.
+type dueItem struct {
+	of    *cached
 	at    int64
 	order uint64
 	index int // in the heap
@@ -35,58 +37,64 @@ type place struct {
 	owner string
 }
 
-func newTable() *table { return &table{entries: make(map[string]*known)} }
+// newTable returns an empty table.
+func newTable() *table { return &table{entries: make(map[string]*cached)} }
 
-// apply takes a message in, unless a newer one is known. It reports whether something is due earlier than before. told is for
-// what the stream has told: then a removed entry can be forgotten.
-func (t *table) apply(r *record, seq uint64, told bool) (sooner bool) {
+// apply applies a record unless the table has a newer one. It reports whether something is due
+// earlier than before.
+//
+// fromStream reports that the stream has sent the record. Then a removed entry is deleted from the
+// table. Otherwise it is kept as removed, so that an older message does not add it again.
+func (t *table) apply(r *record, seq uint64, fromStream bool) (sooner bool) {
 	k := t.entries[r.ID]
-	if k != nil && (k.seq > seq || k.seq == seq && (!told || !r.Gone)) {
+	if k != nil && (k.seq > seq || k.seq == seq && (!fromStream || !r.Gone)) {
 		return false
 	}
 	before := int64(math.MaxInt64)
 	if k != nil {
-		for _, p := range k.places {
+		for _, p := range k.dues {
 			before = min(before, p.at)
-			heap.Remove(&t.places, p.index)
+			heap.Remove(&t.dues, p.index)
 		}
 	}
 	switch {
-	case r.Gone && told:
+	case r.Gone && fromStream:
 		delete(t.entries, r.ID)
 		t.ids = nil
 		return false
 	case k == nil:
-		k = &known{}
+		k = &cached{}
 		t.entries[r.ID] = k
 		t.ids = nil
 	case k.rec.Gone != r.Gone:
 		t.ids = nil
 	}
-	k.rec, k.seq, k.places = r, seq, nil
+	k.rec, k.seq, k.dues = r, seq, nil
 	if r.Gone {
 		return false
 	}
 	if r.Timed {
-		t.put(&place{of: k, at: r.Next, due: r.Next})
+		t.put(&dueItem{of: k, at: r.Next, due: r.Next})
 	}
 	for _, c := range r.Claims {
-		t.put(&place{of: k, at: c.Until, due: c.Due, owner: c.Owner})
+		t.put(&dueItem{of: k, at: c.Until, due: c.Due, owner: c.Owner})
 	}
-	for _, p := range k.places {
+	for _, p := range k.dues {
 		sooner = sooner || p.at < before
 	}
 	return sooner
 }
 
-func (t *table) put(p *place) {
+// put adds an item to the heap, behind the items of the same time, and to its entry.
+func (t *table) put(p *dueItem) {
 	t.order++
 	p.order = t.order
-	p.of.places = append(p.of.places, p)
-	heap.Push(&t.places, p)
+	p.of.dues = append(p.of.dues, p)
+	heap.Push(&t.dues, p)
 }
 
-// get returns an entry's record and sequence; nil: there is none.
+// get returns the record of an entry and its sequence. The record is nil if the entry does not
+// exist or was removed.
 func (t *table) get(id string) (*record, uint64) {
 	k := t.entries[id]
 	switch {
@@ -98,23 +106,23 @@ func (t *table) get(id string) (*record, uint64) {
 	return k.rec, k.seq
 }
 
-// due answers Due at a time.
+// due returns the Batch of up to most ticks at the time now.
 func (t *table) due(now int64, most int) schedule.Batch {
 	b := schedule.Batch{Now: moment(now)}
-	var taken []*place
-	for len(t.places) > 0 && len(b.Ticks) < most && t.places[0].at <= now {
-		p, _ := heap.Pop(&t.places).(*place)
+	var taken []*dueItem
+	for len(t.dues) > 0 && len(b.Ticks) < most && t.dues[0].at <= now {
+		p, _ := heap.Pop(&t.dues).(*dueItem)
 		taken = append(taken, p)
 		b.Ticks = append(b.Ticks, schedule.Tick{Entry: p.of.rec.entry(), Due: moment(p.due), Owner: p.owner})
 	}
-	b.Next = t.places.after(now)
+	b.Next = t.dues.after(now)
 	for _, p := range taken {
-		heap.Push(&t.places, p)
+		heap.Push(&t.dues, p)
 	}
 	return b
 }
 
-// list returns a page of entries, in the order of their ids.
+// list returns a page of entries sorted by id, and the cursor of the next page.
 func (t *table) list(cursor string, limit int) ([]schedule.Entry, string) {
 	if t.ids == nil {
 		t.ids = slices.Sorted(maps.Keys(t.entries))
@@ -136,23 +144,23 @@ func (t *table) list(cursor string, limit int) ([]schedule.Entry, string) {
 	return page, t.ids[to-1]
 }
 
-// places is a heap by time, then by order.
-type places []*place
+// dueHeap is a heap sorted by time, then by order.
+type dueHeap []*dueItem
 
-// after returns the first moment after now, zero if there is none: it looks below those that are due until each branch has one
-// that is not.
-func (h places) after(now int64) time.Time {
+// after returns the earliest time in the heap after now; or zero. It
+// descends from the due items at the top of the heap until each branch has an item that is not due.
+func (h dueHeap) after(now int64) time.Time {
 	next := int64(math.MaxInt64)
-	look := []int{0}
-	for len(look) > 0 {
-		i := look[len(look)-1]
-		look = look[:len(look)-1]
+	pending := []int{0}
+	for len(pending) > 0 {
+		i := pending[len(pending)-1]
+		pending = pending[:len(pending)-1]
 		switch {
 		case i >= len(h) || h[i].at >= next:
 		case h[i].at > now:
 			next = h[i].at
 		default:
-			look = append(look, 2*i+1, 2*i+2)
+			pending = append(pending, 2*i+1, 2*i+2)
 		}
 	}
 	if next == math.MaxInt64 {
@@ -161,29 +169,29 @@ func (h places) after(now int64) time.Time {
 	return moment(next)
 }
 
-func (h places) Len() int { return len(h) }
+func (h dueHeap) Len() int { return len(h) }
 
-func (h places) Less(i, j int) bool {
+func (h dueHeap) Less(i, j int) bool {
 	if h[i].at == h[j].at {
 		return h[i].order < h[j].order
 	}
 	return h[i].at < h[j].at
 }
 
-func (h places) Swap(i, j int) {
+func (h dueHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].index, h[j].index = i, j
 }
 
 // Push implements heap.Interface.
-func (h *places) Push(x any) {
-	p, _ := x.(*place)
+func (h *dueHeap) Push(x any) {
+	p, _ := x.(*dueItem)
 	p.index = len(*h)
 	*h = append(*h, p)
 }
 
 // Pop implements heap.Interface.
-func (h *places) Pop() any {
+func (h *dueHeap) Pop() any {
 	last := len(*h) - 1
 	p := (*h)[last]
 	(*h)[last] = nil

@@ -13,31 +13,33 @@ import (
 	"github.com/swarmiji/swarmiji/schedule"
 )
 
-// DefaultName is the name of the schedule of a Config that names none.
+// DefaultName is the schedule's name if Config.Name is "".
 const DefaultName = "default"
 
-// Config says where Redis is and which schedule it is about. Redis is the only field that must be set.
+// Config configures a [Store]. Only Redis must be set.
 type Config struct {
-	// Redis says where the servers are and how to reach them, as the client has it: one address,
-	// several of a cluster (or IsClusterMode), or Sentinels with MasterName. It is copied. The client
-	// never repeats a command; MinRetryBackoff and MaxRetryBackoff are the first and the longest time
-	// between attempts to reach a server, with full jitter. 0: 100 ms and 5 s. ClientName is shown in
-	// the server's list of connections. "": "swarmiji".
+	// Redis holds the addresses and settings of the client: one server, several of a cluster (or
+	// IsClusterMode), or Sentinels with MasterName. It is copied.
+	//
+	// The client never repeats a command. MinRetryBackoff and MaxRetryBackoff are the shortest and the
+	// longest delay between attempts to reach a server, with full jitter. Default: 100 ms and 5 s.
+	// ClientName is shown in the server's list of connections. Default: "swarmiji".
 	Redis *redis.UniversalOptions
-	// Name is the name of the schedule, of which the keys are made as it is: 1 to 255 bytes of text. On a cluster it must have a hash
-	// tag, as "{app-tasks}" has. "": "default".
+	// Name is the schedule's name: 1 to 255 bytes of text. The keys contain it unchanged. On a cluster
+	// it must contain a hash tag, as in "{app-tasks}". Default: "default".
 	Name string
-	// Clock is the time by which entries are due. nil: the server's (TIME), which is the same for all.
+	// Clock returns the time that decides which entries are due. Default: the server's time (TIME),
+	// which is the same for all processes.
 	Clock func() time.Time
-	// OnDrop is told of members of S:next that were dropped, because they are no JSON with an id, or because their entry does not exist.
-	// The Logger is told, too. nil: nobody.
+	// OnDrop is called for each dropped member of S:next: a member that is not JSON with an id, or
+	// whose entry does not exist. It is called in addition to the log. Default: nil.
 	OnDrop func(member string)
-	// Logger is told of what no call returns: settings of the server that weaken the promise, and members that were dropped. nil:
-	// slog.Default().
+	// Logger gets warnings about server settings that weaken the guarantees, and about dropped
+	// members. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// check fills in the defaults and returns all problems but those of the connection.
+// check sets the defaults and returns an error if the name is invalid.
 func (c *Config) check() error {
 	if c.Name == "" {
 		c.Name = DefaultName
@@ -51,14 +53,16 @@ func (c *Config) check() error {
 	return nil
 }
 
-// tagged reports whether keys that begin with the name lie in one slot of a cluster.
+// tagged reports whether the name contains a hash tag, so that all keys are in one slot of a
+// cluster.
 func tagged(name string) bool {
 	_, after, _ := strings.Cut(name, "{")
 	tag, _, closed := strings.Cut(after, "}")
 	return closed && tag != ""
 }
 
-// New checks c and makes a Store. It does no I/O and starts nothing. All problems of c are reported together.
+// New returns a Store. Its error joins all problems of the configuration. It does no I/O and starts
+// nothing.
 func New(c Config) (*Store, error) {
 	errs := []error{c.check()}
 	conn, err := redisconn.New(redisconn.Config{Redis: c.Redis, Logger: c.Logger})
@@ -73,6 +77,6 @@ func New(c Config) (*Store, error) {
 	}
 	s := &Store{c: c, conn: conn, scripts: scripts}
 	own := c.Name + ":swarmiji"
-	s.theirs, s.ours = layout{c.Name + ":jobs", c.Name + ":next", own}, layout{own + ":jobs", own + ":next", own}
+	s.published, s.own = layout{c.Name + ":jobs", c.Name + ":next", own}, layout{own + ":jobs", own + ":next", own}
 	return s, nil
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/swarmiji/swarmiji/when"
 )
 
-// server is a schedule on the shared server, looked at with bare commands.
+// server is a schedule on the shared server, checked with plain commands.
 type server struct {
 	t    *testing.T
 	srv  *testserver.Redis
@@ -42,7 +42,7 @@ func (s *server) do(args ...any) any {
 	return v
 }
 
-// plain is do with the answer that a script sees, in which a score is a text.
+// plain runs a command inside a script, so that scores are returned as text.
 func (s *server) plain(command, key string, args ...any) any {
 	s.t.Helper()
 	return s.do(append([]any{"EVAL", "return redis.call('" + command + "', KEYS[1], unpack(ARGV))", 1, key}, args...)...)
@@ -54,7 +54,7 @@ func (s *server) store(c redisschedule.Config) *redisschedule.Store {
 	return opened(s.t, c)
 }
 
-// listening runs a listener whose handlers note their arguments.
+// listening runs a listener whose handlers count their arguments in runs.
 func (s *server) listening(c schedule.ListenerConfig, names ...string) (runs func() map[string]int) {
 	s.t.Helper()
 	var mu sync.Mutex
@@ -101,7 +101,8 @@ func (s *server) until(what string, cond func() bool) {
 	}
 }
 
-// TestPublishedLayout: what we write is what WorkKit published, key by key and byte by byte, and nothing else.
+// TestPublishedLayout shows that entries are stored exactly as WorkKit published, key by key and
+// byte by byte, and that no further keys are written.
 // Promises: W11, W12, W14.
 func TestPublishedLayout(t *testing.T) {
 	s := newServer(t)
@@ -133,7 +134,8 @@ func TestPublishedLayout(t *testing.T) {
 	}
 }
 
-// TestEntriesOfOthers: whatever way they are written, they run, and are what they were at rest (W33).
+// TestEntriesOfOthers shows that entries of other programs run in any form of JSON. After a run
+// their members have their own form again (W33).
 func TestEntriesOfOthers(t *testing.T) {
 	s := newServer(t)
 	store := s.store(redisschedule.Config{})
@@ -163,8 +165,8 @@ func TestEntriesOfOthers(t *testing.T) {
 	}
 }
 
-// TestMembersOfNothing: dropped and reported, and the others run (W34); a broken payload is kept,
-// and put off unless it is no JSON (W35).
+// TestMembersOfNothing shows that members without an entry are dropped and reported, while others
+// run (W34). A broken payload is kept; it is postponed, unless it is not JSON (W35).
 func TestMembersOfNothing(t *testing.T) {
 	s := newServer(t)
 	var mu sync.Mutex
@@ -200,7 +202,8 @@ func TestMembersOfNothing(t *testing.T) {
 	}
 }
 
-// TestMembersAtRestAndHeld: a claim is a second member that names its tick, and reads as an entry to others.
+// TestMembersAtRestAndHeld shows that a claim is a second member that names its tick, and that
+// other programs can read it as an entry.
 // Promises: W14.
 func TestMembersAtRestAndHeld(t *testing.T) {
 	s := newServer(t)
@@ -229,8 +232,8 @@ func TestMembersAtRestAndHeld(t *testing.T) {
 	}
 }
 
-// TestZones: what seven fields of UTC cannot say lies in keys of ours beside the published ones,
-// which hold nothing of it.
+// TestZones shows that entries whose times seven cron fields in UTC cannot express are stored in
+// separate keys, and not in the published ones.
 func TestZones(t *testing.T) {
 	s := newServer(t)
 	store := s.store(redisschedule.Config{})
@@ -291,7 +294,8 @@ func TestZones(t *testing.T) {
 	}
 }
 
-// TestLostByOthers: an entry that an old listener took and did not bring back gets a time again.
+// TestLostByOthers shows that an entry gets a due time again after an old listener took it and
+// died.
 func TestLostByOthers(t *testing.T) {
 	s := newServer(t)
 	store := s.store(redisschedule.Config{})
@@ -324,7 +328,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// TestCluster: everything lies in the slot of the name's tag.
+// TestCluster shows that all keys are in the slot of the name's hash tag.
 func TestCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: a single server only")
@@ -350,7 +354,7 @@ func TestCluster(t *testing.T) {
 	if err := sched.Pause(t.Context(), added.ID); err != nil {
 		t.Fatal(err)
 	}
-	if astray, err := store.Astray(t.Context()); err != nil || len(astray) > 0 {
+	if astray, err := store.Unscheduled(t.Context()); err != nil || len(astray) > 0 {
 		t.Error(astray, err)
 	}
 	seen := 0
@@ -364,7 +368,8 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// TestRemovedWhileRun: the claim on an entry that was removed while it runs ends with the run, in both layouts.
+// TestRemovedWhileRun shows that the claim on an entry that is removed during its run ends with the
+// run, in both layouts.
 func TestRemovedWhileRun(t *testing.T) {
 	s := newServer(t)
 	store := s.store(redisschedule.Config{})

@@ -14,7 +14,8 @@ import (
 
 var work = task.New[int, task.None]("work")
 
-// TestFiveListeners: 10,000 entries (fewer with the race detector) that are due together are each run once, by one of five, and nothing of them is left.
+// TestFiveListeners shows that five listeners run each of 10,000 due entries once, and leave no
+// data behind. With the race detector there are fewer entries.
 // Promises: W2.
 func TestFiveListeners(t *testing.T) {
 	const entries = many

@@ -12,32 +12,32 @@ import (
 	"github.com/swarmiji/swarmiji/schedule"
 )
 
-// member is the member of S:next that stands for an entry.
+// member returns the member of S:next for an entry.
 func member(id string) string { return `{"id":` + quoted(id) + `}` }
 
-// claimed is the member of an owner's claim on a tick.
-func claimed(k *schedule.Tick, owner string) string {
+// claimMember returns the member of S:next for an owner's claim on a tick.
+func claimMember(k *schedule.Tick, owner string) string {
 	return `{"id":` + quoted(k.ID) + `,"due":` + strconv.FormatInt(k.Due.UnixMilli(), 10) + `,"by":` + quoted(owner) + `}`
 }
 
-// quoted writes a text as JSON, with no more escapes than needed: a hash is what it is.
+// quoted returns s as a JSON string with a minimum of escapes.
 func quoted(s string) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(s); err != nil {
-		return strconv.Quote(s) // a string can always be written
+		return strconv.Quote(s) // cannot happen: a string can always be encoded
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// claim is what a member says beyond the id.
+// claim holds the fields of a member beyond the id.
 type claim struct {
 	Due json.Number `json:"due"`
 	By  *string     `json:"by"`
 }
 
-// readClaim reads a member. By is nil unless it is a claim.
+// readClaim decodes a member. By is nil if the member is not a claim.
 func readClaim(member string) (c claim) {
 	if json.Unmarshal([]byte(member), &c) != nil {
 		return claim{}
@@ -48,7 +48,7 @@ func readClaim(member string) (c claim) {
 	return c
 }
 
-// idsOf is the id that a member names, if it names one.
+// idsOf returns the id in a member; an empty list if it has no id.
 func idsOf(member string) []string {
 	var m struct {
 		ID *string `json:"id"`
@@ -59,40 +59,43 @@ func idsOf(member string) []string {
 	return []string{*m.ID}
 }
 
+// isClaim reports whether a member is a claim, and not the entry's own member.
 func isClaim(member string) bool { return readClaim(member).By != nil }
 
-// ref carries the member and the score that were found.
+// ref returns the Tick.Ref of a member and its score.
 func ref(member, score string) string { return score + " " + member }
 
-// found is the member that Due found, and its score. A tick that Due did not return is looked for as it would be at rest.
+// found returns the member that Due found, and its score. For a tick without a Ref it returns the
+// member and score that the tick would have if nothing changed since.
 func found(k *schedule.Tick) (m, score string) {
 	if score, m, ok := strings.Cut(k.Ref, " "); ok && score != "" {
 		return m, score
 	}
 	if k.Owner != "" {
-		return claimed(k, k.Owner), ""
+		return claimMember(k, k.Owner), ""
 	}
 	return member(k.ID), strconv.FormatInt(k.Due.UnixMilli(), 10)
 }
 
-// instant is the time of a score. What is far off any calendar is brought near it.
+// instant returns the time of a score. Times after the year 9999 are limited to its end; very early
+// times are limited likewise.
 func instant(score string) (time.Time, error) {
 	f, err := strconv.ParseFloat(score, 64)
 	if err != nil || math.IsNaN(f) {
 		return time.Time{}, fmt.Errorf("score %q", score)
 	}
-	const far = 253402300799000 // the end of the year 9999
+	const far = 253402300799000 // end of the year 9999
 	return time.UnixMilli(int64(math.Floor(max(min(f, far), -far)))).UTC(), nil
 }
 
-// columns of a tick in the answer of due.lua, and where they begin.
+// Number of values before the first tick in the answer of due.lua, and of values for each tick.
 const (
 	dueHead  = 3
 	dueWidth = 6
 )
 
-// readDue reads the answer of due.lua, and what of it nobody can run.
-func readDue(v any) (schedule.Batch, []dead, error) {
+// readDue decodes the answer of due.lua. It also returns the members that name no entry.
+func readDue(v any) (schedule.Batch, []deadMember, error) {
 	list, ok := v.([]any)
 	if !ok || len(list) < dueHead || (len(list)-dueHead)%dueWidth != 0 {
 		return schedule.Batch{}, nil, fmt.Errorf("redisschedule due: %w: the answer is a %T of %d", schedule.ErrUnavailable, v, len(list))
@@ -108,10 +111,10 @@ func readDue(v any) (schedule.Batch, []dead, error) {
 		}
 	}
 	b.More = list[2] == int64(1)
-	var lost []dead
+	var lost []deadMember
 	for row := list[dueHead:]; len(row) > 0; row = row[dueWidth:] {
 		if row[3] == nil {
-			lost = append(lost, dead{text(row[2]), text(row[0])})
+			lost = append(lost, deadMember{text(row[2]), text(row[0])})
 			continue
 		}
 		k, err := readTick(row)
@@ -123,6 +126,7 @@ func readDue(v any) (schedule.Batch, []dead, error) {
 	return b, lost, nil
 }
 
+// readTick decodes one tick of the answer of due.lua.
 func readTick(row []any) (schedule.Tick, error) {
 	m, score := text(row[0]), text(row[1])
 	at, err := instant(score)
@@ -136,12 +140,12 @@ func readTick(row []any) (schedule.Tick, error) {
 	} else {
 		k.Next = at
 	}
-	keep(&k.Entry, row[4], row[5])
+	setOwn(&k.Entry, row[4], row[5])
 	return k, err
 }
 
-// keep puts what the hash swarmiji holds into an entry.
-func keep(e *schedule.Entry, state, last any) {
+// setOwn sets the fields of an entry that are stored in the hash S:swarmiji.
+func setOwn(e *schedule.Entry, state, last any) {
 	if s := text(state); s != "" {
 		e.State = []byte(s)
 	}
@@ -150,13 +154,14 @@ func keep(e *schedule.Entry, state, last any) {
 	}
 }
 
-// text is a part of an answer as a string; nil is "".
+// text returns a value of an answer as a string; "" for nil.
 func text(v any) string {
 	s, _ := v.(string)
 	return s
 }
 
-// fixed reports whether an entry's cron names one instant, so that it never has two ticks.
+// fixed reports whether the entry's cron fields name a single instant. Such an entry never has a
+// second tick.
 func fixed(payload []byte) bool {
 	c, err := schedule.Decode(payload)
 	if err != nil {

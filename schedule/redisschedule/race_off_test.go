@@ -2,5 +2,5 @@
 
 package redisschedule_test
 
-// many is how many entries are due together.
+// many is the number of entries that are due together.
 const many = 10_000

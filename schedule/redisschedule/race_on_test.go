@@ -2,5 +2,5 @@
 
 package redisschedule_test
 
-// many is how many entries are due together; the race detector makes each ten times as dear.
+// many is the number of entries that are due together. The race detector makes each much slower.
 const many = 2_000

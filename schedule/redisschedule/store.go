@@ -18,17 +18,18 @@ import (
 //go:embed lua/*.lua
 var sources embed.FS
 
-// scripts are what the server executes. Each file says what it takes and returns.
+// scripts holds the Lua scripts. Each file documents its arguments and its result.
 type scripts struct {
-	add, due, claim, renew, done, remove, drop, show, pause, resume, astray, claims, mend *redisconn.Script
+	add, due, claim, renew, done, remove, drop, show, pause, resume, unscheduled, claims, repair *redisconn.Script
 }
 
+// loadScripts builds all scripts from the embedded files.
 func loadScripts() (*scripts, error) {
 	s := &scripts{}
 	var errs []error
 	for name, to := range map[string]**redisconn.Script{
 		"add": &s.add, "due": &s.due, "claim": &s.claim, "renew": &s.renew, "done": &s.done, "remove": &s.remove, "drop": &s.drop,
-		"show": &s.show, "pause": &s.pause, "resume": &s.resume, "astray": &s.astray, "claims": &s.claims, "mend": &s.mend,
+		"show": &s.show, "pause": &s.pause, "resume": &s.resume, "unscheduled": &s.unscheduled, "claims": &s.claims, "repair": &s.repair,
 	} {
 		text, err := scriptText(name)
 		errs = append(errs, err)
@@ -37,8 +38,8 @@ func loadScripts() (*scripts, error) {
 	return s, errors.Join(errs...)
 }
 
-// scriptText puts a script together: its first line, which may hold flags for the server; layout.lua
-// if the script uses it; the rest.
+// scriptText returns the text of a script: its first line, which may hold flags for the server;
+// then layout.lua if the script uses it; then the rest.
 func scriptText(name string) (string, error) {
 	text, err := sources.ReadFile("lua/" + name + ".lua")
 	if err != nil {
@@ -56,51 +57,54 @@ func scriptText(name string) (string, error) {
 }
 
 const (
-	// batch is how many entries or ticks one script deals with: it holds up the server for about a millisecond.
+	// batch is the number of items for one script call, which blocks the server for about a
+	// millisecond.
 	batch = 256
-	// mostBytes bounds the payloads of one answer of Due.
-	mostBytes = 8 << 20
+	// maxBytes limits the payloads in one answer of Due.
+	maxBytes = 8 << 20
 )
 
-// Store keeps a schedule in Redis. Make one with [New]. All methods may be called from any goroutine. A call is repeated until the server
-// answers or ctx ends, since none does harm if the server has executed it already; only what Add and Done say of it may then be that it was
-// there, or was not held any more.
+// Store stores a schedule in Redis. Make one with [New]. Safe for concurrent use.
+//
+// Each call is repeated until the server answers or ctx ends. Repeating is harmless. But the server
+// may have executed a call whose answer was lost. Add may then return false for a new entry, and
+// Done false for a claim that was held.
 type Store struct {
-	c       Config
-	conn    *redisconn.Conn
-	scripts *scripts
-	theirs  layout      // that WorkKit published
-	ours    layout      // of what seven fields of UTC cannot say
-	checked atomic.Bool // the server's settings were looked at
+	c         Config
+	conn      *redisconn.Conn
+	scripts   *scripts
+	published layout      // WorkKit's published keys
+	own       layout      // entries that seven cron fields in UTC cannot express
+	checked   atomic.Bool // the server's settings were checked
 }
 
-// layout are the keys of entries that lie together, and the hash of what the published layout has
-// no place for.
+// layout holds the names of the keys for one group of entries, and of the hash S:swarmiji.
 type layout struct{ jobs, next, own string }
 
+// keys returns the three names.
 func (l *layout) keys() []string { return []string{l.jobs, l.next, l.own} }
 
-// all are the keys of both layouts.
-func (s *Store) all() []string { return append(s.theirs.keys(), s.ours.jobs, s.ours.next) }
+// all returns the keys of both layouts, in the order that the scripts expect.
+func (s *Store) all() []string { return append(s.published.keys(), s.own.jobs, s.own.next) }
 
 var (
-	_ schedule.Store  = (*Store)(nil)
-	_ schedule.Lister = (*Store)(nil)
-	_ schedule.Pauser = (*Store)(nil)
-	_ schedule.Mender = (*Store)(nil)
-	_ schedule.Named  = (*Store)(nil)
+	_ schedule.Store    = (*Store)(nil)
+	_ schedule.Lister   = (*Store)(nil)
+	_ schedule.Pauser   = (*Store)(nil)
+	_ schedule.Repairer = (*Store)(nil)
+	_ schedule.Named    = (*Store)(nil)
 )
 
 // Name implements [schedule.Named].
 func (s *Store) Name() string { return s.c.Name }
 
-// Close closes the connections. It is idempotent. What is claimed stays so until its lease ends.
+// Close closes the connections. Claims stay until their leases end. Close is idempotent.
 func (s *Store) Close(ctx context.Context) error { return s.conn.Close(ctx) }
 
 // Add implements [schedule.Store].
 func (s *Store) Add(ctx context.Context, entries []schedule.Entry) ([]bool, error) {
 	var errs []error
-	places := make([]int, len(entries)) // which layout each goes to
+	places := make([]int, len(entries)) // index of the layout for each entry
 	for i := range entries {
 		errs = append(errs, entries[i].Check())
 		if c, err := schedule.Decode(entries[i].Payload); err == nil && c.Zoned {
@@ -111,7 +115,7 @@ func (s *Store) Add(ctx context.Context, entries []schedule.Entry) ([]bool, erro
 		return nil, err
 	}
 	added := make([]bool, len(entries))
-	for place, l := range []*layout{&s.theirs, &s.ours} {
+	for place, l := range []*layout{&s.published, &s.own} {
 		var some []int
 		for i := range entries {
 			if places[i] == place {
@@ -128,7 +132,8 @@ func (s *Store) Add(ctx context.Context, entries []schedule.Entry) ([]bool, erro
 	return added, nil
 }
 
-// add adds some of the entries to a layout.
+// add adds the entries with the given indexes to a layout, and sets their results in added. It
+// repairs existing entries that have no due time.
 func (s *Store) add(ctx context.Context, l *layout, entries []schedule.Entry, some []int, added []bool) error {
 	args := make([]any, 0, 5*len(some))
 	for _, i := range some {
@@ -150,13 +155,13 @@ func (s *Store) add(ctx context.Context, l *layout, entries []schedule.Entry, so
 	if len(known) == 0 {
 		return nil
 	}
-	// They have lost their time unless a member of another form, as a claim has, names them.
-	if err := s.claimed(ctx, l, ids); err != nil {
+	// A member of another form, such as a claim, shows that the entry is in use.
+	if err := s.deleteClaimed(ctx, l, ids); err != nil {
 		return err
 	}
 	for _, i := range known {
 		if ids[entries[i].ID] {
-			if _, err := s.Mend(ctx, entries[i].ID, entries[i].Next); err != nil {
+			if _, err := s.Repair(ctx, entries[i].ID, entries[i].Next); err != nil {
 				return err
 			}
 		}
@@ -166,7 +171,7 @@ func (s *Store) add(ctx context.Context, l *layout, entries []schedule.Entry, so
 
 // Due implements [schedule.Store].
 func (s *Store) Due(ctx context.Context, max int) (schedule.Batch, error) {
-	v, err := s.eval(ctx, "due", s.scripts.due, s.all(), max, s.now(), mostBytes)
+	v, err := s.eval(ctx, "due", s.scripts.due, s.all(), max, s.now(), maxBytes)
 	if err != nil {
 		return schedule.Batch{}, err
 	}
@@ -174,24 +179,25 @@ func (s *Store) Due(ctx context.Context, max int) (schedule.Batch, error) {
 	if err == nil {
 		err = s.drop(ctx, dead)
 	}
-	s.check(ctx)
+	s.checkSettings(ctx)
 	return b, err
 }
 
-// check looks at the server's settings, once.
-func (s *Store) check(ctx context.Context) {
+// checkSettings warns about unsafe settings of the server, once.
+func (s *Store) checkSettings(ctx context.Context) {
 	if s.checked.CompareAndSwap(false, true) {
 		if _, err := s.conn.CheckSettings(ctx); err != nil {
-			s.checked.Store(false) // the next time
+			s.checked.Store(false) // try again with the next call
 		}
 	}
 }
 
-// dead is a member that nobody can run.
-type dead struct{ id, member string }
+// deadMember is a member of S:next that names no entry.
+type deadMember struct{ id, member string }
 
-// drop takes dead members away, if they still are.
-func (s *Store) drop(ctx context.Context, list []dead) error {
+// drop removes members that name no entry, unless they changed meanwhile. It logs each and calls
+// OnDrop.
+func (s *Store) drop(ctx context.Context, list []deadMember) error {
 	if len(list) == 0 {
 		return nil
 	}
@@ -199,15 +205,15 @@ func (s *Store) drop(ctx context.Context, list []dead) error {
 	for _, d := range list {
 		args = append(args, d.id, d.member)
 	}
-	gone, err := s.yes(ctx, "drop", s.scripts.drop, s.all(), nil, args, 2)
+	gone, err := s.eachBool(ctx, "drop", s.scripts.drop, s.all(), nil, args, 2)
 	if err != nil {
 		return err
 	}
 	for i, d := range list {
-		if !gone[i] || d.id != "" && isClaim(d.member) { // a claim ends so when its entry was removed
+		if !gone[i] || d.id != "" && isClaim(d.member) { // A claim whose entry was removed ends this way.
 			continue
 		}
-		s.c.Logger.Warn("redisschedule: dropped a member that names no entry", "schedule", s.c.Name, "member", clip(d.member))
+		s.c.Logger.Warn("redisschedule: dropped a member of an entry that does not exist", "schedule", s.c.Name, "member", clip(d.member))
 		if s.c.OnDrop != nil {
 			s.c.OnDrop(d.member)
 		}
@@ -227,12 +233,12 @@ func (s *Store) Claim(ctx context.Context, owner string, lease time.Duration, cl
 		if !c.Next.IsZero() {
 			next = strconv.FormatInt(c.Next.UnixMilli(), 10)
 		}
-		args = append(args, c.ID, found, score, member(c.ID), claimed(&c.Tick, owner), c.Due.UnixMilli(), next, flag(c.Owner != ""), flag(c.Remember))
+		args = append(args, c.ID, found, score, member(c.ID), claimMember(&c.Tick, owner), c.Due.UnixMilli(), next, flag(c.Owner != ""), flag(c.Remember))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	return s.yes(ctx, "claim", s.scripts.claim, s.all(), []any{lease.Milliseconds(), s.now()}, args, 9)
+	return s.eachBool(ctx, "claim", s.scripts.claim, s.all(), []any{lease.Milliseconds(), s.now()}, args, 9)
 }
 
 // Renew implements [schedule.Store].
@@ -242,9 +248,9 @@ func (s *Store) Renew(ctx context.Context, owner string, lease time.Duration, ti
 	}
 	args := make([]any, len(ticks))
 	for i := range ticks {
-		args[i] = claimed(&ticks[i], owner)
+		args[i] = claimMember(&ticks[i], owner)
 	}
-	return s.yes(ctx, "renew", s.scripts.renew, []string{s.theirs.next, s.ours.next}, []any{lease.Milliseconds(), s.now()}, args, 1)
+	return s.eachBool(ctx, "renew", s.scripts.renew, []string{s.published.next, s.own.next}, []any{lease.Milliseconds(), s.now()}, args, 1)
 }
 
 // Done implements [schedule.Store].
@@ -272,13 +278,13 @@ func (s *Store) Done(ctx context.Context, owner string, done []schedule.Finish) 
 		if of == "" {
 			of = f.ID
 		}
-		args = append(args, f.ID, claimed(&f.Tick, owner), member(f.ID), remove, left, f.State, of)
+		args = append(args, f.ID, claimMember(&f.Tick, owner), member(f.ID), remove, left, f.State, of)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	till := time.Now().Add(2 * schedule.MaxLease) // generous, since clocks differ
-	return s.yes(ctx, "done", s.scripts.done, s.all(), []any{till.UnixMilli()}, args, 7)
+	till := time.Now().Add(2 * schedule.MaxLease) // generous, because clocks differ
+	return s.eachBool(ctx, "done", s.scripts.done, s.all(), []any{till.UnixMilli()}, args, 7)
 }
 
 // Remove implements [schedule.Store].
@@ -287,7 +293,7 @@ func (s *Store) Remove(ctx context.Context, id string) (bool, error) {
 	return n == 1, err
 }
 
-// now is the time that scripts go by; "": the server's.
+// now returns the time argument of the scripts; "": the scripts use the server's time.
 func (s *Store) now() string {
 	if s.c.Clock == nil {
 		return ""
@@ -295,8 +301,8 @@ func (s *Store) now() string {
 	return strconv.FormatInt(s.c.Clock().UnixMilli(), 10)
 }
 
-// yes runs a script over a list, and returns of which items it says 1.
-func (s *Store) yes(ctx context.Context, what string, script *redisconn.Script, keys []string, head, list []any, width int) ([]bool, error) {
+// eachBool calls a script for the items of a list, and returns for which items its answer is 1.
+func (s *Store) eachBool(ctx context.Context, what string, script *redisconn.Script, keys []string, head, list []any, width int) ([]bool, error) {
 	text, err := s.each(ctx, what, script, keys, head, list, width)
 	if err != nil {
 		return nil, err
@@ -308,11 +314,12 @@ func (s *Store) yes(ctx context.Context, what string, script *redisconn.Script, 
 	return answers, nil
 }
 
-// each runs a script over a list of which each item has so many arguments, a batch at a time, and
-// returns its character for each.
+// each calls a script for the items of a list, up to batch items with each call, and returns one
+// character for each item. An item has width arguments; head holds the arguments before the items.
 func (s *Store) each(ctx context.Context, what string, script *redisconn.Script, keys []string, head, list []any, width int) (string, error) {
 	if len(list) == 0 {
-		_, err := s.conn.Do(ctx, "PING") // a call without anything to do fails as others do
+		// A call without items must fail like others if the server is unavailable.
+		_, err := s.conn.Do(ctx, "PING")
 		return "", wrap(what, err)
 	}
 	var answers strings.Builder
@@ -332,7 +339,7 @@ func (s *Store) each(ctx context.Context, what string, script *redisconn.Script,
 	return answers.String(), nil
 }
 
-// number runs a script about one entry, whose answer is a number.
+// number calls a script for one entry and returns its answer, a number.
 func (s *Store) number(ctx context.Context, what string, script *redisconn.Script, args ...any) (int64, error) {
 	v, err := s.eval(ctx, what, script, s.all(), args...)
 	if err != nil {
@@ -345,7 +352,7 @@ func (s *Store) number(ctx context.Context, what string, script *redisconn.Scrip
 	return n, nil
 }
 
-// eval runs a script until there is an answer or ctx ends.
+// eval calls a script. It repeats the call while the outcome is unknown, until ctx ends.
 func (s *Store) eval(ctx context.Context, what string, script *redisconn.Script, keys []string, args ...any) (any, error) {
 	for attempt := 0; ; attempt++ {
 		v, err := s.conn.Eval(ctx, script, keys, args...)
@@ -355,23 +362,25 @@ func (s *Store) eval(ctx context.Context, what string, script *redisconn.Script,
 	}
 }
 
+// wait sleeps before the next attempt. It returns false if ctx or the connection ended.
 func (s *Store) wait(ctx context.Context, attempt int) bool {
 	return wake.SleepOr(ctx, s.conn.Done(), s.conn.Backoff().Interval(attempt))
 }
 
-// wrap puts the port's class beside the connection's error.
+// wrap wraps the port's error and the connection's error. what names the operation in the text.
 func wrap(what string, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, redisconn.ErrClosed):
 		return fmt.Errorf("redisschedule %s: %w: %w", what, schedule.ErrClosed, err)
-	case errors.Is(err, redisconn.ErrIndeterminate), errors.Is(err, redisconn.ErrUnavailable), errors.Is(err, redisconn.ErrBlocked):
+	case errors.Is(err, redisconn.ErrIndeterminate), errors.Is(err, redisconn.ErrUnavailable), errors.Is(err, redisconn.ErrBlocked), errors.Is(err, redisconn.ErrAccess):
 		return fmt.Errorf("redisschedule %s: %w: %w", what, schedule.ErrUnavailable, err)
 	}
 	return fmt.Errorf("redisschedule %s: %w", what, err)
 }
 
+// flag returns the form of a bool in the arguments of a script: "1" or "".
 func flag(is bool) string {
 	if is {
 		return "1"
@@ -379,7 +388,7 @@ func flag(is bool) string {
 	return ""
 }
 
-// clip shortens a text for a log.
+// clip limits a text to 200 bytes of valid UTF-8, for the log.
 func clip(s string) string {
 	const most = 200
 	if len(s) > most {

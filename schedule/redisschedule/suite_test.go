@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper))
 }
 
-// child opens a store as the processes of TestKilled do.
+// child opens a store in the processes of TestKilled.
 func child(url, name string) (scheduletest.Store, error) {
 	o, err := redis.ParseURL(url)
 	if err != nil {
@@ -56,7 +56,7 @@ func open(t testing.TB, c redisschedule.Config) *redisschedule.Store {
 	return s
 }
 
-// opened is open for tests outside of the suite, which close nothing themselves.
+// opened opens a store and closes it at the end of the test.
 func opened(t testing.TB, c redisschedule.Config) *redisschedule.Store {
 	t.Helper()
 	s := open(t, c)
@@ -69,7 +69,7 @@ func opened(t testing.TB, c redisschedule.Config) *redisschedule.Store {
 }
 
 func promises() scheduletest.Promises {
-	return scheduletest.Promises{List: true, Pause: true, Mend: true, Durable: true}
+	return scheduletest.Promises{List: true, Pause: true, Repair: true, Durable: true}
 }
 
 func harness(t testing.TB) *scheduletest.Harness {
@@ -103,6 +103,6 @@ func harness(t testing.TB) *scheduletest.Harness {
 }
 
 func TestStore(t *testing.T) {
-	t.Parallel() // with the test that has servers of its own
+	t.Parallel() // at the same time as the test with its own servers
 	scheduletest.Run(t, harness)
 }

@@ -17,13 +17,13 @@ func addCases() []testCase {
 		{
 			// Promises: W20.
 			Area: "add", Name: "an entry as it was",
-			Explain: "A store keeps the bytes of a payload as they are, since their hash is the entry's name and others may read them.",
+			Explain: "A store must not change the bytes of a payload: the entry's id is their hash, and other programs read them.",
 			Run: func(w *world) {
 				s := w.Open()
 				payload := []byte(`{ "job" : "x\/y", "cron":"* * * * * * *","more":{"b":1,"a":[null]}, "args":["\u00e9", 9007199254740993] }`)
 				e := schedule.Entry{ID: schedule.ID(payload), Payload: payload, Next: w.now(s).Add(-time.Second)}
 				w.add(s, e)
-				k := w.one(w.Open(), e.ID)
+				k := w.wantOne(w.Open(), e.ID)
 				if !bytes.Equal(k.Payload, payload) {
 					w.Errorf("the payload came back as %s", k.Payload)
 				}
@@ -36,7 +36,7 @@ func addCases() []testCase {
 		{
 			// Promises: W15.
 			Area: "add", Name: "the same content once",
-			Explain: "Adding what is there changes nothing, not even its time: programs add their schedules at each start.",
+			Explain: "Adding an existing entry must change nothing, not even its due time: programs add their entries at each start.",
 			Run: func(w *world) {
 				a, b := w.Open(), w.Open()
 				e := w.overdue(a)
@@ -45,26 +45,26 @@ func addCases() []testCase {
 				if w.tryAdd(b, later)[0] || w.tryAdd(a, e)[0] {
 					w.Error("an entry that was there was added again")
 				}
-				w.wantDue(w.one(b, e.ID), e.Next, "an entry that was added again with another time")
+				w.wantDue(w.wantOne(b, e.ID), e.Next, "an entry that was added again with another time")
 			},
 		},
 		{
 			Area: "add", Name: "not while it is run",
-			Explain: "An entry that is being run is there, too: adding it answers false and gives it no further run.",
+			Explain: "An entry exists during its run too: adding it returns false and causes no further run.",
 			Run: func(w *world) {
 				s := w.Open()
 				e := w.overdue(s)
-				k := w.one(s, e.ID)
+				k := w.wantOne(s, e.ID)
 				w.claim(s, "a", long, k, time.Time{})
-				w.there(w.Open(), e, "a one-shot that is being run")
-				w.none(s, "an entry that was added while it was run")
+				w.wantExists(w.Open(), e, "a one-shot that is being run")
+				w.wantNone(s, "an entry that was added while it was run")
 				w.finish(s, "a", schedule.Finish{Tick: k, Remove: true})
-				w.gone(s, e, "a one-shot after its run")
+				w.wantGone(s, e, "a one-shot after its run")
 			},
 		},
 		{
 			Area: "add", Name: "many in one call",
-			Explain: "Each entry of a call is added by itself, and has its own answer in its place.",
+			Explain: "Each entry of a call is added separately, with its own result at the same index.",
 			Run: func(w *world) {
 				s := w.Open()
 				entries, now := make([]schedule.Entry, 1000), w.now(s)
@@ -87,7 +87,7 @@ func addCases() []testCase {
 		},
 		{
 			Area: "add", Name: "one of many who add it",
-			Explain: "Of any number of processes that add an entry at the same moment one is told that it was new.",
+			Explain: "If several processes add an entry at the same time, exactly one of them gets true.",
 			Run: func(w *world) {
 				stores := []Store{w.Open(), w.Open(), w.Open(), w.Open()}
 				for range 10 {
@@ -110,7 +110,7 @@ func addCases() []testCase {
 		},
 		{
 			Area: "add", Name: "what is no entry",
-			Explain: "What is no entry is refused with ErrBadEntry before anything of the call is done.",
+			Explain: "An invalid entry is refused with ErrBadEntry, and nothing of the call is stored.",
 			Run: func(w *world) {
 				s := w.Open()
 				good := w.entry(w.now(s).Add(time.Hour))
@@ -129,12 +129,12 @@ func addCases() []testCase {
 					_, err := s.Add(ctx, []schedule.Entry{good, e})
 					w.WantIs(err, schedule.ErrBadEntry, "an entry %s", name)
 				}
-				w.gone(s, good, "an entry beside a bad one")
+				w.wantGone(s, good, "an entry beside a bad one")
 			},
 		},
 		{
 			Area: "add", Name: "large payloads and odd ids",
-			Explain: "Ids are not always hashes, since others write to the store as well; a payload may have up to MaxPayload bytes.",
+			Explain: "An id may be any text, because other programs write to the store; a payload may have up to MaxPayload bytes.",
 			Run: func(w *world) {
 				s := w.Open()
 				text := strings.Repeat("x", 600_000)
@@ -155,18 +155,18 @@ func addCases() []testCase {
 				if !slices.Equal(found, ids) {
 					w.Errorf("due: %q", found)
 				}
-				w.none(s, "after all were done")
+				w.wantNone(s, "after all were done")
 			},
 		},
 		{
 			Area: "add", Name: "an entry that has lost its time",
-			Explain: "Adding an entry again gives it a time if nothing else ever would: it has no time and no claim and is not paused.",
+			Explain: "Adding an entry again gives it a due time if it has neither a due time nor a claim and is not paused.",
 			Run: func(w *world) {
 				s := w.Open()
 				lost, claimed, waits := w.overdue(s), w.entry(w.now(s).Add(-time.Minute)), w.entry(w.now(s).Add(time.Hour))
 				w.stray(s, lost.ID)
 				w.add(s, claimed, waits)
-				k := w.one(s, claimed.ID)
+				k := w.wantOne(s, claimed.ID)
 				w.claim(s, "a", long, k, time.Time{})
 				again := []schedule.Entry{lost, claimed, waits}
 				if w.h.Promises.Pause {
@@ -184,15 +184,15 @@ func addCases() []testCase {
 						w.Error("entries that are there were said to be new")
 					}
 				}
-				w.wantDue(w.one(s, lost.ID), next, "an entry that had lost its time")
+				w.wantDue(w.wantOne(s, lost.ID), next, "an entry that had lost its time")
 				w.finish(s, "a", schedule.Finish{Tick: k})
-				w.claim(s, "a", long, w.one(s, lost.ID), w.now(s).Add(time.Hour))
-				w.none(s, "entries that had lost nothing")
+				w.claim(s, "a", long, w.wantOne(s, lost.ID), w.now(s).Add(time.Hour))
+				w.wantNone(s, "entries that had lost nothing")
 			},
 		},
 		{
 			Area: "add", Name: "at once, in their order",
-			Explain: "Entries that are due at once are a plain queue: they become due in the order in which they were added.",
+			Explain: "Entries with AtOnce are a queue: they become due in the order in which they were added.",
 			Run: func(w *world) {
 				s := w.Open()
 				next := w.now(s).Truncate(time.Second)

@@ -17,35 +17,37 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// What a child is told by its environment.
+// Environment variables with the arguments of a child process.
 const (
 	childURL  = "SWARMIJI_SCHEDULETEST_URL"
 	childName = "SWARMIJI_SCHEDULETEST_NAME"
 )
 
-// childLease is how long what a killed child held stays with it.
+// childLease is the lease of a child's claims.
 const childLease = 2 * time.Second
 
-// work is what the children run.
+// work is the task that the children run.
 var work = task.New[int, task.None]("scheduletest.work")
 
-// Child runs a listener if this process was started by [Killed], and reports whether it was: the test binary is its own child. An adapter's
-// TestMain calls it first of all, and returns when it is true. open is the one that is given to Killed.
+// Child runs a listener if this process was started by [Killed], and reports whether it was. An
+// adapter's TestMain calls it first and returns if the result is true. open must be the function
+// given to Killed.
 func Child(open func(url, name string) (Store, error)) bool {
-	node := suite.MemberNode()
+	node := suite.ProcessNode()
 	if node == "" {
 		return false
 	}
 	if err := listen(open, node); err != nil {
-		_, _ = fmt.Fprintln(os.Stdout, node, err) // which is no line that the parent expects
+		_, _ = fmt.Fprintln(os.Stdout, node, err) // the parent reports an unexpected line
 	}
 	return true
 }
 
-// listen runs what is due until the standard input ends, as it does when the parent says so or has died. It writes a line "node id" when
-// a run begins and, at its end, "node late N": how often it was so late that what it held may have been taken from it.
+// listen runs a listener until the standard input ends, because the parent closed it or died. It
+// writes a line "node id" when a run starts. At the end it writes "node late N": how often a call
+// or a pause was so long that a lease may have ended.
 func listen(open func(url, name string) (Store, error), node string) error {
-	ctx, stop := suite.UntilDismissed()
+	ctx, stop := suite.UntilStopped()
 	defer stop()
 	s, err := open(os.Getenv(childURL), os.Getenv(childName))
 	if err != nil {
@@ -66,7 +68,7 @@ func listen(open func(url, name string) (Store, error), node string) error {
 		if _, err := fmt.Fprintln(os.Stdout, node, q.ID); err != nil {
 			return task.None{}, err
 		}
-		<-time.After(5 * time.Millisecond) // to be killed in
+		<-time.After(5 * time.Millisecond) // time to be killed in
 		return task.None{}, nil
 	}); err != nil {
 		return err
@@ -78,13 +80,14 @@ func listen(open func(url, name string) (Store, error), node string) error {
 	return err
 }
 
-// timed counts what takes so long that a lease may end meanwhile: calls of a store, and pauses of the process.
+// timed is a store that counts delays during which a lease may end: slow calls and pauses of the
+// process.
 type timed struct {
 	Store
 	late atomic.Int64
 }
 
-// Unwrap leads to what the store offers beyond the port.
+// Unwrap returns the store, for its optional interfaces.
 func (s *timed) Unwrap() any { return s.Store }
 
 func (s *timed) since(began time.Time) {
@@ -108,7 +111,7 @@ func (s *timed) Done(ctx context.Context, owner string, done []schedule.Finish) 
 	return s.Store.Done(ctx, owner, done)
 }
 
-// beat looks for pauses until stop is called.
+// beat watches for pauses of the process until stop is called.
 func (s *timed) beat() (stop func()) {
 	ended := make(chan struct{})
 	go func() {
@@ -124,30 +127,30 @@ func (s *timed) beat() (stop func()) {
 	return func() { close(ended) }
 }
 
-// run is a line of a child: it has begun to run a task.
+// run is a line of a child that has started to run a task.
 type run struct {
 	node string
 	id   task.ID
 }
 
-// crew are the children of one test.
-type crew struct {
-	*suite.Crew
+// children are the child processes of one test.
+type children struct {
+	*suite.Processes
 
 	mu   sync.Mutex
 	runs []run
-	late int      // how often children were late that lived to tell
-	odd  []string // lines that are none of these
+	late int      // delays reported by children that were not killed
+	odd  []string // unexpected lines
 }
 
-func newCrew(t *testing.T, url, name string) *crew {
-	c := &crew{}
-	c.Crew = suite.NewCrew(t, c.hear, childURL+"="+url, childName+"="+name)
+func startChildren(t *testing.T, url, name string) *children {
+	c := &children{}
+	c.Processes = suite.NewProcesses(t, c.hear, childURL+"="+url, childName+"="+name)
 	return c
 }
 
-// hear notes what a child says.
-func (c *crew) hear(node, line string) {
+// hear stores one line of a child.
+func (c *children) hear(node, line string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	words := strings.Fields(line)
@@ -165,22 +168,22 @@ func (c *crew) hear(node, line string) {
 	}
 }
 
-// said returns the lines of all children so far.
-func (c *crew) said() []run {
+// said returns the runs reported so far by all children.
+func (c *children) said() []run {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]run(nil), c.runs...)
 }
 
-// complaints returns what the children said that no child should say.
-func (c *crew) complaints() []string {
+// complaints returns the unexpected lines of all children.
+func (c *children) complaints() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]string(nil), c.odd...)
 }
 
-// ran returns the tasks that have begun to run.
-func (c *crew) ran() map[task.ID]bool {
+// ran returns the ids of the tasks that have started.
+func (c *children) ran() map[task.ID]bool {
 	ids := map[task.ID]bool{}
 	for _, r := range c.said() {
 		ids[r.id] = true

@@ -14,17 +14,17 @@ func claimCases() []testCase {
 		{
 			// Promises: W17.
 			Area: "claim", Name: "one of many",
-			Explain: "Of all who claim a tick one gets it.",
+			Explain: "If several owners claim a tick, exactly one gets it.",
 			Run: func(w *world) {
 				stores := []Store{w.Open(), w.Open(), w.Open(), w.Open()}
 				for range 10 {
 					e := w.overdue(stores[0])
-					k := w.one(stores[0], e.ID)
+					k := w.wantOne(stores[0], e.ID)
 					var won atomic.Int32
 					var wg sync.WaitGroup
 					for i, s := range stores {
 						wg.Go(func() {
-							if w.try(s, fmt.Sprint("owner-", i), long, schedule.Claim{Tick: k})[0] {
+							if w.tryClaim(s, fmt.Sprint("owner-", i), long, schedule.Claim{Tick: k})[0] {
 								won.Add(1)
 							}
 						})
@@ -33,13 +33,13 @@ func claimCases() []testCase {
 					if n := won.Load(); n != 1 {
 						w.Fatalf("%d processes got the tick", n)
 					}
-					w.none(stores[1], "a claimed one-shot")
+					w.wantNone(stores[1], "a claimed one-shot")
 				}
 			},
 		},
 		{
 			Area: "claim", Name: "many in one call",
-			Explain: "Each claim of a call is answered by itself: some may be lost to another process.",
+			Explain: "Each claim of a call has its own result: another process may hold some of the ticks.",
 			Run: func(w *world) {
 				s := w.Open()
 				entries, now := make([]schedule.Entry, 600), w.now(s)
@@ -51,33 +51,33 @@ func claimCases() []testCase {
 				for _, k := range w.due(s, 600).Ticks {
 					claims = append(claims, schedule.Claim{Tick: k})
 				}
-				w.try(s, "other", long, claims[5], claims[500])
-				for i, won := range w.try(s, "a", long, claims...) {
+				w.tryClaim(s, "other", long, claims[5], claims[500])
+				for i, won := range w.tryClaim(s, "a", long, claims...) {
 					if won == (i == 5 || i == 500) {
 						w.Errorf("claim %d: %v", i, won)
 					}
 				}
-				w.none(s, "after all were claimed")
+				w.wantNone(s, "after all were claimed")
 			},
 		},
 		{
 			// Promises: W21, W26.
 			Area: "claim", Name: "a recurring entry goes on",
-			Explain: "The claim gives the entry its next time in the same step: a crash right after it loses no later run.",
+			Explain: "A claim gives the entry its next due time in the same step, so that a crash right after it loses no later run.",
 			Run: func(w *world) {
 				s := w.Open()
 				e := w.overdue(s)
-				k := w.one(s, e.ID)
+				k := w.wantOne(s, e.ID)
 				next := w.now(s).Add(-10 * time.Millisecond)
 				w.claim(s, "a", long, k, next)
-				second := w.one(w.Open(), e.ID)
+				second := w.wantOne(w.Open(), e.ID)
 				w.wantDue(second, next, "the next tick")
 				if second.Owner != "" {
 					w.Errorf("the next tick is owned by %q", second.Owner)
 				}
 				third := w.now(s).Add(time.Hour)
 				w.claim(s, "b", long, second, third)
-				w.none(s, "the third tick, in an hour")
+				w.wantNone(s, "the third tick, in an hour")
 				if b := w.due(s, 1); b.Next.IsZero() || b.Next.After(third) {
 					w.Errorf("the next time is %v, want at most %v", b.Next, third)
 				}
@@ -88,77 +88,77 @@ func claimCases() []testCase {
 		},
 		{
 			Area: "claim", Name: "a tick that was moved",
-			Explain: "The claim compares: a tick that another process has dealt with meanwhile is not run from an old answer of Due.",
+			Explain: "A claim compares the tick with its state in the store, so that an old result of Due cannot run a tick again.",
 			Run: func(w *world) {
 				s := w.Open()
 				e := w.overdue(s)
-				old := w.one(s, e.ID)
+				old := w.wantOne(s, e.ID)
 				next := w.now(s).Add(-10 * time.Millisecond)
 				w.claim(s, "a", long, old, next)
 				w.finish(s, "a", schedule.Finish{Tick: old})
-				if w.try(s, "b", long, schedule.Claim{Tick: old, Next: w.now(s).Add(time.Hour)})[0] {
+				if w.tryClaim(s, "b", long, schedule.Claim{Tick: old, Next: w.now(s).Add(time.Hour)})[0] {
 					w.Error("a tick that was done was claimed from an old answer")
 				}
-				w.wantDue(w.one(s, e.ID), next, "after a claim that was refused")
+				w.wantDue(w.wantOne(s, e.ID), next, "after a claim that was refused")
 				missing := old
 				missing.ID = "nobody"
 				missing.Ref = ""
-				if w.try(s, "b", long, schedule.Claim{Tick: missing})[0] {
+				if w.tryClaim(s, "b", long, schedule.Claim{Tick: missing})[0] {
 					w.Error("a tick of an entry that does not exist was claimed")
 				}
 				w.remove(s, e.ID)
-				if w.try(s, "b", long, schedule.Claim{Tick: old})[0] {
+				if w.tryClaim(s, "b", long, schedule.Claim{Tick: old})[0] {
 					w.Error("a tick of an entry that was removed was claimed")
 				}
 			},
 		},
 		{
 			Area: "claim", Name: "asked for again",
-			Explain: "An owner that asks again for what it got, because the answer was lost, still has it, once.",
+			Explain: "If an owner repeats a claim because the answer was lost, it still holds the tick, and holds it once.",
 			Run: func(w *world) {
 				s := w.Open()
 				e := w.overdue(s)
-				k := w.one(s, e.ID)
+				k := w.wantOne(s, e.ID)
 				next := w.now(s).Add(time.Hour)
 				for range 3 {
 					w.claim(s, "a", long, k, next)
 				}
-				if w.try(s, "b", long, schedule.Claim{Tick: k, Next: next})[0] {
+				if w.tryClaim(s, "b", long, schedule.Claim{Tick: k, Next: next})[0] {
 					w.Error("another owner got it as well")
 				}
 				w.finish(s, "a", schedule.Finish{Tick: k})
-				w.none(s, "after it was claimed three times and done once")
-				w.there(s, e, "a recurring entry after a run")
+				w.wantNone(s, "after it was claimed three times and done once")
+				w.wantExists(s, e, "a recurring entry after a run")
 			},
 		},
 		{
 			Area: "claim", Name: "the last tick remembered",
-			Explain: "A claim that asks for it leaves its instant with the entry, where the next look finds it.",
+			Explain: "A claim with Remember stores its instant as the entry's Last.",
 			Run: func(w *world) {
 				s := w.Open()
 				e := w.overdue(s)
-				k := w.one(s, e.ID)
+				k := w.wantOne(s, e.ID)
 				next := w.now(s).Add(-10 * time.Millisecond)
-				if !w.try(s, "a", long, schedule.Claim{Tick: k, Next: next, Remember: true})[0] {
+				if !w.tryClaim(s, "a", long, schedule.Claim{Tick: k, Next: next, Remember: true})[0] {
 					w.Fatal("not claimed")
 				}
-				second := w.one(s, e.ID)
+				second := w.wantOne(s, e.ID)
 				if second.Last.UnixMilli() != k.Due.UnixMilli() {
 					w.Errorf("the last tick is %v, want %v", second.Last, k.Due)
 				}
 				w.claim(s, "a", long, second, w.now(s).Add(-5*time.Millisecond))
-				if third := w.one(s, e.ID); third.Last.UnixMilli() != k.Due.UnixMilli() {
+				if third := w.wantOne(s, e.ID); third.Last.UnixMilli() != k.Due.UnixMilli() {
 					w.Errorf("a claim that did not ask for it changed the last tick to %v", third.Last)
 				}
 			},
 		},
 		{
 			Area: "claim", Name: "what is no claim",
-			Explain: "An owner without a name and a lease out of bounds are refused with ErrBadEntry.",
+			Explain: "An empty owner and a lease outside the limits are refused with ErrBadEntry.",
 			Run: func(w *world) {
 				s := w.Open()
 				e := w.overdue(s)
-				k := w.one(s, e.ID)
+				k := w.wantOne(s, e.ID)
 				ctx, cancel := w.Ctx()
 				defer cancel()
 				_, err := s.Claim(ctx, "", long, []schedule.Claim{{Tick: k}})
@@ -169,7 +169,7 @@ func claimCases() []testCase {
 				w.WantIs(err, schedule.ErrBadEntry, "a negative lease")
 				_, err = s.Done(ctx, "a", []schedule.Finish{{Tick: k, State: make([]byte, schedule.MaxState+1)}})
 				w.WantIs(err, schedule.ErrBadEntry, "a state that is too large")
-				w.one(s, e.ID)
+				w.wantOne(s, e.ID)
 			},
 		},
 	}
@@ -179,21 +179,21 @@ func leaseCases() []testCase {
 	return []testCase{
 		{
 			Area: "lease", Name: "a dead owner",
-			Explain: "A claim whose lease ran out is due again with the tick's own instant, from which the id of its task is derived.",
+			Explain: "After its lease a claimed tick is due again with its own instant, because the id of its task is derived from it.",
 			Run: func(w *world) {
 				s := w.Open()
 				e := w.overdue(s)
-				k := w.one(s, e.ID)
+				k := w.wantOne(s, e.ID)
 				next := w.now(s).Add(time.Hour)
 				w.claim(s, "dead", w.lease, k, next)
-				w.none(s, "a claim that holds")
-				again := w.again(w.Open(), e.ID)
+				w.wantNone(s, "a claim that holds")
+				again := w.waitDue(w.Open(), e.ID)
 				w.wantDue(again, e.Next, "the tick of a dead owner")
 				if again.Owner != "dead" {
 					w.Errorf("the owner is %q", again.Owner)
 				}
 				w.claim(s, "b", long, again, next)
-				if w.try(s, "c", long, schedule.Claim{Tick: again, Next: next})[0] {
+				if w.tryClaim(s, "c", long, schedule.Claim{Tick: again, Next: next})[0] {
 					w.Error("two processes took over one tick")
 				}
 				if w.renew(s, "dead", long, k)[0] {
@@ -206,7 +206,7 @@ func leaseCases() []testCase {
 					w.Error("the successor has lost the tick")
 				}
 				w.finish(s, "b", schedule.Finish{Tick: again})
-				w.there(s, e, "a recurring entry after its owner died")
+				w.wantExists(s, e, "a recurring entry after its owner died")
 				if b := w.due(s, 1); b.Next.UnixMilli() != next.UnixMilli() {
 					w.Errorf("the entry's next time is %v, want %v", b.Next, next)
 				}
@@ -214,28 +214,28 @@ func leaseCases() []testCase {
 		},
 		{
 			Area: "lease", Name: "a dead owner of a one-shot",
-			Explain: "A one-shot has left those that are due, and is still not lost with its owner.",
+			Explain: "A claimed one-shot is no longer due, but must not be lost if its owner dies.",
 			Run: func(w *world) {
 				s := w.Open()
 				e := w.overdue(s)
-				w.claim(s, "dead", w.lease, w.one(s, e.ID), time.Time{})
-				w.there(s, e, "a one-shot whose owner died")
-				again := w.again(s, e.ID)
+				w.claim(s, "dead", w.lease, w.wantOne(s, e.ID), time.Time{})
+				w.wantExists(s, e, "a one-shot whose owner died")
+				again := w.waitDue(s, e.ID)
 				w.wantDue(again, e.Next, "the tick of a dead owner")
 				w.claim(s, "b", long, again, time.Time{})
 				w.finish(s, "b", schedule.Finish{Tick: again, Remove: true})
-				w.gone(s, e, "after the second owner's run")
+				w.wantGone(s, e, "after the second owner's run")
 			},
 		},
 		{
 			Area: "lease", Name: "a successor leaves the place alone",
-			Explain: "Who takes over a tick gives the entry its next time only if it has none: it may have gone on meanwhile.",
+			Explain: "Taking over an expired claim sets the entry's due time only if it has no due time: later ticks may have run already.",
 			Run: func(w *world) {
 				s := w.Open()
 				e := w.overdue(s)
 				first := w.now(s).Add(time.Hour)
-				w.claim(s, "dead", w.lease, w.one(s, e.ID), first)
-				w.claim(s, "b", long, w.again(s, e.ID), w.now(s).Add(2*time.Hour))
+				w.claim(s, "dead", w.lease, w.wantOne(s, e.ID), first)
+				w.claim(s, "b", long, w.waitDue(s, e.ID), w.now(s).Add(2*time.Hour))
 				w.finish(s, "b", schedule.Finish{Tick: schedule.Tick{Entry: e, Due: e.Next}})
 				if b := w.due(s, 1); b.Next.UnixMilli() != first.UnixMilli() {
 					w.Errorf("the entry's next time is %v, want %v", b.Next, first)
@@ -244,13 +244,13 @@ func leaseCases() []testCase {
 		},
 		{
 			Area: "lease", Name: "a tick put off",
-			Explain: "A claim without a next time that is left to run out puts the whole entry off; who claims it then gives it its next time.",
+			Explain: "A claim without a next due time postpones the whole entry until its lease ends; the next claim sets the due time.",
 			Run: func(w *world) {
 				s := w.Open()
 				e := w.overdue(s)
-				w.claim(s, "a", w.lease, w.one(s, e.ID), time.Time{})
-				w.none(s, "an entry that was put off")
-				k := w.again(s, e.ID)
+				w.claim(s, "a", w.lease, w.wantOne(s, e.ID), time.Time{})
+				w.wantNone(s, "an entry that was put off")
+				k := w.waitDue(s, e.ID)
 				w.wantDue(k, e.Next, "a tick that was put off")
 				next := w.now(s).Add(time.Hour)
 				w.claim(s, "b", long, k, next)
@@ -262,20 +262,20 @@ func leaseCases() []testCase {
 		},
 		{
 			Area: "lease", Name: "renewed",
-			Explain: "A claim that is renewed outlives its lease; one that has run out can be renewed while nobody has taken the tick.",
+			Explain: "A renewed claim lasts longer than its first lease; an expired one can be renewed until another owner claims the tick.",
 			Run: func(w *world) {
 				s := w.Open()
 				e := w.overdue(s)
-				k := w.one(s, e.ID)
+				k := w.wantOne(s, e.ID)
 				w.claim(s, "a", w.lease, k, time.Time{})
-				w.again(s, e.ID) // it has run out
+				w.waitDue(s, e.ID) // its lease has ended
 				if w.renew(s, "b", long, k)[0] {
 					w.Error("another owner renewed the claim")
 				}
 				if !w.renew(s, "a", long, k)[0] {
 					w.Fatal("a claim that nobody else took was not renewed")
 				}
-				w.none(s, "a claim that was renewed")
+				w.wantNone(s, "a claim that was renewed")
 				if missing := (schedule.Tick{Entry: schedule.Entry{ID: "nobody"}, Due: k.Due}); w.renew(s, "a", long, missing)[0] {
 					w.Error("a claim was renewed that never was")
 				}
@@ -283,21 +283,21 @@ func leaseCases() []testCase {
 				if w.renew(s, "a", long, k)[0] {
 					w.Error("a claim was renewed that was done")
 				}
-				w.none(s, "a renewal after the end")
+				w.wantNone(s, "a renewal after the end")
 			},
 		},
 		{
 			Area: "lease", Name: "given back",
-			Explain: "Renew with a lease of 0 gives the tick back: it is due at once, for others, with its instant.",
+			Explain: "Renew with a lease of 0 releases the tick: it is due again at once, with its instant, for any owner.",
 			Run: func(w *world) {
 				s := w.Open()
 				e := w.overdue(s)
-				k := w.one(s, e.ID)
+				k := w.wantOne(s, e.ID)
 				w.claim(s, "a", long, k, time.Time{})
 				if !w.renew(s, "a", 0, k)[0] {
 					w.Fatal("not given back")
 				}
-				again := w.again(w.Open(), e.ID)
+				again := w.waitDue(w.Open(), e.ID)
 				w.wantDue(again, e.Next, "a tick that was given back")
 				w.claim(s, "b", long, again, time.Time{})
 				if w.done(s, "a", schedule.Finish{Tick: k, Remove: true})[0] {
@@ -307,7 +307,7 @@ func leaseCases() []testCase {
 		},
 		{
 			Area: "lease", Name: "many in one call",
-			Explain: "Renew and Done answer for each tick by itself.",
+			Explain: "Renew and Done return a result for each tick.",
 			Run: func(w *world) {
 				s := w.Open()
 				var claims []schedule.Claim
@@ -320,8 +320,8 @@ func leaseCases() []testCase {
 				for _, k := range ticks {
 					claims = append(claims, schedule.Claim{Tick: k})
 				}
-				w.try(s, "a", long, claims[:300]...)
-				w.try(s, "b", long, claims[300:]...)
+				w.tryClaim(s, "a", long, claims[:300]...)
+				w.tryClaim(s, "b", long, claims[300:]...)
 				finishes := make([]schedule.Finish, len(ticks))
 				for i, k := range ticks {
 					finishes[i] = schedule.Finish{Tick: k, Remove: true}

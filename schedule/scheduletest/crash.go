@@ -12,25 +12,26 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// errDead is what a store answers to a process that has died, which then does not ask again.
+// errDead is returned by the store of a crashed process. A listener does not retry after it.
 var errDead = fmt.Errorf("scheduletest: this process is dead: %w", schedule.ErrClosed)
 
-// mortal is a store of a process that dies right before or right after one of its calls: from then on none of its calls comes through.
-type mortal struct {
+// crashingStore is a store of a process that crashes right before or right after one of its calls.
+// All later calls fail.
+type crashingStore struct {
 	schedule.Store
 	die func()
 
 	mu   sync.Mutex
-	left int // points that it still passes
+	left int // points until the crash
 	dead bool
-	name string // of the point at which it died
+	name string // of the point of the crash
 }
 
-// Unwrap leads to what the store offers beyond the port.
-func (m *mortal) Unwrap() any { return m.Store }
+// Unwrap returns the store, for its optional interfaces.
+func (m *crashingStore) Unwrap() any { return m.Store }
 
-// pass passes a point, or dies there.
-func (m *mortal) pass(name string) error {
+// point counts one point, or crashes there and returns errDead.
+func (m *crashingStore) point(name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.dead && m.left == 0 {
@@ -44,42 +45,42 @@ func (m *mortal) pass(name string) error {
 	return nil
 }
 
-func (m *mortal) died() (string, bool) {
+func (m *crashingStore) died() (string, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.name, m.dead
 }
 
-// mortally makes a call between two points.
-func mortally[T any](m *mortal, name string, call func() (T, error)) (T, error) {
+// orCrash makes a call with a point before and a point after it.
+func orCrash[T any](m *crashingStore, name string, call func() (T, error)) (T, error) {
 	var none T
-	if err := m.pass("before " + name); err != nil {
+	if err := m.point("before " + name); err != nil {
 		return none, err
 	}
 	v, err := call()
-	if dead := m.pass("after " + name); dead != nil {
+	if dead := m.point("after " + name); dead != nil {
 		return none, dead
 	}
 	return v, err
 }
 
-func (m *mortal) Due(ctx context.Context, most int) (schedule.Batch, error) {
-	return mortally(m, "Due", func() (schedule.Batch, error) { return m.Store.Due(ctx, most) })
+func (m *crashingStore) Due(ctx context.Context, most int) (schedule.Batch, error) {
+	return orCrash(m, "Due", func() (schedule.Batch, error) { return m.Store.Due(ctx, most) })
 }
 
-func (m *mortal) Claim(ctx context.Context, owner string, lease time.Duration, claims []schedule.Claim) ([]bool, error) {
-	return mortally(m, "Claim", func() ([]bool, error) { return m.Store.Claim(ctx, owner, lease, claims) })
+func (m *crashingStore) Claim(ctx context.Context, owner string, lease time.Duration, claims []schedule.Claim) ([]bool, error) {
+	return orCrash(m, "Claim", func() ([]bool, error) { return m.Store.Claim(ctx, owner, lease, claims) })
 }
 
-func (m *mortal) Renew(ctx context.Context, owner string, lease time.Duration, ticks []schedule.Tick) ([]bool, error) {
-	return mortally(m, "Renew", func() ([]bool, error) { return m.Store.Renew(ctx, owner, lease, ticks) })
+func (m *crashingStore) Renew(ctx context.Context, owner string, lease time.Duration, ticks []schedule.Tick) ([]bool, error) {
+	return orCrash(m, "Renew", func() ([]bool, error) { return m.Store.Renew(ctx, owner, lease, ticks) })
 }
 
-func (m *mortal) Done(ctx context.Context, owner string, done []schedule.Finish) ([]bool, error) {
-	return mortally(m, "Done", func() ([]bool, error) { return m.Store.Done(ctx, owner, done) })
+func (m *crashingStore) Done(ctx context.Context, owner string, done []schedule.Finish) ([]bool, error) {
+	return orCrash(m, "Done", func() ([]bool, error) { return m.Store.Done(ctx, owner, done) })
 }
 
-// ran notes which task ids were run, and by whom.
+// ran collects the task ids that were run, with the names of the listeners.
 type ran struct {
 	mu   sync.Mutex
 	runs map[task.ID][]string
@@ -91,11 +92,12 @@ func (r *ran) of(id task.ID) []string {
 	return r.runs[id]
 }
 
-// listen starts a listener whose handler notes its runs, unless its process is dead. stop waits for its end.
+// listen starts a listener whose handler adds its runs to r, unless its process has crashed. stop
+// ends the listener and waits for its end.
 func (w *world) listen(s schedule.Store, who string, lease time.Duration, r *ran) (stop func()) {
 	w.Helper()
 	dead := func() bool { return false }
-	if m, ok := s.(*mortal); ok {
+	if m, ok := s.(*crashingStore); ok {
 		dead = func() bool { _, is := m.died(); return is }
 	}
 	l, err := schedule.NewListener(schedule.ListenerConfig{
@@ -113,7 +115,7 @@ func (w *world) listen(s schedule.Store, who string, lease time.Duration, r *ran
 	})
 	w.Must(err, "Handle")
 	ctx, cancel := context.WithCancel(context.Background())
-	if m, ok := s.(*mortal); ok {
+	if m, ok := s.(*crashingStore); ok {
 		m.die = cancel
 	}
 	ended := make(chan error, 1)
@@ -128,7 +130,7 @@ func crashCases() []testCase {
 	return []testCase{
 		{
 			Area: "crash", Name: "a listener that dies anywhere",
-			Explain: "A listener that is killed before or after any of its calls loses nothing: another one runs what it held, under the same task id, and a recurring entry goes on.",
+			Explain: "A listener that is killed before or after any call loses no tick: another one runs its ticks with the same task ids, and recurring entries continue.",
 			Run: func(w *world) {
 				for points := 0; ; points++ {
 					if !w.dieAt(points) {
@@ -143,7 +145,8 @@ func crashCases() []testCase {
 	}
 }
 
-// dieAt has a listener die at a point, and another one do the rest. It reports whether the first came so far.
+// dieAt crashes a listener at the given point and lets another one finish the work. It reports
+// whether the first listener reached that point.
 func (w *world) dieAt(points int) bool {
 	w.Helper()
 	s := w.Open()
@@ -163,16 +166,16 @@ func (w *world) dieAt(points int) bool {
 	w.add(s, append(once, again)...)
 
 	r := &ran{runs: map[task.ID][]string{}}
-	first := &mortal{Store: w.Open(), left: points, die: func() {}}
+	first := &crashingStore{Store: w.Open(), left: points, die: func() {}}
 	stop := w.listen(first, "first", 300*time.Millisecond, r)
 	w.Until("the first listener to die or to end its work", func() bool {
 		_, dead := first.died()
-		return dead || w.rest(s)
+		return dead || w.idle(s)
 	})
 	stop()
 	at, dead := first.died()
 	stop = w.listen(w.Open(), "second", long, r)
-	w.Until("the second listener to end the work of one that died "+at, func() bool { return w.rest(s) })
+	w.Until("the second listener to end the work of one that died "+at, func() bool { return w.idle(s) })
 	stop()
 
 	for id := range ids {
@@ -186,27 +189,29 @@ func (w *world) dieAt(points int) bool {
 		}
 	}
 	for _, e := range once {
-		w.gone(s, e, "a listener died %q: a one-shot after its run", at)
+		w.wantGone(s, e, "a listener died %q: a one-shot after its run", at)
 	}
 	if b := w.due(s, 1); len(b.Ticks) > 0 || b.Next.IsZero() {
 		w.Errorf("a listener died %q: the recurring entry has no next time", at)
 	}
-	w.there(s, again, "a listener died %q: a recurring entry", at)
+	w.wantExists(s, again, "a listener died %q: a recurring entry", at)
 	w.remove(s, again.ID)
 	return dead
 }
 
-// rest reports whether nothing is due or claimed any more: what comes next is the recurring entry's own time, hours away or not.
-func (w *world) rest(s Store) bool {
+// idle reports whether no tick is due or claimed, so that only the recurring entry's own due time
+// is left.
+func (w *world) idle(s Store) bool {
 	w.Helper()
 	b := w.due(s, 10)
 	if len(b.Ticks) > 0 || b.Next.IsZero() {
 		return false
 	}
-	return b.Next.Equal(b.Next.Truncate(24 * time.Hour)) // midnight, and no lease
+	// midnight is the entry's due time, not the end of a lease
+	return b.Next.Equal(b.Next.Truncate(24 * time.Hour))
 }
 
-// named is the name from which ids are derived.
+// named returns the schedule's name, from which task ids are derived.
 func named(s Store) string {
 	if n, ok := capability.As[schedule.Named](s); ok {
 		return n.Name()

@@ -12,7 +12,7 @@ func dueCases() []testCase {
 		{
 			// Promises: W10.
 			Area: "due", Name: "in the order of time",
-			Explain: "Those that are due for longest come first, up to max, and all stay in place: nobody loses what he was only shown.",
+			Explain: "Due returns the longest overdue ticks first, at most max of them, and changes nothing.",
 			Run: func(w *world) {
 				s := w.Open()
 				now := w.now(s)
@@ -41,7 +41,7 @@ func dueCases() []testCase {
 		{
 			// Promises: W24.
 			Area: "due", Name: "equal times",
-			Explain: "Entries that are due at the same instant are each due, and each is claimed by itself.",
+			Explain: "Entries with the same due time are all due, and each is claimed separately.",
 			Run: func(w *world) {
 				s := w.Open()
 				at := w.now(s).Add(-time.Second)
@@ -53,18 +53,18 @@ func dueCases() []testCase {
 					}
 					w.claim(s, "a", long, ticks[0], time.Time{})
 				}
-				w.none(s, "after three claims")
+				w.wantNone(s, "after three claims")
 			},
 		},
 		{
 			// Promises: W18, W19, W25.
 			Area: "due", Name: "never early",
-			Explain: "A tick is not due before its instant on the store's clock, and is due not long after.",
+			Explain: "A tick is due at its instant on the store's clock, not earlier and not much later.",
 			Run: func(w *world) {
 				s := w.Open()
 				e := w.entry(w.now(s).Add(300 * time.Millisecond))
 				w.add(s, e)
-				k := w.again(s, e.ID)
+				k := w.waitDue(s, e.ID)
 				if now := w.now(s); k.Due.After(now) {
 					w.Errorf("the tick of %v was due at %v", k.Due, now)
 				}
@@ -73,7 +73,7 @@ func dueCases() []testCase {
 		},
 		{
 			Area: "due", Name: "what comes next",
-			Explain: "Due tells when the next thing will be due, an entry or a claim that runs out, so that an idle listener can sleep.",
+			Explain: "Batch.Next is the next time at which an entry becomes due or a lease ends, so that an idle listener can sleep.",
 			Run: func(w *world) {
 				s := w.Open()
 				if b := w.due(s, 10); !b.Next.IsZero() || len(b.Ticks) > 0 {
@@ -90,7 +90,7 @@ func dueCases() []testCase {
 				if b := w.due(s, 10); b.Next.UnixMilli() != soon.Next.UnixMilli() || len(b.Ticks) != 1 {
 					w.Errorf("beside one that is due: next at %v, want %v", b.Next, soon.Next)
 				}
-				w.claim(s, "a", time.Minute, w.one(s, e.ID), time.Time{})
+				w.claim(s, "a", time.Minute, w.wantOne(s, e.ID), time.Time{})
 				if b := w.due(s, 10); b.Next.Before(b.Now) || b.Next.After(b.Now.Add(time.Minute)) {
 					w.Errorf("a claim of a minute runs out at %v, it is %v", b.Next, b.Now)
 				}
@@ -99,7 +99,7 @@ func dueCases() []testCase {
 		{
 			// Promises: W36.
 			Area: "due", Name: "one clock",
-			Explain: "All processes see the time of the store, which goes on.",
+			Explain: "All processes get the time of the same clock, and it advances.",
 			Run: func(w *world) {
 				a, b := w.Open(), w.Open()
 				first := w.now(a)

@@ -10,7 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/schedule"
 )
 
-// calls are all methods, for cases that are about each of them.
+// calls returns all methods of a store by name, as calls about the entry e.
 func calls(s Store, e schedule.Entry) map[string]func(ctx context.Context) error {
 	k := schedule.Tick{Entry: e, Due: e.Next}
 	m := map[string]func(ctx context.Context) error{
@@ -42,7 +42,7 @@ func closeCases() []testCase {
 	return []testCase{
 		{
 			Area: "close", Name: "a closed store",
-			Explain: "After Close every call returns ErrClosed, so that a late caller is told what is wrong; Close is idempotent, and takes nothing from others.",
+			Explain: "After Close all calls return ErrClosed; Close is idempotent and does not affect other stores.",
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
 				e := w.overdue(s)
@@ -53,13 +53,13 @@ func closeCases() []testCase {
 				for name, call := range calls(s, e) {
 					w.WantIs(call(ctx), schedule.ErrClosed, "%s", name)
 				}
-				w.one(other, e.ID)
-				w.one(w.Open(), e.ID)
+				w.wantOne(other, e.ID)
+				w.wantOne(w.Open(), e.ID)
 			},
 		},
 		{
 			Area: "close", Name: "a context that has ended",
-			Explain: "A ctx bounds every wait: with one that has ended no call stays, and none reports a success.",
+			Explain: "A ctx bounds every wait: with an ended ctx each call returns soon, with an error.",
 			Run: func(w *world) {
 				s := w.Open()
 				e := w.overdue(s)
@@ -82,7 +82,7 @@ func faultCases() []testCase {
 		{
 			// Promises: W39.
 			Area: "fault", Name: "a severed connection",
-			Explain: "A store outlives lost connections: a call fails with ErrUnavailable or waits within its ctx, and can be made again.",
+			Explain: "A store survives lost connections: a call fails with ErrUnavailable or waits until its ctx ends, and can be repeated.",
 			Needs:   []need{needsSever},
 			Run: func(w *world) {
 				s := w.Open()
@@ -90,7 +90,7 @@ func faultCases() []testCase {
 					e := w.overdue(s)
 					w.h.Sever(w.TB, s)
 					var k schedule.Tick
-					w.through("Due", func(ctx context.Context) error {
+					w.retry("Due", func(ctx context.Context) error {
 						b, err := s.Due(ctx, 10)
 						if err == nil && len(b.Ticks) != 1 {
 							w.Fatalf("%d are due", len(b.Ticks))
@@ -101,7 +101,7 @@ func faultCases() []testCase {
 						return err
 					})
 					w.h.Sever(w.TB, s)
-					w.through("Claim", func(ctx context.Context) error {
+					w.retry("Claim", func(ctx context.Context) error {
 						won, err := s.Claim(ctx, "a", long, []schedule.Claim{{Tick: k}})
 						if err == nil && !won[0] {
 							w.Fatal("a claim that was asked for again is lost")
@@ -109,45 +109,45 @@ func faultCases() []testCase {
 						return err
 					})
 					w.h.Sever(w.TB, s)
-					w.through("Done", func(ctx context.Context) error {
+					w.retry("Done", func(ctx context.Context) error {
 						_, err := s.Done(ctx, "a", []schedule.Finish{{Tick: k, Remove: true}})
 						return err
 					})
-					w.gone(s, e, "a one-shot after its run")
+					w.wantGone(s, e, "a one-shot after its run")
 				}
 			},
 		},
 		{
 			// Promises: W38.
 			Area: "fault", Name: "a restart",
-			Explain: "What a durable store has confirmed is there after the server's end: entries, claims, pauses, what is carried.",
+			Explain: "After a restart of the server a durable store still has all that it confirmed: entries, claims, pauses, states.",
 			Needs:   []need{needsRestart, needsDurable},
 			Run: func(w *world) {
 				s := w.Open()
 				waiting, run := w.entry(w.now(s).Add(time.Hour)), w.overdue(s)
 				w.add(s, waiting)
-				k := w.one(s, run.ID)
+				k := w.wantOne(s, run.ID)
 				w.claim(s, "a", long, k, time.Time{})
 				carried := w.overdue(s)
-				c := w.one(s, carried.ID)
+				c := w.wantOne(s, carried.ID)
 				w.claim(s, "a", long, c, w.now(s))
 				w.finish(s, "a", schedule.Finish{Tick: c, State: []byte("x")})
 				w.h.Restart(w.TB)
-				w.through("Due", func(ctx context.Context) error { _, err := s.Due(ctx, 1); return err })
-				if again := w.again(w.Open(), carried.ID); string(again.State) != "x" {
+				w.retry("Due", func(ctx context.Context) error { _, err := s.Due(ctx, 1); return err })
+				if again := w.waitDue(w.Open(), carried.ID); string(again.State) != "x" {
 					w.Errorf("it carries %q", again.State)
 				}
 				if !w.renew(s, "a", long, k)[0] {
 					w.Error("a claim was forgotten")
 				}
-				w.there(s, waiting, "an entry from before the restart")
-				w.there(s, run, "a claimed entry from before the restart")
+				w.wantExists(s, waiting, "an entry from before the restart")
+				w.wantExists(s, run, "a claimed entry from before the restart")
 			},
 		},
 		{
 			// Promises: W39.
 			Area: "fault", Name: "no server",
-			Explain: "Without a server a call ends with its ctx, with that error or ErrUnavailable; when the server is back the same store works again.",
+			Explain: "Without a server a call returns ErrUnavailable or the error of its ctx; when the server is back, the same store works again.",
 			Needs:   []need{needsDown},
 			Run: func(w *world) {
 				s := w.Open()
@@ -164,14 +164,14 @@ func faultCases() []testCase {
 					}
 				}
 				up()
-				w.through("Due", func(ctx context.Context) error { _, err := s.Due(ctx, 1); return err })
+				w.retry("Due", func(ctx context.Context) error { _, err := s.Due(ctx, 1); return err })
 			},
 		},
 	}
 }
 
-// through makes a call until it succeeds. It may fail with ErrUnavailable only.
-func (w *world) through(name string, call func(ctx context.Context) error) {
+// retry repeats a call until it succeeds. The call may fail only with ErrUnavailable.
+func (w *world) retry(name string, call func(ctx context.Context) error) {
 	w.Helper()
 	w.Until(name+" after a fault", func() bool {
 		ctx, cancel := context.WithTimeout(context.Background(), w.Patience/4)

@@ -8,61 +8,66 @@ import (
 	"github.com/swarmiji/swarmiji/schedule"
 )
 
-// Store is what the suite opens: a store that can be closed.
+// Store is the store under test: a schedule.Store that can be closed.
 type Store interface {
 	schedule.Store
 	Close(ctx context.Context) error
 }
 
-// Harness is one fresh schedule on a server: no entry of another Harness is seen in it. The function given to [Run] makes one for
-// each case; it registers its own clean-up with t.Cleanup.
+// Harness gives a test case one fresh schedule on a server; it shares no entries with other
+// Harnesses. [Run] makes one for each case. The function that makes it registers the clean-up with
+// t.Cleanup.
 type Harness struct {
-	// Open connects to the schedule as another process would. The suite closes what it opened before the case ends.
+	// Open opens a store of the schedule, as another process would. The suite closes it before the
+	// case ends.
 	Open func(t testing.TB) Store
 
-	// Sever cuts the connections of s as a network would, without a word to either end, and lets s reconnect at once. Nil: the
-	// cases that need it are skipped by name.
+	// Sever cuts the connections of s without notice to either end, and lets s reconnect at once. Nil:
+	// cases that need it are skipped.
 	Sever func(t testing.TB, s Store)
 
-	// Restart stops the server and starts it again with its data; it returns when the server takes connections. Nil: the cases
-	// that need it are skipped by name.
+	// Restart stops the server and starts it again with its data. It returns when the server accepts
+	// connections. Nil: cases that need it are skipped.
 	Restart func(t testing.TB)
 
-	// Down makes the server unreachable for every store of this Harness, those that are open included, until up is called. It
-	// returns when it is unreachable. Nil: the cases that need it are skipped by name.
+	// Down makes the server unreachable for all stores of this Harness, open ones included, until up
+	// is called. It returns when the server is unreachable. Nil: cases that need it are skipped.
 	Down func(t testing.TB) (up func())
 
-	// Stray takes an entry's time away as a program would that shares the layout and dies in
-	// between. Nil: no other program does; an older listener ends the claim on an entry's last
-	// tick and keeps the entry.
+	// Stray removes the due time of an entry, as another program does that shares the layout and dies
+	// between two steps. Nil: no other program writes to the store. Then the suite ends the claim on
+	// the entry's last tick and keeps the entry, as an older listener did.
 	Stray func(t testing.TB, id string)
 
-	// Secret is the password in the configuration of Open. No error may contain it. Empty: there is none.
+	// Secret is the password in the configuration of Open. No error may contain it. "": no password.
 	Secret string
 
-	// Promises are what the adapter says of itself.
+	// Promises are the optional features of the adapter.
 	Promises Promises
 
-	// Report is the file below docs/capabilities of this module that says what the adapter can do; see the other suites. "":
-	// nothing is compared.
+	// Report is the file in docs/capabilities of this module that lists the adapter's features. The
+	// suite compares it with its results. "": no comparison.
 	Report string
 
-	// Lease is the shortest lease that the suite lets run out, and has to be much longer than a call takes. Zero: 400 ms.
+	// Lease is the shortest lease that the suite lets end. It must be much longer than a call takes.
+	// Default: 400 ms.
 	Lease time.Duration
 
-	// Slack is how late something may be, and how long the suite looks before it believes that nothing comes. Zero: 500 ms.
+	// Slack is the tolerance for late events, and how long the suite waits for an event that must not
+	// happen. Default: 500 ms.
 	Slack time.Duration
 
-	// Patience bounds every wait for something that must happen. Zero: 30 s.
+	// Patience limits each wait for an event that must happen. Default: 30 s.
 	Patience time.Duration
 }
 
-// Promises are what an adapter promises beyond what every adapter must do. A promise that is not made skips its cases by name. An
-// interface that the store offers without the promise fails the suite, so that no capability goes untested.
+// Promises lists the optional features of an adapter. Cases for a feature that is not promised are
+// skipped. An optional interface without its promise fails the suite, so that each feature is
+// tested.
 type Promises struct {
 	List    bool // schedule.Lister
 	Pause   bool // schedule.Pauser
 	Watch   bool // schedule.Watcher
-	Mend    bool // schedule.Mender
-	Durable bool // what a call has confirmed survives Restart
+	Repair  bool // schedule.Repairer
+	Durable bool // confirmed changes survive Restart
 }

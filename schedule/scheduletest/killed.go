@@ -13,14 +13,18 @@ import (
 const (
 	killedEntries = 500 // one-shots that are due at once
 	killedKills   = 5
-	killedRuns    = 60 // that begin from one kill to the next
+	killedRuns    = 60 // runs between two kills
 )
 
-// Killed has three processes share the schedule name at url, kills five of them with SIGKILL while they work, and replaces each.
-// Every tick is run, of 500 one-shots and of an entry that is due each second; what runs again was held by a killed listener (or by
-// one that was late for its lease), and has the same id. The schedule has to be empty, and its store a schedule.Lister.
+// Killed starts three processes with listeners of the schedule name at url. It kills five of them
+// with SIGKILL while they run tasks, and replaces each.
 //
-// The processes are the test binary again, whose TestMain has to call [Child] with the same open. They die with the tests, however these end.
+// It fails unless each tick runs: those of 500 one-shots and of an entry that is due each second. A
+// tick may run again, with the same id, only if a killed or late listener held it. The schedule
+// must be empty at the start, and its store must be a schedule.Lister.
+//
+// The processes run the test binary, whose TestMain must call [Child] with the same open. They end
+// with the test.
 func Killed(t *testing.T, url, name string, open func(url, name string) (Store, error)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -38,18 +42,18 @@ func Killed(t *testing.T, url, name string, open func(url, name string) (Store, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &killing{t: t, ctx: ctx, sched: sched, crew: newCrew(t, url, name), once: map[task.ID]bool{}}
+	k := &killing{t: t, ctx: ctx, sched: sched, children: startChildren(t, url, name), once: map[task.ID]bool{}}
 	k.add()
 	k.work()
 	k.check()
 }
 
-// killing is one such test.
+// killing is the state of one run of Killed.
 type killing struct {
-	t     *testing.T
-	ctx   context.Context
-	sched *schedule.Schedule
-	crew  *crew
+	t        *testing.T
+	ctx      context.Context
+	sched    *schedule.Schedule
+	children *children
 
 	once  map[task.ID]bool // the tasks of the one-shots
 	every schedule.Added   // the entry that is due each second
@@ -68,25 +72,26 @@ func (k *killing) add() {
 	for _, a := range added {
 		k.once[schedule.TickID(k.sched.Name(), a.ID, a.Next)] = true
 	}
-	// All of its ticks are made up for, so that on a slow machine none may be missing either.
+	// Run all missed ticks, so that none is missing on a slow machine.
 	k.every, err = k.sched.Add(k.ctx, schedule.ByCron("* * * * * * *"), work.Call(-1), schedule.WithMisfire(schedule.MisfireAll(1000)))
 	if err != nil {
 		k.t.Fatal(err)
 	}
 }
 
-// until waits for something.
+// until waits until ok returns true. It fails the test if a child reports a problem or the time is
+// up.
 func (k *killing) until(what string, ok func() bool) {
 	k.t.Helper()
 	for !ok() {
-		if odd := k.crew.complaints(); len(odd) > 0 {
+		if odd := k.children.complaints(); len(odd) > 0 {
 			k.t.Fatalf("the children say %q", odd)
 		}
 		select {
 		case <-k.ctx.Done():
 			found, gap := k.seconds()
 			k.t.Fatalf("%s: not in time; %d runs have begun, of them %d of the recurring entry, of which these are missing: %v",
-				what, len(k.crew.said()), found, gap)
+				what, len(k.children.said()), found, gap)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
@@ -94,14 +99,14 @@ func (k *killing) until(what string, ok func() bool) {
 
 func (k *killing) work() {
 	k.t.Helper()
-	alive := []*suite.Member{k.crew.Hire(), k.crew.Hire(), k.crew.Hire()}
+	alive := []*suite.Process{k.children.Start(), k.children.Start(), k.children.Start()}
 	for i := range killedKills {
-		k.until("runs of live listeners", func() bool { return len(k.crew.said()) >= killedRuns*(i+1) })
+		k.until("runs of live listeners", func() bool { return len(k.children.said()) >= killedRuns*(i+1) })
 		alive[i%len(alive)].Kill()
-		alive[i%len(alive)] = k.crew.Hire()
+		alive[i%len(alive)] = k.children.Start()
 	}
 	k.until("all one-shots", func() bool {
-		ran := k.crew.ran()
+		ran := k.children.ran()
 		for id := range k.once {
 			if !ran[id] {
 				return false
@@ -125,7 +130,7 @@ func (k *killing) work() {
 		return found >= n+2 && len(gap) == 0
 	})
 	for _, p := range alive {
-		if err := p.Dismiss(); err != nil {
+		if err := p.Stop(); err != nil {
 			k.t.Errorf("%s: %v", p.Node, err)
 		}
 	}
@@ -134,14 +139,14 @@ func (k *killing) work() {
 func (k *killing) check() {
 	k.t.Helper()
 	killed := map[string]bool{}
-	for _, p := range k.crew.All() {
+	for _, p := range k.children.All() {
 		killed[p.Node] = p.Killed
 	}
 	runs := map[task.ID][]string{}
-	for _, r := range k.crew.said() {
+	for _, r := range k.children.said() {
 		runs[r.id] = append(runs[r.id], r.node)
 	}
-	if odd := k.crew.complaints(); len(odd) > 0 {
+	if odd := k.children.complaints(); len(odd) > 0 {
 		k.t.Errorf("the children say %q", odd)
 	}
 	if found, _ := k.seconds(); found+len(k.once) != len(runs) {
@@ -152,7 +157,7 @@ func (k *killing) check() {
 		if len(nodes) > 1 {
 			repeated++
 		}
-		// A killed listener may have begun the run once in vain; what is left is to be one run.
+		// A killed listener may have started the run before. Without it, exactly one run must remain.
 		once := len(nodes)
 		for node := range set(nodes) {
 			if killed[node] {
@@ -164,15 +169,16 @@ func (k *killing) check() {
 			taken += once - 1
 		}
 	}
-	if taken > 0 && k.crew.late == 0 {
+	if taken > 0 && k.children.late == 0 {
 		k.t.Errorf("%d runs more than there were ticks and kills, and no listener was late for its lease", taken)
 	}
 	k.t.Logf("%d ticks, %d of them run again", len(runs), repeated)
 }
 
-// seconds returns how many ticks of the recurring entry have run, and which of those before the last of them have not.
+// seconds returns how many ticks of the recurring entry have run, and the times of the missing
+// ticks before the last one.
 func (k *killing) seconds() (found int, gap []time.Time) {
-	ran := k.crew.ran()
+	ran := k.children.ran()
 	var missing []time.Time
 	for at, end := k.every.Next, time.Now().Add(time.Minute); at.Before(end); at = at.Add(time.Second) {
 		if ran[schedule.TickID(k.sched.Name(), k.every.ID, at)] {

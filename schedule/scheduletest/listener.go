@@ -13,7 +13,7 @@ import (
 	"github.com/swarmiji/swarmiji/when"
 )
 
-// said is a listener that notes its arguments in their order.
+// said collects the arguments of a handler in their order.
 type said struct {
 	mu   sync.Mutex
 	list []string
@@ -27,7 +27,8 @@ func (r *said) all() []string {
 
 var say = task.New[string, task.None]("say")
 
-// sayer runs a listener with one worker, whose handler notes, or without a handler where r is nil.
+// sayer runs a listener with one worker. Its handler adds its argument to r. If r is nil, the
+// listener has no handler.
 func (w *world) sayer(s Store, r *said) (l *schedule.Listener, stop func()) {
 	w.Helper()
 	l, err := schedule.NewListener(schedule.ListenerConfig{
@@ -70,13 +71,13 @@ func (w *world) say(s *schedule.Schedule, when schedule.When, what string) sched
 	return added
 }
 
-// listenerCases are what schedules and listeners promise together, on the store.
+// listenerCases tests schedules and listeners together, on the store.
 func listenerCases() []testCase {
 	return []testCase{
 		{
 			// Promises: W5.
 			Area: "listener", Name: "entries for now run in their order",
-			Explain: "A schedule can be used as a plain queue: what is added for now runs in the order in which it was added.",
+			Explain: "A schedule can be used as a queue: entries for Now run in the order in which they were added.",
 			Run: func(w *world) {
 				s, r := w.Open(), &said{}
 				sched := w.schedule(s)
@@ -95,7 +96,7 @@ func listenerCases() []testCase {
 		},
 		{
 			Area: "listener", Name: "without the handler",
-			Explain: "A listener that has no handler for an entry leaves it to one that has; while there is none the entry is put off, and never lost.",
+			Explain: "A listener without the handler leaves an entry to one that has it; until then the entry is postponed and never lost.",
 			Run: func(w *world) {
 				s, r := w.Open(), &said{}
 				sched := w.schedule(s)
@@ -117,7 +118,7 @@ func listenerCases() []testCase {
 		},
 		{
 			Area: "listener", Name: "an entry in a zone",
-			Explain: "Every store keeps entries that seven fields of UTC cannot say, and they run at their times.",
+			Explain: "Every store accepts entries whose times seven cron fields in UTC cannot express, and they run at their times.",
 			Run: func(w *world) {
 				s, r := w.Open(), &said{}
 				sched := w.schedule(s)
@@ -134,8 +135,8 @@ func listenerCases() []testCase {
 		},
 		{
 			Area: "listener", Name: "what an older program has dropped",
-			Explain: "A recurring entry that an older listener has left without a time runs again: a listener finds it.",
-			Needs:   []need{needsMend},
+			Explain: "A listener finds a recurring entry that an older listener left without a due time, and the entry runs again.",
+			Needs:   []need{needsRepair},
 			Run: func(w *world) {
 				s, r := w.Open(), &said{}
 				sched := w.schedule(s)

@@ -1,5 +1,6 @@
-// Package scheduletest is the conformance suite of the schedule.Store port: a case for every sentence of the port that says what a
-// store does, with an explanation that is printed when it fails, and cases that end listeners between any two of their steps.
+// Package scheduletest is the conformance suite of the schedule.Store port. It has a case for each
+// sentence of the port, with an explanation that is printed on failure. Other cases crash listeners
+// between any two of their calls.
 //
 // An adapter's test makes a [Harness] for each case and calls [Run]:
 //
@@ -13,7 +14,7 @@
 //		})
 //	}
 //
-// The suite closes all that it opens; the adapter's TestMain looks for goroutines that are left.
+// The suite closes all stores that it opens. The adapter's TestMain checks for leaked goroutines.
 package scheduletest
 
 import (
@@ -33,10 +34,11 @@ func about(h *Harness) suite.About {
 	return suite.About{File: h.Report, Port: "schedules", Promises: suite.Promises(h.Promises)}
 }
 
-// testCase is one sentence of the port put to the test.
+// testCase tests one sentence of the port.
 type testCase = suite.Case[*Harness, *world]
 
-// need is what a case asks of the harness; it returns why the case cannot run, or "".
+// need checks whether the harness supports a case. It returns the reason for skipping the case, or
+// "".
 type need = func(h *Harness) string
 
 func needsList(h *Harness) string {
@@ -51,8 +53,8 @@ func needsWatch(h *Harness) string {
 	return suite.Unless(h.Promises.Watch, "the adapter does not promise Watch")
 }
 
-func needsMend(h *Harness) string {
-	return suite.Unless(h.Promises.Mend, "the adapter does not promise Mend")
+func needsRepair(h *Harness) string {
+	return suite.Unless(h.Promises.Repair, "the adapter does not promise Repair")
 }
 
 func needsDurable(h *Harness) string {
@@ -67,8 +69,8 @@ func needsRestart(h *Harness) string {
 
 func needsDown(h *Harness) string { return suite.Unless(h.Down != nil, "the harness has no Down") }
 
-// cases returns every case of the suite, area by area.
+// cases returns all cases of the suite, grouped by area.
 func cases() []testCase {
 	return slices.Concat(addCases(), dueCases(), claimCases(), leaseCases(), doneCases(), removeCases(), listCases(), pauseCases(),
-		watchCases(), mendCases(), closeCases(), faultCases(), crashCases(), listenerCases())
+		watchCases(), repairCases(), closeCases(), faultCases(), crashCases(), listenerCases())
 }

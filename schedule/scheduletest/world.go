@@ -11,16 +11,16 @@ import (
 	"github.com/swarmiji/swarmiji/schedule"
 )
 
-// world is what a case works with: a schedule, the stores opened in it, and bounded waits.
+// world is the environment of one case: a schedule, the stores opened for it, and bounded waits.
 type world struct {
 	*suite.World[Store]
 	h       *Harness
-	lease   time.Duration // one that ends while a case waits
+	lease   time.Duration // a lease that ends during a case
 	entries atomic.Int64
-	name    string // of the schedule, for cases with listeners
+	name    string // the schedule's name, in cases with listeners
 }
 
-// long is a lease that does not end in a case.
+// long is a lease that does not end during a case.
 const long = 10 * time.Minute
 
 func newWorld(t testing.TB, h *Harness) *world {
@@ -33,19 +33,19 @@ func newWorld(t testing.TB, h *Harness) *world {
 	return w
 }
 
-// now is the store's time.
+// now returns the store's time.
 func (w *world) now(s Store) time.Time {
 	w.Helper()
 	return w.due(s, 0).Now
 }
 
-// entry makes an entry that no other call made, as Schedule would write it.
+// entry returns a new entry that differs from all others, in the form that Schedule writes.
 func (w *world) entry(next time.Time) schedule.Entry {
 	payload := fmt.Appendf(nil, `{"args":[%d],"cron":"* * * * 0 0 0","job":"suite"}`, w.entries.Add(1))
 	return schedule.Entry{ID: schedule.ID(payload), Payload: payload, Next: next}
 }
 
-// add adds entries that are new.
+// add adds entries and fails the test if one of them exists already.
 func (w *world) add(s Store, entries ...schedule.Entry) {
 	w.Helper()
 	for i, added := range w.tryAdd(s, entries...) {
@@ -55,14 +55,14 @@ func (w *world) add(s Store, entries ...schedule.Entry) {
 	}
 }
 
-// stray takes away the time of an entry that is due.
+// stray removes the due time of a due entry, with Harness.Stray if the harness has it.
 func (w *world) stray(s Store, id string) {
 	w.Helper()
 	if w.h.Stray != nil {
 		w.h.Stray(w.TB, id)
 		return
 	}
-	k := w.again(s, id)
+	k := w.waitDue(s, id)
 	w.claim(s, "an older program", long, k, time.Time{})
 	w.finish(s, "an older program", schedule.Finish{Tick: k})
 }
@@ -79,7 +79,7 @@ func (w *world) tryAdd(s Store, entries ...schedule.Entry) []bool {
 	return added
 }
 
-// overdue adds an entry that has been due for a second, and returns it.
+// overdue adds an entry that became due a second ago, and returns it.
 func (w *world) overdue(s Store) schedule.Entry {
 	w.Helper()
 	e := w.entry(w.now(s).Add(-time.Second))
@@ -96,8 +96,9 @@ func (w *world) due(s Store, most int) schedule.Batch {
 	return b
 }
 
-// one expects that exactly one tick is due, of the entry.
-func (w *world) one(s Store, id string) schedule.Tick {
+// wantOne fails the test unless exactly one tick is due and belongs to the entry. It returns the
+// tick.
+func (w *world) wantOne(s Store, id string) schedule.Tick {
 	w.Helper()
 	ticks := w.due(s, 10).Ticks
 	if len(ticks) != 1 || ticks[0].ID != id {
@@ -106,16 +107,16 @@ func (w *world) one(s Store, id string) schedule.Tick {
 	return ticks[0]
 }
 
-// none expects that nothing is due.
-func (w *world) none(s Store, format string, args ...any) {
+// wantNone fails the test if a tick is due.
+func (w *world) wantNone(s Store, format string, args ...any) {
 	w.Helper()
 	if ticks := w.due(s, 10).Ticks; len(ticks) > 0 {
 		w.Fatalf("%s: Due gives %v", fmt.Sprintf(format, args...), show(ticks))
 	}
 }
 
-// again waits until a tick of the entry is due.
-func (w *world) again(s Store, id string) schedule.Tick {
+// waitDue waits until a tick of the entry is due, and returns it.
+func (w *world) waitDue(s Store, id string) schedule.Tick {
 	w.Helper()
 	var found schedule.Tick
 	w.Until("a tick that is due again", func() bool {
@@ -130,8 +131,8 @@ func (w *world) again(s Store, id string) schedule.Tick {
 	return found
 }
 
-// try claims and returns the answers.
-func (w *world) try(s Store, owner string, lease time.Duration, claims ...schedule.Claim) []bool {
+// tryClaim claims ticks and returns the results.
+func (w *world) tryClaim(s Store, owner string, lease time.Duration, claims ...schedule.Claim) []bool {
 	w.Helper()
 	ctx, cancel := w.Ctx()
 	defer cancel()
@@ -143,10 +144,10 @@ func (w *world) try(s Store, owner string, lease time.Duration, claims ...schedu
 	return won
 }
 
-// claim claims one tick and expects to get it.
+// claim claims one tick and fails the test if the owner does not get it.
 func (w *world) claim(s Store, owner string, lease time.Duration, k schedule.Tick, next time.Time) {
 	w.Helper()
-	if !w.try(s, owner, lease, schedule.Claim{Tick: k, Next: next})[0] {
+	if !w.tryClaim(s, owner, lease, schedule.Claim{Tick: k, Next: next})[0] {
 		w.Fatalf("%s did not get the tick %v", owner, show([]schedule.Tick{k}))
 	}
 }
@@ -175,7 +176,7 @@ func (w *world) done(s Store, owner string, done ...schedule.Finish) []bool {
 	return held
 }
 
-// finish ends one claim and expects that it was held.
+// finish ends one claim and fails the test if it was not held.
 func (w *world) finish(s Store, owner string, f schedule.Finish) {
 	w.Helper()
 	if !w.done(s, owner, f)[0] {
@@ -192,8 +193,8 @@ func (w *world) remove(s Store, id string) bool {
 	return there
 }
 
-// gone expects that there is no entry of the id: adding it is possible, and undone.
-func (w *world) gone(s Store, e schedule.Entry, format string, args ...any) {
+// wantGone fails the test if the entry exists. It checks this by adding and removing the entry.
+func (w *world) wantGone(s Store, e schedule.Entry, format string, args ...any) {
 	w.Helper()
 	e.Next = w.now(s).Add(time.Hour)
 	if !w.tryAdd(s, e)[0] {
@@ -202,8 +203,8 @@ func (w *world) gone(s Store, e schedule.Entry, format string, args ...any) {
 	w.remove(s, e.ID)
 }
 
-// there expects that the entry is there.
-func (w *world) there(s Store, e schedule.Entry, format string, args ...any) {
+// wantExists fails the test if the entry does not exist. It checks this by adding the entry.
+func (w *world) wantExists(s Store, e schedule.Entry, format string, args ...any) {
 	w.Helper()
 	e.Next = w.now(s).Add(time.Hour)
 	if w.tryAdd(s, e)[0] {
@@ -211,7 +212,7 @@ func (w *world) there(s Store, e schedule.Entry, format string, args ...any) {
 	}
 }
 
-// wantDue checks the instant of a tick.
+// wantDue fails the test unless the tick has this instant, in milliseconds.
 func (w *world) wantDue(k schedule.Tick, due time.Time, format string, args ...any) {
 	w.Helper()
 	if k.Due.UnixMilli() != due.UnixMilli() {
@@ -221,7 +222,7 @@ func (w *world) wantDue(k schedule.Tick, due time.Time, format string, args ...a
 
 func all(answers []bool, want bool) bool { return !slices.Contains(answers, !want) }
 
-// show names ticks in failures.
+// show returns a short description of ticks for failure messages.
 func show(ticks []schedule.Tick) []string {
 	names := []string{}
 	for _, k := range ticks {

@@ -54,8 +54,10 @@ func (s *Store) Done(ctx context.Context, owner string, done []schedule.Finish) 
 		func(w *work, f *schedule.Finish) bool { return w.done(owner, f) })
 }
 
-// change deals with each item of a call, some in one transaction: it locks the entries that they are about, decides, and
-// writes what has changed.
+// change calls decide for each item of a call, in transactions of up to chunk items. Each
+// transaction locks the entries of its items, decides, and writes the changes. ids returns the ids
+// of an item's entries; decide returns the item's answer. After an error, earlier transactions may
+// be committed.
 func change[T any](ctx context.Context, s *Store, what string, items []T, ids func(*T) []string, decide func(*work, *T) bool) ([]bool, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
@@ -86,7 +88,7 @@ func change[T any](ctx context.Context, s *Store, what string, items []T, ids fu
 	return answers, nil
 }
 
-// work is one transaction's view of the entries that it is about.
+// work holds the entries of one transaction, with their pending changes.
 type work struct {
 	store   *Store
 	now     int64
@@ -100,10 +102,10 @@ type entry struct {
 	paused bool
 	claims []*claim
 
-	last    *int64 // what it becomes; nil: what it was
-	state   []byte // what it becomes, if stated
+	last    *int64 // the new value; nil: unchanged
+	state   []byte // the new value, if stated
 	stated  bool
-	changed bool // next or last
+	changed bool // next or last has changed
 	gone    bool
 }
 
@@ -115,7 +117,8 @@ type claim struct {
 	gone    bool
 }
 
-// load locks the entries, in the order of their ids so that nobody waits in a circle, and reads their claims.
+// load locks the entries with these ids and reads them and their claims. It locks them in the order
+// of their ids, which prevents deadlocks.
 func (w *work) load(ctx context.Context, tx *sqlconn.Tx, ids string) error {
 	rows, err := tx.Query(ctx, w.store.text.lock, w.store.name, ids)
 	if err != nil {
@@ -133,7 +136,7 @@ func (w *work) load(ctx context.Context, tx *sqlconn.Tx, ids string) error {
 	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
 		return err
 	}
-	// A statement of its own, after the locks: it sees what those have done who held them before.
+	// A separate statement after the locks sees the changes of the transactions that held them before.
 	if rows, err = tx.Query(ctx, w.store.text.claims, w.store.name, ids); err != nil {
 		return err
 	}
@@ -151,7 +154,8 @@ func (w *work) load(ctx context.Context, tx *sqlconn.Tx, ids string) error {
 	return errors.Join(rows.Err(), rows.Close())
 }
 
-// claimed returns the claim on a tick, or nil.
+// claimed returns the entry of a tick and the claim on the tick. Both are nil if the entry does not
+// exist; the claim is nil if the tick is not claimed.
 func (w *work) claimed(k *schedule.Tick) (*entry, *claim) {
 	e := w.entries[k.ID]
 	if e == nil || e.gone {
@@ -173,7 +177,8 @@ func (w *work) held(owner string, k *schedule.Tick) *claim {
 	return nil
 }
 
-// claim compares and sets.
+// claim claims a tick for owner if it is as c describes it, or renews the owner's own claim. It
+// gives the entry its next due time, and reports whether the owner holds the tick now.
 func (w *work) claim(owner string, lease time.Duration, c *schedule.Claim) bool {
 	e, held := w.claimed(&c.Tick)
 	if e == nil {
@@ -181,7 +186,7 @@ func (w *work) claim(owner string, lease time.Duration, c *schedule.Claim) bool 
 	}
 	until := w.now + lease.Milliseconds()
 	switch {
-	case held != nil && held.owner == owner: // asked for again
+	case held != nil && held.owner == owner: // a repeated call
 		held.until, held.changed = until, true
 		return true
 	case held != nil:
@@ -205,7 +210,7 @@ func (w *work) claim(owner string, lease time.Duration, c *schedule.Claim) bool 
 	return true
 }
 
-// schedule gives the entry its next time; zero, or a pause: none.
+// schedule sets the due time of the entry; zero removes it. A paused entry gets no due time.
 func (e *entry) schedule(next time.Time) {
 	e.next, e.changed = nil, true
 	if !e.paused {
@@ -213,7 +218,8 @@ func (e *entry) schedule(next time.Time) {
 	}
 }
 
-// done ends a claim.
+// done ends the owner's claim, sets the state and deletes the entry, as f says. It reports whether
+// the owner held the claim; otherwise it changes nothing.
 func (w *work) done(owner string, f *schedule.Finish) bool {
 	held := w.held(owner, &f.Tick)
 	if held == nil {
@@ -230,7 +236,8 @@ func (w *work) done(owner string, f *schedule.Finish) bool {
 	return true
 }
 
-// save writes what has changed, in few statements.
+// save writes all pending changes, with one statement for each kind of change. It notifies the
+// watchers of all processes if a tick was released.
 func (w *work) save(ctx context.Context, tx *sqlconn.Tx) error {
 	var times, states, entries, claims, ended [][]any
 	for _, e := range w.entries {

@@ -7,40 +7,53 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/swarmiji/swarmiji/connect/sqlconnect"
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// DefaultName is the schedule's name if [Config] has none.
+// DefaultName is the schedule's name if Config.Name is "".
 const DefaultName = "default"
 
-// Config of [New]. URL must be set, and nothing else.
+// Config configures a [Store]. Only Engine and URL must be set.
 type Config struct {
-	// URL names the database: sqlite:///path/app.db for a file, sqlite:app.db for one in the working directory,
-	// postgres://user:password@host/database for PostgreSQL. sslmode is verify-full, verify-ca or
-	// disable. If the URL has none, PGSSLMODE counts, then the service file, then disable.
-	// pool_max_conns is how many connections there are at most. Default: 16. There is no default URL.
-	// sqlite::memory: is a database of this store alone.
+	// Engine is the client library of the database: pgconnect.Engine{} or sqliteconnect.Engine{}. A
+	// program links only the libraries that it names. It must be set.
+	Engine sqlconnect.Engine
+	// URL names the database. It has one of these forms:
+	//
+	//   - sqlite:///path/app.db for a SQLite file with an absolute path
+	//   - sqlite:app.db for a SQLite file in the working directory
+	//   - sqlite::memory: for a database in memory, which only this store uses
+	//   - postgres://user:password@host/database for PostgreSQL
+	//
+	// For PostgreSQL, sslmode is verify-full, verify-ca or disable. Without it, the service file is
+	// used, then PGSSLMODE, then disable. pool_max_conns is the maximum number of connections.
+	// Default: 16.
 	URL string
-	// Name is the schedule's name: entries of others are not seen. "": [DefaultName], "default".
+	// Name is the schedule's name. The store sees only entries of this schedule. Default:
+	// [DefaultName].
 	Name string
-	// TLS insists on TLS with PostgreSQL, whatever the URL says; it is not changed. nil: what the URL says.
+	// TLS requires TLS for PostgreSQL, regardless of the URL. It is not modified. nil: the URL
+	// decides.
 	TLS *tls.Config
-	// Backoff is between two attempts to connect. Zero: up to 100 ms at first, up to 5 s in the end.
+	// Backoff is the delay between attempts to connect. Default: up to 100 ms at first, up to 5 s
+	// later.
 	Backoff task.Backoff
-	// Logger is told when hearing of other processes' changes is interrupted. nil: slog.Default().
+	// Logger gets a warning when notifications of other processes' changes are interrupted. Default:
+	// slog.Default().
 	Logger *slog.Logger
 }
 
-// New makes a store, or says all that is wrong with c. It does not connect.
+// New returns a Store. Its error joins all problems of the configuration. It does not connect.
 func New(c Config) (*Store, error) {
 	if c.Name == "" {
 		c.Name = DefaultName
 	}
 	err := schedule.CheckName(c.Name)
 	conn, cerr := sqlconn.New(sqlconn.Config{
-		URL: c.URL, TLS: c.TLS, Backoff: c.Backoff, Logger: c.Logger,
+		Engine: c.Engine, URL: c.URL, TLS: c.TLS, Backoff: c.Backoff, Logger: c.Logger,
 	})
 	if err := errors.Join(err, cerr); err != nil {
 		return nil, fmt.Errorf("sqlschedule: %w", err)

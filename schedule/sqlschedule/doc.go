@@ -1,15 +1,20 @@
-// Package sqlschedule keeps schedules in a SQL database: in a SQLite file, which any number of processes of one machine share,
-// or in PostgreSQL. The tables are made when a store is first used, and brought up to date by newer versions.
+// Package sqlschedule stores schedules in a SQL database: in PostgreSQL, or in a SQLite file that
+// any number of processes of one machine share. A store creates the tables when it is first used,
+// and upgrades the tables of older versions.
 //
-// There are two tables for all schedules of a database, and a third that keeps their version:
+// A database has two tables for all its schedules, and a third table for their version:
 //
-//   - swarmiji_schedule_entry: a row for each entry, with its payload's bytes, its next time, whether it is paused, the last tick
-//     and what it carries.
-//   - swarmiji_schedule_claim: a row for each tick that is claimed, with its owner and the end of its lease.
+//   - swarmiji_schedule_entry has a row for each entry: its payload, next due time, pause, last
+//     tick and carried state.
+//   - swarmiji_schedule_claim has a row for each claimed tick: its owner and the end of its lease.
 //
-// All times are milliseconds since 1970. What changes an entry is one transaction, which locks the entry's row first; on SQLite
-// transactions that come at the same moment share one commit. The clock is the database's: PostgreSQL's server, or the machine
-// that the file is on. What is confirmed is on the disk: PostgreSQL's synchronous_commit, and synchronous=FULL of SQLite.
+// Times are milliseconds since 1970. The clock is that of the PostgreSQL server, or of the machine
+// with the SQLite file.
 //
-// Other processes' changes are heard of by LISTEN on PostgreSQL; a file is looked at ten times a second while somebody watches.
+// Each change of an entry is one transaction that first locks the entry's row. On SQLite,
+// transactions at the same time share one commit. Confirmed changes are on disk: see
+// synchronous_commit of PostgreSQL; SQLite uses synchronous=FULL.
+//
+// PostgreSQL notifies stores of other processes' changes with LISTEN. A SQLite file is checked ten
+// times a second while [Store.Watch] is in use.
 package sqlschedule

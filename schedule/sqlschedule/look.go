@@ -26,7 +26,7 @@ func (s *Store) Get(ctx context.Context, id string) (schedule.Entry, error) {
 	return found[0], nil
 }
 
-// List implements [schedule.Lister]. Entries come in the order of their ids.
+// List implements [schedule.Lister]. Entries are sorted by id.
 func (s *Store) List(ctx context.Context, cursor string, limit int) ([]schedule.Entry, string, error) {
 	limit = max(limit, 1)
 	var page []schedule.Entry
@@ -40,7 +40,7 @@ func (s *Store) List(ctx context.Context, cursor string, limit int) ([]schedule.
 	return page, page[len(page)-1].ID, nil
 }
 
-// read reads entries.
+// read runs a query and returns the entries of its rows.
 func read(ctx context.Context, tx *sqlconn.Tx, query string, args ...any) ([]schedule.Entry, error) {
 	rows, err := tx.Query(ctx, query, args...)
 	if err != nil {
@@ -86,8 +86,8 @@ func (s *Store) Resume(ctx context.Context, id string, next time.Time) error {
 	})
 }
 
-// Astray implements [schedule.Mender].
-func (s *Store) Astray(ctx context.Context) ([]schedule.Entry, error) {
+// Unscheduled implements [schedule.Repairer].
+func (s *Store) Unscheduled(ctx context.Context) ([]schedule.Entry, error) {
 	var found []schedule.Entry
 	err := s.view(ctx, "astray", func(ctx context.Context, tx *sqlconn.Tx) (err error) {
 		found, err = read(ctx, tx, s.text.astray, s.name)
@@ -96,13 +96,13 @@ func (s *Store) Astray(ctx context.Context) ([]schedule.Entry, error) {
 	return found, err
 }
 
-// Mend implements [schedule.Mender].
-func (s *Store) Mend(ctx context.Context, id string, next time.Time) (bool, error) {
-	n, err := s.mend(ctx, "mend", [][]any{{id, next.UnixMilli()}})
+// Repair implements [schedule.Repairer].
+func (s *Store) Repair(ctx context.Context, id string, next time.Time) (bool, error) {
+	n, err := s.repair(ctx, "repair", [][]any{{id, next.UnixMilli()}})
 	return n > 0, err
 }
 
-// Watch implements [schedule.Watcher].
+// Watch implements [schedule.Watcher]. It starts a goroutine, which ends with stop or Close.
 func (s *Store) Watch(wake func()) (stop func()) {
 	w := s.conn.Watch(watchPoll, s.topic)
 	stopped := make(chan struct{})

@@ -6,13 +6,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/schedule/sqlschedule"
 )
 
-// BenchmarkTicks deals with ticks as a listener does, among 100,000 entries that are not due: Due, Claim and Done for 256 at a time.
+// BenchmarkTicks processes ticks as a listener does, with 100,000 other entries that are not due:
+// Due, Claim and Done for 256 ticks at a time.
 func BenchmarkTicks(b *testing.B) {
 	for kind, dsn := range map[string]func() string{
 		"sqlite": func() string { return fileURL(b) },
@@ -25,7 +27,8 @@ func BenchmarkTicks(b *testing.B) {
 		},
 	} {
 		b.Run(kind, func(b *testing.B) {
-			s := open(b, sqlschedule.Config{URL: dsn()})
+			url := dsn()
+			s := open(b, sqlschedule.Config{Engine: sqltest.Engine(url), URL: url})
 			defer func() { _ = s.Close(context.Background()) }()
 			add(b, s, "later", 100_000, time.Now().Add(time.Hour))
 			add(b, s, "now", b.N, time.Now().Add(-time.Second))

@@ -11,6 +11,9 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/swarmiji/swarmiji/connect/pgconnect"
+	"github.com/swarmiji/swarmiji/connect/sqliteconnect"
+	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/schedule"
@@ -44,21 +47,21 @@ func fileURL(t testing.TB) string {
 }
 
 func liteHarness(t testing.TB) *scheduletest.Harness {
-	cfg := sqlschedule.Config{URL: fileURL(t)}
+	cfg := sqlschedule.Config{Engine: sqliteconnect.Engine{}, URL: fileURL(t)}
 	return &scheduletest.Harness{
 		Open:     func(t testing.TB) scheduletest.Store { return open(t, cfg) },
-		Restart:  func(testing.TB) {}, // there is no server: what a killed process leaves is TestKilled's
-		Promises: scheduletest.Promises{List: true, Pause: true, Watch: true, Mend: true, Durable: true},
+		Restart:  func(testing.TB) {}, // SQLite has no server; TestKilled covers killed processes
+		Promises: scheduletest.Promises{List: true, Pause: true, Watch: true, Repair: true, Durable: true},
 		Report:   "../../docs/capabilities/schedules-sqlite.json",
 	}
 }
 
 func postgresHarness(t testing.TB) *scheduletest.Harness {
 	p := testserver.RequirePostgres(t)
-	name := testserver.Namespace() // many schedules share one database
+	name := testserver.Namespace() // one database for many schedules
 	return &scheduletest.Harness{
 		Open: func(t testing.TB) scheduletest.Store {
-			return open(t, sqlschedule.Config{URL: p.URL() + "&pool_max_conns=4", Name: name})
+			return open(t, sqlschedule.Config{Engine: pgconnect.Engine{}, URL: p.URL() + "&pool_max_conns=4", Name: name})
 		},
 		Sever: func(t testing.TB, _ scheduletest.Store) {
 			if err := p.CloseAllConnections(testwait.Long(t)); err != nil {
@@ -80,7 +83,7 @@ func postgresHarness(t testing.TB) *scheduletest.Harness {
 			}
 		},
 		Secret:   p.Password(),
-		Promises: scheduletest.Promises{List: true, Pause: true, Watch: true, Mend: true, Durable: true},
+		Promises: scheduletest.Promises{List: true, Pause: true, Watch: true, Repair: true, Durable: true},
 		Report:   "../../docs/capabilities/schedules-postgres.json",
 	}
 }
@@ -88,9 +91,9 @@ func postgresHarness(t testing.TB) *scheduletest.Harness {
 func TestStore(t *testing.T)         { scheduletest.Run(t, liteHarness) }
 func TestStorePostgres(t *testing.T) { scheduletest.Run(t, postgresHarness) }
 
-// child opens a store as the processes of TestKilled do.
+// child opens a store in the processes of TestKilled.
 func child(url, name string) (scheduletest.Store, error) {
-	return sqlschedule.New(sqlschedule.Config{URL: url, Name: name, Backoff: quick})
+	return sqlschedule.New(sqlschedule.Config{Engine: sqltest.Engine(url), URL: url, Name: name, Backoff: quick})
 }
 
 func TestKilled(t *testing.T) {
@@ -104,9 +107,9 @@ func TestKilled(t *testing.T) {
 	})
 }
 
-// In memory there is one view of a schedule, and that one works.
+// TestMemory shows that a store in memory works. Only one store can use such a database.
 func TestMemory(t *testing.T) {
-	s := open(t, sqlschedule.Config{URL: "sqlite::memory:"})
+	s := open(t, sqlschedule.Config{Engine: sqltest.Engine("sqlite::memory:"), URL: "sqlite::memory:"})
 	defer func() { _ = s.Close(context.Background()) }()
 	ctx := testwait.Long(t)
 	payload := []byte(`{"args":[],"cron":"* * * * 0 0 0","job":"x"}`)
@@ -120,11 +123,11 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// Schedules of one database do not see each other.
+// TestNamesAreApart shows that schedules in one database do not see each other's entries.
 // Promises: W1.
 func TestNamesAreApart(t *testing.T) {
 	dsn := fileURL(t)
-	a, b := open(t, sqlschedule.Config{URL: dsn, Name: "a"}), open(t, sqlschedule.Config{URL: dsn})
+	a, b := open(t, sqlschedule.Config{Engine: sqltest.Engine(dsn), URL: dsn, Name: "a"}), open(t, sqlschedule.Config{Engine: sqltest.Engine(dsn), URL: dsn})
 	defer func() { _, _ = a.Close(context.Background()), b.Close(context.Background()) }()
 	ctx := testwait.Long(t)
 	e := schedule.Entry{ID: "one", Payload: []byte("{}"), Next: time.Now().Add(-time.Second)}
@@ -142,7 +145,7 @@ func TestNamesAreApart(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
-	_, err := sqlschedule.New(sqlschedule.Config{URL: "mysql://u:secret@h/d", Name: "a\nb"})
+	_, err := sqlschedule.New(sqlschedule.Config{Engine: sqltest.Engine("mysql://u:secret@h/d"), URL: "mysql://u:secret@h/d", Name: "a\nb"})
 	if !errors.Is(err, schedule.ErrBadEntry) || !strings.Contains(err.Error(), "neither sqlite") || strings.Contains(err.Error(), "secret") {
 		t.Errorf("%v", err)
 	}

@@ -20,20 +20,20 @@ import (
 var migrations embed.FS
 
 const (
-	// chunk is how many entries one transaction changes at most.
+	// chunk is the largest number of entries in one transaction.
 	chunk = 500
-	// chunkBytes is how many bytes of payloads one statement adds.
+	// chunkBytes limits the payloads in one statement.
 	chunkBytes = 4 << 20
-	// watchPoll is how often a SQLite file is looked at for other processes' changes.
+	// watchPoll is the interval between checks of a SQLite file for other processes' changes.
 	watchPoll = 100 * time.Millisecond
 )
 
-// Store keeps a schedule in a database. Make one with [New], and end it with Close. All methods may be called from any
-// goroutine.
+// Store stores a schedule in a database. Make one with [New] and close it with Close. Safe for
+// concurrent use.
 type Store struct {
 	conn    *sqlconn.Conn
 	name    string
-	topic   string // of wake-ups
+	topic   string // topic of the notifications
 	text    *texts
 	closing chan struct{}
 	end     func()
@@ -43,24 +43,26 @@ type Store struct {
 }
 
 var (
-	_ schedule.Store   = (*Store)(nil)
-	_ schedule.Lister  = (*Store)(nil)
-	_ schedule.Pauser  = (*Store)(nil)
-	_ schedule.Mender  = (*Store)(nil)
-	_ schedule.Watcher = (*Store)(nil)
-	_ schedule.Named   = (*Store)(nil)
+	_ schedule.Store    = (*Store)(nil)
+	_ schedule.Lister   = (*Store)(nil)
+	_ schedule.Pauser   = (*Store)(nil)
+	_ schedule.Repairer = (*Store)(nil)
+	_ schedule.Watcher  = (*Store)(nil)
+	_ schedule.Named    = (*Store)(nil)
 )
 
 // Name implements [schedule.Named].
 func (s *Store) Name() string { return s.name }
 
-// Close waits for what is under way and closes all connections; when ctx ends before, its error is returned. It is idempotent.
+// Close waits for running calls and closes all connections. It returns the error of ctx if ctx ends
+// first. Close is idempotent.
 func (s *Store) Close(ctx context.Context) error {
 	s.end()
 	return s.conn.Close(ctx)
 }
 
-// ready makes the tables, once, or says why nothing may be done.
+// ready creates or upgrades the tables with the first call. Returns [schedule.ErrClosed] after
+// Close.
 func (s *Store) ready(ctx context.Context) error {
 	select {
 	case <-s.closing:
@@ -75,7 +77,7 @@ func (s *Store) ready(ctx context.Context) error {
 	}
 	files, err := fs.Sub(migrations, "migrations")
 	if err == nil {
-		err = s.conn.Migrate(ctx, "schedule", files) // those who come at the same moment wait for each other
+		err = s.conn.Migrate(ctx, "schedule", files) // Concurrent migrations wait for each other.
 	}
 	if err != nil {
 		return s.wrap("tables", err)
@@ -86,7 +88,7 @@ func (s *Store) ready(ctx context.Context) error {
 	return nil
 }
 
-// wrap puts the port's error beside the database's.
+// wrap wraps the port's error and the database's error. what names the operation in the text.
 func (s *Store) wrap(what string, err error) error {
 	switch {
 	case err == nil, errors.Is(err, schedule.ErrNotFound):
@@ -102,7 +104,7 @@ func (s *Store) wrap(what string, err error) error {
 	return fmt.Errorf("sqlschedule %s: %w", what, err)
 }
 
-// view runs a function that only reads.
+// view runs fn in a transaction that only reads. It calls ready first.
 func (s *Store) view(ctx context.Context, what string, fn sqlconn.Func) error {
 	if err := s.ready(ctx); err != nil {
 		return err
@@ -110,7 +112,7 @@ func (s *Store) view(ctx context.Context, what string, fn sqlconn.Func) error {
 	return s.wrap(what, s.conn.View(ctx, fn))
 }
 
-// update runs a function that writes.
+// update runs fn in a transaction that writes. It calls ready first.
 func (s *Store) update(ctx context.Context, what string, fn sqlconn.Func) error {
 	if err := s.ready(ctx); err != nil {
 		return err
@@ -191,14 +193,15 @@ func (s *Store) add(ctx context.Context, entries []schedule.Entry) ([]bool, erro
 		if added[i] = fresh[entries[i].ID]; !added[i] {
 			known = append(known, []any{entries[i].ID, entries[i].Next.UnixMilli()})
 		}
-		delete(fresh, entries[i].ID) // a second one of the call was there already
+		delete(fresh, entries[i].ID) // if the call has the entry twice, only the first was added
 	}
-	_, err = s.mend(ctx, "add", known)
+	_, err = s.repair(ctx, "add", known)
 	return added, err
 }
 
-// mend gives times to entries that have lost theirs, and returns how many they were.
-func (s *Store) mend(ctx context.Context, what string, rows [][]any) (n int64, err error) {
+// repair sets the due time of those of the given entries (id, next) that are unscheduled. It
+// notifies the watchers and returns the number of repaired entries.
+func (s *Store) repair(ctx context.Context, what string, rows [][]any) (n int64, err error) {
 	if len(rows) == 0 {
 		return 0, nil
 	}
@@ -259,7 +262,7 @@ func (s *Store) Remove(ctx context.Context, id string) (bool, error) {
 	return n > 0, err
 }
 
-// scan reads the columns of an entry, and what follows them.
+// scan reads the columns of an entry and, into more, the columns after them.
 func scan(rows sqlconn.Rows, more ...any) (schedule.Entry, error) {
 	var e schedule.Entry
 	var next, last *int64
@@ -272,7 +275,7 @@ func scan(rows sqlconn.Rows, more ...any) (schedule.Entry, error) {
 	return e, err
 }
 
-// moment is a time of the database; nil: none.
+// moment converts a time of the database; nil becomes the zero time.
 func moment(ms *int64) time.Time {
 	if ms == nil {
 		return time.Time{}
@@ -280,7 +283,7 @@ func moment(ms *int64) time.Time {
 	return time.UnixMilli(*ms).UTC()
 }
 
-// millis is a time for the database; nil: none.
+// millis converts a time for the database; the zero time becomes nil.
 func millis(t time.Time) *int64 {
 	if t.IsZero() {
 		return nil
@@ -289,7 +292,7 @@ func millis(t time.Time) *int64 {
 	return &ms
 }
 
-// earlier returns the first of two times; zero is none.
+// earlier returns the earlier of two times, ignoring zero times.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -297,8 +300,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// asJSON is a list for a statement.
+// asJSON returns rows as the JSON argument of a statement.
 func asJSON(rows [][]any) string {
-	text, _ := json.Marshal(rows) // texts and numbers always have a form
+	text, _ := json.Marshal(rows) // strings and numbers can always be encoded
 	return string(text)
 }

@@ -7,37 +7,43 @@ import (
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 )
 
-// columns are an entry as it is shown.
+// columns are the columns of an entry that scan reads.
 const columns = "e.id, e.payload, e.next, e.paused, e.last, e.state"
 
-// texts are the statements in a database's dialect. $1 is the schedule's name in all of them.
+// texts holds the statements in the dialect of the database. $1 is the schedule's name in all of
+// them.
 type texts struct {
-	// add: $2 is a list of (id, payload in hex, next). It answers with the ids that were new.
+	// add: $2 is a list of (id, payload in hex, next). It returns the ids that were added.
 	add string
-	// queue: $2 is a list of (id, payload in hex, next, place among those of the call that are
-	// AtOnce, or 0); see [schedule.Entry.AtOnce]. It answers as add does.
+	// queue: $2 is a list of (id, payload in hex, next, place). place numbers the entries of the call
+	// that are AtOnce from 1; it is 0 for the others. It returns the ids that were added.
 	queue string
-	// mend: $2 is a list of (id, next). Of entries without a time, a claim and a pause.
+	// This statement repairs entries. $2 is a list of (id, next). It sets next of those that are
+	// unscheduled.
 	mend string
-	// astray: those.
+	// astray returns the unscheduled entries: without a due time, a claim or a pause.
 	astray string
-	// times answers now, the first next time and the first end of a lease after it, and whether something is due.
+	// times returns now, the first next and the first end of a lease after now, and whether a tick is
+	// due.
 	times string
-	// due: $2 is now, $3 how many. It answers with entries, the tick's instant and owner, and when it became due.
+	// due: $2 is now, $3 the maximum. It returns entries with the tick's instant, its owner, and the
+	// time at which it became due.
 	due string
-	// lock: $2 is a list of (id). It answers with id, next and paused, and keeps the rows for this transaction.
+	// lock: $2 is a list of (id). It returns id, next and paused, and locks the rows for the
+	// transaction.
 	lock string
-	// claims: $2 is a list of (id). It answers with now, id, due, owner and until; where there is no claim, with now alone.
+	// claims: $2 is a list of (id). It returns now, id, due, owner and until. Without a claim it
+	// returns one row with now only.
 	claims string
 
-	saveTimes  string // $2: (id, next, last); a last of null leaves it
+	saveTimes  string // $2: (id, next, last); null in last keeps the old value
 	saveClaims string // $2: (id, due, owner, until)
 	saveStates string // $2: (id, state in hex or null)
 	dropClaims string // $2: (id, due)
 	drop       string // $2: (id)
 
 	get    string // $2: id
-	list   string // $2: the id to begin after, $3: how many
+	list   string // $2: the last id of the page before, $3: limit
 	remove string // $2: id
 	forget string // $2: id
 	pause  string // $2: id
@@ -45,13 +51,14 @@ type texts struct {
 	exists string // $2: id
 }
 
-// A column of a list that is handed over as JSON, an array of arrays.
+// column is a column of a list that is passed to a statement as a JSON array of arrays.
 type column struct {
 	name string
 	kind string // text, bigint or hex
 }
 
-// rowsOf is a list as a table "v", to stand before a statement. It is made once for all rows that it is compared with.
+// rowsOf returns a WITH clause that makes the list in $2 a table v, materialized so that it is
+// decoded only once.
 func rowsOf(d sqlconn.Dialect, cols ...column) string {
 	parts := make([]string, len(cols))
 	for i, c := range cols {
@@ -86,9 +93,8 @@ func newTexts(d sqlconn.Dialect) *texts {
 		add: rowsOf(d, column{"id", "text"}, column{"payload", "hex"}, column{"next", "bigint"}) +
 			`INSERT INTO swarmiji_schedule_entry (schedule, id, payload, next) SELECT $1, v.id, v.payload, v.next FROM v
 			WHERE true ORDER BY v.id ON CONFLICT (schedule, id) DO NOTHING RETURNING id`,
-		// Those that are due already and wait take the milliseconds of their second one by one.
-		// They are claimed in this order, so that the last one that waits has the latest; the last
-		// millisecond is for all that are too many.
+		// Entries that are due at once take the next free milliseconds of their second, one by one,
+		// behind the last waiting entry. Entries beyond its last millisecond share that one.
 		queue: rowsOf(d, column{"id", "text"}, column{"payload", "hex"}, column{"next", "bigint"}, column{"place", "bigint"}) +
 			`INSERT INTO swarmiji_schedule_entry (schedule, id, payload, next) SELECT $1, v.id, v.payload, CASE WHEN v.place = 0 THEN v.next ELSE ` + least + `(
 				v.next - v.next % 1000 + 999, v.place + coalesce((SELECT max(e.next) FROM swarmiji_schedule_entry AS e

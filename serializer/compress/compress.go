@@ -1,8 +1,8 @@
-// Package compress holds ways to write arguments and results shorter, for serializer.Compression. Producers and consumers read
-// all of them by default; they write those that are configured. It is apart from package serializer so that programs which only
-// define tasks link none of it.
+// Package compress has compressors for arguments and results, for serializer.Compression. Producers
+// and consumers can read all of them; they write only the configured one. It is separate from
+// package serializer, so that programs that only define tasks do not link it.
 //
-// [Zstd] makes the smaller results, [S2] is faster, [Gzip] is what everybody understands.
+// [Zstd] gives the smallest results, [S2] is faster, and [Gzip] is supported everywhere.
 package compress
 
 import (
@@ -18,12 +18,23 @@ import (
 	"github.com/swarmiji/swarmiji/serializer"
 )
 
-// The names of the compressors of this package.
+// Names of the compressors of this package.
 const (
 	NameZstd = "zstd"
 	NameS2   = "s2"
 	NameGzip = "gzip"
 )
+
+// Reader decompresses data like the method Decompress of a serializer.Compressor. Safe for
+// concurrent use.
+type Reader func(data []byte, max int) ([]byte, error)
+
+// Readers returns a Reader for each compressor of this package, by name. A program that only reads
+// links no encoder.
+func Readers() map[string]Reader {
+	var z zstdReader
+	return map[string]Reader{NameZstd: z.read, NameS2: readS2, NameGzip: readGzip}
+}
 
 func tooLarge(max int) error {
 	return fmt.Errorf("%w: more than %d bytes when decompressed", serializer.ErrTooLarge, max)
@@ -33,13 +44,14 @@ func malformed(name string, err error) error {
 	return fmt.Errorf("%w: %s: %w", serializer.ErrMalformed, name, err)
 }
 
-// readAll reads at most max bytes. The result grows with what was read, never with what was promised.
+// readAll reads r to the end. Returns serializer.ErrTooLarge if it has more than max bytes. The
+// buffer starts with hint bytes and grows with the data read, not with a claimed size.
 func readAll(name string, r io.Reader, hint, max int) ([]byte, error) {
 	var buf bytes.Buffer
 	buf.Grow(min(hint, max))
 	n, err := buf.ReadFrom(io.LimitReader(r, int64(max)+1))
 	switch {
-	case n > int64(max): // before the error: what lies behind the limit is nobody's business
+	case n > int64(max): // check the limit first: an error behind it does not matter
 		return nil, tooLarge(max)
 	case err != nil:
 		return nil, malformed(name, err)
@@ -47,7 +59,8 @@ func readAll(name string, r io.Reader, hint, max int) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// S2 compresses with the block form of S2, an extension of Snappy. The zero value is ready.
+// S2 compresses with the block format of S2, an extension of Snappy. The zero value is ready to
+// use.
 type S2 struct{}
 
 // Name returns "s2".
@@ -61,9 +74,11 @@ func (S2) Compress(plain []byte) ([]byte, error) {
 	return s2.Encode(nil, plain), nil
 }
 
-// Decompress implements serializer.Compressor. A block says how long it becomes; this is believed up to max, which is
-// what it takes in memory then.
-func (S2) Decompress(data []byte, max int) ([]byte, error) {
+// Decompress implements serializer.Compressor. It allocates the length that the block claims, at
+// most max.
+func (S2) Decompress(data []byte, max int) ([]byte, error) { return readS2(data, max) }
+
+func readS2(data []byte, max int) ([]byte, error) {
 	n, err := s2.DecodedLen(data)
 	if err != nil {
 		return nil, malformed(NameS2, err)
@@ -78,8 +93,8 @@ func (S2) Decompress(data []byte, max int) ([]byte, error) {
 	return plain, nil
 }
 
-// Gzip compresses with gzip of the standard library. The zero value is ready; share it, since it keeps its writers, each of
-// which has tables of 800 KiB, for later use.
+// Gzip compresses with gzip of the standard library. The zero value is ready to use. Share it,
+// because it caches its writers, and each has tables of 800 KiB. Safe for concurrent use.
 type Gzip struct{ writers sync.Pool } // of *gzip.Writer
 
 // Name returns "gzip".
@@ -98,13 +113,15 @@ func (g *Gzip) Compress(plain []byte) ([]byte, error) {
 	if err := errors.Join(err, w.Close()); err != nil {
 		return nil, err
 	}
-	w.Reset(io.Discard) // lets go of buf
+	w.Reset(io.Discard) // releases buf
 	g.writers.Put(w)
 	return buf.Bytes(), nil
 }
 
 // Decompress implements serializer.Compressor.
-func (*Gzip) Decompress(data []byte, max int) ([]byte, error) {
+func (*Gzip) Decompress(data []byte, max int) ([]byte, error) { return readGzip(data, max) }
+
+func readGzip(data []byte, max int) ([]byte, error) {
 	r, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
 		return nil, malformed(NameGzip, err)

@@ -109,26 +109,27 @@ func TestDamaged(t *testing.T) {
 	})
 }
 
-// TestBombs: what would become large ends at the limit, and takes no more memory than a few times the limit, whatever its
-// head says.
+// TestBombs shows that decompression stops at the limit, whatever size the data claims. It needs at
+// most a few times the limit of memory.
 func TestBombs(t *testing.T) {
 	const limit = 256 << 10
 	zeros := make([]byte, 4<<20)
 	each(t, func(t *testing.T, c serializer.Compressor) {
 		bombs := map[string][]byte{"zeros": compressed(t, c, zeros)}
 		switch c.Name() {
-		case compress.NameGzip, compress.NameZstd: // what follows is part of the contents
+		case compress.NameGzip, compress.NameZstd: // the second part belongs to the contents
 			bombs["in pieces"] = bytes.Repeat(compressed(t, c, zeros[:1<<18]), 16)
 		}
 		if c.Name() == compress.NameZstd {
-			bombs["no size given"] = append([]byte{0x28, 0xb5, 0x2f, 0xfd, 0, 0x50}, bytes.Repeat([]byte{0x02, 0, 0x08, 0}, 1<<12)...) // RLE blocks of 64 KiB, window 1 MiB
+			// RLE blocks of 64 KiB, window 1 MiB
+			bombs["no size given"] = append([]byte{0x28, 0xb5, 0x2f, 0xfd, 0, 0x50}, bytes.Repeat([]byte{0x02, 0, 0x08, 0}, 1<<12)...)
 			bombs["window of 8 GiB"] = []byte{0x28, 0xb5, 0x2f, 0xfd, 0, 23 << 3, 0x02, 0, 0x08, 0}
 		}
 		if c.Name() == compress.NameS2 {
 			bombs["4 GiB promised"] = []byte{0xff, 0xff, 0xff, 0xff, 0x0f, 0}
 			bombs["200 KiB promised and not kept"] = []byte{0x80, 0xc0, 0x0c, 0}
 		}
-		_, _ = c.Decompress(compressed(t, c, zeros[:64]), 64) // its tables are made once
+		_, _ = c.Decompress(compressed(t, c, zeros[:64]), 64) // allocates its tables once
 		for name, bomb := range bombs {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
@@ -144,7 +145,8 @@ func TestBombs(t *testing.T) {
 	})
 }
 
-// TestFarReference: a small frame that asks its reader to keep 16 MiB of what came before is refused, one that asks for 8 is not.
+// TestFarReference shows that a frame with a window of 16 MiB is refused, and one with 8 MiB
+// accepted.
 func TestFarReference(t *testing.T) {
 	for exponent, want := range map[byte]error{13: nil, 14: serializer.ErrMalformed} {
 		got, err := zstd(t).Decompress([]byte{0x28, 0xb5, 0x2f, 0xfd, 0, exponent << 3, 0x0b, 0, 0, 'x'}, 100)

@@ -8,18 +8,18 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// maxWindow is how far back a frame may refer, in bytes: what its writer can make a reader keep in memory besides the result.
-// It is what the format's authors ask every reader to support.
+// maxWindow limits how far back a frame may refer, in bytes. A reader needs this much memory
+// besides the result. The authors of the format ask every reader to support it.
 const maxWindow = 8 << 20
 
-// Zstd compresses with Zstandard. Make one with NewZstd and share it: it keeps encoders and decoders for later use. It starts
-// no goroutines and needs no closing.
+// Zstd compresses with Zstandard. Make one with [NewZstd] and share it, because it caches encoders
+// and decoders. It starts no goroutines and needs no Close. Safe for concurrent use.
 type Zstd struct {
-	encoder  *zstd.Encoder
-	decoders sync.Pool // of *zstd.Decoder
+	encoder *zstd.Encoder
+	reader  zstdReader
 }
 
-// NewZstd returns a compressor of the usual strength.
+// NewZstd returns a compressor with the default compression level.
 func NewZstd() (*Zstd, error) {
 	encoder, err := zstd.NewWriter(nil, zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(1<<20))
 	if err != nil {
@@ -36,8 +36,14 @@ func (z *Zstd) Compress(plain []byte) ([]byte, error) {
 	return z.encoder.EncodeAll(plain, make([]byte, 0, len(plain)/2+64)), nil
 }
 
-// Decompress implements serializer.Compressor. A frame that refers back further than 8 MiB is refused.
-func (z *Zstd) Decompress(data []byte, max int) ([]byte, error) {
+// Decompress implements serializer.Compressor. It refuses frames that refer back more than 8 MiB.
+func (z *Zstd) Decompress(data []byte, max int) ([]byte, error) { return z.reader.read(data, max) }
+
+// zstdReader decompresses Zstandard. The zero value is ready to use. Safe for concurrent use.
+type zstdReader struct{ decoders sync.Pool } // of *zstd.Decoder
+
+// read implements [Reader]. It refuses frames that refer back more than 8 MiB.
+func (z *zstdReader) read(data []byte, max int) ([]byte, error) {
 	var h zstd.Header
 	if err := h.Decode(data); err != nil {
 		return nil, malformed(NameZstd, err)
@@ -60,7 +66,7 @@ func (z *Zstd) Decompress(data []byte, max int) ([]byte, error) {
 		return nil, malformed(NameZstd, err)
 	}
 	plain, err := readAll(NameZstd, d, hint, max)
-	if d.Reset(nil) == nil { // lets go of data
+	if d.Reset(nil) == nil { // releases data
 		z.decoders.Put(d)
 	}
 	return plain, err

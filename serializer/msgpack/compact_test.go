@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/pack"
+	"github.com/swarmiji/swarmiji/internal/rawmsgpack"
 	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// pairs makes a body of key, value, key, value ... in which values are msgpack.
+// pairs returns a body of key, value, key, value ... with values in msgpack.
 func pairs(kv ...string) []byte {
-	return append(pack.AppendMapLen(nil, len(kv)/2), strings.Join(kv, "")...)
+	return append(rawmsgpack.AppendMapLen(nil, len(kv)/2), strings.Join(kv, "")...)
 }
 
 func compactMessage(body []byte) *broker.Message {
@@ -70,14 +70,14 @@ func TestCompactRefuses(t *testing.T) {
 			t.Errorf("%s: got %+v, %v; want ErrMalformed", name, e, err)
 		}
 	}
-	headers := pack.AppendMapLen([]byte{keyHeaders}, 10_000)
+	headers := rawmsgpack.AppendMapLen([]byte{keyHeaders}, 10_000)
 	for i := range 10_000 {
-		headers = pack.AppendText(pack.AppendText(headers, strings.Repeat("k", 1+i%20)+string(rune('a'+i%26))), "")
+		headers = rawmsgpack.AppendText(rawmsgpack.AppendText(headers, strings.Repeat("k", 1+i%20)+string(rune('a'+i%26))), "")
 	}
 	if _, err := (Compact{}).Decode(compactMessage(append([]byte{0x81}, headers...))); !errors.Is(err, serializer.ErrMalformed) {
 		t.Errorf("10,000 headers: %v, want ErrMalformed", err)
 	}
-	large := pack.AppendText([]byte{0x81, keyHeaders, 0x81, 0xa1, 'k'}, strings.Repeat("v", 1<<20))
+	large := rawmsgpack.AppendText([]byte{0x81, keyHeaders, 0x81, 0xa1, 'k'}, strings.Repeat("v", 1<<20))
 	if _, err := (Compact{}).Decode(compactMessage(large)); !errors.Is(err, serializer.ErrMalformed) {
 		t.Errorf("a header of 1 MiB: %v, want ErrMalformed", err)
 	}
@@ -118,7 +118,7 @@ func TestCompactClamps(t *testing.T) {
 	}
 }
 
-// TestLongChain: chains are not limited by how deep readers let values be nested.
+// TestLongChain shows that the nesting limit of readers does not limit the length of chains.
 func TestLongChain(t *testing.T) {
 	e := addEnvelope(t)
 	for range 500 {
@@ -133,7 +133,8 @@ func TestLongChain(t *testing.T) {
 		t.Fatal(err)
 	}
 	length := 0
-	for links := got.Then; len(links) == 1 && links[0].Name == "step"; links = links[0].Then { // cmp would take 3^500 steps
+	// cmp would need 3^500 steps
+	for links := got.Then; len(links) == 1 && links[0].Name == "step"; links = links[0].Then {
 		length++
 	}
 	if length != 500 {
@@ -141,8 +142,8 @@ func TestLongChain(t *testing.T) {
 	}
 }
 
-// TestArgsShareTheBody: the arguments of a task are not copied on their way to the handler, and appending to them does
-// not write into the message.
+// TestArgsShareTheBody shows that Decode does not copy the arguments, and that appending to them
+// does not change the message.
 func TestArgsShareTheBody(t *testing.T) {
 	m, err := Compact{}.Encode(addEnvelope(t))
 	if err != nil {

@@ -6,18 +6,20 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/pack"
+	"github.com/swarmiji/swarmiji/internal/rawmsgpack"
 	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Decode implements [serializer.Format]. It claims messages whose content type is [serializer.ContentCompact]. Negative
-// counts and durations are refused; counts, durations, priorities and moments beyond their range are cut to it. A
-// message without an id in its body gets the broker's message id. The envelope's Args share the message's body.
+// Decode implements [serializer.Format]. It reads messages whose content type is
+// [serializer.ContentCompact]; for others it returns serializer.ErrNotMine. The envelope's Args
+// share the message's body.
 //
-// Unknown holds the pairs of a newer writer as a msgpack map; unknown keys inside the producer's static configuration and
-// inside links are passed over.
+//   - A message without an id in its body gets the broker's message id.
+//   - Negative counts and durations are refused. Other values out of range are clamped.
+//   - Envelope.Unknown holds unknown pairs as a msgpack map. Those of the base and links are
+//     dropped.
 func (Compact) Decode(m *broker.Message) (*task.Envelope, error) {
 	if m.ContentType != serializer.ContentCompact && serializer.MediaType(m.ContentType) != serializer.ContentCompact {
 		return nil, serializer.ErrNotMine
@@ -25,11 +27,11 @@ func (Compact) Decode(m *broker.Message) (*task.Envelope, error) {
 	if err := serializer.CheckEncoding(m); err != nil {
 		return nil, err
 	}
-	if _, err := pack.Check(m.Body); err != nil {
+	if _, err := rawmsgpack.Check(m.Body); err != nil {
 		return nil, fmt.Errorf("%w: %w", serializer.ErrMalformed, err)
 	}
 	e := &task.Envelope{}
-	r := pack.NewReader(m.Body)
+	r := rawmsgpack.NewReader(m.Body)
 	readEnvelope(&r, e, m.ID)
 	r.Done()
 	err := r.Err()
@@ -48,10 +50,11 @@ func (Compact) Decode(m *broker.Message) (*task.Envelope, error) {
 	return e, nil
 }
 
-// readEnvelope reads into e. messageID is the broker's id of the message, which most often is the task's.
-func readEnvelope(r *pack.Reader, e *task.Envelope, messageID string) {
+// readEnvelope reads the map of an envelope into e. messageID is the broker's id of the message,
+// which usually is the task's id.
+func readEnvelope(r *rawmsgpack.Reader, e *task.Envelope, messageID string) {
 	var (
-		seen        pack.Keys
+		seen        rawmsgpack.Keys
 		unknown     []byte
 		unknowns    int
 		replyOrigin bool
@@ -121,15 +124,16 @@ func readEnvelope(r *pack.Reader, e *task.Envelope, messageID string) {
 		e.ReplyTo = e.Origin
 	}
 	if unknowns > 0 && r.Err() == nil {
-		e.Unknown = append(pack.AppendMapLen(nil, unknowns), unknown...)
+		e.Unknown = append(rawmsgpack.AppendMapLen(nil, unknowns), unknown...)
 	}
 }
 
-// readSize reads a place in a group or a group's size. Beyond the range it is refused: another place is another task.
-func readSize(r *pack.Reader) int { return int(min(max(r.Int(), -1), math.MaxInt32+1)) }
+// readSize reads a group index or a group size. A value out of range stays out of range and is
+// refused, because another index is another task.
+func readSize(r *rawmsgpack.Reader) int { return int(min(max(r.Int(), -1), math.MaxInt32+1)) }
 
-// readID reads an id. When it is the UUID that hint holds as text, hint itself is returned, which saves an allocation.
-func readID(r *pack.Reader, hint string) task.ID {
+// readID reads an id. If it is the UUID in hint, readID returns hint, which saves an allocation.
+func readID(r *rawmsgpack.Reader, hint string) task.ID {
 	if !r.IsBytes() {
 		b := r.Text()
 		if string(b) == hint {
@@ -148,7 +152,7 @@ func readID(r *pack.Reader, hint string) task.ID {
 	return task.ID(formatUUID(b))
 }
 
-func readContentType(r *pack.Reader) string {
+func readContentType(r *rawmsgpack.Reader) string {
 	known := contentCodes()
 	if r.IsText() {
 		b := r.Text()
@@ -161,13 +165,13 @@ func readContentType(r *pack.Reader) string {
 	}
 	code := r.Int()
 	if code < 0 || code >= int64(len(known)) {
-		r.Fail(fmt.Errorf("content type %d is not known", code))
+		r.Fail(fmt.Errorf("content type code %d is unknown", code))
 		return ""
 	}
 	return known[code]
 }
 
-func readHeaders(r *pack.Reader) map[string]string {
+func readHeaders(r *rawmsgpack.Reader) map[string]string {
 	n := r.MapLen()
 	if n > serializer.MaxHeaders {
 		r.Fail(fmt.Errorf("%d headers, at most %d", n, serializer.MaxHeaders))
@@ -181,7 +185,7 @@ func readHeaders(r *pack.Reader) map[string]string {
 			return nil
 		}
 		if _, twice := h[k]; twice {
-			r.Fail(fmt.Errorf("header %q is there twice", utf.Cut(k, 64)))
+			r.Fail(fmt.Errorf("header %q occurs twice", utf.Cut(k, 64)))
 			return nil
 		}
 		h[k] = v
@@ -189,9 +193,9 @@ func readHeaders(r *pack.Reader) map[string]string {
 	return h
 }
 
-func readBase(r *pack.Reader) *task.Metadata {
+func readBase(r *rawmsgpack.Reader) *task.Metadata {
 	m := &task.Metadata{}
-	var seen pack.Keys
+	var seen rawmsgpack.Keys
 	for n := r.MapLen(); n > 0 && r.Err() == nil; n-- {
 		if key := r.Key(&seen); !readMetadata(r, key, m) {
 			r.Skip()
@@ -200,8 +204,9 @@ func readBase(r *pack.Reader) *task.Metadata {
 	return m
 }
 
-// readMetadata reads the value of a metadata key into m, or reports that key is none.
-func readMetadata(r *pack.Reader, key int, m *task.Metadata) bool {
+// readMetadata reads the value of a metadata key into m. It returns false if key is not a metadata
+// key.
+func readMetadata(r *rawmsgpack.Reader, key int, m *task.Metadata) bool {
 	switch key {
 	case keyQueue:
 		m.Queue = task.Set(string(r.Text()))
@@ -243,11 +248,11 @@ func readMetadata(r *pack.Reader, key int, m *task.Metadata) bool {
 	return true
 }
 
-func readDuration(r *pack.Reader) task.Opt[time.Duration] {
+func readDuration(r *rawmsgpack.Reader) task.Opt[time.Duration] {
 	return task.Set(serializer.FromMillis(r.Int()))
 }
 
-func readTime(r *pack.Reader) task.Opt[time.Time] {
+func readTime(r *rawmsgpack.Reader) task.Opt[time.Time] {
 	if r.Nil() {
 		return task.Set(time.Time{})
 	}

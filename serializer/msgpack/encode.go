@@ -7,44 +7,46 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/pack"
+	"github.com/swarmiji/swarmiji/internal/rawmsgpack"
 	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Compact is the default format: the whole task as one msgpack map with small integers as keys, in which everything that
-// has its default is left out. It is written and read by hand, since it is in the path of every task. The zero value is
-// ready.
+// Compact is the default [serializer.Format]. It writes a task as one msgpack map with small
+// integers as keys, and omits fields at their defaults. Its encoder and decoder are written by
+// hand, because every task passes through them. The zero value is ready to use.
 type Compact struct{}
 
 // ContentType returns [serializer.ContentCompact].
 func (Compact) ContentType() string { return serializer.ContentCompact }
 
-// contentCodes are the content types written as one byte; the code is the index. They are part of the wire format.
+// contentCodes returns the content types that are written as one byte, their index. They are part
+// of the wire format.
 func contentCodes() [4]string {
 	return [...]string{"", serializer.ContentMsgpack, serializer.ContentJSON, serializer.ContentRaw}
 }
 
-// Encode implements [serializer.Format]. It refuses, with [serializer.ErrValue], what Decode would refuse.
+// Encode implements [serializer.Format]. Returns [serializer.ErrValue] for envelopes that Decode
+// would refuse.
 func (Compact) Encode(e *task.Envelope) (*broker.Message, error) {
 	if err := serializer.CheckEnvelope(e); err != nil {
 		return nil, fmt.Errorf("%w: %w", serializer.ErrValue, err)
 	}
-	w := writer{b: make([]byte, 0, room(e))}
-	w.b = append(w.b, 0) // the map's header, when there are fewer than 16 pairs
+	w := writer{b: make([]byte, 0, sizeHint(e))}
+	w.b = append(w.b, 0) // header of the map if it has fewer than 16 pairs
 	w.envelope(e)
 	body := w.b
 	if w.n < 16 {
 		body[0] = 0x80 | byte(w.n)
 	} else {
-		head := pack.AppendMapLen(nil, w.n)
+		head := rawmsgpack.AppendMapLen(nil, w.n)
 		body = slices.Replace(body, 0, 1, head...)
 	}
 	return serializer.NewMessage(e, serializer.ContentCompact, body), nil
 }
 
-// room guesses the size of e, rather too large than too small.
-func room(e *task.Envelope) int {
+// sizeHint estimates the encoded size of e, rather too large than too small.
+func sizeHint(e *task.Envelope) int {
 	n := 72 + len(e.Args) + len(e.Name) + len(e.Origin) + len(e.Correlation) + len(e.Unknown)
 	if e.ReplyTo != e.Origin {
 		n += len(e.ReplyTo)
@@ -61,7 +63,7 @@ func room(e *task.Envelope) int {
 	return n
 }
 
-// writer writes a map of ours and counts its pairs.
+// writer writes the pairs of a map and counts them.
 type writer struct {
 	b []byte
 	n int
@@ -75,18 +77,19 @@ func (w *writer) key(k byte) {
 func (w *writer) text(k byte, s string) {
 	if s != "" {
 		w.key(k)
-		w.b = pack.AppendText(w.b, s)
+		w.b = rawmsgpack.AppendText(w.b, s)
 	}
 }
 
 func (w *writer) count(k byte, v int) {
 	if v != 0 {
 		w.key(k)
-		w.b = pack.AppendInt(w.b, int64(v))
+		w.b = rawmsgpack.AppendInt(w.b, int64(v))
 	}
 }
 
-// id writes a UUID as 16 bytes. Any other id, and a UUID in capital letters, stays text, so that ids come back as they were.
+// id writes a UUID as 16 bytes. Other ids, and UUIDs in upper case, are written as text, so that
+// they are read back unchanged.
 func (w *writer) id(k byte, id task.ID) {
 	if id == "" {
 		return
@@ -97,7 +100,7 @@ func (w *writer) id(k byte, id task.ID) {
 		w.b = append(w.b, u[:]...)
 		return
 	}
-	w.b = pack.AppendText(w.b, string(id))
+	w.b = rawmsgpack.AppendText(w.b, string(id))
 }
 
 func (w *writer) contentType(k byte, s string) {
@@ -108,13 +111,13 @@ func (w *writer) contentType(k byte, s string) {
 			return
 		}
 	}
-	w.b = pack.AppendText(w.b, s)
+	w.b = rawmsgpack.AppendText(w.b, s)
 }
 
 func (w *writer) args(contentType string, args []byte) {
 	if args != nil {
 		w.key(keyArgs)
-		w.b = pack.AppendBytes(w.b, args)
+		w.b = rawmsgpack.AppendBytes(w.b, args)
 	}
 	if contentType != "" {
 		w.contentType(keyContentType, contentType)
@@ -127,18 +130,18 @@ func (w *writer) envelope(e *task.Envelope) {
 	if version == 0 {
 		version = task.EnvelopeVersion
 	}
-	w.b = pack.AppendInt(w.b, int64(version))
+	w.b = rawmsgpack.AppendInt(w.b, int64(version))
 	w.id(keyID, e.ID)
 	w.text(keyName, e.Name)
 	w.args(e.ContentType, e.Args)
 	if !e.SentAt.IsZero() {
 		w.key(keySentAt)
-		w.b = pack.AppendInt(w.b, serializer.Milli(e.SentAt))
+		w.b = rawmsgpack.AppendInt(w.b, serializer.Milli(e.SentAt))
 	}
 	w.text(keyOrigin, e.Origin)
 	if e.ReplyTo != "" && e.ReplyTo == e.Origin {
 		w.key(keyReplyTo)
-		w.b = pack.AppendBool(w.b, true)
+		w.b = rawmsgpack.AppendBool(w.b, true)
 	} else {
 		w.text(keyReplyTo, e.ReplyTo)
 	}
@@ -172,10 +175,10 @@ func (w *writer) headers(h map[string]string) {
 		return
 	}
 	w.key(keyHeaders)
-	w.b = pack.AppendMapLen(w.b, len(h))
+	w.b = rawmsgpack.AppendMapLen(w.b, len(h))
 	if len(h) == 1 {
 		for k, v := range h {
-			w.b = pack.AppendText(pack.AppendText(w.b, k), v)
+			w.b = rawmsgpack.AppendText(rawmsgpack.AppendText(w.b, k), v)
 		}
 		return
 	}
@@ -183,9 +186,9 @@ func (w *writer) headers(h map[string]string) {
 	for k := range h {
 		names = append(names, k)
 	}
-	slices.Sort(names) // the same envelope gives the same bytes
+	slices.Sort(names) // so that equal envelopes give equal bytes
 	for _, k := range names {
-		w.b = pack.AppendText(pack.AppendText(w.b, k), h[k])
+		w.b = rawmsgpack.AppendText(rawmsgpack.AppendText(w.b, k), h[k])
 	}
 }
 
@@ -217,28 +220,28 @@ func (w *writer) metadata(m *task.Metadata) {
 func (w *writer) optText(k byte, o task.Opt[string]) {
 	if s, ok := o.Get(); ok {
 		w.key(k)
-		w.b = pack.AppendText(w.b, s)
+		w.b = rawmsgpack.AppendText(w.b, s)
 	}
 }
 
 func (w *writer) optInt(k byte, o task.Opt[int]) {
 	if v, ok := o.Get(); ok {
 		w.key(k)
-		w.b = pack.AppendInt(w.b, int64(v))
+		w.b = rawmsgpack.AppendInt(w.b, int64(v))
 	}
 }
 
 func (w *writer) optBool(k byte, o task.Opt[bool]) {
 	if v, ok := o.Get(); ok {
 		w.key(k)
-		w.b = pack.AppendBool(w.b, v)
+		w.b = rawmsgpack.AppendBool(w.b, v)
 	}
 }
 
 func (w *writer) optDuration(k byte, o task.Opt[time.Duration]) {
 	if d, ok := o.Get(); ok {
 		w.key(k)
-		w.b = pack.AppendInt(w.b, serializer.Millis(d))
+		w.b = rawmsgpack.AppendInt(w.b, serializer.Millis(d))
 	}
 }
 
@@ -249,19 +252,19 @@ func (w *writer) optTime(k byte, o task.Opt[time.Time]) {
 	}
 	w.key(k)
 	if t.IsZero() {
-		w.b = pack.AppendNil(w.b)
+		w.b = rawmsgpack.AppendNil(w.b)
 		return
 	}
-	w.b = pack.AppendInt(w.b, serializer.Milli(t))
+	w.b = rawmsgpack.AppendInt(w.b, serializer.Milli(t))
 }
 
-// unknown writes the pairs of a newer writer back. They are a msgpack map; anything else is another Format's and cannot
-// be said here.
+// unknown writes the unknown pairs that Decode kept. It drops u if it is not a msgpack map, because
+// another Format kept it.
 func (w *writer) unknown(u []byte) {
 	if len(u) == 0 {
 		return
 	}
-	r := pack.NewReader(u)
+	r := rawmsgpack.NewReader(u)
 	n := r.MapLen()
 	if r.Err() != nil {
 		return
@@ -270,7 +273,7 @@ func (w *writer) unknown(u []byte) {
 	w.n += n
 }
 
-// parseUUID reads the usual form of a UUID, in small letters.
+// parseUUID parses the canonical text of a UUID in lower case.
 func parseUUID(s string) (u [16]byte, ok bool) {
 	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
 		return u, false
@@ -284,8 +287,8 @@ func parseUUID(s string) (u [16]byte, ok bool) {
 	return u, bad <= 15
 }
 
-// nibbles holds what each byte is as a digit in small letters, 255 for none. Digits come in no order that a processor could guess, so
-// a branch for each would cost more than the look-up.
+// nibbles maps each byte to its value as a lower-case hex digit; other bytes to 255. A table is
+// faster than comparisons, because processors cannot predict branches on random digits.
 const nibbles = "" +
 	"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff" +
 	"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff" +
@@ -304,7 +307,7 @@ const nibbles = "" +
 	"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff" +
 	"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"
 
-// formatUUID writes the usual form.
+// formatUUID returns the canonical text of a UUID.
 func formatUUID(u []byte) string {
 	var x [36]byte
 	hex.Encode(x[:8], u[:4])

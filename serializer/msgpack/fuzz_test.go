@@ -10,7 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// seeds are the inputs of the table of bad inputs that concern msgpack, and good ones.
+// seeds adds valid inputs and those hostile inputs that concern msgpack.
 func seeds(f *testing.F) {
 	add := func(b []byte) { f.Add(b) }
 	for _, s := range []string{
@@ -33,7 +33,8 @@ func seeds(f *testing.F) {
 	}
 }
 
-// FuzzScan: Scan never panics, and what it lets through the library decodes without a panic and within bounds.
+// FuzzScan shows that Scan never panics. Input that it accepts is decoded by the library without a
+// panic and within the memory limit.
 func FuzzScan(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -49,7 +50,8 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-// FuzzCompact: whatever is read can be written, and then reads and writes the same.
+// FuzzCompact shows that each decoded envelope can be encoded, and then decodes and encodes the
+// same.
 func FuzzCompact(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -69,7 +71,8 @@ func FuzzCompact(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%x was read, written as %x, and cannot be read: %v", data, m.Body, err)
 		}
-		again, err := Compact{}.Encode(second) // not cmp.Diff of the two: links inside each other cost it 3 to the power of their depth
+		// not cmp.Diff of both: nested links cost it 3 to the power of their depth
+		again, err := Compact{}.Encode(second)
 		if err != nil || !bytes.Equal(m.Body, again.Body) {
 			t.Fatalf("%x is written as %x and then as %x, %v", data, m.Body, again.Body, err)
 		}

@@ -1,7 +1,7 @@
 package msgpack
 
-// The keys of an envelope in Compact. They are part of the wire format: a key is never used again for something else.
-// A reader keeps pairs with keys it does not know, up to 127.
+// Keys of an envelope in Compact. They are part of the wire format: a key is never reused for
+// another field. A reader keeps pairs with unknown keys up to 127.
 const (
 	keyVersion     = 0  // integer
 	keyID          = 1  // bin of 16 bytes for a UUID, else str
@@ -11,7 +11,7 @@ const (
 	keySentAt      = 5  // integer, milliseconds since 1970
 	keyOrigin      = 6  // str
 	keyReplyTo     = 7  // true: the same as origin; else str
-	keyRoot        = 8  // as id; left out when equal to id
+	keyRoot        = 8  // as id; omitted if equal to id
 	keyParent      = 9  // as id
 	keyGroup       = 10 // as id
 	keyGroupIndex  = 11 // integer
@@ -27,7 +27,7 @@ const (
 	keyCopy      = 25 // str
 	keyLife      = 26 // integer
 
-	// Metadata lie beside the envelope's own keys, so that those of a newer writer are kept as well.
+	// Metadata are stored beside the envelope's own keys, so that unknown ones are kept too.
 	keyQueue         = 32 // str
 	keyMaxRetries    = 33 // integer
 	keyRetryDelay    = 34 // integer, milliseconds
@@ -40,27 +40,31 @@ const (
 	keyResultStore   = 41 // str
 	keyResultTTL     = 42 // integer, milliseconds
 	keyPriority      = 43 // integer
-	keyNotBefore     = 44 // integer, milliseconds since 1970; nil: explicitly none
+	keyNotBefore     = 44 // integer, milliseconds since 1970; nil: explicitly not set
 	keyExpires       = 45 // as not before
 	keyCompression   = 46 // str
 	keyRetry         = 47 // str
 	keyDeadLetter    = 48 // boolean
 
-	// A link has id, name, args, content type, group, group index, group size, metadata and these.
+	// A link has id, name, args, content type, group, group index, group size, metadata and these
+	// keys.
 	keyLinkQueue = 64 // str
 	keyLinkFeed  = 65 // str
 	keyLinkField = 66 // str
-	keyLinkOf    = 67 // integer: 1 + index in the array of the link whose successor this is; left out for the envelope's own
-	keyLinkKind  = 68 // integer: one of the kinds; left out for linkThen
+	// integer: 1 + index of the parent link in the array; omitted for links of the envelope
+	keyLinkOf   = 67
+	keyLinkKind = 68 // integer: one of the kinds; omitted for linkThen
 
-	// Reply to is as in the envelope, always a str.
+	// The reply address of a link has the envelope's key and is always a str.
 	keyLinkPolicy = 70 // str
-	keyLinkEach   = 71 // true; left out for false
-	keyLinkLast   = 72 // true; left out for false
+	keyLinkEach   = 71 // true; omitted for false
+	keyLinkLast   = 72 // true; omitted for false
+	// array of str; headers and correlation of a link have the envelope's keys
+	keyLinkWithout = 73
 )
 
-// The kinds of links. The array of links is flat, parents before their successors, so that a chain may be longer than
-// the nesting that readers allow.
+// Kinds of links. The array of links is flat, with parents before their successors. So the length
+// of a chain is not limited by the nesting that readers allow.
 const (
 	linkThen  = 0
 	linkElse  = 1

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/swarmiji/swarmiji/internal/pack"
+	"github.com/swarmiji/swarmiji/internal/rawmsgpack"
 	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -20,7 +20,7 @@ func (w *writer) links(e *task.Envelope) {
 		return
 	}
 	w.key(keyLinks)
-	w.b = pack.AppendArrayLen(w.b, n)
+	w.b = rawmsgpack.AppendArrayLen(w.b, n)
 	next := 0
 	w.linkList(e.Then, linkThen, 0, &next)
 	w.linkList(e.Else, linkElse, 0, &next)
@@ -68,6 +68,9 @@ func (w *writer) link(l *task.Link, kind, of int, next *int) {
 	lw.count(keyGroupSize, l.GroupSize)
 	lw.text(keyLinkPolicy, string(l.Policy))
 	lw.text(keyReplyTo, l.ReplyTo)
+	lw.optText(keyCorrelation, l.Correlation)
+	lw.headers(l.Headers)
+	lw.texts(keyLinkWithout, l.Without)
 	lw.flag(keyLinkEach, l.Each)
 	lw.flag(keyLinkLast, l.Last)
 	lw.count(keyLinkOf, of)
@@ -84,11 +87,23 @@ func (w *writer) link(l *task.Link, kind, of int, next *int) {
 func (w *writer) flag(k byte, yes bool) {
 	if yes {
 		w.key(k)
-		w.b = pack.AppendBool(w.b, true)
+		w.b = rawmsgpack.AppendBool(w.b, true)
 	}
 }
 
-// shut writes the header of a map that began at start with three bytes of room for it, and returns the bytes.
+func (w *writer) texts(k byte, list []string) {
+	if len(list) == 0 {
+		return
+	}
+	w.key(k)
+	w.b = rawmsgpack.AppendArrayLen(w.b, len(list))
+	for _, s := range list {
+		w.b = rawmsgpack.AppendText(w.b, s)
+	}
+}
+
+// shut writes the header of the map that began at start with three reserved bytes, and returns the
+// bytes.
 func (w *writer) shut(start int) []byte {
 	if w.n < 16 {
 		w.b = slices.Delete(w.b, start+1, start+3)
@@ -99,32 +114,32 @@ func (w *writer) shut(start int) []byte {
 	return w.b
 }
 
-// placed is a link as it was read, with its place.
-type placed struct {
+// flatLink is a link of the flat array, with its parent and kind.
+type flatLink struct {
 	link task.Link
 	of   int
 	kind int
 }
 
-func readLinks(r *pack.Reader, e *task.Envelope) {
+func readLinks(r *rawmsgpack.Reader, e *task.Envelope) {
 	n := r.ArrayLen()
 	if n > serializer.MaxLinks {
 		r.Fail(fmt.Errorf("%d links, at most %d", n, serializer.MaxLinks))
 		return
 	}
-	flat := make([]placed, 0, n)
+	flat := make([]flatLink, 0, n)
 	for i := 0; i < n && r.Err() == nil; i++ {
 		p := readLink(r)
-		if !p.hasPlace(i, e.Chord != nil) {
-			r.Fail(errors.New("a link has no place"))
+		if !p.validPosition(i, e.Chord != nil) {
+			r.Fail(errors.New("a link has an invalid parent or kind"))
 			return
 		}
 		if p.kind == linkChord {
-			e.Chord = new(task.Link) // filled below, when its own successors are known
+			e.Chord = new(task.Link) // set below, when its successors are known
 		}
 		flat = append(flat, p)
 	}
-	// From the last to the first: when a link is handed to its parent it has all its successors, in reverse order.
+	// Backwards: a link that is added to its parent has all its successors, in reverse order.
 	for i := len(flat) - 1; i >= 0; i-- {
 		p := &flat[i]
 		slices.Reverse(p.link.Then)
@@ -157,8 +172,9 @@ func readLinks(r *pack.Reader, e *task.Envelope) {
 	slices.Reverse(e.Else)
 }
 
-// hasPlace reports whether p, the link at index i, can be what it says it is.
-func (p *placed) hasPlace(i int, chord bool) bool {
+// validPosition reports whether p can be the link at index i. chord reports whether the envelope
+// has a chord already.
+func (p *flatLink) validPosition(i int, chord bool) bool {
 	if p.of < 0 || p.of > i {
 		return false
 	}
@@ -173,10 +189,10 @@ func (p *placed) hasPlace(i int, chord bool) bool {
 	return false
 }
 
-func readLink(r *pack.Reader) placed {
-	var p placed
+func readLink(r *rawmsgpack.Reader) flatLink {
+	var p flatLink
 	l := &p.link
-	var seen pack.Keys
+	var seen rawmsgpack.Keys
 	for n := r.MapLen(); n > 0 && r.Err() == nil; n-- {
 		switch key := r.Key(&seen); key {
 		case keyID:
@@ -203,6 +219,12 @@ func readLink(r *pack.Reader) placed {
 			l.Policy = task.Policy(r.Text())
 		case keyReplyTo:
 			l.ReplyTo = string(r.Text())
+		case keyCorrelation:
+			l.Correlation = task.Set(string(r.Text()))
+		case keyHeaders:
+			l.Headers = readHeaders(r)
+		case keyLinkWithout:
+			l.Without = readTexts(r)
 		case keyLinkEach:
 			l.Each = r.Bool()
 		case keyLinkLast:
@@ -218,4 +240,18 @@ func readLink(r *pack.Reader) placed {
 		}
 	}
 	return p
+}
+
+// readTexts reads names of headers.
+func readTexts(r *rawmsgpack.Reader) []string {
+	n := r.ArrayLen()
+	if n > serializer.MaxHeaders {
+		r.Fail(fmt.Errorf("%d headers to leave out, at most %d", n, serializer.MaxHeaders))
+		return nil
+	}
+	var list []string
+	for ; n > 0 && r.Err() == nil; n-- {
+		list = append(list, string(r.Text()))
+	}
+	return list
 }

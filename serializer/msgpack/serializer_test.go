@@ -23,8 +23,8 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestDecodeMemory: what Scan lets through is decoded in memory of 32 times the input and 16 MiB. The inputs are those that
-// cost the library most.
+// TestDecodeMemory shows that input accepted by Scan is decoded within 32 times its size plus 16
+// MiB. The inputs are the most expensive ones for the library.
 func TestDecodeMemory(t *testing.T) {
 	list := func(element string, n int) []byte {
 		head := []byte{0xdd, byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}
@@ -37,7 +37,7 @@ func TestDecodeMemory(t *testing.T) {
 	}
 	size := 1 << 18
 	if os.Getenv("SWARMIJI_THOROUGH") != "" {
-		size = 1 << 20 // under the race detector a quarter of a minute
+		size = 1 << 20 // with the race detector the full size takes 15 seconds
 	}
 	for name, in := range map[string][]byte{
 		"integers":         list("\x01", size),
@@ -65,7 +65,7 @@ func TestDecodeMemory(t *testing.T) {
 		for _, into := range []any{new(any), new(map[string]any), new([]int64), new(map[string]string), new([]string), new([]struct{})} {
 			limit := limit
 			if _, ok := into.(*[]string); ok {
-				limit = 5 * 16 * uint64(len(in)) // the library appends beyond a million, which copies
+				limit = 5 * 16 * uint64(len(in)) // beyond a million elements the library appends, which copies
 			}
 			var err error
 			used := allocated(func() { err = Serializer{}.Unmarshal(in, into) })
@@ -86,14 +86,16 @@ func TestDecodeMemory(t *testing.T) {
 	}
 }
 
-// TestExtensionCannotPoseAsMap: where the variable is a map the library reads the payload of any extension as the map's
-// header, so that ten bytes could ask for the memory of four thousand million pairs.
+// TestExtensionCannotPoseAsMap shows that an extension in the place of a map is refused or
+// harmless. The library reads its payload as the header of a map, so ten bytes could request the
+// memory of four billion pairs.
 func TestExtensionCannotPoseAsMap(t *testing.T) {
 	for _, in := range []string{
-		"\xd7\xff\xdf\x7f\xff\xff\xff\x00\x00\x00",                     // timestamp of 8 bytes
-		"\xd6\xff\xdf\x7f\xff\xff",                                     // of 4 bytes
-		"\xc7\x05\x01\xdf\x7f\xff\xff\xff",                             // another extension
-		"\x92\xd6\xff\xdf\x00\xff\xff\xce\xff\xff\xff\xff",             // the count goes on behind the payload
+		"\xd7\xff\xdf\x7f\xff\xff\xff\x00\x00\x00", // timestamp of 8 bytes
+		"\xd6\xff\xdf\x7f\xff\xff",                 // of 4 bytes
+		"\xc7\x05\x01\xdf\x7f\xff\xff\xff",         // another extension
+		// the count continues behind the payload
+		"\x92\xd6\xff\xdf\x00\xff\xff\xce\xff\xff\xff\xff",
 		"\x81\xa1a\xd7\xff\xdf\x00\xff\xff\xff\x00\x00\x00",            // as a value in a map
 		"\xc7\x0c\xff\x3b\x9a\xc9\xff\xdf\x7f\xff\xff\xff\x00\x00\x00", // the long form is harmless
 	} {
@@ -112,7 +114,8 @@ func TestExtensionCannotPoseAsMap(t *testing.T) {
 	}
 }
 
-// TestTimesComeBack: those that had to be rewritten too.
+// TestTimesComeBack shows that times are decoded unchanged, including those that had to be
+// rewritten.
 func TestTimesComeBack(t *testing.T) {
 	type event struct {
 		At   time.Time
@@ -151,7 +154,7 @@ func TestPanicsBecomeErrors(t *testing.T) {
 	if err := (Serializer{}).Unmarshal([]byte{1}, new(panics)); !errors.Is(err, serializer.ErrValue) {
 		t.Errorf("a method that panics gave %v, want ErrValue", err)
 	}
-	// A key that cannot be a map's key.
+	// A list cannot be a key of a map.
 	if err := (Serializer{}).Unmarshal([]byte("\x81\x91\x01\x02"), new(map[any]any)); !errors.Is(err, serializer.ErrValue) {
 		t.Errorf("a list as key gave %v, want ErrValue", err)
 	}

@@ -1,6 +1,8 @@
-// Package serializertest holds the conformance suites of the serializer port: one for a [serializer.Serializer] and one for
-// a [serializer.Format], with a case for every sentence of the port that says what they do. Each case prints on failure
-// why it matters. It also has generators of envelopes and inputs made to do harm, for tests of one's own.
+// Package serializertest has the conformance suites of the serializer port: [TestSerializer] for a
+// serializer.Serializer and [TestFormat] for a serializer.Format. They have a case for each
+// sentence of the port. A failed case prints why it matters.
+//
+// The package also has generators of envelopes, and hostile inputs, for other tests.
 package serializertest
 
 import (
@@ -9,10 +11,10 @@ import (
 	"time"
 )
 
-// testCase is one sentence of the port.
+// testCase tests one sentence of the port.
 type testCase[T any] struct {
 	name string
-	why  string // printed when the case fails
+	why  string // printed if the case fails
 	run  func(t *testing.T, subject T)
 }
 
@@ -30,7 +32,7 @@ func runCases[T any](t *testing.T, subject T, cases []testCase[T]) {
 	}
 }
 
-// allocated returns how many bytes f allocates, what was freed again included.
+// allocated returns the number of bytes that f allocates, including freed ones.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -39,7 +41,7 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// concurrently calls f in some goroutines at once and waits for all of them.
+// concurrently calls f in several goroutines at once and waits for all of them.
 func concurrently(t *testing.T, f func(i int)) {
 	t.Helper()
 	const n = 4

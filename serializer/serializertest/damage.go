@@ -33,12 +33,12 @@ func testOthers(t *testing.T, f serializer.Format) {
 	}
 }
 
-// damaged calls f with every message that differs from m in one of its byte strings, where change made it so. change is
-// called with a copy of the bytes and a position and returns the changed bytes.
+// damaged calls f for each message that differs from m at one position of its body or of a byte
+// header. change gets a copy of the bytes and the position, and returns the changed bytes.
 func damaged(m *broker.Message, change func(b []byte, at int) []byte, f func(what string, m *broker.Message)) {
 	for at := range m.Body {
 		if len(m.Headers) > 0 {
-			break // the body is the arguments, where anything is right
+			break // the body holds only the arguments, which may be any bytes
 		}
 		c := clone(m)
 		c.Body = change(c.Body, at)
@@ -70,11 +70,11 @@ func testTruncated(t *testing.T, f serializer.Format) {
 }
 
 func testFlipped(t *testing.T, f serializer.Format) {
-	// All bits of a small message; of a large one two of each byte, others in the next byte.
+	// All bits of a small message; two bits of each byte of a large one.
 	for e, bits := range map[*task.Envelope]int{example(): 8, full(): 2} {
 		m := encode(t, f, e)
 		for i := range bits {
-			bit := 4*i + i/2 // with the byte's position, modulo 8: any eight in a row are all bits
+			bit := 4*i + i/2 // with the position modulo 8, eight consecutive bytes cover all bits
 			flip := func(b []byte, at int) []byte { b[at] ^= 1 << ((at + bit) % 8); return b }
 			damaged(m, flip, func(what string, m *broker.Message) {
 				got, err := f.Decode(m)
@@ -118,7 +118,7 @@ func testHostile(t *testing.T, f serializer.Format) {
 				t.Errorf("%s as %s: gave %v, want ErrMalformed or ErrNotMine", h.Name, place, err)
 			}
 		}
-		// As arguments they are the serializer's to refuse, once the handler is known: they must arrive unchanged.
+		// As arguments they must arrive unchanged: the serializer refuses them when the handler is known.
 		e := example()
 		e.ContentType, e.Args = serializer.ContentMsgpack, h.Data
 		got := decode(t, f, encode(t, f, e))
@@ -223,6 +223,9 @@ func testTooMuch(t *testing.T, f serializer.Format) {
 		{"a negative time limit", func(e *task.Envelope) { e.Meta.TimeLimit = task.Set(-time.Second) }, false},
 		{"text that is not UTF-8", func(e *task.Envelope) { e.Correlation = "\xff" }, false},
 		{"a header that is not UTF-8", func(e *task.Envelope) { e.Headers = map[string]string{"a": "\xff"} }, false},
+		{"1,000 headers of a link", func(e *task.Envelope) { e.Then = []task.Link{{Name: "n", Headers: headers(1000, 1)}} }, true},
+		{"1,001 headers of a link", func(e *task.Envelope) { e.Then = []task.Link{{Name: "n", Headers: headers(1001, 1)}} }, false},
+		{"1,001 headers to leave out", func(e *task.Envelope) { e.Then = []task.Link{{Name: "n", Without: slices.Repeat([]string{"k"}, 1001)}} }, false},
 		{"an unknown feed", func(e *task.Envelope) { e.Then = []task.Link{{Name: "n", Feed: "upside-down"}} }, false},
 	} {
 		e := example()

@@ -16,7 +16,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestFormat checks that f does what the port says.
+// TestFormat tests f against each sentence of the port.
 func TestFormat(t *testing.T, f serializer.Format) {
 	t.Helper()
 	runCases(t, f, []testCase[serializer.Format]{
@@ -222,7 +222,7 @@ func TestFormat(t *testing.T, f serializer.Format) {
 	})
 }
 
-// fataler is what *testing.T and *rapid.T share.
+// fataler has the common methods of *testing.T and *rapid.T.
 type fataler interface {
 	Helper()
 	Fatalf(format string, args ...any)
@@ -260,7 +260,7 @@ func roundTrip(t fataler, f serializer.Format, e *task.Envelope) {
 	}
 }
 
-// example is a small task as most are.
+// example returns a small, typical task.
 func example() *task.Envelope {
 	return &task.Envelope{
 		Version: 1, ID: "01920f4e-7a3b-7cc1-9b0e-0123456789ab", Name: "good-task-name",
@@ -269,7 +269,7 @@ func example() *task.Envelope {
 	}
 }
 
-// full is a task with everything set.
+// full returns a task with all fields set.
 func full() *task.Envelope {
 	e := example()
 	e.Root, e.Parent, e.Group, e.GroupIndex = "root-id", "parent-id", "01920f4e-7a3b-7cc1-9b0e-aaaaaaaaaaaa", 7
@@ -340,7 +340,7 @@ func testChangesNothing(t *testing.T, f serializer.Format) {
 	}
 }
 
-// clone copies a message with its body and byte headers.
+// clone returns a copy of a message with its body and byte headers.
 func clone(m *broker.Message) *broker.Message {
 	c := *m
 	c.Body = bytes.Clone(m.Body)

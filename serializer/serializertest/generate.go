@@ -11,8 +11,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Envelopes generates envelopes in which every field may be set, to anything that the port lets through: whole
-// milliseconds, names and ids of the right form, and any texts.
+// Envelopes generates envelopes with any fields set to any valid values: whole milliseconds, valid
+// names and ids, and any texts.
 func Envelopes() *rapid.Generator[*task.Envelope] {
 	return rapid.Custom(func(t *rapid.T) *task.Envelope {
 		e := &task.Envelope{
@@ -60,7 +60,7 @@ func Envelopes() *rapid.Generator[*task.Envelope] {
 	})
 }
 
-// IDs generates task ids: UUIDs in small and capital letters, and other visible texts.
+// IDs generates task ids: UUIDs in lower and upper case, and other printable texts.
 func IDs() *rapid.Generator[task.ID] {
 	return rapid.Custom(func(t *rapid.T) task.ID {
 		if rapid.Bool().Draw(t, "uuid") {
@@ -71,7 +71,7 @@ func IDs() *rapid.Generator[task.ID] {
 	})
 }
 
-// Metadata generates metadata in which every key may be set, also to its zero value.
+// Metadata generates metadata with any keys set, also to their zero values.
 func Metadata() *rapid.Generator[task.Metadata] {
 	return rapid.Custom(func(t *rapid.T) task.Metadata {
 		return task.Metadata{
@@ -136,7 +136,7 @@ func maybeZero(g *rapid.Generator[time.Time]) *rapid.Generator[time.Time] {
 	return rapid.OneOf(g, rapid.Just(time.Time{}))
 }
 
-// args draws arguments, which may be anything, and their content type.
+// args generates arguments of any bytes, and their content type.
 func args(t *rapid.T) (contentType string, data []byte) {
 	contentType = contentTypes().Draw(t, "content type")
 	return contentType, rapid.OneOf(
@@ -177,6 +177,11 @@ func link(t *rapid.T, label string, depth int) task.Link {
 		l.GroupIndex, l.GroupSize = rapid.IntRange(0, math.MaxInt32).Draw(t, label+" index"), rapid.IntRange(0, math.MaxInt32).Draw(t, label+" size")
 		chord := link(t, label+" chord", depth-1)
 		l.Chord = &chord
+	}
+	if rapid.Bool().Draw(t, label+" has its own headers") {
+		l.Headers = rapid.MapOfN(rapid.String(), rapid.String(), 0, 5).Draw(t, label+" headers")
+		l.Without = rapid.SliceOfN(rapid.String(), 0, 5).Draw(t, label+" without")
+		l.Correlation = task.Set(rapid.StringN(0, 20, 80).Draw(t, label+" correlation"))
 	}
 	if rapid.Bool().Draw(t, label+" meta is set") {
 		l.Meta = Metadata().Draw(t, label+" meta")

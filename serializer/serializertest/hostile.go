@@ -2,14 +2,14 @@ package serializertest
 
 import "bytes"
 
-// Hostile is an input made to do harm.
+// Hostile is an input that attacks a decoder.
 type Hostile struct {
 	Name string
 	Data []byte
 }
 
-// HostileInputs returns inputs that are short for what they claim, nested without end, or ambiguous, in msgpack and in JSON.
-// None of them is one well-formed value that may be decoded.
+// HostileInputs returns inputs in msgpack and JSON that are shorter than they claim, deeply nested
+// or ambiguous. No input is a valid value that may be decoded.
 func HostileInputs() []Hostile {
 	rep := func(s string, n int) []byte { return bytes.Repeat([]byte(s), n) }
 	nested := func(open, inner string, n int) []byte { return append(rep(open, n), inner...) }

@@ -13,7 +13,7 @@ import (
 	"github.com/swarmiji/swarmiji/serializer"
 )
 
-// Person is what the suite writes and reads as a struct.
+// Person is the struct that the suite encodes and decodes.
 type Person struct {
 	Name    string         `json:"name" msgpack:"name"`
 	Age     int            `json:"age" msgpack:"age"`
@@ -23,8 +23,8 @@ type Person struct {
 	Picture []byte         `json:"picture" msgpack:"picture"`
 }
 
-// TestSerializer checks that s does what the port says. A serializer that carries only bytes and texts may refuse other
-// values with ErrValue.
+// TestSerializer tests s against each sentence of the port. A serializer that supports only bytes
+// and texts may return ErrValue for other values.
 func TestSerializer(t *testing.T, s serializer.Serializer) {
 	t.Helper()
 	runCases(t, s, []testCase[serializer.Serializer]{
@@ -215,7 +215,7 @@ func checkBack(t fataler, s serializer.Serializer, v any) {
 	}
 }
 
-// verbatim reports whether s takes data as it is, so that nothing can be malformed.
+// verbatim reports whether s accepts data unchanged; then no input is malformed.
 func verbatim(s serializer.Serializer, data []byte) bool {
 	var got []byte
 	return s.Unmarshal(data, &got) == nil && bytes.Equal(got, data)
@@ -247,23 +247,23 @@ func values() []any {
 func testValues(t *testing.T, s serializer.Serializer) {
 	for _, v := range values() {
 		if _, err := s.Marshal(v); errors.Is(err, serializer.ErrValue) && verbatim(s, []byte("\x00raw\xff")) {
-			continue // it carries only bytes
+			continue // it supports only bytes
 		}
 		checkBack(t, s, v)
 	}
 }
 
-// samples returns written values, and the values.
+// samples returns encoded values and the values.
 func samples(t *testing.T, s serializer.Serializer) (written [][]byte, of []any) {
 	t.Helper()
 	for _, v := range values() {
 		switch v.(type) {
 		case int, int64, uint64, float64, bool:
-			continue // in some encodings half a number is a number
+			continue // in some encodings half a number is a valid number
 		}
 		data, err := s.Marshal(v)
 		if err != nil {
-			continue // testValues says whether that is right
+			continue // testValues checks whether the refusal is right
 		}
 		written, of = append(written, data), append(of, v)
 	}

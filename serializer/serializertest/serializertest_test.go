@@ -11,7 +11,8 @@ import (
 	"github.com/swarmiji/swarmiji/serializer/serializertest"
 )
 
-// TestHostileInputsAreRefused keeps the list honest: an input that somebody may decode does not belong in it.
+// TestHostileInputsAreRefused shows that every input of the list is refused. A valid input does not
+// belong in the list.
 func TestHostileInputsAreRefused(t *testing.T) {
 	for _, h := range serializertest.HostileInputs() {
 		if err := serializer.ScanJSON(h.Data); !errors.Is(err, serializer.ErrMalformed) {

@@ -16,8 +16,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// check compares the streams in the directory with those that the server found usable. The server goes on without the others
-// and only mentions them in its log; whoever made them would then make them anew, without what was in them.
+// check compares the streams in the directory with the streams that the server can use, and returns
+// ErrStore with all unusable ones. The server itself would only log them and continue. A program
+// would then create the missing streams again, without their messages.
 func check(ctx context.Context, dir string, p nats.InProcessConnProvider) error {
 	entries, err := os.ReadDir(streamsDir(dir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -37,21 +38,23 @@ func check(ctx context.Context, dir string, p nats.InProcessConnProvider) error 
 	}
 	for _, e := range entries {
 		name := e.Name()
-		if _, ok := unusable[name]; ok || usable[name] || strings.HasPrefix(name, ".") { // '.': one that is being deleted
+		// '.': the stream is being deleted
+		if _, ok := unusable[name]; ok || usable[name] || strings.HasPrefix(name, ".") {
 			continue
 		}
 		if path := filepath.Join(streamsDir(dir), name); hasMessages(path) {
 			errs = append(errs, fmt.Errorf("%w: the definition of stream %s is damaged, see the server's log; restore %s from a copy, "+
-				"or move it away to go on without what is in it", ErrStore, name, path))
-		} // else the process was killed while it made the stream, and nothing is lost
+				"or move it away to continue without its messages", ErrStore, name, path))
+		} // otherwise the process was killed while it created the stream, and no message is lost
 	}
 	return errors.Join(errs...)
 }
 
-// hasMessages reports whether a stream's directory holds any message.
+// hasMessages reports whether a stream's directory holds a message. A directory that cannot be read
+// counts as one with messages.
 func hasMessages(path string) bool {
 	found := false
-	// What cannot be read counts as there.
+	// Blocks that cannot be read count as messages.
 	err := filepath.WalkDir(filepath.Join(path, "msgs"), func(_ string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -68,9 +71,10 @@ func hasMessages(path string) bool {
 	return found || err != nil && !errors.Is(err, fs.ErrNotExist)
 }
 
-// streams asks the server for its streams: those it serves, and those it refuses to, with the reason.
+// streams asks the server for its streams: the usable ones, and the unusable ones with the reason.
 func streams(ctx context.Context, p nats.InProcessConnProvider) (usable map[string]bool, unusable map[string]string, err error) {
-	// The time is for a machine that is busy: the client's own, 2 s, would fail the start of a server that is only slow.
+	// The timeout is for a busy machine: the client's default of 2 s would fail the start of a slow
+	// server.
 	conn, err := nats.Connect("", nats.InProcessServer(p), nats.NoReconnect(), nats.Name("embedded check"), nats.Timeout(time.Minute))
 	if err != nil {
 		return nil, nil, fmt.Errorf("embedded: connecting to the server: %w", err)

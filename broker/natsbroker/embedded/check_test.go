@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// answering is a server without JetStream and somebody who answers for it.
+// answering returns a server without JetStream and a client that answers in its place.
 func answering(t *testing.T, answer func(request string) string) *server.Server {
 	t.Helper()
 	srv, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true})
@@ -54,7 +54,8 @@ func streamDirs(t *testing.T, names ...string) string {
 	return dir
 }
 
-// A stream that a newer server wrote is listed as offline, with the reason.
+// TestStoreOfANewerServer shows that a stream that a newer server wrote, which is listed as
+// offline, is reported with the reason.
 func TestStoreOfANewerServer(t *testing.T) {
 	srv := answering(t, func(string) string {
 		return `{"total":2,"offset":0,"limit":256,"streams":[{"config":{"name":"OLD"}}],"missing":["NEW"],"offline":{"NEW":"unsupported - required API level: 99"}}`
@@ -68,7 +69,7 @@ func TestStoreOfANewerServer(t *testing.T) {
 	}
 }
 
-// The list comes in pages.
+// TestManyStreams shows that the list of streams is read in pages.
 func TestManyStreams(t *testing.T) {
 	srv := answering(t, func(request string) string {
 		if strings.Contains(request, `"offset":2`) {

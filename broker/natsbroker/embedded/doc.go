@@ -1,39 +1,47 @@
-// Package embedded runs a NATS server with JetStream inside the process and keeps its data in a directory. It is the
-// embedded durable default of the project: tasks, results and events that outlive the process, without a server to install.
+// Package embedded runs a NATS server with JetStream inside the process and keeps its data in a
+// directory. It is the project's durable default without a separate server: tasks, results and
+// events outlive the process.
 //
 //	srv, err := embedded.Open(ctx, "/var/lib/orders", embedded.Options{})
 //	...
 //	defer srv.Close(ctx)
 //	// srv is the InProcess of a natsconnect.Config
 //
-// It is a package of its own because a server adds some 11 MB to a program; who speaks to a server elsewhere links none.
+// It is a separate package because a server adds about 11 MB to a program. A program that connects
+// to a server elsewhere does not link it.
 //
-// # One server for a directory
+// # One server per directory
 //
-// Two servers on one directory would hand out the same sequence numbers and destroy each other's data. Open therefore takes a
-// lock on the directory and holds it until Close has returned, or until the process ends in whatever way. A second Open, in
-// this process or another, is [ErrLocked], and its text says how to join instead.
+// Two servers on one directory would use the same sequence numbers and destroy each other's data.
+// So Open locks the directory until Close has returned, or until the process ends in any way. A
+// second Open, in this process or another, returns [ErrLocked], and its text says how to join
+// instead.
 //
-// Other processes join a server with [Options].Listen: it takes connections on a loopback address, and writes its address with
-// a password that it made up into a file of the directory that only its user can read. [Address] reads that file:
+// Other processes join a server with [Options].Listen. It accepts connections on a loopback
+// address. It writes its address, with a random password, into a file of the directory that only
+// its user can read. [Address] reads that file:
 //
 //	url, err := embedded.Address("/var/lib/orders") // the URLs of a natsconnect.Config
 //
-// The password is another one after each Open.
+// The password changes with each Open.
 //
-// # What survives
+// # Durability
 //
-//   - The end of the process, also by SIGKILL or a panic: every message that was acknowledged. The operating system holds it.
-//   - A loss of power or a crash of the operating system: what was acknowledged up to [Options].SyncInterval before it. With
-//     [Options].SyncAlways every acknowledged message, at the price of a trip to the disk for each write.
-//   - A full disk: writes are refused from then on, and what is there stays.
+//   - The end of the process, also by SIGKILL or a panic, loses no acknowledged message. The
+//     operating system holds them.
+//   - A loss of power or a crash of the operating system loses the messages acknowledged within the
+//     last [Options].SyncInterval. With [Options].SyncAlways it loses none, at the price of a disk
+//     sync for each write.
+//   - On a full disk, writes are refused. The stored data stays.
 //
-// A directory that a newer server wrote, or in which a stream's definition is damaged, is [ErrStore] and is left as it is: the
-// server by itself would go on without these streams, as if nothing had ever been in them. Damage inside a stream's messages is
-// not looked for; the server reports what it comes across to [Options].Logger.
+// If a newer server wrote the directory, or a stream's definition is damaged, Open returns
+// [ErrStore] and changes nothing. The server itself would continue without these streams, as if
+// they had been empty. Open does not check the messages inside a stream. The server reports damage
+// that it finds to [Options].Logger.
 //
 // # Goroutines
 //
-// A running server has some tens of goroutines. None is left when Close has returned nil. A client that is connected keeps its
-// own until it is closed; close the broker, the store and the bus first.
+// A running server has some tens of goroutines. All of them have ended when Close returns nil. A
+// connected client keeps its own goroutines until it is closed; close the broker, the store and the
+// bus first.
 package embedded

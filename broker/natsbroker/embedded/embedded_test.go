@@ -24,10 +24,10 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// The variables that make this test binary another process.
+// The environment variables that make this test binary another process.
 const (
-	roleEnv = "SWARMIJI_EMBEDDED_ROLE" // what it does
-	dirEnv  = "SWARMIJI_EMBEDDED_DIR"  // with which directory
+	roleEnv = "SWARMIJI_EMBEDDED_ROLE" // its role
+	dirEnv  = "SWARMIJI_EMBEDDED_DIR"  // its directory
 )
 
 func TestMain(m *testing.M) {
@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// other runs the part of another process and ends it.
+// other runs the role of another process and exits.
 func other(part func(dir string) error) {
 	if err := part(os.Getenv(dirEnv)); err != nil {
 		say("error:", err)
@@ -53,7 +53,7 @@ func other(part func(dir string) error) {
 // say writes a line for the process that started this one.
 func say(words ...any) { _, _ = fmt.Fprintln(os.Stdout, words...) }
 
-// publishForEver stores messages one by one and writes a line for each that was acknowledged.
+// publishForEver stores messages one by one and writes a line for each acknowledged one.
 func publishForEver(dir string) error {
 	ctx := context.Background()
 	srv, err := embedded.Open(ctx, dir, embedded.Options{Logger: quiet(), Listen: "127.0.0.1:0"})
@@ -79,7 +79,7 @@ func publishForEver(dir string) error {
 	}
 }
 
-// openAndHold opens a directory, says so, and holds it until its input ends.
+// openAndHold opens a directory, reports that, and holds it until its input ends.
 func openAndHold(dir string) error {
 	srv, err := embedded.Open(context.Background(), dir, embedded.Options{Logger: quiet(), Listen: os.Getenv("LISTEN")})
 	if err != nil {
@@ -95,7 +95,7 @@ func openAndHold(dir string) error {
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// open opens dir; the test's end closes it.
+// open opens dir and closes it at the end of the test.
 func open(t testing.TB, dir string, o embedded.Options) *embedded.Server {
 	t.Helper()
 	if o.Logger == nil {
@@ -116,7 +116,7 @@ func closeServer(t testing.TB, srv *embedded.Server) {
 	}
 }
 
-// connect connects in the process; the test's end closes the connection.
+// connect connects in the process, and closes the connection at the end of the test.
 func connect(t testing.TB, srv *embedded.Server) jetstream.JetStream {
 	t.Helper()
 	return client(t, "", nats.InProcessServer(srv))
@@ -161,7 +161,7 @@ func count(t testing.TB, js jetstream.JetStream) int {
 	return int(s.CachedInfo().State.Msgs)
 }
 
-// process starts this binary as another process. Its end is the test's.
+// process starts this binary as another process, which ends with the test.
 func process(t *testing.T, role, dir string, env ...string) (lines *bufio.Scanner, stop func() error, cmd *exec.Cmd) {
 	t.Helper()
 	cmd = exec.Command(os.Args[0], "-test.run=^$")
@@ -208,7 +208,8 @@ func TestMessagesOutliveTheServer(t *testing.T) {
 	}
 }
 
-// A process that is killed takes no acknowledged message with it, and nobody has to clean up after it.
+// TestAcknowledgedMessagesOutliveAKilledProcess shows that a killed process loses no acknowledged
+// message, and that no clean-up is necessary after it.
 func TestAcknowledgedMessagesOutliveAKilledProcess(t *testing.T) {
 	dir := t.TempDir()
 	acked := 0
@@ -224,7 +225,7 @@ func TestAcknowledgedMessagesOutliveAKilledProcess(t *testing.T) {
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		for lines.Scan() { // acknowledged before it died
+		for lines.Scan() { // acknowledged before it was killed
 			acked++
 		}
 		_ = cmd.Wait() // it was killed
@@ -233,7 +234,7 @@ func TestAcknowledgedMessagesOutliveAKilledProcess(t *testing.T) {
 		t.Errorf("Address after the server was killed: %v, want ErrNotListening", err)
 	}
 	got := count(t, connect(t, open(t, dir, embedded.Options{})))
-	if got < acked || got > acked+3 { // one of each round may be stored and its acknowledgement lost
+	if got < acked || got > acked+3 { // in each round one may be stored whose acknowledgement is lost
 		t.Errorf("%d messages are there, %d were acknowledged before the three kills", got, acked)
 	}
 }
@@ -288,7 +289,8 @@ func password(t *testing.T, srv *embedded.Server) string {
 	return pass
 }
 
-// Another process joins with the address that it finds in the directory, and nobody joins without it.
+// TestJoin shows that another process joins with the address in the directory, and that no client
+// can join without it.
 func TestJoin(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := embedded.Address(dir); !errors.Is(err, embedded.ErrNotListening) {
@@ -357,7 +359,7 @@ func TestOptionsNameEveryProblem(t *testing.T) {
 	}
 }
 
-// A port that is taken is an error, and the directory is free again.
+// TestPortInUse shows that a used port is an error, and that the directory is free afterwards.
 func TestPortInUse(t *testing.T) {
 	first := open(t, t.TempDir(), embedded.Options{Listen: "127.0.0.1:0"})
 	_, port, _ := strings.Cut(first.URL(), "@127.0.0.1")
@@ -378,7 +380,8 @@ func TestNotADirectory(t *testing.T) {
 	}
 }
 
-// The server alone would go on without a stream whose definition it cannot read.
+// TestDamagedDefinition shows that a stream with a damaged definition is an error. The server
+// itself would continue without the stream.
 func TestDamagedDefinition(t *testing.T) {
 	dir := t.TempDir()
 	srv := open(t, dir, embedded.Options{})
@@ -410,7 +413,8 @@ func TestDamagedDefinition(t *testing.T) {
 	}
 }
 
-// A process that is killed while it makes a stream leaves a directory without a definition and without messages.
+// TestHalfMadeStream shows that a process that is killed while it creates a stream leaves a usable
+// directory.
 func TestHalfMadeStream(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "jetstream", "$G", "streams", "S", "msgs"), 0o700); err != nil {
@@ -487,7 +491,7 @@ func TestOpenEndsWithItsContext(t *testing.T) {
 	open(t, dir, embedded.Options{})
 }
 
-// What the server says goes to the logger, and never the password.
+// TestLog shows that the server's lines go to the logger, without the password.
 func TestLog(t *testing.T) {
 	var log safeBuffer
 	srv := open(t, t.TempDir(), embedded.Options{

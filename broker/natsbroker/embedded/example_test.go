@@ -11,7 +11,8 @@ import (
 	"github.com/swarmiji/swarmiji/broker/natsbroker/embedded"
 )
 
-// A server in a directory, used from this process. The NATS adapters take it as their InProcess; here a plain client does.
+// This example runs a server in a directory, used from this process. The NATS adapters take it as
+// their InProcess; here a plain client uses it.
 func Example() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "example")
@@ -48,7 +49,7 @@ func Example() {
 	// ORDERS 1 <nil>
 }
 
-// A second process on the same directory joins the first one's server.
+// In this example a second process on the same directory joins the first one's server.
 func ExampleAddress() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "example")
@@ -57,14 +58,15 @@ func ExampleAddress() {
 		return
 	}
 	defer os.RemoveAll(dir)
-	srv, err := embedded.Open(ctx, dir, embedded.Options{Listen: "127.0.0.1:0"}) // in the first process
+	// in the first process
+	srv, err := embedded.Open(ctx, dir, embedded.Options{Listen: "127.0.0.1:0"})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer srv.Close(ctx)
 
-	url, err := embedded.Address(dir) // in the second
+	url, err := embedded.Address(dir) // in the second process
 	if err != nil {
 		fmt.Println(err)
 		return

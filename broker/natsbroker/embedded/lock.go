@@ -12,19 +12,21 @@ import (
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
-// errHeld is what the lock functions of a platform return when somebody else holds the lock.
+// errHeld: another server holds the lock. The lock functions of each platform return it.
 var errHeld = errors.New("held by another server")
 
-// lockPatience is how long Open waits for a lock: [Address] takes it for a moment, to see whether a server runs.
-const lockPatience = 200 * time.Millisecond
+// lockTimeout limits the time that Open waits for a lock, since [Address] takes it for a moment to
+// see whether a server runs.
+const lockTimeout = 200 * time.Millisecond
 
-// lock takes the exclusive lock of a directory.
+// lock takes the exclusive lock of a directory and returns the locked file. It waits up to
+// lockTimeout, or until ctx ends. Returns ErrLocked if a server holds the lock.
 func lock(ctx context.Context, dir string) (*os.File, error) {
-	deadline := time.Now().Add(lockPatience)
+	deadline := time.Now().Add(lockTimeout)
 	for {
 		f, err := tryLock(lockFile(dir), true)
 		if err == nil {
-			sign(f)
+			writeOwner(f)
 			return f, nil
 		}
 		if !errors.Is(err, errHeld) {
@@ -39,14 +41,16 @@ func lock(ctx context.Context, dir string) (*os.File, error) {
 	}
 }
 
-// sign writes the process id into the lock file, for the message that others get. That it may fail does not matter.
-func sign(f *os.File) {
+// writeOwner writes the process id into the lock file f, for the error text of other processes.
+// Errors are ignored.
+func writeOwner(f *os.File) {
 	if f.Truncate(0) == nil {
 		_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	}
 }
 
-// lockedError says who holds the lock as far as that can be known, and what to do.
+// lockedError returns ErrLocked with the process that holds the lock, if it is known, and the next
+// step.
 func lockedError(dir string) error {
 	holder := "a server"
 	if b, err := os.ReadFile(lockFile(dir)); err == nil {
@@ -58,6 +62,6 @@ func lockedError(dir string) error {
 		return fmt.Errorf("%w: %s is in use by %s, which listens on %s; join it with the URL that embedded.Address returns",
 			ErrLocked, dir, holder, u.Host)
 	}
-	return fmt.Errorf("%w: %s is in use by %s, which takes no connections; open it there with Options.Listen and join it with the URL "+
+	return fmt.Errorf("%w: %s is in use by %s, which accepts no connections; open it there with Options.Listen and join it with the URL "+
 		"that embedded.Address returns, or use another directory", ErrLocked, dir, holder)
 }

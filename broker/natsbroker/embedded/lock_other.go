@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// tryLock refuses: a server without a lock would be one that another can destroy.
+// tryLock returns an error: without a lock another server could destroy the data.
 func tryLock(string, bool) (*os.File, error) {
 	return nil, errors.New("files cannot be locked on this platform; run nats-server and connect to it")
 }

@@ -8,10 +8,11 @@ import (
 	"syscall"
 )
 
-// tryLock locks a file that it makes if need be, until the file is closed or the process ends. It returns errHeld when the
-// lock is taken. Shared locks do not exclude each other.
+// tryLock locks the file name, which it creates if necessary, until the file is closed or the
+// process ends. It does not wait: it returns errHeld if another process holds the lock. Locks with
+// exclusive false do not exclude each other.
 func tryLock(name string, exclusive bool) (*os.File, error) {
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // a file of the directory that the caller names
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // chosen by the caller
 	if err != nil {
 		return nil, err
 	}

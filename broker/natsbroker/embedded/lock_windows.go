@@ -6,11 +6,13 @@ import (
 	"syscall"
 )
 
-// sharingViolation is ERROR_SHARING_VIOLATION: somebody has the file open and shares it with nobody.
+// sharingViolation is ERROR_SHARING_VIOLATION: another process has opened the file without sharing
+// it.
 const sharingViolation = syscall.Errno(32)
 
-// tryLock opens a file, which it makes if need be, without sharing it for writing: while it is open nobody else can do the
-// same. It returns errHeld when somebody has.
+// tryLock opens the file name, which it creates if necessary, without sharing it for writing. While
+// it is open no other process can do the same. It does not wait: it returns errHeld if another
+// process has the file open.
 func tryLock(name string, _ bool) (*os.File, error) {
 	path, err := syscall.UTF16PtrFromString(name)
 	if err != nil {

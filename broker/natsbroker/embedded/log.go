@@ -9,15 +9,16 @@ import (
 	"sync"
 )
 
-// logger hands what the server says to slog. It implements the server's Logger.
+// logger implements the server's Logger and writes its lines to slog.
 type logger struct {
 	to     *slog.Logger
 	secret string
 
 	mu    sync.Mutex
-	fatal error // the first thing the server could not live with
+	fatal error // the first error that the server cannot continue after
 }
 
+// log writes one line of the server at the given level.
 func (l *logger) log(level slog.Level, format string, args []any) {
 	ctx := context.Background()
 	if l.to.Enabled(ctx, level) {
@@ -25,15 +26,18 @@ func (l *logger) log(level slog.Level, format string, args []any) {
 	}
 }
 
-// text is a line of the server. It does not write passwords; should it ever, this one does not pass.
+// text returns a line of the server. It replaces the password, which the server should never write,
+// by "[secret]".
 func (l *logger) text(format string, args []any) string {
 	return strings.ReplaceAll(strings.TrimSpace(fmt.Sprintf(format, args...)), l.secret, "[secret]")
 }
 
-// Noticef is for the lines of a start and of a stop, of which who embeds a server wants to see none.
+// Noticef logs the lines of a start and a stop at debug level, because a program with an embedded
+// server does not need them.
 func (l *logger) Noticef(format string, args ...any) { l.log(slog.LevelDebug, format, args) }
 
-// Warnf leaves out the advice against large messages, which are asked for.
+// Warnf logs the advice against large messages at debug level, because large messages are wanted
+// here.
 func (l *logger) Warnf(format string, args ...any) {
 	level := slog.LevelWarn
 	if strings.HasPrefix(format, "Maximum payloads over") {
@@ -42,9 +46,11 @@ func (l *logger) Warnf(format string, args ...any) {
 	l.log(level, format, args)
 }
 
+// Errorf logs an error line of the server.
 func (l *logger) Errorf(format string, args ...any) { l.log(slog.LevelError, format, args) }
 
-// Fatalf keeps the reason: the server goes on as far as it can, and Open has to end it.
+// Fatalf records the first fatal error. The server continues as far as it can, and Open must end
+// it.
 func (l *logger) Fatalf(format string, args ...any) {
 	l.mu.Lock()
 	if l.fatal == nil {
@@ -54,10 +60,11 @@ func (l *logger) Fatalf(format string, args ...any) {
 	l.log(slog.LevelError, format, args)
 }
 
-// Debugf and Tracef are never called: their levels are off.
+// Debugf and Tracef are never called, because their levels are off.
 func (l *logger) Debugf(format string, args ...any) { l.log(slog.LevelDebug-4, format, args) }
 func (l *logger) Tracef(format string, args ...any) { l.log(slog.LevelDebug-8, format, args) }
 
+// failure returns the first fatal error, or nil.
 func (l *logger) failure() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

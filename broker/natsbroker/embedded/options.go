@@ -11,37 +11,40 @@ import (
 	"time"
 )
 
-// Defaults of [Options].
+// The defaults of [Options].
 const (
 	DefaultMaxBody      = 16 << 20
 	DefaultSyncInterval = 5 * time.Second
 )
 
-// headroom is how much larger than a body a whole message may be: headers count for the server's limit.
+// headroom is the size by which a whole message may exceed its body, in bytes, because the server's
+// limit includes the headers.
 const headroom = 1 << 20
 
 // Options of [Open]. The zero value is usable.
 type Options struct {
-	// Listen is the loopback address on which other processes may join, such as "127.0.0.1:0" or "localhost:4222"; port 0 is a
-	// free one. "": the server is for this process alone.
+	// Listen is the loopback address on which other processes may join, such as "127.0.0.1:0" or
+	// "localhost:4222". Port 0 selects a free port. "": only this process can connect.
 	Listen string
-	// SyncAlways makes the server sync every write to the disk before it acknowledges it, so that a loss of power loses
-	// nothing. It costs a trip to the disk each.
+	// SyncAlways makes the server sync every write to the disk before it acknowledges it, so that a
+	// loss of power loses no message. It costs a disk sync for each write.
 	SyncAlways bool
-	// SyncInterval is how often what was written is synced to the disk otherwise: a loss of power takes what was
-	// acknowledged in that time. Each costs the disk some work while much is written. 0: [DefaultSyncInterval], 5 s. At least 10 ms.
+	// SyncInterval is the interval of disk syncs without SyncAlways. A loss of power loses the
+	// messages acknowledged since the last sync. Default: [DefaultSyncInterval], 5 s. Minimum: 10 ms.
 	SyncInterval time.Duration
-	// MaxBody is the size of the largest message's body in bytes; 1 MiB more is left for headers. 0: [DefaultMaxBody], 16 MiB.
+	// MaxBody limits the body of a message, in bytes. 1 MiB more is left for headers. Default:
+	// [DefaultMaxBody], 16 MiB.
 	MaxBody int
-	// StoreLimit is how many bytes the server stores at most; beyond it writes are refused. 0: three quarters of
-	// what was free on the disk when the server started.
+	// StoreLimit limits the data that the server stores, in bytes. Further writes are refused.
+	// Default: three quarters of the free disk space when the server starts.
 	StoreLimit int64
-	// Logger gets what the server has to say: its notices at debug level, its warnings at warn level, its errors at error
-	// level. Nil: slog.Default().
+	// Logger receives the server's log: notices at debug level, warnings at warn level, errors at
+	// error level. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// complete returns o with its defaults, the host and the port to listen on, and all problems.
+// complete returns o with its defaults set, the host and the port of Listen, and all problems
+// joined.
 func (o Options) complete() (Options, string, int, error) {
 	var errs []error
 	host, port, err := loopback(o.Listen)
@@ -71,7 +74,8 @@ func (o Options) complete() (Options, string, int, error) {
 	return o, host, port, errors.Join(errs...)
 }
 
-// loopback takes Listen apart. Other addresses than loopback ones are refused: the server speaks plain text.
+// loopback returns the host and the port of Listen. It returns an error for an address that is not
+// a loopback address, because the server speaks plain text.
 func loopback(listen string) (host string, port int, err error) {
 	if listen == "" {
 		return "", 0, nil

@@ -15,20 +15,21 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// The classes of this package's errors. Compare with [errors.Is]. None of them holds a password.
+// The classes of this package's errors. Compare them with [errors.Is]. They never hold a password.
 var (
-	// ErrLocked: a server runs on the directory already. The text says whose, and how to join it.
+	// ErrLocked: a server runs on the directory already. The text names its process and says how to
+	// join it.
 	ErrLocked = errors.New("embedded: the directory has a server")
-	// ErrStore: the data in the directory cannot be used as it is. Nothing in it was changed.
+	// ErrStore: the data in the directory cannot be used. Open has not changed it.
 	ErrStore = errors.New("embedded: unusable store")
-	// ErrNotListening: no server on the directory takes connections.
+	// ErrNotListening: no server on the directory accepts connections.
 	ErrNotListening = errors.New("embedded: no server listens")
 	// ErrClosed: the server was closed.
 	ErrClosed = errors.New("embedded: closed")
 )
 
-// Server is a NATS server in this process. Make one with [Open]. All methods may be called from any goroutine. It implements
-// nats.InProcessConnProvider.
+// Server is a NATS server in this process. Create it with [Open]. All methods may be called from
+// any goroutine. It implements nats.InProcessConnProvider.
 type Server struct {
 	dir  string
 	url  *url.URL // nil: it does not listen
@@ -38,12 +39,14 @@ type Server struct {
 	closing sync.Once
 	closed  chan struct{} // closed when Close has begun
 	ended   chan struct{} // closed when the server has ended and the directory is unlocked
-	err     error         // of the end
+	err     error         // the result of the end
 }
 
-// Open starts a server on a directory, which it makes if need be. It returns when the server has read what is there and takes
-// connections. Its errors are [ErrLocked], [ErrStore], all problems of o together, those of the file system, and ctx's: then
-// what has begun is undone in the background.
+// Open starts a server on a directory, which it creates if necessary. It returns when the server
+// has read its data and accepts connections.
+//
+// It returns [ErrLocked], [ErrStore], all problems of o joined, errors of the file system, or ctx's
+// error. After ctx's error the start is undone in the background.
 func Open(ctx context.Context, dir string, o Options) (*Server, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -72,7 +75,8 @@ func Open(ctx context.Context, dir string, o Options) (*Server, error) {
 	case err = <-started:
 	case <-ctx.Done():
 		go func() {
-			if err := errors.Join(<-started, s.end()); err != nil { // nobody else is left to tell
+			// no caller is left that could receive the error
+			if err := errors.Join(<-started, s.end()); err != nil {
 				o.Logger.Debug("embedded: undoing a start that took too long", "error", err)
 			}
 		}()
@@ -84,22 +88,23 @@ func Open(ctx context.Context, dir string, o Options) (*Server, error) {
 	return s, nil
 }
 
-// start runs the server. What it leaves when it fails is for end.
+// start runs the server. After an error the caller must call end.
 func (s *Server) start(ctx context.Context, o Options, host string, port int) error {
-	if err := removeAddress(s.dir); err != nil { // of one that was killed
+	if err := removeAddress(s.dir); err != nil { // the address of a killed server
 		return fmt.Errorf("embedded: %w", err)
 	}
 	password := rand.Text()
 	limit := o.MaxBody + headroom
 	opts := &server.Options{
-		ServerName:                 "swarmiji-embedded",
-		StoreDir:                   s.dir,
-		JetStream:                  true,
-		JetStreamMaxStore:          o.StoreLimit,
-		SyncAlways:                 o.SyncAlways,
-		SyncInterval:               o.SyncInterval,
-		MaxPayload:                 int32(limit),
-		MaxPending:                 max(64<<20, 16*int64(limit)), // a fetch may bring many large messages at once
+		ServerName:        "swarmiji-embedded",
+		StoreDir:          s.dir,
+		JetStream:         true,
+		JetStreamMaxStore: o.StoreLimit,
+		SyncAlways:        o.SyncAlways,
+		SyncInterval:      o.SyncInterval,
+		MaxPayload:        int32(limit),
+		// a fetch may return many large messages at once
+		MaxPending:                 max(64<<20, 16*int64(limit)),
 		DontListen:                 o.Listen == "",
 		Host:                       host,
 		Port:                       port,
@@ -138,7 +143,8 @@ func (s *Server) start(ctx context.Context, o Options, host string, port int) er
 // Dir returns the directory as an absolute path.
 func (s *Server) Dir() string { return s.dir }
 
-// URL returns where other processes join, with the password, and "" without [Options].Listen.
+// URL returns the URL, with the password, at which other processes join. It returns "" without
+// [Options].Listen.
 func (s *Server) URL() string {
 	if s.url == nil {
 		return ""
@@ -146,8 +152,8 @@ func (s *Server) URL() string {
 	return s.url.String()
 }
 
-// InProcessConn implements nats.InProcessConnProvider: it returns a connection to the server that needs no password. After
-// Close it returns [ErrClosed].
+// InProcessConn implements nats.InProcessConnProvider. It returns a connection to the server that
+// needs no password. Returns [ErrClosed] after Close.
 func (s *Server) InProcessConn() (net.Conn, error) {
 	select {
 	case <-s.closed:
@@ -156,13 +162,14 @@ func (s *Server) InProcessConn() (net.Conn, error) {
 	}
 	conn, err := s.nats.InProcessConn()
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrClosed, err) // it refuses only when it ends
+		return nil, fmt.Errorf("%w: %w", ErrClosed, err) // the server refuses only when it ends
 	}
 	return conn, nil
 }
 
-// Close ends the server in good order, waits for it, and unlocks the directory. Clients lose their connections. When ctx ends
-// first the error is ctx's, and the rest goes on in the background; another Close waits for it. It is idempotent.
+// Close ends the server in order, waits for its end, and unlocks the directory. Clients lose their
+// connections. If ctx ends first it returns ctx's error and continues in the background; another
+// Close waits for that. It is idempotent.
 func (s *Server) Close(ctx context.Context) error {
 	s.closing.Do(func() {
 		close(s.closed)
@@ -184,7 +191,8 @@ func (s *Server) Close(ctx context.Context) error {
 	}
 }
 
-// end stops the server, if there is one. The lock goes last: until then the server writes.
+// end stops the server, if it was started, and removes its address. The lock is released last,
+// because the server writes until then. It returns all errors joined.
 func (s *Server) end() error {
 	var errs []error
 	if err := removeAddress(s.dir); err != nil {
@@ -203,9 +211,11 @@ func (s *Server) end() error {
 	return nil
 }
 
-// gate lets in who comes from this process, or has the password. It implements server.Authentication.
+// gate accepts connections from this process and connections with the password. It implements
+// server.Authentication.
 type gate struct{ password []byte }
 
+// Check reports whether the connection is accepted.
 func (g gate) Check(c server.ClientAuthentication) bool {
 	if a := c.RemoteAddress(); a != nil && a.Network() == "pipe" {
 		return true

@@ -1,12 +1,13 @@
-// Package rates keeps tasks from starting faster than their rate limits allow.
+// Package rates delays the start of tasks by their rate limits.
 //
-// A task that its rate does not let start gets a turn: the time of its start. Until then it is set
-// aside: it stays reserved, and its worker is free for other tasks. A queue sets aside up to half
-// its prefetch, so that tasks of one name do not block all others.
+// Each task that exceeds its rate limit gets a start time. Until then it is set aside: it stays in
+// this process as reserved, and its worker is free for other tasks. At most half of the prefetch of
+// a queue is set aside, so that tasks of one name do not block all others.
 //
-// A task without room, or set aside for a minute, is put back and comes again at its turn. New
-// tasks get later turns. With a prefetch of 1 there is no room: the worker waits if the turn is
-// near.
+// A task is put back to the broker after a minute, or at once if the limit of tasks set aside is
+// reached. The broker delivers it again at its start time. Later tasks get later start times.
+//
+// With a prefetch of 1 no task can be set aside: the worker waits if the start time is near.
 package rates
 
 import (
@@ -18,75 +19,79 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// MaxAside is how many tasks of a queue may be set aside if its prefetch has no limit.
+// MaxAside is the largest number of tasks of a queue without a prefetch limit that are set aside.
 const MaxAside = 1000
 
 const (
-	asideFor     = time.Minute     // the most time that a task is set aside
-	ratePatience = time.Second     // the most time that a worker waits
-	maxRateDelay = 24 * time.Hour  // the most delay of a put-back task: the limit may change
-	turnLate     = 5 * time.Second // how late for its turn a put-back task may be, beside an interval
+	maxAsideTime    = time.Minute    // longest time for which a task is set aside
+	maxWorkerWait   = time.Second    // longest wait of a worker
+	maxPutBackDelay = 24 * time.Hour // longest delay of a put-back task, since the limit may change
+	// with an interval, how late a put-back task may come for its start time
+	startGrace = 5 * time.Second
 )
 
-// Run is a task that is to start. No method calls back into [Rates].
+// Run is a task that waits for its rate limit. Its methods may be called with the lock of [Rates]
+// held and must not call methods of Rates.
 type Run interface {
-	// Turn is the turn for which the task was put back. Zero: it was not put back.
-	Turn() time.Time
+	// StartTime returns the start time for which the task was put back. Zero: it was not put back.
+	StartTime() time.Time
 	// Lost reports whether the broker has taken the delivery back.
 	Lost() bool
-	// Reserve sets whether the task waits here.
+	// Reserve adds the task to the reserved tasks of the consumer (true) or removes it (false).
 	Reserve(waits bool)
-	// Start starts it, and does not wait for its end.
+	// Start starts the task and does not wait for its end.
 	Start()
-	// GiveBack returns it to the broker, which delivers it again at once.
+	// GiveBack returns the task to the broker, which delivers it again at once.
 	GiveBack()
-	// PutBack returns it to the broker, which delivers it again at a time. No attempt is counted.
+	// PutBack returns the task to the broker, which delivers it again at the given time. No attempt is
+	// counted.
 	PutBack(at time.Time)
 }
 
-// Line is a queue whose tasks wait here.
-type Line struct {
+// Queue is a queue whose tasks wait here.
+type Queue struct {
 	// Open reports whether tasks of the queue may start at all.
 	Open func() bool
-	// Room returns how many tasks of the queue may be set aside.
-	Room func() int
+	// Capacity returns how many tasks of the queue may be set aside.
+	Capacity func() int
 
-	aside int // guarded by Rates.mu
+	aside int // number of tasks set aside; guarded by Rates.mu
 }
 
-// Rates holds a token bucket for each task name that has a rate limit. The bucket holds what 100 ms
-// give, at least one token. The zero value is ready.
+// Rates holds a token bucket for each task name with a rate limit. A bucket holds the tokens of 100
+// ms, at least one. The zero value is ready for use. Safe for concurrent use.
 type Rates struct {
-	changed atomic.Bool // there were overrides
+	changed atomic.Bool // Override was called
 
 	mu        sync.Mutex
 	closed    bool
 	buckets   map[string]*bucket
-	overrides map[string]string // of SetRateLimit, by task
+	overrides map[string]string // limits of Override, by task name
 }
 
 type bucket struct {
-	declared string // the last limit of the metadata
-	limit    string // the limit in force
-	limiter  *rate.Limiter
-	interval time.Duration // from one token to the next
-	waiting  []*waiter     // in the order of their turns
-	timer    *time.Timer   // for the next turn, while a run waits
-	back     time.Time     // turns until then belong to put-back tasks
-	used     time.Time     // when a task last took a token
+	declared      string // latest limit of the metadata
+	limit         string // limit in force
+	limiter       *rate.Limiter
+	interval      time.Duration // time between two tokens
+	waiting       []*waiter     // sorted by start time
+	timer         *time.Timer   // fires at the next start time
+	reservedUntil time.Time     // until then all start times are promised to put-back tasks
+	used          time.Time     // time of the last token that a task took
 }
 
-// waiter is a run that waits for its rate.
+// waiter is a task that waits for its start time.
 type waiter struct {
-	r    Run
-	line *Line
-	at   time.Time   // its turn
-	ends *time.Timer // ends the time for which it is set aside
-	wake chan bool   // gets true when the run may start, false when it must not; nil: it was set aside
+	r     Run
+	queue *Queue
+	at    time.Time   // start time
+	ends  *time.Timer // ends the time for which the task is set aside
+	// receives true when the task may start, false when it must not; nil: the task is set aside
+	wake chan bool
 }
 
-// Override sets the limit of a task instead of that of its metadata. [control.RateDefault] undoes
-// it.
+// Override sets the limit of a task instead of the limit of its metadata, and gives its waiting
+// tasks new start times. [control.RateDefault] removes the override.
 func (rs *Rates) Override(name, limit string) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -105,19 +110,21 @@ func (rs *Rates) Override(name, limit string) {
 	}
 	if b != nil {
 		b.set(limit)
-		rs.replan(b)
+		rs.reschedule(b)
 	}
 }
 
-// Admit reports whether the rate limit of the task lets r start now. Otherwise it takes r over: it
-// starts r at its turn, or puts it back. If there is no room, a worker may wait for up to a second.
-// declared is the limit of the metadata.
-func (rs *Rates) Admit(r Run, q *Line, name, declared string) bool {
+// Admit reports whether the rate limit of the task lets r start now. declared is the limit in its
+// metadata.
+//
+// If Admit returns false, it owns r: it starts r at its start time, or gives it back to the broker.
+// If no task can be set aside, it blocks until the start time, for at most a second.
+func (rs *Rates) Admit(r Run, q *Queue, name, declared string) bool {
 	if declared == "" && !rs.changed.Load() {
 		return true
 	}
 	rs.mu.Lock()
-	if rs.closed || !q.Open() { // GiveBack has run, or runs when mu is free
+	if rs.closed || !q.Open() { // GiveBack or Close has run, or waits for mu
 		rs.mu.Unlock()
 		r.GiveBack()
 		return false
@@ -129,13 +136,13 @@ func (rs *Rates) Admit(r Run, q *Line, name, declared string) bool {
 	}
 	now := time.Now()
 	w, wait := b.plan(r, q, now)
-	room := q.Room()
+	room := q.Capacity()
 	switch {
 	case wait <= 0 && b.limiter.AllowN(now, 1):
 		b.used = now
 		rs.mu.Unlock()
 		return true
-	case room == 0 && wait > ratePatience:
+	case room == 0 && wait > maxWorkerWait:
 		rs.putBack(b, w, now)
 		rs.mu.Unlock()
 		return false
@@ -150,17 +157,18 @@ func (rs *Rates) Admit(r Run, q *Line, name, declared string) bool {
 		return false
 	}
 	q.aside++
-	w.ends = time.AfterFunc(asideFor, func() { rs.expire(b, w) })
+	w.ends = time.AfterFunc(maxAsideTime, func() { rs.expire(b, w) })
 	rs.wait(b, w)
 	if q.aside > room {
-		rs.makeRoom(b, q, now)
+		rs.putBackLast(b, q, now)
 	}
 	rs.mu.Unlock()
 	return false
 }
 
-// bucket returns the bucket of a task. nil, or a bucket without a limiter: there is no limit, or it
-// cannot be read. A producer refuses such a limit; one of a foreign sender is ignored.
+// bucket returns the bucket of a task, with the limit in force. It returns nil or a bucket without
+// a limiter if the limit is missing or malformed. Producers refuse a malformed limit;
+// from other senders it is ignored. Call it with rs.mu held.
 func (rs *Rates) bucket(name, declared string) *bucket {
 	limit := declared
 	if o, ok := rs.overrides[name]; ok {
@@ -185,15 +193,15 @@ func (rs *Rates) bucket(name, declared string) *bucket {
 	return b
 }
 
-// GiveBack gives back all waiting runs of a queue; nil: of all queues.
-func (rs *Rates) GiveBack(q *Line) {
+// GiveBack gives all waiting tasks of a queue back to the broker. nil: of all queues.
+func (rs *Rates) GiveBack(q *Queue) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	for _, b := range rs.buckets {
 		rest := b.waiting[:0:0]
 		for _, w := range b.waiting {
-			if q == nil || w.line == q {
-				w.answer(false)
+			if q == nil || w.queue == q {
+				w.resolve(false)
 			} else {
 				rest = append(rest, w)
 			}
@@ -202,7 +210,7 @@ func (rs *Rates) GiveBack(q *Line) {
 	}
 }
 
-// Close gives back all waiting runs, and all later ones.
+// Close gives back all waiting tasks. Later calls of Admit give their task back too.
 func (rs *Rates) Close() {
 	rs.mu.Lock()
 	rs.closed = true

@@ -7,8 +7,9 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Leases makes contexts that end when the broker takes a delivery back. Deliveries that share a
-// Lost channel share one context and one goroutine. All deliveries of one AMQP channel do.
+// Leases makes contexts that end when the broker takes a delivery back. Deliveries with the same
+// Lost channel share one context and one goroutine, for example all deliveries of an AMQP channel.
+// The zero value is ready for use. Safe for concurrent use.
 type Leases struct {
 	mu      sync.Mutex
 	current map[<-chan struct{}]*lease
@@ -20,7 +21,8 @@ type lease struct {
 	uses int
 }
 
-// Acquire returns the context of a delivery; Release must follow.
+// Acquire returns a context that ends with parent, or when lost is closed, with the cause
+// [task.ErrLeaseLost]. Call Release for each Acquire. If lost is nil, it returns parent.
 func (l *Leases) Acquire(parent context.Context, lost <-chan struct{}) context.Context {
 	if lost == nil {
 		return parent
@@ -48,10 +50,10 @@ func (l *Leases) Acquire(parent context.Context, lost <-chan struct{}) context.C
 	return s.ctx
 }
 
-// keepIdle is how many contexts without a delivery are kept for later deliveries.
+// keepIdle is the number of unused contexts that are kept for later deliveries.
 const keepIdle = 4
 
-// sweepLocked ends idle contexts when there are too many of them.
+// sweepLocked ends unused contexts above keepIdle. Call it with l.mu held.
 func (l *Leases) sweepLocked() {
 	idle := 0
 	for lost, s := range l.current {
@@ -65,7 +67,8 @@ func (l *Leases) sweepLocked() {
 	}
 }
 
-// Release releases the context of a delivery.
+// Release ends one use of the context that Acquire returned for the same channel. The context
+// itself may be kept for later deliveries with this channel.
 func (l *Leases) Release(lost <-chan struct{}) {
 	if lost == nil {
 		return

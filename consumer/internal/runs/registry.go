@@ -6,18 +6,19 @@ import (
 	"sync"
 )
 
-// Registry holds the runs whose handler has not returned. It is sharded, because every run passes it
-// twice: worker says which shard a run is in. The zero value is ready. Safe for concurrent use.
+// Registry holds the runs whose handler has not returned. It has several shards, since every run
+// changes it twice; the worker number selects the shard. The zero value is ready for use. Safe for
+// concurrent use.
 type Registry[R comparable] struct {
 	shards [8]struct {
 		mu   sync.Mutex
 		runs map[R]struct{}
 		done int64    // handlers that have returned
-		_    [40]byte // keep the shards on cache lines of their own
+		_    [40]byte // puts each shard on its own cache lines
 	}
 }
 
-// Add takes in a run.
+// Add adds a run to the shard of the worker.
 func (g *Registry[R]) Add(r R, worker int) {
 	s := &g.shards[worker%len(g.shards)]
 	s.mu.Lock()
@@ -28,12 +29,13 @@ func (g *Registry[R]) Add(r R, worker int) {
 	s.mu.Unlock()
 }
 
-// Remove takes out a run that was not started after all.
+// Remove removes a run that did not start.
 func (g *Registry[R]) Remove(r R, worker int) { g.drop(r, worker, 0) }
 
-// End takes out a run whose handler has returned, and counts it.
+// End removes a run whose handler has returned, and counts it.
 func (g *Registry[R]) End(r R, worker int) { g.drop(r, worker, 1) }
 
+// drop removes a run from the shard of the worker and adds done to the count of ended handlers.
 func (g *Registry[R]) drop(r R, worker int, done int64) {
 	s := &g.shards[worker%len(g.shards)]
 	s.mu.Lock()
@@ -42,7 +44,7 @@ func (g *Registry[R]) drop(r R, worker int, done int64) {
 	s.mu.Unlock()
 }
 
-// Ended returns how many handlers have returned.
+// Ended returns the number of handlers that have returned.
 func (g *Registry[R]) Ended() (n int64) {
 	for i := range g.shards {
 		s := &g.shards[i]
@@ -53,7 +55,7 @@ func (g *Registry[R]) Ended() (n int64) {
 	return n
 }
 
-// All returns the runs, in no order.
+// All returns the runs in no particular order.
 func (g *Registry[R]) All() []R {
 	var rs []R
 	for i := range g.shards {
@@ -67,7 +69,7 @@ func (g *Registry[R]) All() []R {
 	return rs
 }
 
-// Len returns how many there are.
+// Len returns the number of runs.
 func (g *Registry[R]) Len() (n int) {
 	for i := range g.shards {
 		s := &g.shards[i]
@@ -78,13 +80,13 @@ func (g *Registry[R]) Len() (n int) {
 	return n
 }
 
-// Set holds runs. The zero value is ready. Safe for concurrent use.
+// Set is a set of runs. The zero value is ready for use. Safe for concurrent use.
 type Set[R comparable] struct {
 	mu   sync.Mutex
 	runs map[R]struct{}
 }
 
-// Add takes in a run.
+// Add adds a run.
 func (g *Set[R]) Add(r R) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -94,21 +96,21 @@ func (g *Set[R]) Add(r R) {
 	g.runs[r] = struct{}{}
 }
 
-// Remove takes out a run.
+// Remove removes a run. It does nothing if the run is not in the set.
 func (g *Set[R]) Remove(r R) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.runs, r)
 }
 
-// All returns the runs, in no order.
+// All returns the runs in no particular order.
 func (g *Set[R]) All() []R {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Collect(maps.Keys(g.runs))
 }
 
-// Len returns how many there are.
+// Len returns the number of runs.
 func (g *Set[R]) Len() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

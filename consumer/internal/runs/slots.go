@@ -7,21 +7,23 @@ import (
 	"sync/atomic"
 )
 
-// Slots bounds how many tasks of a team run at once. The number of workers is no bound: a task that
-// was set aside starts beside them. The zero value has no slot. To take a free slot costs one
-// atomic operation.
+// Slots limits how many tasks of a set of workers run at once. The number of workers alone does
+// not: a task that was set aside starts on another goroutine. The zero value has no slots. Taking a
+// free slot costs one atomic operation. Safe for concurrent use.
 type Slots struct {
 	limit, used atomic.Int64
-	waiting     atomic.Int64 // len(line), or more
+	waiting     atomic.Int64 // at least len(waiters)
 
-	mu   sync.Mutex
-	line []chan struct{} // each is closed when a slot was taken for it
+	mu      sync.Mutex
+	waiters []chan struct{} // each is closed when a slot was taken for it
 }
 
-// TryAcquire takes a slot if one is free and no goroutine waits for it.
-func (s *Slots) TryAcquire() bool { return s.waiting.Load() == 0 && s.take() }
+// TryAcquire takes a slot if one is free and no goroutine waits for a slot. It reports whether it
+// took one.
+func (s *Slots) TryAcquire() bool { return s.waiting.Load() == 0 && s.tryTake() }
 
-func (s *Slots) take() bool {
+// tryTake takes a slot if one is free. It ignores waiting goroutines.
+func (s *Slots) tryTake() bool {
 	for {
 		used := s.used.Load()
 		if used >= s.limit.Load() {
@@ -33,15 +35,16 @@ func (s *Slots) take() bool {
 	}
 }
 
-// Acquire waits for a slot until ctx ends, and reports whether it has one.
+// Acquire blocks until it has taken a slot or ctx has ended. It reports whether it took a slot.
+// Waiting goroutines get slots in order.
 func (s *Slots) Acquire(ctx context.Context) bool {
-	// before the line is read, so that a slot released later is handed over
+	// first, so that a Release from now on grants its slot to a waiter
 	s.waiting.Add(1)
 	defer s.waiting.Add(-1)
 	mine := make(chan struct{})
 	s.mu.Lock()
-	s.line = append(s.line, mine)
-	s.handLocked()
+	s.waiters = append(s.waiters, mine)
+	s.grantLocked()
 	s.mu.Unlock()
 	select {
 	case <-mine:
@@ -49,44 +52,46 @@ func (s *Slots) Acquire(ctx context.Context) bool {
 	case <-ctx.Done():
 	}
 	s.mu.Lock()
-	i := slices.Index(s.line, mine)
+	i := slices.Index(s.waiters, mine)
 	if i >= 0 {
-		s.line = slices.Delete(s.line, i, i+1)
+		s.waiters = slices.Delete(s.waiters, i, i+1)
 	}
 	s.mu.Unlock()
-	if i < 0 { // the slot came at the same time
+	if i < 0 { // the slot was granted at the same time
 		s.Release()
 	}
 	return false
 }
 
-// Release gives a slot back.
+// Release frees a slot, or grants it to the first waiting goroutine.
 func (s *Slots) Release() {
 	s.used.Add(-1)
 	if s.waiting.Load() > 0 {
-		s.hand()
+		s.grant()
 	}
 }
 
-// Resize changes the number of slots. Taken slots stay taken.
+// Resize changes the number of slots. Slots in use stay in use. New slots go to waiting goroutines
+// first.
 func (s *Slots) Resize(n int64) {
 	s.limit.Store(n)
-	s.hand()
+	s.grant()
 }
 
-func (s *Slots) hand() {
+// grant gives free slots to waiting goroutines. It takes s.mu.
+func (s *Slots) grant() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.handLocked()
+	s.grantLocked()
 }
 
-// handLocked gives free slots to waiting goroutines, in their order.
-func (s *Slots) handLocked() {
-	for len(s.line) > 0 && s.take() {
-		close(s.line[0])
-		s.line = slices.Delete(s.line, 0, 1)
+// grantLocked gives free slots to waiting goroutines, in their order. Call it with s.mu held.
+func (s *Slots) grantLocked() {
+	for len(s.waiters) > 0 && s.tryTake() {
+		close(s.waiters[0])
+		s.waiters = slices.Delete(s.waiters, 0, 1)
 	}
 }
 
-// Used returns how many slots are taken.
+// Used returns the number of slots in use.
 func (s *Slots) Used() int64 { return s.used.Load() }

@@ -9,7 +9,8 @@ import (
 	"github.com/swarmiji/swarmiji/consumer/internal/runs"
 )
 
-// TestSlots: however tasks come and the limit moves, no more than the limit run, and none is forgotten.
+// TestSlots shows that no more than the limit run at once and no waiter is forgotten, while the
+// limit changes.
 func TestSlots(t *testing.T) {
 	var s runs.Slots
 	var now, most, got atomic.Int64

@@ -14,28 +14,33 @@ import (
 )
 
 // The gatherer learns the end of a group's member when its result is stored, before its message is
-// acknowledged. The gatherer names one member as the decider of the group. The consumer that
-// settles the decider sends the tasks that follow the group, before the acknowledgement. It sends
-// them again if the decider is settled again.
+// acknowledged. It selects one member as the decider of the group. The consumer that settles the
+// decider sends the tasks that follow the group, before the acknowledgement. If the decider is
+// settled again, it sends them again.
 //
-// So these tasks are sent at least once, under one id. If the broker does not compare ids, several
-// copies may be queued. Begin remembers the name of the first copy that a consumer begins; the
-// others are dropped. That name stays with its message through all redeliveries and retries.
+// These tasks are therefore sent at least once, under one id. A broker that does not compare ids
+// may queue several copies. Gatherer.Begin remembers the copy that begins first, and consumers drop
+// the others. The name of a copy stays with its message through all redeliveries and retries.
 
-// errNoGatherer is the error of a group in a consumer without a Gatherer.
+// errNoGatherer is the error of a group in a consumer without a gatherer.
 var errNoGatherer = fmt.Errorf("%w: groups need a result store that can gather, or consumer.Config.Gatherer", broker.ErrUnsupported)
 
-// arrive reports end, the end of a member, to the gatherer; e is the envelope of the member. If the
-// member is the decider, arrive sends the tasks that follow the group.
-func (f *Sender) arrive(e *task.Envelope, end ending) {
+// reportMember reports the end of a group's member to the gatherer. e is the envelope of the
+// member. The gatherer names one member as the decider of the group: the last one to end, or with
+// the policy FailFast the first one to fail. For the decider, reportMember sends the task that
+// follows the group.
+//
+// It does nothing if no task follows the group. Without a gatherer the following task fails. If
+// the report is given up, it sets f.stopped, and the task is delivered again.
+func (f *Sender) reportMember(e *task.Envelope, end ending) {
 	if e.Chord == nil || f.stopped {
 		return
 	}
 	c := f.c
 	if c.Gatherer == nil {
 		f.run.NoGatherer()
-		if e.GroupIndex == 0 { // once for the group
-			f.unsent(c.Codec.FollowGroup(e, f.queue, wire.Given{}).Envelope, errNoGatherer)
+		if e.GroupIndex == 0 { // once per group
+			f.failUnsent(c.Codec.FollowGroup(e, f.queue, wire.Given{}).Envelope, errNoGatherer)
 		}
 		return
 	}
@@ -55,7 +60,7 @@ func (f *Sender) arrive(e *task.Envelope, end ending) {
 		}
 		g, err = c.Gatherer.Arrive(ctx, a)
 		if refused = errors.Is(err, resultstore.ErrMalformed) || errors.Is(err, task.ErrBadID); refused {
-			f.run.Log(slog.LevelError, "the member of a group has no place in it", slog.String("group", string(a.Group)), slog.Any("error", err))
+			f.run.Log(slog.LevelError, "the gatherer refused a member of a group", slog.String("group", string(a.Group)), slog.Any("error", err))
 			return nil
 		}
 		if errors.Is(err, resultstore.ErrTooLarge) && a.Record.Result != nil {
@@ -68,11 +73,12 @@ func (f *Sender) arrive(e *task.Envelope, end ending) {
 	if f.stopped = f.stopped || !ok; f.stopped || refused || g.Decider != e.GroupIndex {
 		return
 	}
-	f.decide(e, g)
+	f.sendFollowers(e, g)
 }
 
-// decide sends the tasks that follow the group of e, or fails the group.
-func (f *Sender) decide(e *task.Envelope, g resultstore.Gathered) {
+// sendFollowers adds the task that follows the group of e to the tasks to send. If the results of
+// the group cannot be passed on, it records the failure of that task.
+func (f *Sender) sendFollowers(e *task.Envelope, g resultstore.Gathered) {
 	value, err := f.results(e, g)
 	if f.stopped {
 		return
@@ -80,22 +86,25 @@ func (f *Sender) decide(e *task.Envelope, g resultstore.Gathered) {
 	s := f.c.Codec.FollowGroup(e, f.queue, wire.Given{Value: value})
 	if err != nil {
 		if _, remote := errors.AsType[*task.RemoteError](err); !remote {
-			f.run.Log(slog.LevelError, "the results of a group cannot be handed on", slog.String("group", string(e.Group)), slog.Any("error", err))
+			f.run.Log(slog.LevelError, "the results of a group cannot be passed on", slog.String("group", string(e.Group)), slog.Any("error", err))
 		}
-		f.fails(s.Envelope, task.Remote(err))
+		f.failSuccessor(s.Envelope, task.Remote(err))
 		return
 	}
 	f.add(s)
 }
 
-// groupError is an error that fails a group. Repetition does not help.
+// groupError is an error that fails a group. Repeating does not help.
 type groupError struct{ cause error }
 
 func (e *groupError) Error() string { return e.cause.Error() }
 
 func (e *groupError) Unwrap() error { return e.cause }
 
-// results returns the results of the group of e for the next task. An error fails the group.
+// results reads the results of the members of e's group. It returns them as the argument of the
+// next task, in the form that the group's policy asks for. An error fails the group.
+//
+// If a read is given up, it sets f.stopped; the returned value must then be ignored.
 func (f *Sender) results(e *task.Envelope, g resultstore.Gathered) (wire.Value, error) {
 	policy, codec := e.Chord.Policy, f.c.Codec
 	if policy == task.Refer {
@@ -117,7 +126,7 @@ func (f *Sender) results(e *task.Envelope, g resultstore.Gathered) (wire.Value, 
 			return wire.Value{}, err
 		}
 		if len(page) == 0 {
-			return wire.Value{}, fmt.Errorf("%w: the store has forgotten members of group %s", task.ErrNoResult, e.Group)
+			return wire.Value{}, fmt.Errorf("%w: the gatherer no longer has the members of group %s", task.ErrNoResult, e.Group)
 		}
 		for i := range page {
 			if err := addMember(join, policy, &page[i]); err != nil {
@@ -129,7 +138,9 @@ func (f *Sender) results(e *task.Envelope, g resultstore.Gathered) (wire.Value, 
 	return join.List()
 }
 
-// page reads members, until the read succeeds. An error fails the group.
+// page reads up to limit members of the group, beginning with index from, and repeats the read
+// until it succeeds. permanentErr is an error that fails the group, since repeating does not help.
+// If the read is given up, it sets f.stopped.
 func (f *Sender) page(group task.ID, from, limit int) (page []resultstore.Record, permanentErr error) {
 	ok := f.run.Step("results of a group", func(ctx context.Context) (err error) {
 		page, err = f.c.readPage(ctx, group, from, limit)
@@ -143,7 +154,8 @@ func (f *Sender) page(group task.ID, from, limit int) (page []resultstore.Record
 	return page, permanentErr
 }
 
-// addMember adds the end of a member by the policy.
+// addMember adds the end of a member to join as the policy says. It returns the member's error if
+// the policy lets a failed member fail the group.
 func addMember(join *wire.Joiner, policy task.Policy, rec *resultstore.Record) error {
 	v := wire.Value{ContentType: rec.ContentType, Data: rec.Result}
 	if rec.State == task.StateSucceeded {
@@ -159,7 +171,7 @@ func addMember(join *wire.Joiner, policy task.Policy, rec *resultstore.Record) e
 	return causeOf(rec).OfStep(rec.Name, rec.ID)
 }
 
-// causeOf is the error of a member that did not succeed.
+// causeOf returns the error of a member that did not succeed.
 func causeOf(rec *resultstore.Record) *task.RemoteError {
 	if rec.Error != nil {
 		return rec.Error

@@ -8,14 +8,15 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Bounds of a page of members. Their size is unknown before the first ones are read.
+// Limits of the reads of members. The sizes of results are unknown before the first read.
 const (
 	firstMembers = 16
 	pageBytes    = 4 << 20
 )
 
-// readPage reads up to limit members, and unseals and decompresses them. It returns fewer if they
-// are large, and none only if there is none. Returns a *groupError if one cannot be opened.
+// readPage reads up to limit members from index from on, and decrypts and decompresses them. It
+// returns fewer members if they are large or have not ended yet. Returns a *groupError if a member
+// cannot be opened.
 func (c *Config) readPage(ctx context.Context, group task.ID, from, limit int) ([]resultstore.Record, error) {
 	var page []resultstore.Record
 	size := 0
@@ -42,7 +43,7 @@ func (c *Config) readPage(ctx context.Context, group task.ID, from, limit int) (
 	return page, nil
 }
 
-// Members returns members of a group, for a handler.
+// Members returns up to limit results of members of a group, from index from on, for a handler.
 func (c *Config) Members(ctx context.Context, group task.ID, from, limit int) ([]task.MemberResult, error) {
 	page, err := c.readPage(ctx, group, from, limit)
 	members := make([]task.MemberResult, len(page))

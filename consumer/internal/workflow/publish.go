@@ -14,7 +14,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// flush publishes the added successors, until each is confirmed or has failed.
+// flush publishes the added successors until each is confirmed, has failed, or a step is given up
+// (f.stopped).
 func (f *Sender) flush() {
 	for len(f.outs) > 0 && !f.stopped {
 		outs := f.outs
@@ -29,12 +30,13 @@ type unfit struct {
 	err      error
 }
 
-// allowed asks the hooks which successors may be sent.
+// allowed calls the enqueue hooks for outs. It returns the successors that may be sent, and those
+// that a hook has vetoed.
 func (f *Sender) allowed(outs []outgoing) (allowed []outgoing, vetoed []unfit) {
 	for _, o := range outs {
 		var err error
 		if o.after, err = f.c.BeforeEnqueue(o.queue, o.envelope); err != nil {
-			vetoed = append(vetoed, unfit{o.envelope, fmt.Errorf("swarmiji: vetoed: %w", err)})
+			vetoed = append(vetoed, unfit{o.envelope, fmt.Errorf("swarmiji: vetoed by an enqueue hook: %w", err)})
 			continue
 		}
 		allowed = append(allowed, o)
@@ -42,11 +44,13 @@ func (f *Sender) allowed(outs []outgoing) (allowed []outgoing, vetoed []unfit) {
 	return allowed, vetoed
 }
 
-// publish publishes outs. A confirmed one is not sent again, since most brokers would run it again.
+// publish publishes outs and repeats that until each is confirmed or has failed. A confirmed
+// successor is not sent again. Failed successors count as failed tasks. If the broker fails for too
+// long, publish sets f.stopped. It tells the hooks the outcome of each.
 func (f *Sender) publish(outs []outgoing) {
 	outs, failures := f.allowed(outs)
 	defer func() {
-		for _, o := range outs { // the rest
+		for _, o := range outs { // those without an outcome
 			o.after(ErrNotSent)
 		}
 	}()
@@ -64,7 +68,8 @@ func (f *Sender) publish(outs []outgoing) {
 				case errs[i] == nil:
 					o.after(nil)
 					f.c.Sent(o.queue, o.envelope)
-				case Permanent(errs[i]): // a message must not create queues; its sender has to
+				// such as a missing queue: the sender of a task declares queues, a message must not
+				case Permanent(errs[i]):
 					o.after(errs[i])
 					failures = append(failures, unfit{o.envelope, errs[i]})
 				default:
@@ -82,17 +87,18 @@ func (f *Sender) publish(outs []outgoing) {
 		}
 	}
 	for _, x := range failures {
-		f.unsent(x.envelope, x.err)
+		f.failUnsent(x.envelope, x.err)
 	}
 }
 
-// encode writes the messages of the next batch of outs.
-func (f *Sender) encode(outs *[]outgoing, failures *[]unfit) (taken []outgoing, messages []broker.Outgoing) {
+// encode removes the next batch from outs, at most publishBytes large, and returns it with its
+// messages. It adds successors that cannot be encoded to failures.
+func (f *Sender) encode(outs *[]outgoing, failures *[]unfit) (sent []outgoing, messages []broker.Outgoing) {
 	c := f.c
 	_, delays := capability.As[broker.Delayer](c.Broker)
 	for size := 0; len(*outs) > 0 && size < publishBytes; *outs = (*outs)[1:] {
 		o := (*outs)[0]
-		// Each attempt sends a copy: an unconfirmed message may be queued all the same.
+		// Each attempt sends a new copy, since an unconfirmed message may be queued.
 		o.envelope.Copy = rand.Text()
 		m, err := c.Codec.Encode(o.queue, o.envelope)
 		if err != nil {
@@ -101,17 +107,17 @@ func (f *Sender) encode(outs *[]outgoing, failures *[]unfit) (taken []outgoing, 
 			continue
 		}
 		out := broker.Outgoing{Queue: o.queue, Message: m}
-		if delays { // otherwise its consumer waits
+		if delays { // otherwise its consumer waits until it is due
 			out.At = o.envelope.Meta.NotBefore.Or(time.Time{})
 			wire.StampHeld(m, wire.HeaderHeld, out.At)
 		}
 		size += len(m.Body)
-		taken, messages = append(taken, o), append(messages, out)
+		sent, messages = append(sent, o), append(messages, out)
 	}
-	return taken, messages
+	return sent, messages
 }
 
-// Permanent reports whether publishing the same message again cannot help.
+// Permanent reports whether publishing the same message again cannot succeed.
 func Permanent(err error) bool {
 	return errors.Is(err, broker.ErrNoQueue) || errors.Is(err, broker.ErrTooLarge) || errors.Is(err, broker.ErrMalformed) || errors.Is(err, serializer.ErrValue)
 }

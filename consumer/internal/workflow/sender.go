@@ -9,8 +9,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// The most successors, and their most bytes, in one call of the broker. Each carries a copy of the
-// tasks that follow it.
+// Limits of one call of the broker: number and bytes of successors. Each successor carries a copy
+// of the tasks that follow it.
 const (
 	publishAtOnce = 500
 	publishBytes  = 4 << 20
@@ -25,17 +25,19 @@ type outgoing struct {
 
 // ending is the end of a task.
 type ending struct {
-	given wire.Given        // its result for the next task, if it succeeded
-	cause *task.RemoteError // nil: it succeeded
-	state task.State        // its state if it failed
+	given wire.Given        // result for the next task after a success
+	cause *task.RemoteError // nil: the task succeeded
+	state task.State        // state of a failed task
 }
 
-// ended handles the end of the task of e: this run, or a task that could not be sent.
-func (f *Sender) ended(e *task.Envelope, end ending) {
+// handleEnd adds the tasks that follow the task of e to those to send, and reports the end to the
+// group of the task. e is the envelope of the ended task of this run, or of a task that could not
+// be sent.
+func (f *Sender) handleEnd(e *task.Envelope, end ending) {
 	parent := *e
 	parent.SentAt, parent.Origin = f.at, f.c.Node
 	if end.cause != nil {
-		f.failing(&parent, end)
+		f.handleFailure(&parent, end)
 		return
 	}
 	inGroup := membershipOf(e)
@@ -49,15 +51,18 @@ func (f *Sender) ended(e *task.Envelope, end ending) {
 		f.c.Codec.Expand(&parent, l, thenLabel(i), f.queue, end.given, m, f.add)
 	}
 	if !handedOn {
-		f.arrive(&parent, end)
+		f.reportMember(&parent, end)
 	}
 }
 
-func (f *Sender) failing(parent *task.Envelope, end ending) {
+// handleFailure handles the end of a failed task. It adds the error tasks of the task and reports
+// the failure to its group. It also records the failure of the steps that would have followed the
+// task.
+func (f *Sender) handleFailure(parent *task.Envelope, end ending) {
 	if len(parent.Else) > 0 {
 		given, err := f.c.Codec.Fail(parent.ContentType, failureOf(parent.ID, end.cause))
 		if err != nil {
-			f.run.Log(slog.LevelError, "a failure cannot be handed on", slog.Any("error", err))
+			f.run.Log(slog.LevelError, "a failure cannot be passed to the error tasks", slog.Any("error", err))
 		}
 		for i := range parent.Else {
 			label := "else" + strconv.Itoa(i)
@@ -65,7 +70,7 @@ func (f *Sender) failing(parent *task.Envelope, end ending) {
 		}
 	}
 	f.skip(parent, parent.Then, end.cause.OfStep(parent.Name, parent.ID))
-	f.arrive(parent, end)
+	f.reportMember(parent, end)
 }
 
 func thenLabel(i int) string { return "then" + strconv.Itoa(i) }
@@ -74,6 +79,7 @@ func failureOf(id task.ID, cause *task.RemoteError) task.Failure {
 	return task.Failure{ID: id, Type: cause.Type, Message: cause.Message, Stack: cause.Stack}
 }
 
+// membershipOf returns the place of the task in its group, or nil if no task follows the group.
 func membershipOf(e *task.Envelope) *task.Membership {
 	if e.Chord == nil {
 		return nil
@@ -81,10 +87,12 @@ func membershipOf(e *task.Envelope) *task.Membership {
 	return &task.Membership{Group: e.Group, Index: e.GroupIndex, Size: e.GroupSize, Chord: e.Chord}
 }
 
-// add adds a successor. It returns false if no further one is useful.
+// add adds a successor to those to send, and sends all of them if there are publishAtOnce. A
+// successor that cannot be sent counts as failed. It returns false after a step was given up: then
+// add no more.
 func (f *Sender) add(s wire.Successor) bool {
 	if s.Err != nil {
-		f.unsent(s.Envelope, s.Err)
+		f.failUnsent(s.Envelope, s.Err)
 		return !f.stopped
 	}
 	f.outs = append(f.outs, outgoing{queue: s.Queue, envelope: s.Envelope})
@@ -94,22 +102,23 @@ func (f *Sender) add(s wire.Successor) bool {
 	return !f.stopped
 }
 
-// unsent handles a successor that cannot be sent: it has failed.
-func (f *Sender) unsent(e *task.Envelope, cause error) {
-	f.run.Log(slog.LevelError, "a successor cannot be sent and fails", slog.String("successor", string(e.ID)), slog.Any("error", cause))
-	f.fails(e, task.Remote(cause))
+// failUnsent logs a successor that cannot be sent and handles it as a failed task.
+func (f *Sender) failUnsent(e *task.Envelope, cause error) {
+	f.run.Log(slog.LevelError, "a successor cannot be sent; it fails", slog.String("successor", string(e.ID)), slog.Any("error", cause))
+	f.failSuccessor(e, task.Remote(cause))
 }
 
-// fails records that a successor failed before it could run, and handles the tasks that follow it.
-func (f *Sender) fails(e *task.Envelope, cause *task.RemoteError) {
+// failSuccessor records that a successor failed before it could run, and handles the tasks that
+// follow it.
+func (f *Sender) failSuccessor(e *task.Envelope, cause *task.RemoteError) {
 	f.record(e.ID, e.Name, e, &e.Meta, cause)
 	if !f.stopped {
-		f.ended(e, ending{cause: cause, state: task.StateFailed})
+		f.handleEnd(e, ending{cause: cause, state: task.StateFailed})
 	}
 }
 
-// skip records the failure of steps that do not run since an earlier one failed. Their futures wait
-// for it.
+// skip records the failure of the steps that do not run because an earlier one failed. Their
+// futures wait for these records.
 func (f *Sender) skip(parent *task.Envelope, links []task.Link, cause *task.RemoteError) {
 	wire.EachStep(links, func(l *task.Link) bool {
 		f.record(l.ID, l.Name, parent, &l.Meta, cause)
@@ -122,7 +131,7 @@ func (f *Sender) record(id task.ID, name string, from *task.Envelope, meta *task
 	f.save(id, name, from, meta, resultstore.Record{State: task.StateFailed, Generation: wire.FirstGeneration(from.Life), Deliveries: 1, Error: cause, FinishedAt: f.at})
 }
 
-// elseLink returns the link of an error task of parent. Each life of parent gives it another id.
+// elseLink returns the link of an error task of parent. In each life of parent it has another id.
 func elseLink(parent *task.Envelope, l task.Link, label string) *task.Link {
 	if parent.Life > 0 {
 		if l.ID == "" {

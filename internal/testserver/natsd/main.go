@@ -1,5 +1,6 @@
-// Command natsd is the NATS server of the module's tests: the real one, of the version in go.mod, with the flags of the
-// real program, of which only -c is used. It is a process of its own, so that a test can kill and freeze it.
+// Command natsd is the NATS server of the module's tests: the real one, of the version in go.mod,
+// with the flags of the real program, of which only -c is used. It is a process of its own, so that
+// a test can kill and freeze it.
 package main
 
 import (

@@ -1,3 +1,3 @@
-// Package line measures the line of a queue of jobs: the waiting jobs, the running jobs, and the
-// jobs that a limit lets start. Leaders of queues use it, and Explain.
+// Package line reads the due jobs of a queue in order, and computes whether the limit of the queue
+// admits them. Leaders of queues and Service.Explain use it.
 package line

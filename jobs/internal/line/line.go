@@ -9,7 +9,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Line reads the due jobs in the line of a queue, page by page.
+// Line reads the due jobs of a queue in order, page by page.
 type Line struct {
 	Queue string
 	Order jobstore.Order
@@ -17,13 +17,14 @@ type Line struct {
 	Find  func(ctx context.Context, q jobstore.Line, limit int) ([]jobstore.Row, error)
 }
 
-// Each calls yield for the jobs in order until it returns false. Before each page it calls most,
-// and room for the most jobs wanted. yield owns its job.
-func (l *Line) Each(ctx context.Context, most func() task.Opt[int64], room func() int, yield func(*jobstore.Row) bool) error {
+// Each calls yield for the due jobs in order until yield returns false. Before each page it calls
+// most for the largest wanted weight and wanted for the number of wanted jobs; it stops at 0. yield
+// may keep its job. Returns the error of Find.
+func (l *Line) Each(ctx context.Context, most func() task.Opt[int64], wanted func() int, yield func(*jobstore.Row) bool) error {
 	var after *jobstore.Row
 	size := page.Size{Bytes: pageBytes, First: linePage, Most: LinePages}
 	for {
-		n := min(size.Limit(), room())
+		n := min(size.Limit(), wanted())
 		if n <= 0 {
 			return nil
 		}
@@ -46,12 +47,13 @@ func (l *Line) Each(ctx context.Context, most func() task.Opt[int64], room func(
 	}
 }
 
-// place returns the fields of a job that give its place in a line.
+// place returns the fields of a job that determine its place in the order of a queue.
 func place(j *jobstore.Row) *jobstore.Row {
 	return &jobstore.Row{Job: jobstore.Job{ID: j.ID, Priority: j.Priority}, Due: j.Due}
 }
 
-// Weigh returns how many jobs of a queue run, and the sum of their weights.
+// Weigh returns the number of running jobs of a queue and the sum of their weights. It reads all of
+// them in pages unless tx is a Weigher.
 func Weigh(ctx context.Context, tx jobstore.Tx, queue string) (n, weight int64, err error) {
 	if w, ok := tx.(jobstore.Weigher); ok {
 		return w.Weigh(ctx, queue)
@@ -74,11 +76,11 @@ func Weigh(ctx context.Context, tx jobstore.Tx, queue string) (n, weight int64, 
 
 const (
 	linePage  = 64      // size of the first page
-	pageBytes = 8 << 20 // wanted for a page
+	pageBytes = 8 << 20 // wanted bytes of a page
 )
 
 // LinePages is the size of the largest page.
 const LinePages = 1000
 
-// RosterPage is how many running jobs are read at a time.
+// RosterPage is the number of running jobs that are read at a time.
 const RosterPage = 1000

@@ -1,15 +1,16 @@
-// Package page chooses how many jobs are read at a time. A job may have a megabyte of data; most
+// Package page computes how many jobs to read at a time. A job may have a megabyte of data; most
 // have little.
 package page
 
 import "github.com/swarmiji/swarmiji/jobs/jobstore"
 
-// Size chooses the sizes of pages by the sizes of the jobs that were read before. Not safe for
-// concurrent use.
+// Size computes the limits of pages from the sizes of the jobs read before. Not safe for concurrent
+// use.
 type Size struct {
-	// Bytes is how much a page should have. A page has one job at least.
+	// Bytes is the wanted size of a page. A page contains at least one job.
 	Bytes int
-	// First is the limit of the first page. A page has at most twice the limit of the one before.
+	// First is the limit of the first page. The limit of a page is at most twice the limit of the page
+	// before.
 	First int
 	// Most is the largest limit.
 	Most int
@@ -25,17 +26,18 @@ func (s *Size) Limit() int {
 	return s.next
 }
 
-// Read notes how many jobs a page had, and their bytes. A page without jobs says nothing.
+// Read records the number of jobs of a page and their bytes, and computes the limit of the next
+// page. A page without jobs changes nothing.
 func (s *Size) Read(jobs, bytes int) {
 	if jobs > 0 {
 		s.next = max(min(s.Bytes*jobs/max(bytes, 1), 2*s.Limit(), s.Most), 1)
 	}
 }
 
-// fixed is about what a job takes besides its texts.
+// fixed is the approximate number of bytes of a job without its texts.
 const fixed = 512
 
-// Rows returns about how many bytes jobs take.
+// Rows returns the approximate number of bytes of jobs.
 func Rows(js []jobstore.Row) int {
 	n := 0
 	for i := range js {
@@ -44,9 +46,10 @@ func Rows(js []jobstore.Row) int {
 	return n
 }
 
+// row returns the approximate number of bytes of a job.
 func row(j *jobstore.Row) int { return fixed + len(j.Data) + len(j.Answer) + len(j.Message) }
 
-// Handouts returns about how many bytes claimed jobs take.
+// Handouts returns the approximate number of bytes of claimed jobs.
 func Handouts(hs []jobstore.Handout) int {
 	n := 0
 	for i := range hs {
@@ -61,8 +64,8 @@ func Handouts(hs []jobstore.Handout) int {
 	return n
 }
 
-// Bare returns a claimed job without what its worker needs alone: Data, Answer, and the data of
-// parent and children. It can still be ended, renewed and given back.
+// Bare returns a claimed job without Data, Answer, and the data of its parent and children, which
+// only a handler needs. The result can still be ended, renewed and given back.
 func Bare(h jobstore.Handout) jobstore.Handout {
 	h.Data, h.Answer, h.ParentData, h.FinishedChildren, h.CancelledChildren = nil, nil, nil, nil, nil
 	return h

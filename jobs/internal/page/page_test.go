@@ -6,7 +6,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestSize: small jobs have large pages soon, and large jobs small ones at once.
+// TestSize shows that pages of small jobs grow step by step, and that pages of large jobs shrink at
+// once.
 func TestSize(t *testing.T) {
 	s := Size{Bytes: 1000, First: 16, Most: 50}
 	var limits []int

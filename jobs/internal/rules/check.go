@@ -20,8 +20,8 @@ const (
 	tooLong   = "too long"
 )
 
-// CheckField checks a name or a key. Returns a FieldError if it is malformed, or empty and not
-// optional.
+// CheckField checks a name or a key. Returns a FieldError if text is malformed, or if it is empty
+// and not optional.
 func CheckField(field, text string, optional bool) error {
 	switch {
 	case text == "" && optional:
@@ -34,7 +34,8 @@ func CheckField(field, text string, optional bool) error {
 	return nil
 }
 
-// CheckGiven checks data and returns them without surrounding blanks; nil stays nil.
+// CheckGiven checks that data are a JSON object of at most MaxData bytes and returns them without
+// surrounding white space. nil stays nil. Returns a FieldError otherwise.
 func CheckGiven(data []byte) ([]byte, error) {
 	if data == nil {
 		return nil, nil
@@ -49,12 +50,12 @@ func CheckGiven(data []byte) ([]byte, error) {
 	return data, nil
 }
 
-// LongerThan returns the error of a field with too many bytes.
+// LongerThan returns the FieldError for a field of n bytes that may have at most most bytes.
 func LongerThan(field string, n, most int) error {
 	return &jobstore.FieldError{Field: field, Problem: tooLong, Detail: fmt.Sprintf("%d bytes, at most %d", n, most)}
 }
 
-// CheckPriority checks a priority, which may be unset.
+// CheckPriority returns a FieldError if p is set and outside -MaxPriority to MaxPriority.
 func CheckPriority(p task.Opt[int]) error {
 	if n, set := p.Get(); set && (n < -jobstore.MaxPriority || n > jobstore.MaxPriority) {
 		return &jobstore.FieldError{Field: "jobPriority", Problem: Malformed}
@@ -62,8 +63,8 @@ func CheckPriority(p task.Opt[int]) error {
 	return nil
 }
 
-// CheckTime checks a time, which may be zero. It returns the time in UTC, rounded up to
-// microseconds.
+// CheckTime returns t in UTC, rounded up to microseconds. A zero time stays zero. Returns a
+// FieldError if the year is outside 0000 to 9999.
 func CheckTime(field string, t time.Time) (time.Time, error) {
 	if t.IsZero() {
 		return t, nil
@@ -75,7 +76,7 @@ func CheckTime(field string, t time.Time) (time.Time, error) {
 	return t, nil
 }
 
-// Micros returns t in UTC, rounded up to microseconds, so that nothing is due early.
+// Micros returns t in UTC, rounded up to microseconds, so that no job is due early.
 func Micros(t time.Time) time.Time {
 	t = t.UTC()
 	if cut := t.Truncate(time.Microsecond); !cut.Equal(t) {
@@ -84,7 +85,7 @@ func Micros(t time.Time) time.Time {
 	return t.Round(0)
 }
 
-// Storable is Micros, and the last storable time if t is later.
+// Storable is Micros, limited to the last microsecond of the year 9999.
 func Storable(t time.Time) time.Time {
 	if last := time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC); t.After(last) {
 		return last
@@ -92,10 +93,11 @@ func Storable(t time.Time) time.Time {
 	return Micros(t)
 }
 
-// InRange reports whether a job may hold t.
+// InRange reports whether the year of t is in 0000 to 9999, so that a job may contain t.
 func InRange(t time.Time) bool { return t.Year() >= 0 && t.Year() <= 9999 }
 
-// Refusal returns the error of a field whose text package when has refused.
+// Refusal returns the FieldError for a field whose text package when could not parse; err is that
+// error.
 func Refusal(field string, err error) error {
 	var spec *when.SpecError
 	if errors.As(err, &spec) {
@@ -104,7 +106,8 @@ func Refusal(field string, err error) error {
 	return &jobstore.FieldError{Field: field, Problem: Malformed}
 }
 
-// CheckRetryAfter returns a RetryAfter as stored: one modifier with a sign.
+// CheckRetryAfter returns a RetryAfter without surrounding white space. "" is valid. Returns a
+// FieldError if the text is not one modifier with a sign.
 func CheckRetryAfter(text string) (string, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {
@@ -116,7 +119,8 @@ func CheckRetryAfter(text string) (string, error) {
 	return text, nil
 }
 
-// ParseRetryAfter reads a RetryAfter.
+// ParseRetryAfter parses a RetryAfter, which must not be "". Returns a FieldError if the text is
+// not one modifier with a sign.
 func ParseRetryAfter(text string) (*when.Repeat, error) {
 	if (text[0] != '+' && text[0] != '-') || strings.Contains(text, ",") {
 		return nil, &jobstore.FieldError{Field: "retryAfter", Problem: Malformed, Detail: "it is not one modifier with a sign, as +5 MINUTES"}
@@ -128,7 +132,7 @@ func ParseRetryAfter(text string) (*when.Repeat, error) {
 	return r, nil
 }
 
-// CutReason makes text a valid Reason, and cuts it.
+// CutReason makes text valid UTF-8 without NUL bytes and cuts it to MaxReason bytes.
 func CutReason(text string) string {
 	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "\uFFFD")
 	if len(text) <= jobstore.MaxReason {

@@ -10,7 +10,8 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// AsksToEnd reports whether data end a repeated job, as {"delete":"true"} does.
+// AsksToEnd reports whether data end the repeats of a job, as {"delete":"true"} and {"delete":true}
+// do.
 func AsksToEnd(data []byte) bool {
 	if !bytes.Contains(data, []byte(`"delete"`)) {
 		return false
@@ -19,7 +20,8 @@ func AsksToEnd(data []byte) bool {
 	return value == "true" || value == true
 }
 
-// tree reads an object. Numbers keep their text.
+// tree decodes a JSON object. Numbers keep their text. Returns an empty map if data are not an
+// object.
 func tree(data []byte) map[string]any {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
@@ -30,7 +32,7 @@ func tree(data []byte) map[string]any {
 	return m
 }
 
-// MergePatch applies a JSON merge patch (RFC 7386).
+// MergePatch returns data changed by a JSON merge patch (RFC 7386).
 func MergePatch(data, patch []byte) ([]byte, error) {
 	merged := patched(tree(data), tree(patch))
 	var out bytes.Buffer
@@ -42,6 +44,8 @@ func MergePatch(data, patch []byte) ([]byte, error) {
 	return bytes.TrimRight(out.Bytes(), "\n"), nil
 }
 
+// patched applies a merge patch to target, which it changes and returns. A nil value deletes a key;
+// objects are merged; any other value replaces the old one.
 func patched(target, patch map[string]any) map[string]any {
 	for key, value := range patch {
 		switch v := value.(type) {
@@ -60,11 +64,13 @@ func patched(target, patch map[string]any) map[string]any {
 	return target
 }
 
-// SameData reports whether two objects are equal as JSON.
+// SameData reports whether two JSON objects are equal as values.
 func SameData(a, b []byte) bool {
 	return bytes.Equal(a, b) || sameValue(tree(a), tree(b))
 }
 
+// sameValue reports whether two decoded JSON values are equal. Numbers are equal if their values
+// are.
 func sameValue(a, b any) bool {
 	switch x := a.(type) {
 	case map[string]any:
@@ -90,8 +96,8 @@ func sameValue(a, b any) bool {
 	}
 }
 
-// plainNumber returns one text for equal JSON numbers of any size: digits without outer zeros, and
-// an exponent.
+// plainNumber returns the same text for equal JSON numbers of any size: digits without leading and
+// trailing zeros, and an exponent.
 func plainNumber(text string) string {
 	mantissa, exponent, _ := strings.Cut(strings.ToLower(text), "e")
 	exp := int64(0)

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestMergePatch has the examples of RFC 7386 whose target and patch are objects, or can be put into one.
+// TestMergePatch contains the examples of RFC 7386 with objects.
 func TestMergePatch(t *testing.T) {
 	t.Parallel()
 	for _, c := range [][3]string{

@@ -1,3 +1,3 @@
-// Package rules decides what one job may become. Its functions depend on the record, the time and
-// their arguments. They read and write nothing else.
+// Package rules contains the rules that concern a single job. Its functions depend only on their
+// arguments and change only the job that they get.
 package rules

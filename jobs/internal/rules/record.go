@@ -7,7 +7,8 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// SetDue sets Due from the state. lease is the end of the lease of a RUNNING job, zero for others.
+// SetDue sets Due of j from its state: NextRun of a waiting job, lease of a RUNNING job, zero
+// otherwise. lease is the end of the lease.
 func SetDue(j *jobstore.Row, lease time.Time) {
 	switch j.State {
 	case jobstore.Queued, jobstore.RunQueued:
@@ -19,7 +20,8 @@ func SetDue(j *jobstore.Row, lease time.Time) {
 	}
 }
 
-// CheckToken returns ErrStale if token is not that of the present attempt of j. 0 means any.
+// CheckToken returns ErrStale unless token is the token of the current attempt of j. A token of 0
+// is always valid.
 func CheckToken(j *jobstore.Row, token int64) error {
 	switch {
 	case token == 0:
@@ -32,22 +34,24 @@ func CheckToken(j *jobstore.Row, token int64) error {
 	return nil
 }
 
-// IsKept reports whether a job is kept for a time after it has succeeded. A late or repeated answer
-// is then told from an unknown one.
+// IsKept reports whether the record of j stays for a time after a success. It then distinguishes a
+// late or repeated answer from an unknown one.
 func IsKept(j *jobstore.Row) bool { return j.Queue != "" || j.Key != "" }
 
-// StandsAlone reports whether a change of j concerns no other job.
+// StandsAlone reports whether no other job depends on j: it has no sequence key, no parent and no
+// children.
 func StandsAlone(j *jobstore.Row) bool { return j.SequenceKey == "" && j.Parent == 0 && !j.HasChildren }
 
-// IsAnswered reports whether the answer to the present attempt of j has come.
+// IsAnswered reports whether the answer to the current attempt of j has come.
 func IsAnswered(j *jobstore.Row) bool {
 	return j.Phase == jobstore.Answered || j.Phase == "" && j.Key != "" && j.State.Runs() && (j.Answer != nil || j.Reason != "")
 }
 
-// EndAttempt clears the fields of the attempt of j.
+// EndAttempt clears the fields of j that belong to one attempt: Phase, Deadline and Expires.
 func EndAttempt(j *jobstore.Row) { j.Phase, j.Deadline, j.Expires = "", time.Time{}, time.Time{} }
 
-// LeaveAttempt ends an attempt of j that is followed by another run.
+// LeaveAttempt ends the current attempt of j, which another attempt or run follows. If the record
+// is kept, it also deletes the answer.
 func LeaveAttempt(j *jobstore.Row) {
 	EndAttempt(j)
 	if IsKept(j) {
@@ -56,8 +60,8 @@ func LeaveAttempt(j *jobstore.Row) {
 	}
 }
 
-// StartOver makes the next attempt of j the first. A job of a queue keeps its last answer until
-// then; for other jobs the answer is deleted now.
+// StartOver resets the attempt count of j, so that its next attempt is the first one. A job of a
+// queue keeps its last answer until then; any other job loses it now.
 func StartOver(j *jobstore.Row) {
 	EndAttempt(j)
 	j.Attempt = 0
@@ -69,21 +73,22 @@ func StartOver(j *jobstore.Row) {
 	}
 }
 
-// AwaitsAnswer reports whether j awaits its answer, and its Deadline has not passed.
+// AwaitsAnswer reports whether j awaits its answer and its Deadline has not passed at now.
 func AwaitsAnswer(j *jobstore.Row, now time.Time) bool {
 	return j.Phase == jobstore.Awaiting && (j.Deadline.IsZero() || now.Before(j.Deadline))
 }
 
-// Redeliver restarts an attempt of a running job that is due: it expired, timed out or was
-// answered. The run and the attempt stay the same. Returns false if the job only waits on.
+// Redeliver claims a running job that is due: its lease or deadline has passed, or its answer has
+// come. It sets Phase, a new token and a lease of this duration. Run and attempt continue. Returns
+// false if j must still wait for its answer; Due is then its Deadline. The caller saves j.
 func Redeliver(j *jobstore.Row, now time.Time, lease time.Duration) bool {
 	late := !j.Deadline.IsZero() && !j.Deadline.After(now)
 	switch {
 	case j.Phase == jobstore.Answered:
-	case IsAnswered(j): // the sender of the request died before it knew
+	case IsAnswered(j): // the sender of the request died before it handled the answer
 		j.Phase, j.Deadline = jobstore.Answered, time.Time{}
 	case late:
-		j.Phase = jobstore.Awaiting // also if its request was never sent: its worker died
+		j.Phase = jobstore.Awaiting // also if the request was never sent because its worker died
 	case j.Phase == jobstore.Awaiting:
 		j.Due = j.Deadline
 		return false
@@ -98,7 +103,7 @@ func Redeliver(j *jobstore.Row, now time.Time, lease time.Duration) bool {
 	return true
 }
 
-// UntilDeadline returns t, or the deadline if that is earlier.
+// UntilDeadline returns t, or the Deadline of j if that is earlier.
 func UntilDeadline(j *jobstore.Row, t time.Time) time.Time {
 	if !j.Deadline.IsZero() && j.Deadline.Before(t) {
 		return j.Deadline
@@ -106,8 +111,10 @@ func UntilDeadline(j *jobstore.Row, t time.Time) time.Time {
 	return t
 }
 
-// Renew renews the lease of j if token is current. changed reports that j is to be saved. While a
-// request is under way, the lease ends no later than the attempt.
+// Renew sets the end of the lease of j to now plus lease. While a worker works on j, the lease ends
+// no later than the Deadline. changed reports that the caller must save j. It changes nothing for a
+// RUNQUEUED job or one that awaits its answer. Returns ErrStale for another token, and
+// ErrNotRunning.
 func Renew(j *jobstore.Row, now time.Time, token int64, lease time.Duration) (changed bool, err error) {
 	if err := CheckToken(j, token); err != nil {
 		return false, err
@@ -126,7 +133,7 @@ func Renew(j *jobstore.Row, now time.Time, token int64, lease time.Duration) (ch
 	return true, nil
 }
 
-// SetLease makes the lease of j, which is RUNNING, end after d; 0: never.
+// SetLease sets the end of the lease of j, which is RUNNING, to now plus d. A d of 0 means no end.
 func SetLease(j *jobstore.Row, now time.Time, d time.Duration) {
 	j.Due = time.Time{}
 	if d > 0 {
@@ -134,10 +141,11 @@ func SetLease(j *jobstore.Row, now time.Time, d time.Duration) {
 	}
 }
 
-// Repeats reports whether the job repeats.
+// Repeats reports whether the job repeats. A mock job never does.
 func Repeats(j *jobstore.Row) bool { return j.Repeat != "" && !j.Mock }
 
-// CheckAtWork returns an error unless j runs in the attempt of token.
+// CheckAtWork returns ErrStale or ErrNotRunning unless j runs and token is the token of its current
+// attempt. A token of 0 is always valid.
 func CheckAtWork(j *jobstore.Row, token int64) error {
 	if err := CheckToken(j, token); err != nil {
 		return err
@@ -148,16 +156,11 @@ func CheckAtWork(j *jobstore.Row, token int64) error {
 	return nil
 }
 
-// SetData replaces the data at the end of a run, unless data is nil.
+// SetData replaces the data of j at the end of an attempt, unless data is nil. It also resets the
+// count of claims by RetryAfter.
 func SetData(j *jobstore.Row, data []byte) {
 	if data != nil {
 		j.Data = data
 	}
 	j.Handouts = 0
-}
-
-// IsUnique reports whether Unique means j: it is in no queue, and is not merely kept for a time
-// after a success.
-func IsUnique(j *jobstore.Row) bool {
-	return j.Queue == "" && (j.Expires.IsZero() || j.State == jobstore.Failed)
 }

@@ -9,17 +9,18 @@ import (
 	"github.com/swarmiji/swarmiji/when"
 )
 
-// Windows reads the windows of jobs, and caches them. The zero value is ready. Safe for concurrent
-// use.
+// Windows parses the windows of jobs and caches the results. The zero value is ready for use. Safe
+// for concurrent use.
 type Windows struct {
 	mu   sync.Mutex
 	read map[string]*when.Windows
 }
 
-// maxWindowTexts is how many windows are cached.
+// maxWindowTexts limits the number of cached windows.
 const maxWindowTexts = 256
 
-// of returns the windows of j, nil if it has none.
+// of returns the parsed windows of j, or nil if j has no windows. Returns an error that wraps
+// ErrBadJob if they cannot be parsed. It takes c.mu.
 func (c *Windows) of(j *jobstore.Row) (*when.Windows, error) {
 	if j.Window == "" {
 		return nil, nil
@@ -35,7 +36,7 @@ func (c *Windows) of(j *jobstore.Row) (*when.Windows, error) {
 	}
 	w, ok := spec.(*when.Windows)
 	if !ok {
-		return nil, fmt.Errorf("%w: the windows of job %d are none: %.100q", jobstore.ErrBadJob, j.ID, j.Window)
+		return nil, fmt.Errorf("%w: the windows of job %d are not windows of time: %.100q", jobstore.ErrBadJob, j.ID, j.Window)
 	}
 	if c.read == nil || len(c.read) >= maxWindowTexts {
 		c.read = map[string]*when.Windows{}
@@ -44,8 +45,9 @@ func (c *Windows) of(j *jobstore.Row) (*when.Windows, error) {
 	return w, nil
 }
 
-// Opens returns the first time at or after t at which the windows of j let it start. err says that
-// this process cannot read them, such as for an unknown zone. The job is then held until at.
+// Opens returns the first time at or after t at which j may start. If its windows cannot be parsed
+// here, for example because of an unknown zone, it returns t plus windowHold and the error. The
+// caller then holds the job until that time.
 func (c *Windows) Opens(j *jobstore.Row, t time.Time) (at time.Time, err error) {
 	w, err := c.of(j)
 	switch {
@@ -57,12 +59,12 @@ func (c *Windows) Opens(j *jobstore.Row, t time.Time) (at time.Time, err error) 
 	return Storable(w.NextOpen(t)), nil
 }
 
-// windowHold is how long a job is held whose windows cannot be read.
+// windowHold is the time for which a job is held whose windows cannot be parsed.
 const windowHold = time.Minute
 
-// Place returns when j is to run that is wanted at a time. If that time is to come, the first
-// opening from then on counts; else the first opening from now on. A job wanted in the past that
-// may start now keeps its time.
+// Place returns the time at which j may run if it should run at the time at. A time outside the
+// windows of j is moved to the first opening after it, or after now if it is in the past. A past
+// time stays if j may start now.
 func (c *Windows) Place(j *jobstore.Row, at, now time.Time) time.Time {
 	if j.Window == "" {
 		return at
@@ -71,7 +73,7 @@ func (c *Windows) Place(j *jobstore.Row, at, now time.Time) time.Time {
 	if from.Before(now) {
 		from = now
 	}
-	// Unreadable windows are handled when the job is to start.
+	// The leader handles unparsable windows when the job should start.
 	if open, err := c.Opens(j, from); err == nil && open.After(from) {
 		return open
 	}

@@ -6,17 +6,18 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// answerKey identifies an answer.
+// answerKey is the name and the key that an answer is for.
 type answerKey struct{ name, key string }
 
-// earlyChange is a change of an early answer in a batch. now is nil if the answer was deleted.
+// earlyChange is a change of an early answer in a batch. now is the new early answer, or nil if it
+// was deleted.
 type earlyChange struct {
 	key answerKey
 	now *jobstore.EarlyAnswer
 }
 
-// Early returns the early answer of a name and a key. Returns nil if there is none, or it has
-// expired.
+// Early returns the early answer to a name and a key, changes of this transaction included. Returns
+// nil if no such answer exists or it has expired. It locks nothing.
 func (t *Step) Early(ctx context.Context, name, key string) (*jobstore.EarlyAnswer, error) {
 	if t.batch != nil {
 		if e, changed := t.batch.early[answerKey{name, key}]; changed {
@@ -30,7 +31,7 @@ func (t *Step) Early(ctx context.Context, name, key string) (*jobstore.EarlyAnsw
 	return e, nil
 }
 
-// SaveEarly stores an answer whose request is not stored yet.
+// SaveEarly stores an early answer. In a batch the answer is written at the end of the transaction.
 func (t *Step) SaveEarly(ctx context.Context, e *jobstore.EarlyAnswer) error {
 	if t.batch != nil {
 		t.batch.pendingEarly = append(t.batch.pendingEarly, earlyChange{answerKey{e.Name, e.Key}, e})
@@ -39,7 +40,8 @@ func (t *Step) SaveEarly(ctx context.Context, e *jobstore.EarlyAnswer) error {
 	return t.Tx.SaveEarly(ctx, e)
 }
 
-// DeleteEarly deletes the early answer of a name and a key.
+// DeleteEarly deletes the early answer to a name and a key. In a batch it is deleted at the end of
+// the transaction.
 func (t *Step) DeleteEarly(ctx context.Context, name, key string) error {
 	if t.batch != nil {
 		t.batch.pendingEarly = append(t.batch.pendingEarly, earlyChange{answerKey{name, key}, nil})
@@ -48,8 +50,9 @@ func (t *Step) DeleteEarly(ctx context.Context, name, key string) error {
 	return t.Tx.DeleteEarly(ctx, name, key)
 }
 
-// DeferralOf returns the open deferral of a name and a key, and locks it. If none is open, it
-// returns the last one that is over, or nil.
+// DeferralOf returns the open deferral of a name and a key, locked. If no such deferral is open, it
+// returns the last one that is over, or nil, without a lock. Returns ErrLocks if a batch has not
+// locked the open deferral.
 func (t *Step) DeferralOf(ctx context.Context, name, key string) (*jobstore.Deferral, error) {
 	if t.batch != nil {
 		for _, d := range t.batch.deferrals {
@@ -62,7 +65,7 @@ func (t *Step) DeferralOf(ctx context.Context, name, key string) (*jobstore.Defe
 	if err != nil || d == nil || !d.Open() {
 		return d, err
 	}
-	if t.batch != nil { // rows are locked in order, so start again
+	if t.batch != nil { // deferrals are locked in order: start the transaction again
 		t.batch.missed = d.Task
 		return nil, ErrLocks
 	}
@@ -73,7 +76,8 @@ func (t *Step) DeferralOf(ctx context.Context, name, key string) (*jobstore.Defe
 	return &found[0], nil
 }
 
-// SaveDeferral saves a deferral that DeferralOf has returned.
+// SaveDeferral saves a deferral that DeferralOf has returned locked. In a batch it is written at
+// the end of the transaction.
 func (t *Step) SaveDeferral(ctx context.Context, d *jobstore.Deferral) error {
 	if t.batch != nil {
 		t.batch.pendingDeferral = d
@@ -82,8 +86,8 @@ func (t *Step) SaveDeferral(ctx context.Context, d *jobstore.Deferral) error {
 	return t.Tx.SaveDeferrals(ctx, d)
 }
 
-// LastOver returns the newest job of a key that is over, changes of this transaction included. last
-// is the newest stored one, or nil.
+// LastOver returns the newest job with this name and key that is over, changes of this transaction
+// included. last is the newest stored one, or nil.
 func (t *Step) LastOver(name, key string, last *jobstore.Row) *jobstore.Row {
 	if t.batch == nil {
 		return last
@@ -91,8 +95,10 @@ func (t *Step) LastOver(name, key string, last *jobstore.Row) *jobstore.Row {
 	return t.batch.lastOver(name, key, last)
 }
 
-// Makes reports whether another change of this transaction creates a job of a key.
-func (t *Step) Makes(name, key string) bool { return t.batch != nil && t.batch.makes(name, key) }
+// Creates reports whether another change of this transaction creates an open job with this name and
+// key.
+func (t *Step) Creates(name, key string) bool { return t.batch != nil && t.batch.creates(name, key) }
 
-// Shared reports whether other changes may share this transaction.
+// Shared reports whether other changes may share this transaction. Reads of other jobs are then
+// unsafe: return ErrNeedsOwnTx instead.
 func (t *Step) Shared() bool { return t.batch != nil }

@@ -9,26 +9,29 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// batch holds the changes of one shared transaction. They are written at its end.
+// batch contains the changes of one shared transaction. The changes are made in memory, one after
+// the other, and written at the end. One goroutine uses it.
 type batch struct {
-	jobs  map[jobstore.ID]*jobstore.Row // as the changes so far have left them; nil: deleted
-	dirty []jobstore.ID
-	fresh []*jobstore.Row // new jobs, without an ID
+	jobs    map[jobstore.ID]*jobstore.Row // jobs as the earlier changes have left them; nil: deleted
+	dirty   []jobstore.ID
+	created []*jobstore.Row // new jobs, without an ID
 
-	early     map[answerKey]*jobstore.EarlyAnswer // the changed ones, as they are now; nil: deleted
-	deferrals map[task.ID]*jobstore.Deferral      // the deferrals that were read, as they are now
-	answered  map[task.ID]*jobstore.Deferral      // the changed ones of these
+	// early answers that the changes have saved; nil: deleted
+	early     map[answerKey]*jobstore.EarlyAnswer
+	deferrals map[task.ID]*jobstore.Deferral // deferrals that were read, with the changes so far
+	answered  map[task.ID]*jobstore.Deferral // those deferrals that were changed
 
-	pending         []*jobstore.Row // jobs that the present change has saved
-	gone            []jobstore.ID   // jobs that the present change has deleted
+	pending         []*jobstore.Row // jobs that the current change has saved
+	deleted         []jobstore.ID   // jobs that the current change has deleted
 	pendingEarly    []earlyChange
 	pendingDeferral *jobstore.Deferral
-	missed          task.ID // a deferral that the present change needs, and that was not read
+	missed          task.ID // deferral that the current change needs and that was not read
 }
 
+// newBatch returns an empty batch with room for n jobs.
 func newBatch(n int) *batch { return &batch{jobs: make(map[jobstore.ID]*jobstore.Row, n)} }
 
-// readDeferrals reads and locks the deferrals of tasks.
+// readDeferrals locks the deferrals of tasks and stores them in b. It does nothing without tasks.
 func (b *batch) readDeferrals(ctx context.Context, tx jobstore.Tx, tasks []task.ID) error {
 	if len(tasks) == 0 {
 		return nil
@@ -41,10 +44,12 @@ func (b *batch) readDeferrals(ctx context.Context, tx jobstore.Tx, tasks []task.
 	return err
 }
 
+// save adds jobs that the current change has saved.
 func (b *batch) save(jobs []*jobstore.Row) { b.pending = append(b.pending, jobs...) }
 
-// keep takes over the writes of the present change if ok, and else discards them.
-func (b *batch) keep(ok bool) {
+// endChange adds the writes of the current change to the batch if ok is true. Otherwise it discards
+// them.
+func (b *batch) endChange(ok bool) {
 	if ok {
 		for _, c := range b.pendingEarly {
 			if b.early == nil {
@@ -57,21 +62,22 @@ func (b *batch) keep(ok bool) {
 		}
 		for _, j := range b.pending {
 			if j.ID == 0 {
-				b.fresh = append(b.fresh, j)
+				b.created = append(b.created, j)
 				continue
 			}
 			b.jobs[j.ID] = j
 			b.dirty = append(b.dirty, j.ID)
 		}
-		for _, id := range b.gone {
+		for _, id := range b.deleted {
 			b.jobs[id] = nil
 			b.dirty = append(b.dirty, id)
 		}
 	}
-	b.pending, b.gone, b.pendingEarly, b.pendingDeferral, b.missed = nil, nil, nil, nil, ""
+	b.pending, b.deleted, b.pendingEarly, b.pendingDeferral, b.missed = nil, nil, nil, nil, ""
 }
 
-// write writes the changed and the deleted jobs, then the answers.
+// write writes all changes of the batch to tx: changed and new jobs, then deleted jobs, then early
+// answers and deferrals.
 func (b *batch) write(ctx context.Context, tx jobstore.Tx) error {
 	slices.Sort(b.dirty)
 	var save []*jobstore.Row
@@ -83,7 +89,7 @@ func (b *batch) write(ctx context.Context, tx jobstore.Tx) error {
 			gone = append(gone, id)
 		}
 	}
-	if save = append(save, b.fresh...); len(save) > 0 {
+	if save = append(save, b.created...); len(save) > 0 {
 		if err := tx.Save(ctx, save...); err != nil {
 			return err
 		}
@@ -96,7 +102,7 @@ func (b *batch) write(ctx context.Context, tx jobstore.Tx) error {
 	return b.writeAnswers(ctx, tx)
 }
 
-// writeAnswers writes the early answers and the deferrals that have changed.
+// writeAnswers writes the changed early answers and deferrals to tx.
 func (b *batch) writeAnswers(ctx context.Context, tx jobstore.Tx) error {
 	var save []*jobstore.EarlyAnswer
 	for k, e := range b.early {
@@ -117,7 +123,8 @@ func (b *batch) writeAnswers(ctx context.Context, tx jobstore.Tx) error {
 	return tx.SaveDeferrals(ctx, slices.Collect(maps.Values(b.answered))...)
 }
 
-// read reports whether this batch has read the job. The stored row may then be outdated.
+// read reports whether this batch has read the job. The stored row may then be outdated. A nil
+// batch has read nothing.
 func (b *batch) read(id jobstore.ID) bool {
 	if b == nil {
 		return false
@@ -126,30 +133,28 @@ func (b *batch) read(id jobstore.ID) bool {
 	return read
 }
 
-// owner returns the job of this batch that has a name and a key, or a unique key, and is not over.
-// It passes over the job but.
-func (b *batch) owner(name, key string, unique bool, but jobstore.ID) *jobstore.Row {
+// owner returns an open job of this batch that has a key or a unique key, other than the job
+// except. Returns nil if no such job exists, or if b is nil.
+func (b *batch) owner(key jobstore.Group, except jobstore.ID) *jobstore.Row {
 	if b == nil {
 		return nil
 	}
-	has := func(j *jobstore.Row) bool {
-		return j.Name == name && !j.State.Over() && (unique && j.UniqueKey == key || !unique && j.Key == key)
-	}
 	for id, j := range b.jobs {
-		if id != but && j != nil && has(j) {
+		if id != except && j != nil && !j.State.Over() && j.In(key) {
 			return j
 		}
 	}
-	for _, j := range b.fresh {
-		if has(j) {
+	for _, j := range b.created {
+		if !j.State.Over() && j.In(key) {
 			return j
 		}
 	}
 	return nil
 }
 
-// with returns the job of a name and a key that is not over, among the jobs that were read.
-func (b *batch) with(name, key string) *jobstore.Row {
+// openJob returns the open job with this name and key among the jobs that this batch has read.
+// Returns nil if no such job exists.
+func (b *batch) openJob(name, key string) *jobstore.Row {
 	for _, j := range b.jobs {
 		if j != nil && j.Key == key && j.Name == name && !j.State.Over() {
 			return j
@@ -158,7 +163,8 @@ func (b *batch) with(name, key string) *jobstore.Row {
 	return nil
 }
 
-// lastOver returns the newest job of a key that is over. last is the newest stored one.
+// lastOver returns the newest job with this name and key that is over, changes of this batch
+// included. last is the newest stored one, or nil.
 func (b *batch) lastOver(name, key string, last *jobstore.Row) *jobstore.Row {
 	for id, j := range b.jobs {
 		switch {
@@ -171,9 +177,9 @@ func (b *batch) lastOver(name, key string, last *jobstore.Row) *jobstore.Row {
 	return last
 }
 
-// makes reports whether this batch creates a job of a key that is not over.
-func (b *batch) makes(name, key string) bool {
-	for _, j := range b.fresh {
+// creates reports whether this batch creates an open job with this name and key.
+func (b *batch) creates(name, key string) bool {
+	for _, j := range b.created {
 		if j.Key == key && j.Name == name && !j.State.Over() {
 			return true
 		}

@@ -12,69 +12,72 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Change is a change of one job that may share its transaction with other changes.
+// Change is a change of one job that may share its transaction with other changes. Use it for one
+// call of Batch only.
 type Change struct {
-	Id jobstore.ID
-	// Name and Key, if Key is not "", identify the job: the one that has them and is not over. The
-	// engine then sets Id.
+	ID jobstore.ID
+	// Name and Key, if Key is not "", select the open job that has both. The engine then sets ID.
 	Name, Key string
-	// Answers: if there is no such job, the change is about the open deferral that has the key.
+	// Answers makes the change apply to the open deferral with the key if no open job has it.
 	Answers bool
 	task    task.ID
-	// Needs, if not nil, notes the keys to lock. j is the job as it was before the transaction.
+	// Needs, if not nil, adds the keys to lock to l. j is the job as it was before the transaction.
 	Needs func(j *jobstore.Row, l *Locks)
-	// Do changes the job, which is nil if no job has the key. It may be called more than once.
+	// Do changes the job. j is a copy of it, or nil if no open job has the key. Do may be called more
+	// than once.
 	//
-	// After an error nothing is changed. ErrAlone asks for a transaction that no other change
-	// shares, since other jobs are concerned.
+	// After an error nothing is changed. ErrNeedsOwnTx asks for a transaction without other changes,
+	// because other jobs depend on this one.
 	Do func(ctx context.Context, t *Step, j *jobstore.Row) error
-	// Then, if not nil, is called after the commit, by any goroutine.
+	// Then, if not nil, is called after the commit, from any goroutine.
 	Then func()
 
-	err  error
-	done chan struct{}
-	left bool // its caller has stopped waiting
+	err       error
+	done      chan struct{}
+	abandoned bool // its caller no longer waits for it
 }
 
-// ErrAlone says that a change needs a transaction of its own.
-var ErrAlone = errors.New("jobs: others are concerned")
+// ErrNeedsOwnTx reports that a change needs a transaction of its own.
+var ErrNeedsOwnTx = errors.New("jobs: the change needs a transaction of its own")
 
-// Engine runs transactions, and is the group commit of changes. Changes that arrive while
-// transactions run share the next one, in which each job is locked once and written once. No
-// goroutine runs while there is no change. Safe for concurrent use.
+// Engine runs transactions and implements the group commit of changes. Changes that arrive while
+// transactions run share the next one, which locks and writes each job once. No goroutine runs
+// without changes. Safe for concurrent use.
 type Engine struct {
 	store jobstore.Store
-	// after updates other jobs that a change of j concerns: those of its sequence, and its parent.
+	// after updates other jobs that depend on j: its sequence and its parent.
 	after func(ctx context.Context, t *Step, j *jobstore.Row) error
 
 	mu      sync.Mutex
-	line    []*Change
+	queue   []*Change
 	workers int
-	idle    chan struct{} // closed when no worker runs; nil: none has run yet
+	idle    chan struct{} // closed when no worker runs; nil: no worker has run yet
 }
 
 const (
-	mostDeeds   = 256 // changes in a transaction
-	mostSharing = 2   // transactions at a time
+	maxBatch   = 256 // changes in a transaction
+	maxWorkers = 2   // transactions at a time
 
-	batchTimeout = 30 * time.Second // for a store that does not answer
+	batchTimeout = 30 * time.Second // for a store that does not reply
 )
 
-// New returns an engine over a store. after updates other jobs that the change of a job concerns.
+// New returns an engine over a store. After each change that has a transaction of its own, the
+// engine calls after for the job, in the same transaction.
 func New(store jobstore.Store, after func(context.Context, *Step, *jobstore.Row) error) *Engine {
 	return &Engine{store: store, after: after}
 }
 
-// Do runs fn in a transaction that holds all locks of l. It runs fn again, with more locks, if fn
-// returns ErrLocks.
-func (g *Engine) Do(ctx context.Context, l *Locks, fn func(ctx context.Context, t *Step) error) error {
-	return Do(ctx, g.store, l, fn)
+// Do runs fn in a transaction that holds all locks of l. It runs fn again, with more locks, when fn
+// returns ErrLocks. It blocks until the commit.
+func (e *Engine) Do(ctx context.Context, l *Locks, fn func(ctx context.Context, t *Step) error) error {
+	return Do(ctx, e.store, l, fn)
 }
 
-// One runs fn over the job id, then after, in a transaction of its own.
-func (g *Engine) One(ctx context.Context, id jobstore.ID, fn func(ctx context.Context, t *Step, j *jobstore.Row) error) error {
+// One locks the job id and calls fn and then e.after with it, in a transaction of its own. It runs
+// them again when a lock was missing. Returns ErrNotFound if the job does not exist.
+func (e *Engine) One(ctx context.Context, id jobstore.ID, fn func(ctx context.Context, t *Step, j *jobstore.Row) error) error {
 	var l Locks
-	return g.Do(ctx, &l, func(ctx context.Context, t *Step) error {
+	return e.Do(ctx, &l, func(ctx context.Context, t *Step) error {
 		j, err := t.job(ctx, id)
 		if err != nil {
 			return err
@@ -82,41 +85,41 @@ func (g *Engine) One(ctx context.Context, id jobstore.ID, fn func(ctx context.Co
 		if err := fn(ctx, t, j); err != nil {
 			return err
 		}
-		return g.after(ctx, t, j)
+		return e.after(ctx, t, j)
 	})
 }
 
-// Batch makes all changes in shared transactions, and returns their errors, joined.
+// Batch makes all changes in shared transactions and waits for them. A change that returns
+// ErrNeedsOwnTx gets its own transaction. Returns the errors of the changes, joined.
 //
-// Returns ErrUnavailable if ctx ends first. The outcome of the changes is then unknown to the
-// caller.
-func (g *Engine) Batch(ctx context.Context, deeds ...*Change) error {
+// Returns ErrUnavailable if ctx ends first. Changes that have begun may then still take effect.
+func (e *Engine) Batch(ctx context.Context, changes ...*Change) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", jobstore.ErrUnavailable, context.Cause(ctx))
 	}
-	g.mu.Lock()
-	for _, d := range deeds {
-		d.done = make(chan struct{})
+	e.mu.Lock()
+	for _, c := range changes {
+		c.done = make(chan struct{})
 	}
-	g.line = append(g.line, deeds...)
-	if g.workers < mostSharing {
-		if g.workers++; g.workers == 1 {
-			g.idle = make(chan struct{})
+	e.queue = append(e.queue, changes...)
+	if e.workers < maxWorkers {
+		if e.workers++; e.workers == 1 {
+			e.idle = make(chan struct{})
 		}
-		go g.work()
+		go e.work()
 	}
-	g.mu.Unlock()
+	e.mu.Unlock()
 	var errs []error
-	for _, d := range deeds {
+	for _, c := range changes {
 		select {
-		case <-d.done:
+		case <-c.done:
 		case <-ctx.Done():
-			g.forget(deeds)
+			e.forget(changes)
 			return fmt.Errorf("%w: %w", jobstore.ErrUnavailable, context.Cause(ctx))
 		}
-		err := d.err
-		if errors.Is(err, ErrAlone) {
-			err = g.alone(ctx, d)
+		err := c.err
+		if errors.Is(err, ErrNeedsOwnTx) {
+			err = e.runAlone(ctx, c)
 		}
 		errs = append(errs, err)
 	}
@@ -126,41 +129,42 @@ func (g *Engine) Batch(ctx context.Context, deeds ...*Change) error {
 	return errors.Join(errs...)
 }
 
-// forget removes changes from the line that no worker has begun. Without it the line would grow
-// while a store does not answer.
-func (g *Engine) forget(deeds []*Change) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, d := range deeds {
-		d.left = true
+// forget marks changes as abandoned and removes those from the queue that no worker has begun.
+// Otherwise the queue would grow while the store does not reply. It takes e.mu.
+func (e *Engine) forget(changes []*Change) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, c := range changes {
+		c.abandoned = true
 	}
-	g.line = slices.DeleteFunc(g.line, func(d *Change) bool { return d.left })
+	e.queue = slices.DeleteFunc(e.queue, func(c *Change) bool { return c.abandoned })
 }
 
-// work makes the changes of the line, until it is empty.
-func (g *Engine) work() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for len(g.line) > 0 {
-		n := min(len(g.line), mostDeeds)
-		batch := slices.Clone(g.line[:n])
-		if g.line = slices.Delete(g.line, 0, n); len(g.line) == 0 {
-			g.line = nil
+// work makes the queued changes, batch by batch, until the queue is empty. It takes e.mu and
+// releases it during each batch.
+func (e *Engine) work() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for len(e.queue) > 0 {
+		n := min(len(e.queue), maxBatch)
+		batch := slices.Clone(e.queue[:n])
+		if e.queue = slices.Delete(e.queue, 0, n); len(e.queue) == 0 {
+			e.queue = nil
 		}
-		g.mu.Unlock()
-		g.perform(batch)
-		g.mu.Lock()
+		e.mu.Unlock()
+		e.runBatch(batch)
+		e.mu.Lock()
 	}
-	if g.workers--; g.workers == 0 {
-		close(g.idle)
+	if e.workers--; e.workers == 0 {
+		close(e.idle)
 	}
 }
 
-// Wait waits until no change is under way. Returns the cause of ctx if ctx ends first.
-func (g *Engine) Wait(ctx context.Context) error {
-	g.mu.Lock()
-	idle := g.idle
-	g.mu.Unlock()
+// Wait waits until no worker runs. Returns the cause of ctx if ctx ends first.
+func (e *Engine) Wait(ctx context.Context) error {
+	e.mu.Lock()
+	idle := e.idle
+	e.mu.Unlock()
 	if idle == nil {
 		return nil
 	}
@@ -172,46 +176,47 @@ func (g *Engine) Wait(ctx context.Context) error {
 	}
 }
 
-// perform makes a batch of changes. If a change makes the transaction fail, each change gets a
-// transaction of its own.
-func (g *Engine) perform(batch []*Change) {
+// runBatch makes a batch of changes in one transaction, calls Then of those that succeeded, and
+// wakes their callers. If the transaction fails because of a change, each change gets a transaction
+// of its own.
+func (e *Engine) runBatch(batch []*Change) {
 	ctx, cancel := context.WithTimeout(context.Background(), batchTimeout)
 	defer cancel()
-	err := g.shared(ctx, batch)
-	away := errors.Is(err, jobstore.ErrUnavailable) || errors.Is(err, jobstore.ErrClosed)
-	for _, d := range batch {
+	err := e.runShared(ctx, batch)
+	unavailable := errors.Is(err, jobstore.ErrUnavailable) || errors.Is(err, jobstore.ErrClosed)
+	for _, c := range batch {
 		switch {
 		case err == nil:
-		case away || len(batch) == 1:
-			d.err = err
+		case unavailable || len(batch) == 1:
+			c.err = err
 		default:
-			if one := g.shared(ctx, []*Change{d}); one != nil {
-				d.err = one
+			if one := e.runShared(ctx, []*Change{c}); one != nil {
+				c.err = one
 			}
 		}
-		if d.err == nil && d.Then != nil {
-			d.Then()
+		if c.err == nil && c.Then != nil {
+			c.Then()
 		}
-		close(d.done)
+		close(c.done)
 	}
 }
 
-// shared makes changes in one transaction. Its error is that of the transaction; each change holds
-// its own error.
-func (g *Engine) shared(ctx context.Context, deeds []*Change) error {
+// runShared makes changes in one transaction. It returns the error of the transaction. Each change
+// holds its own error in err.
+func (e *Engine) runShared(ctx context.Context, changes []*Change) error {
 	var l Locks
-	if err := g.scout(ctx, deeds, &l); err != nil {
+	if err := e.findJobs(ctx, changes, &l); err != nil {
 		return err
 	}
-	return g.Do(ctx, &l, func(ctx context.Context, t *Step) error {
-		ids := make([]jobstore.ID, 0, len(deeds))
+	return e.Do(ctx, &l, func(ctx context.Context, t *Step) error {
+		ids := make([]jobstore.ID, 0, len(changes))
 		var tasks []task.ID
-		for _, d := range deeds {
-			if d.err = nil; d.Id != 0 {
-				ids = append(ids, d.Id)
+		for _, c := range changes {
+			if c.err = nil; c.ID != 0 {
+				ids = append(ids, c.ID)
 			}
-			if d.task != "" {
-				tasks = append(tasks, d.task)
+			if c.task != "" {
+				tasks = append(tasks, c.task)
 			}
 		}
 		slices.Sort(ids)
@@ -228,19 +233,19 @@ func (g *Engine) shared(ctx context.Context, deeds []*Change) error {
 		if err := t.batch.readDeferrals(ctx, t.Tx, tasks); err != nil {
 			return err
 		}
-		var more error // all missing locks are noted before the next try
-		for _, d := range deeds {
-			d.err = t.apply(ctx, d)
+		var more error // All missing locks are noted before the transaction starts again.
+		for _, c := range changes {
+			c.err = t.apply(ctx, c)
 			if t.batch.missed != "" {
-				d.task = t.batch.missed
+				c.task = t.batch.missed
 			}
-			t.batch.keep(d.err == nil)
+			t.batch.endChange(c.err == nil)
 			switch {
-			case d.err == nil, isRule(d.err):
-			case errors.Is(d.err, ErrLocks):
+			case c.err == nil, isRule(c.err):
+			case errors.Is(c.err, ErrLocks):
 				more = ErrLocks
 			default:
-				return d.err
+				return c.err
 			}
 		}
 		if more != nil {
@@ -250,9 +255,10 @@ func (g *Engine) shared(ctx context.Context, deeds []*Change) error {
 	})
 }
 
-// isRule reports whether an error comes from the rules, not from the store.
+// isRule reports whether err comes from the rules of jobs. Other errors come from the store and
+// fail the whole transaction.
 func isRule(err error) bool {
-	for _, class := range []error{jobstore.ErrNotFound, jobstore.ErrBadJob, jobstore.ErrState, jobstore.ErrStale, ErrAlone} {
+	for _, class := range []error{jobstore.ErrNotFound, jobstore.ErrBadJob, jobstore.ErrState, jobstore.ErrStale, ErrNeedsOwnTx} {
 		if errors.Is(err, class) {
 			return true
 		}
@@ -260,24 +266,24 @@ func isRule(err error) bool {
 	return false
 }
 
-// scout reads the jobs and deferrals that changes are about, without locks, and notes the keys to
-// lock.
-func (g *Engine) scout(ctx context.Context, deeds []*Change, l *Locks) error {
+// findJobs reads the jobs and deferrals that the changes select, without locks. It sets ID or task
+// of each change with a Key, and adds the keys to lock to l.
+func (e *Engine) findJobs(ctx context.Context, changes []*Change, l *Locks) error {
 	var ids []jobstore.ID
 	keyed := false
-	for _, d := range deeds {
+	for _, c := range changes {
 		switch {
-		case d.Key != "":
+		case c.Key != "":
 			keyed = true
-			_ = l.AddKey(d.Name, d.Key)
-		case d.Needs != nil:
-			ids = append(ids, d.Id)
+			_ = l.AddKey(c.Name, c.Key)
+		case c.Needs != nil:
+			ids = append(ids, c.ID)
 		}
 	}
 	if !keyed && len(ids) == 0 {
 		return nil
 	}
-	return g.store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
+	return e.store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		read := map[jobstore.ID]*jobstore.Row{}
 		if len(ids) > 0 {
 			found, err := tx.Jobs(ctx, ids...)
@@ -288,115 +294,130 @@ func (g *Engine) scout(ctx context.Context, deeds []*Change, l *Locks) error {
 				read[found[i].ID] = &found[i]
 			}
 		}
-		for _, d := range deeds {
-			if d.Key == "" {
-				if j := read[d.Id]; j != nil && d.Needs != nil {
-					d.Needs(j, l)
-				}
+		var keys []jobstore.Group
+		for _, c := range changes {
+			if c.Key != "" {
+				keys = append(keys, c.group())
+			} else if j := read[c.ID]; j != nil && c.Needs != nil {
+				c.Needs(j, l)
+			}
+		}
+		if len(keys) == 0 {
+			return nil
+		}
+		found, err := tx.First(ctx, jobstore.OpenStates(), keys...)
+		if err != nil {
+			return err
+		}
+		keys = keys[:0]
+		for _, c := range changes {
+			if c.Key == "" {
 				continue
 			}
-			found, err := tx.OfKey(ctx, d.Name, d.Key, jobstore.Page{States: jobstore.OpenStates(), Limit: 1})
-			if err != nil {
-				return err
+			if c.ID, c.task = found[c.group()], ""; c.ID == 0 && c.Answers {
+				keys = append(keys, c.group())
 			}
-			if d.Id, d.task = 0, ""; len(found) > 0 {
-				d.Id = found[0].ID
-				continue
-			}
-			if !d.Answers {
-				continue
-			}
-			if open, err := tx.DeferralOf(ctx, d.Name, d.Key); err != nil {
-				return err
-			} else if open != nil && open.Open() {
-				d.task = open.Task
+		}
+		if len(keys) == 0 {
+			return nil
+		}
+		open, err := tx.OpenDeferrals(ctx, keys...)
+		if err != nil {
+			return err
+		}
+		for _, c := range changes {
+			if c.Key != "" && c.ID == 0 && c.Answers {
+				c.task = open[c.group()]
 			}
 		}
 		return nil
 	})
 }
 
-// apply makes one change of a batch, on a copy of its job.
-func (t *Step) apply(ctx context.Context, d *Change) error {
+// group returns the name and the key of a change as a group.
+func (c *Change) group() jobstore.Group {
+	return jobstore.Group{By: jobstore.ByKey, Name: c.Name, Key: c.Key}
+}
+
+// apply calls Do of one change with a copy of its job, or with nil if no open job has the key.
+// Returns ErrNotFound if a job selected by ID does not exist. Returns ErrLocks if another job has
+// the key since findJobs read it.
+func (t *Step) apply(ctx context.Context, c *Change) error {
 	var j *jobstore.Row
-	if d.Key == "" {
-		if j = t.batch.jobs[d.Id]; j == nil {
+	if c.Key == "" {
+		if j = t.batch.jobs[c.ID]; j == nil {
 			return jobstore.ErrNotFound
 		}
 	} else {
-		if j = t.batch.jobs[d.Id]; j == nil || j.Key != d.Key || j.Name != d.Name || j.State.Over() {
-			j = t.batch.with(d.Name, d.Key)
+		if j = t.batch.jobs[c.ID]; j == nil || j.Key != c.Key || j.Name != c.Name || j.State.Over() {
+			j = t.batch.openJob(c.Name, c.Key)
 		}
 		if j == nil {
-			missed, err := t.missed(ctx, d)
+			missed, err := t.jobNotRead(ctx, c)
 			if err != nil {
 				return err
 			}
-			if missed != 0 { // rows are locked in order, so start again
-				d.Id = missed
+			if missed != 0 { // rows are locked in order: start the transaction again
+				c.ID = missed
 				return ErrLocks
 			}
-			return d.Do(ctx, t, nil)
+			return c.Do(ctx, t, nil)
 		}
 	}
-	c := *j
-	return d.Do(ctx, t, &c)
+	own := *j
+	return c.Do(ctx, t, &own)
 }
 
-// missed returns the job that has the key of a change and that this batch has not read; 0: none.
-func (t *Step) missed(ctx context.Context, d *Change) (jobstore.ID, error) {
-	found, err := t.Tx.OfKey(ctx, d.Name, d.Key, jobstore.Page{States: jobstore.OpenStates(), Limit: 2})
-	if err != nil {
-		return 0, err
+// jobNotRead returns the id of the open job that has the key of a change, if this batch has not
+// read that job. Otherwise it returns 0.
+func (t *Step) jobNotRead(ctx context.Context, c *Change) (jobstore.ID, error) {
+	found, err := t.Tx.First(ctx, jobstore.OpenStates(), c.group())
+	if id := found[c.group()]; err == nil && !t.batch.read(id) {
+		return id, nil
 	}
-	for i := range found {
-		if _, read := t.batch.jobs[found[i].ID]; !read {
-			return found[i].ID, nil
-		}
-	}
-	return 0, nil
+	return 0, err
 }
 
-// alone makes one change in a transaction of its own, then updates the other jobs that it concerns.
-func (g *Engine) alone(ctx context.Context, d *Change) error {
+// runAlone makes one change in a transaction of its own, updates the other jobs that depend on its
+// job, and then calls Then.
+func (e *Engine) runAlone(ctx context.Context, c *Change) error {
 	var l Locks
-	if d.Key != "" {
-		_ = l.AddKey(d.Name, d.Key)
+	if c.Key != "" {
+		_ = l.AddKey(c.Name, c.Key)
 	}
-	err := g.Do(ctx, &l, func(ctx context.Context, t *Step) error {
-		id := d.Id
-		if d.Key != "" {
-			found, err := t.Tx.OfKey(ctx, d.Name, d.Key, jobstore.Page{States: jobstore.OpenStates(), Limit: 1})
+	err := e.Do(ctx, &l, func(ctx context.Context, t *Step) error {
+		id := c.ID
+		if c.Key != "" {
+			found, err := t.Tx.First(ctx, jobstore.OpenStates(), c.group())
 			if err != nil {
 				return err
 			}
-			if len(found) == 0 {
-				return d.Do(ctx, t, nil)
+			if id = found[c.group()]; id == 0 {
+				return c.Do(ctx, t, nil)
 			}
-			id = found[0].ID
 		}
 		j, err := t.job(ctx, id)
-		if d.Key != "" && (errors.Is(err, jobstore.ErrNotFound) || err == nil && (j.State.Over() || j.Key != d.Key || j.Name != d.Name)) {
-			return ErrLocks // it is not the job of the key since it was found
+		if c.Key != "" && (errors.Is(err, jobstore.ErrNotFound) || err == nil && (j.State.Over() || j.Key != c.Key || j.Name != c.Name)) {
+			return ErrLocks // the job no longer has the key
 		}
 		if err != nil {
 			return err
 		}
-		if err := d.Do(ctx, t, j); err != nil {
+		if err := c.Do(ctx, t, j); err != nil {
 			return err
 		}
-		return g.after(ctx, t, j)
+		return e.after(ctx, t, j)
 	})
-	if err == nil && d.Then != nil {
-		d.Then()
+	if err == nil && c.Then != nil {
+		c.Then()
 	}
 	return err
 }
 
-// OneOrBatch is One, or Batch if shares is set.
-func (g *Engine) OneOrBatch(ctx context.Context, shares bool, id jobstore.ID, fn func(ctx context.Context, t *Step, j *jobstore.Row) error) error {
+// OneOrBatch is One, or Batch if shares is true.
+func (e *Engine) OneOrBatch(ctx context.Context, shares bool, id jobstore.ID, fn func(ctx context.Context, t *Step, j *jobstore.Row) error) error {
 	if !shares {
-		return g.One(ctx, id, fn)
+		return e.One(ctx, id, fn)
 	}
-	return g.Batch(ctx, &Change{Id: id, Do: fn})
+	return e.Batch(ctx, &Change{ID: id, Do: fn})
 }

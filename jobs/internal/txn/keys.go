@@ -6,42 +6,61 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// Free returns an ErrKeyTaken if another job that is not over, or a waiting task, has a key of j.
-// The caller has locked the keys.
+// Free returns an error that wraps ErrKeyTaken if another open job or a waiting task has the Key or
+// UniqueKey of j. Call it with these keys locked.
 func (t *Step) Free(ctx context.Context, j *jobstore.Row) error {
-	for _, unique := range []bool{true, false} {
-		key, find := j.Key, t.Tx.OfKey
-		if unique {
-			key, find = j.UniqueKey, t.Tx.OfUniqueKey
-		}
-		if key == "" {
-			continue
-		}
-		found, err := find(ctx, j.Name, key, jobstore.Page{States: jobstore.OpenStates(), Limit: 2})
-		if err != nil {
+	keys := j.Keys()
+	taken, err := t.Taken(ctx, j.ID, keys...)
+	if err != nil {
+		return err
+	}
+	for _, k := range keys {
+		if err := taken[k]; err != nil {
 			return err
 		}
-		for i := range found {
-			if found[i].ID != j.ID && !t.batch.read(found[i].ID) {
-				return &jobstore.KeyTakenError{Key: key, Job: found[i].ID}
-			}
-		}
-		if other := t.batch.owner(j.Name, key, unique, j.ID); other != nil {
-			return &jobstore.KeyTakenError{Key: key, Job: other.ID}
-		}
 	}
-	return t.FreeOfTasks(ctx, j.Name, j.Key)
+	return nil
 }
 
-// FreeOfTasks returns an ErrKeyTaken if a task waits for the answer of a name and a key. The caller
-// has locked the key.
-func (t *Step) FreeOfTasks(ctx context.Context, name, key string) error {
-	if key == "" {
-		return nil
+// Taken returns, for each of these keys and unique keys, a KeyTakenError if an open job or a
+// waiting task has it. Free keys are left out. The job except does not count; 0: all jobs count.
+// Call it with the keys locked.
+func (t *Step) Taken(ctx context.Context, except jobstore.ID, keys ...jobstore.Group) (map[jobstore.Group]error, error) {
+	if len(keys) == 0 {
+		return nil, nil
 	}
-	d, err := t.Tx.DeferralOf(ctx, name, key)
-	if err == nil && d != nil && d.Open() {
-		return &jobstore.KeyTakenError{Key: key, Task: d.Task}
+	found, err := t.Tx.First(ctx, jobstore.OpenStates(), keys...)
+	if err != nil {
+		return nil, err
+	}
+	tasks, err := t.Tx.OpenDeferrals(ctx, keys...)
+	if err != nil {
+		return nil, err
+	}
+	taken := map[jobstore.Group]error{}
+	for _, k := range keys {
+		id, ok := found[k]
+		if ok = ok && id != except && !t.batch.read(id); !ok {
+			if other := t.batch.owner(k, except); other != nil {
+				id, ok = other.ID, true
+			}
+		}
+		if waiting, waits := tasks[k]; ok {
+			taken[k] = &jobstore.KeyTakenError{Key: k.Key, Job: id}
+		} else if waits {
+			taken[k] = &jobstore.KeyTakenError{Key: k.Key, Task: waiting}
+		}
+	}
+	return taken, nil
+}
+
+// FreeOfTasks returns an error that wraps ErrKeyTaken if a task waits for the answer to this name
+// and key. Call it with the key locked.
+func (t *Step) FreeOfTasks(ctx context.Context, name, key string) error {
+	k := jobstore.Group{By: jobstore.ByKey, Name: name, Key: key}
+	tasks, err := t.Tx.OpenDeferrals(ctx, k)
+	if id, waits := tasks[k]; err == nil && waits {
+		err = &jobstore.KeyTakenError{Key: key, Task: id}
 	}
 	return err
 }

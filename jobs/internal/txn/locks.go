@@ -6,24 +6,24 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// ErrLocks says that a transaction has to start again, with more locks.
+// ErrLocks reports that a transaction must start again with more locks.
 var ErrLocks = errors.New("jobs: locks are missing")
 
-// Locks is the set of locks that a transaction takes before it touches its jobs. They are taken in
-// this order: sequences, unique names together with unique keys, keys of answers, parents.
+// Locks is the set of locks that a transaction takes before it reads its jobs. They are taken in
+// this order: sequences, unique names together with unique keys, keys of answers, rows.
 //
-// The set is known only when the jobs have been read. Missing locks are then added, and the
-// transaction starts again. Sequence keys and parents of a job never change; a key is read again.
-// The zero value is ready.
+// The complete set is known only after the jobs were read. Missing locks are then added, and the
+// transaction starts again. The sequence key and the parent of a job never change; its keys may, so
+// they are checked again. The zero value is ready for use.
 type Locks struct {
 	Sequences  map[string]bool
 	unique     map[string]bool
-	uniqueKeys map[string]bool // by KeyDigest
-	keys       map[string]bool // by KeyDigest
-	parents    map[jobstore.ID]bool
+	uniqueKeys map[string]bool      // by KeyDigest
+	keys       map[string]bool      // by KeyDigest
+	rows       map[jobstore.ID]bool // parents, and jobs that an earlier try needed in another order
 }
 
-// AddSequence notes a sequence key.
+// AddSequence adds the lock of a sequence key.
 func (l *Locks) AddSequence(key string) {
 	if l.Sequences == nil {
 		l.Sequences = map[string]bool{}
@@ -31,7 +31,7 @@ func (l *Locks) AddSequence(key string) {
 	l.Sequences[key] = true
 }
 
-// AddUnique notes a name that only one job may have.
+// AddUnique adds the lock of a name that only one job may have.
 func (l *Locks) AddUnique(name string) {
 	if l.unique == nil {
 		l.unique = map[string]bool{}
@@ -39,26 +39,26 @@ func (l *Locks) AddUnique(name string) {
 	l.unique[name] = true
 }
 
-// AddParent notes a parent.
-func (l *Locks) AddParent(id jobstore.ID) {
-	if l.parents == nil {
-		l.parents = map[jobstore.ID]bool{}
+// AddRow adds a job that must be locked before the others, such as a parent.
+func (l *Locks) AddRow(id jobstore.ID) {
+	if l.rows == nil {
+		l.rows = map[jobstore.ID]bool{}
 	}
-	l.parents[id] = true
+	l.rows[id] = true
 }
 
-// AddJob notes the locks that a change of the state of j needs. Returns ErrLocks if one was
-// missing.
+// AddJob adds the locks that a change of the state of j needs: its sequence key and its parent.
+// Returns ErrLocks if l lacked one of them.
 func (l *Locks) AddJob(j *jobstore.Row) error {
 	err := l.AddSequenceOf(j)
-	if j.Parent != 0 && !l.parents[j.Parent] {
-		l.AddParent(j.Parent)
+	if j.Parent != 0 && !l.rows[j.Parent] {
+		l.AddRow(j.Parent)
 		err = ErrLocks
 	}
 	return err
 }
 
-// AddSequenceOf notes the sequence key of j. Returns ErrLocks if it was missing.
+// AddSequenceOf adds the lock of the sequence key of j. Returns ErrLocks if l lacked it.
 func (l *Locks) AddSequenceOf(j *jobstore.Row) error {
 	if j.SequenceKey == "" || l.Sequences[j.SequenceKey] {
 		return nil
@@ -67,13 +67,15 @@ func (l *Locks) AddSequenceOf(j *jobstore.Row) error {
 	return ErrLocks
 }
 
-// addUniqueKey notes the lock that a job needs to get or to reuse a unique key. Returns ErrLocks if
-// it was missing. "" needs none.
+// addUniqueKey adds the lock that a job needs to get or to reuse a unique key. Returns ErrLocks if
+// l lacked it. "" needs no lock.
 func (l *Locks) addUniqueKey(name, key string) error { return addKeyLock(&l.uniqueKeys, name, key) }
 
 // AddKey is addUniqueKey for keys of answers.
 func (l *Locks) AddKey(name, key string) error { return addKeyLock(&l.keys, name, key) }
 
+// addKeyLock adds the lock of a name and a key to a set. Returns ErrLocks if the set lacked it. An
+// empty key needs no lock.
 func addKeyLock(to *map[string]bool, name, key string) error {
 	if key == "" {
 		return nil
@@ -89,7 +91,8 @@ func addKeyLock(to *map[string]bool, name, key string) error {
 	return ErrLocks
 }
 
-// AddKeys notes the keys of j under a name. Returns ErrLocks if one was missing.
+// AddKeys adds the locks of the Key and the UniqueKey of j under a name. Returns ErrLocks if l
+// lacked one of them.
 func (l *Locks) AddKeys(j *jobstore.Row, name string) error {
 	return errors.Join(l.addUniqueKey(name, j.UniqueKey), l.AddKey(name, j.Key))
 }

@@ -12,20 +12,23 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// Step is one run of a transaction.
+// Step is one try of a transaction. It ends with the function that receives it. One goroutine uses
+// it.
 type Step struct {
-	Tx      jobstore.Tx
-	Now     time.Time
-	Asked   time.Time // this process's time just before Now was read
-	Locks   *Locks
-	Parents map[jobstore.ID]*jobstore.Row // the locked parents; nil: the job does not exist
-	batch   *batch                        // the shared changes; nil: none
+	Tx    jobstore.Tx
+	Now   time.Time
+	Asked time.Time // the time of this process just before Now was read
+	Locks *Locks
+	Rows  map[jobstore.ID]*jobstore.Row // jobs that begin, Jobs and Hold have locked; nil: no such job
+	own   *jobstore.Row                 // the job that job() has locked
+	batch *batch                        // the shared changes; nil: the transaction is not shared
 }
 
-// Do runs fn in a transaction that holds all locks of l. It runs fn again, with more locks, if fn
-// returns ErrLocks.
+// Do runs fn in a transaction of the store that holds all locks of l. When fn returns ErrLocks, it
+// rolls back and runs fn again with the locks that were added to l. Returns the error of fn or of
+// the commit.
 //
-// Returns ErrUnavailable if ctx ends between two runs.
+// Returns ErrUnavailable if ctx ends between two tries.
 func Do(ctx context.Context, store jobstore.Store, l *Locks, fn func(ctx context.Context, t *Step) error) error {
 	for {
 		err := store.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
@@ -44,7 +47,8 @@ func Do(ctx context.Context, store jobstore.Store, l *Locks, fn func(ctx context
 	}
 }
 
-// begin takes the locks in their order, reads the parents, then the time.
+// begin takes the locks of t.Locks in their order, rows last, and then reads the time. It blocks
+// while other transactions hold a lock.
 func (t *Step) begin(ctx context.Context) error {
 	if err := t.lockNames(ctx, named("sequence ", t.Locks.Sequences)); err != nil {
 		return err
@@ -57,21 +61,10 @@ func (t *Step) begin(ctx context.Context) error {
 	if err := t.lockNames(ctx, named("answer ", t.Locks.keys)); err != nil {
 		return err
 	}
-	for _, id := range slices.Sorted(maps.Keys(t.Locks.parents)) {
-		j, err := t.Tx.Get(ctx, id)
-		switch {
-		case errors.Is(err, jobstore.ErrNotFound):
-		case err != nil:
+	if len(t.Locks.rows) > 0 {
+		if err := t.lockRows(ctx, slices.Collect(maps.Keys(t.Locks.rows))); err != nil {
 			return err
 		}
-		if t.Parents == nil {
-			t.Parents = map[jobstore.ID]*jobstore.Row{}
-		}
-		if err != nil {
-			t.Parents[id] = nil
-			continue
-		}
-		t.Parents[id] = &j
 	}
 	t.Asked = time.Now()
 	now, err := t.Tx.Now(ctx)
@@ -79,6 +72,7 @@ func (t *Step) begin(ctx context.Context) error {
 	return err
 }
 
+// lockNames locks names in sorted order until the transaction ends. It does nothing without names.
 func (t *Step) lockNames(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		return nil
@@ -87,7 +81,7 @@ func (t *Step) lockNames(ctx context.Context, names []string) error {
 	return t.Tx.Lock(ctx, names...)
 }
 
-// named returns the names of locks for keys.
+// named returns the lock names of a set of keys: each key with a prefix.
 func named(prefix string, keys map[string]bool) []string {
 	all := make([]string, 0, len(keys))
 	for key := range keys {
@@ -96,20 +90,88 @@ func named(prefix string, keys map[string]bool) []string {
 	return all
 }
 
-// job returns the job id, locked. Returns ErrLocks if a lock is missing that a change of its state
-// needs.
+// job locks the job id and returns it. Returns ErrNotFound if it does not exist, and ErrLocks if
+// its sequence key or its parent is not locked yet.
 func (t *Step) job(ctx context.Context, id jobstore.ID) (*jobstore.Row, error) {
-	if p := t.Parents[id]; p != nil { // it was locked as a parent of another job
+	if p := t.Rows[id]; p != nil {
 		return p, t.Locks.AddJob(p)
 	}
 	j, err := t.Tx.Get(ctx, id)
 	if err != nil {
 		return nil, err
 	}
+	t.own = &j
 	return &j, t.Locks.AddJob(&j)
 }
 
-// Save writes jobs. RUNNING jobs keep their lease.
+// Jobs locks jobs and returns those that exist, by id. Rows must be locked in the order of ids. If
+// a job with a higher id is already locked, Jobs adds all of them to t.Locks and returns ErrLocks.
+func (t *Step) Jobs(ctx context.Context, ids ...jobstore.ID) (map[jobstore.ID]*jobstore.Row, error) {
+	jobs := make(map[jobstore.ID]*jobstore.Row, len(ids))
+	var more []jobstore.ID
+	for _, id := range ids {
+		if t.own != nil && t.own.ID == id {
+			jobs[id] = t.own
+		} else if _, locked := t.Rows[id]; !locked {
+			more = append(more, id)
+		}
+	}
+	if err := t.lockRows(ctx, more); err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		if j := t.Rows[id]; j != nil {
+			jobs[id] = j
+		}
+	}
+	return jobs, nil
+}
+
+// lockRows locks the jobs of ids, which are not locked yet, and stores them in t.Rows. Returns
+// ErrLocks as Jobs does.
+func (t *Step) lockRows(ctx context.Context, ids []jobstore.ID) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	locked := slices.Collect(maps.Keys(t.Rows))
+	if t.own != nil {
+		locked = append(locked, t.own.ID)
+	}
+	if len(locked) > 0 && slices.Min(ids) < slices.Max(locked) {
+		for _, id := range append(locked, ids...) {
+			t.Locks.AddRow(id)
+		}
+		return ErrLocks
+	}
+	found, err := t.Tx.Jobs(ctx, ids...)
+	if err != nil {
+		return err
+	}
+	if t.Rows == nil {
+		t.Rows = make(map[jobstore.ID]*jobstore.Row, len(ids))
+	}
+	for _, id := range ids {
+		t.Rows[id] = nil
+	}
+	for i := range found {
+		t.Rows[found[i].ID] = &found[i]
+	}
+	return nil
+}
+
+// Hold notes jobs that Due or Line has locked. Jobs then locks no job with a lower id while t holds
+// them.
+func (t *Step) Hold(jobs []jobstore.Row) {
+	if t.Rows == nil && len(jobs) > 0 {
+		t.Rows = make(map[jobstore.ID]*jobstore.Row, len(jobs))
+	}
+	for i := range jobs {
+		t.Rows[jobs[i].ID] = &jobs[i]
+	}
+}
+
+// Save sets Changed and Due of jobs and writes them. RUNNING jobs keep their Due. In a batch they
+// are written at the end of the transaction.
 func (t *Step) Save(ctx context.Context, jobs ...*jobstore.Row) error {
 	for _, j := range jobs {
 		j.Changed = t.Now
@@ -122,10 +184,10 @@ func (t *Step) Save(ctx context.Context, jobs ...*jobstore.Row) error {
 	return t.Tx.Save(ctx, jobs...)
 }
 
-// Drop deletes jobs.
+// Drop deletes jobs. In a batch they are deleted at the end of the transaction.
 func (t *Step) Drop(ctx context.Context, ids ...jobstore.ID) error {
 	if t.batch != nil {
-		t.batch.gone = append(t.batch.gone, ids...)
+		t.batch.deleted = append(t.batch.deleted, ids...)
 		return nil
 	}
 	return t.Tx.Delete(ctx, ids...)

@@ -1,4 +1,4 @@
-// Package waitlist holds the callers that wait for jobs. Callers that ask for the same jobs form
-// one group, so that many callers cost one transaction. A watcher learns from the store when jobs
-// become due, and wakes the right groups.
+// Package waitlist implements waiting for due jobs. Callers that ask for the same jobs form a
+// group, so that many callers cost one transaction. A watcher learns from the store when jobs
+// become due, and wakes the matching groups.
 package waitlist

@@ -18,39 +18,39 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// List holds all callers of Get. Callers with the same Selector and lease form one group. For a
-// group one goroutine at a time claims as many jobs as its callers ask for. It gives them out in
-// the order in which the callers came.
+// List contains the running calls of Get. Callers with the same Selector and lease form a group.
+// One goroutine at a time serves a group: it claims as many jobs as its callers want, and assigns
+// them in the order of the calls.
 //
-// So many callers cost one transaction, and ten thousand waiting callers cost no goroutine and no
+// Thus many callers cost one transaction, and ten thousand waiting callers cost no goroutine and no
 // timer of the list. A group without callers is deleted. Safe for concurrent use.
 type List struct {
 	c      Config
-	Base   context.Context // of claims: they must not end with one caller's ctx
+	Base   context.Context // context of claims, which must not end with the ctx of one caller
 	cancel context.CancelFunc
 
 	mu      sync.Mutex
 	closed  bool
 	groups  map[string]*group
-	arrived uint64        // numbers the callers
+	arrived uint64        // number of the last caller
 	ready   []*group      // groups that wait for a worker
-	workers int           // workers that run
-	active  int           // goroutines that run, the watcher included
+	workers int           // running workers
+	active  int           // running goroutines, the watcher included
 	idle    chan struct{} // closed when active is 0 after Close
-	Look    watcher
-	size    page.Size // of the calls of Take for several callers
+	Watcher watcher
+	size    page.Size // sizes for calls of Take that serve several callers
 }
 
 const (
-	// takeBytes is how many bytes the jobs of one call of Take for several callers should have.
-	// firstTake is the limit of the first call.
+	// takeBytes is the wanted total size in bytes of the jobs that one Take returns for several
+	// callers. firstTake is the limit of the first such Take.
 	takeBytes, firstTake = 8 << 20, 64
 
 	maxWorkers  = 32               // groups served at a time
-	takeTimeout = 30 * time.Second // for a store that does not answer
+	takeTimeout = 30 * time.Second // for a store that does not reply
 )
 
-// group is the callers with the same Selector and lease.
+// group contains the callers with the same Selector and lease.
 type group struct {
 	key   string
 	sel   jobstore.Selector
@@ -60,10 +60,11 @@ type group struct {
 	line    list.List // of *caller, in the order of arrival
 	wants   int       // sum of max of its callers
 	waiting int       // callers that wait
-	known   bool      // the watcher has asked when their next job becomes due
+	known   bool      // the watcher was told that its callers wait
 	state   groupState
 	again   bool // serve it once more
-	// names of jobs that words came of; other groups hear of them if a job is left
+	// names contains the job names that woke this group. The watcher wakes another group for them if
+	// jobs may be left.
 	names map[string]bool
 }
 
@@ -80,7 +81,7 @@ type caller struct {
 	number uint64
 	max    int
 	wait   bool
-	answer chan answer // its buffer holds the one answer
+	answer chan answer // buffered, for the one answer
 	place  *list.Element
 }
 
@@ -89,19 +90,20 @@ type answer struct {
 	err  error
 }
 
-// Config is what a List needs of the service. All fields are required.
+// Config contains the parts of the service that a List uses. All fields are required.
 type Config struct {
 	Store jobstore.Store
 	Log   *slog.Logger
-	// Poll is the time between polls of the store.
+	// Poll is the interval between polls of the store.
 	Poll time.Duration
-	// Take claims up to limit jobs; none is no error. With an error there may be jobs, too.
+	// Take claims up to limit jobs. No due job is not an error. It can return an error together with
+	// claimed jobs.
 	Take func(ctx context.Context, sel jobstore.Selector, lease time.Duration, limit int) ([]jobstore.Handout, error)
-	// GiveBack undoes a claim that no caller has seen.
+	// GiveBack undoes a claim that no caller has received.
 	GiveBack func(h jobstore.Handout)
-	// Waiting counts the callers that wait.
+	// Waiting counts the waiting callers.
 	Waiting *atomic.Int64
-	// Limit is the most jobs that one call of Take claims.
+	// Limit is the maximum number of jobs that one call of Take claims.
 	Limit int
 }
 
@@ -109,11 +111,11 @@ type Config struct {
 func New(c Config) *List {
 	w := &List{c: c, groups: map[string]*group{}, idle: make(chan struct{}), size: page.Size{Bytes: takeBytes, First: firstTake, Most: c.Limit}}
 	w.Base, w.cancel = context.WithCancel(context.Background())
-	w.Look.init(w.Base)
+	w.Watcher.init(w.Base)
 	return w
 }
 
-// groupKey returns the same text for callers of one group.
+// groupKey returns a text that is equal for callers of one group, and only for these.
 func groupKey(r *jobstore.Selector, lease time.Duration) string {
 	var b strings.Builder
 	b.WriteString(strconv.FormatInt(int64(lease), 10))
@@ -136,13 +138,14 @@ func groupKey(r *jobstore.Selector, lease time.Duration) string {
 	return b.String()
 }
 
-// Get returns at most limit jobs. With wait it waits until there is one, or ctx ends.
+// Get claims due jobs that sel selects and returns at most limit of them. With wait it blocks until
+// a job is due or ctx ends. It takes w.mu.
 //
-// Returns ErrNoJob if no job is due, or ctx ends while it waits. Returns ErrUnavailable if ctx ends
-// without wait, and ErrClosed after Close.
+// Returns ErrNoJob if no job is due, or if ctx ends while it waits. Returns ErrUnavailable if ctx
+// ends without wait, and ErrClosed after Close.
 func (w *List) Get(ctx context.Context, sel jobstore.Selector, lease time.Duration, limit int, wait bool) ([]jobstore.Handout, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, gone(ctx, wait)
+		return nil, ctxError(ctx, wait)
 	}
 	key := groupKey(&sel, lease)
 	a := &caller{max: limit, wait: wait, answer: make(chan answer, 1)}
@@ -180,19 +183,21 @@ func (w *List) Get(ctx context.Context, sel jobstore.Selector, lease time.Durati
 	}
 	w.leave(g, a)
 	w.mu.Unlock()
-	return nil, gone(ctx, wait)
+	return nil, ctxError(ctx, wait)
 }
 
-// gone returns the error of a caller whose ctx has ended.
-func gone(ctx context.Context, wait bool) error {
+// ctxError returns the error of a caller whose ctx has ended: ErrNoJob with wait, else
+// ErrUnavailable.
+func ctxError(ctx context.Context, wait bool) error {
 	if wait {
 		return jobstore.ErrNoJob
 	}
 	return fmt.Errorf("%w: %w", jobstore.ErrUnavailable, context.Cause(ctx))
 }
 
-// makeReady makes a group ready, or asks for one more pass if a worker serves it. The caller holds
-// w.mu, here and below.
+// makeReady queues a group for a worker and starts a worker if fewer than maxWorkers run. If a
+// worker serves the group now, it serves the group once more. Call it with w.mu held; this applies
+// to all functions below but Close.
 func (w *List) makeReady(g *group) {
 	switch g.state {
 	case served:
@@ -209,7 +214,7 @@ func (w *List) makeReady(g *group) {
 	}
 }
 
-// leave removes a caller from its group.
+// leave removes a caller from its group, and deletes the group if it is then unused.
 func (w *List) leave(g *group, a *caller) {
 	g.line.Remove(a.place)
 	a.place = nil
@@ -220,20 +225,20 @@ func (w *List) leave(g *group, a *caller) {
 	w.forget(g)
 }
 
-// forget deletes a group without callers.
+// forget deletes a group that has no callers and is not served or queued.
 func (w *List) forget(g *group) {
 	if g.line.Len() == 0 && g.state == resting {
 		delete(w.groups, g.key)
 	}
 }
 
-// reply answers a caller and removes it.
+// reply removes a caller from its group and sends it the answer. It does not block.
 func (w *List) reply(g *group, a *caller, got answer) {
 	w.leave(g, a)
 	a.answer <- got
 }
 
-// work serves groups until none is ready.
+// work serves ready groups until no group is ready. It runs in a goroutine and takes w.mu itself.
 func (w *List) work() {
 	w.mu.Lock()
 	for len(w.ready) > 0 {
@@ -249,14 +254,16 @@ func (w *List) work() {
 	w.mu.Unlock()
 }
 
-// ended counts the end of a goroutine.
+// ended records that a goroutine of the list ends. After Close the last one closes w.idle.
 func (w *List) ended() {
 	if w.active--; w.active == 0 && w.closed {
 		close(w.idle)
 	}
 }
 
-// serve claims jobs for a group and gives them out. It unlocks w.mu while the store works.
+// serve claims jobs for a group and replies to its callers. It releases w.mu during calls of the
+// store. If the group has no callers left, the watcher wakes another group, since more jobs may be
+// due.
 func (w *List) serve(g *group) {
 	g.again = false
 	if g.line.Len() > 0 {
@@ -270,19 +277,19 @@ func (w *List) serve(g *group) {
 	case g.names != nil:
 		names := g.names
 		g.names = nil
-		if empty { // more jobs may be left than this group asked for
-			w.Look.dispatch(w, names)
+		if empty { // more jobs may be due than this group wanted
+			w.Watcher.dispatch(w, names)
 		}
 	}
 	w.forget(g)
 }
 
-// serveLine calls Take once for a group with callers. It gives back jobs that no caller is left
-// for.
+// serveLine calls Take once for a group that has callers, and replies to them. It gives back jobs
+// that no caller wants any more. It releases w.mu during calls of the store.
 func (w *List) serveLine(g *group) {
 	first := g.line.Front().Value.(*caller)
 	limit := min(g.wants, max(first.max, w.size.Limit()))
-	last := w.arrived // callers that come later were not part of this call of Take
+	last := w.arrived // callers with a higher number were not part of this call of Take
 	w.mu.Unlock()
 	ctx, cancel := context.WithTimeout(w.Base, takeTimeout)
 	jobs, err := w.c.Take(ctx, g.sel, g.lease, limit)
@@ -297,7 +304,7 @@ func (w *List) serveLine(g *group) {
 	} else {
 		w.answerRest(g, last, err)
 		if g.waiting > 0 {
-			w.stays(g)
+			w.stillWaiting(g)
 		}
 	}
 	if len(jobs) == 0 {
@@ -310,7 +317,7 @@ func (w *List) serveLine(g *group) {
 	w.mu.Lock()
 }
 
-// deal gives jobs to callers, and returns the jobs that are left.
+// deal replies with jobs to the first callers of a group, and returns the jobs that are left.
 func (w *List) deal(g *group, jobs []jobstore.Handout) []jobstore.Handout {
 	for len(jobs) > 0 && g.line.Len() > 0 {
 		a := g.line.Front().Value.(*caller)
@@ -321,13 +328,12 @@ func (w *List) deal(g *group, jobs []jobstore.Handout) []jobstore.Handout {
 	return jobs
 }
 
-// answerRest answers callers that got no job:
+// answerRest replies to callers that got no job:
 //
-//   - if the store refused the call, all of them;
-//   - else the callers that do not wait and came no later than last.
+//   - to all of them with err, if the store refused the call;
+//   - else to callers that do not wait and have a number up to last, with ErrNoJob or err.
 //
-// Callers that wait outlast a store that is unavailable. Callers that do not wait stand near the
-// end of the line.
+// Callers that wait stay while the store is unavailable.
 func (w *List) answerRest(g *group, last uint64, err error) {
 	refused := err != nil && !errors.Is(err, jobstore.ErrUnavailable)
 	if err == nil {
@@ -346,8 +352,8 @@ func (w *List) answerRest(g *group, last uint64, err error) {
 	}
 }
 
-// Close answers all callers with ErrClosed, and waits for the goroutines to end. Returns the cause
-// of ctx if ctx ends first.
+// Close replies ErrClosed to all callers and waits until the goroutines of the list have ended.
+// Returns the cause of ctx if ctx ends first. It takes w.mu. Idempotent.
 func (w *List) Close(ctx context.Context) error {
 	w.mu.Lock()
 	if !w.closed {
@@ -357,7 +363,7 @@ func (w *List) Close(ctx context.Context) error {
 				w.reply(g, g.line.Front().Value.(*caller), answer{err: jobstore.ErrClosed})
 			}
 		}
-		w.Look.end()
+		w.Watcher.end()
 		if w.active == 0 {
 			close(w.idle)
 		}

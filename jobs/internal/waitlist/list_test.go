@@ -12,7 +12,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestGroupsAreApart: who asks for something else is in another group.
+// TestGroupsAreApart shows that callers with different requests are in different groups.
 func TestGroupsAreApart(t *testing.T) {
 	t.Parallel()
 	type request struct {
@@ -42,14 +42,14 @@ func TestGroupsAreApart(t *testing.T) {
 	}
 }
 
-// TestLargeJobsAreClaimedFewAtATime: for many callers no more large jobs are claimed together than
-// fit.
+// TestLargeJobsAreClaimedFewAtATime shows that one claim for many callers contains only as many
+// large jobs as fit.
 func TestLargeJobsAreClaimedFewAtATime(t *testing.T) {
 	t.Parallel()
 	const callers, each = 200, 1 << 20
 	data := make([]byte, each)
 	begun, let := make(chan struct{}), make(chan struct{})
-	var limits []int // one group is served by one goroutine
+	var limits []int // one goroutine serves a group
 	w := New(Config{
 		Limit: 1000, GiveBack: func(jobstore.Handout) { t.Error("a job is left") },
 		Take: func(_ context.Context, _ jobstore.Selector, _ time.Duration, limit int) ([]jobstore.Handout, error) {

@@ -12,42 +12,45 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// watcher is the state of the one goroutine that runs while callers wait. It gets the store's words
-// of jobs with a Due, and asks when the next job becomes due. It also polls, since words may be
-// missing.
+// watcher is the state of one goroutine, which runs while callers wait. It receives the
+// notifications of the store and asks the store when the next job becomes due. It also polls, since
+// notifications may be lost.
 //
-// Of the groups that a job may be for, it wakes the one whose first caller waits longest. The other
-// groups are woken if a second job is left.
+// If several groups match a due job, it wakes the group whose first caller has waited longest. It
+// wakes the other groups if a second job is left. List.mu protects all fields except Ctx and
+// signal.
 type watcher struct {
 	running  bool
 	waiting  int // callers that wait
 	names    map[string]map[*group]bool
 	patterns map[*group]bool
-	heard    map[string]bool // names that words came of
-	all      bool            // a word came of any name
-	fresh    bool            // a group began to wait that may have missed words
-	kick     wake.Signal
-	Ctx      context.Context // of its calls of the store; end cancels it
+	notified map[string]bool // job names from notifications since the last dispatch
+	all      bool            // a notification may concern any name
+	newGroup bool            // a group began to wait that may have missed notifications
+	signal   wake.Signal
+	Ctx      context.Context // context of its store calls; end cancels it
 	end      context.CancelFunc
 }
 
 const (
-	linger    = 5 * time.Second // how long the watcher runs on without callers
-	gap       = 2 * time.Millisecond
-	maxHeard  = 1024 // names that are distinguished
-	maxProbes = 256  // groups that one probe looks for
+	linger      = 5 * time.Second // how long the watcher runs on without callers
+	gap         = 2 * time.Millisecond
+	maxNotified = 1024 // names that are distinguished
+	maxProbes   = 256  // groups that one probe reads jobs for
 )
 
+// init makes the watcher ready. Its store calls end with ctx.
 func (l *watcher) init(ctx context.Context) {
-	l.names, l.patterns, l.heard = map[string]map[*group]bool{}, map[*group]bool{}, map[string]bool{}
-	l.kick = wake.New()
+	l.names, l.patterns, l.notified = map[string]map[*group]bool{}, map[*group]bool{}, map[string]bool{}
+	l.signal = wake.New()
 	l.Ctx, l.end = context.WithCancel(ctx)
 }
 
-// startWaiting counts a caller that waits. The caller holds w.mu.
+// startWaiting counts a waiting caller of g. For the first one it registers g with the watcher, and
+// starts the watcher if it does not run. Call it with w.mu held.
 func (w *List) startWaiting(g *group) {
 	w.c.Waiting.Add(1)
-	l := &w.Look
+	l := &w.Watcher
 	l.waiting++
 	if g.waiting++; g.waiting == 1 {
 		g.known = false
@@ -65,22 +68,24 @@ func (w *List) startWaiting(g *group) {
 	if !l.running {
 		l.running = true
 		w.active++
-		go w.lookOut()
+		go w.runWatcher()
 	}
 }
 
-// stays notes that callers of a group still wait after it was served.
-func (w *List) stays(g *group) {
+// stillWaiting tells the watcher that callers of g still wait after g was served. It notifies the
+// watcher only once per wait of the group. Call it with w.mu held.
+func (w *List) stillWaiting(g *group) {
 	if !g.known {
-		g.known, w.Look.fresh = true, true
-		w.Look.kick.Notify()
+		g.known, w.Watcher.newGroup = true, true
+		w.Watcher.signal.Notify()
 	}
 }
 
-// stopWaiting is the opposite of startWaiting.
+// stopWaiting counts one waiting caller of g less, and removes g from the watcher after the last.
+// Call it with w.mu held.
 func (w *List) stopWaiting(g *group) {
 	w.c.Waiting.Add(-1)
-	l := &w.Look
+	l := &w.Watcher
 	l.waiting--
 	if g.waiting--; g.waiting > 0 {
 		return
@@ -93,51 +98,53 @@ func (w *List) stopWaiting(g *group) {
 	}
 }
 
-// hear records words. The store calls it.
-func (w *List) hear(names []string) {
+// onNotify records the job names of a notification and wakes the watcher if a waiting group may
+// match. nil names match all. The store calls it from any goroutine. It takes w.mu.
+func (w *List) onNotify(names []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	l := &w.Look
+	l := &w.Watcher
 	if names == nil {
 		l.all = true
 	}
 	some := l.all
 	for _, name := range names {
 		if l.names[name] == nil && (len(l.patterns) == 0 || strings.HasPrefix(name, jobstore.NoName)) {
-			// no caller asks for it, or it is of a queue, whose jobs Get does not claim
+			// No caller asks for the name, or the notification concerns a queue, whose jobs Get does not
+			// claim.
 			continue
 		}
 		some = true
-		if len(l.heard) >= maxHeard {
+		if len(l.notified) >= maxNotified {
 			l.all = true
 			break
 		}
-		l.heard[name] = true
+		l.notified[name] = true
 	}
 	if some {
-		l.kick.Notify()
+		l.signal.Notify()
 	}
 }
 
-// class is the part of a Selector besides names. If one group of a class gets no job of a name, no
-// other group of the class does.
+// class is the part of a Selector apart from names. If one group of a class gets no job of a name,
+// no other group of the class gets one.
 type class struct {
 	priority task.Opt[int]
 	mock     bool
 }
 
-// dispatch wakes one group of each class for each name, and reports whether there was any. The
-// caller holds w.mu.
+// dispatch makes one matching group per class ready for each name. It reports whether any group
+// matched. Call it with w.mu held.
 func (l *watcher) dispatch(w *List, names map[string]bool) bool {
 	some := false
 	for name := range names {
 		first := map[class]*group{}
 		for g := range l.names[name] {
-			g.older(first)
+			g.keepOldest(first)
 		}
 		for g := range l.patterns {
 			if g.match.Match(name) {
-				g.older(first)
+				g.keepOldest(first)
 			}
 		}
 		for _, g := range first {
@@ -145,7 +152,7 @@ func (l *watcher) dispatch(w *List, names map[string]bool) bool {
 			if g.names == nil {
 				g.names = map[string]bool{}
 			}
-			if len(g.names) < maxHeard {
+			if len(g.names) < maxNotified {
 				g.names[name] = true
 			} else {
 				l.all = true
@@ -156,22 +163,25 @@ func (l *watcher) dispatch(w *List, names map[string]bool) bool {
 	return some
 }
 
-// older puts g into first if its first caller waits longest in its class.
-func (g *group) older(first map[class]*group) {
+// keepOldest stores g in first, for its class, if the first caller of g has waited longer than that
+// of the stored group.
+func (g *group) keepOldest(first map[class]*group) {
 	c := class{g.sel.Priority, g.sel.Mock}
 	if f := first[c]; f == nil || g.line.Front().Value.(*caller).number < f.line.Front().Value.(*caller).number {
 		first[c] = g
 	}
 }
 
-// lookOut runs until no caller has waited for the time linger.
-func (w *List) lookOut() {
-	l := &w.Look
-	unwatch := w.c.Store.Watch(w.hear)
+// runWatcher receives notifications, asks the store and polls it until no caller has waited for the
+// time linger, or Ctx ends. It runs in a goroutine. It takes w.mu and releases it during calls of
+// the store.
+func (w *List) runWatcher() {
+	l := &w.Watcher
+	unwatch := w.c.Store.Watch(w.onNotify)
 	defer unwatch()
-	timer := time.NewTimer(0) // the first look is at once
+	timer := time.NewTimer(0) // the first round starts at once
 	defer timer.Stop()
-	var c coming
+	var c timetable
 	idleSince := time.Time{}
 	for {
 		select {
@@ -181,12 +191,12 @@ func (w *List) lookOut() {
 			w.ended()
 			w.mu.Unlock()
 			return
-		case <-l.kick:
+		case <-l.signal:
 		case <-timer.C:
 		}
 		w.mu.Lock()
-		heard, all, fresh := l.heard, l.all, l.fresh
-		l.heard, l.all, l.fresh = map[string]bool{}, false, false
+		notified, all, newGroup := l.notified, l.all, l.newGroup
+		l.notified, l.all, l.newGroup = map[string]bool{}, false, false
 		if l.waiting == 0 {
 			if idleSince.IsZero() {
 				idleSince = time.Now()
@@ -201,57 +211,60 @@ func (w *List) lookOut() {
 			continue
 		}
 		idleSince = time.Time{}
-		if l.dispatch(w, heard) || fresh {
+		if l.dispatch(w, notified) || newGroup {
 			c.soon() // the job may not be due yet
 		}
 		w.mu.Unlock()
-		w.lookOnce(l.Ctx, &c, all)
-		timer.Reset(time.Until(c.look))
+		w.askAndProbe(l.Ctx, &c, all)
+		timer.Reset(time.Until(c.nextAsk))
 	}
 }
 
-// coming is when the watcher acts next. Its times are of this process, but for since.
-type coming struct {
-	since   time.Time // the store's time up to which all due jobs were seen
+// timetable contains the times of the watcher's next actions. They are times of this process,
+// except since.
+type timetable struct {
+	since   time.Time // store's time up to which all due jobs were seen
 	asked   time.Time
-	look    time.Time // when to call ask again
-	poll    time.Time // when to probe for missed words
-	trouble bool      // the store did not answer
+	nextAsk time.Time // when to call ask again
+	poll    time.Time // when to call probe again
+	trouble bool      // the last call of the store failed
 }
 
-// soon lets the next call of ask come after the gap.
-func (c *coming) soon() {
-	if at := c.asked.Add(gap); at.Before(c.look) {
-		c.look = at
+// soon moves the next call of ask to the end of the minimum gap, if it is planned later.
+func (c *timetable) soon() {
+	if at := c.asked.Add(gap); at.Before(c.nextAsk) {
+		c.nextAsk = at
 	}
 }
 
-// lookOnce calls ask and probe if their time has come.
-func (w *List) lookOnce(ctx context.Context, c *coming, all bool) {
+// askAndProbe calls ask and probe if their times have come, and plans their next times. all forces
+// a probe.
+func (w *List) askAndProbe(ctx context.Context, c *timetable, all bool) {
 	now := time.Now()
 	if !now.Before(c.poll) {
 		all = true
 	}
-	if !now.Before(c.look) {
+	if !now.Before(c.nextAsk) {
 		more, err := w.ask(ctx, c)
-		w.troubled(ctx, c, err)
+		w.logOutage(ctx, c, err)
 		all = all || more
 	}
 	if all {
 		c.poll = now.Add(w.c.Poll)
-		w.troubled(ctx, c, w.probe(ctx))
+		w.logOutage(ctx, c, w.probe(ctx))
 	}
-	if c.poll.Before(c.look) {
-		c.look = c.poll
+	if c.poll.Before(c.nextAsk) {
+		c.nextAsk = c.poll
 	}
 }
 
-// ask asks the store for names of jobs that became due, and wakes their groups. more reports that
-// other names may be due.
-func (w *List) ask(ctx context.Context, c *coming) (more bool, err error) {
+// ask reads the names of jobs that became due since the last call, and wakes matching groups. It
+// plans the next call for the time at which the next job becomes due. more reports that the names
+// may be incomplete.
+func (w *List) ask(ctx context.Context, c *timetable) (more bool, err error) {
 	c.asked = time.Now()
-	c.look = c.asked.Add(w.c.Poll)
-	due, err := w.c.Store.Coming(ctx, c.since, maxHeard)
+	c.nextAsk = c.asked.Add(w.c.Poll)
+	due, err := w.c.Store.Coming(ctx, c.since, maxNotified)
 	if err != nil {
 		return false, err
 	}
@@ -259,8 +272,8 @@ func (w *List) ask(ctx context.Context, c *coming) (more bool, err error) {
 	c.since = due.Now
 	if !due.Next.IsZero() {
 		wait := max(due.Next.Sub(due.Now)+time.Microsecond, gap)
-		if at := time.Now().Add(wait); wait < w.c.Poll && at.Before(c.look) {
-			c.look = at
+		if at := time.Now().Add(wait); wait < w.c.Poll && at.Before(c.nextAsk) {
+			c.nextAsk = at
 		}
 	}
 	if len(due.Names) > 0 {
@@ -269,13 +282,14 @@ func (w *List) ask(ctx context.Context, c *coming) (more bool, err error) {
 			names[name] = true
 		}
 		w.mu.Lock()
-		w.Look.dispatch(w, names)
+		w.Watcher.dispatch(w, names)
 		w.mu.Unlock()
 	}
 	return more, nil
 }
 
-// probe wakes the groups that a job is due for, of at most maxProbes groups. It locks no row.
+// probe reads due jobs for at most maxProbes waiting groups, without locks, and makes those groups
+// ready for which a job is due. It takes w.mu.
 func (w *List) probe(ctx context.Context) error {
 	var some []*group
 	w.mu.Lock()
@@ -303,7 +317,8 @@ func (w *List) probe(ctx context.Context) error {
 	})
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err != nil && !errors.Is(err, jobstore.ErrUnavailable) && !w.closed { // waiting callers get the error
+	// waiting callers get the error from Take
+	if err != nil && !errors.Is(err, jobstore.ErrUnavailable) && !w.closed {
 		hit = some
 	}
 	for _, g := range hit {
@@ -314,15 +329,16 @@ func (w *List) probe(ctx context.Context) error {
 	return err
 }
 
-// troubled logs the first failure of the store, and its recovery.
-func (w *List) troubled(ctx context.Context, c *coming, err error) {
+// logOutage logs the first failure of the store as a warning, and its recovery as information. It
+// ignores errors after the end of ctx.
+func (w *List) logOutage(ctx context.Context, c *timetable, err error) {
 	switch {
 	case ctx.Err() != nil:
 	case err != nil && !c.trouble:
-		w.c.Log.Warn("the store does not say which jobs are due; those who wait go on waiting", "error", err)
+		w.c.Log.Warn("the store does not report due jobs; waiting calls of Get continue to wait", "error", err)
 		c.trouble = true
 	case err == nil && c.trouble:
-		w.c.Log.Info("the store says again which jobs are due")
+		w.c.Log.Info("the store reports due jobs again")
 		c.trouble = false
 	}
 }

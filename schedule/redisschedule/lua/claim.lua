@@ -1,5 +1,5 @@
 -- Claims ticks: each, if its member is as it was found, is replaced by a claim, and the entry gets its next time in the same step.
--- KEYS: jobs, next, swarmiji, and jobs and next of our own layout
+-- KEYS: jobs, next, swarmiji, and jobs and next of the own layout
 -- ARGV: the lease in milliseconds; the time in milliseconds, or '' for the server's; then for each tick: the id, the member that was
 -- found, its score, the member of the entry itself, the member of the claim, the tick's instant, the entry's next time or '', 1 if
 -- the member that was found is a claim, 1 if the instant is to be remembered

@@ -1,4 +1,4 @@
--- Looks through a part of the members for those that are more than an id, as claims are.
+-- Scans a part of the members for those that are not the form of an entry, such as claims.
 -- KEYS: next
 -- ARGV: the cursor, how many to look at
 -- Returns the next cursor, then the members.

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Ends claims, with what their runs leave.
--- KEYS: jobs, next, swarmiji, and jobs and next of our own layout
+-- Ends claims, and stores the states of their runs.
+-- KEYS: jobs, next, swarmiji, and jobs and next of the own layout
 -- ARGV: the time up to which leases may last, in milliseconds; then for each claim: the id, the member of the claim, the member of the
 -- entry, 'x' if the entry is to be removed, 's' if it is and other ticks of it may be claimed, else ''; 's' if a state is left, 'd' if
 -- none is to be kept, else ''; the state; the id of the entry whose state it is

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Drops members of entries that do not exist.
--- KEYS: jobs, next, swarmiji, and jobs and next of our own layout
+-- KEYS: jobs, next, swarmiji, and jobs and next of the own layout
 -- ARGV: for each member the id that it names, '' for none, and the member
 -- Returns a string with one character for each member: 1 dropped, 0 not.
 local answer = {}

@@ -1,5 +1,5 @@
--- Shows what is due, and changes nothing.
--- KEYS: jobs, next, swarmiji, and jobs and next of our own layout
+-- Returns due members, and changes nothing.
+-- KEYS: jobs, next, swarmiji, and jobs and next of the own layout
 -- ARGV: how many at most; the time in milliseconds, or '' for the server's; how many bytes of payloads at most
 -- Returns the time; the score of the next member that is not due, or ''; 1 if there is more that is due, else 0; then for each member
 -- that is due, in the order of scores: the member, its score, its id or '' if it is no JSON with one, the payload or nil, and of

@@ -1,5 +1,5 @@
 -- This part stands before every script that calls layout_of. KEYS of such a script begin with jobs,
--- next, swarmiji, and jobs and next of our own layout.
+-- next, swarmiji, and jobs and next of the own layout.
 
 -- layout_of returns the keys of the layout that an entry lies in.
 local own = redis.call('EXISTS', KEYS[4]) == 1

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Has claims last from now on.
+-- Renews claims: their leases begin now.
 -- KEYS: next, and next of our own layout
 -- ARGV: the lease in milliseconds; the time in milliseconds, or '' for the server's; then the members of the claims
 -- Returns a string with one character for each claim: 1 renewed, 0 not held any more.

@@ -1,5 +1,5 @@
--- Shows entries, and changes nothing.
--- KEYS: jobs, next, swarmiji, and jobs and next of our own layout
+-- Returns entries, and changes nothing.
+-- KEYS: jobs, next, swarmiji, and jobs and next of the own layout
 -- ARGV: for each entry its id and its member
 -- Returns for each entry the payload, the score of the member, and of the hash swarmiji whether it is paused, the state, and the
 -- last instant; each may be nil.

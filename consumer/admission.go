@@ -1,0 +1,50 @@
+package consumer
+
+import (
+	"context"
+
+	"github.com/swarmiji/swarmiji/internal/guard"
+	"github.com/swarmiji/swarmiji/middleware"
+)
+
+// admit calls the functions of Config.Admit in order and reports whether the task may start. If one
+// of them returns an error, admit releases the earlier admissions, settles the task by that error
+// on another goroutine, and returns false.
+func (r *run) admit() bool {
+	c := r.queue.c
+	if len(c.cfg.Admit) == 0 {
+		return true
+	}
+	ctx := r.queue.leases.Acquire(c.work, r.lost())
+	defer r.queue.leases.Release(r.lost())
+	for _, admit := range c.cfg.Admit {
+		release, err := callAdmit(ctx, r, admit)
+		if err != nil {
+			r.releaseAdmissions()
+			r.queue.settleAsync(r, r.judge(nil, err))
+			return false
+		}
+		if earlier := r.releaseAdmitted; earlier != nil && release != nil {
+			r.releaseAdmitted = func() { release(); earlier() }
+		} else if release != nil {
+			r.releaseAdmitted = release
+		}
+	}
+	return true
+}
+
+// callAdmit calls admit for the request of r. A panic in admit is returned as an error.
+func callAdmit(ctx context.Context, r *run, admit middleware.Admit) (release func(), err error) {
+	defer guard.Recover(&err)
+	return admit(ctx, &r.request)
+}
+
+// releaseAdmissions calls the release functions that Config.Admit returned for this task, the last
+// one first. It logs a panic in them. A second call does nothing.
+func (r *run) releaseAdmissions() {
+	if r.releaseAdmitted == nil {
+		return
+	}
+	middleware.Guard(r.queue.c.work, r.queue.c.cfg.Logger, "release of an admission", r.releaseAdmitted)
+	r.releaseAdmitted = nil
+}

@@ -1,0 +1,118 @@
+package consumer
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/swarmiji/swarmiji/control"
+	"github.com/swarmiji/swarmiji/middleware"
+	"github.com/swarmiji/swarmiji/revoke"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// newCommandServer returns the server of remote commands for c, or nil without Config.Control. If
+// the revoke command is allowed but no list of revocations is configured, it sets a local one in
+// c.cfg.
+func newCommandServer(c *Consumer) (*control.Server, error) {
+	if c.cfg.Control == nil {
+		return nil, nil
+	}
+	cfg := *c.cfg.Control
+	if c.cfg.Revocations == nil && cfg.Allows(control.DoRevoke) {
+		c.cfg.Revocations = revoke.NewLocal(c.cfg.Logger)
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = c.cfg.Logger
+	}
+	s, err := control.NewServer(cfg, controlNode{c})
+	if err != nil {
+		return nil, fmt.Errorf("swarmiji: consumer: config: Control: %w", err)
+	}
+	return s, nil
+}
+
+// serveCommands receives commands on a goroutine until end is called, which waits for it. It serves
+// them while Run waits for the broker and during a stop, too.
+func (c *Consumer) serveCommands(ctx context.Context) (end func()) {
+	if c.commands == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := c.commands.Run(ctx); err != nil { // tasks run without commands
+			c.cfg.Logger.LogAttrs(ctx, slog.LevelError, "the consumer no longer receives commands",
+				slog.Any("error", err), slog.String(middleware.LogNode, c.cfg.Report.NodeID))
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
+// ControlCounts returns the counts of received commands by outcome. They are zero without
+// Config.Control. Safe for concurrent use.
+func (c *Consumer) ControlCounts() control.Counts {
+	if c.commands == nil {
+		return control.Counts{}
+	}
+	return c.commands.Counts()
+}
+
+// controlNode adapts a consumer to [control.Node].
+type controlNode struct{ *Consumer }
+
+// Queues returns the names of the configured queues, sorted.
+func (n controlNode) Queues() []string { return slices.Sorted(maps.Keys(n.cfg.Queues)) }
+
+// Stats returns the state of the consumer in the form that commands send.
+func (n controlNode) Stats() control.Stats {
+	s := n.Consumer.Stats()
+	out := control.Stats{Totals: make(map[string]uint64)}
+	for name, total := range map[string]int64{
+		"received": s.Received, "started": s.Started, "succeeded": s.Succeeded, "failed": s.Failed, "retried": s.Retried,
+	} {
+		out.Totals[name] = uint64(max(total, 0))
+	}
+	for _, q := range s.Queues {
+		out.Queues = append(out.Queues, control.QueueStats{
+			Name: q.Name, Workers: q.Workers, Prefetch: q.Prefetch, Active: q.Active, Reserved: q.Reserved, Paused: q.Paused, Stuck: q.Stuck,
+		})
+	}
+	return out
+}
+
+// Active returns the tasks whose handlers run now, see [Consumer.Active].
+func (n controlNode) Active() []control.Task { return controlTasks(n.Consumer.Active()) }
+
+// Reserved returns the tasks that are held and not started, see [Consumer.Reserved].
+func (n controlNode) Reserved() []control.Task { return controlTasks(n.Consumer.Reserved()) }
+
+// controlTasks returns ts in the form that commands send, in the same order.
+func controlTasks(ts []TaskInfo) []control.Task {
+	out := make([]control.Task, len(ts))
+	for i, t := range ts {
+		out[i] = control.Task{ID: t.ID, Name: t.Name, Queue: t.Queue, Since: t.Since, Attempt: t.Attempt}
+	}
+	return out
+}
+
+// revokeTimeout limits how long a command waits until a revocation is stored. Later commands wait
+// for it.
+const revokeTimeout = 5 * time.Second
+
+// Revoke implements [control.Revoker]. It revokes the tasks in this process at once. If
+// Config.Revocations has a bus, it revokes them for all consumers.
+func (n controlNode) Revoke(ctx context.Context, terminate bool, ids ...task.ID) error {
+	ctx, cancel := context.WithTimeout(ctx, revokeTimeout)
+	defer cancel()
+	return n.cfg.Revocations.Revoke(ctx, revoke.Options{Terminate: terminate}, ids...)
+}
+
+var _ control.Revoker = controlNode{}

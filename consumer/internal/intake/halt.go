@@ -1,0 +1,67 @@
+package intake
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/wake"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// haltPoll sets the time between two checks of a halted worker whether it may fetch again.
+const haltPoll = 100 * time.Millisecond
+
+// ready blocks while the workers are overloaded. It returns true when the worker may fetch another
+// message, and false when the worker must leave.
+//
+// The first worker that finds them overloaded halts all of them: fetching stops and fetched
+// messages are given back. The first one that finds them no longer overloaded resumes fetching.
+func (w *worker) ready() bool {
+	t := w.set
+	for w.ctx.Err() == nil {
+		if !t.cfg.Overloaded(t) {
+			if t.halted.Load() && t.halted.CompareAndSwap(true, false) {
+				t.log(slog.LevelInfo, "fetching resumes: a handler that ignored its time limit has returned")
+				t.resumeFetching()
+			}
+			return true
+		}
+		if t.halted.CompareAndSwap(false, true) {
+			t.log(slog.LevelError, "fetching stops: too many handlers ignore their time limit")
+			t.queues[0].cfg.Go(t.returnHeld)
+		}
+		wake.Sleep(w.ctx, haltPoll)
+	}
+	return false
+}
+
+// returnHeld gives back the fetched messages of all queues of halted workers that have not started.
+// It repeats that until the broker has accepted it, the workers resume, or fetching stops. It takes
+// the control lock of each queue.
+func (t *Workers) returnHeld() {
+	var gap task.Backoff
+	for attempt := 0; t.halted.Load() && t.fetch.Err() == nil; attempt++ {
+		err := each(t.queues, func(q *Queue, ctx context.Context) error {
+			if !t.halted.Load() || q.gate.shut.Load() {
+				return nil
+			}
+			return q.returnAll(ctx)
+		})
+		if err == nil {
+			return
+		}
+		t.log(slog.LevelWarn, "giving back fetched tasks failed; it is repeated", slog.Any("error", err))
+		wake.Sleep(t.fetch, gap.Interval(attempt))
+	}
+}
+
+// resumeFetching sets the prefetch of the queues again, on other goroutines, after the workers were
+// halted. It takes the control lock of each queue.
+func (t *Workers) resumeFetching() {
+	for _, q := range t.queues {
+		q.control.Lock()
+		q.setPrefetchLater()
+		q.control.Unlock()
+	}
+}

@@ -1,0 +1,141 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// ErrNotRunning is returned for a queue whose fetching has ended.
+var ErrNotRunning = errors.New("swarmiji: consumer: not running")
+
+// Pause stops the queues from fetching and gives back their tasks that have not started. It does
+// nothing for a paused queue. It returns when the tasks are given back.
+//
+// Returns the errors of all queues, joined; [ErrNotRunning] for a queue whose fetching has ended.
+// After any other error the queue is paused as well: no task of it starts.
+func Pause(queues ...*Queue) error { return each(queues, (*Queue).pause) }
+
+// Resume ends the pause of the queues. It does nothing for a queue that is not paused.
+//
+// Returns the errors of all queues, joined; [ErrNotRunning] for a queue whose fetching has ended.
+// After an error the queue stays paused.
+func Resume(queues ...*Queue) error { return each(queues, (*Queue).resume) }
+
+// each calls do for all queues at once, with q.control held, and waits for all calls. The context
+// of a call ends after openTimeout and when fetching stops. Returns the errors, joined;
+// [ErrNotRunning] for a queue whose fetching has ended.
+func each(queues []*Queue, do func(*Queue, context.Context) error) error {
+	errs := make([]error, len(queues))
+	var wg sync.WaitGroup
+	for i, q := range queues {
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(q.fetch, openTimeout)
+			defer cancel()
+			q.control.Lock()
+			defer q.control.Unlock()
+			err := ErrNotRunning
+			if q.fetch.Err() == nil {
+				err = do(q, ctx)
+			}
+			if err != nil {
+				errs[i] = q.wrap(err)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// pause closes the gate of the queue and gives back its tasks that have not started. It does
+// nothing if the queue is paused. Call it with q.control held.
+func (q *Queue) pause(ctx context.Context) error {
+	if q.gate.shut.Load() {
+		return nil
+	}
+	q.gate.close()
+	q.cfg.Tasks.AcceptsChanged()
+	return q.returnAll(ctx)
+}
+
+// resume sets the prefetch of the subscription and opens the gate of the queue. It does nothing if
+// the queue is not paused. After an error the queue stays paused. Call it with q.control held.
+func (q *Queue) resume(ctx context.Context) error {
+	if !q.gate.shut.Load() {
+		return nil
+	}
+	if err := q.setPrefetch(ctx); err != nil {
+		return err
+	}
+	q.gate.reopen()
+	q.cfg.Tasks.AcceptsChanged()
+	return nil
+}
+
+// gate is shut while a queue is paused. The zero value is open.
+type gate struct {
+	shut  atomic.Bool
+	since atomic.Int64 // nanoseconds since 1970 of the last reopen; 0: never shut
+
+	mu     sync.Mutex
+	opened chan struct{}   // closed when a shut gate opens
+	open   context.Context // ends when the gate is shut; nil until it is needed
+	end    context.CancelFunc
+}
+
+// close shuts an open gate and ends the contexts that context has returned. It takes g.mu.
+func (g *gate) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.opened = make(chan struct{})
+	g.shut.Store(true)
+	if g.end != nil {
+		g.end()
+		g.open, g.end = nil, nil
+	}
+}
+
+// reopen opens a shut gate and wakes the goroutines in await. It takes g.mu.
+func (g *gate) reopen() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.since.Store(time.Now().UnixNano()) // before other goroutines see it open
+	g.shut.Store(false)
+	close(g.opened)
+}
+
+// context returns a context that ends when the gate is shut or parent ends. If the gate is shut, it
+// has ended already. Always pass the same parent: open contexts are shared. It takes g.mu.
+func (g *gate) context(parent context.Context) context.Context {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut.Load() {
+		ended, end := context.WithCancel(parent)
+		end()
+		return ended
+	}
+	if g.open == nil {
+		g.open, g.end = context.WithCancel(parent)
+	}
+	return g.open
+}
+
+// await blocks until the gate is open and returns true, or returns false when ctx has ended. It
+// takes g.mu, but not while it waits.
+func (g *gate) await(ctx context.Context) bool {
+	for {
+		g.mu.Lock()
+		opened := g.opened
+		g.mu.Unlock()
+		if !g.shut.Load() {
+			return true
+		}
+		select {
+		case <-opened:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package intake
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/wake"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// NoLimit is the value of a prefetch without a limit.
+const NoLimit = -1
+
+// largePrefetch is the prefetch that stands for NoLimit in a change of a subscription, since a
+// [broker.Resizer] takes 0 as a stop.
+const largePrefetch = 10_000
+
+// resizePrefetch changes the prefetch of the subscription for a new number of workers. Surplus
+// fetched tasks are given back. While the queue is paused it only stores the new value for resume.
+// After an error it repeats the change on another goroutine. Call it with q.control held.
+func (q *Queue) resizePrefetch(ctx context.Context, workers int) error {
+	before := q.prefetch
+	q.setLimit(q.cfg.Prefetch(workers))
+	if q.prefetch == before || q.gate.shut.Load() { // resume sets it
+		return nil
+	}
+	var err error
+	if q.prefetch < before {
+		_, err = q.returnHeld(ctx, before-q.prefetch)
+	}
+	if err == nil {
+		err = q.setPrefetch(ctx)
+	}
+	if err != nil {
+		q.setLimit(before) // so that the next Scale tries again
+		q.setPrefetchLater()
+	}
+	return err
+}
+
+// setPrefetchLater sets the prefetch of the subscription on another goroutine, until the broker has
+// accepted it. Otherwise a subscription that was stopped for a change would stay stopped. Call it
+// with q.control held.
+func (q *Queue) setPrefetchLater() {
+	if q.settingPrefetch {
+		return
+	}
+	q.settingPrefetch = true
+	q.cfg.Go(func() {
+		var gap task.Backoff
+		for attempt := 0; !q.trySetPrefetch(); attempt++ {
+			wake.Sleep(q.fetch, gap.Interval(attempt))
+		}
+	})
+}
+
+// trySetPrefetch sets the prefetch for the current number of workers. It returns true if that
+// succeeded, or is not needed because the queue is paused or stops. It takes q.control.
+func (q *Queue) trySetPrefetch() bool {
+	q.control.Lock()
+	defer q.control.Unlock()
+	ctx, cancel := context.WithTimeout(q.fetch, openTimeout)
+	defer cancel()
+	before := q.prefetch
+	q.setLimit(q.cfg.Prefetch(q.workers.Count()))
+	if !q.Accepts() || q.setPrefetch(ctx) == nil { // resume sets it too
+		q.settingPrefetch = false
+		return true
+	}
+	q.setLimit(before)
+	return false
+}
+
+// setPrefetch sets the prefetch of the subscription to q.prefetch. It does nothing while the
+// workers are halted: it is called again when they resume. It logs once if the broker cannot change
+// the prefetch. Call it with q.control held.
+func (q *Queue) setPrefetch(ctx context.Context) error {
+	if q.workers.halted.Load() {
+		return nil
+	}
+	n := q.prefetch
+	if n == NoLimit {
+		n = largePrefetch
+	}
+	ok, err := broker.SetPrefetch(ctx, q.sub, n)
+	if !ok {
+		q.warnFixed.Do(func() {
+			q.cfg.Log(slog.LevelWarn, "the prefetch does not follow the number of workers: this broker cannot change it")
+		})
+	}
+	return err
+}

@@ -1,0 +1,239 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/internal/wake"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// Tasks handles the messages of a [Queue]. Safe for concurrent use. Its methods must not call
+// methods of the Queue that take its lock.
+type Tasks interface {
+	// Handle runs or settles the task of a delivery. It blocks while a handler runs. worker is the
+	// index of the calling worker among its [Workers].
+	Handle(d broker.Delivery, worker int)
+	// GiveBack returns a delivery that has not started to the broker. After an error it returns and
+	// repeats the call on another goroutine.
+	GiveBack(ctx context.Context, d broker.Delivery)
+	// GiveBackLater returns a delivery that has not started to the broker, on another goroutine.
+	GiveBackLater(d broker.Delivery)
+	// GiveBackWaiting returns to the broker the tasks that were handled, have not started and hold no
+	// worker.
+	GiveBackWaiting()
+	// AcceptsChanged is called after the queue was paused or resumed.
+	AcceptsChanged()
+	// Resized is called after the prefetch has changed. n is at least 1.
+	Resized(n int)
+}
+
+// Config configures a [Queue]. All fields except Lease are required.
+type Config struct {
+	Broker broker.Broker
+	Queue  broker.Queue  // the queue that Open declares and subscribes to
+	Lease  time.Duration // zero: the default of the adapter
+	// Prefetch returns the prefetch for a number of workers: a positive number or [NoLimit].
+	Prefetch func(workers int) int
+	Tasks    Tasks
+	// Go runs a function on a goroutine that the stop of the consumer waits for.
+	Go func(func())
+	// Log logs a message with the attributes of the queue.
+	Log func(level slog.Level, msg string, attrs ...slog.Attr)
+}
+
+// Queue is the subscription to one queue of a broker. Make it with [NewQueue], call Open, and add
+// workers with [NewWorkers]. Safe for concurrent use after that.
+type Queue struct {
+	cfg     Config
+	sub     broker.Subscription
+	workers *Workers
+	fetch   context.Context // ends when fetching stops
+	gate    gate            // shut while the queue is paused
+
+	// held for each change of the prefetch and of the gate, also while the broker is told
+	control         sync.Mutex
+	prefetch        int  // for the current number of workers; guarded by control
+	settingPrefetch bool // setPrefetchLater runs; guarded by control
+
+	// log only once that the broker cannot change the prefetch
+	warnFixed, warnKept sync.Once
+}
+
+// NewQueue returns a queue that is not subscribed yet, with the prefetch for this number of
+// workers. Its fetching ends with fetch. It calls Tasks.Resized once.
+func NewQueue(fetch context.Context, cfg *Config, workers int) *Queue {
+	q := &Queue{cfg: *cfg, fetch: fetch}
+	q.setLimit(cfg.Prefetch(workers))
+	return q
+}
+
+// setLimit sets q.prefetch and tells Tasks. Call it with q.control held.
+func (q *Queue) setLimit(prefetch int) {
+	q.prefetch = prefetch
+	if prefetch == NoLimit {
+		prefetch = largePrefetch
+	}
+	q.cfg.Tasks.Resized(prefetch)
+}
+
+const (
+	// openTimeout limits one attempt to declare a queue and subscribe, and one control call.
+	openTimeout = 10 * time.Second
+	// firstTimeout limits the first attempt of Declare, so that an unreachable broker is logged soon.
+	firstTimeout = time.Second
+)
+
+// Declare declares the queue, to find out whether the broker can be used. It waits for an
+// unreachable broker as Open does. A broker that declares no queues is not asked.
+func (q *Queue) Declare(ctx context.Context) error {
+	return q.untilReached(ctx, firstTimeout, q.tryDeclare)
+}
+
+// Open declares the queue and subscribes to it. While the broker is unreachable it tries again,
+// until ctx ends, and logs the first error. Returns an error that waiting cannot change at once,
+// such as [broker.ErrAccess].
+func (q *Queue) Open(ctx context.Context) error { return q.untilReached(ctx, openTimeout, q.tryOpen) }
+
+// untilReached calls step until it succeeds, ctx ends, or waiting cannot change its error, which it
+// returns. It logs the first error. limit limits the first call, and openTimeout the others.
+func (q *Queue) untilReached(ctx context.Context, limit time.Duration, step func(context.Context) error) error {
+	var gap task.Backoff
+	for attempt := 0; ; attempt++ {
+		trying, cancel := context.WithTimeout(ctx, limit)
+		err := step(trying)
+		cancel()
+		if err == nil || ctx.Err() != nil || !transient(err) {
+			return err
+		}
+		if attempt == 0 {
+			q.cfg.Log(slog.LevelWarn, "the broker cannot be reached; subscribing is repeated", slog.Any("error", err))
+		}
+		if !wake.Sleep(ctx, gap.Interval(attempt)) {
+			return err
+		}
+		limit = openTimeout
+	}
+}
+
+// tryDeclare declares the queue.
+func (q *Queue) tryDeclare(ctx context.Context) error {
+	return broker.Declare(ctx, q.cfg.Broker, q.cfg.Queue)
+}
+
+// tryOpen declares the queue, subscribes to it and stores the subscription in q.sub.
+func (q *Queue) tryOpen(ctx context.Context) error {
+	if err := q.tryDeclare(ctx); err != nil {
+		return err
+	}
+	sub, err := q.cfg.Broker.Subscribe(ctx, q.cfg.Queue.Name, broker.SubscribeOptions{Prefetch: max(q.prefetch, 0), Lease: q.cfg.Lease})
+	if err != nil {
+		return err
+	}
+	q.sub = sub
+	return nil
+}
+
+// transient reports whether a later attempt may succeed after err.
+func transient(err error) bool {
+	return !errors.Is(err, broker.ErrClosed) && !errors.Is(err, broker.ErrUnsupported) && !errors.Is(err, broker.ErrMalformed) &&
+		!errors.Is(err, broker.ErrTooMany) && !errors.Is(err, broker.ErrAccess)
+}
+
+// Accepts reports whether tasks of the queue may start: fetching has not stopped and the queue is
+// not paused.
+func (q *Queue) Accepts() bool { return q.fetch.Err() == nil && !q.gate.shut.Load() }
+
+// Paused reports whether the queue is paused.
+func (q *Queue) Paused() bool { return q.gate.shut.Load() }
+
+// Accepting returns a context that ends when the queue is paused or fetching stops. It has ended
+// already if Accepts returns false.
+func (q *Queue) Accepting() context.Context { return q.gate.context(q.fetch) }
+
+// Buffered returns the messages that the subscription has fetched and no worker has received. It
+// returns nil if the broker does not report them.
+func (q *Queue) Buffered() []*broker.Message {
+	if b, ok := capability.As[broker.Buffer](q.sub); ok {
+		return b.Buffered()
+	}
+	return nil
+}
+
+// Close gives back the fetched tasks that have not started and closes the subscription. Call it
+// after fetching has stopped. The broker gets the tasks that could not be given back with the
+// subscription.
+func (q *Queue) Close(ctx context.Context) error {
+	q.control.Lock()
+	defer q.control.Unlock()
+	_, _ = q.returnHeld(ctx, allHeld)
+	if err := q.sub.Close(ctx); err != nil && !errors.Is(err, broker.ErrClosed) {
+		return q.wrap(err)
+	}
+	return nil
+}
+
+// wrap returns err with the name of the queue.
+func (q *Queue) wrap(err error) error {
+	return fmt.Errorf("swarmiji: consumer: queue %q: %w", q.cfg.Queue.Name, err)
+}
+
+// allHeld is more than any subscription holds.
+const allHeld = math.MaxInt
+
+// returnHeld stops fetching and gives back at most n messages that the subscription holds and no
+// worker has taken. If the broker cannot change the prefetch, it gives back nothing and stopped is
+// false. Call it with q.control held.
+func (q *Queue) returnHeld(ctx context.Context, n int) (stopped bool, err error) {
+	if stopped, err = broker.SetPrefetch(ctx, q.sub, 0); !stopped || err != nil {
+		return stopped, err
+	}
+	done, cancel := context.WithCancel(ctx)
+	cancel() // Receive returns held messages even with an ended context
+	for n > 0 && q.returnNext(done, ctx) {
+		n--
+	}
+	return true, nil
+}
+
+// returnNext gives back one message that the subscription holds, and reports whether there was one.
+// done is a context that has ended, so that Receive does not wait.
+func (q *Queue) returnNext(done, ctx context.Context) bool {
+	d, err := q.sub.Receive(done)
+	if err != nil {
+		return false
+	}
+	q.cfg.Tasks.GiveBack(ctx, d)
+	return true
+}
+
+// returnAll stops fetching and gives back all fetched tasks of the queue that have not started,
+// also those that wait after a worker received them. It logs once if the broker cannot change the
+// prefetch, so that fetched tasks stay. Call it with q.control held.
+func (q *Queue) returnAll(ctx context.Context) error {
+	q.cfg.Tasks.GiveBackWaiting()
+	ok, err := q.returnHeld(ctx, allHeld)
+	if !ok {
+		q.warnKept.Do(func() {
+			q.cfg.Log(slog.LevelWarn, "a stopped queue keeps its fetched tasks: this broker cannot change the prefetch")
+		})
+	}
+	return err
+}
+
+// Lost reports whether the broker has taken d back.
+func Lost(d broker.Delivery) bool {
+	select {
+	case <-d.Lost():
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,214 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/consumer/internal/runs"
+	"github.com/swarmiji/swarmiji/internal/wake"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// source supplies workers with deliveries.
+type source interface {
+	// next blocks until there is a delivery and returns it with its queue. It returns a fetched
+	// delivery even if ctx has ended.
+	next(ctx context.Context) (*Queue, broker.Delivery, error)
+}
+
+// next implements source for a queue with its own workers. It waits while the queue is paused.
+func (q *Queue) next(ctx context.Context) (*Queue, broker.Delivery, error) {
+	if q.gate.shut.Load() && !q.gate.await(ctx) {
+		return nil, nil, ctx.Err()
+	}
+	d, err := q.sub.Receive(ctx)
+	return q, d, err
+}
+
+// WorkersConfig configures [Workers].
+type WorkersConfig struct {
+	Workers int    // their number
+	Order   *Order // nil: the workers have one queue
+	// Overloaded reports whether the workers must fetch no further message. While it returns true, it
+	// is called again after a short time.
+	Overloaded func(*Workers) bool
+}
+
+// Workers are the goroutines that take the deliveries of a queue, or of several queues in strict
+// order. Make them with [NewWorkers]. Safe for concurrent use.
+type Workers struct {
+	// Slots limits how many tasks of the queues run at once. It has as many slots as there are
+	// workers.
+	Slots runs.Slots
+
+	cfg    WorkersConfig
+	from   source
+	queues []*Queue // queues whose messages they take
+	fetch  context.Context
+	failed chan<- error // receives the error that ends the consumer
+	halted atomic.Bool  // they fetch nothing, since they are overloaded
+	wg     sync.WaitGroup
+
+	scaling sync.Mutex // held during a call of Scale
+
+	mu      sync.Mutex
+	size    int // configured number of workers
+	stopped bool
+	members []*worker
+}
+
+// worker is a goroutine that receives deliveries and handles them one by one.
+type worker struct {
+	set   *Workers
+	index int
+	ctx   context.Context // ends when the worker is removed and when fetching stops
+	leave context.CancelFunc
+	done  bool // work has returned
+}
+
+// NewWorkers returns the workers of the queues, which must be open. Without Order there must be one
+// queue. A queue has one set of workers. They start with Start.
+func NewWorkers(cfg WorkersConfig, queues ...*Queue) *Workers {
+	t := &Workers{cfg: cfg, queues: queues, size: cfg.Workers}
+	t.from = queues[0]
+	if cfg.Order != nil {
+		t.from = newPoll(*cfg.Order, queues)
+	}
+	for _, q := range queues {
+		q.workers = t
+	}
+	return t
+}
+
+// Prepare starts the goroutines that fetch for workers with an Order. The workers themselves start
+// with Start. An error that ends the consumer, such as a closed broker, is sent to failed, which
+// must have room for one error. All goroutines end with fetch.
+func (t *Workers) Prepare(fetch context.Context, failed chan<- error) {
+	t.fetch, t.failed = fetch, failed
+	if p, ok := t.from.(*poll); ok {
+		p.run(t)
+	}
+}
+
+// Start starts the workers. Call it once, after Prepare. It does nothing after Stop.
+func (t *Workers) Start() { t.resize(t.Count()) }
+
+// Scale sets the number of workers and slots, and the prefetch of their queues. Surplus workers
+// leave after their current task; Scale does not wait for them.
+//
+// Returns [ErrNotRunning] or errors of the broker, joined. The number of workers has changed in any
+// case, and the change of the prefetch is repeated until it succeeds.
+func (t *Workers) Scale(n int) error {
+	t.scaling.Lock()
+	defer t.scaling.Unlock()
+	t.resize(n)
+	return each(t.queues, func(q *Queue, ctx context.Context) error { return q.resizePrefetch(ctx, n) })
+}
+
+// resize sets the number of workers and slots. It starts missing workers. Surplus workers leave
+// after their current task. It does not wait for them, and does nothing after Stop. It takes t.mu.
+func (t *Workers) resize(n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.stopped {
+		return
+	}
+	t.size = n
+	t.Slots.Resize(int64(n))
+	for len(t.members) > n {
+		last := len(t.members) - 1
+		t.members[last].leave()
+		t.members = t.members[:last]
+	}
+	for i := len(t.members); i < n; i++ {
+		w := t.newWorker(i)
+		t.members = append(t.members, w)
+		w.start()
+	}
+}
+
+// Stop makes all workers leave after their current task and prevents new ones. Call it after
+// fetching has stopped.
+func (t *Workers) Stop() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stopped = true
+	for _, w := range t.members {
+		w.leave()
+	}
+}
+
+// Wait blocks until all goroutines of the workers have ended. Call it after Stop.
+func (t *Workers) Wait() { t.wg.Wait() }
+
+// Count returns the configured number of workers.
+func (t *Workers) Count() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.size
+}
+
+// newWorker returns a worker that has not started.
+func (t *Workers) newWorker(index int) *worker {
+	ctx, leave := context.WithCancel(t.fetch)
+	return &worker{set: t, index: index, ctx: ctx, leave: leave}
+}
+
+// start runs the worker on a new goroutine in the wait group of its set.
+func (w *worker) start() {
+	w.set.wg.Go(func() {
+		defer w.exited()
+		w.work()
+	})
+}
+
+// exited starts a new goroutine for the worker if a handler has ended the previous one with
+// runtime.Goexit.
+func (w *worker) exited() {
+	if !w.done {
+		w.start() // before this goroutine leaves the wait group, so that a stop waits for the new one
+	}
+}
+
+// work receives deliveries and handles them, until the worker is removed or fetching stops. A
+// closed broker ends the consumer. After any other error it waits and tries again. It then sets
+// w.done.
+func (w *worker) work() {
+	t := w.set
+	var gap task.Backoff
+	for failures := 0; w.ready(); {
+		q, d, err := t.from.next(w.ctx)
+		switch {
+		case err == nil:
+			failures = 0
+			q.cfg.Tasks.Handle(d, w.index)
+		case w.ctx.Err() != nil:
+		case errors.Is(err, broker.ErrClosed):
+			t.fail(err)
+			w.done = true
+			return
+		default:
+			t.log(slog.LevelWarn, "receiving from the broker failed; it is repeated", slog.Any("error", err))
+			wake.Sleep(w.ctx, gap.Interval(failures))
+			failures++
+		}
+	}
+	w.done = true
+}
+
+// fail ends the consumer: Run returns err. Only the first error counts.
+func (t *Workers) fail(err error) {
+	select {
+	case t.failed <- t.queues[0].wrap(err):
+	default:
+	}
+}
+
+// log logs a message with the attributes of the first queue.
+func (t *Workers) log(level slog.Level, msg string, attrs ...slog.Attr) {
+	t.queues[0].cfg.Log(level, msg, attrs...)
+}

@@ -1,0 +1,51 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// TaskEnder is told about the end of tasks with conditions ([task.Conditions]). Safe for concurrent
+// use.
+type TaskEnder interface {
+	// TaskEnded reports that the task with this name and id has ended and that its end is recorded.
+	// failure is the reason of a failed task, else nil. Returns nil for an unknown task.
+	TaskEnded(ctx context.Context, name string, id task.ID, failure error) error
+}
+
+// endJobTimeout limits a call of TaskEnded. If the call fails, the runner of jobs finds the task's
+// record later.
+const endJobTimeout = 5 * time.Second
+
+// errSealed replaces the reason of a failure when records are sealed, since the records of jobs are
+// not sealed.
+var errSealed = errors.New("swarmiji: the reason is sealed")
+
+// endJob reports the end of a task with conditions to Config.Jobs, because the next task may wait
+// for that end. It does nothing for other tasks, or without Config.Jobs. It blocks for at most
+// endJobTimeout. An error is only logged: the runner of jobs finds the record later. With
+// Wire.Sealer the report of a failure has no reason. Call endJob after the end is recorded and the
+// message is acknowledged.
+func (r *run) endJob(v verdict) {
+	s := r.queue.c.cfg.Jobs
+	if s == nil || len(r.request.Headers) == 0 || r.request.Headers[task.HeaderConditions] != string(r.request.ID) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.queue.c.settle, endJobTimeout)
+	defer cancel()
+	failure := v.err
+	switch {
+	case v.kind == succeeded:
+		failure = nil
+	// the runner would find the same sealed reason in the record
+	case r.queue.c.cfg.Wire.Sealer != nil:
+		failure = errSealed
+	}
+	if err := s.TaskEnded(ctx, r.request.Name, r.request.ID, failure); err != nil {
+		r.log(slog.LevelWarn, "the end of the task was not reported to its job; the runner of jobs will find it", slog.Any("error", err))
+	}
+}

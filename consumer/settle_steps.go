@@ -1,0 +1,146 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
+	"github.com/swarmiji/swarmiji/internal/wake"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// errDone ends a settlement because another attempt has settled the task. There is nothing left to
+// do.
+var errDone = errors.New("swarmiji: settled by another attempt")
+
+// runStep runs a step of the settlement and repeats it until it succeeds. what names the step in
+// the log. It returns false if the settlement must not continue:
+//
+//   - ctx ended: the task is given back to run again. If it was acknowledged before its start,
+//     retryAckedStep repeats the step further and decides the result.
+//   - The broker took the task back, or another attempt has settled it.
+//   - The step can never succeed: the task fails, see handleStepError.
+func (r *run) runStep(ctx context.Context, what string, step func(context.Context) error) bool {
+	err := repeat(ctx, r.lost(), step, func(err error) {
+		r.log(slog.LevelWarn, "a step of a settlement failed; it is repeated", slog.String("step", what), slog.Any("error", err))
+	})
+	switch {
+	case err == nil:
+		return true
+	case r.handleStepError(what, err):
+	case r.acked.Load():
+		return r.retryAckedStep(what, step, err)
+	default:
+		r.ensureGivenBack()
+	}
+	return false
+}
+
+// handleStepError ends the settlement if repeating the step cannot change err, its error. what
+// names the step. It returns true if the settlement has ended so, and false, without an effect, for
+// any other error.
+//
+//   - The broker has taken the task back, or another attempt has settled it: it does nothing.
+//   - A message of an at-most-once task had an unknown outcome: the task fails as uncertain.
+//   - A message or record can never be sent: the task fails and is dead-lettered.
+func (r *run) handleStepError(what string, err error) bool {
+	switch {
+	case errors.Is(err, errDone), broker.Gone(err):
+	case errors.Is(err, errUncertain):
+		r.log(slog.LevelError, "an at-most-once task fails as uncertain", slog.String("step", what), slog.Any("error", err))
+		r.settleUncertain()
+	case errors.Is(err, workflow.ErrUnsendable):
+		r.failUnsendable(what, err)
+	default:
+		return false
+	}
+	return true
+}
+
+// ensureGivenBack gives the task back to the broker and repeats that until it succeeds or the
+// consumer stops. A delivery that is neither settled nor given back would count against the
+// prefetch for ever.
+func (r *run) ensureGivenBack() { r.runStepUntilStop("release", r.giveBack) }
+
+// runStepUntilStop runs step and repeats it until it succeeds or the broker has taken the task
+// back. A stop ends it after giveBackTimeout: the broker gets the delivery back with the
+// subscription. It logs the first and the last error.
+func (r *run) runStepUntilStop(what string, step func(context.Context) error) {
+	ctx, cancel := r.queue.untilStop()
+	defer cancel()
+	err := repeat(ctx, r.lost(), step, func(err error) {
+		r.log(slog.LevelWarn, "a step of a settlement failed; it is repeated", slog.String("step", what), slog.Any("error", err))
+	})
+	if err != nil && !broker.Gone(err) {
+		r.log(slog.LevelWarn, "the task was not settled; the broker will deliver it again", slog.String("step", what), slog.Any("error", err))
+	}
+}
+
+// untilStop returns a context for steps that must succeed. It ends giveBackTimeout after fetching
+// has stopped, and with the settlement context of the consumer. Call the returned function to
+// release it.
+func (q *queue) untilStop() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(q.c.settle)
+	stop := context.AfterFunc(q.fetch, func() { time.AfterFunc(giveBackTimeout, cancel) })
+	return ctx, func() {
+		stop()
+		cancel()
+	}
+}
+
+// failUnsendable fails a task whose result or next message can never be sent, with the reason
+// cause. what names that part in the log. It blocks until the task is settled. It stores the
+// failure, sends the successors unless these could not be sent, and dead-letters the message.
+// Errors of the stores are only logged.
+func (r *run) failUnsendable(what string, cause error) {
+	r.log(slog.LevelError, "the task fails: its "+what+" cannot be sent", slog.Any("error", cause))
+	ctx, cancel := context.WithTimeout(r.queue.c.settle, r.queue.c.cfg.Tuning.StoreRetry)
+	defer cancel()
+	for _, store := range []resultstore.ResultStore{r.store(), r.submitterStore()} {
+		if store == nil {
+			continue
+		}
+		rec, err := r.protectedRecord(task.StateFailed, verdict{kind: failed, err: task.Remote(cause)}, r.ended)
+		if err == nil {
+			err = store.Save(ctx, rec)
+		}
+		if err != nil && !errors.Is(err, resultstore.ErrStale) {
+			r.log(slog.LevelWarn, "the failure of the task was not recorded", slog.Any("error", err))
+		}
+	}
+	if !r.unsendable { // otherwise the successors themselves could not be sent
+		r.unsendable = true
+		if !r.publishSuccessors(verdict{kind: failed, err: task.Remote(cause)}) {
+			return
+		}
+	}
+	r.runStepUntilStop("dead letter", func(ctx context.Context) error { return r.deadLetterOrAck(ctx, cause) })
+}
+
+// repeat calls step with ctx until it succeeds, with growing pauses, and returns nil then. It
+// returns the last error of step if repeating cannot change it or ctx has ended, and
+// [broker.ErrLeaseLost] if lost is closed. It calls first once, with the first error that it
+// repeats.
+func repeat(ctx context.Context, lost <-chan struct{}, step func(context.Context) error, first func(error)) error {
+	var gap task.Backoff
+	for attempt := 0; ; attempt++ {
+		err := step(ctx)
+		if err == nil || broker.Gone(err) || errors.Is(err, errDone) || errors.Is(err, workflow.ErrUnsendable) || errors.Is(err, errUncertain) {
+			return err
+		}
+		if attempt == 0 {
+			first(err)
+		}
+		if wake.SleepOr(ctx, lost, gap.Interval(attempt)) {
+			continue
+		}
+		if ctx.Err() != nil {
+			return err
+		}
+		return broker.ErrLeaseLost
+	}
+}

@@ -1,0 +1,43 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// sideSuffix is the suffix of the side queues in which older versions ran tasks that seemed to end
+// their process. Tasks that remain there after an upgrade run here.
+const sideSuffix = ".suspects"
+
+// side reports whether q is the side queue of an older version.
+func (q *queue) side() bool { return q.source != q.name }
+
+// oldSideQueue opens the side queue of q with one worker, if an older version has left one. It
+// returns nil if none exists, or if the broker cannot tell or fails; failures are logged.
+func (q *queue) oldSideQueue(ctx context.Context) *queue {
+	inspector, ok := capability.As[broker.Inspector](q.c.cfg.Broker)
+	if !ok || task.CheckName(q.name+sideSuffix) != nil {
+		return nil
+	}
+	looking, cancel := context.WithTimeout(ctx, statsTimeout)
+	defer cancel()
+	if _, err := inspector.Stats(looking, q.name+sideSuffix); err != nil {
+		if !errors.Is(err, broker.ErrNoQueue) && ctx.Err() == nil {
+			q.log(slog.LevelWarn, "checking for the side queue of an older version failed", slog.Any("error", err))
+		}
+		return nil
+	}
+	cfg := q.cfg
+	cfg.Workers, cfg.Prefetch, cfg.Levels = 1, 1, nil
+	side := newQueue(q.fetch, q.c, q.name, q.name+sideSuffix, &cfg)
+	if err := side.in.Open(ctx); err != nil {
+		q.log(slog.LevelWarn, "the side queue of an older version is not consumed", slog.Any("error", err))
+		return nil
+	}
+	return side
+}

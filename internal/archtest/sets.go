@@ -1,0 +1,28 @@
+package archtest
+
+// sets are lists that several rows use.
+var sets = map[string][]string{
+	// Small tools. All packages may import them. They import no other package.
+	"leaves": {
+		"capability", "internal/gopool", "internal/glob", "internal/naming", "internal/nodeid", "internal/rawmsgpack", "internal/reach", "internal/receive", "internal/ring",
+		"internal/utf", "internal/wake",
+	},
+	// Conformance suites: <port>test beside its port, and the end-to-end suite of producer and
+	// consumer. tasktest is for the tests of users.
+	"suites": {
+		"broker/brokertest", "resultstore/resultstoretest", "events/eventstest", "serializer/serializertest",
+		"internal/endtoend", "limit/limittest", "schedule/scheduletest",
+		"jobs/jobstest", "deferral/deferraltest", "tasktest",
+	},
+	// addresses of servers for adapters
+	"connects": {"connect/amqpconnect", "connect/natsconnect", "connect/sqlconnect"},
+	// client libraries for databases
+	"engines": {"connect/pgconnect", "connect/sqliteconnect"},
+	// one for each technology
+	"conns":    {"internal/amqpconn", "internal/natsconn", "internal/redisconn", "internal/sqlconn"},
+	"drivers":  {"open/amqp", "open/nats", "open/natsembedded", "open/redis", "open/hworker", "open/postgres", "open/sqlite"},
+	"memory":   {"broker/membroker", "resultstore/memresults", "events/memevents", "schedule/memschedule", "jobs/memjobs"},
+	"ports":    {"broker", "resultstore", "serializer", "router", "events", "deferral"},
+	"adapters": {"broker/*", "broker/natsbroker/embedded", "resultstore/*", "events/*", "schedule/*", "jobs/memjobs", "jobs/sqljobs"},
+	"programs": {"cmd/...", "bench/...", "examples/..."},
+}

@@ -1,0 +1,90 @@
+// Package gopool runs functions on goroutines that are reused for a while. A new goroutine must
+// grow its stack again, which costs more than a short function with deep calls.
+package gopool
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// linger limits how long a goroutine stays without work.
+const linger = time.Second
+
+// Pool is a pool of reusable goroutines. Make one with [New]. Safe for concurrent use.
+type Pool struct {
+	next    chan func()
+	closed  chan struct{}
+	close   sync.Once
+	working atomic.Int64 // functions that run
+	mu      sync.Mutex
+	idle    *sync.Cond // no function runs; uses mu
+}
+
+// New makes a Pool without goroutines.
+func New() *Pool {
+	c := &Pool{next: make(chan func()), closed: make(chan struct{})}
+	c.idle = sync.NewCond(&c.mu)
+	return c
+}
+
+// Go runs fn on an idle goroutine, or on a new one. It does not wait.
+func (c *Pool) Go(fn func()) {
+	c.working.Add(1)
+	select {
+	case c.next <- fn:
+	default:
+		go c.work(fn)
+	}
+}
+
+// Wait waits until no function runs. Go may be called meanwhile, which a sync.WaitGroup does not
+// allow.
+func (c *Pool) Wait() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.working.Load() > 0 {
+		c.idle.Wait()
+	}
+}
+
+// Close ends the idle goroutines, and each busy one after its function. It does not wait and is
+// idempotent. Go still works after Close.
+func (c *Pool) Close() { c.close.Do(func() { close(c.closed) }) }
+
+// work runs fn and then further functions, until none comes for the time linger or the Pool is
+// closed. A function that calls runtime.Goexit counts as ended.
+func (c *Pool) work(fn func()) {
+	idle := time.NewTimer(linger)
+	defer idle.Stop()
+	for fn != nil {
+		c.run(fn)
+		idle.Reset(linger)
+		fn = c.wait(idle.C)
+	}
+}
+
+func (c *Pool) run(fn func()) {
+	defer c.ended()
+	fn()
+}
+
+// ended counts a function that has ended, and wakes the callers of Wait after the last one.
+func (c *Pool) ended() {
+	if c.working.Add(-1) == 0 {
+		c.mu.Lock()
+		c.idle.Broadcast()
+		c.mu.Unlock()
+	}
+}
+
+// wait waits for another function. It returns nil when the idle timer fires or the Pool is closed.
+func (c *Pool) wait(idle <-chan time.Time) func() {
+	select {
+	case fn := <-c.next:
+		return fn
+	case <-idle:
+	case <-c.closed:
+	}
+	return nil
+}

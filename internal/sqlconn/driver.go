@@ -1,0 +1,60 @@
+package sqlconn
+
+import "context"
+
+// Driver opens databases of one kind. The packages postgres and sqlite have one each.
+type Driver interface {
+	// Open checks a configuration, whose defaults are set, and returns its database. It does not
+	// connect.
+	Open(cfg Config) (Database, error)
+}
+
+// Database holds the operations that differ between the kinds of databases.
+type Database interface {
+	Dialect() Dialect
+	// Shared reports whether other processes can use the database.
+	Shared() bool
+	// Update runs fn in a transaction. If it commits, Update returns the topics that fn passed to
+	// Notify.
+	Update(ctx context.Context, single bool, fn Func) ([]string, error)
+	View(ctx context.Context, fn Func) error
+	// Migrate runs fn, which migrates the tables of a component, as Update does.
+	Migrate(ctx context.Context, component string, fn Func) error
+	// Tell sends topics to other processes. It does not wait for the sending.
+	Tell(topics []string)
+	// Watch notifies the watchers w about changes by other processes. It blocks until ctx ends.
+	Watch(ctx context.Context, w *Wakes)
+	Close(ctx context.Context) error
+}
+
+// Link runs statements on one connection.
+type Link interface {
+	Exec(ctx context.Context, query string, args []any) (int64, error)
+	Query(ctx context.Context, query string, args []any) (Rows, error)
+	// Script runs statements separated by semicolons, in a transaction.
+	Script(ctx context.Context, text string) error
+}
+
+// NewTx returns a transaction or a view on l. If single is set, it refuses a second statement.
+func NewTx(d Dialect, l Link, single bool) *Tx { return &Tx{dialect: d, link: l, single: single} }
+
+// Err returns the error of the first statement that failed, or nil.
+func (t *Tx) Err() error { return t.err }
+
+// Success reports whether a statement has succeeded or has returned a row.
+func (t *Tx) Success() bool { return t.success }
+
+// Statements returns the number of statements that were started.
+func (t *Tx) Statements() int { return t.count }
+
+// Topics returns the topics that were passed to Notify.
+func (t *Tx) Topics() []string { return t.topics }
+
+// Verdict returns the result of a function that has returned err: err, or if it is nil the error of
+// a statement.
+func (t *Tx) Verdict(err error) error {
+	if err == nil {
+		return t.err
+	}
+	return err
+}

@@ -1,0 +1,191 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/internal/wake"
+)
+
+const (
+	// channel is the PostgreSQL channel of all processes. A payload is "<sender> <topic>".
+	channel = "swarmiji"
+	// notifyGap is the minimum time between two notifications. With one per transaction, transactions
+	// would wait for each other.
+	notifyGap = 5 * time.Millisecond
+	// maxTopics is the largest number of topics sent together. More topics are sent as one "" topic,
+	// which means any change.
+	maxTopics = 100
+	// maxTopic is the largest size of a topic in bytes. The server accepts 8,000 bytes in a whole
+	// payload.
+	maxTopic = 4000
+	// listenPing is the time without a notification after which the connection is checked.
+	listenPing = 15 * time.Second
+)
+
+// notifier sends topics to other processes. Safe for concurrent use.
+type notifier struct {
+	db     *postgres
+	sender string
+
+	mu      sync.Mutex
+	pending map[string]struct{}
+	sending bool
+	ctx     context.Context
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+}
+
+func newNotifier(db *postgres) *notifier {
+	n := &notifier{db: db, sender: rand.Text()[:12], pending: make(map[string]struct{})}
+	n.ctx, n.cancel = context.WithCancel(context.Background())
+	return n
+}
+
+// Tell implements [sqlconn.Database]. It adds the topics to the pending ones. One goroutine sends
+// them, a few milliseconds apart.
+func (p *postgres) Tell(topics []string) {
+	n := p.notifier
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, t := range topics {
+		if len(t) > maxTopic {
+			t = ""
+		}
+		n.pending[t] = struct{}{}
+	}
+	if !n.sending && n.ctx.Err() == nil {
+		n.sending = true
+		n.running.Go(n.send)
+	}
+}
+
+// send sends the pending topics until there are no more.
+func (n *notifier) send() {
+	for {
+		payloads := n.take()
+		if payloads == nil {
+			return
+		}
+		ctx, cancel := context.WithTimeout(n.ctx, n.db.config.Timeout)
+		conn, err := n.db.acquire(ctx)
+		if err == nil {
+			// An error is ignored: listeners also check by themselves.
+			_, _ = conn.Exec(ctx, "SELECT pg_notify($1, p) FROM unnest($2::text[]) AS p", channel, payloads)
+			conn.Release()
+		}
+		cancel()
+		wake.Sleep(n.ctx, notifyGap)
+	}
+}
+
+// take removes the pending topics and returns their payloads. Without pending topics, or after
+// close, it returns nil and marks the sending as ended. It takes n.mu.
+func (n *notifier) take() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.pending) == 0 || n.ctx.Err() != nil {
+		n.sending = false
+		return nil
+	}
+	if len(n.pending) > maxTopics {
+		clear(n.pending)
+		return []string{n.sender + " "}
+	}
+	payloads := make([]string, 0, len(n.pending))
+	for t := range n.pending {
+		payloads = append(payloads, n.sender+" "+t)
+	}
+	clear(n.pending)
+	return payloads
+}
+
+func (n *notifier) close(ctx context.Context) error {
+	n.cancel()
+	ended := make(chan struct{})
+	go func() {
+		n.running.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Watch implements [sqlconn.Database]. It listens on a separate connection, and opens another when
+// it is lost. It blocks until ctx ends.
+func (p *postgres) Watch(ctx context.Context, w *sqlconn.Wakes) {
+	for attempt := 0; ctx.Err() == nil; attempt++ {
+		listened, err := p.listen(ctx, w)
+		if ctx.Err() != nil {
+			return
+		}
+		if listened {
+			attempt = 0
+		}
+		if attempt == 0 { // once per interruption, however long it lasts
+			p.config.Logger.Warn("postgres: listening is interrupted; changes by other processes are seen late", "error", sqlconn.Classify(err))
+		}
+		if !wake.Sleep(ctx, p.config.Backoff.Interval(attempt)) {
+			return
+		}
+	}
+}
+
+// listen opens a connection and passes its notifications to w until the connection fails or ctx
+// ends. It reports whether listening began.
+func (p *postgres) listen(ctx context.Context, w *sqlconn.Wakes) (bool, error) {
+	conn, err := pgx.ConnectConfig(ctx, p.config.pool.ConnConfig.Copy())
+	if err != nil {
+		return false, err
+	}
+	defer func() {
+		end, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = conn.Close(end)
+	}()
+	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
+		return false, err
+	}
+	w.NotifyAll() // for changes before listening began
+	for {
+		if err := p.hear(ctx, conn, w); err != nil {
+			return true, err
+		}
+	}
+}
+
+// hear waits for one notification and passes it to w. After listenPing without a notification it
+// pings the server. Returns an error if the connection is lost.
+func (p *postgres) hear(ctx context.Context, conn *pgx.Conn, w *sqlconn.Wakes) error {
+	wait, cancel := context.WithTimeout(ctx, listenPing)
+	n, err := conn.WaitForNotification(wait)
+	silent := wait.Err() != nil && ctx.Err() == nil
+	cancel()
+	if err != nil {
+		if !silent || conn.IsClosed() {
+			return err
+		}
+		ping, cancel := context.WithTimeout(ctx, p.config.pool.ConnConfig.ConnectTimeout)
+		defer cancel()
+		return conn.Ping(ping)
+	}
+	sender, topic, _ := strings.Cut(n.Payload, " ")
+	switch {
+	case sender == p.notifier.sender: // its watchers are already notified
+	case topic == "":
+		w.NotifyAll()
+	default:
+		w.Foreign(topic)
+	}
+	return nil
+}

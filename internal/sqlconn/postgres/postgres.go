@@ -1,0 +1,278 @@
+// Package postgres connects package sqlconn to PostgreSQL.
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/swarmiji/swarmiji/internal/reach"
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/internal/wake"
+)
+
+// Driver opens PostgreSQL databases.
+type Driver struct{}
+
+// Open implements [sqlconn.Driver]. It does not connect.
+func (Driver) Open(cfg sqlconn.Config) (sqlconn.Database, error) {
+	c, err := check(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return newPostgres(c), nil
+}
+
+// postgres is a PostgreSQL database with a pool of connections.
+type postgres struct {
+	config   config
+	notifier *notifier
+	life     context.Context // ends with Close
+	end      context.CancelFunc
+
+	mu         sync.Mutex
+	pool       *pgxpool.Pool // nil until first use
+	migrations map[string]*migration
+	closed     bool
+	ended      chan struct{} // closed after the pool is closed
+}
+
+func newPostgres(c config) *postgres {
+	db := &postgres{config: c, migrations: make(map[string]*migration), ended: make(chan struct{})}
+	db.life, db.end = context.WithCancel(context.Background())
+	db.notifier = newNotifier(db)
+	return db
+}
+
+// Dialect implements [sqlconn.Database].
+func (p *postgres) Dialect() sqlconn.Dialect { return sqlconn.Postgres }
+
+// Shared implements [sqlconn.Database]. It returns true.
+func (p *postgres) Shared() bool { return true }
+
+// acquire returns a connection of the pool, and creates the pool at first use. It waits for a free
+// connection until ctx ends. The caller must release the connection. Returns ErrClosed after Close.
+func (p *postgres) acquire(ctx context.Context) (*pgxpool.Conn, error) {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil, sqlconn.Closed()
+	}
+	if p.pool == nil {
+		pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), p.config.pool)
+		if err != nil {
+			p.mu.Unlock()
+			return nil, sqlconn.Classify(err)
+		}
+		p.pool = pool
+	}
+	pool := p.pool
+	p.mu.Unlock()
+	conn, err := pool.Acquire(ctx)
+	switch {
+	case err == nil:
+	case p.isClosed():
+		err = sqlconn.Closed()
+	case pool.Stat().AcquireCount() == 0 && ctx.Err() != nil: // no connection was ever made
+		at := p.config.pool.ConnConfig
+		err = sqlconn.Failure(sqlconn.ErrUnavailable, unanswered(at.Host, at.Port, "no answer yet", reach.Scheme, err))
+	}
+	return conn, unusable(sqlconn.Classify(err))
+}
+
+// unanswered returns the error of a connection that was not made.
+func unanswered(host string, port uint16, found, next string, cause error) *reach.Error {
+	at := net.JoinHostPort(host, strconv.Itoa(int(port)))
+	return &reach.Error{Server: "PostgreSQL at " + at, Found: found, Next: next, Cause: cause}
+}
+
+// unusable adds the server and the next step to the error of a connection that was not made.
+// Returns other errors unchanged.
+func unusable(err error) error {
+	c, ok := errors.AsType[*pgconn.ConnectError](err)
+	if !ok {
+		return err
+	}
+	e := unanswered(c.Config.Host, c.Config.Port, reach.Reason(c.Unwrap()), reach.Start, c)
+	if answer, ok := errors.AsType[*pgconn.PgError](err); ok {
+		e.Found = fmt.Sprintf("%s (SQLSTATE %s)", answer.Message, answer.Code)
+		switch {
+		case strings.HasPrefix(answer.Code, "28"):
+			e.Next = reach.Login
+		case answer.Code == "3D000":
+			e.Next = "create the database, or correct its name in the URL"
+		default:
+			e.Next = "check the server's log"
+		}
+	}
+	return sqlconn.Failure(sqlconn.Class(err), e)
+}
+
+func (p *postgres) isClosed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.closed
+}
+
+// Update implements [sqlconn.Database].
+func (p *postgres) Update(ctx context.Context, single bool, fn sqlconn.Func) (topics []string, err error) {
+	err = p.retry(ctx, func(ctx context.Context) error {
+		topics, err = p.once(ctx, single, fn)
+		return err
+	})
+	return topics, err
+}
+
+// View implements [sqlconn.Database].
+func (p *postgres) View(ctx context.Context, fn sqlconn.Func) error {
+	return p.retry(ctx, func(ctx context.Context) error {
+		conn, err := p.acquire(ctx)
+		if err != nil {
+			return &retryable{error: err}
+		}
+		defer conn.Release()
+		tx := sqlconn.NewTx(sqlconn.Postgres, pgLink{conn.Conn()}, false)
+		err = tx.Verdict(fn(ctx, tx))
+		return again(tx, err)
+	})
+}
+
+// retryable wraps the error of an attempt that surely had no effect and can be repeated.
+type retryable struct {
+	error
+	success bool // a statement had succeeded
+}
+
+func (e *retryable) Unwrap() error { return e.error }
+
+// again returns err as a retryable if a repetition can help. The error of the first failed
+// statement decides, whatever the function has returned. Use it for an attempt that was rolled
+// back.
+func again(tx *sqlconn.Tx, err error) error {
+	if isTransient(tx.Err()) {
+		return &retryable{err, tx.Success()}
+	}
+	return err
+}
+
+func isTransient(err error) bool {
+	return errors.Is(err, sqlconn.ErrUnavailable) || errors.Is(err, sqlconn.ErrConflict)
+}
+
+// retry repeats attempt after retryable errors, with a growing wait, until ctx ends. Each attempt
+// has its own ctx with the Timeout of the configuration. If that ends after a statement succeeded,
+// retry returns an error: a repetition would take as long.
+func (p *postgres) retry(ctx context.Context, attempt func(ctx context.Context) error) error {
+	for n := 0; ; n++ {
+		one, cancel := context.WithTimeout(ctx, p.config.Timeout)
+		err := attempt(one)
+		late := one.Err() != nil
+		cancel()
+		var r *retryable
+		if !errors.As(err, &r) {
+			return err
+		}
+		switch {
+		case ctx.Err() != nil:
+			return sqlconn.Ended(ctx, r.error)
+		case !isTransient(err):
+			return r.error
+		case late && r.success:
+			return fmt.Errorf("%w: it did not end within %v", r.error, p.config.Timeout)
+		}
+		wait := p.config.Backoff.Interval(n)
+		if errors.Is(err, sqlconn.ErrConflict) {
+			wait = min(wait, time.Duration(n+1)*5*time.Millisecond) // the other transaction ends soon
+		}
+		if !wake.Sleep(ctx, wait) {
+			return sqlconn.Ended(ctx, r.error)
+		}
+	}
+}
+
+// once makes one attempt of a transaction and returns the topics of a commit. With single it runs
+// fn without a transaction around its statement. If fn panics, it closes the connection.
+func (p *postgres) once(ctx context.Context, single bool, fn sqlconn.Func) ([]string, error) {
+	conn, err := p.acquire(ctx)
+	if err != nil {
+		return nil, &retryable{error: err}
+	}
+	done := false
+	defer func() {
+		if !done { // the function panicked
+			_ = conn.Conn().Close(ctx)
+		}
+		conn.Release()
+	}()
+	if single {
+		topics, err := p.statement(ctx, conn.Conn(), fn)
+		done = true
+		return topics, err
+	}
+	link := &pgTx{conn: conn.Conn()}
+	tx := sqlconn.NewTx(sqlconn.Postgres, link, false)
+	err = tx.Verdict(fn(ctx, tx))
+	done = true
+	link.closeRows()
+	if !link.begun {
+		return tx.Topics(), err
+	}
+	if err != nil {
+		link.rollback(ctx)
+		return nil, again(tx, err)
+	}
+	return tx.Topics(), link.commit(ctx)
+}
+
+// statement runs a function with one statement, which is its own transaction. Returns
+// ErrIndeterminate if the connection is lost after the statement was sent.
+func (p *postgres) statement(ctx context.Context, conn *pgx.Conn, fn sqlconn.Func) ([]string, error) {
+	if err := unsent(ctx, conn); err != nil {
+		return nil, &retryable{error: err}
+	}
+	tx := sqlconn.NewTx(sqlconn.Postgres, pgLink{conn}, true)
+	err := tx.Verdict(fn(ctx, tx))
+	if err == nil || tx.Err() == nil {
+		return tx.Topics(), err
+	}
+	if errors.Is(tx.Err(), sqlconn.ErrUnavailable) && tx.Statements() > 0 && !answered(tx.Err()) {
+		return nil, sqlconn.Failure(sqlconn.ErrIndeterminate, sqlconn.Cause(tx.Err()))
+	}
+	return nil, again(tx, err)
+}
+
+// Close implements [sqlconn.Database]. It rolls back running migrations and waits for other calls.
+// It is idempotent.
+func (p *postgres) Close(ctx context.Context) error {
+	_ = p.notifier.close(ctx) // an error means that ctx has ended, which is returned below
+	p.mu.Lock()
+	first := !p.closed
+	p.closed = true
+	p.end() // rolls back running migrations
+	pool := p.pool
+	p.mu.Unlock()
+	switch {
+	case first && pool == nil:
+		close(p.ended)
+	case first:
+		go func() {
+			pool.Close() // waits for running calls
+			close(p.ended)
+		}()
+	}
+	select {
+	case <-p.ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

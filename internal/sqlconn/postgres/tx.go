@@ -1,0 +1,196 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
+)
+
+// pgLink runs statements outside a transaction.
+type pgLink struct{ conn *pgx.Conn }
+
+// Exec implements [sqlconn.Link].
+func (l pgLink) Exec(ctx context.Context, query string, args []any) (int64, error) {
+	tag, err := l.conn.Exec(ctx, query, args...)
+	return tag.RowsAffected(), err
+}
+
+// Query implements [sqlconn.Link].
+func (l pgLink) Query(ctx context.Context, query string, args []any) (sqlconn.Rows, error) {
+	rows, err := l.conn.Query(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	return &pgRows{Rows: rows}, nil
+}
+
+// Script implements [sqlconn.Link]. It always returns ErrRefused, since a script needs a
+// transaction.
+func (pgLink) Script(context.Context, string) error {
+	return sqlconn.Failure(sqlconn.ErrRefused, errors.New("a script outside of a transaction"))
+}
+
+// pgTx runs statements in a transaction. The transaction begins with the first statement: both are
+// sent in one round trip.
+type pgTx struct {
+	conn  *pgx.Conn
+	begun bool
+	rows  *pgRows // of the last query, if they are open
+}
+
+// Exec implements [sqlconn.Link]. It begins the transaction if necessary.
+func (l *pgTx) Exec(ctx context.Context, query string, args []any) (int64, error) {
+	l.closeRows()
+	if l.begun {
+		return pgLink{l.conn}.Exec(ctx, query, args)
+	}
+	answers := l.begin(ctx, query, args)
+	_, err := answers.Exec()
+	var tag pgconn.CommandTag
+	if err == nil {
+		tag, err = answers.Exec()
+	}
+	if e := answers.Close(); err == nil {
+		err = e
+	}
+	return tag.RowsAffected(), err
+}
+
+// Query implements [sqlconn.Link]. It begins the transaction if necessary.
+func (l *pgTx) Query(ctx context.Context, query string, args []any) (sqlconn.Rows, error) {
+	l.closeRows()
+	if l.begun {
+		rows, err := l.conn.Query(ctx, query, args...)
+		if err != nil {
+			return nil, err
+		}
+		l.rows = &pgRows{Rows: rows}
+		return l.rows, nil
+	}
+	answers := l.begin(ctx, query, args)
+	_, err := answers.Exec()
+	if err == nil {
+		var rows pgx.Rows
+		if rows, err = answers.Query(); err == nil {
+			l.rows = &pgRows{Rows: rows, after: answers.Close}
+			return l.rows, nil
+		}
+	}
+	_ = answers.Close() // the first error is returned
+	return nil, err
+}
+
+// Script implements [sqlconn.Link]. The server runs all statements in one transaction.
+func (l *pgTx) Script(ctx context.Context, text string) error {
+	l.closeRows()
+	_, err := l.conn.PgConn().Exec(ctx, text).ReadAll()
+	return err
+}
+
+func (l *pgTx) begin(ctx context.Context, query string, args []any) pgx.BatchResults {
+	l.begun = true
+	b := &pgx.Batch{}
+	// A transaction that waited for a lock must see the holder's changes, whatever the database's
+	// default.
+	b.Queue("begin isolation level read committed")
+	b.Queue(query, args...)
+	return l.conn.SendBatch(ctx, b)
+}
+
+func (l *pgTx) closeRows() {
+	if l.rows != nil {
+		_ = l.rows.Close() // the next statement returns the same error
+		l.rows = nil
+	}
+}
+
+// rollback rolls back the transaction. If this fails, it closes the connection, which also ends the
+// transaction.
+func (l *pgTx) rollback(ctx context.Context) {
+	if _, err := l.conn.Exec(ctx, "rollback"); err != nil {
+		_ = l.conn.Close(ctx)
+	}
+}
+
+// commit commits the transaction. Returns ErrIndeterminate if the server's answer is missing, and a
+// retryable if a repetition can help.
+//
+// The client can report that an error came before anything was sent. This report is not reliable. A
+// connection that is lost during the wait for the answer is sometimes reported as closed before.
+func (l *pgTx) commit(ctx context.Context) error {
+	if err := unsent(ctx, l.conn); err != nil {
+		return &retryable{err, true}
+	}
+	tag, err := l.conn.Exec(ctx, "commit")
+	if err == nil {
+		if tag.String() == "ROLLBACK" {
+			return sqlconn.Failure(sqlconn.ErrRefused, errors.New("a statement had failed, and the server rolled back"))
+		}
+		return nil
+	}
+	if !answered(err) {
+		return sqlconn.Failure(sqlconn.ErrIndeterminate, err)
+	}
+	if err = sqlconn.Classify(err); isTransient(err) {
+		return &retryable{err, true}
+	}
+	return err
+}
+
+// unsent returns an error if nothing can be sent: the connection is lost or ctx has ended.
+// Otherwise it returns nil.
+func unsent(ctx context.Context, conn *pgx.Conn) error {
+	if conn.IsClosed() {
+		return sqlconn.Failure(sqlconn.ErrUnavailable, errors.New("the connection was lost"))
+	}
+	if ctx.Err() != nil {
+		return sqlconn.Ended(ctx, nil)
+	}
+	return nil
+}
+
+// answered reports whether err is an answer of the server, which means that nothing was committed.
+func answered(err error) bool {
+	_, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && !isFatal(err)
+}
+
+// pgRows are the client's rows. Close also calls after.
+type pgRows struct {
+	pgx.Rows
+	after func() error
+}
+
+// Close implements [sqlconn.Rows]. It is idempotent.
+func (r *pgRows) Close() error {
+	r.Rows.Close()
+	err := r.Rows.Err()
+	if r.after != nil {
+		if e := r.after(); err == nil {
+			err = e
+		}
+		r.after = nil
+	}
+	return err
+}
+
+// Next implements [sqlconn.Rows]. After the last row it closes the rows.
+func (r *pgRows) Next() bool {
+	if r.Rows.Next() {
+		return true
+	}
+	_ = r.Close() // Err returns the error
+	return false
+}
+
+// isFatal reports whether an answer of PostgreSQL ended the session. The running statement may then
+// have taken effect.
+func isFatal(err error) bool {
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (e.SeverityUnlocalized == "FATAL" || e.SeverityUnlocalized == "PANIC" ||
+		e.SeverityUnlocalized == "" && (e.Severity == "FATAL" || e.Severity == "PANIC"))
+}

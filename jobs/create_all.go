@@ -1,0 +1,162 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/swarmiji/swarmiji/jobs/internal/txn"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
+)
+
+// maker creates the jobs of one call of CreateAll in a transaction. It first reads all other jobs
+// that the specs depend on, in a few calls of the store. It then handles the specs one after the
+// other, and writes all changes last.
+type maker struct {
+	*txn.Step
+	s    *Service
+	busy map[string]bool // sequence keys that have an open job
+	// the error for each key or unique key that another job or task has
+	taken   map[jobstore.Group]error
+	named   map[jobstore.Group]*Row // the existing jobs of unique specs; nil: no job exists
+	changed map[ID]*Row             // existing jobs to save
+	created []*Row
+}
+
+// make creates the jobs of specs from their drafts and returns them in the order of specs. It does
+// not change drafts. Returns a specError for the first Spec that it refuses.
+func (m *maker) make(ctx context.Context, specs []Spec, drafts []Row) ([]Created, error) {
+	if err := m.read(ctx, specs, drafts); err != nil {
+		return nil, err
+	}
+	m.changed = map[ID]*Row{}
+	jobs := make([]*Row, len(specs))
+	done := make([]Created, len(specs))
+	for i := range specs {
+		j := drafts[i]
+		var err error
+		if jobs[i], err = m.add(&specs[i], &j); err != nil {
+			return nil, &specError{i, err}
+		}
+		done[i].Existed = jobs[i] != &j
+	}
+	if err := m.write(ctx); err != nil {
+		return nil, err
+	}
+	for i, j := range jobs {
+		done[i].ID = j.ID
+	}
+	return done, nil
+}
+
+// read looks up the sequence keys, unique names and keys of all specs and fills busy, named and
+// taken. It locks the jobs of unique specs.
+func (m *maker) read(ctx context.Context, specs []Spec, drafts []Row) error {
+	sequences, names, keys := map[jobstore.Group]bool{}, map[jobstore.Group]bool{}, map[jobstore.Group]bool{}
+	for i := range specs {
+		j := &drafts[i]
+		if j.SequenceKey != "" {
+			sequences[jobstore.Group{By: jobstore.BySequence, Key: j.SequenceKey}] = true
+		}
+		if specs[i].Unique {
+			names[j.Names()] = true
+		}
+		for _, k := range j.Keys() {
+			keys[k] = true
+		}
+	}
+	m.busy = make(map[string]bool, len(sequences))
+	if len(sequences) > 0 {
+		found, err := m.Tx.First(ctx, append(sequenceHolders(), Waiting), slices.Collect(maps.Keys(sequences))...)
+		if err != nil {
+			return err
+		}
+		for g := range found {
+			m.busy[g.Key] = true
+		}
+	}
+	if err := m.readNames(ctx, names); err != nil {
+		return err
+	}
+	var err error
+	m.taken, err = m.Taken(ctx, 0, slices.Collect(maps.Keys(keys))...)
+	if m.taken == nil {
+		m.taken = map[jobstore.Group]error{}
+	}
+	return err
+}
+
+// add prepares the job j of a spec and appends it to created. If a unique job with its name exists,
+// add updates and returns that job instead. Returns an error if a key is taken or the parent cannot
+// have the child.
+func (m *maker) add(spec *Spec, j *Row) (*Row, error) {
+	if spec.Unique {
+		if old := m.named[j.Names()]; old != nil {
+			return old, m.updateExisting(old, j, spec)
+		}
+	}
+	if spec.Parent != 0 {
+		if err := m.adopt(j); err != nil {
+			return nil, err
+		}
+	}
+	if j.SequenceKey != "" {
+		if m.busy[j.SequenceKey] {
+			j.State = Waiting
+		}
+		m.busy[j.SequenceKey] = true
+	}
+	for _, k := range j.Keys() {
+		if err := m.taken[k]; err != nil {
+			return nil, err
+		}
+		m.taken[k] = &KeyTakenError{Key: k.Key}
+	}
+	m.s.setTimes(j, m.Now)
+	m.created = append(m.created, j)
+	if old, asked := m.named[j.Names()]; asked && old == nil && j.Unique() {
+		m.named[j.Names()] = j
+	}
+	return j, nil
+}
+
+// write saves the changed existing jobs, then the new ones in the order of the specs.
+func (m *maker) write(ctx context.Context) error {
+	if len(m.changed) > 0 {
+		if err := m.Save(ctx, slices.Collect(maps.Values(m.changed))...); err != nil {
+			return err
+		}
+	}
+	if len(m.created) == 0 {
+		return nil
+	}
+	return m.Tx.Save(ctx, m.created...)
+}
+
+// adopt makes j a child of the job j.Parent and sets HasChildren of the parent. If the parent runs,
+// j becomes PAUSED. If the parent is PAUSED, j keeps its state.
+//
+// Returns an error that wraps ErrState if the parent does not exist, neither runs nor is PAUSED, is
+// a child itself, or differs in Mock. Call it with the parent locked.
+func (m *maker) adopt(j *Row) error {
+	p := m.Rows[j.Parent]
+	switch {
+	case p == nil:
+		return fmt.Errorf("%w: job %d", ErrParentNotFound, j.Parent)
+	case !p.State.Runs() && p.State != Paused:
+		return fmt.Errorf("%w: job %d is %s", ErrParentState, p.ID, p.State)
+	case p.Mock != j.Mock:
+		return fmt.Errorf("%w: job %d", ErrMockDiffers, p.ID)
+	case p.Parent != 0:
+		return fmt.Errorf("%w: job %d", ErrGrandchild, p.ID)
+	}
+	if p.State.Runs() {
+		j.State = Paused
+	}
+	if !p.HasChildren {
+		p.HasChildren = true // HasChildren also prevents Dropper.Drop from deleting the parent
+		m.changed[p.ID] = p
+	}
+	return nil
+}

@@ -1,0 +1,51 @@
+package jobs
+
+import (
+	"context"
+	"time"
+
+	"github.com/swarmiji/swarmiji/jobs/internal/rules"
+	"github.com/swarmiji/swarmiji/jobs/internal/txn"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
+)
+
+// end changes j to a state in which it is over, without saving it. Phase becomes Answered if the
+// answer of the attempt has come, else "". Expires is set for a job with a Queue or a Key that has
+// no parent and no children.
+func (s *Service) end(ctx context.Context, t *txn.Step, j *Row, state State) error {
+	if rules.IsAnswered(j) {
+		j.Phase = Answered
+	} else {
+		j.Phase = ""
+	}
+	j.State = state
+	j.Deadline, j.Expires = time.Time{}, time.Time{}
+	if !rules.IsKept(j) || j.Parent != 0 {
+		return nil
+	}
+	if j.HasChildren {
+		if left, err := t.Tx.Children(ctx, j.ID, jobstore.Page{Limit: 1}); err != nil || len(left) > 0 {
+			return err
+		}
+	}
+	j.Expires = t.Now.Add(s.c.Retention)
+	return nil
+}
+
+// fail changes j to FAILED with a reason, which is cut to MaxReason bytes. It does not save j.
+func (s *Service) fail(ctx context.Context, t *txn.Step, j *Row, reason string) error {
+	err := s.end(ctx, t, j, Failed)
+	j.Reason = rules.CutReason(reason)
+	return err
+}
+
+// deliverAnswer makes j, whose answer has come, due at once with Phase Answered, and saves it. A
+// worker then claims j and handles the answer.
+func (s *Service) deliverAnswer(ctx context.Context, t *txn.Step, j *Row) error {
+	// The worker that has the job, such as for a timeout, loses it.
+	if j.Phase != "" || j.State != Running {
+		j.Token++
+	}
+	j.State, j.Phase, j.Deadline, j.Due = Running, Answered, time.Time{}, t.Now
+	return t.Save(ctx, j)
+}

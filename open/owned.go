@@ -1,0 +1,73 @@
+package open
+
+import (
+	"context"
+	"errors"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/resultstore"
+)
+
+// stopper stops the resources that Parts.Start has started.
+type stopper func(ctx context.Context) error
+
+// The owned adapters are constructed separately. Close also stops the resources that were started
+// for them.
+type (
+	ownedBroker struct {
+		broker.Broker
+		stop stopper
+	}
+	ownedResults struct {
+		resultstore.ResultStore
+		stop stopper
+	}
+	ownedEvents struct {
+		events.EventBus
+		stop stopper
+	}
+	ownedSchedule struct {
+		ScheduleStore
+		stop stopper
+	}
+)
+
+func ownBroker(b broker.Broker, stop stopper) broker.Broker { return ownedBroker{b, stop} }
+func ownResults(s resultstore.ResultStore, stop stopper) resultstore.ResultStore {
+	return ownedResults{s, stop}
+}
+func ownEvents(b events.EventBus, stop stopper) events.EventBus { return ownedEvents{b, stop} }
+func ownSchedule(s ScheduleStore, stop stopper) ScheduleStore   { return ownedSchedule{s, stop} }
+
+// Close closes the broker, then stops the resources that were started for it.
+func (b ownedBroker) Close(ctx context.Context) error {
+	return errors.Join(b.Broker.Close(ctx), b.stop(ctx))
+}
+
+// Close closes the store, then stops the resources that were started for it.
+func (s ownedResults) Close(ctx context.Context) error {
+	return errors.Join(s.ResultStore.Close(ctx), s.stop(ctx))
+}
+
+// Close closes the bus, then stops the resources that were started for it.
+func (b ownedEvents) Close(ctx context.Context) error {
+	return errors.Join(b.EventBus.Close(ctx), b.stop(ctx))
+}
+
+// Close closes the store, then stops the resources that were started for it.
+func (s ownedSchedule) Close(ctx context.Context) error {
+	return errors.Join(s.ScheduleStore.Close(ctx), s.stop(ctx))
+}
+
+// Unwrap returns the wrapped broker, for capability.As.
+func (b ownedBroker) Unwrap() any { return b.Broker }
+
+// Unwrap returns the wrapped store, for capability.As.
+func (s ownedResults) Unwrap() any { return s.ResultStore }
+
+// Unwrap returns the wrapped bus, for capability.As.
+func (b ownedEvents) Unwrap() any { return b.EventBus }
+
+// Unwrap returns the wrapped store, for capability.As.
+func (s ownedSchedule) Unwrap() any { return s.ScheduleStore }

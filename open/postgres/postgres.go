@@ -1,0 +1,52 @@
+// Package postgres registers the driver of PostgreSQL with package open, for the schemes
+// postgres:// and postgresql://. A program imports it for this effect:
+//
+//	import _ "github.com/swarmiji/swarmiji/open/postgres"
+package postgres
+
+import (
+	"github.com/swarmiji/swarmiji/connect/pgconnect"
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/sqljobs"
+	"github.com/swarmiji/swarmiji/open"
+	"github.com/swarmiji/swarmiji/open/internal/params"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/resultstore/sqlresults"
+	"github.com/swarmiji/swarmiji/schedule/sqlschedule"
+)
+
+func init() { open.Register(Driver{}) }
+
+// Driver constructs the adapters of PostgreSQL. The zero value is usable. Safe for concurrent use.
+type Driver struct{}
+
+// Schemes implements [open.Driver]. It returns postgres and postgresql.
+func (Driver) Schemes() []open.Scheme {
+	s := open.Scheme{ //nolint:gosec // an example, not a password
+		Name: "postgres", Form: "postgres://user:password@host:5432/database", Place: open.PlaceDatabase, Port: "5432",
+		Server: "PostgreSQL", Start: "start one, or name a file with sqlite:///path/app.db",
+	}
+	long := s
+	long.Name, long.Form = "postgresql", "postgresql://user:password@host:5432/database"
+	return []open.Scheme{s, long}
+}
+
+// Parts implements [open.Driver]. It returns constructors for a result store, a schedule store and
+// a job store.
+func (Driver) Parts(t *open.Target) (open.Parts, error) {
+	given, err := params.Given(t)
+	if err != nil {
+		return open.Parts{}, err
+	}
+	return open.Parts{
+		Results: func(namespace string) (resultstore.ResultStore, error) {
+			return sqlresults.New(sqlresults.Config{Engine: pgconnect.Engine{}, URL: t.URL, Name: t.Name, Namespace: namespace, TLS: given, Logger: t.Logger})
+		},
+		Schedule: func(name string) (open.ScheduleStore, error) {
+			return sqlschedule.New(sqlschedule.Config{Engine: pgconnect.Engine{}, URL: t.URL, Name: name, TLS: given, Logger: t.Logger})
+		},
+		Jobs: func() (jobs.Store, error) {
+			return sqljobs.New(sqljobs.Config{Engine: pgconnect.Engine{}, URL: t.URL, TLS: given, Logger: t.Logger})
+		},
+	}, nil
+}

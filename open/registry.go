@@ -1,0 +1,197 @@
+package open
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/resultstore"
+)
+
+// registered is the Registry of the package's functions: the only global state of the module.
+var registered Registry
+
+// Register adds a driver for the functions of this package. The packages below open call it when
+// they are imported. It panics where [Registry.Register] returns an error. Safe for concurrent use.
+func Register(d Driver) {
+	if err := registered.Register(d); err != nil {
+		panic(err)
+	}
+}
+
+// Registry finds the driver of a URL by its scheme. Its methods are those of the package, for a
+// program without a global list of schemes. The zero value knows only mem://. Safe for concurrent
+// use. It must not be copied.
+type Registry struct {
+	mu   sync.RWMutex
+	list []entry
+}
+
+// entry holds a scheme and its driver.
+type entry struct {
+	scheme Scheme
+	driver Driver
+}
+
+// Register adds the schemes of a driver. If a scheme is registered already or its name is
+// malformed, it adds nothing and returns an error.
+func (r *Registry) Register(d Driver) error {
+	if d == nil {
+		return errors.New("open: Register: the driver is nil")
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var added []entry
+	for _, s := range d.Schemes() {
+		if !isWord(s.Name) {
+			return fmt.Errorf("open: Register: %T: the name of scheme %q is malformed", d, s.Name)
+		}
+		same := func(e entry) bool { return e.scheme.Name == s.Name }
+		if s.Name == memory || slices.ContainsFunc(r.list, same) || slices.ContainsFunc(added, same) {
+			return fmt.Errorf("open: Register: %T: scheme %s:// is registered already", d, s.Name)
+		}
+		added = append(added, entry{s, d})
+	}
+	if len(added) == 0 {
+		return fmt.Errorf("open: Register: %T has no scheme", d)
+	}
+	r.list = append(r.list, added...)
+	return nil
+}
+
+// entries returns all schemes: mem:// first, then those of homes in its order, then further
+// schemes.
+func (r *Registry) entries() []entry {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	all := append([]entry{{memScheme(), memDriver{}}}, r.list...)
+	slices.SortStableFunc(all[1:], func(a, b entry) int { return homeIndex(a.scheme.Name) - homeIndex(b.scheme.Name) })
+	return all
+}
+
+// writeURL is the advice in errors about URLs without a usable scheme.
+const writeURL = "write mem://, redis://:password@host:6379 or amqp://user:password@host:5672/vhost" //nolint:gosec // an example, not a password
+
+// find returns the entry for the scheme of a URL. Returns an error with a remedy if the URL is
+// empty, or its scheme is missing, malformed or unknown.
+func (r *Registry) find(text string) (entry, error) {
+	if text = strings.TrimSpace(text); text == "" {
+		return entry{}, fmt.Errorf("the URL is empty; %s", writeURL)
+	}
+	name, rest, found := strings.Cut(text, ":")
+	name = strings.ToLower(name)
+	all := r.entries()
+	i := slices.IndexFunc(all, func(e entry) bool { return e.scheme.Name == name })
+	slashes := strings.HasPrefix(rest, "//")
+	switch {
+	case found && i >= 0 && (slashes || all[i].scheme.Place == PlaceDatabase):
+		return all[i], nil
+	case found && i < 0 && (slashes || isDatabase(name)) && home(name) != "":
+		return entry{}, r.missing(name)
+	case !slashes:
+		return entry{}, fmt.Errorf("the URL has no scheme; %s", writeURL)
+	case !isWord(name):
+		return entry{}, fmt.Errorf("the URL's scheme is malformed; %s", writeURL)
+	}
+	return entry{}, fmt.Errorf("there is no adapter for %s://; known are %s and the variants that package open lists; correct the scheme", name, strings.Join(schemeNames(all), ", "))
+}
+
+// missing returns the error for a scheme of this module without a registered driver. It names the
+// package to import.
+func (r *Registry) missing(name string) error {
+	path := module + "/open/" + home(name)
+	if r == &registered {
+		return fmt.Errorf("no driver for %s:// is imported; add import _ %q, or _ %q for all schemes", name, path, module+"/open/all")
+	}
+	return fmt.Errorf("the Registry has no driver for %s://; give it the Driver of package %q", name, path)
+}
+
+// Open does the same as the function [Open], with the drivers of r.
+func (r *Registry) Open(ctx context.Context, url string, o Options) (*Swarm, error) {
+	ts, err := r.parseAll(ctx, url, o)
+	if err != nil {
+		return nil, err
+	}
+	s := &Swarm{targets: ts}
+	if err := s.make(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("open: %w", err), s.Close(context.WithoutCancel(ctx)))
+	}
+	return s, nil
+}
+
+// Broker does the same as the function [Broker], with the drivers of r.
+func (r *Registry) Broker(ctx context.Context, url string, o Options) (broker.Broker, error) {
+	ts, err := r.parseAll(ctx, url, o)
+	if err != nil {
+		return nil, err
+	}
+	return lone(ctx, ts.broker, (*target).broker, ownBroker)
+}
+
+// Results does the same as the function [Results], with the drivers of r.
+func (r *Registry) Results(ctx context.Context, url string, o Options) (resultstore.ResultStore, error) {
+	ts, err := r.parseAll(ctx, url, o)
+	if err != nil {
+		return nil, err
+	}
+	return lone(ctx, ts.results, (*target).results, ownResults)
+}
+
+// Events does the same as the function [Events], with the drivers of r.
+func (r *Registry) Events(ctx context.Context, url string, o Options) (events.EventBus, error) {
+	ts, err := r.parseAll(ctx, url, o)
+	if err != nil {
+		return nil, err
+	}
+	return lone(ctx, ts.events, (*target).events, ownEvents)
+}
+
+// Revocations does the same as the function [Revocations], with the drivers of r.
+func (r *Registry) Revocations(ctx context.Context, url string, o Options) (events.EventBus, error) {
+	ts, err := r.parseAll(ctx, url, o)
+	if err != nil {
+		return nil, err
+	}
+	return lone(ctx, ts.events.revocations(), (*target).events, ownEvents)
+}
+
+// Schedule does the same as the function [Schedule], with the drivers of r.
+func (r *Registry) Schedule(ctx context.Context, url string, o ScheduleOptions) (ScheduleStore, error) {
+	t, err := r.parseOne(ctx, url, Options{TLS: o.TLS, Logger: o.Logger})
+	if err != nil {
+		return nil, fmt.Errorf("open: schedule: %w", err)
+	}
+	construct := func(t *target) (ScheduleStore, error) { return t.schedule(o.Name) }
+	return lone(ctx, t, construct, ownSchedule)
+}
+
+// Jobs does the same as the function [Jobs], with the drivers of r.
+func (r *Registry) Jobs(ctx context.Context, url string, o JobsOptions) (jobs.Store, error) {
+	t, err := r.parseOne(ctx, url, Options{TLS: o.TLS, Logger: o.Logger})
+	if err == nil && t.TLS != nil && t.Scheme.Place == PlaceNone {
+		err = fmt.Errorf("%s:// has no use for TLS", t.Scheme.Name)
+	}
+	var s jobs.Store
+	if err == nil {
+		s, err = t.jobs()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open: jobs: %w", err)
+	}
+	return s, nil
+}
+
+// Redact does the same as the function [Redact], with the drivers of r.
+func (r *Registry) Redact(url string) string {
+	t, err := r.parse(url, Options{})
+	if err != nil {
+		return "unreadable"
+	}
+	return t.redacted()
+}

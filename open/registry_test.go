@@ -1,0 +1,207 @@
+package open_test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/open"
+	"github.com/swarmiji/swarmiji/open/amqp"
+	"github.com/swarmiji/swarmiji/open/hworker"
+	"github.com/swarmiji/swarmiji/open/nats"
+	"github.com/swarmiji/swarmiji/open/natsembedded"
+	"github.com/swarmiji/swarmiji/open/postgres"
+	"github.com/swarmiji/swarmiji/open/redis"
+	"github.com/swarmiji/swarmiji/open/sqlite"
+)
+
+var _ open.TLSConfig = (*tls.Config)(nil)
+
+// schemes is a driver whose schemes have no adapters.
+type schemes []string
+
+func (s schemes) Schemes() (all []open.Scheme) {
+	for _, name := range s {
+		all = append(all, open.Scheme{Name: name, Form: name + "://", Place: open.PlaceNone})
+	}
+	return all
+}
+
+func (schemes) Parts(*open.Target) (open.Parts, error) { return open.Parts{}, nil }
+
+// TestRegistry shows that a Registry opens only the schemes that were registered with it.
+func TestRegistry(t *testing.T) {
+	var r open.Registry
+	if err := r.Register(redis.Driver{}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := r.Open(t.Context(), testserver.RequireRedis(t).URL()+"?namespace="+testserver.Namespace(), open.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	roundTrip(t, s, s)
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	const want = `the Registry has no driver for amqp://; give it the Driver of package "github.com/swarmiji/swarmiji/open/amqp"`
+	if _, err := r.Open(t.Context(), "amqp://host", open.Options{}); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
+	}
+	if _, err := r.Open(t.Context(), "redis://host", open.Options{Results: "sqlite:app.db"}); err == nil || !strings.Contains(err.Error(), "open/sqlite") {
+		t.Errorf("results without a driver: %v", err)
+	}
+}
+
+// TestRegistryJobsAndSchedules shows that job stores and schedule stores use the same drivers, with
+// all forms of URLs.
+func TestRegistryJobsAndSchedules(t *testing.T) {
+	var r, empty open.Registry
+	if err := r.Register(sqlite.Driver{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, url := range []string{"mem://", "sqlite:" + filepath.Join(t.TempDir(), "app.db"), "sqlite://" + t.TempDir() + "/app.db"} {
+		j, err := r.Jobs(t.Context(), url, open.JobsOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found, err := oneJob(t.Context(), j); len(found) != 1 || err != nil {
+			t.Errorf("%s: %d jobs, %v", url, len(found), err)
+		}
+		s, err := r.Schedule(t.Context(), url, open.ScheduleOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []interface{ Close(context.Context) error }{j, s} {
+			if err := c.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for _, url := range []string{"sqlite:app.db", "SQLite:///app.db", "postgres://u:" + secret + "@host/db", "redis://:" + secret + "@host"} {
+		_, jerr := empty.Jobs(t.Context(), url, open.JobsOptions{})
+		_, serr := empty.Schedule(t.Context(), url, open.ScheduleOptions{})
+		for _, err := range []error{jerr, serr} {
+			if err == nil || !strings.Contains(err.Error(), "give it the Driver of package") || strings.Contains(err.Error(), secret) {
+				t.Errorf("%s without a driver: %v", url, err)
+			}
+		}
+	}
+}
+
+// TestRegisterRefuses shows that Register refuses invalid drivers and adds none of their schemes.
+func TestRegisterRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		d    open.Driver
+		want string
+	}{
+		"nil":            {nil, "the driver is nil"},
+		"no scheme":      {schemes{}, "has no scheme"},
+		"bad name":       {schemes{"new", "Bad Name"}, "malformed"},
+		"memory":         {schemes{"mem"}, "scheme mem:// is registered already"},
+		"twice":          {schemes{"new", "old"}, "scheme old:// is registered already"},
+		"twice in a row": {schemes{"new", "new"}, "scheme new:// is registered already"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var r open.Registry
+			if err := r.Register(schemes{"old"}); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.Register(c.d); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+			if err := r.Register(schemes{"new"}); err != nil {
+				t.Errorf("something was kept of it: %v", err)
+			}
+		})
+	}
+	defer func() {
+		if p := recover(); p == nil || !strings.Contains(fmt.Sprint(p), "scheme redis:// is registered already") {
+			t.Errorf("Register twice: %v", p)
+		}
+	}()
+	open.Register(redis.Driver{})
+}
+
+// TestHomes shows that the table of imports for errors matches the drivers.
+func TestHomes(t *testing.T) {
+	homes := open.Homes()
+	for pkg, d := range map[string]open.Driver{
+		"amqp": amqp.Driver{}, "nats": nats.Driver{}, "natsembedded": natsembedded.Driver{},
+		"redis": redis.Driver{}, "hworker": hworker.Driver{}, "postgres": postgres.Driver{}, "sqlite": sqlite.Driver{},
+	} {
+		for _, s := range d.Schemes() {
+			if homes[s.Name] != pkg {
+				t.Errorf("%s:// is of package %s, and errors name %q", s.Name, pkg, homes[s.Name])
+			}
+			delete(homes, s.Name)
+		}
+	}
+	if len(homes) > 0 {
+		t.Errorf("errors name schemes that no driver has: %v", homes)
+	}
+}
+
+// TestNoParts shows that a driver without adapters gives an error of one sentence.
+func TestNoParts(t *testing.T) {
+	var r open.Registry
+	if err := r.Register(schemes{"hollow"}); err != nil {
+		t.Fatal(err)
+	}
+	for want, f := range map[string]func() error{
+		"carries no tasks":   func() error { _, err := r.Broker(t.Context(), "hollow://", open.Options{}); return err },
+		"keeps no results":   func() error { _, err := r.Results(t.Context(), "hollow://", open.Options{}); return err },
+		"carries no events":  func() error { _, err := r.Events(t.Context(), "hollow://", open.Options{}); return err },
+		"keeps no schedules": func() error { _, err := r.Schedule(t.Context(), "hollow://", open.ScheduleOptions{}); return err },
+		"keeps no jobs":      func() error { _, err := r.Jobs(t.Context(), "hollow://", open.JobsOptions{}); return err },
+	} {
+		if err := f(); err == nil || !strings.Contains(err.Error(), "hollow:// "+want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// TestNilTLS shows that a nil *tls.Config equals no TLS.
+func TestNilTLS(t *testing.T) {
+	var none *tls.Config
+	opened(t, "redis://host", open.Options{TLS: none})
+}
+
+// ExampleRegistry uses a separate Registry, for a program without a global list of schemes.
+func ExampleRegistry() {
+	var r open.Registry
+	if err := r.Register(redis.Driver{}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	swarm, err := r.Open(ctx, "redis://localhost:6379/0", open.Options{}) // does not connect yet
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(r.Redact("redis://:secret@localhost:6379/0"), swarm.Close(ctx))
+	_, err = r.Open(ctx, "nats://localhost", open.Options{})
+	fmt.Println(err)
+	// Output:
+	// redis://localhost:6379 <nil>
+	// open: the Registry has no driver for nats://; give it the Driver of package "github.com/swarmiji/swarmiji/open/nats"
+}
+
+// ExampleOpen opens the server of a URL. A package below open must be imported for its scheme, here
+//
+//	import _ "github.com/swarmiji/swarmiji/open/redis"
+func ExampleOpen() {
+	ctx := context.Background()
+	swarm, err := open.Open(ctx, "redis://localhost:6379/0?namespace=shop", open.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer swarm.Close(ctx)
+	fmt.Println("opened", open.Redact("redis://localhost:6379/0"))
+	// Output: opened redis://localhost:6379
+}

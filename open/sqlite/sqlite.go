@@ -1,0 +1,46 @@
+// Package sqlite registers the driver of SQLite files with package open, for the scheme sqlite:. A
+// program imports it for this effect:
+//
+//	import _ "github.com/swarmiji/swarmiji/open/sqlite"
+package sqlite
+
+import (
+	"github.com/swarmiji/swarmiji/connect/sqliteconnect"
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/sqljobs"
+	"github.com/swarmiji/swarmiji/open"
+	"github.com/swarmiji/swarmiji/open/internal/params"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/resultstore/sqlresults"
+	"github.com/swarmiji/swarmiji/schedule/sqlschedule"
+)
+
+func init() { open.Register(Driver{}) }
+
+// Driver constructs the adapters of SQLite. The zero value is usable. Safe for concurrent use.
+type Driver struct{}
+
+// Schemes implements [open.Driver]. It returns sqlite.
+func (Driver) Schemes() []open.Scheme {
+	return []open.Scheme{{Name: "sqlite", Form: "sqlite:///path/app.db", Place: open.PlaceDatabase, Server: "SQLite"}}
+}
+
+// Parts implements [open.Driver]. It returns constructors for a result store, a schedule store and
+// a job store.
+func (Driver) Parts(t *open.Target) (open.Parts, error) {
+	given, err := params.Given(t)
+	if err != nil {
+		return open.Parts{}, err
+	}
+	return open.Parts{
+		Results: func(namespace string) (resultstore.ResultStore, error) {
+			return sqlresults.New(sqlresults.Config{Engine: sqliteconnect.Engine{}, URL: t.URL, Name: t.Name, Namespace: namespace, Logger: t.Logger})
+		},
+		Schedule: func(name string) (open.ScheduleStore, error) {
+			return sqlschedule.New(sqlschedule.Config{Engine: sqliteconnect.Engine{}, URL: t.URL, Name: name, TLS: given, Logger: t.Logger})
+		},
+		Jobs: func() (jobs.Store, error) {
+			return sqljobs.New(sqljobs.Config{Engine: sqliteconnect.Engine{}, URL: t.URL, TLS: given, Logger: t.Logger})
+		},
+	}, nil
+}

@@ -1,0 +1,102 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// JobCreator stores tasks with conditions until they may be sent. Safe for concurrent use.
+type JobCreator interface {
+	// CreateForTasks stores tasks in one step, except for those that it refuses, and returns the error
+	// of each. A task that is stored already is a success.
+	//
+	// An error wraps [broker.ErrIndeterminate] if the outcome is unknown, and [task.ErrBadMetadata] or
+	// [broker.ErrTooLarge] if the task cannot be stored. It is a [*task.TakenError] if another task
+	// has its unique key.
+	CreateForTasks(ctx context.Context, tasks []task.Conditioned) []error
+}
+
+// submitError names the task that was not submitted. For a missing queue it adds the next step.
+func submitError(which string, err error) error {
+	if errors.Is(err, broker.ErrNoQueue) {
+		return fmt.Errorf("swarmiji: submit %s: %w; correct the queue's name, start its consumer, or name it in producer.Config.Queues", which, err)
+	}
+	return fmt.Errorf("swarmiji: submit %s: %w", which, err)
+}
+
+// publishAll submits tasks, those with a unique key last. It returns the error of each.
+func (p *Producer) publishAll(ctx context.Context, all []*staged) []error {
+	plain, unique := all, []*staged(nil)
+	for i, s := range all {
+		switch {
+		case s.unique != nil && unique == nil:
+			plain, unique = slices.Clone(all[:i]), []*staged{s}
+		case s.unique != nil:
+			unique = append(unique, s)
+		case unique != nil:
+			plain = append(plain, s)
+		}
+	}
+	if unique == nil {
+		return p.publishPlain(ctx, all)
+	}
+	var plainErrs []error
+	if len(plain) > 0 {
+		plainErrs = p.publishPlain(ctx, plain)
+	}
+	uniqueErrs := p.publishUnique(ctx, unique)
+	errs := make([]error, 0, len(all))
+	for _, s := range all {
+		if s.unique != nil {
+			errs, uniqueErrs = append(errs, uniqueErrs[0]), uniqueErrs[1:]
+		} else {
+			errs, plainErrs = append(errs, plainErrs[0]), plainErrs[1:]
+		}
+	}
+	return errs
+}
+
+// publishPlain publishes tasks, and stores those with conditions in Config.Jobs. It returns the
+// error of each.
+func (p *Producer) publishPlain(ctx context.Context, all []*staged) []error {
+	var conditioned []*staged
+	outs := make([]broker.Outgoing, 0, len(all))
+	for _, s := range all {
+		if s.conditioned != nil {
+			conditioned = append(conditioned, s)
+		} else {
+			outs = append(outs, s.out)
+		}
+	}
+	if len(conditioned) == 0 {
+		return broker.BatchErrors(broker.PublishBatch(ctx, p.cfg.Broker, outs), len(outs))
+	}
+	kept := p.keep(ctx, conditioned)
+	var sent []error
+	if len(outs) > 0 {
+		sent = broker.BatchErrors(broker.PublishBatch(ctx, p.cfg.Broker, outs), len(outs))
+	}
+	errs := make([]error, 0, len(all))
+	for _, s := range all {
+		if s.conditioned != nil {
+			errs, kept = append(errs, kept[0]), kept[1:]
+		} else {
+			errs, sent = append(errs, sent[0]), sent[1:]
+		}
+	}
+	return errs
+}
+
+// keep stores tasks with conditions in Config.Jobs and returns the error of each.
+func (p *Producer) keep(ctx context.Context, all []*staged) []error {
+	kept := make([]task.Conditioned, len(all))
+	for i, s := range all {
+		kept[i] = *s.conditioned
+	}
+	return p.cfg.Jobs.CreateForTasks(ctx, kept)
+}

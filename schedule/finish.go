@@ -1,0 +1,158 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/wake"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// sendFinish passes f to the goroutine that ends claims, for the tick of h. From now on a failed
+// renewal is not reported as a loss. It blocks while the channel is full, and gives up when r.calls
+// ends.
+func (r *runner) sendFinish(h *hold, f Finish) {
+	f.Tick = h.tick
+	h.Settle()
+	select {
+	case r.ends <- pendingFinish{h, f}:
+	case <-r.calls.Done():
+	}
+}
+
+// finishLoop ends the claims received from r.ends in the store, up to maxClaim with one call. It
+// returns when r.ends is closed or r.calls ends.
+func (r *runner) finishLoop() {
+	for {
+		var list []pendingFinish
+		select {
+		case e, ok := <-r.ends:
+			if !ok {
+				return
+			}
+			list = append(list, e)
+		case <-r.calls.Done():
+			return
+		}
+		for more := true; more && len(list) < maxClaim; {
+			select {
+			case e, ok := <-r.ends:
+				if more = ok; ok {
+					list = append(list, e)
+				}
+			default:
+				more = false
+			}
+		}
+		r.finishAll(list)
+	}
+}
+
+// finishAll ends claims in the store and then removes their ticks from the held ones. It retries
+// until the store answers, is closed, rejects the call, or r.calls ends.
+//
+// If the first attempt reports that a claim is no longer held, its tick is marked as lost. After a
+// retry this may only mean that an earlier attempt ended the claim.
+func (r *runner) finishAll(list []pendingFinish) {
+	finishes, holds := make([]Finish, len(list)), make([]*hold, len(list))
+	for i, e := range list {
+		finishes[i], holds[i] = e.Finish, e.hold
+	}
+	defer r.held.Release(holds...)
+	for attempt := 0; ; attempt++ {
+		ctx, cancel := r.call()
+		held, err := r.c.Store.Done(ctx, r.c.NodeID, finishes)
+		cancel()
+		if err == nil {
+			for i := range held {
+				// After a retry, false may mean that the first call has ended the claim.
+				if !held[i] && attempt == 0 {
+					r.markLost(list[i].hold)
+				}
+			}
+			return
+		}
+		if attempt == 0 {
+			r.c.Logger.Warn("schedule: ending claims failed; trying again", "schedule", r.c.Name, "error", err)
+		}
+		if errors.Is(err, ErrClosed) || errors.Is(err, ErrBadEntry) || !wake.Sleep(r.calls, r.c.Backoff.Interval(attempt)) {
+			return
+		}
+	}
+}
+
+// markLost notes that another listener holds the tick now, and ends the context of its handler. It
+// counts and reports the loss the first time.
+func (r *runner) markLost(h *hold) {
+	if h.Lose() {
+		r.l.stats.lost.Add(1)
+		r.l.report(ProblemLost, &h.tick, h.content.Job, nil)
+	}
+}
+
+// call returns a context for one call to the store or result store: it ends after one lease, or
+// with r.calls. It does not end with the context of Listener.Run.
+func (r *runner) call() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(r.calls, r.c.Lease)
+}
+
+// renew renews the leases of ticks in the store. errs holds task.ErrLeaseLost for each tick that
+// another listener has claimed. asked is the time before the call.
+func (r *runner) renew(ctx context.Context, hs []*hold) (errs []error, asked time.Time, err error) {
+	asked = time.Now()
+	ctx, cancel := context.WithTimeout(ctx, r.c.Lease)
+	defer cancel()
+	// A release waits for renewing: a renewal that reached the store after it would undo it.
+	r.renewing <- struct{}{}
+	defer func() { <-r.renewing }()
+	errs = make([]error, len(hs))
+	var still []*hold
+	var at []int // the places of still in hs
+	for i, h := range hs {
+		if r.held.Holds(h) { // otherwise it was released since the call began
+			still, at = append(still, h), append(at, i)
+		}
+	}
+	if len(still) == 0 {
+		return errs, asked, nil
+	}
+	held, err := r.c.Store.Renew(ctx, r.c.NodeID, r.c.Lease, ticks(still))
+	if err != nil {
+		return nil, asked, err
+	}
+	for i := range still {
+		if !held[i] {
+			errs[at[i]] = task.ErrLeaseLost
+		}
+	}
+	return errs, asked, nil
+}
+
+// ticks returns the ticks of held ticks, in the same order.
+func ticks(hs []*hold) []Tick {
+	list := make([]Tick, len(hs))
+	for i, h := range hs {
+		list[i] = h.tick
+	}
+	return list
+}
+
+// release makes claimed ticks due again at once, so that other listeners can claim them.
+func (r *runner) release(hs []*hold) { r.releaseAfter(hs, 0) }
+
+// releaseAfter stops holding ticks and makes them due again after d. If the store does not answer,
+// they are due again when their leases end; it logs the error.
+func (r *runner) releaseAfter(hs []*hold, d time.Duration) {
+	if len(hs) == 0 {
+		return
+	}
+	r.held.Release(hs...)
+	r.renewing <- struct{}{} // waits for a running renewal; later ones leave these ticks out
+	<-r.renewing
+	ctx, cancel := r.call()
+	defer cancel()
+	if _, err := r.c.Store.Renew(ctx, r.c.NodeID, d, ticks(hs)); err != nil {
+		r.c.Logger.Warn("schedule: releasing ticks failed; they are due again when their leases end", "schedule", r.c.Name, "error", err)
+	}
+}

@@ -1,0 +1,197 @@
+package redisschedule
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/redisconn"
+	"github.com/swarmiji/swarmiji/schedule"
+)
+
+// Get implements [schedule.Lister].
+func (s *Store) Get(ctx context.Context, id string) (schedule.Entry, error) {
+	entries, err := s.show(ctx, []string{id})
+	if err != nil {
+		return schedule.Entry{}, err
+	}
+	if len(entries) == 0 {
+		return schedule.Entry{}, schedule.ErrNotFound
+	}
+	return entries[0], nil
+}
+
+// ownCursor is the prefix of cursors for this library's own layout. Its entries are listed after
+// the published ones.
+const ownCursor = "swarmiji "
+
+// List implements [schedule.Lister].
+func (s *Store) List(ctx context.Context, cursor string, limit int) ([]schedule.Entry, string, error) {
+	from, behind := strings.CutPrefix(cursor, ownCursor)
+	jobs := s.published.jobs
+	if behind {
+		jobs = s.own.jobs
+	}
+	if from == "" {
+		from = "0"
+	}
+	v, err := s.conn.Do(ctx, "HSCAN", jobs, from, "COUNT", max(limit, 1))
+	if err != nil {
+		return nil, "", wrap("list", err)
+	}
+	page, ok := v.([]any)
+	if !ok || len(page) != 2 {
+		return nil, "", fmt.Errorf("redisschedule list: %w: the answer is a %T", schedule.ErrUnavailable, v)
+	}
+	pairs, _ := page[1].([]any)
+	var ids []string
+	for i := 0; i+1 < len(pairs); i += 2 {
+		ids = append(ids, text(pairs[i]))
+	}
+	var entries []schedule.Entry
+	for len(ids) > 0 {
+		n := min(len(ids), batch)
+		more, err := s.show(ctx, ids[:n])
+		if err != nil {
+			return nil, "", err
+		}
+		entries, ids = append(entries, more...), ids[n:]
+	}
+	switch cursor = text(page[0]); {
+	case behind && cursor == "0":
+		return entries, "", nil
+	case behind:
+		return entries, ownCursor + cursor, nil
+	case cursor == "0":
+		return entries, ownCursor, nil
+	}
+	return entries, cursor, nil
+}
+
+// show returns the entries with these ids. Ids that do not exist are left out.
+func (s *Store) show(ctx context.Context, ids []string) ([]schedule.Entry, error) {
+	args := make([]any, 0, 2*len(ids))
+	for _, id := range ids {
+		args = append(args, id, member(id))
+	}
+	v, err := s.eval(ctx, "show", s.scripts.show, s.all(), args...)
+	if err != nil {
+		return nil, err
+	}
+	const width = 5
+	list, ok := v.([]any)
+	if !ok || len(list) != width*len(ids) {
+		return nil, fmt.Errorf("redisschedule show: %w: the answer is a %T of %d", schedule.ErrUnavailable, v, len(list))
+	}
+	var entries []schedule.Entry
+	for i, id := range ids {
+		row := list[width*i : width*(i+1)]
+		if row[0] == nil {
+			continue
+		}
+		e := schedule.Entry{ID: id, Payload: []byte(text(row[0])), Paused: row[2] != nil}
+		if at, err := instant(text(row[1])); err == nil {
+			e.Next = at
+		}
+		setOwn(&e, row[3], row[4])
+		entries = append(entries, e)
+	}
+	return entries, nil
+}
+
+// Pause implements [schedule.Pauser].
+func (s *Store) Pause(ctx context.Context, id string) error {
+	return notFoundIfZero(s.number(ctx, "pause", s.scripts.pause, id, member(id)))
+}
+
+// Resume implements [schedule.Pauser].
+func (s *Store) Resume(ctx context.Context, id string, next time.Time) error {
+	at := ""
+	if !next.IsZero() {
+		at = strconv.FormatInt(next.UnixMilli(), 10)
+	}
+	return notFoundIfZero(s.number(ctx, "resume", s.scripts.resume, id, member(id), at))
+}
+
+// notFoundIfZero returns err, or [schedule.ErrNotFound] if a script changed n = 0 entries.
+func notFoundIfZero(n int64, err error) error {
+	if err == nil && n == 0 {
+		return schedule.ErrNotFound
+	}
+	return err
+}
+
+// scan is the number of elements that the server examines in one step of a search.
+const scan = 1000
+
+// Unscheduled implements [schedule.Repairer]. It examines all entries, a thousand with each call to
+// the server, so that other clients are not blocked.
+func (s *Store) Unscheduled(ctx context.Context) ([]schedule.Entry, error) {
+	ids := map[string]bool{}
+	for _, l := range []*layout{&s.published, &s.own} {
+		some := map[string]bool{}
+		if err := s.scanKey(ctx, "unscheduled", s.scripts.unscheduled, l.keys(), func(id string) { some[id] = true }); err != nil {
+			return nil, err
+		}
+		if err := s.deleteClaimed(ctx, l, some); err != nil {
+			return nil, err
+		}
+		maps.Copy(ids, some)
+	}
+	var entries []schedule.Entry
+	for id := range ids {
+		found, err := s.show(ctx, []string{id})
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range found {
+			if e.Next.IsZero() && !e.Paused {
+				entries = append(entries, e)
+			}
+		}
+	}
+	return entries, nil
+}
+
+// deleteClaimed deletes those ids from the map that have a claim in the layout, or any other member
+// that is not the entry's own.
+func (s *Store) deleteClaimed(ctx context.Context, l *layout, ids map[string]bool) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	return s.scanKey(ctx, "claims", s.scripts.claims, []string{l.next}, func(m string) {
+		for _, id := range idsOf(m) {
+			delete(ids, id)
+		}
+	})
+}
+
+// scanKey calls a script that scans a key, until the scan is complete, and calls each for each
+// element. An element may come twice.
+func (s *Store) scanKey(ctx context.Context, what string, script *redisconn.Script, keys []string, each func(string)) error {
+	for cursor := "0"; ; {
+		v, err := s.eval(ctx, what, script, keys, cursor, scan)
+		if err != nil {
+			return err
+		}
+		list, ok := v.([]any)
+		if !ok || len(list) == 0 {
+			return fmt.Errorf("redisschedule %s: %w: the answer is a %T", what, schedule.ErrUnavailable, v)
+		}
+		for _, x := range list[1:] {
+			each(text(x))
+		}
+		if cursor = text(list[0]); cursor == "0" || strings.TrimSpace(cursor) == "" {
+			return nil
+		}
+	}
+}
+
+// Repair implements [schedule.Repairer].
+func (s *Store) Repair(ctx context.Context, id string, next time.Time) (bool, error) {
+	n, err := s.number(ctx, "repair", s.scripts.repair, id, member(id), next.UnixMilli())
+	return n == 1, err
+}

@@ -1,0 +1,158 @@
+package schedule
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/internal/guard"
+	"github.com/swarmiji/swarmiji/internal/taskio"
+	"github.com/swarmiji/swarmiji/internal/wake"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// worker runs the ticks of r.queue in place until the queue is closed.
+func (r *runner) worker() {
+	for h := range r.queue {
+		r.runInPlace(h)
+	}
+}
+
+// runInPlace runs the handler of one tick and ends its claim. It blocks until the handler has
+// returned. A tick that was lost meanwhile is not run.
+func (r *runner) runInPlace(h *hold) {
+	if h.Lost() {
+		r.held.Release(h)
+		return
+	}
+	handler, defaults, ok := r.l.handlers.Lookup(h.content.Job)
+	if !ok { // Cannot happen: checkRunnable found the handler, and handlers are never removed.
+		r.release([]*hold{h})
+		return
+	}
+	c := &runState{before: r.stateBefore(h)}
+	q := r.request(h, *defaults)
+	if h.content.Overlap == OverlapSkip {
+		r.record(h, q, task.StateStarted, nil, nil)
+	}
+	ctx, over := h.Begin(context.WithValue(task.WithRequest(r.hard, q), runStateKey{}, c))
+	began := time.Now()
+	value, err := guard.Apart(ctx, handler, q, nil)
+	over()
+	r.pace.note(time.Since(began))
+	r.finishRun(h, q, c, value, err)
+}
+
+// finishRun stores the result of a run and ends the claim of its tick.
+//
+//   - If the tick was lost, it stores nothing.
+//   - If the handler failed because of a hard stop, it releases the tick, which runs again.
+//   - Otherwise it records the result, if there is a result store. After a success it also stores
+//     the carried state.
+func (r *runner) finishRun(h *hold, q *task.Request, c *runState, value any, err error) {
+	switch {
+	case h.Lost(): // renew has reported it
+		r.held.Release(h)
+		return
+	// It was interrupted and must run again.
+	case err != nil && errors.Is(context.Cause(r.hard), task.ErrShutdown):
+		r.release([]*hold{h})
+		return
+	}
+	f := Finish{Remove: h.remove, StateOf: h.content.From}
+	if err == nil {
+		r.l.stats.ran.Add(1)
+		f.State = c.stateToStore()
+		r.record(h, q, task.StateSucceeded, value, nil)
+	} else {
+		r.l.stats.failed.Add(1)
+		r.l.report(ProblemFailed, &h.tick, h.content.Job, err)
+		r.record(h, q, task.StateFailed, nil, err)
+	}
+	r.sendFinish(h, f)
+}
+
+// stateBefore returns the carried state that the run starts with. It is the state of the tick's
+// entry, or of the original entry if [Schedule.RunNow] made the tick's entry. It returns nil if
+// that entry cannot be read.
+func (r *runner) stateBefore(h *hold) []byte {
+	if h.content.From == "" {
+		return h.tick.State
+	}
+	lister, ok := capability.As[Lister](r.c.Store)
+	if !ok {
+		return nil
+	}
+	ctx, cancel := r.call()
+	defer cancel()
+	e, err := lister.Get(ctx, h.content.From)
+	if err != nil {
+		return nil
+	}
+	return e.State
+}
+
+// request returns the request for the handler of h. The call's metadata take precedence over the
+// handler's defaults.
+func (r *runner) request(h *hold, defaults task.Metadata) *task.Request {
+	now := time.Now()
+	q := task.NewRequest(&task.Envelope{
+		ID: h.id, Name: h.content.Job, ContentType: contentType, Args: h.content.Args,
+		Meta: task.Merge(defaults, h.content.Meta), SentAt: h.tick.Due,
+		Correlation: h.content.Correlation, Headers: h.content.Headers,
+	}, func(_ string, args []byte, v any) error { return decodeArgs(json.RawMessage(args), v) })
+	q.Received, q.StartedAt, q.NodeID, q.Deliveries = now, now, r.c.NodeID, 1
+	return q
+}
+
+// recordFor limits how long an unavailable result store delays the end of a run.
+const recordFor = 10 * time.Second
+
+// record stores the state and result of a run in the result store. It does nothing without a result
+// store, and if the task ignores its result and has no overlap policy.
+//
+// The record's generation is the start time of the run, so the record of a later run replaces it.
+func (r *runner) record(h *hold, q *task.Request, state task.State, value any, err error) {
+	if r.c.Results == nil || q.Effective.IgnoreResult.Or(false) && h.content.Overlap == OverlapAllow {
+		return
+	}
+	rec := resultstore.Record{
+		ID: h.id, Name: h.content.Job, State: state, Generation: int(q.StartedAt.UnixMilli()), Deliveries: 1,
+		StartedAt: q.StartedAt, NodeID: r.c.NodeID, Correlation: h.content.Correlation, TTL: q.Effective.ResultTTL.Or(0),
+	}
+	if state.Terminal() {
+		rec.FinishedAt = time.Now()
+		rec.Error = task.Remote(err)
+	}
+	if state == task.StateSucceeded {
+		rec.ContentType = contentType
+		if rec.Result, err = taskio.Marshal(value); err != nil {
+			rec.State, rec.ContentType = task.StateFailed, ""
+			rec.Error = task.Remote(fmt.Errorf("%w: %w", task.ErrBadResult, err))
+		}
+	}
+	r.save(h, rec)
+}
+
+// save stores a result record. It retries for up to recordFor while the result store is
+// unavailable. If the record cannot be stored, it logs a warning. It blocks meanwhile.
+func (r *runner) save(h *hold, rec resultstore.Record) {
+	deadline := time.Now().Add(recordFor)
+	for attempt := 0; ; attempt++ {
+		ctx, cancel := r.call()
+		err := r.c.Results.Save(ctx, rec)
+		cancel()
+		if err == nil || errors.Is(err, resultstore.ErrStale) {
+			return
+		}
+		if !errors.Is(err, resultstore.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) ||
+			time.Now().After(deadline) || !wake.Sleep(r.calls, r.c.Backoff.Interval(attempt)) {
+			r.c.Logger.Warn("schedule: the result of a run could not be stored", "schedule", r.c.Name, "entry", h.tick.ID, "task", string(h.id), "error", err)
+			return
+		}
+	}
+}
