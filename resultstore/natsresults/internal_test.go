@@ -411,3 +411,44 @@ func TestMembersAreShortened(t *testing.T) {
 		})
 	}
 }
+
+// A submitter that does not read uses limited memory: what arrives while the buffer is full is
+// dropped. Load finds the missed records.
+func TestStuckSubmitter(t *testing.T) {
+	s := store(t, Config{Buffer: 5})
+	stream, err := s.Notify(testwait.Long(t), "node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := stream.(*notifications)
+	const saved = 50
+	for i := range saved {
+		r := resultstore.Record{
+			ID: task.ID(fmt.Sprint("task-", i)), Name: "add", State: task.StateSucceeded, NodeID: "consumer", ReplyTo: "node",
+			StartedAt: time.UnixMilli(1), FinishedAt: time.UnixMilli(2),
+		}
+		if err := s.Save(testwait.Long(t), r); err != nil {
+			t.Fatalf("Save: %v", err)
+		}
+	}
+	testwait.Until(t, "all notifications passed the stream", func() bool {
+		got, err := n.sub.Delivered()
+		return err == nil && got == saved
+	})
+	got := 0
+	for ; ; got++ {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		_, err := n.Receive(ctx)
+		cancel()
+		if err != nil {
+			break
+		}
+	}
+	// one more if the last notification finds the place of the first one that was read
+	if got < 5 || got > 6 {
+		t.Errorf("%d notifications waited, want the buffer's 5", got)
+	}
+	if r, err := s.Load(testwait.Long(t), "task-49"); err != nil || r.State != task.StateSucceeded {
+		t.Errorf("Load of a missed record: %v, %v", r.State, err)
+	}
+}

@@ -266,40 +266,6 @@ func TestForeignNotifications(t *testing.T) {
 	}
 }
 
-// A submitter that does not read uses limited memory and finds the missed records with Load.
-func TestStuckSubmitter(t *testing.T) {
-	s := open(t, natsresults.Config{Connect: natsconnect.Config{InProcess: server(t, embedded.Options{})}, Buffer: 5})
-	n, err := s.Notify(testwait.Long(t), "node")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range int64(50) {
-		save(t, s, done("node", i))
-	}
-	// when this stream receives a record, the first one had the chance, too
-	other, err := s.Notify(testwait.Long(t), "other")
-	if err != nil {
-		t.Fatal(err)
-	}
-	save(t, s, done("other", 99))
-	if _, err := other.Receive(testwait.Long(t)); err != nil {
-		t.Fatal(err)
-	}
-	got := 0
-	for ; ; got++ {
-		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-		_, err := n.Receive(ctx)
-		cancel()
-		if err != nil {
-			break
-		}
-	}
-	if got < 1 || got > 5 {
-		t.Errorf("%d notifications waited, want at most 5", got)
-	}
-	wantLoad(t, s, done("node", 49))
-}
-
 // With three servers a record survives the loss of the stream's leader, and every store reads it
 // right after Save.
 func TestCluster(t *testing.T) {
