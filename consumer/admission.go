@@ -25,7 +25,7 @@ func (r *run) admit() bool {
 			return false
 		}
 		if earlier := r.releaseAdmitted; earlier != nil && release != nil {
-			r.releaseAdmitted = func() { release(); earlier() }
+			r.releaseAdmitted = func() { defer earlier(); release() } // also if release panics
 		} else if release != nil {
 			r.releaseAdmitted = release
 		}

@@ -121,6 +121,8 @@ func (r *run) commitStart() (start bool, later func()) {
 // goroutine, unless the settlement is only an acknowledgement. A suspect clears its note of the
 // start first.
 func (q *queue) finish(r *run, result any, err error) {
+	q.c.settling.Hold() // a stop waits from here on: releaseRunning leaves out what has returned
+	defer q.c.settling.Release()
 	r.ended = time.Now()
 	r.returned.Store(true)
 	r.releaseAdmissions()

@@ -55,6 +55,7 @@ func TestRefused(t *testing.T) {
 		"a host is missing":         {"amqp://" + at + ",,host", open.Options{}, "names no host"},
 		"bad port":                  {"amqp://" + at + ":" + secret, open.Options{}, "percent-encode"},
 		"bad escape":                {"amqp://u:%zz" + secret + "@host", open.Options{}, "percent-encode"},
+		"& in sentinel_password":    {"redis-sentinel://host/m?sentinel_password=1&" + secret, open.Options{}, "& is %26"},
 		"hash in password":          {"amqp://u:1#" + secret + "@host", open.Options{}, "percent-encode"},
 		"question mark in password": {"amqp://u:1?" + secret + "=x@host", open.Options{}, "percent-encode"},
 		"slash in password":         {"amqp://u:1/" + secret + "@host", open.Options{}, "percent-encode"},

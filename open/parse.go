@@ -119,7 +119,8 @@ func split(list string) []string {
 }
 
 var (
-	errEscape = errors.New("cannot be parsed; percent-encode reserved characters in user, password, path and parameters " +
+	errUnknownFlag = errors.New("unknown parameter without a value, beside a password; percent-encode reserved characters in the password (& is %26)")
+	errEscape      = errors.New("cannot be parsed; percent-encode reserved characters in user, password, path and parameters " +
 		"(@ is %40, / is %2F, ? is %3F, # is %23, a comma is %2C), a port is a number, and user and password come before the first host")
 	errQuery = errors.New("the URL's parameters cannot be parsed; write ?name=value&name=value, percent-encoded")
 )
@@ -213,8 +214,9 @@ func (t *target) takeParams(raw string) (left string, err error) {
 	if err != nil {
 		return "", errQuery
 	}
-	own := t.Scheme.own()
-	for _, name := range slices.Sorted(maps.Keys(query)) {
+	own, names := t.Scheme.own(), slices.Sorted(maps.Keys(query))
+	login := slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, "password") })
+	for _, name := range names {
 		values := query[name]
 		switch {
 		case len(values) > 1:
@@ -222,6 +224,9 @@ func (t *target) takeParams(raw string) (left string, err error) {
 		case !slices.Contains(own, name) && t.Scheme.leaves(name):
 			continue
 		case !slices.Contains(own, name):
+			if login && values[0] == "" { // perhaps the rest of the password
+				return "", errUnknownFlag
+			}
 			return "", t.registry.unknown(t.Scheme, name)
 		case values[0] == "":
 			return "", fmt.Errorf("parameter %s is empty; give it a value or leave it out", name)

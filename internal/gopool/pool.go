@@ -38,6 +38,12 @@ func (c *Pool) Go(fn func()) {
 	}
 }
 
+// Hold makes Wait wait as for a running function, until a call of Release.
+func (c *Pool) Hold() { c.working.Add(1) }
+
+// Release ends one call of Hold, and wakes the callers of Wait after the last one.
+func (c *Pool) Release() { c.ended() }
+
 // Wait waits until no function runs. Go may be called meanwhile, which a sync.WaitGroup does not
 // allow.
 func (c *Pool) Wait() {

@@ -91,7 +91,7 @@ func TestAnswers(t *testing.T) {
 			always := newFake(t, answer)
 			c := open(t, Config{Redis: &redis.UniversalOptions{Addrs: []string{always.addr}}})
 			_, err := c.Eval(testwait.Brief(t), script, []string{"k"})
-			for tt.waits && errors.Is(err, ErrIndeterminate) { // ctx ended during an attempt, not between two
+			for tt.waits && errors.Is(err, ErrIndeterminate) { // ctx ended during an attempt
 				_, err = c.Eval(testwait.Brief(t), script, []string{"k"})
 			}
 			wantIs(t, err, tt.class, answer)
