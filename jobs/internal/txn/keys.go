@@ -6,8 +6,9 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// Free returns an error that wraps ErrKeyTaken if another open job or a waiting task has the Key or
-// UniqueKey of j. Call it with these keys locked.
+// Free returns nil if the Key and the UniqueKey of j are free, or an error that wraps ErrKeyTaken.
+// They are free if no open job but j, and no task that waits for an answer, has one of them. Call
+// it with these keys locked.
 func (t *Step) Free(ctx context.Context, j *jobstore.Row) error {
 	keys := j.Keys()
 	taken, err := t.Taken(ctx, j.ID, keys...)
@@ -22,9 +23,10 @@ func (t *Step) Free(ctx context.Context, j *jobstore.Row) error {
 	return nil
 }
 
-// Taken returns, for each of these keys and unique keys, a KeyTakenError if an open job or a
-// waiting task has it. Free keys are left out. The job except does not count; 0: all jobs count.
-// Call it with the keys locked.
+// Taken returns a KeyTakenError for each of these keys and unique keys that an open job or a
+// waiting task has. If both have it, the error names the job. Free keys are left out; without keys
+// the map is nil. The job except does not count; 0: all jobs count. Jobs count as the earlier
+// changes of a batch have left them. Call it with the keys locked.
 func (t *Step) Taken(ctx context.Context, except jobstore.ID, keys ...jobstore.Group) (map[jobstore.Group]error, error) {
 	if len(keys) == 0 {
 		return nil, nil
