@@ -171,7 +171,7 @@ func (s *Service) answerChange(a Answer, receipt *Receipt) *txn.Change {
 	}
 }
 
-// runEnd is the effect of an answer on the run of a job.
+// runEnd is the effect of an answer on the run of a job: none, or the end of the run.
 type runEnd int
 
 const (

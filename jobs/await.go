@@ -40,7 +40,8 @@ type Expect struct {
 // It blocks until the commit, which other changes may share. Returns [ErrKeyTaken] if another open
 // job or a waiting task has the key. Returns [ErrAnswerThere] if the attempt already has an answer
 // to its earlier key. Returns [ErrStale] or [ErrNotRunning] if the attempt is over, [ErrNotFound]
-// for an unknown id, and a [FieldError] for an invalid key.
+// for an unknown id, and a [FieldError] for an invalid key. The call counts as [Stats].Expected, or
+// as Stale after ErrStale.
 func (s *Service) Expect(ctx context.Context, e Expect) error {
 	if e.Key == "" {
 		return &FieldError{Field: "key", Problem: rules.Missing}
@@ -105,7 +106,8 @@ func (s *Service) register(ctx context.Context, t *txn.Step, j *Row, key string)
 // job or a waiting task has the key. Returns [ErrAnswerThere] for another key if the attempt has
 // its answer. Returns [ErrStale] or [ErrNotRunning] if the attempt is over, and [ErrNotFound] for
 // an unknown id. Returns a [FieldError] if neither a nor the job has a key, or if a field is
-// invalid.
+// invalid. The call counts as [Stats].Awaiting, or as Stale after ErrStale; a claimed early answer
+// also as Accepted.
 func (s *Service) Await(ctx context.Context, a Await) (answered bool, err error) {
 	if err := checkKeyField("key", a.Key); err != nil {
 		return false, err

@@ -45,7 +45,8 @@ func (s *Service) CreateForTasks(ctx context.Context, tasks []task.Conditioned) 
 	return k.errs
 }
 
-// conditionedJobs is one call of CreateForTasks. It creates jobs for tasks with conditions.
+// conditionedJobs is one call of CreateForTasks. It creates jobs for tasks with conditions. specs
+// and errs have one element for each task, by its index; a nil error means that the job exists.
 type conditionedJobs struct {
 	s     *Service
 	tasks []task.Conditioned

@@ -93,6 +93,7 @@ type Created struct {
 //
 // Returns a [FieldError] for an invalid Spec and a [KeyTakenError] if an open job or a waiting task
 // has the Key or the UniqueKey. Returns an error that wraps [ErrState] for an unsuitable parent.
+// The job counts as [Stats].Created or Existed.
 func (s *Service) Create(ctx context.Context, spec Spec) (Created, error) {
 	all, err := s.CreateAll(ctx, []Spec{spec})
 	if err != nil {
@@ -122,7 +123,8 @@ func (e *specError) Unwrap() error { return e.err }
 //
 // It checks the fields of all specs before it creates the first job. The error of a refused Spec
 // names its index. Specs of one call see each other: the second of two Unique specs with one name
-// has Existed set, and a key that two specs share is a [KeyTakenError].
+// has Existed set, and a key that two specs share is a [KeyTakenError]. Each job counts as
+// [Stats].Created or Existed.
 func (s *Service) CreateAll(ctx context.Context, specs []Spec) ([]Created, error) {
 	if len(specs) == 0 {
 		return nil, nil

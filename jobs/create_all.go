@@ -21,7 +21,7 @@ type maker struct {
 	taken   map[jobstore.Group]error
 	named   map[jobstore.Group]*Row // the existing jobs of unique specs; nil: no job exists
 	changed map[ID]*Row             // existing jobs to save
-	created []*Row
+	created []*Row                  // new jobs to save, in the order of the specs
 }
 
 // make creates the jobs of specs from their drafts, in the transaction of m. It returns one Created
@@ -94,12 +94,13 @@ func (m *maker) read(ctx context.Context, specs []Spec, drafts []Row) error {
 	return err
 }
 
-// add prepares the new job j of a spec, appends it to created, and returns it. If a unique job with
-// its name exists, add applies the spec to that job and returns it instead. It saves nothing.
+// add prepares the new job j of a spec, appends it to created, and returns it. It sets the times of
+// j (setTimes). If a unique job with its name exists, add applies the spec to that job and returns
+// it instead (updateExisting). It saves nothing.
 //
 // A job with a Parent becomes its child. A job whose sequence is in use becomes WAITING. Its keys,
 // its sequence and its unique name count as used for later specs of the call. Returns an error if a
-// key is taken or the parent cannot have the child.
+// key is taken, the parent cannot have the child, or the existing job refuses the spec.
 func (m *maker) add(spec *Spec, j *Row) (*Row, error) {
 	if spec.Unique {
 		if old := m.named[j.Names()]; old != nil {
@@ -131,8 +132,8 @@ func (m *maker) add(spec *Spec, j *Row) (*Row, error) {
 	return j, nil
 }
 
-// write saves the jobs in changed, then the jobs in created in the order of the specs. Saving sets
-// the ids of new jobs. It does nothing for an empty list.
+// write saves the jobs in changed, then the jobs in created in the order of the specs. It sets
+// Changed and Due of the first, and the ids of the second. It does nothing for an empty list.
 func (m *maker) write(ctx context.Context) error {
 	if len(m.changed) > 0 {
 		if err := m.Save(ctx, slices.Collect(maps.Values(m.changed))...); err != nil {

@@ -13,7 +13,8 @@ import (
 // sequence becomes QUEUED, and so does its waiting parent if the parent has no other pending child.
 //
 // Returns [ErrNotFound] if the job does not exist, and [ErrIsRunning] if it runs. Returns
-// [ErrChildrenRunning] if it is PAUSED, and [ErrOutstanding] if it has children in any state.
+// [ErrChildrenRunning] if it is PAUSED, and [ErrOutstanding] if it has children in any state. A
+// call without an error counts as [Stats].Deleted.
 func (s *Service) Delete(ctx context.Context, id ID) error {
 	err := s.txn.One(ctx, id, func(ctx context.Context, t *txn.Step, j *Row) error {
 		switch {
@@ -32,7 +33,7 @@ func (s *Service) Delete(ctx context.Context, id ID) error {
 // end it. A child that is RUNNING, FINISHED, PAUSED or CANCELLED stays as it is, without an error.
 //
 // Returns [ErrNoParent] if the job has no parent, [ErrHasChildren] if it has children, and
-// [ErrNotFound] if it does not exist.
+// [ErrNotFound] if it does not exist. A call without an error counts as [Stats].Cancelled.
 func (s *Service) Cancel(ctx context.Context, id ID) error {
 	err := s.txn.One(ctx, id, func(ctx context.Context, t *txn.Step, j *Row) error {
 		if j.HasChildren {
@@ -74,12 +75,14 @@ type Fail struct {
 }
 
 // Fail makes a running job FAILED, even if it repeats, and keeps the record. The next job of its
-// sequence and its waiting parent can then start. A job with a Queue or a Key, and no parent, is
-// deleted after Config.Retention. If an answer has come that no worker has claimed yet, and f.Token
-// is not 0, the job is made due with that answer instead.
+// sequence and its waiting parent can then start. A job with a Queue or a Key, but no parent and no
+// children, is deleted after Config.Retention. If an answer has come that no worker has claimed
+// yet, and f.Token is not 0, the job is made due with that answer instead.
 //
 // Returns [ErrStale] if f.Token is not the token of the current attempt, and [ErrNotRunning] if the
 // job does not run. Returns [ErrNotFound] for an unknown id and a [FieldError] for invalid Data.
+// The call counts as [Stats].Failed, or as Stale after ErrStale. With the answer delivered it is
+// not counted.
 func (s *Service) Fail(ctx context.Context, f Fail) error {
 	_, err := s.FailUnlessAnswered(ctx, f)
 	return err
@@ -87,6 +90,7 @@ func (s *Service) Fail(ctx context.Context, f Fail) error {
 
 // FailUnlessAnswered is [Service.Fail]. delivered reports that an answer had come that no worker
 // had claimed. The job is then due with that answer and has not failed; only f.Data was stored.
+// Only a failure and ErrStale are counted.
 func (s *Service) FailUnlessAnswered(ctx context.Context, f Fail) (delivered bool, err error) {
 	data, err := rules.CheckGiven(f.Data)
 	if err != nil {

@@ -214,7 +214,8 @@ func doing(j *Row) string {
 
 // explainPaused adds the reasons of a PAUSED job. A child waits for its parent. Any other job waits
 // for its pending children: it adds one reason for each of the first three, and their number if
-// there are more. If no child is pending any more, the reason names no child.
+// there are more. From 256 children on the number is "or more". If no child is pending any more,
+// the reason names no child.
 func (x *explainer) explainPaused(ctx context.Context) error {
 	if x.Job.Parent != 0 {
 		x.add(Why{Kind: WhyParent, Job: x.Job.Parent}, "It waits until its parent, job %d, has finished its run and is PAUSED.", x.Job.Parent)

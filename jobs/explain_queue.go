@@ -15,6 +15,8 @@ import (
 //   - Its window is closed.
 //   - No runner has ever served the queue, or the lease of the last one has ended.
 //   - Otherwise the leader of the queue has not started it (explainServed).
+//
+// A stored Status that cannot be parsed counts as empty.
 func (x *explainer) explainDueInQueue(ctx context.Context) error {
 	j := x.row
 	switch at, err := x.s.windows.Opens(j, x.At); {

@@ -31,14 +31,17 @@ type Finish struct {
 //   - A job that repeats becomes QUEUED for its next run. Data with {"delete":"true"} end its
 //     repeats. A next run outside the years 0000 to 9999 makes it FAILED, without an error.
 //   - A child becomes FINISHED. Its parent becomes QUEUED if it waits for no other child.
-//   - A job with a Queue or a Key becomes FINISHED. Its record is deleted after Config.Retention.
+//   - A job with a Queue or a Key becomes FINISHED. Its record is deleted after Config.Retention,
+//     unless it still has FAILED children.
 //   - Any other job is deleted.
 //
 // When the job is over, the next job of its sequence becomes QUEUED.
 //
 // Returns [ErrStale] if f.Token is not the token of the current attempt, and [ErrNotRunning] if the
 // job does not run. Returns [ErrParentNotPaused] for a child whose parent is not PAUSED, and
-// [ErrOutstanding] if a job to delete has FAILED children. Returns [ErrNotFound] for an unknown id.
+// [ErrOutstanding] if a job to delete has FAILED children. Returns [ErrNotFound] for an unknown id
+// and a [FieldError] for invalid Data. The call counts as [Stats].Finished, as Failed if the repeat
+// has no next run, or as Stale after ErrStale.
 func (s *Service) Finish(ctx context.Context, f Finish) error {
 	data, err := rules.CheckGiven(f.Data)
 	if err != nil {
@@ -107,7 +110,8 @@ func (s *Service) finish(ctx context.Context, t *txn.Step, j *Row, stop bool) (f
 
 // dropSimple deletes a running job in one statement if the job is simple (Row.Simple) and token
 // matches; 0 matches any. dropped reports whether it did. It is false without an error if the job
-// is not such a job, or the store is not a Dropper. The caller must then apply the rules.
+// is not such a job, or the store is not a Dropper. The caller must then apply the rules. It
+// remembers that the store is not a Dropper.
 func (s *Service) dropSimple(ctx context.Context, id ID, token int64) (dropped bool, err error) {
 	if s.noDropper.Load() {
 		return false, nil

@@ -61,7 +61,8 @@ const manual = "manual"
 //
 // Returns at least one job or an error: [ErrNoJob] if no job is due, or with Wait if ctx ends
 // first. Returns [ErrClosed] after Close and a [FieldError] for an invalid request. After
-// [ErrUnavailable] some jobs may stay RUNNING until their lease or RetryAfter ends.
+// [ErrUnavailable] some jobs may stay RUNNING until their lease or RetryAfter ends. Claims count as
+// [Stats].Taken, GivenUp and TimedOut.
 func (s *Service) Get(ctx context.Context, r Request) ([]Handout, error) {
 	if err := r.check(); err != nil {
 		return nil, err
@@ -124,7 +125,8 @@ func (s *Service) claimDue(ctx context.Context, sel Selector, lease time.Duratio
 //
 // rest reports that such a job is due, or that the store is not a Taker; then use claimByRules. If
 // the answer of a claimed job has come, it stores the Phase Answered in a second transaction. If
-// that fails, it returns the error together with the claimed jobs.
+// that fails, it returns the error together with the claimed jobs. It remembers that the store is
+// not a Taker.
 func (s *Service) claimSimple(ctx context.Context, sel Selector, lease time.Duration, limit int) (out []Handout, rest bool, err error) {
 	if s.noTaker.Load() {
 		return nil, true, nil

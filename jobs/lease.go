@@ -21,7 +21,8 @@ import (
 // GivenUp stays FAILED, without an error.
 //
 // Returns [ErrStale] if the job was claimed again, awaits its answer, or does not run. Returns
-// [ErrNotFound] if the job does not exist.
+// [ErrNotFound] if the job does not exist. The call counts as [Stats].GivenBack, or as Stale after
+// ErrStale.
 func (s *Service) GiveBack(ctx context.Context, h Handout) error {
 	if h.GivenUp {
 		return nil
@@ -84,7 +85,8 @@ func (s *Service) giveBackOrLog(h Handout) {
 //
 // It blocks until the commit, which other changes may share. Returns [ErrStale] if the attempt is
 // over or another worker has the job, and [ErrNotFound] if the job does not exist. Returns a
-// [FieldError] unless lease is positive.
+// [FieldError] unless lease is positive. The call counts as [Stats].Renewed, or as Stale after
+// ErrStale.
 func (s *Service) Renew(ctx context.Context, id ID, token int64, lease time.Duration) error {
 	if lease <= 0 {
 		return &FieldError{Field: "lease", Problem: rules.Malformed}

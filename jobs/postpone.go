@@ -16,7 +16,8 @@ import (
 // the job is made due with that answer instead.
 //
 // Returns [ErrStale] if token is not the token of the current attempt, and [ErrNotFound] for an
-// unknown id. A token of 0 is not checked; the job must then run.
+// unknown id. A token of 0 is not checked; the job must then run. The call counts as
+// [Stats].Retried, or as Stale after ErrStale.
 func (s *Service) Postpone(ctx context.Context, id ID, token int64, d time.Duration, data []byte, counted bool) error {
 	err := s.txn.One(ctx, id, func(ctx context.Context, t *txn.Step, j *Row) error {
 		if err := rules.CheckToken(j, token); err != nil {

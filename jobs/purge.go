@@ -15,7 +15,7 @@ const (
 
 // Purge deletes all jobs, deferrals (tasks that wait for an answer) and early answers whose Expires
 // has passed. It uses several transactions. It returns the number of deleted jobs and deferrals,
-// also together with an error; the deletions counted there are committed.
+// which also count as [Stats].Purged. After an error the number contains the committed deletions.
 //
 // It counts each early answer as Unknown and passes it to Config.OnAnswer. Any process may call it
 // at any time; runners call it once a minute.

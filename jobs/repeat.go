@@ -58,7 +58,8 @@ func exactly(r *when.Repeat, base time.Time) (time.Time, error) {
 	return unzero(next), nil
 }
 
-// unzero adds a microsecond to the zero time, since Go treats that time as unset.
+// unzero returns t, or the zero time plus a microsecond for the zero time, since Go treats that
+// time as unset.
 func unzero(t time.Time) time.Time {
 	if t.IsZero() {
 		return t.Add(time.Microsecond)

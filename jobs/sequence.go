@@ -20,7 +20,7 @@ func (s *Service) sequenceTaken(ctx context.Context, t *txn.Step, key string) (b
 }
 
 // firstOf returns the lowest id of the jobs of a sequence that are in one of these states. 0: no
-// such job.
+// such job. It locks nothing.
 func firstOf(ctx context.Context, tx jobstore.Tx, key string, states ...State) (ID, error) {
 	g := jobstore.Group{By: jobstore.BySequence, Key: key}
 	found, err := tx.First(ctx, states, g)

@@ -177,7 +177,8 @@ type counters struct {
 	withdrawn, expected, awaiting, accepted, early, late, duplicate, unknown, purged, timedOut                                             atomic.Int64
 }
 
-// Stats returns the counts since New.
+// Stats returns the counts of this service since New. The counts are read one after the other, so
+// they may differ by calls that run now.
 func (s *Service) Stats() Stats {
 	c := &s.count
 	return Stats{

@@ -75,7 +75,8 @@ func onlyInQueue(spec *Spec) error {
 	return &FieldError{Field: field, Problem: "only together with queue"}
 }
 
-// checkKeyField returns a FieldError if key is too long or malformed. "" is valid.
+// checkKeyField returns a FieldError for the field of this name if key has more than MaxKey bytes,
+// or is not UTF-8 without a NUL. "" is valid.
 func checkKeyField(field, key string) error {
 	switch {
 	case len(key) > MaxKey:

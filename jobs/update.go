@@ -34,7 +34,7 @@ type Update struct {
 //
 // Returns [ErrNotFound] if the job does not exist and a [FieldError] for an invalid field, or for a
 // Repeat of a job with a SequenceKey. Returns [ErrStale] if u.Token is not the token of the current
-// attempt.
+// attempt. The call counts as [Stats].Updated, or as Stale after ErrStale.
 func (s *Service) Update(ctx context.Context, u Update) error {
 	if u.Data == nil {
 		return &FieldError{Field: "data", Problem: rules.Missing}

@@ -144,8 +144,8 @@ func (t *answerTable) ofTasks(tasks []task.ID) (found []jobstore.Deferral) {
 	return found
 }
 
-// dueBy returns copies of up to limit deferrals of a broker's queue that are due at by, in the
-// order of Due.
+// dueBy returns copies of up to limit deferrals of a broker's queue whose Due is set and not after
+// by, in the order of Due.
 func (t *answerTable) dueBy(queue string, by time.Time, limit int) (found []jobstore.Deferral) {
 	o := t.due[queue]
 	if o == nil {
@@ -172,7 +172,8 @@ func (t *answerTable) awaiting(queue string, after task.ID, limit int) (found []
 	return found[:min(len(found), limit)]
 }
 
-// copyDeferral returns a copy that shares no memory with d, with times in UTC and in microseconds.
+// copyDeferral returns a copy that shares no memory with d. Its times are in UTC, cut to
+// microseconds.
 func copyDeferral(d *jobstore.Deferral) *jobstore.Deferral {
 	c := *d
 	c.Answer, c.State = bytes.Clone(d.Answer), bytes.Clone(d.State)
@@ -180,7 +181,7 @@ func copyDeferral(d *jobstore.Deferral) *jobstore.Deferral {
 	return &c
 }
 
-// copyEarly returns a copy that shares no memory with e, with its time in microseconds.
+// copyEarly returns a copy that shares no memory with e. Its time is in UTC, cut to microseconds.
 func copyEarly(e *jobstore.EarlyAnswer) *jobstore.EarlyAnswer {
 	c := *e
 	c.Result, c.Expires = bytes.Clone(e.Result), exact(e.Expires)
@@ -318,8 +319,8 @@ func (tx *tx) Deferrals(ctx context.Context, tasks ...task.ID) ([]jobstore.Defer
 	return tx.core.table.answerTable.ofTasks(tasks), nil
 }
 
-// DueDeferrals returns up to limit deferrals of a broker's queue that are due at by, in the order
-// of Due. It implements [jobstore.AnswerTx].
+// DueDeferrals returns copies of up to limit deferrals of a broker's queue whose Due is set and not
+// after by, in the order of Due. It implements [jobstore.AnswerTx].
 func (tx *tx) DueDeferrals(ctx context.Context, queue string, by time.Time, limit int) ([]jobstore.Deferral, error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err
@@ -327,8 +328,9 @@ func (tx *tx) DueDeferrals(ctx context.Context, queue string, by time.Time, limi
 	return tx.core.table.answerTable.dueBy(queue, by, limit), nil
 }
 
-// AwaitingDeferrals returns up to limit deferrals of a broker's queue in phase DeferralAwaiting, in
-// the order of task ids after the given one. It implements [jobstore.AnswerTx].
+// AwaitingDeferrals returns copies of up to limit deferrals of a broker's queue in phase
+// DeferralAwaiting, in the order of task ids after the given one. It implements
+// [jobstore.AnswerTx].
 func (tx *tx) AwaitingDeferrals(ctx context.Context, queue string, after task.ID, limit int) ([]jobstore.Deferral, error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err

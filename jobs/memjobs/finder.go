@@ -151,8 +151,8 @@ func (f finder) OfKey(ctx context.Context, name, key string, p jobstore.Page) ([
 	return f.in.find(ctx, byQuery(query{Page: p, name: name, key: key}))
 }
 
-// LastOver returns the newest job with a name and a Key that is over, or nil. It implements
-// [jobstore.Finder].
+// LastOver returns a copy of the newest job, by id, with a name and a Key that is over. Returns nil
+// if no such job exists, or if name or key is empty. It implements [jobstore.Finder].
 func (f finder) LastOver(ctx context.Context, name, key string) (*jobstore.Row, error) {
 	found, err := f.in.find(ctx, lastOver(name, key))
 	if err != nil || len(found) == 0 {

@@ -46,6 +46,7 @@ type core struct {
 	watchers atomic.Pointer[[]*watcher] // replaced, never changed
 }
 
+// watcher is one registration of Watch. Its address identifies it.
 type watcher struct{ wake func(names []string) }
 
 var _ jobstore.Store = (*Store)(nil)

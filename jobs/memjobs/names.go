@@ -156,7 +156,7 @@ func (t *table) findDue(s *jobstore.Selector, by int64, limit int) []*record {
 	return firstOf(m.found, s, by, limit)
 }
 
-// named returns the sets of these names, each once. Names without jobs are left out.
+// named returns the sets of these names in sorted order, each once. Unknown names are left out.
 func (t *table) named(list ...string) []*nameset {
 	if len(list) > 1 {
 		list = slices.Clone(list)

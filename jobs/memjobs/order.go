@@ -36,7 +36,7 @@ func (e placeOf[R]) compare(o placeOf[R]) int {
 // Adding or removing an entry moves entries of one block. The zero value is empty.
 type orderOf[R any] struct {
 	blocks [][]placeOf[R] // no block is empty
-	n      int
+	n      int            // number of entries
 }
 
 // order is an order of jobs.
@@ -89,8 +89,9 @@ func (o *orderOf[R]) add(e placeOf[R]) {
 	o.blocks[b] = slices.Insert(o.blocks[b], i, e)
 }
 
-// remove removes the entry with the sort key of e, and does nothing if o does not contain it. An
-// empty block is deleted, and a small one is joined with the next.
+// remove removes the entry with the sort key of e, and does nothing if o does not contain it. It
+// deletes an empty block. It joins a block with the next if both together fill at most half a
+// block.
 func (o *orderOf[R]) remove(e placeOf[R]) {
 	b, i, found := o.seek(e)
 	if !found {

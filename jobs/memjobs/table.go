@@ -15,7 +15,8 @@ type record struct {
 // micros returns a time as orders sort it: microseconds since 1970.
 func micros(t time.Time) int64 { return t.UnixMicro() }
 
-// table contains the jobs and their indexes. One goroutine at a time uses it.
+// table contains the jobs and their indexes, which are orders of records. One goroutine at a time
+// uses it: a transaction that has locked the core.
 type table struct {
 	last     jobstore.ID // the id of the newest job
 	byID     map[jobstore.ID]*record

@@ -13,7 +13,8 @@ import (
 )
 
 // tx is a transaction that changes jobs in place and undoes the changes if it fails. It holds the
-// table locked, so locks of rows and names need no work.
+// table locked, so locks of rows and names need no work. Each exported method first calls ready and
+// returns its error.
 type tx struct {
 	finder
 
@@ -291,7 +292,8 @@ func (tx *tx) remove(id jobstore.ID) {
 	}
 }
 
-// Delete deletes jobs. Missing ids are ignored. It implements [jobstore.Tx].
+// Delete deletes jobs with their Messages, and records them for a rollback. Missing ids are
+// ignored. It implements [jobstore.Tx].
 func (tx *tx) Delete(ctx context.Context, ids ...jobstore.ID) error {
 	if err := tx.ready(ctx); err != nil {
 		return err
@@ -370,8 +372,8 @@ func (tx *tx) Drop(ctx context.Context, id jobstore.ID, token int64) (bool, erro
 	return true, nil
 }
 
-// Weigh returns the number of running jobs of a queue and the sum of their weights. It implements
-// [jobstore.Weigher].
+// Weigh returns the number of running jobs of a queue (RUNNING and RUNQUEUED) and the sum of their
+// weights. It implements [jobstore.Weigher].
 func (tx *tx) Weigh(ctx context.Context, queue string) (n, weight int64, err error) {
 	if err := tx.ready(ctx); err != nil {
 		return 0, 0, err
@@ -380,7 +382,9 @@ func (tx *tx) Weigh(ctx context.Context, queue string) (n, weight int64, err err
 	return n, weight, nil
 }
 
-// view is a transaction that only reads. It locks the table during each call only.
+// view is a transaction that only reads. It locks the table during each call only. Each exported
+// method that reads returns ErrClosed after the end of the view, and ErrUnavailable if ctx ends
+// first.
 type view struct {
 	finder
 
@@ -444,8 +448,8 @@ func (v *view) Messages(ctx context.Context, ids ...jobstore.ID) (found map[jobs
 	return found, err
 }
 
-// Weigh returns the number of running jobs of a queue and the sum of their weights. It implements
-// [jobstore.Weigher].
+// Weigh returns the number of running jobs of a queue (RUNNING and RUNQUEUED) and the sum of their
+// weights. It implements [jobstore.Weigher].
 func (v *view) Weigh(ctx context.Context, queue string) (n, weight int64, err error) {
 	err = v.read(ctx, func() { n, weight = v.core.table.weigh(queue) })
 	return n, weight, err

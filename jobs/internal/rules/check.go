@@ -57,7 +57,8 @@ func LongerThan(field string, n, most int) error {
 	return &jobstore.FieldError{Field: field, Problem: tooLong, Detail: fmt.Sprintf("%d bytes, at most %d", n, most)}
 }
 
-// CheckPriority returns a FieldError if p is set and outside -MaxPriority to MaxPriority.
+// CheckPriority returns a FieldError if p is set and outside -MaxPriority to MaxPriority. An unset
+// p is valid.
 func CheckPriority(p task.Opt[int]) error {
 	if n, set := p.Get(); set && (n < -jobstore.MaxPriority || n > jobstore.MaxPriority) {
 		return &jobstore.FieldError{Field: "jobPriority", Problem: Malformed}
@@ -88,7 +89,7 @@ func Micros(t time.Time) time.Time {
 	return t.Round(0)
 }
 
-// Storable is Micros, limited to the last microsecond of the year 9999.
+// Storable is Micros, but a time after the year 9999 becomes the last microsecond of that year.
 func Storable(t time.Time) time.Time {
 	if last := time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC); t.After(last) {
 		return last

@@ -20,8 +20,8 @@ func AsksToEnd(data []byte) bool {
 	return value == "true" || value == true
 }
 
-// tree decodes a JSON object. Numbers keep their text. Returns an empty map if data are not an
-// object.
+// tree decodes a JSON object. Numbers keep their text (json.Number). Returns an empty map if data
+// are not an object.
 func tree(data []byte) map[string]any {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()

@@ -13,8 +13,8 @@ import (
 // the other, and written at the end. One goroutine uses it.
 type batch struct {
 	jobs    map[jobstore.ID]*jobstore.Row // jobs as the earlier changes have left them; nil: deleted
-	dirty   []jobstore.ID
-	created []*jobstore.Row // new jobs, without an ID
+	dirty   []jobstore.ID                 // ids of saved and deleted jobs, with repetitions
+	created []*jobstore.Row               // new jobs, without an ID
 
 	// early answers that the changes have saved; nil: deleted
 	early     map[answerKey]*jobstore.EarlyAnswer

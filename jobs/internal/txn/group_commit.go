@@ -20,7 +20,8 @@ type Change struct {
 	Name, Key string
 	// Answers makes the change apply to the open deferral with the key if no open job has it.
 	Answers bool
-	task    task.ID
+	// the task of the open deferral with the key, if no open job has the key; findJobs sets it
+	task task.ID
 	// Needs, if not nil, adds the keys to lock to l. j is the job as it was before the transaction.
 	Needs func(j *jobstore.Row, l *Locks)
 	// Do changes the job. j is a copy of it, or nil if no open job has the key. Do may be called more
@@ -32,6 +33,7 @@ type Change struct {
 	// Then, if not nil, is called after the commit, from any goroutine.
 	Then func()
 
+	// The result of the change, valid once done is closed.
 	err       error
 	done      chan struct{}
 	abandoned bool // its caller no longer waits for it

@@ -74,7 +74,8 @@ func (t *Step) begin(ctx context.Context) error {
 	return err
 }
 
-// lockNames locks names in sorted order until the transaction ends. It does nothing without names.
+// lockNames sorts names and locks them until the transaction ends. It blocks while another
+// transaction holds one of them. It does nothing without names.
 func (t *Step) lockNames(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		return nil

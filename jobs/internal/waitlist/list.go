@@ -68,6 +68,8 @@ type group struct {
 	names map[string]bool
 }
 
+// groupState is the state of a group: resting (no worker is needed), queued (it waits for a worker)
+// or served (a worker claims jobs for it).
 type groupState int
 
 const (
@@ -85,6 +87,7 @@ type caller struct {
 	place  *list.Element
 }
 
+// answer is the reply to a caller: at least one job, or an error.
 type answer struct {
 	jobs []jobstore.Handout
 	err  error
@@ -115,7 +118,9 @@ func New(c Config) *List {
 	return w
 }
 
-// groupKey returns a text that is equal for callers of one group, and only for these.
+// groupKey returns the key of the group of a caller. It is equal for callers with the same lease,
+// Mock and Priority, and the same Pattern or the same Names in the same order. All other callers
+// have another key.
 func groupKey(r *jobstore.Selector, lease time.Duration) string {
 	var b strings.Builder
 	b.WriteString(strconv.FormatInt(int64(lease), 10))
@@ -217,8 +222,8 @@ func (w *List) makeReady(g *group) {
 	}
 }
 
-// leave removes a caller from its group without a reply, and sets its place to nil. It deletes the
-// group if it is then unused.
+// leave removes a caller from its group without a reply, and sets its place to nil. A caller that
+// waits is counted less (stopWaiting). It deletes the group if it is then unused.
 func (w *List) leave(g *group, a *caller) {
 	g.line.Remove(a.place)
 	a.place = nil
@@ -229,7 +234,8 @@ func (w *List) leave(g *group, a *caller) {
 	w.forget(g)
 }
 
-// forget deletes a group that has no callers and is not served or queued.
+// forget deletes a group that has no callers and is not served or queued. It does nothing to any
+// other group.
 func (w *List) forget(g *group) {
 	if g.line.Len() == 0 && g.state == resting {
 		delete(w.groups, g.key)

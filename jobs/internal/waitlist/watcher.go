@@ -33,10 +33,10 @@ type watcher struct {
 }
 
 const (
-	linger      = 5 * time.Second // how long the watcher runs on without callers
-	gap         = 2 * time.Millisecond
-	maxNotified = 1024 // names that are distinguished
-	maxProbes   = 256  // groups that one probe reads jobs for
+	linger      = 5 * time.Second      // how long the watcher runs on without callers
+	gap         = 2 * time.Millisecond // the shortest time between two calls of ask
+	maxNotified = 1024                 // names that are distinguished
+	maxProbes   = 256                  // groups that one probe reads jobs for
 )
 
 // init makes the watcher ready, without starting its goroutine. Ctx, the context of its store
