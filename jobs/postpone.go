@@ -13,7 +13,7 @@ import (
 // becomes RUNQUEUED and is claimed again after d. A negative d means 0, and d is cut to
 // [task.MaxTimeLimit]. data, a JSON object, replaces its data unless nil. If counted is false, the
 // ended attempt does not count in Attempt. If an answer has come that no worker has claimed yet,
-// the job is made due with that answer instead.
+// the job is made due with that answer instead. Only data is then stored.
 //
 // Returns [ErrStale] if token is not the token of the current attempt, and [ErrNotFound] for an
 // unknown id. A token of 0 is not checked; the job must then run. The call counts as

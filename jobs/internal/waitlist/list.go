@@ -301,11 +301,12 @@ func (w *List) serve(g *group) {
 }
 
 // serveLine calls Take once for a group that has callers, and gives its jobs to the first callers.
-// It gives back jobs that no caller wants any more. It releases w.mu during calls of the store.
+// It gives back jobs that no caller wants any more. It releases w.mu during calls of the store;
+// Take is cancelled after takeTimeout.
 //
 // If Take returned as many jobs as asked for, more may be due: it then asks serve to repeat.
-// Otherwise answerRest replies to callers that do not wait, and the watcher learns that the others
-// still wait.
+// Otherwise answerRest replies to callers that do not wait, or to all if the store refused the
+// call. The watcher learns that the others still wait.
 func (w *List) serveLine(g *group) {
 	first := g.line.Front().Value.(*caller)
 	limit := min(g.wants, max(first.max, w.size.Limit()))

@@ -140,8 +140,8 @@ type class struct {
 
 // dispatch wakes waiting groups for job names that may be due. For each name it makes one matching
 // group per class ready (makeReady): the group whose first caller has waited longest. It notes the
-// name in that group, so that serve can wake the next one. It reports whether any group matched.
-// Call it with w.mu held.
+// name in that group, so that serve can wake the next one. A group with maxNotified names causes a
+// probe of all groups instead. It reports whether any group matched. Call it with w.mu held.
 func (l *watcher) dispatch(w *List, names map[string]bool) bool {
 	some := false
 	for name := range names {
