@@ -118,9 +118,9 @@ func (s *Service) Store() Store { return s.c.Store }
 // called from any goroutine. Nothing is stored: other processes must register fn too.
 func (s *Service) SetDefaults(name string, fn func(*Spec)) { s.defaults.Store(name, fn) }
 
-// Close makes every Get, waiting or later, and every Next of a leader of the service return
-// [ErrClosed]. It gives claims back that no caller has received: their jobs are due again. It
-// blocks until no goroutine of the service runs.
+// Close makes every Get, waiting or later, return [ErrClosed], and also a Next of its leaders
+// ([queue.Leader]) that waits. It gives claims back that no caller has received: their jobs are due
+// again. It blocks until no goroutine of the service runs.
 //
 // Returns the error of ctx if ctx ends first. Claims in progress are then cancelled; changes in
 // progress continue. All other methods still work while the store is open, so a stopping program
@@ -133,8 +133,8 @@ func (s *Service) Close(ctx context.Context) error {
 // It does no I/O and starts no goroutine. Returns nil and all problems of c, joined.
 //
 // The leader competes with the leaders of other processes for the lease of the queue. While another
-// leader has the lease, Next waits. After Close of this service, Next returns [ErrClosed]. Close
-// the leader after use.
+// leader has the lease, Next waits. After Close of this service, Next returns [ErrClosed] as soon
+// as it has to wait. Close the leader after use.
 func (s *Service) NewLeader(c queue.LeaderConfig) (*queue.Leader, error) {
 	return queue.NewLeader(queue.Host{
 		Store: s.c.Store, Closed: s.wait.Watcher.Ctx.Done(), Complete: s.addRelatives, GiveBack: s.giveBackOrLog,
