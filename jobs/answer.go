@@ -50,15 +50,19 @@ const (
 //
 //   - An open job accepts the answer while it sends its request, while it awaits the answer, or
 //     before its next attempt.
-//   - The answer ends the job, as [Service.Finish] does. If Respond is set, a worker claims the job
-//     with the answer instead.
+//   - The answer ends the run of the job, as [Service.Finish] does. If Respond is set, a worker
+//     claims the job with the answer instead.
 //   - If the job does not await the answer yet, the answer is stored for Config.EarlyFor;
 //     [Service.Await] claims it.
+//   - If no job has the key, a task that waits for the answer (a deferral, package deferrals)
+//     accepts it.
 //   - A key may be used again while its last job is retained. Then call [Service.Expect] before
 //     sending the request. Otherwise an early answer counts as late.
 //
-// Concurrent answers share transactions. A repeated call is harmless: it returns Duplicate if the
-// first one was Accepted. Returns [ErrUnavailable] if ctx ends before the store replies.
+// It blocks until the commit, which other changes may share. The answer is counted; Config.OnAnswer
+// gets it unless it is Accepted. A repeated call is harmless: it returns Duplicate if the first one
+// was Accepted. Returns a [FieldError] for an invalid argument, and [ErrUnavailable] if ctx ends
+// before the store replies.
 func (s *Service) Complete(ctx context.Context, name, key string, result any) (Receipt, error) {
 	text, err := taskio.Marshal(result)
 	if err != nil {
@@ -67,9 +71,10 @@ func (s *Service) Complete(ctx context.Context, name, key string, result any) (R
 	return s.answerOne(ctx, Answer{Name: name, Key: key, Result: text})
 }
 
-// Reject is Complete with a refusal, which makes the attempt fail with reason. A worker claims the
-// job and handles the refusal, even if Respond is not set; it may start another attempt. Only the
-// text of reason is stored. A nil reason becomes "refused".
+// Reject is [Service.Complete] with a refusal, which makes the attempt fail with reason. A worker
+// claims the job and handles the refusal, even if Respond is not set; it may start another attempt.
+// Only the text of reason is stored, cut to [MaxReason] bytes. A nil reason, or one without text,
+// becomes "refused".
 func (s *Service) Reject(ctx context.Context, name, key string, reason error) (Receipt, error) {
 	text := ""
 	if reason != nil {
@@ -90,9 +95,12 @@ func (s *Service) answerOne(ctx context.Context, a Answer) (Receipt, error) {
 	return receipts[0], nil
 }
 
-// AnswerAll gives many answers, as Complete and Reject do. Receipts are in the order of answers.
-// All answers are checked first: after a [FieldError] none was given. After any other error some
-// answers may have been given. Repeating the call is harmless.
+// AnswerAll gives many answers, as [Service.Complete] and [Service.Reject] do. It returns their
+// receipts in the order of answers, and nil without answers. Of two answers with one key the first
+// counts.
+//
+// All answers are checked first: after a [FieldError] no answer was given. After any other error no
+// receipts are returned, but some answers may have been given. Repeating the call is harmless.
 func (s *Service) AnswerAll(ctx context.Context, answers []Answer) ([]Receipt, error) {
 	if len(answers) == 0 {
 		return nil, nil
@@ -112,8 +120,10 @@ func (s *Service) AnswerAll(ctx context.Context, answers []Answer) ([]Receipt, e
 	return receipts, nil
 }
 
-// checkAnswer returns a copy of a with its defaults set. It cuts a refusal, trims a result, and
-// replaces a nil result by null. Returns a FieldError if a field is invalid.
+// checkAnswer returns a copy of a with its defaults set, which shares no memory with a. It cuts a
+// long refusal and drops the Result of a refusal. It trims white space of a result and replaces a
+// nil result by null. Returns a FieldError if name or key is missing or malformed, or if the result
+// is too long or not JSON.
 func checkAnswer(a Answer) (Answer, error) {
 	if err := rules.CheckField("name", a.Name, false); err != nil {
 		return a, err
@@ -143,8 +153,8 @@ func checkAnswer(a Answer) (Answer, error) {
 	return a, nil
 }
 
-// answerChange returns the change that gives the answer a. After its commit the change stores the
-// receipt in *receipt, counts the answer, and calls Config.OnAnswer.
+// answerChange returns the change that gives the answer a, for txn.Engine.Batch; it does nothing
+// itself. After its commit the change stores the receipt in *receipt and calls reportAnswer.
 func (s *Service) answerChange(a Answer, receipt *Receipt) *txn.Change {
 	var got Receipt
 	var ended runEnd
@@ -161,7 +171,7 @@ func (s *Service) answerChange(a Answer, receipt *Receipt) *txn.Change {
 	}
 }
 
-// runEnd is the effect of an answer on the run of a job.
+// runEnd is the effect of an answer on the run of a job: none, or the end of the run.
 type runEnd int
 
 const (
@@ -170,8 +180,8 @@ const (
 	runFailed // its repeat has no next run
 )
 
-// reportAnswer counts an answer and, if it was not Accepted, calls Config.OnAnswer. It recovers and
-// logs a panic of OnAnswer.
+// reportAnswer counts an answer by the kind of its receipt, and the run that it has ended. If it
+// was not Accepted, it calls Config.OnAnswer. It recovers and logs a panic of OnAnswer.
 func (s *Service) reportAnswer(a Answer, r Receipt, ended runEnd) {
 	switch ended {
 	case runFinished:
@@ -204,9 +214,17 @@ func (s *Service) reportAnswer(a Answer, r Receipt, ended runEnd) {
 	s.c.OnAnswer(a, r)
 }
 
-// applyAnswer gives the answer a to the open job j, and saves the changes in t. If j is nil, no
-// open job has the key, and answerNoJob handles the answer. The receipt says whether j accepted it,
-// already had one, or does not await one yet.
+// applyAnswer gives the answer a to the open job j, saves the changes in t, and returns the
+// receipt:
+//
+//   - j is nil, since no open job has the key: answerNoJob handles the answer.
+//   - No attempt has begun since j was created, requeued or finished: the answer is stored as an
+//     early answer, with the receipt Early. If the last run succeeded and j repeats or has
+//     children, the answer is dropped as a Duplicate.
+//   - j already has an answer: Duplicate, and nothing changes.
+//   - Otherwise j accepts it (accept), with the receipt Accepted.
+//
+// runEnd is the effect on the run of j.
 func (s *Service) applyAnswer(ctx context.Context, t *txn.Step, j *Row, a *Answer) (Receipt, runEnd, error) {
 	switch {
 	case j == nil:
@@ -228,9 +246,13 @@ func (s *Service) applyAnswer(ctx context.Context, t *txn.Step, j *Row, a *Answe
 	return Receipt{Kind: Accepted, Job: j.ID}, ended, err
 }
 
-// accept stores the answer a in j. Without Respond an answer that is not a refusal finishes the run
-// of j. Otherwise j becomes due with Phase Answered. If a worker is still sending the request, only
-// the answer is stored and the worker keeps its lease.
+// accept stores the answer a in j and saves j. Without Respond an answer that is not a refusal
+// finishes the run of j, as Finish does. runEnd is then runFinished or runFailed; otherwise it is
+// noEnd.
+//
+// In all other cases a worker must handle the answer: j becomes RUNNING and due now, with Phase
+// Answered. If a worker is still sending the request, only the answer is stored and the worker
+// keeps its lease.
 func (s *Service) accept(ctx context.Context, t *txn.Step, j *Row, a *Answer) (runEnd, error) {
 	if !j.Respond && a.Refusal == "" {
 		j.Answer, j.Phase = a.Result, Answered
@@ -248,9 +270,13 @@ func (s *Service) accept(ctx context.Context, t *txn.Step, j *Row, a *Answer) (r
 	return noEnd, s.deliverAnswer(ctx, t, j)
 }
 
-// answerNoJob handles an answer to a key that no open job has. The open deferral with the key gets
-// it. If no such deferral is open, the receipt is Duplicate or Late if the last job or task with
-// the key is over. Otherwise the answer is stored as an early answer.
+// answerNoJob handles an answer to a name and key that no open job has. The first matching rule
+// applies:
+//
+//   - An open deferral, which is a task that waits for this answer, gets it (answerTask).
+//   - The last job or task with the key is over and has its answer: Duplicate.
+//   - The last job or task with the key is over: Late.
+//   - Otherwise the answer is stored as an early answer (storeEarly): Early, or Duplicate.
 func (s *Service) answerNoJob(ctx context.Context, t *txn.Step, a *Answer) (Receipt, error) {
 	d, err := t.DeferralOf(ctx, a.Name, a.Key)
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// storeEarly stores an answer whose request is not stored yet, until Config.EarlyFor has passed. If
-// an early answer is already stored for the key, it changes nothing and returns the receipt
-// Duplicate. Call it with the key locked.
+// storeEarly stores an answer that came before its request, until Config.EarlyFor has passed, and
+// returns the receipt Early. If an early answer is already stored for the key, it changes nothing
+// and returns the receipt Duplicate. The receipt names no job. Call it with the key locked.
 func (s *Service) storeEarly(ctx context.Context, t *txn.Step, a *Answer) (Receipt, error) {
 	stored, err := t.Early(ctx, a.Name, a.Key)
 	if err != nil {
@@ -23,8 +23,8 @@ func (s *Service) storeEarly(ctx context.Context, t *txn.Step, a *Answer) (Recei
 	return Receipt{Kind: Early}, t.SaveEarly(ctx, e)
 }
 
-// claimEarly deletes the early answer to the key of j and returns it. Returns nil if no early
-// answer is stored. Call it with the key locked.
+// claimEarly deletes the early answer to the name and key of j and returns it. It does not change
+// j. Returns nil if no early answer is stored, or if it has expired. Call it with the key locked.
 func (s *Service) claimEarly(ctx context.Context, t *txn.Step, j *Row) (*Answer, error) {
 	e, err := t.Early(ctx, j.Name, j.Key)
 	if e == nil || err != nil {

@@ -8,9 +8,13 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// answerTask gives an answer to the open deferral d and saves it in t. If the attempt of its task
-// has ended, d becomes due, so that a consumer of its queue settles the task. Returns the receipt
-// Late if d has timed out, and Duplicate if d already has an answer.
+// answerTask gives an answer to d, an open deferral: a task that waits for an answer. It saves d in
+// t and returns the receipt Accepted. If the attempt of the task has ended, d becomes due now, so
+// that a consumer of its queue settles the task. A consumer with an older fencing token then
+// changes nothing. If the attempt still runs, only the answer is stored.
+//
+// Returns the receipt Late if d has timed out, and Duplicate if d already has an answer or a
+// refusal. d then stays unchanged.
 func (s *Service) answerTask(ctx context.Context, t *txn.Step, d *jobstore.Deferral, a *Answer) (Receipt, error) {
 	switch {
 	case d.Answered():

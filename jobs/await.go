@@ -34,11 +34,14 @@ type Expect struct {
 }
 
 // Expect reserves a key for this attempt. Call it before sending a request whose key the handler
-// chooses. It stores the key and Respond in the job. The attempt continues.
+// chooses. It stores the key and Respond in the job. The attempt continues. With another key, the
+// answer to the earlier key is deleted.
 //
-// Returns [ErrKeyTaken] if another job or task has the key. Returns [ErrAnswerThere] if the attempt
-// already has an answer to its earlier key. Returns [ErrStale] or [ErrNotRunning] if the attempt is
-// over.
+// It blocks until the commit, which other changes may share. Returns [ErrKeyTaken] if another open
+// job or a waiting task has the key. Returns [ErrAnswerThere] if the attempt already has an answer
+// to its earlier key. Returns [ErrStale] or [ErrNotRunning] if the attempt is over, [ErrNotFound]
+// for an unknown id, and a [FieldError] for an invalid key. The call counts as [Stats].Expected, or
+// as Stale after ErrStale.
 func (s *Service) Expect(ctx context.Context, e Expect) error {
 	if e.Key == "" {
 		return &FieldError{Field: "key", Problem: rules.Missing}
@@ -64,9 +67,13 @@ func (s *Service) Expect(ctx context.Context, e Expect) error {
 	return s.counted(&s.count.expected, err)
 }
 
-// register stores key as the Key of j, which runs, deletes the answer to the earlier key, and saves
-// j. It does nothing if j already has this key. Returns ErrLocks if the key is not locked yet,
-// ErrAnswerThere if j has an answer, and ErrKeyTaken if another job or task has the key.
+// register stores key as the Key of j, which runs, and saves j. It deletes the answer and the
+// Reason of the earlier key, and sets Attempt to at least 1. It does nothing if j already has this
+// key.
+//
+// Returns ErrLocks, for another try, if the key is not locked yet. Returns ErrAnswerThere if j has
+// an answer, and ErrKeyTaken if another open job or a waiting task has the key. j is then
+// unchanged.
 func (s *Service) register(ctx context.Context, t *txn.Step, j *Row, key string) error {
 	if key == j.Key {
 		return nil
@@ -88,13 +95,19 @@ func (s *Service) register(ctx context.Context, t *txn.Step, j *Row, key string)
 }
 
 // Await ends the work of an attempt whose answer comes from outside. The job stays RUNNING and
-// still counts against the limit of its queue, but no worker has it. The answer ends the job or
-// makes it due ([Service.Complete]). If no answer has come at the Deadline, the job is claimed
-// again with Phase Awaiting.
+// still counts against the limit of its queue, but no worker has it. The answer ends the job's run
+// or makes the job due ([Service.Complete]). If no answer has come at the Deadline, the job is
+// claimed again with Phase Awaiting. A repeated call with the same key changes nothing.
 //
-// answered reports that the answer came before this call. It has then already had its effect.
-// Returns [ErrKeyTaken] if another job or task has the key. Returns [ErrStale] or [ErrNotRunning]
-// if the attempt is over.
+// answered reports that the answer came before this call: during the attempt, or as an early
+// answer. It has then already had its effect.
+//
+// It blocks until the commit, which other changes may share. Returns [ErrKeyTaken] if another open
+// job or a waiting task has the key. Returns [ErrAnswerThere] for another key if the attempt has
+// its answer. Returns [ErrStale] or [ErrNotRunning] if the attempt is over, and [ErrNotFound] for
+// an unknown id. Returns a [FieldError] if neither a nor the job has a key, or if a field is
+// invalid. The call counts as [Stats].Awaiting, or as Stale after ErrStale; a claimed early answer
+// also as Accepted.
 func (s *Service) Await(ctx context.Context, a Await) (answered bool, err error) {
 	if err := checkKeyField("key", a.Key); err != nil {
 		return false, err
@@ -133,9 +146,17 @@ func (s *Service) Await(ctx context.Context, a Await) (answered bool, err error)
 	return hasAnswer, nil
 }
 
-// await sets the Phase of j to Awaiting until its deadline, and saves j. If the answer is already
-// stored, j gets it instead and hasAnswer is true. got is the receipt of an early answer that j
-// claimed, else nil; ended is its effect.
+// await makes j RUNNING with Phase Awaiting until its deadline, stores the key of a in j, and saves
+// j.
+//
+//   - hasAnswer reports that the answer has come before. If it has ended the run, nothing changes.
+//     If it is stored in j, j is made due with it.
+//   - If an early answer is stored, j accepts it at once (accept). hasAnswer is then true, got is
+//     its receipt, and ended its effect. In all other cases got is nil.
+//   - If j awaits an answer with this key already, nothing changes.
+//
+// Returns ErrLocks, for another try, if the key is not locked yet. Returns a FieldError without a
+// key, and ErrStale or ErrNotRunning if the attempt is over.
 func (s *Service) await(ctx context.Context, t *txn.Step, j *Row, a *Await) (hasAnswer bool, got *Receipt, ended runEnd, err error) {
 	if a.Token != 0 && a.Token == j.Token && (j.State == Finished && j.Phase == Answered || !j.State.Runs() && !j.State.Over() && j.Attempt == 0) {
 		return true, nil, noEnd, nil // the answer has ended the run
@@ -179,8 +200,9 @@ func (s *Service) await(ctx context.Context, t *txn.Step, j *Row, a *Await) (has
 	return false, nil, noEnd, t.Save(ctx, j)
 }
 
-// redeliverAnswer makes j, whose answer has come, due at once, so that a worker claims it and
-// handles the answer. It saves j. The token stays if Phase is Answered already.
+// redeliverAnswer makes j, whose answer has come, due now, so that a worker claims it and handles
+// the answer. It saves j. With Phase Answered the token stays; otherwise deliverAnswer does the
+// work.
 func (s *Service) redeliverAnswer(ctx context.Context, t *txn.Step, j *Row) error {
 	if j.Phase == Answered {
 		j.Due = t.Now
@@ -189,9 +211,10 @@ func (s *Service) redeliverAnswer(ctx context.Context, t *txn.Step, j *Row) erro
 	return s.deliverAnswer(ctx, t, j)
 }
 
-// deadline returns the time at which the wait of j for its answer ends. Zero: no limit.
-// [Await].Timeout explains the order of the defaults. Returns a FieldError if the time cannot be
-// stored.
+// deadline returns the time at which the wait of j for its answer ends. Zero: no limit. It is now
+// plus timeout if timeout is set; 0 means no limit. Otherwise it is the present Deadline of j, or
+// now plus the Timeout of a job of a queue or DefaultAttemptTimeout. Returns a FieldError if the
+// time is outside the years 0000 to 9999.
 func (s *Service) deadline(t *txn.Step, j *Row, timeout task.Opt[time.Duration]) (time.Time, error) {
 	d, set := timeout.Get()
 	switch {

@@ -14,14 +14,16 @@ func pending() []State { return []State{Queued, RunQueued, Running, Paused} }
 // page is the number of jobs that one read of a long list returns.
 const page = 256
 
-// hasPending reports whether the job has children in a state that a parent waits for.
+// hasPending reports whether the job has children in a state that a parent waits for (pending). It
+// locks nothing.
 func (s *Service) hasPending(ctx context.Context, t *txn.Step, parent ID) (bool, error) {
 	found, err := t.Tx.Children(ctx, parent, jobstore.Page{States: pending(), Limit: 1})
 	return len(found) > 0, err
 }
 
-// resumeParent makes a PAUSED parent QUEUED if it has no pending children, and saves it. It does
-// nothing if parent is 0. Call it with the parent locked in t.
+// resumeParent makes a PAUSED parent QUEUED, and saves it, if it has no pending children. It does
+// nothing if parent is 0, or if the job is not PAUSED or not locked in t. Call it with the parent
+// locked in t.
 func (s *Service) resumeParent(ctx context.Context, t *txn.Step, parent ID) error {
 	p := t.Rows[parent]
 	if parent == 0 || p == nil || p.State != Paused {
@@ -34,8 +36,8 @@ func (s *Service) resumeParent(ctx context.Context, t *txn.Step, parent ID) erro
 	return t.Save(ctx, p)
 }
 
-// unpauseChildren makes the PAUSED children of a job QUEUED. These were created while the parent
-// ran. It locks and saves them.
+// unpauseChildren makes the PAUSED children of a job QUEUED, locked and saved page by page. These
+// were created while the parent ran; they may start now.
 func (s *Service) unpauseChildren(ctx context.Context, t *txn.Step, parent ID) error {
 	return s.eachChild(ctx, t, parent, []State{Paused}, func(children []*Row) error {
 		for _, c := range children {
@@ -45,8 +47,8 @@ func (s *Service) unpauseChildren(ctx context.Context, t *txn.Step, parent ID) e
 	})
 }
 
-// deleteSeenChildren deletes the FINISHED and CANCELLED children of a job. The job has seen them
-// when a run of it succeeds.
+// deleteSeenChildren locks and deletes the FINISHED and CANCELLED children of a job. The claim has
+// passed them to the job's worker, so they are not needed after a successful run.
 func (s *Service) deleteSeenChildren(ctx context.Context, t *txn.Step, parent ID) error {
 	return s.eachChild(ctx, t, parent, []State{Finished, Cancelled}, func(children []*Row) error {
 		ids := make([]ID, len(children))
@@ -57,8 +59,10 @@ func (s *Service) deleteSeenChildren(ctx context.Context, t *txn.Step, parent ID
 	})
 }
 
-// eachChild locks the children in the given states, page by page in the order of ids, and calls fn
-// with each page. It stops at the first error.
+// eachChild locks the children that are in one of the given states, page by page in the order of
+// ids. It calls fn with each page, which may be empty. A child that has left these states before
+// its lock is left out. It stops at the first error, of fn or of the store. Returns ErrLocks, for
+// another try, if a job with a higher id is locked already.
 func (s *Service) eachChild(ctx context.Context, t *txn.Step, parent ID, states []State, fn func([]*Row) error) error {
 	after := ID(0)
 	for {

@@ -13,15 +13,17 @@ import (
 	"github.com/swarmiji/swarmiji/when"
 )
 
-// CreateForTasks creates a job for each task with conditions (task.Conditions). It returns one
-// error per task, in the order of tasks; nil means that the job exists. A task whose id already has
-// a job keeps that job. A producer calls it (producer.Config.Jobs).
+// CreateForTasks creates a job for each task with conditions ([task.Conditions]). The runner of the
+// job's queue sends the task when the job starts. CreateForTasks returns one error per task, in the
+// order of tasks; nil means that the job exists. A task whose id already has a job keeps that job.
+// A producer calls it (producer.Config.Jobs).
 //
 // All jobs are created in one transaction if none is refused. Otherwise the jobs that are not
-// refused are created in several.
+// refused are created in several. If the store fails, all jobs of a transaction get its error.
 //
-// Errors wrap [broker.ErrIndeterminate], [task.ErrBadMetadata] or, with a [*task.TakenError],
-// [ErrKeyTaken].
+// Errors wrap [broker.ErrIndeterminate] if the store did not reply: the job may exist. They wrap
+// [task.ErrBadMetadata] for an invalid task. A [*task.TakenError], which wraps [ErrKeyTaken], names
+// the task that has the unique key.
 func (s *Service) CreateForTasks(ctx context.Context, tasks []task.Conditioned) []error {
 	k := conditionedJobs{s: s, tasks: tasks, specs: make([]Spec, len(tasks)), errs: make([]error, len(tasks))}
 	var left []int
@@ -43,7 +45,8 @@ func (s *Service) CreateForTasks(ctx context.Context, tasks []task.Conditioned) 
 	return k.errs
 }
 
-// conditionedJobs is one call of CreateForTasks. It creates jobs for tasks with conditions.
+// conditionedJobs is one call of CreateForTasks. It creates jobs for tasks with conditions. specs
+// and errs have one element for each task, by its index; a nil error means that the job exists.
 type conditionedJobs struct {
 	s     *Service
 	tasks []task.Conditioned
@@ -51,8 +54,9 @@ type conditionedJobs struct {
 	errs  []error
 }
 
-// spec fills specs[i] with the job of tasks[i]. Returns an error that wraps task.ErrBadMetadata if
-// its windows cannot be parsed.
+// spec fills specs[i] with the job of tasks[i]. The job has no Timeout, since the task has its own
+// time limit. A Priority above MaxPriority becomes MaxPriority. Returns an error that wraps
+// task.ErrBadMetadata if its windows cannot be parsed.
 func (k *conditionedJobs) spec(i int) error {
 	t := &k.tasks[i]
 	c := &t.Conditions
@@ -72,7 +76,8 @@ func (k *conditionedJobs) spec(i int) error {
 	return nil
 }
 
-// readWindows parses the text of windows. The text may name their zone. Default: UTC.
+// readWindows parses the text of windows. The text may begin with WINDOWS and a zone; without these
+// the zone is UTC. Returns the error of when.ParseWindows if neither form can be parsed.
 func readWindows(text string) (*when.Windows, error) {
 	if spec, err := when.Parse(text); err == nil {
 		if w, ok := spec.(*when.Windows); ok {
@@ -82,8 +87,9 @@ func readWindows(text string) (*when.Windows, error) {
 	return when.ParseWindows(text, nil)
 }
 
-// withoutJob returns those of the given task indexes whose task has no job yet. It only looks up
-// ids that the caller has chosen, since other ids are never submitted twice.
+// withoutJob returns those of the given task indexes whose task has no job yet, in any state. It
+// only looks up ids that the caller has chosen, since other ids are never submitted twice. Without
+// such ids it reads nothing. Returns an error of the store.
 func (k *conditionedJobs) withoutJob(ctx context.Context, some []int) (left []int, err error) {
 	var chosen []jobstore.Group
 	key := func(i int) jobstore.Group {
@@ -114,7 +120,7 @@ func (k *conditionedJobs) withoutJob(ctx context.Context, some []int) (left []in
 
 // create creates the jobs of the given task indexes in one transaction, in order. If the service
 // refuses them, it splits the list in halves and tries each half. It records the error of each
-// refused job in errs. An error of the store is recorded for all given jobs.
+// refused job in errs (refusal). An error of the store is recorded for all jobs of the transaction.
 func (k *conditionedJobs) create(ctx context.Context, some []int) {
 	if len(some) == 0 {
 		return
@@ -139,9 +145,10 @@ func (k *conditionedJobs) create(ctx context.Context, some []int) {
 	}
 }
 
-// refusal returns the error of a single job that was not created because of err. Returns nil if the
-// job of the same task already exists. A taken key becomes a task.TakenError that names the job,
-// and the task if it is one.
+// refusal returns the error of task i, whose job was not created because of err. Returns nil if the
+// job of the same task already exists. A taken unique key becomes a task.TakenError with the id of
+// the job that has the key, and of its task if it has one. Any other err becomes its
+// submissionError.
 func (k *conditionedJobs) refusal(ctx context.Context, i int, err error) error {
 	var taken *KeyTakenError
 	if !errors.As(err, &taken) {
@@ -158,7 +165,8 @@ func (k *conditionedJobs) refusal(ctx context.Context, i int, err error) error {
 }
 
 // submissionError wraps an error of the service in the error that a producer reports.
-// ErrUnavailable becomes broker.ErrIndeterminate, and ErrBadJob becomes task.ErrBadMetadata.
+// ErrUnavailable also wraps broker.ErrIndeterminate, and ErrBadJob also wraps task.ErrBadMetadata.
+// Any other error only gets a prefix.
 func submissionError(err error) error {
 	switch {
 	case errors.Is(err, ErrUnavailable):

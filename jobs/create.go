@@ -81,14 +81,19 @@ type Created struct {
 	Existed bool
 }
 
-// Create creates one job. The job is stored durably when Create returns. Its state is
+// Create creates one job. It fills unset fields by the function of [Service.SetDefaults], if one is
+// registered. The job is stored durably when Create returns. Its state is
 //
-//   - WAITING if its sequence has jobs that are not over;
+//   - WAITING if its sequence (the jobs with its SequenceKey) has a job that is not over;
 //   - PAUSED if its parent runs, until the parent pauses;
 //   - QUEUED otherwise.
 //
-// Returns a [FieldError] for an invalid Spec, a [KeyTakenError] for a taken key, and an error that
-// wraps [ErrState] for an unsuitable parent.
+// If spec is Unique and such a job exists, no job is created. The result then has the id of the
+// existing job, and Existed is true.
+//
+// Returns a [FieldError] for an invalid Spec and a [KeyTakenError] if an open job or a waiting task
+// has the Key or the UniqueKey. Returns an error that wraps [ErrState] for an unsuitable parent.
+// The job counts as [Stats].Created or Existed.
 func (s *Service) Create(ctx context.Context, spec Spec) (Created, error) {
 	all, err := s.CreateAll(ctx, []Spec{spec})
 	if err != nil {
@@ -107,15 +112,19 @@ type specError struct {
 	err   error
 }
 
-// Error returns the index of the Spec and the text of its error.
+// Error returns the index of the Spec in the call, and the text of its error.
 func (e *specError) Error() string { return fmt.Sprintf("job %d of the call: %v", e.index, e.err) }
 
 // Unwrap returns the error of the Spec.
 func (e *specError) Unwrap() error { return e.err }
 
-// CreateAll creates all jobs or none, in the order of specs, as Create does. It checks all specs
-// before it creates the first job. Its errors name the index of the refused Spec. Without specs it
-// returns nil.
+// CreateAll creates all jobs or none, in the order of specs, as [Service.Create] does. It returns
+// one [Created] for each Spec, in the same order. Without specs it returns nil.
+//
+// It checks the fields of all specs before it creates the first job. The error of a refused Spec
+// names its index. Specs of one call see each other: the second of two Unique specs with one name
+// has Existed set, and a key that two specs share is a [KeyTakenError]. Each job counts as
+// [Stats].Created or Existed.
 func (s *Service) CreateAll(ctx context.Context, specs []Spec) ([]Created, error) {
 	if len(specs) == 0 {
 		return nil, nil
@@ -172,7 +181,9 @@ func (s *Service) CreateAll(ctx context.Context, specs []Spec) ([]Created, error
 	return done, nil
 }
 
-// withDefaults returns specs with the defaults of their names. It does not change specs.
+// withDefaults returns specs after the functions of SetDefaults have filled in unset fields. Specs
+// with NoDefaults, or without a function for their name, stay as given. It changes copies: the
+// result is specs itself only if no function applies.
 func (s *Service) withDefaults(specs []Spec) []Spec {
 	given := specs
 	for i := range given {
@@ -188,8 +199,9 @@ func (s *Service) withDefaults(specs []Spec) []Spec {
 	return specs
 }
 
-// draft checks a spec and returns the new job. It reads no other job and no time. Returns a
-// FieldError for the first invalid field.
+// draft checks the fields of a spec and returns the new job, with State QUEUED and without an ID
+// and times other than NextRun. It reads no other job and no time. nil Data become {}; a mock job
+// gets no Repeat; NextRun is FirstRun, or zero. Returns a FieldError for the first invalid field.
 func (s *Service) draft(spec *Spec) (Row, error) {
 	j := Row{Job: Job{State: Queued, Name: spec.Name, Parent: spec.Parent, SequenceKey: spec.SequenceKey, Mock: spec.Mock}}
 	j.Priority = spec.Priority.Or(DefaultPriority)
@@ -236,8 +248,11 @@ func (s *Service) draft(spec *Spec) (Row, error) {
 	return j, nil
 }
 
-// setTimes sets Created, Changed, NextRun and Due of a new job. NextRun is moved into the job's
-// windows. Since a transaction may run twice, j must be a copy of the draft.
+// setTimes sets Created, Changed, NextRun and Due of a new job. A zero NextRun becomes now; so does
+// a past one of a job with a queue. NextRun is then moved into the job's windows, which are the
+// times at which the job may start. Due becomes NextRun, or zero unless the job is QUEUED.
+//
+// Since a transaction may run twice, j must be a copy of the draft.
 func (s *Service) setTimes(j *Row, now time.Time) {
 	j.Created, j.Changed = now, now
 	if j.NextRun.IsZero() || j.Queue != "" && j.NextRun.Before(now) {
@@ -247,8 +262,9 @@ func (s *Service) setTimes(j *Row, now time.Time) {
 	rules.SetDue(j, time.Time{})
 }
 
-// createSimple saves new jobs that depend on no other job and have no key. It uses Insert if the
-// store implements it, else one Single. It returns their ids in the order of drafts.
+// createSimple saves new jobs that depend on no other job and have no key. It changes no draft. It
+// uses Insert if the store implements it, else one Single. It returns their ids in the order of
+// drafts, with Existed false. Returns an error of the store unchanged.
 func (s *Service) createSimple(ctx context.Context, drafts []Row) ([]Created, error) {
 	jobs := make([]Row, len(drafts))
 	refs := make([]*Row, len(drafts))

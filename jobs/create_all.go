@@ -21,11 +21,15 @@ type maker struct {
 	taken   map[jobstore.Group]error
 	named   map[jobstore.Group]*Row // the existing jobs of unique specs; nil: no job exists
 	changed map[ID]*Row             // existing jobs to save
-	created []*Row
+	created []*Row                  // new jobs to save, in the order of the specs
 }
 
-// make creates the jobs of specs from their drafts and returns them in the order of specs. It does
-// not change drafts. Returns a specError for the first Spec that it refuses.
+// make creates the jobs of specs from their drafts, in the transaction of m. It returns one Created
+// for each spec, in order; Existed is set for a spec that used an existing unique job. It does not
+// change drafts.
+//
+// Returns a specError, with the index, for the first spec that it refuses. Returns ErrLocks, for
+// another try, if a lock is missing, and errors of the store unchanged.
 func (m *maker) make(ctx context.Context, specs []Spec, drafts []Row) ([]Created, error) {
 	if err := m.read(ctx, specs, drafts); err != nil {
 		return nil, err
@@ -50,8 +54,11 @@ func (m *maker) make(ctx context.Context, specs []Spec, drafts []Row) ([]Created
 	return done, nil
 }
 
-// read looks up the sequence keys, unique names and keys of all specs and fills busy, named and
-// taken. It locks the jobs of unique specs.
+// read looks up the jobs that the specs depend on, and fills busy, named and taken:
+//
+//   - busy: the sequence keys that have a job that is not over;
+//   - named: the oldest existing job of each Unique spec, locked; nil if no such job exists;
+//   - taken: a KeyTakenError for each Key or UniqueKey that an open job or a waiting task has.
 func (m *maker) read(ctx context.Context, specs []Spec, drafts []Row) error {
 	sequences, names, keys := map[jobstore.Group]bool{}, map[jobstore.Group]bool{}, map[jobstore.Group]bool{}
 	for i := range specs {
@@ -87,9 +94,13 @@ func (m *maker) read(ctx context.Context, specs []Spec, drafts []Row) error {
 	return err
 }
 
-// add prepares the job j of a spec and appends it to created. If a unique job with its name exists,
-// add updates and returns that job instead. Returns an error if a key is taken or the parent cannot
-// have the child.
+// add prepares the new job j of a spec, appends it to created, and returns it. It sets the times of
+// j (setTimes). If a unique job with its name exists, add applies the spec to that job and returns
+// it instead (updateExisting). It saves nothing.
+//
+// A job with a Parent becomes its child. A job whose sequence is in use becomes WAITING. Its keys,
+// its sequence and its unique name count as used for later specs of the call. Returns an error if a
+// key is taken, the parent cannot have the child, or the existing job refuses the spec.
 func (m *maker) add(spec *Spec, j *Row) (*Row, error) {
 	if spec.Unique {
 		if old := m.named[j.Names()]; old != nil {
@@ -121,7 +132,8 @@ func (m *maker) add(spec *Spec, j *Row) (*Row, error) {
 	return j, nil
 }
 
-// write saves the changed existing jobs, then the new ones in the order of the specs.
+// write saves the jobs in changed, then the jobs in created in the order of the specs. It sets
+// Changed and Due of the first, and the ids of the second. It does nothing for an empty list.
 func (m *maker) write(ctx context.Context) error {
 	if len(m.changed) > 0 {
 		if err := m.Save(ctx, slices.Collect(maps.Values(m.changed))...); err != nil {
@@ -134,8 +146,8 @@ func (m *maker) write(ctx context.Context) error {
 	return m.Tx.Save(ctx, m.created...)
 }
 
-// adopt makes j a child of the job j.Parent and sets HasChildren of the parent. If the parent runs,
-// j becomes PAUSED. If the parent is PAUSED, j keeps its state.
+// adopt makes j a child of the job j.Parent. It sets HasChildren of the parent and lets write save
+// the parent. If the parent runs, j becomes PAUSED. If the parent is PAUSED, j keeps its state.
 //
 // Returns an error that wraps ErrState if the parent does not exist, neither runs nor is PAUSED, is
 // a child itself, or differs in Mock. Call it with the parent locked.

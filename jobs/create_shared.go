@@ -7,15 +7,18 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/internal/txn"
 )
 
-// canShareTx reports whether createShared can create the job: its Key must be free, and it depends
-// on nothing else.
+// canShareTx reports whether createShared can create the job: the spec has a Key, and no UniqueKey,
+// SequenceKey, Parent or Unique. The job then depends on its Key alone, which must be free.
 func (spec *Spec) canShareTx() bool {
 	return spec.Key != "" && spec.UniqueKey == "" && spec.SequenceKey == "" && spec.Parent == 0 && !spec.Unique
 }
 
-// createShared creates one job with a Key in a transaction that it may share with other changes. A
-// transaction of its own would cost six round trips to a server. Returns a KeyTakenError if another
-// job or task has the key.
+// createShared creates one job with a Key, for a Spec that canShareTx accepts. It blocks until the
+// commit. Changes of other callers may share its transaction: one of its own would cost six round
+// trips to a server.
+//
+// Returns a KeyTakenError if an open job or a waiting task has the key. Returns ErrUnavailable if
+// ctx ends first; the job may then still be created.
 func (s *Service) createShared(ctx context.Context, draft Row) (Created, error) {
 	draft.Data = bytes.Clone(draft.Data) // the draft may outlive the call
 	var made *Row

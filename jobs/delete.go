@@ -9,9 +9,12 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// Delete deletes a job that does not run. Returns [ErrNotFound] if the job does not exist,
-// [ErrIsRunning] if it runs, [ErrChildrenRunning] if it is PAUSED, and [ErrOutstanding] if it has
-// children. The next job of its sequence or its waiting parent becomes QUEUED.
+// Delete deletes a job that does not run: one that is QUEUED, WAITING or over. The next job of its
+// sequence becomes QUEUED, and so does its waiting parent if the parent has no other pending child.
+//
+// Returns [ErrNotFound] if the job does not exist, and [ErrIsRunning] if it runs. Returns
+// [ErrChildrenRunning] if it is PAUSED, and [ErrOutstanding] if it has children in any state. A
+// call without an error counts as [Stats].Deleted.
 func (s *Service) Delete(ctx context.Context, id ID) error {
 	err := s.txn.One(ctx, id, func(ctx context.Context, t *txn.Step, j *Row) error {
 		switch {
@@ -25,10 +28,12 @@ func (s *Service) Delete(ctx context.Context, id ID) error {
 	return s.counted(&s.count.deleted, err)
 }
 
-// Cancel makes a child CANCELLED. Its PAUSED parent becomes QUEUED if it waits for no other child.
-// A child that is RUNNING, FINISHED, PAUSED or CANCELLED stays as it is, without an error.
+// Cancel makes a child CANCELLED that is QUEUED, RUNQUEUED, WAITING or FAILED. Its PAUSED parent
+// becomes QUEUED if it waits for no other child. A worker that runs a RUNQUEUED child can no longer
+// end it. A child that is RUNNING, FINISHED, PAUSED or CANCELLED stays as it is, without an error.
 //
-// Returns [ErrNoParent] if the job has no parent, and [ErrHasChildren] if it has children.
+// Returns [ErrNoParent] if the job has no parent, [ErrHasChildren] if it has children, and
+// [ErrNotFound] if it does not exist. A call without an error counts as [Stats].Cancelled.
 func (s *Service) Cancel(ctx context.Context, id ID) error {
 	err := s.txn.One(ctx, id, func(ctx context.Context, t *txn.Step, j *Row) error {
 		if j.HasChildren {
@@ -70,19 +75,22 @@ type Fail struct {
 }
 
 // Fail makes a running job FAILED, even if it repeats, and keeps the record. The next job of its
-// sequence and its waiting parent can then start. A job with a Queue or a Key is deleted after
-// Config.Retention. If the answer to the attempt has come, the job is made due with that answer
-// instead.
+// sequence and its waiting parent can then start. A job with a Queue or a Key, but no parent and no
+// children, is deleted after Config.Retention. If an answer has come that no worker has claimed
+// yet, and f.Token is not 0, the job is made due with that answer instead.
 //
 // Returns [ErrStale] if f.Token is not the token of the current attempt, and [ErrNotRunning] if the
-// job does not run.
+// job does not run. Returns [ErrNotFound] for an unknown id and a [FieldError] for invalid Data.
+// The call counts as [Stats].Failed, or as Stale after ErrStale. With the answer delivered it is
+// not counted.
 func (s *Service) Fail(ctx context.Context, f Fail) error {
 	_, err := s.FailUnlessAnswered(ctx, f)
 	return err
 }
 
-// FailUnlessAnswered is Fail. delivered reports that the answer had come: the job is due with it,
-// and has not failed.
+// FailUnlessAnswered is [Service.Fail]. delivered reports that an answer had come that no worker
+// had claimed. The job is then due with that answer and has not failed; only f.Data was stored.
+// Only a failure and ErrStale are counted.
 func (s *Service) FailUnlessAnswered(ctx context.Context, f Fail) (delivered bool, err error) {
 	data, err := rules.CheckGiven(f.Data)
 	if err != nil {

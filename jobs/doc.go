@@ -17,7 +17,16 @@
 //     are open.
 //   - An answer comes from outside, for a job that sent a request. Name and Key of the job identify
 //     it.
+//   - An early answer came before its request was stored. The job claims it when it awaits it.
 //   - A deferral is a task, not a job, that waits for an answer (package deferrals).
+//   - A sequence is the jobs with one SequenceKey. Its current job is QUEUED, RUNQUEUED, RUNNING or
+//     PAUSED; its other open jobs are WAITING.
+//   - A pending child is QUEUED, RUNQUEUED, RUNNING or PAUSED. A PAUSED parent waits for it.
+//   - The windows of a job are the times at which it may start ([when.Windows]).
+//   - The leader of a queue is the process that claims its jobs. It admits a job, which lets it
+//     start, as the queue's limit and throttler allow (package queue).
+//   - A task with conditions waits as a job until its queue, sequence and windows let it start
+//     ([task.Conditions]).
 //
 // # Packages
 //

@@ -20,7 +20,7 @@ type Explanation struct {
 	Reasons []Why
 }
 
-// String returns the texts of all reasons, one per line.
+// String returns the texts of all reasons, one per line, the most important one first.
 func (e Explanation) String() string {
 	lines := make([]string, len(e.Reasons))
 	for i, w := range e.Reasons {
@@ -66,8 +66,9 @@ const (
 )
 
 // Explain returns why a job does not run, or the cause of its wait, as English sentences. It only
-// reads and works in any process. It learns the decisions of a throttler from the Status that the
-// leader stores, which may be some seconds old. Returns [ErrNotFound] if the job does not exist.
+// reads and works in any process. A leader decides which jobs of a queue start; Explain reads its
+// decisions from the status that it stores, which may be some seconds old. Returns [ErrNotFound] if
+// the job does not exist.
 func (s *Service) Explain(ctx context.Context, id ID) (Explanation, error) {
 	var e Explanation
 	err := s.c.Store.View(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
@@ -103,7 +104,8 @@ func (x *explainer) add(w Why, text string, args ...any) {
 	x.Reasons = append(x.Reasons, w)
 }
 
-// explain adds the reasons that apply to the state of the job.
+// explain adds the reasons that apply to the state of the job: at least one, the most important one
+// first. Returns errors of reading other records.
 func (x *explainer) explain(ctx context.Context) error {
 	switch {
 	case x.Job.State.Over():
@@ -131,7 +133,8 @@ func because(reason string) string {
 	return ": " + reason
 }
 
-// explainOver adds the state of a job that is over, its Reason, and the time of its deletion.
+// explainOver adds the state of a job that is over, with its Reason if it has one. It adds a second
+// reason with the time of its deletion if the record is deleted by time.
 func (x *explainer) explainOver() {
 	j := x.row
 	x.add(Why{Kind: WhyOver, At: j.Changed}, "It has been %s since %s%s.", j.State, stamp(j.Changed), because(j.Reason))
@@ -140,8 +143,13 @@ func (x *explainer) explainOver() {
 	}
 }
 
-// explainRunning adds the reason of a running job: its attempt, its answer, its timeout or an
-// expired lease.
+// explainRunning adds the one reason of a running job. The first case that applies decides:
+//
+//   - Its answer has come: WhyAnswered.
+//   - It awaits an answer: WhyTimedOut after the Deadline, else WhyAnswer.
+//   - It is RUNQUEUED: WhyRuns, with the time of its next claim.
+//   - Its lease has ended: WhyLost.
+//   - Otherwise: WhyRuns, with the number of its attempt from the second on.
 func (x *explainer) explainRunning() {
 	j := x.row
 	late := !j.Deadline.IsZero() && !j.Deadline.After(x.At)
@@ -171,7 +179,8 @@ func attempt(j *Row) string {
 	return fmt.Sprintf(", in attempt %d", j.Attempt)
 }
 
-// explainWaiting adds the reason of a WAITING job: the first job of its sequence.
+// explainWaiting adds the reason of a WAITING job: the current job of its sequence and the state of
+// that job. If this job has ended meanwhile, the reason names only the sequence key.
 func (x *explainer) explainWaiting(ctx context.Context) error {
 	key := x.Job.SequenceKey
 	id, err := firstOf(ctx, x.tx, key, sequenceHolders()...)
@@ -191,7 +200,8 @@ func (x *explainer) explainWaiting(ctx context.Context) error {
 	return nil
 }
 
-// doing returns a relative clause with the present activity of a job, such as "which is RUNNING".
+// doing returns a relative clause with the present activity of a job: "which awaits the answer for
+// key …", "which is QUEUED for" and its NextRun, or "which is" and its state.
 func doing(j *Row) string {
 	switch {
 	case j.Phase == Awaiting:
@@ -202,8 +212,10 @@ func doing(j *Row) string {
 	return "which is " + string(j.State)
 }
 
-// explainPaused adds the reason of a PAUSED job: its parent, or up to three of its children and
-// their number.
+// explainPaused adds the reasons of a PAUSED job. A child waits for its parent. Any other job waits
+// for its pending children: it adds one reason for each of the first three, and their number if
+// there are more. From 256 children on the number is "or more". If no child is pending any more,
+// the reason names no child.
 func (x *explainer) explainPaused(ctx context.Context) error {
 	if x.Job.Parent != 0 {
 		x.add(Why{Kind: WhyParent, Job: x.Job.Parent}, "It waits until its parent, job %d, has finished its run and is PAUSED.", x.Job.Parent)
@@ -228,7 +240,9 @@ func (x *explainer) explainPaused(ctx context.Context) error {
 	return nil
 }
 
-// explainQueued adds the reasons of a QUEUED job.
+// explainQueued adds the reasons of a QUEUED job. A job that is not due waits for its time, window
+// or next attempt (explainNotDue). A due job of a queue waits for its leader (explainDueInQueue).
+// Any other due job waits for a free worker; a failed attempt is a second reason.
 func (x *explainer) explainQueued(ctx context.Context) error {
 	j := x.row
 	if j.NextRun.After(x.At) {
@@ -273,7 +287,9 @@ func (x *explainer) explainNotDue() {
 	x.add(Why{Kind: WhyDue, At: j.NextRun}, "It is due at %s.", stamp(j.NextRun))
 }
 
-// addRetry adds the failed attempt before this one, and reports whether there was one.
+// addRetry adds the last attempt that failed, with its Reason, and the time of the next attempt. It
+// reports whether it added a reason. It adds nothing if the job has no Reason or no attempt has
+// begun.
 func (x *explainer) addRetry() bool {
 	j := x.row
 	if j.Reason == "" || j.Attempt == 0 {

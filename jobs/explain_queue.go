@@ -8,8 +8,15 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/internal/line"
 )
 
-// explainDueInQueue adds the reasons why a due job of a queue has not started: a closed window, no
-// runner, or the decisions of the leader.
+// explainDueInQueue adds the reasons why a due job of a queue has not started. The first case that
+// applies decides; a failed attempt is added as a second reason:
+//
+//   - Its windows cannot be parsed: only that.
+//   - Its window is closed.
+//   - No runner has ever served the queue, or the lease of the last one has ended.
+//   - Otherwise the leader of the queue has not started it (explainServed).
+//
+// A stored Status that cannot be parsed counts as empty.
 func (x *explainer) explainDueInQueue(ctx context.Context) error {
 	j := x.row
 	switch at, err := x.s.windows.Opens(j, x.At); {
@@ -43,8 +50,15 @@ func (x *explainer) explainDueInQueue(ctx context.Context) error {
 	return nil
 }
 
-// explainServed adds the reason why the leader of the queue has not started the job. data is the
-// Status that the leader stored.
+// explainServed adds the one reason why the leader of the queue has not started the job. data is
+// the Status that the leader stored. The first case that applies decides:
+//
+//   - The limit, or an earlier job of a strict queue, blocks it (addLimit).
+//   - The throttler refused it at its last admission, which is the leader's decision which jobs
+//     start.
+//   - All workers of the leader are busy.
+//   - The throttler has admitted other jobs since the job was due.
+//   - Otherwise the next admission may start it.
 func (x *explainer) explainServed(ctx context.Context, data *line.Status) error {
 	j := x.row
 	throttled, err := x.addLimit(ctx, data)
@@ -65,8 +79,9 @@ func (x *explainer) explainServed(ctx context.Context, data *line.Status) error 
 	return nil
 }
 
-// addLimit adds a reason if the limit of the queue, or an earlier job of a strict queue, blocks the
-// job. It reports whether it added one.
+// addLimit adds a reason if the weight of the job does not fit into the limit of the queue beside
+// the running jobs. In a strict queue, in which no job passes an earlier one, it also adds a first
+// job that does not fit. It reports whether it added a reason. Without a limit it adds nothing.
 func (x *explainer) addLimit(ctx context.Context, data *line.Status) (bool, error) {
 	j := x.row
 	if data.Limit == 0 {
@@ -93,8 +108,9 @@ func (x *explainer) addLimit(ctx context.Context, data *line.Status) (bool, erro
 	return x.addEarlierJob(ctx, data, g)
 }
 
-// addEarlierJob adds a reason if the first job of a strict queue does not fit and is another job.
-// It reports whether it added one.
+// addEarlierJob adds a reason if the first due job of a strict queue is another job and does not
+// fit into the limit. It reports whether it added one. g contains the limit and the weight of the
+// running jobs.
 func (x *explainer) addEarlierJob(ctx context.Context, data *line.Status, g line.Gauge) (bool, error) {
 	found, err := x.tx.Line(ctx, Line{Queue: x.Job.Queue, State: Queued, By: x.At, Order: data.Order}, 1)
 	if err != nil || len(found) == 0 || found[0].ID == x.Job.ID || g.Fits(found[0].Weight) {

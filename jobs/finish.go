@@ -23,22 +23,25 @@ type Finish struct {
 	Shared bool
 }
 
-// Finish ends the current run as a success. The first matching rule applies:
+// Finish ends the current run as a success. It first deletes the job's own FINISHED and CANCELLED
+// children, and stores f.Data. Then the first matching rule applies:
 //
 //   - A job with pending children becomes PAUSED until these are over. Its PAUSED children become
 //     QUEUED.
 //   - A job that repeats becomes QUEUED for its next run. Data with {"delete":"true"} end its
 //     repeats. A next run outside the years 0000 to 9999 makes it FAILED, without an error.
 //   - A child becomes FINISHED. Its parent becomes QUEUED if it waits for no other child.
-//   - A job with a Queue or a Key becomes FINISHED. Its record is deleted after Config.Retention.
+//   - A job with a Queue or a Key becomes FINISHED. Its record is deleted after Config.Retention,
+//     unless it still has FAILED children.
 //   - Any other job is deleted.
 //
-// When the job is over, the next job of its sequence becomes QUEUED. Its own FINISHED and CANCELLED
-// children are deleted.
+// When the job is over, the next job of its sequence becomes QUEUED.
 //
 // Returns [ErrStale] if f.Token is not the token of the current attempt, and [ErrNotRunning] if the
 // job does not run. Returns [ErrParentNotPaused] for a child whose parent is not PAUSED, and
-// [ErrOutstanding] if a job to delete has FAILED children.
+// [ErrOutstanding] if a job to delete has FAILED children. Returns [ErrNotFound] for an unknown id
+// and a [FieldError] for invalid Data. The call counts as [Stats].Finished, as Failed if the repeat
+// has no next run, or as Stale after ErrStale.
 func (s *Service) Finish(ctx context.Context, f Finish) error {
 	data, err := rules.CheckGiven(f.Data)
 	if err != nil {
@@ -67,8 +70,12 @@ func (s *Service) Finish(ctx context.Context, f Finish) error {
 }
 
 // finish ends the current run of j as a success, by the rules of Finish, and saves or deletes j.
-// stop prevents further repeats. failed reports that j is FAILED because its repeat has no next
-// run. Returns ErrNeedsOwnTx if t is shared and other jobs depend on j.
+// With stop, a job that repeats ends as if it did not repeat. failed reports that j is FAILED
+// because its repeat has no next run. A FINISHED job with a Queue or a Key loses its Reason.
+//
+// The caller has checked that j can end, and updates the sequence and the parent of j afterwards.
+// Returns ErrNeedsOwnTx if other changes share t and other jobs depend on j. Returns ErrOutstanding
+// if a job to delete has children.
 func (s *Service) finish(ctx context.Context, t *txn.Step, j *Row, stop bool) (failed bool, err error) {
 	if t.Shared() && !rules.StandsAlone(j) {
 		return false, txn.ErrNeedsOwnTx
@@ -101,8 +108,10 @@ func (s *Service) finish(ctx context.Context, t *txn.Step, j *Row, stop bool) (f
 	return false, t.Save(ctx, j)
 }
 
-// dropSimple deletes a running job in one statement if the job is simple (Row.Simple) and the store
-// is a Dropper. dropped reports whether it did. On false the caller must apply the rules.
+// dropSimple deletes a running job in one statement if the job is simple (Row.Simple) and token
+// matches; 0 matches any. dropped reports whether it did. It is false without an error if the job
+// is not such a job, or the store is not a Dropper. The caller must then apply the rules. It
+// remembers that the store is not a Dropper.
 func (s *Service) dropSimple(ctx context.Context, id ID, token int64) (dropped bool, err error) {
 	if s.noDropper.Load() {
 		return false, nil
@@ -121,8 +130,9 @@ func (s *Service) dropSimple(ctx context.Context, id ID, token int64) (dropped b
 	return dropped, err
 }
 
-// repeat makes j QUEUED for its next run, within its windows, and resets its attempt count. It does
-// not save j. failed reports that the repeat has no next run, and that j is FAILED.
+// repeat makes j QUEUED for its next run, moved into its windows. It sets Attempt to 0, so that the
+// next attempt is the first one. It does not save j. failed reports that the repeat has no next
+// run, and that j is FAILED with the cause as its Reason. err is an error of the store only.
 func (s *Service) repeat(ctx context.Context, t *txn.Step, j *Row) (failed bool, err error) {
 	next, err := s.nextRun(j, t.Now)
 	if err != nil {
@@ -133,8 +143,8 @@ func (s *Service) repeat(ctx context.Context, t *txn.Step, j *Row) (failed bool,
 	return false, nil
 }
 
-// pause makes j PAUSED until its children are over, and its PAUSED children QUEUED. NextRun becomes
-// LastRun, so that j is due at once when it is resumed. It saves all of them.
+// pause makes j PAUSED until its children are over, with Attempt 0, and its PAUSED children QUEUED.
+// NextRun becomes LastRun, so that j is due at once when it is resumed. It saves all of them.
 func (s *Service) pause(ctx context.Context, t *txn.Step, j *Row) error {
 	rules.StartOver(j)
 	j.State, j.NextRun = Paused, j.LastRun
@@ -144,7 +154,8 @@ func (s *Service) pause(ctx context.Context, t *txn.Step, j *Row) error {
 	return s.unpauseChildren(ctx, t, j.ID)
 }
 
-// remove deletes j. Returns ErrOutstanding if j still has children.
+// remove deletes j. Returns ErrOutstanding, and deletes nothing, if j still has children, in any
+// state.
 func (s *Service) remove(ctx context.Context, t *txn.Step, j *Row) error {
 	if j.HasChildren {
 		left, err := t.Tx.Children(ctx, j.ID, jobstore.Page{Limit: 1})

@@ -48,14 +48,21 @@ const manual = "manual"
 
 // Get claims due jobs and returns them, in the order of Priority, then of due time. Each job goes
 // to one caller. A claimed job is RUNNING, or RUNQUEUED if it has RetryAfter. With Wait, Get blocks
-// until a job is due.
+// until a job is due. Jobs of queues are never claimed.
+//
+// Special claims:
+//
+//   - A job that RetryAfter has claimed ten times is returned as FAILED, with GivenUp set.
+//   - A job whose lease has ended is claimed again and continues its attempt.
+//   - Phase Awaiting means that no answer came in time, Answered that the job has its answer.
 //
 // Waiting callers with equal requests receive jobs in the order of their calls. If the ctx of a
 // caller ends during its claim, the job goes to the next caller or is given back.
 //
 // Returns at least one job or an error: [ErrNoJob] if no job is due, or with Wait if ctx ends
 // first. Returns [ErrClosed] after Close and a [FieldError] for an invalid request. After
-// [ErrUnavailable] some jobs may stay RUNNING until their lease or RetryAfter ends.
+// [ErrUnavailable] some jobs may stay RUNNING until their lease or RetryAfter ends. Claims count as
+// [Stats].Taken, GivenUp and TimedOut.
 func (s *Service) Get(ctx context.Context, r Request) ([]Handout, error) {
 	if err := r.check(); err != nil {
 		return nil, err
@@ -63,7 +70,8 @@ func (s *Service) Get(ctx context.Context, r Request) ([]Handout, error) {
 	return s.wait.Get(ctx, r.Selector, r.Lease, r.Max, r.Wait)
 }
 
-// check sets the defaults of r and rounds its Lease up. Returns a FieldError for an invalid field.
+// check sets Max to 1 if it is 0 and rounds Lease up to microseconds. Returns a FieldError for an
+// invalid field, also if both Pattern and Names are set or neither is.
 func (r *Request) check() error {
 	switch {
 	case r.Pattern == "" && len(r.Names) == 0:
@@ -89,8 +97,9 @@ func (r *Request) check() error {
 	return rules.CheckPriority(r.Priority)
 }
 
-// claimDue claims up to limit due jobs that sel selects, and counts them. No due job is not an
-// error. It can return an error together with jobs that it has claimed.
+// claimDue claims up to limit due jobs without a queue that sel selects, and returns them. It
+// counts them as Taken, GivenUp and TimedOut. If no job is due it returns no jobs and a nil error.
+// It can return an error together with jobs that it has claimed.
 func (s *Service) claimDue(ctx context.Context, sel Selector, lease time.Duration, limit int) ([]Handout, error) {
 	out, rest, err := s.claimSimple(ctx, sel, lease, limit)
 	if rest && len(out) < limit { // the next job is not simple
@@ -111,9 +120,13 @@ func (s *Service) claimDue(ctx context.Context, sel Selector, lease time.Duratio
 	return out, err
 }
 
-// claimSimple claims simple jobs in one statement (jobstore.Taker), up to the first job that is not
-// simple. rest reports that such a job is due, or that the store is not a Taker. If the answer of a
-// claimed job has come, it stores the Phase Answered.
+// claimSimple claims up to limit simple jobs in one statement (jobstore.Taker): jobs without
+// RetryAfter, parent and children. It stops at the first due job that is not simple.
+//
+// rest reports that such a job is due, or that the store is not a Taker; then use claimByRules. If
+// the answer of a claimed job has come, it stores the Phase Answered in a second transaction. If
+// that fails, it returns the error together with the claimed jobs. It remembers that the store is
+// not a Taker.
 func (s *Service) claimSimple(ctx context.Context, sel Selector, lease time.Duration, limit int) (out []Handout, rest bool, err error) {
 	if s.noTaker.Load() {
 		return nil, true, nil
@@ -153,8 +166,9 @@ func (s *Service) claimSimple(ctx context.Context, sel Selector, lease time.Dura
 	return out, rest, nil
 }
 
-// markAnswered sets the Phase of a claimed job to Answered in a transaction of its own, and reads
-// the job into *j. It changes nothing if the job was deleted or claimed again.
+// markAnswered sets the Phase of a claimed job to Answered, clears its Deadline, and copies the
+// stored job to *j. It has a transaction of its own. It changes nothing, without an error, if the
+// job was deleted, was claimed again or has no answer.
 func (s *Service) markAnswered(ctx context.Context, j *Row) error {
 	var l txn.Locks
 	return s.txn.Do(ctx, &l, func(ctx context.Context, t *txn.Step) error {
@@ -171,9 +185,12 @@ func (s *Service) markAnswered(ctx context.Context, j *Row) error {
 	})
 }
 
-// claimByRules claims up to limit due jobs of any kind in one transaction. It fails jobs that
-// RetryAfter has claimed too often; these have GivenUp set. It adds the data of parents and
-// children. If that fails, it gives the jobs back.
+// claimByRules claims up to limit due jobs of any kind, except jobs of queues, in one transaction.
+// It returns them with the data of their parents and ended children.
+//
+// A job that RetryAfter has claimed too often becomes FAILED. It is returned with GivenUp, and its
+// sequence and parent may proceed. If the relatives cannot be read, it gives all claimed jobs back
+// and returns the error.
 func (s *Service) claimByRules(ctx context.Context, sel Selector, lease time.Duration, limit int) ([]Handout, error) {
 	var l txn.Locks
 	var out []Handout
@@ -221,9 +238,18 @@ func (s *Service) claimByRules(ctx context.Context, sel Selector, lease time.Dur
 	return out, nil
 }
 
-// claim changes j into a claimed job: a new token, a lease, and the next attempt unless the old one
-// continues. It does not save j. givenUp reports that RetryAfter has claimed j too often and that j
-// is FAILED.
+// claim changes j, which is due, into a claimed job, without saving it. It increases Token and sets
+// State, LastRun and the lease. A job with RetryAfter becomes RUNQUEUED with its next claim time;
+// any other job becomes RUNNING.
+//
+//   - A QUEUED job begins a new run: Run rises by one.
+//   - A job that was not RUNNING begins a new attempt. After the end of a lease the attempt
+//     continues.
+//   - A job with an answer or a timeout to handle keeps run and attempt, and gets its Phase.
+//   - A job that RetryAfter has claimed ten times in this run becomes FAILED; givenUp is then true.
+//
+// Returns ErrLocks, for another try, if a job to fail has a sequence or a parent that is not
+// locked.
 func (s *Service) claim(ctx context.Context, t *txn.Step, j *Row, lease time.Duration) (givenUp bool, err error) {
 	if rules.IsAnswered(j) { // its worker died before it handled the answer
 		j.Phase, j.Deadline = Answered, time.Time{}
@@ -267,8 +293,13 @@ func (s *Service) claim(ctx context.Context, t *txn.Step, j *Row, lease time.Dur
 	return false, nil
 }
 
-// setNextClaim sets NextRun of a claimed job with RetryAfter to the time of its next claim, or of
-// its next repeat if that is earlier. Handouts becomes k, unless the name begins with "manual".
+// setNextClaim sets NextRun and Due of a claimed job with RetryAfter to the time of its next claim.
+// That is now plus RetryAfter, or its next repeat if that is earlier and in the future. A time
+// after the year 9999 becomes the last second of 9999.
+//
+// Handouts, the number of claims in this run, becomes k. For a name that begins with "manual" it
+// stays, so such a job is claimed without limit. Returns an error if RetryAfter or Repeat cannot be
+// parsed.
 func (s *Service) setNextClaim(t *txn.Step, j *Row, k int32) error {
 	r, err := rules.ParseRetryAfter(j.RetryAfter)
 	if err != nil {
@@ -296,8 +327,10 @@ func (s *Service) setNextClaim(t *txn.Step, j *Row, k int32) error {
 	return nil
 }
 
-// addRelatives adds the data of parents and of ended children to claimed jobs. It reads after the
-// claim and without locks, since locking a parent after its child would break the lock order.
+// addRelatives sets ParentData, FinishedChildren and CancelledChildren of claimed jobs. A deleted
+// parent leaves ParentData nil. Jobs with GivenUp get nothing. It reads after the claim and without
+// locks, since locking a parent after its child would break the lock order. It does no I/O if no
+// job has relatives.
 func (s *Service) addRelatives(ctx context.Context, out []Handout) error {
 	related := false
 	for i := range out {
@@ -330,11 +363,13 @@ func (s *Service) addRelatives(ctx context.Context, out []Handout) error {
 	})
 }
 
-// hasRelatives reports whether the claim h must include a parent or children.
+// hasRelatives reports whether the claim h must include a parent or children. A claim with GivenUp
+// includes neither.
 func hasRelatives(h *jobstore.Handout) bool { return !h.GivenUp && (h.Parent != 0 || h.HasChildren) }
 
-// addChildren adds the FINISHED and CANCELLED children of h, in the order of ids. Children beyond
-// MaxChildrenData bytes have no Data.
+// addChildren adds all FINISHED and CANCELLED children to the lists of h, in the order of ids. From
+// the child on with which the Data exceed MaxChildrenData bytes in total, children have nil Data.
+// It reads them page by page.
 func addChildren(ctx context.Context, tx jobstore.Tx, h *jobstore.Handout) error {
 	left := MaxChildrenData
 	after := ID(0)

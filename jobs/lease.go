@@ -10,12 +10,19 @@ import (
 )
 
 // GiveBack undoes a claim that no caller has received, or that a worker cannot finish. The job is
-// due again as before. Run, NextRun and the count of claims are restored; Token and LastRun stay. A
-// job with GivenUp stays unchanged, since it was not claimed. If the answer of the job has come,
-// the job is made due with that answer.
+// due again as before:
 //
-// Returns [ErrStale] if the job was claimed again or awaits its answer, and [ErrNotRunning] if it
-// does not run.
+//   - State and NextRun are restored, and so are Run and the count of claims by RetryAfter.
+//   - Attempt is restored unless the job has a Key and no Queue: its answer may still come.
+//   - A job that was claimed because its lease had ended is due now, and its attempt continues.
+//   - Token and LastRun stay.
+//
+// If the answer of the job has come, the job is made due with that answer instead. A job with
+// GivenUp stays FAILED, without an error.
+//
+// Returns [ErrStale] if the job was claimed again, awaits its answer, or does not run. Returns
+// [ErrNotFound] if the job does not exist. The call counts as [Stats].GivenBack, or as Stale after
+// ErrStale.
 func (s *Service) GiveBack(ctx context.Context, h Handout) error {
 	if h.GivenUp {
 		return nil
@@ -60,8 +67,9 @@ func (s *Service) GiveBack(ctx context.Context, h Handout) error {
 // returnTimeout limits giveBackOrLog when the store does not reply.
 const returnTimeout = 30 * time.Second
 
-// giveBackOrLog gives a claim back that no caller received. It logs an error. It does not depend on
-// the context of a caller.
+// giveBackOrLog gives a claim back that no caller received (GiveBack). It logs an error instead of
+// returning it; the job then stays RUNNING until its lease ends. It blocks for at most
+// returnTimeout and does not depend on the context of a caller.
 func (s *Service) giveBackOrLog(h Handout) {
 	ctx, cancel := context.WithTimeout(s.wait.Base, returnTimeout)
 	defer cancel()
@@ -70,12 +78,15 @@ func (s *Service) giveBackOrLog(h Handout) {
 	}
 }
 
-// Renew extends the lease of a RUNNING job to lease from now. For a job of a queue the lease ends
-// no later than the Deadline of its attempt. For a RUNQUEUED job, and for a job that awaits its
-// answer, only the token is checked.
+// Renew extends the lease of a RUNNING job to lease from now. For a job with a Deadline the lease
+// ends no later than the Deadline, unless the attempt handles an answer or a timeout. For a
+// RUNQUEUED job, and for a job that awaits its answer, only the token is checked. A token of 0
+// always matches.
 //
-// Returns [ErrStale] if the attempt is over or another worker has the job. lease must be positive.
-// The change may share its transaction with others.
+// It blocks until the commit, which other changes may share. Returns [ErrStale] if the attempt is
+// over or another worker has the job, and [ErrNotFound] if the job does not exist. Returns a
+// [FieldError] unless lease is positive. The call counts as [Stats].Renewed, or as Stale after
+// ErrStale.
 func (s *Service) Renew(ctx context.Context, id ID, token int64, lease time.Duration) error {
 	if lease <= 0 {
 		return &FieldError{Field: "lease", Problem: rules.Malformed}

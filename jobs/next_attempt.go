@@ -10,14 +10,17 @@ import (
 
 // NextAttempt ends the current attempt of a running job and makes the job QUEUED for another
 // attempt at the given time. A time of zero or in the past means now. The job's windows may move it
-// later. data replaces the job's data unless nil. why becomes its Reason. If counted is false, the
-// ended attempt does not count.
+// later. data replaces the job's data unless nil. why becomes its Reason, cut to [MaxReason] bytes.
+// If counted is false, the ended attempt does not count in Attempt. A token of 0 always matches.
 //
-// The base of the job's repeat stays, and a job of a sequence stays the current one. If the answer
-// to the attempt has come, the job is made due with that answer instead. Only data is then stored.
+// The time from which the job's repeat counts stays, and a job of a sequence stays the current one.
+// If an answer has come that no worker has claimed yet, the job is made due with that answer
+// instead. Only data is then stored.
 //
 // Returns [ErrStale] if token is not the token of the current attempt, and [ErrNotRunning] if the
-// job does not run. The change may share its transaction with others.
+// job does not run. Returns [ErrNotFound] for an unknown id and a [FieldError] for invalid data or
+// an invalid time. It blocks until the commit, which other changes may share. The call counts as
+// [Stats].Retried, or as Stale after ErrStale.
 func (s *Service) NextAttempt(ctx context.Context, id ID, token int64, at time.Time, data []byte, why string, counted bool) error {
 	data, err := rules.CheckGiven(data)
 	if err != nil {

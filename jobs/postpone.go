@@ -10,11 +10,14 @@ import (
 )
 
 // Postpone ends the current attempt of a running job, for another attempt in the same run. The job
-// becomes RUNQUEUED and is claimed again after d. data replaces its data unless nil. If counted is
-// false, the ended attempt does not count. If the answer to the attempt has come, the job is made
-// due with that answer instead.
+// becomes RUNQUEUED and is claimed again after d. A negative d means 0, and d is cut to
+// [task.MaxTimeLimit]. data, a JSON object, replaces its data unless nil. If counted is false, the
+// ended attempt does not count in Attempt. If an answer has come that no worker has claimed yet,
+// the job is made due with that answer instead. Only data is then stored.
 //
-// Returns [ErrStale] if token is not the token of the current attempt.
+// Returns [ErrStale] if token is not the token of the current attempt, and [ErrNotFound] for an
+// unknown id. A token of 0 is not checked; the job must then run. The call counts as
+// [Stats].Retried, or as Stale after ErrStale.
 func (s *Service) Postpone(ctx context.Context, id ID, token int64, d time.Duration, data []byte, counted bool) error {
 	err := s.txn.One(ctx, id, func(ctx context.Context, t *txn.Step, j *Row) error {
 		if err := rules.CheckToken(j, token); err != nil {

@@ -26,19 +26,23 @@ type PreparedSubmitter interface {
 // keyOfTask is the prefix of the Key of the job of a task with conditions.
 const keyOfTask = "swarmiji.task/"
 
-// KeyOfTask returns the Key of the job of a task with conditions.
+// KeyOfTask returns the Key of the job of a task with conditions: "swarmiji.task/" and the id. Such
+// a task waits as a job until its conditions, such as a queue's limit, let it start
+// ([task.Conditions]).
 func KeyOfTask(id task.ID) string { return keyOfTask + string(id) }
 
-// TaskOf returns the id of the task with conditions that j was created for. ok is false for any
-// other job. Such a job has one run, and so one task.
+// TaskOf returns the id of the task with conditions that j was created for, which its Key contains.
+// ok is false for any other job: it has another Key or no Queue. Ignore the id then. A job of a
+// task has one run, since it has one task.
 func TaskOf(j *Job) (task.ID, bool) {
 	id, ok := strings.CutPrefix(j.Key, keyOfTask)
 	return task.ID(id), ok && j.Queue != ""
 }
 
-// TaskEnded ends the running job of a task with conditions whose end is recorded. The job becomes
-// FINISHED, or FAILED with the text of failure if failure is not nil. A job that does not run or
-// does not exist is not an error.
+// TaskEnded ends the running job of a task with conditions ([task.Conditions]) after the end of the
+// task was recorded. The job becomes FINISHED, or FAILED with the text of failure if failure is not
+// nil. A job that does not run, has ended meanwhile or does not exist is not an error. Returns
+// errors of the store.
 //
 // A consumer with Config.Jobs calls it. The next task of a sequence or of a full queue then starts
 // without waiting for the runner's next check of the records.
@@ -61,14 +65,16 @@ func (s *Service) TaskEnded(ctx context.Context, name string, id task.ID, failur
 	return err
 }
 
-// JobOfTask returns the running job of a task with conditions. Returns [ErrStale] if the job does
-// not run or does not exist.
+// JobOfTask returns the running job of the task with conditions that has this name and id. A job
+// that awaits an answer also runs. Returns [ErrStale], and counts it, if the job does not run or
+// does not exist.
 func (s *Service) JobOfTask(ctx context.Context, name string, id task.ID) (Row, error) {
 	j, err := s.jobOfTask(ctx, name, id)
 	return j, s.countStale(err)
 }
 
-// jobOfTask is JobOfTask without counting ErrStale.
+// jobOfTask returns the running job of a task with conditions. Returns ErrStale, without counting
+// it, if the job does not run or does not exist.
 func (s *Service) jobOfTask(ctx context.Context, name string, id task.ID) (Row, error) {
 	found, err := s.Rows(ctx, Filter{Name: name, Key: KeyOfTask(id), States: []State{Running, RunQueued}, Limit: 1})
 	switch {

@@ -13,9 +13,11 @@ const (
 	purgeBytes = 4 << 20
 )
 
-// Purge deletes jobs, deferrals and early answers whose Expires has passed, in several
-// transactions. It returns the number of deleted jobs and deferrals, also together with an error.
-// It passes each early answer to Config.OnAnswer with the receipt Unknown. Any process may call it
+// Purge deletes all jobs, deferrals (tasks that wait for an answer) and early answers whose Expires
+// has passed. It uses several transactions. It returns the number of deleted jobs and deferrals,
+// which also count as [Stats].Purged. After an error the number contains the committed deletions.
+//
+// It counts each early answer as Unknown and passes it to Config.OnAnswer. Any process may call it
 // at any time; runners call it once a minute.
 func (s *Service) Purge(ctx context.Context) (n int, err error) {
 	for {

@@ -31,8 +31,8 @@ type Filter struct {
 	Limit int
 }
 
-// List returns the jobs that f selects, in the order of ids. Returns a [FieldError] if f combines
-// fields that exclude each other.
+// List returns the jobs that f selects, in the order of ids; an empty list if it selects no job.
+// Returns a [FieldError] if f sets more than one of Name, Queue and Parent, or Key without Name.
 func (s *Service) List(ctx context.Context, f Filter) ([]Job, error) {
 	rows, err := s.Rows(ctx, f)
 	if err != nil {
@@ -45,7 +45,8 @@ func (s *Service) List(ctx context.Context, f Filter) ([]Job, error) {
 	return found, nil
 }
 
-// Rows is List with the fields that only stores and workers use, for tools and protocols.
+// Rows is [Service.List] with the fields that only stores and workers use ([Row]), for tools and
+// protocols.
 func (s *Service) Rows(ctx context.Context, f Filter) ([]Row, error) {
 	of := 0
 	for _, set := range []bool{f.Name != "", f.Queue != "", f.Parent != 0} {
@@ -72,7 +73,8 @@ func (s *Service) Rows(ctx context.Context, f Filter) ([]Row, error) {
 	})
 }
 
-// view calls read in a read transaction of the store and returns its jobs.
+// view calls read in a read transaction of the store and returns the jobs that read returned. After
+// an error it returns no jobs.
 func (s *Service) view(ctx context.Context, read func(ctx context.Context, tx jobstore.Tx) ([]Row, error)) (found []Row, err error) {
 	err = s.c.Store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		var err error
@@ -85,7 +87,8 @@ func (s *Service) view(ctx context.Context, read func(ctx context.Context, tx jo
 	return found, nil
 }
 
-// Row is Query with the fields that only stores and workers use, for tools and protocols.
+// Row is [Service.Query] with the fields that only stores and workers use ([Row]), for tools and
+// protocols. Returns [ErrNotFound] if the job does not exist.
 func (s *Service) Row(ctx context.Context, id ID) (Row, error) {
 	var r Row
 	err := s.c.Store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
@@ -99,8 +102,8 @@ func (s *Service) Row(ctx context.Context, id ID) (Row, error) {
 	return r, nil
 }
 
-// Messages returns the messages of the tasks with conditions that these jobs were created for.
-// Other jobs, and ids without a job, are left out.
+// Messages returns, by job id, the messages of the tasks with conditions ([task.Conditions]) that
+// these jobs were created for. Other jobs, and ids without a job, are left out.
 func (s *Service) Messages(ctx context.Context, ids ...ID) (map[ID][]byte, error) {
 	var found map[ID][]byte
 	err := s.c.Store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {

@@ -8,9 +8,13 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/internal/txn"
 )
 
-// updateRelated lets the jobs that depend on j proceed after a change of j. The next job of its
-// sequence becomes QUEUED if no job of the sequence is in progress. A PAUSED parent without pending
-// children becomes QUEUED. The locks of both must be held (txn.Locks.AddJob).
+// updateRelated lets the jobs that depend on j proceed after a change of j, and saves them:
+//
+//   - The oldest WAITING job of its sequence becomes QUEUED if no job of the sequence is in
+//     progress (sequenceHolders).
+//   - A PAUSED parent becomes QUEUED if it has no pending children.
+//
+// Call it after saving j, with the sequence key and the parent of j locked (txn.Locks.AddJob).
 func (s *Service) updateRelated(ctx context.Context, t *txn.Step, j *Row) error {
 	if err := s.promote(ctx, t, j.SequenceKey); err != nil {
 		return err
@@ -18,8 +22,12 @@ func (s *Service) updateRelated(ctx context.Context, t *txn.Step, j *Row) error 
 	return s.resumeParent(ctx, t, j.Parent)
 }
 
-// checkCanEnd returns an error unless token is current, j runs, and the parent of j, if it has one,
-// is PAUSED.
+// checkCanEnd returns nil if j runs, token is current or 0, and the parent of j, if it has one, is
+// PAUSED. Otherwise it returns
+//
+//   - ErrStale if token is not 0 and is not the token of a running attempt;
+//   - ErrNotRunning if token is 0 and j does not run;
+//   - ErrParentNotPaused if the parent is not PAUSED, or is not among the locked rows of t.
 func (s *Service) checkCanEnd(t *txn.Step, j *Row, token int64) error {
 	if err := rules.CheckToken(j, token); err != nil {
 		return err

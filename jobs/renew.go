@@ -9,10 +9,13 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/internal/txn"
 )
 
-// RenewAll renews the leases of several claimed jobs in one transaction, as Renew does. errs
-// contains the result of each job in the order of held. asked is a time of this process's clock:
-// every renewed lease begins at asked or later. If err is not nil, no lease was renewed and errs is
-// nil.
+// RenewAll renews the leases of several claimed jobs in one transaction, as [Service.Renew] does.
+// It uses ID and Token of each job. lease must be positive; it is not checked.
+//
+// errs contains the result of each job in the order of held: nil, [ErrNotFound], [ErrStale] or
+// [ErrNotRunning]. asked is a time of this process's clock: every renewed lease begins at asked or
+// later. If err is not nil, errs is nil, and the result of all renewals is unknown. Each job counts
+// as [Stats].Renewed, or as Stale after ErrStale.
 func (s *Service) RenewAll(ctx context.Context, held []*Row, lease time.Duration) (errs []error, asked time.Time, err error) {
 	ids := make([]ID, len(held))
 	for i, h := range held {

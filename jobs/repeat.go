@@ -12,8 +12,9 @@ import (
 // Config.Reanchor.
 const reanchorBelow = 4 * time.Hour
 
-// nextRun returns the next run of a job whose current run ends at now. Returns an error if the next
-// run is outside the years 0000 to 9999.
+// nextRun returns the next run of a job that repeats and whose current run ends at now. It counts
+// from Scheduled, LastRun or now, as the repeat says, and may skip missed runs (Config.Reanchor).
+// It does not change j. Returns an error if the next run is outside the years 0000 to 9999.
 func (s *Service) nextRun(j *Row, now time.Time) (time.Time, error) {
 	_, r, err := s.checkRepeat(j.Repeat)
 	if err != nil {
@@ -22,8 +23,11 @@ func (s *Service) nextRun(j *Row, now time.Time) (time.Time, error) {
 	return s.repeatFrom(r, j.Scheduled, j.LastRun, now)
 }
 
-// repeatFrom returns the next run of the rule r. Its base is scheduled, started or now, as r says;
-// a zero base means now. With Config.Reanchor it may skip missed runs.
+// repeatFrom returns the next run of the rule r. It counts from scheduled, started or now, as r
+// says; a zero scheduled or started means now. The result may be in the past.
+//
+// With Config.Reanchor, a rule that counts from SCHEDULED skips missed runs, as skipMissed says.
+// Returns an error if the next run is outside the years 0000 to 9999.
 func (s *Service) repeatFrom(r *when.Repeat, scheduled, started, now time.Time) (time.Time, error) {
 	base := now
 	switch {
@@ -39,9 +43,10 @@ func (s *Service) repeatFrom(r *when.Repeat, scheduled, started, now time.Time) 
 	return next, err
 }
 
-// exactly applies r to base and keeps microseconds. r itself drops fractions of a second, which
-// would make a job due early. exactly adds the fraction again, unless r moves to the start of a
-// unit.
+// exactly applies r to base, whichever base r names, and keeps microseconds. r itself drops
+// fractions of a second, which would make a job due early. exactly adds the fraction again, unless
+// r moves to the start of a unit. The result is never the zero time. Returns the error of r for a
+// time out of range.
 func exactly(r *when.Repeat, base time.Time) (time.Time, error) {
 	next, err := r.After(base, base, base)
 	if err != nil {
@@ -53,7 +58,8 @@ func exactly(r *when.Repeat, base time.Time) (time.Time, error) {
 	return unzero(next), nil
 }
 
-// unzero adds a microsecond to the zero time, since Go treats that time as unset.
+// unzero returns t, or the zero time plus a microsecond for the zero time, since Go treats that
+// time as unset.
 func unzero(t time.Time) time.Time {
 	if t.IsZero() {
 		return t.Add(time.Microsecond)
@@ -61,8 +67,11 @@ func unzero(t time.Time) time.Time {
 	return t
 }
 
-// skipMissed returns the first slot of r after now if the interval of r is fixed and below
-// reanchorBelow. Otherwise it returns next. next is the slot after base and is not after now.
+// skipMissed returns the first slot of r after now. The slots are next, and further ones at the
+// interval between base and next. next is the slot after base and is not after now.
+//
+// It returns next unchanged unless the interval is positive and below reanchorBelow, and r consists
+// of additions and subtractions only, such as "+1 HOUR".
 func skipMissed(r *when.Repeat, base, next, now time.Time) time.Time {
 	interval := next.Sub(base)
 	for item := range strings.SplitSeq(r.String(), ",") {
@@ -81,8 +90,9 @@ func skipMissed(r *when.Repeat, base, next, now time.Time) time.Time {
 	return next
 }
 
-// checkRepeat parses the text of a repeat. It returns the text as it is stored, and the parsed
-// rule. Both are empty for an empty text. Returns a FieldError if the text cannot be parsed.
+// checkRepeat parses the text of a repeat. It returns the text without surrounding white space, as
+// it is stored, and the parsed rule. An empty text gives "" and a nil rule. Returns a FieldError if
+// the text cannot be parsed.
 func (s *Service) checkRepeat(text string) (string, *when.Repeat, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {

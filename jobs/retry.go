@@ -36,14 +36,18 @@ type Retry struct {
 
 // Retry ends the current run of a job and makes the job QUEUED for another one. A job that repeats
 // gets the next run of its repeat; any other job runs at NextRun, or after Delay. The time is moved
-// into the job's windows.
+// into the job's windows. Name, Data and Priority are changed if r sets them.
 //
 // The job keeps its children and stays the current job of its sequence. A repeat that leads out of
-// the years 0000 to 9999 makes it FAILED, without an error. If the answer to the attempt has come,
-// the job is made due with that answer instead.
+// the years 0000 to 9999 makes it FAILED, without an error. If an answer has come that no worker
+// has claimed yet, and r.Token is not 0, the job is made due with that answer. Only Data is then
+// stored.
 //
 // Returns [ErrStale] if r.Token is not the token of the current attempt, and [ErrNotRunning] if the
-// job does not run. Returns [ErrParentNotPaused] for a child whose parent is not PAUSED.
+// job does not run. Returns [ErrParentNotPaused] for a child whose parent is not PAUSED, and
+// [ErrKeyTaken] if a key of the job is taken under the new name. Returns [ErrNotFound] for an
+// unknown id and a [FieldError] for an invalid field. The call counts as [Stats].Retried, as Failed
+// if the repeat has no next run, or as Stale after ErrStale.
 func (s *Service) Retry(ctx context.Context, r Retry) error {
 	data, err := rules.CheckGiven(r.Data)
 	if err != nil {
@@ -100,12 +104,16 @@ func (s *Service) Retry(ctx context.Context, r Retry) error {
 	return s.counted(&s.count.retried, err)
 }
 
-// Requeue makes jobs QUEUED in any state, all of them or none. NextRun becomes the time of their
-// creation. Workers that run them can no longer end them. A job becomes WAITING if another job of
-// its sequence is in progress. name, if not "", replaces their name. Ids without a job are ignored.
+// Requeue makes jobs in any state QUEUED, all of them or none. A job becomes WAITING if its
+// sequence has another current job. NextRun becomes the time of its creation, moved into its
+// windows. Attempt starts at 1 again, and Reason is cleared. Data stay. name, if not "", replaces
+// the name of all.
 //
-// Returns [ErrNotFound] if no job has any of the ids. Returns [ErrKeyTaken] if another job has the
-// key of one that was over.
+// Workers that run the jobs can no longer end them. Ids without a job are ignored.
+//
+// Returns [ErrNotFound] if no job has any of the ids, and a [FieldError] without ids or for an
+// invalid name. Returns [ErrKeyTaken] if another job or a waiting task has a key of a job that was
+// over or is renamed. Each job counts as [Stats].Requeued.
 func (s *Service) Requeue(ctx context.Context, ids []ID, name string) error {
 	if len(ids) == 0 {
 		return &FieldError{Field: "jobIDs", Problem: rules.Missing}

@@ -48,8 +48,8 @@ func (r Run) String() string {
 	return string(strconv.AppendInt(append(b, ' '), r.Created, 10))
 }
 
-// ParseRun parses the text of a run, as [Run.String] has written it. It returns the zero Run or a
-// meaningless one, and false, for any other text. It does not check that the job exists.
+// ParseRun parses the text of a run, as [Run.String] has written it. For any other text it returns
+// false; ignore the Run then. It does not check that the job exists.
 func ParseRun(s string) (Run, bool) {
 	var n [3]int64
 	parts := strings.Split(s, " ")
@@ -66,14 +66,15 @@ func ParseRun(s string) (Run, bool) {
 	return r, r.String() == s
 }
 
-// CurrentRun returns the job of the run r. Returns [ErrStale] if the run is over, the job has begun
-// another run, or the job does not exist.
+// CurrentRun returns the job of the run r if this run has not ended. Returns [ErrStale], and counts
+// it, if the run is over, the job has begun another run, or the job does not exist. An existing job
+// is returned also with ErrStale.
 func (s *Service) CurrentRun(ctx context.Context, r Run) (Row, error) {
 	j, err := s.currentRun(ctx, r)
 	return j, s.countStale(err)
 }
 
-// currentRun is CurrentRun without counting ErrStale.
+// currentRun returns the job of the run r, as CurrentRun does, without counting ErrStale.
 func (s *Service) currentRun(ctx context.Context, r Run) (Row, error) {
 	j, err := s.Row(ctx, r.ID)
 	switch {

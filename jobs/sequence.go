@@ -7,28 +7,29 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// sequenceHolders returns the states of a sequence's current job. While a job has one of them, no
-// other job of its sequence starts. PAUSED is one: the job has begun, and continues when its
-// children are over.
+// sequenceHolders returns the states of a sequence's current job: QUEUED, RUNQUEUED, RUNNING and
+// PAUSED. A sequence is the jobs with one SequenceKey. While one of them is in such a state, no
+// other one starts. PAUSED counts: the job has begun, and continues when its children are over.
 func sequenceHolders() []State { return []State{Queued, RunQueued, Running, Paused} }
 
-// sequenceTaken reports whether the sequence of a key has a current job. Call it with the sequence
-// locked.
+// sequenceTaken reports whether the sequence of a key has a current job, in a state of
+// sequenceHolders. Call it with the sequence key locked.
 func (s *Service) sequenceTaken(ctx context.Context, t *txn.Step, key string) (bool, error) {
 	id, err := firstOf(ctx, t.Tx, key, sequenceHolders()...)
 	return id != 0, err
 }
 
 // firstOf returns the lowest id of the jobs of a sequence that are in one of these states. 0: no
-// such job.
+// such job. It locks nothing.
 func firstOf(ctx context.Context, tx jobstore.Tx, key string, states ...State) (ID, error) {
 	g := jobstore.Group{By: jobstore.BySequence, Key: key}
 	found, err := tx.First(ctx, states, g)
 	return found[g], err
 }
 
-// promote makes the oldest WAITING job of a sequence QUEUED if no other job of the sequence is in
-// progress, and saves it. It does nothing if key is "". Call it with the sequence locked.
+// promote makes the oldest WAITING job of a sequence QUEUED, and saves it, if the sequence has no
+// current job. It does nothing if key is "" or no job is WAITING. Call it with the sequence key
+// locked. Returns ErrLocks, for another try, if a job with a higher id is locked already.
 func (s *Service) promote(ctx context.Context, t *txn.Step, key string) error {
 	if key == "" {
 		return nil
@@ -49,8 +50,9 @@ func (s *Service) promote(ctx context.Context, t *txn.Step, key string) error {
 	return t.Save(ctx, j)
 }
 
-// enqueue sets the state of j to QUEUED, or to WAITING if another job of its sequence is in
-// progress. It does not save j.
+// enqueue sets the state of j to QUEUED, without saving j. A job that is WAITING or over becomes
+// WAITING instead if its sequence has a current job. A job in any other state is the current job
+// itself. Call it with the sequence key of j locked.
 func (s *Service) enqueue(ctx context.Context, t *txn.Step, j *Row) error {
 	if j.SequenceKey == "" || j.State == Queued || j.State == RunQueued || j.State == Running || j.State == Paused {
 		j.State = Queued

@@ -71,7 +71,10 @@ type Service struct {
 }
 
 // New returns a service that stores its jobs in c.Store. It does no I/O and starts no goroutine.
-// Returns all problems of c, joined.
+// Fields of c that are zero get their defaults.
+//
+// Returns a nil service and all problems of c, joined: a missing Store, and each duration out of
+// its range.
 func New(c Config) (*Service, error) {
 	var errs []error
 	if c.Store == nil {
@@ -110,22 +113,28 @@ func New(c Config) (*Service, error) {
 func (s *Service) Store() Store { return s.c.Store }
 
 // SetDefaults registers fn for the jobs of a name. Each later call of this service that creates
-// such a job applies fn to a copy of its Spec, unless [Spec].NoDefaults is set. A second call for
-// the same name replaces fn. fn must return quickly and may be called from any goroutine.
+// such a job applies fn to a copy of its Spec, unless [Spec].NoDefaults is set. fn should change
+// unset fields only. A second call for the same name replaces fn. fn must return quickly and may be
+// called from any goroutine. Nothing is stored: other processes must register fn too.
 func (s *Service) SetDefaults(name string, fn func(*Spec)) { s.defaults.Store(name, fn) }
 
-// Close makes every Get, waiting or later, return [ErrClosed]. It returns claims that no caller has
-// received to the store. It waits until no goroutine of the service runs.
+// Close makes every Get, waiting or later, return [ErrClosed], and also a Next of its leaders
+// ([queue.Leader]) that waits. It gives claims back that no caller has received: their jobs are due
+// again. It blocks until no goroutine of the service runs.
 //
-// Returns the error of ctx if ctx ends first; running work is then abandoned. All other methods
-// still work while the store is open. So a stopping program can end its jobs. Idempotent.
+// Returns the error of ctx if ctx ends first. Claims in progress are then cancelled; changes in
+// progress continue. All other methods still work while the store is open, so a stopping program
+// can end its jobs. Idempotent.
 func (s *Service) Close(ctx context.Context) error {
 	return errors.Join(s.wait.Close(ctx), s.txn.Wait(ctx))
 }
 
-// NewLeader returns a [queue.Leader] for c.Queue, which claims the queue's jobs. The leader
-// competes with the leaders of other processes for the lease of the queue. While another leader
-// has the lease, it waits. Close the leader after use. Returns all problems of c, joined.
+// NewLeader returns a [queue.Leader], which claims the due jobs of the queue c.Queue in its Next.
+// It does no I/O and starts no goroutine. Returns nil and all problems of c, joined.
+//
+// The leader competes with the leaders of other processes for the lease of the queue. While another
+// leader has the lease, Next waits. After Close of this service, Next returns [ErrClosed] as soon
+// as it has to wait. Close the leader after use.
 func (s *Service) NewLeader(c queue.LeaderConfig) (*queue.Leader, error) {
 	return queue.NewLeader(queue.Host{
 		Store: s.c.Store, Closed: s.wait.Watcher.Ctx.Done(), Complete: s.addRelatives, GiveBack: s.giveBackOrLog,
@@ -168,7 +177,8 @@ type counters struct {
 	withdrawn, expected, awaiting, accepted, early, late, duplicate, unknown, purged, timedOut                                             atomic.Int64
 }
 
-// Stats returns the counts since New.
+// Stats returns the counts of this service since New. The counts are read one after the other, so
+// they may differ by calls that run now.
 func (s *Service) Stats() Stats {
 	c := &s.count
 	return Stats{
@@ -180,8 +190,8 @@ func (s *Service) Stats() Stats {
 	}
 }
 
-// counted adds one to n if err is nil, or to the stale count if err wraps ErrStale. It returns err
-// unchanged.
+// counted adds one to n if err is nil, or to the stale count if err wraps ErrStale. Other errors
+// are not counted. It returns err unchanged.
 func (s *Service) counted(n *atomic.Int64, err error) error {
 	switch {
 	case err == nil:

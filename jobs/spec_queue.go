@@ -17,7 +17,9 @@ import (
 const DefaultAttemptTimeout = 24 * time.Hour
 
 // draftQueue checks the fields of a spec that concern queues, keys and answers, and copies them to
-// its job j. Returns a FieldError for the first invalid field.
+// its job j. For a job of a queue, Weight is converted to thousandths, and the defaults of Weight
+// and Timeout are set. Returns a FieldError for the first invalid field, or for two fields that
+// exclude each other. j is then changed in part.
 func (s *Service) draftQueue(j *Row, spec *Spec) error {
 	j.Queue, j.Key, j.UniqueKey, j.Respond = spec.Queue, spec.Key, spec.UniqueKey, spec.Respond
 	if err := checkKeyField("key", spec.Key); err != nil {
@@ -56,7 +58,8 @@ func (s *Service) draftQueue(j *Row, spec *Spec) error {
 	return nil
 }
 
-// onlyInQueue returns a FieldError if a spec without a queue sets a field that requires one.
+// onlyInQueue returns a FieldError if a spec, which has no queue, sets Weight, Timeout or Windows.
+// These require a queue.
 func onlyInQueue(spec *Spec) error {
 	var field string
 	switch {
@@ -72,7 +75,8 @@ func onlyInQueue(spec *Spec) error {
 	return &FieldError{Field: field, Problem: "only together with queue"}
 }
 
-// checkKeyField returns a FieldError if key is too long or malformed. "" is valid.
+// checkKeyField returns a FieldError for the field of this name if key has more than MaxKey bytes,
+// or is not UTF-8 without a NUL. "" is valid.
 func checkKeyField(field, key string) error {
 	switch {
 	case len(key) > MaxKey:

@@ -9,9 +9,12 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// end changes j to a state in which it is over, without saving it. Phase becomes Answered if the
-// answer of the attempt has come, else "". Expires is set for a job with a Queue or a Key that has
-// no parent and no children.
+// end changes j to state, in which it is over. It clears Deadline and does not save j. Phase
+// becomes Answered if the answer of the attempt has come, else "".
+//
+// Expires becomes the end of Config.Retention for a job with a Queue or a Key that has no parent
+// and no stored children. It becomes zero for any other job, whose record then stays. Returns the
+// error of reading the children; j is then changed without Expires.
 func (s *Service) end(ctx context.Context, t *txn.Step, j *Row, state State) error {
 	if rules.IsAnswered(j) {
 		j.Phase = Answered
@@ -32,15 +35,19 @@ func (s *Service) end(ctx context.Context, t *txn.Step, j *Row, state State) err
 	return nil
 }
 
-// fail changes j to FAILED with a reason, which is cut to MaxReason bytes. It does not save j.
+// fail changes j to FAILED, as end does, and sets its Reason to reason, cut to MaxReason bytes. It
+// does not save j.
 func (s *Service) fail(ctx context.Context, t *txn.Step, j *Row, reason string) error {
 	err := s.end(ctx, t, j, Failed)
 	j.Reason = rules.CutReason(reason)
 	return err
 }
 
-// deliverAnswer makes j, whose answer has come, due at once with Phase Answered, and saves it. A
-// worker then claims j and handles the answer.
+// deliverAnswer makes j, whose answer has come, RUNNING with Phase Answered and due now, without a
+// Deadline. It saves j. A worker then claims j and handles the answer.
+//
+// It increases the token unless j is RUNNING with an empty Phase. So a worker that has claimed j
+// for a timeout can no longer end the attempt.
 func (s *Service) deliverAnswer(ctx context.Context, t *txn.Step, j *Row) error {
 	// The worker that has the job, such as for a timeout, loses it.
 	if j.Phase != "" || j.State != Running {

@@ -11,8 +11,9 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// readNames locks the oldest unique job of each name and stores it in m.named; nil if no such job
-// exists. It empties names.
+// readNames finds the oldest unique job of each name, locks it, and stores it in m.named. A name
+// without such a job gets nil. It looks again for a job that has changed before the lock. It may
+// change names. Returns ErrLocks, for another try, if a job with a higher id is locked already.
 func (m *maker) readNames(ctx context.Context, names map[jobstore.Group]bool) error {
 	m.named = make(map[jobstore.Group]*Row, len(names))
 	for g := range names {
@@ -43,9 +44,12 @@ func (m *maker) readNames(ctx context.Context, names map[jobstore.Group]bool) er
 	return nil
 }
 
-// updateExisting applies a unique spec to the existing job old. j is the draft of the spec. If the
-// Data differ, it merges them and sets Repeat and Priority of old; write saves old later. Returns
-// an error if parent or sequence of the two differ.
+// updateExisting applies a unique spec to the existing job old. j is the draft of the spec. With
+// Keep, or if the Data are equal as JSON, old stays unchanged. Otherwise it merges the Data of j
+// into old and sets Repeat, and Priority if the spec sets it. write saves old later.
+//
+// Returns ErrOtherParent if the parents differ. Returns a FieldError for another SequenceKey, for a
+// Repeat of a job with a SequenceKey, or for merged Data that are too long.
 func (m *maker) updateExisting(old, j *Row, spec *Spec) error {
 	if old.Parent != j.Parent {
 		return fmt.Errorf("%w: job %d", ErrOtherParent, old.ID)
@@ -75,9 +79,11 @@ func (m *maker) updateExisting(old, j *Row, spec *Spec) error {
 	return nil
 }
 
-// rename sets the name of j. Returns ErrKeyTaken if another job or task has a key of j under the
-// new name, and ErrLocks if these keys are not locked yet. It does nothing if name is "" or
-// unchanged, and does not save j.
+// rename sets the name of j, without saving j. It does nothing if name is "" or unchanged.
+//
+// If j has a Key or a UniqueKey, these must be free under the new name. Returns ErrKeyTaken if
+// another open job or a waiting task has one of them. Returns ErrLocks if these keys are not locked
+// yet; the locks are then added for the next try.
 func (s *Service) rename(ctx context.Context, t *txn.Step, j *Row, name string) error {
 	if name == "" || name == j.Name {
 		return nil

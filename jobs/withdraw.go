@@ -11,12 +11,13 @@ import (
 
 // Withdraw makes an open job CANCELLED. A worker that runs it can no longer end it, and a later
 // answer counts as late. The next job of its sequence and its waiting parent can then start. A job
-// with a Queue or a Key is deleted after Config.Retention, any other job by Delete. A CANCELLED job
-// stays so, without an error.
+// with a Queue or a Key, and no parent, is deleted after Config.Retention, any other job by Delete.
+// A CANCELLED job stays so, without an error.
 //
-// Returns [ErrOver] if the job is FINISHED or FAILED, and [ErrHasChildren] if it has children. If
-// the job belongs to a task with conditions, the runner of its queue revokes that task at its next
-// check (runner.Config.Sweep).
+// Returns [ErrOver] if the job is FINISHED or FAILED, [ErrHasChildren] if it has children, and
+// [ErrNotFound] for an unknown id. If the job belongs to a task with conditions
+// ([task.Conditions]), the runner of its queue revokes that task at its next check
+// (runner.Config.Sweep). A call without an error counts as [Stats].Withdrawn.
 func (s *Service) Withdraw(ctx context.Context, id ID) error {
 	err := s.txn.One(ctx, id, func(ctx context.Context, t *txn.Step, j *Row) error {
 		switch {

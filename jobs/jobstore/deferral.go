@@ -72,7 +72,7 @@ const (
 // Open reports whether the deferral is not over.
 func (d *Deferral) Open() bool { return d.Phase != DeferralOver }
 
-// Answered reports whether an answer or a refusal was accepted.
+// Answered reports whether an answer or a refusal was accepted. It is false after a timeout.
 func (d *Deferral) Answered() bool { return d.Verdict == VerdictAnswer || d.Verdict == VerdictRefusal }
 
 // Word returns the text that a store sends to watchers ([Store].Watch) when the deferral is saved.

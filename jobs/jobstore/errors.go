@@ -42,7 +42,8 @@ type FieldError struct {
 	Detail string
 }
 
-// Error returns the field, the problem and the detail.
+// Error returns the text of [ErrBadJob], the field, the problem, and the detail if there is one,
+// separated by ": ".
 func (e *FieldError) Error() string {
 	text := ErrBadJob.Error() + ": " + e.Field + ": " + e.Problem
 	if e.Detail != "" {
@@ -101,7 +102,8 @@ type KeyTakenError struct {
 	Task task.ID
 }
 
-// Error names the key, and the job or the task that has it.
+// Error names the key, and the task or the job that has it. If both Task and Job are unset, it
+// names another job of the same call.
 func (e *KeyTakenError) Error() string {
 	switch {
 	case e.Task != "":

@@ -21,11 +21,13 @@ const (
 	ByMockName                 // Name, of jobs that are [Row.Unique] and Mock
 )
 
-// Unique reports whether jobs.Spec.Unique must take the job into account. It must, unless the job
-// has a queue, or its record only stays for a time after a success.
+// Unique reports whether jobs.Spec.Unique finds the job, so that it prevents a second one of its
+// name. It does unless the job has a queue, or has an Expires without being FAILED: its record is
+// then only retained.
 func (j *Row) Unique() bool { return j.Queue == "" && (j.Expires.IsZero() || j.State == Failed) }
 
-// Names returns the group of the unique jobs with the Name and the Mock of j.
+// Names returns the group of the unique jobs with the Name and the Mock of j: ByName, or ByMockName
+// for a mock job. It does not check that j itself belongs to it.
 func (j *Row) Names() Group {
 	if j.Mock {
 		return Group{By: ByMockName, Name: j.Name}
@@ -33,7 +35,7 @@ func (j *Row) Names() Group {
 	return Group{By: ByName, Name: j.Name}
 }
 
-// Keys returns the groups of the UniqueKey and of the Key of j, as far as they are set.
+// Keys returns the group of the UniqueKey of j, then the group of its Key, as far as they are set.
 func (j *Row) Keys() []Group {
 	var keys []Group
 	if j.UniqueKey != "" {
@@ -45,7 +47,8 @@ func (j *Row) Keys() []Group {
 	return keys
 }
 
-// In reports whether the job belongs to the group g. A group with an empty key has no jobs.
+// In reports whether the job belongs to the group g. A group by a key with an empty Key has no
+// jobs. A group by name contains only jobs that are [Row.Unique].
 func (j *Row) In(g Group) bool {
 	switch g.By {
 	case ByKey:

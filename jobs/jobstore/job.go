@@ -29,10 +29,11 @@ const (
 	Cancelled State = "CANCELLED"
 )
 
-// Active reports whether a job in this state runs or may be claimed.
+// Active reports whether a job in this state runs or may be claimed: QUEUED, RUNQUEUED or RUNNING.
 func (s State) Active() bool { return s == Queued || s == RunQueued || s == Running }
 
-// Runs reports whether a job in this state was claimed and its attempt has not ended.
+// Runs reports whether a job in this state was claimed and its attempt has not ended: RUNNING or
+// RUNQUEUED. A job that awaits its answer also runs.
 func (s State) Runs() bool { return s == Running || s == RunQueued }
 
 // Limits of a job.
@@ -131,11 +132,12 @@ const (
 // Over reports whether the state is FINISHED, FAILED or CANCELLED.
 func (s State) Over() bool { return s == Finished || s == Failed || s == Cancelled }
 
-// OpenStates returns the states of jobs that are not over.
+// OpenStates returns the states of jobs that are not over: QUEUED, RUNQUEUED, RUNNING, PAUSED and
+// WAITING.
 func OpenStates() []State { return []State{Queued, RunQueued, Running, Paused, Waiting} }
 
-// CheckKey returns an error that wraps [ErrBadJob] if key is not valid as a Key or UniqueKey. "" is
-// valid.
+// CheckKey returns an error that wraps [ErrBadJob] unless key, as a Key or UniqueKey, has at most
+// [MaxKey] bytes of UTF-8 without a NUL. "" is valid.
 func CheckKey(key string) error {
 	if len(key) > MaxKey || !utf8.ValidString(key) || strings.IndexByte(key, 0) >= 0 {
 		return fmt.Errorf("%w: a key is not at most %d bytes of text", ErrBadJob, MaxKey)
@@ -147,7 +149,8 @@ func CheckKey(key string) error {
 // without a NUL.
 func CheckName(name string) error { return CheckText("name", name) }
 
-// CheckText is CheckName for any name or sequence key. what names the text in the error.
+// CheckText is [CheckName] for any name or sequence key s: 1 to MaxName bytes of UTF-8 without a
+// NUL. Otherwise it returns an error that wraps [ErrBadJob]. what names the text in the error.
 func CheckText(what, s string) error {
 	if s == "" || len(s) > MaxName || !utf8.ValidString(s) || strings.IndexByte(s, 0) >= 0 {
 		return fmt.Errorf("%w: the %s is not 1 to %d bytes of text", ErrBadJob, what, MaxName)
@@ -156,7 +159,7 @@ func CheckText(what, s string) error {
 }
 
 // CheckData returns an error that wraps [ErrBadJob] unless data are one JSON object of at most
-// [MaxData] bytes in UTF-8.
+// [MaxData] bytes in UTF-8, without white space before it.
 func CheckData(data []byte) error {
 	if len(data) > MaxData {
 		return fmt.Errorf("%w: data of %d bytes, more than %d", ErrBadJob, len(data), MaxData)

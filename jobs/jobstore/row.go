@@ -39,13 +39,16 @@ type Row struct {
 	Message string
 }
 
-// Simple reports whether the job has no repeat, RetryAfter, parent, children, sequence key, queue
-// or key. Such a job affects no other job and is deleted when it has ended.
+// Simple reports whether the job has no Repeat, RetryAfter, Parent, children, SequenceKey, Queue or
+// Key. A job that once had children is not simple. A simple job affects no other job and is deleted
+// when it has ended.
 func (j *Row) Simple() bool {
 	return j.Repeat == "" && j.RetryAfter == "" && j.Parent == 0 && !j.HasChildren && j.SequenceKey == "" && j.Queue == "" && j.Key == ""
 }
 
-// Check returns all reasons why a store must not save j, joined, or nil. Each wraps [ErrBadJob].
+// Check returns all reasons why a store must not save j, joined, or nil. Each wraps [ErrBadJob]. It
+// checks the form of each field: lengths, UTF-8, JSON, known states and phases, ranges of numbers,
+// and years from 0000 to 9999. It does not check that fields fit together.
 func (j *Row) Check() error {
 	errs := []error{CheckName(j.Name)}
 	if j.SequenceKey != "" {
@@ -74,7 +77,8 @@ func (j *Row) Check() error {
 	return errors.Join(errs...)
 }
 
-// checkQueued returns the errors of the fields for queues and answers, joined.
+// checkQueued returns the errors of the fields for queues and answers, joined, or nil: Queue,
+// Weight, Timeout, Attempt, Key, UniqueKey, Phase and Answer.
 func (j *Row) checkQueued() error {
 	var errs []error
 	if j.Queue != "" {

@@ -167,7 +167,7 @@ const NoName = "\x1f"
 // Word returns the text that a [Store] sends to watchers (Store.Watch) when the job is saved. "":
 // nothing is sent.
 //
-//   - Without a Queue it is the name of the job if the job has a Due.
+//   - Without a Queue it is the name of the job if the job has a Due, even a future one.
 //   - With a Queue it is the [QueueWord], also after the end of the job. It is "" while the job
 //     runs and is not due at now, as after a renewal.
 func (j *Row) Word(now time.Time) string {

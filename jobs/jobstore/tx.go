@@ -52,15 +52,16 @@ type AnswerTx interface {
 	ExpireDeferrals(ctx context.Context, by time.Time, limit int) (int, error)
 }
 
-// AnswerLock returns the name of the lock for answers to a name and a key. Take it before looking
-// for the job, deferral or early answer with this key.
+// AnswerLock returns the name of the lock ([Tx].Lock) for answers to a name and a key. Take it
+// before looking for the job, deferral or early answer with this key.
 func AnswerLock(name, key string) string { return "answer " + KeyDigest(name, key) }
 
-// DeferralLock returns the name of the lock for the deferral of a task, which may not exist yet.
-// Take it before reading the deferral, and before AnswerLock.
+// DeferralLock returns the name of the lock ([Tx].Lock) for the deferral of a task, which may not
+// exist yet. Take it before reading the deferral, and before AnswerLock.
 func DeferralLock(id task.ID) string { return "deferral " + KeyDigest("", string(id)) }
 
-// KeyDigest returns a text of 32 characters that identifies a name and a key of any length.
+// KeyDigest returns a text of 32 hexadecimal digits that identifies a name and a key of any length:
+// the first half of a SHA-256.
 func KeyDigest(name, key string) string {
 	sum := sha256.Sum256([]byte(name + "\x00" + key))
 	return hex.EncodeToString(sum[:16])

@@ -40,8 +40,8 @@ func (d *deferral) at(t time.Time) placeOf[*deferral] {
 	return placeOf[*deferral]{major: micros(t), id: d.number, rec: d}
 }
 
-// put replaces the deferral of a task by now, or deletes it if now is nil. It returns the previous
-// deferral, or nil.
+// put replaces the deferral of a task by now, or deletes it if now is nil. It updates all indexes
+// and keeps its number. It returns the previous deferral, or nil.
 func (t *answerTable) put(id task.ID, now *jobstore.Deferral) (before *jobstore.Deferral) {
 	old := t.deferrals[id]
 	if old != nil {
@@ -64,7 +64,8 @@ func (t *answerTable) put(id task.ID, now *jobstore.Deferral) (before *jobstore.
 	return before
 }
 
-// link adds a deferral to all indexes.
+// link adds a deferral to the indexes by key, Due and Expires. A zero Due or Expires is not
+// indexed.
 func (t *answerTable) link(d *deferral) {
 	k := [2]string{d.Name, d.Key}
 	if t.byKey[k] == nil {
@@ -82,7 +83,8 @@ func (t *answerTable) link(d *deferral) {
 	}
 }
 
-// unlink removes a deferral from all indexes.
+// unlink removes a deferral from the indexes by key, Due and Expires, and deletes indexes that
+// become empty.
 func (t *answerTable) unlink(d *deferral) {
 	k := [2]string{d.Name, d.Key}
 	if delete(t.byKey[k], d); len(t.byKey[k]) == 0 {
@@ -99,7 +101,8 @@ func (t *answerTable) unlink(d *deferral) {
 }
 
 // of returns a copy of the open deferral with a name and a key. If no such deferral is open, it
-// returns the deferral that was settled last, or nil.
+// returns a copy of the one with the latest Expires, which was settled last. nil: no deferral has
+// the key.
 func (t *answerTable) of(name, key string) *jobstore.Deferral {
 	var last *deferral
 	for d := range t.byKey[[2]string{name, key}] {
@@ -116,8 +119,8 @@ func (t *answerTable) of(name, key string) *jobstore.Deferral {
 	return copyDeferral(&last.Deferral)
 }
 
-// open returns the tasks of the open deferrals of groups. Groups without an open deferral are left
-// out.
+// open returns the tasks of the open deferrals of groups that are ByKey. Other groups, and groups
+// without an open deferral, are left out.
 func (t *answerTable) open(groups []jobstore.Group) map[jobstore.Group]task.ID {
 	found := map[jobstore.Group]task.ID{}
 	for _, g := range groups {
@@ -130,7 +133,8 @@ func (t *answerTable) open(groups []jobstore.Group) map[jobstore.Group]task.ID {
 	return found
 }
 
-// ofTasks returns copies of the deferrals of tasks in the order of their ids.
+// ofTasks returns copies of the deferrals of tasks in the order of their ids, each once. Missing
+// ones are left out.
 func (t *answerTable) ofTasks(tasks []task.ID) (found []jobstore.Deferral) {
 	for _, id := range slices.Compact(slices.Sorted(slices.Values(tasks))) {
 		if d := t.deferrals[id]; d != nil {
@@ -140,8 +144,8 @@ func (t *answerTable) ofTasks(tasks []task.ID) (found []jobstore.Deferral) {
 	return found
 }
 
-// dueBy returns copies of up to limit deferrals of a broker's queue that are due at by, in the
-// order of Due.
+// dueBy returns copies of up to limit deferrals of a broker's queue whose Due is set and not after
+// by, in the order of Due.
 func (t *answerTable) dueBy(queue string, by time.Time, limit int) (found []jobstore.Deferral) {
 	o := t.due[queue]
 	if o == nil {
@@ -168,7 +172,8 @@ func (t *answerTable) awaiting(queue string, after task.ID, limit int) (found []
 	return found[:min(len(found), limit)]
 }
 
-// copyDeferral returns a copy that shares no memory with d, with times in UTC and in microseconds.
+// copyDeferral returns a copy that shares no memory with d. Its times are in UTC, cut to
+// microseconds.
 func copyDeferral(d *jobstore.Deferral) *jobstore.Deferral {
 	c := *d
 	c.Answer, c.State = bytes.Clone(d.Answer), bytes.Clone(d.State)
@@ -176,7 +181,7 @@ func copyDeferral(d *jobstore.Deferral) *jobstore.Deferral {
 	return &c
 }
 
-// copyEarly returns a copy that shares no memory with e, with its time in microseconds.
+// copyEarly returns a copy that shares no memory with e. Its time is in UTC, cut to microseconds.
 func copyEarly(e *jobstore.EarlyAnswer) *jobstore.EarlyAnswer {
 	c := *e
 	c.Result, c.Expires = bytes.Clone(e.Result), exact(e.Expires)
@@ -192,7 +197,7 @@ type answerChange struct {
 }
 
 // undoAnswers undoes all changes of early answers and deferrals in this transaction, the last one
-// first.
+// first, and clears the record of changes.
 func (tx *tx) undoAnswers() {
 	t := &tx.core.table.answerTable
 	for _, c := range slices.Backward(tx.undoneAnswers) {
@@ -208,7 +213,8 @@ func (tx *tx) undoAnswers() {
 	tx.undoneAnswers = nil
 }
 
-// Early returns the early answer to a name and a key, or nil. It implements [jobstore.AnswerTx].
+// Early returns a copy of the early answer to a name and a key, expired or not. Returns nil if no
+// such answer exists. It implements [jobstore.AnswerTx].
 func (tx *tx) Early(ctx context.Context, name, key string) (*jobstore.EarlyAnswer, error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err
@@ -216,8 +222,8 @@ func (tx *tx) Early(ctx context.Context, name, key string) (*jobstore.EarlyAnswe
 	return tx.core.earlyOf(name, key), nil
 }
 
-// earlyOf returns a copy of the early answer to a name and a key, or nil. Call it with the table
-// locked.
+// earlyOf returns a copy of the early answer to a name and a key, expired or not, or nil. Call it
+// with the table locked.
 func (c *core) earlyOf(name, key string) *jobstore.EarlyAnswer {
 	if e := c.table.answerTable.early[[2]string{name, key}]; e != nil {
 		return copyEarly(e)
@@ -225,7 +231,8 @@ func (c *core) earlyOf(name, key string) *jobstore.EarlyAnswer {
 	return nil
 }
 
-// SaveEarly stores early answers. It implements [jobstore.AnswerTx].
+// SaveEarly stores copies of early answers. Each replaces the early answer to its name and key. It
+// implements [jobstore.AnswerTx].
 func (tx *tx) SaveEarly(ctx context.Context, answers ...*jobstore.EarlyAnswer) error {
 	if err := tx.ready(ctx); err != nil {
 		return err
@@ -236,7 +243,8 @@ func (tx *tx) SaveEarly(ctx context.Context, answers ...*jobstore.EarlyAnswer) e
 	return nil
 }
 
-// setEarly stores an early answer, or deletes it if e is nil, and records the previous one.
+// setEarly stores an early answer under a name and a key, or deletes it if e is nil. It records the
+// previous one for a rollback.
 func (tx *tx) setEarly(key [2]string, e *jobstore.EarlyAnswer) {
 	t := &tx.core.table.answerTable
 	tx.undoneAnswers = append(tx.undoneAnswers, answerChange{key: key, early: t.early[key]})
@@ -257,8 +265,9 @@ func (tx *tx) DeleteEarly(ctx context.Context, name, key string) error {
 	return nil
 }
 
-// ExpireEarly deletes early answers that have expired at by, and returns them. It implements
-// [jobstore.AnswerTx].
+// ExpireEarly deletes early answers whose Expires is not after by, the earliest first, and returns
+// them. It deletes at most limit answers and stops once their Results have size bytes in total. It
+// implements [jobstore.AnswerTx].
 func (tx *tx) ExpireEarly(ctx context.Context, by time.Time, limit, size int) (gone []jobstore.EarlyAnswer, err error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err
@@ -283,8 +292,8 @@ func (tx *tx) ExpireEarly(ctx context.Context, by time.Time, limit, size int) (g
 	return gone, nil
 }
 
-// DeferralOf returns the open deferral with a name and a key, or the last one that is over, or nil.
-// It implements [jobstore.AnswerTx].
+// DeferralOf returns a copy of the open deferral with a name and a key. If no such deferral is
+// open, it returns the one that was settled last, or nil. It implements [jobstore.AnswerTx].
 func (tx *tx) DeferralOf(ctx context.Context, name, key string) (*jobstore.Deferral, error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err
@@ -292,8 +301,8 @@ func (tx *tx) DeferralOf(ctx context.Context, name, key string) (*jobstore.Defer
 	return tx.core.table.answerTable.of(name, key), nil
 }
 
-// OpenDeferrals returns the tasks of the open deferrals of groups. It implements
-// [jobstore.AnswerTx].
+// OpenDeferrals returns the tasks of the open deferrals of groups. Groups without an open deferral
+// are left out. It implements [jobstore.AnswerTx].
 func (tx *tx) OpenDeferrals(ctx context.Context, groups ...jobstore.Group) (map[jobstore.Group]task.ID, error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err
@@ -301,8 +310,8 @@ func (tx *tx) OpenDeferrals(ctx context.Context, groups ...jobstore.Group) (map[
 	return tx.core.table.answerTable.open(groups), nil
 }
 
-// Deferrals returns the deferrals of tasks in the order of their ids. It implements
-// [jobstore.AnswerTx].
+// Deferrals returns copies of the deferrals of tasks in the order of their ids. Missing ones are
+// left out. It implements [jobstore.AnswerTx].
 func (tx *tx) Deferrals(ctx context.Context, tasks ...task.ID) ([]jobstore.Deferral, error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err
@@ -310,8 +319,8 @@ func (tx *tx) Deferrals(ctx context.Context, tasks ...task.ID) ([]jobstore.Defer
 	return tx.core.table.answerTable.ofTasks(tasks), nil
 }
 
-// DueDeferrals returns up to limit deferrals of a broker's queue that are due at by, in the order
-// of Due. It implements [jobstore.AnswerTx].
+// DueDeferrals returns copies of up to limit deferrals of a broker's queue whose Due is set and not
+// after by, in the order of Due. It implements [jobstore.AnswerTx].
 func (tx *tx) DueDeferrals(ctx context.Context, queue string, by time.Time, limit int) ([]jobstore.Deferral, error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err
@@ -319,8 +328,9 @@ func (tx *tx) DueDeferrals(ctx context.Context, queue string, by time.Time, limi
 	return tx.core.table.answerTable.dueBy(queue, by, limit), nil
 }
 
-// AwaitingDeferrals returns up to limit deferrals of a broker's queue in phase DeferralAwaiting, in
-// the order of task ids after the given one. It implements [jobstore.AnswerTx].
+// AwaitingDeferrals returns copies of up to limit deferrals of a broker's queue in phase
+// DeferralAwaiting, in the order of task ids after the given one. It implements
+// [jobstore.AnswerTx].
 func (tx *tx) AwaitingDeferrals(ctx context.Context, queue string, after task.ID, limit int) ([]jobstore.Deferral, error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err
@@ -328,7 +338,8 @@ func (tx *tx) AwaitingDeferrals(ctx context.Context, queue string, after task.ID
 	return tx.core.table.answerTable.awaiting(queue, after, limit), nil
 }
 
-// SaveDeferrals stores deferrals and records the notifications for watchers. It implements
+// SaveDeferrals stores copies of deferrals, each in place of the deferral of its task. If one is
+// due now, watchers are called with the text of its queue after the commit. It implements
 // [jobstore.AnswerTx].
 func (tx *tx) SaveDeferrals(ctx context.Context, deferrals ...*jobstore.Deferral) error {
 	if err := tx.ready(ctx); err != nil {
@@ -343,14 +354,15 @@ func (tx *tx) SaveDeferrals(ctx context.Context, deferrals ...*jobstore.Deferral
 	return nil
 }
 
-// setDeferral stores the deferral of a task, or deletes it if d is nil, and records the previous
-// one.
+// setDeferral stores the deferral of a task, or deletes it if d is nil. It records the previous one
+// for a rollback.
 func (tx *tx) setDeferral(id task.ID, d *jobstore.Deferral) {
 	before := tx.core.table.answerTable.put(id, d)
 	tx.undoneAnswers = append(tx.undoneAnswers, answerChange{id: id, deferral: before})
 }
 
-// DeleteDeferrals deletes the deferrals of tasks. It implements [jobstore.AnswerTx].
+// DeleteDeferrals deletes the deferrals of tasks. Missing ones are ignored. It implements
+// [jobstore.AnswerTx].
 func (tx *tx) DeleteDeferrals(ctx context.Context, tasks ...task.ID) error {
 	if err := tx.ready(ctx); err != nil {
 		return err
@@ -361,8 +373,8 @@ func (tx *tx) DeleteDeferrals(ctx context.Context, tasks ...task.ID) error {
 	return nil
 }
 
-// ExpireDeferrals deletes up to limit deferrals that have expired at by, and returns their number.
-// It implements [jobstore.AnswerTx].
+// ExpireDeferrals deletes up to limit deferrals whose Expires is set and not after by, the earliest
+// first. It returns their number. It implements [jobstore.AnswerTx].
 func (tx *tx) ExpireDeferrals(ctx context.Context, by time.Time, limit int) (int, error) {
 	if err := tx.ready(ctx); err != nil {
 		return 0, err
@@ -377,28 +389,29 @@ func (tx *tx) ExpireDeferrals(ctx context.Context, by time.Time, limit int) (int
 	return len(gone), tx.DeleteDeferrals(ctx, gone...)
 }
 
-// Early returns the early answer to a name and a key, or nil. It implements [jobstore.AnswerTx].
+// Early returns a copy of the early answer to a name and a key, expired or not. Returns nil if no
+// such answer exists. It implements [jobstore.AnswerTx].
 func (v *view) Early(ctx context.Context, name, key string) (e *jobstore.EarlyAnswer, err error) {
 	err = v.read(ctx, func() { e = v.core.earlyOf(name, key) })
 	return e, err
 }
 
-// DeferralOf returns the open deferral with a name and a key, or the last one that is over, or nil.
-// It implements [jobstore.AnswerTx].
+// DeferralOf returns a copy of the open deferral with a name and a key. If no such deferral is
+// open, it returns the one that was settled last, or nil. It implements [jobstore.AnswerTx].
 func (v *view) DeferralOf(ctx context.Context, name, key string) (d *jobstore.Deferral, err error) {
 	err = v.read(ctx, func() { d = v.core.table.answerTable.of(name, key) })
 	return d, err
 }
 
-// OpenDeferrals returns the tasks of the open deferrals of groups. It implements
-// [jobstore.AnswerTx].
+// OpenDeferrals returns the tasks of the open deferrals of groups. Groups without an open deferral
+// are left out. It implements [jobstore.AnswerTx].
 func (v *view) OpenDeferrals(ctx context.Context, groups ...jobstore.Group) (found map[jobstore.Group]task.ID, err error) {
 	err = v.read(ctx, func() { found = v.core.table.answerTable.open(groups) })
 	return found, err
 }
 
-// Deferrals returns the deferrals of tasks in the order of their ids. It implements
-// [jobstore.AnswerTx].
+// Deferrals returns copies of the deferrals of tasks in the order of their ids. Missing ones are
+// left out. It implements [jobstore.AnswerTx].
 func (v *view) Deferrals(ctx context.Context, tasks ...task.ID) (found []jobstore.Deferral, err error) {
 	err = v.read(ctx, func() { found = v.core.table.answerTable.ofTasks(tasks) })
 	return found, err

@@ -19,7 +19,8 @@ type query struct {
 	key    string // requires name
 }
 
-// find returns the records that q selects, in the order of ids.
+// find returns the records that q selects, in the order of ids, at most q.Limit of them; a Limit of
+// 0 means all. Repeated ids count once, and missing ids are left out.
 func (t *table) find(q *query) []*record {
 	switch {
 	case q.After == math.MaxInt64:
@@ -51,8 +52,8 @@ func (t *table) find(q *query) []*record {
 	return found
 }
 
-// lowestIDs returns the lowest id of the jobs of each group that are in one of the states; nil
-// states: any state. Groups without such a job are left out.
+// lowestIDs returns, for each group, the lowest id of its jobs that are in one of the states; nil
+// states mean any state. Groups without such a job are left out.
 func (t *table) lowestIDs(states []jobstore.State, groups []jobstore.Group) map[jobstore.Group]jobstore.ID {
 	found := make(map[jobstore.Group]jobstore.ID, len(groups))
 	for _, g := range groups {
@@ -80,7 +81,8 @@ func (t *table) lowestIDs(states []jobstore.State, groups []jobstore.Group) map[
 	return found
 }
 
-// matching returns the records of an order by id that q selects, up to the limit of q.
+// matching returns the records of an order by id that q selects, in the order of ids, up to the
+// limit of q. A limit of 0 means all.
 func matching(o *order, q *query) (found []*record) {
 	for e := range o.from(entry{id: q.After + 1}) {
 		if matches(q, &e.rec.job) {
@@ -103,8 +105,8 @@ func (t *table) expired(by time.Time, limit int) (found []*record) {
 	return found
 }
 
-// smallestOrders returns orders by id that together contain all jobs that q selects. Of several
-// possibilities it chooses the one with the fewest entries.
+// smallestOrders returns orders by id that together contain all jobs that q selects, and may
+// contain other jobs. Of several possibilities it chooses the one with the fewest entries.
 func (t *table) smallestOrders(q *query) []*order {
 	best := []*order{&t.all}
 	size := t.all.n
@@ -140,7 +142,8 @@ func listOf(o *order) []*order {
 	return []*order{o}
 }
 
-// inQueue returns the orders by id that contain the jobs of q's queue in the states of q.
+// inQueue returns the orders by id that contain the jobs of q's queue in the states of q, one for
+// each state that has jobs. nil states mean any state.
 func (t *table) inQueue(q *query) (list []*order) {
 	for _, s := range states {
 		if q.States != nil && !slices.Contains(q.States, s) {
@@ -158,7 +161,8 @@ var states = [...]jobstore.State{
 	jobstore.Queued, jobstore.RunQueued, jobstore.Running, jobstore.Paused, jobstore.Waiting, jobstore.Finished, jobstore.Failed, jobstore.Cancelled,
 }
 
-// matches reports whether q selects the job j.
+// matches reports whether q selects the job j: all set fields match, and the id is above q.After.
+// It ignores q.Limit.
 func matches(q *query, j *jobstore.Row) bool {
 	return j.ID > q.After &&
 		(q.ids == nil || slices.Contains(q.ids, j.ID)) &&

@@ -21,7 +21,8 @@ type reader interface {
 	now() time.Time
 }
 
-// find implements reader. After an error of by the transaction cannot commit.
+// find implements reader. Returns the error of ready. After an error of by the transaction cannot
+// commit.
 func (tx *tx) find(ctx context.Context, by func(t *table) ([]*record, error)) ([]jobstore.Row, error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err
@@ -33,14 +34,15 @@ func (tx *tx) find(ctx context.Context, by func(t *table) ([]*record, error)) ([
 	return found, nil
 }
 
-// find implements reader. It locks the table during by.
+// find implements reader. It locks the table while by runs. Returns the error of read or of by.
 func (v *view) find(ctx context.Context, by func(t *table) ([]*record, error)) (found []jobstore.Row, err error) {
 	var bad error
 	err = v.read(ctx, func() { found, bad = v.core.find(by) })
 	return found, errors.Join(err, bad)
 }
 
-// find returns copies of the jobs that by returns. Call it with the table locked.
+// find returns copies, without Message, of the jobs that by returns. It returns the error of by.
+// Call it with the table locked.
 func (c *core) find(by func(t *table) ([]*record, error)) ([]jobstore.Row, error) {
 	found, err := by(c.table)
 	if err != nil {
@@ -61,7 +63,8 @@ func checkLimit(limit, least int) error {
 	return nil
 }
 
-// byQuery returns a function that finds the records that q selects.
+// byQuery returns a function that finds the records that q selects (table.find). The function
+// returns ErrBadJob for a negative limit.
 func byQuery(q query) func(t *table) ([]*record, error) {
 	return func(t *table) ([]*record, error) {
 		if err := checkLimit(q.Limit, 0); err != nil {
@@ -71,10 +74,11 @@ func byQuery(q query) func(t *table) ([]*record, error) {
 	}
 }
 
-// findNothing returns no records.
+// findNothing returns no records and no error.
 func findNothing(*table) ([]*record, error) { return nil, nil }
 
-// lastOver returns a function that finds the newest job with a name and a key that is over.
+// lastOver returns a function that finds the job with the highest id that has a name and a key and
+// is over. It finds no record if no such job exists, or if name or key is empty.
 func lastOver(name, key string) func(t *table) ([]*record, error) {
 	return func(t *table) ([]*record, error) {
 		o := t.answers[[2]string{name, key}]
@@ -92,8 +96,8 @@ func lastOver(name, key string) func(t *table) ([]*record, error) {
 	}
 }
 
-// ofDue returns a function that finds due jobs without a queue. It returns ErrBadJob for a limit
-// below 1.
+// ofDue returns a function that finds due jobs without a queue (table.findDue). The function
+// returns ErrBadJob for a limit below 1. now is called for a zero d.By, with the table locked.
 func ofDue(d jobstore.Due, limit int, now func() time.Time) func(t *table) ([]*record, error) {
 	return func(t *table) ([]*record, error) {
 		if err := checkLimit(limit, 1); err != nil {
@@ -103,8 +107,8 @@ func ofDue(d jobstore.Due, limit int, now func() time.Time) func(t *table) ([]*r
 	}
 }
 
-// ofLine returns a function that finds due jobs of a queue. It returns ErrBadJob for a limit below
-// 1.
+// ofLine returns a function that finds due jobs of a queue (table.findLine). The function returns
+// ErrBadJob for a limit below 1. now is called for a zero l.By, with the table locked.
 func ofLine(l jobstore.Line, limit int, now func() time.Time) func(t *table) ([]*record, error) {
 	return func(t *table) ([]*record, error) {
 		if err := checkLimit(limit, 1); err != nil {
@@ -114,8 +118,8 @@ func ofLine(l jobstore.Line, limit int, now func() time.Time) func(t *table) ([]
 	}
 }
 
-// Jobs returns the jobs with these ids, each once, in the order of ids. It implements
-// [jobstore.Finder].
+// Jobs returns the jobs with these ids, each once, in the order of ids. Missing ids are left out;
+// without ids the result is empty. It implements [jobstore.Finder].
 func (f finder) Jobs(ctx context.Context, ids ...jobstore.ID) ([]jobstore.Row, error) {
 	if len(ids) == 0 {
 		return f.in.find(ctx, findNothing)
@@ -123,12 +127,14 @@ func (f finder) Jobs(ctx context.Context, ids ...jobstore.ID) ([]jobstore.Row, e
 	return f.in.find(ctx, byQuery(query{ids: ids}))
 }
 
-// All returns a page of all jobs. It implements [jobstore.Finder].
+// All returns a page of all jobs. A negative Limit is an ErrBadJob, here and in the other methods
+// with a Page; in an Update the transaction then cannot commit. It implements [jobstore.Finder].
 func (f finder) All(ctx context.Context, p jobstore.Page) ([]jobstore.Row, error) {
 	return f.in.find(ctx, byQuery(query{Page: p}))
 }
 
-// Named returns a page of the jobs with a name. It implements [jobstore.Finder].
+// Named returns a page of the jobs with a name. An empty name has no jobs. It implements
+// [jobstore.Finder].
 func (f finder) Named(ctx context.Context, name string, p jobstore.Page) ([]jobstore.Row, error) {
 	if name == "" {
 		return f.in.find(ctx, findNothing)
@@ -136,7 +142,8 @@ func (f finder) Named(ctx context.Context, name string, p jobstore.Page) ([]jobs
 	return f.in.find(ctx, byQuery(query{Page: p, name: name}))
 }
 
-// OfKey returns a page of the jobs with a name and a Key. It implements [jobstore.Finder].
+// OfKey returns a page of the jobs with a name and a Key. An empty name or key has no jobs. It
+// implements [jobstore.Finder].
 func (f finder) OfKey(ctx context.Context, name, key string, p jobstore.Page) ([]jobstore.Row, error) {
 	if name == "" || key == "" {
 		return f.in.find(ctx, findNothing)
@@ -144,8 +151,8 @@ func (f finder) OfKey(ctx context.Context, name, key string, p jobstore.Page) ([
 	return f.in.find(ctx, byQuery(query{Page: p, name: name, key: key}))
 }
 
-// LastOver returns the newest job with a name and a Key that is over, or nil. It implements
-// [jobstore.Finder].
+// LastOver returns a copy of the newest job, by id, with a name and a Key that is over. Returns nil
+// if no such job exists, or if name or key is empty. It implements [jobstore.Finder].
 func (f finder) LastOver(ctx context.Context, name, key string) (*jobstore.Row, error) {
 	found, err := f.in.find(ctx, lastOver(name, key))
 	if err != nil || len(found) == 0 {
@@ -154,8 +161,8 @@ func (f finder) LastOver(ctx context.Context, name, key string) (*jobstore.Row, 
 	return &found[0], nil
 }
 
-// First returns the lowest id of the jobs of each group in one of the states. It implements
-// [jobstore.Finder].
+// First returns, for each group, the lowest id of its jobs in one of the states; nil states mean
+// any state. Groups without such a job are left out. It implements [jobstore.Finder].
 func (f finder) First(ctx context.Context, states []jobstore.State, groups ...jobstore.Group) (map[jobstore.Group]jobstore.ID, error) {
 	var first map[jobstore.Group]jobstore.ID
 	_, err := f.in.find(ctx, func(t *table) ([]*record, error) {
@@ -165,7 +172,8 @@ func (f finder) First(ctx context.Context, states []jobstore.State, groups ...jo
 	return first, err
 }
 
-// OfQueue returns a page of the jobs of a queue. It implements [jobstore.Finder].
+// OfQueue returns a page of the jobs of a queue. An empty queue has no jobs. It implements
+// [jobstore.Finder].
 func (f finder) OfQueue(ctx context.Context, queue string, p jobstore.Page) ([]jobstore.Row, error) {
 	if queue == "" {
 		return f.in.find(ctx, findNothing)
@@ -173,7 +181,8 @@ func (f finder) OfQueue(ctx context.Context, queue string, p jobstore.Page) ([]j
 	return f.in.find(ctx, byQuery(query{Page: p, queue: queue}))
 }
 
-// Children returns a page of the children of a job. It implements [jobstore.Finder].
+// Children returns a page of the children of a job. A parent of 0 has no children. It implements
+// [jobstore.Finder].
 func (f finder) Children(ctx context.Context, parent jobstore.ID, p jobstore.Page) ([]jobstore.Row, error) {
 	if parent == 0 {
 		return f.in.find(ctx, findNothing)
@@ -181,13 +190,15 @@ func (f finder) Children(ctx context.Context, parent jobstore.ID, p jobstore.Pag
 	return f.in.find(ctx, byQuery(query{Page: p, parent: parent}))
 }
 
-// Due returns up to limit due jobs without a queue, in the order of Priority, Due and ID. It
-// implements [jobstore.Finder].
+// Due returns up to limit due jobs without a queue, in the order of Priority, Due and ID. A limit
+// below 1 is an ErrBadJob; in an Update the transaction then cannot commit. It implements
+// [jobstore.Finder].
 func (f finder) Due(ctx context.Context, d jobstore.Due, limit int) ([]jobstore.Row, error) {
 	return f.in.find(ctx, ofDue(d, limit, f.in.now))
 }
 
-// Line returns up to limit due jobs of a queue in its order. It implements [jobstore.Finder].
+// Line returns up to limit due jobs of a queue in the order that l asks for. A limit below 1 is an
+// ErrBadJob; in an Update the transaction then cannot commit. It implements [jobstore.Finder].
 func (f finder) Line(ctx context.Context, l jobstore.Line, limit int) ([]jobstore.Row, error) {
 	return f.in.find(ctx, ofLine(l, limit, f.in.now))
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// copyLease returns a copy that shares no memory with l, or nil for nil.
+// copyLease returns a copy that shares no memory with l, with its time cut to microseconds. It
+// returns nil for nil.
 func copyLease(l *jobstore.QueueLease) *jobstore.QueueLease {
 	if l == nil {
 		return nil
@@ -17,7 +18,8 @@ func copyLease(l *jobstore.QueueLease) *jobstore.QueueLease {
 	return &c
 }
 
-// QueueLease returns a copy of the lease of a queue, or nil. It implements [jobstore.LeaseTx].
+// QueueLease returns a copy of the lease of a queue, or nil if the queue was never served. It
+// implements [jobstore.LeaseTx].
 func (tx *tx) QueueLease(ctx context.Context, queue string) (*jobstore.QueueLease, error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err
@@ -25,7 +27,8 @@ func (tx *tx) QueueLease(ctx context.Context, queue string) (*jobstore.QueueLeas
 	return copyLease(tx.core.table.leases[queue]), nil
 }
 
-// SaveQueueLease stores the lease of a queue and records the notification for watchers. It
+// SaveQueueLease stores a copy of the lease in place of the lease of its queue. It records the
+// previous one for a rollback. If the lease has ended, watchers are called after the commit. It
 // implements [jobstore.LeaseTx].
 func (tx *tx) SaveQueueLease(ctx context.Context, l *jobstore.QueueLease) error {
 	if err := tx.ready(ctx); err != nil {
@@ -44,8 +47,8 @@ func (tx *tx) SaveQueueLease(ctx context.Context, l *jobstore.QueueLease) error 
 	return nil
 }
 
-// rollbackLeases undoes all changes of leases in this transaction. A previous lease with a Fence of
-// 0 means that none was stored.
+// rollbackLeases undoes all changes of leases in this transaction, the last one first. A previous
+// lease with a Fence of 0 means that no lease was stored; the lease is then deleted.
 func (tx *tx) rollbackLeases() {
 	leases := tx.core.table.leases
 	for i := len(tx.undoLeases) - 1; i >= 0; i-- {
@@ -57,7 +60,8 @@ func (tx *tx) rollbackLeases() {
 	tx.undoLeases = nil
 }
 
-// QueueLease returns a copy of the lease of a queue, or nil. It implements [jobstore.LeaseTx].
+// QueueLease returns a copy of the lease of a queue, or nil if the queue was never served. It
+// implements [jobstore.LeaseTx].
 func (v *view) QueueLease(ctx context.Context, queue string) (l *jobstore.QueueLease, err error) {
 	err = v.read(ctx, func() { l = copyLease(v.core.table.leases[queue]) })
 	return l, err

@@ -30,7 +30,9 @@ func (r *record) byTime() entry {
 // byWeight returns the entry of the job in an order by weight.
 func (r *record) byWeight() entry { return entry{major: r.job.Weight, id: r.job.ID, rec: r} }
 
-// enqueue adds a job of a queue to its line.
+// enqueue adds a job of a queue to the line of its queue and state, which it creates if it is
+// missing. It does not change the job. A job without a Due counts in the line's weight, but has no
+// place in the orders of due jobs.
 func (t *table) enqueue(r *record) {
 	at := lineKey{r.job.Queue, r.job.State}
 	l := t.lines[at]
@@ -47,7 +49,9 @@ func (t *table) enqueue(r *record) {
 	}
 }
 
-// dequeue removes a job of a queue from its line.
+// dequeue removes a job of a queue from the line of its queue and state, and deletes the line if it
+// is then empty. It does not change the job. Call it before these fields change; the line must
+// contain the job.
 func (t *table) dequeue(r *record) {
 	at := lineKey{r.job.Queue, r.job.State}
 	l := t.lines[at]
@@ -63,7 +67,9 @@ func (t *table) dequeue(r *record) {
 	}
 }
 
-// findLine returns up to limit due records of a line, in the order that q asks for.
+// findLine returns up to limit due records of the queue and state of q, in the order that q asks
+// for. It leaves out jobs heavier than q.MaxWeight and jobs up to q.After. A zero q.By means the
+// result of now.
 func (t *table) findLine(q *jobstore.Line, now func() time.Time, limit int) []*record {
 	l := t.lines[lineKey{q.Queue, q.State}]
 	if l == nil {
@@ -95,7 +101,8 @@ func (t *table) findLine(q *jobstore.Line, now func() time.Time, limit int) []*r
 }
 
 // cursor returns the first position after the job q.After, in an order whose positions by computes.
-// The job need not be stored there. Without q.After it returns the start.
+// The job need not be stored there. Without q.After it returns start, the position before all
+// entries.
 func cursor(q *jobstore.Line, by func(*record) entry) entry {
 	if q.After == nil {
 		return start
@@ -105,7 +112,8 @@ func cursor(q *jobstore.Line, by func(*record) entry) entry {
 	return e
 }
 
-// weigh returns the number of running jobs of a queue and the sum of their weights.
+// weigh returns the number of running jobs of a queue (RUNNING and RUNQUEUED) and the sum of their
+// weights. Both are 0 for an unknown queue.
 func (t *table) weigh(queue string) (n, weight int64) {
 	for _, s := range states {
 		if l := t.lines[lineKey{queue, s}]; l != nil && s.Runs() {

@@ -46,11 +46,12 @@ type core struct {
 	watchers atomic.Pointer[[]*watcher] // replaced, never changed
 }
 
+// watcher is one registration of Watch. Its address identifies it.
 type watcher struct{ wake func(names []string) }
 
 var _ jobstore.Store = (*Store)(nil)
 
-// New returns a store without jobs. It never returns an error.
+// New returns a store without jobs. The error is always nil. It starts no goroutine.
 func New(c Config) (*Store, error) {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -65,7 +66,8 @@ func newStore(c *core) *Store { return &Store{core: c, stops: map[*watcher]struc
 // store separately. The jobs live as long as any of the stores is referenced.
 func (s *Store) Join() *Store { return newStore(s.core) }
 
-// begin counts a running call. Returns ErrClosed after Close. It takes s.mu.
+// begin counts a running call, for which Close then waits. Call end after the call. Returns
+// ErrClosed, and counts nothing, after Close. It takes s.mu.
 func (s *Store) begin() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +78,8 @@ func (s *Store) begin() error {
 	return nil
 }
 
-// end records the end of a running call. The last one wakes a waiting Close. It takes s.mu.
+// end records the end of a running call that begin has counted. The last one wakes a waiting Close.
+// It takes s.mu.
 func (s *Store) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +89,8 @@ func (s *Store) end() {
 	}
 }
 
-// lock waits until no other goroutine uses the table. Returns ErrUnavailable if ctx ends first.
+// lock blocks until no other goroutine uses the table; unlock ends the use. Returns ErrUnavailable,
+// without the lock, if ctx ends first or has ended before.
 func (c *core) lock(ctx context.Context) error {
 	if ctx.Err() == nil {
 		select {
@@ -101,8 +105,13 @@ func (c *core) lock(ctx context.Context) error {
 // unlock lets the next goroutine use the table.
 func (c *core) unlock() { <-c.token }
 
-// Update runs fn in the only running transaction, and notifies watchers after the commit. It
-// implements [jobstore.Store].
+// Update runs fn in a transaction, the only one at a time, and calls the watchers after the commit.
+// It blocks while another transaction runs. An error or a panic of fn undoes all changes. fn runs
+// once.
+//
+// Returns the error of fn, or the first error of a method of tx that prevents the commit. Returns
+// ErrClosed after Close, and ErrUnavailable if ctx ends before fn begins. The end of ctx during fn
+// makes the next call of tx return ErrUnavailable. It implements [jobstore.Store].
 func (s *Store) Update(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) error {
 	if err := s.begin(); err != nil {
 		return err
@@ -120,8 +129,10 @@ func (s *Store) Single(ctx context.Context, fn func(ctx context.Context, tx jobs
 	return s.Update(ctx, fn)
 }
 
-// update runs fn with the table locked. If fn fails or panics, it undoes all changes. woken reports
-// that watchers must be notified with names; nil names mean any name.
+// update runs fn with the table locked, and unlocks it at the end. If fn fails or panics, or if a
+// method of tx has failed, it undoes all changes and returns the error. woken reports that watchers
+// must be called with names; nil names mean any name. The caller calls them, after the table is
+// unlocked.
 func (c *core) update(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) (names []string, woken bool, err error) {
 	if err := c.lock(ctx); err != nil {
 		return nil, false, err
@@ -149,8 +160,9 @@ func (c *core) update(ctx context.Context, fn func(ctx context.Context, tx jobst
 	return names, woken, nil
 }
 
-// View runs fn with a transaction that only reads. Jobs may change between two calls of its
-// methods. It implements [jobstore.Store].
+// View runs fn with a transaction that only reads, and returns the error of fn. Each call of tx
+// locks the table for itself, so jobs may change between two calls. Returns ErrClosed after Close,
+// and ErrUnavailable if ctx has ended. It implements [jobstore.Store].
 func (s *Store) View(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) error {
 	if err := s.begin(); err != nil {
 		return err
@@ -165,7 +177,9 @@ func (s *Store) View(ctx context.Context, fn func(ctx context.Context, tx jobsto
 	return fn(ctx, v)
 }
 
-// Coming returns up to max names of jobs that became due after since. It implements
+// Coming returns up to max names of jobs that became due after since, in the order of Due, and the
+// next Due after now. A zero since returns no names. It ignores jobs of queues. Returns ErrClosed
+// after Close, and ErrUnavailable if ctx ends while it waits for the table. It implements
 // [jobstore.Store].
 func (s *Store) Coming(ctx context.Context, since time.Time, max int) (jobstore.Coming, error) {
 	if err := s.begin(); err != nil {
@@ -182,7 +196,7 @@ func (s *Store) Coming(ctx context.Context, since time.Time, max int) (jobstore.
 // time returns the store's time in microseconds. Call it with the table locked.
 func (c *core) time() time.Time { return exact(c.now()) }
 
-// exact returns t as it is stored: in UTC, cut to microseconds.
+// exact returns t as it is stored: in UTC, cut down to microseconds. A zero time stays zero.
 func exact(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Time{}
@@ -190,8 +204,10 @@ func exact(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Microsecond)
 }
 
-// Watch registers wake, which the goroutine that has committed calls. Close of this store ends the
-// calls, too. It implements [jobstore.Store].
+// Watch registers wake, for commits through this store and all joined stores. The goroutine that
+// has committed calls it, before its Update returns. stop, or Close of this store, ends the calls;
+// stop is idempotent. After Close it registers nothing. It takes s.mu. It implements
+// [jobstore.Store].
 func (s *Store) Watch(wake func(names []string)) (stop func()) {
 	w := &watcher{wake}
 	s.mu.Lock()
@@ -211,7 +227,8 @@ func (s *Store) Watch(wake func(names []string)) (stop func()) {
 	}
 }
 
-// listeners returns the registered watchers. The result must not be changed.
+// listeners returns a pointer to the registered watchers, never nil. The result must not be
+// changed. It takes no lock.
 func (c *core) listeners() *[]*watcher {
 	if ws := c.watchers.Load(); ws != nil {
 		return ws
@@ -219,7 +236,7 @@ func (c *core) listeners() *[]*watcher {
 	return &[]*watcher{}
 }
 
-// change replaces the watchers by the result of how. It takes c.mu.
+// change replaces the watchers by the result of how, which gets a copy of them. It takes c.mu.
 func (c *core) change(how func([]*watcher) []*watcher) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -227,22 +244,24 @@ func (c *core) change(how func([]*watcher) []*watcher) {
 	c.watchers.Store(&ws)
 }
 
-// drop removes a watcher. It takes c.mu.
+// drop removes a watcher, and does nothing if it is not registered. It takes c.mu.
 func (c *core) drop(w *watcher) {
 	c.change(func(ws []*watcher) []*watcher {
 		return slices.DeleteFunc(ws, func(other *watcher) bool { return other == w })
 	})
 }
 
-// wake calls all watchers, each with its own copy of names.
+// wake calls all watchers in this goroutine, each with its own copy of names. nil names mean any
+// name. Call it with the table unlocked.
 func (c *core) wake(names []string) {
 	for _, w := range *c.listeners() {
 		w.wake(slices.Clone(names))
 	}
 }
 
-// Close waits for running calls and ends the watches of this store. The jobs stay for joined
-// stores. It implements [jobstore.Store].
+// Close makes later calls return ErrClosed, ends the watches of this store, and waits for running
+// calls. The jobs stay for joined stores. Returns nil, or the cause of ctx if ctx ends first.
+// Idempotent. It takes s.mu. It implements [jobstore.Store].
 func (s *Store) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true

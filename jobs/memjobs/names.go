@@ -50,7 +50,8 @@ func newNames() names {
 	return names{byName: map[string]*nameset{}, patterns: map[string]*match{}}
 }
 
-// use returns the set of a name and counts one more record in it. It creates a missing set.
+// use returns the set of a name and counts one more record in it. It creates a missing set, without
+// jobs; the caller adds the record to the orders of the set.
 func (n *names) use(name string) *nameset {
 	s := n.byName[name]
 	switch {
@@ -65,8 +66,9 @@ func (n *names) use(name string) *nameset {
 	return s
 }
 
-// release counts one record less in s. It deletes unused names, and all cached patterns, when there
-// are many unused names.
+// release counts one record less in s. A set without records stays at first, since the name may
+// soon be used again. When at least 64 sets and half of all are unused, it deletes them and all
+// cached patterns.
 func (n *names) release(s *nameset) {
 	if s.used--; s.used > 0 {
 		return
@@ -85,7 +87,7 @@ func (n *names) release(s *nameset) {
 	clear(n.patterns)
 }
 
-// order returns the jobs with a name by id, or nil.
+// order returns the order by id of the jobs with a name. Returns nil if the name has no set.
 func (n *names) order(name string) *order {
 	if s := n.byName[name]; s != nil {
 		return &s.jobs
@@ -93,7 +95,7 @@ func (n *names) order(name string) *order {
 	return nil
 }
 
-// forget deletes arbitrary cached patterns until one more fits.
+// forget deletes arbitrary cached patterns until one more fits within maxPatterns and maxMatched.
 func (n *names) forget() {
 	for pattern, m := range n.patterns {
 		if len(n.patterns) < maxPatterns && n.total <= maxMatched {
@@ -104,8 +106,9 @@ func (n *names) forget() {
 	}
 }
 
-// matched returns the names that match a pattern, and caches them. It compares only names that are
-// new since the last call.
+// matched returns the sets of the names that match a pattern, and caches them. It compares only
+// names that are new since the last call. A pattern without wildcards gives only its name, with
+// exact true and found empty. A pattern above maxPattern bytes is not cached.
 func (n *names) matched(pattern string) *match {
 	m := n.patterns[pattern]
 	if m == nil {
@@ -133,8 +136,8 @@ func (n *names) matched(pattern string) *match {
 	return m
 }
 
-// findDue returns up to limit due records that s selects, in the order of priority, time and id. by
-// is the latest Due, in microseconds.
+// findDue returns up to limit due records without a queue that s selects, in the order of priority,
+// time and id. by is the latest Due, in microseconds. It changes no job.
 func (t *table) findDue(s *jobstore.Selector, by int64, limit int) []*record {
 	if s.Pattern == "" {
 		return firstOf(t.named(s.Names...), s, by, limit)
@@ -153,7 +156,7 @@ func (t *table) findDue(s *jobstore.Selector, by int64, limit int) []*record {
 	return firstOf(m.found, s, by, limit)
 }
 
-// named returns the sets of these names, each once. Names without jobs are left out.
+// named returns the sets of these names in sorted order, each once. Unknown names are left out.
 func (t *table) named(list ...string) []*nameset {
 	if len(list) > 1 {
 		list = slices.Clone(list)
@@ -169,8 +172,10 @@ func (t *table) named(list ...string) []*nameset {
 	return sets
 }
 
-// walk searches all due jobs in their order for names of a pattern. whole reports that the result
-// is complete. It stops early, with false, if too many jobs have other names.
+// walk searches all due jobs in their order for names that match the pattern of m. It returns up to
+// limit records that s selects, in the order of priority, time and id, with whole true. It returns
+// nil and false if it has read 64 + 4*limit jobs, of one kind, without success: too many have other
+// names.
 func (t *table) walk(m *match, s *jobstore.Selector, by int64, limit int) (found []*record, whole bool) {
 	only, kinds := scope(s)
 	want := func(r *record) bool { _, ok := m.set[r.name]; return ok }
@@ -182,7 +187,8 @@ func (t *table) walk(m *match, s *jobstore.Selector, by int64, limit int) (found
 	return first(found, limit), true
 }
 
-// firstOf returns the first limit due records of several names.
+// firstOf returns the first limit due records of several names that s selects, in the order of
+// priority, time and id. by is the latest Due, in microseconds.
 func firstOf(sets []*nameset, s *jobstore.Selector, by int64, limit int) []*record {
 	only, kinds := scope(s)
 	var found []*record
@@ -209,7 +215,7 @@ func scope(s *jobstore.Selector) (only *int, kinds int) {
 	return only, 1
 }
 
-// first sorts records by priority, time and id, and returns at most limit of them.
+// first sorts records in place by priority, time and id, and returns at most limit of them.
 func first(found []*record, limit int) []*record {
 	slices.SortFunc(found, func(a, b *record) int {
 		return cmp.Or(cmp.Compare(a.job.Priority, b.job.Priority), a.job.Due.Compare(b.job.Due), cmp.Compare(a.job.ID, b.job.ID))

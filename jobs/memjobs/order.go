@@ -36,7 +36,7 @@ func (e placeOf[R]) compare(o placeOf[R]) int {
 // Adding or removing an entry moves entries of one block. The zero value is empty.
 type orderOf[R any] struct {
 	blocks [][]placeOf[R] // no block is empty
-	n      int
+	n      int            // number of entries
 }
 
 // order is an order of jobs.
@@ -45,8 +45,8 @@ type order = orderOf[*record]
 // blockSize is the maximum number of entries in a block.
 const blockSize = 256
 
-// seek returns the position of e, or the position at which it must be inserted. found reports
-// whether o contains e.
+// seek returns the block and the index of e, or the position at which it must be inserted. found
+// reports whether o contains e. A block of len(o.blocks) means that e sorts after all entries.
 func (o *orderOf[R]) seek(e placeOf[R]) (block, i int, found bool) {
 	if len(o.blocks) > 0 { // the usual case: a search for the first entry
 		if c := o.blocks[0][0].compare(e); c >= 0 {
@@ -64,7 +64,7 @@ func (o *orderOf[R]) seek(e placeOf[R]) (block, i int, found bool) {
 	return block, i, found
 }
 
-// add inserts e, which o must not contain.
+// add inserts e, which o must not contain. A full block is split in two.
 func (o *orderOf[R]) add(e placeOf[R]) {
 	o.n++
 	b, i, _ := o.seek(e)
@@ -89,7 +89,9 @@ func (o *orderOf[R]) add(e placeOf[R]) {
 	o.blocks[b] = slices.Insert(o.blocks[b], i, e)
 }
 
-// remove removes e if o contains it.
+// remove removes the entry with the sort key of e, and does nothing if o does not contain it. It
+// deletes an empty block. It joins a block with the next if both together fill at most half a
+// block.
 func (o *orderOf[R]) remove(e placeOf[R]) {
 	b, i, found := o.seek(e)
 	if !found {
@@ -106,7 +108,8 @@ func (o *orderOf[R]) remove(e placeOf[R]) {
 	}
 }
 
-// from yields the entries from e on, in order. The order must not change meanwhile.
+// from yields the entries from e on, in order. o need not contain e. The order must not change
+// meanwhile.
 func (o *orderOf[R]) from(e placeOf[R]) iter.Seq[placeOf[R]] {
 	return func(yield func(placeOf[R]) bool) {
 		b, i, _ := o.seek(e)
@@ -124,8 +127,11 @@ func (o *orderOf[R]) from(e placeOf[R]) iter.Seq[placeOf[R]] {
 var start = entry{major: math.MinInt64, minor: math.MinInt64}
 
 // dueBy appends to found at most limit records with a time up to by that want accepts; a nil want
-// accepts all. The order must be one by priority, time and id. only, if not nil, is the wanted
-// priority. It reads at most budget entries; whole reports that this was enough.
+// accepts all. It returns the longer list, in the order of o. The order must be one by priority,
+// time and id. only, if not nil, is the wanted priority.
+//
+// It reads at most budget entries. whole is false if more would have been needed; the list is then
+// incomplete.
 func (o *orderOf[R]) dueBy(found []R, by int64, only *int, limit, budget int, want func(R) bool) (more []R, whole bool) {
 	at := placeOf[R]{major: math.MinInt64, minor: math.MinInt64}
 	if only != nil {
@@ -134,7 +140,9 @@ func (o *orderOf[R]) dueBy(found []R, by int64, only *int, limit, budget int, wa
 	return o.dueFrom(at, found, by, only, limit, budget, want)
 }
 
-// dueFrom is dueBy from the entry at on.
+// dueFrom is dueBy for the entries from at on: it appends at most limit records with a time up to
+// by that want accepts. whole is false if budget entries were not enough. If only is not nil, at
+// must have that priority.
 func (o *orderOf[R]) dueFrom(at placeOf[R], found []R, by int64, only *int, limit, budget int, want func(R) bool) (more []R, whole bool) {
 	limit += len(found)
 	for again := true; again; {

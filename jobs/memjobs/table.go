@@ -12,10 +12,11 @@ type record struct {
 	name *nameset
 }
 
-// micros returns a time as orders sort it.
+// micros returns a time as orders sort it: microseconds since 1970.
 func micros(t time.Time) int64 { return t.UnixMicro() }
 
-// table contains the jobs and their indexes. One goroutine at a time uses it.
+// table contains the jobs and their indexes, which are orders of records. One goroutine at a time
+// uses it: a transaction that has locked the core.
 type table struct {
 	last     jobstore.ID // the id of the newest job
 	byID     map[jobstore.ID]*record
@@ -51,7 +52,8 @@ func mock(j *jobstore.Row) int {
 	return 0
 }
 
-// insert adds a job with an id that the table does not contain.
+// insert adds a job, with its id, to the table and all indexes. The table must not contain the id.
+// The table keeps j's memory.
 func (t *table) insert(j jobstore.Row) {
 	r := &record{job: j, name: t.names.use(j.Name)}
 	t.byID[j.ID] = r
@@ -60,7 +62,8 @@ func (t *table) insert(j jobstore.Row) {
 	t.linkDue(r)
 }
 
-// remove deletes a record from the table and all indexes.
+// remove deletes a record from the table and all indexes, and counts it less in the set of its
+// name. r keeps its job.
 func (t *table) remove(r *record) {
 	t.unlinkDue(r)
 	t.unlink(r)
@@ -69,7 +72,8 @@ func (t *table) remove(r *record) {
 	t.names.release(r.name)
 }
 
-// replace replaces the job of a record by j, which has the same id, and updates the indexes.
+// replace replaces the job of a record by j, which has the same id. It updates only the indexes
+// whose fields differ. The table keeps j's memory.
 func (t *table) replace(r *record, j jobstore.Row) {
 	old := &r.job
 	renamed := old.Name != j.Name
@@ -109,7 +113,8 @@ func (r *record) byPriority() entry {
 	return entry{major: int64(r.job.Priority), minor: micros(r.job.Due), id: r.job.ID, rec: r}
 }
 
-// link adds a record to the indexes by name, keys, parent and expiry.
+// link adds a record to the indexes by name, keys, parent and expiry. Unset keys, parent and
+// Expires are not indexed. Indexes of due jobs need linkDue.
 func (t *table) link(r *record) {
 	r.name.jobs.add(r.byID())
 	if k := r.job.SequenceKey; k != "" {
@@ -129,7 +134,8 @@ func (t *table) link(r *record) {
 	}
 }
 
-// unlink removes a record from the indexes by name, keys, parent and expiry.
+// unlink removes a record from the indexes by name, keys, parent and expiry. Call it before these
+// fields change.
 func (t *table) unlink(r *record) {
 	r.name.jobs.remove(r.byID())
 	if k := r.job.SequenceKey; k != "" {
@@ -149,7 +155,8 @@ func (t *table) unlink(r *record) {
 	}
 }
 
-// linkDue adds a record to the indexes of due jobs, or to the line of its queue.
+// linkDue adds a job of a queue to the line of its queue and state, whatever its Due. It adds any
+// other job to the indexes of due jobs, unless its Due is zero.
 func (t *table) linkDue(r *record) {
 	if r.job.Queue != "" {
 		t.enqueue(r)
@@ -163,7 +170,8 @@ func (t *table) linkDue(r *record) {
 	r.name.due[mock(&r.job)].add(r.byPriority())
 }
 
-// unlinkDue removes a record from the indexes of due jobs, or from the line of its queue.
+// unlinkDue removes a record from the indexes of due jobs, or from the line of its queue. Call it
+// before these fields change.
 func (t *table) unlinkDue(r *record) {
 	if r.job.Queue != "" {
 		t.dequeue(r)
@@ -198,8 +206,9 @@ func removeFrom[K comparable](m map[K]*order, k K, e entry) {
 	}
 }
 
-// coming returns up to most names of jobs whose Due is after since and not after now, and the first
-// Due after now.
+// coming returns up to most names of jobs whose Due is after since and not after now, each once, in
+// the order of Due. More reports that further names are due. Next is the first Due after now; zero
+// if no job has one. A zero since returns no names. Jobs of queues are ignored.
 func (t *table) coming(since, now time.Time, most int) jobstore.Coming {
 	c := jobstore.Coming{Now: now}
 	for e := range t.due.from(entry{major: micros(now) + 1}) {

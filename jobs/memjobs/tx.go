@@ -13,7 +13,8 @@ import (
 )
 
 // tx is a transaction that changes jobs in place and undoes the changes if it fails. It holds the
-// table locked, so locks of rows and names need no work.
+// table locked, so locks of rows and names need no work. Each exported method first calls ready and
+// returns its error.
 type tx struct {
 	finder
 
@@ -42,8 +43,9 @@ var (
 	_ jobstore.Weigher = (*view)(nil)
 )
 
-// ready returns an error if the transaction is over or has failed, or if ctx has ended. In the last
-// case the transaction fails.
+// ready returns nil if the transaction can be used. Otherwise it returns errOver after its end, the
+// earlier error if it has failed, or ErrUnavailable if ctx has ended. In the last case the
+// transaction fails and cannot commit.
 func (tx *tx) ready(ctx context.Context) error {
 	if tx.over {
 		return errOver
@@ -60,13 +62,15 @@ func (tx *tx) ready(ctx context.Context) error {
 // errOver is the error of a transaction that is used after its end.
 var errOver = fmt.Errorf("memjobs: the transaction has ended: %w", jobstore.ErrClosed)
 
-// fail prevents the commit of the transaction because of err. It returns err.
+// fail records err, so that the transaction cannot commit and later calls return err. It undoes
+// nothing yet. It returns err.
 func (tx *tx) fail(err error) error {
 	tx.failed = err
 	return err
 }
 
-// rollback undoes all changes of the transaction, the last one first.
+// rollback undoes all changes of jobs, early answers, deferrals and leases, the last one first.
+// Used ids are not used again.
 func (tx *tx) rollback() {
 	t := tx.core.table
 	for i := len(tx.undo) - 1; i >= 0; i-- {
@@ -86,9 +90,10 @@ func (tx *tx) rollback() {
 	tx.rollbackLeases()
 }
 
-// notifications returns the texts for watchers: names of jobs with a new Due, and texts for queues,
-// deferrals and leases. some reports whether there are any. More than 100 texts become nil, which
-// means any name.
+// notifications returns the texts for watchers, each once: those of jobs whose state has changed
+// for watchers (notification), and the recorded ones of deferrals and leases. Deleted jobs have no
+// text. some reports whether watchers must be called. More than 100 texts become nil, which means
+// any text.
 func (tx *tx) notifications() (names []string, some bool) {
 	names = slices.Compact(slices.Sorted(slices.Values(tx.words)))
 	seen := map[string]bool{}
@@ -113,8 +118,9 @@ func (tx *tx) notifications() (names []string, some bool) {
 	return names, len(names) > 0
 }
 
-// notification returns the text for watchers after the change of a job. "": nothing has changed
-// that concerns watchers.
+// notification returns the text for watchers after the change of a job (Row.Word); before is nil
+// for a new job. It is "", which means no text, if Due, Name and Queue are equal, and also State
+// for a job of a queue.
 func (tx *tx) notification(before, after *jobstore.Row) string {
 	if before != nil && before.Due.Equal(after.Due) && before.Name == after.Name && before.Queue == after.Queue && (after.Queue == "" || before.State == after.State) {
 		return ""
@@ -122,8 +128,8 @@ func (tx *tx) notification(before, after *jobstore.Row) string {
 	return after.Word(tx.now())
 }
 
-// Now returns the store's time, which never goes backwards in a transaction. It implements
-// [jobstore.Tx].
+// Now returns the store's time in microseconds, which never goes backwards in a transaction.
+// Returns the error of ready. It implements [jobstore.Tx].
 func (tx *tx) Now(ctx context.Context) (time.Time, error) {
 	if err := tx.ready(ctx); err != nil {
 		return time.Time{}, err
@@ -131,7 +137,8 @@ func (tx *tx) Now(ctx context.Context) (time.Time, error) {
 	return tx.now(), nil
 }
 
-// now returns the store's time, but never a time before the last result.
+// now returns the store's time, but never a time before the last result. It does not check that the
+// transaction can be used.
 func (tx *tx) now() time.Time {
 	if t := tx.core.time(); t.After(tx.last) {
 		tx.last = t
@@ -139,7 +146,8 @@ func (tx *tx) now() time.Time {
 	return tx.last
 }
 
-// Lock only checks the names, since one transaction runs at a time. It implements [jobstore.Tx].
+// Lock only checks the names, since one transaction runs at a time. A name that is empty or above
+// maxLock bytes is an ErrBadJob, and the transaction cannot commit. It implements [jobstore.Tx].
 func (tx *tx) Lock(ctx context.Context, names ...string) error {
 	if err := tx.ready(ctx); err != nil {
 		return err
@@ -155,7 +163,8 @@ func (tx *tx) Lock(ctx context.Context, names ...string) error {
 // maxLock limits the bytes of the name of a lock.
 const maxLock = 300
 
-// Get returns a copy of a job, or ErrNotFound. It implements [jobstore.Tx].
+// Get returns a copy of a job without its Message. Returns ErrNotFound if the job does not exist;
+// the transaction can still commit. It implements [jobstore.Tx].
 func (tx *tx) Get(ctx context.Context, id jobstore.ID) (jobstore.Row, error) {
 	if err := tx.ready(ctx); err != nil {
 		return jobstore.Row{}, err
@@ -163,7 +172,7 @@ func (tx *tx) Get(ctx context.Context, id jobstore.ID) (jobstore.Row, error) {
 	return tx.core.get(id)
 }
 
-// get returns a copy of a job, or ErrNotFound. Call it with the table locked.
+// get returns a copy of a job without its Message, or ErrNotFound. Call it with the table locked.
 func (c *core) get(id jobstore.ID) (jobstore.Row, error) {
 	r := c.table.byID[id]
 	if r == nil {
@@ -181,7 +190,8 @@ func clone(j *jobstore.Row) jobstore.Row {
 	return c
 }
 
-// Messages returns the messages of these jobs, of those that have one. It implements [jobstore.Tx].
+// Messages returns copies of the messages of these jobs, by id. Missing jobs and jobs without a
+// message are left out. It implements [jobstore.Tx].
 func (tx *tx) Messages(ctx context.Context, ids ...jobstore.ID) (map[jobstore.ID][]byte, error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err
@@ -189,7 +199,8 @@ func (tx *tx) Messages(ctx context.Context, ids ...jobstore.ID) (map[jobstore.ID
 	return tx.core.messages(ids), nil
 }
 
-// messages returns the messages of these jobs. Call it with the table locked.
+// messages returns copies of the messages of these jobs, by id. Missing jobs and jobs without a
+// message are left out. Call it with the table locked.
 func (c *core) messages(ids []jobstore.ID) map[jobstore.ID][]byte {
 	found := map[jobstore.ID][]byte{}
 	for _, id := range ids {
@@ -200,7 +211,7 @@ func (c *core) messages(ids []jobstore.ID) map[jobstore.ID][]byte {
 	return found
 }
 
-// until returns the latest wanted Due in microseconds: by, or now for a zero by.
+// until returns the latest wanted Due in microseconds: by, or the result of now for a zero by.
 func until(by time.Time, now func() time.Time) int64 {
 	if by.IsZero() {
 		return micros(now())
@@ -208,7 +219,12 @@ func until(by time.Time, now func() time.Time) int64 {
 	return micros(by)
 }
 
-// Save checks and stores jobs, and sets the ids of new ones. It implements [jobstore.Tx].
+// Save checks all jobs, then stores copies of them. It sets the ID of each new job to the next
+// number.
+//
+// Returns the joined errors of Row.Check, which prevent the commit. Returns ErrNotFound if no job
+// has the ID of one; nothing is then stored, and the transaction can still commit. It implements
+// [jobstore.Tx].
 func (tx *tx) Save(ctx context.Context, list ...*jobstore.Row) error {
 	if err := tx.ready(ctx); err != nil {
 		return err
@@ -238,7 +254,8 @@ func (tx *tx) Save(ctx context.Context, list ...*jobstore.Row) error {
 	return nil
 }
 
-// stored returns a copy of a job as the table stores it, with times in microseconds.
+// stored returns a copy of a job as the table stores it, its Message included. It shares no memory
+// with j. Times are in UTC; they and Timeout are cut to microseconds.
 func stored(j *jobstore.Row) jobstore.Row {
 	c := clone(j)
 	c.Message = j.Message
@@ -249,7 +266,9 @@ func stored(j *jobstore.Row) jobstore.Row {
 	return c
 }
 
-// put stores j, whose memory must not be shared, and records the previous state.
+// put stores j, whose memory must not be shared, as a new job or in place of the job with its ID.
+// An existing job keeps its Message. It records the previous state for a rollback. The indexes are
+// updated.
 func (tx *tx) put(j jobstore.Row) {
 	t := tx.core.table
 	r := t.byID[j.ID]
@@ -264,7 +283,8 @@ func (tx *tx) put(j jobstore.Row) {
 	t.replace(r, j)
 }
 
-// remove deletes a job if it exists, and records the previous state.
+// remove deletes a job and records the previous state for a rollback. It does nothing if the job
+// does not exist.
 func (tx *tx) remove(id jobstore.ID) {
 	if r := tx.core.table.byID[id]; r != nil {
 		tx.undo = append(tx.undo, change{id: id, before: &r.job})
@@ -272,7 +292,8 @@ func (tx *tx) remove(id jobstore.ID) {
 	}
 }
 
-// Delete deletes jobs. Missing ids are ignored. It implements [jobstore.Tx].
+// Delete deletes jobs with their Messages, and records them for a rollback. Missing ids are
+// ignored. It implements [jobstore.Tx].
 func (tx *tx) Delete(ctx context.Context, ids ...jobstore.ID) error {
 	if err := tx.ready(ctx); err != nil {
 		return err
@@ -283,7 +304,8 @@ func (tx *tx) Delete(ctx context.Context, ids ...jobstore.ID) error {
 	return nil
 }
 
-// ExpireJobs deletes up to limit jobs that have expired at by, and returns their number. It
+// ExpireJobs deletes up to limit jobs whose Expires is set and not after by, the earliest first,
+// and returns their number. A limit below 1 is an ErrBadJob, and the transaction cannot commit. It
 // implements [jobstore.Tx].
 func (tx *tx) ExpireJobs(ctx context.Context, by time.Time, limit int) (int, error) {
 	if err := tx.ready(ctx); err != nil {
@@ -299,8 +321,12 @@ func (tx *tx) ExpireJobs(ctx context.Context, by time.Time, limit int) (int, err
 	return len(gone), nil
 }
 
-// Take claims up to limit simple due jobs and returns them. rest reports that the next due job is
-// not simple. It implements [jobstore.Taker].
+// Take claims up to limit due jobs that are simple, and returns copies of them after the claim.
+// Simple means here: without RetryAfter, Parent and children. It stops before the first other job;
+// rest is then true. [jobstore.Taker] lists the fields that a claim changes.
+//
+// A limit below 1 or a negative lease is an ErrBadJob, and the transaction cannot commit. It
+// implements [jobstore.Taker].
 func (tx *tx) Take(ctx context.Context, d jobstore.Due, limit int, lease time.Duration) (taken []jobstore.Row, rest bool, err error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, false, err
@@ -332,8 +358,8 @@ func (tx *tx) Take(ctx context.Context, d jobstore.Due, limit int, lease time.Du
 	return taken, false, nil
 }
 
-// Drop deletes a simple running job with this token, and reports whether it did. It implements
-// [jobstore.Dropper].
+// Drop deletes a job if it is simple (Row.Simple), runs, and has this token; a token of 0 matches
+// any. It reports whether it did. A missing job is not an error. It implements [jobstore.Dropper].
 func (tx *tx) Drop(ctx context.Context, id jobstore.ID, token int64) (bool, error) {
 	if err := tx.ready(ctx); err != nil {
 		return false, err
@@ -346,8 +372,8 @@ func (tx *tx) Drop(ctx context.Context, id jobstore.ID, token int64) (bool, erro
 	return true, nil
 }
 
-// Weigh returns the number of running jobs of a queue and the sum of their weights. It implements
-// [jobstore.Weigher].
+// Weigh returns the number of running jobs of a queue (RUNNING and RUNQUEUED) and the sum of their
+// weights. It implements [jobstore.Weigher].
 func (tx *tx) Weigh(ctx context.Context, queue string) (n, weight int64, err error) {
 	if err := tx.ready(ctx); err != nil {
 		return 0, 0, err
@@ -356,7 +382,9 @@ func (tx *tx) Weigh(ctx context.Context, queue string) (n, weight int64, err err
 	return n, weight, nil
 }
 
-// view is a transaction that only reads. It locks the table during each call only.
+// view is a transaction that only reads. It locks the table during each call only. Each exported
+// method that reads returns ErrClosed after the end of the view, and ErrUnavailable if ctx ends
+// first.
 type view struct {
 	finder
 
@@ -374,8 +402,8 @@ func (v *view) end() {
 	v.over = true
 }
 
-// read calls fn with the table locked. Returns ErrClosed after the end of the view, and
-// ErrUnavailable if ctx ends first.
+// read calls fn with v.mu and the table locked, and waits for both. Returns errOver (an ErrClosed)
+// after the end of the view, and ErrUnavailable if ctx ends first; fn is then not called.
 func (v *view) read(ctx context.Context, fn func()) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -406,21 +434,22 @@ func (v *view) Now(ctx context.Context) (now time.Time, err error) {
 	return now, err
 }
 
-// Get returns a copy of a job, or ErrNotFound. It implements [jobstore.Tx].
+// Get returns a copy of a job without its Message, or ErrNotFound. It implements [jobstore.Tx].
 func (v *view) Get(ctx context.Context, id jobstore.ID) (j jobstore.Row, err error) {
 	var missing error
 	err = v.read(ctx, func() { j, missing = v.core.get(id) })
 	return j, errors.Join(err, missing)
 }
 
-// Messages returns the messages of these jobs, of those that have one. It implements [jobstore.Tx].
+// Messages returns copies of the messages of these jobs, by id. Missing jobs and jobs without a
+// message are left out. It implements [jobstore.Tx].
 func (v *view) Messages(ctx context.Context, ids ...jobstore.ID) (found map[jobstore.ID][]byte, err error) {
 	err = v.read(ctx, func() { found = v.core.messages(ids) })
 	return found, err
 }
 
-// Weigh returns the number of running jobs of a queue and the sum of their weights. It implements
-// [jobstore.Weigher].
+// Weigh returns the number of running jobs of a queue (RUNNING and RUNQUEUED) and the sum of their
+// weights. It implements [jobstore.Weigher].
 func (v *view) Weigh(ctx context.Context, queue string) (n, weight int64, err error) {
 	err = v.read(ctx, func() { n, weight = v.core.table.weigh(queue) })
 	return n, weight, err

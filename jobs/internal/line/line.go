@@ -17,9 +17,10 @@ type Line struct {
 	Find  func(ctx context.Context, q jobstore.Line, limit int) ([]jobstore.Row, error)
 }
 
-// Each calls yield for the due jobs in order until yield returns false. Before each page it calls
-// most for the largest wanted weight and wanted for the number of wanted jobs; it stops at 0. yield
-// may keep its job. Returns the error of Find.
+// Each calls yield for the due QUEUED jobs in order. It ends when yield returns false, when no job
+// is left, or when wanted returns 0 or less. Before each page it calls wanted for the number of
+// wanted jobs. It also calls most; heavier jobs are then left out, and unset means any weight.
+// yield may keep its job. Returns the error of Find.
 func (l *Line) Each(ctx context.Context, most func() task.Opt[int64], wanted func() int, yield func(*jobstore.Row) bool) error {
 	var after *jobstore.Row
 	size := page.Size{Bytes: pageBytes, First: linePage, Most: LinePages}
@@ -47,13 +48,15 @@ func (l *Line) Each(ctx context.Context, most func() task.Opt[int64], wanted fun
 	}
 }
 
-// place returns the fields of a job that determine its place in the order of a queue.
+// place returns a row with only the fields that determine the place of a job in the order of a
+// queue: ID, Priority and Due.
 func place(j *jobstore.Row) *jobstore.Row {
 	return &jobstore.Row{Job: jobstore.Job{ID: j.ID, Priority: j.Priority}, Due: j.Due}
 }
 
-// Weigh returns the number of running jobs of a queue and the sum of their weights. It reads all of
-// them in pages unless tx is a Weigher.
+// Weigh returns the number of running jobs of a queue and the sum of their weights in thousandths.
+// Jobs that await an answer also run. It reads all of them in pages unless tx is a Weigher. After
+// an error both numbers are 0.
 func Weigh(ctx context.Context, tx jobstore.Tx, queue string) (n, weight int64, err error) {
 	if w, ok := tx.(jobstore.Weigher); ok {
 		return w.Weigh(ctx, queue)

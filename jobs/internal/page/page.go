@@ -18,7 +18,8 @@ type Size struct {
 	next int
 }
 
-// Limit returns the limit of the next page.
+// Limit returns the limit of the next page: the one that Read has computed, or First before the
+// first call of Read. It is never above Most.
 func (s *Size) Limit() int {
 	if s.next == 0 {
 		return min(s.First, s.Most)
@@ -26,8 +27,9 @@ func (s *Size) Limit() int {
 	return s.next
 }
 
-// Read records the number of jobs of a page and their bytes, and computes the limit of the next
-// page. A page without jobs changes nothing.
+// Read records that a page contained a number of jobs with a number of bytes in total. It computes
+// the limit of the next page: as many jobs of this average size as fit into Bytes. The limit is at
+// least 1, and at most Most and twice the present limit. A page without jobs changes nothing.
 func (s *Size) Read(jobs, bytes int) {
 	if jobs > 0 {
 		s.next = max(min(s.Bytes*jobs/max(bytes, 1), 2*s.Limit(), s.Most), 1)
@@ -37,7 +39,8 @@ func (s *Size) Read(jobs, bytes int) {
 // fixed is the approximate number of bytes of a job without its texts.
 const fixed = 512
 
-// Rows returns the approximate number of bytes of jobs.
+// Rows returns the approximate number of bytes of jobs: their Data, Answer and Message, and 512 for
+// the rest of each.
 func Rows(js []jobstore.Row) int {
 	n := 0
 	for i := range js {
@@ -49,7 +52,8 @@ func Rows(js []jobstore.Row) int {
 // row returns the approximate number of bytes of a job.
 func row(j *jobstore.Row) int { return fixed + len(j.Data) + len(j.Answer) + len(j.Message) }
 
-// Handouts returns the approximate number of bytes of claimed jobs.
+// Handouts returns the approximate number of bytes of claimed jobs, the data of their parents and
+// children included.
 func Handouts(hs []jobstore.Handout) int {
 	n := 0
 	for i := range hs {

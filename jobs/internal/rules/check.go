@@ -20,8 +20,9 @@ const (
 	tooLong   = "too long"
 )
 
-// CheckField checks a name or a key. Returns a FieldError if text is malformed, or if it is empty
-// and not optional.
+// CheckField checks a name or a key, which the error calls field. Returns nil if text has 1 to
+// MaxName bytes of UTF-8 without a NUL, or if it is empty and optional. Returns a FieldError
+// otherwise.
 func CheckField(field, text string, optional bool) error {
 	switch {
 	case text == "" && optional:
@@ -50,12 +51,14 @@ func CheckGiven(data []byte) ([]byte, error) {
 	return data, nil
 }
 
-// LongerThan returns the FieldError for a field of n bytes that may have at most most bytes.
+// LongerThan returns the FieldError for a field of n bytes that may have at most most bytes. It
+// checks nothing.
 func LongerThan(field string, n, most int) error {
 	return &jobstore.FieldError{Field: field, Problem: tooLong, Detail: fmt.Sprintf("%d bytes, at most %d", n, most)}
 }
 
-// CheckPriority returns a FieldError if p is set and outside -MaxPriority to MaxPriority.
+// CheckPriority returns a FieldError if p is set and outside -MaxPriority to MaxPriority. An unset
+// p is valid.
 func CheckPriority(p task.Opt[int]) error {
 	if n, set := p.Get(); set && (n < -jobstore.MaxPriority || n > jobstore.MaxPriority) {
 		return &jobstore.FieldError{Field: "jobPriority", Problem: Malformed}
@@ -76,7 +79,8 @@ func CheckTime(field string, t time.Time) (time.Time, error) {
 	return t, nil
 }
 
-// Micros returns t in UTC, rounded up to microseconds, so that no job is due early.
+// Micros returns t in UTC, rounded up to microseconds, so that no job is due early. The result has
+// no monotonic clock reading.
 func Micros(t time.Time) time.Time {
 	t = t.UTC()
 	if cut := t.Truncate(time.Microsecond); !cut.Equal(t) {
@@ -85,7 +89,7 @@ func Micros(t time.Time) time.Time {
 	return t.Round(0)
 }
 
-// Storable is Micros, limited to the last microsecond of the year 9999.
+// Storable is Micros, but a time after the year 9999 becomes the last microsecond of that year.
 func Storable(t time.Time) time.Time {
 	if last := time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC); t.After(last) {
 		return last
@@ -96,8 +100,8 @@ func Storable(t time.Time) time.Time {
 // InRange reports whether the year of t is in 0000 to 9999, so that a job may contain t.
 func InRange(t time.Time) bool { return t.Year() >= 0 && t.Year() <= 9999 }
 
-// Refusal returns the FieldError for a field whose text package when could not parse; err is that
-// error.
+// Refusal returns the FieldError for a field whose text package when could not parse. err is that
+// error; the problem that it names becomes the Detail.
 func Refusal(field string, err error) error {
 	var spec *when.SpecError
 	if errors.As(err, &spec) {
@@ -106,8 +110,8 @@ func Refusal(field string, err error) error {
 	return &jobstore.FieldError{Field: field, Problem: Malformed}
 }
 
-// CheckRetryAfter returns a RetryAfter without surrounding white space. "" is valid. Returns a
-// FieldError if the text is not one modifier with a sign.
+// CheckRetryAfter returns the text of a RetryAfter without surrounding white space. "" is valid.
+// Returns a FieldError if the text is not one modifier with a sign, such as "+5 MINUTES".
 func CheckRetryAfter(text string) (string, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {
@@ -119,8 +123,8 @@ func CheckRetryAfter(text string) (string, error) {
 	return text, nil
 }
 
-// ParseRetryAfter parses a RetryAfter, which must not be "". Returns a FieldError if the text is
-// not one modifier with a sign.
+// ParseRetryAfter parses a RetryAfter, which must not be "", into a rule that counts from the start
+// of a run. Returns a FieldError if the text is not one modifier with a sign, such as "+5 MINUTES".
 func ParseRetryAfter(text string) (*when.Repeat, error) {
 	if (text[0] != '+' && text[0] != '-') || strings.Contains(text, ",") {
 		return nil, &jobstore.FieldError{Field: "retryAfter", Problem: Malformed, Detail: "it is not one modifier with a sign, as +5 MINUTES"}
@@ -132,7 +136,8 @@ func ParseRetryAfter(text string) (*when.Repeat, error) {
 	return r, nil
 }
 
-// CutReason makes text valid UTF-8 without NUL bytes and cuts it to MaxReason bytes.
+// CutReason returns text as valid UTF-8 without NUL bytes, cut to at most MaxReason bytes at the
+// end of a character. Each run of invalid bytes becomes U+FFFD.
 func CutReason(text string) string {
 	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "\uFFFD")
 	if len(text) <= jobstore.MaxReason {
@@ -148,7 +153,7 @@ func CutReason(text string) string {
 	return text
 }
 
-// WholeMicros rounds d up to microseconds.
+// WholeMicros returns d rounded up to microseconds. d must not be negative.
 func WholeMicros(d time.Duration) time.Duration {
 	if cut := d.Truncate(time.Microsecond); cut != d {
 		return cut + time.Microsecond

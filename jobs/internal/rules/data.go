@@ -10,8 +10,8 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// AsksToEnd reports whether data end the repeats of a job, as {"delete":"true"} and {"delete":true}
-// do.
+// AsksToEnd reports whether data, a JSON object, end the repeats of a job: its key "delete" has the
+// value "true" or true.
 func AsksToEnd(data []byte) bool {
 	if !bytes.Contains(data, []byte(`"delete"`)) {
 		return false
@@ -20,8 +20,8 @@ func AsksToEnd(data []byte) bool {
 	return value == "true" || value == true
 }
 
-// tree decodes a JSON object. Numbers keep their text. Returns an empty map if data are not an
-// object.
+// tree decodes a JSON object. Numbers keep their text (json.Number). Returns an empty map if data
+// are not an object.
 func tree(data []byte) map[string]any {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
@@ -32,7 +32,9 @@ func tree(data []byte) map[string]any {
 	return m
 }
 
-// MergePatch returns data changed by a JSON merge patch (RFC 7386).
+// MergePatch returns data changed by a JSON merge patch (RFC 7386). Both must be JSON objects; any
+// other text counts as an empty object. A null in patch deletes a key. Numbers keep their text. The
+// size of the result is not checked. Returns a FieldError if the result cannot be encoded.
 func MergePatch(data, patch []byte) ([]byte, error) {
 	merged := patched(tree(data), tree(patch))
 	var out bytes.Buffer
@@ -44,8 +46,9 @@ func MergePatch(data, patch []byte) ([]byte, error) {
 	return bytes.TrimRight(out.Bytes(), "\n"), nil
 }
 
-// patched applies a merge patch to target, which it changes and returns. A nil value deletes a key;
-// objects are merged; any other value replaces the old one.
+// patched applies a merge patch to target, which it changes and returns. A nil value deletes a key.
+// An object is merged into the old object, or into an empty one. Any other value replaces the old
+// one.
 func patched(target, patch map[string]any) map[string]any {
 	for key, value := range patch {
 		switch v := value.(type) {
@@ -64,13 +67,14 @@ func patched(target, patch map[string]any) map[string]any {
 	return target
 }
 
-// SameData reports whether two JSON objects are equal as values.
+// SameData reports whether two JSON objects are equal as values, whatever the order of their keys.
+// Numbers are equal if their values are, such as 1 and 1.0.
 func SameData(a, b []byte) bool {
 	return bytes.Equal(a, b) || sameValue(tree(a), tree(b))
 }
 
 // sameValue reports whether two decoded JSON values are equal. Numbers are equal if their values
-// are.
+// are. Lists are equal if they have equal elements in the same order.
 func sameValue(a, b any) bool {
 	switch x := a.(type) {
 	case map[string]any:
@@ -96,8 +100,9 @@ func sameValue(a, b any) bool {
 	}
 }
 
-// plainNumber returns the same text for equal JSON numbers of any size: digits without leading and
-// trailing zeros, and an exponent.
+// plainNumber returns the same text for equal JSON numbers of any size: sign, digits without
+// leading and trailing zeros, and an exponent. Zero is "0". A number with an extreme exponent is
+// returned as it is, so it equals only the same text.
 func plainNumber(text string) string {
 	mantissa, exponent, _ := strings.Cut(strings.ToLower(text), "e")
 	exp := int64(0)

@@ -19,8 +19,9 @@ type Windows struct {
 // maxWindowTexts limits the number of cached windows.
 const maxWindowTexts = 256
 
-// of returns the parsed windows of j, or nil if j has no windows. Returns an error that wraps
-// ErrBadJob if they cannot be parsed. It takes c.mu.
+// of returns the parsed windows of j, which are the times at which j may start; nil if j has no
+// windows. Results are cached, errors are not. Returns an error that wraps ErrBadJob if they cannot
+// be parsed. It takes c.mu.
 func (c *Windows) of(j *jobstore.Row) (*when.Windows, error) {
 	if j.Window == "" {
 		return nil, nil
@@ -45,9 +46,10 @@ func (c *Windows) of(j *jobstore.Row) (*when.Windows, error) {
 	return w, nil
 }
 
-// Opens returns the first time at or after t at which j may start. If its windows cannot be parsed
-// here, for example because of an unknown zone, it returns t plus windowHold and the error. The
-// caller then holds the job until that time.
+// Opens returns the first time at or after t at which j may start; t itself if j has no windows or
+// they are open. If its windows cannot be parsed here, for example because of an unknown zone, it
+// returns t plus windowHold and the error. The caller then holds the job until that time. Times
+// after the year 9999 become its last microsecond.
 func (c *Windows) Opens(j *jobstore.Row, t time.Time) (at time.Time, err error) {
 	w, err := c.of(j)
 	switch {
@@ -62,9 +64,9 @@ func (c *Windows) Opens(j *jobstore.Row, t time.Time) (at time.Time, err error) 
 // windowHold is the time for which a job is held whose windows cannot be parsed.
 const windowHold = time.Minute
 
-// Place returns the time at which j may run if it should run at the time at. A time outside the
-// windows of j is moved to the first opening after it, or after now if it is in the past. A past
-// time stays if j may start now.
+// Place returns the time at which j may run if it should run at the time at. It returns at itself
+// if j has no windows, if they are open then, or if they cannot be parsed. Otherwise it returns
+// their next opening. A past time at counts as now, but is returned unchanged if j may start now.
 func (c *Windows) Place(j *jobstore.Row, at, now time.Time) time.Time {
 	if j.Window == "" {
 		return at

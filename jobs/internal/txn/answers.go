@@ -16,8 +16,9 @@ type earlyChange struct {
 	now *jobstore.EarlyAnswer
 }
 
-// Early returns the early answer to a name and a key, changes of this transaction included. Returns
-// nil if no such answer exists or it has expired. It locks nothing.
+// Early returns the early answer to a name and a key, which came before its request was stored.
+// Changes of this transaction are included. Returns nil if no such answer exists or if it has
+// expired. It locks nothing; the key must be locked.
 func (t *Step) Early(ctx context.Context, name, key string) (*jobstore.EarlyAnswer, error) {
 	if t.batch != nil {
 		if e, changed := t.batch.early[answerKey{name, key}]; changed {
@@ -31,7 +32,9 @@ func (t *Step) Early(ctx context.Context, name, key string) (*jobstore.EarlyAnsw
 	return e, nil
 }
 
-// SaveEarly stores an early answer. In a batch the answer is written at the end of the transaction.
+// SaveEarly stores an early answer, in place of the one with the same name and key. In a batch (a
+// transaction that several changes share) the answer is written at the end of the transaction, if
+// the current change succeeds.
 func (t *Step) SaveEarly(ctx context.Context, e *jobstore.EarlyAnswer) error {
 	if t.batch != nil {
 		t.batch.pendingEarly = append(t.batch.pendingEarly, earlyChange{answerKey{e.Name, e.Key}, e})
@@ -40,8 +43,8 @@ func (t *Step) SaveEarly(ctx context.Context, e *jobstore.EarlyAnswer) error {
 	return t.Tx.SaveEarly(ctx, e)
 }
 
-// DeleteEarly deletes the early answer to a name and a key. In a batch it is deleted at the end of
-// the transaction.
+// DeleteEarly deletes the early answer to a name and a key. A missing one is ignored. In a batch it
+// is deleted at the end of the transaction, if the current change succeeds.
 func (t *Step) DeleteEarly(ctx context.Context, name, key string) error {
 	if t.batch != nil {
 		t.batch.pendingEarly = append(t.batch.pendingEarly, earlyChange{answerKey{name, key}, nil})
@@ -50,9 +53,12 @@ func (t *Step) DeleteEarly(ctx context.Context, name, key string) error {
 	return t.Tx.DeleteEarly(ctx, name, key)
 }
 
-// DeferralOf returns the open deferral of a name and a key, locked. If no such deferral is open, it
-// returns the last one that is over, or nil, without a lock. Returns ErrLocks if a batch has not
-// locked the open deferral.
+// DeferralOf returns the open deferral of a name and a key, locked. A deferral is a task that waits
+// for an answer. If no such deferral is open, it returns the last one that is over, or nil, without
+// a lock. In a batch it returns a copy with the changes so far.
+//
+// Returns ErrLocks if a batch has not locked the open deferral. The transaction then starts again
+// and locks it. Returns nil if the deferral was deleted, or has got another key, before its lock.
 func (t *Step) DeferralOf(ctx context.Context, name, key string) (*jobstore.Deferral, error) {
 	if t.batch != nil {
 		for _, d := range t.batch.deferrals {
@@ -77,7 +83,7 @@ func (t *Step) DeferralOf(ctx context.Context, name, key string) (*jobstore.Defe
 }
 
 // SaveDeferral saves a deferral that DeferralOf has returned locked. In a batch it is written at
-// the end of the transaction.
+// the end of the transaction, if the current change succeeds; a change can save one deferral.
 func (t *Step) SaveDeferral(ctx context.Context, d *jobstore.Deferral) error {
 	if t.batch != nil {
 		t.batch.pendingDeferral = d
@@ -86,8 +92,9 @@ func (t *Step) SaveDeferral(ctx context.Context, d *jobstore.Deferral) error {
 	return t.Tx.SaveDeferrals(ctx, d)
 }
 
-// LastOver returns the newest job with this name and key that is over, changes of this transaction
-// included. last is the newest stored one, or nil.
+// LastOver returns the newest job with this name and key that is over (FINISHED, FAILED or
+// CANCELLED), changes of this batch included. last is the newest stored one, or nil. Outside a
+// batch it returns last.
 func (t *Step) LastOver(name, key string, last *jobstore.Row) *jobstore.Row {
 	if t.batch == nil {
 		return last
@@ -95,10 +102,10 @@ func (t *Step) LastOver(name, key string, last *jobstore.Row) *jobstore.Row {
 	return t.batch.lastOver(name, key, last)
 }
 
-// Creates reports whether another change of this transaction creates an open job with this name and
-// key.
+// Creates reports whether an earlier change of this batch creates an open job with this name and
+// key. Outside a batch it returns false.
 func (t *Step) Creates(name, key string) bool { return t.batch != nil && t.batch.creates(name, key) }
 
-// Shared reports whether other changes may share this transaction. Reads of other jobs are then
-// unsafe: return ErrNeedsOwnTx instead.
+// Shared reports whether other changes may share this transaction, which is then a batch. Reads of
+// other jobs are then unsafe: return ErrNeedsOwnTx instead.
 func (t *Step) Shared() bool { return t.batch != nil }

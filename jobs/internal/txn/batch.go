@@ -13,8 +13,8 @@ import (
 // the other, and written at the end. One goroutine uses it.
 type batch struct {
 	jobs    map[jobstore.ID]*jobstore.Row // jobs as the earlier changes have left them; nil: deleted
-	dirty   []jobstore.ID
-	created []*jobstore.Row // new jobs, without an ID
+	dirty   []jobstore.ID                 // ids of saved and deleted jobs, with repetitions
+	created []*jobstore.Row               // new jobs, without an ID
 
 	// early answers that the changes have saved; nil: deleted
 	early     map[answerKey]*jobstore.EarlyAnswer
@@ -31,7 +31,8 @@ type batch struct {
 // newBatch returns an empty batch with room for n jobs.
 func newBatch(n int) *batch { return &batch{jobs: make(map[jobstore.ID]*jobstore.Row, n)} }
 
-// readDeferrals locks the deferrals of tasks and stores them in b. It does nothing without tasks.
+// readDeferrals locks the deferrals of tasks and stores them in b. Missing ones are left out. It
+// does nothing without tasks.
 func (b *batch) readDeferrals(ctx context.Context, tx jobstore.Tx, tasks []task.ID) error {
 	if len(tasks) == 0 {
 		return nil
@@ -44,11 +45,13 @@ func (b *batch) readDeferrals(ctx context.Context, tx jobstore.Tx, tasks []task.
 	return err
 }
 
-// save adds jobs that the current change has saved.
+// save notes jobs that the current change has saved. endChange adds them to the batch; nothing is
+// written yet.
 func (b *batch) save(jobs []*jobstore.Row) { b.pending = append(b.pending, jobs...) }
 
-// endChange adds the writes of the current change to the batch if ok is true. Otherwise it discards
-// them.
+// endChange ends the current change. If ok is true, it adds the writes of the change to the batch,
+// where later changes see them. Otherwise it discards them. It clears the notes for the next
+// change, missed included. Nothing is written to the store.
 func (b *batch) endChange(ok bool) {
 	if ok {
 		for _, c := range b.pendingEarly {
@@ -77,7 +80,7 @@ func (b *batch) endChange(ok bool) {
 }
 
 // write writes all changes of the batch to tx: changed and new jobs, then deleted jobs, then early
-// answers and deferrals.
+// answers and deferrals. Each job is written once, in its last state. It stops at the first error.
 func (b *batch) write(ctx context.Context, tx jobstore.Tx) error {
 	slices.Sort(b.dirty)
 	var save []*jobstore.Row
@@ -102,7 +105,8 @@ func (b *batch) write(ctx context.Context, tx jobstore.Tx) error {
 	return b.writeAnswers(ctx, tx)
 }
 
-// writeAnswers writes the changed early answers and deferrals to tx.
+// writeAnswers writes the changed early answers and deferrals to tx, and deletes the early answers
+// that the changes have deleted. It stops at the first error.
 func (b *batch) writeAnswers(ctx context.Context, tx jobstore.Tx) error {
 	var save []*jobstore.EarlyAnswer
 	for k, e := range b.early {
@@ -123,8 +127,8 @@ func (b *batch) writeAnswers(ctx context.Context, tx jobstore.Tx) error {
 	return tx.SaveDeferrals(ctx, slices.Collect(maps.Values(b.answered))...)
 }
 
-// read reports whether this batch has read the job. The stored row may then be outdated. A nil
-// batch has read nothing.
+// read reports whether this batch has read the job or its absence. The stored row may then be
+// outdated: b.jobs contains the changed one. A nil batch has read nothing.
 func (b *batch) read(id jobstore.ID) bool {
 	if b == nil {
 		return false
@@ -134,7 +138,8 @@ func (b *batch) read(id jobstore.ID) bool {
 }
 
 // owner returns an open job of this batch that has a key or a unique key, other than the job
-// except. Returns nil if no such job exists, or if b is nil.
+// except. It sees the changes so far, created jobs included. Returns nil if no such job exists, or
+// if b is nil.
 func (b *batch) owner(key jobstore.Group, except jobstore.ID) *jobstore.Row {
 	if b == nil {
 		return nil
@@ -152,8 +157,8 @@ func (b *batch) owner(key jobstore.Group, except jobstore.ID) *jobstore.Row {
 	return nil
 }
 
-// openJob returns the open job with this name and key among the jobs that this batch has read.
-// Returns nil if no such job exists.
+// openJob returns the open job with this name and key among the jobs that this batch has read, with
+// the changes so far. Created jobs are not included. Returns nil if no such job exists.
 func (b *batch) openJob(name, key string) *jobstore.Row {
 	for _, j := range b.jobs {
 		if j != nil && j.Key == key && j.Name == name && !j.State.Over() {
@@ -163,8 +168,9 @@ func (b *batch) openJob(name, key string) *jobstore.Row {
 	return nil
 }
 
-// lastOver returns the newest job with this name and key that is over, changes of this batch
-// included. last is the newest stored one, or nil.
+// lastOver returns the newest job with this name and key that is over. last is the newest stored
+// one, or nil. Jobs of this batch count in their changed state. If the batch has read last itself,
+// its present state is returned, which is nil if the batch has deleted it.
 func (b *batch) lastOver(name, key string, last *jobstore.Row) *jobstore.Row {
 	for id, j := range b.jobs {
 		switch {
@@ -177,7 +183,8 @@ func (b *batch) lastOver(name, key string, last *jobstore.Row) *jobstore.Row {
 	return last
 }
 
-// creates reports whether this batch creates an open job with this name and key.
+// creates reports whether the changes of this batch so far create an open job with this name and
+// key.
 func (b *batch) creates(name, key string) bool {
 	for _, j := range b.created {
 		if j.Key == key && j.Name == name && !j.State.Over() {

@@ -20,7 +20,8 @@ type Change struct {
 	Name, Key string
 	// Answers makes the change apply to the open deferral with the key if no open job has it.
 	Answers bool
-	task    task.ID
+	// the task of the open deferral with the key, if no open job has the key; findJobs sets it
+	task task.ID
 	// Needs, if not nil, adds the keys to lock to l. j is the job as it was before the transaction.
 	Needs func(j *jobstore.Row, l *Locks)
 	// Do changes the job. j is a copy of it, or nil if no open job has the key. Do may be called more
@@ -32,6 +33,7 @@ type Change struct {
 	// Then, if not nil, is called after the commit, from any goroutine.
 	Then func()
 
+	// The result of the change, valid once done is closed.
 	err       error
 	done      chan struct{}
 	abandoned bool // its caller no longer waits for it
@@ -61,20 +63,26 @@ const (
 	batchTimeout = 30 * time.Second // for a store that does not reply
 )
 
-// New returns an engine over a store. After each change that has a transaction of its own, the
-// engine calls after for the job, in the same transaction.
+// New returns an engine over a store. It starts no goroutine. After each change that has a
+// transaction of its own (One, runAlone), the engine calls after with the job in that transaction.
+// Shared changes do not call it, since no other job depends on their jobs.
 func New(store jobstore.Store, after func(context.Context, *Step, *jobstore.Row) error) *Engine {
 	return &Engine{store: store, after: after}
 }
 
-// Do runs fn in a transaction that holds all locks of l. It runs fn again, with more locks, when fn
-// returns ErrLocks. It blocks until the commit.
+// Do runs fn in a transaction of the store that holds all locks of l. When fn returns ErrLocks, it
+// runs fn again in a new transaction, with the locks that fn has added to l. It blocks until the
+// commit. Returns any other error of fn unchanged, and the error of the commit.
 func (e *Engine) Do(ctx context.Context, l *Locks, fn func(ctx context.Context, t *Step) error) error {
 	return Do(ctx, e.store, l, fn)
 }
 
-// One locks the job id and calls fn and then e.after with it, in a transaction of its own. It runs
-// them again when a lock was missing. Returns ErrNotFound if the job does not exist.
+// One locks the job id and calls fn and then e.after with it, in a transaction of its own. It also
+// locks the sequence key and the parent of the job. It runs them again when a lock was missing. It
+// blocks until the commit. fn saves the job itself.
+//
+// Returns ErrNotFound if the job does not exist. Returns the error of fn or e.after, which rolls
+// everything back.
 func (e *Engine) One(ctx context.Context, id jobstore.ID, fn func(ctx context.Context, t *Step, j *jobstore.Row) error) error {
 	var l Locks
 	return e.Do(ctx, &l, func(ctx context.Context, t *Step) error {
@@ -89,10 +97,13 @@ func (e *Engine) One(ctx context.Context, id jobstore.ID, fn func(ctx context.Co
 	})
 }
 
-// Batch makes all changes in shared transactions and waits for them. A change that returns
-// ErrNeedsOwnTx gets its own transaction. Returns the errors of the changes, joined.
+// Batch makes all changes in shared transactions and blocks until they are committed or refused. It
+// calls Then of each change that succeeded. A change that returns ErrNeedsOwnTx gets a transaction
+// of its own afterwards. One refused change does not stop the others. Returns the errors of the
+// changes, joined; the error of a single change unchanged.
 //
-// Returns ErrUnavailable if ctx ends first. Changes that have begun may then still take effect.
+// Returns ErrUnavailable if ctx ends first. Changes that have begun may then still take effect; the
+// others are dropped.
 func (e *Engine) Batch(ctx context.Context, changes ...*Change) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", jobstore.ErrUnavailable, context.Cause(ctx))
@@ -130,7 +141,8 @@ func (e *Engine) Batch(ctx context.Context, changes ...*Change) error {
 }
 
 // forget marks changes as abandoned and removes those from the queue that no worker has begun.
-// Otherwise the queue would grow while the store does not reply. It takes e.mu.
+// Without it the queue would grow while the store does not reply. Changes that have begun continue.
+// It takes e.mu.
 func (e *Engine) forget(changes []*Change) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -140,8 +152,9 @@ func (e *Engine) forget(changes []*Change) {
 	e.queue = slices.DeleteFunc(e.queue, func(c *Change) bool { return c.abandoned })
 }
 
-// work makes the queued changes, batch by batch, until the queue is empty. It takes e.mu and
-// releases it during each batch.
+// work makes the queued changes, in batches of at most maxBatch, until the queue is empty. It runs
+// in a goroutine that Batch has counted in e.workers. The last worker closes e.idle. It takes e.mu
+// and releases it during each batch.
 func (e *Engine) work() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -160,7 +173,8 @@ func (e *Engine) work() {
 	}
 }
 
-// Wait waits until no worker runs. Returns the cause of ctx if ctx ends first.
+// Wait blocks until no worker runs. It does not stop new changes. Returns nil at once if no worker
+// has ever run, and the cause of ctx if ctx ends first.
 func (e *Engine) Wait(ctx context.Context) error {
 	e.mu.Lock()
 	idle := e.idle
@@ -176,9 +190,12 @@ func (e *Engine) Wait(ctx context.Context) error {
 	}
 }
 
-// runBatch makes a batch of changes in one transaction, calls Then of those that succeeded, and
-// wakes their callers. If the transaction fails because of a change, each change gets a transaction
-// of its own.
+// runBatch makes a batch of changes in one transaction. It stores the error of each change in err,
+// calls Then of those that succeeded, and wakes their callers by closing done.
+//
+// If the transaction fails, each change gets a transaction of its own, so that a bad change does
+// not fail the others. If the store is unavailable or closed, all changes get this error instead.
+// All transactions together may take batchTimeout.
 func (e *Engine) runBatch(batch []*Change) {
 	ctx, cancel := context.WithTimeout(context.Background(), batchTimeout)
 	defer cancel()
@@ -201,8 +218,12 @@ func (e *Engine) runBatch(batch []*Change) {
 	}
 }
 
-// runShared makes changes in one transaction. It returns the error of the transaction. Each change
-// holds its own error in err.
+// runShared makes changes in one transaction, in order, each on the jobs as the earlier ones have
+// left them. It writes each job once, at the end.
+//
+// Each change holds its own error in err. An error of a rule (isRule) drops only its change. Any
+// other error fails the whole transaction and is returned. When locks are missing, it notes the
+// missing locks of all changes and runs all of them again.
 func (e *Engine) runShared(ctx context.Context, changes []*Change) error {
 	var l Locks
 	if err := e.findJobs(ctx, changes, &l); err != nil {
@@ -255,8 +276,9 @@ func (e *Engine) runShared(ctx context.Context, changes []*Change) error {
 	})
 }
 
-// isRule reports whether err comes from the rules of jobs. Other errors come from the store and
-// fail the whole transaction.
+// isRule reports whether err comes from the rules of jobs: it wraps ErrNotFound, ErrBadJob,
+// ErrState, ErrStale or ErrNeedsOwnTx. Such an error fails one change. Other errors come from the
+// store and fail the whole transaction.
 func isRule(err error) bool {
 	for _, class := range []error{jobstore.ErrNotFound, jobstore.ErrBadJob, jobstore.ErrState, jobstore.ErrStale, ErrNeedsOwnTx} {
 		if errors.Is(err, class) {
@@ -266,8 +288,12 @@ func isRule(err error) bool {
 	return false
 }
 
-// findJobs reads the jobs and deferrals that the changes select, without locks. It sets ID or task
-// of each change with a Key, and adds the keys to lock to l.
+// findJobs reads the jobs and deferrals that the changes select, in a View without locks. It does
+// no I/O if no change has a Key or Needs.
+//
+// For a change with a Key it adds the key to the keys to lock in l. It sets ID to the open job with
+// the key, or 0. If no job has it and Answers is set, it sets task to the open deferral, or "". For
+// other changes it calls Needs, if set, with the job if the job exists.
 func (e *Engine) findJobs(ctx context.Context, changes []*Change, l *Locks) error {
 	var ids []jobstore.ID
 	keyed := false
@@ -339,9 +365,11 @@ func (c *Change) group() jobstore.Group {
 	return jobstore.Group{By: jobstore.ByKey, Name: c.Name, Key: c.Key}
 }
 
-// apply calls Do of one change with a copy of its job, or with nil if no open job has the key.
-// Returns ErrNotFound if a job selected by ID does not exist. Returns ErrLocks if another job has
-// the key since findJobs read it.
+// apply calls Do of one change with a copy of its job, in the state that earlier changes of the
+// batch have left. Do gets nil if no open job has the key. It returns the error of Do.
+//
+// Returns ErrNotFound if a job selected by ID does not exist. Returns ErrLocks, for another try, if
+// a job that is not locked has got the key since findJobs read it; it then sets c.ID to that job.
 func (t *Step) apply(ctx context.Context, c *Change) error {
 	var j *jobstore.Row
 	if c.Key == "" {
@@ -368,8 +396,8 @@ func (t *Step) apply(ctx context.Context, c *Change) error {
 	return c.Do(ctx, t, &own)
 }
 
-// jobNotRead returns the id of the open job that has the key of a change, if this batch has not
-// read that job. Otherwise it returns 0.
+// jobNotRead returns the id of the stored open job that has the key of a change, if this batch has
+// not read that job. Otherwise it returns 0: no job has the key, or only a job of the batch.
 func (t *Step) jobNotRead(ctx context.Context, c *Change) (jobstore.ID, error) {
 	found, err := t.Tx.First(ctx, jobstore.OpenStates(), c.group())
 	if id := found[c.group()]; err == nil && !t.batch.read(id) {
@@ -378,8 +406,10 @@ func (t *Step) jobNotRead(ctx context.Context, c *Change) (jobstore.ID, error) {
 	return 0, err
 }
 
-// runAlone makes one change in a transaction of its own, updates the other jobs that depend on its
-// job, and then calls Then.
+// runAlone makes one change in a transaction of its own, and calls e.after with its job in the same
+// transaction. After the commit it calls Then. Do gets the locked job itself, or nil if no open job
+// has the key. It tries again, until ctx ends, if the job has lost its key before it was locked.
+// Returns ErrNotFound if a job selected by ID does not exist.
 func (e *Engine) runAlone(ctx context.Context, c *Change) error {
 	var l Locks
 	if c.Key != "" {
@@ -414,7 +444,8 @@ func (e *Engine) runAlone(ctx context.Context, c *Change) error {
 	return err
 }
 
-// OneOrBatch is One, or Batch if shares is true.
+// OneOrBatch changes the job id by fn: as Batch does with one change if shares is true, else as One
+// does. In a batch, fn must return ErrNeedsOwnTx if other jobs depend on the job.
 func (e *Engine) OneOrBatch(ctx context.Context, shares bool, id jobstore.ID, fn func(ctx context.Context, t *Step, j *jobstore.Row) error) error {
 	if !shares {
 		return e.One(ctx, id, fn)

@@ -6,8 +6,9 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// Free returns an error that wraps ErrKeyTaken if another open job or a waiting task has the Key or
-// UniqueKey of j. Call it with these keys locked.
+// Free returns nil if the Key and the UniqueKey of j are free, or an error that wraps ErrKeyTaken.
+// Each must belong to no open job but j. No task may wait for the answer to the Key. Call it with
+// these keys locked.
 func (t *Step) Free(ctx context.Context, j *jobstore.Row) error {
 	keys := j.Keys()
 	taken, err := t.Taken(ctx, j.ID, keys...)
@@ -22,9 +23,12 @@ func (t *Step) Free(ctx context.Context, j *jobstore.Row) error {
 	return nil
 }
 
-// Taken returns, for each of these keys and unique keys, a KeyTakenError if an open job or a
-// waiting task has it. Free keys are left out. The job except does not count; 0: all jobs count.
-// Call it with the keys locked.
+// Taken returns a KeyTakenError for each of these keys that an open job has. A key of answers
+// (ByKey) can also be taken by a task that waits for the answer; if both have it, the error names
+// the job. Free keys are left out; without keys the map is nil.
+//
+// The job except does not count; 0: all jobs count. Jobs count as the earlier changes of a batch
+// have left them. Returns errors of the store. Call it with the keys locked.
 func (t *Step) Taken(ctx context.Context, except jobstore.ID, keys ...jobstore.Group) (map[jobstore.Group]error, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -54,8 +58,8 @@ func (t *Step) Taken(ctx context.Context, except jobstore.ID, keys ...jobstore.G
 	return taken, nil
 }
 
-// FreeOfTasks returns an error that wraps ErrKeyTaken if a task waits for the answer to this name
-// and key. Call it with the key locked.
+// FreeOfTasks returns nil if no task waits for the answer to this name and key (an open deferral),
+// or a KeyTakenError with the task. It does not look at jobs. Call it with the key locked.
 func (t *Step) FreeOfTasks(ctx context.Context, name, key string) error {
 	k := jobstore.Group{By: jobstore.ByKey, Name: name, Key: key}
 	tasks, err := t.Tx.OpenDeferrals(ctx, k)

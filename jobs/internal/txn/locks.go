@@ -39,7 +39,8 @@ func (l *Locks) AddUnique(name string) {
 	l.unique[name] = true
 }
 
-// AddRow adds a job that must be locked before the others, such as a parent.
+// AddRow adds a job that must be locked before the others, such as a parent or a job with a lower
+// id.
 func (l *Locks) AddRow(id jobstore.ID) {
 	if l.rows == nil {
 		l.rows = map[jobstore.ID]bool{}
@@ -47,8 +48,9 @@ func (l *Locks) AddRow(id jobstore.ID) {
 	l.rows[id] = true
 }
 
-// AddJob adds the locks that a change of the state of j needs: its sequence key and its parent.
-// Returns ErrLocks if l lacked one of them.
+// AddJob adds the locks that a change of the state of j needs: its sequence key and its parent, if
+// it has them. Returns ErrLocks if l lacked one of them; the transaction must then start again.
+// Returns nil otherwise.
 func (l *Locks) AddJob(j *jobstore.Row) error {
 	err := l.AddSequenceOf(j)
 	if j.Parent != 0 && !l.rows[j.Parent] {
@@ -58,7 +60,8 @@ func (l *Locks) AddJob(j *jobstore.Row) error {
 	return err
 }
 
-// AddSequenceOf adds the lock of the sequence key of j. Returns ErrLocks if l lacked it.
+// AddSequenceOf adds the lock of the sequence key of j, if it has one. Returns ErrLocks if l lacked
+// it; the transaction must then start again.
 func (l *Locks) AddSequenceOf(j *jobstore.Row) error {
 	if j.SequenceKey == "" || l.Sequences[j.SequenceKey] {
 		return nil
@@ -68,14 +71,15 @@ func (l *Locks) AddSequenceOf(j *jobstore.Row) error {
 }
 
 // addUniqueKey adds the lock that a job needs to get or to reuse a unique key. Returns ErrLocks if
-// l lacked it. "" needs no lock.
+// l lacked it; a caller whose transaction has not begun ignores this. "" needs no lock.
 func (l *Locks) addUniqueKey(name, key string) error { return addKeyLock(&l.uniqueKeys, name, key) }
 
-// AddKey is addUniqueKey for keys of answers.
+// AddKey adds the lock of a name and a key of answers. Returns ErrLocks if l lacked it; a caller
+// whose transaction has not begun ignores this. An empty key needs no lock.
 func (l *Locks) AddKey(name, key string) error { return addKeyLock(&l.keys, name, key) }
 
-// addKeyLock adds the lock of a name and a key to a set. Returns ErrLocks if the set lacked it. An
-// empty key needs no lock.
+// addKeyLock adds the lock of a name and a key to a set, which it creates if it is nil. Returns
+// ErrLocks if the set lacked it. An empty key needs no lock.
 func addKeyLock(to *map[string]bool, name, key string) error {
 	if key == "" {
 		return nil
@@ -91,8 +95,8 @@ func addKeyLock(to *map[string]bool, name, key string) error {
 	return ErrLocks
 }
 
-// AddKeys adds the locks of the Key and the UniqueKey of j under a name. Returns ErrLocks if l
-// lacked one of them.
+// AddKeys adds the locks of the Key and the UniqueKey of j under a name, as far as they are set.
+// Returns an error that wraps ErrLocks if l lacked one of them.
 func (l *Locks) AddKeys(j *jobstore.Row, name string) error {
 	return errors.Join(l.addUniqueKey(name, j.UniqueKey), l.AddKey(name, j.Key))
 }

@@ -25,8 +25,9 @@ type Step struct {
 }
 
 // Do runs fn in a transaction of the store that holds all locks of l. When fn returns ErrLocks, it
-// rolls back and runs fn again with the locks that were added to l. Returns the error of fn or of
-// the commit.
+// rolls back and runs fn again, in a new transaction, with the locks that were added to l. It
+// blocks until the commit. fn may run more than once. Returns any other error of fn, and the error
+// of the commit.
 //
 // Returns ErrUnavailable if ctx ends between two tries.
 func Do(ctx context.Context, store jobstore.Store, l *Locks, fn func(ctx context.Context, t *Step) error) error {
@@ -47,8 +48,9 @@ func Do(ctx context.Context, store jobstore.Store, l *Locks, fn func(ctx context
 	}
 }
 
-// begin takes the locks of t.Locks in their order, rows last, and then reads the time. It blocks
-// while other transactions hold a lock.
+// begin takes the locks of t.Locks in the order that the package comment states. It stores the
+// locked rows in t.Rows, then sets Asked to the time of this process and Now to the time of the
+// store. It blocks while other transactions hold a lock.
 func (t *Step) begin(ctx context.Context) error {
 	if err := t.lockNames(ctx, named("sequence ", t.Locks.Sequences)); err != nil {
 		return err
@@ -72,7 +74,8 @@ func (t *Step) begin(ctx context.Context) error {
 	return err
 }
 
-// lockNames locks names in sorted order until the transaction ends. It does nothing without names.
+// lockNames sorts names and locks them until the transaction ends. It blocks while another
+// transaction holds one of them. It does nothing without names.
 func (t *Step) lockNames(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		return nil
@@ -81,7 +84,7 @@ func (t *Step) lockNames(ctx context.Context, names []string) error {
 	return t.Tx.Lock(ctx, names...)
 }
 
-// named returns the lock names of a set of keys: each key with a prefix.
+// named returns the lock names of a set of keys, in any order: each key with a prefix.
 func named(prefix string, keys map[string]bool) []string {
 	all := make([]string, 0, len(keys))
 	for key := range keys {
@@ -90,8 +93,9 @@ func named(prefix string, keys map[string]bool) []string {
 	return all
 }
 
-// job locks the job id and returns it. Returns ErrNotFound if it does not exist, and ErrLocks if
-// its sequence key or its parent is not locked yet.
+// job locks the job id and returns it. If t has locked it already, job returns the same row.
+// Returns ErrNotFound if it does not exist. Returns ErrLocks, together with the row, if its
+// sequence key or its parent is not locked yet; these locks are then added for the next try.
 func (t *Step) job(ctx context.Context, id jobstore.ID) (*jobstore.Row, error) {
 	if p := t.Rows[id]; p != nil {
 		return p, t.Locks.AddJob(p)
@@ -104,8 +108,12 @@ func (t *Step) job(ctx context.Context, id jobstore.ID) (*jobstore.Row, error) {
 	return &j, t.Locks.AddJob(&j)
 }
 
-// Jobs locks jobs and returns those that exist, by id. Rows must be locked in the order of ids. If
-// a job with a higher id is already locked, Jobs adds all of them to t.Locks and returns ErrLocks.
+// Jobs locks jobs and returns those that exist, by id. It returns the same row for a job that t has
+// locked already. It blocks while other transactions hold a job.
+//
+// Rows must be locked in the order of ids. If a job with a higher id is already locked, Jobs adds
+// all rows to t.Locks and returns ErrLocks. The transaction then starts again and locks all of them
+// first.
 func (t *Step) Jobs(ctx context.Context, ids ...jobstore.ID) (map[jobstore.ID]*jobstore.Row, error) {
 	jobs := make(map[jobstore.ID]*jobstore.Row, len(ids))
 	var more []jobstore.ID
@@ -127,8 +135,9 @@ func (t *Step) Jobs(ctx context.Context, ids ...jobstore.ID) (map[jobstore.ID]*j
 	return jobs, nil
 }
 
-// lockRows locks the jobs of ids, which are not locked yet, and stores them in t.Rows. Returns
-// ErrLocks as Jobs does.
+// lockRows locks the jobs of ids, which are not locked yet, and stores them in t.Rows; nil for a
+// job that does not exist. It does nothing without ids. If a job with a higher id is locked, it
+// adds all rows to t.Locks and returns ErrLocks.
 func (t *Step) lockRows(ctx context.Context, ids []jobstore.ID) error {
 	if len(ids) == 0 {
 		return nil
@@ -159,8 +168,8 @@ func (t *Step) lockRows(ctx context.Context, ids []jobstore.ID) error {
 	return nil
 }
 
-// Hold notes jobs that Due or Line has locked. Jobs then locks no job with a lower id while t holds
-// them.
+// Hold notes in t.Rows jobs that Due or Line has locked; t.Rows points into jobs. While t holds
+// them, Jobs returns ErrLocks for a job with a lower id than one of them.
 func (t *Step) Hold(jobs []jobstore.Row) {
 	if t.Rows == nil && len(jobs) > 0 {
 		t.Rows = make(map[jobstore.ID]*jobstore.Row, len(jobs))
@@ -170,8 +179,10 @@ func (t *Step) Hold(jobs []jobstore.Row) {
 	}
 }
 
-// Save sets Changed and Due of jobs and writes them. RUNNING jobs keep their Due. In a batch they
-// are written at the end of the transaction.
+// Save sets Changed to the time of the transaction, sets Due, and writes the jobs. Due becomes
+// NextRun for a QUEUED or RUNQUEUED job, stays for a RUNNING one, and is zero otherwise. A job
+// without an ID gets one. In a batch they are written at the end of the transaction, if the current
+// change succeeds.
 func (t *Step) Save(ctx context.Context, jobs ...*jobstore.Row) error {
 	for _, j := range jobs {
 		j.Changed = t.Now
@@ -184,7 +195,8 @@ func (t *Step) Save(ctx context.Context, jobs ...*jobstore.Row) error {
 	return t.Tx.Save(ctx, jobs...)
 }
 
-// Drop deletes jobs. In a batch they are deleted at the end of the transaction.
+// Drop deletes jobs, which must be locked. In a batch they are deleted at the end of the
+// transaction, if the current change succeeds.
 func (t *Step) Drop(ctx context.Context, ids ...jobstore.ID) error {
 	if t.batch != nil {
 		t.batch.deleted = append(t.batch.deleted, ids...)

@@ -68,6 +68,8 @@ type group struct {
 	names map[string]bool
 }
 
+// groupState is the state of a group: resting (no worker is needed), queued (it waits for a worker)
+// or served (a worker claims jobs for it).
 type groupState int
 
 const (
@@ -85,6 +87,7 @@ type caller struct {
 	place  *list.Element
 }
 
+// answer is the reply to a caller: at least one job, or an error.
 type answer struct {
 	jobs []jobstore.Handout
 	err  error
@@ -107,7 +110,7 @@ type Config struct {
 	Limit int
 }
 
-// New returns an empty list. It starts no goroutine.
+// New returns an empty list. It starts no goroutine and does no I/O. Close the list after use.
 func New(c Config) *List {
 	w := &List{c: c, groups: map[string]*group{}, idle: make(chan struct{}), size: page.Size{Bytes: takeBytes, First: firstTake, Most: c.Limit}}
 	w.Base, w.cancel = context.WithCancel(context.Background())
@@ -115,7 +118,9 @@ func New(c Config) *List {
 	return w
 }
 
-// groupKey returns a text that is equal for callers of one group, and only for these.
+// groupKey returns the key of the group of a caller. It is equal for callers with the same lease,
+// Mock and Priority, and the same Pattern or the same Names in the same order. All other callers
+// have another key.
 func groupKey(r *jobstore.Selector, lease time.Duration) string {
 	var b strings.Builder
 	b.WriteString(strconv.FormatInt(int64(lease), 10))
@@ -139,10 +144,13 @@ func groupKey(r *jobstore.Selector, lease time.Duration) string {
 }
 
 // Get claims due jobs that sel selects and returns at most limit of them. With wait it blocks until
-// a job is due or ctx ends. It takes w.mu.
+// a job is due or ctx ends. Callers with equal sel and lease form a group and get jobs in the order
+// of their calls. It takes w.mu.
 //
-// Returns ErrNoJob if no job is due, or if ctx ends while it waits. Returns ErrUnavailable if ctx
-// ends without wait, and ErrClosed after Close.
+// Returns at least one job or an error: ErrNoJob if no job is due, or if ctx ends while it waits.
+// Returns ErrUnavailable if ctx ends without wait or the store does not reply; with wait it waits
+// for the store. Returns ErrClosed after Close, and any other error of Take unchanged. Jobs that
+// come after ctx has ended go to the next caller or are given back.
 func (w *List) Get(ctx context.Context, sel jobstore.Selector, lease time.Duration, limit int, wait bool) ([]jobstore.Handout, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, ctxError(ctx, wait)
@@ -195,9 +203,9 @@ func ctxError(ctx context.Context, wait bool) error {
 	return fmt.Errorf("%w: %w", jobstore.ErrUnavailable, context.Cause(ctx))
 }
 
-// makeReady queues a group for a worker and starts a worker if fewer than maxWorkers run. If a
-// worker serves the group now, it serves the group once more. Call it with w.mu held; this applies
-// to all functions below but Close.
+// makeReady lets a worker goroutine serve a group. It queues the group and starts a worker if fewer
+// than maxWorkers run. A group that is queued stays as it is. A group that a worker serves now is
+// served once more. Call it with w.mu held; this applies to all functions below but work and Close.
 func (w *List) makeReady(g *group) {
 	switch g.state {
 	case served:
@@ -214,7 +222,8 @@ func (w *List) makeReady(g *group) {
 	}
 }
 
-// leave removes a caller from its group, and deletes the group if it is then unused.
+// leave removes a caller from its group without a reply, and sets its place to nil. A caller that
+// waits is counted less (stopWaiting). It deletes the group if it is then unused.
 func (w *List) leave(g *group, a *caller) {
 	g.line.Remove(a.place)
 	a.place = nil
@@ -225,20 +234,23 @@ func (w *List) leave(g *group, a *caller) {
 	w.forget(g)
 }
 
-// forget deletes a group that has no callers and is not served or queued.
+// forget deletes a group that has no callers and is not served or queued. It does nothing to any
+// other group.
 func (w *List) forget(g *group) {
 	if g.line.Len() == 0 && g.state == resting {
 		delete(w.groups, g.key)
 	}
 }
 
-// reply removes a caller from its group and sends it the answer. It does not block.
+// reply removes a caller from its group and sends it the answer, the only one it gets. It does not
+// block, since the channel is buffered.
 func (w *List) reply(g *group, a *caller, got answer) {
 	w.leave(g, a)
 	a.answer <- got
 }
 
-// work serves ready groups until no group is ready. It runs in a goroutine and takes w.mu itself.
+// work serves ready groups, one after the other, until no group is ready. It runs in a goroutine
+// that makeReady has counted. It takes w.mu itself; serve releases it during calls of the store.
 func (w *List) work() {
 	w.mu.Lock()
 	for len(w.ready) > 0 {
@@ -254,16 +266,20 @@ func (w *List) work() {
 	w.mu.Unlock()
 }
 
-// ended records that a goroutine of the list ends. After Close the last one closes w.idle.
+// ended records that a goroutine of the list ends. After Close the last one closes w.idle, for
+// which Close waits.
 func (w *List) ended() {
 	if w.active--; w.active == 0 && w.closed {
 		close(w.idle)
 	}
 }
 
-// serve claims jobs for a group and replies to its callers. It releases w.mu during calls of the
-// store. If the group has no callers left, the watcher wakes another group, since more jobs may be
-// due.
+// serve claims jobs for a group and replies to its callers (serveLine). It releases w.mu during
+// calls of the store.
+//
+// If the group must be served once more, it queues the group again. If the group has no callers
+// left, it deletes the group, and the watcher wakes another group for the same job names: more jobs
+// may be due.
 func (w *List) serve(g *group) {
 	g.again = false
 	if g.line.Len() > 0 {
@@ -284,8 +300,13 @@ func (w *List) serve(g *group) {
 	w.forget(g)
 }
 
-// serveLine calls Take once for a group that has callers, and replies to them. It gives back jobs
-// that no caller wants any more. It releases w.mu during calls of the store.
+// serveLine calls Take once for a group that has callers, and gives its jobs to the first callers.
+// It gives back jobs that no caller wants any more. It releases w.mu during calls of the store;
+// Take is cancelled after takeTimeout.
+//
+// If Take returned as many jobs as asked for, more may be due: it then asks serve to repeat.
+// Otherwise answerRest replies to callers that do not wait, or to all if the store refused the
+// call. The watcher learns that the others still wait.
 func (w *List) serveLine(g *group) {
 	first := g.line.Front().Value.(*caller)
 	limit := min(g.wants, max(first.max, w.size.Limit()))
@@ -317,7 +338,8 @@ func (w *List) serveLine(g *group) {
 	w.mu.Lock()
 }
 
-// deal replies with jobs to the first callers of a group, and returns the jobs that are left.
+// deal gives jobs to the first callers of a group, at most max to each, and replies to them. They
+// leave the group. It returns the jobs that are left when no caller is left.
 func (w *List) deal(g *group, jobs []jobstore.Handout) []jobstore.Handout {
 	for len(jobs) > 0 && g.line.Len() > 0 {
 		a := g.line.Front().Value.(*caller)
@@ -328,12 +350,14 @@ func (w *List) deal(g *group, jobs []jobstore.Handout) []jobstore.Handout {
 	return jobs
 }
 
-// answerRest replies to callers that got no job:
+// answerRest replies to callers of g that got no job. err is the error of Take, or nil. It replies
 //
-//   - to all of them with err, if the store refused the call;
+//   - to all of them with err, if the store refused the call with an error other than
+//     ErrUnavailable;
 //   - else to callers that do not wait and have a number up to last, with ErrNoJob or err.
 //
-// Callers that wait stay while the store is unavailable.
+// Callers with a higher number came after the call of Take. Callers that wait stay while the store
+// is unavailable.
 func (w *List) answerRest(g *group, last uint64, err error) {
 	refused := err != nil && !errors.Is(err, jobstore.ErrUnavailable)
 	if err == nil {
@@ -352,8 +376,12 @@ func (w *List) answerRest(g *group, last uint64, err error) {
 	}
 }
 
-// Close replies ErrClosed to all callers and waits until the goroutines of the list have ended.
-// Returns the cause of ctx if ctx ends first. It takes w.mu. Idempotent.
+// Close replies ErrClosed to all callers, ends the watcher, and waits until the goroutines of the
+// list have ended. Later calls of Get return ErrClosed. Running claims are completed and given
+// back.
+//
+// Returns the cause of ctx if ctx ends first; running claims are then cancelled. It takes w.mu.
+// Idempotent.
 func (w *List) Close(ctx context.Context) error {
 	w.mu.Lock()
 	if !w.closed {

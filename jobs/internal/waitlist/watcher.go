@@ -33,21 +33,23 @@ type watcher struct {
 }
 
 const (
-	linger      = 5 * time.Second // how long the watcher runs on without callers
-	gap         = 2 * time.Millisecond
-	maxNotified = 1024 // names that are distinguished
-	maxProbes   = 256  // groups that one probe reads jobs for
+	linger      = 5 * time.Second      // how long the watcher runs on without callers
+	gap         = 2 * time.Millisecond // the shortest time between two calls of ask
+	maxNotified = 1024                 // names that are distinguished
+	maxProbes   = 256                  // groups that one probe reads jobs for
 )
 
-// init makes the watcher ready. Its store calls end with ctx.
+// init makes the watcher ready, without starting its goroutine. Ctx, the context of its store
+// calls, ends with ctx or when l.end is called.
 func (l *watcher) init(ctx context.Context) {
 	l.names, l.patterns, l.notified = map[string]map[*group]bool{}, map[*group]bool{}, map[string]bool{}
 	l.signal = wake.New()
 	l.Ctx, l.end = context.WithCancel(ctx)
 }
 
-// startWaiting counts a waiting caller of g. For the first one it registers g with the watcher, and
-// starts the watcher if it does not run. Call it with w.mu held.
+// startWaiting counts a waiting caller of g, also in Config.Waiting. For the first caller of g it
+// registers g with the watcher by its names or its pattern. It starts the goroutine of the watcher
+// if that does not run. Call it with w.mu held.
 func (w *List) startWaiting(g *group) {
 	w.c.Waiting.Add(1)
 	l := &w.Watcher
@@ -72,8 +74,9 @@ func (w *List) startWaiting(g *group) {
 	}
 }
 
-// stillWaiting tells the watcher that callers of g still wait after g was served. It notifies the
-// watcher only once per wait of the group. Call it with w.mu held.
+// stillWaiting tells the watcher that callers of g still wait after g was served. The watcher then
+// asks the store soon, since g may have missed a notification. It does so only once while g has
+// waiting callers. Call it with w.mu held.
 func (w *List) stillWaiting(g *group) {
 	if !g.known {
 		g.known, w.Watcher.newGroup = true, true
@@ -81,8 +84,8 @@ func (w *List) stillWaiting(g *group) {
 	}
 }
 
-// stopWaiting counts one waiting caller of g less, and removes g from the watcher after the last.
-// Call it with w.mu held.
+// stopWaiting counts one waiting caller of g less, also in Config.Waiting. After the last one it
+// removes g from the watcher. The goroutine of the watcher runs on. Call it with w.mu held.
 func (w *List) stopWaiting(g *group) {
 	w.c.Waiting.Add(-1)
 	l := &w.Watcher
@@ -99,7 +102,9 @@ func (w *List) stopWaiting(g *group) {
 }
 
 // onNotify records the job names of a notification and wakes the watcher if a waiting group may
-// match. nil names match all. The store calls it from any goroutine. It takes w.mu.
+// match. Names that no group asks for are ignored, and so are texts for queues and deferrals
+// (jobstore.NoName). nil names, or more than maxNotified, match all groups. The store calls it from
+// any goroutine. It takes w.mu.
 func (w *List) onNotify(names []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -133,8 +138,10 @@ type class struct {
 	mock     bool
 }
 
-// dispatch makes one matching group per class ready for each name. It reports whether any group
-// matched. Call it with w.mu held.
+// dispatch wakes waiting groups for job names that may be due. For each name it makes one matching
+// group per class ready (makeReady): the group whose first caller has waited longest. It notes the
+// name in that group, so that serve can wake the next one. A group with maxNotified names causes a
+// probe of all groups instead. It reports whether any group matched. Call it with w.mu held.
 func (l *watcher) dispatch(w *List, names map[string]bool) bool {
 	some := false
 	for name := range names {
@@ -163,8 +170,9 @@ func (l *watcher) dispatch(w *List, names map[string]bool) bool {
 	return some
 }
 
-// keepOldest stores g in first, for its class, if the first caller of g has waited longer than that
-// of the stored group.
+// keepOldest stores g in first, under its class, if first has no group of that class. It also
+// replaces a group whose first caller has waited less long than the first caller of g. g must have
+// callers.
 func (g *group) keepOldest(first map[class]*group) {
 	c := class{g.sel.Priority, g.sel.Mock}
 	if f := first[c]; f == nil || g.line.Front().Value.(*caller).number < f.line.Front().Value.(*caller).number {
@@ -172,9 +180,10 @@ func (g *group) keepOldest(first map[class]*group) {
 	}
 }
 
-// runWatcher receives notifications, asks the store and polls it until no caller has waited for the
-// time linger, or Ctx ends. It runs in a goroutine. It takes w.mu and releases it during calls of
-// the store.
+// runWatcher receives notifications of the store, asks the store and polls it, and wakes the groups
+// for which jobs are due. It ends when no caller has waited for the time linger, or when Ctx ends;
+// it then ends its watch of the store. It runs in a goroutine. It takes w.mu and releases it during
+// calls of the store.
 func (w *List) runWatcher() {
 	l := &w.Watcher
 	unwatch := w.c.Store.Watch(w.onNotify)
@@ -230,15 +239,17 @@ type timetable struct {
 	trouble bool      // the last call of the store failed
 }
 
-// soon moves the next call of ask to the end of the minimum gap, if it is planned later.
+// soon moves the next call of ask to the end of the minimum gap after the last call, if it is
+// planned later. An earlier plan stays.
 func (c *timetable) soon() {
 	if at := c.asked.Add(gap); at.Before(c.nextAsk) {
 		c.nextAsk = at
 	}
 }
 
-// askAndProbe calls ask and probe if their times have come, and plans their next times. all forces
-// a probe.
+// askAndProbe calls ask and probe if their times in c have come, and plans their next times. all,
+// or incomplete names from ask, forces a probe. It logs the first failure of the store and its
+// recovery (logOutage). Call it without w.mu.
 func (w *List) askAndProbe(ctx context.Context, c *timetable, all bool) {
 	now := time.Now()
 	if !now.Before(c.poll) {
@@ -258,9 +269,11 @@ func (w *List) askAndProbe(ctx context.Context, c *timetable, all bool) {
 	}
 }
 
-// ask reads the names of jobs that became due since the last call, and wakes matching groups. It
-// plans the next call for the time at which the next job becomes due. more reports that the names
-// may be incomplete.
+// ask reads the names of jobs that became due since the last call, and wakes matching groups
+// (dispatch). It plans the next call for the time at which the next job becomes due, but at most
+// Config.Poll later. more reports that the names may be incomplete, as in the first call. After an
+// error it wakes no group and returns the error; jobs that became due meanwhile are read by the
+// next call. It takes w.mu.
 func (w *List) ask(ctx context.Context, c *timetable) (more bool, err error) {
 	c.asked = time.Now()
 	c.nextAsk = c.asked.Add(w.c.Poll)
@@ -288,8 +301,11 @@ func (w *List) ask(ctx context.Context, c *timetable) (more bool, err error) {
 	return more, nil
 }
 
-// probe reads due jobs for at most maxProbes waiting groups, without locks, and makes those groups
-// ready for which a job is due. It takes w.mu.
+// probe reads whether a job is due for each of at most maxProbes waiting groups, without locks. It
+// makes the groups with a due job ready (makeReady). If the store refuses the read, it makes all of
+// these groups ready, and their callers get the error from Take. If the store is unavailable, only
+// groups that were read before the error become ready. It returns the error of the read. It takes
+// w.mu.
 func (w *List) probe(ctx context.Context) error {
 	var some []*group
 	w.mu.Lock()
@@ -329,8 +345,9 @@ func (w *List) probe(ctx context.Context) error {
 	return err
 }
 
-// logOutage logs the first failure of the store as a warning, and its recovery as information. It
-// ignores errors after the end of ctx.
+// logOutage logs the first failure of the store as a warning, and its recovery as information.
+// Further failures are not logged. c.trouble keeps the last state. It ignores all results after the
+// end of ctx.
 func (w *List) logOutage(ctx context.Context, c *timetable, err error) {
 	switch {
 	case ctx.Err() != nil:
