@@ -27,12 +27,16 @@ func Shares(of func(jobstore.Job) string, parts map[string]float64) Throttler {
 	return s
 }
 
+// shares implements [Throttler] for [Shares]. parts contains the weight of each share in
+// thousandths.
 type shares struct {
 	of    func(jobstore.Job) string
 	parts map[string]int64
 }
 
-// Admit implements [Throttler].
+// Admit starts each due job that fits into its share and into the limit of the queue, in order. It
+// computes the share of a running job once. It postpones no job and returns nil. It implements
+// [Throttler].
 func (s *shares) Admit(_ context.Context, l *Admission) error {
 	taken := make(map[string]int64, len(s.parts))
 	for _, r := range l.running.all {
@@ -51,8 +55,9 @@ func (s *shares) Admit(_ context.Context, l *Admission) error {
 	return nil
 }
 
-// fits reports whether a job of this weight fits into a share; taken is the weight that already
-// runs in the share.
+// fits reports whether a job of this weight fits into a share in which jobs of weight taken run. A
+// weight of 0 and an unknown share always fit. A share of 0 admits no weight. A job heavier than
+// the share fits if taken is 0.
 func (s *shares) fits(share string, taken, weight int64) bool {
 	part, known := s.parts[share]
 	switch {
