@@ -14,10 +14,11 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// definition converts jobs of a name to tasks, and results of the tasks to data.
+// definition converts jobs of a name to tasks, and results of the tasks to data of the jobs.
 type definition struct {
+	// call returns the call that submits the task. An error: the data do not fit the task.
 	call func(data []byte) (task.Call, error)
-	// result as data; nil: not a JSON object
+	// result reads the result of the ended task p as data; nil: not a JSON object.
 	result func(ctx context.Context, p task.Pending) ([]byte, error)
 }
 
@@ -86,14 +87,15 @@ func Dispatch[A, R any](r *Runner, t task.Task[A, R], names ...string) error {
 	return nil
 }
 
-// dispatched returns the names of dispatched jobs, sorted. It takes r.mu.
+// dispatched returns the job names for which Dispatch was called, sorted. It takes r.mu.
 func (r *Runner) dispatched() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Sorted(maps.Keys(r.definitions))
 }
 
-// definition returns the definition for a job name, or nil. It takes r.mu.
+// definition returns the definition for a job name, or nil if the name is not dispatched here. It
+// takes r.mu.
 func (r *Runner) definition(name string) *definition {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,7 +103,9 @@ func (r *Runner) definition(name string) *definition {
 }
 
 // call returns the call that submits the task of a job's current run. Its id and the header
-// HeaderRun identify the run. Returns an error if the data of the job do not fit the task.
+// HeaderRun identify the run, so a repeated call has the same id. Its result is stored for at least
+// Config.Timeout and a day. Returns an error if the data of the job do not fit the task. The name
+// of h must be dispatched.
 func (r *Runner) call(h *heldJob) (task.Call, error) {
 	c, err := r.definition(h.Name).call(h.args)
 	if err != nil {
@@ -124,7 +128,9 @@ type observer interface {
 	Pending(id task.ID) task.Pending
 }
 
-// pendingOf returns a handle that reads the result of a recorded task.
+// pendingOf returns a handle with which the result of a recorded task can be read. If Config.Submit
+// has no method Pending, the handle reads only JSON from the record, and only its Result may be
+// called.
 func (r *Runner) pendingOf(rec *resultstore.Record) task.Pending {
 	if o, ok := r.c.Submit.(observer); ok {
 		return o.Pending(rec.ID)
@@ -132,7 +138,8 @@ func (r *Runner) pendingOf(rec *resultstore.Record) task.Pending {
 	return plain{record: rec}
 }
 
-// plain reads a result in JSON from its record.
+// plain is a task.Pending that reads a result in JSON from the record of its task. Only Result
+// works.
 type plain struct {
 	task.Pending
 	record *resultstore.Record

@@ -25,7 +25,8 @@ type active struct {
 	mu      sync.Mutex
 	handout jobs.Handout
 	over    bool // the handler has returned: its later calls have no effect
-	lose    func()
+	// lose marks the job as lost to another worker. nil: a consumer runs the task of a dispatched job.
+	lose func()
 }
 
 type activeKey struct{}
@@ -67,9 +68,10 @@ func Progress(ctx context.Context, v any) error {
 	return a.update(ctx, data)
 }
 
-// update stores data as the job's data. It takes a.mu, so one call runs at a time. For a dispatched
-// run it reads the current token if the old one is stale. Returns ErrStale after the end of the
-// handler.
+// update stores data as the job's data, and then in a.handout. For a task in a consumer it reads
+// the current token if its own is stale, and tries once more. Returns ErrStale after the end of the
+// handler, and if the run is over or another worker has the job. In the last case it marks the job
+// as lost. It takes a.mu during the call of the store, so one call runs at a time.
 func (a *active) update(ctx context.Context, data []byte) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -92,9 +94,9 @@ func (a *active) update(ctx context.Context, data []byte) error {
 	return a.noteLost(err)
 }
 
-// noteLost looks at the error of a call for the job, and returns the error for the handler. An
-// error that wraps ErrNotFound is returned with ErrStale added. Any other error, also nil, is
-// returned unchanged. If the result wraps ErrStale, noteLost calls a.lose: the job is lost.
+// noteLost converts the error of a call for the job to the error for the handler. It adds ErrStale
+// to an error that wraps ErrNotFound, and returns other errors, also nil, unchanged. If the result
+// wraps ErrStale, it calls a.lose, if set: the job is lost. Call it with a.mu held.
 func (a *active) noteLost(err error) error {
 	if errors.Is(err, jobs.ErrNotFound) {
 		err = fmt.Errorf("%w: %w", jobs.ErrStale, err)
@@ -105,13 +107,15 @@ func (a *active) noteLost(err error) error {
 	return err
 }
 
-// Expect implements [task.Expecter].
+// Expect reserves key for the answer of the attempt. Returns jobs.ErrStale if the handler has
+// returned or another worker has the job. It implements [task.Expecter].
 func (a *active) Expect(ctx context.Context, key string) error {
 	return a.expect(ctx, key, task.Opt[bool]{})
 }
 
-// expect reserves a key for the attempt, and sets Respond if it is set. It takes a.mu. Returns
-// ErrStale after the end of the handler.
+// expect reserves key for the answer of the attempt (Service.Expect), and sets Respond of the job
+// if respond is set. On success it updates a.handout. Returns ErrStale after the end of the
+// handler, and if the attempt is over; the job is then marked as lost. It takes a.mu.
 func (a *active) expect(ctx context.Context, key string, respond task.Opt[bool]) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -125,15 +129,17 @@ func (a *active) expect(ctx context.Context, key string, respond task.Opt[bool])
 	return a.noteLost(err)
 }
 
-// next returns the state for the next function of the same attempt. It contains the data that the
-// previous function has stored.
+// next returns a new state for the next function of the same attempt. It contains the data that the
+// previous function has stored, and its calls have an effect even if the previous function has
+// ended.
 func (a *active) next() *active {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return &active{s: a.s, run: a.run, handout: a.handout, lose: a.lose}
 }
 
-// end makes later calls of the handler return ErrStale.
+// end makes later calls of Progress and Expect return ErrStale. It waits for a call that is in
+// progress.
 func (a *active) end() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

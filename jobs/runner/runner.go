@@ -108,8 +108,9 @@ func (r *Runner) Run(ctx context.Context) error {
 	return o.run(ctx)
 }
 
-// names returns the names of the jobs to run. Returns an error if no name is registered, or one of
-// Config.Names is not.
+// names returns the names of the jobs to run: Config.Names, or all registered or dispatched names.
+// Returns an error if no name is known, unless the runner submits stored tasks (see prepares).
+// Returns an error that wraps task.ErrUnknownTask if a name of Config.Names is not known.
 func (r *Runner) names() ([]string, error) {
 	known := r.handlers.Names()
 	if r.c.Submit != nil {
@@ -130,7 +131,7 @@ func (r *Runner) names() ([]string, error) {
 	return r.c.Names, errors.Join(errs...)
 }
 
-// report logs a problem with a job and passes it to Config.OnReport.
+// report logs a problem with a job as a warning and calls Config.OnReport, if set.
 func (r *Runner) report(p Problem, j *jobs.Row, err error) {
 	r.c.Logger.Warn("jobs: "+string(p), "job", int64(j.ID), "name", j.Name, "run", j.Run, "error", err)
 	if r.c.OnReport != nil {
@@ -139,14 +140,14 @@ func (r *Runner) report(p Problem, j *jobs.Row, err error) {
 	}
 }
 
-// warn logs a failure of the store or the broker.
+// warn logs a failure of the store or the broker, described by what.
 func (r *Runner) warn(what string, err error) {
 	r.c.Logger.Warn("jobs: "+what, "error", err)
 }
 
-// object returns the result of a handler or a task as data. Returns nil if it is not a JSON object,
-// or is task.None. Returns an error that wraps task.ErrBadResult if it cannot be encoded or is too
-// long.
+// object encodes the result of a handler or a task as data of a job. Returns nil for nil, task.None
+// and a value that is not a JSON object: the data then stay. Returns an error that wraps
+// task.ErrBadResult if the value cannot be encoded or is too long.
 func object(value any) ([]byte, error) {
 	if _, none := value.(task.None); none || value == nil {
 		return nil, nil
