@@ -60,8 +60,9 @@ func fieldName(name string) string {
 	return name
 }
 
-// status returns the status line for the error of a command. It logs errors of the store and
-// unknown errors.
+// status returns the status line for err, the error of a command. An error of the service gets the
+// status of the protocol, else 402 for a bad job, 555 after the time limit, 500 otherwise. It logs
+// errors of the store and unknown errors.
 func (c *call) status(ctx context.Context, err error) string {
 	var own statusError
 	var field *jobs.FieldError
@@ -101,7 +102,7 @@ func (c *call) logError(err error) {
 	c.c.s.c.Logger.Error("bedrock: a command failed", "command", string(c.req.verb()), "error", err)
 }
 
-// fieldStatus returns the status line for an invalid field.
+// fieldStatus returns the status line, a 402, for a field that the service has refused.
 func fieldStatus(f *jobs.FieldError) string {
 	switch {
 	case f.Field == "jobPriority" || f.Field == "priority":

@@ -118,9 +118,9 @@ func (c *change) begun() bool { return c.d != nil && c.d.Generation == c.a.Gener
 // for its answer.
 func (c *change) deferred() bool { return c.begun() && c.d.Phase != jobstore.DeferralReserved }
 
-// awaitsOther reports whether the deferral belongs to an earlier attempt that waits for its answer,
-// or has the answer, and no consumer has begun to settle it. This attempt is then not the successor
-// of that attempt.
+// awaitsOther reports whether the deferral belongs to an earlier attempt that has ended: the
+// attempt waits for its answer, or has the answer. It is false if a consumer has begun to settle
+// that attempt. This attempt is not its successor.
 func (c *change) awaitsOther() bool {
 	return c.d != nil && !c.begun() && c.d.Phase != jobstore.DeferralReserved && !c.d.Claimed
 }
