@@ -24,7 +24,8 @@ const (
 	everyGroup groups = 1<<iota - 1
 )
 
-// of returns the values of the columns in g.
+// of returns those of the values (see the function values) whose columns are in g, in the same
+// order.
 func (g groups) of(values []any) []any {
 	var some []any
 	for i, v := range values {
@@ -96,8 +97,8 @@ func isBasic(j *jobstore.Row) bool {
 		j.Key == "" && j.Phase == "" && !j.Respond && j.Answer == nil && j.Expires.IsZero() && j.Handouts == 0
 }
 
-// columns returns the list of columns that scan reads, from the table with that alias. A row of
-// nulls is read as a job with id 0.
+// columns returns the list of columns that scan reads, from the table with that alias. NULL becomes
+// 0, "" or none. A row of nulls, as an outer join returns it, is read as a job with id 0.
 func columns(of string) string {
 	cols := make([]string, 0, len(stored))
 	cols = append(cols, "coalesce("+of+".id, 0)")
@@ -120,7 +121,8 @@ func columns(of string) string {
 	return strings.Join(cols, ", ")
 }
 
-// values returns the values of the stored columns of j.
+// values returns the values of the columns in stored for j. A job of a queue has its Due in
+// queue_due, any other job in due.
 func values(j *jobstore.Row) []any {
 	due, queueDue := micros(j.Due), driver.Value(nil)
 	if j.Queue != "" {
@@ -136,7 +138,8 @@ func values(j *jobstore.Row) []any {
 	}
 }
 
-// scan reads the columns of one row into j.
+// scan reads the columns (see the function columns) of the present row into j. Message is not among
+// them.
 func scan(rows sqlconn.Rows, j *jobstore.Row) error {
 	var state, phase string
 	var id, priority, parent, children, mock, timeout, respond, handouts int64
@@ -176,6 +179,7 @@ func moment(us int64) time.Time {
 	return time.UnixMicro(us).UTC()
 }
 
+// number returns n, or NULL for 0.
 func number(n int64) driver.Value {
 	if n == 0 {
 		return nil
@@ -183,6 +187,7 @@ func number(n int64) driver.Value {
 	return n
 }
 
+// text returns s, or NULL for "".
 func text(s string) driver.Value {
 	if s == "" {
 		return nil
@@ -190,6 +195,7 @@ func text(s string) driver.Value {
 	return s
 }
 
+// bit returns 1 for true and 0 for false.
 func bit(b bool) int64 {
 	if b {
 		return 1
