@@ -43,7 +43,7 @@ type command struct {
 	whole bool
 }
 
-// commands returns the table of all commands.
+// commands returns a new table of all commands of the protocol.
 func commands() []command {
 	return []command{
 		{name: "CreateJob", do: createJob},

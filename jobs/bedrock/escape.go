@@ -7,8 +7,9 @@ import (
 )
 
 // unescape replaces the escapes of a value in place and returns the result, which is never longer.
-// The escapes b, f, n, r, t and u with four hex digits mean the same as in JSON; any other
-// character means itself. A backslash at the end stays.
+// The escapes b, f, n, r, t and u with four hex digits mean the same as in JSON. Any other
+// character behind a backslash means itself, also u without such digits. A backslash at the end
+// stays.
 func unescape(b []byte) []byte {
 	from := bytes.IndexByte(b, '\\')
 	if from < 0 {

@@ -57,7 +57,8 @@ func appendTime(out []byte, t time.Time) []byte {
 
 const digits = "0123456789abcdef"
 
-// appendString appends a JSON string. Bytes that are not UTF-8 become the replacement character.
+// appendString appends s as a JSON string. Bytes that are not UTF-8 become the replacement
+// character. It escapes quotes, backslashes and control characters.
 func appendString(out []byte, s string) []byte {
 	out = append(out, '"')
 	for i := 0; i < len(s); {

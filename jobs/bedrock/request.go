@@ -16,7 +16,7 @@ type request struct {
 // header is an unescaped header, from one or more lines.
 type header struct{ name, value []byte }
 
-// verb returns the command: the method line up to its first blank.
+// verb returns the command: the method line up to its first space, or all of it without a space.
 func (r *request) verb() []byte {
 	if i := bytes.IndexByte(r.line, ' '); i >= 0 {
 		return r.line[:i]
@@ -114,7 +114,8 @@ func hex(b []byte) (int64, bool) {
 	return n, true
 }
 
-// digit returns the value of a hexadecimal digit.
+// digit returns the value of a hexadecimal digit in any letter case. ok is false for another
+// character.
 func digit(c byte) (int, bool) {
 	switch {
 	case c >= '0' && c <= '9':

@@ -68,7 +68,7 @@ func with(data []byte, key string, value []byte) []byte {
 	return writeMembers(append(slices.Collect(members(data)), member{text: append(text, value...)}))
 }
 
-// writeMembers returns the object with these members.
+// writeMembers returns a new JSON object with these members, in this order.
 func writeMembers(all []member) []byte {
 	out := []byte{'{'}
 	for i, m := range all {

@@ -87,10 +87,10 @@ func (s *Server) Run(ctx context.Context) error {
 // Serve accepts and serves the connections of ln until ctx ends, and closes ln. At the end it
 // closes idle connections and answers each waiting GetJob with 303. Other requests may take up to
 // ShutdownTimeout; then their connections are closed. It returns after the last connection has
-// ended.
+// ended. It logs a warning if other machines can reach ln and the clients are not limited.
 //
-// Returns nil after a stop, [ErrRunning] for a second call, and the error of a listener that
-// failed. A Server serves only once.
+// Returns nil after a stop, [ErrRunning] for a second call, which also closes its ln, and the error
+// of a listener that failed. A Server serves only once.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	if !s.running.CompareAndSwap(false, true) {
 		return errors.Join(ErrRunning, ln.Close())
@@ -205,7 +205,8 @@ func (s *Server) each(do func(*conn)) {
 	}
 }
 
-// encrypted returns the server side of a TLS connection, or nc itself without Config.TLS.
+// encrypted returns the server side of a TLS connection over nc, without the handshake. Without
+// Config.TLS it returns nc itself.
 func (s *Server) encrypted(nc net.Conn) net.Conn {
 	if s.c.TLS == nil {
 		return nc

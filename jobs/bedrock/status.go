@@ -28,7 +28,8 @@ type named struct {
 	status string
 }
 
-// statuses returns the statuses for the errors of a Service. The first match counts.
+// statuses returns the statuses of the protocol for the errors of a Service. The first match with
+// errors.Is counts.
 func statuses() []named {
 	return []named{
 		{jobs.ErrNoJob, statusNoJob},
@@ -52,7 +53,8 @@ func statuses() []named {
 	}
 }
 
-// fieldName returns the name of a field in the protocol for its name in package jobs.
+// fieldName returns the name of a field in the protocol for its name in package jobs. Only
+// sequenceKey differs: there it is sequentialKey.
 func fieldName(name string) string {
 	if name == "sequenceKey" {
 		return "sequentialKey"
@@ -102,7 +104,9 @@ func (c *call) logError(err error) {
 	c.c.s.c.Logger.Error("bedrock: a command failed", "command", string(c.req.verb()), "error", err)
 }
 
-// fieldStatus returns the status line, a 402, for a field that the service has refused.
+// fieldStatus returns the status line, a 402, for a field that the service has refused. The text
+// names the field and tells whether it is missing or malformed. Priorities, and data that are too
+// long or malformed, have texts of their own.
 func fieldStatus(f *jobs.FieldError) string {
 	switch {
 	case f.Field == "jobPriority" || f.Field == "priority":

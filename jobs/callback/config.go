@@ -128,7 +128,7 @@ type counters struct {
 	accepted, early, late, duplicate, skipped, failed atomic.Int64
 }
 
-// receipt counts the receipt of an answer by its kind.
+// receipt adds one to the counter for the kind of a receipt: accepted, early, late or duplicate.
 func (c *counters) receipt(r jobs.Receipt) {
 	switch r.Kind {
 	case jobs.Accepted:

@@ -191,8 +191,8 @@ func (h *Handler) address(w http.ResponseWriter, r *http.Request) (address, erro
 	return addr, nil
 }
 
-// forbidden returns a refusal with status 403. Its text names the reason only if the URL was
-// validly signed and has expired.
+// forbidden returns a refusal with status 403. Its text says that the URL has expired if err is
+// errExpired, which requires a valid signature. Otherwise the text names no reason.
 func forbidden(err error) error {
 	if errors.Is(err, errExpired) {
 		return refuse(http.StatusForbidden, "the URL has expired")
@@ -279,9 +279,10 @@ func (h *Handler) answerFrom(r *http.Request, addr *address, body []byte) (jobs.
 	return a, nil
 }
 
-// callRead calls Config.Read and stores its answer in *a, with the name and the key of *a as
-// defaults. Returns ErrSkip if Read returns it. Returns a refusal with 400 if Read fails, 500 if it
-// panics, and 403 if its answer is for another job than a signed URL. *a is then unchanged.
+// callRead calls Config.Read with an empty r.Body and stores its answer in *a, with the name and
+// the key of *a as defaults. Returns ErrSkip if Read returns it. Returns a refusal with 400 if Read
+// fails, 500 if it panics (which is logged), and 403 if its answer is for another job than a signed
+// URL. *a is then unchanged.
 func (h *Handler) callRead(r *http.Request, a *jobs.Answer, body []byte) error {
 	r.Body = http.NoBody
 	var read jobs.Answer

@@ -51,9 +51,10 @@ func (l *Listener) Stats() ListenerStats {
 // ErrRunning is the error of a second Run of a Listener.
 var ErrRunning = errors.New("callback: Run was already called; create a new listener")
 
-// Run receives and stores answers until ctx ends. Then it stores the answers that it has received,
-// for up to ShutdownTimeout, and releases the other messages. While the broker or the store is
-// unavailable, it waits. A Listener runs only once.
+// Run receives and stores answers until ctx ends. It declares the queue first. At the end it stores
+// the answers that it has received, for up to ShutdownTimeout, releases the other messages, and
+// closes the subscription. While the broker or the store is unavailable, it waits. A Listener runs
+// only once.
 //
 // Returns nil after a stop and [ErrRunning] for a second call. Returns another error if the broker
 // or the service was closed, or the broker denies access to the queue.

@@ -133,8 +133,8 @@ func claimDeferral(d *jobstore.Deferral, now time.Time, lease time.Duration) (cl
 	return claim{attempt: a, outcome: o, fence: d.Fence}, true
 }
 
-// postpone makes d wait for task.DefaultAnswerWithin (one day) from now for another attempt, which
-// uses the answer that d has. The caller saves d.
+// postpone makes d unclaimed and due after task.DefaultAnswerWithin (one day) from now. Until then
+// another attempt can use the answer that d has. The caller saves d.
 func postpone(d *jobstore.Deferral, now time.Time) {
 	d.Claimed = false
 	d.Deadline = wholeMicros(now.Add(task.DefaultAnswerWithin))

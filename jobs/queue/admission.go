@@ -54,12 +54,9 @@ type unreadWindow struct {
 	err error
 }
 
-// runAdmission makes one admission: it claims up to slots jobs in a transaction and returns them.
-// If the queue has a throttler, it asks the throttler first, and starts only the jobs of its plan.
-// It also claims running jobs that are due.
-//
-// Returns again if another admission at once may find more jobs. Returns no job and no error if the
-// throttler starts and moves no job and no running job is due. Returns ErrStale if another leader
+// runAdmission claims up to slots jobs in a transaction and returns them: running jobs that are
+// due, and QUEUED jobs that may start. If the queue has a throttler, it asks the throttler first.
+// Returns again if another admission at once may find more jobs. Returns ErrStale if another leader
 // has the lease; nothing is claimed then.
 //
 // It counts the claimed jobs with Host.Taken, sets l.admittedAt and the Status, and updates the
@@ -98,8 +95,8 @@ func (l *Leader) runAdmission(ctx context.Context, slots int) (out []jobstore.Ha
 }
 
 // settleRoster updates the roster (the leader's list of running jobs) after a transaction with a
-// plan. It adds the jobs that t started and takes over the new number of admissions. If err is not
-// nil or the plan was outdated, it drops the roster: the next admission reads it again.
+// plan. It adds the jobs that t started and the new number of admissions. If err is not nil or the
+// plan was outdated, it drops the roster: the next admission reads it again.
 func (l *Leader) settleRoster(t *admitTx, err error) {
 	if err != nil || t.outdated {
 		l.roster = nil
@@ -111,13 +108,12 @@ func (l *Leader) settleRoster(t *admitTx, err error) {
 	}
 }
 
-// run is the body of the transaction. It first claims running jobs that are due. Then it starts
-// jobs by the plan of the throttler, or by the limit if plan is nil. It saves all changed jobs and,
-// if the plan starts jobs, counts the admission in the lease record.
+// run is the body of the transaction. It claims running jobs that are due, and starts jobs by the
+// plan of the throttler, or by the limit if plan is nil. It saves all changed jobs. If the plan
+// starts jobs, it counts the admission in the lease record.
 //
-// It starts and postpones no job if the due running jobs took all slots, or if the plan is
-// outdated. A plan is outdated if its roster lacks a due running job or an admission. Both cases
-// set t.again; the second sets t.outdated.
+// It only claims running jobs, and sets t.again, if these take all slots, or if the plan is
+// outdated: its roster lacks a due running job or an admission. The latter also sets t.outdated.
 //
 // Returns ErrStale if another leader has the lease. Returns ErrLocks if the lock of a key is
 // missing: txn.Do then repeats the transaction.
@@ -229,7 +225,7 @@ func (t *admitTx) admit(ctx context.Context) error {
 }
 
 // postpone sets NextRun of a QUEUED job to the time at and counts it in t.moved. unread, if not
-// nil, is the error of parsing its windows, which is reported after the commit. run saves the job.
+// nil, is the error of parsing its windows; it is reported after the commit. run saves the job.
 func (t *admitTx) postpone(j *jobstore.Row, at time.Time, unread error) {
 	j.NextRun = at
 	if unread != nil {
@@ -277,10 +273,8 @@ func (t *admitTx) start(ctx context.Context, j *jobstore.Row) error {
 }
 
 // takeKey checks that the new key of j is free and reserves it within this transaction. refused is
-// a KeyTakenError if another job or task has the key; err is an error of the store.
-//
-// If the lock of the key is missing, it notes the lock, sets t.missing and returns nil: run then
-// returns ErrLocks, and the transaction starts again with the lock.
+// a KeyTakenError if another job or task has the key; err is an error of the store. If the lock of
+// the key is missing, it sets t.missing, and the transaction starts again with the lock.
 func (t *admitTx) takeKey(ctx context.Context, j *jobstore.Row) (refused, err error) {
 	t.missing = t.Locks.AddKey(j.Name, j.Key) != nil || t.missing
 	if t.missing { // the transaction starts again after all missing locks are noted
@@ -313,11 +307,10 @@ func (l *Leader) prepare(j *jobstore.Row) (err error) {
 
 // applyPlan starts and postpones the jobs that the throttler has chosen, as long as slots are free.
 // It skips a job that has changed since the plan was made: another state, queue, token or weight,
-// or a later Due.
+// or a later Due. It sets t.again if another admission at once may find more jobs.
 //
-// A job that the throttler postpones waits for the first opening of its window after the chosen
-// time. If its windows cannot be parsed, it waits until the chosen time, and the error is reported.
-// It sets t.again if another admission at once may find more jobs.
+// A postponed job waits for the first opening of its window after the chosen time. If its windows
+// cannot be parsed, it waits until the chosen time, and the error is reported.
 func (t *admitTx) applyPlan(ctx context.Context, plan *Admission) error {
 	ids := slices.Concat(plan.starts, plan.later)
 	jobs := make(map[jobstore.ID]*jobstore.Row, len(ids))
@@ -355,15 +348,13 @@ func (t *admitTx) applyPlan(ctx context.Context, plan *Admission) error {
 	return nil
 }
 
-// plan makes the plan of an admission: it reads the queue, updates the roster, and calls the
-// throttler with at most slots free workers. The plan names jobs to start and jobs to postpone;
-// applyPlan executes it.
+// plan reads the queue, updates the roster, and calls the throttler with at most slots free
+// workers. The plan names jobs to start and to postpone; applyPlan executes it. No transaction is
+// open while the throttler works.
 //
 // Returns idle if the plan starts and moves no job and no running job is due. plan is nil only with
 // an error, which is an error of the store. An error of the throttler is reported; the plan then
-// starts no job.
-//
-// It sets l.admittedAt and the Status. No transaction is open while the throttler works.
+// starts no job. It sets l.admittedAt and the Status.
 func (l *Leader) plan(ctx context.Context, slots int) (plan *Admission, idle bool, err error) {
 	adm := &Admission{queue: l.q, slots: slots, gauge: line.Gauge{Limit: l.q.limit(), Strict: l.q.Strict}, opens: l.windows.Opens, offered: map[jobstore.ID]*offer{}}
 	var running, version int64
@@ -428,11 +419,9 @@ func (l *Leader) readLine(ctx context.Context, q jobstore.Line, limit int) ([]jo
 }
 
 // readRoster makes l.roster fit for a plan. running and version are the present numbers of running
-// jobs and of admissions in the store.
-//
-// It reads the roster again if an admission is unknown, a running job is missing, or the roster is
-// older than rosterAge. Otherwise it only removes ended jobs. pace.stale then reports that ended
-// jobs remain. After an error of a new read, l.roster is nil.
+// jobs and of admissions in the store. It reads the roster again if an admission is unknown, a
+// running job is missing, or it is older than rosterAge; after an error l.roster is then nil.
+// Otherwise it removes ended jobs; pace.stale reports that some remain.
 func (l *Leader) readRoster(ctx context.Context, running int, version int64) (err error) {
 	if l.roster != nil && l.roster.version == version && len(l.roster.all) >= running && time.Since(l.roster.read) < rosterAge {
 		l.pace.stale, err = l.roster.sync(ctx, l, running)

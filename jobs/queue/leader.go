@@ -125,8 +125,8 @@ func (l *Leader) onNotify(names []string) {
 	}
 }
 
-// Fence returns the fencing token of the lease, or 0 while the leader does not have it. It takes
-// l.mu.
+// Fence returns the fencing token of the lease, a number that grows with each new leader. It
+// returns 0 while the leader does not have the lease. It takes l.mu.
 func (l *Leader) Fence() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -324,7 +324,7 @@ func (l *Leader) Close(ctx context.Context) {
 	}
 }
 
-// isClosed reports whether Close was called. It takes l.mu.
+// isClosed reports whether Close of the leader was called. It takes l.mu.
 func (l *Leader) isClosed() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,9 +11,10 @@ import (
 // Shares returns a [Throttler] that divides a queue into shares. The jobs of a share never run with
 // more than the weight of the share, even if other shares are unused.
 //
-// of returns the name of a job's share. It is called for each job that may start, so it must be
-// fast and depend only on the job. parts contains the weight of each share; it is stored in
-// thousandths. For a share that parts lacks, only the limit of the queue applies.
+// of returns the name of a job's share. It must be fast and depend only on the job. It is called
+// for each job that may start, and once for each running job. parts contains the weight of each
+// share; it is copied and stored in thousandths. For a share that parts lacks, only the limit of
+// the queue applies.
 //
 //   - A full share does not block other shares.
 //   - A job heavier than its share runs alone among the jobs of the share that have a weight.

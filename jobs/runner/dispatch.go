@@ -25,7 +25,7 @@ type definition struct {
 // Dispatch makes a runner with Config.Submit dispatch the jobs with these names as tasks. Without
 // names it uses the name of t. So a job with a foreign name, such as www-prod/SendEmail, gets a
 // task name that brokers accept. The data of a job are the arguments; if they do not fit, the job
-// fails.
+// fails. Call it before Run.
 //
 // Each run is one task ([jobs.TaskID]). The task keeps its id if it is submitted again because a
 // confirmation was lost or a runner died. The job ends when the end of its task is recorded:
@@ -34,8 +34,11 @@ type definition struct {
 //   - a task that failed after its retries, expired or was revoked makes the job FAILED.
 //
 // The record in Config.Results decides. It is retained for at least one day longer than Timeout, so
-// runners may be down for that long. Returns [jobs.ErrUnsupported] for a task that ignores its
-// result or runs at most once, and [task.ErrDuplicateTask] for a name that is dispatched already.
+// runners may be down for that long.
+//
+// Returns [jobs.ErrUnsupported] without Config.Submit, and for a task that ignores its result or
+// runs at most once. Returns [task.ErrDuplicateTask] for a name that is dispatched already, and an
+// error for an invalid name or metadata. After an error no name is dispatched.
 //
 // Consumers should use [Current] as a middleware. The priority of a job orders its dispatch; the
 // priority of its task is that of the definition.

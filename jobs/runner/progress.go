@@ -31,8 +31,9 @@ type active struct {
 
 type activeKey struct{}
 
-// FromContext returns the job of the calling handler as it was claimed, with the data of its last
-// [Progress]. ok is false if ctx is not the context of a job. In a consumer it requires [Current].
+// FromContext returns the job of the calling handler as it was claimed. Its data are those of the
+// last [Progress], its key that of the last Expect. The result is false if ctx is not the context
+// of a job. In a consumer it requires [Current]. It reads nothing from the store.
 func FromContext(ctx context.Context) (jobs.Handout, bool) {
 	a, ok := ctx.Value(activeKey{}).(*active)
 	if !ok {
@@ -44,10 +45,12 @@ func FromContext(ctx context.Context) (jobs.Handout, bool) {
 }
 
 // Progress replaces the data of the job of the calling handler by v, which must encode to a JSON
-// object. Queries show the data while the job runs. If the process dies, the next attempt begins
-// with them.
+// object. It blocks until the data are stored. Queries show the data while the job runs. If the
+// process dies, the next attempt begins with them.
 //
-//   - Returns [jobstore.ErrStale] if the run is over or another worker has the job.
+//   - Returns [jobstore.ErrStale] if the run is over, the handler has returned, or another worker
+//     has the job. In the last case the context of the handler ends.
+//   - Returns [jobstore.ErrBadJob] if v cannot be encoded, is not an object, or is too long.
 //   - Returns [jobstore.ErrUnsupported] in a task with conditions, whose job stores no progress.
 //   - Returns [ErrNoRun] if ctx is not the context of a job. In a consumer it requires [Current].
 func Progress(ctx context.Context, v any) error {
@@ -154,11 +157,12 @@ const readAgainAfter = 5 * time.Second
 // with [jobstore.ErrStale], and its handler does not run. For a task with conditions
 // (task.Conditions) it checks that the job runs.
 //
-// If the store does not reply, the task is delivered again after 5 s. Tasks that belong to no job,
-// and follow-up tasks of a job's task, pass unchecked.
+// If the job cannot be read for another reason, the handler does not run, and the task is delivered
+// again after 5 s. Tasks that belong to no job, and follow-up tasks of a job's task, pass
+// unchecked.
 //
 // Without Current a task that is delivered again or submitted twice may run after the end of its
-// job. [Progress] and [FromContext] work only with it.
+// job. [Progress] and [FromContext] work only with it, until the handler returns.
 func Current(s *jobs.Service) func(next task.Handler) task.Handler {
 	return func(next task.Handler) task.Handler {
 		return task.HandlerFunc(func(ctx context.Context, q *task.Request) (any, error) {

@@ -50,7 +50,8 @@ type counters struct {
 
 var _ task.Registrar = (*Runner)(nil)
 
-// New returns a Runner. It does no I/O and starts no goroutine. Returns all problems of c, joined.
+// New returns a Runner with the defaults of c. It does no I/O and starts no goroutine. Returns all
+// problems of c, joined.
 func New(c Config) (*Runner, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
@@ -58,10 +59,11 @@ func New(c Config) (*Runner, error) {
 	return &Runner{c: c, definitions: map[string]*definition{}}, nil
 }
 
-// Register implements task.Registrar: h handles the jobs with this name. Any job name is allowed. A
-// name that is registered after Run has begun is not claimed.
+// Register makes h handle the jobs with this name. Any valid job name is allowed. A name that is
+// registered after Run has begun is not claimed. It implements task.Registrar.
 //
-// Returns [jobstore.ErrUnsupported] if jobs are dispatched; see [Dispatch].
+// Returns [jobstore.ErrUnsupported] if jobs are dispatched; see [Dispatch]. Returns an error for an
+// invalid name or metadata, and [task.ErrDuplicateTask] for a registered name.
 func (r *Runner) Register(name string, h task.Handler, defaults task.Metadata) error {
 	if r.c.Submit != nil {
 		return fmt.Errorf("%w: this runner dispatches jobs; register %q with a consumer", jobs.ErrUnsupported, name)
@@ -87,12 +89,13 @@ var ErrRunning = errors.New("jobs: Run was already called; create a new runner")
 
 // Run runs jobs until ctx ends. Then it claims no more jobs and waits for handlers, up to
 // ShutdownTimeout. After that it ends their contexts with the cause task.ErrShutdown, and gives
-// back the jobs of handlers that return because of it. Dispatched tasks continue without the
-// runner.
+// back the jobs of handlers that return because of it. It waits 5 s more for handlers. Dispatched
+// tasks continue without the runner.
 //
 // While the store is unavailable, Run waits. A Runner runs only once. Returns nil after a stop,
 // [ErrRunning] for a second call, and [jobstore.ErrClosed] if the service was closed. Returns other
-// errors for a mistake in the configuration or if handlers do not return.
+// errors at once for a mistake in the configuration, such as no handlers. Returns an error at the
+// end if handlers have not returned.
 func (r *Runner) Run(ctx context.Context) error {
 	if !r.running.CompareAndSwap(false, true) {
 		return ErrRunning

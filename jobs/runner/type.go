@@ -86,8 +86,8 @@ func (t Type[D, A]) Check() error {
 // new job with this Name gets the type's Priority, Weight, Timeout and Windows, unless its Spec
 // sets them. This applies to every caller that creates such a job.
 //
-// Returns [task.ErrDuplicateTask] if r already runs jobs with this name, and
-// [jobstore.ErrUnsupported] if r dispatches jobs.
+// Returns the errors of [Type.Check], [task.ErrDuplicateTask] if r already runs jobs with this
+// name, and [jobstore.ErrUnsupported] if r dispatches jobs. After an error nothing is registered.
 func (t Type[D, A]) Register(r *Runner) error {
 	if err := t.Check(); err != nil {
 		return err

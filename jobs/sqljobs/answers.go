@@ -391,7 +391,8 @@ func (t *tx) onlyMoved(d *jobstore.Deferral, now []any) bool {
 	return true
 }
 
-// movedValues returns the values of the moved columns, followed by the task.
+// movedValues returns those of the values of a deferral that are in moved columns, followed by the
+// task: the arguments of moveDeferral.
 func movedValues(values []any) (some []any) {
 	for i, v := range values {
 		if deferralColumns[i].moved {
@@ -415,8 +416,9 @@ func deferralKinds(moved bool) (kinds []string) {
 	return kinds
 }
 
-// writeDeferrals runs query for the rows: once for all rows on PostgreSQL, once per row on SQLite.
-// kinds holds the column types.
+// writeDeferrals runs query for the rows of values: once for all rows on PostgreSQL, once per row
+// on SQLite. kinds holds the column types. Without rows it does nothing. An error does not fail the
+// transaction.
 func (t *tx) writeDeferrals(ctx context.Context, query string, rows [][]any, kinds []string) error {
 	if len(rows) == 0 {
 		return nil

@@ -178,8 +178,8 @@ func (b *builder) where(q query) string {
 	return where.String()
 }
 
-// way returns the index that the statement for q must use. "" leaves the choice to the database,
-// among the indexes without a name of their own in the statement.
+// way returns the name of the index that the statement for q must use. "" leaves the choice to the
+// database: it then uses the index by id or by name.
 func (b *builder) way(q query) string {
 	switch {
 	case q.ids != nil:
@@ -227,7 +227,8 @@ func all(states []jobstore.State, is func(jobstore.State) bool) bool {
 	return len(states) > 0 && !slices.ContainsFunc(states, func(s jobstore.State) bool { return !is(s) })
 }
 
-// list returns the condition that an id is in ids. The list is one argument, whatever its length.
+// list returns the condition that an id is in ids, in the form that follows the name of a column.
+// The list is one argument, which it adds to b.args, whatever its length.
 func (b *builder) list(ids []int64) string {
 	if b.lite {
 		return "IN (SELECT value FROM json_each(" + b.arg(asJSON(ids), "text") + "))"

@@ -162,8 +162,8 @@ func (t *tx) Weigh(ctx context.Context, queue string) (n, weight int64, err erro
 }
 
 // weighText returns the statement that counts the running jobs of the queue $1 and adds up their
-// weight. It reads the index alone. With a list of states, PostgreSQL would read the whole queue if
-// the table was empty when it made the plan.
+// weight. It reads the index alone. It searches both states separately: with a list of states,
+// PostgreSQL would read the whole queue if the table was empty when it made the plan.
 func weighText(d sqlconn.Dialect) string {
 	b := builder{lite: d == sqlconn.SQLite}
 	of := func(state jobstore.State) string {

@@ -36,7 +36,7 @@ func (g groups) of(values []any) []any {
 	return some
 }
 
-// kinds returns the types of the columns in g.
+// kinds returns the SQL types of the columns in g, in the order of stored.
 func (g groups) kinds() (kinds []string) {
 	for _, c := range stored {
 		if g&c.group != 0 {
@@ -163,7 +163,7 @@ func scan(rows sqlconn.Rows, j *jobstore.Row) error {
 	return nil
 }
 
-// micros returns t in microseconds, or NULL for the zero time.
+// micros returns t in microseconds since 1970, or NULL for the zero time.
 func micros(t time.Time) driver.Value {
 	if t.IsZero() {
 		return nil
@@ -171,7 +171,8 @@ func micros(t time.Time) driver.Value {
 	return t.UnixMicro()
 }
 
-// moment returns the time of a value in microseconds, or the zero time for none.
+// moment returns the time in UTC of us, microseconds since 1970, or the zero time for the constant
+// none.
 func moment(us int64) time.Time {
 	if us == none {
 		return time.Time{}

@@ -241,7 +241,8 @@ func (t *tx) saveAll(ctx context.Context, all []*jobstore.Row) error {
 	return inChunks(lastOfEach(old), func(part []*jobstore.Row) error { return t.updateMany(ctx, part) })
 }
 
-// lastOfEach returns the last job for each id, sorted by id.
+// lastOfEach returns, for each id in all, the last job with it, sorted by id. It leaves all
+// unchanged.
 func lastOfEach(all []*jobstore.Row) []*jobstore.Row {
 	seen := make(map[jobstore.ID]struct{}, len(all))
 	var last []*jobstore.Row
@@ -286,7 +287,8 @@ func arrays(rows [][]any, kinds []string) []any {
 	return cols
 }
 
-// column returns column c of the rows. nil entries stand for NULL.
+// column returns column c of the rows as an array. An entry that is not a T, such as NULL, becomes
+// nil.
 func column[T any](rows [][]any, c int) []*T {
 	col := make([]*T, len(rows))
 	for i := range rows {

@@ -50,8 +50,9 @@ func (s *Store) Close(ctx context.Context) error {
 	return s.conn.Close(ctx)
 }
 
-// ready migrates the tables at the first call. Returns ErrClosed after Close, or the error of the
-// migration, which the next call repeats. It blocks while another goroutine migrates.
+// ready creates or migrates the tables at the first call, and then returns nil. Returns ErrClosed
+// after Close, or the error of the migration, which the next call repeats. It blocks while another
+// goroutine migrates.
 func (s *Store) ready(ctx context.Context) error {
 	select {
 	case <-s.closing:

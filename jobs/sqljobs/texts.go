@@ -208,7 +208,7 @@ func newSource(d sqlconn.Dialect) source {
 	return source{d: d, where: "due IS NOT NULL AND mock = 0", due: "due", most: limitMark(d)}
 }
 
-// limitMark returns $1 in the form of a LIMIT.
+// limitMark returns the argument $1 in the form that a LIMIT needs in the dialect.
 func limitMark(d sqlconn.Dialect) string {
 	if d == sqlconn.SQLite {
 		return cast(1, "bigint")
@@ -326,8 +326,8 @@ func takeText(rows string, lease int) string {
 		SELECT %s FROM c LEFT JOIN u ON u.id = c.id ORDER BY c.priority, c.due, c.id`, rows, lease, columns("u"))
 }
 
-// coming sets the statements t.times and t.became. They find the next due times and the names that
-// became due, by a seek in each priority.
+// coming sets the statements t.times and t.became, for Store.Coming. They find the next due times,
+// and the names of jobs that became due, by a seek in each priority.
 func (t *texts) coming(d sqlconn.Dialect) {
 	plain, mock := ofPatterns(d, false), ofPatterns(d, true)
 	with := "WITH RECURSIVE n AS MATERIALIZED (SELECT " + d.Now() + " AS t), "

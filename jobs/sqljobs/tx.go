@@ -82,9 +82,9 @@ func (t *tx) clock() int64 {
 	return t.now
 }
 
-// clockNow returns the store's time in microseconds. For a SQLite file this is the time of the
-// machine, which all processes that use the file share. For PostgreSQL it is a lower bound of the
-// server's time.
+// clockNow returns the store's time in microseconds since 1970, without I/O. For a SQLite file this
+// is the time of the machine, which all processes that use the file share. For PostgreSQL it is a
+// lower bound of the server's time.
 func (s *Store) clockNow() int64 {
 	if s.lite {
 		return time.Now().UnixMicro()

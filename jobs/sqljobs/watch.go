@@ -96,7 +96,8 @@ func (s *Store) heard(what string) {
 	}
 }
 
-// woken calls the watchers with the wake-up words of a committed transaction, if it has any.
+// woken calls the watchers of this process with the wake-up words that a committed transaction has
+// noted. Without words it calls none of them.
 func (s *Store) woken(t *tx) {
 	if len(t.given) > 0 {
 		s.watch.tell(t.given)
