@@ -101,7 +101,8 @@ type Config struct {
 }
 
 // check sets the defaults and checks the fields. It copies Allow and converts IPv4 prefixes in IPv6
-// form. It reduces MaxAnswer to half of MaxMemory. Returns all problems, joined.
+// form. The default of MaxMemory is at least four times MaxHeader and MaxBody together. It reduces
+// MaxAnswer to half of MaxMemory. Returns all problems, joined.
 func (c *Config) check() error {
 	var errs []error
 	if c.Service == nil {

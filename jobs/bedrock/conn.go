@@ -93,9 +93,9 @@ func (c *conn) enter(p phase) {
 // past returns a deadline that has passed.
 func past() time.Time { return time.Unix(1, 0) }
 
-// serve performs the TLS handshake, and reads and executes requests, one after the other, until the
-// connection or the server ends. It answers invalid input and gives back jobs that the client
-// cannot have received. It releases the reader's memory, but does not close the connection.
+// serve performs the TLS handshake, and reads, counts and executes requests, one after the other,
+// until the connection or the server ends. It answers invalid input and gives back jobs that the
+// client cannot have received. It releases the reader's memory, but does not close the connection.
 func (c *conn) serve(ctx context.Context) {
 	defer c.rd.close()
 	if t, ok := c.nc.(*tls.Conn); ok && !c.handshake(ctx, t) {

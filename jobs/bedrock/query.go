@@ -86,9 +86,10 @@ type queried struct {
 	more     bool
 }
 
-// queryPage reads a page of jobs, as far as memory allows, and appends it to the answer. It first
-// blocks until room for a row is free. before is the number of rows before it. Returns a
-// statusError if the answer becomes too long, and errNoMemory without memory for it.
+// queryPage reads a page of at most q.Limit jobs, fewer if little memory is free, and appends it to
+// the answer. It first blocks until room for a row is free, or ctx ends. before is the number of
+// rows before it. Returns a statusError beyond maxRows or MaxAnswer, and errNoMemory without memory
+// for the answer.
 func (c *call) queryPage(ctx context.Context, q jobs.Filter, before int) (r queried, err error) {
 	limit, leave, err := c.memory.pages.some(ctx, q.Limit)
 	if err != nil {
@@ -123,6 +124,7 @@ func (c *call) queryPage(ctx context.Context, q jobs.Filter, before int) (r quer
 }
 
 // queryOne answers with a list of the row of one job. If the job does not exist, the list is empty.
+// Returns the other errors of the service.
 func (c *call) queryOne(ctx context.Context, id jobs.ID) error {
 	j, err := c.s.Row(ctx, id)
 	switch {

@@ -105,8 +105,8 @@ func (c *call) logError(err error) {
 }
 
 // fieldStatus returns the status line, a 402, for a field that the service has refused. The text
-// names the field and tells whether it is missing or malformed. Priorities, and data that are too
-// long or malformed, have texts of their own.
+// names the field and says that it is missing or malformed. Priorities and data have texts of their
+// own; the text for data that are too long contains the limit.
 func fieldStatus(f *jobs.FieldError) string {
 	switch {
 	case f.Field == "jobPriority" || f.Field == "priority":

@@ -28,9 +28,10 @@ const (
 	maxAhead    = 16 << 10
 )
 
-// watch starts to read from the client in a goroutine. The returned context ends when the wait for
-// a job must end: after timeout, when the client disconnects or ends its input, or when the server
-// stops. The caller must call end on the watch before it reads from the connection.
+// watch starts to read from the client in a goroutine and counts a waiting request. The returned
+// context ends when the wait for a job must end: after timeout, when the client disconnects or ends
+// its input, or when the server stops. The caller must call end on the watch before it reads from
+// the connection.
 func (c *conn) watch(ctx context.Context, timeout time.Duration) (context.Context, *watch) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	w := &watch{c: c, ctx: ctx, cancel: cancel, done: make(chan struct{}), ahead: len(c.rd.ahead)}
@@ -108,9 +109,10 @@ func (w *watch) room() bool {
 	return true
 }
 
-// end ends the watch and its context, and blocks until its goroutine has returned. It passes input
-// to the reader; input makes acknowledged answers forgotten. It sets c.ended if the connection has
-// ended. It leaves a read deadline that has passed.
+// end ends the watch and its context, and blocks until its goroutine has returned. The request no
+// longer counts as waiting. It passes input to the reader; after input, acknowledged answers are
+// forgotten. It sets c.ended if the connection has ended. It leaves a read deadline that has
+// passed.
 func (w *watch) end() {
 	c := w.c
 	w.cancel()

@@ -139,7 +139,7 @@ func (h *Handler) status(r jobs.Receipt) int {
 
 // read converts a request to an answer: it checks the path, the method, the signature and the type,
 // reads the body, and calls Verify and then Read. Returns ErrSkip if Read returns it, and a refusal
-// if the request is rejected.
+// if the request is rejected or Verify or Read panics. It neither counts nor responds.
 func (h *Handler) read(w http.ResponseWriter, r *http.Request) (jobs.Answer, error) {
 	addr, err := h.address(w, r)
 	if err != nil {
@@ -279,10 +279,10 @@ func (h *Handler) answerFrom(r *http.Request, addr *address, body []byte) (jobs.
 	return a, nil
 }
 
-// callRead calls Config.Read with an empty r.Body and stores its answer in *a, with the name and
-// the key of *a as defaults. Returns ErrSkip if Read returns it. Returns a refusal with 400 if Read
-// fails, 500 if it panics (which is logged), and 403 if its answer is for another job than a signed
-// URL. *a is then unchanged.
+// callRead calls Config.Read with an empty r.Body and stores its answer in *a. The name and the key
+// of *a are the defaults. Returns ErrSkip if Read returns it. Returns a refusal with 400 if Read
+// fails, and with 500 if it panics, which is logged. Returns a refusal with 403 if the answer is
+// for another job than a signed URL. After an error *a is unchanged.
 func (h *Handler) callRead(r *http.Request, a *jobs.Answer, body []byte) error {
 	r.Body = http.NoBody
 	var read jobs.Answer

@@ -53,8 +53,8 @@ var ErrRunning = errors.New("callback: Run was already called; create a new list
 
 // Run receives and stores answers until ctx ends. It declares the queue first. At the end it stores
 // the answers that it has received, for up to ShutdownTimeout, releases the other messages, and
-// closes the subscription. While the broker or the store is unavailable, it waits. A Listener runs
-// only once.
+// closes the subscription; an error of that is logged. While the broker or the store is
+// unavailable, it waits. A Listener runs only once.
 //
 // Returns nil after a stop and [ErrRunning] for a second call. Returns another error if the broker
 // or the service was closed, or the broker denies access to the queue.
@@ -107,8 +107,8 @@ func (l *Listener) delayedContext(ctx context.Context) (context.Context, func())
 }
 
 // open declares the queue, subscribes to it and returns the subscription. While the broker is
-// unavailable it logs a warning and tries again with Config.Backoff. Returns any other error of the
-// broker, and an error if ctx ends.
+// unavailable it blocks: it logs a warning and tries again with Config.Backoff. Returns any other
+// error of the broker, and an error if ctx ends.
 func (l *Listener) open(ctx context.Context) (broker.Subscription, error) {
 	for attempt := 0; ; attempt++ {
 		err := broker.Declare(ctx, l.c.Broker, broker.Queue{Name: l.c.Queue})
@@ -134,9 +134,9 @@ type item struct {
 }
 
 // receiveBatch blocks until a message arrives, and returns its answer with those of the messages
-// that have arrived with it. It ends a batch at Prefetch messages or at l.most bytes of results.
-// Messages without an answer are settled at once, so the batch may be empty. Returns the error of
-// the first Receive.
+// that have arrived with it. It counts all of them. It ends a batch at Prefetch messages or at
+// l.most bytes of results. Messages without an answer are settled at once, so the batch may be
+// empty. Returns the error of the first Receive.
 func (l *Listener) receiveBatch(ctx, work context.Context, sub broker.Subscription) ([]*item, error) {
 	d, err := sub.Receive(ctx)
 	if err != nil {
@@ -231,7 +231,7 @@ func isUnavailable(err error) bool {
 }
 
 // stillHeld returns the messages of batch that the broker has not taken back, and counts the others
-// as lost. It reuses the memory of batch.
+// as lost. It reuses the memory of batch and does not block.
 func (l *Listener) stillHeld(batch []*item) []*item {
 	kept := batch[:0]
 	for _, it := range batch {

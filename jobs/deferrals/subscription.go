@@ -350,7 +350,8 @@ func (d *delivery) Next(ctx context.Context, at time.Time) error {
 }
 
 // Release gives the deferral back, so that it is delivered again after the given time. The renewal
-// of its lease ends in any case, also after an error. It implements [deferral.Delivery].
+// of its lease ends in any case, also after an error. Returns [broker.ErrLeaseLost] if another
+// consumer has claimed the deferral. It implements [deferral.Delivery].
 func (d *delivery) Release(ctx context.Context, after time.Duration) error {
 	d.Settle()
 	defer d.b.forget(d)

@@ -209,8 +209,8 @@ func (l *Leader) renew(ctx context.Context) error {
 }
 
 // writeLease stores the Status and sets the end of the lease to now plus lease, in a transaction of
-// its own. A lease of 0 releases it. Returns ErrStale if token is not the fencing token of the
-// record: another leader has the lease.
+// its own that locks the record. A lease of 0 releases it. Returns ErrStale if token is not the
+// fencing token of the record: another leader has the lease. It takes l.mu.
 func (l *Leader) writeLease(ctx context.Context, token int64, lease time.Duration) error {
 	var none txn.Locks
 	return txn.Do(ctx, l.store, &none, func(ctx context.Context, t *txn.Step) error {

@@ -32,8 +32,9 @@ type attempt struct {
 //   - no handler for the name: postponeUnknown;
 //   - Handout.Refused is set: the attempt fails with that error, without a call;
 //   - an answer or a refusal has come: answered;
-//   - the attempt has timed out: it fails with task.ErrAnswerTimeout;
-//   - else the handler is called.
+//   - the attempt has timed out: it is counted and fails with task.ErrAnswerTimeout, without a
+//     call;
+//   - else the handler is called: runAndEnd.
 func (r *session) runInPlace(h *heldJob) {
 	handler, defaults, ok := r.r.handlers.Lookup(h.Name)
 	if !ok {

@@ -133,16 +133,16 @@ func (a *active) expect(ctx context.Context, key string, respond task.Opt[bool])
 }
 
 // next returns a new state for the next function of the same attempt. It contains the data that the
-// previous function has stored, and its calls have an effect even if the previous function has
-// ended.
+// previous function has stored. Its calls have an effect even if the previous function has ended.
+// It takes a.mu.
 func (a *active) next() *active {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return &active{s: a.s, run: a.run, handout: a.handout, lose: a.lose}
 }
 
-// end makes later calls of Progress and Expect return ErrStale. It waits for a call that is in
-// progress.
+// end makes later calls of Progress and Expect return ErrStale. It takes a.mu, so it waits for a
+// call that is in progress.
 func (a *active) end() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -138,9 +138,10 @@ func newSession(r *Runner, names []string) (*session, error) {
 	return o, nil
 }
 
-// run claims and runs jobs until ctx ends or the service is closed, and blocks until all work has
-// ended. It then stops in this order: claims, submissions, handlers, waits for tasks, renewals.
-// Jobs that were not submitted are given back, and the lease of a queue is released.
+// run claims and runs jobs until ctx ends or the service is closed. Its goroutines renew leases,
+// submit tasks, delete expired jobs and sweep. It blocks until all work has ended, in this order:
+// claims, submissions, handlers, waits for tasks, renewals. Jobs that were not submitted are given
+// back, and the lease of a queue is released.
 //
 // Handlers may run for ShutdownTimeout; then their contexts end. Returns the error of fetch. Also
 // returns an error if handlers have not returned in time; it then does not wait for them.
@@ -339,9 +340,9 @@ func (r *session) call(fn func(context.Context) error) error {
 	return fn(ctx)
 }
 
-// callUntilReply calls fn until the store replies, with delays of Config.Backoff. Returns nil if
-// the call took effect. Returns the error if it is final: the attempt is over, the change is
-// invalid, or the service is closed.
+// callUntilReply calls fn until the store replies, with delays of Config.Backoff. It logs the first
+// failure. Returns nil if the call took effect. Returns the error if it is final: the attempt is
+// over, the change is invalid, or the service is closed.
 //
 // After the first try, an attempt that is over counts as success: an earlier try may have taken
 // effect. When the runner ends its calls, it returns the last error.

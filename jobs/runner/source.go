@@ -23,8 +23,9 @@ type source interface {
 	Close(ctx context.Context)
 }
 
-// newSource returns a leader of the configured queue. Without Config.Queue it returns a source that
-// calls Service.Get. Returns the error of NewLeader.
+// newSource returns a leader of the configured queue, whose problems are logged, and reported if
+// they concern a job. Attempts have no deadline if jobs are dispatched. Without Config.Queue it
+// returns a source that calls Service.Get. Returns the error of NewLeader.
 func (r *session) newSource() (source, error) {
 	if r.c.Queue == nil {
 		return getSource{r}, nil

@@ -22,8 +22,9 @@ func (r *session) submitter() {
 	}
 }
 
-// withoutEnd returns the jobs of a batch whose tasks must be submitted. It checks the records of
-// jobs that were claimed before in their current run: their task may exist already.
+// withoutEnd returns the jobs of a batch whose tasks must be submitted. It checks, concurrently,
+// the records of jobs that were claimed before in their current run: their task may exist already.
+// It blocks until that is done.
 //
 // A job whose task has ended is ended by the record. For a task that waits for an answer, the lease
 // is extended and a later sweep ends the job. Both are left out of the result, as are jobs whose
@@ -64,12 +65,12 @@ type submission struct {
 }
 
 // submitAll submits the tasks of a batch, and blocks until each job waits for its task, or has
-// failed, was postponed or released.
+// failed, was postponed or released. It logs the first failure.
 //
-// While no task is confirmed, it repeats all of them with the same ids for the time of a lease.
-// Then, or as soon as some but not all are confirmed, refuse submits each remaining task once more,
-// singly. A batch of one invalid task is not repeated first. If r.hard ends, it releases the
-// remaining jobs without a change in the store.
+// While no task is confirmed, it repeats all of them with the same ids for the time of a lease,
+// with the delays of Config.Backoff. Then, or as soon as some but not all are confirmed, refuse
+// submits each remaining task once more, singly. A batch of one invalid task is not repeated first.
+// If r.hard ends, it releases the remaining jobs without a change in the store.
 func (r *session) submitAll(batch []*heldJob) {
 	left := r.makeCalls(batch)
 	began := time.Now()
@@ -205,9 +206,11 @@ func (r *session) submitted(h *heldJob, p task.Pending) {
 }
 
 // extendForTask extends the lease of a job to Config.Timeout from now, the time that its task may
-// take, and stops the renewals. Returns true if that was stored. Otherwise it releases the job and
-// returns false: the run is over, another worker has the job (counted as lost), or the store fails.
-// p may be nil.
+// take, and stops the renewals. It blocks until the store replies, and returns true if that was
+// stored. Otherwise it releases the job and returns false.
+//
+// Then the run is over, another worker has the job (which is counted and reported as lost), or the
+// store has failed (which is logged). p may be nil.
 func (r *session) extendForTask(h *heldJob, p task.Pending) bool {
 	h.leased.Store(false)
 	err := r.callUntilReply(func(ctx context.Context) error { return r.s.Renew(ctx, h.ID, h.Token, r.c.Timeout) })

@@ -28,8 +28,8 @@ const (
 
 // recorded ends the run of a job if the record of its task contains an end, and returns the result
 // of the check. p reads the result; nil: a new handle is used. It blocks and tries again while a
-// store does not reply. Returns unsure only when the runner ends its calls; it then releases the
-// job.
+// store does not reply, and logs the first failure. Returns unsure only when the runner ends its
+// calls; it then releases the job.
 func (r *session) recorded(h *heldJob, p task.Pending) end {
 	for attempt := 0; ; attempt++ {
 		e, err := r.byRecord(h, p)
@@ -103,8 +103,9 @@ func (r *session) byRecord(h *heldJob, p task.Pending) (end, error) {
 const readFor = 10 * time.Second
 
 // result returns the data for a job from the result of its task. nil data mean that the job keeps
-// its data, as for a prepared task. certain reports that err, if any, lies in the result itself:
-// reading it again cannot help. p may be nil. It waits at most readFor.
+// its data, as for a prepared task or a result that is not a JSON object. certain reports that err,
+// if any, lies in the result or is recorded: reading it again cannot help. p may be nil. It waits
+// at most readFor.
 func (r *session) result(h *heldJob, rec *resultstore.Record, p task.Pending) (data []byte, certain bool, err error) {
 	if h.prepared { // its submitter receives the result; the job only stores the task
 		return nil, true, nil
@@ -185,10 +186,10 @@ func (r *session) sweeps() []jobs.Filter {
 	return all
 }
 
-// sweepOver reads the running jobs that q selects, adds them to now, and checks the records of
-// those that are due for it (sighting.due). seen contains the jobs of the previous sweep. A job of
-// a queue is left out if the runner has no queue. Returns false if it did not read all jobs: the
-// store failed or ctx ended.
+// sweepOver reads the running jobs that q selects, adds them to now, and checks, concurrently, the
+// records of those that are due for it (sighting.due). seen contains the jobs of the previous
+// sweep. A job of a queue is left out if the runner has no queue. Returns false if it did not read
+// all jobs: the store failed or ctx ended.
 func (r *session) sweepOver(ctx context.Context, q jobs.Filter, seen, now map[jobs.ID]sighting) bool {
 	q.States = []jobs.State{jobs.Running, jobs.RunQueued}
 	size := pages(sweepPage)

@@ -132,8 +132,8 @@ type dialog struct {
 	timeout  task.Opt[time.Duration]
 }
 
-// dialog returns the handler of the type. response and retry are nil if the type lacks them,
-// timeout is unset if it is 0.
+// dialog returns the handler of the type. Its response and retry are nil if the type lacks them.
+// Its timeout is unset if Timeout is 0, and 0 (no limit) if Timeout is below 0.
 func (t Type[D, A]) dialog() *dialog {
 	a := &dialog{HandlerFunc: t.request, key: t.key}
 	if t.Response != nil {
@@ -261,8 +261,11 @@ func (t Type[D, A]) Create(ctx context.Context, s *jobs.Service, queue string, d
 }
 
 // Spec returns the Spec that [Type.Create] uses, for callers that create several jobs at once. It
-// sets the defaults of the type and calls Key and then opts. Returns an error for an incomplete
-// type, data that cannot be encoded, and [ErrNoKey] if the key is empty. It creates nothing.
+// calls Key, sets the defaults of the type, and then calls opts. The defaults of the Service are
+// not applied to this Spec. It creates nothing.
+//
+// Returns an error for an incomplete type, data that cannot be encoded, and [ErrNoKey] if the key
+// is empty.
 func (t Type[D, A]) Spec(queue string, data D, opts ...func(*jobs.Spec)) (jobs.Spec, error) {
 	if err := t.Check(); err != nil {
 		return jobs.Spec{}, err

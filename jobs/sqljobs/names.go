@@ -152,8 +152,8 @@ func (n *nameCache) forget() {
 	}
 }
 
-// worth reports whether to try a walk (a read of the first due rows) of w: the last walk found
-// enough, or this is a 16th call. It counts the calls. It takes n.mu.
+// worth reports whether to try a walk (a read of the first due rows) of w. Returns true if the last
+// walk found enough, and at every 16th call. It counts the calls. It takes n.mu.
 func (n *nameCache) worth(w *walk) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

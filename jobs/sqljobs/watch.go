@@ -104,7 +104,7 @@ func (s *Store) woken(t *tx) {
 	}
 }
 
-// any reports whether there are watchers.
+// any reports whether any callback is registered. It takes w.mu.
 func (w *watchers) any() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
