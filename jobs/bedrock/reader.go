@@ -158,8 +158,8 @@ func (rd *reader) addSpan(s span) error {
 	return nil
 }
 
-// dropSpans releases the memory of positions beyond keptHeaders. The next request starts with an
-// empty list.
+// dropSpans drops the positions of headers and releases their memory, if the list has room for more
+// than keptHeaders. A smaller list stays, and the next call of next empties it.
 func (rd *reader) dropSpans() {
 	if cap(rd.spans) > keptHeaders {
 		rd.ask((keptHeaders - cap(rd.spans)) * headerBytes)
