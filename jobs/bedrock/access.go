@@ -7,8 +7,8 @@ import (
 	"net/netip"
 )
 
-// warn logs a warning if other machines can reach the address and neither Allow nor TLS limits the
-// clients.
+// warn logs a warning if other machines can reach addr, the address of the listener, and the
+// clients are not limited. Config.Allow and required client certificates limit them.
 func (s *Server) warn(addr net.Addr) {
 	at, ok := addrOf(addr)
 	limited := len(s.c.Allow) > 0 || s.c.TLS != nil && s.c.TLS.ClientAuth >= tls.RequireAnyClientCert
@@ -18,7 +18,8 @@ func (s *Server) warn(addr net.Addr) {
 	}
 }
 
-// allowed reports whether Config.Allow permits a client with this address.
+// allowed reports whether Config.Allow permits a client with this address. Without Allow every
+// address is permitted; with it, an address that is not an IP address is not.
 func (s *Server) allowed(client net.Addr) bool {
 	if len(s.c.Allow) == 0 {
 		return true
@@ -32,7 +33,8 @@ func (s *Server) allowed(client net.Addr) bool {
 	return false
 }
 
-// addrOf returns the IP address of addr. ok is false if addr has no IP address.
+// addrOf returns the IP address of addr, an IPv4 address in its short form, without port and zone.
+// ok is false if addr is not a TCP address with an IP address.
 func addrOf(addr net.Addr) (at netip.Addr, ok bool) {
 	tcp, ok := addr.(*net.TCPAddr)
 	if !ok {
@@ -42,9 +44,9 @@ func addrOf(addr net.Addr) (at netip.Addr, ok bool) {
 	return at, at.IsValid()
 }
 
-// fromBrowser reports whether a method line is one of HTTP. A web page can make a browser send such
-// a request with any command and any host name. All browsers end the line with a version of HTTP;
-// no client of this protocol does.
+// fromBrowser reports whether a method line is one of HTTP: it ends with a blank and "HTTP/…". A
+// web page can make a browser send such a request with any command and any host name. No client of
+// this protocol ends a method line like that.
 func fromBrowser(line []byte) bool {
 	last := line[bytes.LastIndexByte(line, ' ')+1:]
 	return len(last) < len(line) && len(last) >= 5 && same(last[:4], "HTTP") && last[4] == '/'

@@ -10,8 +10,10 @@ import (
 	"unsafe"
 )
 
-// outgoing returns the unsent and unacknowledged data of a TCP connection. ok is false if the
-// system cannot report them. A connection that is closed here counts as over.
+// outgoing asks the system for the number of bytes of a TCP connection that are unsent or
+// unacknowledged. outbox.over reports that the connection has ended, so that they will never be
+// acknowledged. ok is false if the system cannot report it. A connection that is closed here counts
+// as over, with all bytes unacknowledged.
 func outgoing(nc net.Conn) (o outbox, ok bool) {
 	t, isTCP := nc.(*net.TCPConn)
 	if !isTCP {
@@ -42,7 +44,9 @@ func outgoing(nc net.Conn) (o outbox, ok bool) {
 const roundTrip = 1000
 
 // windowShut reports whether the client's system responds but accepts no data now, because its
-// program reads slowly or not at all. Returns false if the system cannot report it.
+// program reads slowly or not at all. It also returns true if nothing is unacknowledged or the last
+// data were sent less than roundTrip ago. Returns false if the system does not respond, or if this
+// system cannot report it.
 func windowShut(nc net.Conn) (shut bool) {
 	t, isTCP := nc.(*net.TCPConn)
 	if !isTCP {

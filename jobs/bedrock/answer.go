@@ -20,8 +20,9 @@ type answer struct {
 	close  bool   // the connection ends after it
 }
 
-// appendHead appends the status line, the headers and the blank line of an answer. Headers are
-// sorted by name.
+// appendHead appends the status line, the headers and the blank line of an answer to out, and
+// returns the result. An empty status means 200 OK. It always writes Content-Length, and
+// Connection: close if a.close is set.
 func appendHead(out []byte, a *answer) []byte {
 	length := 0
 	if a.body != nil {

@@ -13,19 +13,23 @@ import (
 
 // call is one command during its execution.
 type call struct {
-	c       *conn
-	s       *jobs.Service
-	req     *request
-	cmd     *command
+	c   *conn
+	s   *jobs.Service
+	req *request
+	cmd *command
+	// timeout is the time limit of the command; setTimeout sets it.
 	timeout time.Duration
-	wait    bool // Connection: wait
-	forget  bool
-	last    bool           // Connection: close
-	body                   // of the answer
-	taken   []jobs.Handout // claimed jobs for the client, without their data
+	// wait reports the header "Connection: wait": GetJob and GetJobs wait for a job.
+	wait bool
+	// forget reports the header "Connection: forget": the client does not wait for the answer.
+	forget bool
+	last   bool           // Connection: close
+	body                  // of the answer
+	taken  []jobs.Handout // claimed jobs for the client, without their data
 }
 
-// command is one entry of the table of commands.
+// command is one entry of the table of commands. do executes the command and appends to the body of
+// the answer; its error becomes the status.
 type command struct {
 	name string
 	do   func(ctx context.Context, c *call) error
@@ -39,7 +43,7 @@ type command struct {
 	whole bool
 }
 
-// commands returns the table of all commands.
+// commands returns a new table of all commands of the protocol.
 func commands() []command {
 	return []command{
 		{name: "CreateJob", do: createJob},
@@ -58,7 +62,8 @@ func commands() []command {
 	}
 }
 
-// find returns the command of a request, or nil if the server does not know it.
+// find returns the command that the method line of a request names, in any letter case. Returns nil
+// if the server does not know it. Text after the name is ignored, except for commands with whole.
 func (s *Server) find(req *request) *command {
 	verb := req.verb()
 	for i := range s.commands {
@@ -79,14 +84,17 @@ var buffers = sync.Pool{New: func() any { return new([]byte) }}
 // for a small answer.
 const keptBuffer = freeBuffer
 
-// free returns a buffer to the pool, unless it has become too large.
+// free returns a buffer to the pool for another answer, unless it is larger than keptBuffer. The
+// caller must not use the buffer afterwards.
 func free(b *[]byte) {
 	if cap(*b) <= keptBuffer {
 		buffers.Put(b)
 	}
 }
 
-// newCall returns the call for a request, with the options that all commands have in common.
+// newCall returns the call for a request, with an empty body and the options of its Connection
+// header. cmd is nil for an unknown command. The caller must call free of the call, which releases
+// its buffer.
 func newCall(c *conn, req *request) *call {
 	out := buffers.Get().(*[]byte)
 	*out = (*out)[:0]
@@ -97,8 +105,10 @@ func newCall(c *conn, req *request) *call {
 	}
 }
 
-// answer executes the command and returns its answer. If the command fails, it gives back the jobs
-// that it has claimed.
+// answer executes the command within its time limit and returns its answer. An error becomes the
+// status of the answer, which then has no body: 430 for an unknown command, 402 for malformed
+// arguments, 503 without memory. If the command fails, it gives back the jobs that it has claimed.
+// It does not recover panics.
 func (c *call) answer(ctx context.Context) answer {
 	if c.cmd == nil {
 		return answer{status: statusUnknown}
@@ -123,9 +133,10 @@ func (c *call) answer(ctx context.Context) answer {
 	return answer{body: &c.body}
 }
 
-// do executes the command. A large request first waits for units of work, unless the command claims
-// jobs or reserves memory itself. A call that has units must not wait for more: two such calls
-// would wait for each other.
+// do executes the command and returns its error. A request larger than a work unit (workUnit) first
+// waits for free units of work, unless the command claims jobs or reserves memory itself. A call
+// that has units must not wait for more: two such calls would wait for each other. Returns the
+// error of ctx if it ends while waiting.
 func (c *call) do(ctx context.Context) error {
 	if !c.cmd.takes && !c.cmd.reserves {
 		leave, err := c.memory.singles.enter(ctx, c.req.length)
@@ -137,22 +148,24 @@ func (c *call) do(ctx context.Context) error {
 	return c.cmd.do(ctx, c)
 }
 
-// addTaken records jobs that were claimed for the client, without their data.
+// addTaken records that got were claimed for the client. It keeps copies without their data.
 func (c *call) addTaken(got []jobs.Handout) {
 	for i := range got {
 		c.taken = append(c.taken, page.Bare(got[i]))
 	}
 }
 
-// giveBackLast gives back the last n jobs that were claimed for the client.
+// giveBackLast undoes the last n of the recorded claims and removes them from c.taken. Errors are
+// logged.
 func (c *call) giveBackLast(ctx context.Context, n int) {
 	kept := len(c.taken) - n
 	c.c.giveBack(ctx, c.taken[kept:])
 	c.taken = c.taken[:kept]
 }
 
-// setTimeout sets the time limit of the command: the header timeout in milliseconds, or a default.
-// Returns an error for a malformed header.
+// setTimeout sets c.timeout to the header timeout in milliseconds, at most maxTimeout. Without the
+// header it is Config.Timeout, or ForgottenTimeout with Connection: forget. Returns a statusError
+// for a malformed header.
 func (c *call) setTimeout() error {
 	c.timeout = c.c.s.c.Timeout
 	if c.forget {
@@ -168,8 +181,8 @@ func (c *call) setTimeout() error {
 	return nil
 }
 
-// get claims due jobs for the client. If none is due and the client wants to wait, it waits for
-// one.
+// get claims due jobs for the client, records and returns them. If no job is due, it blocks until
+// one is due with Connection: wait (see await), and otherwise returns ErrNoJob.
 func (c *call) get(ctx context.Context, r jobs.Request) ([]jobs.Handout, error) {
 	got, err := c.s.Get(ctx, r)
 	if errors.Is(err, jobs.ErrNoJob) && c.wait {
@@ -179,9 +192,12 @@ func (c *call) get(ctx context.Context, r jobs.Request) ([]jobs.Handout, error) 
 	return got, err
 }
 
-// await claims due jobs and blocks until there is one. It stops with status 303 if the time is
-// over, the client disconnects or sends no more, or the server stops. It refuses to wait if unread
-// requests take too much memory.
+// await blocks until a job is due, and claims, records and returns due jobs. It gives up with
+// status 303 after the time limit, when the client disconnects or has ended its input, and when the
+// server stops. Meanwhile it reads ahead from the client.
+//
+// Returns a statusError 503, without a wait, if unread requests use a buffer of more than
+// mostWaiting bytes.
 func (c *call) await(ctx context.Context, r jobs.Request) (got []jobs.Handout, err error) {
 	if len(c.c.rd.buf) > mostWaiting {
 		return nil, statusError(fmt.Sprintf("503 Cannot wait while requests take %d bytes of memory, at most %d; send fewer before the answer", len(c.c.rd.buf), mostWaiting))

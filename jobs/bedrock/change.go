@@ -7,7 +7,10 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// updateJob executes UpdateJob: it changes the data and other fields of a job in any state.
+// updateJob executes UpdateJob: it changes the data of a job in any state, and its priority, next
+// run and repeat if they are given. data is required. Fields of retryAfter that the server has
+// added to the data are removed. Returns a statusError for bad arguments, or the error of the
+// service.
 func updateJob(ctx context.Context, c *call) (err error) {
 	f := fields{c.req}
 	var u jobs.Update
@@ -37,7 +40,9 @@ func updateJob(ctx context.Context, c *call) (err error) {
 	return c.s.Update(ctx, u)
 }
 
-// finishJob executes FinishJob: it ends the run of a job as a success.
+// finishJob executes FinishJob: it ends the run of a job as a success, with its data replaced if
+// data are given. It needs only the id, so any client can end the run. Returns a statusError for
+// bad arguments, or the error of the service.
 func finishJob(ctx context.Context, c *call) (err error) {
 	f := fields{c.req}
 	var end jobs.Finish
@@ -53,7 +58,9 @@ func finishJob(ctx context.Context, c *call) (err error) {
 	return c.s.Finish(ctx, end)
 }
 
-// retryJob executes RetryJob: it ends the run of a job and makes the job QUEUED again.
+// retryJob executes RetryJob: it ends the run of a job and makes the job QUEUED again. The request
+// may change the next run or the delay, the name, the data and the priority, and may ignore the
+// repeat. Returns a statusError for bad arguments, or the error of the service.
 func retryJob(ctx context.Context, c *call) (err error) {
 	f := fields{c.req}
 	var again jobs.Retry
@@ -82,7 +89,8 @@ func retryJob(ctx context.Context, c *call) (err error) {
 	return c.s.Retry(ctx, again)
 }
 
-// failJob executes FailJob: it makes a running job FAILED. Its record stays.
+// failJob executes FailJob: it makes a running job FAILED, with its data replaced if data are
+// given. Its record stays. Returns a statusError for bad arguments, or the error of the service.
 func failJob(ctx context.Context, c *call) (err error) {
 	f := fields{c.req}
 	var end jobs.Fail
@@ -98,7 +106,8 @@ func failJob(ctx context.Context, c *call) (err error) {
 	return c.s.Fail(ctx, end)
 }
 
-// deleteJob executes DeleteJob: it deletes a job that does not run.
+// deleteJob executes DeleteJob: it deletes a job that does not run and has no unfinished children.
+// Returns a statusError without a valid id, or the error of the service.
 func deleteJob(ctx context.Context, c *call) error {
 	id, err := fields{c.req}.id()
 	if err != nil {
@@ -107,7 +116,8 @@ func deleteJob(ctx context.Context, c *call) error {
 	return c.s.Delete(ctx, id)
 }
 
-// cancelJob executes CancelJob: it makes a child CANCELLED.
+// cancelJob executes CancelJob: it makes a job that has a parent CANCELLED. Returns a statusError
+// without a valid id, or the error of the service.
 func cancelJob(ctx context.Context, c *call) error {
 	id, err := fields{c.req}.id()
 	if err != nil {
@@ -116,7 +126,10 @@ func cancelJob(ctx context.Context, c *call) error {
 	return c.s.Cancel(ctx, id)
 }
 
-// requeueJobs executes RequeueJobs: it makes jobs QUEUED for the time of their creation.
+// requeueJobs executes RequeueJobs: it makes the jobs of the header jobIDs QUEUED for the time of
+// their creation, and renames them if a name is given. Returns a statusError for a missing or
+// malformed list and for more than maxJobs ids. It waits for units of work for lists, as CreateJobs
+// does.
 func requeueJobs(ctx context.Context, c *call) error {
 	text := c.req.get("jobIDs")
 	if text == nil {

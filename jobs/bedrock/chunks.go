@@ -5,8 +5,8 @@ import "bytes"
 // maxTrailer limits the bytes of the lines after the last chunk, and of the line before a chunk.
 const maxTrailer = 4 << 10
 
-// chunks is the state of reading a body in chunks. Positions are relative to the start of the
-// request.
+// chunks is the state of reading a body that comes in chunks, which are joined in the buffer.
+// Positions are relative to the start of the request.
 type chunks struct {
 	rd  *reader
 	h   *head
@@ -14,8 +14,9 @@ type chunks struct {
 	at  int // next byte to read; the bytes in between are unused
 }
 
-// readChunks reads a body in chunks and joins them at h.bodyAt. It ignores the trailer, up to a
-// blank line. Returns errChunk for a malformed body and errBodySize for one that is too large.
+// readChunks reads a body in chunks, joins them at h.bodyAt, and sets h.bodyLen. It skips the
+// trailer, up to a blank line. It blocks for input. Returns errChunk for a malformed body or a
+// trailer above maxTrailer bytes, errBodySize for a body that is too large, and the errors of fill.
 func (rd *reader) readChunks(h *head) error {
 	c := &chunks{rd: rd, h: h, put: h.bodyAt, at: h.bodyAt}
 	for {
@@ -47,7 +48,9 @@ func (rd *reader) readChunks(h *head) error {
 	return nil
 }
 
-// size reads the line before a chunk and returns the size of the chunk.
+// size reads the line before a chunk, and returns the size of the chunk; 0 means the end of the
+// body. It ignores text after a semicolon. Returns errChunk for a malformed number, and errBodySize
+// if the body would become too large.
 func (c *chunks) size() (int, error) {
 	line, err := c.line()
 	if err != nil {
@@ -66,7 +69,8 @@ func (c *chunks) size() (int, error) {
 	return int(n), nil
 }
 
-// data reads a chunk of this size and the line end behind it, and joins it to the body.
+// data reads a chunk of this size and the line end behind it, and joins the chunk to the body.
+// Returns errChunk if other text follows the chunk.
 func (c *chunks) data(size int) error {
 	for len(c.rest()) < size {
 		if err := c.fill(); err != nil {
@@ -83,8 +87,8 @@ func (c *chunks) data(size int) error {
 	return err
 }
 
-// line reads a line that ends with \r\n or \n, and returns it without the end. It is valid until
-// the next read.
+// line reads a line that ends with \r\n or \n, and returns it without the end. The result is valid
+// until the next read. Returns errChunk if a line has more than maxTrailer bytes.
 func (c *chunks) line() ([]byte, error) {
 	for scan := 0; ; {
 		b := c.rest()
@@ -104,8 +108,9 @@ func (c *chunks) line() ([]byte, error) {
 // rest returns the input that was not read yet.
 func (c *chunks) rest() []byte { return c.rd.buf[c.rd.from+c.at : c.rd.to] }
 
-// fill reads more input. It first removes unused bytes, so that the buffer never exceeds the size
-// of the body by much.
+// fill reads more input from the client, and blocks for it. It first removes used bytes between the
+// body and the input, so that the buffer never exceeds the size of the body by much. Returns the
+// errors of reader.fill.
 func (c *chunks) fill() error {
 	if c.at-c.put > maxTrailer {
 		c.close()
@@ -113,7 +118,8 @@ func (c *chunks) fill() error {
 	return c.rd.fill(c.h)
 }
 
-// close moves the unread input directly behind the joined body.
+// close moves the unread input directly behind the joined body, over bytes that were read. It does
+// not close the connection.
 func (c *chunks) close() {
 	b := c.rd.buf[c.rd.from:c.rd.to]
 	c.rd.to = c.rd.from + c.put + copy(b[c.put:], b[c.at:])

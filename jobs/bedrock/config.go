@@ -100,7 +100,9 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// check sets the defaults. Returns all problems, joined.
+// check sets the defaults and checks the fields. It copies Allow and converts IPv4 prefixes in IPv6
+// form. The default of MaxMemory is at least four times MaxHeader and MaxBody together. It reduces
+// MaxAnswer to half of MaxMemory. Returns all problems, joined.
 func (c *Config) check() error {
 	var errs []error
 	if c.Service == nil {

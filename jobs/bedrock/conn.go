@@ -21,8 +21,8 @@ const (
 	writeRate = 64 << 10
 )
 
-// conn is one connection. One goroutine runs serve. Other goroutines only set deadlines and close
-// it.
+// conn is one connection of a client. One goroutine runs serve, and one more reads ahead while a
+// command waits for a job (see watch). Other goroutines only set deadlines and close it.
 type conn struct {
 	s   *Server
 	tcp *link // the connection below nc
@@ -36,7 +36,8 @@ type conn struct {
 	ended error
 }
 
-// newConn returns a connection over tcp, with TLS if it is configured.
+// newConn returns a connection over tcp, with TLS if it is configured. It performs no I/O: serve
+// makes the handshake.
 func newConn(s *Server, tcp net.Conn) *conn {
 	below := &link{Conn: tcp}
 	c := &conn{s: s, tcp: below, nc: s.encrypted(below), handed: handed{link: below}}
@@ -46,9 +47,12 @@ func newConn(s *Server, tcp net.Conn) *conn {
 	return c
 }
 
-// Read reads from the connection, for the reader. Input from the client shows that it is alive;
-// jobs whose answers are acknowledged are then forgotten. Without input Read checks repeatedly
-// whether the client has vanished, and then returns errVanished.
+// Read reads from the connection, for the reader. Input shows that the client is alive: jobs whose
+// answers its system has acknowledged are then no longer given back at a disconnection.
+//
+// While the client is idle and such jobs exist, each read deadline only causes a check. If the
+// client's system has vanished, Read returns errVanished. Otherwise it returns the error of the
+// connection.
 func (c *conn) Read(p []byte) (int, error) {
 	for {
 		n, err := c.nc.Read(p)
@@ -67,7 +71,9 @@ func (c *conn) Read(p []byte) (int, error) {
 	}
 }
 
-// enter sets the read deadline for a phase.
+// enter sets the read deadline for a phase of the input: IdleTimeout, HeaderTimeout or BodyTimeout
+// from now. While jobs of earlier answers may not have arrived, an idle connection has a shorter
+// deadline, at which Read checks them. If the server stops, the deadline has passed already.
 func (c *conn) enter(p phase) {
 	t := c.s.c.IdleTimeout
 	switch {
@@ -87,7 +93,9 @@ func (c *conn) enter(p phase) {
 // past returns a deadline that has passed.
 func past() time.Time { return time.Unix(1, 0) }
 
-// serve reads and executes requests, one after the other, until the connection ends.
+// serve performs the TLS handshake, and reads, counts and executes requests, one after the other,
+// until the connection or the server ends. It answers invalid input and gives back jobs that the
+// client cannot have received. It releases the reader's memory, but does not close the connection.
 func (c *conn) serve(ctx context.Context) {
 	defer c.rd.close()
 	if t, ok := c.nc.(*tls.Conn); ok && !c.handshake(ctx, t) {
@@ -107,7 +115,8 @@ func (c *conn) serve(ctx context.Context) {
 	}
 }
 
-// handshake performs the TLS handshake within HeaderTimeout. It logs a failure and reports success.
+// handshake performs the TLS handshake within HeaderTimeout. Returns false after a failure, which
+// it logs at level debug.
 func (c *conn) handshake(ctx context.Context, t *tls.Conn) bool {
 	ctx, cancel := context.WithTimeout(ctx, c.s.c.HeaderTimeout)
 	defer cancel()
@@ -118,8 +127,12 @@ func (c *conn) handshake(ctx context.Context, t *tls.Conn) bool {
 	return true
 }
 
-// end handles the end of the input: it answers a refused request with its status, and gives back
-// jobs that the client cannot have received.
+// end handles err, the error that ended the input. Invalid input (a refusal) and a request that
+// came too slowly are answered with their status. Other ends are not answered: the client has
+// closed or broken the connection, was idle too long, or the server stops.
+//
+// It waits until answers with jobs are acknowledged, or will not be, and in the second case gives
+// the jobs back. It also gives them back if the connection is broken.
 func (c *conn) end(ctx context.Context, err error) {
 	var no refusal
 	switch {
@@ -140,7 +153,11 @@ func (c *conn) end(ctx context.Context, err error) {
 }
 
 // do executes a request and writes its answer. It gives back claimed jobs if the client cannot
-// receive the answer. It reports whether the connection may carry another request.
+// receive the answer. Returns false if the connection ends: the client or the server asked for
+// that, the answer could not be written, or the request has Connection: forget.
+//
+// After the last answer it waits until the client closes its side or a limit passes, and until
+// answers with jobs are acknowledged.
 func (c *conn) do(ctx context.Context, req *request) (again bool) {
 	call := newCall(c, req)
 	defer call.free()
@@ -177,8 +194,9 @@ func (c *conn) do(ctx context.Context, req *request) (again bool) {
 	return !a.close
 }
 
-// forget answers 202, closes the writing side, and then executes a command. Commands that claim
-// jobs are not executed, since the jobs would be lost.
+// forget answers 202, closes the writing side, and then executes a command. The client does not see
+// its result; a failure is logged. Unknown commands, and commands that claim jobs, are not
+// executed: the jobs would be lost.
 func (c *conn) forget(ctx context.Context, call *call) {
 	if c.write(&answer{status: statusQueued, close: true}) == nil {
 		c.closeWrite()
@@ -191,8 +209,8 @@ func (c *conn) forget(ctx context.Context, call *call) {
 	_ = c.linger()
 }
 
-// run executes a command and returns its answer. A panic is logged and answered with 500, ends the
-// connection, and gives back the jobs that the command has claimed.
+// run executes a command and returns its answer. A panic is logged and answered with 500 and the
+// end of the connection; the jobs that the command has claimed are given back.
 func (c *conn) run(ctx context.Context, call *call) (a answer) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -205,8 +223,9 @@ func (c *conn) run(ctx context.Context, call *call) (a answer) {
 	return call.answer(ctx)
 }
 
-// write sends an answer and releases the memory of its parts. It blocks until the system has
-// accepted all bytes.
+// write sends an answer. It blocks until the system has accepted all bytes or a deadline passes,
+// and returns the error of the connection. It releases the memory of each complete part that was
+// written. A small answer is sent in one packet, if it fits.
 func (c *conn) write(a *answer) error {
 	w := &c.out
 	w.begun, w.n, w.jobs = time.Now(), 0, a.jobs
@@ -244,8 +263,10 @@ type writer struct {
 	jobs  bool // an answer with jobs is being written
 }
 
-// more extends the write deadline of an answer with jobs by WriteTimeout, and returns true, while
-// the client's system responds. It returns false for other answers.
+// more decides at a write deadline whether to continue. For an answer with jobs, while the client's
+// system responds, it extends the deadline by WriteTimeout and returns true. It returns false for
+// other answers, after mostTimeouts times WriteTimeout, and if the system cannot report
+// acknowledgements.
 func (w *writer) more() bool {
 	if !w.jobs {
 		return false
@@ -259,8 +280,8 @@ func (w *writer) more() bool {
 	return true
 }
 
-// write writes p in parts and sets a deadline for each. Returns an error if the client accepts them
-// too slowly.
+// write writes p in parts of partSize, each with its own deadline, and adds the bytes to w.n. It
+// blocks. Returns an error if the client accepts them too slowly or the connection ends.
 func (w *writer) write(p []byte) error {
 	limit := w.c.s.c.WriteTimeout
 	for len(p) > 0 {
@@ -285,9 +306,12 @@ func (c *conn) closeWrite() bool {
 	return ok && t.CloseWrite() == nil
 }
 
-// linger closes the writing side and reads a limited amount of input until the client closes its
-// side. Closing at once with unread input would make the system discard data that the client has
-// not received. Returns the error with which the client's side ended.
+// linger closes the writing side and reads, and discards, input until the client closes its side.
+// It stops after partingTime or partingSize bytes. Closing at once with unread input would make the
+// system discard data that the client has not received.
+//
+// Returns the error with which the client's side ended: io.EOF after a normal close. Returns nil if
+// the writing side could not be closed.
 func (c *conn) linger() error {
 	if !c.closeWrite() {
 		return nil
@@ -297,7 +321,8 @@ func (c *conn) linger() error {
 	return err
 }
 
-// broken reports whether err means that the client, or its system, has broken the connection.
+// broken reports whether err means that the client, or its system, has broken the connection. nil,
+// the end of the input, a deadline and a close by this process do not mean that.
 func broken(err error) bool {
 	return err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, net.ErrClosed)
 }

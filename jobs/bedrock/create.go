@@ -9,7 +9,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// createJob executes CreateJob: it creates a job and answers with its id.
+// createJob executes CreateJob: it creates one job and answers with its id. Returns a statusError
+// for bad arguments, or the error of the service.
 func createJob(ctx context.Context, c *call) error {
 	spec, err := fields{c.req}.spec(false)
 	if err != nil {
@@ -27,7 +28,11 @@ func createJob(ctx context.Context, c *call) error {
 // mostID is the maximum number of bytes of an id with its comma.
 const mostID = 20
 
-// createJobs executes CreateJobs: it creates several jobs, all or none, and answers with their ids.
+// createJobs executes CreateJobs: it creates the jobs of the JSON list in the header jobs, all or
+// none, and answers with their ids. The header mockRequest makes all of them mock jobs. It waits
+// for units of work for lists. Before the creation it reserves memory for the answer. Returns
+// errNoMemory without that memory, a statusError for a bad list or job, or the error of the
+// service.
 func createJobs(ctx context.Context, c *call) error {
 	n, all, err := objects(c.req.get("jobs"))
 	if err != nil {
@@ -65,8 +70,10 @@ func createJobs(ctx context.Context, c *call) error {
 	return nil
 }
 
-// spec returns the Spec of a job that the fields describe. mock marks it as a mock job, whatever
-// the fields say.
+// spec returns the Spec of the job that the fields describe. mock marks it as a mock job, whatever
+// the fields say; the data of a mock job get the member mockRequest. A missing priority becomes the
+// default of the protocol. "overwrite" as false or 0 sets Keep. Returns a statusError for the first
+// invalid field; the service checks repeat and retryAfter.
 func (f fields) spec(mock bool) (s jobs.Spec, err error) {
 	if s.Name, err = f.name(); err != nil {
 		return s, err
@@ -102,7 +109,9 @@ func (f fields) spec(mock bool) (s jobs.Spec, err error) {
 	return s, nil
 }
 
-// mocked adds "mockRequest":true to data, as workers of this protocol expect for mock jobs.
+// mocked returns data with "mockRequest":true as the first member, as workers of this protocol
+// expect for mock jobs. Data with a mockRequest stay unchanged. Missing or empty data become an
+// object with only that member.
 func mocked(data []byte) []byte {
 	const mark = `"mockRequest":true`
 	var has map[string]json.RawMessage

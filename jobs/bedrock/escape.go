@@ -7,8 +7,9 @@ import (
 )
 
 // unescape replaces the escapes of a value in place and returns the result, which is never longer.
-// The escapes b, f, n, r, t and u with four hex digits mean the same as in JSON; any other
-// character means itself. A backslash at the end stays.
+// The escapes b, f, n, r, t and u with four hex digits mean the same as in JSON. Any other
+// character behind a backslash means itself, also u without such digits. A backslash at the end
+// stays.
 func unescape(b []byte) []byte {
 	from := bytes.IndexByte(b, '\\')
 	if from < 0 {
@@ -47,8 +48,9 @@ func unescape(b []byte) []byte {
 	return b[:to]
 }
 
-// codePoint decodes the digits after \u, and a second \u that forms a surrogate pair with it. n is
-// the number of bytes read; 0: no valid digits.
+// codePoint decodes the four hex digits after \u, and a second \u escape that forms a surrogate
+// pair with them. n is the number of bytes read, 4 or 10; 0 means that b does not begin with four
+// hex digits. Half of a pair alone is returned as it is.
 func codePoint(b []byte) (r rune, n int) {
 	first, ok := unit(b)
 	if !ok {
@@ -64,7 +66,8 @@ func codePoint(b []byte) (r rune, n int) {
 	return first, 4 // half of a pair becomes the replacement character
 }
 
-// unit decodes four hexadecimal digits.
+// unit decodes the four hexadecimal digits at the start of b. ok is false if b does not begin with
+// four.
 func unit(b []byte) (rune, bool) {
 	if len(b) < 4 {
 		return 0, false
@@ -73,8 +76,8 @@ func unit(b []byte) (rune, bool) {
 	return rune(n), ok
 }
 
-// escape appends a value in the form that unescape decodes, on one line and without blanks at its
-// ends.
+// escape appends s in the form that unescape decodes, on one line. It escapes line ends, tabs,
+// backslashes, and a blank at either end.
 func escape(out []byte, s string) []byte {
 	for i := range len(s) {
 		switch c := s[i]; {

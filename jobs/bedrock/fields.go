@@ -22,7 +22,8 @@ const (
 // methods return a statusError for invalid values.
 type fields struct{ *request }
 
-// number returns an id or another number above zero. The field is required.
+// number returns the value of a field that must be a whole number above zero. Returns a statusError
+// if the field is missing, malformed or 0.
 func (f fields) number(name string) (int64, error) {
 	text := f.get(name)
 	if text == nil {
@@ -35,13 +36,15 @@ func (f fields) number(name string) (int64, error) {
 	return n, nil
 }
 
-// id returns the required field jobID.
+// id returns the id in the required field jobID. Returns a statusError if it is missing or
+// malformed.
 func (f fields) id() (jobs.ID, error) {
 	n, err := f.number("jobID")
 	return jobs.ID(n), err
 }
 
-// name returns the name of a job. The field is required.
+// name returns the job name in the required field name. Returns a statusError if it is missing or
+// not a valid name.
 func (f fields) name() (string, error) {
 	text := f.get("name")
 	if text == nil {
@@ -50,7 +53,8 @@ func (f fields) name() (string, error) {
 	return f.text("name")
 }
 
-// text returns a name or a key. "": the field is missing.
+// text returns the value of a field that contains a name or a key. "" means that the field is
+// missing. Returns a statusError for a value that is not valid as a name of a job.
 func (f fields) text(name string) (string, error) {
 	text := f.get(name)
 	if text == nil {
@@ -62,7 +66,8 @@ func (f fields) text(name string) (string, error) {
 	return "", malformed(name)
 }
 
-// data returns a copy of the data of a job. nil: the field is missing.
+// data returns a copy of the JSON object in the field data. nil means that the field is missing. An
+// empty array counts as an empty object. Returns a statusError for any other value.
 func (f fields) data() ([]byte, error) {
 	text := trim(f.get("data"))
 	switch {
@@ -76,8 +81,8 @@ func (f fields) data() ([]byte, error) {
 	return append([]byte(nil), text...), nil
 }
 
-// time returns a time in UTC, from "YYYY-MM-DD" or "YYYY-MM-DD HH:MM:SS". Zero: the field is
-// missing.
+// time returns a time in UTC, from "YYYY-MM-DD" or "YYYY-MM-DD HH:MM:SS". Zero means that the field
+// is missing. Returns a statusError for another format.
 func (f fields) time(name string) (time.Time, error) {
 	text := string(f.get(name))
 	switch len(text) {
@@ -95,8 +100,9 @@ func (f fields) time(name string) (time.Time, error) {
 	return time.Time{}, malformed(name)
 }
 
-// priority returns the Priority of a job, converted from the first of these fields that is set.
-// Unset: no field is set.
+// priority returns the Priority of a job, converted from the first of these fields that is set: the
+// protocol counts from 0 to 1000 with the highest first. Unset means that no field is set. Returns
+// a statusError unless the value is 0, 250, 500, 750, 850 or 1000.
 func (f fields) priority(names ...string) (task.Opt[int], error) {
 	for _, name := range names {
 		if text := f.get(name); text != nil {
@@ -111,7 +117,8 @@ func (f fields) priority(names ...string) (task.Opt[int], error) {
 	return task.Opt[int]{}, nil
 }
 
-// delay returns a number of seconds. 0: the field is missing.
+// delay returns the whole number of seconds in the field delay. 0 means that the field is missing
+// or 0. Returns a statusError for a negative or malformed value, and for one of more than 8 digits.
 func (f fields) delay() (time.Duration, error) {
 	text := f.get("delay")
 	switch n, ok := whole(text); {
@@ -127,8 +134,8 @@ func (f fields) delay() (time.Duration, error) {
 	return 0, malformed("delay")
 }
 
-// list splits a text at its commas. It removes blanks before items and skips empty items. It stops
-// after one item more than most.
+// list splits a text at its commas. It removes blanks before items, but not behind them, and skips
+// empty items. It stops after most plus one items, so a longer result means too many.
 func list(text []byte, most int) (items []string) {
 	for len(text) > 0 && len(items) <= most {
 		i := 0
@@ -156,8 +163,12 @@ const maxJobs = 10_000
 // maxFields limits the number of fields of an object in a list.
 const maxFields = maxHeaders
 
-// objects checks a list of objects and returns their number and an iterator over them, each as the
-// headers of a request. It does not copy the list. A yielded value is valid until the next one.
+// objects checks a JSON list of objects, and returns their number and an iterator over them, each
+// as the headers of a request. It does not copy the list. A yielded value is valid until the next
+// one.
+//
+// Returns a statusError for invalid JSON, an empty list, and an element that is not an object with
+// fields. The limits are maxJobs objects, and maxFields fields in each.
 func objects(text []byte) (n int, all iter.Seq[fields], err error) {
 	if at := blanks(text, 0); at == len(text) || text[at] != '[' || !json.Valid(text) {
 		return 0, nil, errInvalidJSON

@@ -21,12 +21,15 @@ const (
 	mostBatch, batchShare = 16, 4
 )
 
-// pages returns the sizes of the pages of a Query or the batches of a GetJobs.
+// pages returns a page.Size for the pages of a Query or the batches of a GetJobs. It adapts the
+// number of jobs to the bytes of the earlier ones; the first has at most firstBatch jobs.
 func (s *Server) pages() page.Size {
 	return page.Size{Bytes: batchBytes, First: firstBatch, Most: int(s.memory.mostClaims)}
 }
 
-// getJob executes GetJob: it claims one job and answers with it.
+// getJob executes GetJob: it claims one due job that matches and answers with it. With Connection:
+// wait it waits for a job. Returns ErrNoJob without a due job, and a statusError for bad arguments.
+// A job that was given up because of RetryAfter is answered as {}.
 func getJob(ctx context.Context, c *call) error {
 	if c.req.get("numResults") != nil {
 		return statusError("402 Cannot use numResults with GetJob; try GetJobs")
@@ -44,8 +47,12 @@ func getJob(ctx context.Context, c *call) error {
 	return nil
 }
 
-// getJobs executes GetJobs: it claims up to the wanted number of due jobs, as far as memory allows,
-// and answers with them. With Connection: wait it waits for the first job.
+// getJobs executes GetJobs: it claims up to numResults due jobs in batches, as far as memory and
+// MaxAnswer allow, and answers with them. With Connection: wait it waits for the first job, and
+// then answers without waiting for more.
+//
+// Returns ErrNoJob if the answer contains no job, and errors before the first job. A later error is
+// logged, and the jobs so far are answered.
 func getJobs(ctx context.Context, c *call) error {
 	sel, err := fields{c.req}.selector()
 	if err != nil {
@@ -83,15 +90,17 @@ func getJobs(ctx context.Context, c *call) error {
 	return nil
 }
 
-// batch describes the jobs that one call claimed. givenUp is the number of those that RetryAfter
-// has given up, which the answer lacks. full reports that the answer has no room for more.
+// batch describes the n jobs that one call has claimed and appended. givenUp of them are FAILED
+// because RetryAfter has given them up; the answer lacks these. full reports that the answer has no
+// room for more.
 type batch struct {
 	n, givenUp, bytes int
 	full              bool
 }
 
-// takeBatch claims due jobs, as far as memory allows, and appends them to the answer. It waits
-// neither for jobs nor for memory.
+// takeBatch claims up to r.Max due jobs, fewer if little memory is free, and appends them to the
+// answer. empty is the length of an answer without jobs. It waits neither for jobs nor for memory.
+// Returns ErrNoJob if no job is due, and the errors of appendBatch.
 func (c *call) takeBatch(ctx context.Context, r jobs.Request, empty int) (b batch, err error) {
 	limit, leave := c.memory.claim(r.Max)
 	defer leave()
@@ -104,7 +113,8 @@ func (c *call) takeBatch(ctx context.Context, r jobs.Request, empty int) (b batc
 	return c.appendBatch(ctx, got, empty)
 }
 
-// awaitOne waits for one due job, claims it, and appends it to the answer.
+// awaitOne blocks until a job is due, claims one job, and appends it to the answer. empty is the
+// length of an answer without jobs. Returns the errors of await and appendBatch.
 func (c *call) awaitOne(ctx context.Context, r jobs.Request, empty int) (b batch, err error) {
 	r.Max = 1
 	got, err := c.await(ctx, r)
@@ -114,8 +124,9 @@ func (c *call) awaitOne(ctx context.Context, r jobs.Request, empty int) (b batch
 	return c.appendBatch(ctx, got, empty)
 }
 
-// appendBatch appends claimed jobs to the answer. It gives back the jobs that lack room or
-// memory. Returns errNoMemory if not even the first job of the answer fits.
+// appendBatch appends claimed jobs to the answer, and gives back those for which room or memory is
+// lacking. empty is the length of an answer without jobs. Returns errNoMemory if not even the first
+// job of the answer fits; the caller's caller (answer) then gives all back.
 func (c *call) appendBatch(ctx context.Context, got []jobs.Handout, empty int) (b batch, err error) {
 	n := c.appendJobs(got, empty)
 	if n < len(got) && c.length() == empty {
@@ -131,8 +142,9 @@ func (c *call) appendBatch(ctx context.Context, got []jobs.Handout, empty int) (
 	return b, nil
 }
 
-// appendJobs appends claimed jobs to the list that begins at empty. It returns how many of them had
-// room and memory.
+// appendJobs appends claimed jobs to the answer and returns how many of got were handled; the
+// others lack room or memory. empty is the length of an answer without jobs. Jobs with GivenUp are
+// counted, but not appended. The first job of an answer may exceed MaxAnswer.
 func (c *call) appendJobs(got []jobs.Handout, empty int) int {
 	for i := range got {
 		if got[i].GivenUp { // it is FAILED and was not claimed
@@ -153,7 +165,9 @@ func (c *call) appendJobs(got []jobs.Handout, empty int) int {
 	return len(got)
 }
 
-// selector returns the selector of the wanted jobs: one pattern, or several names, and a priority.
+// selector returns the selector of the wanted jobs: one name pattern or several names, an optional
+// priority, and the mark of mock jobs. Returns a statusError for a missing name, a list above
+// maxNames or maxList, or an invalid priority.
 func (f fields) selector() (s jobs.Selector, err error) {
 	text := f.get("name")
 	switch {
@@ -173,8 +187,8 @@ func (f fields) selector() (s jobs.Selector, err error) {
 	return s, err
 }
 
-// appendHandout appends a claimed job as JSON, for its worker. Keys are sorted without regard to
-// letter case.
+// appendHandout appends a claimed job as a JSON object, for its worker. A job that was given up
+// becomes {}. Keys are sorted without regard to letter case.
 func appendHandout(out []byte, h *jobs.Handout) []byte {
 	out = append(out, '{')
 	if h.GivenUp {
@@ -203,7 +217,7 @@ func appendHandout(out []byte, h *jobs.Handout) []byte {
 	return append(out, '}')
 }
 
-// appendChildren appends the children of a job as a JSON array.
+// appendChildren appends the children of a job as a JSON array of objects with data and jobID.
 func appendChildren(out []byte, children []jobs.Child) []byte {
 	out = append(out, '[')
 	for i, child := range children {

@@ -11,8 +11,8 @@ import (
 // timeForm is the format of times in answers and requests. They are in UTC.
 const timeForm = "2006-01-02 15:04:05"
 
-// appendValue appends a stored text as JSON. An integer, true, false, null, an object or an array
-// stays as it is; any other text becomes a string.
+// appendValue appends a stored text as JSON. The text of an integer, true, false, null, a JSON
+// object or array stays as it is. Any other text becomes a string.
 func appendValue(out []byte, s string) []byte {
 	switch {
 	case s == "true" || s == "false" || s == "null" || integer(s):
@@ -23,7 +23,7 @@ func appendValue(out []byte, s string) []byte {
 	return appendString(out, s)
 }
 
-// integer reports whether s is the decimal form of an int64.
+// integer reports whether s is the decimal form of an int64, without a plus sign or leading zeros.
 func integer(s string) bool {
 	if len(s) == 0 || len(s) > 20 || s[len(s)-1] < '0' || s[len(s)-1] > '9' {
 		return false
@@ -44,7 +44,8 @@ func appendData(out, data []byte) []byte {
 	return append(out, data...)
 }
 
-// appendTime appends a time as a string. The zero time becomes "".
+// appendTime appends a time as a JSON string in UTC, to the second (timeForm). The zero time
+// becomes "".
 func appendTime(out []byte, t time.Time) []byte {
 	if t.IsZero() {
 		return append(out, `""`...)
@@ -56,7 +57,8 @@ func appendTime(out []byte, t time.Time) []byte {
 
 const digits = "0123456789abcdef"
 
-// appendString appends a JSON string. Bytes that are not UTF-8 become the replacement character.
+// appendString appends s as a JSON string. Bytes that are not UTF-8 become the replacement
+// character. It escapes quotes, backslashes and control characters.
 func appendString(out []byte, s string) []byte {
 	out = append(out, '"')
 	for i := 0; i < len(s); {
@@ -86,7 +88,8 @@ func appendString(out []byte, s string) []byte {
 	return append(out, '"')
 }
 
-// key appends the name of a field and, unless the field is the first of its object, a comma.
+// key appends a quoted name and a colon, for a field of an object. It first appends a comma unless
+// out ends with "{". out must not be empty.
 func key(out []byte, name string) []byte {
 	if out[len(out)-1] != '{' {
 		out = append(out, ',')

@@ -26,7 +26,8 @@ const (
 // errNoMemory is the status if no memory is left for an answer.
 const errNoMemory statusError = "503 Server out of memory for answers"
 
-// budget counts the memory of large requests and answers.
+// budget counts the memory that large requests and answers use at present, and limits it to most
+// bytes.
 type budget struct {
 	most    int64
 	used    atomic.Int64
@@ -38,7 +39,8 @@ type budget struct {
 	claims         atomic.Int64 // jobs that GetJobs may be claiming now
 }
 
-// newBudget returns a budget of most bytes.
+// newBudget returns a budget of most bytes, from which the numbers of units of work, of rows and of
+// claims follow. It allocates no memory for them.
 func newBudget(most int64) *budget {
 	executed := max(maxUnits, most/workShare/workUnit)
 	return &budget{
@@ -48,12 +50,12 @@ func newBudget(most int64) *budget {
 }
 
 // request reserves delta bytes for a large request, or releases them if delta is negative. Returns
-// false if they are not available.
+// false, and reserves nothing, if they are not available.
 func (m *budget) request(delta int) bool { return add(&m.used, delta, m.most) }
 
 // answer reserves delta bytes for a large answer, or releases them if delta is negative. Returns
-// false if they are not available. Answers may use half of the memory, so that clients that do not
-// read cannot prevent others from sending.
+// false, and reserves nothing, if they are not available. Answers may use half of the memory, so
+// that clients that do not read cannot prevent others from sending.
 func (m *budget) answer(delta int) bool {
 	if !add(&m.answers, delta, m.most/2) {
 		return false
@@ -65,7 +67,8 @@ func (m *budget) answer(delta int) bool {
 	return true
 }
 
-// add adds delta to n. Returns false, and adds nothing, if the sum would exceed most.
+// add adds delta to n and returns true. If delta is positive and the sum would exceed most, it adds
+// nothing and returns false.
 func add(n *atomic.Int64, delta int, most int64) bool {
 	if sum := n.Add(int64(delta)); delta > 0 && sum > most {
 		n.Add(-int64(delta))
@@ -74,9 +77,9 @@ func add(n *atomic.Int64, delta int, most int64) bool {
 	return true
 }
 
-// claim reserves memory for claiming up to n jobs of any size, and returns their number. It does
-// not wait: if little memory is free, the number is less than n. It is at least 1, even if no
-// memory is free: GetJob reserves none. leave releases the memory.
+// claim reserves room for claiming up to n jobs of any size, and returns the number of jobs that
+// have room. It does not wait. The number is at least 1, even if no room is left, since GetJob
+// reserves none. leave releases the room; call it once.
 func (m *budget) claim(n int) (limit int, leave func()) {
 	for {
 		now := m.claims.Load()
@@ -93,13 +96,14 @@ type work struct {
 	gate  chan struct{} // held while a call takes units, so that two calls never wait for each other
 }
 
-// newWork returns n units of work, at least one.
+// newWork returns a limit of n units of work, at least one, all free.
 func newWork(n int64) work {
 	return work{units: make(chan struct{}, max(n, 1)), gate: make(chan struct{}, 1)}
 }
 
-// some waits for one unit and reserves it, and up to n units as far as they are free. It returns
-// their number. leave releases them. Returns an error if ctx ends first.
+// some blocks until one unit is free. It reserves that unit, and more up to n if they are free, and
+// returns their number. leave releases all of them; call it once. Returns the error of ctx, and
+// reserves nothing, if ctx ends first.
 func (w *work) some(ctx context.Context, n int) (got int, leave func(), err error) {
 	select {
 	case w.units <- struct{}{}:
@@ -121,8 +125,10 @@ func (w *work) some(ctx context.Context, n int) (got int, leave func(), err erro
 	return got, leave, nil
 }
 
-// enter waits for the units of work for the given number of bytes and reserves them. leave releases
-// them. Up to workUnit bytes need none. Returns an error if ctx ends first.
+// enter reserves the units of work for a request of this many bytes: one for each workUnit, at most
+// maxUnits. It blocks until they are free, in the order of arrival. Up to workUnit bytes need none.
+// leave releases them; call it once. Returns the error of ctx, and reserves nothing, if ctx ends
+// first.
 func (w *work) enter(ctx context.Context, bytes int) (leave func(), err error) {
 	n := 0
 	leave = func() {
@@ -160,11 +166,12 @@ type body struct {
 	held   int      // bytes that memory has reserved
 }
 
-// length returns the length of the body in bytes.
+// length returns the length of the body in bytes, parts that were written included.
 func (b *body) length() int { return b.size + len(*b.out) }
 
-// count reserves memory for the body, apart from the first freeBuffer bytes. Returns false if it is
-// not available.
+// count reserves memory for the capacity that the body has at present, apart from the first
+// freeBuffer bytes. Call it after each append. Returns false if the memory is not available;
+// earlier reservations stay.
 func (b *body) count() bool {
 	more := max(b.taken+cap(*b.out)-freeBuffer, 0) - b.held
 	if more <= 0 {
@@ -177,7 +184,8 @@ func (b *body) count() bool {
 	return true
 }
 
-// startPart begins another part if the last one has at least partSize bytes.
+// startPart begins another part if the last one has at least partSize bytes. It reserves no memory:
+// count does.
 func (b *body) startPart() {
 	if len(*b.out) < partSize {
 		return
@@ -193,10 +201,10 @@ func (b *body) startPart() {
 // repeatedly.
 func (b *body) grow(n int) { *b.out = slices.Grow(*b.out, n) }
 
-// cut removes all bytes of the last part after the first n.
+// cut keeps only the first n bytes of the last part, in a new buffer.
 func (b *body) cut(n int) { *b.out = append([]byte(nil), (*b.out)[:n]...) }
 
-// written releases the memory of the part with index i, which was written.
+// written drops the part with index i, which was written, and releases its memory.
 func (b *body) written(i int) {
 	less := min(cap(b.full[i]), b.held)
 	b.full[i] = nil
@@ -204,7 +212,8 @@ func (b *body) written(i int) {
 	b.memory.answer(-less)
 }
 
-// free releases the body and its memory.
+// free releases the reserved memory and returns the last buffer to the pool. The body must not be
+// used afterwards.
 func (b *body) free() {
 	b.memory.answer(-b.held)
 	free(b.out)

@@ -13,7 +13,9 @@ import (
 // maxRows limits the number of jobs in the answer to a query.
 const maxRows = 10_000
 
-// queryJob executes QueryJob: it answers with the fields of a job.
+// queryJob executes QueryJob: it answers with the fields of the job in the header jobID, as a JSON
+// object. Returns a statusError without a valid id, and the error of the service, such as
+// ErrNotFound.
 func queryJob(ctx context.Context, c *call) error {
 	id, err := fields{c.req}.id()
 	if err != nil {
@@ -37,7 +39,10 @@ func queryJob(ctx context.Context, c *call) error {
 	return nil
 }
 
-// query executes Query. It parses the statement itself; no text of a client ever becomes SQL.
+// query executes Query, whose statement is in the header query or the body: it answers with the
+// matching jobs as a JSON array of rows. It parses the statement itself; no text of a client ever
+// becomes SQL. Returns a statusError for another statement, more than maxRows rows, or an answer
+// above MaxAnswer.
 func query(ctx context.Context, c *call) error {
 	text := c.req.get("query")
 	if text == nil {
@@ -81,8 +86,10 @@ type queried struct {
 	more     bool
 }
 
-// queryPage reads a page of jobs, as far as memory allows, and appends it to the answer. before is
-// the number of rows before it. Returns a statusError if the answer becomes too long.
+// queryPage reads a page of at most q.Limit jobs, fewer if little memory is free, and appends it to
+// the answer. It first blocks until room for a row is free, or ctx ends. before is the number of
+// rows before it. Returns a statusError beyond maxRows or MaxAnswer, and errNoMemory without memory
+// for the answer.
 func (c *call) queryPage(ctx context.Context, q jobs.Filter, before int) (r queried, err error) {
 	limit, leave, err := c.memory.pages.some(ctx, q.Limit)
 	if err != nil {
@@ -116,7 +123,8 @@ func (c *call) queryPage(ctx context.Context, q jobs.Filter, before int) (r quer
 	return r, nil
 }
 
-// queryOne answers with the row of one job, or with an empty list if the job does not exist.
+// queryOne answers with a list of the row of one job. If the job does not exist, the list is empty.
+// Returns the other errors of the service.
 func (c *call) queryOne(ctx context.Context, id jobs.ID) error {
 	j, err := c.s.Row(ctx, id)
 	switch {
@@ -130,7 +138,8 @@ func (c *call) queryOne(ctx context.Context, id jobs.ID) error {
 	return nil
 }
 
-// appendRow appends a job as a row of the table that clients of the protocol expect.
+// appendRow appends a job as a JSON array of its columns, in the order of the table that clients of
+// the protocol expect.
 func appendRow(out []byte, j *jobs.Row) []byte {
 	out = appendTime(append(out, '['), j.Created)
 	out = strconv.AppendInt(append(out, ','), int64(j.ID), 10)
@@ -144,7 +153,8 @@ func appendRow(out []byte, j *jobs.Row) []byte {
 }
 
 // parseQuery parses "select * from jobs", optionally with "where jobID=N" or "where name='x'" and a
-// semicolon. id is -1 unless the query names one job. ok is false for any other text.
+// semicolon, in any letter case. id is N, else -1; q selects the name, if one is given. ok is false
+// for any other text, and for an invalid number or name.
 func parseQuery(text string) (id jobs.ID, q jobs.Filter, ok bool) {
 	id = -1
 	words, ok := tokens(text)
@@ -179,7 +189,8 @@ func parseQuery(text string) (id jobs.ID, q jobs.Filter, ok bool) {
 const maxTokens = 10
 
 // tokens splits a query into words, signs and quoted texts. A quoted text is returned with its
-// first quote and without the last one.
+// first quote and without the last one. ok is false for a quote without an end, and for more than
+// maxTokens tokens.
 func tokens(s string) (all []string, ok bool) {
 	for i := 0; i < len(s); {
 		begin := i
@@ -209,7 +220,9 @@ func tokens(s string) (all []string, ok bool) {
 	return all, true
 }
 
-// quoted parses a quoted text, in which two quotes mean one. n is the number of bytes read.
+// quoted parses the quoted text at the start of s, in which two quotes mean one. text begins with
+// the quote and lacks the last one; n is the number of bytes read. ok is false if the last quote is
+// missing.
 func quoted(s string) (text string, n int, ok bool) {
 	out := []byte{'\''}
 	for i := 1; i < len(s); i++ {

@@ -94,8 +94,9 @@ func newReader(src io.Reader, limit limits) *reader {
 	return &reader{src: src, limit: limit}
 }
 
-// next reads one request into req. Returns io.EOF if the input ended between requests, and a
-// refusal if the input is invalid. All other errors come from the stream.
+// next blocks until one request was read, and stores it in req, which is valid until done. Values
+// are unescaped, and chunks of the body are joined. Returns io.EOF if the input ended between
+// requests, and a refusal if the input is invalid. All other errors come from the stream.
 func (rd *reader) next(req *request) error {
 	rd.phase = phaseNone
 	rd.spans = rd.spans[:0]
@@ -117,7 +118,8 @@ func (rd *reader) next(req *request) error {
 	return nil
 }
 
-// done removes a request from the buffer, and shrinks the buffer.
+// done removes a request that next has returned from the buffer, shrinks the buffer and releases
+// memory. req must not be used afterwards.
 func (rd *reader) done(req *request) {
 	rd.from += req.length
 	if rd.from >= rd.to {
@@ -132,7 +134,8 @@ func (rd *reader) done(req *request) {
 	rd.dropSpans()
 }
 
-// bufferFor returns the size of a buffer that holds n bytes and as many again.
+// bufferFor returns the size of a buffer that holds at least twice n bytes: baseBuffer times a
+// power of two.
 func bufferFor(n int) int {
 	size := baseBuffer
 	for size < 2*n {
@@ -141,8 +144,8 @@ func bufferFor(n int) int {
 	return size
 }
 
-// addSpan adds a header. Beyond keptHeaders it reserves memory. Returns errMemory if that is not
-// available.
+// addSpan adds the position of a header. Beyond keptHeaders it reserves memory. Returns errMemory,
+// and adds nothing, if that is not available.
 func (rd *reader) addSpan(s span) error {
 	if n := len(rd.spans); n == cap(rd.spans) {
 		more := max(n, keptHeaders/2)
@@ -155,7 +158,8 @@ func (rd *reader) addSpan(s span) error {
 	return nil
 }
 
-// dropSpans removes all headers and releases their memory.
+// dropSpans drops the positions of headers and releases their memory, if the list has room for more
+// than keptHeaders. A smaller list stays, and the next call of next empties it.
 func (rd *reader) dropSpans() {
 	if cap(rd.spans) > keptHeaders {
 		rd.ask((keptHeaders - cap(rd.spans)) * headerBytes)
@@ -166,7 +170,9 @@ func (rd *reader) dropSpans() {
 // ask reserves memory, or releases it if delta is negative. Returns false if it is not available.
 func (rd *reader) ask(delta int) bool { return rd.room == nil || rd.room(delta) }
 
-// readHead reads the header block up to its blank line.
+// readHead reads the method line and the headers up to the blank line, and records their positions
+// in h and rd.spans. It skips blank lines before the request and blocks for input. Returns
+// errHeadSize for a block or a method line that is too long, and the errors of headLine and fill.
 func (rd *reader) readHead(h *head) error {
 	for {
 		b := rd.buf[rd.from:rd.to]
@@ -201,8 +207,9 @@ func (rd *reader) readHead(h *head) error {
 	}
 }
 
-// headLine parses the line of b from h.pos to end: the method line, a header, or the continuation
-// of a header.
+// headLine records the line of b from h.pos to end: the method line, a header, or the continuation
+// of a header. A line without a colon or a name is ignored. Returns errBrowser for a method line of
+// HTTP, errHeadSize for more than maxHeaders headers, and errMemory.
 func (rd *reader) headLine(h *head, b []byte, end int) error {
 	line := b[h.pos:end]
 	if !h.begun {
@@ -246,7 +253,7 @@ func (rd *reader) headLine(h *head, b []byte, end int) error {
 	return rd.addSpan(span{at, at + len(name), at + value, at + value + len(trimRight(line[value:]))})
 }
 
-// unescape replaces the escapes of all values.
+// unescape replaces the escapes of all header values in place, in the buffer.
 func (rd *reader) unescape() {
 	b := rd.buf[rd.from:rd.to]
 	for i := range rd.spans {
@@ -255,7 +262,8 @@ func (rd *reader) unescape() {
 	}
 }
 
-// refer sets the fields of req to the present buffer.
+// refer sets the fields of req to their places in the present buffer, which may have moved. The
+// body is included if h.bodyLen is known.
 func (rd *reader) refer(req *request, h *head) {
 	b := rd.buf[rd.from:rd.to]
 	req.line = b[h.line[0]:h.line[1]]
@@ -269,8 +277,9 @@ func (rd *reader) refer(req *request, h *head) {
 	}
 }
 
-// measure determines the length of the body, and reads the second byte of the blank line if a body
-// follows. Returns a refusal for an invalid or too large Content-Length.
+// measure sets h.bodyAt, h.chunked and h.bodyLen from the headers; without a length the body is
+// empty. It blocks for the second byte of the blank line if a body follows. Returns errLength for
+// an invalid Content-Length, errBodySize for one that is too large, and the errors of fill.
 func (rd *reader) measure(req *request, h *head) error {
 	h.bodyAt = h.blank + 1
 	h.chunked = req.is("Transfer-Encoding", "chunked")
@@ -297,7 +306,8 @@ func (rd *reader) measure(req *request, h *head) error {
 	return nil
 }
 
-// readBody reads the body, by Content-Length or in chunks.
+// readBody reads the whole body into the buffer, by Content-Length or in chunks, and blocks for
+// input. Returns the errors of fill and readChunks.
 func (rd *reader) readBody(h *head) error {
 	if h.chunked {
 		return rd.readChunks(h)
@@ -310,8 +320,10 @@ func (rd *reader) readBody(h *head) error {
 	return nil
 }
 
-// fill reads more bytes of the request; h is the progress so far. It calls rd.enter when a phase
-// begins. Returns io.EOF only between requests, and errIncomplete within one.
+// fill blocks until it has read more bytes of the request; h is the progress so far. It calls
+// rd.enter when a phase begins, and may move the buffer. Returns io.EOF only between requests,
+// errIncomplete within one, and errMemory if the buffer cannot grow. Other errors wrap that of the
+// stream.
 func (rd *reader) fill(h *head) error {
 	p := phaseHead
 	switch {
@@ -342,7 +354,8 @@ func (rd *reader) fill(h *head) error {
 	return fmt.Errorf("bedrock: cannot read from the client: %w", err)
 }
 
-// read returns input that was read ahead, or reads from the stream.
+// read copies input that the watch has read ahead to p, or else reads from the stream. Returns
+// io.ErrNoProgress if the stream returns 100 times neither data nor an error.
 func (rd *reader) read(p []byte) (n int, err error) {
 	if len(rd.ahead) > 0 {
 		n = copy(p, rd.ahead)
@@ -357,8 +370,8 @@ func (rd *reader) read(p []byte) (n int, err error) {
 	return 0, io.ErrNoProgress
 }
 
-// makeRoom makes space in the buffer behind rd.to. Returns errMemory if a larger buffer is not
-// available.
+// makeRoom makes space in the buffer behind rd.to: it moves the input to the start, or doubles the
+// buffer. Returns errMemory, and changes nothing, if a larger buffer is not available.
 func (rd *reader) makeRoom() error {
 	switch {
 	case rd.buf == nil:
@@ -382,14 +395,15 @@ func (rd *reader) makeRoom() error {
 	return nil
 }
 
-// close drops the input and releases all memory.
+// close drops the input and releases all reserved memory. It does not close the stream.
 func (rd *reader) close() {
 	rd.from, rd.to = 0, 0
 	rd.resize(baseBuffer)
 	rd.dropSpans()
 }
 
-// resize moves the unread input to a smaller buffer and releases the memory of the larger one.
+// resize moves the unread input to a smaller buffer and releases the memory of the larger one. size
+// must be large enough for the input.
 func (rd *reader) resize(size int) {
 	if len(rd.buf) > freeBuffer {
 		rd.ask(max(size, freeBuffer) - len(rd.buf))
@@ -397,7 +411,8 @@ func (rd *reader) resize(size int) {
 	rd.move(size)
 }
 
-// move copies the unread input to a buffer of another size.
+// move copies the unread input to the start of a buffer of another size, which becomes rd.buf. It
+// reserves no memory.
 func (rd *reader) move(size int) {
 	to := rd.base
 	if size > baseBuffer {

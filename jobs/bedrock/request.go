@@ -16,7 +16,7 @@ type request struct {
 // header is an unescaped header, from one or more lines.
 type header struct{ name, value []byte }
 
-// verb returns the command: the method line up to its first blank.
+// verb returns the command: the method line up to its first space, or all of it without a space.
 func (r *request) verb() []byte {
 	if i := bytes.IndexByte(r.line, ' '); i >= 0 {
 		return r.line[:i]
@@ -24,8 +24,8 @@ func (r *request) verb() []byte {
 	return r.line
 }
 
-// get returns the value of a header. The last header with the name counts. nil: it is missing or
-// empty.
+// get returns the value of a header, with its name in any letter case. The last header with the
+// name counts. nil means that it is missing or empty.
 func (r *request) get(name string) []byte {
 	for i := len(r.headers) - 1; i >= 0; i-- {
 		if same(r.headers[i].name, name) {
@@ -38,7 +38,8 @@ func (r *request) get(name string) []byte {
 	return nil
 }
 
-// is reports whether a header has this value, in any letter case.
+// is reports whether a header has this value, in any letter case. It is true for an empty value if
+// the header is missing.
 func (r *request) is(name, value string) bool { return same(r.get(name), value) }
 
 // flag reports whether a header is true or 1.
@@ -47,7 +48,7 @@ func (r *request) flag(name string) bool {
 	return same(v, "true") || string(v) == "1"
 }
 
-// same reports whether two names of headers or commands are equal, in any letter case.
+// same reports whether b and s are equal, without regard to the case of ASCII letters.
 func same(b []byte, s string) bool {
 	if len(b) != len(s) {
 		return false
@@ -82,7 +83,7 @@ func isBlank(c byte) bool { return c == ' ' || c == '\t' }
 // isEnd reports whether c is a line feed or a carriage return.
 func isEnd(c byte) bool { return c == '\n' || c == '\r' }
 
-// whole parses a number of at most 18 digits without a sign.
+// whole parses a decimal number of 1 to 18 digits without a sign. ok is false for any other text.
 func whole(b []byte) (n int64, ok bool) {
 	if len(b) == 0 || len(b) > 18 {
 		return 0, false
@@ -96,7 +97,8 @@ func whole(b []byte) (n int64, ok bool) {
 	return n, true
 }
 
-// hex parses a number of at most 8 hexadecimal digits.
+// hex parses a number of 1 to 8 hexadecimal digits in any letter case. ok is false for any other
+// text.
 func hex(b []byte) (int64, bool) {
 	if len(b) == 0 || len(b) > 8 {
 		return 0, false
@@ -112,7 +114,8 @@ func hex(b []byte) (int64, bool) {
 	return n, true
 }
 
-// digit returns the value of a hexadecimal digit.
+// digit returns the value of a hexadecimal digit in any letter case. ok is false for another
+// character.
 func digit(c byte) (int, bool) {
 	switch {
 	case c >= '0' && c <= '9':
@@ -123,8 +126,8 @@ func digit(c byte) (int, bool) {
 	return 0, false
 }
 
-// compose appends a request with escaped values. Reading it returns the same values, if the names
-// are valid.
+// compose appends a request with escaped values, and Content-Length unless body is empty. Reading
+// it returns the same values, if the names are valid.
 func compose(out []byte, line string, headers [][2]string, body string) []byte {
 	out = append(append(out, line...), "\r\n"...)
 	for _, h := range headers {

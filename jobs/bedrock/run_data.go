@@ -19,7 +19,8 @@ const (
 )
 
 // dataForClient returns the data of a job as clients see them, after the given number of claims in
-// its run. It adds keyCount, and keyOriginal if the job repeats from SCHEDULED.
+// its run. If handouts is 0 or below, that is j.Data. Otherwise it adds or replaces keyCount, and
+// keyOriginal if the job repeats from SCHEDULED and is not a mock job. j is not changed.
 func dataForClient(j *jobs.Row, handouts int32) []byte {
 	if handouts <= 0 {
 		return j.Data
@@ -32,7 +33,8 @@ func dataForClient(j *jobs.Row, handouts int32) []byte {
 }
 
 // dataFromClient returns data without the fields that dataForClient adds, if the job has
-// retryAfter. It reads the job only if data contain such a field.
+// retryAfter, and unchanged otherwise. It reads the job only if data contain such a field, and then
+// returns the error of that read.
 func (c *call) dataFromClient(ctx context.Context, id jobs.ID, data []byte) ([]byte, error) {
 	less := without(data, keyCount, keyOriginal)
 	if len(less) == len(data) {
@@ -45,8 +47,8 @@ func (c *call) dataFromClient(ctx context.Context, id jobs.ID, data []byte) ([]b
 	return less, nil
 }
 
-// without returns an object without the members that have one of these keys. The text of all other
-// members is unchanged.
+// without returns a JSON object without the members that have one of these keys. Without such a
+// member it returns data itself. The text of all other members is unchanged.
 func without(data []byte, keys ...string) []byte {
 	if !slices.ContainsFunc(keys, func(k string) bool { return bytes.Contains(data, []byte(k)) }) {
 		return data
@@ -59,13 +61,14 @@ func without(data []byte, keys ...string) []byte {
 	return writeMembers(all)
 }
 
-// with returns an object with one more member at its end.
+// with returns a copy of a JSON object with one more member at its end. It does not replace a
+// member with the same key.
 func with(data []byte, key string, value []byte) []byte {
 	text := append(strconv.AppendQuote(nil, key), ':')
 	return writeMembers(append(slices.Collect(members(data)), member{text: append(text, value...)}))
 }
 
-// writeMembers returns the object with these members.
+// writeMembers returns a new JSON object with these members, in this order.
 func writeMembers(all []member) []byte {
 	out := []byte{'{'}
 	for i, m := range all {

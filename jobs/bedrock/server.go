@@ -45,7 +45,8 @@ type counters struct{ connections, waiting, accepted, refused, requests, givenBa
 // ErrRunning is the error of a second Run or Serve of a Server.
 var ErrRunning = errors.New("bedrock: Run or Serve was already called; create a new server")
 
-// New returns a Server. It does no I/O and starts no goroutine. Returns all problems of c, joined.
+// New returns a Server with the defaults of c. It does no I/O and starts no goroutine. Returns all
+// problems of c, joined.
 func New(c Config) (*Server, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -61,8 +62,9 @@ func (s *Server) Stats() Stats {
 	}
 }
 
-// Listen listens on Config.Listen. The system closes connections of dead peers within three
-// minutes, if it supports that.
+// Listen opens a listener on Config.Listen, for [Server.Serve]. The system closes connections of
+// dead peers within three minutes, if it supports that. Returns an error if the address cannot be
+// used.
 func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 	l := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: time.Minute, Interval: 20 * time.Second, Count: 6}}
 	ln, err := l.Listen(ctx, "tcp", s.c.Listen)
@@ -72,7 +74,8 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 	return ln, nil
 }
 
-// Run listens and serves until ctx ends; see [Server.Serve].
+// Run listens on Config.Listen and serves until ctx ends. It blocks. Returns the errors of
+// [Server.Listen] and [Server.Serve].
 func (s *Server) Run(ctx context.Context) error {
 	ln, err := s.Listen(ctx)
 	if err != nil {
@@ -84,10 +87,10 @@ func (s *Server) Run(ctx context.Context) error {
 // Serve accepts and serves the connections of ln until ctx ends, and closes ln. At the end it
 // closes idle connections and answers each waiting GetJob with 303. Other requests may take up to
 // ShutdownTimeout; then their connections are closed. It returns after the last connection has
-// ended.
+// ended. It logs a warning if other machines can reach ln and the clients are not limited.
 //
-// Returns nil after a stop, [ErrRunning] for a second call, and the error of a listener that
-// failed. A Server serves only once.
+// Returns nil after a stop, [ErrRunning] for a second call, which also closes its ln, and the error
+// of a listener that failed. A Server serves only once.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	if !s.running.CompareAndSwap(false, true) {
 		return errors.Join(ErrRunning, ln.Close())
@@ -105,8 +108,9 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	return err
 }
 
-// accept accepts and serves connections until ctx ends or the listener is closed. After other
-// errors it waits and tries again.
+// accept accepts and serves connections until ctx ends, and then returns nil. It returns an error
+// if the listener is closed before. After other errors it logs a warning, waits up to a second and
+// tries again. base is the context of the connections.
 func (s *Server) accept(ctx, base context.Context, ln net.Listener) error {
 	for pause := time.Duration(0); ; {
 		nc, err := ln.Accept()
@@ -131,7 +135,9 @@ func (s *Server) accept(ctx, base context.Context, ln net.Listener) error {
 	}
 }
 
-// serveConn serves an accepted connection in a goroutine, or refuses it.
+// serveConn serves an accepted connection in a goroutine and does not block. It closes the
+// connection of a client that Config.Allow does not permit. Beyond MaxConns it refuses the
+// connection. It counts accepted and refused connections. It takes s.mu.
 func (s *Server) serveConn(base context.Context, nc net.Conn) {
 	s.stats.accepted.Add(1)
 	if !s.allowed(nc.RemoteAddr()) {
@@ -156,8 +162,8 @@ func (s *Server) serveConn(base context.Context, nc net.Conn) {
 	})
 }
 
-// refuse answers that there are too many connections, and closes the connection. The answer fits
-// into the system's buffer, so it does not block.
+// refuse answers 503, too many connections, and closes the connection. An encrypted connection is
+// closed without an answer. The answer fits into the system's buffer, so it does not block.
 func refuse(nc net.Conn, encrypted bool) {
 	if !encrypted {
 		_ = nc.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
@@ -166,7 +172,7 @@ func refuse(nc net.Conn, encrypted bool) {
 	_ = nc.Close()
 }
 
-// leave closes a connection and removes it from the server. It takes s.mu.
+// leave closes a connection and removes it from s.conns. It takes s.mu.
 func (s *Server) leave(c *conn) {
 	_ = c.nc.Close()
 	s.mu.Lock()
@@ -174,7 +180,9 @@ func (s *Server) leave(c *conn) {
 	s.mu.Unlock()
 }
 
-// stop ends all connections and waits for them. After ShutdownTimeout it closes them.
+// stop ends all connections and blocks until their goroutines have returned. Idle connections and
+// waits for jobs end at once; running requests may take ShutdownTimeout. Then it calls cut, which
+// ends their context, and closes the connections.
 func (s *Server) stop(cut context.CancelFunc) {
 	s.stopping.Store(true)
 	close(s.stopped)
@@ -188,7 +196,7 @@ func (s *Server) stop(cut context.CancelFunc) {
 	over.Stop()
 }
 
-// each calls do for every connection. It holds s.mu meanwhile.
+// each calls do for every open connection. It holds s.mu meanwhile, so do must not take s.mu.
 func (s *Server) each(do func(*conn)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,7 +205,8 @@ func (s *Server) each(do func(*conn)) {
 	}
 }
 
-// encrypted returns the server side of a TLS connection, or nc itself without Config.TLS.
+// encrypted returns the server side of a TLS connection over nc, without the handshake. Without
+// Config.TLS it returns nc itself.
 func (s *Server) encrypted(nc net.Conn) net.Conn {
 	if s.c.TLS == nil {
 		return nc

@@ -28,7 +28,8 @@ type named struct {
 	status string
 }
 
-// statuses returns the statuses for the errors of a Service. The first match counts.
+// statuses returns the statuses of the protocol for the errors of a Service. The first match with
+// errors.Is counts.
 func statuses() []named {
 	return []named{
 		{jobs.ErrNoJob, statusNoJob},
@@ -52,7 +53,8 @@ func statuses() []named {
 	}
 }
 
-// fieldName returns the name of a field in the protocol for its name in package jobs.
+// fieldName returns the name of a field in the protocol for its name in package jobs. Only
+// sequenceKey differs: there it is sequentialKey.
 func fieldName(name string) string {
 	if name == "sequenceKey" {
 		return "sequentialKey"
@@ -60,8 +62,9 @@ func fieldName(name string) string {
 	return name
 }
 
-// status returns the status line for the error of a command. It logs errors of the store and
-// unknown errors.
+// status returns the status line for err, the error of a command. An error of the service gets the
+// status of the protocol, else 402 for a bad job, 555 after the time limit, 500 otherwise. It logs
+// errors of the store and unknown errors.
 func (c *call) status(ctx context.Context, err error) string {
 	var own statusError
 	var field *jobs.FieldError
@@ -101,7 +104,9 @@ func (c *call) logError(err error) {
 	c.c.s.c.Logger.Error("bedrock: a command failed", "command", string(c.req.verb()), "error", err)
 }
 
-// fieldStatus returns the status line for an invalid field.
+// fieldStatus returns the status line, a 402, for a field that the service has refused. The text
+// names the field and says that it is missing or malformed. Priorities and data have texts of their
+// own; the text for data that are too long contains the limit.
 func fieldStatus(f *jobs.FieldError) string {
 	switch {
 	case f.Field == "jobPriority" || f.Field == "priority":

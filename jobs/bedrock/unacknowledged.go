@@ -34,7 +34,8 @@ type link struct {
 	more func() bool
 }
 
-// Write writes p and counts the bytes. At the deadline it continues if l.more allows it.
+// Write writes p and adds the written bytes to l.sent. At the write deadline it asks l.more whether
+// to continue. Returns the number of written bytes and the error of the connection.
 func (l *link) Write(p []byte) (done int, err error) {
 	for {
 		n, err := l.Conn.Write(p[done:])
@@ -52,7 +53,8 @@ type outbox struct {
 	over  bool // the client's system will never acknowledge it
 }
 
-// CloseWrite closes the writing side of the connection.
+// CloseWrite closes the writing side of the connection, and leaves the reading side open. Returns
+// errors.ErrUnsupported if the connection cannot do that.
 func (l *link) CloseWrite() error {
 	if t, ok := l.Conn.(interface{ CloseWrite() error }); ok {
 		return t.CloseWrite()
@@ -60,7 +62,8 @@ func (l *link) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// abort closes the connection and makes the system discard unacknowledged data.
+// abort closes the connection at once. The system discards data that the client has not
+// acknowledged, and resets the connection.
 func (l *link) abort() {
 	if t, ok := l.Conn.(interface{ SetLinger(sec int) error }); ok {
 		_ = t.SetLinger(0)
@@ -68,8 +71,9 @@ func (l *link) abort() {
 	_ = l.Close()
 }
 
-// handed contains the answers with jobs that the client may not have received. The connection's
-// goroutine uses it, or its watch while that goroutine waits for a job.
+// handed contains the answers with jobs that the client may not have received ("pending" answers),
+// and the state of their acknowledgement by the client's system. The connection's goroutine uses
+// it, or its watch while that goroutine waits for a job.
 type handed struct {
 	link    *link
 	answers []handedAnswer
@@ -93,7 +97,7 @@ type handedAnswer struct {
 const keptAnswers = 4
 
 // add records the jobs of an answer that was written; begun is the start of the write. It keeps
-// taken.
+// taken. Without jobs it does nothing.
 func (h *handed) add(taken []jobs.Handout, begun time.Time) {
 	if len(taken) == 0 {
 		return
@@ -102,8 +106,9 @@ func (h *handed) add(taken []jobs.Handout, begun time.Time) {
 	h.answers = append(h.answers, handedAnswer{taken, h.link.sent.Load(), begun})
 }
 
-// measure updates the number of bytes that the client's system has acknowledged. If the system
-// cannot report it, all bytes count as acknowledged.
+// measure updates h.acknowledged, the number of bytes that the client's system has acknowledged,
+// and h.out. If this system cannot report it, h.known is false and all written bytes count as
+// acknowledged.
 func (h *handed) measure() {
 	sent := h.link.sent.Load()
 	h.out, h.known = outgoing(h.link.Conn)
@@ -112,7 +117,8 @@ func (h *handed) measure() {
 	}
 }
 
-// forget removes the answers that are acknowledged.
+// forget removes the answers that are acknowledged, up to the first pending one: their jobs are no
+// longer given back.
 func (h *handed) forget() {
 	if len(h.answers) == 0 {
 		return
@@ -129,12 +135,12 @@ func (h *handed) forget() {
 	}
 }
 
-// pending reports whether an answer is not acknowledged yet. Call measure first.
+// pending reports whether an answer was not acknowledged at the last measure.
 func (h *handed) pending(a handedAnswer) bool { return a.end > h.acknowledged }
 
-// arrived reports whether all answers with jobs are acknowledged. lost reports that they will not
-// be: the client's system was silent for the time within, or one answer was not acknowledged in
-// mostTimeouts times that time.
+// arrived measures and reports in all whether every answer with jobs is acknowledged. lost reports
+// that the first pending one will not be. Its client's system was silent for the time within, or
+// has not acknowledged the answer in mostTimeouts times that time. It does not block.
 func (h *handed) arrived(within time.Duration) (all, lost bool) {
 	if len(h.answers) == 0 {
 		return true, false
@@ -148,8 +154,8 @@ func (h *handed) arrived(within time.Duration) (all, lost bool) {
 }
 
 // silent reports whether the client's system has acknowledged nothing for the time within, although
-// it is ready to receive. The time counts from since, or from the last acknowledgement. Call
-// measure first.
+// it is ready to receive. The time counts from since, or from the last acknowledgement if that is
+// later. It is true at once if the connection has ended. Call measure first.
 func (h *handed) silent(since time.Time, within time.Duration) bool {
 	if h.at.After(since) {
 		since = h.at
@@ -157,8 +163,8 @@ func (h *handed) silent(since time.Time, within time.Duration) bool {
 	return h.out.over || time.Since(since) >= within && !windowShut(h.link.Conn)
 }
 
-// await blocks until all answers are acknowledged. Returns false if they will not be, or if ctx
-// ends.
+// await blocks until all answers are acknowledged, and then returns true. Returns false if one will
+// not be (see arrived), or if ctx ends. It asks the system repeatedly, every 100 ms at least.
 func (h *handed) await(ctx context.Context, within time.Duration) bool {
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		all, lost := h.arrived(within)
@@ -176,8 +182,9 @@ func (h *handed) await(ctx context.Context, within time.Duration) bool {
 // tick returns the interval between checks of acknowledgements.
 func (c *conn) tick() time.Duration { return min(handedTime, c.s.c.WriteTimeout) }
 
-// vanished reports whether a client that sends nothing has not acknowledged its jobs for
-// WriteTimeout. After handedTime it forgets answers that are acknowledged.
+// vanished reports whether the client's system has vanished: an answer with jobs will not be
+// acknowledged (see handed.arrived, with WriteTimeout). If the last such answer is handedTime old,
+// it also forgets acknowledged answers. It does not block.
 func (c *conn) vanished() bool {
 	if time.Since(c.handed.last) >= handedTime {
 		c.handed.forget()
@@ -186,8 +193,9 @@ func (c *conn) vanished() bool {
 	return lost
 }
 
-// takeBack gives back the jobs of the last answers if gone returns true: the client cannot have
-// received them. It forgets the jobs in any case.
+// takeBack calls gone, which may block, if answers with jobs are recorded. If gone returns true,
+// the client cannot have received the answers: it resets the connection and gives their jobs back.
+// It forgets the jobs in any case.
 func (c *conn) takeBack(ctx context.Context, gone func() bool) {
 	if len(c.handed.answers) > 0 && gone() {
 		c.giveBackHanded(ctx)
@@ -195,8 +203,8 @@ func (c *conn) takeBack(ctx context.Context, gone func() bool) {
 	c.handed.answers = nil
 }
 
-// giveBackHanded gives back the jobs of the last answers. It first resets the connection, so that
-// the answers cannot arrive later.
+// giveBackHanded gives back the jobs of all recorded answers and forgets them. It first resets the
+// connection, so that the answers cannot arrive later. Without recorded answers it does nothing.
 func (c *conn) giveBackHanded(ctx context.Context) {
 	if len(c.handed.answers) == 0 {
 		return
@@ -210,13 +218,14 @@ func (c *conn) giveBackHanded(ctx context.Context) {
 	c.handed.answers = nil
 }
 
-// lost blocks until all answers with jobs are acknowledged, or will not be. Returns true in the
-// second case.
+// lost blocks until all answers with jobs are acknowledged, and then returns false. Returns true if
+// they will not be, or if ctx ends.
 func (c *conn) lost(ctx context.Context) bool { return !c.handed.await(ctx, c.s.c.WriteTimeout) }
 
 // gone reports whether a client that has closed its sending side has closed the whole connection.
 // Its system then refuses the answer, and this system reports that at a later write, even of no
-// bytes. It blocks for up to 51 ms.
+// bytes. It blocks for up to 51 ms. Returns false where the system reports acknowledgements: lost
+// is more precise.
 func (c *conn) gone() bool {
 	if c.handed.known {
 		return false // lost is more precise
@@ -230,8 +239,8 @@ func (c *conn) gone() bool {
 	return false
 }
 
-// giveBack undoes the claims of jobs. It logs errors, except for jobs that were ended or claimed
-// meanwhile.
+// giveBack undoes the claims of jobs and counts them, within giveBackTime, even if ctx has ended.
+// It logs errors, except for jobs that were ended or claimed meanwhile.
 func (c *conn) giveBack(ctx context.Context, handed []jobs.Handout) {
 	if len(handed) == 0 {
 		return

@@ -9,7 +9,7 @@ import (
 
 // The functions of this file split valid JSON into its parts. Their results refer to the input.
 
-// member is one member of an object, as it was written.
+// member is one member of a JSON object: its decoded key and its text as it was written.
 type member struct {
 	key  []byte
 	text []byte // name, colon and value
@@ -19,7 +19,8 @@ type member struct {
 // value returns the text of the value.
 func (m *member) value() []byte { return m.text[m.at:] }
 
-// members returns an iterator over the members of an object.
+// members returns an iterator over the members of an object, in order. The object must be valid
+// JSON.
 func members(object []byte) iter.Seq[member] {
 	return func(yield func(member) bool) {
 		for text := range elements(object) {
@@ -32,8 +33,8 @@ func members(object []byte) iter.Seq[member] {
 	}
 }
 
-// elements returns an iterator over the elements of an array, or over the texts of the members of
-// an object.
+// elements returns an iterator over the texts of the elements of an array, or of the members
+// ("name: value") of an object. The text must be valid JSON.
 func elements(of []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for at := blanks(of, blanks(of, 0)+1); of[at] != ']' && of[at] != '}'; {
@@ -59,7 +60,7 @@ func blanks(text []byte, at int) int {
 	return at
 }
 
-// endOf returns the position behind the value that begins at at.
+// endOf returns the position behind the value that begins at at. The text must be valid JSON.
 func endOf(text []byte, at int) int {
 	for depth := 0; at < len(text); {
 		switch text[at] {
@@ -84,7 +85,8 @@ func endOf(text []byte, at int) int {
 	return at
 }
 
-// endOfString returns the position behind the string that begins at at.
+// endOfString returns the position behind the string whose first quote is at at. It panics if the
+// string has no end.
 func endOfString(text []byte, at int) int {
 	for at++; text[at] != '"'; at++ {
 		if text[at] == '\\' {
@@ -99,7 +101,8 @@ func isStop(c byte) bool {
 	return c == ',' || c == ':' || c == ']' || c == '}' || c == '{' || c == '[' || c == '"' || isBlank(c) || isEnd(c)
 }
 
-// plainString returns the text of a quoted string.
+// plainString returns the text of a JSON string without quotes and escapes. It refers to the input
+// if the string has no escapes.
 func plainString(quoted []byte) []byte {
 	if inner := quoted[1 : len(quoted)-1]; bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {
 		return inner

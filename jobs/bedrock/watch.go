@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// watch reads from a client while the client waits for a job. So it notices when the client
-// disconnects.
+// watch reads ahead from a client while the client waits for a job, so that the server notices when
+// the client disconnects. Input is kept for the reader.
 type watch struct {
 	c      *conn
 	ctx    context.Context // of the wait
@@ -28,9 +28,10 @@ const (
 	maxAhead    = 16 << 10
 )
 
-// watch starts to read from the client in a goroutine. The returned context ends when the wait must
-// end: after timeout at the latest, when the client disconnects, or when the server stops. Call end
-// on the watch.
+// watch starts to read from the client in a goroutine and counts a waiting request. The returned
+// context ends when the wait for a job must end: after timeout, when the client disconnects or ends
+// its input, or when the server stops. The caller must call end on the watch before it reads from
+// the connection.
 func (c *conn) watch(ctx context.Context, timeout time.Duration) (context.Context, *watch) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	w := &watch{c: c, ctx: ctx, cancel: cancel, done: make(chan struct{}), ahead: len(c.rd.ahead)}
@@ -43,7 +44,9 @@ func (c *conn) watch(ctx context.Context, timeout time.Duration) (context.Contex
 	return ctx, w
 }
 
-// run reads from the client until the wait ends, and then ends its context.
+// run reads from the client into w.buf until the wait ends, the connection ends, or the client
+// vanishes. It then ends the context of the wait. When the buffer is full, it only waits: a
+// disconnection is then not noticed.
 func (w *watch) run() {
 	defer close(w.done)
 	for w.err == nil && w.room() {
@@ -64,8 +67,8 @@ func (w *watch) run() {
 	w.cancel()
 }
 
-// setDeadline sets the read deadline to the next check of earlier answers with jobs, if there are
-// any.
+// setDeadline sets the read deadline to the next check of earlier answers with jobs. Without such
+// answers it removes the deadline.
 func (w *watch) setDeadline() {
 	t := time.Time{}
 	if len(w.c.handed.answers) > 0 {
@@ -74,8 +77,9 @@ func (w *watch) setDeadline() {
 	_ = w.c.nc.SetReadDeadline(t)
 }
 
-// keepReading checks earlier answers with jobs after a read deadline. It reports whether to read
-// on; it sets w.err to errVanished if the client has vanished.
+// keepReading decides, after a read without input, whether run reads again. It returns true only
+// after a read deadline, while the wait lasts and the client has not vanished; it then sets the
+// next deadline. If the client has vanished, it sets w.err to errVanished.
 func (w *watch) keepReading() bool {
 	if !errors.Is(w.err, os.ErrDeadlineExceeded) || w.over() {
 		return false
@@ -88,11 +92,11 @@ func (w *watch) keepReading() bool {
 	return !w.over() // otherwise this call may have replaced the deadline that ended the wait
 }
 
-// over reports whether the wait has ended or must end.
+// over reports whether the wait has ended, or must end because the server stops.
 func (w *watch) over() bool { return w.ctx.Err() != nil || w.c.s.stopping.Load() }
 
-// room reports whether the buffer has room for more input. It enlarges a full buffer up to its
-// maximum.
+// room reports whether the buffer has room for more input. It doubles a full buffer, up to maxAhead
+// bytes including input that was read ahead before.
 func (w *watch) room() bool {
 	if w.n < len(w.buf) {
 		return true
@@ -105,8 +109,10 @@ func (w *watch) room() bool {
 	return true
 }
 
-// end ends the watch and waits for its goroutine. It passes input that was read to the reader, and
-// records the end of the connection.
+// end ends the watch and its context, and blocks until its goroutine has returned. The request no
+// longer counts as waiting. It passes input to the reader; after input, acknowledged answers are
+// forgotten. It sets c.ended if the connection has ended. It leaves a read deadline that has
+// passed.
 func (w *watch) end() {
 	c := w.c
 	w.cancel()

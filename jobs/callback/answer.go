@@ -22,7 +22,7 @@ var ErrRead = errors.New("callback: unreadable answer")
 const noReason = "refused without a reason"
 
 // checkAnswer returns an error that wraps ErrRead if the name, the key or the result of an answer
-// is invalid. It reads no job.
+// is invalid, and nil otherwise. The result of a refusal is not checked. It reads no job.
 func checkAnswer(a *jobs.Answer) error {
 	if err := jobstore.CheckName(a.Name); err != nil {
 		return fmt.Errorf("%w: %w", ErrRead, err)

@@ -69,7 +69,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// check sets the defaults. Returns all problems, joined.
+// check sets the defaults, removes slashes at the end of Prefix, and checks the fields. Returns all
+// problems, joined.
 func (c *Config) check() error {
 	var errs []error
 	if c.Service == nil {
@@ -97,8 +98,8 @@ func (c *Config) check() error {
 	return errors.Join(errs...)
 }
 
-// bounded sets the default of a duration. Returns an error if the duration is outside least to
-// most.
+// bounded sets a duration of 0 to def. Returns an error, with name, if the duration is then outside
+// least to most.
 func bounded(name string, d *time.Duration, def, least, most time.Duration) error {
 	if *d == 0 {
 		*d = def
@@ -127,7 +128,7 @@ type counters struct {
 	accepted, early, late, duplicate, skipped, failed atomic.Int64
 }
 
-// receipt counts the receipt of an answer by its kind.
+// receipt adds one to the counter for the kind of a receipt: accepted, early, late or duplicate.
 func (c *counters) receipt(r jobs.Receipt) {
 	switch r.Kind {
 	case jobs.Accepted:

@@ -31,6 +31,7 @@ import (
 //	200 accepted, and stored     400 malformed, or too long      409 duplicate: already answered
 //	202 early: stored for a time 403 not signed, or rejected     410 late: the job is over
 //	200 skipped, by Read         404 no such path  405 not POST  413 too large  415 not JSON
+//	408 the body came too slowly 500 a function of Config has panicked
 //	503 the store is unavailable: try again after Retry-After seconds
 //
 // After a 503, or without a response, it is safe to send the answer again. Safe for concurrent use.
@@ -45,8 +46,8 @@ type Handler struct {
 
 var _ http.Handler = (*Handler)(nil)
 
-// NewHandler returns a Handler. It does no I/O and starts no goroutine. Returns all problems of c,
-// joined.
+// NewHandler returns a Handler with the defaults of c. It does no I/O and starts no goroutine.
+// Returns all problems of c, joined.
 func NewHandler(c Config) (*Handler, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -65,8 +66,9 @@ func (h *Handler) Stats() Stats {
 	}
 }
 
-// toService gives an answer to the service, by Complete or Reject. Answers of concurrent requests
-// share transactions there.
+// toService stores an answer with Service.Complete, or a refusal with Service.Reject, and returns
+// the receipt, which tells the effect. It blocks until that is stored. Answers of concurrent
+// requests share transactions there.
 func (h *Handler) toService(ctx context.Context, a jobs.Answer) (jobs.Receipt, error) {
 	if a.Refusal != "" {
 		return h.c.Service.Reject(ctx, a.Name, a.Key, errors.New(a.Refusal))
@@ -86,8 +88,10 @@ func (r *refusal) Error() string { return r.text }
 // refuse returns a refusal as an error.
 func refuse(status int, text string) error { return &refusal{status: status, text: text} }
 
-// ServeHTTP handles one request with an answer. It responds after the answer is stored or rejected.
-// It implements [http.Handler].
+// ServeHTTP handles one request with an answer: it checks and reads the request, stores the answer
+// within Config.Timeout, counts it and responds. It responds after the answer is stored, rejected
+// or skipped. A client that disconnects after the whole body does not interrupt that. It implements
+// [http.Handler].
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a, err := h.read(w, r)
 	if err != nil {
@@ -106,8 +110,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	reply(w, h.status(receipt), response{Status: strings.ToLower(string(receipt.Kind)), Job: receipt.Job, Task: receipt.Task})
 }
 
-// status returns the HTTP status for a receipt, from Config.Status or the default. A panic of
-// Config.Status is logged and selects the default.
+// status returns the HTTP status for a receipt, from Config.Status. The default applies without
+// Config.Status, if its number is outside 200 to 599, and if it panics, which is logged.
 func (h *Handler) status(r jobs.Receipt) int {
 	if h.c.Status != nil {
 		code := 0
@@ -133,8 +137,9 @@ func (h *Handler) status(r jobs.Receipt) int {
 	return http.StatusOK
 }
 
-// read converts a request to an answer: it checks the path, the signature and the type, reads the
-// body and calls Verify. Returns ErrSkip, or a refusal if the request is rejected.
+// read converts a request to an answer: it checks the path, the method, the signature and the type,
+// reads the body, and calls Verify and then Read. Returns ErrSkip if Read returns it, and a refusal
+// if the request is rejected or Verify or Read panics. It neither counts nor responds.
 func (h *Handler) read(w http.ResponseWriter, r *http.Request) (jobs.Answer, error) {
 	addr, err := h.address(w, r)
 	if err != nil {
@@ -164,7 +169,8 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request) (jobs.Answer, err
 }
 
 // address parses the path and the parameters of a request, and checks its method. Returns a refusal
-// for a request that is not well-formed.
+// with 404 for another path, 405 for another method than POST, and 400 for malformed parameters.
+// Without Read, or with a Signer, the URL must also contain a valid name and key, else 400.
 func (h *Handler) address(w http.ResponseWriter, r *http.Request) (address, error) {
 	addr, err := parseAddress(r.URL, h.c.Prefix)
 	switch {
@@ -185,8 +191,8 @@ func (h *Handler) address(w http.ResponseWriter, r *http.Request) (address, erro
 	return addr, nil
 }
 
-// forbidden returns a refusal with status 403. Its text names the reason only if the URL was
-// validly signed and has expired.
+// forbidden returns a refusal with status 403. Its text says that the URL has expired if err is
+// errExpired, which requires a valid signature. Otherwise the text names no reason.
 func forbidden(err error) error {
 	if errors.Is(err, errExpired) {
 		return refuse(http.StatusForbidden, "the URL has expired")
@@ -194,8 +200,8 @@ func forbidden(err error) error {
 	return refuse(http.StatusForbidden, "forbidden")
 }
 
-// orPanic returns instead, unless err is a panic of a function of the user. It then logs the panic
-// and returns a refusal with status 500.
+// orPanic returns instead if err is an ordinary error. If err is a panic of a function of the user,
+// Config.what, it logs the panic and returns a refusal with status 500.
 func (h *Handler) orPanic(what string, err, instead error) error {
 	if _, ok := errors.AsType[*task.PanicError](err); ok {
 		h.c.Logger.Error("callback: Config."+what+" has panicked", "error", err)
@@ -221,8 +227,8 @@ func isJSON(header http.Header) error {
 	return nil
 }
 
-// body reads the whole body. Returns a refusal if it is larger than Config.MaxBody, late or
-// incomplete.
+// body reads the whole body into memory and blocks for it. Returns a refusal: 413 if the body is
+// larger than Config.MaxBody, 408 if the server's read deadline passes, 400 if it is incomplete.
 func (h *Handler) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	large := refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", h.c.MaxBody))
 	if r.ContentLength > h.c.MaxBody {
@@ -242,7 +248,11 @@ func (h *Handler) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 }
 
 // answerFrom builds the answer from the address and the body, by Config.Read or the default format.
-// Returns ErrSkip, or a refusal if the answer is invalid.
+// In that format [HeaderError] or the parameter "error" makes a refusal, and an empty body means
+// null.
+//
+// Returns ErrSkip if Read returns it. Returns a refusal with 413 for a result that is too long,
+// with 400 for an invalid answer, and the refusals of callRead.
 func (h *Handler) answerFrom(r *http.Request, addr *address, body []byte) (jobs.Answer, error) {
 	a := answerOf(addr.name, addr.key)
 	if h.c.Read != nil {
@@ -269,8 +279,10 @@ func (h *Handler) answerFrom(r *http.Request, addr *address, body []byte) (jobs.
 	return a, nil
 }
 
-// callRead calls Config.Read and stores its answer in *a, with the name and the key of the URL as
-// defaults. Returns a refusal if it fails, or if the answer is for another job than a signed URL.
+// callRead calls Config.Read with an empty r.Body and stores its answer in *a. The name and the key
+// of *a are the defaults. Returns ErrSkip if Read returns it. Returns a refusal with 400 if Read
+// fails, and with 500 if it panics, which is logged. Returns a refusal with 403 if the answer is
+// for another job than a signed URL. After an error *a is unchanged.
 func (h *Handler) callRead(r *http.Request, a *jobs.Answer, body []byte) error {
 	r.Body = http.NoBody
 	var read jobs.Answer
@@ -297,7 +309,8 @@ func (h *Handler) callRead(r *http.Request, a *jobs.Answer, body []byte) error {
 	return nil
 }
 
-// reason returns the reason that a client has sent, as valid UTF-8. An empty one becomes noReason.
+// reason returns the reason of a refusal that a client has sent: trimmed, with invalid UTF-8
+// replaced. An empty one becomes noReason.
 func reason(text string) string {
 	if text = strings.TrimSpace(strings.ToValidUTF8(text, "\ufffd")); text == "" {
 		return noReason
@@ -305,7 +318,8 @@ func reason(text string) string {
 	return text
 }
 
-// refused responds to a request that is rejected or skipped, and counts it.
+// refused responds to a request without a stored answer, and counts it. ErrSkip gets 200 and the
+// status skipped. A refusal gets its own status and text, any other error 400.
 func (h *Handler) refused(w http.ResponseWriter, err error) {
 	var why *refusal
 	switch {
@@ -324,8 +338,9 @@ func (h *Handler) refused(w http.ResponseWriter, err error) {
 	reply(w, why.status, response{Error: why.text})
 }
 
-// failed responds to a request whose answer was not stored because of err: 400 if the service
-// rejects the answer, else 503. It logs and counts the latter.
+// failed responds to a request whose answer was not stored because of err. If the service rejects
+// the answer as invalid, the response is 400. Any other error is logged and counted, and the
+// response is 503 with Retry-After.
 func (h *Handler) failed(w http.ResponseWriter, a *jobs.Answer, err error) {
 	if errors.Is(err, jobs.ErrBadJob) {
 		h.refused(w, refuse(http.StatusBadRequest, "the answer is not valid"))
@@ -345,7 +360,8 @@ type response struct {
 	Error  string  `json:"error,omitempty"`
 }
 
-// reply writes a response. It ignores errors of the connection.
+// reply writes a JSON response with this status, which is sent without a body if the status allows
+// none. It ignores errors of the connection.
 func reply(w http.ResponseWriter, status int, s response) {
 	text, err := json.Marshal(s)
 	if err != nil {

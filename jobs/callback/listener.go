@@ -29,8 +29,8 @@ type Listener struct {
 	}
 }
 
-// NewListener returns a Listener. It does no I/O and starts no goroutine. Returns all problems of
-// c, joined.
+// NewListener returns a Listener with the defaults of c. It does no I/O and starts no goroutine.
+// Returns all problems of c, joined.
 func NewListener(c ListenerConfig) (*Listener, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -51,8 +51,9 @@ func (l *Listener) Stats() ListenerStats {
 // ErrRunning is the error of a second Run of a Listener.
 var ErrRunning = errors.New("callback: Run was already called; create a new listener")
 
-// Run receives and stores answers until ctx ends. Then it stores the answers that it has received,
-// for up to ShutdownTimeout, and releases the other messages. While the broker or the store is
+// Run receives and stores answers until ctx ends. It declares the queue first. At the end it stores
+// the answers that it has received, for up to ShutdownTimeout, releases the other messages, and
+// closes the subscription; an error of that is logged. While the broker or the store is
 // unavailable, it waits. A Listener runs only once.
 //
 // Returns nil after a stop and [ErrRunning] for a second call. Returns another error if the broker
@@ -87,8 +88,8 @@ func (l *Listener) Run(ctx context.Context) error {
 	return err
 }
 
-// delayedContext returns a context that ends ShutdownTimeout after ctx has ended. Call the returned
-// function to release its resources.
+// delayedContext returns a context that ends ShutdownTimeout after ctx has ended. It has the values
+// of ctx. The returned function ends the context at once and waits for its goroutine; call it once.
 func (l *Listener) delayedContext(ctx context.Context) (context.Context, func()) {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
@@ -105,8 +106,9 @@ func (l *Listener) delayedContext(ctx context.Context) (context.Context, func())
 	}
 }
 
-// open declares the queue and subscribes to it. It tries again while the broker is unavailable.
-// Returns other errors, and an error if ctx ends.
+// open declares the queue, subscribes to it and returns the subscription. While the broker is
+// unavailable it blocks: it logs a warning and tries again with Config.Backoff. Returns any other
+// error of the broker, and an error if ctx ends.
 func (l *Listener) open(ctx context.Context) (broker.Subscription, error) {
 	for attempt := 0; ; attempt++ {
 		err := broker.Declare(ctx, l.c.Broker, broker.Queue{Name: l.c.Queue})
@@ -131,9 +133,10 @@ type item struct {
 	tries    int // tries in this process since the message was received
 }
 
-// receiveBatch waits for a message and adds the messages that have arrived with it. It settles
-// messages that contain no answer, so the batch may be empty. Returns the error of the first
-// Receive.
+// receiveBatch blocks until a message arrives, and returns its answer with those of the messages
+// that have arrived with it. It counts all of them. It ends a batch at Prefetch messages or at
+// l.most bytes of results. Messages without an answer are settled at once, so the batch may be
+// empty. Returns the error of the first Receive.
 func (l *Listener) receiveBatch(ctx, work context.Context, sub broker.Subscription) ([]*item, error) {
 	d, err := sub.Receive(ctx)
 	if err != nil {
@@ -156,8 +159,9 @@ func (l *Listener) receiveBatch(ctx, work context.Context, sub broker.Subscripti
 	return batch, nil
 }
 
-// read converts a message to an answer. A message that Read skips is acknowledged; one that it
-// cannot decode is dead-lettered. Returns nil in both cases.
+// read converts a message to an answer. A message that Read skips is acknowledged and counted. A
+// message that Read cannot decode, or whose answer is invalid, is counted and dead-lettered; so is
+// one at which Read panics. Returns nil in these cases.
 func (l *Listener) read(ctx context.Context, d broker.Delivery) *item {
 	it := &item{delivery: d}
 	err := guard.Call(func() (err error) {
@@ -180,9 +184,13 @@ func (l *Listener) read(ctx context.Context, d broker.Delivery) *item {
 	return it
 }
 
-// storeBatch stores the answers of a batch and acknowledges their messages. It tries again while
-// the store is unavailable. When ctx ends, it releases the remaining messages and returns nil.
-// Returns an error if the service was closed.
+// storeBatch stores the answers of a batch and acknowledges their messages. It blocks until all are
+// settled. While the store is unavailable it reports that once and tries again with Config.Backoff.
+// If the store refuses a batch, its answers are stored one by one, and each refused one is handled
+// by retryLater.
+//
+// When ctx ends while it waits, it releases the remaining messages and returns nil. Returns an
+// error, after releasing them, if the service was closed. work is the context of the calls.
 func (l *Listener) storeBatch(ctx, work context.Context, batch []*item) error {
 	for attempt := 0; ; attempt++ {
 		batch = l.stillHeld(batch)
@@ -215,15 +223,15 @@ func (l *Listener) storeBatch(ctx, work context.Context, batch []*item) error {
 	}
 }
 
-// isUnavailable reports whether err means that the store is unavailable or the result is unknown.
-// The same answers may then be tried again.
+// isUnavailable reports whether err means that the store is unavailable or closed, or that the
+// result is unknown. The same answers may then be tried again.
 func isUnavailable(err error) bool {
 	return errors.Is(err, jobs.ErrUnavailable) || errors.Is(err, jobs.ErrClosed) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
 // stillHeld returns the messages of batch that the broker has not taken back, and counts the others
-// as lost. It reuses the slice.
+// as lost. It reuses the memory of batch and does not block.
 func (l *Listener) stillHeld(batch []*item) []*item {
 	kept := batch[:0]
 	for _, it := range batch {
@@ -237,8 +245,8 @@ func (l *Listener) stillHeld(batch []*item) []*item {
 	return kept
 }
 
-// write stores the answers of a batch in one transaction and acknowledges their messages. After an
-// error none is acknowledged.
+// write stores the answers of a batch in one transaction within Config.Timeout, counts them by
+// their receipts, and acknowledges their messages. After an error no message is acknowledged.
 func (l *Listener) write(work context.Context, batch []*item) error {
 	answers := make([]jobs.Answer, len(batch))
 	for i, it := range batch {
@@ -259,8 +267,10 @@ func (l *Listener) write(work context.Context, batch []*item) error {
 	return nil
 }
 
-// writeSingly stores the answers of a batch one by one, because the store has refused one of them.
-// rest contains the messages to try again here, and why the last error.
+// writeSingly stores the answers of a batch in one transaction each, because the store has refused
+// one of them. It passes each refused answer to retryLater. It stops when the store is unavailable.
+// rest contains the messages that must be tried again here, and why the last error; both are nil if
+// all are settled.
 func (l *Listener) writeSingly(work context.Context, batch []*item) (rest []*item, why error) {
 	for i, it := range batch {
 		err := l.write(work, batch[i:i+1:i+1])
@@ -275,9 +285,13 @@ func (l *Listener) writeSingly(work context.Context, batch []*item) (rest []*ite
 	return rest, why
 }
 
-// retryLater handles a message whose answer the store has refused although it is available. The
-// message is released for a delay, and dead-lettered after Config.Attempts tries or if the answer
-// is invalid. Returns the message if the broker cannot delay it.
+// retryLater handles a message, one[0], whose answer the store has refused with err although it is
+// available. An invalid answer, and one that was tried Config.Attempts times, is counted and
+// dead-lettered. Otherwise the message is reported and released, to be delivered again after 2 s to
+// 1 min.
+//
+// Returns nil if the message is settled. Returns one if the broker cannot delay it: the caller
+// tries again.
 func (l *Listener) retryLater(work context.Context, one []*item, err error) []*item {
 	it := one[0]
 	it.tries++
@@ -296,8 +310,8 @@ func (l *Listener) retryLater(work context.Context, one []*item, err error) []*i
 	return nil
 }
 
-// ack acknowledges a message. After an error the message comes again, as a duplicate; the error is
-// logged.
+// ack acknowledges a message. An error is logged and counted as lost: the message comes again, as a
+// duplicate.
 func (l *Listener) ack(ctx context.Context, it *item) {
 	if err := it.delivery.Ack(ctx); err != nil {
 		l.count.lost.Add(1)
@@ -305,8 +319,10 @@ func (l *Listener) ack(ctx context.Context, it *item) {
 	}
 }
 
-// deadLetter moves a message to the dead-letter queue, and reports the problem. It acknowledges the
-// message if the broker has no dead letters. If both fail, it releases the message.
+// deadLetter moves a message to the dead-letter queue with the reason cause, and reports the
+// problem p. If the broker has no dead letters, it acknowledges the message and counts it as
+// dropped. If that fails too, it releases the message, with a delay of 1 s if the broker supports a
+// delay.
 func (l *Listener) deadLetter(ctx context.Context, it *item, p Problem, cause error) {
 	r := Report{Problem: p, Message: it.delivery.Message(), Answer: it.answer, Err: cause}
 	err := it.delivery.DeadLetter(ctx, broker.Dead{Reason: cause.Error()})
@@ -322,8 +338,9 @@ func (l *Listener) deadLetter(ctx context.Context, it *item, p Problem, cause er
 	}
 }
 
-// putBack releases a message, so that it is delivered again after a delay. Returns false if the
-// broker does not support a delay.
+// putBack releases a message, so that it is delivered again after a delay, and returns true. It
+// counts the release; after an error it counts the message as lost. Returns false, and does
+// nothing, if the broker does not support a delay.
 func (l *Listener) putBack(ctx context.Context, it *item, after time.Duration) bool {
 	switch err := it.delivery.Release(ctx, after); {
 	case errors.Is(err, broker.ErrUnsupported):
@@ -339,8 +356,9 @@ func (l *Listener) putBack(ctx context.Context, it *item, after time.Duration) b
 // giveBackTimeout limits giveBack.
 const giveBackTimeout = 10 * time.Second
 
-// giveBack releases messages, so that they are delivered again at once. The broker delivers
-// messages that could not be released after their lease.
+// giveBack releases messages, so that they are delivered again at once, and counts them. It works
+// even if ctx has ended, for giveBackTimeout. Errors are ignored: the broker delivers those
+// messages again after their lease.
 func (l *Listener) giveBack(ctx context.Context, batch []*item) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
 	defer cancel()
@@ -351,8 +369,8 @@ func (l *Listener) giveBack(ctx context.Context, batch []*item) {
 	}
 }
 
-// reportOutage counts a failed transaction, and reports the outage of the store once until a
-// transaction succeeds.
+// reportOutage counts a failed transaction. It reports ProblemAway for the first one after a
+// success.
 func (l *Listener) reportOutage(err error) {
 	l.count.failed.Add(1)
 	if !l.unavailable {
@@ -361,7 +379,7 @@ func (l *Listener) reportOutage(err error) {
 	}
 }
 
-// report logs a problem and passes it to Config.OnReport.
+// report logs a problem as a warning and calls Config.OnReport, if set.
 func (l *Listener) report(r Report) {
 	id := ""
 	if r.Message != nil {

@@ -57,7 +57,7 @@ type ListenerConfig struct {
 	Logger *slog.Logger
 }
 
-// check sets the defaults. Returns all problems, joined.
+// check sets the defaults and checks the fields. Returns all problems, joined.
 func (c *ListenerConfig) check() error {
 	var errs []error
 	if c.Service == nil {

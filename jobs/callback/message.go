@@ -10,8 +10,10 @@ import (
 
 // ReadMessage decodes the default format of messages, whatever the message's content type. The body
 // is a JSON object with the "name" of the job and the "key". It has either a "result", which is any
-// JSON value, or an "error", which is a non-empty text and makes the answer a refusal. With neither
-// the result is null. Other members are ignored. Errors wrap [ErrRead].
+// JSON value, or an "error", which is a text and makes the answer a refusal. An empty "error"
+// counts as missing. With neither the result is null. Other members are ignored.
+//
+// Returns an error that wraps [ErrRead] for any other body, and for an invalid name, key or result.
 func ReadMessage(m *broker.Message) (jobs.Answer, error) {
 	// a map, since the fields of a struct match in any letter case
 	var members map[string]json.RawMessage

@@ -43,7 +43,8 @@ type Signer struct {
 	valid   time.Duration
 }
 
-// NewSigner returns a Signer. Returns all problems of c, joined. No error contains a secret.
+// NewSigner returns a Signer with copies of the secrets. Returns all problems of c, joined. No
+// error contains a secret.
 func NewSigner(c SignerConfig) (*Signer, error) {
 	var errs []error
 	if len(c.Secrets) == 0 {
@@ -70,12 +71,13 @@ func NewSigner(c SignerConfig) (*Signer, error) {
 
 // URL returns the URL of function [URL] with a signature, valid from now for SignerConfig.Valid.
 // The signature covers the name, the key and the end of validity. It does not cover the base, which
-// proxies may change.
+// proxies may change. Returns the errors of [URL].
 func (s *Signer) URL(base, name, key string) (string, error) {
 	return s.URLUntil(base, name, key, time.Now().Add(s.valid))
 }
 
-// URLUntil is URL, valid until the given time, in whole seconds.
+// URLUntil is URL, but the result is valid until the given time, in whole seconds.
+// SignerConfig.Valid does not matter.
 func (s *Signer) URLUntil(base, name, key string, until time.Time) (string, error) {
 	u, err := parseBase(base)
 	if err != nil {
@@ -95,9 +97,10 @@ var (
 	errExpired  = errors.New("callback: the URL has expired")
 )
 
-// verify checks the signature of an address and then its time. A client without a valid signature
-// thus does not learn whether the time has passed. Returns errUnsigned, errForged or
-// errExpired.
+// verify checks the signature of an address and then its time. Returns nil if both are good.
+// Returns errUnsigned if the URL has no signature, errForged if none of the secrets has made the
+// signature, and errExpired after its time. A client without a valid signature thus does not learn
+// whether the time has passed.
 func (s *Signer) verify(a *address, now time.Time) error {
 	if a.signature == "" || a.expires == "" {
 		return errUnsigned
@@ -126,8 +129,8 @@ func (s *Signer) verify(a *address, now time.Time) error {
 	return nil
 }
 
-// sign returns the signature of parts: the name, the key and a time. The length of each part is
-// included, so that no byte can move from one part to another.
+// sign returns the signature (HMAC-SHA256) of parts: the name, the key and a time. The length of
+// each part is included, so that no byte can move from one part to another.
 func sign(secret []byte, parts ...string) []byte {
 	h := hmac.New(sha256.New, secret)
 	h.Write([]byte("swarmiji callback 1\n"))

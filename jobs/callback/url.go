@@ -20,6 +20,9 @@ const (
 // name and key. base is absolute, such as "https://example.org/answers", and may have a query. A
 // name or key that proxies might change in a path, because it contains a slash or is "..", becomes
 // a parameter. Use it for handlers without a [Signer].
+//
+// Returns an error for an invalid base, name or key, and for a base with a parameter that the
+// handler uses itself.
 func URL(base, name, key string) (string, error) {
 	u, err := parseBase(base)
 	if err != nil {
@@ -28,8 +31,8 @@ func URL(base, name, key string) (string, error) {
 	return target(u, name, key, nil)
 }
 
-// parseBase parses the URL of a handler. Its error does not contain the URL, which may contain a
-// password.
+// parseBase parses the URL of a handler, which must be http or https with a host, and removes its
+// fragment. Its error does not contain the URL, which may contain a password.
 func parseBase(base string) (*url.URL, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -39,8 +42,10 @@ func parseBase(base string) (*url.URL, error) {
 	return u, nil
 }
 
-// target adds a name, a key and parameters to the URL u of a handler. Returns an error if the name
-// or the key is invalid, or u already has a parameter that the handler uses.
+// target returns the URL u of a handler with a name, a key and the parameters more. The name and
+// the key are added to the path, or as parameters if either is not plain. Returns an error for an
+// invalid name or key, and for a malformed query of u. Returns an error if u already has a
+// parameter that the handler uses.
 func target(u *url.URL, name, key string, more url.Values) (string, error) {
 	a := answerOf(name, key)
 	if err := checkAnswer(&a); err != nil {
@@ -71,7 +76,8 @@ func target(u *url.URL, name, key string, more url.Values) (string, error) {
 // unreserved contains the characters without a special meaning in a URL.
 const unreserved = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
 
-// plain reports whether s can be a segment of a path without escapes, which no proxy changes.
+// plain reports whether s can be a segment of a path without escapes, which no proxy changes: it
+// has only unreserved characters and is neither "." nor "..".
 func plain(s string) bool {
 	return s != "." && s != ".." && !strings.ContainsFunc(s, func(r rune) bool { return !strings.ContainsRune(unreserved, r) })
 }
@@ -91,8 +97,9 @@ var (
 	errTwice = errors.New("a parameter occurs twice, or also in the path")
 )
 
-// parseAddress parses the path below prefix and the query of a request. Returns errPath for another
-// path, and errQuery or errTwice for malformed or repeated parameters.
+// parseAddress parses the path below prefix and the query of a request. refused reports that the
+// parameter "error" exists, even if it is empty. Returns errPath for another path, errQuery for a
+// malformed query, and errTwice for a parameter that is repeated or also in the path.
 func parseAddress(u *url.URL, prefix string) (address, error) {
 	rest, ok := strings.CutPrefix(u.EscapedPath(), prefix)
 	if !ok || rest != "" && rest[0] != '/' {
@@ -121,7 +128,8 @@ func parseAddress(u *url.URL, prefix string) (address, error) {
 	return a, nil
 }
 
-// segments parses the path behind the prefix: empty, /name or /name/key. Returns errPath otherwise.
+// segments parses the path behind the prefix: "", /name or /name/key, unescaped. A missing part is
+// "". Returns errPath for any other path.
 func segments(rest string) (name, key string, err error) {
 	if rest = strings.TrimPrefix(rest, "/"); rest == "" {
 		return "", "", nil

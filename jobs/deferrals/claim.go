@@ -11,7 +11,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// claim is a deferral that this process has claimed.
+// claim is a deferral that this process has claimed. A deferral is the stored record of a task that
+// waits for an answer. fence is the fencing token of the claim: after another claim it is stale.
 type claim struct {
 	attempt deferral.Attempt
 	outcome deferral.Outcome
@@ -22,8 +23,12 @@ type claim struct {
 const maxWait = time.Minute
 
 // claimDue claims up to limit due deferrals of the queues, each for the time lease. It skips
-// deferrals that another transaction has locked. If none is due, it only reads, and wait is the
-// time until the next one becomes due.
+// deferrals that another transaction has locked, so it may claim fewer or none although some are
+// due.
+//
+// If no deferral is due, it only reads, and wait is the time until the next one becomes due, at
+// most maxWait. Otherwise wait is 0. An abandoned attempt with an answer that may be repeated is
+// postponed instead of claimed.
 func (s *Store) claimDue(ctx context.Context, queues []string, limit int, lease time.Duration) (claims []claim, wait time.Duration, err error) {
 	due, wait, err := s.due(ctx, queues)
 	if err != nil || len(due) == 0 {
@@ -61,7 +66,7 @@ func (s *Store) claimDue(ctx context.Context, queues []string, limit int, lease 
 }
 
 // due returns those of the queues that have a due deferral. If no queue has one, wait is the time
-// until the first deferral becomes due, at most maxWait.
+// until the first deferral becomes due, at most maxWait; otherwise 0. It locks and changes nothing.
 func (s *Store) due(ctx context.Context, queues []string) (due []string, wait time.Duration, err error) {
 	err = s.store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		due, wait = nil, 0
@@ -91,9 +96,12 @@ func (s *Store) due(ctx context.Context, queues []string) (due []string, wait ti
 	return due, wait, wrap(err)
 }
 
-// claimDeferral changes d, which is due, to a claimed deferral and returns the claim. ok is false
-// if d has an answer for an attempt that may be repeated; d is then postponed for that attempt. The
-// caller saves d.
+// claimDeferral changes d, which is due, to a deferral that is claimed for the time lease, with a
+// new fencing token, and returns the claim. Its outcome says why d is due: answered, refused, timed
+// out, woken, or abandoned (the attempt has not reported in time).
+//
+// ok is false if the attempt of d was abandoned, d has an answer, and the attempt may be repeated.
+// d is then postponed for that attempt. The caller saves d in both cases.
 func claimDeferral(d *jobstore.Deferral, now time.Time, lease time.Duration) (claim, bool) {
 	d.Fence++
 	if d.Phase == jobstore.DeferralReserved && d.Answered() {
@@ -125,15 +133,18 @@ func claimDeferral(d *jobstore.Deferral, now time.Time, lease time.Duration) (cl
 	return claim{attempt: a, outcome: o, fence: d.Fence}, true
 }
 
-// postpone makes d, which has its answer, wait one more day for the attempt that uses the answer.
+// postpone makes d unclaimed and due after task.DefaultAnswerWithin (one day) from now. Until then
+// another attempt can use the answer that d has. The caller saves d.
 func postpone(d *jobstore.Deferral, now time.Time) {
 	d.Claimed = false
 	d.Deadline = wholeMicros(now.Add(task.DefaultAnswerWithin))
 	d.Due = d.Deadline
 }
 
-// updateClaimed calls fn with a claimed deferral and saves it, in a transaction. It does nothing if
-// the deferral is over. Returns [broker.ErrLeaseLost] if another consumer has claimed it.
+// updateClaimed calls fn with a claimed deferral in a transaction, and saves the deferral. fn must
+// only change the deferral, since it may run again. If the deferral is over already, it does
+// nothing and returns nil. Returns [broker.ErrLeaseLost] if another consumer has claimed it or it
+// does not exist.
 func (s *Store) updateClaimed(ctx context.Context, c *claim, fn func(d *jobstore.Deferral, now time.Time)) error {
 	return wrap(s.store.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		found, err := tx.Deferrals(ctx, c.attempt.Task)
@@ -152,9 +163,13 @@ func (s *Store) updateClaimed(ctx context.Context, c *claim, fn func(d *jobstore
 	}))
 }
 
-// end settles a claimed deferral: it becomes over, and its record stays for Config.Retention. An
-// abandoned attempt whose answer has come is postponed instead. Repeating the call is harmless.
-// Returns [broker.ErrLeaseLost] as updateClaimed does.
+// end stores that a claimed deferral is settled. The deferral becomes over; its record stays for
+// Config.Retention without answer and state. Repeating the call is harmless. Returns
+// [broker.ErrLeaseLost] as updateClaimed does.
+//
+// For an abandoned attempt the record does not count as the end of that attempt, whose message may
+// still be handled. If its answer has come after the claim and the attempt may be repeated, the
+// deferral is postponed instead.
 func (s *Store) end(ctx context.Context, c *claim) error {
 	return s.updateClaimed(ctx, c, func(d *jobstore.Deferral, now time.Time) {
 		abandoned := c.outcome.Kind == deferral.Abandoned
@@ -176,8 +191,9 @@ func (s *Store) end(ctx context.Context, c *claim) error {
 }
 
 // next passes a claimed deferral on to the next attempt of the task, whose message is due at the
-// given time. An answer is stored for that attempt. Returns [broker.ErrLeaseLost] as updateClaimed
-// does.
+// given time; a past time means now. The deferral then reserves the same key for that attempt: an
+// answer that comes is stored for it. The old answer and state are deleted. The attempt must begin
+// within Config.Retention. Returns [broker.ErrLeaseLost] as updateClaimed does.
 func (s *Store) next(ctx context.Context, c *claim, at time.Time) error {
 	return s.updateClaimed(ctx, c, func(d *jobstore.Deferral, now time.Time) {
 		if at.Before(now) {
@@ -192,8 +208,8 @@ func (s *Store) next(ctx context.Context, c *claim, at time.Time) error {
 	})
 }
 
-// release gives a claimed deferral back, so that it can be claimed again after the given time.
-// Returns [broker.ErrLeaseLost] as updateClaimed does.
+// release gives a claimed deferral back: it can be claimed again after the given time. A woken one
+// is due at its Deadline at the latest. Returns [broker.ErrLeaseLost] as updateClaimed does.
 func (s *Store) release(ctx context.Context, c *claim, after time.Duration) error {
 	return s.updateClaimed(ctx, c, func(d *jobstore.Deferral, now time.Time) {
 		d.Fence++
@@ -205,7 +221,8 @@ func (s *Store) release(ctx context.Context, c *claim, after time.Duration) erro
 }
 
 // renew sets the end of the leases of claims to lease from now, in one transaction. lost contains
-// the claims that another consumer has taken.
+// the claims that another consumer has taken or whose deferral is deleted. Claims whose deferral is
+// over are ignored. Without claims it does nothing.
 func (s *Store) renew(ctx context.Context, claims []*claim, lease time.Duration) (lost []*claim, err error) {
 	if len(claims) == 0 {
 		return nil, nil
@@ -252,7 +269,8 @@ const (
 )
 
 // Wake makes the deferrals of these tasks due now, if they await their answers. Other ids are
-// ignored. It implements [deferral.Waker].
+// ignored. It changes at most wakeAtOnce deferrals per transaction; after an error the earlier ones
+// stay changed. It implements [deferral.Waker].
 func (s *Store) Wake(ctx context.Context, ids ...task.ID) error {
 	for len(ids) > 0 {
 		n := min(len(ids), wakeAtOnce)
@@ -283,7 +301,8 @@ func (s *Store) Wake(ctx context.Context, ids ...task.ID) error {
 }
 
 // Scan calls yield for the deferrals of a broker's queue that await their answers, in the order of
-// task ids, until yield returns false. It implements [deferral.Waker].
+// task ids, until yield returns false. It reads them page by page and locks nothing; no transaction
+// is open during yield. It implements [deferral.Waker].
 func (s *Store) Scan(ctx context.Context, queue string, yield func(id task.ID, state []byte) bool) error {
 	var after task.ID
 	for {

@@ -44,7 +44,8 @@ var (
 	_ deferral.Waker = (*Store)(nil)
 )
 
-// New returns a Store over the store of c.Jobs. It does no I/O. Returns all problems of c, joined.
+// New returns a Store over the store of c.Jobs. It sets the defaults. It does no I/O and starts no
+// goroutine. Returns all problems of c, joined.
 func New(c Config) (*Store, error) {
 	var errs []error
 	if c.Jobs == nil {
@@ -74,7 +75,10 @@ type change struct {
 }
 
 // update calls fn in a transaction that has locked the deferral of the task and, unless key is "",
-// the answer to key. Returns [deferral.ErrStale] if the attempt is over or a later one has begun.
+// the answer to key. fn may run again. change.d is nil if the task has no open deferral.
+//
+// Returns [deferral.ErrStale], without calling fn, if the attempt is over or a later one has begun.
+// Returns the error of fn or of the store, as wrap converts it.
 func (s *Store) update(ctx context.Context, a *deferral.Attempt, key string, fn func(ctx context.Context, c *change) error) error {
 	return wrap(s.store.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		if err := tx.Lock(ctx, jobstore.DeferralLock(a.Task)); err != nil {
@@ -106,21 +110,28 @@ func (s *Store) update(ctx context.Context, a *deferral.Attempt, key string, fn 
 	}))
 }
 
-// begun reports whether the deferral belongs to this attempt.
+// begun reports whether the deferral belongs to this attempt. It is false if the task has no open
+// deferral.
 func (c *change) begun() bool { return c.d != nil && c.d.Generation == c.a.Generation }
 
-// deferred reports whether the deferral belongs to this attempt and the attempt has ended.
+// deferred reports whether the deferral belongs to this attempt, and the attempt has ended to wait
+// for its answer.
 func (c *change) deferred() bool { return c.begun() && c.d.Phase != jobstore.DeferralReserved }
 
-// awaitsOther reports whether the deferral belongs to another attempt that has ended, and is not
-// being settled. That attempt is not a predecessor of this one.
+// awaitsOther reports whether the deferral belongs to an earlier attempt that has ended: the
+// attempt waits for its answer, or has the answer. It is false if a consumer has begun to settle
+// that attempt. This attempt is not its successor.
 func (c *change) awaitsOther() bool {
 	return c.d != nil && !c.begun() && c.d.Phase != jobstore.DeferralReserved && !c.d.Claimed
 }
 
-// takeOver assigns the deferral to this attempt, with a key, in phase DeferralReserved. It creates
-// a missing deferral. A stored answer to the same key stays if no attempt was settled by it.
-// Returns jobs.ErrKeyTaken if another task or job has the key. The caller saves the deferral.
+// takeOver assigns the deferral to this attempt: with key, the state of the attempt, and in phase
+// DeferralReserved (the attempt runs, and its answer is accepted). It creates a missing deferral.
+// The attempt must report within task.DefaultAnswerWithin.
+//
+// A stored answer to the same key stays, unless an attempt has already ended to wait for it. Any
+// other answer is dropped. Returns jobs.ErrKeyTaken if another task or job has the key. The caller
+// saves the deferral.
 func (c *change) takeOver(ctx context.Context, key string) error {
 	if c.d == nil {
 		c.d = &jobstore.Deferral{Task: c.a.Task}
@@ -141,8 +152,8 @@ func (c *change) takeOver(ctx context.Context, key string) error {
 	return nil
 }
 
-// checkFree returns an error that wraps jobs.ErrKeyTaken if another task or a job awaits an answer
-// to key.
+// checkFree returns an error that wraps jobs.ErrKeyTaken and names the owner if another task, or a
+// job, awaits an answer to key. nil: the key is free, or this task has it.
 func (c *change) checkFree(ctx context.Context, key string) error {
 	k := jobstore.Group{By: jobstore.ByKey, Name: c.a.Name, Key: key}
 	tasks, err := c.tx.OpenDeferrals(ctx, k)
@@ -159,8 +170,9 @@ func (c *change) checkFree(ctx context.Context, key string) error {
 	return err
 }
 
-// claimEarly moves an early answer to the key into the deferral and deletes it from the store. It
-// does nothing if the deferral has an answer.
+// claimEarly moves an early answer or refusal (stored before its request) to the key into the
+// deferral, and deletes it from the store. It does nothing if the deferral has an answer, or no
+// unexpired early answer exists. The caller saves the deferral.
 func (c *change) claimEarly(ctx context.Context) error {
 	if c.d.Answered() {
 		return nil
@@ -176,17 +188,18 @@ func (c *change) claimEarly(ctx context.Context) error {
 	return c.tx.DeleteEarly(ctx, e.Name, e.Key)
 }
 
-// decide ends the wait for an answer: the deferral is due now in phase DeferralDecided.
+// decide ends the wait for an answer: the deferral is due now in phase DeferralDecided. The caller
+// saves it.
 func (c *change) decide() {
 	c.d.Phase = jobstore.DeferralDecided
 	c.until(c.now)
 }
 
-// until sets the time at which a consumer must handle the deferral.
+// until sets Deadline and Due of the deferral to at, the time at which a consumer must handle it.
 func (c *change) until(at time.Time) { c.d.Deadline, c.d.Due = at, at }
 
 // check returns deferral.ErrRefused if the key is missing or malformed, or the state of the attempt
-// is too long.
+// is too long. It reads nothing.
 func check(a *deferral.Attempt, key string) error {
 	switch {
 	case key == "":
@@ -199,7 +212,9 @@ func check(a *deferral.Attempt, key string) error {
 	return nil
 }
 
-// wrap adds the matching error of package deferral to an error of the store.
+// wrap adds the matching error of package deferral to an error of the store: ErrUnavailable,
+// ErrClosed, or ErrRefused for a bad job or a taken key. Other errors, and nil, are returned
+// unchanged.
 func wrap(err error) error {
 	for class, port := range map[error]error{
 		jobs.ErrUnavailable: deferral.ErrUnavailable, jobs.ErrClosed: deferral.ErrClosed, jobs.ErrBadJob: deferral.ErrRefused, jobs.ErrKeyTaken: deferral.ErrRefused,
@@ -211,7 +226,12 @@ func wrap(err error) error {
 	return err
 }
 
-// Reserve reserves key for the answer to a running attempt. It implements [deferral.Store].
+// Reserve reserves key for the answer to a running attempt, and stores the state of the attempt. A
+// second call with another key replaces the key, and an answer to the old key is dropped.
+//
+// Returns [deferral.ErrStale] if the attempt is deferred or over, or a later one has begun. Returns
+// [deferral.ErrRefused] for an invalid key and one that another task or job has. It implements
+// [deferral.Store].
 func (s *Store) Reserve(ctx context.Context, a deferral.Attempt, key string) error {
 	if err := check(&a, key); err != nil {
 		return err
@@ -227,8 +247,13 @@ func (s *Store) Reserve(ctx context.Context, a deferral.Attempt, key string) err
 	})
 }
 
-// Defer ends an attempt that waits for its answer for at most within. An early answer ends the wait
-// at once. It implements [deferral.Store].
+// Defer ends an attempt that waits for its answer for at most within; after that a consumer gets
+// the deferral as timed out. key "" means the reserved key. If the answer or an early answer has
+// come, the deferral is due at once and Status.Answered is true.
+//
+// A repeated call for a deferred attempt changes nothing; Status.Before is then true. Returns the
+// errors of Reserve, and ErrRefused if key is "" and no key is reserved. It implements
+// [deferral.Store].
 func (s *Store) Defer(ctx context.Context, a deferral.Attempt, key string, within time.Duration) (out deferral.Status, err error) {
 	if key != "" {
 		if err := check(&a, key); err != nil {
@@ -271,7 +296,7 @@ func (s *Store) Defer(ctx context.Context, a deferral.Attempt, key string, withi
 	}
 }
 
-// wholeMicros rounds t up to microseconds, the precision of stores.
+// wholeMicros rounds t up to whole microseconds, the precision of stores.
 func wholeMicros(t time.Time) time.Time {
 	if rest := t.Nanosecond() % 1000; rest != 0 {
 		return t.Add(time.Duration(1000 - rest))
@@ -279,8 +304,9 @@ func wholeMicros(t time.Time) time.Time {
 	return t
 }
 
-// Drop deletes the deferral of a task whose attempt needs no answer. A deferred attempt stays. It
-// implements [deferral.Store].
+// Drop deletes the deferral of a task whose attempt needs no answer, with an answer that has come.
+// A deferral of a deferred attempt stays. Returns nil if no deferral exists, or if the attempt is
+// over. It implements [deferral.Store].
 func (s *Store) Drop(ctx context.Context, a deferral.Attempt) error {
 	_, err := s.drop(ctx, &a, false)
 	if errors.Is(err, deferral.ErrStale) {
@@ -289,14 +315,20 @@ func (s *Store) Drop(ctx context.Context, a deferral.Attempt) error {
 	return err
 }
 
-// DropUnanswered is Drop, but an attempt that has an answer is deferred and due instead; answered
-// is then true. It implements [deferral.Store].
+// DropUnanswered is Drop, but an attempt whose answer or refusal has come is deferred and due at
+// once instead. answered reports that the attempt is deferred, now or earlier. Returns
+// [deferral.ErrStale] if the attempt is over or a later one has begun. It implements
+// [deferral.Store].
 func (s *Store) DropUnanswered(ctx context.Context, a deferral.Attempt) (answered bool, err error) {
 	return s.drop(ctx, &a, true)
 }
 
-// drop deletes the deferral of a task, unless an attempt is deferred. With keepAnswer an answered
-// attempt is deferred instead. answered reports that this attempt is deferred.
+// drop deletes the open deferral of a task. It changes nothing if this attempt is deferred, or an
+// unrelated earlier attempt waits for its answer. With keepAnswer an attempt with an answer is
+// deferred and due instead.
+//
+// answered reports that this attempt is deferred. Returns [deferral.ErrStale] if the attempt is
+// over or a later one has begun. Without any deferral it only reads, and returns false.
 func (s *Store) drop(ctx context.Context, a *deferral.Attempt, keepAnswer bool) (answered bool, err error) {
 	if found, err := s.exists(ctx, a.Task); err != nil || !found {
 		return false, err
@@ -323,8 +355,8 @@ func (s *Store) drop(ctx context.Context, a *deferral.Attempt, keepAnswer bool) 
 	return answered, err
 }
 
-// exists reports whether a task has a deferral. It locks nothing. Most tasks have no deferral and
-// then end without a transaction.
+// exists reports whether a task has a deferral, open or over. It locks nothing. Most tasks have no
+// deferral and then end without a transaction.
 func (s *Store) exists(ctx context.Context, id task.ID) (is bool, err error) {
 	err = s.store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		found, err := tx.Deferrals(ctx, id)
@@ -335,7 +367,8 @@ func (s *Store) exists(ctx context.Context, id task.ID) (is bool, err error) {
 }
 
 // Overtaken reports whether the attempt is deferred or over, or a later attempt of the task has
-// begun. It implements [deferral.Store].
+// begun. It is false for a task without a deferral. It locks nothing. It implements
+// [deferral.Store].
 func (s *Store) Overtaken(ctx context.Context, a deferral.Attempt) (is bool, err error) {
 	err = s.store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		found, err := tx.Deferrals(ctx, a.Task)

@@ -26,19 +26,22 @@ const (
 	renewAtOnce     = 1000
 )
 
-// subscription claims deferrals during calls of Receive. One goroutine renews their leases. Another
-// one deletes expired records, which may take minutes and must not delay answers.
+// subscription claims due deferrals during calls of Receive. One goroutine renews their leases.
+// Another one deletes expired records, which may take minutes and must not delay answers.
 type subscription struct {
 	s        *Store
 	prefetch int
 	lease    time.Duration
 	wake     chan struct{}
 	closed   chan struct{}
-	held     *held.Set[*delivery, *delivery]
-	working  sync.WaitGroup
-	stop     context.CancelFunc // ends the goroutines of working
-	unwatch  func()
-	token    chan struct{} // a mutex with a ctx: the goroutine whose element it contains claims
+	// held contains the deliveries that are claimed and not settled, received or not. It renews their
+	// leases.
+	held    *held.Set[*delivery, *delivery]
+	working sync.WaitGroup
+	stop    context.CancelFunc // ends the goroutines of working
+	// unwatch ends the watch of the store.
+	unwatch func()
+	token   chan struct{} // a mutex with a ctx: the goroutine whose element it contains claims
 
 	mu        sync.Mutex
 	queues    []string
@@ -46,9 +49,11 @@ type subscription struct {
 	notBefore time.Time   // no claim before this time
 }
 
-// Subscribe implements [deferral.Store]. It returns a subscription for the deferrals of queues and
-// starts its goroutines, which end with its Close. It does no I/O and ignores the context. If the
-// prefetch or the lease is 0, the default applies. Returns an error if one of them is negative.
+// Subscribe returns a subscription for the due deferrals of queues. It starts two goroutines and
+// watches the store for notifications, until its Close. It does no I/O and ignores the context.
+//
+// A prefetch of 0 means 256 unsettled deferrals, a lease of 0 means 30 s. Returns an error if one
+// of them is negative. It implements [deferral.Store].
 func (s *Store) Subscribe(_ context.Context, queues []string, o broker.SubscribeOptions) (deferral.Subscription, error) {
 	if o.Prefetch < 0 || o.Lease < 0 {
 		return nil, fmt.Errorf("deferrals: a prefetch of %d or a lease of %s is below 0", o.Prefetch, o.Lease)
@@ -82,7 +87,8 @@ func (s *Store) Subscribe(_ context.Context, queues []string, o broker.Subscribe
 	return b, nil
 }
 
-// notify makes a waiting Receive try to claim deferrals again. It does not block.
+// notify makes a Receive that waits in pause, or the next one to wait, try to claim deferrals. It
+// does not block.
 func (b *subscription) notify() {
 	select {
 	case b.wake <- struct{}{}:
@@ -90,8 +96,9 @@ func (b *subscription) notify() {
 	}
 }
 
-// SetQueues replaces the queues of the subscription and wakes Receive. It implements
-// [deferral.Subscription].
+// SetQueues replaces the queues of the subscription and wakes Receive, which may claim at once.
+// Claimed deferrals of other queues are still delivered. Notifications still concern the queues of
+// Subscribe; deferrals of new queues are found by polling. It implements [deferral.Subscription].
 func (b *subscription) SetQueues(queues []string) {
 	b.mu.Lock()
 	b.queues, b.notBefore = slices.Clone(queues), time.Time{}
@@ -99,8 +106,12 @@ func (b *subscription) SetQueues(queues []string) {
 	b.notify()
 }
 
-// Receive returns the next claimed deferral. It blocks until one is due, ctx ends, or Close is
-// called. It implements [deferral.Subscription].
+// Receive returns the next claimed deferral. It blocks until one is due, and while prefetch
+// deferrals are unsettled. One that is claimed already is returned even if ctx has ended or Close
+// was called.
+//
+// Returns the cause of ctx's end, [deferral.ErrClosed] after Close, or an error of the store, after
+// which it may be called again. It implements [deferral.Subscription].
 func (b *subscription) Receive(ctx context.Context) (deferral.Delivery, error) {
 	for {
 		if d := b.next(); d != nil {
@@ -121,8 +132,8 @@ func (b *subscription) Receive(ctx context.Context) (deferral.Delivery, error) {
 	}
 }
 
-// next removes the first delivery that no call has received and returns it. Returns nil if none is
-// ready. It takes b.mu.
+// next removes the first delivery that no call has received and returns it. It drops deliveries
+// that were lost. Returns nil if none is ready. It takes b.mu.
 func (b *subscription) next() *delivery {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -136,8 +147,12 @@ func (b *subscription) next() *delivery {
 	return nil
 }
 
-// fill claims due deferrals and adds them to b.ready. If none can be due yet, it first waits. It
-// claims nothing if another call has filled b.ready. Only the owner of b.token may call it.
+// fill makes one try to claim due deferrals, and adds them to b.ready. It first waits until
+// b.notBefore, or for poll while prefetch deferrals are unsettled; a notification ends the wait.
+//
+// Returns nil even if it claimed nothing: another call has filled b.ready, no queue is set, or no
+// deferral is due. Returns an error of the store, of ctx, or ErrClosed. Only the goroutine whose
+// element is in b.token may call it. It takes b.mu.
 func (b *subscription) fill(ctx context.Context) error {
 	b.mu.Lock()
 	all, _ := b.held.Len()
@@ -183,15 +198,15 @@ func (b *subscription) fill(ctx context.Context) error {
 	return nil
 }
 
-// claimAfter sets the time of the next claim to d from now. It takes b.mu.
+// claimAfter sets b.notBefore, the time of the next claim, to d from now. It takes b.mu.
 func (b *subscription) claimAfter(d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.notBefore = time.Now().Add(d)
 }
 
-// pause blocks for the duration d, or until a notification. Returns an error if ctx ends or after
-// Close.
+// pause blocks for the duration d, or until a notification, and then returns nil. Returns the cause
+// if ctx ends, and an error that wraps ErrClosed after Close.
 func (b *subscription) pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -206,7 +221,7 @@ func (b *subscription) pause(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// purge deletes expired records once a minute until ctx ends.
+// purge deletes expired records of jobs and deferrals once a minute until ctx ends. It logs errors.
 func (b *subscription) purge(ctx context.Context) {
 	for wake.Sleep(ctx, purgeEvery) {
 		if _, err := b.s.jobs.Purge(ctx); err != nil && ctx.Err() == nil {
@@ -215,8 +230,9 @@ func (b *subscription) purge(ctx context.Context) {
 	}
 }
 
-// renew renews the leases of deliveries in one transaction. errs contains broker.ErrLeaseLost for
-// lost ones. Close does not interrupt it.
+// renew renews the leases of deliveries in one transaction. errs contains, for each of ds in order,
+// broker.ErrLeaseLost or nil; asked is a time before the new leases begin. If err is not nil, it
+// was logged and no lease was renewed. Close does not interrupt it, but callTimeout does.
 func (b *subscription) renew(ctx context.Context, ds []*delivery) (errs []error, asked time.Time, err error) {
 	asked = time.Now()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
@@ -239,7 +255,8 @@ func (b *subscription) renew(ctx context.Context, ds []*delivery) (errs []error,
 	return errs, asked, nil
 }
 
-// lose marks an unsettled delivery as lost to another consumer and closes its Lost channel.
+// lose marks a delivery as lost to another consumer, closes its Lost channel, and removes it from
+// the held ones. A repeated call has no effect.
 func (b *subscription) lose(d *delivery, _ error) {
 	if d.Lose() {
 		close(d.lost)
@@ -247,8 +264,8 @@ func (b *subscription) lose(d *delivery, _ error) {
 	}
 }
 
-// forget ends the renewal of a delivery and wakes Receive if the subscription was full. It takes
-// b.mu.
+// forget removes a delivery from the held ones, which ends the renewal of its lease, and wakes
+// Receive if the subscription was full. It writes nothing to the store. It takes b.mu.
 func (b *subscription) forget(d *delivery) {
 	b.mu.Lock()
 	all, _ := b.held.Len()
@@ -259,8 +276,10 @@ func (b *subscription) forget(d *delivery) {
 	}
 }
 
-// Close ends Receive and the renewals, and releases the deferrals that no call has received. It
-// implements [deferral.Subscription].
+// Close ends Receive and the renewals, and waits for the two goroutines. Then it releases the
+// deferrals that no call has received, so that other consumers can claim them at once. Returns the
+// errors of these releases, joined. Received deferrals can still be settled until their leases end.
+// A repeated call returns nil at once. It implements [deferral.Subscription].
 func (b *subscription) Close(ctx context.Context) error {
 	b.mu.Lock()
 	select {
@@ -301,8 +320,9 @@ func (d *delivery) Outcome() deferral.Outcome { return d.c.outcome }
 // [deferral.Delivery].
 func (d *delivery) Lost() <-chan struct{} { return d.lost }
 
-// settle calls store, which stores the end of the delivery, and ends the renewal of its lease.
-// After an error other than broker.ErrLeaseLost the delivery stays held and may be settled again.
+// settle calls store, which stores the end of the delivery, and returns its error. After nil or
+// broker.ErrLeaseLost the lease is no longer renewed. After another error the delivery stays held,
+// and may be settled again. While store runs, a failed renewal does not mark the delivery as lost.
 func (d *delivery) settle(store func() error) error {
 	d.Settle()
 	err := store()
@@ -314,19 +334,24 @@ func (d *delivery) settle(store func() error) error {
 	return err
 }
 
-// Ack stores that the task of the deferral is settled. It implements [deferral.Delivery].
+// Ack stores that the task of the deferral is settled; the deferral is then over. After an error it
+// may be repeated. Returns [broker.ErrLeaseLost] if another consumer has claimed the deferral. It
+// implements [deferral.Delivery].
 func (d *delivery) Ack(ctx context.Context) error {
 	return d.settle(func() error { return d.b.s.end(ctx, d.c) })
 }
 
-// Next stores that the next attempt of the task was published and is due at the given time. It
-// implements [deferral.Delivery].
+// Next stores that the next attempt of the task was published and is due at the given time. The
+// deferral then keeps the answer for that attempt. After an error it may be repeated. Returns
+// [broker.ErrLeaseLost] if another consumer has claimed the deferral. It implements
+// [deferral.Delivery].
 func (d *delivery) Next(ctx context.Context, at time.Time) error {
 	return d.settle(func() error { return d.b.s.next(ctx, d.c, at) })
 }
 
 // Release gives the deferral back, so that it is delivered again after the given time. The renewal
-// of its lease ends in any case. It implements [deferral.Delivery].
+// of its lease ends in any case, also after an error. Returns [broker.ErrLeaseLost] if another
+// consumer has claimed the deferral. It implements [deferral.Delivery].
 func (d *delivery) Release(ctx context.Context, after time.Duration) error {
 	d.Settle()
 	defer d.b.forget(d)

@@ -25,15 +25,18 @@ const (
 	slowScanFactor = 100
 )
 
-// admitTx is the transaction in which the leader claims jobs of its queue: due running jobs
-// first, then QUEUED jobs that may start.
+// admitTx is one try of the transaction in which the leader claims jobs of its queue. It claims due
+// running jobs first, then QUEUED jobs that may start.
 type admitTx struct {
 	*txn.Step
 	l     *Leader
 	slots int // jobs that the runner can still receive
+	// saves contains all changed jobs. The claimed ones come first, in the order of out.
 	saves []*jobstore.Row
+	// out contains the claimed jobs. run sets their Row after the save.
 	out   []jobstore.Handout
 	again bool // another admission at once may find more jobs
+	// moved counts the QUEUED jobs whose start was postponed.
 	moved int
 
 	version  int64 // new QueueLease.Admissions, for the roster; 0: unchanged
@@ -51,9 +54,14 @@ type unreadWindow struct {
 	err error
 }
 
-// runAdmission asks the throttler, if the queue has one, and claims up to slots jobs in a
-// transaction. again reports that another admission at once may find more jobs. It reports held
-// jobs to LeaderConfig.Held. Only the goroutine of Next calls it.
+// runAdmission claims up to slots jobs in a transaction and returns them: running jobs that are
+// due, and QUEUED jobs that may start. If the queue has a throttler, it asks the throttler first.
+// Returns again if another admission at once may find more jobs. Returns ErrStale if another leader
+// has the lease; nothing is claimed then.
+//
+// It counts the claimed jobs with Host.Taken, sets l.admittedAt and the Status, and updates the
+// roster. Jobs whose windows cannot be parsed go to LeaderConfig.Held. Only the goroutine of Next
+// calls it.
 func (l *Leader) runAdmission(ctx context.Context, slots int) (out []jobstore.Handout, again bool, err error) {
 	token := l.Fence()
 	var plan *Admission
@@ -86,8 +94,9 @@ func (l *Leader) runAdmission(ctx context.Context, slots int) (out []jobstore.Ha
 	return t.out, t.again, nil
 }
 
-// settleRoster adds the started jobs of the transaction t to the roster. After an error it drops
-// the roster, since the result of the transaction is unknown.
+// settleRoster updates the roster (the leader's list of running jobs) after a transaction with a
+// plan. It adds the jobs that t started and the new number of admissions. If err is not nil or the
+// plan was outdated, it drops the roster: the next admission reads it again.
 func (l *Leader) settleRoster(t *admitTx, err error) {
 	if err != nil || t.outdated {
 		l.roster = nil
@@ -99,11 +108,15 @@ func (l *Leader) settleRoster(t *admitTx, err error) {
 	}
 }
 
-// run is the body of the transaction. It first claims running jobs that are due. Then it starts
-// jobs by the plan of the throttler, or by the limit if plan is nil. It saves all of them. If the
-// plan is outdated, it starts no job.
+// run is the body of the transaction. It claims running jobs that are due, and starts jobs by the
+// plan of the throttler, or by the limit if plan is nil. It saves all changed jobs. If the plan
+// starts jobs, it counts the admission in the lease record.
 //
-// Returns ErrStale if another leader has the lease, and ErrLocks if the lock of a key is missing.
+// It only claims running jobs, and sets t.again, if these take all slots, or if the plan is
+// outdated: its roster lacks a due running job or an admission. The latter also sets t.outdated.
+//
+// Returns ErrStale if another leader has the lease. Returns ErrLocks if the lock of a key is
+// missing: txn.Do then repeats the transaction.
 func (t *admitTx) run(ctx context.Context, token int64, plan *Admission) error {
 	rec, err := t.l.lockLease(ctx, t.Step, token)
 	if err != nil {
@@ -143,8 +156,10 @@ func (t *admitTx) run(ctx context.Context, token int64, plan *Admission) error {
 	return nil
 }
 
-// resumeRuns claims running jobs that are due: their lease has ended, their answer has come, or
-// their deadline has passed.
+// resumeRuns claims at most t.slots running jobs that are due: their lease has ended, their answer
+// has come, or their deadline has passed. A due job that must still wait for its answer is not
+// claimed, only saved with its later Due. With LeaderConfig.NoDeadlines it first clears the phase
+// and deadline of unanswered jobs. run saves the jobs.
 func (t *admitTx) resumeRuns(ctx context.Context) error {
 	found, err := t.Tx.Line(ctx, jobstore.Line{Queue: t.l.q.Name, State: jobstore.Running, By: t.Now}, t.slots)
 	if err != nil {
@@ -167,16 +182,20 @@ func (t *admitTx) resumeRuns(ctx context.Context) error {
 	return nil
 }
 
-// claim adds j to the claimed jobs; was is its state before. Claimed jobs come first in t.saves, in
-// the order of t.out.
+// claim adds j to the claimed jobs and uses one slot. was contains the state and NextRun that
+// GiveBack would restore. run saves j.
 func (t *admitTx) claim(j *jobstore.Row, was jobstore.Before) {
 	t.saves = slices.Insert(t.saves, len(t.out), j)
 	t.out = append(t.out, jobstore.Handout{Before: was, Asked: t.Asked})
 	t.slots--
 }
 
-// admit starts the due jobs that the limit admits, in the order of the queue. It moves a job with a
-// closed window to its next opening.
+// admit starts due QUEUED jobs in the order of the queue, as long as the limit admits them and
+// slots are free. It skips a job that does not fit; with Queue.Strict it stops there. It postpones
+// a job whose window is closed to the next opening.
+//
+// It sets t.again if the slots are used up or mostMoved jobs were postponed. Slow searches may be
+// skipped: see pace.skipSlowSearches.
 func (t *admitTx) admit(ctx context.Context) error {
 	g := line.Gauge{Limit: t.l.q.limit(), Strict: t.l.q.Strict}
 	if g.Limit > 0 {
@@ -205,8 +224,8 @@ func (t *admitTx) admit(ctx context.Context) error {
 	return err
 }
 
-// postpone moves a QUEUED job to the time at. unread, if not nil, is the error of parsing its
-// windows.
+// postpone sets NextRun of a QUEUED job to the time at and counts it in t.moved. unread, if not
+// nil, is the error of parsing its windows; it is reported after the commit. run saves the job.
 func (t *admitTx) postpone(j *jobstore.Row, at time.Time, unread error) {
 	j.NextRun = at
 	if unread != nil {
@@ -216,8 +235,11 @@ func (t *admitTx) postpone(j *jobstore.Row, at time.Time, unread error) {
 	t.moved++
 }
 
-// start changes j to RUNNING for a new attempt and claims it. If LeaderConfig.Begin fails or its
-// key is taken, Handout.Refused is set and the old key stays. The caller saves j.
+// start changes j to RUNNING for a new attempt and claims it. It sets a new token, the deadline,
+// the end of the lease and the counters. It calls LeaderConfig.Begin, which may set a new key.
+//
+// If Begin fails or another job or task has the new key, j is claimed nevertheless: Handout.Refused
+// contains the error, and the old key stays. Returns only errors of the store. run saves j.
 func (t *admitTx) start(ctx context.Context, j *jobstore.Row) error {
 	was := jobstore.Before{State: jobstore.Queued, NextRun: j.NextRun}
 	key := j.Key
@@ -250,9 +272,9 @@ func (t *admitTx) start(ctx context.Context, j *jobstore.Row) error {
 	return nil
 }
 
-// takeKey checks that the new key of j is free and reserves it in this transaction. refused is a
-// KeyTakenError if another job or task has the key. If the lock of the key is missing, it sets
-// t.missing.
+// takeKey checks that the new key of j is free and reserves it within this transaction. refused is
+// a KeyTakenError if another job or task has the key; err is an error of the store. If the lock of
+// the key is missing, it sets t.missing, and the transaction starts again with the lock.
 func (t *admitTx) takeKey(ctx context.Context, j *jobstore.Row) (refused, err error) {
 	t.missing = t.Locks.AddKey(j.Name, j.Key) != nil || t.missing
 	if t.missing { // the transaction starts again after all missing locks are noted
@@ -273,7 +295,8 @@ func (t *admitTx) takeKey(ctx context.Context, j *jobstore.Row) (refused, err er
 	return nil, err
 }
 
-// prepare calls LeaderConfig.Begin, which sets Key and Respond of j. A panic becomes its error.
+// prepare calls LeaderConfig.Begin, which sets Key and Respond of j, and returns its error. A panic
+// of Begin becomes an error. Returns nil without a Begin.
 func (l *Leader) prepare(j *jobstore.Row) (err error) {
 	if l.c.Begin == nil {
 		return nil
@@ -282,8 +305,12 @@ func (l *Leader) prepare(j *jobstore.Row) (err error) {
 	return l.c.Begin(j)
 }
 
-// applyPlan starts and postpones the jobs that the throttler has chosen. It skips a job that has
-// changed since the plan was made.
+// applyPlan starts and postpones the jobs that the throttler has chosen, as long as slots are free.
+// It skips a job that has changed since the plan was made: another state, queue, token or weight,
+// or a later Due. It sets t.again if another admission at once may find more jobs.
+//
+// A postponed job waits for the first opening of its window after the chosen time. If its windows
+// cannot be parsed, it waits until the chosen time, and the error is reported.
 func (t *admitTx) applyPlan(ctx context.Context, plan *Admission) error {
 	ids := slices.Concat(plan.starts, plan.later)
 	jobs := make(map[jobstore.ID]*jobstore.Row, len(ids))
@@ -321,9 +348,13 @@ func (t *admitTx) applyPlan(ctx context.Context, plan *Admission) error {
 	return nil
 }
 
-// plan reads the queue, updates the roster and asks the throttler. idle reports that the plan
-// starts and moves no job and that no running job is due. plan is nil only with an error. It opens
-// no transaction that lasts beyond one read.
+// plan reads the queue, updates the roster, and calls the throttler with at most slots free
+// workers. The plan names jobs to start and to postpone; applyPlan executes it. No transaction is
+// open while the throttler works.
+//
+// Returns idle if the plan starts and moves no job and no running job is due. plan is nil only with
+// an error, which is an error of the store. An error of the throttler is reported; the plan then
+// starts no job. It sets l.admittedAt and the Status.
 func (l *Leader) plan(ctx context.Context, slots int) (plan *Admission, idle bool, err error) {
 	adm := &Admission{queue: l.q, slots: slots, gauge: line.Gauge{Limit: l.q.limit(), Strict: l.q.Strict}, opens: l.windows.Opens, offered: map[jobstore.ID]*offer{}}
 	var running, version int64
@@ -368,8 +399,8 @@ func (l *Leader) plan(ctx context.Context, slots int) (plan *Admission, idle boo
 	return adm, !due && len(adm.starts) == 0 && len(adm.later) == 0, nil
 }
 
-// view calls read in a read transaction of its own and returns its jobs. No transaction is open
-// while a throttler works.
+// view calls read in a read transaction of its own and returns the jobs that read returned. After
+// an error it returns no jobs.
 func (l *Leader) view(ctx context.Context, read func(ctx context.Context, tx jobstore.Tx) ([]jobstore.Row, error)) (found []jobstore.Row, err error) {
 	err = l.store.View(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
 		found, err = read(ctx, tx)
@@ -381,14 +412,16 @@ func (l *Leader) view(ctx context.Context, read func(ctx context.Context, tx job
 	return found, nil
 }
 
-// readLine reads one page of the queue's due jobs.
+// readLine reads one page of at most limit jobs of a queue in a transaction of its own. It is the
+// Find of a throttler's line.Line.
 func (l *Leader) readLine(ctx context.Context, q jobstore.Line, limit int) ([]jobstore.Row, error) {
 	return l.view(ctx, func(ctx context.Context, tx jobstore.Tx) ([]jobstore.Row, error) { return tx.Line(ctx, q, limit) })
 }
 
-// readRoster updates the roster, or reads it again if an admission is unknown, a job is missing, or
-// it is older than rosterAge. running and version are the present number of running jobs and of
-// admissions.
+// readRoster makes l.roster fit for a plan. running and version are the present numbers of running
+// jobs and of admissions in the store. It reads the roster again if an admission is unknown, a
+// running job is missing, or it is older than rosterAge; after an error l.roster is then nil.
+// Otherwise it removes ended jobs; pace.stale reports that some remain.
 func (l *Leader) readRoster(ctx context.Context, running int, version int64) (err error) {
 	if l.roster != nil && l.roster.version == version && len(l.roster.all) >= running && time.Since(l.roster.read) < rosterAge {
 		l.pace.stale, err = l.roster.sync(ctx, l, running)
@@ -405,7 +438,8 @@ func (l *Leader) readRoster(ctx context.Context, running int, version int64) (er
 	return nil
 }
 
-// inherit copies the shares of jobs from the roster before, if their run is the same.
+// inherit copies the shares of jobs (see [Shares]) from the roster before into r, if the job is
+// still in the same run. before may be nil.
 func (r *roster) inherit(before *roster) {
 	if before == nil {
 		return
@@ -421,9 +455,13 @@ func (r *roster) inherit(before *roster) {
 	}
 }
 
-// callThrottler calls the throttler and waits for it. It uses another goroutine, since a throttler
-// may call runtime.Goexit. If the throttler fails, its decisions are dropped and the error is
-// reported; moves to the opening of a window stay. Returns only errors of the store.
+// callThrottler calls Throttler.Admit in another goroutine and waits until it returns, without a
+// limit. Its context ends after half of the lease. After the return adm.over makes further calls of
+// adm ineffective.
+//
+// If the throttler returns an error, panics or calls runtime.Goexit, its decisions are dropped.
+// Only moves to the opening of a window stay. The error goes to LeaderConfig.Report, unless ctx has
+// ended. Returns only errors of the store.
 func (l *Leader) callThrottler(ctx context.Context, adm *Admission) error {
 	bounded, cancel := context.WithTimeout(ctx, l.lease/2)
 	defer cancel()

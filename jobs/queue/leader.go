@@ -20,7 +20,8 @@ import (
 // them.
 const mostRefused = 100
 
-// Leader serves a queue for one runner. It holds the lease of the queue, or waits for it.
+// Leader serves a queue for one runner. It holds the lease of the queue, under which it alone
+// starts jobs of the queue, or waits for the lease.
 //
 // One goroutine calls Next; the other methods are safe for concurrent use.
 type Leader struct {
@@ -83,7 +84,9 @@ type LeaderConfig struct {
 // minLease is the shortest valid lease: a shorter one would end before its renewal.
 const minLease = 10 * time.Millisecond
 
-// NewLeader returns a leader. It does no I/O. Returns all problems of c, joined.
+// NewLeader returns a leader without a lease: the first Next claims it. It sets the defaults of
+// c.Queue and c.Held. It does no I/O and starts no goroutine. Returns all problems of c, joined; h
+// is not checked.
 func NewLeader(h Host, c LeaderConfig) (*Leader, error) {
 	errs := []error{c.Queue.Complete()}
 	if c.Lease < minLease {
@@ -105,12 +108,13 @@ func NewLeader(h Host, c LeaderConfig) (*Leader, error) {
 	}, nil
 }
 
-// Changed makes Next read the queue again at once. Call it when a job of the queue has ended in
-// this process. It does not block.
+// Changed makes Next read the queue again at once; if Next does not wait, its next wait ends at
+// once. Call it when a job of the queue has ended in this process. It does not block.
 func (l *Leader) Changed() { l.signal.Notify() }
 
-// onNotify wakes Next if a notification concerns this queue, or a free lease while the leader waits
-// for one. nil names concern all. The store calls it from any goroutine.
+// onNotify wakes Next if a notification of the store concerns this leader. Such a notification
+// names this queue, or, while the leader has no lease, a lease that has ended. nil names concern
+// all leaders. The store calls it from any goroutine.
 func (l *Leader) onNotify(names []string) {
 	mine := names == nil
 	for _, name := range names {
@@ -121,15 +125,16 @@ func (l *Leader) onNotify(names []string) {
 	}
 }
 
-// Fence returns the fencing token of the lease, or 0 while the leader does not have it. It takes
-// l.mu.
+// Fence returns the fencing token of the lease, a number that grows with each new leader. It
+// returns 0 while the leader does not have the lease. It takes l.mu.
 func (l *Leader) Fence() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.token
 }
 
-// lost records that the lease with this token belongs to another leader, and wakes Next. It takes
+// lost records that another leader has the lease that this leader had with token, and wakes Next,
+// which then waits for the lease. If the leader has a newer token, it only wakes Next. It takes
 // l.mu.
 func (l *Leader) lost(token int64) {
 	l.mu.Lock()
@@ -140,8 +145,10 @@ func (l *Leader) lost(token int64) {
 	l.signal.Notify()
 }
 
-// setStatus records the result of an admission for the Status. If it changed, KeepLease stores it
-// soon. It takes l.mu.
+// setStatus records the result of an admission for the Status, which explanations read from the
+// lease record. now is the store's time of the admission, busy says that no worker was free,
+// refused lists jobs that the throttler did not start. If busy or refused changed, it wakes
+// KeepLease, which stores the Status soon. It takes l.mu.
 func (l *Leader) setStatus(now time.Time, busy bool, refused []jobstore.ID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -152,9 +159,12 @@ func (l *Leader) setStatus(now time.Time, busy bool, refused []jobstore.ID) {
 	}
 }
 
-// KeepLease renews the lease of the queue and stores the Status until ctx ends. It blocks: run it
-// in a goroutine beside Next. Without it the lease ends. It reports errors to LeaderConfig.Report
-// and tries again.
+// KeepLease renews the lease of the queue and stores the Status, until ctx ends. It blocks: run it
+// in a goroutine beside Next. Without it the lease ends.
+//
+// It writes after each third of the lease. A change of the Status causes an earlier write, at most
+// one per second. After an error it calls LeaderConfig.Report and tries again after a tenth of the
+// lease. While another leader has the lease it writes nothing.
 func (l *Leader) KeepLease(ctx context.Context) {
 	timer := time.NewTimer(l.lease / 3)
 	defer timer.Stop()
@@ -180,8 +190,9 @@ func (l *Leader) KeepLease(ctx context.Context) {
 	}
 }
 
-// renew renews the lease and stores the Status, if this leader has the lease. If another leader has
-// it, renew records the loss and returns nil.
+// renew renews the lease and stores the Status. It does nothing if this leader does not have the
+// lease. If another leader has claimed it, renew records the loss, wakes Next and returns nil. It
+// gives up after the duration of the lease.
 func (l *Leader) renew(ctx context.Context) error {
 	token := l.Fence()
 	if token == 0 {
@@ -197,8 +208,9 @@ func (l *Leader) renew(ctx context.Context) error {
 	return err
 }
 
-// writeLease stores the Status and sets the end of the lease to now plus lease, in a transaction.
-// Returns ErrStale if another leader has the lease.
+// writeLease stores the Status and sets the end of the lease to now plus lease, in a transaction of
+// its own that locks the record. A lease of 0 releases it. Returns ErrStale if token is not the
+// fencing token of the record: another leader has the lease. It takes l.mu.
 func (l *Leader) writeLease(ctx context.Context, token int64, lease time.Duration) error {
 	var none txn.Locks
 	return txn.Do(ctx, l.store, &none, func(ctx context.Context, t *txn.Step) error {
@@ -210,8 +222,8 @@ func (l *Leader) writeLease(ctx context.Context, token int64, lease time.Duratio
 	})
 }
 
-// lockLease locks the lease record in t and returns it. Returns ErrStale if token is not its
-// fencing token.
+// lockLease locks the lease record in t and returns it. Returns ErrStale if the record is missing
+// or token is not its fencing token. It does not check whether the lease has ended.
 func (l *Leader) lockLease(ctx context.Context, t *txn.Step, token int64) (*jobstore.QueueLease, error) {
 	rec, err := t.Tx.QueueLease(ctx, l.q.Name)
 	if err == nil && (rec == nil || rec.Fence != token) {
@@ -220,8 +232,8 @@ func (l *Leader) lockLease(ctx context.Context, t *txn.Step, token int64) (*jobs
 	return rec, err
 }
 
-// saveLease stores the lease record rec with the present Status and an end of now plus lease. It
-// takes l.mu.
+// saveLease stores rec, the lease record, in t with the present Status and an end of now plus
+// lease. It takes l.mu.
 func (l *Leader) saveLease(ctx context.Context, t *txn.Step, rec *jobstore.QueueLease, lease time.Duration) error {
 	l.mu.Lock()
 	data, err := json.Marshal(l.data)
@@ -233,8 +245,10 @@ func (l *Leader) saveLease(ctx context.Context, t *txn.Step, rec *jobstore.Queue
 	return t.Tx.SaveQueueLease(ctx, rec)
 }
 
-// claimLease takes the lease if it is free, with the next fencing token, and then returns 0.
-// Otherwise wait is the time until the lease of the other leader ends. It takes l.mu.
+// claimLease takes the lease if it is free, with the next fencing token. Then wait is 0, Fence
+// returns the token, and the roster and the pace are reset. If another leader has the lease, wait
+// is the time until it ends, and nothing changes. It reads first and writes only if the lease seems
+// free. It takes l.mu.
 func (l *Leader) claimLease(ctx context.Context) (wait time.Duration, err error) {
 	if wait, err = l.leaseLeft(ctx); wait > 0 || err != nil {
 		return wait, err
@@ -270,8 +284,8 @@ func (l *Leader) claimLease(ctx context.Context) (wait time.Duration, err error)
 	return 0, nil
 }
 
-// leaseLeft returns the time until the present lease of any leader ends. 0 or below: the lease is
-// free. It locks nothing.
+// leaseLeft returns the time until the lease ends, whichever leader has it. 0 or below means that
+// the lease is free or has never existed. It locks nothing.
 func (l *Leader) leaseLeft(ctx context.Context) (wait time.Duration, err error) {
 	err = l.store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		wait = 0
@@ -287,8 +301,10 @@ func (l *Leader) leaseLeft(ctx context.Context) (wait time.Duration, err error) 
 }
 
 // Close releases the lease, so that another leader can take it at once, and ends the watch of the
-// store. Call it after KeepLease and Next have returned. It reports a failure to
-// LeaderConfig.Report. Idempotent.
+// store. Later calls of Next return ErrClosed. Call Close after KeepLease and Next have returned.
+//
+// It reports a failure to LeaderConfig.Report; the lease then ends by itself. Without a lease it
+// writes nothing. Idempotent.
 func (l *Leader) Close(ctx context.Context) {
 	l.mu.Lock()
 	l.closed = true
@@ -308,7 +324,7 @@ func (l *Leader) Close(ctx context.Context) {
 	}
 }
 
-// isClosed reports whether Close was called. It takes l.mu.
+// isClosed reports whether Close of the leader was called. It takes l.mu.
 func (l *Leader) isClosed() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,15 +13,17 @@ import (
 // admission.
 const admissionGap = 2 * time.Millisecond
 
-// Next claims due jobs of the queue and returns at least one and at most slots of them. slots must
-// be at least 1. It blocks until a job may start, and while another leader has the lease.
+// Next claims due jobs of the queue and returns at least one and at most slots of them. The data of
+// their parents and children are filled in. slots must be at least 1. It blocks until a job may
+// start, also while another leader has the lease: it claims the lease when that ends.
 //
 // Each job begins an attempt, or is a running job whose lease, answer or deadline is due. Its Phase
-// says which.
+// tells the difference. A job with Refused set has failed before its attempt began.
 //
 // Returns [jobstore.ErrClosed] after Close of the leader or the service. Returns
-// [jobstore.ErrUnavailable] if ctx ends or the store does not reply. One goroutine at a time may
-// call it.
+// [jobstore.ErrUnavailable] if ctx ends or the store does not reply; claimed jobs may then stay
+// RUNNING until their lease ends. If Host.Complete fails, it gives the claimed jobs back and
+// returns the error. One goroutine at a time may call it. The first call begins to watch the store.
 func (l *Leader) Next(ctx context.Context, slots int) ([]jobstore.Handout, error) {
 	if l.isClosed() {
 		return nil, jobstore.ErrClosed
@@ -60,8 +62,11 @@ func (l *Leader) Next(ctx context.Context, slots int) ([]jobstore.Handout, error
 	}
 }
 
-// admitOnce runs one admission and records its duration. If it claimed no job, wait is the time
-// until the next admission unless a signal comes earlier.
+// admitOnce makes one admission of up to slots jobs and records its duration in l.pace. It discards
+// a signal that came before.
+//
+// If it claimed no job, the caller waits for the time wait, or for a signal, before the next
+// admission. wait is 0 if jobs were claimed or another admission at once may find more.
 func (l *Leader) admitOnce(ctx context.Context, slots int) (out []jobstore.Handout, wait time.Duration, err error) {
 	select {
 	case <-l.signal: // later signals are for the next admission
@@ -80,7 +85,9 @@ func (l *Leader) admitOnce(ctx context.Context, slots int) (out []jobstore.Hando
 	return nil, min(wait, l.pace.poll(l.q.Poll)), err
 }
 
-// standBy blocks until this leader has the lease. Returns the error of the store, or of sleep.
+// standBy blocks until this leader has claimed the lease. It tries again when the lease of the
+// other leader ends, or after a signal. Returns the error of the store, ErrClosed after Close of
+// the service, or ErrUnavailable if ctx ends.
 func (l *Leader) standBy(ctx context.Context) error {
 	for {
 		select {
@@ -97,8 +104,9 @@ func (l *Leader) standBy(ctx context.Context) error {
 	}
 }
 
-// sleep waits for the duration d or for a signal. Returns ErrClosed after Close of the service, and
-// ErrUnavailable if ctx ends.
+// sleep blocks for the duration d or until a signal, and then returns nil. A nil signal never
+// comes. If d is 0 or below it does not block. Returns ErrClosed after Close of the service, and
+// ErrUnavailable if ctx ends or has ended.
 func (l *Leader) sleep(ctx context.Context, d time.Duration, signal <-chan struct{}) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", jobstore.ErrUnavailable, context.Cause(ctx))
@@ -120,7 +128,7 @@ func (l *Leader) sleep(ctx context.Context, d time.Duration, signal <-chan struc
 }
 
 // upcoming returns the time until the next job of the queue becomes due, at most an hour and at
-// least admissionGap.
+// least admissionGap. It ignores jobs that were due at the last admission, which have not started.
 func (l *Leader) upcoming(ctx context.Context) (wait time.Duration, err error) {
 	wait = time.Hour
 	err = l.store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
@@ -145,7 +153,8 @@ func (l *Leader) upcoming(ctx context.Context) (wait time.Duration, err error) {
 	return max(wait, admissionGap), err
 }
 
-// pace limits the cost of admissions. Only the goroutine of Next uses it.
+// pace limits the cost of admissions: it decides how long the leader waits between them and which
+// reads it leaves out. Only the goroutine of Next uses it.
 type pace struct {
 	before time.Time     // no admission before this time
 	took   time.Duration // duration of the last admission, if it claimed no job
@@ -166,9 +175,10 @@ const (
 	wholeTime = 10 * time.Second // minimum time between full reads of many due jobs
 )
 
-// mayEndEarly returns a function that reports whether an admission may end before all due jobs were
-// read. It may after partTime if a job starts or a signal waits, unless a full read is overdue.
-// began is the start of the admission.
+// mayEndEarly returns a function that tells whether a throttler's reading of the due jobs may end
+// before the last job. It may if partTime has passed since began and a job starts or a signal
+// waits. It may not while a full read is overdue: the last one is more than wholeTime and four
+// times its duration ago.
 func (p *pace) mayEndEarly(began time.Time, signal <-chan struct{}) func(started bool) bool {
 	overdue := time.Since(p.wholeAt) > max(wholeTime, 4*p.whole)
 	return func(started bool) bool {
@@ -176,8 +186,9 @@ func (p *pace) mayEndEarly(began time.Time, signal <-chan struct{}) func(started
 	}
 }
 
-// record records the duration and the result of an admission, and computes the earliest time of the
-// next one. found is the number of claimed jobs.
+// record records the admission that began at began, and computes the earliest time of the next one.
+// found is the number of claimed jobs. The pause is as long as the admission, at least
+// admissionGap. With again the next admission may follow at once.
 func (p *pace) record(began time.Time, found int, again bool) {
 	now := time.Now()
 	p.took = now.Sub(began)
@@ -189,11 +200,16 @@ func (p *pace) record(began time.Time, found int, again bool) {
 	}
 }
 
-// delay returns the time until the next admission is allowed. 0 or below: now.
+// delay returns the time until the next admission is allowed. 0 or below: it is allowed now.
 func (p *pace) delay() time.Duration { return time.Until(p.before) }
 
-// poll returns the time until the next admission if no signal comes. every is Queue.Poll. The time
-// grows with the duration of the last admission, and is short while the roster contains ended jobs.
+// poll returns the longest time until the next admission if no signal comes. every is Queue.Poll,
+// which applies unless
+//
+//   - the last admission claimed nothing and was slow: slowScanFactor times its duration, if
+//     longer;
+//   - a search was skipped: until that search may be repeated, if earlier;
+//   - the roster contains ended jobs: the duration of the last admission, at least admissionGap.
 func (p *pace) poll(every time.Duration) time.Duration {
 	if p.stale {
 		return max(admissionGap, p.took)
@@ -205,9 +221,10 @@ func (p *pace) poll(every time.Duration) time.Duration {
 	return wait
 }
 
-// skipSlowSearches returns a function that calls find, but skips some searches and then returns no
-// job. It skips a search if one for the same or a higher weight found nothing a short time ago and
-// was slow.
+// skipSlowSearches wraps find, which searches jobs up to a weight. The result skips a search and
+// returns no job if a recent search for the same or a higher weight was slow and found nothing.
+// Slow means longer than scanTime. Recent means less than slowScanFactor times its duration ago.
+// Searches without a maximum weight are never skipped.
 func (p *pace) skipSlowSearches(find func(context.Context, jobstore.Line, int) ([]jobstore.Row, error)) func(context.Context, jobstore.Line, int) ([]jobstore.Row, error) {
 	return func(ctx context.Context, q jobstore.Line, limit int) ([]jobstore.Row, error) {
 		most, set := q.MaxWeight.Get()

@@ -44,7 +44,7 @@ type Queue struct {
 	Poll time.Duration
 }
 
-// Complete sets the defaults of q. Returns all problems, joined.
+// Complete sets the default of q.Poll and checks all fields. Returns all problems, joined.
 func (q *Queue) Complete() error {
 	var errs []error
 	if err := rules.CheckField("queue", q.Name, false); err != nil {

@@ -12,8 +12,8 @@ import (
 )
 
 // roster contains the running jobs of a queue, for the throttler of its leader. Only the goroutine
-// of Next uses it. It may contain jobs that ended elsewhere a moment ago. It lacks no job that
-// matters for admission:
+// of Next uses it, and the throttler that it waits for. It may contain jobs that ended elsewhere a
+// moment ago. It lacks no job that matters for admission:
 //
 //   - only the leader starts jobs of its queue;
 //   - a job that an answer has made due stops the admission that finds it.
@@ -46,14 +46,15 @@ func cloneRow(j *jobstore.Row) jobstore.Row {
 	return c
 }
 
-// begin adds a job that this plan starts.
+// begin adds a job that the present plan starts to begun. settle later moves it to all.
 func (r *roster) begin(j *jobstore.Row) { r.begun = append(r.begun, &entry{job: *j}) }
 
-// last returns the job that begin added last.
+// last returns the entry that begin added last. It panics if begun is empty.
 func (r *roster) last() *entry { return r.begun[len(r.begun)-1] }
 
-// settle moves the jobs of begun that the transaction has started to all, with their stored fields.
-// It drops the others. started contains the started jobs.
+// settle ends a plan: it moves those jobs of begun that the transaction has started to all, as they
+// are stored, and empties begun. started contains all claimed jobs of the transaction. An older
+// entry of the same job is removed.
 func (r *roster) settle(started []jobstore.Handout) {
 	if len(r.begun) == 0 {
 		return
@@ -73,12 +74,13 @@ func (r *roster) settle(started []jobstore.Handout) {
 	r.begun = nil
 }
 
-// isBegun reports whether the job is in begun and was really started.
+// isBegun reports whether the job is in r.begun and also in started.
 func (r *roster) isBegun(id jobstore.ID, started map[jobstore.ID]*jobstore.Row) bool {
 	return started[id] != nil && slices.ContainsFunc(r.begun, func(e *entry) bool { return e.job.ID == id })
 }
 
-// contains reports whether the roster contains all jobs of out.
+// contains reports whether all jobs of out are in r.all. It is true for an empty out. begun does
+// not count.
 func (r *roster) contains(out []jobstore.Handout) bool {
 	if len(out) == 0 {
 		return true
@@ -93,7 +95,9 @@ func (r *roster) contains(out []jobstore.Handout) bool {
 	return len(unknown) == 0
 }
 
-// readRunning reads all running jobs of the queue, in pages, and returns them as a new roster.
+// readRunning reads all jobs of the queue that are RUNNING or RUNQUEUED (they run and wait for a
+// worker), page by page. It returns them as a new roster in the order of their starts. The caller
+// sets its version.
 func (l *Leader) readRunning(ctx context.Context) (*roster, error) {
 	r := &roster{read: time.Now()}
 	after := jobstore.ID(0)
@@ -118,8 +122,9 @@ func (l *Leader) readRunning(ctx context.Context) (*roster, error) {
 	return r, nil
 }
 
-// sync removes jobs that have ended until running jobs are left. In a long roster it checks only a
-// part per call. stale reports that ended jobs remain.
+// sync removes ended jobs if the roster has more than running jobs, which is the number in the
+// store. In a long roster it checks one page per call and continues there at the next call. stale
+// reports that ended jobs remain. It changes nothing after an error.
 func (r *roster) sync(ctx context.Context, l *Leader, running int) (stale bool, err error) {
 	if len(r.all) <= running {
 		return false, nil

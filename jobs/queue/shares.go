@@ -11,9 +11,10 @@ import (
 // Shares returns a [Throttler] that divides a queue into shares. The jobs of a share never run with
 // more than the weight of the share, even if other shares are unused.
 //
-// of returns the name of a job's share. It is called for each job that may start, so it must be
-// fast and depend only on the job. parts contains the weight of each share; it is stored in
-// thousandths. For a share that parts lacks, only the limit of the queue applies.
+// of returns the name of a job's share. It must be fast and depend only on the job. It is called
+// for each job that may start, and once for each running job. parts contains the weight of each
+// share; it is copied and stored in thousandths. For a share that parts lacks, only the limit of
+// the queue applies.
 //
 //   - A full share does not block other shares.
 //   - A job heavier than its share runs alone among the jobs of the share that have a weight.
@@ -27,12 +28,16 @@ func Shares(of func(jobstore.Job) string, parts map[string]float64) Throttler {
 	return s
 }
 
+// shares implements [Throttler] for [Shares]. parts contains the weight of each share in
+// thousandths.
 type shares struct {
 	of    func(jobstore.Job) string
 	parts map[string]int64
 }
 
-// Admit implements [Throttler].
+// Admit starts each due job that fits into its share and into the limit of the queue, in order. It
+// computes the share of a running job once. It postpones no job and returns nil. It implements
+// [Throttler].
 func (s *shares) Admit(_ context.Context, l *Admission) error {
 	taken := make(map[string]int64, len(s.parts))
 	for _, r := range l.running.all {
@@ -51,8 +56,9 @@ func (s *shares) Admit(_ context.Context, l *Admission) error {
 	return nil
 }
 
-// fits reports whether a job of this weight fits into a share; taken is the weight that already
-// runs in the share.
+// fits reports whether a job of this weight fits into a share in which jobs of weight taken run. A
+// weight of 0 and an unknown share always fit. A share of 0 admits no weight. A job heavier than
+// the share fits if taken is 0.
 func (s *shares) fits(share string, taken, weight int64) bool {
 	part, known := s.parts[share]
 	switch {

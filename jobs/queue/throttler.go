@@ -44,14 +44,16 @@ type Admission struct {
 	line    line.Line
 	opens   func(j *jobstore.Row, t time.Time) (time.Time, error)
 
-	offered     map[jobstore.ID]*offer
-	starts      []jobstore.ID
-	later       []jobstore.ID
-	passed      []jobstore.ID // the first jobs that were yielded, in order
+	offered map[jobstore.ID]*offer
+	starts  []jobstore.ID
+	later   []jobstore.ID
+	passed  []jobstore.ID // the first jobs that were yielded, in order
+	// mayEndEarly reports whether Due may end before the last due job: see pace.mayEndEarly.
 	mayEndEarly func(started bool) bool
 	partial     bool // reading ended before all due jobs were seen
-	over        bool
-	err         error // the error of the store
+	// over reports that Admit has returned: Start, Later and Due then have no effect.
+	over bool
+	err  error // the error of the store
 }
 
 // offer is a due job that was read for the throttler, and the decision about it.
@@ -88,9 +90,10 @@ func (l *Admission) Running() []jobstore.Job {
 	return out
 }
 
-// Due returns an iterator over the jobs that are due and whose window is open, in the order of the
-// queue. It reads them page by page. It ends when no worker is free. Each iteration starts at the
-// first job, without jobs that Start or Later was called for.
+// Due returns an iterator over the due jobs whose window is open, in the order of the queue. It
+// reads them page by page, also while the loop runs. It ends when no worker is free, and after an
+// error of the store. Each new loop starts at the first job and leaves out jobs for which Start or
+// Later was called.
 //
 // If reading the due jobs takes more than 100 ms, the iterator may yield only the first part of
 // them while jobs start and end. It yields all of them every 10 s, or every five times the duration
@@ -101,15 +104,20 @@ func (l *Admission) Due() iter.Seq[jobstore.Job] {
 	}
 }
 
-// fitting yields the due jobs that the limit may admit.
+// fitting is Due for the jobs that the limit may admit: it leaves out jobs that are too heavy for
+// the free weight. With Queue.Strict it yields all jobs and ends at the first that did not fit.
 func (l *Admission) fitting(yield func(*jobstore.Row) bool) {
 	if !l.gauge.Blocked {
 		l.each(l.gauge.Most, func(j *jobstore.Row) bool { return yield(j) && !l.gauge.Blocked })
 	}
 }
 
-// each yields the due jobs whose weight is at most most(), page by page. It stores an error of the
-// store in l.err.
+// each yields the due jobs of weight most() or less, page by page, to yield. It calls most before
+// each page. It leaves out jobs that the plan has started or postponed, or whose window is closed.
+//
+// It ends when yield returns false, no worker is free, Admit is over, or mayEndEarly allows it; the
+// last sets l.partial. It stores an error of the store in l.err and does nothing while l.err is
+// set.
 func (l *Admission) each(most func() task.Opt[int64], yield func(*jobstore.Row) bool) {
 	if l.over || l.err != nil {
 		return
@@ -133,8 +141,10 @@ func (l *Admission) each(most func() task.Opt[int64], yield func(*jobstore.Row) 
 	}
 }
 
-// offer records a due job and reports whether to yield it. It moves a job with a closed window to
-// the next opening.
+// offer records a due job in l.offered and reports whether to yield it. Returns false for a job
+// that was started or postponed, and for a closed window. A job with a closed window is postponed
+// to the next opening, up to mostMoved jobs. Windows that cannot be parsed count as closed for a
+// minute. It notes the first mostRefused yielded jobs for the Status.
 func (l *Admission) offer(j *jobstore.Row) bool {
 	if o := l.offered[j.ID]; o != nil {
 		return !o.decided()
@@ -155,13 +165,15 @@ func (l *Admission) offer(j *jobstore.Row) bool {
 	return true
 }
 
-// Start starts a job of this view: it will be claimed after Admit returns. Returns true if the job
-// starts. Returns false if
+// Start plans the start of a job of this view: it will be claimed after Admit returns, unless it
+// has changed meanwhile. It uses a free worker and the weight of the job. Returns true if the job
+// is planned, also for a repeated call. Returns false if
 //
 //   - the limit does not admit it;
 //   - no worker is free;
 //   - Due has not yielded the job;
-//   - Later was called for it.
+//   - Later was called for it;
+//   - Admit has returned.
 func (l *Admission) Start(j jobstore.Job) bool {
 	o := l.offered[j.ID]
 	if l.over || o == nil || !o.later.IsZero() {
@@ -181,11 +193,11 @@ func (l *Admission) Start(j jobstore.Job) bool {
 	return true
 }
 
-// Later makes a job of this view wait until at, or until the first opening of its window after
-// that. The time is stored. No attempt is counted.
+// Later postpones a job of this view until at, or until the first opening of its window after that.
+// The time is stored after Admit returns. No attempt is counted.
 //
-// A call for a job that Start was called for has no effect, nor has a time that is not after Now. A
-// time after the year 9999 becomes the end of that year.
+// A call has no effect if Due has not yielded the job, Start or Later was called for it, or at is
+// not after Now. A time after the year 9999 becomes the end of that year.
 func (l *Admission) Later(j jobstore.Job, at time.Time) {
 	o := l.offered[j.ID]
 	if l.over || o == nil || o.decided() || !at.After(l.now) {
@@ -195,7 +207,8 @@ func (l *Admission) Later(j jobstore.Job, at time.Time) {
 	l.later = append(l.later, j.ID)
 }
 
-// refused returns the first jobs that were yielded and neither started nor postponed.
+// refused returns those of the first mostRefused yielded jobs that were neither started nor
+// postponed, in order. The Status shows them.
 func (l *Admission) refused() []jobstore.ID {
 	var out []jobstore.ID
 	for _, id := range l.passed {

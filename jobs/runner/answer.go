@@ -12,13 +12,16 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// timedOut reports whether the current attempt of the claimed job had timed out at its claim, by
-// the store's clock.
+// timedOut reports whether the current attempt had passed its deadline, without an answer, when
+// this runner claimed the job. The clock is the store's. A job in Phase Awaiting is claimed only
+// for that reason.
 func (h *heldJob) timedOut() bool {
 	return h.Phase == jobs.Awaiting || h.Phase == "" && !h.Deadline.IsZero() && !h.Changed.Before(h.Deadline)
 }
 
-// left returns the time until the Deadline of the attempt. ends is false if no time limit applies.
+// left returns the time until the Deadline of the attempt, which may be negative. ends is false if
+// no time limit applies. No limit applies to a job without a Deadline, for the handling of an
+// answer, and after a timeout.
 func (h *heldJob) left() (left time.Duration, ends bool) {
 	if h.Phase != "" || h.Deadline.IsZero() || h.timedOut() {
 		return 0, false
@@ -30,7 +33,8 @@ func (h *heldJob) left() (left time.Duration, ends bool) {
 // ignored.
 const clockTolerance = 2 * time.Second
 
-// stored converts a time of this process's clock to the store's clock, in UTC.
+// stored converts a time of this process's clock to the store's clock, in UTC. A difference of the
+// clocks up to clockTolerance is ignored.
 func (h *heldJob) stored(at time.Time) time.Time {
 	if off := h.Changed.Sub(h.got); off > clockTolerance || off < -clockTolerance {
 		at = at.Add(off)
@@ -41,9 +45,14 @@ func (h *heldJob) stored(at time.Time) time.Time {
 // errDeferred is the error of a Response that asks to wait for another answer.
 var errDeferred = fmt.Errorf("%w: a Response cannot wait for another answer", jobs.ErrUnsupported)
 
-// deferred stores that the job waits for its answer (Service.Await) and releases the job. If the
-// store refuses, for example because the key is taken, the attempt fails, and may be repeated. A
-// job that was claimed with an answer cannot wait again and fails.
+// deferred ends an attempt whose handler returned task.Defer: it stores that the job waits for its
+// answer (Service.Await) and releases the job. It counts the attempt as deferred. A stored early
+// answer takes effect at once.
+//
+// If the service refuses, for example because the key is taken, the attempt fails: Retry of the
+// job's Type or the task's metadata decide about another attempt. A job that was claimed with an
+// answer cannot wait again: it becomes FAILED. If the store does not reply until the runner stops,
+// the failure is logged.
 func (r *session) deferred(p *attempt, v *task.DeferVerdict) {
 	if p.Phase == jobs.Answered {
 		r.fail(p.heldJob, errDeferred, nil)
@@ -76,9 +85,13 @@ func (r *session) deferred(p *attempt, v *task.DeferVerdict) {
 	r.fail(p.heldJob, err, nil)
 }
 
-// answered handles the answer of a claimed job. A refusal is an error of the attempt. An answer
-// goes to Response of the job's Type, whose result ends the run. Without a Response it ends the run
-// as a success.
+// answered handles the answer of a claimed job and counts it.
+//
+//   - A refusal is an error of the attempt: task.ErrRejected with its reason.
+//   - An answer goes to Response of the job's [Type]; the result ends the attempt.
+//   - Without a Response the answer ends the run as a success, and the data stay.
+//
+// It blocks until the result is stored.
 func (r *session) answered(p *attempt) {
 	r.r.stats.answered.Add(1)
 	switch {
@@ -95,9 +108,13 @@ func (r *session) answered(p *attempt) {
 	}
 }
 
-// askRetry asks Retry of the job's Type whether an attempt that failed with err is repeated, and
-// ends the attempt accordingly. Without Retry, or if Retry itself fails, the job fails. reason is
-// err in the form in which it is stored.
+// askRetry calls Retry of the job's [Type] for an attempt that failed with err. If Retry returns
+// true, the attempt is repeated at the time and with the data that Retry has set. If it returns
+// false, panics, or does not exist, the job becomes FAILED. reason is err in the form in which it
+// is stored.
+//
+// If Retry is interrupted (see interrupted), the job is given back or released instead. p.dialog
+// must not be nil.
 func (r *session) askRetry(p *attempt, err, reason error) {
 	if p.dialog.retry == nil {
 		r.held.Idle(p.heldJob)
@@ -122,9 +139,10 @@ func (r *session) askRetry(p *attempt, err, reason error) {
 	}
 }
 
-// repeat ends the attempt and makes the job due again at a time of this process's clock. A job of a
-// queue becomes QUEUED for another attempt (NextAttempt). Any other job becomes RUNQUEUED in the
-// same run (Postpone). data replaces the job's data unless nil.
+// repeat ends the attempt as counted and makes the job due again at the time at, by this process's
+// clock. A job of a queue becomes QUEUED for another attempt, with the Reason why (NextAttempt).
+// Any other job becomes RUNQUEUED in the same run (Postpone), and why is not stored. data replaces
+// the job's data unless nil.
 func (r *session) repeat(p *attempt, at time.Time, data []byte, why error) {
 	if p.Queue != "" {
 		r.conclude(p.heldJob, &r.r.stats.retried, func(ctx context.Context) error {
@@ -137,7 +155,8 @@ func (r *session) repeat(p *attempt, at time.Time, data []byte, why error) {
 	})
 }
 
-// snooze ends the attempt and makes the job due again after d. The attempt does not count.
+// snooze ends the attempt and makes the job due again after d, QUEUED in a queue and else
+// RUNQUEUED. The attempt does not count against the allowed ones. Stats count it as retried.
 func (r *session) snooze(p *attempt, d time.Duration) {
 	r.conclude(p.heldJob, &r.r.stats.retried, func(ctx context.Context) error {
 		if p.Queue != "" {
@@ -151,8 +170,12 @@ func (r *session) snooze(p *attempt, d time.Duration) {
 // in the queue's runner.
 var ErrNoHandler = errors.New("jobs: the queue's runner has no handler for this name; register one")
 
-// postponeUnknown postpones a job without a handler by Config.PutOff and reports it. Another runner
-// of its queue may have the handler. A job without a queue is given back.
+// postponeUnknown handles a claimed job whose name has no handler here.
+//
+// A job of a queue is reported as ProblemUnknown and becomes QUEUED again after Config.PutOff, with
+// the Reason [ErrNoHandler]. The attempt does not count. Another runner of the queue may have the
+// handler. If the job has an answer or has timed out, only its lease is extended by PutOff, so that
+// this result stays. A job without a queue is given back.
 func (r *session) postponeUnknown(h *heldJob) {
 	if h.Queue == "" { // The job was found by its name, and handlers are never removed.
 		r.giveBack(h)

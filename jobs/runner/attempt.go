@@ -15,7 +15,9 @@ import (
 // contentType is the content type of the data of jobs.
 const contentType = "application/json"
 
-// attempt is a claimed job whose handler runs in this process.
+// attempt is a claimed job whose attempt this process runs. active is the state that the present
+// function of the job uses; each function gets a new one. q is the request that the functions
+// receive.
 type attempt struct {
 	*heldJob
 	handler task.Handler
@@ -24,8 +26,15 @@ type attempt struct {
 	q       *task.Request
 }
 
-// runInPlace runs the next function of a claimed job: its handler, or Response for an answer. It
-// then ends the attempt, or lets the job wait for its answer. It blocks until the result is stored.
+// runInPlace runs the next step of a claimed job in this process and ends the attempt. It blocks
+// until the end is stored. The steps are:
+//
+//   - no handler for the name: postponeUnknown;
+//   - Handout.Refused is set: the attempt fails with that error, without a call;
+//   - an answer or a refusal has come: answered;
+//   - the attempt has timed out: it is counted and fails with task.ErrAnswerTimeout, without a
+//     call;
+//   - else the handler is called: runAndEnd.
 func (r *session) runInPlace(h *heldJob) {
 	handler, defaults, ok := r.r.handlers.Lookup(h.Name)
 	if !ok {
@@ -49,12 +58,14 @@ func (r *session) runInPlace(h *heldJob) {
 	}
 }
 
-// activate returns the state that the handler reads from its context.
+// activate returns a new state that the handler finds in its context: see FromContext and Progress.
 func (r *session) activate(h *heldJob) *active {
 	return &active{s: r.s, run: jobs.RunOf(&h.Row), handout: h.Handout, lose: func() { r.lose(h, nil) }}
 }
 
-// request returns the task.Request for the handler of a claimed job, with data as arguments.
+// request returns the task.Request for the handler of a claimed job, with data as arguments and
+// defaults as metadata. Its id is the id of the run's task (jobs.TaskID), its Generation the token
+// of the claim.
 func (r *session) request(h *heldJob, data []byte, defaults *task.Metadata) *task.Request {
 	now := time.Now()
 	q := task.NewRequest(&task.Envelope{
@@ -65,8 +76,8 @@ func (r *session) request(h *heldJob, data []byte, defaults *task.Metadata) *tas
 	return q
 }
 
-// decode decodes the data of a job into v. Returns an error that wraps [task.ErrBadArgs] if they do
-// not fit.
+// decode decodes the JSON data of a job into v. Returns an error that wraps [task.ErrBadArgs] if
+// the data do not fit.
 func decode(data []byte, v any) error {
 	if err := taskio.Unmarshal(data, v); err != nil {
 		return fmt.Errorf("%w: %w", task.ErrBadArgs, err)
@@ -74,9 +85,14 @@ func decode(data []byte, v any) error {
 	return nil
 }
 
-// handle calls one function of the job with a new context and returns its result. The context ends
-// with the lease, the attempt's Deadline or the hard stop. The function sees the data that the
-// previous function has stored.
+// handle calls fn, one function of the job, in another goroutine with a new context, and returns
+// its result. It blocks until fn returns, or a hard time limit of the metadata passes. A panic
+// becomes an error.
+//
+// The context ends when the job is lost or its lease ends, at the attempt's Deadline, and at the
+// hard stop. After the Deadline an error of fn also wraps task.ErrAnswerTimeout. fn sees the data
+// that the previous function of this attempt has stored. After the return its calls of Progress and
+// Expect return ErrStale.
 func (r *session) handle(p *attempt, fn task.Handler) (any, error) {
 	a := p.active.next()
 	p.active = a
@@ -95,14 +111,23 @@ func (r *session) handle(p *attempt, fn task.Handler) (any, error) {
 	return value, err
 }
 
-// runAndEnd calls fn and ends the attempt by its result.
+// runAndEnd calls fn with handle and ends the attempt by its result: see ran.
 func (r *session) runAndEnd(p *attempt, fn task.Handler) {
 	value, err := r.handle(p, fn)
 	r.ran(p, value, err)
 }
 
-// ran ends the attempt by the result of its function: finish, wait for an answer, repeat, snooze or
-// fail.
+// ran ends the attempt by the result of its function, value and err, and blocks until the end is
+// stored. A function that was interrupted ends nothing: see interrupted. Otherwise the result
+// decides:
+//
+//   - success: the run ends, and a value that is a JSON object becomes the data of the job;
+//   - task.Defer: the job waits for its answer;
+//   - an error with another attempt left, or task.Retry: the attempt is repeated;
+//   - task.Snooze: the job is due again later, and the attempt does not count;
+//   - any other error: Retry of the job's [Type] decides, else the job becomes FAILED.
+//
+// A [Type] decides with Retry unless err is an explicit verdict such as task.Fail.
 func (r *session) ran(p *attempt, value any, err error) {
 	if r.interrupted(p, err) {
 		return
@@ -129,9 +154,12 @@ func (r *session) ran(p *attempt, value any, err error) {
 	}
 }
 
-// interrupted handles a function that was stopped: another worker has the job, its lease has ended,
-// or the runner stops hard. It releases the job or gives it back, and returns true. Otherwise it
+// interrupted handles a function that was stopped from outside, and then returns true. Otherwise it
 // returns false and changes nothing.
+//
+// If another worker has the job, interrupted only releases it. If the function failed after its
+// lease may have ended, or at the hard stop, the job is given back and will run again. A function
+// that succeeded or returned task.Defer was not interrupted.
 func (r *session) interrupted(p *attempt, err error) bool {
 	switch {
 	case p.Lost(): // reported already
@@ -157,15 +185,17 @@ func defers(err error) bool {
 	return is
 }
 
-// judgement is the outcome of an attempt.
+// judgement is the outcome of an attempt: task.Outcome names the next state of the run.
 type judgement struct {
 	task.Outcome
-	data []byte // data of the result
-	said bool   // the handler returned a verdict
+	// data is the result of the handler as data of the job; nil: the data stay.
+	data []byte
+	// said reports that the handler returned a verdict, such as task.Fail or task.Retry.
+	said bool
 }
 
-// judge converts the result of a handler to an outcome and data. Methods of the error and of the
-// result are user code: their panic fails the run.
+// judge converts the result of a handler to an outcome and data. It changes nothing. Methods of the
+// error and of the result are user code: a panic of them makes the outcome a failure.
 func judge(q *task.Request, value any, err error) (o judgement) {
 	if p := guard.Call(func() error { o = outcome(q, value, err); return nil }); p != nil {
 		return judgement{Outcome: task.Outcome{State: task.StateFailed, Err: p}}
@@ -173,7 +203,8 @@ func judge(q *task.Request, value any, err error) (o judgement) {
 	return o
 }
 
-// outcome is judge without the recovery of panics.
+// outcome is judge without the recovery of panics. A value that cannot be encoded, or is too long,
+// counts as an error.
 func outcome(q *task.Request, value any, err error) (o judgement) {
 	if err == nil {
 		o.data, err = object(value)

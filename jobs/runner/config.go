@@ -119,7 +119,8 @@ type Stats struct {
 	Late      int64 // those ends in Finished and Failed that a sweep found
 }
 
-// complete sets the defaults. Returns all problems, joined.
+// complete sets the defaults and checks the fields. Queue is replaced by a checked copy. Returns
+// all problems, joined.
 func (c *Config) complete() error {
 	var errs []error
 	if c.Service == nil {

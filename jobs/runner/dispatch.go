@@ -14,17 +14,18 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// definition converts jobs of a name to tasks, and results of the tasks to data.
+// definition converts jobs of a name to tasks, and results of the tasks to data of the jobs.
 type definition struct {
+	// call returns the call that submits the task. An error: the data do not fit the task.
 	call func(data []byte) (task.Call, error)
-	// result as data; nil: not a JSON object
+	// result reads the result of the ended task p as data; nil: not a JSON object.
 	result func(ctx context.Context, p task.Pending) ([]byte, error)
 }
 
 // Dispatch makes a runner with Config.Submit dispatch the jobs with these names as tasks. Without
 // names it uses the name of t. So a job with a foreign name, such as www-prod/SendEmail, gets a
 // task name that brokers accept. The data of a job are the arguments; if they do not fit, the job
-// fails.
+// fails. Call it before Run.
 //
 // Each run is one task ([jobs.TaskID]). The task keeps its id if it is submitted again because a
 // confirmation was lost or a runner died. The job ends when the end of its task is recorded:
@@ -33,8 +34,11 @@ type definition struct {
 //   - a task that failed after its retries, expired or was revoked makes the job FAILED.
 //
 // The record in Config.Results decides. It is retained for at least one day longer than Timeout, so
-// runners may be down for that long. Returns [jobs.ErrUnsupported] for a task that ignores its
-// result or runs at most once, and [task.ErrDuplicateTask] for a name that is dispatched already.
+// runners may be down for that long.
+//
+// Returns [jobs.ErrUnsupported] without Config.Submit, and for a task that ignores its result or
+// runs at most once. Returns [task.ErrDuplicateTask] for a name that is dispatched already, and an
+// error for an invalid name or metadata. After an error no name is dispatched.
 //
 // Consumers should use [Current] as a middleware. The priority of a job orders its dispatch; the
 // priority of its task is that of the definition.
@@ -86,14 +90,15 @@ func Dispatch[A, R any](r *Runner, t task.Task[A, R], names ...string) error {
 	return nil
 }
 
-// dispatched returns the names of dispatched jobs, sorted. It takes r.mu.
+// dispatched returns the job names for which Dispatch was called, sorted. It takes r.mu.
 func (r *Runner) dispatched() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Sorted(maps.Keys(r.definitions))
 }
 
-// definition returns the definition for a job name, or nil. It takes r.mu.
+// definition returns the definition for a job name, or nil if the name is not dispatched here. It
+// takes r.mu.
 func (r *Runner) definition(name string) *definition {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,7 +106,9 @@ func (r *Runner) definition(name string) *definition {
 }
 
 // call returns the call that submits the task of a job's current run. Its id and the header
-// HeaderRun identify the run. Returns an error if the data of the job do not fit the task.
+// HeaderRun identify the run, so a repeated call has the same id. Its result is stored for at least
+// Config.Timeout and a day. Returns an error if the data of the job do not fit the task. The name
+// of h must be dispatched.
 func (r *Runner) call(h *heldJob) (task.Call, error) {
 	c, err := r.definition(h.Name).call(h.args)
 	if err != nil {
@@ -124,7 +131,9 @@ type observer interface {
 	Pending(id task.ID) task.Pending
 }
 
-// pendingOf returns a handle that reads the result of a recorded task.
+// pendingOf returns a handle with which the result of a recorded task can be read. If Config.Submit
+// has no method Pending, the handle reads only JSON from the record, and only its Result may be
+// called.
 func (r *Runner) pendingOf(rec *resultstore.Record) task.Pending {
 	if o, ok := r.c.Submit.(observer); ok {
 		return o.Pending(rec.ID)
@@ -132,7 +141,8 @@ func (r *Runner) pendingOf(rec *resultstore.Record) task.Pending {
 	return plain{record: rec}
 }
 
-// plain reads a result in JSON from its record.
+// plain is a task.Pending that reads a result in JSON from the record of its task. Only Result
+// works.
 type plain struct {
 	task.Pending
 	record *resultstore.Record

@@ -10,7 +10,9 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// prepares reports whether this runner submits the tasks that producers have stored in jobs.
+// prepares reports whether this runner submits the tasks whose messages producers have stored in
+// jobs (tasks with conditions). That requires Config.Queue and a Submit that is a
+// jobs.PreparedSubmitter.
 func (r *Runner) prepares() bool {
 	if r.c.Submit == nil || r.c.Queue == nil {
 		return false
@@ -20,7 +22,7 @@ func (r *Runner) prepares() bool {
 }
 
 // taskOf returns the id of the task of a job's current run. prepared reports that a producer has
-// stored the message of that task.
+// stored the message of that task in the job, and this runner submits such messages.
 func (r *Runner) taskOf(j *jobs.Row) (id task.ID, prepared bool) {
 	if id, ok := jobs.TaskOf(&j.Job); ok && r.prepares() {
 		return id, true
@@ -28,9 +30,11 @@ func (r *Runner) taskOf(j *jobs.Row) (id task.ID, prepared bool) {
 	return jobs.TaskID(*j), false
 }
 
-// submitReady submits the stored tasks of the submissions with the indexes ready, several at a
-// time. It sets confirmed and pending of each. If some are not confirmed, it returns the error of
-// one of them.
+// submitReady submits the stored messages of the submissions with the indexes in ready, several at
+// a time, and blocks until all are done. It sets confirmed and pending at those indexes.
+//
+// Returns the error of one submission if some are not confirmed. After an error of reading
+// messages, the submissions that remain are not tried.
 func (r *session) submitReady(ctx context.Context, submissions []submission, ready []int, confirmed []bool, pending []task.Pending) error {
 	if len(ready) == 0 {
 		return nil
@@ -69,7 +73,7 @@ func (r *session) submitReady(ctx context.Context, submissions []submission, rea
 // messagePage is the number of messages that are read at a time. A message may have megabytes.
 const messagePage = 4 * mostCalls
 
-// messages reads the stored messages of the tasks of these jobs.
+// messages reads the stored task messages of these jobs. Jobs without a message are left out.
 func (r *session) messages(ids []jobs.ID) (found map[jobs.ID][]byte, err error) {
 	err = r.call(func(ctx context.Context) error {
 		found, err = r.s.Messages(ctx, ids...)
@@ -78,9 +82,12 @@ func (r *session) messages(ids []jobs.ID) (found map[jobs.ID][]byte, err error) 
 	return found, err
 }
 
-// revokeWithdrawn revokes the tasks of withdrawn jobs of the queue, since their submitters wait for
-// a result. done contains the jobs that were handled before. It returns the jobs to pass as done to
-// the next call.
+// revokeWithdrawn revokes the tasks of CANCELLED jobs of the queue that have a stored task, since
+// their submitters wait for a result. done contains the jobs that were handled before. Returns the
+// jobs to pass as done to the next call.
+//
+// A failed revocation is logged and tried again by the next call. If the jobs cannot be read or ctx
+// ends, it stops early and returns done. Returns nil if the runner has no queue or cannot revoke.
 func (r *session) revokeWithdrawn(ctx context.Context, done map[jobs.ID]bool) map[jobs.ID]bool {
 	submit, ok := r.c.Submit.(jobs.PreparedSubmitter)
 	if !ok || r.c.Queue == nil {

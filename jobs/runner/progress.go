@@ -25,13 +25,15 @@ type active struct {
 	mu      sync.Mutex
 	handout jobs.Handout
 	over    bool // the handler has returned: its later calls have no effect
-	lose    func()
+	// lose marks the job as lost to another worker. nil: a consumer runs the task of a dispatched job.
+	lose func()
 }
 
 type activeKey struct{}
 
-// FromContext returns the job of the calling handler as it was claimed, with the data of its last
-// [Progress]. ok is false if ctx is not the context of a job. In a consumer it requires [Current].
+// FromContext returns the job of the calling handler as it was claimed. Its data are those of the
+// last [Progress], its key that of the last Expect. The result is false if ctx is not the context
+// of a job. In a consumer it requires [Current]. It reads nothing from the store.
 func FromContext(ctx context.Context) (jobs.Handout, bool) {
 	a, ok := ctx.Value(activeKey{}).(*active)
 	if !ok {
@@ -43,10 +45,12 @@ func FromContext(ctx context.Context) (jobs.Handout, bool) {
 }
 
 // Progress replaces the data of the job of the calling handler by v, which must encode to a JSON
-// object. Queries show the data while the job runs. If the process dies, the next attempt begins
-// with them.
+// object. It blocks until the data are stored. Queries show the data while the job runs. If the
+// process dies, the next attempt begins with them.
 //
-//   - Returns [jobstore.ErrStale] if the run is over or another worker has the job.
+//   - Returns [jobstore.ErrStale] if the run is over, the handler has returned, or another worker
+//     has the job. In the last case the context of the handler ends.
+//   - Returns [jobstore.ErrBadJob] if v cannot be encoded, is not an object, or is too long.
 //   - Returns [jobstore.ErrUnsupported] in a task with conditions, whose job stores no progress.
 //   - Returns [ErrNoRun] if ctx is not the context of a job. In a consumer it requires [Current].
 func Progress(ctx context.Context, v any) error {
@@ -67,9 +71,10 @@ func Progress(ctx context.Context, v any) error {
 	return a.update(ctx, data)
 }
 
-// update stores data as the job's data. It takes a.mu, so one call runs at a time. For a dispatched
-// run it reads the current token if the old one is stale. Returns ErrStale after the end of the
-// handler.
+// update stores data as the job's data, and then in a.handout. For a task in a consumer it reads
+// the current token if its own is stale, and tries once more. Returns ErrStale after the end of the
+// handler, and if the run is over or another worker has the job. In the last case it marks the job
+// as lost. It takes a.mu during the call of the store, so one call runs at a time.
 func (a *active) update(ctx context.Context, data []byte) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -92,9 +97,9 @@ func (a *active) update(ctx context.Context, data []byte) error {
 	return a.noteLost(err)
 }
 
-// noteLost looks at the error of a call for the job, and returns the error for the handler. An
-// error that wraps ErrNotFound is returned with ErrStale added. Any other error, also nil, is
-// returned unchanged. If the result wraps ErrStale, noteLost calls a.lose: the job is lost.
+// noteLost converts the error of a call for the job to the error for the handler. It adds ErrStale
+// to an error that wraps ErrNotFound, and returns other errors, also nil, unchanged. If the result
+// wraps ErrStale, it calls a.lose, if set: the job is lost. Call it with a.mu held.
 func (a *active) noteLost(err error) error {
 	if errors.Is(err, jobs.ErrNotFound) {
 		err = fmt.Errorf("%w: %w", jobs.ErrStale, err)
@@ -105,13 +110,15 @@ func (a *active) noteLost(err error) error {
 	return err
 }
 
-// Expect implements [task.Expecter].
+// Expect reserves key for the answer of the attempt. Returns jobs.ErrStale if the handler has
+// returned or another worker has the job. It implements [task.Expecter].
 func (a *active) Expect(ctx context.Context, key string) error {
 	return a.expect(ctx, key, task.Opt[bool]{})
 }
 
-// expect reserves a key for the attempt, and sets Respond if it is set. It takes a.mu. Returns
-// ErrStale after the end of the handler.
+// expect reserves key for the answer of the attempt (Service.Expect), and sets Respond of the job
+// if respond is set. On success it updates a.handout. Returns ErrStale after the end of the
+// handler, and if the attempt is over; the job is then marked as lost. It takes a.mu.
 func (a *active) expect(ctx context.Context, key string, respond task.Opt[bool]) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -125,15 +132,17 @@ func (a *active) expect(ctx context.Context, key string, respond task.Opt[bool])
 	return a.noteLost(err)
 }
 
-// next returns the state for the next function of the same attempt. It contains the data that the
-// previous function has stored.
+// next returns a new state for the next function of the same attempt. It contains the data that the
+// previous function has stored. Its calls have an effect even if the previous function has ended.
+// It takes a.mu.
 func (a *active) next() *active {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return &active{s: a.s, run: a.run, handout: a.handout, lose: a.lose}
 }
 
-// end makes later calls of the handler return ErrStale.
+// end makes later calls of Progress and Expect return ErrStale. It takes a.mu, so it waits for a
+// call that is in progress.
 func (a *active) end() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -148,11 +157,12 @@ const readAgainAfter = 5 * time.Second
 // with [jobstore.ErrStale], and its handler does not run. For a task with conditions
 // (task.Conditions) it checks that the job runs.
 //
-// If the store does not reply, the task is delivered again after 5 s. Tasks that belong to no job,
-// and follow-up tasks of a job's task, pass unchecked.
+// If the job cannot be read for another reason, the handler does not run, and the task is delivered
+// again after 5 s. Tasks that belong to no job, and follow-up tasks of a job's task, pass
+// unchecked.
 //
 // Without Current a task that is delivered again or submitted twice may run after the end of its
-// job. [Progress] and [FromContext] work only with it.
+// job. [Progress] and [FromContext] work only with it, until the handler returns.
 func Current(s *jobs.Service) func(next task.Handler) task.Handler {
 	return func(next task.Handler) task.Handler {
 		return task.HandlerFunc(func(ctx context.Context, q *task.Request) (any, error) {

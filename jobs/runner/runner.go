@@ -50,7 +50,8 @@ type counters struct {
 
 var _ task.Registrar = (*Runner)(nil)
 
-// New returns a Runner. It does no I/O and starts no goroutine. Returns all problems of c, joined.
+// New returns a Runner with the defaults of c. It does no I/O and starts no goroutine. Returns all
+// problems of c, joined.
 func New(c Config) (*Runner, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
@@ -58,10 +59,11 @@ func New(c Config) (*Runner, error) {
 	return &Runner{c: c, definitions: map[string]*definition{}}, nil
 }
 
-// Register implements task.Registrar: h handles the jobs with this name. Any job name is allowed. A
-// name that is registered after Run has begun is not claimed.
+// Register makes h handle the jobs with this name. Any valid job name is allowed. A name that is
+// registered after Run has begun is not claimed. It implements task.Registrar.
 //
-// Returns [jobstore.ErrUnsupported] if jobs are dispatched; see [Dispatch].
+// Returns [jobstore.ErrUnsupported] if jobs are dispatched; see [Dispatch]. Returns an error for an
+// invalid name or metadata, and [task.ErrDuplicateTask] for a registered name.
 func (r *Runner) Register(name string, h task.Handler, defaults task.Metadata) error {
 	if r.c.Submit != nil {
 		return fmt.Errorf("%w: this runner dispatches jobs; register %q with a consumer", jobs.ErrUnsupported, name)
@@ -87,12 +89,13 @@ var ErrRunning = errors.New("jobs: Run was already called; create a new runner")
 
 // Run runs jobs until ctx ends. Then it claims no more jobs and waits for handlers, up to
 // ShutdownTimeout. After that it ends their contexts with the cause task.ErrShutdown, and gives
-// back the jobs of handlers that return because of it. Dispatched tasks continue without the
-// runner.
+// back the jobs of handlers that return because of it. It waits 5 s more for handlers. Dispatched
+// tasks continue without the runner.
 //
 // While the store is unavailable, Run waits. A Runner runs only once. Returns nil after a stop,
 // [ErrRunning] for a second call, and [jobstore.ErrClosed] if the service was closed. Returns other
-// errors for a mistake in the configuration or if handlers do not return.
+// errors at once for a mistake in the configuration, such as no handlers. Returns an error at the
+// end if handlers have not returned.
 func (r *Runner) Run(ctx context.Context) error {
 	if !r.running.CompareAndSwap(false, true) {
 		return ErrRunning
@@ -108,8 +111,9 @@ func (r *Runner) Run(ctx context.Context) error {
 	return o.run(ctx)
 }
 
-// names returns the names of the jobs to run. Returns an error if no name is registered, or one of
-// Config.Names is not.
+// names returns the names of the jobs to run: Config.Names, or all registered or dispatched names.
+// Returns an error if no name is known, unless the runner submits stored tasks (see prepares).
+// Returns an error that wraps task.ErrUnknownTask if a name of Config.Names is not known.
 func (r *Runner) names() ([]string, error) {
 	known := r.handlers.Names()
 	if r.c.Submit != nil {
@@ -130,7 +134,7 @@ func (r *Runner) names() ([]string, error) {
 	return r.c.Names, errors.Join(errs...)
 }
 
-// report logs a problem with a job and passes it to Config.OnReport.
+// report logs a problem with a job as a warning and calls Config.OnReport, if set.
 func (r *Runner) report(p Problem, j *jobs.Row, err error) {
 	r.c.Logger.Warn("jobs: "+string(p), "job", int64(j.ID), "name", j.Name, "run", j.Run, "error", err)
 	if r.c.OnReport != nil {
@@ -139,14 +143,14 @@ func (r *Runner) report(p Problem, j *jobs.Row, err error) {
 	}
 }
 
-// warn logs a failure of the store or the broker.
+// warn logs a failure of the store or the broker, described by what.
 func (r *Runner) warn(what string, err error) {
 	r.c.Logger.Warn("jobs: "+what, "error", err)
 }
 
-// object returns the result of a handler or a task as data. Returns nil if it is not a JSON object,
-// or is task.None. Returns an error that wraps task.ErrBadResult if it cannot be encoded or is too
-// long.
+// object encodes the result of a handler or a task as data of a job. Returns nil for nil, task.None
+// and a value that is not a JSON object: the data then stay. Returns an error that wraps
+// task.ErrBadResult if the value cannot be encoded or is too long.
 func object(value any) ([]byte, error) {
 	if _, none := value.(task.None); none || value == nil {
 		return nil, nil

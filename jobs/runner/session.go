@@ -32,9 +32,9 @@ const (
 	firstPage = 64
 )
 
-// session is one Run of a runner. One goroutine claims jobs. Each job has a goroutine that runs it
-// or waits for the end of its task. Another goroutine renews leases. A job that awaits an answer
-// has no goroutine and is not held.
+// session is one Run of a runner. One goroutine claims jobs. Each claimed job has a goroutine that
+// runs it or waits for the end of its task. Another goroutine renews leases. A job that awaits an
+// answer has no goroutine and is not held.
 type session struct {
 	r      *Runner
 	c      *Config
@@ -42,11 +42,15 @@ type session struct {
 	source source
 	names  []string
 
-	hard context.Context // context of handlers and submissions; it ends at the hard stop
+	// hard is the context of handlers and submissions. The hard stop ends it with task.ErrShutdown.
+	hard context.Context
 	kill context.CancelCauseFunc
 
+	// held contains the claimed jobs whose end is not stored yet; it renews their leases.
 	held *held.Set[jobs.ID, *heldJob]
 
+	// working counts goroutines that run handlers, submit, or give back jobs; waiting counts those
+	// that wait for the end of tasks.
 	working  sync.WaitGroup
 	batches  chan batch   // to submit
 	claimed  atomic.Int64 // bytes of the data of batches
@@ -59,16 +63,20 @@ type session struct {
 	endCalls context.CancelFunc // ends calls; their results may then not be stored
 }
 
-// heldJob is a job that this runner has claimed.
+// heldJob is a job that this runner has claimed. Its held.Item records whether it is lost, and
+// whether its end is being stored ("settling").
 type heldJob struct {
 	held.Item
 	jobs.Handout
+	// got is the time of the claim, by this process's clock.
 	got    time.Time
 	leased atomic.Bool // its lease must be renewed
-	// its end comes from a record, which another runner may also have found
+	// record reports that the end of the job comes from the record of its task, which another runner
+	// may also have found.
 	record bool
-	off    chan struct{}
-	once   sync.Once
+	// off is closed when this runner stops holding the job.
+	off  chan struct{}
+	once sync.Once
 
 	// The fields of a dispatched job. Of its data only args stay, until its task is made.
 	args     []byte
@@ -82,7 +90,8 @@ type batch struct {
 	bytes int
 }
 
-// newHeldJob returns a claimed job as a heldJob. With Config.Submit its data move to args.
+// newHeldJob returns a claimed job as a heldJob. It does not add it to the held set. With
+// Config.Submit the data move to args and the fields that only a handler needs are dropped.
 func (r *session) newHeldJob(h jobs.Handout) *heldJob {
 	n := &heldJob{Handout: h, got: time.Now(), off: make(chan struct{})}
 	if r.c.Submit != nil {
@@ -92,17 +101,20 @@ func (r *session) newHeldJob(h jobs.Handout) *heldJob {
 	return n
 }
 
-// shares reports whether the end of the job may share its transaction: its record stays, and no
-// other job depends on it as far as is known.
+// shares reports whether the end of the job may share its transaction with other changes. It may if
+// the record of the job stays and, as far as is known, no other job depends on it.
 func (h *heldJob) shares() bool { return rules.IsKept(&h.Row) && rules.StandsAlone(&h.Row) }
 
-// waitsForTask reports whether the job waits for the end of its task.
+// waitsForTask reports whether the task of the job was submitted and its end is still awaited: the
+// lease is not renewed and no goroutine stores an end.
 func (h *heldJob) waitsForTask() bool { return !h.leased.Load() && !h.Settling() }
 
-// release ends the wait for the task of the job. A repeated call has no effect.
+// release closes h.off, which ends the wait for the task of the job. A repeated call has no effect.
+// session.release also removes the job from the held set.
 func (h *heldJob) release() { h.once.Do(func() { close(h.off) }) }
 
-// newSession returns a session for the jobs with these names. It starts no goroutine.
+// newSession returns a session for the jobs with these names, or for Config.Queue. It starts no
+// goroutine and does no I/O. Returns the error of newSource.
 func newSession(r *Runner, names []string) (*session, error) {
 	calls := mostCalls
 	if r.c.Queue != nil {
@@ -126,8 +138,13 @@ func newSession(r *Runner, names []string) (*session, error) {
 	return o, nil
 }
 
-// run claims and runs jobs until ctx ends. It then stops in this order: claims, submissions,
-// handlers, waits for tasks, renewals. Returns an error if handlers have not returned in time.
+// run claims and runs jobs until ctx ends or the service is closed. Its goroutines renew leases,
+// submit tasks, delete expired jobs and sweep. It blocks until all work has ended, in this order:
+// claims, submissions, handlers, waits for tasks, renewals. Jobs that were not submitted are given
+// back, and the lease of a queue is released.
+//
+// Handlers may run for ShutdownTimeout; then their contexts end. Returns the error of fetch. Also
+// returns an error if handlers have not returned in time; it then does not wait for them.
 func (r *session) run(ctx context.Context) error {
 	defer r.kill(nil)
 	defer r.endCalls()
@@ -170,8 +187,9 @@ func (r *session) run(ctx context.Context) error {
 	return failure
 }
 
-// fetch claims jobs and starts their work until ctx ends or the service is closed. While the store
-// fails it tries again. Returns an error after which trying again cannot help, else nil.
+// fetch claims jobs and starts their work until ctx ends, and then returns nil. It waits while no
+// slot is free. While the store fails it logs once and tries again with Config.Backoff. Returns
+// ErrClosed if the service was closed, and ErrBadJob if it refuses the claim itself.
 func (r *session) fetch(ctx context.Context) error {
 	failed := 0
 	for ctx.Err() == nil {
@@ -202,11 +220,15 @@ func (r *session) fetch(ctx context.Context) error {
 // is not stored yet.
 const mostUnsettled = 1000
 
-// pages returns the sizes of pages of dispatched jobs. A page has at most most jobs.
+// pages returns a page.Size for reading dispatched jobs: it adapts the limit of each page to the
+// bytes of earlier ones. A page has at most most jobs.
 func pages(most int) page.Size { return page.Size{Bytes: pageBytes, First: firstPage, Most: most} }
 
-// freeSlots blocks until the runner can claim more jobs and returns their maximum number. 0: ctx
-// has ended.
+// freeSlots blocks until the runner can claim more jobs, and returns how many, at most
+// jobs.MaxTake. Returns 0 if ctx has ended while it waited.
+//
+// Handlers: one slot for each free worker, if fewer than mostUnsettled ends are not stored yet.
+// Dispatched jobs: up to Outstanding, unless too many bytes wait for submission.
 func (r *session) freeSlots(ctx context.Context) int {
 	for {
 		all, idle := r.held.Len()
@@ -229,8 +251,11 @@ func (r *session) freeSlots(ctx context.Context) int {
 	}
 }
 
-// startWork starts the handlers of claimed jobs, or queues the jobs for submission. It reports jobs
-// with GivenUp. If ctx has ended, it gives the jobs back.
+// startWork adds claimed jobs to the held set. It starts a goroutine for each handler, or passes
+// the jobs to the submitters as one batch. It does not wait for them.
+//
+// A job with GivenUp (FAILED after ten claims) is counted and reported only. If ctx has ended, the
+// other jobs are given back.
 func (r *session) startWork(ctx context.Context, got []jobs.Handout) {
 	b := batch{bytes: page.Handouts(got)}
 	r.size.Read(len(got), b.bytes)
@@ -260,14 +285,16 @@ func (r *session) startWork(ctx context.Context, got []jobs.Handout) {
 	}
 }
 
-// track adds a job to the held set. An earlier claim of the same job is marked as lost.
+// track adds a job to the held set. An earlier claim of the same job in this process is marked as
+// lost.
 func (r *session) track(h *heldJob) {
 	if before, replaced := r.held.Hold(h); replaced {
 		r.lose(before, nil)
 	}
 }
 
-// release removes jobs from the held set and ends the waits for their tasks.
+// release removes jobs from the held set, so that their leases are no longer renewed, and ends the
+// waits for their tasks. It writes nothing to the store. Repeated calls are harmless.
 func (r *session) release(hs ...*heldJob) {
 	r.held.Release(hs...)
 	for _, h := range hs {
@@ -275,8 +302,9 @@ func (r *session) release(hs ...*heldJob) {
 	}
 }
 
-// lose marks a job as lost to another worker, counts and reports it once, and ends the context of
-// its handler. Unless a handler runs, it also releases the job.
+// lose marks a job as lost to another worker, and ends the context of its handler. The first call
+// for a job counts it and reports ProblemLost with err, which may be nil. lose releases the job
+// unless a handler runs, which occupies its worker until it returns.
 func (r *session) lose(h *heldJob, err error) {
 	if h.Lose() {
 		r.r.stats.lost.Add(1)
@@ -287,7 +315,8 @@ func (r *session) lose(h *heldJob, err error) {
 	}
 }
 
-// takeQueued removes all jobs from the queue of batches and returns them.
+// takeQueued removes all batches that no submitter has received, and returns their jobs. It does
+// not block.
 func (r *session) takeQueued() []*heldJob {
 	var taken []*heldJob
 	for {
@@ -300,8 +329,9 @@ func (r *session) takeQueued() []*heldJob {
 	}
 }
 
-// call calls fn with a context that ends after a lease. It waits while too many calls run. The call
-// may outlast Run's context.
+// call calls fn with a context that ends after the duration of a lease, and returns its error. It
+// first blocks while too many calls run (mostCalls or mostShared). The context is that of the
+// session's calls, so a call may outlast Run's context.
 func (r *session) call(fn func(context.Context) error) error {
 	r.free <- struct{}{}
 	defer func() { <-r.free }()
@@ -310,9 +340,12 @@ func (r *session) call(fn func(context.Context) error) error {
 	return fn(ctx)
 }
 
-// callUntilReply calls fn until the store replies, with delays. Returns nil if the call took
-// effect, or the error for which it never can. It stops with the last error when the runner ends
-// its calls.
+// callUntilReply calls fn until the store replies, with delays of Config.Backoff. It logs the first
+// failure. Returns nil if the call took effect. Returns the error if it is final: the attempt is
+// over, the change is invalid, or the service is closed.
+//
+// After the first try, an attempt that is over counts as success: an earlier try may have taken
+// effect. When the runner ends its calls, it returns the last error.
 func (r *session) callUntilReply(fn func(context.Context) error) error {
 	for attempt := 0; ; attempt++ {
 		err := r.call(fn)
@@ -332,14 +365,16 @@ func (r *session) callUntilReply(fn func(context.Context) error) error {
 	}
 }
 
-// settle marks the job as settling and calls callUntilReply.
+// settle marks the job as settling, so that a failed renewal no longer counts as a loss, and
+// returns the result of callUntilReply.
 func (r *session) settle(h *heldJob, fn func(context.Context) error) error {
 	h.Settle()
 	return r.callUntilReply(fn)
 }
 
-// conclude ends an attempt by fn, releases the job, and adds one to n. If the service refuses fn,
-// for example because of its data, the job becomes FAILED. It reports whether fn took effect.
+// conclude ends an attempt by fn, releases the job, wakes the source, and adds one to n. It blocks
+// until the store replies. If the service refuses the change itself, for example because of its
+// data, the job becomes FAILED instead. It reports whether fn, or that failure, took effect.
 func (r *session) conclude(h *heldJob, n *atomic.Int64, fn func(context.Context) error) bool {
 	err := r.settle(h, fn)
 	if (errors.Is(err, jobs.ErrState) || errors.Is(err, jobs.ErrBadJob)) && !jobstore.RunOver(err) {
@@ -349,9 +384,10 @@ func (r *session) conclude(h *heldJob, n *atomic.Int64, fn func(context.Context)
 	return r.concluded(h, n, err)
 }
 
-// fail ends the run of a job as FAILED with a reason, reports it, and releases the job. If the
-// answer of the job has come, the job continues with it instead. It reports whether the call took
-// effect.
+// fail ends the run of a job as FAILED with a reason and data (nil: they stay), reports
+// ProblemFailed, counts it, and releases the job. If the answer of the job has come, the job
+// becomes due with it instead, and counts as deferred. It blocks until the store replies, and
+// reports whether the call took effect.
 func (r *session) fail(h *heldJob, reason error, data []byte) bool {
 	delivered := false
 	err := r.settle(h, func(ctx context.Context) (err error) {
@@ -368,8 +404,9 @@ func (r *session) fail(h *heldJob, reason error, data []byte) bool {
 	return r.concluded(h, &r.r.stats.failed, err)
 }
 
-// concluded counts the result err of ending an attempt and releases the job. If another worker has
-// the job, it is lost. It reports whether err is nil.
+// concluded handles the result err of storing the end of an attempt, and releases the job in each
+// case. It reports whether err is nil; then it adds one to n. If the attempt was over, the job is
+// marked as lost, unless its end came from a record. Any other error is logged.
 func (r *session) concluded(h *heldJob, n *atomic.Int64, err error) bool {
 	switch {
 	case err == nil:
@@ -384,8 +421,9 @@ func (r *session) concluded(h *heldJob, n *atomic.Int64, err error) bool {
 	return err == nil
 }
 
-// giveBack returns the claims of jobs concurrently, so that other runners can claim the jobs at
-// once. It blocks until all are returned.
+// giveBack returns the claims of jobs to the store, concurrently, so that other runners can claim
+// the jobs at once. It counts and releases them. It blocks until the store has replied for each
+// job, or the runner ends its calls.
 func (r *session) giveBack(hs ...*heldJob) {
 	var wg sync.WaitGroup
 	for _, h := range hs {

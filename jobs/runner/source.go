@@ -10,19 +10,22 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/queue"
 )
 
-// source provides the jobs of a session.
+// source provides the jobs of a session: a queue.Leader with Config.Queue, else a getSource.
 type source interface {
-	// Next claims at least one and at most slots jobs. It blocks until a job is due.
+	// Next claims at least one and at most slots jobs. It blocks until a job is due or ctx ends.
 	Next(ctx context.Context, slots int) ([]jobs.Handout, error)
 	// Changed tells the source that a job has ended in this process.
 	Changed()
-	// KeepLease renews the lease of the source until ctx ends.
+	// KeepLease renews the lease of the source until ctx ends. It blocks, unless the source has no
+	// lease.
 	KeepLease(ctx context.Context)
 	// Close releases the source, so that another runner can use it at once.
 	Close(ctx context.Context)
 }
 
-// newSource returns a leader of the configured queue, or a source that calls Service.Get.
+// newSource returns a leader of the configured queue, whose problems are logged, and reported if
+// they concern a job. Attempts have no deadline if jobs are dispatched. Without Config.Queue it
+// returns a source that calls Service.Get. Returns the error of NewLeader.
 func (r *session) newSource() (source, error) {
 	if r.c.Queue == nil {
 		return getSource{r}, nil
@@ -41,7 +44,8 @@ func (r *session) newSource() (source, error) {
 // getSource provides jobs without a queue, by Service.Get.
 type getSource struct{ r *session }
 
-// Next calls Get and blocks until a job is due.
+// Next claims at most slots due jobs of the session's names that have no queue. It blocks until a
+// job is due or ctx ends.
 func (a getSource) Next(ctx context.Context, slots int) ([]jobs.Handout, error) {
 	return a.r.s.Get(ctx, jobs.Request{Selector: jobs.Selector{Names: a.r.names}, Lease: a.r.c.Lease, Max: slots, Wait: true})
 }
@@ -50,8 +54,9 @@ func (getSource) KeepLease(context.Context) {}
 func (getSource) Changed()                  {}
 func (getSource) Close(context.Context)     {}
 
-// begin sets Key and Respond of a job from its Type, before the start of its attempt is saved. It
-// runs in a transaction and may run again. An error or a panic of Key fails the attempt.
+// begin sets Key and Respond of a job from its [Type], before the start of its attempt is saved. It
+// does nothing for a job of another kind. An error or a panic of Key, or an invalid key, fails the
+// attempt. It runs in a transaction and may run again.
 func (r *session) begin(j *jobs.Row) (err error) {
 	handler, _, ok := r.r.handlers.Lookup(j.Name)
 	if !ok {
@@ -70,8 +75,9 @@ func (r *session) begin(j *jobs.Row) (err error) {
 	return nil
 }
 
-// keepLease starts KeepLease of the source in a goroutine. stepDown ends it, waits for it, and
-// closes the source, so that another runner can lead the queue.
+// keepLease runs KeepLease of the source in a goroutine and returns at once. stepDown ends
+// KeepLease, waits for it, and closes the source, so that another runner can lead the queue. It
+// blocks for at most lastGrace after that.
 func (r *session) keepLease() (stepDown func()) {
 	ctx, end := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -91,8 +97,8 @@ func (r *session) keepLease() (stepDown func()) {
 // purgeEvery is the interval between purges of a runner.
 const purgeEvery = time.Minute
 
-// purge deletes expired jobs once a minute until ctx ends. Without expired jobs a purge costs one
-// read of an index.
+// purge deletes expired jobs once a minute until ctx ends. It logs errors. Without expired jobs a
+// purge costs one read of an index.
 func (r *session) purge(ctx context.Context) {
 	for wake.Sleep(ctx, purgeEvery) {
 		if _, err := r.s.Purge(ctx); err != nil && ctx.Err() == nil {
@@ -104,7 +110,9 @@ func (r *session) purge(ctx context.Context) {
 // mostRenewed limits the number of leases that one transaction renews.
 const mostRenewed = 500
 
-// renew renews the leases of jobs in one transaction. errs contains the result of each job.
+// renew renews the leases of jobs in one transaction. errs contains the result of each job, in
+// order; asked is a time before the new leases begin. If err is not nil, no lease was renewed. It
+// ignores its context, so that a stop does not interrupt it.
 func (r *session) renew(_ context.Context, hs []*heldJob) (errs []error, asked time.Time, err error) {
 	jobs := make([]*jobs.Row, len(hs))
 	for i, h := range hs {
@@ -117,8 +125,8 @@ func (r *session) renew(_ context.Context, hs []*heldJob) (errs []error, asked t
 	return errs, asked, err
 }
 
-// expire makes the context of the job's handler end before its lease ends. A job with RetryAfter
-// has no lease.
+// expire makes the context of the job's handler end before its lease ends, unless a renewal
+// succeeds. It does nothing for dispatched jobs, and for a job with RetryAfter, which has no lease.
 func (r *session) expire(h *heldJob) {
 	if r.c.Submit == nil && h.State == jobs.Running {
 		r.held.Expire(h, h.Asked)

@@ -12,7 +12,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// submitter submits the tasks of claimed jobs until r.batches is closed. It runs in a goroutine.
+// submitter submits the batches of claimed jobs until r.batches is closed. After each batch it
+// wakes freeSlots. It runs in a goroutine.
 func (r *session) submitter() {
 	for b := range r.batches {
 		r.submitAll(r.withoutEnd(b.holds))
@@ -21,8 +22,13 @@ func (r *session) submitter() {
 	}
 }
 
-// withoutEnd returns the jobs of a batch whose tasks must be submitted. A job that was claimed
-// before in its current run may have ended already; such a job is ended by its record.
+// withoutEnd returns the jobs of a batch whose tasks must be submitted. It checks, concurrently,
+// the records of jobs that were claimed before in their current run: their task may exist already.
+// It blocks until that is done.
+//
+// A job whose task has ended is ended by the record. For a task that waits for an answer, the lease
+// is extended and a later sweep ends the job. Both are left out of the result, as are jobs whose
+// record could not be read before the runner stopped.
 func (r *session) withoutEnd(batch []*heldJob) []*heldJob {
 	var again []*heldJob
 	left := batch[:0:0]
@@ -58,13 +64,13 @@ type submission struct {
 	call task.Call // call of the task; empty if a producer has stored the message
 }
 
-// submitAll submits the tasks of a batch and blocks until each job is handled.
+// submitAll submits the tasks of a batch, and blocks until each job waits for its task, or has
+// failed, was postponed or released. It logs the first failure.
 //
-// While no task is confirmed, it repeats all of them with the same ids for the time of a lease.
-// Then, or as soon as some but not all are confirmed, it submits each remaining task once more,
-// singly. If that is not confirmed either, the job fails if the task itself is invalid, and is
-// postponed otherwise. A batch of one invalid task is not repeated first. If r.hard ends, it
-// releases the remaining jobs.
+// While no task is confirmed, it repeats all of them with the same ids for the time of a lease,
+// with the delays of Config.Backoff. Then, or as soon as some but not all are confirmed, refuse
+// submits each remaining task once more, singly. A batch of one invalid task is not repeated first.
+// If r.hard ends, it releases the remaining jobs without a change in the store.
 func (r *session) submitAll(batch []*heldJob) {
 	left := r.makeCalls(batch)
 	began := time.Now()
@@ -99,8 +105,9 @@ func (r *session) submitAll(batch []*heldJob) {
 	}
 }
 
-// makeCalls returns the submissions of a batch, and drops the data of the jobs. It fails jobs whose
-// data do not fit their task, and postpones jobs whose name is not dispatched here.
+// makeCalls returns the submissions of a batch, and drops the data of the jobs. It leaves out lost
+// jobs. It fails jobs that were refused at the start of their attempt, or whose data do not fit
+// their task. It postpones jobs whose name is not dispatched here.
 func (r *session) makeCalls(batch []*heldJob) []submission {
 	made := make([]submission, 0, len(batch))
 	for _, h := range batch {
@@ -128,8 +135,10 @@ func (r *session) makeCalls(batch []*heldJob) []submission {
 	return made
 }
 
-// submit submits the calls together, and each stored message singly. confirmed and pending are in
-// the order of submissions.
+// submit tries to submit each task once: the calls together, and each stored message singly.
+// confirmed and pending are in the order of submissions. err is an error if some are not confirmed;
+// others may be confirmed nevertheless. It gives up after the duration of a lease, or when r.hard
+// ends.
 func (r *session) submit(submissions []submission) (confirmed []bool, pending []task.Pending, err error) {
 	ctx, cancel := context.WithTimeout(r.hard, r.c.Lease)
 	defer cancel()
@@ -159,8 +168,9 @@ func hopeless(err error) bool {
 	return errors.Is(err, task.ErrBadArgs) || errors.Is(err, task.ErrBadMetadata) || errors.Is(err, task.ErrBadName)
 }
 
-// refuse submits each task singly, to find the faulty one. If repetition cannot help, that job
-// fails. Otherwise the job is postponed in the same run, since the task may have been submitted.
+// refuse submits each task singly, to find the faulty ones. A job whose task is confirmed now waits
+// for it. If repetition cannot help, the job fails. Otherwise the job is postponed in the same run,
+// since the task may have been submitted. If r.hard has ended, the job is only released.
 func (r *session) refuse(submissions []submission) {
 	for i, p := range submissions {
 		confirmed, pending, err := r.submit(submissions[i : i+1])
@@ -177,14 +187,15 @@ func (r *session) refuse(submissions []submission) {
 	}
 }
 
-// postpone reports that a task was refused, and makes its job due again after Config.PutOff, in the
-// same run.
+// postpone reports ProblemRefused for a job with the error why, and releases the job. It extends
+// the lease to Config.PutOff, so that the job is claimed again after that time in the same run.
 func (r *session) postpone(h *heldJob, why error) {
 	r.r.report(ProblemRefused, &h.Row, why)
 	r.conclude(h, &r.r.stats.putOff, func(ctx context.Context) error { return r.s.Renew(ctx, h.ID, h.Token, r.c.PutOff) })
 }
 
-// submitted starts a goroutine that waits for the end of a job's task and then ends the job.
+// submitted counts a confirmed task, and starts a goroutine that waits for its end and then ends
+// the job. It does not block.
 func (r *session) submitted(h *heldJob, p task.Pending) {
 	r.r.stats.submitted.Add(1)
 	r.waiting.Go(func() {
@@ -194,8 +205,12 @@ func (r *session) submitted(h *heldJob, p task.Pending) {
 	})
 }
 
-// extendForTask extends the lease of a job to Config.Timeout, the time that its task may take. If
-// another worker has the job, or the store fails, it releases the job and returns false.
+// extendForTask extends the lease of a job to Config.Timeout from now, the time that its task may
+// take, and stops the renewals. It blocks until the store replies, and returns true if that was
+// stored. Otherwise it releases the job and returns false.
+//
+// Then the run is over, another worker has the job (which is counted and reported as lost), or the
+// store has failed (which is logged). p may be nil.
 func (r *session) extendForTask(h *heldJob, p task.Pending) bool {
 	h.leased.Store(false)
 	err := r.callUntilReply(func(ctx context.Context) error { return r.s.Renew(ctx, h.ID, h.Token, r.c.Timeout) })
@@ -213,7 +228,7 @@ func (r *session) extendForTask(h *heldJob, p task.Pending) bool {
 	return false
 }
 
-// over reports whether a task is known to have ended. It does not block.
+// over reports whether a task is known to have ended. It is false for a nil p. It does not block.
 func over(p task.Pending) bool {
 	if p == nil {
 		return false
@@ -227,7 +242,8 @@ func over(p task.Pending) bool {
 }
 
 // await blocks until a task ends, and then ends its job by the record of the task. Without a record
-// a later sweep finds the end. It also returns when the job is released or the runner stops.
+// the job waits for a later sweep. It also returns when the job is released, and when the runner
+// stops; it then releases the job. It does nothing for a nil p.
 func (r *session) await(h *heldJob, p task.Pending) {
 	if p == nil {
 		return

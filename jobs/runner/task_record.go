@@ -26,8 +26,10 @@ const (
 	awaits
 )
 
-// recorded ends the run of a job if the record of its task contains an end. p reads the result;
-// nil: a new handle is used. It blocks and tries again while the store does not reply.
+// recorded ends the run of a job if the record of its task contains an end, and returns the result
+// of the check. p reads the result; nil: a new handle is used. It blocks and tries again while a
+// store does not reply, and logs the first failure. Returns unsure only when the runner ends its
+// calls; it then releases the job.
 func (r *session) recorded(h *heldJob, p task.Pending) end {
 	for attempt := 0; ; attempt++ {
 		e, err := r.byRecord(h, p)
@@ -45,8 +47,12 @@ func (r *session) recorded(h *heldJob, p task.Pending) end {
 	}
 }
 
-// byRecord checks the record of a task once and ends the run of the job if an end is recorded. err
-// is set only with the result unsure.
+// byRecord reads the record of a task once and, if it contains an end, ends the run of the job. A
+// success finishes the run with the result as data; any other end, and an unreadable record or
+// result, makes the job FAILED. It blocks until that is stored and releases the job.
+//
+// Returns settledElsewhere if another goroutine stores the end, or if storing failed. err is set
+// only with the result unsure.
 func (r *session) byRecord(h *heldJob, p task.Pending) (end, error) {
 	var rec resultstore.Record
 	err := r.call(func(ctx context.Context) (err error) {
@@ -96,8 +102,10 @@ func (r *session) byRecord(h *heldJob, p task.Pending) (end, error) {
 // readFor limits the wait for the result of a task whose end is recorded.
 const readFor = 10 * time.Second
 
-// result returns the data for a job from the result of its task. certain reports that err lies in
-// the result itself, so that reading it again cannot help.
+// result returns the data for a job from the result of its task. nil data mean that the job keeps
+// its data, as for a prepared task or a result that is not a JSON object. certain reports that err,
+// if any, lies in the result or is recorded: reading it again cannot help. p may be nil. It waits
+// at most readFor.
 func (r *session) result(h *heldJob, rec *resultstore.Record, p task.Pending) (data []byte, certain bool, err error) {
 	if h.prepared { // its submitter receives the result; the job only stores the task
 		return nil, true, nil
@@ -116,7 +124,8 @@ func (r *session) result(h *heldJob, rec *resultstore.Record, p task.Pending) (d
 	return nil, p.Result(ctx, nil) == nil, fmt.Errorf("%w: %w", task.ErrBadResult, err)
 }
 
-// reason returns the error of a task that did not succeed.
+// reason returns the error of a recorded task that did not succeed: the recorded error, else
+// task.ErrRevoked, task.ErrExpired or a general error.
 func reason(rec *resultstore.Record) error {
 	switch {
 	case rec.Error != nil:
@@ -132,18 +141,19 @@ func reason(rec *resultstore.Record) error {
 // sweepPage limits the number of jobs that are read at a time.
 const sweepPage = 500
 
-// sighting is a running job that a sweep found.
+// sighting is a running job that a sweep (a check of the records of all running jobs) has found.
 type sighting struct {
 	token int64
 	times int // number of sweeps that found it with this token
 }
 
-// due reports whether to check the record this time: at the first three sightings and then at every
-// fifth. Usually the runner that dispatched the job lives and is notified.
+// due reports whether a sweep checks the record of this job: at the first three sightings and then
+// at every fifth. Usually the runner that dispatched the job lives and is notified.
 func (s sighting) due() bool { return s.times <= 3 || s.times%5 == 0 }
 
-// sweep checks the records of all running jobs, at once and then at intervals, until ctx ends. The
-// runner that waited for an end may have died. It also revokes the tasks of withdrawn jobs.
+// sweep checks the records of all running jobs of this runner's names or queue, at once and then at
+// each Config.Sweep, until ctx ends. It ends jobs whose task has ended: the runner that waited may
+// have died. It releases held jobs that no longer run, and revokes the tasks of withdrawn jobs.
 func (r *session) sweep(ctx context.Context) {
 	seen := map[jobs.ID]sighting{}
 	var revoked map[jobs.ID]bool
@@ -164,7 +174,7 @@ func (r *session) sweep(ctx context.Context) {
 	}
 }
 
-// sweeps returns the filters that select the jobs of this runner.
+// sweeps returns the filters that select the jobs of this runner: its queue, or each of its names.
 func (r *session) sweeps() []jobs.Filter {
 	if r.c.Queue != nil {
 		return []jobs.Filter{{Queue: r.c.Queue.Name}}
@@ -176,8 +186,10 @@ func (r *session) sweeps() []jobs.Filter {
 	return all
 }
 
-// sweepOver adds the running jobs that q selects to now and checks their records. seen contains the
-// jobs of the previous sweep. It reports whether it read all jobs.
+// sweepOver reads the running jobs that q selects, adds them to now, and checks, concurrently, the
+// records of those that are due for it (sighting.due). seen contains the jobs of the previous
+// sweep. A job of a queue is left out if the runner has no queue. Returns false if it did not read
+// all jobs: the store failed or ctx ended.
 func (r *session) sweepOver(ctx context.Context, q jobs.Filter, seen, now map[jobs.ID]sighting) bool {
 	q.States = []jobs.State{jobs.Running, jobs.RunQueued}
 	size := pages(sweepPage)
@@ -216,8 +228,9 @@ func (r *session) sweepOver(ctx context.Context, q jobs.Filter, seen, now map[jo
 	return false
 }
 
-// checkRunning ends the run of a job whose task has ended by its record. Each caller uses its own
-// goroutine.
+// checkRunning reads the record of a running job's task once, and ends the run if the task has
+// ended. It counts that as late. It does nothing if this runner submits or ends the job at present,
+// or cannot convert its results. After an error it does nothing: the next sweep tries again.
 func (r *session) checkRunning(j *jobs.Row) {
 	h, known := r.held.Get(j.ID)
 	switch {
@@ -234,9 +247,9 @@ func (r *session) checkRunning(j *jobs.Row) {
 	}
 }
 
-// dropMissing releases dispatched jobs from before a sweep that the sweep did not find running.
-// Another worker has ended or claimed them. If the record contains no end, the job is reported as
-// lost.
+// dropMissing releases held jobs that wait for their task, were claimed before began, and are not
+// in now. Another worker has ended or claimed them. If the record of the task contains no end or
+// cannot be read, the job is counted and reported as lost.
 func (r *session) dropMissing(now map[jobs.ID]sighting, began time.Time) {
 	for _, h := range r.held.All() {
 		if !h.waitsForTask() || !h.got.Before(began) || now[h.ID].token == h.Token {

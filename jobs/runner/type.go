@@ -69,7 +69,8 @@ type Failure[D any] struct {
 	At time.Time
 }
 
-// Check returns an error for each missing field, joined, or nil.
+// Check returns an error for each of Name, Key and Request that is missing or invalid, joined, or
+// nil.
 func (t Type[D, A]) Check() error {
 	errs := []error{jobstore.CheckName(t.Name)}
 	if t.Key == nil {
@@ -85,8 +86,8 @@ func (t Type[D, A]) Check() error {
 // new job with this Name gets the type's Priority, Weight, Timeout and Windows, unless its Spec
 // sets them. This applies to every caller that creates such a job.
 //
-// Returns [task.ErrDuplicateTask] if r already runs jobs with this name, and
-// [jobstore.ErrUnsupported] if r dispatches jobs.
+// Returns the errors of [Type.Check], [task.ErrDuplicateTask] if r already runs jobs with this
+// name, and [jobstore.ErrUnsupported] if r dispatches jobs. After an error nothing is registered.
 func (t Type[D, A]) Register(r *Runner) error {
 	if err := t.Check(); err != nil {
 		return err
@@ -98,8 +99,8 @@ func (t Type[D, A]) Register(r *Runner) error {
 	return nil
 }
 
-// complete sets the unset fields of a spec from the type. Weight, Timeout and Windows are set only
-// for jobs of queues.
+// complete sets the unset fields of a spec to the defaults of the type. Weight, Timeout and Windows
+// are set only for a job of a queue. A Timeout below 0 becomes 0, which means no limit.
 func (t Type[D, A]) complete(s *jobs.Spec) {
 	orElse(&s.Priority, t.Priority)
 	if s.Queue == "" {
@@ -131,7 +132,8 @@ type dialog struct {
 	timeout  task.Opt[time.Duration]
 }
 
-// dialog returns the handler of the type.
+// dialog returns the handler of the type. Its response and retry are nil if the type lacks them.
+// Its timeout is unset if Timeout is 0, and 0 (no limit) if Timeout is below 0.
 func (t Type[D, A]) dialog() *dialog {
 	a := &dialog{HandlerFunc: t.request, key: t.key}
 	if t.Response != nil {
@@ -149,8 +151,9 @@ func (t Type[D, A]) dialog() *dialog {
 // ErrNoKey is the error of an attempt for which Key of its [Type] returns "".
 var ErrNoKey = errors.New("jobs: the job has no key for its answer")
 
-// key returns the key of the answer for data. Returns ErrNoKey if it is "", and an error if it is
-// not valid or data do not fit D.
+// key returns the key of the answer for data, as Type.Key computes it. Returns ErrNoKey if it is
+// "", and other errors if the key is not valid or data do not fit D. It does not recover a panic of
+// Key.
 func (t Type[D, A]) key(data []byte) (string, error) {
 	var d D
 	if err := decode(data, &d); err != nil {
@@ -163,8 +166,10 @@ func (t Type[D, A]) key(data []byte) (string, error) {
 	return key, jobstore.CheckKey(key)
 }
 
-// request is the handler of an attempt. It reserves the key of the job, calls Request, and returns
-// task.Defer for that key.
+// request is the handler of an attempt. It calls Request with the decoded data and returns the
+// verdict task.Defer for the job's key, so that the job waits for its answer. Unless a queue has
+// done so at the start, it first reserves the key. Any error ends the attempt; Request is then not
+// called, or has failed.
 func (t Type[D, A]) request(ctx context.Context, q *task.Request) (any, error) {
 	a, ok := ctx.Value(activeKey{}).(*active)
 	if !ok {
@@ -191,8 +196,9 @@ func (t Type[D, A]) request(ctx context.Context, q *task.Request) (any, error) {
 	return nil, task.Defer(key)
 }
 
-// response is the handler of an answer: it calls Response with the decoded answer. Its result
-// becomes the data of the job.
+// response is the handler of an answer. It calls Response with the decoded data and answer and
+// returns its result, which becomes the data of the job. Returns ErrBadAnswer if the answer does
+// not fit A, and task.ErrBadArgs if the data do not fit D.
 func (t Type[D, A]) response(ctx context.Context, _ *task.Request) (any, error) {
 	h, ok := FromContext(ctx)
 	if !ok {
@@ -212,8 +218,9 @@ func (t Type[D, A]) response(ctx context.Context, _ *task.Request) (any, error) 
 // ErrBadAnswer is the error of an attempt whose answer does not fit the answer type of its [Type].
 var ErrBadAnswer = errors.New("jobs: the answer does not fit the job's type")
 
-// retry returns a handler that calls Retry for f. The result of the handler reports whether to
-// repeat the attempt. If so, it sets At and Data of f; Data is nil if the data stay.
+// retry returns a handler that calls Type.Retry for f. The handler returns true to repeat the
+// attempt; it has then set f.At, and f.Data, where nil means that the data stay. It returns false
+// to let the job fail, and an error if the data cannot be decoded or encoded.
 func (t Type[D, A]) retry(f *Failure[[]byte]) task.HandlerFunc {
 	return func(ctx context.Context, _ *task.Request) (any, error) {
 		typed := Failure[D]{Job: f.Job, Err: f.Err, Attempt: f.Attempt, At: f.At}
@@ -241,8 +248,9 @@ func (t Type[D, A]) retry(f *Failure[[]byte]) task.HandlerFunc {
 	}
 }
 
-// Create creates a job of this type in a queue. opts change its Spec before it is checked. An empty
-// queue means no queue. Returns the id of the job.
+// Create creates one job of this type in a queue, and returns its id. An empty queue means no
+// queue. opts change its Spec before it is checked. Returns the errors of [Type.Spec] and of
+// [jobs.Service.Create].
 func (t Type[D, A]) Create(ctx context.Context, s *jobs.Service, queue string, data D, opts ...func(*jobs.Spec)) (jobs.ID, error) {
 	spec, err := t.Spec(queue, data, opts...)
 	if err != nil {
@@ -252,7 +260,12 @@ func (t Type[D, A]) Create(ctx context.Context, s *jobs.Service, queue string, d
 	return made.ID, err
 }
 
-// Spec returns the Spec that [Type.Create] uses, for callers that create several jobs at once.
+// Spec returns the Spec that [Type.Create] uses, for callers that create several jobs at once. It
+// calls Key, sets the defaults of the type, and then calls opts. The defaults of the Service are
+// not applied to this Spec. It creates nothing.
+//
+// Returns an error for an incomplete type, data that cannot be encoded, and [ErrNoKey] if the key
+// is empty.
 func (t Type[D, A]) Spec(queue string, data D, opts ...func(*jobs.Spec)) (jobs.Spec, error) {
 	if err := t.Check(); err != nil {
 		return jobs.Spec{}, err

@@ -23,8 +23,8 @@ const (
 // clients share. A transaction with more names locks all names of their kind with one lock.
 const mostLocks = 512
 
-// lockKey returns the number of a lock. Two names may get the same number: their holders then wait
-// for each other.
+// lockKey returns the number of an advisory lock: a hash of its kind and its name. Two names may
+// get the same number: their holders then wait for each other.
 func lockKey(kind, name string) int64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(kind))
@@ -44,9 +44,12 @@ const (
 		SELECT v.n FROM k CROSS JOIN unnest(CAST($2 AS bigint[])) AS v(n) WHERE k.free AND pg_try_advisory_xact_lock(v.n)`
 )
 
-// Lock implements [jobstore.Tx]. It locks the names until the transaction ends and waits for other
-// holders. A transaction on SQLite has the whole file locked, so Lock does nothing there. Returns
-// ErrBadJob if a name does not have 1 to 300 bytes.
+// Lock locks the names until the transaction ends, and blocks while other transactions hold them.
+// It implements [jobstore.Tx]. The word before the first blank of a name is its kind. Beyond
+// mostLocks names in a transaction it locks all names of a kind at once.
+//
+// A transaction on SQLite has the whole file locked, so Lock only checks the names there. Returns
+// ErrBadJob if a name does not have 1 to 300 bytes, and ErrUnsupported in a View.
 func (t *tx) Lock(ctx context.Context, names ...string) error {
 	if err := t.writes("lock"); err != nil {
 		return err
@@ -83,8 +86,9 @@ func (t *tx) Lock(ctx context.Context, names ...string) error {
 // allNames is the lock key for the names of all jobs.
 var allNames = lockKey(kindLock, nameLock)
 
-// nameKey returns the lock key that protects the name of a job from a sweep. After mostLocks names
-// in this transaction it returns allNames.
+// nameKey returns the lock key that protects the name of a job from a sweep (the removal of names
+// without jobs). It counts the names of this transaction; after mostLocks it returns allNames. It
+// locks nothing.
 func (t *tx) nameKey(name string) int64 {
 	if t.named++; t.named > mostLocks {
 		return allNames

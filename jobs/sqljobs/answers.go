@@ -55,6 +55,7 @@ var deferralColumns = [...]struct {
 	{"state", "text", false},
 }
 
+// deferralValues returns the values of the columns of d, in the order of deferralColumns.
 func deferralValues(d *jobstore.Deferral) []any {
 	return []any{
 		string(d.Task), d.Queue, d.Name, int64(d.Generation), bit(d.AtMostOnce), d.Key, string(d.Phase), string(d.Verdict), string(d.Answer), d.Refusal,
@@ -62,8 +63,8 @@ func deferralValues(d *jobstore.Deferral) []any {
 	}
 }
 
-// deferralList returns the list of columns that scanDeferral reads. Missing times become the
-// constant none.
+// deferralList returns the list of columns that scanDeferral reads, from the table alias d. Missing
+// times become the constant none.
 func deferralList() string {
 	var cols []string
 	for _, c := range deferralColumns {
@@ -79,6 +80,8 @@ func deferralList() string {
 
 const earlyColumns = "name, key, result, refusal, expires"
 
+// newAnswerTexts returns the statements about early answers and deferrals in the dialect d. It does
+// no I/O.
 func newAnswerTexts(d sqlconn.Dialect) answerTexts {
 	lite := d == sqlconn.SQLite
 	lock, skip, ids := " FOR UPDATE", " FOR UPDATE SKIP LOCKED", "= ANY(CAST($1 AS text[]))"
@@ -134,7 +137,8 @@ func newAnswerTexts(d sqlconn.Dialect) answerTexts {
 	return t
 }
 
-// moveDeferralText returns the statement that updates only the moved columns of deferrals.
+// moveDeferralText returns the statement that updates only the moved columns (see deferralColumns):
+// of one deferral on SQLite, of many on PostgreSQL.
 func moveDeferralText(lite bool) string {
 	var names, arrays, one, many []string
 	for _, c := range deferralColumns {
@@ -153,8 +157,8 @@ func moveDeferralText(lite bool) string {
 		strings.Join(names, ", ") + ", task) WHERE d.task = v.task AND d.task = ANY(" + tasks + ")"
 }
 
-// Early implements [jobstore.AnswerTx]. It returns the early answer for a name and key, or nil if
-// it does not exist.
+// Early returns the early answer for a name and key, also an expired one. Returns nil if it does
+// not exist. It locks nothing. It implements [jobstore.AnswerTx].
 func (t *tx) Early(ctx context.Context, name, key string) (*jobstore.EarlyAnswer, error) {
 	if t.err != nil || !possible(name) || !possibleKey(key) {
 		return nil, t.err
@@ -166,7 +170,8 @@ func (t *tx) Early(ctx context.Context, name, key string) (*jobstore.EarlyAnswer
 	return &found[0], nil
 }
 
-// earlyAnswers runs a query and returns the early answers of its rows.
+// earlyAnswers runs a query with args and returns the early answers of its rows. The query must
+// return earlyColumns. An error does not fail the transaction: the caller calls fail.
 func (t *tx) earlyAnswers(ctx context.Context, query string, args ...any) (found []jobstore.EarlyAnswer, err error) {
 	rows, err := t.c.Query(ctx, query, args...)
 	if err != nil {
@@ -186,8 +191,8 @@ func (t *tx) earlyAnswers(ctx context.Context, query string, args ...any) (found
 	return found, errors.Join(rows.Err(), rows.Close())
 }
 
-// SaveEarly implements [jobstore.AnswerTx]. It stores the answers and replaces earlier ones with
-// the same name and key.
+// SaveEarly stores the answers and replaces earlier ones with the same name and key. Returns
+// ErrUnsupported in a View. It implements [jobstore.AnswerTx].
 func (t *tx) SaveEarly(ctx context.Context, answers ...*jobstore.EarlyAnswer) error {
 	if err := t.writes("save early answers"); err != nil {
 		return err
@@ -200,7 +205,8 @@ func (t *tx) SaveEarly(ctx context.Context, answers ...*jobstore.EarlyAnswer) er
 	return nil
 }
 
-// DeleteEarly implements [jobstore.AnswerTx]. A missing answer is not an error.
+// DeleteEarly deletes the early answer for a name and key. A missing answer is not an error.
+// Returns ErrUnsupported in a View. It implements [jobstore.AnswerTx].
 func (t *tx) DeleteEarly(ctx context.Context, name, key string) error {
 	if err := t.writes("delete an early answer"); err != nil {
 		return err
@@ -209,8 +215,9 @@ func (t *tx) DeleteEarly(ctx context.Context, name, key string) error {
 	return t.fail("delete an early answer", err)
 }
 
-// ExpireEarly implements [jobstore.AnswerTx]. It deletes at most limit answers that expire at or
-// before by, and returns them. It stops after the answer with which their results reach size bytes.
+// ExpireEarly deletes at most limit answers that expire at or before by, the oldest first, and
+// returns them. It stops after the answer with which their results reach size bytes. On PostgreSQL
+// it skips locked answers. It implements [jobstore.AnswerTx].
 func (t *tx) ExpireEarly(ctx context.Context, by time.Time, limit, size int) ([]jobstore.EarlyAnswer, error) {
 	if err := t.writes("expire early answers"); err != nil {
 		return nil, err
@@ -219,8 +226,8 @@ func (t *tx) ExpireEarly(ctx context.Context, by time.Time, limit, size int) ([]
 	return gone, t.fail("expire early answers", err)
 }
 
-// DeferralOf implements [jobstore.AnswerTx]. It returns the open deferral for a name and key,
-// otherwise the one settled last, otherwise nil.
+// DeferralOf returns the open deferral for a name and key, otherwise the one settled last,
+// otherwise nil. It locks nothing. It implements [jobstore.AnswerTx].
 func (t *tx) DeferralOf(ctx context.Context, name, key string) (*jobstore.Deferral, error) {
 	if !possible(name) || !possibleKey(key) {
 		return nil, t.err
@@ -237,8 +244,8 @@ func (t *tx) DeferralOf(ctx context.Context, name, key string) (*jobstore.Deferr
 	return nil, nil
 }
 
-// Deferrals implements [jobstore.AnswerTx]. It returns the deferrals of the tasks and locks them,
-// except in a View.
+// Deferrals returns the existing deferrals of the tasks, in the order of task ids. Except in a View
+// it locks them, and waits for other holders. It implements [jobstore.AnswerTx].
 func (t *tx) Deferrals(ctx context.Context, tasks ...task.ID) ([]jobstore.Deferral, error) {
 	if len(tasks) == 0 {
 		return nil, t.err
@@ -246,20 +253,22 @@ func (t *tx) Deferrals(ctx context.Context, tasks ...task.ID) ([]jobstore.Deferr
 	return t.lockDeferrals(ctx, t.s.text.answers.deferrals, t.taskList(tasks))
 }
 
-// DueDeferrals implements [jobstore.AnswerTx]. It returns at most limit deferrals of the queue that
-// are due at or before by, and locks them, except in a View.
+// DueDeferrals returns at most limit deferrals of the queue that are due at or before by, the first
+// due first. Except in a View it locks them, and skips those that others have locked. It implements
+// [jobstore.AnswerTx].
 func (t *tx) DueDeferrals(ctx context.Context, queue string, by time.Time, limit int) ([]jobstore.Deferral, error) {
 	return t.lockDeferrals(ctx, t.s.text.answers.dueDeferrals, queue, by.UnixMicro(), limit)
 }
 
-// AwaitingDeferrals implements [jobstore.AnswerTx]. It returns at most limit deferrals of the queue
-// in the phase AWAITING with a task id above after. It locks nothing.
+// AwaitingDeferrals returns at most limit deferrals of the queue in the phase AWAITING with a task
+// id above after, in the order of task ids. It locks nothing. It implements [jobstore.AnswerTx].
 func (t *tx) AwaitingDeferrals(ctx context.Context, queue string, after task.ID, limit int) ([]jobstore.Deferral, error) {
 	return t.readDeferrals(ctx, t.s.text.answers.awaiting, queue, string(after), limit)
 }
 
-// lockDeferrals runs a query that locks deferrals, notes the deferrals in t.waits and returns them.
-// In a View it removes the lock clause from the query and notes nothing.
+// lockDeferrals runs a query that locks deferrals, stores copies of them in t.waits, and returns
+// them. In a View it removes the lock clause from the query and stores nothing. An error fails the
+// transaction.
 func (t *tx) lockDeferrals(ctx context.Context, query string, args ...any) (found []jobstore.Deferral, err error) {
 	if t.view {
 		query, _, _ = strings.Cut(query, " FOR UPDATE")
@@ -272,8 +281,8 @@ func (t *tx) lockDeferrals(ctx context.Context, query string, args ...any) (foun
 	return found, err
 }
 
-// noteDeferral stores a copy of d in t.waits. Call it for a deferral that this transaction has
-// locked, with its stored values.
+// noteDeferral stores a copy of d in t.waits, with which SaveDeferrals later compares. Call it for
+// a deferral that this transaction has locked, with its stored values.
 func (t *tx) noteDeferral(d *jobstore.Deferral) {
 	if t.waits == nil {
 		t.waits = make(map[task.ID]*jobstore.Deferral)
@@ -294,7 +303,8 @@ func (t *tx) taskList(tasks []task.ID) any {
 	return ids
 }
 
-// readDeferrals runs a query and returns the deferrals of its rows. An error fails the transaction.
+// readDeferrals runs a query with args and returns the deferrals of its rows. The query must return
+// deferralList. Returns the earlier error of a failed transaction. An error fails the transaction.
 func (t *tx) readDeferrals(ctx context.Context, query string, args ...any) (found []jobstore.Deferral, err error) {
 	if t.err != nil {
 		return nil, t.err
@@ -312,6 +322,8 @@ func (t *tx) readDeferrals(ctx context.Context, query string, args ...any) (foun
 	return found, t.fail("deferrals", errors.Join(rows.Err(), rows.Close()))
 }
 
+// scanDeferral reads the columns of deferralList of the present row into d. An empty answer and an
+// empty state become nil.
 func scanDeferral(rows sqlconn.Rows, d *jobstore.Deferral) error {
 	var id, phase, verdict string
 	var generation, atMostOnce, claimed, deadline, due, expires int64
@@ -332,8 +344,10 @@ func scanDeferral(rows sqlconn.Rows, d *jobstore.Deferral) error {
 	return nil
 }
 
-// SaveDeferrals implements [jobstore.AnswerTx]. It inserts or updates the deferrals and notes their
-// wake-up words. If only moved columns differ from the stored row, it writes these columns alone.
+// SaveDeferrals inserts or updates the deferrals. If only moved columns (see deferralColumns)
+// differ from the stored row, it writes these columns alone. After the commit the watchers are
+// called for deferrals that are due. Returns ErrUnsupported in a View. It implements
+// [jobstore.AnswerTx].
 func (t *tx) SaveDeferrals(ctx context.Context, deferrals ...*jobstore.Deferral) error {
 	if err := t.writes("save deferrals"); err != nil || len(deferrals) == 0 {
 		return err
@@ -362,8 +376,8 @@ func (t *tx) SaveDeferrals(ctx context.Context, deferrals ...*jobstore.Deferral)
 	return nil
 }
 
-// onlyMoved reports whether d differs from the stored deferral in moved columns alone. now holds
-// the values of d. Returns false if this transaction has not locked the deferral.
+// onlyMoved reports whether d differs from the stored deferral in moved columns alone, or not at
+// all. now holds the values of d. Returns false if this transaction has not locked the deferral.
 func (t *tx) onlyMoved(d *jobstore.Deferral, now []any) bool {
 	was := t.waits[d.Task]
 	if was == nil {
@@ -377,7 +391,8 @@ func (t *tx) onlyMoved(d *jobstore.Deferral, now []any) bool {
 	return true
 }
 
-// movedValues returns the values of the moved columns, followed by the task.
+// movedValues returns those of the values of a deferral that are in moved columns, followed by the
+// task: the arguments of moveDeferral.
 func movedValues(values []any) (some []any) {
 	for i, v := range values {
 		if deferralColumns[i].moved {
@@ -401,8 +416,9 @@ func deferralKinds(moved bool) (kinds []string) {
 	return kinds
 }
 
-// writeDeferrals runs query for the rows: once for all rows on PostgreSQL, once per row on SQLite.
-// kinds holds the column types.
+// writeDeferrals runs query for the rows of values: once for all rows on PostgreSQL, once per row
+// on SQLite. kinds holds the column types. Without rows it does nothing. An error does not fail the
+// transaction.
 func (t *tx) writeDeferrals(ctx context.Context, query string, rows [][]any, kinds []string) error {
 	if len(rows) == 0 {
 		return nil
@@ -419,8 +435,8 @@ func (t *tx) writeDeferrals(ctx context.Context, query string, rows [][]any, kin
 	return nil
 }
 
-// DeleteDeferrals implements [jobstore.AnswerTx]. It deletes the deferrals of the tasks. Missing
-// deferrals are ignored.
+// DeleteDeferrals deletes the deferrals of the tasks. Missing deferrals are ignored. Returns
+// ErrUnsupported in a View. It implements [jobstore.AnswerTx].
 func (t *tx) DeleteDeferrals(ctx context.Context, tasks ...task.ID) error {
 	if err := t.writes("delete deferrals"); err != nil || len(tasks) == 0 {
 		return err
@@ -433,8 +449,8 @@ func (t *tx) DeleteDeferrals(ctx context.Context, tasks ...task.ID) error {
 	return t.fail("delete deferrals", err)
 }
 
-// ExpireDeferrals implements [jobstore.AnswerTx]. It deletes at most limit deferrals that expire at
-// or before by, and returns their number.
+// ExpireDeferrals deletes at most limit deferrals that expire at or before by, the oldest first,
+// and returns their number. On PostgreSQL it skips locked ones. It implements [jobstore.AnswerTx].
 func (t *tx) ExpireDeferrals(ctx context.Context, by time.Time, limit int) (int, error) {
 	if err := t.writes("expire deferrals"); err != nil {
 		return 0, err

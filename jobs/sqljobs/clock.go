@@ -24,22 +24,27 @@ type clock struct {
 	busy  bool      // a call is asking the server
 }
 
-// now returns the lower bound for the present time, in microseconds.
+// now returns the lower bound for the present server time, in microseconds since 1970. It takes
+// c.mu. Before the first call of set the result is useless.
 func (c *clock) now() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.bound(time.Now())
 }
 
-// bound returns the lower bound for the local time at. It subtracts one part in 8192, for a fast
-// local clock. Call it with c.mu held.
+// bound returns the lower bound of the server's time for the local time at, in microseconds. It
+// counts the time since c.at one part in 8192 slower, for a fast local clock. Call it with c.mu
+// held.
 func (c *clock) bound(at time.Time) int64 {
 	since := at.Sub(c.at).Microseconds()
 	return c.base + since - since>>13
 }
 
-// old reports whether the caller must ask the server and then call looked. Until looked, it returns
-// false to other callers, for at most five times clockAge.
+// old reports whether the caller must ask the server for its time now, and then call looked. It is
+// true before the first answer, after clockAge, and after the machine has slept.
+//
+// Until the caller has called looked, old returns false to other callers, for at most five times
+// clockAge. It takes c.mu.
 func (c *clock) old() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -53,14 +58,16 @@ func (c *clock) old() bool {
 	return true
 }
 
+// looked records that the call that asked the server has ended, successfully or not. It takes c.mu.
 func (c *clock) looked() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.busy = false
 }
 
-// set stores us, the server's answer to a request sent at the local time asked. It replaces a bound
-// that is too low, or too high because the server's clock was set back.
+// set stores us, the server's answer to a request sent at the local time asked. It replaces the
+// bound if that is too low, or too high because the server's clock was set back. In each case the
+// bound counts as fresh. It takes c.mu.
 func (c *clock) set(us int64, asked time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,8 +78,8 @@ func (c *clock) set(us int64, asked time.Time) {
 	c.fresh = now
 }
 
-// note raises the bound to us, a server time that came with another answer. It does nothing before
-// the first call of set.
+// note raises the bound to us, a server time that came with another answer. It never lowers the
+// bound. It does nothing before the first call of set. It takes c.mu.
 func (c *clock) note(us int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -41,7 +41,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// New returns a store for c. It does not connect. Its error lists all faults of c.
+// New returns a store for c. It does not connect: the first call does, and creates or migrates the
+// tables. Returns all problems of c, joined.
 func New(c Config) (*Store, error) {
 	conn, err := sqlconn.New(sqlconn.Config{
 		Engine: c.Engine, URL: c.URL, TLS: c.TLS, Readers: c.Readers, Backoff: c.Backoff, Logger: c.Logger,

@@ -17,7 +17,8 @@ import (
 // have locked the first candidates.
 const spare = 8
 
-// want selects due jobs, in the form that the statements use.
+// want selects due jobs, in the form that the statements use. A job matches if its name, its
+// priority, its mock flag and its due time match.
 type want struct {
 	scope    scope
 	name     string   // with scope ofName
@@ -31,7 +32,8 @@ type want struct {
 }
 
 // want converts d to the form that the statements use: one name, all names, several names or a
-// pattern. Returns ErrBadJob if limit is not positive.
+// pattern. Invalid names are left out. w.nothing reports that no job can match. Returns ErrBadJob
+// if limit is not positive. It reads nothing from the database.
 func (t *tx) want(d jobstore.Due, limit int) (want, error) {
 	w := want{mock: d.Mock, limit: limit}
 	if limit <= 0 {
@@ -64,6 +66,8 @@ func (t *tx) want(d jobstore.Due, limit int) (want, error) {
 	return w, nil
 }
 
+// setNames makes w select the valid ones of the names, each once. Without a valid name it sets
+// w.nothing.
 func (w *want) setNames(names []string) {
 	good := make([]string, 0, len(names))
 	for _, name := range names {
@@ -86,7 +90,7 @@ func (w *want) setNames(names []string) {
 // direct reports whether one statement finds all wanted jobs in their order.
 func (w *want) direct() bool { return w.names == nil && w.pattern == nil && !w.mock }
 
-// matches reports whether w selects jobs with this name.
+// matches reports whether w selects jobs with this name. It does not check the other conditions.
 func (w *want) matches(name string) bool {
 	switch {
 	case w.pattern != nil:
@@ -98,7 +102,9 @@ func (w *want) matches(name string) bool {
 	return w.scope == ofAll || w.name == name
 }
 
-// statement returns the statement for one name or for all names, and its arguments.
+// statement returns the statement of kind k for the due jobs of w, and its arguments. For several
+// names or a pattern, and for mock jobs, it selects all names: the caller filters the rows. mock
+// selects mock jobs instead of others.
 func (t *tx) statement(w *want, k kind, mock bool, limit int) (string, []any) {
 	key := dueKey{k, w.scope, w.priority != nil, mock}
 	if mock || w.names != nil || w.pattern != nil {
@@ -114,8 +120,9 @@ func (t *tx) statement(w *want, k kind, mock bool, limit int) (string, []any) {
 	return t.s.text.due[key], args
 }
 
-// findDue returns at most limit due jobs that d selects, in the order in which they are claimed. In
-// an update on PostgreSQL it locks them and skips locked jobs.
+// findDue returns at most limit due jobs that d selects, in the order in which they are claimed:
+// priority, due time, id. It changes no job. In an update on PostgreSQL it locks them and skips
+// jobs that others have locked. Returns ErrBadJob if limit is not positive.
 func (t *tx) findDue(ctx context.Context, d jobstore.Due, limit int) ([]jobstore.Row, error) {
 	w, err := t.want(d, limit)
 	if err != nil || w.nothing {
@@ -146,9 +153,10 @@ func (t *tx) findDue(ctx context.Context, d jobstore.Due, limit int) ([]jobstore
 	return got, err
 }
 
-// attempts finds candidates and calls do with their ids. It repeats this with more candidates until
-// do reports enough or there are no more candidates. Other transactions may have locked some of
-// them. PostgreSQL alone uses it.
+// attempts finds candidates, which are due rows that nothing has locked yet, and calls do with
+// their ids. Other transactions may have locked some of them. It therefore repeats this with more
+// candidates until do reports enough or no more exist. Returns the first error. PostgreSQL alone
+// uses it.
 func (t *tx) attempts(ctx context.Context, w *want, do func(ids []int64) (enough bool, err error)) error {
 	need := w.limit
 	for room := w.limit + spare; ; room *= 8 {
@@ -167,7 +175,8 @@ func (t *tx) attempts(ctx context.Context, w *want, do func(ids []int64) (enough
 	}
 }
 
-// byID reads the jobs of the candidates and returns them in the order in which they are claimed.
+// byID reads the jobs of the candidates and returns them in the order in which they are claimed. It
+// locks nothing: only SQLite and a View use it.
 func (t *tx) byID(ctx context.Context, found []candidateRow) ([]jobstore.Row, error) {
 	ids := make([]jobstore.ID, len(found))
 	for i := range found {
@@ -179,9 +188,12 @@ func (t *tx) byID(ctx context.Context, found []candidateRow) ([]jobstore.Row, er
 	return all, err
 }
 
-// Take implements [jobstore.Taker]. It claims at most limit due jobs: it sets them to RUNNING until
-// the lease ends. It stops before the first job with a retry rule, a parent or children, and then
-// returns true for rest.
+// Take claims at most limit due jobs and returns them as stored: RUNNING, with a new token, until
+// the lease ends. A lease of 0 or below sets no end. It implements [jobstore.Taker].
+//
+// It stops before the first job with a retry rule, a parent or children, which needs other jobs to
+// be read. rest, the second result, is then true. With a lease, the watchers are called after the
+// commit. Returns ErrUnsupported in a View.
 func (t *tx) Take(ctx context.Context, d jobstore.Due, limit int, lease time.Duration) ([]jobstore.Row, bool, error) {
 	if err := t.writes("take"); err != nil {
 		return nil, false, err
@@ -205,6 +217,8 @@ func (t *tx) Take(ctx context.Context, d jobstore.Due, limit int, lease time.Dur
 	return taken, rest, t.fail("take", err)
 }
 
+// takePostgres is Take on PostgreSQL. It skips jobs that others have locked. For one name, or all
+// names, it needs one statement.
 func (t *tx) takePostgres(ctx context.Context, w *want, lease time.Duration) (taken []jobstore.Row, rest bool, err error) {
 	var until any
 	if lease > 0 {
@@ -228,8 +242,8 @@ func (t *tx) takePostgres(ctx context.Context, w *want, lease time.Duration) (ta
 	return taken, empty > 0, err
 }
 
-// takeLite claims due jobs on SQLite, where the transaction is the only writer. It stops before a
-// job with a retry rule, a parent or children, and then returns true for rest.
+// takeLite is Take on SQLite, where the transaction is the only writer. It reads the due jobs,
+// stores the claim with one statement, and returns the jobs with the same changes.
 func (t *tx) takeLite(ctx context.Context, d jobstore.Due, limit int, lease time.Duration) (taken []jobstore.Row, rest bool, err error) {
 	found, err := t.findDue(ctx, d, limit)
 	if err != nil {
@@ -260,7 +274,8 @@ func (t *tx) takeLite(ctx context.Context, d jobstore.Due, limit int, lease time
 	return found, rest, nil
 }
 
-// mark stores that jobs are claimed, with one statement. SQLite alone uses it.
+// mark stores in the database that jobs are claimed at the time now, until the time due. It does
+// not change found. Without jobs it does nothing. SQLite alone uses it.
 func (t *tx) mark(ctx context.Context, found []jobstore.Row, now, due time.Time) error {
 	var err error
 	switch len(found) {
@@ -284,12 +299,14 @@ type candidateRow struct {
 	priority, due int64
 }
 
+// compare orders rows as they are claimed: by priority, due time and id.
 func (a *candidateRow) compare(b *candidateRow) int {
 	return cmp.Or(cmp.Compare(a.priority, b.priority), cmp.Compare(a.due, b.due), cmp.Compare(a.id, b.id))
 }
 
-// candidates returns the first due rows that w selects, in order, at most room. It looks for at
-// least need rows. It locks no row. It returns true for all if it has found every row.
+// candidates returns the first due rows that w selects, in order, at most room. It may return fewer
+// than need only if it has found every row; all is then true. It merges mock jobs if w selects
+// them. It locks no row.
 func (t *tx) candidates(ctx context.Context, w *want, need, room int) (found []candidateRow, all bool, err error) {
 	switch {
 	case w.pattern != nil:
@@ -314,16 +331,16 @@ func (t *tx) candidates(ctx context.Context, w *want, need, room int) (found []c
 	return firstOf(found, room), all, nil
 }
 
-// seek reads at most look due rows in order and returns at most room rows that w selects. It
-// returns true for all if it has found every row.
+// seek reads at most look due rows of any name or of w.name, in order, and returns the first room
+// rows that w selects. all reports that it has found every row. It locks no row.
 func (t *tx) seek(ctx context.Context, w *want, mock bool, look, room int) (found []candidateRow, all bool, err error) {
 	query, args := t.statement(w, seek, mock, look)
 	found, read, err := t.pick(ctx, w, room, query, args...)
 	return found, read < look && len(found) < room, err
 }
 
-// pick runs a query for candidates and returns at most room rows that w selects. read is the number
-// of rows that it has read.
+// pick runs a query for candidates and returns the first room rows whose name w selects. read is
+// the number of rows that it has read, at least until room rows matched.
 func (t *tx) pick(ctx context.Context, w *want, room int, query string, args ...any) (found []candidateRow, read int, err error) {
 	rows, err := t.c.Query(ctx, query, args...)
 	if err != nil {
@@ -341,8 +358,9 @@ func (t *tx) pick(ctx context.Context, w *want, room int, query string, args ...
 	return found, read, errors.Join(rows.Err(), rows.Close())
 }
 
-// ofNames returns at most room due rows of the names, in order. It returns true for all if it has
-// found every row.
+// ofNames returns the first room due rows of the names, in order. all reports that it has found
+// every row. It needs one statement on PostgreSQL, and one for each name on SQLite. It locks no
+// row.
 func (t *tx) ofNames(ctx context.Context, w *want, names []string, room int) (found []candidateRow, all bool, err error) {
 	if !t.s.lite {
 		query, args := t.s.text.many, []any{room, w.by, names}
@@ -369,6 +387,7 @@ func (t *tx) ofNames(ctx context.Context, w *want, names []string, room int) (fo
 	return firstOf(found, room), all, nil
 }
 
+// firstOf sorts found in the order of claims and returns its first room rows. It changes found.
 func firstOf(found []candidateRow, room int) []candidateRow {
 	slices.SortFunc(found, func(a, b candidateRow) int { return a.compare(&b) })
 	return found[:min(len(found), room)]
@@ -382,9 +401,12 @@ const (
 	fewNames = 24
 )
 
-// ofPattern returns the due rows whose name matches the pattern of w. It first reads the first due
-// rows, where a common pattern is found soon. If these are not enough, the matching names decide
-// whether a longer walk is worthwhile. If that is not enough either, it looks up each name.
+// ofPattern returns the first due rows whose name matches the pattern of w, at most room, in order.
+// all reports that it has found every row.
+//
+// It first reads a few due rows, where a common pattern is found soon. If these contain fewer than
+// need matches, it reads the names of jobs. Many matching names are tried with a longer walk over
+// the due rows; otherwise, or if that fails, it looks up each name.
 func (t *tx) ofPattern(ctx context.Context, w *want, need, room int) (found []candidateRow, all bool, err error) {
 	m := w.pattern
 	if found, enough, all, err := t.walk(ctx, w, &m.short, shortWalk+need, need, room); err != nil || enough {
@@ -405,8 +427,9 @@ func (t *tx) ofPattern(ctx context.Context, w *want, need, room int) (found []ca
 	return t.ofNames(ctx, w, names, room)
 }
 
-// walk reads the first due rows, at most look, unless the last walk of k found too few. It stores
-// in k whether this walk found enough.
+// walk reads the first due rows, at most look, and returns those that w selects. enough reports
+// that they are at least need rows, or all of them. It stores that in k: after a failure only every
+// 16th walk of k reads, and the others return false.
 func (t *tx) walk(ctx context.Context, w *want, k *walk, look, need, room int) (found []candidateRow, enough, all bool, err error) {
 	if !t.s.names.worth(k) {
 		return nil, false, false, nil
@@ -417,7 +440,8 @@ func (t *tx) walk(ctx context.Context, w *want, k *walk, look, need, room int) (
 	return found, enough, all, err
 }
 
-// matching returns the names that match m, and the number of all names.
+// matching returns the names of jobs that match m, and of, the number of all names. It reads the
+// names that are new since the last read.
 func (t *tx) matching(ctx context.Context, m *matched) (names []string, of int, err error) {
 	for {
 		l, err := t.readNames(ctx)

@@ -20,7 +20,9 @@ type query struct {
 	last   bool   // with key: the last jobs instead of the first
 }
 
-// find returns the jobs that q selects. In an update it locks them if q has ids.
+// find returns the jobs that q selects, in the order of ids. In an update it locks them if q has
+// ids, and waits for other holders. It returns no job for an empty list of states, a negative
+// limit, or a name or key that no job can have. An error fails the transaction.
 func (t *tx) find(ctx context.Context, q query) ([]jobstore.Row, error) {
 	if t.err != nil {
 		return nil, t.err
@@ -52,6 +54,8 @@ type builder struct {
 	args []any
 }
 
+// arg adds v to the arguments and returns its place in the statement, with a CAST to the SQL type
+// kind.
 func (b *builder) arg(v any, kind string) string {
 	b.args = append(b.args, v)
 	return cast(len(b.args), kind)
@@ -63,8 +67,8 @@ func possibleKey(text string) bool {
 	return len(text) <= jobstore.MaxKey && utf8.ValidString(text) && strings.IndexByte(text, 0) < 0
 }
 
-// find returns the SELECT statement for q. There are few different texts, and each is prepared
-// once.
+// find returns the SELECT statement for q and adds its arguments to b.args. The same conditions
+// give the same text, so few texts exist, and each is prepared once. The statement locks nothing.
 func (b *builder) find(q query) string {
 	index := b.way(q)
 	if ofKey(index) {
@@ -88,8 +92,9 @@ func (b *builder) find(q query) string {
 	return query
 }
 
-// ofKey returns the statement for the jobs of a key or a parent. It looks up each state separately,
-// so jobs of other states are not read, however many are stored.
+// ofKey returns the statement for the jobs of a key or a parent, in the order of ids. With q.last
+// it selects the jobs with the highest ids. It looks up each state separately, so jobs of other
+// states are not read, however many are stored. index is the index of the key or the parent.
 func (b *builder) ofKey(q query, index string) string {
 	states := q.States
 	if states == nil {
@@ -137,7 +142,8 @@ func stateText(s jobstore.State) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(string(s), "\x00", "?"), "?")
 }
 
-// where returns the conditions of q except After, each with a leading AND.
+// where returns the conditions of q except After and Limit, each with a leading AND, and adds their
+// arguments. It is empty if q has no such condition.
 func (b *builder) where(q query) string {
 	var where strings.Builder
 	and := func(column, condition string) { where.WriteString(" AND j." + column + " " + condition) }
@@ -172,8 +178,8 @@ func (b *builder) where(q query) string {
 	return where.String()
 }
 
-// way returns the index that the statement for q must use. "" leaves the choice to the database,
-// among the indexes without a name of their own in the statement.
+// way returns the name of the index that the statement for q must use. "" leaves the choice to the
+// database: it then uses the index by id or by name.
 func (b *builder) way(q query) string {
 	switch {
 	case q.ids != nil:
@@ -211,6 +217,7 @@ const (
 	indexQueueID = "swarmiji_job_queue_id"
 )
 
+// byID reports whether an index is in the order of ids.
 func byID(index string) bool {
 	return index == indexRuns || index == indexRest || index == indexQueueID
 }
@@ -220,7 +227,8 @@ func all(states []jobstore.State, is func(jobstore.State) bool) bool {
 	return len(states) > 0 && !slices.ContainsFunc(states, func(s jobstore.State) bool { return !is(s) })
 }
 
-// list returns the condition that an id is in ids. The list is one argument, whatever its length.
+// list returns the condition that an id is in ids, in the form that follows the name of a column.
+// The list is one argument, which it adds to b.args, whatever its length.
 func (b *builder) list(ids []int64) string {
 	if b.lite {
 		return "IN (SELECT value FROM json_each(" + b.arg(asJSON(ids), "text") + "))"

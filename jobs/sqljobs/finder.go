@@ -6,8 +6,8 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// Jobs implements [jobstore.Finder]. It returns the existing jobs with these ids, and locks them
-// except in a View.
+// Jobs returns the existing jobs with these ids, in the order of ids. Except in a View it locks
+// them, and waits for other holders. It implements [jobstore.Finder].
 func (t *tx) Jobs(ctx context.Context, ids ...jobstore.ID) ([]jobstore.Row, error) {
 	if len(ids) == 0 {
 		return nil, t.err
@@ -20,7 +20,8 @@ func (t *tx) All(ctx context.Context, p jobstore.Page) ([]jobstore.Row, error) {
 	return t.find(ctx, query{Page: p})
 }
 
-// Named implements [jobstore.Finder]. It returns a page of the jobs with a name and locks nothing.
+// Named returns a page of the jobs with a name and locks nothing. An empty name selects no job. It
+// implements [jobstore.Finder].
 func (t *tx) Named(ctx context.Context, name string, p jobstore.Page) ([]jobstore.Row, error) {
 	if name == "" {
 		return nil, t.err
@@ -28,8 +29,8 @@ func (t *tx) Named(ctx context.Context, name string, p jobstore.Page) ([]jobstor
 	return t.find(ctx, query{Page: p, name: name})
 }
 
-// OfKey implements [jobstore.Finder]. It returns a page of the jobs with a name and an answer key.
-// It locks nothing.
+// OfKey returns a page of the jobs with a name and an answer key, and locks nothing. An empty name
+// or key selects no job. It implements [jobstore.Finder].
 func (t *tx) OfKey(ctx context.Context, name, key string, p jobstore.Page) ([]jobstore.Row, error) {
 	if name == "" || key == "" {
 		return nil, t.err
@@ -37,8 +38,9 @@ func (t *tx) OfKey(ctx context.Context, name, key string, p jobstore.Page) ([]jo
 	return t.find(ctx, query{Page: p, name: name, key: key})
 }
 
-// LastOver implements [jobstore.Finder]. It returns the last finished, failed or cancelled job with
-// a name and an answer key, or nil.
+// LastOver returns the finished, failed or cancelled job with the highest id among those with a
+// name and an answer key. Returns nil if no such job exists, or the name or the key is empty. It
+// locks nothing. It implements [jobstore.Finder].
 func (t *tx) LastOver(ctx context.Context, name, key string) (*jobstore.Row, error) {
 	if name == "" || key == "" {
 		return nil, t.err
@@ -51,7 +53,8 @@ func (t *tx) LastOver(ctx context.Context, name, key string) (*jobstore.Row, err
 	return &found[0], nil
 }
 
-// OfQueue implements [jobstore.Finder]. It returns a page of the jobs of a queue and locks nothing.
+// OfQueue returns a page of the jobs of a queue and locks nothing. An empty queue selects no job.
+// It implements [jobstore.Finder].
 func (t *tx) OfQueue(ctx context.Context, queue string, p jobstore.Page) ([]jobstore.Row, error) {
 	if queue == "" {
 		return nil, t.err
@@ -59,8 +62,8 @@ func (t *tx) OfQueue(ctx context.Context, queue string, p jobstore.Page) ([]jobs
 	return t.find(ctx, query{Page: p, queue: queue})
 }
 
-// Children implements [jobstore.Finder]. It returns a page of the jobs with this parent and locks
-// nothing.
+// Children returns a page of the jobs with this parent and locks nothing. The parent 0 selects no
+// job. It implements [jobstore.Finder].
 func (t *tx) Children(ctx context.Context, parent jobstore.ID, p jobstore.Page) ([]jobstore.Row, error) {
 	if parent == 0 {
 		return nil, t.err
@@ -68,7 +71,9 @@ func (t *tx) Children(ctx context.Context, parent jobstore.ID, p jobstore.Page) 
 	return t.find(ctx, query{Page: p, parent: parent})
 }
 
-// Due implements [jobstore.Finder]. It returns at most limit due jobs that d selects, see findDue.
+// Due returns at most limit due jobs that d selects, in the order of claims. It changes no job. In
+// an update on PostgreSQL it locks them and skips locked ones. Returns ErrBadJob if limit is not
+// positive. It implements [jobstore.Finder].
 func (t *tx) Due(ctx context.Context, d jobstore.Due, limit int) ([]jobstore.Row, error) {
 	if t.err != nil {
 		return nil, t.err
@@ -77,8 +82,9 @@ func (t *tx) Due(ctx context.Context, d jobstore.Due, limit int) ([]jobstore.Row
 	return found, t.fail("due", err)
 }
 
-// Line implements [jobstore.Finder]. It returns at most limit jobs of a queue that l selects, see
-// findLine.
+// Line returns at most limit due jobs of a queue that l selects, in the queue's order. It changes
+// no job. In an update on PostgreSQL it locks them and skips locked ones. Returns ErrBadJob if
+// limit is not positive. It implements [jobstore.Finder].
 func (t *tx) Line(ctx context.Context, l jobstore.Line, limit int) ([]jobstore.Row, error) {
 	if t.err != nil {
 		return nil, t.err

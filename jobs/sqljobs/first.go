@@ -18,6 +18,7 @@ type groupTexts struct {
 	open  string // takes no states
 }
 
+// newGroupTexts returns the statements that look up groups, in the dialect d.
 func newGroupTexts(d sqlconn.Dialect) groupTexts {
 	var t groupTexts
 	for by := range t.first {
@@ -34,9 +35,10 @@ func newGroupTexts(d sqlconn.Dialect) groupTexts {
 // groupTable is the table expression for the groups, on PostgreSQL.
 const groupTable = "unnest(CAST($1 AS text[]), CAST($2 AS text[])) WITH ORDINALITY AS g(name, key, n)"
 
-// firstText returns the statement for the first job of each group. It looks up each state
-// separately, so jobs of other states are not read. The index of names does not contain the state,
-// so a group by name is looked up once for all states.
+// firstText returns the statement for the job with the lowest id of each group of a kind. It looks
+// up each state separately, so jobs of other states are not read. The index of names does not
+// contain the state, so a group by name is looked up once for all states. It ignores jobs of queues
+// in a group by name.
 func firstText(d sqlconn.Dialect, by jobstore.GroupBy) string {
 	lite := d == sqlconn.SQLite
 	name, key, states := "g.name", "g.key", "unnest(CAST($3 AS text[])) AS s(value)"
@@ -89,8 +91,9 @@ func firstText(d sqlconn.Dialect, by jobstore.GroupBy) string {
 	return "SELECT g.n, i.id FROM " + groupTable + " CROSS JOIN LATERAL (" + first + ") AS i WHERE i.id IS NOT NULL"
 }
 
-// First implements [jobstore.Finder]. It returns the lowest id of a job in the states for each
-// group. nil states means all states. Groups without such a job are missing from the map.
+// First returns the lowest id of a job in the states for each group. nil states means all states.
+// Groups without such a job are missing from the map. It locks nothing. It implements
+// [jobstore.Finder].
 func (t *tx) First(ctx context.Context, states []jobstore.State, groups ...jobstore.Group) (map[jobstore.Group]jobstore.ID, error) {
 	if states == nil {
 		states = everyState
@@ -108,16 +111,20 @@ func (t *tx) First(ctx context.Context, states []jobstore.State, groups ...jobst
 	return found, t.err
 }
 
-// OpenDeferrals implements [jobstore.AnswerTx]. It returns the task of an open deferral for each
-// group. Groups without such a deferral are missing from the map.
+// OpenDeferrals returns the task of an open deferral for each group by key; other groups are
+// ignored. Groups without such a deferral are missing from the map. It locks nothing. It implements
+// [jobstore.AnswerTx].
 func (t *tx) OpenDeferrals(ctx context.Context, groups ...jobstore.Group) (map[jobstore.Group]task.ID, error) {
 	found := map[jobstore.Group]task.ID{}
 	err := eachGroup(ctx, t, t.s.text.groups.open, jobstore.ByKey, groups, nil, func(g jobstore.Group, id string) { found[g] = task.ID(id) })
 	return found, t.fail("open deferrals", errors.Join(err, t.err))
 }
 
-// eachGroup runs the statement text for the groups in all whose kind is by. It calls have with each
-// group and value that the statement returns. If states is nil, the statement takes no states.
+// eachGroup runs the statement text for those groups of all whose kind is by: once on PostgreSQL,
+// once for each group on SQLite. It calls have with each group and value that the statement
+// returns. If states is nil, the statement takes no states.
+//
+// It ignores groups that no job can have. In a failed transaction it does nothing and returns nil.
 func eachGroup[V any](ctx context.Context, t *tx, text string, by jobstore.GroupBy, all []jobstore.Group, states []string, have func(jobstore.Group, V)) error {
 	var names, keys []string
 	var groups []jobstore.Group
@@ -152,6 +159,7 @@ func eachGroup[V any](ctx context.Context, t *tx, text string, by jobstore.Group
 }
 
 // eachRow runs the statement text and calls have with each row, which is a number and a value.
+// Returns the error of the statement, which does not fail the transaction.
 func eachRow[V any](ctx context.Context, t *tx, text string, args []any, have func(int64, V)) error {
 	rows, err := t.c.Query(ctx, text, args...)
 	if err != nil {

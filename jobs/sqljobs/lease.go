@@ -14,8 +14,8 @@ const (
 		ON CONFLICT (queue) DO UPDATE SET fence = excluded.fence, until = excluded.until, admissions = excluded.admissions, status = excluded.status`
 )
 
-// QueueLease implements [jobstore.LeaseTx]. It returns nil if the queue has no lease. In an update
-// it locks the lease.
+// QueueLease returns the lease record of a queue, or nil if the queue was never served. In an
+// update it locks the record and waits for other holders. It implements [jobstore.LeaseTx].
 func (t *tx) QueueLease(ctx context.Context, queue string) (*jobstore.QueueLease, error) {
 	if t.err != nil || !possible(queue) {
 		return nil, t.err
@@ -34,8 +34,8 @@ func (t *tx) QueueLease(ctx context.Context, queue string) (*jobstore.QueueLease
 	return l, t.fail("lease", err)
 }
 
-// SaveQueueLease implements [jobstore.LeaseTx]. It stores the lease and notes its wake-up word for
-// the watchers.
+// SaveQueueLease stores the lease of a queue. If the lease has ended, the watchers are called after
+// the commit. Returns ErrUnsupported in a View. It implements [jobstore.LeaseTx].
 func (t *tx) SaveQueueLease(ctx context.Context, l *jobstore.QueueLease) error {
 	if err := t.writes("save a lease"); err != nil {
 		return err

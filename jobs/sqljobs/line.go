@@ -8,8 +8,9 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// findLine returns at most limit jobs of the queue q.Queue that q selects. In an update on
-// PostgreSQL it locks them and skips locked jobs. Returns ErrBadJob if limit is not positive.
+// findLine returns at most limit due jobs of the queue q.Queue that q selects, in the order of q.
+// Without q.By, due means due now. In an update on PostgreSQL it locks them and skips locked jobs.
+// An invalid queue or state selects no job. Returns ErrBadJob if limit is not positive.
 func (t *tx) findLine(ctx context.Context, q *jobstore.Line, limit int) ([]jobstore.Row, error) {
 	if limit <= 0 {
 		return nil, fmt.Errorf("%w: a line is asked for with the limit %d", jobstore.ErrBadJob, limit)
@@ -34,8 +35,10 @@ func (t *tx) findLine(ctx context.Context, q *jobstore.Line, limit int) ([]jobst
 	return found, err
 }
 
-// line returns the SELECT statement for a [jobstore.Line]. Queued jobs by priority have their own
-// index. All other lines are found by time, where few rows do not qualify.
+// line returns the SELECT statement for a [jobstore.Line] and adds its arguments. by is the latest
+// due time in microseconds; nil means the server's time. lock is a clause for its end, or "".
+// Queued jobs by priority have their own index. All other lines are found by time, where few rows
+// do not qualify.
 func (b *builder) line(q *jobstore.Line, limit int, by any, lock string) string {
 	most, first := b.arg(limit, "bigint"), b.arg(by, "bigint")
 	with := ""
@@ -73,8 +76,9 @@ func (b *builder) line(q *jobstore.Line, limit int, by any, lock string) string 
 		" ORDER BY " + cols + " LIMIT " + most + lock
 }
 
-// urgent returns the end of a statement for queued jobs in the order of priority. It seeks once in
-// each priority, so jobs that are not due are not scanned.
+// urgent returns the end of a statement for queued jobs in the order of priority, behind WITH
+// RECURSIVE. It seeks once in each priority, so jobs that are not due are not scanned. queue, by,
+// light and most are parts of the statement.
 func (b *builder) urgent(q *jobstore.Line, queue, by, light, most, lock string) string {
 	s := source{
 		d: b.dialect(), where: "queue = " + queue + " AND state = 'QUEUED' AND queue_due IS NOT NULL", index: "swarmiji_job_line",
@@ -94,8 +98,8 @@ func (b *builder) urgent(q *jobstore.Line, queue, by, light, most, lock string) 
 	return s.priorities() + " " + s.rows(columns("j"), lock)
 }
 
-// lightest returns a subquery for the least weight of the waiting jobs of a queue. If that weight
-// is above the limit, the statement reads no job.
+// lightest returns a subquery for the least weight of the waiting jobs of a queue, due or not. It
+// is NULL for an empty queue. If the weight is above the limit, the statement reads no job.
 func (b *builder) lightest(queue string) string {
 	i := "swarmiji_jobs AS i"
 	if b.lite {
@@ -108,6 +112,7 @@ func (b *builder) lightest(queue string) string {
 	return "(SELECT i.weight FROM " + i + " WHERE " + where + " ORDER BY i.weight LIMIT 1)"
 }
 
+// dialect returns the dialect of SQL for which b builds the statement.
 func (b *builder) dialect() sqlconn.Dialect {
 	if b.lite {
 		return sqlconn.SQLite
@@ -124,6 +129,9 @@ func (b *builder) table(index string) string {
 	return "swarmiji_jobs AS j"
 }
 
+// names returns conditions, each with a leading AND, that make the database use the index: the
+// conditions of a partial index. On PostgreSQL a condition that always holds marks the index, see
+// the migration. "" for other indexes.
 func (b *builder) names(index string) string {
 	guard, states := "", ""
 	switch index {
@@ -142,8 +150,9 @@ func (b *builder) names(index string) string {
 	return states + guard
 }
 
-// Weigh implements [jobstore.Weigher]. It returns the number and the total weight of the running
-// jobs of a queue.
+// Weigh returns the number and the total weight of the running jobs of a queue, including those
+// that await answers. It returns 0 for an invalid queue. It locks nothing. It implements
+// [jobstore.Weigher].
 func (t *tx) Weigh(ctx context.Context, queue string) (n, weight int64, err error) {
 	if t.err != nil || queue == "" || !possible(queue) {
 		return 0, 0, t.err
@@ -153,8 +162,8 @@ func (t *tx) Weigh(ctx context.Context, queue string) (n, weight int64, err erro
 }
 
 // weighText returns the statement that counts the running jobs of the queue $1 and adds up their
-// weight. It reads the index alone. With a list of states, PostgreSQL would read the whole queue if
-// the table was empty when it made the plan.
+// weight. It reads the index alone. It searches both states separately: with a list of states,
+// PostgreSQL would read the whole queue if the table was empty when it made the plan.
 func weighText(d sqlconn.Dialect) string {
 	b := builder{lite: d == sqlconn.SQLite}
 	of := func(state jobstore.State) string {

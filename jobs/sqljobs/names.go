@@ -72,8 +72,9 @@ type learnt struct {
 	names      []string
 }
 
-// since returns a learnt that says from which mark to read. It is the zero mark if the last full
-// reading is older than namesAge.
+// since begins a read of names: it returns an empty learnt that says from which mark to read. That
+// is the zero mark, which means all names, if the last full reading is older than namesAge. It
+// takes n.mu.
 func (n *nameCache) since() *learnt {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -85,8 +86,9 @@ func (n *nameCache) since() *learnt {
 	return l
 }
 
-// learn adds the names of l to the cache. It ignores l if another call has read the same names in
-// the meantime. nil is allowed.
+// learn adds the names of l to the cache. After a full read it replaces the cache and forgets the
+// names that match each pattern. It ignores l if another call has read the same names in the
+// meantime. A nil l does nothing. It takes n.mu.
 func (n *nameCache) learn(l *learnt) {
 	if l == nil {
 		return
@@ -119,7 +121,8 @@ func (n *nameCache) learn(l *learnt) {
 	}
 }
 
-// of returns the cache entry of a pattern. It compiles a new pattern and adds it.
+// of returns the cache entry of a pattern. It compiles a new pattern and adds it, for which other
+// patterns may be removed. It takes n.mu.
 func (n *nameCache) of(pattern string) *matched {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -135,7 +138,9 @@ func (n *nameCache) of(pattern string) *matched {
 	return m
 }
 
-// forget removes arbitrary patterns until there is space for one more. Call it with n.mu held.
+// forget removes arbitrary patterns until there is space for one more: fewer than maxPatterns
+// patterns and at most maxMatched names. Running calls may still use the removed entries. Call it
+// with n.mu held.
 func (n *nameCache) forget() {
 	for pattern, m := range n.patterns {
 		if len(n.patterns) < maxPatterns && n.total <= maxMatched {
@@ -147,8 +152,8 @@ func (n *nameCache) forget() {
 	}
 }
 
-// worth reports whether to try a walk of w: the last walk found enough, or this is a 16th call. It
-// counts the calls.
+// worth reports whether to try a walk (a read of the first due rows) of w. Returns true if the last
+// walk found enough, and at every 16th call. It counts the calls. It takes n.mu.
 func (n *nameCache) worth(w *walk) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -156,6 +161,7 @@ func (n *nameCache) worth(w *walk) bool {
 	return !w.vain || w.asked%16 == 0
 }
 
+// walked stores in w whether a walk found enough rows. It takes n.mu.
 func (n *nameCache) walked(w *walk, found bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -163,8 +169,10 @@ func (n *nameCache) walked(w *walk, found bool) {
 }
 
 // match returns the names that match m, among the cached names and the names of l, and the number
-// of all names. The number is -1 if the cached names were read again since l began. The caller must
-// not change the names.
+// of all names. It adds the matching cached names to m. The caller must not change the result.
+//
+// If l contains all names, only they are matched and the cache is not used. The number is -1 if the
+// cached names were read again since l began: the caller reads again. It takes n.mu.
 func (n *nameCache) match(m *matched, l *learnt) (names []string, of int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -206,8 +214,9 @@ func (n *nameCache) match(m *matched, l *learnt) (names []string, of int) {
 	return names, len(n.list) + len(l.names)
 }
 
-// readNames reads the names that were added since the cache's mark, or all names. It stores the
-// result in t.learnt too.
+// readNames reads the names of jobs that were added since the cache's mark, or all names, and
+// returns them. It stores the result in t.learnt, from which it enters the cache after the commit.
+// An error does not fail the transaction.
 func (t *tx) readNames(ctx context.Context) (*learnt, error) {
 	l := t.s.names.since()
 	args := []any{l.from.number, l.from.snapshot}
@@ -251,8 +260,9 @@ type sweeper struct {
 	after string
 }
 
-// count adds fresh to the number of new names. At sweepEach names it runs the sweeps that are due,
-// at most 16, unless another sweep runs. Errors end the sweeps.
+// count adds fresh to the number of new names. At sweepEach names it removes unused names, page by
+// page, at most 16 pages, unless another goroutine does. It blocks meanwhile. An error ends the
+// removal and is dropped. It takes w.mu, but not during the removal.
 func (w *sweeper) count(ctx context.Context, s *Store, fresh int) {
 	if fresh == 0 {
 		return
@@ -279,8 +289,9 @@ func (w *sweeper) count(ctx context.Context, s *Store, fresh int) {
 	w.mu.Unlock()
 }
 
-// sweepOnce removes the unused names of one page, after the name after. It returns the name after
-// which the next sweep begins.
+// sweepOnce removes the unused names among the next sweepPage names after the name after, in a
+// transaction of its own. It returns the last name of that page, after which the next sweep begins;
+// "" means from the start. On PostgreSQL it skips names that another transaction is about to use.
 func (s *Store) sweepOnce(ctx context.Context, after string) (next string, err error) {
 	err = s.conn.Update(ctx, func(ctx context.Context, c *sqlconn.Tx) error {
 		idle, last, err := idleNames(ctx, c, s.text.page, after)
@@ -305,8 +316,8 @@ func (s *Store) sweepOnce(ctx context.Context, after string) (next string, err e
 	return next, err
 }
 
-// idleNames returns the names of a page without jobs, and the last name of the page. The last name
-// is "" at the last page.
+// idleNames returns the names without jobs among the next sweepPage names after the name after, and
+// the last name of that page. The last name is "" at the last page. page is the statement.
 func idleNames(ctx context.Context, c *sqlconn.Tx, page, after string) (idle []string, last string, err error) {
 	rows, err := c.Query(ctx, page, after)
 	if err != nil {
@@ -328,7 +339,9 @@ func idleNames(ctx context.Context, c *sqlconn.Tx, page, after string) (idle []s
 	return idle, last, errors.Join(rows.Err(), rows.Close())
 }
 
-// lockNames locks the names that no other transaction is about to use, and returns them.
+// lockNames locks those of the names that no other transaction is about to use, until the end of
+// the transaction, and returns them. It does not wait. It reuses the memory of names. PostgreSQL
+// alone uses it.
 func lockNames(ctx context.Context, c *sqlconn.Tx, names []string) ([]string, error) {
 	byKey := make(map[int64]string, len(names))
 	keys := make([]int64, 0, len(names))

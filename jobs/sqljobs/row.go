@@ -24,7 +24,8 @@ const (
 	everyGroup groups = 1<<iota - 1
 )
 
-// of returns the values of the columns in g.
+// of returns those of the values (see the function values) whose columns are in g, in the same
+// order.
 func (g groups) of(values []any) []any {
 	var some []any
 	for i, v := range values {
@@ -35,7 +36,7 @@ func (g groups) of(values []any) []any {
 	return some
 }
 
-// kinds returns the types of the columns in g.
+// kinds returns the SQL types of the columns in g, in the order of stored.
 func (g groups) kinds() (kinds []string) {
 	for _, c := range stored {
 		if g&c.group != 0 {
@@ -96,8 +97,8 @@ func isBasic(j *jobstore.Row) bool {
 		j.Key == "" && j.Phase == "" && !j.Respond && j.Answer == nil && j.Expires.IsZero() && j.Handouts == 0
 }
 
-// columns returns the list of columns that scan reads, from the table with that alias. A row of
-// nulls is read as a job with id 0.
+// columns returns the list of columns that scan reads, from the table with that alias. NULL becomes
+// 0, "" or none. A row of nulls, as an outer join returns it, is read as a job with id 0.
 func columns(of string) string {
 	cols := make([]string, 0, len(stored))
 	cols = append(cols, "coalesce("+of+".id, 0)")
@@ -120,7 +121,8 @@ func columns(of string) string {
 	return strings.Join(cols, ", ")
 }
 
-// values returns the values of the stored columns of j.
+// values returns the values of the columns in stored for j. A job of a queue has its Due in
+// queue_due, any other job in due.
 func values(j *jobstore.Row) []any {
 	due, queueDue := micros(j.Due), driver.Value(nil)
 	if j.Queue != "" {
@@ -136,7 +138,8 @@ func values(j *jobstore.Row) []any {
 	}
 }
 
-// scan reads the columns of one row into j.
+// scan reads the columns (see the function columns) of the present row into j. Message is not among
+// them.
 func scan(rows sqlconn.Rows, j *jobstore.Row) error {
 	var state, phase string
 	var id, priority, parent, children, mock, timeout, respond, handouts int64
@@ -160,7 +163,7 @@ func scan(rows sqlconn.Rows, j *jobstore.Row) error {
 	return nil
 }
 
-// micros returns t in microseconds, or NULL for the zero time.
+// micros returns t in microseconds since 1970, or NULL for the zero time.
 func micros(t time.Time) driver.Value {
 	if t.IsZero() {
 		return nil
@@ -168,7 +171,8 @@ func micros(t time.Time) driver.Value {
 	return t.UnixMicro()
 }
 
-// moment returns the time of a value in microseconds, or the zero time for none.
+// moment returns the time in UTC of us, microseconds since 1970, or the zero time for the constant
+// none.
 func moment(us int64) time.Time {
 	if us == none {
 		return time.Time{}
@@ -176,6 +180,7 @@ func moment(us int64) time.Time {
 	return time.UnixMicro(us).UTC()
 }
 
+// number returns n, or NULL for 0.
 func number(n int64) driver.Value {
 	if n == 0 {
 		return nil
@@ -183,6 +188,7 @@ func number(n int64) driver.Value {
 	return n
 }
 
+// text returns s, or NULL for "".
 func text(s string) driver.Value {
 	if s == "" {
 		return nil
@@ -190,6 +196,7 @@ func text(s string) driver.Value {
 	return s
 }
 
+// bit returns 1 for true and 0 for false.
 func bit(b bool) int64 {
 	if b {
 		return 1

@@ -18,9 +18,13 @@ const (
 	chunkBytes = 4 << 20
 )
 
-// Save implements [jobstore.Tx]. It inserts jobs with id 0 and sets their ids. It updates the other
-// jobs, and returns ErrNotFound if a job does not exist. It notes the wake-up words of the jobs for
-// the watchers.
+// Save inserts jobs with id 0 and their messages, and sets their ids. It updates the other jobs,
+// whose messages stay. After the commit the watchers are called for jobs that have a Due or belong
+// to a queue, see [jobstore.Row.Word]. It implements [jobstore.Tx].
+//
+// Returns ErrBadJob, joined, for invalid jobs; nothing is then written. Returns ErrNotFound if a
+// job to update does not exist; that alone does not fail the transaction. Returns ErrUnsupported in
+// a View.
 func (t *tx) Save(ctx context.Context, all ...*jobstore.Row) error {
 	if err := t.writes("save"); err != nil {
 		return err
@@ -66,7 +70,7 @@ func (t *tx) Save(ctx context.Context, all ...*jobstore.Row) error {
 	return nil
 }
 
-// saveMessages inserts the messages of new jobs. Their ids must be set.
+// saveMessages inserts the messages of new jobs into their own table. Their ids must be set.
 func (t *tx) saveMessages(ctx context.Context, made []*jobstore.Row) error {
 	return inChunks(made, func(part []*jobstore.Row) error {
 		ids, messages := make([]int64, len(part)), make([]string, len(part))
@@ -86,7 +90,8 @@ func (t *tx) saveMessages(ctx context.Context, made []*jobstore.Row) error {
 	})
 }
 
-// tell notes the wake-up word of j, see tellWord.
+// tell notes the wake-up word of j, with which the watchers are called after the commit: see
+// [jobstore.Row.Word] and tellWord. A job without such a word is ignored.
 func (t *tx) tell(j *jobstore.Row) {
 	var now time.Time
 	if j.Queue != "" {
@@ -95,7 +100,8 @@ func (t *tx) tell(j *jobstore.Row) {
 	t.tellWord(j.Word(now))
 }
 
-// tellWord notes a wake-up word, once per transaction. On PostgreSQL it also queues a notification
+// tellWord notes a wake-up word (a text that says which watchers must wake), once per transaction.
+// The watchers of this process get it after the commit. On PostgreSQL it also queues a notification
 // for other processes. An empty word is ignored.
 func (t *tx) tellWord(word string) {
 	if word == "" || slices.Contains(t.given, word) {
@@ -107,6 +113,7 @@ func (t *tx) tellWord(word string) {
 	}
 }
 
+// notFound returns an error that wraps ErrNotFound for the id of a job to update.
 func notFound(id jobstore.ID) error { return fmt.Errorf("save %d: %w", id, jobstore.ErrNotFound) }
 
 // renamed reports whether the name of j may differ from the stored name and must be added to the
@@ -116,6 +123,7 @@ func (t *tx) renamed(j *jobstore.Row) bool {
 	return was == nil || was.Name != j.Name
 }
 
+// saveEach saves jobs one after the other, and stops at the first error. SQLite uses it.
 func (t *tx) saveEach(ctx context.Context, all []*jobstore.Row) error {
 	for _, j := range all {
 		if err := t.saveOne(ctx, j); err != nil {
@@ -125,6 +133,9 @@ func (t *tx) saveEach(ctx context.Context, all []*jobstore.Row) error {
 	return nil
 }
 
+// saveOne inserts j if its id is 0, else updates it, and notes the stored values. An update adds a
+// new name to the table of names and writes only changed groups of columns. Returns ErrNotFound if
+// the job does not exist.
 func (t *tx) saveOne(ctx context.Context, j *jobstore.Row) error {
 	if j.ID == 0 {
 		return t.insert(ctx, j)
@@ -147,7 +158,8 @@ func (t *tx) saveOne(ctx context.Context, j *jobstore.Row) error {
 	return nil
 }
 
-// insert inserts one job and its name, and sets its id.
+// insert inserts one job and its name, and sets its id. It counts a new name in t.fresh and notes
+// the stored values. It does not insert the message.
 func (t *tx) insert(ctx context.Context, j *jobstore.Row) error {
 	query, args := t.s.text.insert, values(j)
 	if isBasic(j) {
@@ -173,8 +185,9 @@ func (t *tx) insert(ctx context.Context, j *jobstore.Row) error {
 	return nil
 }
 
-// addNames adds names to the table of names, in sorted order to avoid deadlocks. It sorts the
-// slice.
+// addNames adds those of the names that are missing to the table of names, and counts them in
+// t.fresh. On PostgreSQL it locks the names against a sweep. It writes in sorted order to avoid
+// deadlocks, and sorts the slice.
 func (t *tx) addNames(ctx context.Context, names []string) error {
 	slices.Sort(names)
 	names = slices.Compact(names)
@@ -198,7 +211,9 @@ func (t *tx) addNames(ctx context.Context, names []string) error {
 	return err
 }
 
-// saveAll writes jobs to PostgreSQL, at most chunk jobs per statement.
+// saveAll writes jobs to PostgreSQL, at most chunk jobs per statement: it adds their names, inserts
+// new jobs and updates the others. If an id occurs twice, only the last job with it is written.
+// Returns ErrNotFound if a job to update does not exist.
 func (t *tx) saveAll(ctx context.Context, all []*jobstore.Row) error {
 	if len(all) == 0 {
 		return nil
@@ -226,7 +241,8 @@ func (t *tx) saveAll(ctx context.Context, all []*jobstore.Row) error {
 	return inChunks(lastOfEach(old), func(part []*jobstore.Row) error { return t.updateMany(ctx, part) })
 }
 
-// lastOfEach returns the last job for each id, sorted by id.
+// lastOfEach returns, for each id in all, the last job with it, sorted by id. It leaves all
+// unchanged.
 func lastOfEach(all []*jobstore.Row) []*jobstore.Row {
 	seen := make(map[jobstore.ID]struct{}, len(all))
 	var last []*jobstore.Row
@@ -240,6 +256,8 @@ func lastOfEach(all []*jobstore.Row) []*jobstore.Row {
 	return last
 }
 
+// inChunks calls do with consecutive parts of all, and stops at the first error. A part has at most
+// chunk jobs, and ends at chunkBytes of data and messages. It does not call do without jobs.
 func inChunks(all []*jobstore.Row, do func([]*jobstore.Row) error) error {
 	for len(all) > 0 {
 		n, size := 0, 0
@@ -255,7 +273,8 @@ func inChunks(all []*jobstore.Row, do func([]*jobstore.Row) error) error {
 	return nil
 }
 
-// arrays converts rows to one array per column. kinds holds the types of the columns.
+// arrays converts rows to one array per column, in which nil stands for NULL. kinds holds the types
+// of the columns. Types other than text become int64.
 func arrays(rows [][]any, kinds []string) []any {
 	cols := make([]any, len(kinds))
 	for c, kind := range kinds {
@@ -268,7 +287,8 @@ func arrays(rows [][]any, kinds []string) []any {
 	return cols
 }
 
-// column returns column c of the rows. nil entries stand for NULL.
+// column returns column c of the rows as an array. An entry that is not a T, such as NULL, becomes
+// nil.
 func column[T any](rows [][]any, c int) []*T {
 	col := make([]*T, len(rows))
 	for i := range rows {
@@ -279,7 +299,8 @@ func column[T any](rows [][]any, c int) []*T {
 	return col
 }
 
-// insertMany inserts jobs with one statement and sets their ids, in the order of all.
+// insertMany inserts jobs with one statement, sets their ids in ascending order, and notes the
+// stored values. The names must be stored already. PostgreSQL alone uses it.
 func (t *tx) insertMany(ctx context.Context, all []*jobstore.Row) error {
 	given := make([][]any, len(all))
 	for i, j := range all {
@@ -308,8 +329,9 @@ func (t *tx) insertMany(ctx context.Context, all []*jobstore.Row) error {
 	return nil
 }
 
-// updateMany updates jobs. It runs a second statement for the jobs whose long texts are unchanged,
-// so these texts are not written again. Returns ErrNotFound if a job does not exist.
+// updateMany updates jobs, each id once, and notes the stored values. It runs a second statement
+// for the jobs whose long texts are unchanged, so these texts are not written again. Returns
+// ErrNotFound if a job does not exist; others may be written then. PostgreSQL alone uses it.
 func (t *tx) updateMany(ctx context.Context, all []*jobstore.Row) error {
 	var parts [2]struct {
 		changed groups
@@ -351,8 +373,9 @@ func (t *tx) updateMany(ctx context.Context, all []*jobstore.Row) error {
 // PostgreSQL stores such texts outside the row.
 const longText = 2000
 
-// changed returns the groups of columns in which j differs from the stored job, and always lease.
-// now holds the values of j. For a job that this transaction has not locked it returns all groups.
+// changed returns the groups of columns in which j differs from the stored job; lease is always
+// among them. now holds the values of j. For a job that this transaction has not locked it returns
+// all groups.
 func (t *tx) changed(j *jobstore.Row, now []any) groups {
 	was := t.had[j.ID]
 	if was == nil {

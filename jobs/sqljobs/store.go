@@ -42,15 +42,17 @@ var (
 	_ jobstore.Inserter = (*Store)(nil)
 )
 
-// Close implements [jobstore.Store]. It stops the watchers and closes the connections.
+// Close ends the store: later calls return ErrClosed. It stops the watchers and closes the
+// connections, for which it waits until ctx ends. It implements [jobstore.Store].
 func (s *Store) Close(ctx context.Context) error {
 	s.end()
 	s.watch.close()
 	return s.conn.Close(ctx)
 }
 
-// ready migrates the tables at the first call. Returns ErrClosed after Close, or the error of the
-// migration, which the next call repeats. It blocks while another goroutine migrates.
+// ready creates or migrates the tables at the first call, and then returns nil. Returns ErrClosed
+// after Close, or the error of the migration, which the next call repeats. It blocks while another
+// goroutine migrates.
 func (s *Store) ready(ctx context.Context) error {
 	select {
 	case <-s.closing:
@@ -76,8 +78,9 @@ func (s *Store) ready(ctx context.Context) error {
 	return nil
 }
 
-// wrap adds the error of the port [jobstore] to an error of the database: ErrClosed or
-// ErrUnavailable. what names the failed step. An error of the caller's function is returned
+// wrap adds the error of the port [jobstore] to an error of the database: ErrClosed, or
+// ErrUnavailable if the database is unavailable, full, or denies access. what names the failed
+// step. An error of the caller's function, nil, and an error with such a class are returned
 // unchanged.
 func wrap(what string, err error) error {
 	class := sqlconn.Class(err)
@@ -94,22 +97,30 @@ func wrap(what string, err error) error {
 	return fmt.Errorf("sqljobs %s: %w", what, err)
 }
 
-// Update implements [jobstore.Store]. It runs fn in a transaction that can write, and commits it
-// unless fn returns an error.
+// Update runs fn in a transaction that can write. It commits unless fn or a method of tx returned
+// an error that fails the transaction. fn may run more than once. The watchers are called after the
+// commit. Returns the error of fn, ErrUnavailable or ErrClosed. It implements [jobstore.Store].
 func (s *Store) Update(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) error {
 	return s.run(ctx, s.conn.Update, use{}, fn)
 }
 
-// Single implements [jobstore.Store]. It equals Update: the transaction begins together with its
-// first statement, so one statement costs two round trips. In one round trip the statement would be
-// its own transaction, and an error of fn could not undo it.
+// Single is Update for an fn that calls one method of tx, besides Now. It implements
+// [jobstore.Store].
+//
+// The transaction begins together with its first statement, so one statement costs two round trips.
+// In one round trip the statement would be its own transaction, and an error of fn could not undo
+// it.
 func (s *Store) Single(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) error {
 	return s.run(ctx, s.conn.Update, use{once: true}, fn)
 }
 
-// Insert implements [jobstore.Inserter]. On PostgreSQL, one job without a message takes one
-// statement and one round trip. That statement is its own transaction, and no later step can fail.
-// Otherwise Insert uses an ordinary transaction. draft may then run twice.
+// Insert stores the new jobs that draft returns for the time now, and sets their ids. draft may run
+// twice. Returns ErrBadJob, and stores nothing, if a job has an id or is invalid. It implements
+// [jobstore.Inserter].
+//
+// On PostgreSQL, one job without a message takes one statement and one round trip. That statement
+// is its own transaction, and no later step can fail. Otherwise Insert uses an ordinary
+// transaction.
 func (s *Store) Insert(ctx context.Context, draft func(now time.Time) []*jobstore.Row) error {
 	save := func(most int) func(ctx context.Context, tx jobstore.Tx) error {
 		return func(ctx context.Context, tx jobstore.Tx) error {
@@ -140,14 +151,19 @@ func (s *Store) Insert(ctx context.Context, draft func(now time.Time) []*jobstor
 // errMany reports that one statement cannot store the jobs.
 var errMany = errors.New("sqljobs: several rows")
 
-// View implements [jobstore.Store]. It runs fn in a transaction that cannot write.
+// View runs fn, which only reads and locks no row. Its statements share no transaction: each sees
+// the changes that were committed before it. A method of tx that writes returns ErrUnsupported. fn
+// may run again. It implements [jobstore.Store].
 func (s *Store) View(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) error {
 	return s.run(ctx, s.conn.View, use{view: true}, fn)
 }
 
-// run runs fn in a transaction of do, after it has migrated the tables and read the clock where
-// necessary. After a commit it stores the names that were read, wakes the watchers and removes
-// unused names. After an error it keeps the names that were read.
+// run runs fn in a transaction of do. Before, it migrates the tables at the first call, and reads
+// the server's clock if the last reading is old. Errors are those of fn or a method of tx, as wrap
+// converts them.
+//
+// After a commit it caches the names that were read, calls the watchers and may remove unused
+// names. After an error it caches only the names. It calls no watcher after a View.
 func (s *Store) run(
 	ctx context.Context, do func(context.Context, sqlconn.Func) error, u use, fn func(ctx context.Context, tx jobstore.Tx) error,
 ) error {
@@ -178,9 +194,9 @@ func (s *Store) run(
 	return nil
 }
 
-// relearn stores the names that a failed transaction has read. A transaction that finds no job can
-// fail in this way. PostgreSQL shows only committed names. SQLite may have shown names that were
-// rolled back, so relearn reads them again.
+// relearn caches the names of jobs that a failed transaction has read. A transaction that finds no
+// job can fail in this way. PostgreSQL shows only committed names. SQLite may have shown names that
+// were rolled back, so relearn reads them again. Errors are dropped. t may be nil.
 func (s *Store) relearn(ctx context.Context, t *tx) {
 	if t == nil || t.learnt == nil || !t.learnt.all && len(t.learnt.names) == 0 {
 		return
@@ -199,8 +215,9 @@ func (s *Store) relearn(ctx context.Context, t *tx) {
 	}
 }
 
-// look asks the PostgreSQL server for its time if the last answer is old. It runs before the
-// transaction, so the transaction does not wait for the answer. On SQLite it does nothing.
+// look asks the PostgreSQL server for its time if the last answer is old, and stores it in s.clock.
+// It runs before the transaction, so the transaction does not wait for the answer. On SQLite it
+// does nothing. Returns ErrUnavailable or ErrClosed if the server does not reply.
 func (s *Store) look(ctx context.Context) error {
 	if s.lite || !s.clock.old() {
 		return nil
@@ -216,8 +233,9 @@ func (s *Store) look(ctx context.Context) error {
 	}))
 }
 
-// Coming implements [jobstore.Store]. It returns the time, the next due time, and at most max names
-// of jobs that became due after since.
+// Coming returns the store's time, the first due time after it, and at most max names of jobs that
+// became due after since. More reports further names. Jobs of queues do not count. A zero since
+// selects no names. It implements [jobstore.Store].
 func (s *Store) Coming(ctx context.Context, since time.Time, max int) (jobstore.Coming, error) {
 	var answer jobstore.Coming
 	if err := s.ready(ctx); err != nil {

@@ -88,6 +88,7 @@ const (
 
 const candidate = "j.id, j.name, j.priority, j.due"
 
+// newTexts returns all statements in the dialect d. It does no I/O.
 func newTexts(d sqlconn.Dialect) *texts {
 	t := &texts{
 		get: "SELECT " + columns("j") + " FROM swarmiji_jobs AS j WHERE j.id = " + cast(1, "bigint"),
@@ -155,7 +156,9 @@ func insertInto(n int) (text, names string) {
 	return "INSERT INTO swarmiji_jobs (" + names + ")", names
 }
 
-// insertText returns the statement that inserts one job with its first n columns.
+// insertText returns the statement that inserts one job with its first n columns. The statement
+// returns the id and whether the name was known. On PostgreSQL it also adds and locks the name,
+// whose lock key is one more argument.
 func insertText(d sqlconn.Dialect, n int) string {
 	into, _ := insertInto(n)
 	marks := make([]string, n)
@@ -171,6 +174,7 @@ func insertText(d sqlconn.Dialect, n int) string {
 	return "WITH " + fmt.Sprintf(addNames, fmt.Sprintf("(VALUES ($1, CAST($%d AS bigint)))", n+1)) + " " + into + "(SELECT 1 - count(*) FROM m)"
 }
 
+// sqlite sets the statements that only SQLite uses, or that differ there.
 func (t *texts) sqlite() {
 	t.delete = "DELETE FROM swarmiji_jobs WHERE id = " + cast(1, "bigint")
 	t.dropMessage = "DELETE FROM swarmiji_job_message WHERE job = " + cast(1, "bigint")
@@ -198,12 +202,13 @@ type source struct {
 	most  string // the limit
 }
 
-// newSource returns a source of due rows, at most $1.
+// newSource returns a source of due rows that are not mock jobs, at most $1. The caller sets index
+// and by.
 func newSource(d sqlconn.Dialect) source {
 	return source{d: d, where: "due IS NOT NULL AND mock = 0", due: "due", most: limitMark(d)}
 }
 
-// limitMark returns $1 in the form of a LIMIT.
+// limitMark returns the argument $1 in the form that a LIMIT needs in the dialect.
 func limitMark(d sqlconn.Dialect) string {
 	if d == sqlconn.SQLite {
 		return cast(1, "bigint")
@@ -211,8 +216,9 @@ func limitMark(d sqlconn.Dialect) string {
 	return "$1"
 }
 
-// priorities returns a table "p" of the priorities that have rows in the index, lowest first. It
-// finds each priority by a seek, so the rows between are not scanned.
+// priorities returns a table "p" of the priorities that have rows in the index, lowest first, or of
+// s.first alone. It finds each priority by a seek, so the rows between are not scanned. It belongs
+// behind WITH RECURSIVE.
 func (s *source) priorities() string {
 	if s.first != "" {
 		return "p(priority) AS (SELECT " + s.first + ")"
@@ -224,6 +230,7 @@ func (s *source) priorities() string {
 		") FROM p WHERE p.priority IS NOT NULL)"
 }
 
+// table returns the table of jobs under the alias as. On SQLite it names the index.
 func (s *source) table(as string) string {
 	if s.d == sqlconn.SQLite {
 		return "swarmiji_jobs AS " + as + " INDEXED BY " + s.index
@@ -231,8 +238,9 @@ func (s *source) table(as string) string {
 	return "swarmiji_jobs AS " + as
 }
 
-// rows returns a SELECT of cols of the due rows, in order. SQLite keeps the order of a CROSS JOIN:
-// first the rows of "p", then the index.
+// rows returns a SELECT of cols of the first due rows, by priority, due time and id. It needs the
+// table "p". lock is a clause for PostgreSQL, or "". SQLite keeps the order of a CROSS JOIN: first
+// the rows of "p", then the index.
 func (s *source) rows(cols, lock string) string {
 	where := s.where + " AND j.priority = p.priority AND j." + s.due + " <= " + s.by + s.also
 	if s.d == sqlconn.SQLite {
@@ -242,7 +250,8 @@ func (s *source) rows(cols, lock string) string {
 		" ORDER BY j." + s.due + ", j.id LIMIT " + s.most + lock + ") AS k LIMIT " + s.most
 }
 
-// ofPatterns returns the source of due rows with any name.
+// ofPatterns returns the source of due rows with any name, of mock jobs if mock is set, else of
+// others.
 func ofPatterns(d sqlconn.Dialect, mock bool) source {
 	s := newSource(d)
 	s.index = "swarmiji_job_due"
@@ -257,6 +266,8 @@ func ofPatterns(d sqlconn.Dialect, mock bool) source {
 
 const serverBy = "coalesce(CAST($2 AS bigint), (SELECT t FROM n))"
 
+// dueText returns the statement about due jobs that key identifies; the type dueKey lists its
+// arguments.
 func dueText(d sqlconn.Dialect, key dueKey) string {
 	s := newSource(d)
 	next := 3
@@ -299,9 +310,11 @@ func cast(n int, kind string) string { return fmt.Sprintf("CAST($%d AS %s)", n, 
 func now(d sqlconn.Dialect) string { return "n AS MATERIALIZED (SELECT " + d.Now() + " AS t), " }
 
 // takeText returns the part of a statement that sets the locked rows to RUNNING, up to the first
-// row that is not plain. It returns jobs, without an id where they are not set to RUNNING. The ids
-// are not joined as a table. A server that believes that the jobs table is empty would scan it for
-// each id. It believes so for up to a minute after the table was empty.
+// row that is not plain. rows selects and locks the rows; lease is the number of the argument with
+// the lease. It returns jobs, without an id where they are not set to RUNNING.
+//
+// The ids are not joined as a table. A server that believes that the jobs table is empty would scan
+// it for each id. It believes so for up to a minute after the table was empty.
 func takeText(rows string, lease int) string {
 	return fmt.Sprintf(`c AS MATERIALIZED (%s), g AS (SELECT c.id, bool_and(c.plain) OVER (ORDER BY c.priority, c.due, c.id) AS go FROM c),
 		u AS (UPDATE swarmiji_jobs AS j SET state = 'RUNNING', changed = (SELECT t FROM n), last_run = (SELECT t FROM n), token = j.token + 1,
@@ -313,8 +326,8 @@ func takeText(rows string, lease int) string {
 		SELECT %s FROM c LEFT JOIN u ON u.id = c.id ORDER BY c.priority, c.due, c.id`, rows, lease, columns("u"))
 }
 
-// coming sets the statements t.times and t.became. They find the next due times and the names that
-// became due, by a seek in each priority.
+// coming sets the statements t.times and t.became, for Store.Coming. They find the next due times,
+// and the names of jobs that became due, by a seek in each priority.
 func (t *texts) coming(d sqlconn.Dialect) {
 	plain, mock := ofPatterns(d, false), ofPatterns(d, true)
 	with := "WITH RECURSIVE n AS MATERIALIZED (SELECT " + d.Now() + " AS t), "

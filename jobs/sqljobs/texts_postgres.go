@@ -13,7 +13,7 @@ import (
 const addNames = `l AS MATERIALIZED (SELECT v.name, pg_advisory_xact_lock_shared(v.key) FROM %s AS v(name, key)),
 	m AS (INSERT INTO swarmiji_job_name (name) SELECT l.name FROM l ON CONFLICT DO NOTHING RETURNING 1)`
 
-// postgres sets the statements that only PostgreSQL uses.
+// postgres sets the statements that only PostgreSQL uses, or that differ there.
 func (t *texts) postgres() {
 	into, names := insertInto(len(stored))
 	arrays := make([]string, len(stored))
@@ -48,7 +48,8 @@ func (t *texts) postgres() {
 	t.takeIDs = "WITH " + now(sqlconn.Postgres) + takeText("SELECT j.id, j.priority, j.due, ("+plain+") AS plain"+ids, 4)
 }
 
-// updateManyText returns the statement that updates the columns in g for many jobs.
+// updateManyText returns the statement that updates the columns in g for many jobs. Its arguments
+// are arrays: one for each column, then the ids.
 func updateManyText(g groups) string {
 	var names, arrays, sets []string
 	for _, c := range stored {
@@ -63,8 +64,8 @@ func updateManyText(g groups) string {
 		strings.Join(names, ", ") + ", id) WHERE j.id = v.id AND j.id = ANY(" + ids + ")"
 }
 
-// manyText returns the statement that finds the first due rows of each name, and the first of all
-// these rows.
+// manyText returns the statement that finds the first due rows of each name, and returns the first
+// $1 of all these rows as candidates.
 func manyText(each source) string {
 	return "WITH " + strings.TrimSuffix(now(sqlconn.Postgres), ", ") + " SELECT a.* FROM unnest(CAST($3 AS text[])) AS m(name) CROSS JOIN LATERAL (WITH RECURSIVE " +
 		each.priorities() + " " + each.rows(candidate, "") + ") AS a ORDER BY a.priority, a.due, a.id LIMIT $1"

@@ -44,8 +44,9 @@ var (
 	_ jobstore.Weigher = (*tx)(nil)
 )
 
-// fail wraps err and stores it as the transaction's error, unless it already has one. It returns
-// the wrapped error, or nil if err is nil.
+// fail stores err, as wrap converts it, as the transaction's error unless it already has one: the
+// transaction is then rolled back. Returns the converted error. A nil err changes nothing and
+// returns nil. what names the step.
 func (t *tx) fail(what string, err error) error {
 	if err == nil {
 		return nil
@@ -58,8 +59,8 @@ func (t *tx) fail(what string, err error) error {
 }
 
 // writes checks that the transaction can change data. Every method that changes data calls it
-// first. It returns the earlier error of a failed transaction. In a View it fails the transaction
-// with ErrUnsupported.
+// first. Returns nil if so, and the earlier error of a failed transaction. In a View it fails the
+// transaction with ErrUnsupported.
 func (t *tx) writes(what string) error {
 	if t.view {
 		return t.fail(what, fmt.Errorf("%w: a View changes nothing", jobstore.ErrUnsupported))
@@ -73,15 +74,17 @@ func (t *tx) Now(context.Context) (time.Time, error) {
 	return moment(t.clock()), t.err
 }
 
+// clock returns the store's time in microseconds, never less than an earlier result in this
+// transaction.
 func (t *tx) clock() int64 {
 	us := t.s.clockNow()
 	t.now = max(t.now, us)
 	return t.now
 }
 
-// clockNow returns the store's time in microseconds. For a SQLite file this is the time of the
-// machine, which all processes that use the file share. For PostgreSQL it is a lower bound of the
-// server's time.
+// clockNow returns the store's time in microseconds since 1970, without I/O. For a SQLite file this
+// is the time of the machine, which all processes that use the file share. For PostgreSQL it is a
+// lower bound of the server's time.
 func (s *Store) clockNow() int64 {
 	if s.lite {
 		return time.Now().UnixMicro()
@@ -89,8 +92,9 @@ func (s *Store) clockNow() int64 {
 	return s.clock.now()
 }
 
-// jobs runs a statement that selects and locks jobs, and returns these jobs. It notes them, see
-// note. empty is the number of rows without an id.
+// jobs runs a statement that selects and locks jobs, and returns these jobs. It notes their stored
+// values, see note. empty is the number of rows without an id. An error does not fail the
+// transaction.
 func (t *tx) jobs(ctx context.Context, query string, args ...any) (found []jobstore.Row, empty int, err error) {
 	found, empty, err = t.read(ctx, query, args...)
 	if err == nil {
@@ -101,8 +105,9 @@ func (t *tx) jobs(ctx context.Context, query string, args ...any) (found []jobst
 	return found, empty, err
 }
 
-// note stores a copy of j in t.had, unless the transaction is a View or calls only one method. Call
-// it for a job that this transaction has locked, with its stored values.
+// note stores a copy of j in t.had, with which a later save compares. It does nothing in a View, or
+// if the transaction calls only one method. Call it for a job that this transaction has locked,
+// with its stored values.
 func (t *tx) note(j *jobstore.Row) {
 	if t.view || t.once {
 		return
@@ -117,7 +122,9 @@ func (t *tx) note(j *jobstore.Row) {
 	t.had[j.ID] = new(*j)
 }
 
-// read runs a query and returns the jobs of its rows. empty is the number of rows without an id.
+// read runs a query and returns the jobs of its rows. The query must return the list of the
+// function columns. empty is the number of rows without an id, which are left out. An error does
+// not fail the transaction.
 func (t *tx) read(ctx context.Context, query string, args ...any) (found []jobstore.Row, empty int, err error) {
 	rows, err := t.c.Query(ctx, query, args...)
 	if err != nil {
@@ -140,8 +147,9 @@ func (t *tx) read(ctx context.Context, query string, args ...any) (found []jobst
 	return found, empty, nil
 }
 
-// Get implements [jobstore.Tx]. It locks the job, except in a View. Returns ErrNotFound if the job
-// does not exist.
+// Get returns a job, without its message. Except in a View it locks the job, and waits for other
+// holders. Returns ErrNotFound if the job does not exist; that does not fail the transaction. It
+// implements [jobstore.Tx].
 func (t *tx) Get(ctx context.Context, id jobstore.ID) (jobstore.Row, error) {
 	if t.err != nil {
 		return jobstore.Row{}, t.err
@@ -160,7 +168,8 @@ func (t *tx) Get(ctx context.Context, id jobstore.ID) (jobstore.Row, error) {
 	return found[0], nil
 }
 
-// Delete implements [jobstore.Tx]. It deletes the jobs and their messages. Missing ids are ignored.
+// Delete deletes the jobs in any state, with their messages. Missing ids are ignored. Returns
+// ErrUnsupported in a View. It implements [jobstore.Tx].
 func (t *tx) Delete(ctx context.Context, ids ...jobstore.ID) error {
 	if err := t.writes("delete"); err != nil || len(ids) == 0 {
 		return err
@@ -185,8 +194,9 @@ func (t *tx) Delete(ctx context.Context, ids ...jobstore.ID) error {
 	return nil
 }
 
-// ExpireJobs implements [jobstore.Tx]. It deletes at most limit jobs that expire at or before by,
-// with their messages, and returns their number.
+// ExpireJobs deletes at most limit jobs that expire at or before by, the oldest first, with their
+// messages, and returns their number. On PostgreSQL it skips locked jobs. It implements
+// [jobstore.Tx].
 func (t *tx) ExpireJobs(ctx context.Context, by time.Time, limit int) (int, error) {
 	if err := t.writes("expire jobs"); err != nil {
 		return 0, err
@@ -200,8 +210,8 @@ func (t *tx) ExpireJobs(ctx context.Context, by time.Time, limit int) (int, erro
 	return int(n), t.fail("expire jobs", err)
 }
 
-// Messages implements [jobstore.Tx]. It returns the stored messages of the jobs. Jobs without a
-// message are missing from the map.
+// Messages returns the stored messages of the jobs. Jobs without a message are missing from the
+// map, which is never nil without an error. It locks nothing. It implements [jobstore.Tx].
 func (t *tx) Messages(ctx context.Context, ids ...jobstore.ID) (map[jobstore.ID][]byte, error) {
 	found := map[jobstore.ID][]byte{}
 	if t.err != nil || len(ids) == 0 {
@@ -232,9 +242,9 @@ func (t *tx) Messages(ctx context.Context, ids ...jobstore.ID) (map[jobstore.ID]
 	return found, t.fail("messages", errors.Join(rows.Err(), rows.Close()))
 }
 
-// Drop implements [jobstore.Dropper]. It deletes a running job if its token matches and
-// [jobstore.Row.Simple] holds. A token of 0 matches every token. It reports whether it deleted the
-// job.
+// Drop deletes a running job if its token matches and no other job or later run depends on it
+// ([jobstore.Row.Simple]). A token of 0 matches every token. It reports whether it deleted the job;
+// false is not an error. It implements [jobstore.Dropper].
 func (t *tx) Drop(ctx context.Context, id jobstore.ID, token int64) (bool, error) {
 	if err := t.writes("drop"); err != nil {
 		return false, err

@@ -19,9 +19,13 @@ type watchers struct {
 	closed bool
 }
 
-// Watch implements [jobstore.Store]. It calls wake after each change, until stop is called. The
-// first watcher starts to listen to other processes, the last one ends it. After Close, Watch does
-// nothing.
+// Watch calls wake after each commit, by any process, that may make a job, a deferral or a lease
+// due, until stop is called. The names are the words of these records (such as
+// [jobstore.Row.Word]). nil means that notifications may be lost. Watch returns at once. wake is
+// called from several goroutines. It implements [jobstore.Store].
+//
+// The first watcher starts to listen to other processes, the last one ends it. After Close, Watch
+// does nothing.
 func (s *Store) Watch(wake func(names []string)) (stop func()) {
 	w := &s.watch
 	w.mu.Lock()
@@ -39,6 +43,8 @@ func (s *Store) Watch(wake func(names []string)) (stop func()) {
 	return func() { w.remove(&wake) }
 }
 
+// remove removes a callback. With the last one it ends listening to other processes. A call of the
+// callback may still run. It takes w.mu.
 func (w *watchers) remove(wake *func([]string)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -49,6 +55,7 @@ func (w *watchers) remove(wake *func([]string)) {
 	}
 }
 
+// close removes all callbacks and ends listening to other processes, for good. It takes w.mu.
 func (w *watchers) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -60,7 +67,8 @@ func (w *watchers) close() {
 	}
 }
 
-// tell calls all callbacks with the names. It does not hold w.mu during the calls.
+// tell calls all callbacks with the names, one after the other. It does not hold w.mu during the
+// calls.
 func (w *watchers) tell(names []string) {
 	w.mu.Lock()
 	if len(w.all) == 0 {
@@ -77,8 +85,9 @@ func (w *watchers) tell(names []string) {
 	}
 }
 
-// heard handles a notification from another process. An empty text means that notifications may be
-// lost, and wakes all watchers with nil.
+// heard handles a notification from another process: it calls the watchers with its word. An empty
+// text means that notifications may be lost: it calls the watchers with nil. Notifications with
+// another prefix than topic are ignored.
 func (s *Store) heard(what string) {
 	if name, ok := strings.CutPrefix(what, topic); ok {
 		s.watch.tell([]string{name})
@@ -87,14 +96,15 @@ func (s *Store) heard(what string) {
 	}
 }
 
-// woken calls the watchers with the wake-up words of a committed transaction, if it has any.
+// woken calls the watchers of this process with the wake-up words that a committed transaction has
+// noted. Without words it calls none of them.
 func (s *Store) woken(t *tx) {
 	if len(t.given) > 0 {
 		s.watch.tell(t.given)
 	}
 }
 
-// any reports whether there are watchers.
+// any reports whether any callback is registered. It takes w.mu.
 func (w *watchers) any() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
