@@ -131,9 +131,9 @@ func (c *Consumer) NodeID() string { return c.cfg.Report.NodeID }
 
 // Register registers the handler h for tasks of the given name. It implements [task.Registrar].
 //
-// The handler is wrapped in a panic recovery, the task hooks, Config.Middleware, the middleware of
-// the task and the time limits. If the types of the task have secret fields, events hide them.
-// Returns an error if h is nil, or the error of [task.Mux.Register].
+// The handler is wrapped, from the outside: panic recovery, task hooks, Config.Middleware, the
+// middleware of the task, time limits. If the types of the task have secret fields, events hide
+// them. Returns an error if h is nil, or the error of [task.Mux.Register].
 func (c *Consumer) Register(name string, h task.Handler, defaults task.Metadata) error {
 	if h == nil {
 		return fmt.Errorf("swarmiji: consumer: the handler of task %q is nil", name)
@@ -266,9 +266,11 @@ func (c *Consumer) Kill() { c.kill.Do(func() { close(c.killed) }) }
 // once.
 func (c *Consumer) Stop() { c.halt.Do(func() { close(c.stopped) }) }
 
-// awaitServers declares the first queue and then returns the results of awaitRevocations. While the
-// broker cannot be reached, it waits until ctx ends. It returns an error if the broker refuses the
-// queue, except for [broker.ErrTooMany]: openQueues skips such a queue. unwatch is never nil.
+// awaitServers waits until the broker answers and the list of revocations is loaded. It declares
+// the first queue by name and then returns the results of awaitRevocations. While the broker cannot
+// be reached, it waits until ctx ends. It returns an error if the broker refuses the queue, except
+// for [broker.ErrTooMany]: openQueues skips such a queue. Call unwatch at the end, after an error
+// as well; it is never nil.
 //
 // The broker comes first because its refusal must end Run. The bus of the revocations is usually on
 // the same server, so the wait for the bus might hide that refusal.
@@ -303,12 +305,13 @@ func (c *Consumer) logStart(queues []*queue) {
 // maxNames limits the bytes of the names of queues and of tasks in the log of a start.
 const maxNames = 1024
 
-// openQueues declares the configured queues and subscribes to them, sorted by name, and to the
-// side queues that older versions left. It waits for an unreachable broker until ctx ends; ctx
-// later ends the fetching too.
+// openQueues declares the configured queues and subscribes to them, sorted by name, and to the side
+// queues that older versions left. It waits for an unreachable broker until ctx ends; ctx later
+// ends the fetching too.
 //
-// It returns the open queues, also with an error. A queue for which the broker allows no more
-// consumers is logged and skipped; that is an error only if it holds for all queues.
+// A queue for which the broker allows no more consumers is logged and skipped. If that holds for
+// all queues, it returns nil and that error. Any other error ends it at once; it then returns the
+// queues opened so far, which the caller must close.
 func (c *Consumer) openQueues(ctx context.Context) ([]*queue, error) {
 	var queues []*queue
 	var tooMany error
@@ -335,10 +338,10 @@ func (c *Consumer) openQueues(ctx context.Context) ([]*queue, error) {
 	return queues, nil
 }
 
-// stop ends the consumer. Call it after fetching has stopped. It gives back tasks that have not
-// started, also those that wait for their rate limit, and closes the subscriptions. It waits for
-// running tasks as Run describes, and then tells the broker that this node leaves. Returns all
-// errors, joined.
+// stop ends the consumer and blocks until that is done. Call it after fetching has stopped. It
+// gives back tasks that have not started, also those that wait for their rate limit. It closes the
+// subscriptions of queues. It waits for running tasks as Run describes, and then tells the broker
+// that this node leaves. Returns the errors of closing and [ErrForced], joined.
 func (c *Consumer) stop(queues []*queue) error {
 	var closing sync.WaitGroup
 	errs := make([]error, len(queues)+1)
@@ -364,12 +367,13 @@ func (c *Consumer) stop(queues []*queue) error {
 	return errors.Join(errs...)
 }
 
-// drain waits for drained, which is closed when all tasks are settled, for up to ShutdownTimeout.
-// Then it cancels the handlers and waits for KillGrace. Then it ends the settlements and gives the
-// remaining tasks back, within KillGrace. It does not wait for handlers that it leaves behind.
+// drain waits for drained, which is closed when all tasks are settled. After ShutdownTimeout or
+// Kill it cancels the handlers, logs that, and waits for KillGrace. Then it ends the settlements
+// and gives the remaining tasks back, within KillGrace. It does not wait for handlers that it
+// leaves behind.
 //
-// Returns [ErrForced] if handlers still ran after the first wait, or settlements after the second
-// one.
+// Returns nil if all tasks were settled in the first wait. Returns [ErrForced] if handlers still
+// ran after the first wait, or settlements after the second one.
 func (c *Consumer) drain(drained chan struct{}) error {
 	soft := time.NewTimer(max(c.cfg.ShutdownTimeout, 0))
 	defer soft.Stop()
@@ -436,7 +440,8 @@ func (c *Consumer) releaseRunning() {
 	}
 }
 
-// warnOnce logs msg as a warning, the first time that it is called with key.
+// warnOnce logs msg as a warning, with attrs and the node, the first time that it is called with
+// key. Later calls with key do nothing.
 func (c *Consumer) warnOnce(key, msg string, attrs ...slog.Attr) {
 	if _, seen := c.warned.LoadOrStore(key, true); !seen {
 		c.cfg.Logger.LogAttrs(context.Background(), slog.LevelWarn, msg,

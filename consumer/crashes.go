@@ -29,8 +29,8 @@ func (c *Consumer) newCrashWatch(fetch context.Context) *crashes.Watch {
 	return crashes.New(c.work, fetch, &cfg)
 }
 
-// announceLeave tells the broker that this process ends in order, if it has noted a start. It waits
-// for at most KillGrace. Errors are logged.
+// announceLeave tells the broker that this process ends in order, so that its noted starts count no
+// crash. It does nothing if no start was noted. It waits for at most KillGrace. Errors are logged.
 func (c *Consumer) announceLeave() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.work), c.cfg.Tuning.KillGrace)
 	defer cancel()
@@ -54,7 +54,8 @@ func (r crashRun) WaitContext() (context.Context, context.CancelFunc) {
 	return r.queue.waitContext(r.run)
 }
 
-// SetRunning adds the task to the running tasks, or removes it without counting an end.
+// SetRunning adds the task to the running tasks of the consumer (true), or removes it without
+// counting the end of a handler (false).
 func (r crashRun) SetRunning(running bool) {
 	if running {
 		r.queue.c.running.Add(r.run, r.worker)
@@ -80,7 +81,7 @@ func (r crashRun) Start() { r.queue.start(r.run) }
 // [crashes.Run] and of [rates.Run].
 func (r *run) GiveBack() { r.giveBackUnstarted() }
 
-// DeadLetter fails the task with err and dead-letters it, on another goroutine.
+// DeadLetter fails the task with err and dead-letters its message, on another goroutine.
 func (r crashRun) DeadLetter(err error) {
 	r.queue.settleAsync(r.run, verdict{kind: failed, err: err, deadLetter: true})
 }

@@ -35,7 +35,7 @@ type answer struct {
 
 var _ broker.Delivery = (*answer)(nil)
 
-// Message returns the message of the task that the deferral stores.
+// Message returns the message of the task that the deferral stores. restore sets it.
 func (w *answer) Message() *broker.Message { return w.message }
 
 // Deliveries returns how often the broker had delivered the message when the task was deferred.
@@ -44,8 +44,8 @@ func (w *answer) Deliveries() (n int, exact bool) { return w.deliveries, true }
 // Lost returns a channel that is closed when the claim of the deferral is lost.
 func (w *answer) Lost() <-chan struct{} { return w.claim.Lost() }
 
-// Ack deletes the deferral and repeats that until the store has done it, the claim is lost or ctx
-// ends.
+// Ack deletes the deferral. It blocks and repeats that until the store has done it, the claim is
+// lost or ctx ends. It returns the last error then.
 func (w *answer) Ack(ctx context.Context) error { return w.settleClaim(ctx, w.claim.Ack) }
 
 // Release returns the deferral to the store, which delivers it again after the given time. It
@@ -59,7 +59,8 @@ func (w *answer) Release(ctx context.Context, after time.Duration) error {
 func (w *answer) DeadLetter(ctx context.Context, _ broker.Dead) error { return w.Ack(ctx) }
 
 // settleClaim calls settle until it succeeds, the claim of the deferral is lost, or ctx ends. It
-// logs the first error. After a success it sets w.settled.
+// logs the first error and returns the last one, or [broker.ErrLeaseLost]. After a success it sets
+// w.settled.
 func (w *answer) settleClaim(ctx context.Context, settle func(context.Context) error) error {
 	err := repeat(ctx, w.claim.Lost(), settle, func(err error) {
 		w.c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "settling a deferral failed; it is repeated", slog.Any("error", err))
@@ -70,8 +71,9 @@ func (w *answer) settleClaim(ctx context.Context, settle func(context.Context) e
 	return err
 }
 
-// releaseUnsettled returns the deferral to the store if it is neither settled nor lost. The store
-// delivers it again after answerRetryDelay. If Release fails, the lease of the deferral ends later.
+// releaseUnsettled returns the deferral to the store if it is neither settled nor lost, and waits
+// for that up to giveBackTimeout. The store delivers it again after answerRetryDelay. An error is
+// ignored: the lease of the deferral ends later.
 func (w *answer) releaseUnsettled() {
 	if w.settled.Load() || intake.Lost(w) {
 		return
@@ -109,8 +111,9 @@ const answerRetryDelay = 5 * time.Second
 
 // settleAnswer settles the task of a received deferral, and blocks until that is done or given up.
 //
-//   - If its outcome ends the attempt, it settles the task by that verdict.
-//   - If the deferral was only woken, it returns the deferral to the store until its deadline.
+//   - If answerVerdict knows how the attempt ended, it settles the task by that verdict.
+//   - If the deferral was only woken, to check for a revocation, it returns the deferral to the
+//     store until its deadline.
 //   - If the attempt was abandoned, it deletes the deferral: the broker still has the message of
 //     the task.
 func (q *queue) settleAnswer(r *run) {
@@ -166,8 +169,11 @@ func (r *run) answerVerdict() (v verdict, known bool) {
 }
 
 // recordedVerdict returns the verdict that an earlier settlement of this deferral stored in the
-// result store, and whether there is one. If the store fails, the verdict is giveBack. If the
-// record is of a later life of the task, recordedVerdict marks this run as stale.
+// result store, and true. It waits up to loadTimeout. Without a final record, or without a store
+// that keeps records, known is false.
+//
+// If the store fails, the verdict is giveBack. If the record is of a later life of the task,
+// recordedVerdict sets r.stale, and the verdict has no meaning. known is true in both cases.
 func (r *run) recordedVerdict() (verdict, bool) {
 	store := r.store()
 	if store == nil || resultstore.RepliesOnly(store) {
@@ -189,7 +195,8 @@ func (r *run) recordedVerdict() (verdict, bool) {
 	return verdict{kind: giveBack}, true
 }
 
-// isRevoked reports whether the task is revoked. Returns an error if that cannot be read now.
+// isRevoked reports whether the task is revoked. It may wait for the list of revocations. Returns
+// an error if that cannot be read now, and false without Config.Revocations.
 func (r *run) isRevoked() (bool, error) {
 	list := r.queue.c.cfg.Revocations
 	if list == nil {

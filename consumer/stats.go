@@ -95,8 +95,8 @@ func (c *Consumer) Stats() Stats {
 	return s
 }
 
-// describe sets the workers, the prefetch and the pause in s. If q is nil, the queue
-// is not consumed, and describe sets the numbers to 0.
+// describe sets the number of workers, the prefetch and the pause in s. A nil q means that the
+// broker allowed no consumer for the queue: describe then sets the two numbers to 0.
 func (q *queue) describe(s *QueueStats) {
 	if q == nil { // not consumed: the broker allowed no more consumers
 		s.Workers, s.Prefetch = 0, 0
@@ -135,7 +135,8 @@ func (c *Consumer) Reserved() []TaskInfo {
 	return ts
 }
 
-// waiting returns the number of tasks that the consumer holds and has not started.
+// waiting returns the number of tasks that the consumer holds and has not started, with the fetched
+// ones that the broker reports.
 func (c *Consumer) waiting() int {
 	n := c.reserved.Len()
 	if l := c.live.Load(); l != nil {
