@@ -58,23 +58,30 @@ func (p *Producer) SubmitAll(ctx context.Context, calls []task.Call) ([]task.Pen
 	return b.pending, nil
 }
 
+// declareWithin declares the queues of the producer, see declareQueues, within ctx or the default
+// timeout.
 func (p *Producer) declareWithin(ctx context.Context) error {
 	ctx, cancel := p.withTimeout(ctx)
 	defer cancel()
 	return p.declareQueues(ctx)
 }
 
+// batch is the state of one SubmitAll. The slices have one element for each call.
 type batch struct {
 	p       *Producer
 	pending []task.Pending
 	errs    []error
 }
 
+// part is the prepared tasks of one publish.
 type part struct {
 	index  []int // indices in the caller's slice
 	staged []*staged
 }
 
+// prepare prepares the tasks of calls[begin:end] and returns those that can be sent. It publishes
+// nothing. The error of each other task is stored in b.errs. It blocks within ctx or the default
+// timeout, for example until results can be received.
 func (b *batch) prepare(ctx context.Context, calls []task.Call, begin, end int) part {
 	ctx, cancel := b.p.withTimeout(ctx)
 	defer cancel()
@@ -92,6 +99,12 @@ func (b *batch) prepare(ctx context.Context, calls []task.Call, begin, end int) 
 	return pt
 }
 
+// publish publishes the tasks of pt, blocks until each is confirmed or has failed, and stores the
+// handle or the error of each in b. It waits within ctx or the default timeout.
+//
+// A confirmed task is counted and its event sent. A failed task loses its waiter, see withdraw. A
+// unique task whose key an earlier submission has gets the handle of that task. Each staged task is
+// recycled: do not use pt any more.
 func (b *batch) publish(ctx context.Context, pt part) {
 	if len(pt.staged) == 0 {
 		return

@@ -125,7 +125,9 @@ func (p *Producer) Submit(ctx context.Context, c task.Call) (task.Pending, error
 	return s.pending, nil
 }
 
-// publish submits one prepared task.
+// publish submits one prepared task and blocks until it is confirmed or has failed. For a task with
+// a unique key it claims the key first; if an earlier submission has it, it sets s.first and
+// returns nil without sending.
 func (p *Producer) publish(ctx context.Context, s *staged) error {
 	if s.unique != nil {
 		return p.publishUnique(ctx, []*staged{s})[0]
@@ -133,7 +135,8 @@ func (p *Producer) publish(ctx context.Context, s *staged) error {
 	return p.publishOne(ctx, s)
 }
 
-// publishOne publishes one task, or stores it in Config.Jobs if it has conditions.
+// publishOne publishes one task and waits for its confirm, or stores it in Config.Jobs if it has
+// conditions. It returns the error of the broker or the jobs.
 func (p *Producer) publishOne(ctx context.Context, s *staged) error {
 	if s.conditioned != nil {
 		return p.keep(ctx, []*staged{s})[0]
@@ -141,8 +144,8 @@ func (p *Producer) publishOne(ctx context.Context, s *staged) error {
 	return broker.PublishAt(ctx, p.cfg.Broker, s.out)
 }
 
-// begin counts a submission, so that Close waits for it, and starts the report. Returns [ErrClosed]
-// after Close. It takes p.mu.
+// begin counts a submission, so that Close waits for it, and starts the report with the first one.
+// After nil, call p.inFlight.Done at the end. Returns [ErrClosed] after Close. It takes p.mu.
 func (p *Producer) begin() error {
 	p.mu.Lock()
 	if p.closed {
@@ -155,7 +158,8 @@ func (p *Producer) begin() error {
 	return nil
 }
 
-// withTimeout adds the default timeout to ctx if ctx has no deadline.
+// withTimeout returns ctx with the default timeout if ctx has no deadline. A negative
+// Config.Timeout adds none. Call the returned function to release the context.
 func (p *Producer) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok || p.cfg.Timeout < 0 {
 		return ctx, func() {}
@@ -188,7 +192,9 @@ func (p *Producer) Pending(id task.ID) task.Pending {
 }
 
 // Close refuses new submissions, waits for running ones until ctx ends, and ends open futures with
-// [ErrClosed]. It does not close the broker, stores and bus. It may be called repeatedly.
+// [ErrClosed]. It then sends its last event. It does not close the broker, stores and bus. It may
+// be called repeatedly. Returns an error if ctx ends before the submissions or the goroutines of
+// results have ended.
 func (p *Producer) Close(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed = true
@@ -212,8 +218,9 @@ func (p *Producer) Close(ctx context.Context) error {
 }
 
 // declareQueues declares the queues of the Router and of Config.Queues before the first submission,
-// so that tasks can be queued before a consumer exists. After an error the next submission tries
-// again. Only one goroutine declares at a time; the others wait within ctx.
+// so that tasks can be queued before a consumer exists. After a success it does nothing. After an
+// error, which it returns, the next submission tries again. Only one goroutine declares at a time;
+// the others wait within ctx and return [broker.ErrUnavailable] if that ends.
 func (p *Producer) declareQueues(ctx context.Context) error {
 	if p.declared.Load() {
 		return nil
