@@ -128,13 +128,13 @@ const (
 	fieldBefore    = "sent-before-ms"
 )
 
-// marker returns an event that revokes nothing. A reader that receives it has received all earlier
-// events.
+// marker returns an event that revokes nothing, with a new token. A reader that receives it has
+// received all earlier events. node is its sender.
 func marker(node string) events.Event {
 	return events.Event{Type: events.TaskRevoke, NodeID: node, Time: time.Now(), Fields: map[string]any{fieldToken: rand.Text()}}
 }
 
-// event returns v as an event.
+// event returns v as an event of the sender node, with a new token. v does not change.
 func (v *Revocation) event(node string) events.Event {
 	e := marker(node)
 	e.Fields[fieldUntil] = v.Until.UnixMilli()
@@ -163,13 +163,14 @@ func (v *Revocation) event(node string) events.Event {
 	return e
 }
 
-// tokenOf returns the token of an event.
+// tokenOf returns the token of an event, or "" for an event without a token.
 func tokenOf(e *events.Event) string {
 	token, _ := e.Fields[fieldToken].(string)
 	return token
 }
 
-// read decodes an event of any sender. An invalid event revokes nothing.
+// read decodes an event of any sender. Invalid ids, an invalid selector and ids beyond [MaxIDs] are
+// left out. Without a valid end the result revokes nothing.
 func read(e *events.Event) Revocation {
 	v := Revocation{token: tokenOf(e)}
 	until, ok := e.Fields[fieldUntil].(float64)

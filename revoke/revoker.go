@@ -184,6 +184,8 @@ func (r *Revoker) RevokeMatching(ctx context.Context, o Options, s Selector) err
 	return r.heard(ctx)
 }
 
+// bound returns ctx with DefaultTimeout if ctx has no deadline. Call the returned function to
+// release the context.
 func bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return ctx, func() {}
@@ -191,7 +193,7 @@ func bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, DefaultTimeout)
 }
 
-// revocations returns the events that revoke ids until o.Until.
+// revocations returns the revocations of ids until o.Until, each with at most [MaxIDs] ids.
 func revocations(o Options, ids []task.ID) []Revocation {
 	var vs []Revocation
 	for some := range slices.Chunk(ids, MaxIDs) {
@@ -200,7 +202,10 @@ func revocations(o Options, ids []task.ID) []Revocation {
 	return vs
 }
 
-// store publishes revocations and waits until the bus has stored them all.
+// store publishes revocations and blocks until the bus has stored them all. Returns [ErrTooLong]
+// before it publishes anything, if the bus stores events for too short a time. Returns
+// [ErrUnconfirmed] if ctx ends first: some may be stored. Also returns errors of the bus. vs must
+// not be empty.
 func (r *Revoker) store(ctx context.Context, vs []Revocation) error {
 	if keep, ok := retention(r.cfg.Events); ok && !r.cfg.Live {
 		if need := time.Until(vs[0].Until) + Keep; need > keep.Age {
