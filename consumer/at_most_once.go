@@ -143,12 +143,13 @@ func (r *run) settleIfStarted() bool {
 }
 
 // retryStartedCheck asks checker whether an earlier delivery of this at-most-once task was
-// acknowledged, and repeats that after errors for at most StoreRetry. Then it continues with the
-// task. Call it on a goroutine of the settlement: it may block until the handler has returned.
+// acknowledged, and repeats that after errors for at most StoreRetry. The first error is logged.
+// Then it continues with the task. Call it on a goroutine of the settlement: it may block until the
+// handler has returned.
 //
 //   - It was acknowledged, so the task may have started: the task fails with [task.ErrUncertain].
 //   - It was not acknowledged: startOrSettle continues, with r.notStartedBefore set.
-//   - There is no answer: the task is given back, and the next consumer asks again.
+//   - The checker does not answer: the task is given back, and the next consumer asks again.
 //   - The broker has taken the task back: nothing happens.
 func (r *run) retryStartedCheck(checker broker.AckChecker) {
 	c := r.queue.c
@@ -179,13 +180,13 @@ func (r *run) failUncertain() {
 	r.queue.settleAsync(r, verdict{kind: failed, err: task.ErrUncertain, deadLetter: true})
 }
 
-// settleUncertain fails a task with [task.ErrUncertain] when it is unknown whether the broker
-// still has its message. It sets r.acked and blocks until the failure is recorded and the task is
-// dead-lettered.
+// settleUncertain fails a task with [task.ErrUncertain] when it is unknown whether the broker still
+// has its message. It sets r.acked. It blocks until the failure is recorded and the task is
+// dead-lettered, or the consumer stops.
 //
-// If the message was not acknowledged for certain, settleUncertain then acknowledges it, and
-// repeats that until the broker confirms it or the consumer stops. If the message comes again, its
-// record says how the task ended.
+// If r.acked was not set before, it then acknowledges the message, and repeats that until the
+// broker confirms it or the consumer stops. After a stop that is logged. If the message comes
+// again, its record says how the task ended.
 func (r *run) settleUncertain() {
 	c := r.queue.c
 	certain := r.acked.Swap(true)

@@ -99,8 +99,9 @@ type Consumer struct {
 	crashes    *crashes.Watch       // finds the tasks that end their process
 }
 
-// New returns a consumer for c. It does no I/O and starts no goroutine. Returns all problems of the
-// configuration as one joined error.
+// New returns a consumer for c, whose defaults it sets. It does no I/O and starts no goroutine.
+// Returns all problems of the configuration as one joined error; those of Config.Control only if
+// the rest is valid.
 func New(c Config) (*Consumer, error) {
 	measured := c.Metrics != nil
 	codec, err := c.complete()
@@ -162,20 +163,23 @@ func (c *Consumer) Names() []string { return c.mux.Names() }
 // The stop:
 //
 //   - Run fetches no more tasks and gives back those that have not started.
+//   - It calls Hooks.BeforeShutdown and waits for it.
 //   - It waits up to ShutdownTimeout for running tasks.
 //   - It then cancels the contexts of the remaining tasks with the cause [task.ErrShutdown] and
 //     gives the tasks back without counting an attempt. Run then returns [ErrForced].
 //   - It leaves behind the goroutines of handlers that ignore their context for longer than
 //     KillGrace.
 //
-// Run waits for an unreachable broker, and logs that once. If the broker allows no more
+// Run waits for an unreachable broker, and logs that once. It also waits for the list of
+// revocations. After a stop during these waits it returns nil. If the broker allows no more
 // consumers, Run consumes the queues that it could open, and logs the others. The contexts of
 // handlers carry the values of ctx but do not end with it.
 //
-// Returns [ErrRunning] if it is called a second time. Also returns errors of Hooks.BeforeStart, of
-// Config.Revocations, and of a broker that was closed or cannot be used. If the broker refuses
-// access before Run consumes its queues, Run returns [broker.ErrAccess]. A later refusal does not
-// end Run: it is logged, and the broker is asked again.
+// Returns nil after a stop in which all tasks ended, and [ErrRunning] if it is called a second
+// time. Also returns errors of Hooks.BeforeStart, of Config.Revocations, and of a broker that was
+// closed or cannot be used. If the broker refuses access before Run consumes its queues, Run
+// returns [broker.ErrAccess]. A later refusal does not end Run: it is logged, and the broker is
+// asked again.
 func (c *Consumer) Run(ctx context.Context) error {
 	if !c.started.CompareAndSwap(false, true) {
 		return ErrRunning
@@ -418,9 +422,9 @@ func (c *Consumer) drain(drained chan struct{}) error {
 	return fmt.Errorf("%w: %d were running", ErrForced, n)
 }
 
-// releaseRunning gives back the tasks whose handlers ignore their ended context, within KillGrace.
-// A running task that was acknowledged before its start is dead-lettered and recorded as uncertain
-// instead. Errors are logged.
+// releaseRunning gives back the tasks whose handlers ignore their ended context, all at once, and
+// waits for that within KillGrace. A running task that was acknowledged before its start is
+// dead-lettered and recorded as uncertain instead. It logs each task and each error.
 func (c *Consumer) releaseRunning() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.work), c.cfg.Tuning.KillGrace)
 	defer cancel()

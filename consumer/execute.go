@@ -9,8 +9,8 @@ import (
 )
 
 // execute starts a task on the calling goroutine if its rate limit allows it now, and returns after
-// the handler. Otherwise it returns at once, and the rate limiter starts the task later or puts it
-// back; do not use r any more.
+// the handler. Otherwise it returns at once or, without room to set the task aside, within a
+// second. The rate limiter then starts the task later or puts it back; do not use r any more.
 func (q *queue) execute(r *run) {
 	if q.rateAllows(r) {
 		q.start(r)

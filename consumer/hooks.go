@@ -45,7 +45,8 @@ func callVetoHook(what string, hook func() error) error {
 	return nil
 }
 
-// beforeStart calls Hooks.BeforeStart, if it is set, and returns its error.
+// beforeStart calls Hooks.BeforeStart, if it is set, and waits for it. It returns the error or the
+// panic of the hook.
 func (c *Consumer) beforeStart(ctx context.Context) error {
 	if c.cfg.Hooks.BeforeStart == nil {
 		return nil

@@ -144,8 +144,9 @@ func (q *queue) notifyUnreadable(m *broker.Message, cause error) {
 	})
 }
 
-// times returns how long the handler ran and how long the consumer has held the task until now.
-// Both are 0 if the task was not started. For a deferred task both are the time of its handler.
+// times returns how long the handler ran and how long the consumer has held the task from its
+// receipt to now. Both are 0 if the handler was not started. For a deferred task both are the time
+// of its handler.
 func (r *run) times(now time.Time) (runtime, pool time.Duration) {
 	switch {
 	// the wait for the answer counts neither for the handler nor for the consumer

@@ -69,7 +69,8 @@ func (q *queue) waitContext(r *run) (context.Context, context.CancelFunc) {
 
 // awaitSlot blocks until the workers of the queue have a free slot, takes it and returns true. It
 // returns false if the task must not start any more: the consumer stops, the queue is paused, or
-// the broker has taken the task back. The task counts as reserved meanwhile.
+// the broker has taken the task back. The caller must then give the task back. The task counts as
+// reserved meanwhile.
 func (q *queue) awaitSlot(r *run) bool {
 	ctx, cancel := q.waitContext(r)
 	defer cancel()

@@ -49,7 +49,8 @@ func newQueue(fetch context.Context, c *Consumer, name, source string, cfg *Queu
 const giveBackTimeout = 10 * time.Second
 
 // close gives back the fetched tasks that have not started and closes the subscription, within
-// giveBackTimeout. Call it after fetching has stopped.
+// giveBackTimeout. Call it after fetching has stopped. Returns the error of closing the
+// subscription.
 func (q *queue) close() error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(q.c.work), giveBackTimeout)
 	defer cancel()
@@ -82,8 +83,8 @@ func (q queueTasks) GiveBack(ctx context.Context, d broker.Delivery) {
 	}
 }
 
-// GiveBackLater returns a delivery that has not started to the broker, on another goroutine. It
-// dead-letters a message that cannot be decoded.
+// GiveBackLater returns a delivery that has not started to the broker, on another goroutine, which
+// repeats that after errors. A message that cannot be decoded is dead-lettered instead.
 func (q queueTasks) GiveBackLater(d broker.Delivery) {
 	r, err := q.read(d, 0)
 	if err != nil {
@@ -117,7 +118,8 @@ func (c *Consumer) consuming() (*live, error) {
 	return nil, ErrNotRunning
 }
 
-// find returns the queue with this name, side queues excepted, or nil.
+// find returns the open queue with this name, or nil if the consumer does not consume it. It never
+// returns a side queue of an older version.
 func (l *live) find(name string) *queue {
 	for _, q := range l.queues {
 		if q.name == name && !q.side() {

@@ -221,7 +221,7 @@ func (q *queue) decode(m *broker.Message) (e *task.Envelope, f serializer.Format
 	return e, f, false, err
 }
 
-// foreignID returns the id of a task whose envelope lacks one: the id of its message if that is a
+// foreignID returns the id of a task whose envelope has no id: the id of its message if that is a
 // valid task id, else a new one.
 func foreignID(m *broker.Message) (task.ID, error) {
 	if id := task.ID(m.ID); id.Check() == nil {

@@ -86,8 +86,8 @@ func (a *answers) subscribe(ctx context.Context, names []string) (deferral.Subsc
 	return s, nil
 }
 
-// close closes the subscription, if there is one. Call it after all received deferrals are settled.
-// It takes a.mu. Errors are logged.
+// close closes the subscription, if there is one, within giveBackTimeout. Call it after all
+// received deferrals are settled. It takes a.mu. Errors are logged.
 func (a *answers) close() {
 	a.mu.Lock()
 	s := a.subscription
@@ -103,8 +103,8 @@ func (a *answers) close() {
 	}
 }
 
-// updateQueues limits the subscription to the queues that are not paused. It does nothing if a is
-// nil or has no subscription. It takes a.mu.
+// updateQueues limits the subscription to the queues that are not paused; after fetching has
+// stopped these are none. It does nothing if a is nil or has no subscription. It takes a.mu.
 func (a *answers) updateQueues() {
 	if a == nil {
 		return

@@ -41,8 +41,9 @@ func (c *Consumer) storeOf(meta *task.Metadata, replyTo string) resultstore.Resu
 	return c.cfg.Results
 }
 
-// record returns the record of the task with the given state, verdict and time of its end. For a
-// task that waits for an answer it extends the retention until after the wait.
+// record returns the record of the task with the given state, verdict and time of its end. It
+// stores nothing. For a task that waits for an answer it extends the retention until after the
+// wait.
 func (r *run) record(state task.State, v verdict, ended time.Time) resultstore.Record {
 	req := &r.request
 	rec := resultstore.Record{

@@ -245,7 +245,8 @@ func (q *queue) settleRetry(ctx context.Context, r *run, v verdict) {
 // settleFinal settles the end of a task by v, and blocks until that is done or given up. It stores
 // the result unless v is recorded already, sends the successors, tells the submitter, and
 // acknowledges or dead-letters the message. Then it counts, sends the event and ends the job of the
-// task. It stops at the first step that fails.
+// task. It stops at the first step that fails; the task is then given back, failed or settled, see
+// runStep. If another attempt has stored an end already, it continues with that one, see save.
 //
 // ctx limits storing the result. It also limits the last step if settlesByAck. Otherwise that step
 // has the time Tuning.StoreRetry of its own.
@@ -345,8 +346,8 @@ func (e *nextEnvelope) setDelay(d time.Duration) time.Time {
 	return e.setNotBefore(time.Now().Add(d))
 }
 
-// setNotBefore sets the earliest start in the envelope and returns it, rounded up to milliseconds,
-// as the message carries it.
+// setNotBefore sets the earliest start in the envelope to at, rounded up to milliseconds, as the
+// message carries it. It returns the rounded time.
 func (e *nextEnvelope) setNotBefore(at time.Time) time.Time {
 	// Add keeps the monotonic clock reading
 	at = at.Add(at.Add(time.Millisecond - 1).Truncate(time.Millisecond).Sub(at))

@@ -85,10 +85,10 @@ func (w *answer) releaseUnsettled() {
 }
 
 // replace publishes the task's next message, and then tells the store that this message replaces
-// the deferral. A repeated call does not publish the same generation again.
+// the deferral. It tries each once. A repeated call does not publish the same generation again.
 //
-// Returns errors of the broker and of the store, and nil if the next attempt has already claimed
-// the deferral ([broker.ErrLeaseLost]). After a success it sets w.settled.
+// Returns errors of the broker and of the store. Returns nil also if the next attempt has already
+// claimed the deferral ([broker.ErrLeaseLost]). After a success it sets w.settled.
 func (w *answer) replace(ctx context.Context, out broker.Outgoing) error {
 	if w.published != out.Message.Generation {
 		if err := broker.PublishAt(ctx, w.c.cfg.Broker, out); err != nil {
@@ -128,15 +128,17 @@ func (q *queue) settleAnswer(r *run) {
 }
 
 // answerVerdict returns how the task of a received deferral is settled. It reads the list of
-// revocations, and for a redelivered deferral the result store. It changes neither. v is the first
-// of these that applies:
+// revocations, and for a redelivered deferral the result store. It changes neither, but may block
+// until they answer. v is the first of these that applies:
 //
 //   - The verdict that an earlier delivery of the deferral has stored.
 //   - Revoked, if the task is revoked.
-//   - The success, retry or failure that the outcome of the deferral (r.answer) means.
+//   - The success, retry or failure that the outcome of the deferral (r.answer) means: an answer is
+//     a success, a refusal or timeout an error. An abandoned at-most-once task fails with
+//     [task.ErrUncertain].
 //
-// If one of the reads fails, v is giveBack. If the task has begun a later life, answerVerdict sets
-// r.stale: settle then drops the deferral, whatever v is.
+// If one of the reads fails, it logs that, and v is giveBack. If the task has begun a later life,
+// answerVerdict sets r.stale: settle then drops the deferral, whatever v is.
 //
 // known is false if the task does not end now: the deferral was only woken, or it was abandoned and
 // the broker still has the message of the task. v is then empty.
@@ -210,10 +212,12 @@ func (r *run) isRevoked() (bool, error) {
 func (r *run) failureVerdict(err error) verdict { return r.decided(r.request.Outcome(err)) }
 
 // answerResult returns the verdict of a task whose answer is data, a JSON value. The task succeeds
-// with data as its result. The data is dropped if the result is not kept and no task follows.
+// with data as its result. If the result is not kept and no task follows, the verdict has no
+// result.
 //
 // If the consumer has no JSON serializer, it encodes the value with the serializer of the task. A
-// result that cannot be encoded, or is larger than Tuning.MaxResult, fails the task.
+// result that cannot be encoded, or is larger than Tuning.MaxResult, fails the task with
+// [task.ErrBadResult].
 func (r *run) answerResult(data []byte) verdict {
 	c := r.queue.c
 	if r.store() == nil && len(r.request.Then) == 0 && r.request.Chord == nil {
@@ -235,9 +239,10 @@ func (r *run) answerResult(data []byte) verdict {
 	return verdict{kind: succeeded, result: data, contentType: contentType}
 }
 
-// releaseUntilDeadline returns a deferral without an answer to the store. The store delivers it
-// again at its Deadline by the clock of the store, since the clock of this process may be wrong.
-// Errors are logged: the lease of the deferral then ends.
+// releaseUntilDeadline returns a deferral without an answer to the store, and repeats that for up
+// to giveBackTimeout. The store delivers it again at its Deadline by the clock of the store, since
+// the clock of this process may be wrong. The last error is logged: the lease of the deferral then
+// ends.
 func (r *run) releaseUntilDeadline() {
 	ctx, cancel := context.WithTimeout(r.queue.c.settle, giveBackTimeout)
 	defer cancel()

@@ -67,9 +67,10 @@ func (r *run) handleStepError(what string, err error) bool {
 // given back would count against the prefetch for ever.
 func (r *run) ensureGivenBack() { r.runStepUntilStop("release", r.giveBack) }
 
-// runStepUntilStop runs step and repeats it until it succeeds or the broker has taken the task
-// back. A stop ends it after giveBackTimeout: the broker gets the delivery back with the
-// subscription. It logs the first and the last error.
+// runStepUntilStop runs step and repeats it until it succeeds, the broker has taken the task back,
+// or the step can never succeed. It blocks meanwhile. what names the step in the log. A stop ends
+// it after giveBackTimeout: the broker gets the delivery back with the subscription. It logs the
+// first and the last error.
 func (r *run) runStepUntilStop(what string, step func(context.Context) error) {
 	ctx, cancel := r.queue.untilStop()
 	defer cancel()

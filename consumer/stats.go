@@ -53,7 +53,9 @@ type TaskInfo struct {
 	Attempt int // 1 for the first
 }
 
-// Stats returns the current state and counts of the consumer. Safe for concurrent use.
+// Stats returns the current state and counts of the consumer, see [Stats]. It has an entry for each
+// configured queue, also before and after Run. Tasks of a side queue of an older version count for
+// their queue. Safe for concurrent use.
 func (c *Consumer) Stats() Stats {
 	m := c.cfg.Metrics
 	s := Stats{
@@ -113,7 +115,8 @@ func (c *Consumer) Active() []TaskInfo {
 
 // Reserved returns the tasks that this consumer holds and has not started, see [QueueStats]. Tasks
 // that a worker has received come first, the oldest first, then those that wait for a worker, in
-// their order. Safe for concurrent use.
+// their order. A message that cannot be decoded is listed with its message id. Safe for concurrent
+// use.
 func (c *Consumer) Reserved() []TaskInfo {
 	ts := infos(c.reserved.All(), nil, func(r *run) time.Time { return r.request.Received })
 	l := c.live.Load()

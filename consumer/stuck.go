@@ -69,9 +69,9 @@ func (c *Consumer) countStuck(r *task.Request, delta int) {
 		slog.String(middleware.LogNode, c.cfg.Report.NodeID), slog.Int64("stuck", total))
 }
 
-// tooManyStuck returns a function that reports whether too many handlers of the queues are stuck.
-// Its argument is the workers of these queues. The limit is [MaxStuck], or twice the number of
-// workers if that is more.
+// tooManyStuck returns a function that reports whether too many handlers of the queues are stuck:
+// [MaxStuck] or more, or twice the number of workers if that is more. Its argument is the workers
+// of these queues.
 func (c *Consumer) tooManyStuck(queues []*queue) func(*intake.Workers) bool {
 	return func(t *intake.Workers) bool {
 		if c.stuck.total.Load() < MaxStuck {

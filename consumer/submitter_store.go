@@ -15,9 +15,10 @@ import (
 // or none. The consumer then also stores the end of the task, without its result, in the store
 // where the submitter waits.
 
-// submitterStore returns the store in which the submitter of a task waits, unless that is keeps,
-// the store with the result. keeps may be nil. base and meta are the submitter's metadata. It
-// returns nil if no submitter waits in another store.
+// submitterStore returns the store in which the submitter of a task waits, if the end of the task
+// must be stored there as well. base (may be nil) and meta are the submitter's metadata, keeps the
+// store with the result (may be nil). It returns nil if replyTo is "", if the submitter ignores the
+// result or waits in keeps, or if its store is not configured.
 func (c *Consumer) submitterStore(base, meta *task.Metadata, replyTo string, keeps resultstore.ResultStore) resultstore.ResultStore {
 	if replyTo == "" {
 		return nil

@@ -54,8 +54,9 @@ func (r *run) publishSuccessors(v verdict) bool {
 // settlement adapts a run whose task has ended to [workflow.Run].
 type settlement struct{ *run }
 
-// Step is runStep with a new time limit of StoreRetry for each call. So a task with very many
-// successors is not given back while its steps succeed.
+// Step is runStep with a new time limit of StoreRetry for each call. It blocks until do succeeds or
+// is given up; it then returns false. So a task with very many successors is not given back while
+// its steps succeed.
 func (s settlement) Step(what string, do func(context.Context) error) bool {
 	ctx, cancel := context.WithTimeout(s.queue.c.settle, s.queue.c.cfg.Tuning.StoreRetry)
 	defer cancel()

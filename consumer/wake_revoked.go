@@ -113,8 +113,8 @@ const (
 	wakeTimeout = 10 * time.Second
 )
 
-// wakeAll wakes the deferrals of the tasks, wakeAtOnce in one call of the store. Returns the first
-// error; later deferrals are then not woken.
+// wakeAll wakes the deferrals of the tasks, wakeAtOnce in one call of the store, each call limited
+// by wakeTimeout. Returns the first error; later deferrals are then not woken.
 func (a *answers) wakeAll(ctx context.Context, ids []task.ID) error {
 	for part := range slices.Chunk(ids, wakeAtOnce) {
 		call, cancel := context.WithTimeout(ctx, wakeTimeout)

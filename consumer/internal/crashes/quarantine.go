@@ -56,7 +56,8 @@ func (w *Watch) Enter(r Run) (leave func(), ok bool) {
 func stay() {}
 
 // awaitEnd blocks until the isolation of a suspect is over and returns true. It returns false if r
-// must not start any more. r counts as reserved meanwhile.
+// must not start any more: the consumer stops, the queue is paused, or the broker has taken the
+// task back. r counts as reserved meanwhile.
 func awaitEnd(r Run, i *isolation) bool {
 	ctx, release := r.WaitContext()
 	defer release()

@@ -58,8 +58,8 @@ func (t *Workers) returnHeld() {
 	}
 }
 
-// resumeFetching sets the prefetch of the queues again, on other goroutines, after the workers were
-// halted. It takes the control lock of each queue.
+// resumeFetching sets the prefetch of the queues again, after the workers were halted. It does not
+// wait: other goroutines repeat that until it succeeds. It takes the control lock of each queue.
 func (t *Workers) resumeFetching() {
 	for _, q := range t.queues {
 		q.control.Lock()

@@ -88,7 +88,8 @@ type gate struct {
 	end    context.CancelFunc
 }
 
-// close shuts an open gate and ends the contexts that context has returned. It takes g.mu.
+// close shuts the gate and ends the contexts that context has returned. Call it only while the gate
+// is open. It takes g.mu.
 func (g *gate) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -100,7 +101,8 @@ func (g *gate) close() {
 	}
 }
 
-// reopen opens a shut gate and wakes the goroutines in await. It takes g.mu.
+// reopen opens the gate, stores the time in g.since, and wakes the goroutines in await. Call it
+// only while the gate is shut. It takes g.mu.
 func (g *gate) reopen() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -47,7 +47,7 @@ type offer struct {
 // poll.mu held.
 func (o *offer) available() bool { return o.d != nil && !Lost(o.d) }
 
-// newPoll returns a poll of these queues. Its feeders start with run.
+// newPoll returns a poll of these queues, the most urgent first. It starts nothing; call run.
 func newPoll(order Order, queues []*Queue) *poll {
 	p := &poll{order: order, queues: queues, offers: make([]offer, len(queues)), changed: make(chan struct{})}
 	for i := range p.offers {
@@ -153,9 +153,12 @@ func (p *poll) next(ctx context.Context) (*Queue, broker.Delivery, error) {
 	}
 }
 
-// choose returns the index of the queue whose task is taken next: of each Share tasks one in
-// rotation, which moves p.turn, and else the first queue with a task. A later queue is chosen only
-// if each earlier one, unless paused, has been empty for Interval.
+// choose returns the index of the queue whose task is taken next: the first queue with a task. A
+// later queue is chosen only if each earlier one has been empty for Interval. Paused queues do not
+// count, and the time of their pause does not count as empty.
+//
+// Of each Share tasks one is taken in rotation instead: from the next queue with a task after
+// p.turn, which choose moves.
 //
 // If no task may be taken, it returns -1 and the longest time to wait for a change. Call it with
 // p.mu held.

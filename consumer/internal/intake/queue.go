@@ -131,7 +131,8 @@ func (q *Queue) tryDeclare(ctx context.Context) error {
 	return broker.Declare(ctx, q.cfg.Broker, q.cfg.Queue)
 }
 
-// tryOpen declares the queue, subscribes to it and stores the subscription in q.sub.
+// tryOpen declares the queue, subscribes to it and stores the subscription in q.sub. It tries once
+// and returns the error of the broker.
 func (q *Queue) tryOpen(ctx context.Context) error {
 	if err := q.tryDeclare(ctx); err != nil {
 		return err
@@ -208,8 +209,9 @@ func (q *Queue) returnHeld(ctx context.Context, n int) (stopped bool, err error)
 	return true, nil
 }
 
-// returnNext gives back one message that the subscription holds, and reports whether there was one.
-// done is a context that has ended, so that Receive does not wait.
+// returnNext gives back one message that the subscription holds. It returns false if the
+// subscription holds no message. done is a context that has ended, so that Receive does not wait;
+// ctx limits the call of GiveBack.
 func (q *Queue) returnNext(done, ctx context.Context) bool {
 	d, err := q.sub.Receive(done)
 	if err != nil {

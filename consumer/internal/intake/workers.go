@@ -72,8 +72,9 @@ type worker struct {
 	done  bool // work has returned
 }
 
-// NewWorkers returns the workers of the queues, which must be open. Without Order there must be one
-// queue. A queue has one set of workers. They start with Start.
+// NewWorkers returns the workers of the queues, which must be open, the most urgent first. Without
+// Order there must be one queue. A queue has one set of workers, which NewWorkers stores in it. It
+// starts nothing: call Prepare, then Start.
 func NewWorkers(cfg WorkersConfig, queues ...*Queue) *Workers {
 	t := &Workers{cfg: cfg, queues: queues, size: cfg.Workers}
 	t.from = queues[0]
@@ -113,7 +114,8 @@ func (t *Workers) Scale(n int) error {
 }
 
 // resize sets the number of workers and slots. It starts missing workers. Surplus workers leave
-// after their current task. It does not wait for them, and does nothing after Stop. It takes t.mu.
+// after their current task; resize does not wait for them. It does nothing after Stop. It takes
+// t.mu.
 func (t *Workers) resize(n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -134,8 +136,8 @@ func (t *Workers) resize(n int) {
 	}
 }
 
-// Stop makes all workers leave after their current task and prevents new ones. Call it after
-// fetching has stopped.
+// Stop makes all workers leave after their current task and prevents new ones. It does not wait for
+// them, see Wait. Call it after fetching has stopped. It takes t.mu.
 func (t *Workers) Stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -79,7 +79,8 @@ func (b *bucket) set(limit string) {
 }
 
 // wait adds w to the waiting tasks in the order of their start times and marks its task as
-// reserved. It then starts the tasks that are due. Call it with rs.mu held.
+// reserved. It then starts the tasks that are due, and sets the timer for the next one. It does not
+// block. Call it with rs.mu held.
 func (rs *Rates) wait(b *bucket, w *waiter) {
 	w.r.Reserve(true)
 	b.waiting = slices.Insert(b.waiting, b.countBefore(w.at), w)
@@ -179,8 +180,8 @@ func (b *bucket) startDue() time.Duration {
 	return 0
 }
 
-// serve starts the waiting tasks of the bucket that are due, and sets the timer that calls it
-// again for the next one. Call it with rs.mu held.
+// serve starts the waiting tasks of the bucket that are due, and sets the timer that calls it again
+// for the next one. Without waiting tasks it sets no timer. Call it with rs.mu held.
 func (rs *Rates) serve(b *bucket) {
 	wait := b.startDue()
 	switch {

@@ -86,7 +86,8 @@ func (s *Slots) grant() {
 	s.grantLocked()
 }
 
-// grantLocked gives free slots to waiting goroutines, in their order. Call it with s.mu held.
+// grantLocked gives free slots to waiting goroutines, in the order of their calls of Acquire, and
+// wakes these. Call it with s.mu held.
 func (s *Slots) grantLocked() {
 	for len(s.waiters) > 0 && s.tryTake() {
 		close(s.waiters[0])
