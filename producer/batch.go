@@ -16,9 +16,10 @@ const (
 	largestBatch = 8000
 )
 
-// SubmitAll submits many tasks, pipelined, in the order of calls. It returns a handle for each
-// confirmed task and nil for the others. If there are others, the error is a [*broker.BatchError]
-// with the error of each.
+// SubmitAll submits many tasks, pipelined, in the order of calls. It blocks until each is confirmed
+// or has failed. It returns a handle for each confirmed task and nil for the others. If there are
+// others, the error is a [*broker.BatchError] with the error of each. Without calls it returns nil,
+// nil.
 //
 // Without a deadline in ctx, Timeout limits each batch of up to 8,000 tasks, not the whole call.
 // The tasks of a batch with conditions become jobs in one step. Tasks with a unique key

@@ -34,7 +34,7 @@ const maxConditioned = 1 << 20
 
 // beginConditioned prepares the task of s for Config.Jobs. It marks the envelope by a header and
 // sets s.conditioned, still without the message; finishConditioned adds that. It extends the
-// retention of the result to minConditionedTTL.
+// retention of the result to minConditionedTTL. An empty throttle becomes [task.DefaultThrottle].
 //
 // Returns an error that wraps [broker.ErrUnsupported] or [task.ErrBadMetadata] if the task cannot
 // have conditions: without Config.Jobs, for an at-most-once task, an ignored result, or a named

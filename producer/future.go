@@ -117,8 +117,8 @@ func (w *waiter) ID() task.ID { return w.id }
 // is lost, or the producer is closed.
 func (w *waiter) Done() <-chan struct{} { return w.done }
 
-// resolve sets the outcome and closes w.done. It reports whether the outcome was not set before;
-// only the first one counts. It takes w.mu.
+// resolve sets the outcome, a final record or err, and closes w.done, which wakes Result. Only the
+// first call has an effect; it returns true. Later ones return false. It takes w.mu.
 func (w *waiter) resolve(r resultstore.Record, err error) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -177,8 +177,8 @@ func (in *inbox) release(w *waiter) {
 	}
 }
 
-// resolve passes a terminal record that was sent to this producer to its waiter. It counts a record
-// without a waiter as rejected.
+// resolve passes a terminal record that was sent to this producer to its waiter, see
+// resolveIfAwaited. It counts a record without a waiter as rejected.
 func (in *inbox) resolve(r resultstore.Record) {
 	if !in.resolveIfAwaited(r) {
 		in.producer.cfg.Metrics.Rejected.Inc(1) // late, repeated, or of a foreign task
@@ -321,9 +321,10 @@ func (in *inbox) listen(ctx context.Context, subscribe subscriber) {
 	}
 }
 
-// receiveAll opens a stream and passes its records to the waiters until the stream fails or ctx
-// ends. It then closes the stream and returns the error. A loss that the stream reports ends all
-// futures, see lost, but not the stream. Malformed records are counted as rejected.
+// receiveAll opens a stream, wakes the submissions that wait for that, and passes its records to
+// the waiters. It blocks until the stream fails or ctx ends, closes the stream and returns the
+// error. A loss that the stream reports ends all futures, see lost, but not the stream. Malformed
+// records are counted as rejected. An error of closing is logged.
 func (in *inbox) receiveAll(ctx context.Context, subscribe subscriber) error {
 	stream, ready, err := subscribe(ctx, in.producer.cfg.Report.NodeID)
 	if err != nil {

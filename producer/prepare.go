@@ -45,8 +45,8 @@ func (p *Producer) newStaged() *staged {
 }
 
 // recycle returns s to the pool for later submissions, since it is a quarter of the memory of a
-// task. It does nothing if there is middleware, which may have kept the envelope. Routers and
-// Formats must not keep it.
+// task. Do not use s any more. It does nothing if there is middleware, which may have kept the
+// envelope. Routers and Formats must not keep it.
 func (p *Producer) recycle(s *staged) {
 	if p.send == nil {
 		*s = staged{}
@@ -183,9 +183,9 @@ func checkLinks(links []task.Link, depth int) error {
 	return nil
 }
 
-// route returns the queue of the task: that of its metadata, else that of the Router. Returns
-// [broker.ErrUnsupported] for a priority on a queue without levels, unless the task has conditions:
-// the priority then orders the jobs.
+// route returns the queue of the task: that of its metadata, else that of the Router. Returns the
+// error of the Router, and one for an invalid name. Returns [broker.ErrUnsupported] for a priority
+// on a queue without levels, unless the task has conditions: the priority then orders the jobs.
 func (p *Producer) route(ctx context.Context, s *staged) (string, error) {
 	queue, ok := s.effective.Queue.Get()
 	if !ok {

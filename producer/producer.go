@@ -49,8 +49,8 @@ type Producer struct {
 	inFlight sync.WaitGroup
 }
 
-// New returns a producer for c. It does no I/O. Returns all problems of the configuration as one
-// joined error.
+// New returns a producer for c, whose defaults it sets. It does no I/O and starts no goroutine.
+// Returns all problems of the configuration as one joined error.
 func New(c Config) (*Producer, error) {
 	codec, err := c.complete()
 	if err != nil {
@@ -83,9 +83,12 @@ func New(c Config) (*Producer, error) {
 // NodeID returns the name of this producer, to which results are sent.
 func (p *Producer) NodeID() string { return p.cfg.Report.NodeID }
 
-// Submit submits one task and returns when the broker has confirmed it. Its errors:
+// Submit submits one task and returns when the broker has confirmed it. If an earlier task has its
+// unique key, it returns the handle of that one and sends nothing. Its errors:
+//
+//   - [ErrClosed] after Close.
 //   - [task.ErrBadName], [task.ErrBadMetadata], an error of a serializer, [broker.ErrTooLarge]:
-//     refused before any I/O.
+//     refused before the task is sent.
 //   - [broker.ErrNoQueue]: the queue does not exist. The producer declares only the queues of its
 //     Router and of Config.Queues.
 //   - [broker.ErrUnavailable], [broker.ErrBlocked]: nothing was sent before ctx, or Timeout, ended.
@@ -167,8 +170,8 @@ func (p *Producer) withTimeout(ctx context.Context) (context.Context, context.Ca
 	return context.WithTimeout(ctx, p.cfg.Timeout)
 }
 
-// Pending returns the handle of a task of this or another producer by its id. It asks the default
-// result store.
+// Pending returns the handle of a task of this or another producer by its id. It does no I/O. The
+// handle asks the default result store.
 //
 //   - A store has no record of a task before its start or its first retry. State returns
 //     [task.StatePending] for a task without a record only if this producer has submitted it and
@@ -179,7 +182,8 @@ func (p *Producer) withTimeout(ctx context.Context) (context.Context, context.Ca
 //     submitted the task and waits for it. Done and Result wait for a record that is sent to this
 //     producer, such as that of a successor of its own task. Result wraps [broker.ErrUnsupported]
 //     if its context ends first.
-//   - Without a store all methods return [task.ErrNoResult].
+//   - Without a store Result and State return [task.ErrNoResult]. For an invalid id they return
+//     [task.ErrBadID]. Done is closed in both cases.
 func (p *Producer) Pending(id task.ID) task.Pending {
 	if err := id.Check(); err != nil {
 		return &resolved{id: id, err: err}

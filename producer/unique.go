@@ -97,8 +97,8 @@ const (
 // the task that has the key.
 func holder(state byte, id task.ID) string { return string(state) + string(id) }
 
-// readHolder returns the state and the task id of the holder of a key. Returns
-// [resultstore.ErrMalformed] for a malformed holder.
+// readHolder returns the state (underWay, unknown or confirmed) and the task id of the holder of a
+// key. Returns [resultstore.ErrMalformed] for a malformed holder.
 func readHolder(text string) (state byte, id task.ID, err error) {
 	if len(text) > 1 {
 		word, _, _ := strings.Cut(text[1:], " ")
@@ -304,7 +304,8 @@ func (p *Producer) duplicateOf(s *staged) task.Pending {
 	return &observed{id: s.first, inbox: p.inbox[p.cfg.Stores[name]], codec: p.codec}
 }
 
-// each calls fn for 0 to n-1, at most claimsAtOnce at a time, and waits for all calls.
+// each calls fn for 0 to n-1 on other goroutines, at most claimsAtOnce at a time, and waits for all
+// calls. It makes a single call on the calling goroutine.
 func each(n int, fn func(i int)) {
 	if n == 1 {
 		fn(0)

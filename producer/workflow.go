@@ -40,8 +40,9 @@ func (p *Producer) checkMember(m *task.Membership) error {
 	return errors.Join(m.Group.Check(), checkLinks([]task.Link{*m.Chord}, 0))
 }
 
-// SubmitWork submits a workflow. It implements [task.WorkSubmitter]; [task.Step.Submit] and
-// [task.Stream] call it.
+// SubmitWork submits a workflow: it publishes the first steps and blocks until the broker has
+// confirmed them. It returns the handles of the steps with futures, in the order of the workflow.
+// It implements [task.WorkSubmitter]; [task.Step.Submit] and [task.Stream] call it.
 //
 // Besides the errors of Submit it returns [broker.ErrUnsupported] for a group without a configured
 // gatherer. It returns serializer.ErrValue or [broker.ErrTooLarge] for a workflow that does not fit
@@ -124,9 +125,9 @@ func (b *builder) build() (task.Link, error) {
 	return l, nil
 }
 
-// named returns n with the workflow's id at its last step, and sets b.id. The ids of the other
-// steps are derived from it, so that a workflow that is submitted again under its id has the same
-// steps.
+// named returns a copy of n with the workflow's id at its last step, and sets b.id to that id. It
+// is the id of the call, else that of the last step, else a new one. The ids of the other steps are
+// derived from it, so that a workflow that is submitted again under its id has the same steps.
 func (b *builder) named(n *task.Node) (*task.Node, error) {
 	last := n
 	for last.Next != nil {
@@ -276,8 +277,9 @@ func (b *builder) group(n *task.Node, at place) (task.Link, error) {
 	return l, err
 }
 
-// stepID returns the id of a step: the chosen one, one derived from the workflow's id, or "" for a
-// step without a future. Returns [task.ErrBadID] for a chosen id inside of a Map.
+// stepID returns the id of a step: the chosen one, else one derived from the workflow's id and the
+// count b.ids. For a step without a future and a chosen id it returns "". Returns [task.ErrBadID]
+// for a malformed chosen id, and for one inside of a Map.
 func (b *builder) stepID(chosen task.ID, at place) (task.ID, error) {
 	switch {
 	case chosen != "" && at.template:
@@ -444,8 +446,8 @@ func (b *builder) stream(l *task.Link) error {
 }
 
 // stage prepares one of the first steps for its publish and runs the middleware for it. It
-// registers no waiter; await has done so. Returns the error of the step or of middleware, then with
-// a value to use for nothing but notifyEnd.
+// registers no waiter; await has done so. Returns the error of the step or of middleware; do not
+// use the first result then.
 func (b *builder) stage(f wire.Successor) (*staged, error) {
 	if f.Err != nil {
 		return nil, fmt.Errorf("step %s: %w", f.Envelope.Name, f.Err)
