@@ -44,9 +44,9 @@ type Config struct {
 }
 
 // Admit returns a function for consumer.Config.Admit that acquires permits from a [Limiter] before
-// a task starts. A task that is not admitted is delayed, as by [task.Snooze]. No attempt and no
-// failure is counted, and no worker waits. A task whose limiter does not answer is delayed too, so
-// that the limit is kept.
+// a task starts, and releases them after its run. A task that is not admitted is delayed, as by
+// [task.Snooze]. No attempt and no failure is counted, and no worker waits. A task whose limiter
+// does not answer within two seconds is delayed too, so that the limit is kept.
 //
 // Tasks that wait for the same permits are spread. They retry about twice as often as tasks of this
 // process are admitted. At least one task retries in ten Delays, and each task every 15 minutes.
