@@ -109,7 +109,7 @@ func New(c Config) (*List, error) {
 	return newList(c), nil
 }
 
-// newList returns a list for a complete configuration.
+// newList returns a list for a complete configuration. It starts nothing.
 func newList(c Config) *List {
 	l := &List{cfg: c, caughtUp: make(chan struct{}), broken: make(chan struct{}), set: set{max: c.Max, forget: c.Live}}
 	l.ctx, l.end = context.WithCancel(context.Background())
@@ -194,7 +194,8 @@ func (l *List) start() {
 	})
 }
 
-// spawn runs fn in a goroutine that Close waits for. It does nothing if the list is closed.
+// spawn runs fn on a goroutine that Close waits for. It does nothing if the list is closed. It
+// takes l.mu.
 func (l *List) spawn(fn func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -293,7 +294,9 @@ func (l *List) apply(v *Revocation) {
 
 // Watch calls fn for each revocation that the list adds, until stop is called. Calls come one at a
 // time, from the list's goroutine or from [List.Revoke], which block meanwhile. The same revocation
-// may come more than once. fn must not call Revoke.
+// may come more than once. fn must not call Revoke. Watch does not start the list, and does not
+// call fn for revocations that the list has already. stop does not wait: a call that runs may end
+// later.
 func (l *List) Watch(fn func(Revocation)) (stop func()) {
 	w := &watcher{fn}
 	change := func(f func([]*watcher) []*watcher) {
@@ -310,8 +313,8 @@ func (l *List) Watch(fn func(Revocation)) (stop func()) {
 // Check reports whether a task from queue is revoked. It does not wait for Ready.
 //
 // If the task may have an older revocation that is not in memory, Check asks the bus. It then
-// blocks until the bus answers, ctx ends, or 30 s have passed. After an error the task should not
-// be started.
+// blocks until the bus answers or ctx ends. Each request to the bus takes at most 30 s. After an
+// error the task should not be started.
 func (l *List) Check(ctx context.Context, queue string, e *task.Envelope) (bool, error) {
 	switch l.lookup(queue, e) {
 	case yes:

@@ -132,8 +132,8 @@ func (l *List) answerSome() error {
 	}
 }
 
-// watched reports whether a consumer uses the list. A list of a producer cannot prevent the start
-// of a task.
+// watched reports whether a consumer uses the list, by a call of Watch. A list of a producer cannot
+// prevent the start of a task. It takes l.mu.
 func (l *List) watched() bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

@@ -48,8 +48,8 @@ func (r *Revoker) find(ctx context.Context, ids []task.ID) map[task.ID]waiting {
 }
 
 // remove removes the found messages from their queues and from found. It returns an outcome for
-// each id, in order: Removed if its message was removed, else Noted. The error joins the failed
-// removals; the outcomes are valid then, too.
+// each id, in order: Removed if its message was removed, else Noted. An id that occurs twice is
+// Noted the second time. The error joins the failed removals; the outcomes are valid then, too.
 func (r *Revoker) remove(ctx context.Context, ids []task.ID, found map[task.ID]waiting) ([]Outcome, error) {
 	outcomes := make([]Outcome, len(ids))
 	var errs []error

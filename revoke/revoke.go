@@ -9,10 +9,9 @@
 //     Revocations.
 //
 // A revoked task is settled without a run: its record has [task.StateRevoked], and its future
-// returns
-// [task.ErrRevoked]. This applies to tasks that are queued, prefetched, delayed, or waiting for a
-// retry. A running task continues, unless the revocation requests its termination. Ended tasks do
-// not change.
+// returns [task.ErrRevoked]. This applies to tasks that are queued, prefetched, delayed, or waiting
+// for a retry. A running task continues, unless the revocation requests its termination. Ended
+// tasks do not change.
 package revoke
 
 import (
@@ -69,8 +68,8 @@ type Selector struct {
 
 func (s *Selector) isZero() bool { return *s == Selector{} }
 
-// Check returns an error that wraps [ErrBadSelector] if s would choose all tasks, or if a text is
-// too long.
+// Check returns an error that wraps [ErrBadSelector] for an invalid selector: it would choose all
+// tasks, or has a Value without a Header, or a text is too long or not UTF-8.
 func (s *Selector) Check() error {
 	switch {
 	case s.Header == "" && s.Name == "" && s.Queue == "":
@@ -86,7 +85,8 @@ func (s *Selector) Check() error {
 	return nil
 }
 
-// Match reports whether s chooses a task from queue.
+// Match reports whether s chooses a task from queue: all fields that are set match. The zero
+// Selector chooses no task.
 func (s *Selector) Match(queue string, e *task.Envelope) bool {
 	if s.isZero() || s.Name != "" && s.Name != e.Name || s.Queue != "" && s.Queue != queue {
 		return false

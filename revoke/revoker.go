@@ -121,7 +121,7 @@ func NewRevoker(c RevokerConfig) (*Revoker, error) {
 }
 
 // Revoke revokes tasks by their ids, including tasks that are submitted later. It returns an
-// outcome for each id.
+// outcome for each id. Without ids it does nothing.
 //
 // A nil error means that the bus has stored the revocation. Running consumers receive it, usually
 // within milliseconds. Consumers that start later know it before their first task. Unless all
@@ -132,9 +132,8 @@ func NewRevoker(c RevokerConfig) (*Revoker, error) {
 // is delayed, Revoke makes it due.
 //
 // Returns [task.ErrBadID], [ErrTooLong], [ErrUnconfirmed] and errors of the bus without outcomes.
-// After
-// [ErrUnheard], which takes 3 s, and errors of a removal, the tasks are revoked, and the outcomes
-// are valid.
+// After [ErrUnheard], which takes 3 s, and errors of a removal, the tasks are revoked, and the
+// outcomes are valid. Without a deadline in ctx it takes at most [DefaultTimeout].
 func (r *Revoker) Revoke(ctx context.Context, o Options, ids ...task.ID) ([]Outcome, error) {
 	for _, id := range ids {
 		if err := id.Check(); err != nil {
@@ -166,9 +165,11 @@ func (r *Revoker) Revoke(ctx context.Context, o Options, ids ...task.ID) ([]Outc
 	return outcomes, err
 }
 
-// RevokeMatching revokes the tasks that a selector chooses. A nil error and [ErrUnheard] have the
-// same meaning as for [Revoker.Revoke]. Messages stay until a consumer receives them. Returns
-// [ErrBadSelector] for an invalid selector.
+// RevokeMatching revokes the tasks that a selector chooses, and blocks until the bus has stored
+// that and a consumer has answered. A nil error, [ErrUnheard] and the other errors have the same
+// meaning as for [Revoker.Revoke]. Messages stay until a consumer receives them. Returns
+// [ErrBadSelector] for an invalid selector. Without a deadline in ctx it takes at most
+// [DefaultTimeout].
 func (r *Revoker) RevokeMatching(ctx context.Context, o Options, s Selector) error {
 	if err := s.Check(); err != nil {
 		return err

@@ -75,7 +75,7 @@ func (s *set) evict(now int64) {
 	s.younger.add(id, ends)
 }
 
-// sweep removes ids that are over.
+// sweep removes ids that are over from the exact ids, not from the filters, and sets s.added to 0.
 func (s *set) sweep(now int64) {
 	s.added = 0
 	left := make([]task.ID, 0, len(s.order))
