@@ -33,9 +33,9 @@ var errUncertain = errors.New("swarmiji: published with an unknown outcome; not 
 // are acknowledged before their start and not settled yet. It sets r.hasEarlySlot and returns true.
 // It returns true at once if the task has a slot.
 //
-// It blocks until a slot is free; the task counts as reserved meanwhile. It returns false if the
-// task must not start any more: the consumer stops, the queue is paused, or the broker has taken
-// the task back. The caller must then give the task back.
+// It blocks until a slot is free; the task counts as reserved meanwhile, see [Consumer.Reserved].
+// It returns false if the task must not start any more: the consumer stops, the queue is paused, or
+// the broker has taken the task back. The caller must then give the task back.
 func (q *queue) acquireEarlySlot(r *run) bool {
 	if r.hasEarlySlot.Load() {
 		return true

@@ -65,8 +65,8 @@ func (r crashRun) SetRunning(running bool) {
 	}
 }
 
-// Reserve adds the task to the reserved tasks (true) or removes it (false). It is part of
-// [crashes.Run] and of [rates.Run].
+// Reserve adds the task to the reserved tasks (true) or removes it (false), see
+// [Consumer.Reserved]. It is part of [crashes.Run] and of [rates.Run].
 func (r *run) Reserve(waits bool) {
 	if waits {
 		r.queue.c.reserved.Add(r)

@@ -137,9 +137,10 @@ func (r *run) dropExpected() {
 }
 
 // mayHaveOpenDeferral reports whether v ends a task for which an earlier attempt may have left a
-// deferral open. Only a message with an earlier delivery or a generation above 0 can have one. The
-// count of retries does not show it, since a snoozed or returned message counts no retry. It
-// returns false without Config.Deferrals, and for a run that settles a deferral.
+// deferral open. Only a message with an earlier delivery or a generation (number of the copy) above
+// 0 can have an open deferral. The count of retries does not show it, since a snoozed or returned
+// message counts no retry. It returns false without Config.Deferrals, and for a run that settles a
+// deferral.
 func (r *run) mayHaveOpenDeferral(v verdict) bool {
 	return r.queue.c.answers != nil && r.answer == nil && (r.request.Generation > 0 || r.request.Deliveries > 1) &&
 		v.kind != retry && v.kind != snooze && v.kind != deferred && v.kind != giveBack

@@ -113,7 +113,7 @@ func (r *run) callDequeueHooks() {
 
 // beforeEnqueue calls the enqueue hooks for a task that this consumer is about to send to queue. A
 // veto that is not nil is an error of the hooks: do not send the task. Otherwise send it and call
-// after with the outcome of the publish. Without hooks after does nothing.
+// after with the outcome of the publish. Without hooks the function after does nothing.
 func (c *Consumer) beforeEnqueue(ctx context.Context, queue string, e *task.Envelope) (after func(error), veto error) {
 	if c.enqueued == nil {
 		return func(error) {}, nil

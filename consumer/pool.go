@@ -21,8 +21,8 @@ type Pool interface {
 	Do(ctx context.Context, fn func()) error
 }
 
-// performInPool calls perform in the user's pool and waits for it. The task counts as reserved
-// until perform runs.
+// performInPool calls perform in the user's pool and waits for it. The task counts as reserved (see
+// [Consumer.Reserved]) until perform runs.
 //
 // If the pool refuses the task, performInPool logs that once, blocks the worker for poolPause, and
 // then gives the task back on another goroutine. After a stop, a pause of the queue or the loss of

@@ -130,8 +130,9 @@ func (l *live) find(name string) *queue {
 }
 
 // workersOf returns the workers of the queues: one set for each Poll and one for each other queue.
-// The workers do not run yet. It sets q.workers of all queues. Queues of a Poll that are not open
-// are left out, and so is a Poll without open queues.
+// The workers do not run yet. Later they fetch nothing while too many handlers are stuck. It sets
+// q.workers of all queues. Queues of a Poll that are not open are left out, and so is a Poll
+// without open queues.
 func workersOf(c *Consumer, queues []*queue) []*intake.Workers {
 	byName := make(map[string]*queue, len(queues))
 	for _, q := range queues {

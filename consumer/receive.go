@@ -274,7 +274,7 @@ func (q *queue) deadLetterUnreadable(d broker.Delivery, cause error) {
 func (r *run) idempotent() bool { return r.request.Effective.Idempotent.Or(true) }
 
 // expired reports whether the task was received after its expiry. It returns false for a task
-// without one.
+// without an expiry.
 func (r *run) expired() bool {
 	at, ok := r.request.Effective.Expires.Get()
 	return ok && !at.IsZero() && r.request.Received.After(at)
@@ -405,7 +405,7 @@ func (r *run) saveParked(why error) bool {
 // to loadTimeout. It returns true if the task must not start now:
 //
 //   - The store has the end of the task: the task is settled by it.
-//   - The record belongs to a later life of the task: the message is dropped.
+//   - The record belongs to a later life of the task (see life.go): the message is dropped.
 //   - The store failed: it is asked again, see retryLookup.
 //
 // All of these run on other goroutines. It returns false without a result store, without a record,

@@ -147,7 +147,8 @@ func (r *run) save(ctx context.Context, state task.State, v verdict) (verdict, b
 //
 //   - nil, if that record is final. Its verdict is stored in v, and r.final is set. The caller
 //     settles by it, since the other consumer may have died before it sent the successors.
-//   - errReopened, after it has replaced a failure of an earlier life. The caller saves again.
+//   - errReopened, after it has replaced a failure of an earlier life (before a requeue, see
+//     life.go). The caller saves again.
 //   - [workflow.ErrUnsendable], if the record cannot be opened.
 //   - errDone, if the task continues in another message. This message is then acknowledged.
 //   - errors of the store and of the acknowledgement.

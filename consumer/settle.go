@@ -335,9 +335,9 @@ func (r *run) next() *nextEnvelope {
 	return next
 }
 
-// setDelay sets the earliest start to d from now and returns that time. For d <= 0 it clears the
-// earliest start and returns zero. The envelope holds the time too, for brokers that cannot delay
-// for so long.
+// setDelay sets the earliest start to d from now and returns that time, rounded up to milliseconds.
+// For d <= 0 it clears the earliest start and returns zero. The envelope holds the time too, for
+// brokers that cannot delay for so long.
 func (e *nextEnvelope) setDelay(d time.Duration) time.Time {
 	if d <= 0 {
 		e.Meta.NotBefore = task.Opt[time.Time]{}

@@ -137,8 +137,9 @@ func (q *queue) settleAnswer(r *run) {
 //     a success, a refusal or timeout an error. An abandoned at-most-once task fails with
 //     [task.ErrUncertain].
 //
-// If one of the reads fails, it logs that, and v is giveBack. If the task has begun a later life,
-// answerVerdict sets r.stale: settle then drops the deferral, whatever v is.
+// If one of the reads fails, it logs that, and v is giveBack. If the task has begun a later life
+// (its dead letter was requeued), answerVerdict sets r.stale: settle then drops the deferral,
+// whatever v is.
 //
 // known is false if the task does not end now: the deferral was only woken, or it was abandoned and
 // the broker still has the message of the task. v is then empty.

@@ -386,7 +386,7 @@ func (in *inbox) poll(ctx context.Context) {
 }
 
 // rest returns the number of rounds from this one to the next one with a waiter to ask for. It
-// returns 0 if no waiter exists, and 1 with reply queues. It takes in.mu.
+// returns 0 if no waiter exists, else 1 with reply queues. It takes in.mu.
 func (in *inbox) rest(round int) (rest int) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -431,7 +431,7 @@ func (in *inbox) due(round int) []*waiter {
 // pollOne reads one record, resolves the waiter if the task has ended, and else tells it the state.
 // If there is no record and a group before the task was forgotten, the waiter ends with that error.
 // Returns false if the store did not answer within pollTimeout. A record that cannot be read
-// changes nothing; the result is true. It takes in.mu.
+// changes nothing; the result is true. It counts the read in w.polls. It takes in.mu.
 func (in *inbox) pollOne(ctx context.Context, w *waiter) bool {
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()

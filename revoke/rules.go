@@ -30,8 +30,8 @@ type rule struct {
 
 // add adds a selector that is valid until ends; now is the current time, both in milliseconds since
 // 1970. A selector that is over is ignored. A known selector that differs only in SentBefore is
-// widened instead: it gets the later end and the later SentBefore. add removes selectors that are
-// over. It reports whether another selector was removed for this one.
+// widened instead: it gets the later end and the later SentBefore, where zero is the latest. add
+// removes selectors that are over. It reports whether another selector was removed for this one.
 func (r *rules) add(s Selector, ends, now int64) (lost bool) {
 	if ends <= now {
 		return false
