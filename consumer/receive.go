@@ -71,10 +71,11 @@ const clockSkew = time.Second
 
 // handle decodes a delivery, counts it, sends the event of its receipt, calls the dequeue hooks,
 // and starts or settles its task. It blocks the worker while the handler runs. Settlements that
-// take time run on other goroutines, and so do these two:
+// take time run on other goroutines, and so do these:
 //
 //   - A message that cannot be decoded is dead-lettered.
 //   - If the queue is paused or the consumer stops, the task is given back.
+//   - A successor that runs or ran from another message is dropped, see dropIfOtherCopy.
 func (q *queue) handle(d broker.Delivery, worker int) {
 	q.c.cfg.Metrics.Received.Inc(1)
 	r, err := q.read(d, worker)
@@ -115,12 +116,11 @@ func (r *run) mayHaveEnded() bool {
 	return r.request.Deliveries > 1 || r.message.Generation > 0 && !r.idempotent()
 }
 
-// startOrSettle starts the task (execute), or settles it on another goroutine without a start, in
-// these cases:
+// startOrSettle starts the task (execute), or settles it on another goroutine without a start:
 //
-//   - An earlier delivery of an at-most-once task may have started it.
-//   - The task is revoked or has expired, or a dequeue hook has vetoed it.
-//   - The task comes too early: it is replaced by a copy for its time.
+//   - An earlier delivery of an at-most-once task may have started it: see settleIfStarted.
+//   - The task is revoked, has expired, or a dequeue hook has vetoed it: it is settled by that.
+//   - The revocations cannot be read, or the task comes too early: a later copy replaces it.
 //   - The task has no handler here: it is delayed, see park.
 //
 // It may block until the handler has returned.

@@ -92,17 +92,18 @@ func (r *run) load(ctx context.Context, store resultstore.ResultStore) (resultst
 }
 
 // save stores the state of the task and repeats that until it succeeds or ctx ends. It blocks
-// meanwhile. Without a result store it does nothing. Before a success it reopens the records of
-// successors. After a final state it sets r.final. A record that no reader can ever get counts as
-// stored and as rejected.
+// meanwhile. Before a success it reopens the records of successors. After a final state it sets
+// r.final, if the store keeps records. A record that no reader can ever get counts as stored and as
+// rejected. It stores nothing without a result store. A store that only sends replies gets only
+// final states.
 //
 // It returns the verdict to continue with, which differs from v in two cases:
 //
 //   - The result is too large for the store: the failure, which it has stored instead.
 //   - The store has the final record of another attempt: the verdict of that record.
 //
-// ok is false if the settlement must not continue: the task is then given back, failed or settled,
-// see runStep.
+// The second result is false if the settlement must not continue: the task is then given back,
+// failed or settled, see runStep.
 func (r *run) save(ctx context.Context, state task.State, v verdict) (verdict, bool) {
 	if state == task.StateSucceeded && !r.reopenSuccessors() {
 		return v, false

@@ -73,11 +73,11 @@ func (r *run) judge(result any, err error) (v verdict) {
 	return v
 }
 
-// verdict returns the verdict for the result and the error of a handler. Without an error it is a
-// success. If a stop has cancelled the handler, it is giveBack, unless the task was acknowledged or
-// is deferred. Otherwise the error and the metadata decide between retry, snooze, deferred and
-// failed, see [task.Request.Outcome]. It sets r.unbound to whether the error says that the
-// arguments of this task do not fit.
+// verdict returns the verdict for the result and the error of a handler. Without an error it is
+// that of success. If a stop has cancelled the handler, it is giveBack, unless the task was
+// acknowledged or is deferred. Otherwise the error and the metadata decide between retry, snooze,
+// deferred and failed, see [task.Request.Outcome]. It sets r.unbound to whether the error says that
+// the arguments of this task do not fit.
 //
 // It may panic in methods of the result or the error; call judge instead.
 func (r *run) verdict(result any, err error) verdict {
@@ -113,10 +113,12 @@ func (r *run) decided(o task.Outcome) verdict {
 	}
 }
 
-// success encodes the result and returns the verdict of a success. A result that cannot be encoded,
-// or is larger than Tuning.MaxResult, fails the task with [task.ErrBadResult]: another run would
-// not help. If the result is not kept and no task follows, it is not encoded, and the verdict has
-// no result.
+// success encodes the result and returns the verdict of a success. The serializer is that of the
+// metadata, else that of the arguments. A result that cannot be encoded, or is larger than
+// Tuning.MaxResult, fails the task with [task.ErrBadResult]: another run would not help.
+//
+// If the result is not kept and no task follows, it is not encoded, and the verdict has no result.
+// The result of gatherList is kept as it is.
 func (r *run) success(result any) verdict {
 	if r.store() == nil && len(r.request.Then) == 0 && r.request.Chord == nil {
 		return verdict{kind: succeeded} // no reader needs the result

@@ -93,8 +93,10 @@ type waiter struct {
 }
 
 // Override sets the limit of a task instead of the limit of its metadata. It gives the waiting
-// tasks of that name new start times and starts those that are due. "" or a malformed limit means
-// no limit: all of them start. [control.RateDefault] removes the override. It takes rs.mu.
+// tasks of that name new start times and starts those that are due. Without waiting tasks it only
+// stores the limit. "" or a malformed limit means no limit: all of them start.
+// [control.RateDefault] removes the override; the limit of the metadata then applies again. It
+// takes rs.mu.
 func (rs *Rates) Override(name, limit string) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()

@@ -33,10 +33,11 @@ var errNoGatherer = fmt.Errorf("%w: groups need a result store that can gather, 
 // It does nothing if no task follows the group or f.stopped is set. It repeats the report after
 // errors. Special cases:
 //
-//   - There is no gatherer: it calls NoGatherer, and the following task fails, once for the group.
+//   - Without a gatherer it calls NoGatherer, and the following task fails, once for the group.
 //   - The gatherer refuses the report as malformed: that is logged, and nothing follows.
 //   - The result is too large for the gatherer: the member is reported as failed.
-//   - The report is given up: it sets f.stopped, and the task is delivered again.
+//   - The report is given up, or its record cannot be encoded: it sets f.stopped, and the task is
+//     delivered again or fails.
 func (f *Sender) reportMember(e *task.Envelope, end ending) {
 	if e.Chord == nil || f.stopped {
 		return

@@ -93,10 +93,10 @@ func (f *Sender) publish(outs []outgoing) {
 	}
 }
 
-// encode removes the next batch from outs, at most publishBytes large, and returns it with its
-// messages, in the same order. Each gets a new copy name. It adds successors that cannot be encoded
-// to failures and tells their hooks. If the broker can delay messages, each message has its
-// earliest delivery.
+// encode removes the next successors from outs, until their messages have publishBytes, and returns
+// them with these messages, in the same order. Each message gets a new copy name. It adds
+// successors that cannot be encoded to failures and tells their hooks. If the broker can delay
+// messages, each message has its earliest delivery; otherwise its consumer waits.
 func (f *Sender) encode(outs *[]outgoing, failures *[]unfit) (sent []outgoing, messages []broker.Outgoing) {
 	c := f.c
 	_, delays := capability.As[broker.Delayer](c.Broker)
