@@ -7,9 +7,13 @@ import (
 	"github.com/swarmiji/swarmiji/middleware"
 )
 
-// admit calls the functions of Config.Admit in order and reports whether the task may start. If one
-// of them returns an error, admit releases the earlier admissions, settles the task by that error
-// on another goroutine, and returns false.
+// admit calls the functions of Config.Admit in order and reports whether the task may start.
+// Without such functions it returns true. It keeps the release functions that they return for
+// releaseAdmissions. Their context ends at a hard stop, or when the broker takes the task back.
+//
+// If one of them returns an error or panics, admit calls no further ones, releases the earlier
+// admissions, and returns false. Another goroutine settles the task as if its handler had returned
+// that error.
 func (r *run) admit() bool {
 	c := r.queue.c
 	if len(c.cfg.Admit) == 0 {
@@ -33,14 +37,16 @@ func (r *run) admit() bool {
 	return true
 }
 
-// callAdmit calls admit for the request of r. A panic in admit is returned as an error.
+// callAdmit calls admit for the request of r and returns its results. A panic in admit is returned
+// as a [*task.PanicError].
 func callAdmit(ctx context.Context, r *run, admit middleware.Admit) (release func(), err error) {
 	defer guard.Recover(&err)
 	return admit(ctx, &r.request)
 }
 
 // releaseAdmissions calls the release functions that Config.Admit returned for this task, the last
-// one first. It logs a panic in them. A second call does nothing.
+// one first. If one panics, that is logged, and the remaining ones are not called. A second call
+// does nothing.
 func (r *run) releaseAdmissions() {
 	if r.releaseAdmitted == nil {
 		return

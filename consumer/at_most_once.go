@@ -25,16 +25,17 @@ import (
 //     run. The task then fails with [task.ErrUncertain].
 //   - The same holds after an acknowledgement of unknown outcome: the message may come again.
 
-// errUncertain ends a settlement that sent a message with an unknown outcome. The message must not
-// be sent again.
+// errUncertain ends a settlement that sent a message with an unknown outcome: the broker may have
+// the message or not. The message must not be sent again.
 var errUncertain = errors.New("swarmiji: published with an unknown outcome; not published again because the task runs at most once")
 
-// acquireEarlySlot takes one of the slots that limit the tasks which are acknowledged before their
-// start. It blocks until a slot is free; the task counts as reserved meanwhile. It returns true at
-// once if the task has a slot.
+// acquireEarlySlot takes an early slot for the task. These slots limit the tasks of a queue that
+// are acknowledged before their start and not settled yet. It sets r.hasEarlySlot and returns true.
+// It returns true at once if the task has a slot.
 //
-// It returns false if the task must not start any more: the consumer stops, the queue is paused,
-// or the broker has taken the task back.
+// It blocks until a slot is free; the task counts as reserved meanwhile, see [Consumer.Reserved].
+// It returns false if the task must not start any more: the consumer stops, the queue is paused, or
+// the broker has taken the task back. The caller must then give the task back.
 func (q *queue) acquireEarlySlot(r *run) bool {
 	if r.hasEarlySlot.Load() {
 		return true
@@ -60,14 +61,17 @@ func (r *run) releaseEarlySlot() {
 	}
 }
 
-// ackEarly acknowledges a task that runs at most once, immediately before its start. It returns
-// true only if the broker has confirmed the acknowledgement; it then sets r.acked.
+// ackEarly acknowledges a task that runs at most once, immediately before its start. After an error
+// it logs that and repeats the acknowledgement for up to Tuning.StoreRetry. It blocks meanwhile.
 //
-// If it returns false, the task must not start, and is handled on another goroutine:
+// It returns true only if the broker has confirmed the acknowledgement, and then sets r.acked. If
+// it returns false, the task must not start:
 //
-//   - The outcome is unknown: the task fails with [task.ErrUncertain].
-//   - A permission is missing: the task is released for noAccessDelay.
-//   - Otherwise the task is given back, unless the broker has taken it back.
+//   - The outcome is unknown: another goroutine fails the task with [task.ErrUncertain].
+//   - A permission is missing: another goroutine releases the task for noAccessDelay. That is
+//     logged once.
+//   - The broker has taken the task back: only the early slot is freed.
+//   - Otherwise nothing was acknowledged, and another goroutine gives the task back.
 func (r *run) ackEarly() bool {
 	q, c := r.queue, r.queue.c
 	ctx, cancel := context.WithTimeout(c.settle, c.cfg.Tuning.StoreRetry)
@@ -108,12 +112,13 @@ func (r *run) ackEarly() bool {
 }
 
 // settleIfStarted reports whether an earlier delivery of this at-most-once task may have started.
-// If so, it fails the task with [task.ErrUncertain] on another goroutine. If the
-// [broker.AckChecker] gives no answer within loadTimeout, it asks again on another goroutine and
-// returns true.
+// If so, it fails the task with [task.ErrUncertain] on another goroutine. It asks the
+// [broker.AckChecker] of the delivery and waits up to loadTimeout. After an error it returns true,
+// and retryStartedCheck asks again on another goroutine.
 //
-// Without an AckChecker the acknowledgement of a [broker.SyncAcker] is final: a redelivered task
-// has not started. With any other broker the task may have started.
+// A delivery without an AckChecker may be a [broker.SyncAcker]. Its acknowledgement is final, so a
+// redelivered task has not started: the result is false. With any other broker the task may have
+// started.
 func (r *run) settleIfStarted() bool {
 	checker, ok := capability.As[broker.AckChecker](r.delivery)
 	if !ok {
@@ -138,12 +143,13 @@ func (r *run) settleIfStarted() bool {
 }
 
 // retryStartedCheck asks checker whether an earlier delivery of this at-most-once task was
-// acknowledged, and repeats that after errors for at most StoreRetry. Then it continues with the
-// task. Call it on a goroutine of the settlement: it may block until the handler has returned.
+// acknowledged, and repeats that after errors for at most StoreRetry. The first error is logged.
+// Then it continues with the task. Call it on a goroutine of the settlement: it may block until the
+// handler has returned.
 //
 //   - It was acknowledged, so the task may have started: the task fails with [task.ErrUncertain].
 //   - It was not acknowledged: startOrSettle continues, with r.notStartedBefore set.
-//   - There is no answer: the task is given back, and the next consumer asks again.
+//   - The checker does not answer: the task is given back, and the next consumer asks again.
 //   - The broker has taken the task back: nothing happens.
 func (r *run) retryStartedCheck(checker broker.AckChecker) {
 	c := r.queue.c
@@ -174,13 +180,13 @@ func (r *run) failUncertain() {
 	r.queue.settleAsync(r, verdict{kind: failed, err: task.ErrUncertain, deadLetter: true})
 }
 
-// settleUncertain fails a task with [task.ErrUncertain] when it is unknown whether the broker
-// still has its message. It sets r.acked and blocks until the failure is recorded and the task is
-// dead-lettered.
+// settleUncertain fails a task with [task.ErrUncertain] when it is unknown whether the broker still
+// has its message. It sets r.acked. It blocks until the failure is recorded and the task is
+// dead-lettered, or the consumer stops.
 //
-// If the message was not acknowledged for certain, settleUncertain then acknowledges it, and
-// repeats that until the broker confirms it or the consumer stops. If the message comes again, its
-// record says how the task ended.
+// If r.acked was not set before, it then acknowledges the message, and repeats that until the
+// broker confirms it or the consumer stops. After a stop that is logged. If the message comes
+// again, its record says how the task ended.
 func (r *run) settleUncertain() {
 	c := r.queue.c
 	certain := r.acked.Swap(true)
@@ -200,13 +206,19 @@ func (r *run) settleUncertain() {
 // ackedStepTimeout limits one call of a step in retryAckedStep.
 const ackedStepTimeout = 10 * time.Second
 
-// retryAckedStep repeats a step of the settlement of a task that was acknowledged before its
-// start, without a time limit. It returns true when the step has succeeded. what names the step;
+// retryAckedStep repeats a step of the settlement of a task that was acknowledged before its start.
+// It blocks without a time limit and returns true when the step has succeeded. what names the step;
 // cause, its last error, is only logged.
 //
 // After each failure it tries to dead-letter the task as uncertain instead, unless the end of the
-// task is stored already (r.final). It returns false when that succeeded, when another attempt has
-// settled the task, or at a stop. At a stop it tries once to record that the task is uncertain.
+// task is stored already (r.final). It returns false when:
+//
+//   - The task was dead-lettered. It is then counted as failed, its event is sent, and
+//     recordAfterDeadLetter stores the failure.
+//   - handleStepError has ended the settlement, for example because another attempt has settled the
+//     task.
+//   - The consumer stops (c.settle ends). It then tries once, for up to KillGrace, to record the
+//     task as uncertain with recordAbandoned. If that fails too, it logs that.
 func (r *run) retryAckedStep(what string, step func(context.Context) error, cause error) bool {
 	c := r.queue.c
 	r.log(slog.LevelError, "an at-most-once task cannot be settled; the step is repeated", slog.String("step", what), slog.Any("error", cause))
@@ -238,8 +250,10 @@ func (r *run) retryAckedStep(what string, step func(context.Context) error, caus
 	return false
 }
 
-// recordAfterDeadLetter stores the failure of a dead-lettered task when the result store answers
-// again, and then sends its successors and tells its submitter. It frees the early slot first.
+// recordAfterDeadLetter stores the failure v of a dead-lettered task. It then sends the successors
+// of the task and tells its submitter. It first frees the early slot. It repeats each part until
+// that succeeds, and ends without the rest when the consumer stops. If the store has a final record
+// already, the task ends as that record says.
 //
 // At most prefetch tasks of a queue wait for this at once; further ones stay without a record.
 func (r *run) recordAfterDeadLetter(v verdict) {
@@ -269,10 +283,11 @@ func (r *run) recordAfterDeadLetter(v verdict) {
 }
 
 // recordAbandoned dead-letters a task that was acknowledged before its start and that a stop leaves
-// unsettled, and stores cause as its failure. It does both at once, since one may use up ctx.
+// unsettled. It also stores cause as the failure of the task. It does both at once, since one may
+// use up ctx, and waits for both.
 //
-// It returns nil if one of them succeeded. Only the first call has an effect. It may run while the
-// handler runs.
+// It returns nil if one of them succeeded, else the error of the dead letter. Only the first call
+// has an effect; later ones return nil. It may run while the handler runs.
 func (r *run) recordAbandoned(ctx context.Context, cause error) error {
 	if !r.abandoned.CompareAndSwap(false, true) {
 		return nil
@@ -297,7 +312,8 @@ func (r *run) stepWithin(limit time.Duration, step func(context.Context) error) 
 
 // recordUncertain stores v as the failure of the task, with ended as the time of its end. It tries
 // once. Returns [resultstore.ErrStale] if a final record is stored already or the task has no
-// result store.
+// result store. Also returns [workflow.ErrUnsendable] if the record cannot be encoded, and errors
+// of the store.
 func (r *run) recordUncertain(ctx context.Context, v verdict, ended time.Time) error {
 	store := r.store()
 	if store == nil || r.final.Load() {

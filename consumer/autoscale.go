@@ -38,8 +38,8 @@ type Autoscale struct {
 	MaxLoad float64
 }
 
-// complete returns a copy of a with its defaults set. Returns all problems of the configuration,
-// joined.
+// complete returns a copy of a with its defaults set. The error holds all problems of the
+// configuration, joined: limits outside of 1 <= Min <= Max <= MaxWorkers, and negative values.
 func (a Autoscale) complete() (*Autoscale, error) {
 	setDefault(&a.Every, DefaultAutoscaleEvery)
 	setDefault(&a.KeepAlive, DefaultAutoscaleKeepAlive)
@@ -63,13 +63,16 @@ type autoscaleSample struct {
 	load    float64
 }
 
-// decide returns the new number of workers for the sample l, within Min and Max. It has no other
-// effect. More workers are added only while
-// the load is at most MaxLoad, at most twice as many. Workers are removed, at most half of them,
-// if fewer would have been enough for KeepAlive.
+// decide returns the number of workers that the queue should have after the sample l, within Min
+// and Max. It has no other effect.
 //
-// idle is the time since which fewer workers would have been enough, or zero. since is the value
-// to pass as idle to the next call.
+//   - A number outside of Min and Max, set by Scale, becomes the nearest limit.
+//   - If all workers are busy or tasks wait, workers are added, up to twice as many. Above MaxLoad
+//     the number stays.
+//   - If fewer workers would have been enough for KeepAlive, at most half of them are removed.
+//
+// idle is the time since which fewer workers would have been enough, or zero. since is the value to
+// pass as idle to the next call.
 func (a *Autoscale) decide(l autoscaleSample, idle time.Time) (workers int, since time.Time) {
 	need := l.active + max(l.ready, 0)
 	if l.active >= l.workers { // all workers are busy, so tasks may wait in the prefetch as well
@@ -94,8 +97,8 @@ func (a *Autoscale) decide(l autoscaleSample, idle time.Time) (workers int, sinc
 	return max(need, l.workers/2), time.Time{}
 }
 
-// autoscale starts a goroutine for each queue with an Autoscale configuration, side queues
-// excepted. The goroutines end with fetch. wait blocks until all have ended.
+// autoscale starts a goroutine for each queue with an Autoscale configuration, side queues of older
+// versions excepted. The goroutines end with fetch. wait blocks until all have ended.
 func (c *Consumer) autoscale(fetch context.Context, queues []*queue) (wait func()) {
 	var wg sync.WaitGroup
 	for _, q := range queues {
@@ -106,8 +109,9 @@ func (c *Consumer) autoscale(fetch context.Context, queues []*queue) (wait func(
 	return wg.Wait
 }
 
-// autoscale checks the queue every Autoscale.Every and scales its workers, until ctx ends. It does
-// nothing while the queue is paused. It logs each change and each failed one.
+// autoscale checks the queue every Autoscale.Every and scales its workers with Consumer.Scale,
+// until ctx ends. It blocks until then. While the queue is paused or the broker does not answer, it
+// changes nothing. It logs each change, and each error of Scale.
 func (q *queue) autoscale(ctx context.Context) {
 	a := q.cfg.Autoscale
 	inspector, _ := capability.As[broker.Inspector](q.c.cfg.Broker)
@@ -143,9 +147,9 @@ func (q *queue) autoscale(ctx context.Context) {
 // sampleTimeout limits the read of the waiting tasks of a queue.
 const sampleTimeout = 10 * time.Second
 
-// sample reads the number of workers, running handlers and waiting tasks of the queue, and the
-// load. Returns an error if the broker does not answer. A nil inspector leaves the waiting tasks
-// unknown.
+// sample reads the number of workers, running handlers and waiting tasks of the queue, and calls
+// Autoscale.Load. Returns an error if the broker does not answer within sampleTimeout. With a nil
+// inspector the number of waiting tasks is -1, unknown; without Load the load is 0.
 func (q *queue) sample(ctx context.Context, inspector broker.Inspector) (autoscaleSample, error) {
 	l := autoscaleSample{workers: q.workers.Count(), ready: -1}
 	if inspector != nil {

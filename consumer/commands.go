@@ -14,9 +14,9 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// newCommandServer returns the server of remote commands for c, or nil without Config.Control. If
-// the revoke command is allowed but no list of revocations is configured, it sets a local one in
-// c.cfg.
+// newCommandServer returns the server of remote commands for c, or nil without Config.Control. It
+// starts nothing. If the revoke command is allowed but Config.Revocations is nil, it sets
+// c.cfg.Revocations to a list of this process only. Returns the errors of [control.NewServer].
 func newCommandServer(c *Consumer) (*control.Server, error) {
 	if c.cfg.Control == nil {
 		return nil, nil
@@ -35,8 +35,12 @@ func newCommandServer(c *Consumer) (*control.Server, error) {
 	return s, nil
 }
 
-// serveCommands receives commands on a goroutine until end is called, which waits for it. It serves
-// them while Run waits for the broker and during a stop, too.
+// serveCommands starts a goroutine that receives commands until end is called. end stops the
+// goroutine and waits for it. The end of ctx does not stop it: commands are served while Run waits
+// for the broker and during a stop, too.
+//
+// Without Config.Control it does nothing. If receiving fails for good, that is logged, and the
+// consumer runs without commands.
 func (c *Consumer) serveCommands(ctx context.Context) (end func()) {
 	if c.commands == nil {
 		return func() {}
@@ -71,7 +75,8 @@ type controlNode struct{ *Consumer }
 // Queues returns the names of the configured queues, sorted.
 func (n controlNode) Queues() []string { return slices.Sorted(maps.Keys(n.cfg.Queues)) }
 
-// Stats returns the state of the consumer in the form that commands send.
+// Stats returns the state and the counts of the consumer in the form that commands send, see
+// [Consumer.Stats].
 func (n controlNode) Stats() control.Stats {
 	s := n.Consumer.Stats()
 	out := control.Stats{Totals: make(map[string]uint64)}
@@ -107,8 +112,10 @@ func controlTasks(ts []TaskInfo) []control.Task {
 // for it.
 const revokeTimeout = 5 * time.Second
 
-// Revoke implements [control.Revoker]. It revokes the tasks in this process at once. If
-// Config.Revocations has a bus, it revokes them for all consumers.
+// Revoke adds a revocation of the tasks to Config.Revocations, which revokes them in this process
+// at once. If that list has a bus, it also sends the revocation to all consumers. It blocks for at
+// most revokeTimeout and returns the error of the list. terminate also ends running tasks. It
+// implements [control.Revoker].
 func (n controlNode) Revoke(ctx context.Context, terminate bool, ids ...task.ID) error {
 	ctx, cancel := context.WithTimeout(ctx, revokeTimeout)
 	defer cancel()

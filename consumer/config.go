@@ -133,7 +133,8 @@ type QueueConfig struct {
 	Levels []int
 }
 
-// QueuesOf returns default settings for every queue that r may name.
+// QueuesOf returns a map with default settings for every queue that r may name. Use it as
+// Config.Queues.
 func QueuesOf(r router.Router) map[string]QueueConfig {
 	qs := make(map[string]QueueConfig)
 	for _, name := range r.Queues() {
@@ -142,8 +143,9 @@ func QueuesOf(r router.Router) map[string]QueueConfig {
 	return qs
 }
 
-// complete sets the defaults of c and makes the codec. It returns all problems of the
-// configuration, joined.
+// complete sets the defaults of c, also of its queues, polls and tuning, and returns the codec of
+// c.Wire. If the broker advises a prefetch, that is the default of the prefetch. If there are
+// problems, it returns a nil codec and all problems, joined.
 func (c *Config) complete() (*wire.Codec, error) {
 	var errs []error
 	if c.Broker == nil {
@@ -182,7 +184,9 @@ func (c *Config) complete() (*wire.Codec, error) {
 }
 
 // completeQueues replaces c.Queues by a copy with all defaults, which also holds the queues of the
-// polls. Without queues and polls it has router.DefaultQueue. Returns all problems, joined.
+// polls. Without queues and polls it has router.DefaultQueue. With Autoscale, Workers is moved into
+// its limits. Returns all problems, joined, such as an invalid name, a negative number, or a name
+// that an older side queue has.
 func (c *Config) completeQueues() error {
 	if len(c.Queues) == 0 && len(c.Polls) == 0 {
 		c.Queues = map[string]QueueConfig{router.DefaultQueue: {}}

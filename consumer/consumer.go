@@ -99,8 +99,9 @@ type Consumer struct {
 	crashes    *crashes.Watch       // finds the tasks that end their process
 }
 
-// New returns a consumer for c. It does no I/O and starts no goroutine. Returns all problems of the
-// configuration as one joined error.
+// New returns a consumer for c, whose defaults it sets. It does no I/O and starts no goroutine.
+// Returns all problems of the configuration as one joined error; those of Config.Control only if
+// the rest is valid.
 func New(c Config) (*Consumer, error) {
 	measured := c.Metrics != nil
 	codec, err := c.complete()
@@ -131,9 +132,9 @@ func (c *Consumer) NodeID() string { return c.cfg.Report.NodeID }
 
 // Register registers the handler h for tasks of the given name. It implements [task.Registrar].
 //
-// The handler is wrapped in a panic recovery, the task hooks, Config.Middleware, the middleware of
-// the task and the time limits. If the types of the task have secret fields, events hide them.
-// Returns an error if h is nil, or the error of [task.Mux.Register].
+// The handler is wrapped, from the outside: panic recovery, task hooks, Config.Middleware, the
+// middleware of the task, time limits. If the types of the task have secret fields, events hide
+// them. Returns an error if h is nil, or the error of [task.Mux.Register].
 func (c *Consumer) Register(name string, h task.Handler, defaults task.Metadata) error {
 	if h == nil {
 		return fmt.Errorf("swarmiji: consumer: the handler of task %q is nil", name)
@@ -162,20 +163,23 @@ func (c *Consumer) Names() []string { return c.mux.Names() }
 // The stop:
 //
 //   - Run fetches no more tasks and gives back those that have not started.
+//   - It calls Hooks.BeforeShutdown and waits for it.
 //   - It waits up to ShutdownTimeout for running tasks.
 //   - It then cancels the contexts of the remaining tasks with the cause [task.ErrShutdown] and
 //     gives the tasks back without counting an attempt. Run then returns [ErrForced].
 //   - It leaves behind the goroutines of handlers that ignore their context for longer than
 //     KillGrace.
 //
-// Run waits for an unreachable broker, and logs that once. If the broker allows no more
+// Run waits for an unreachable broker, and logs that once. It also waits for the list of
+// revocations. After a stop during these waits it returns nil. If the broker allows no more
 // consumers, Run consumes the queues that it could open, and logs the others. The contexts of
 // handlers carry the values of ctx but do not end with it.
 //
-// Returns [ErrRunning] if it is called a second time. Also returns errors of Hooks.BeforeStart, of
-// Config.Revocations, and of a broker that was closed or cannot be used. If the broker refuses
-// access before Run consumes its queues, Run returns [broker.ErrAccess]. A later refusal does not
-// end Run: it is logged, and the broker is asked again.
+// Returns nil after a stop in which all tasks ended, and [ErrRunning] if it is called a second
+// time. Also returns errors of Hooks.BeforeStart, of Config.Revocations, and of a broker that was
+// closed or cannot be used. If the broker refuses access before Run consumes its queues, Run
+// returns [broker.ErrAccess]. A later refusal does not end Run: it is logged, and the broker is
+// asked again.
 func (c *Consumer) Run(ctx context.Context) error {
 	if !c.started.CompareAndSwap(false, true) {
 		return ErrRunning
@@ -266,9 +270,11 @@ func (c *Consumer) Kill() { c.kill.Do(func() { close(c.killed) }) }
 // once.
 func (c *Consumer) Stop() { c.halt.Do(func() { close(c.stopped) }) }
 
-// awaitServers declares the first queue and then returns the results of awaitRevocations. While the
-// broker cannot be reached, it waits until ctx ends. It returns an error if the broker refuses the
-// queue, except for [broker.ErrTooMany]: openQueues skips such a queue. unwatch is never nil.
+// awaitServers waits until the broker answers and the list of revocations is loaded. It declares
+// the first queue by name and then returns the results of awaitRevocations. While the broker cannot
+// be reached, it waits until ctx ends. It returns an error if the broker refuses the queue, except
+// for [broker.ErrTooMany]: openQueues skips such a queue. Call unwatch at the end, after an error
+// as well; it is never nil.
 //
 // The broker comes first because its refusal must end Run. The bus of the revocations is usually on
 // the same server, so the wait for the bus might hide that refusal.
@@ -303,12 +309,13 @@ func (c *Consumer) logStart(queues []*queue) {
 // maxNames limits the bytes of the names of queues and of tasks in the log of a start.
 const maxNames = 1024
 
-// openQueues declares the configured queues and subscribes to them, sorted by name, and to the
-// side queues that older versions left. It waits for an unreachable broker until ctx ends; ctx
-// later ends the fetching too.
+// openQueues declares the configured queues and subscribes to them, sorted by name, and to the side
+// queues that older versions left. It waits for an unreachable broker until ctx ends; ctx later
+// ends the fetching too.
 //
-// It returns the open queues, also with an error. A queue for which the broker allows no more
-// consumers is logged and skipped; that is an error only if it holds for all queues.
+// A queue for which the broker allows no more consumers is logged and skipped. If that holds for
+// all queues, it returns nil and that error. Any other error ends it at once; it then returns the
+// queues opened so far, which the caller must close.
 func (c *Consumer) openQueues(ctx context.Context) ([]*queue, error) {
 	var queues []*queue
 	var tooMany error
@@ -335,10 +342,10 @@ func (c *Consumer) openQueues(ctx context.Context) ([]*queue, error) {
 	return queues, nil
 }
 
-// stop ends the consumer. Call it after fetching has stopped. It gives back tasks that have not
-// started, also those that wait for their rate limit, and closes the subscriptions. It waits for
-// running tasks as Run describes, and then tells the broker that this node leaves. Returns all
-// errors, joined.
+// stop ends the consumer and blocks until that is done. Call it after fetching has stopped. It
+// gives back tasks that have not started, also those that wait for their rate limit. It closes the
+// subscriptions of queues. It waits for running tasks as Run describes, and then tells the broker
+// that this node leaves. Returns the errors of closing and [ErrForced], joined.
 func (c *Consumer) stop(queues []*queue) error {
 	var closing sync.WaitGroup
 	errs := make([]error, len(queues)+1)
@@ -364,12 +371,13 @@ func (c *Consumer) stop(queues []*queue) error {
 	return errors.Join(errs...)
 }
 
-// drain waits for drained, which is closed when all tasks are settled, for up to ShutdownTimeout.
-// Then it cancels the handlers and waits for KillGrace. Then it ends the settlements and gives the
-// remaining tasks back, within KillGrace. It does not wait for handlers that it leaves behind.
+// drain waits for drained, which is closed when all tasks are settled. After ShutdownTimeout or
+// Kill it cancels the handlers, logs that, and waits for KillGrace. Then it ends the settlements
+// and gives the remaining tasks back, within KillGrace. It does not wait for handlers that it
+// leaves behind.
 //
-// Returns [ErrForced] if handlers still ran after the first wait, or settlements after the second
-// one.
+// Returns nil if all tasks were settled in the first wait. Returns [ErrForced] if handlers still
+// ran after the first wait, or settlements after the second one.
 func (c *Consumer) drain(drained chan struct{}) error {
 	soft := time.NewTimer(max(c.cfg.ShutdownTimeout, 0))
 	defer soft.Stop()
@@ -414,9 +422,9 @@ func (c *Consumer) drain(drained chan struct{}) error {
 	return fmt.Errorf("%w: %d were running", ErrForced, n)
 }
 
-// releaseRunning gives back the tasks whose handlers ignore their ended context, within KillGrace.
-// A running task that was acknowledged before its start is dead-lettered and recorded as uncertain
-// instead. Errors are logged.
+// releaseRunning gives back the tasks whose handlers ignore their ended context, all at once, and
+// waits for that within KillGrace. A running task that was acknowledged before its start is
+// dead-lettered and recorded as uncertain instead. It logs each task and each error.
 func (c *Consumer) releaseRunning() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.work), c.cfg.Tuning.KillGrace)
 	defer cancel()
@@ -436,7 +444,8 @@ func (c *Consumer) releaseRunning() {
 	}
 }
 
-// warnOnce logs msg as a warning, the first time that it is called with key.
+// warnOnce logs msg as a warning, with attrs and the node, the first time that it is called with
+// key. Later calls with key do nothing.
 func (c *Consumer) warnOnce(key, msg string, attrs ...slog.Attr) {
 	if _, seen := c.warned.LoadOrStore(key, true); !seen {
 		c.cfg.Logger.LogAttrs(context.Background(), slog.LevelWarn, msg,

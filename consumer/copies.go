@@ -13,26 +13,32 @@ import (
 // verbatim is a result that is stored without encoding it again.
 type verbatim wire.Value
 
-// gatherList is the handler of task.GatherName. It returns its arguments as its result.
+// gatherList is the handler of task.GatherName. It returns the arguments of the task, unchanged and
+// still encoded, as its result.
 func gatherList(_ context.Context, r *task.Request) (any, error) {
 	return verbatim{ContentType: r.ContentType, Data: r.Args}, nil
 }
 
-// gatherTTL returns how long a decided group is kept after the last arrival of a member. The
-// gatherer remembers for the same time which copy of a task runs. It is at least
-// [resultstore.DefaultGatherTTL], since another member of the group may take longer than this
-// task's ResultTTL.
+// gatherTTL returns how long the gatherer (the store of groups) keeps a decided group after the
+// last arrival of a member. The gatherer remembers for the same time which copy of a task runs. It
+// is the ResultTTL of the task, but at least [resultstore.DefaultGatherTTL]: another member of the
+// group may take longer.
 func (r *run) gatherTTL() time.Duration {
 	return max(r.request.Effective.ResultTTL.Or(0), resultstore.DefaultGatherTTL)
 }
 
-// dropIfOtherCopy reports whether this message must not run now: another copy of the task runs or
-// ran, or this is unknown. Several copies of a successor exist when a consumer repeated its
+// dropIfOtherCopy reports whether the caller must not continue with this message. It is called for
+// successors only. Several messages of a successor, its copies, exist when a consumer repeated its
 // publish.
 //
-// It drops this copy on another goroutine. If the gatherer gives no answer within loadTimeout, it
-// asks again there and then continues with the task. Without a gatherer it checks only the stored
-// result of the task.
+// It asks the gatherer whether another copy of the task runs or ran:
+//
+//   - This copy is the first: false.
+//   - Another copy was first: true. This message is acknowledged on another goroutine.
+//   - No answer within loadTimeout: true. Another goroutine asks again, see retryCopyCheck.
+//
+// Without a gatherer it returns the result of settleIfRecorded for a first delivery, and false for
+// a redelivered one.
 func (r *run) dropIfOtherCopy() bool {
 	c := r.queue.c
 	if c.gather == nil {
@@ -52,15 +58,17 @@ func (r *run) dropIfOtherCopy() bool {
 	return true
 }
 
-// beginCopy tells the gatherer that this copy of the task is about to run. It returns false if
-// another copy has begun first: the task runs or ran from that one.
+// beginCopy tells the gatherer that this copy of the task is about to run. It returns true if this
+// copy is the first, also if it has begun before. It returns false if another copy has begun first:
+// the task runs or ran from that one.
 func (r *run) beginCopy(ctx context.Context) (bool, error) {
 	return r.queue.c.gather.Begin(ctx, wire.LifeID(r.request.ID, r.request.Life), r.request.Copy, r.gatherTTL())
 }
 
-// retryCopyCheck asks the gatherer until it answers which copy of the task runs, for at most
-// StoreRetry. Then it drops this copy or continues with it. Without an answer it gives the task
-// back.
+// retryCopyCheck asks the gatherer which copy of the task runs, and repeats that after errors for
+// at most StoreRetry. Then it acknowledges this message if another copy runs, or continues with it
+// (settleEarlier). Without an answer it gives the task back. Call it on a goroutine of the
+// settlement: it may block until the handler has returned.
 func (r *run) retryCopyCheck() {
 	c := r.queue.c
 	ctx, cancel := context.WithTimeout(c.settle, c.cfg.Tuning.StoreRetry)
@@ -79,8 +87,10 @@ func (r *run) retryCopyCheck() {
 	r.queue.settleEarlier(r)
 }
 
-// dropCopy acknowledges a message whose task runs from another copy or has a later life. It counts
-// the message as rejected and repeats the acknowledgement until it succeeds.
+// dropCopy acknowledges a message whose task runs from another copy or has a later life (its dead
+// letter was requeued, see life.go). It counts the message as rejected and logs that. It blocks and
+// repeats the acknowledgement until it succeeds, the broker takes the message back, or the consumer
+// stops.
 func (r *run) dropCopy() {
 	r.queue.c.cfg.Metrics.Rejected.Inc(1)
 	r.log(slog.LevelInfo, "another copy of this task runs; this one is dropped")

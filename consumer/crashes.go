@@ -11,10 +11,11 @@ import (
 	"github.com/swarmiji/swarmiji/internal/utf"
 )
 
-// newCrashWatch returns the watch that notes the starts of tasks, to find tasks that end their
-// process. The watch notes nothing if Tuning.MaxCrashes is negative or the broker does not
-// implement [broker.Witness]. fetch ends when the consumer stops fetching. Call newCrashWatch after
-// c.work is set.
+// newCrashWatch returns the watch that notes the starts of tasks with the broker, to find tasks
+// that end their process. It gives this run of the consumer a new node name for the notes. The
+// watch notes nothing if Tuning.MaxCrashes is negative or the broker does not implement
+// [broker.Witness]. It counts each crash that it finds. fetch ends when the consumer stops
+// fetching. Call newCrashWatch after c.work is set.
 func (c *Consumer) newCrashWatch(fetch context.Context) *crashes.Watch {
 	cfg := crashes.Config{
 		Node: utf.Cut(c.cfg.Report.NodeID, 96) + "-" + rand.Text()[:12], MaxCrashes: c.cfg.Tuning.MaxCrashes, AbsentAfter: c.cfg.Tuning.AbsentAfter,
@@ -29,8 +30,8 @@ func (c *Consumer) newCrashWatch(fetch context.Context) *crashes.Watch {
 	return crashes.New(c.work, fetch, &cfg)
 }
 
-// announceLeave tells the broker that this process ends in order, if it has noted a start. It waits
-// for at most KillGrace. Errors are logged.
+// announceLeave tells the broker that this process ends in order, so that its noted starts count no
+// crash. It does nothing if no start was noted. It waits for at most KillGrace. Errors are logged.
 func (c *Consumer) announceLeave() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.work), c.cfg.Tuning.KillGrace)
 	defer cancel()
@@ -54,7 +55,8 @@ func (r crashRun) WaitContext() (context.Context, context.CancelFunc) {
 	return r.queue.waitContext(r.run)
 }
 
-// SetRunning adds the task to the running tasks, or removes it without counting an end.
+// SetRunning adds the task to the running tasks of the consumer (true), or removes it without
+// counting the end of a handler (false).
 func (r crashRun) SetRunning(running bool) {
 	if running {
 		r.queue.c.running.Add(r.run, r.worker)
@@ -63,8 +65,8 @@ func (r crashRun) SetRunning(running bool) {
 	}
 }
 
-// Reserve adds the task to the reserved tasks (true) or removes it (false). It is part of
-// [crashes.Run] and of [rates.Run].
+// Reserve adds the task to the reserved tasks (true) or removes it (false), see
+// [Consumer.Reserved]. It is part of [crashes.Run] and of [rates.Run].
 func (r *run) Reserve(waits bool) {
 	if waits {
 		r.queue.c.reserved.Add(r)
@@ -80,7 +82,7 @@ func (r crashRun) Start() { r.queue.start(r.run) }
 // [crashes.Run] and of [rates.Run].
 func (r *run) GiveBack() { r.giveBackUnstarted() }
 
-// DeadLetter fails the task with err and dead-letters it, on another goroutine.
+// DeadLetter fails the task with err and dead-letters its message, on another goroutine.
 func (r crashRun) DeadLetter(err error) {
 	r.queue.settleAsync(r.run, verdict{kind: failed, err: err, deadLetter: true})
 }

@@ -22,7 +22,8 @@ func isConsumerReason(err error) bool {
 }
 
 // deadLetterInfo returns the description of the failed task for its dead letter: reason, stack and
-// number of attempts. The text of a handler's error is left out where events must not show it.
+// number of attempts. The text of a handler's error is left out where events must not show it. The
+// attempts are the retries, plus one if the handler has returned or the run settles a deferral.
 func (r *run) deadLetterInfo(cause error) broker.Dead {
 	reason, stack := cause.Error(), ""
 	if !isConsumerReason(cause) {
@@ -36,10 +37,12 @@ func (r *run) deadLetterInfo(cause error) broker.Dead {
 	return d
 }
 
-// deadLetter dead-letters the message and counts it. If the broker no longer has the message,
-// because it was acknowledged early or deferred, deadLetter writes a new dead letter.
+// deadLetter dead-letters the message with the reason cause. It tries once, and counts the dead
+// letter after a success. If the broker no longer has the message, because it was acknowledged
+// early or deferred, deadLetter writes a new dead letter.
 //
-// Returns [broker.ErrUnsupported] if the broker cannot write dead letters.
+// Returns errors of the broker, and [broker.ErrUnsupported] if the broker cannot write dead
+// letters.
 func (r *run) deadLetter(ctx context.Context, cause error) error {
 	c := r.queue.c
 	d := r.deadLetterInfo(cause)
@@ -60,9 +63,9 @@ func (r *run) deadLetter(ctx context.Context, cause error) error {
 }
 
 // deadLetterOrAck dead-letters the message with the reason cause. If the broker can never keep the
-// dead letter or denies access, it logs a warning once and acknowledges the message instead. A
-// message that was acknowledged early or deferred needs no acknowledgement: it then returns nil.
-// Any other error of deadLetter is returned.
+// dead letter or denies access, it logs a warning once and acknowledges the message instead. It
+// then returns the error of the acknowledgement. A message that was acknowledged early or deferred
+// needs no acknowledgement: it then returns nil. Any other error of deadLetter is returned.
 func (r *run) deadLetterOrAck(ctx context.Context, cause error) error {
 	err := r.deadLetter(ctx, cause)
 	if workflow.Permanent(err) || errors.Is(err, broker.ErrUnsupported) || errors.Is(err, broker.ErrAccess) {

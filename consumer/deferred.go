@@ -43,8 +43,8 @@ type deferredTask struct {
 	Message    wire.Kept         `json:"message"`
 }
 
-// attempt returns the description of this run that its deferral stores, with its message and its
-// times so far. Returns an error if these cannot be encoded.
+// attempt returns the description of this run that its deferral stores: names, generation, and the
+// message and times so far as JSON. Returns an error if these cannot be encoded.
 func (r *run) attempt() (deferral.Attempt, error) {
 	req := &r.request
 	kept := deferredTask{
@@ -60,12 +60,12 @@ func (r *run) attempt() (deferral.Attempt, error) {
 	return a, err
 }
 
-// Expect stores in the deferral store that this attempt expects an answer for key. It implements
-// [task.Expecter].
+// Expect stores in the deferral store that this attempt expects an answer for key, so that an early
+// answer is kept. It sets r.expects. It implements [task.Expecter].
 //
-// Returns [task.ErrNoAnswers] if the handler has returned, and errors of the store. After
-// [deferral.ErrStale], because the attempt is over or another delivery of its message has deferred
-// it, the result of the handler is ignored.
+// Returns [task.ErrNoAnswers] if the handler has returned, and errors of the store.
+// [deferral.ErrStale] means that the attempt is over, or another delivery of its message has
+// deferred it. Expect then sets r.stale: the result of the handler is ignored.
 func (r *run) Expect(ctx context.Context, key string) error {
 	if r.returned.Load() {
 		return fmt.Errorf("%w: the handler has returned", task.ErrNoAnswers)
@@ -87,10 +87,10 @@ func (r *run) Expect(ctx context.Context, key string) error {
 
 // discardIfDeferred reports whether the task of a redelivered message is deferred already or
 // settled by its deferral. If so, it acknowledges the message on another goroutine. It returns
-// false without Config.Deferrals.
+// false without Config.Deferrals. It waits for the store for at most loadTimeout.
 //
-// If the store fails or needs longer than loadTimeout, it logs that and returns false. The task
-// then runs again, and Expect or Defer finds the earlier attempt.
+// If the store fails, it logs that and returns false. The task then runs again, and Expect or Defer
+// finds the earlier attempt.
 func (r *run) discardIfDeferred() bool {
 	a := r.queue.c.answers
 	if a == nil {
@@ -109,9 +109,10 @@ func (r *run) discardIfDeferred() bool {
 	return is
 }
 
-// discard acknowledges a message whose task another delivery has deferred or settled; a run of an
-// answer deletes its deferral instead. It repeats that until it succeeds. It does nothing if the
-// message was acknowledged before.
+// discard acknowledges a message whose task another delivery has deferred or settled. For a run
+// that settles a deferral it deletes the deferral instead. It blocks and repeats that until it
+// succeeds, the message or deferral is lost, or the consumer stops. It does nothing if the message
+// was acknowledged before.
 func (r *run) discard() {
 	if r.acked.Load() {
 		return
@@ -119,9 +120,9 @@ func (r *run) discard() {
 	r.runStepUntilStop("acknowledgement", r.delivery.Ack)
 }
 
-// dropExpected deletes the expected answers of a task that was settled without them. If the store
-// fails for loadTimeout, it logs that; the key then stays reserved until the task expects it again,
-// or for a day.
+// dropExpected deletes the expected answers of a task that was settled without them. It blocks and
+// repeats that for up to loadTimeout. After that it logs the error; the key then stays reserved
+// until the task expects it again, or for a day.
 func (r *run) dropExpected() {
 	ctx, cancel := context.WithTimeout(r.queue.c.settle, loadTimeout)
 	defer cancel()
@@ -136,23 +137,30 @@ func (r *run) dropExpected() {
 }
 
 // mayHaveOpenDeferral reports whether v ends a task for which an earlier attempt may have left a
-// deferral open. Only a message with an earlier delivery or a generation above 0 can have one. The
-// count of retries does not show it, since a snoozed or returned message counts no retry.
+// deferral open. Only a message with an earlier delivery or a generation (number of the copy) above
+// 0 can have an open deferral. The count of retries does not show it, since a snoozed or returned
+// message counts no retry. It returns false without Config.Deferrals, and for a run that settles a
+// deferral.
 func (r *run) mayHaveOpenDeferral(v verdict) bool {
 	return r.queue.c.answers != nil && r.answer == nil && (r.request.Generation > 0 || r.request.Deliveries > 1) &&
 		v.kind != retry && v.kind != snooze && v.kind != deferred && v.kind != giveBack
 }
 
-// closeExpected ends the deferral of an attempt that ends with v. It returns true if the caller
-// must not settle the attempt by v. It does nothing if v defers the task or gives it back.
+// closeExpected ends the deferral that this or an earlier attempt of a task has left, before the
+// attempt is settled by v. It returns true if the caller must not settle the attempt by v. It does
+// nothing if v defers the task or gives it back, or if no deferral can exist.
 //
-//   - A success, a revocation or a recorded end drops the expected answer; it returns false.
-//   - Otherwise an accepted answer wins: the attempt is settled as deferred, and the answer
-//     settles the task.
-//   - If another delivery has ended the attempt, its message is acknowledged.
+//   - After a success, a revocation or a recorded end it deletes the expected answer; it returns
+//     false.
+//   - Otherwise an accepted answer wins: it settles the attempt as deferred and returns true. The
+//     answer settles the task.
+//   - If another delivery has ended the attempt, in which the handler called task.Expect, it
+//     acknowledges the message and returns true.
+//   - If there is no answer, it deletes the deferral and returns false.
 //
-// It repeats the call of the store within ctx if the handler has called task.Expect, and else only
-// for loadTimeout.
+// If the handler has called task.Expect, it repeats the call of the store until ctx ends. It then
+// gives the task back and returns true. Otherwise it repeats that only for loadTimeout, and then
+// returns false.
 func (q *queue) closeExpected(ctx context.Context, r *run, v verdict) (settled bool) {
 	expected := r.expects.Load()
 	switch {
@@ -195,8 +203,9 @@ func (q *queue) closeExpected(ctx context.Context, r *run, v verdict) (settled b
 }
 
 // tryClose calls conclude, which closes the deferral of an earlier attempt, and repeats it after
-// errors for at most loadTimeout. It reports whether conclude succeeded, and logs an error. Such a
-// deferral seldom exists, so the task does not wait longer for a failing store.
+// errors for at most loadTimeout. It returns true if conclude succeeded. It logs the last error,
+// unless the broker has taken the task back. Such a deferral seldom exists, so the task does not
+// wait longer for a failing store.
 func (r *run) tryClose(conclude func(context.Context) error) bool {
 	ctx, cancel := context.WithTimeout(r.queue.c.settle, loadTimeout)
 	defer cancel()
@@ -208,9 +217,13 @@ func (r *run) tryClose(conclude func(context.Context) error) bool {
 }
 
 // settleDeferred stores that the task waits for its answer and then settles the run as
-// finishDeferred does. If the store refuses the deferral, the task is settled by that error. If
-// another delivery of the message has deferred or settled the task, it only acknowledges the
-// message.
+// finishDeferred does. It blocks, and repeats a failed call of the store until ctx ends; then it
+// gives the task back.
+//
+//   - The store refuses the deferral, or it cannot be encoded: the task is settled as if its
+//     handler had returned that error.
+//   - Another delivery of the message has deferred or settled the task: the message is only
+//     acknowledged.
 func (q *queue) settleDeferred(ctx context.Context, r *run, v verdict) {
 	a, refused := r.attempt()
 	var status deferral.Status
@@ -242,12 +255,12 @@ func (q *queue) settleDeferred(ctx context.Context, r *run, v verdict) {
 	q.finishDeferred(ctx, r, v, status.Answered)
 }
 
-// finishDeferred settles the run of a task whose deferral is stored: it records the state
-// AWAITING, acknowledges the message, counts and sends the event. If answered is set, the answer
-// has come already, and the state is not recorded.
+// finishDeferred settles the run of a task whose deferral is stored. It stores the state AWAITING
+// in the result store, acknowledges the message, counts the deferral and sends the event. If
+// answered is true, the answer has come already, and the state is not stored.
 //
-// It first sets r.final, and wakes the deferral if the task is revoked. It stops at the first step
-// that fails; the message is then given back.
+// It first sets r.final, and wakes the deferral if the task is revoked. It blocks while steps are
+// repeated within ctx. It stops at the first step that fails; the message is then given back.
 func (q *queue) finishDeferred(ctx context.Context, r *run, v verdict, answered bool) {
 	// if it is given back, it must come again unchanged, to be acknowledged, and not as a new copy
 	// that runs
@@ -266,8 +279,8 @@ func (q *queue) finishDeferred(ctx context.Context, r *run, v verdict, answered 
 }
 
 // restore returns the run of a received deferral, made from the message and the times that it
-// stores. Its answer settles the run; no handler runs. Returns an error if the stored message
-// cannot be read.
+// stores. It also sets these in a. The answer of the deferral settles the run; no handler runs.
+// Returns an error if the stored state or message cannot be read.
 func (q *queue) restore(a *answer) (*run, error) {
 	var kept deferredTask
 	if err := json.Unmarshal(a.claim.Attempt().State, &kept); err != nil {

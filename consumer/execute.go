@@ -9,8 +9,8 @@ import (
 )
 
 // execute starts a task on the calling goroutine if its rate limit allows it now, and returns after
-// the handler. Otherwise it returns at once, and the rate limiter starts the task later or puts it
-// back; do not use r any more.
+// the handler. Otherwise it returns at once or, without room to set the task aside, within a
+// second. The rate limiter then starts the task later or puts it back; do not use r any more.
 func (q *queue) execute(r *run) {
 	if q.rateAllows(r) {
 		q.start(r)
@@ -19,8 +19,10 @@ func (q *queue) execute(r *run) {
 
 // start waits for a free slot of the queue's workers and runs the task, in Config.Pool or on the
 // calling goroutine. It returns after the handler and frees the slot. A task that runs at most once
-// needs an early slot first, which its settlement frees. If the task must not start any more, start
-// gives it back.
+// first takes an early slot, see acquireEarlySlot; its settlement frees that one.
+//
+// While it waits, the consumer may stop, the queue be paused or the broker take the task back.
+// start then returns, and another goroutine gives the task back.
 func (q *queue) start(r *run) {
 	if !r.idempotent() && !q.acquireEarlySlot(r) {
 		r.giveBackUnstarted()
@@ -40,11 +42,11 @@ func (q *queue) start(r *run) {
 }
 
 // perform runs the handler of the task on the calling goroutine and returns after the handler. Call
-// it with a slot of q.workers taken. It takes no lock.
+// it with a slot of q.workers taken. It counts the start, sends the event, and then calls finish,
+// also if the handler calls runtime.Goexit.
 //
-// After the handler the task is settled on another goroutine, unless the settlement is only an
-// acknowledgement. Before the handler a suspect waits until it can run alone, and any other task
-// waits while a suspect runs alone.
+// Before the handler a suspect (a task whose earlier start has ended its process) waits until it
+// can run alone. Any other task waits while a suspect runs alone.
 //
 // perform returns without a call of the handler, and another goroutine settles the task or gives it
 // back, if one of these holds:
@@ -99,13 +101,13 @@ func (q *queue) perform(r *run) {
 	q.finish(r, result, err)
 }
 
-// commitStart is the last step before the handler. It acknowledges a task that runs at most once,
-// or notes the start of a redelivered task with the broker. start reports whether the handler may
-// run.
+// commitStart is the last step before the handler. It acknowledges a task that runs at most once
+// (ackEarly) and checks again whether it is revoked. For other redelivered tasks it notes the start
+// with the broker, see [crashes.Watch.Note]. A first delivery needs neither: start is true.
 //
-// If start is false and later is not nil, call later on another goroutine: it continues with the
-// task. If later is nil, the task is settled or given back already, for example because it was
-// revoked since the acknowledgement.
+// start reports whether the handler may run. If start is false and later is not nil, call later on
+// another goroutine: it continues with the task. If later is nil, another goroutine settles the
+// task or gives it back.
 func (r *run) commitStart() (start bool, later func()) {
 	switch {
 	case !r.idempotent():
@@ -117,9 +119,9 @@ func (r *run) commitStart() (start bool, later func()) {
 }
 
 // finish ends a run after its handler has returned: it releases the admissions and the context,
-// updates the metrics, and settles the task by the returned result or error. It settles on another
-// goroutine, unless the settlement is only an acknowledgement. A suspect clears its note of the
-// start first.
+// updates the metrics, and settles the task. result and err decide the settlement; a revocation of
+// the task may override them. It settles on another goroutine, unless the settlement is only an
+// acknowledgement. For a suspect it first clears the note of the start at the broker.
 func (q *queue) finish(r *run, result any, err error) {
 	q.c.settling.Hold() // a stop waits from here on: releaseRunning leaves out what has returned
 	defer q.c.settling.Release()

@@ -10,7 +10,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/report"
 )
 
-// newReport returns the sender of this consumer's events, or nil without Config.Events.
+// newReport returns the sender of this consumer's events and heartbeats, or nil without
+// Config.Events. It starts nothing.
 func (c *Consumer) newReport() *report.Reporter {
 	m := c.cfg.Metrics
 	queues := slices.Sorted(maps.Keys(c.cfg.Queues))
@@ -31,7 +32,8 @@ func (c *Consumer) newReport() *report.Reporter {
 // reportGrace limits how long a stop waits until its last events are sent.
 const reportGrace = time.Second
 
-// endReport sends the event worker-offline and stops the report. It waits for at most reportGrace.
+// endReport sends the event worker-offline and stops the report. It waits for at most reportGrace,
+// also if ctx has ended.
 func (c *Consumer) endReport(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportGrace)
 	defer cancel()

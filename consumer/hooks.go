@@ -36,8 +36,8 @@ type Hooks struct {
 	AfterResume  func(ctx context.Context, queues []string, err error)
 }
 
-// callVetoHook calls hook. It returns the error or the panic of hook, with the name of the
-// prevented action.
+// callVetoHook calls hook. It returns nil if hook returns nil. Otherwise it returns the error or
+// the panic of hook, with what, the name of the prevented action.
 func callVetoHook(what string, hook func() error) error {
 	if err := guard.Call(hook); err != nil {
 		return fmt.Errorf("swarmiji: consumer: hook before %s: %w", what, err)
@@ -45,7 +45,8 @@ func callVetoHook(what string, hook func() error) error {
 	return nil
 }
 
-// beforeStart calls Hooks.BeforeStart, if it is set, and returns its error.
+// beforeStart calls Hooks.BeforeStart, if it is set, and waits for it. It returns the error or the
+// panic of the hook.
 func (c *Consumer) beforeStart(ctx context.Context) error {
 	if c.cfg.Hooks.BeforeStart == nil {
 		return nil
@@ -54,7 +55,7 @@ func (c *Consumer) beforeStart(ctx context.Context) error {
 }
 
 // beforeShutdown calls Hooks.BeforeShutdown, if it is set, and waits for it. Its context ends after
-// ShutdownTimeout or with Kill.
+// ShutdownTimeout or with Kill. A panic of the hook is logged.
 func (c *Consumer) beforeShutdown() {
 	hook := c.cfg.Hooks.BeforeShutdown
 	if hook == nil {
@@ -75,9 +76,12 @@ func (c *Consumer) beforeShutdown() {
 	<-done
 }
 
-// withHooks calls before, do and after in order. Without hooks it only calls do. Returns
-// [ErrNotRunning] if the consumer does not consume, the error of before, which prevents do, or the
-// error of do. after receives the error of do.
+// withHooks calls before, do and after in order; before and after may be nil. Without hooks it only
+// calls do. what names the action in errors.
+//
+// Returns [ErrNotRunning] if there are hooks and the consumer does not consume. Returns the error
+// or panic of before, which prevents do and after. Otherwise returns the error of do, which after
+// receives. A panic of after is logged.
 func (c *Consumer) withHooks(
 	what string, queues []string, before func(context.Context, []string) error, do func() error, after func(context.Context, []string, error),
 ) error {
@@ -99,16 +103,17 @@ func (c *Consumer) withHooks(
 	return err
 }
 
-// callDequeueHooks calls the hooks of dequeueing for a received task and stores their veto in
-// r.veto.
+// callDequeueHooks calls the hooks of dequeueing for a received task and stores their error in
+// r.veto. That error is nil if the task may start. Without hooks it does nothing.
 func (r *run) callDequeueHooks() {
 	if ask := r.queue.c.dequeued; ask != nil {
 		r.veto = ask(task.WithRequest(r.queue.c.work, &r.request), &r.request)
 	}
 }
 
-// beforeEnqueue calls the enqueue hooks for a task that this consumer is about to send. An error of
-// them is the veto: do not send the task. Else call after with the outcome of the publish.
+// beforeEnqueue calls the enqueue hooks for a task that this consumer is about to send to queue. A
+// veto that is not nil is an error of the hooks: do not send the task. Otherwise send it and call
+// after with the outcome of the publish. Without hooks the function after does nothing.
 func (c *Consumer) beforeEnqueue(ctx context.Context, queue string, e *task.Envelope) (after func(error), veto error) {
 	if c.enqueued == nil {
 		return func(error) {}, nil

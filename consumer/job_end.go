@@ -26,10 +26,12 @@ const endJobTimeout = 5 * time.Second
 var errSealed = errors.New("swarmiji: the reason is sealed")
 
 // endJob reports the end of a task with conditions to Config.Jobs, because the next task may wait
-// for that end. It does nothing for other tasks, or without Config.Jobs. It blocks for at most
-// endJobTimeout. An error is only logged: the runner of jobs finds the record later. With
-// Wire.Sealer the report of a failure has no reason. Call endJob after the end is recorded and the
-// message is acknowledged.
+// for that end. It does nothing for other tasks, or without Config.Jobs. It calls TaskEnded once
+// and blocks for at most endJobTimeout. An error is only logged: the runner of jobs finds the
+// record later.
+//
+// v is the end of the task. With Wire.Sealer the reported failure has no reason. Call endJob after
+// the end is recorded and the message is acknowledged.
 func (r *run) endJob(v verdict) {
 	s := r.queue.c.cfg.Jobs
 	if s == nil || len(r.request.Headers) == 0 || r.request.Headers[task.HeaderConditions] != string(r.request.ID) {

@@ -18,8 +18,9 @@ import (
 // failed are reopened before the steps are sent. Error tasks of a later life have ids of their own.
 // internal/wire/life.go says how messages carry the life.
 
-// beginLife changes e to the life of its message m, if that is later than the life in e: it resets
-// the counts and the times of the submission. The copies of m carry the life in their envelopes, so
+// beginLife changes e to the life of its message m, if that is later than the life in e, and else
+// does nothing. It sets the life and the name of the copy. It resets the counts of retries and
+// delays, the earliest start and the expiry. The copies of m carry the life in their envelopes, so
 // that it begins only once.
 //
 // A sealed task keeps its expiry, which limits how long its message can be replayed: any writer can
@@ -53,8 +54,9 @@ func (r *run) isEarlierLife(rec *resultstore.Record) bool {
 var errReopened = errors.New("swarmiji: the task's record was of an earlier life and was reopened")
 
 // reopenTask replaces the failure that an earlier life of the task has recorded by the state
-// REQUEUED. It returns nil if another process has done so. It is needed where Requeue did not know
-// the store of the record.
+// REQUEUED. It tries once. It returns nil also if another process has done so. Other errors of the
+// store are returned, and [workflow.ErrUnsendable] if the record cannot be encoded. It is needed
+// where Requeue did not know the store of the record.
 func (r *run) reopenTask(ctx context.Context, store resultstore.ResultStore) error {
 	rec, err := r.protectedRecord(task.StateRequeued, verdict{}, time.Time{})
 	if err != nil {
@@ -69,7 +71,9 @@ func (r *run) reopenTask(ctx context.Context, store resultstore.ResultStore) err
 }
 
 // reopenSuccessors replaces the failures that earlier lives have recorded for the tasks that follow
-// this one. Returns false if a record could not be stored; the task is then given back.
+// this one by the state REQUEUED. It blocks and repeats failed saves for up to StoreRetry each. It
+// returns true at once in a first life or if no task follows. Returns false if a record could not
+// be stored; the task is then given back.
 //
 // Call it before the success of the task is stored. Otherwise a reader of the success could take an
 // old failure of a later step for its end.

@@ -12,7 +12,8 @@ import (
 // publish queues an event for sending. It never blocks, and errors are only counted.
 func (c *Consumer) publish(e *events.Event) { c.report.Publish(e) }
 
-// notifyReceived sends the event that this consumer has received the task.
+// notifyReceived sends the event that this consumer has received the task, with its arguments where
+// events may show them. Without Config.Events it does nothing.
 func (r *run) notifyReceived() {
 	c := r.queue.c
 	if c.cfg.Events == nil {
@@ -24,7 +25,8 @@ func (r *run) notifyReceived() {
 	})
 }
 
-// notifySent sends the event of a task that this consumer has published: a retry or a successor.
+// notifySent sends the event of a task that this consumer has published to queue: a retry or a
+// successor. Without Config.Events it does nothing.
 func (c *Consumer) notifySent(queue string, e *task.Envelope) {
 	if c.cfg.Events == nil {
 		return
@@ -39,8 +41,10 @@ func (c *Consumer) notifySent(queue string, e *task.Envelope) {
 // secrets reports which of a task's types have fields that are tagged as secret.
 type secrets struct{ args, result bool }
 
-// preview returns the text of p for an event. It hides payloads with secret fields, and those of
-// tasks without a handler, whose secrets are unknown here.
+// preview returns the text of p for an event, made by Report.Preview if that is set. Otherwise the
+// text shows the payload only if Report.Payloads is set. It never shows a payload whose type has
+// secret fields. It also hides payloads of tasks without a handler, whose secrets are unknown here.
+// Without Config.Events it returns "".
 func (c *Consumer) preview(p events.Payload) string {
 	secret := false
 	if c.cfg.Report.Payloads {
@@ -54,14 +58,17 @@ func (c *Consumer) preview(p events.Payload) string {
 	return c.report.Preview(p, secret)
 }
 
-// notifyStarted sends the event that the handler of the task starts.
+// notifyStarted sends the event that the handler of the task starts. Without Config.Events it does
+// nothing.
 func (r *run) notifyStarted() {
 	if c := r.queue.c; c.cfg.Events != nil {
 		c.publish(&events.Event{Type: events.TaskStarted, TaskID: r.request.ID, Time: r.request.StartedAt, PID: c.pid})
 	}
 }
 
-// notifySucceeded updates the metrics and sends the event of a succeeded task.
+// notifySucceeded updates the metric of the time in this consumer (Pool) and sends the event of a
+// succeeded task, with its times and result. Without Config.Events it sends no event. It does not
+// count the success.
 func (r *run) notifySucceeded(v verdict) {
 	c := r.queue.c
 	now := time.Now()
@@ -76,8 +83,10 @@ func (r *run) notifySucceeded(v verdict) {
 	})
 }
 
-// notifyFailed updates the metrics and sends the event of a failed attempt, with the retries that
-// the task is allowed. retry reports whether the task is retried.
+// notifyFailed updates the metric of the time in this consumer (Pool). It sends the event of a
+// failed attempt, with the error, the number of the attempt and the retries that the task is
+// allowed. retry reports whether the task is retried. Without Config.Events it sends no event. It
+// does not count the failure.
 func (r *run) notifyFailed(v verdict, retry bool) {
 	c := r.queue.c
 	now := time.Now()
@@ -96,7 +105,7 @@ func (r *run) notifyFailed(v verdict, retry bool) {
 }
 
 // shown returns the text and the stack of err for an event. If results are sealed and events may
-// not show payloads, the text says only that the reason is sealed.
+// not show payloads, the text says only that the reason is sealed, and the stack is empty.
 func (c *Consumer) shown(err error) (text, stack string) {
 	if c.cfg.Wire.Sealer != nil && !c.cfg.Report.Payloads {
 		return "swarmiji: the reason is sealed", ""
@@ -105,8 +114,8 @@ func (c *Consumer) shown(err error) (text, stack string) {
 	return remote.Error(), remote.Stack
 }
 
-// notifyRevoked sends the event of a task that ended because it was revoked or has expired.
-// terminated says that its handler was running.
+// notifyRevoked sends the event of a task that ended because it was revoked or, if expired is true,
+// has expired. terminated says that its handler was running. Without Config.Events it does nothing.
 func (r *run) notifyRevoked(terminated, expired bool) {
 	if c := r.queue.c; c.cfg.Events != nil {
 		c.publish(&events.Event{
@@ -116,14 +125,16 @@ func (r *run) notifyRevoked(terminated, expired bool) {
 	}
 }
 
-// notifyAwaiting sends the event of a task that waits for its answer from outside.
+// notifyAwaiting sends the event of a task that waits for its answer from outside. Without
+// Config.Events it does nothing.
 func (r *run) notifyAwaiting() {
 	if c := r.queue.c; c.cfg.Events != nil {
 		c.publish(&events.Event{Type: events.TaskAwaiting, TaskID: r.request.ID})
 	}
 }
 
-// notifyUnreadable sends the event of a message that could not be decoded.
+// notifyUnreadable sends the event of a failed task for a message that could not be decoded. The
+// event has the id of the message, and cause as its error. Without Config.Events it does nothing.
 func (q *queue) notifyUnreadable(m *broker.Message, cause error) {
 	if q.c.cfg.Events == nil {
 		return
@@ -133,8 +144,9 @@ func (q *queue) notifyUnreadable(m *broker.Message, cause error) {
 	})
 }
 
-// times returns how long the handler ran and how long the consumer has held the task until now.
-// Both are 0 if the task was not started. For a deferred task both are the time of its handler.
+// times returns how long the handler ran and how long the consumer has held the task from its
+// receipt to now. Both are 0 if the handler was not started. For a deferred task both are the time
+// of its handler.
 func (r *run) times(now time.Time) (runtime, pool time.Duration) {
 	switch {
 	// the wait for the answer counts neither for the handler nor for the consumer

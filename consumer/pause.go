@@ -34,8 +34,9 @@ func (c *Consumer) Resume(queues ...string) error {
 	return c.withHooks("resume", queues, h.BeforeResume, func() error { return c.eachNamed(queues, intake.Resume) }, h.AfterResume)
 }
 
-// eachNamed calls do for the queues of the names and their side queues, or for all queues if names
-// is empty. Returns [ErrNotRunning], [ErrNoQueue] or the error of do.
+// eachNamed calls do once, with the queues of the names and their side queues, or with all queues
+// if names is empty. Returns [ErrNotRunning] if the consumer does not consume, [ErrNoQueue] if it
+// does not consume one of the names, or the error of do. After the first two do was not called.
 func (c *Consumer) eachNamed(names []string, do func(...*intake.Queue) error) error {
 	l, err := c.consuming()
 	if err != nil {

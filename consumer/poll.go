@@ -29,8 +29,9 @@ type Poll struct {
 	Share int
 }
 
-// completePolls sets the defaults of c.Polls, and the workers of their queues in queues. Returns
-// all problems, joined, such as a queue in two polls or with workers of its own.
+// completePolls replaces c.Polls by a copy with its defaults. It adds the queues of the polls to
+// queues, with the workers of their poll. Returns all problems, joined, such as a queue in two
+// polls or with workers of its own.
 func (c *Config) completePolls(queues map[string]QueueConfig) error {
 	var errs []error
 	c.Polls = slices.Clone(c.Polls)

@@ -21,10 +21,12 @@ type Pool interface {
 	Do(ctx context.Context, fn func()) error
 }
 
-// performInPool calls perform in the user's pool and waits for it. The task counts as reserved
-// until perform runs. If the pool refuses the task, performInPool logs that once, waits for
-// poolPause and gives the task back. If the consumer stops meanwhile, it gives the task back at
-// once.
+// performInPool calls perform in the user's pool and waits for it. The task counts as reserved (see
+// [Consumer.Reserved]) until perform runs.
+//
+// If the pool refuses the task, performInPool logs that once, blocks the worker for poolPause, and
+// then gives the task back on another goroutine. After a stop, a pause of the queue or the loss of
+// the task it neither waits nor logs.
 func (q *queue) performInPool(pool Pool, r *run) {
 	ran := false
 	ctx, cancel := q.waitContext(r)
@@ -49,9 +51,9 @@ func (q *queue) performInPool(pool Pool, r *run) {
 // poolPause sets the pause of a worker after the pool has refused a task.
 const poolPause = 100 * time.Millisecond
 
-// waitContext returns a context for waiting with the task r. It ends when fetching stops, when the
-// queue is paused, and when the broker takes the task back. Call the returned function to release
-// it.
+// waitContext returns a context for a wait with the task r before its start. It ends when fetching
+// stops, when the queue is paused, and when the broker takes the task back. Call the returned
+// function to release it.
 func (q *queue) waitContext(r *run) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(q.fetch)
 	stopGate := context.AfterFunc(q.in.Accepting(), cancel)
@@ -67,7 +69,8 @@ func (q *queue) waitContext(r *run) (context.Context, context.CancelFunc) {
 
 // awaitSlot blocks until the workers of the queue have a free slot, takes it and returns true. It
 // returns false if the task must not start any more: the consumer stops, the queue is paused, or
-// the broker has taken the task back. The task counts as reserved meanwhile.
+// the broker has taken the task back. The caller must then give the task back. The task counts as
+// reserved meanwhile.
 func (q *queue) awaitSlot(r *run) bool {
 	ctx, cancel := q.waitContext(r)
 	defer cancel()

@@ -33,8 +33,8 @@ type queue struct {
 	lateSlots runs.Slots
 }
 
-// newQueue returns a queue that is not subscribed yet. source is the name of the queue to subscribe
-// to. Its fetching ends with fetch.
+// newQueue returns a queue that is not subscribed yet and has no workers. name is the name in
+// tasks, source the name of the queue to subscribe to. Its fetching ends with fetch.
 func newQueue(fetch context.Context, c *Consumer, name, source string, cfg *QueueConfig) *queue {
 	q := &queue{fetch: fetch, c: c, name: name, source: source, cfg: *cfg, meta: task.Merge(c.cfg.Defaults, cfg.Meta)}
 	q.rateQueue = q.newRateQueue()
@@ -49,7 +49,8 @@ func newQueue(fetch context.Context, c *Consumer, name, source string, cfg *Queu
 const giveBackTimeout = 10 * time.Second
 
 // close gives back the fetched tasks that have not started and closes the subscription, within
-// giveBackTimeout. Call it after fetching has stopped.
+// giveBackTimeout. Call it after fetching has stopped. Returns the error of closing the
+// subscription.
 func (q *queue) close() error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(q.c.work), giveBackTimeout)
 	defer cancel()
@@ -68,8 +69,9 @@ type queueTasks struct{ *queue }
 // Handle implements [intake.Tasks], see [queue.handle].
 func (q queueTasks) Handle(d broker.Delivery, worker int) { q.handle(d, worker) }
 
-// GiveBack returns a delivery that has not started to the broker. After an error it repeats that on
-// another goroutine. It dead-letters a message that cannot be decoded.
+// GiveBack returns a delivery that has not started to the broker, and blocks until ctx ends at the
+// latest. After an error it returns and repeats that on another goroutine. It dead-letters a
+// message that cannot be decoded, also on another goroutine.
 func (q queueTasks) GiveBack(ctx context.Context, d broker.Delivery) {
 	r, err := q.read(d, 0)
 	if err != nil {
@@ -81,8 +83,8 @@ func (q queueTasks) GiveBack(ctx context.Context, d broker.Delivery) {
 	}
 }
 
-// GiveBackLater returns a delivery that has not started to the broker, on another goroutine. It
-// dead-letters a message that cannot be decoded.
+// GiveBackLater returns a delivery that has not started to the broker, on another goroutine, which
+// repeats that after errors. A message that cannot be decoded is dead-lettered instead.
 func (q queueTasks) GiveBackLater(d broker.Delivery) {
 	r, err := q.read(d, 0)
 	if err != nil {
@@ -95,8 +97,8 @@ func (q queueTasks) GiveBackLater(d broker.Delivery) {
 // GiveBackWaiting gives back the tasks of the queue that wait for their rate limit.
 func (q queueTasks) GiveBackWaiting() { q.c.rates.GiveBack(&q.rateQueue) }
 
-// AcceptsChanged starts the receiving of deferrals of the queue after a resume. It stops it after a
-// pause.
+// AcceptsChanged tells the receiver of deferrals which queues are paused now: it receives no
+// deferrals of these.
 func (q queueTasks) AcceptsChanged() { q.c.answers.updateQueues() }
 
 // Resized sets the number of early and late slots to the prefetch.
@@ -116,7 +118,8 @@ func (c *Consumer) consuming() (*live, error) {
 	return nil, ErrNotRunning
 }
 
-// find returns the queue with this name, side queues excepted, or nil.
+// find returns the open queue with this name, or nil if the consumer does not consume it. It never
+// returns a side queue of an older version.
 func (l *live) find(name string) *queue {
 	for _, q := range l.queues {
 		if q.name == name && !q.side() {
@@ -126,8 +129,10 @@ func (l *live) find(name string) *queue {
 	return nil
 }
 
-// workersOf makes the workers: one set for each Poll and one for each other queue. It sets
-// q.workers of all queues.
+// workersOf returns the workers of the queues: one set for each Poll and one for each other queue.
+// The workers do not run yet. Later they fetch nothing while too many handlers are stuck. It sets
+// q.workers of all queues. Queues of a Poll that are not open are left out, and so is a Poll
+// without open queues.
 func workersOf(c *Consumer, queues []*queue) []*intake.Workers {
 	byName := make(map[string]*queue, len(queues))
 	for _, q := range queues {

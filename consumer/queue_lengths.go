@@ -14,10 +14,11 @@ import (
 // statsTimeout limits one read of the length of a queue.
 const statsTimeout = 5 * time.Second
 
-// watchLengths starts a goroutine that writes the lengths of the queues to the user's metrics every
-// Tuning.QueueLook. It does nothing without user metrics or if the broker cannot report lengths.
+// watchLengths starts a goroutine that writes the lengths of the queues to the user's metrics now
+// and every Tuning.QueueLook. It does nothing without user metrics, if the broker cannot report
+// lengths, or if QueueLook is negative.
 //
-// stop ends the goroutine, removes the lengths from the metrics and waits for that.
+// stop ends the goroutine, which removes the lengths from the metrics, and waits for it.
 func (c *Consumer) watchLengths(ctx context.Context) (stop func()) {
 	inspector, ok := capability.As[broker.Inspector](c.cfg.Broker)
 	if !c.exportsMetrics || !ok || c.cfg.Tuning.QueueLook < 0 {
@@ -46,7 +47,8 @@ func (c *Consumer) watchLengths(ctx context.Context) (stop func()) {
 }
 
 // readLengths writes the lengths of all configured queues to the metrics. If a length cannot be
-// read, it removes the queue from the metrics and logs that once.
+// read within statsTimeout, it removes the queue from the metrics and logs that once. It returns
+// early if ctx ends.
 func (c *Consumer) readLengths(ctx context.Context, inspector broker.Inspector) {
 	for name := range c.cfg.Queues {
 		looking, cancel := context.WithTimeout(ctx, statsTimeout)

@@ -38,13 +38,14 @@ func (c *Consumer) SetRateLimit(name, limit string) error {
 }
 
 // rateAllows reports whether the rate limit of the task lets it start now. If not, the rate limiter
-// starts the task later or puts it back; the caller must not use r any more.
+// starts the task later or puts it back; the caller must not use r any more. It may block for up to
+// a second if the queue's prefetch leaves no room to set the task aside.
 func (q *queue) rateAllows(r *run) bool {
 	return q.c.rates.Admit(rateRun{r}, &q.rateQueue, r.request.Name, r.request.Effective.RateLimit.Or(""))
 }
 
 // newRateQueue returns the queue as the rate limiter sees it. Up to half of the prefetch may be set
-// aside to wait for their rate.
+// aside to wait for their rate, or [rates.MaxAside] tasks if the prefetch has no limit.
 func (q *queue) newRateQueue() rates.Queue {
 	return rates.Queue{Open: q.accepts, Capacity: func() int {
 		held := q.cfg.prefetch(q.workers.Count())
@@ -58,7 +59,8 @@ func (q *queue) newRateQueue() rates.Queue {
 // rateRun adapts a run to [rates.Run].
 type rateRun struct{ *run }
 
-// StartTime returns the start time for which the rate limiter put the task back, or zero.
+// StartTime returns the start time for which the rate limiter put the task back to the broker.
+// Returns zero if the task was not put back, or not for its present earliest start.
 func (r rateRun) StartTime() time.Time {
 	at := r.request.Effective.NotBefore.Or(time.Time{})
 	if at.IsZero() || !wire.Held(r.message, wire.HeaderTurn, at) {
@@ -70,7 +72,8 @@ func (r rateRun) StartTime() time.Time {
 // Lost reports whether the broker has taken the task back.
 func (r rateRun) Lost() bool { return r.isLost() }
 
-// Start starts the task on another goroutine. It settles a task that has expired while it waited.
+// Start starts the task on another goroutine, see [queue.start], and returns at once. If the task
+// has expired while it waited, it is settled as expired instead.
 func (r rateRun) Start() {
 	r.queue.c.settling.Go(func() {
 		if at, ok := r.request.Effective.Expires.Get(); ok && !at.IsZero() && time.Now().After(at) {
@@ -82,7 +85,8 @@ func (r rateRun) Start() {
 }
 
 // PutBack replaces the message by a copy that the broker delivers at the given time, on another
-// goroutine.
+// goroutine. It marks the copy as put back by the rate limiter. After a success it counts the task
+// as snoozed; see [run.replace] for the failures.
 func (r rateRun) PutBack(at time.Time) {
 	r.queue.c.settling.Go(func() {
 		next := r.next()

@@ -69,9 +69,13 @@ type run struct {
 // that the broker held back are exempt.
 const clockSkew = time.Second
 
-// handle decodes a delivery, sends the event of its receipt, calls the dequeue hooks, and starts
-// or settles its task. It blocks the worker while the handler runs. Settlements that take time run
-// on other goroutines. It dead-letters a message that cannot be decoded.
+// handle decodes a delivery, counts it, sends the event of its receipt, calls the dequeue hooks,
+// and starts or settles its task. It blocks the worker while the handler runs. Settlements that
+// take time run on other goroutines, and so do these:
+//
+//   - A message that cannot be decoded is dead-lettered.
+//   - If the queue is paused or the consumer stops, the task is given back.
+//   - A successor that runs or ran from another message is dropped, see dropIfOtherCopy.
 func (q *queue) handle(d broker.Delivery, worker int) {
 	q.c.cfg.Metrics.Received.Inc(1)
 	r, err := q.read(d, worker)
@@ -92,7 +96,8 @@ func (q *queue) handle(d broker.Delivery, worker int) {
 
 // settleEarlier checks whether an earlier delivery has deferred or ended the task. If so, it
 // settles the task by that, on another goroutine; otherwise it calls startOrSettle. A task whose
-// arguments cannot be read fails and is dead-lettered.
+// arguments cannot be read fails and is dead-lettered, on another goroutine. It may block until the
+// handler has returned.
 func (q *queue) settleEarlier(r *run) {
 	switch {
 	case r.unreadable != nil:
@@ -111,9 +116,14 @@ func (r *run) mayHaveEnded() bool {
 	return r.request.Deliveries > 1 || r.message.Generation > 0 && !r.idempotent()
 }
 
-// startOrSettle starts the task, or settles it without a start: because an earlier delivery may
-// have started it, or because it is revoked, expired, vetoed by a hook, too early, or has no
-// handler.
+// startOrSettle starts the task (execute), or settles it on another goroutine without a start:
+//
+//   - An earlier delivery of an at-most-once task may have started it: see settleIfStarted.
+//   - The task is revoked, has expired, or a dequeue hook has vetoed it: it is settled by that.
+//   - The revocations cannot be read, or the task comes too early: a later copy replaces it.
+//   - The task has no handler here: it is delayed, see park.
+//
+// It may block until the handler has returned.
 func (q *queue) startOrSettle(r *run) {
 	switch {
 	// first, since the other cases record that the task never ran
@@ -132,12 +142,13 @@ func (q *queue) startOrSettle(r *run) {
 	}
 }
 
-// read decodes a delivery and returns a run with the merged metadata, the handler and the request.
-// It begins the new life of a requeued task, and ignores a malformed reply address. worker is the
-// index of the worker that received the delivery; 0: none.
+// read decodes a delivery and returns a run with the merged metadata, the handler (nil if none is
+// registered) and the request. It begins the new life of a requeued task, see life.go. It ignores a
+// malformed reply address, which it counts and logs once. worker is the index of the worker that
+// received the delivery; 0: none.
 //
-// Returns an error if the message is malformed or cannot be opened. It does not fail for
-// unreadable arguments but stores their error in r.unreadable.
+// Returns an error if the message is malformed, cannot be opened, or names no task. It does not
+// fail for unreadable arguments but stores their error in r.unreadable.
 func (q *queue) read(d broker.Delivery, worker int) (*run, error) {
 	m := d.Message()
 	bind := q.c.bind
@@ -210,7 +221,7 @@ func (q *queue) decode(m *broker.Message) (e *task.Envelope, f serializer.Format
 	return e, f, false, err
 }
 
-// foreignID returns the id of a task whose envelope lacks one: the id of its message if that is a
+// foreignID returns the id of a task whose envelope has no id: the id of its message if that is a
 // valid task id, else a new one.
 func foreignID(m *broker.Message) (task.ID, error) {
 	if id := task.ID(m.ID); id.Check() == nil {
@@ -227,9 +238,13 @@ func foreignID(m *broker.Message) (task.ID, error) {
 // permission: to acknowledge it early, or to dead-letter it.
 const noAccessDelay = time.Minute
 
-// deadLetterUnreadable dead-letters a message that cannot be decoded, unchanged, on another
-// goroutine. It repeats that until it succeeds, and then counts it and sends the event. If the
-// broker cannot dead-letter it or denies access, the message is released for noAccessDelay.
+// deadLetterUnreadable dead-letters a message that cannot be decoded, unchanged, with cause as the
+// reason. It logs that and returns at once. Another goroutine repeats the dead-lettering until it
+// succeeds, and then counts it and sends the event. It ends without that if the broker takes the
+// message back or the consumer stops.
+//
+// If the broker cannot dead-letter it or denies access, the message is released for noAccessDelay
+// instead.
 func (q *queue) deadLetterUnreadable(d broker.Delivery, cause error) {
 	m := d.Message()
 	q.log(slog.LevelError, "the message cannot be decoded and is dead-lettered",
@@ -258,22 +273,23 @@ func (q *queue) deadLetterUnreadable(d broker.Delivery, cause error) {
 // idempotent reports whether the task may run more than once, by its metadata. Default: true.
 func (r *run) idempotent() bool { return r.request.Effective.Idempotent.Or(true) }
 
-// expired reports whether the task was received after its expiry.
+// expired reports whether the task was received after its expiry. It returns false for a task
+// without an expiry.
 func (r *run) expired() bool {
 	at, ok := r.request.Effective.Expires.Get()
 	return ok && !at.IsZero() && r.request.Received.After(at)
 }
 
-// premature reports whether the task must not start yet. A task that the broker has held back is
-// never premature: the clock of the broker decides.
+// premature reports whether the task was received before its earliest start. It returns false for a
+// task that the broker has held back until then: the clock of the broker decides.
 func (r *run) premature() bool {
 	at, ok := r.request.Effective.NotBefore.Get()
 	return ok && at.After(r.request.Received) && !wire.Held(r.message, wire.HeaderHeld, at)
 }
 
 // delayUntilDue replaces the message of a premature task by a copy for the time when the task is
-// due, on another goroutine. If the task is due within clockSkew, it waits here first and the copy
-// is due at once.
+// due, on another goroutine (see replace). If the task is due within clockSkew, that goroutine
+// waits here first, and the copy is due at once.
 //
 // Premature tasks come from foreign writers and older versions, or have delays that are too long
 // for the broker.
@@ -288,16 +304,18 @@ func (r *run) delayUntilDue() {
 	})
 }
 
-// giveBackUnstarted returns a task that has not started to its queue, on another goroutine, and
-// repeats that until it succeeds. It frees the early slot of the task.
+// giveBackUnstarted frees the early slot of a task that has not started and returns the task to its
+// queue on another goroutine. It repeats that until it succeeds, the broker takes the task back, or
+// the consumer stops.
 func (r *run) giveBackUnstarted() {
 	r.releaseEarlySlot()
 	r.queue.c.settling.Go(r.ensureGivenBack)
 }
 
 // giveBack returns the task to its queue without counting an attempt, and clears the note of its
-// start. Where the broker can, the task keeps its position at the front. It does nothing for an
-// acknowledged task. A deferral is released for answerRetryDelay.
+// start. It tries once, counts a success as released, and returns the error of the broker. Where
+// the broker can, the task keeps its position at the front. A task that was acknowledged before its
+// start is left as it is. A deferral is released for answerRetryDelay.
 func (r *run) giveBack(ctx context.Context) error {
 	switch {
 	case r.acked.Load():
@@ -314,11 +332,11 @@ func (r *run) giveBack(ctx context.Context) error {
 }
 
 // park delays a task without a handler, so that a consumer with the handler may start, as in a
-// rolling deployment. Each delay is twice as long as the last one. It counts and logs that. On
-// another goroutine it stores the reason, replaces the message by a delayed copy, and sends the
-// event of a failed attempt.
+// rolling deployment. Each delay is twice as long as the last one. It counts and logs that and
+// returns. On another goroutine it stores the reason, replaces the message by a delayed copy, and
+// sends the event of a failed attempt.
 //
-// After Tuning.UnknownRetries delays the task fails and is dead-lettered.
+// After Tuning.UnknownRetries delays the task fails and is dead-lettered, on another goroutine.
 func (r *run) park() {
 	q := r.queue
 	e := r.next()
@@ -340,7 +358,8 @@ func (r *run) park() {
 	})
 }
 
-// unknown returns the error of a task without a handler. It names some of the handlers that exist.
+// unknown returns the error of a task without a handler, which wraps [task.ErrUnknownTask]. It
+// names the task, the queue and up to three of the handlers that exist.
 func (r *run) unknown() error {
 	names := r.queue.c.Names()
 	has := utf.Cut(strings.Join(names[:min(len(names), 3)], ", "), 100)
@@ -354,9 +373,13 @@ func (r *run) unknown() error {
 		task.ErrUnknownTask, r.request.Name, r.queue.name, has)
 }
 
-// saveParked stores why the task waits, as the state of a retry, which older versions know as well.
-// It reports whether the task still waits. It does not if another message has ended the task, which
-// saveParked then settles, or if the state could not be stored.
+// saveParked stores why the task is delayed, as the state of a retry, which older versions know as
+// well. It blocks while it repeats that for up to StoreRetry. Returns true if the task is still to
+// be delayed.
+//
+// Returns false if another message has ended the task, which saveParked then settles by that end.
+// Also returns false if the state could not be stored; the task is then given back. With a store
+// that only sends replies it tries once, logs an error, and returns true.
 func (r *run) saveParked(why error) bool {
 	ctx, cancel := context.WithTimeout(r.queue.c.settle, r.queue.c.cfg.Tuning.StoreRetry)
 	defer cancel()
@@ -378,14 +401,15 @@ func (r *run) saveParked(why error) bool {
 	return ok && !v.recorded
 }
 
-// settleIfRecorded looks for the end of the task that an earlier delivery has stored. It returns
-// true if the task must not start now:
+// settleIfRecorded looks for the end of the task that an earlier delivery has stored, and waits up
+// to loadTimeout. It returns true if the task must not start now:
 //
 //   - The store has the end of the task: the task is settled by it.
-//   - The record belongs to a later life of the task: the message is dropped.
-//   - The store failed: it is asked again.
+//   - The record belongs to a later life of the task (see life.go): the message is dropped.
+//   - The store failed: it is asked again, see retryLookup.
 //
-// All of these run on other goroutines. Stores that only send replies keep no records: the task
+// All of these run on other goroutines. It returns false without a result store, without a record,
+// and for the failure of an earlier life. Stores that only send replies keep no records: the task
 // then runs again.
 func (r *run) settleIfRecorded() bool {
 	store := r.store()
@@ -410,7 +434,9 @@ func (r *run) settleIfRecorded() bool {
 }
 
 // retryLookup repeats the read of settleIfRecorded until the store answers, for at most StoreRetry.
-// Then it settles, drops or starts the task. Without an answer it gives the task back.
+// If the store has the end of the task, it settles the task by that. If the task has a later life,
+// it drops the message. Otherwise it starts the task and may block until the handler has returned.
+// Without an answer it gives the task back.
 func (r *run) retryLookup(store resultstore.ResultStore) {
 	c := r.queue.c
 	ctx, cancel := context.WithTimeout(c.settle, c.cfg.Tuning.StoreRetry)
@@ -434,9 +460,9 @@ func (r *run) retryLookup(store resultstore.ResultStore) {
 	}
 }
 
-// verdictOfRecord returns the verdict of the earlier attempt that stored rec, which is marked as
-// recorded. It dead-letters the message if the record says that the consumer had a reason of its
-// own to do so.
+// verdictOfRecord returns the verdict of the earlier attempt that stored rec, a final record. The
+// verdict has the stored result or error and is marked as recorded, so that it is not stored again.
+// It dead-letters the message if the error is a reason of the consumer, see isConsumerReason.
 func verdictOfRecord(rec *resultstore.Record) verdict {
 	v := verdict{recorded: true, ran: !rec.StartedAt.IsZero(), result: rec.Result, contentType: rec.ContentType}
 	switch rec.State {

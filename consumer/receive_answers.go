@@ -36,8 +36,9 @@ func newAnswers(c *Consumer) *answers {
 	return a
 }
 
-// receiveAnswers starts to receive deferrals of the queues. It does nothing without
-// Config.Deferrals.
+// receiveAnswers starts goroutines that receive and settle the deferrals of the queues and wake
+// those of revoked tasks. A deferral is a stored task that waits for an answer from outside.
+// Without Config.Deferrals it does nothing.
 //
 // stop ends the receiving and waits for its goroutines. Deferrals that were received keep their
 // leases until end, which calls stop and closes the subscription.
@@ -71,7 +72,8 @@ func (c *Consumer) receiveAnswers(fetch context.Context, queues []*queue) (stop,
 }
 
 // subscribe subscribes to the deferrals of the queues with these names, and limits the subscription
-// to those that are not paused. It tries once and stores the subscription in a. It takes a.mu.
+// to those that are not paused. It tries once. It stores the subscription in a and returns it, or
+// the error of the store. It takes a.mu.
 func (a *answers) subscribe(ctx context.Context, names []string) (deferral.Subscription, error) {
 	s, err := a.store.Subscribe(ctx, names, broker.SubscribeOptions{})
 	if err != nil {
@@ -84,8 +86,8 @@ func (a *answers) subscribe(ctx context.Context, names []string) (deferral.Subsc
 	return s, nil
 }
 
-// close closes the subscription, if there is one. Call it after all received deferrals are settled.
-// It takes a.mu. Errors are logged.
+// close closes the subscription, if there is one, within giveBackTimeout. Call it after all
+// received deferrals are settled. It takes a.mu. Errors are logged.
 func (a *answers) close() {
 	a.mu.Lock()
 	s := a.subscription
@@ -101,8 +103,8 @@ func (a *answers) close() {
 	}
 }
 
-// updateQueues limits the subscription to the queues that are not paused. It does nothing if a is
-// nil or has no subscription. It takes a.mu.
+// updateQueues limits the subscription to the queues that are not paused; after fetching has
+// stopped these are none. It does nothing if a is nil or has no subscription. It takes a.mu.
 func (a *answers) updateQueues() {
 	if a == nil {
 		return
@@ -121,8 +123,9 @@ func (a *answers) updateQueues() {
 	a.subscription.SetQueues(names)
 }
 
-// receive receives deferrals and starts their settlement until ctx ends or the store is closed.
-// After an error it waits and tries again. It logs the first error of a series.
+// receive receives deferrals and starts their settlement. It blocks until ctx ends or the store is
+// closed. It subscribes first. After an error it waits, longer each time, and tries again. It logs
+// the first error of a series.
 func (a *answers) receive(ctx context.Context, names []string) {
 	var gap task.Backoff
 	var s deferral.Subscription
@@ -155,8 +158,9 @@ func (a *answers) warn(ctx context.Context, what string, err error) {
 	a.c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, what, slog.Any("error", err), slog.String(middleware.LogNode, a.c.cfg.Report.NodeID))
 }
 
-// settle settles a received deferral on a goroutine of c.settling. If the deferral is not settled
-// at the end, it is returned to the store.
+// settle settles a received deferral on a goroutine of c.settling and returns at once. If the
+// deferral is not settled when that goroutine ends, it is returned to the store for
+// answerRetryDelay.
 func (a *answers) settle(claim deferral.Delivery) {
 	w := &answer{c: a.c, claim: claim, outcome: claim.Outcome()}
 	q := a.queues[claim.Attempt().Queue]
@@ -172,8 +176,9 @@ func (a *answers) settle(claim deferral.Delivery) {
 }
 
 // releaseUnreadable logs that the deferred task cannot be read and returns the deferral to the
-// store for a minute. A newer consumer, or one with the key, may read it. An abandoned deferral is
-// deleted.
+// store for a minute. A newer consumer, or one with the key, may read it. An abandoned deferral
+// (one whose attempt is over) is deleted without a log line. Both are repeated for up to
+// giveBackTimeout.
 func (a *answers) releaseUnreadable(q *queue, w *answer, cause error) {
 	ctx, cancel := context.WithTimeout(a.c.settle, giveBackTimeout)
 	defer cancel()

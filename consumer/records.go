@@ -13,13 +13,16 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// store returns the result store of the task, or nil if its result is not kept.
+// store returns the result store of the task by its merged metadata, or nil if its result is not
+// kept, see storeOf.
 func (r *run) store() resultstore.ResultStore {
 	return r.queue.c.storeOf(r.request.Effective, r.request.ReplyTo)
 }
 
-// storeOf returns the result store for tasks with this metadata, or nil if the result is not kept.
-// It logs once if the metadata name a store that is not configured.
+// storeOf returns the result store for tasks with this metadata: the named one of Config.Stores,
+// else Config.Results. Returns nil if the metadata ignore the result, or if that store is not
+// configured. The latter is logged once; for Config.Results only if replyTo says that a submitter
+// waits.
 func (c *Consumer) storeOf(meta *task.Metadata, replyTo string) resultstore.ResultStore {
 	if meta.IgnoreResult.Or(false) {
 		return nil
@@ -38,8 +41,9 @@ func (c *Consumer) storeOf(meta *task.Metadata, replyTo string) resultstore.Resu
 	return c.cfg.Results
 }
 
-// record returns the record of the task with the given state, verdict and time of its end. For a
-// task that waits for an answer it extends the retention until after the wait.
+// record returns the record of the task with the given state, verdict and time of its end. It
+// stores nothing. For a task that waits for an answer it extends the retention until after the
+// wait.
 func (r *run) record(state task.State, v verdict, ended time.Time) resultstore.Record {
 	req := &r.request
 	rec := resultstore.Record{
@@ -53,8 +57,9 @@ func (r *run) record(state task.State, v verdict, ended time.Time) resultstore.R
 	return rec
 }
 
-// protectedRecord returns the record as it is stored: compressed and sealed if that is configured.
-// Returns [workflow.ErrUnsendable] if that is impossible.
+// protectedRecord returns the record of the task as it is stored: compressed and sealed if that is
+// configured. ended is the time of the end, zero if it has not ended. Returns
+// [workflow.ErrUnsendable] if that is impossible.
 func (r *run) protectedRecord(state task.State, v verdict, ended time.Time) (resultstore.Record, error) {
 	rec := r.record(state, v, ended)
 	if err := r.queue.c.codec.ProtectRecord(&rec, r.request.Effective.Compression); err != nil {
@@ -63,10 +68,13 @@ func (r *run) protectedRecord(state task.State, v verdict, ended time.Time) (res
 	return rec, nil
 }
 
-// load returns the task's record from the store. Returns [resultstore.ErrMalformed] for a final
-// record that cannot be opened, because another program wrote it or its key is gone: its successors
-// must not be made from it. Returns [resultstore.ErrNotFound] for a success whose result is in
-// another store.
+// load returns the task's record from the store, opened if it is final. It tries once. Its errors
+// are those of the store, and:
+//
+//   - [resultstore.ErrMalformed]: a final record cannot be opened, because another program wrote it
+//     or its key is gone. It is counted as rejected. No successors may be made from it.
+//   - [resultstore.ErrNotFound]: there is no record, or the result of the success is in another
+//     store.
 func (r *run) load(ctx context.Context, store resultstore.ResultStore) (resultstore.Record, error) {
 	rec, err := store.Load(ctx, r.request.ID)
 	if err != nil || !rec.State.Terminal() {
@@ -83,13 +91,19 @@ func (r *run) load(ctx context.Context, store resultstore.ResultStore) (resultst
 	return rec, nil
 }
 
-// save stores the state of the task, unless it has no result store, and repeats that until it
-// succeeds. A record that no reader can ever get counts as stored. Before a success it reopens the
-// records of successors.
+// save stores the state of the task and repeats that until it succeeds or ctx ends. It blocks
+// meanwhile. Before a success it reopens the records of successors. After a final state it sets
+// r.final, if the store keeps records. A record that no reader can ever get counts as stored and as
+// rejected. It stores nothing without a result store. A store that only sends replies gets only
+// final states.
 //
-// It returns the verdict to continue with, and false if the settlement must not continue. The
-// verdict differs from v if the store cannot hold the result, or has the final record of another
-// attempt.
+// It returns the verdict to continue with, which differs from v in two cases:
+//
+//   - The result is too large for the store: the failure, which it has stored instead.
+//   - The store has the final record of another attempt: the verdict of that record.
+//
+// The second result is false if the settlement must not continue: the task is then given back,
+// failed or settled, see runStep.
 func (r *run) save(ctx context.Context, state task.State, v verdict) (verdict, bool) {
 	if state == task.StateSucceeded && !r.reopenSuccessors() {
 		return v, false
@@ -129,13 +143,16 @@ func (r *run) save(ctx context.Context, state task.State, v verdict) (verdict, b
 	return v, ok
 }
 
-// resolveStale handles a record that the store refused because it has a record of another attempt.
-// If that record is final, its verdict is stored in v, and the settlement continues from it: the
-// other consumer may have died before it sent the successors, which have the same ids.
+// resolveStale handles a record that the store refused with [resultstore.ErrStale]: it has a record
+// of another attempt. It tries once and returns:
 //
-// Otherwise the task continues in another message; resolveStale acknowledges this message and
-// returns errDone. It returns errReopened after it has replaced a record of an earlier life,
-// [workflow.ErrUnsendable] if the record cannot be opened, and errors of the store.
+//   - nil, if that record is final. Its verdict is stored in v, and r.final is set. The caller
+//     settles by it, since the other consumer may have died before it sent the successors.
+//   - errReopened, after it has replaced a failure of an earlier life (before a requeue, see
+//     life.go). The caller saves again.
+//   - [workflow.ErrUnsendable], if the record cannot be opened.
+//   - errDone, if the task continues in another message. This message is then acknowledged.
+//   - errors of the store and of the acknowledgement.
 func (r *run) resolveStale(ctx context.Context, store resultstore.ResultStore, v *verdict) error {
 	rec, err := r.load(ctx, store)
 	switch {

@@ -18,12 +18,12 @@ import (
 // was ended, and an outcome that asks for another attempt, count as revoked.
 
 // awaitRevocations watches Config.Revocations and blocks until the list is loaded. From now on each
-// revocation terminates the running tasks that it selects, if it asks for that, and wakes the
-// deferred ones.
+// revocation ends the contexts of the running tasks that it selects, if it asks for that, and wakes
+// the deferred ones.
 //
 // unwatch ends the watch; call it after an error as well. err is nil when the list is loaded, the
 // error of ctx if that ended first, or the error of the list. Without a list awaitRevocations only
-// logs a warning.
+// logs a warning and returns.
 func (c *Consumer) awaitRevocations(ctx context.Context) (unwatch func(), err error) {
 	list := c.cfg.Revocations
 	if list == nil {
@@ -42,12 +42,16 @@ func (c *Consumer) awaitRevocations(ctx context.Context) (unwatch func(), err er
 // cannot be read.
 const revokeCheckDelay = 5 * time.Second
 
-// settleIfRevoked reports whether the task must not start because it is or may be revoked. A
-// revoked task is settled on another goroutine.
+// settleIfRevoked reports whether the task must not start because it is or may be revoked. It
+// returns false if the task is not revoked, and without Config.Revocations. If it returns true,
+// another goroutine continues with the task:
 //
-// If the list of revocations cannot be read now, the task is put back for revokeCheckDelay: it can
-// start later, but a started task cannot be undone. If fetching has stopped meanwhile, the task is
-// given back.
+//   - The task is revoked: it is settled as revoked.
+//   - The list of revocations cannot be read now: the message is replaced by a copy for the time
+//     after revokeCheckDelay. A start could not be undone. That is logged.
+//   - The list cannot be read because fetching has stopped: the task is given back.
+//
+// It may block while the list asks its bus, see [revoke.List.Check], until fetching stops.
 func (r *run) settleIfRevoked() bool {
 	q := r.queue
 	list := q.c.cfg.Revocations
@@ -71,8 +75,9 @@ func (r *run) settleIfRevoked() bool {
 	return true
 }
 
-// settleIfKnownRevoked is settleIfRevoked for a task that was acknowledged before its start and
-// cannot be put back. It uses only the revocations that this process knows.
+// settleIfKnownRevoked reports whether a task that was acknowledged before its start is revoked. If
+// so, another goroutine settles the task. It uses only the revocations that this process knows,
+// since the task cannot be put back. It does not block.
 func (r *run) settleIfKnownRevoked() bool {
 	q := r.queue
 	if list := q.c.cfg.Revocations; list == nil || !list.Knows(q.name, r.request.Envelope) {
@@ -86,8 +91,9 @@ func (r *run) settleIfKnownRevoked() bool {
 // terminated before it had a context.
 type cancellation struct{ cancel context.CancelCauseFunc }
 
-// revocableContext returns a context that a revocation can end. It has ended already if the run was
-// terminated before. Without a list of revocations it returns ctx.
+// revocableContext returns a context that ends with ctx, or with the cause [task.ErrRevoked] when a
+// revocation terminates the run. It has ended already if that was before the call. Without a list
+// of revocations it returns ctx. Call releaseContext after the handler.
 func (r *run) revocableContext(ctx context.Context) context.Context {
 	if r.queue.c.cfg.Revocations == nil {
 		return ctx
@@ -99,16 +105,17 @@ func (r *run) revocableContext(ctx context.Context) context.Context {
 	return ctx
 }
 
-// releaseContext releases the context of revocableContext after the end of the handler.
+// releaseContext releases the context of revocableContext after the end of the handler. Without
+// such a context it does nothing.
 func (r *run) releaseContext() {
 	if c := r.cancellation.Load(); c != nil && c.cancel != nil {
 		c.cancel(nil)
 	}
 }
 
-// terminate marks the running tasks that v selects as terminated, and ends their contexts with
-// cause [task.ErrRevoked]. A run without a context yet gets one that has ended. It does nothing
-// unless v asks to terminate running tasks.
+// terminate marks the running tasks that v selects as terminated, and ends their contexts with the
+// cause [task.ErrRevoked]. A run without a context yet gets one that has ended. It does not wait
+// for the handlers. It does nothing unless v asks to terminate running tasks.
 func (c *Consumer) terminate(v revoke.Revocation) {
 	if !v.Terminate {
 		return
@@ -127,9 +134,11 @@ func (c *Consumer) terminate(v revoke.Revocation) {
 	}
 }
 
-// applyRevocation returns the verdict of a run whose task was revoked while it ran. err is the
-// error of the handler. The verdict is v, unless the run was terminated and failed, or v asks for
-// another attempt of a revoked task.
+// applyRevocation returns v, or the verdict "revoked" for a task that was revoked while it ran. err
+// is the error of the handler. A task counts as revoked if err is not nil and one of these holds:
+//
+//   - The revocation has ended the context of the handler.
+//   - v asks for another attempt or defers the task, and the revocation is known to this process.
 func (r *run) applyRevocation(v verdict, err error) verdict {
 	list := r.queue.c.cfg.Revocations
 	if list == nil || err == nil {

@@ -16,9 +16,9 @@ const MaxWorkers = 100_000
 // The prefetch changes with the workers, unless QueueConfig.Prefetch sets it. Fetched tasks above
 // the new prefetch that have not started are given back.
 //
-// Returns [ErrNotRunning] or [ErrNoQueue], which change nothing. After an error of the broker the
-// number of workers has changed, and the consumer repeats the change of the prefetch until it
-// succeeds. Safe for concurrent use.
+// Returns [ErrNotRunning], [ErrNoQueue], or an error for a number out of range; these change
+// nothing. After an error of the broker the number of workers has changed, and the consumer repeats
+// the change of the prefetch until it succeeds. Safe for concurrent use.
 func (c *Consumer) Scale(name string, workers int) error {
 	l, err := c.consuming()
 	if err != nil {
@@ -34,8 +34,8 @@ func (c *Consumer) Scale(name string, workers int) error {
 	return q.workers.Scale(workers)
 }
 
-// prefetch returns how many messages this number of workers may hold: a positive number or
-// [intake.NoLimit].
+// prefetch returns how many unsettled messages this number of workers may hold: Prefetch if it is
+// set, else PrefetchMultiplier times workers. [intake.NoLimit] stands for a negative Prefetch.
 func (c *QueueConfig) prefetch(workers int) int {
 	switch {
 	case c.Prefetch < 0:

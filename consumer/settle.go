@@ -33,7 +33,8 @@ const (
 	giveBack
 )
 
-// state returns the terminal state for a verdict of this kind.
+// state returns the terminal state for a verdict of this kind. For kinds that do not end the task
+// it returns StateFailed.
 func (k kind) state() task.State {
 	switch k {
 	case succeeded:
@@ -46,7 +47,8 @@ func (k kind) state() task.State {
 	return task.StateFailed
 }
 
-// verdict says how a task is settled.
+// verdict says how a task is settled: as the end of the task, as another attempt, or as a wait for
+// an answer.
 type verdict struct {
 	kind        kind
 	result      []byte
@@ -61,9 +63,9 @@ type verdict struct {
 	deadLetter  bool               // dead-letter the message instead of acknowledging it
 }
 
-// judge returns the verdict for the result and the error of a handler. It encodes the result, and
-// turns the error into text once. If a method of the result or the error panics, the verdict is a
-// failure with that panic.
+// judge returns the verdict for the result and the error of a handler, see [run.verdict]. It
+// encodes the result, and turns the error into text once. If a method of the result or the error
+// panics, the verdict is a failure with that panic.
 func (r *run) judge(result any, err error) (v verdict) {
 	if p := guard.Call(func() error { v = r.verdict(result, err); return nil }); p != nil {
 		return verdict{kind: failed, err: p}
@@ -71,9 +73,11 @@ func (r *run) judge(result any, err error) (v verdict) {
 	return v
 }
 
-// verdict returns the verdict for the result and the error of a handler. If a stop has cancelled
-// the handler, it is giveBack, unless the task was acknowledged or is deferred. It sets r.unbound
-// if the error says that the arguments of this task do not fit.
+// verdict returns the verdict for the result and the error of a handler. Without an error it is
+// that of success. If a stop has cancelled the handler, it is giveBack, unless the task was
+// acknowledged or is deferred. Otherwise the error and the metadata decide between retry, snooze,
+// deferred and failed, see [task.Request.Outcome]. It sets r.unbound to whether the error says that
+// the arguments of this task do not fit.
 //
 // It may panic in methods of the result or the error; call judge instead.
 func (r *run) verdict(result any, err error) verdict {
@@ -91,7 +95,8 @@ func (r *run) verdict(result any, err error) verdict {
 	return r.decided(o)
 }
 
-// decided returns the verdict for an outcome other than a success.
+// decided returns the verdict for an outcome other than a success: a retry, a snooze, a deferral or
+// a failure. Without Config.Deferrals a deferral is the failure [task.ErrNoAnswers].
 func (r *run) decided(o task.Outcome) verdict {
 	switch o.State {
 	case task.StateRetrying:
@@ -108,9 +113,12 @@ func (r *run) decided(o task.Outcome) verdict {
 	}
 }
 
-// success encodes the result and returns the verdict. A result that cannot be encoded, or is larger
-// than Tuning.MaxResult, fails the task: another run would not help. The result is not encoded if
-// it is not kept and no task follows.
+// success encodes the result and returns the verdict of a success. The serializer is that of the
+// metadata, else that of the arguments. A result that cannot be encoded, or is larger than
+// Tuning.MaxResult, fails the task with [task.ErrBadResult]: another run would not help.
+//
+// If the result is not kept and no task follows, it is not encoded, and the verdict has no result.
+// The result of gatherList is kept as it is.
 func (r *run) success(result any) verdict {
 	if r.store() == nil && len(r.request.Then) == 0 && r.request.Chord == nil {
 		return verdict{kind: succeeded} // no reader needs the result
@@ -137,7 +145,8 @@ func (r *run) success(result any) verdict {
 }
 
 // settlesByAck reports whether settling v needs only an acknowledgement, so that a worker can do it
-// without waiting.
+// without waiting. That is so for a success, failure or revocation without a result store,
+// following tasks, a dead letter, a waiting submitter and a deferral.
 func (r *run) settlesByAck(v verdict) bool {
 	if r.expects.Load() || r.answer != nil || r.mayHaveOpenDeferral(v) || r.submitterStore() != nil {
 		return false
@@ -151,15 +160,19 @@ func (r *run) settlesByAck(v verdict) bool {
 	return false
 }
 
-// deadLetters reports whether settling v dead-letters the message.
+// deadLetters reports whether settling v dead-letters the message: v asks for it, or it is a
+// failure and the metadata do not forbid it.
 func (r *run) deadLetters(v verdict) bool {
 	return v.deadLetter || v.kind == failed && r.wantsDeadLetter()
 }
 
-// settle settles the task by v and blocks until that is done or given up. Each step is repeated
-// for up to StoreRetry; then the task is given back. It has no effect if the broker has taken the
-// task back, and only acknowledges if another delivery has settled the task. It frees the early
-// slot of the task.
+// settle settles the task by v and blocks until that is done or given up. Each step is repeated for
+// up to StoreRetry. After that the task is given back; a task that was acknowledged before its
+// start is handled by retryAckedStep. settle frees the early slot of the task.
+//
+//   - The broker has taken the task back: settle only logs that.
+//   - Another delivery has settled or deferred the task (r.stale): settle only acknowledges.
+//   - The attempt has left a deferral: closeExpected ends it first and may replace v.
 func (q *queue) settle(r *run, v verdict) {
 	defer r.releaseEarlySlot()
 	if r.isLost() { // it runs elsewhere: no effect of this run may be visible
@@ -197,12 +210,12 @@ func (q *queue) settle(r *run, v verdict) {
 }
 
 // settleRetry settles a failed attempt that is retried, and blocks until that is done or given up.
-// ctx limits the repeating of a failed step. It stores the state RETRYING, publishes
-// the next message in place of this one, counts, and sends the events. It stops at the first step
-// that fails.
+// It stores the state RETRYING, publishes the next message in place of this one, counts, and sends
+// the events. ctx limits the repeating of the first step. It stops at the first step that fails;
+// the task is then given back, failed or settled.
 //
 // If an enqueue hook vetoes the retry, the task fails. If another delivery has ended the task, the
-// task is settled by its stored end.
+// task is settled by its stored end. The hooks get the outcome of the publish.
 func (q *queue) settleRetry(ctx context.Context, r *run, v verdict) {
 	next := r.next()
 	next.Retries++
@@ -234,7 +247,8 @@ func (q *queue) settleRetry(ctx context.Context, r *run, v verdict) {
 // settleFinal settles the end of a task by v, and blocks until that is done or given up. It stores
 // the result unless v is recorded already, sends the successors, tells the submitter, and
 // acknowledges or dead-letters the message. Then it counts, sends the event and ends the job of the
-// task. It stops at the first step that fails.
+// task. It stops at the first step that fails; the task is then given back, failed or settled, see
+// runStep. If another attempt has stored an end already, it continues with that one, see save.
 //
 // ctx limits storing the result. It also limits the last step if settlesByAck. Otherwise that step
 // has the time Tuning.StoreRetry of its own.
@@ -282,9 +296,13 @@ func (q *queue) settleFinal(ctx context.Context, r *run, v verdict) {
 	r.endJob(v)
 }
 
-// remove acknowledges the message, or dead-letters it if v asks for that, and repeats that until it
-// succeeds or ctx ends. It returns false if the message is no longer held by this consumer or was
-// given back.
+// remove acknowledges the message, or dead-letters it if v asks for that (deadLetterOrAck). It
+// blocks and repeats that until it succeeds or ctx ends, and then returns true. A message that was
+// acknowledged before its start is not acknowledged again. For a deferral it deletes the deferral
+// as well.
+//
+// It returns false if the settlement must not continue: the broker has taken the message back, or
+// it was given back, see runStep.
 func (r *run) remove(ctx context.Context, v verdict) bool {
 	if r.deadLetters(v) {
 		if !r.runStep(ctx, "dead letter", func(ctx context.Context) error { return r.deadLetterOrAck(ctx, v.err) }) {
@@ -319,9 +337,9 @@ func (r *run) next() *nextEnvelope {
 	return next
 }
 
-// setDelay sets the earliest start to d from now and returns that time. For d <= 0 it clears the
-// earliest start and returns zero. The envelope holds the time too, for brokers that cannot delay
-// for so long.
+// setDelay sets the earliest start to d from now and returns that time, rounded up to milliseconds.
+// For d <= 0 it clears the earliest start and returns zero. The envelope holds the time too, for
+// brokers that cannot delay for so long.
 func (e *nextEnvelope) setDelay(d time.Duration) time.Time {
 	if d <= 0 {
 		e.Meta.NotBefore = task.Opt[time.Time]{}
@@ -330,8 +348,8 @@ func (e *nextEnvelope) setDelay(d time.Duration) time.Time {
 	return e.setNotBefore(time.Now().Add(d))
 }
 
-// setNotBefore sets the earliest start in the envelope and returns it, rounded up to milliseconds,
-// as the message carries it.
+// setNotBefore sets the earliest start in the envelope to at, rounded up to milliseconds, as the
+// message carries it. It returns the rounded time.
 func (e *nextEnvelope) setNotBefore(at time.Time) time.Time {
 	// Add keeps the monotonic clock reading
 	at = at.Add(at.Add(time.Millisecond - 1).Truncate(time.Millisecond).Sub(at))
@@ -379,12 +397,14 @@ func (r *run) replace(queue string, next *nextEnvelope, at time.Time, why string
 }
 
 // publishNext encodes next in the format of the received message and publishes it in place of the
-// delivery. The message has the next generation, the same priority, and the foreign headers and
-// properties. A repeated call may publish a second message. If the queue was deleted, it is
-// declared again, and the caller must repeat the call.
+// delivery; at is its earliest delivery. It tries once. The message has the next generation, the
+// same priority, and the foreign headers and properties. A repeated call may publish a second
+// message. If the queue was deleted, publishNext declares it again and returns the error; the
+// caller must repeat the call.
 //
-// Returns errUncertain if a task that runs at most once was published with an unknown outcome,
-// unless the broker replaces a delivery in one step.
+// Returns errors of the broker, and [workflow.ErrUnsendable] if next cannot be encoded. Returns
+// errUncertain if a task that runs at most once was published with an unknown outcome, unless the
+// broker replaces a delivery in one step.
 func (r *run) publishNext(ctx context.Context, queue string, next *nextEnvelope, at time.Time) error {
 	c := r.queue.c
 	m, err := c.codec.EncodeAs(r.format, r.queue.name, &next.Envelope, r.arrived)
@@ -425,7 +445,7 @@ func (r *run) publishNext(ctx context.Context, queue string, next *nextEnvelope,
 
 // waitHere blocks until at, for brokers that cannot delay messages. Call it on a goroutine of the
 // settlement: the worker is free, but the task counts against the prefetch. It returns early if the
-// consumer stops or the task is lost; the envelope then tells the next consumer how long to wait.
+// consumer stops or the task is lost. The envelope then tells the next consumer how long to wait.
 func (r *run) waitHere(at time.Time) {
 	wake.SleepOr(r.queue.fetch, r.lost(), time.Until(at))
 }

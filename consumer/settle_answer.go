@@ -35,7 +35,7 @@ type answer struct {
 
 var _ broker.Delivery = (*answer)(nil)
 
-// Message returns the message of the task that the deferral stores.
+// Message returns the message of the task that the deferral stores. restore sets it.
 func (w *answer) Message() *broker.Message { return w.message }
 
 // Deliveries returns how often the broker had delivered the message when the task was deferred.
@@ -44,8 +44,8 @@ func (w *answer) Deliveries() (n int, exact bool) { return w.deliveries, true }
 // Lost returns a channel that is closed when the claim of the deferral is lost.
 func (w *answer) Lost() <-chan struct{} { return w.claim.Lost() }
 
-// Ack deletes the deferral and repeats that until the store has done it, the claim is lost or ctx
-// ends.
+// Ack deletes the deferral. It blocks and repeats that until the store has done it, the claim is
+// lost or ctx ends. It returns the last error then.
 func (w *answer) Ack(ctx context.Context) error { return w.settleClaim(ctx, w.claim.Ack) }
 
 // Release returns the deferral to the store, which delivers it again after the given time. It
@@ -59,7 +59,8 @@ func (w *answer) Release(ctx context.Context, after time.Duration) error {
 func (w *answer) DeadLetter(ctx context.Context, _ broker.Dead) error { return w.Ack(ctx) }
 
 // settleClaim calls settle until it succeeds, the claim of the deferral is lost, or ctx ends. It
-// logs the first error. After a success it sets w.settled.
+// logs the first error and returns the last one, or [broker.ErrLeaseLost]. After a success it sets
+// w.settled.
 func (w *answer) settleClaim(ctx context.Context, settle func(context.Context) error) error {
 	err := repeat(ctx, w.claim.Lost(), settle, func(err error) {
 		w.c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "settling a deferral failed; it is repeated", slog.Any("error", err))
@@ -70,8 +71,9 @@ func (w *answer) settleClaim(ctx context.Context, settle func(context.Context) e
 	return err
 }
 
-// releaseUnsettled returns the deferral to the store if it is neither settled nor lost. The store
-// delivers it again after answerRetryDelay. If Release fails, the lease of the deferral ends later.
+// releaseUnsettled returns the deferral to the store if it is neither settled nor lost, and waits
+// for that up to giveBackTimeout. The store delivers it again after answerRetryDelay. An error is
+// ignored: the lease of the deferral ends later.
 func (w *answer) releaseUnsettled() {
 	if w.settled.Load() || intake.Lost(w) {
 		return
@@ -83,10 +85,10 @@ func (w *answer) releaseUnsettled() {
 }
 
 // replace publishes the task's next message, and then tells the store that this message replaces
-// the deferral. A repeated call does not publish the same generation again.
+// the deferral. It tries each once. A repeated call does not publish the same generation again.
 //
-// Returns errors of the broker and of the store, and nil if the next attempt has already claimed
-// the deferral ([broker.ErrLeaseLost]). After a success it sets w.settled.
+// Returns errors of the broker and of the store. Returns nil also if the next attempt has already
+// claimed the deferral ([broker.ErrLeaseLost]). After a success it sets w.settled.
 func (w *answer) replace(ctx context.Context, out broker.Outgoing) error {
 	if w.published != out.Message.Generation {
 		if err := broker.PublishAt(ctx, w.c.cfg.Broker, out); err != nil {
@@ -109,8 +111,9 @@ const answerRetryDelay = 5 * time.Second
 
 // settleAnswer settles the task of a received deferral, and blocks until that is done or given up.
 //
-//   - If its outcome ends the attempt, it settles the task by that verdict.
-//   - If the deferral was only woken, it returns the deferral to the store until its deadline.
+//   - If answerVerdict knows how the attempt ended, it settles the task by that verdict.
+//   - If the deferral was only woken, to check for a revocation, it returns the deferral to the
+//     store until its deadline.
 //   - If the attempt was abandoned, it deletes the deferral: the broker still has the message of
 //     the task.
 func (q *queue) settleAnswer(r *run) {
@@ -125,15 +128,18 @@ func (q *queue) settleAnswer(r *run) {
 }
 
 // answerVerdict returns how the task of a received deferral is settled. It reads the list of
-// revocations, and for a redelivered deferral the result store. It changes neither. v is the first
-// of these that applies:
+// revocations, and for a redelivered deferral the result store. It changes neither, but may block
+// until they answer. v is the first of these that applies:
 //
 //   - The verdict that an earlier delivery of the deferral has stored.
 //   - Revoked, if the task is revoked.
-//   - The success, retry or failure that the outcome of the deferral (r.answer) means.
+//   - The success, retry or failure that the outcome of the deferral (r.answer) means: an answer is
+//     a success, a refusal or timeout an error. An abandoned at-most-once task fails with
+//     [task.ErrUncertain].
 //
-// If one of the reads fails, v is giveBack. If the task has begun a later life, answerVerdict sets
-// r.stale: settle then drops the deferral, whatever v is.
+// If one of the reads fails, it logs that, and v is giveBack. If the task has begun a later life
+// (its dead letter was requeued), answerVerdict sets r.stale: settle then drops the deferral,
+// whatever v is.
 //
 // known is false if the task does not end now: the deferral was only woken, or it was abandoned and
 // the broker still has the message of the task. v is then empty.
@@ -166,8 +172,11 @@ func (r *run) answerVerdict() (v verdict, known bool) {
 }
 
 // recordedVerdict returns the verdict that an earlier settlement of this deferral stored in the
-// result store, and whether there is one. If the store fails, the verdict is giveBack. If the
-// record is of a later life of the task, recordedVerdict marks this run as stale.
+// result store, and true. It waits up to loadTimeout. Without a final record, or without a store
+// that keeps records, known is false.
+//
+// If the store fails, the verdict is giveBack. If the record is of a later life of the task,
+// recordedVerdict sets r.stale, and the verdict has no meaning. known is true in both cases.
 func (r *run) recordedVerdict() (verdict, bool) {
 	store := r.store()
 	if store == nil || resultstore.RepliesOnly(store) {
@@ -189,7 +198,8 @@ func (r *run) recordedVerdict() (verdict, bool) {
 	return verdict{kind: giveBack}, true
 }
 
-// isRevoked reports whether the task is revoked. Returns an error if that cannot be read now.
+// isRevoked reports whether the task is revoked. It may wait for the list of revocations. Returns
+// an error if that cannot be read now, and false without Config.Revocations.
 func (r *run) isRevoked() (bool, error) {
 	list := r.queue.c.cfg.Revocations
 	if list == nil {
@@ -203,10 +213,12 @@ func (r *run) isRevoked() (bool, error) {
 func (r *run) failureVerdict(err error) verdict { return r.decided(r.request.Outcome(err)) }
 
 // answerResult returns the verdict of a task whose answer is data, a JSON value. The task succeeds
-// with data as its result. The data is dropped if the result is not kept and no task follows.
+// with data as its result. If the result is not kept and no task follows, the verdict has no
+// result.
 //
 // If the consumer has no JSON serializer, it encodes the value with the serializer of the task. A
-// result that cannot be encoded, or is larger than Tuning.MaxResult, fails the task.
+// result that cannot be encoded, or is larger than Tuning.MaxResult, fails the task with
+// [task.ErrBadResult].
 func (r *run) answerResult(data []byte) verdict {
 	c := r.queue.c
 	if r.store() == nil && len(r.request.Then) == 0 && r.request.Chord == nil {
@@ -228,9 +240,10 @@ func (r *run) answerResult(data []byte) verdict {
 	return verdict{kind: succeeded, result: data, contentType: contentType}
 }
 
-// releaseUntilDeadline returns a deferral without an answer to the store. The store delivers it
-// again at its Deadline by the clock of the store, since the clock of this process may be wrong.
-// Errors are logged: the lease of the deferral then ends.
+// releaseUntilDeadline returns a deferral without an answer to the store, and repeats that for up
+// to giveBackTimeout. The store delivers it again at its Deadline by the clock of the store, since
+// the clock of this process may be wrong. The last error is logged: the lease of the deferral then
+// ends.
 func (r *run) releaseUntilDeadline() {
 	ctx, cancel := context.WithTimeout(r.queue.c.settle, giveBackTimeout)
 	defer cancel()

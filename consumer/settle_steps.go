@@ -17,11 +17,12 @@ import (
 // do.
 var errDone = errors.New("swarmiji: settled by another attempt")
 
-// runStep runs a step of the settlement and repeats it until it succeeds. what names the step in
-// the log. It returns false if the settlement must not continue:
+// runStep runs a step of the settlement and repeats it until it succeeds or ctx ends. It blocks
+// meanwhile and logs the first error. what names the step in the log. It returns true after a
+// success. It returns false if the settlement must not continue:
 //
 //   - ctx ended: the task is given back to run again. If it was acknowledged before its start,
-//     retryAckedStep repeats the step further and decides the result.
+//     runStep returns the result of retryAckedStep instead, which repeats the step further.
 //   - The broker took the task back, or another attempt has settled it.
 //   - The step can never succeed: the task fails, see handleStepError.
 func (r *run) runStep(ctx context.Context, what string, step func(context.Context) error) bool {
@@ -42,11 +43,11 @@ func (r *run) runStep(ctx context.Context, what string, step func(context.Contex
 
 // handleStepError ends the settlement if repeating the step cannot change err, its error. what
 // names the step. It returns true if the settlement has ended so, and false, without an effect, for
-// any other error.
+// any other error. It blocks while it settles the task.
 //
 //   - The broker has taken the task back, or another attempt has settled it: it does nothing.
-//   - A message of an at-most-once task had an unknown outcome: the task fails as uncertain.
-//   - A message or record can never be sent: the task fails and is dead-lettered.
+//   - errUncertain: the task fails as uncertain, see settleUncertain.
+//   - [workflow.ErrUnsendable]: the task fails and is dead-lettered, see failUnsendable.
 func (r *run) handleStepError(what string, err error) bool {
 	switch {
 	case errors.Is(err, errDone), broker.Gone(err):
@@ -61,14 +62,15 @@ func (r *run) handleStepError(what string, err error) bool {
 	return true
 }
 
-// ensureGivenBack gives the task back to the broker and repeats that until it succeeds or the
-// consumer stops. A delivery that is neither settled nor given back would count against the
-// prefetch for ever.
+// ensureGivenBack gives the task back to the broker. It blocks and repeats that until it succeeds,
+// the broker has taken the task back, or the consumer stops. A delivery that is neither settled nor
+// given back would count against the prefetch for ever.
 func (r *run) ensureGivenBack() { r.runStepUntilStop("release", r.giveBack) }
 
-// runStepUntilStop runs step and repeats it until it succeeds or the broker has taken the task
-// back. A stop ends it after giveBackTimeout: the broker gets the delivery back with the
-// subscription. It logs the first and the last error.
+// runStepUntilStop runs step and repeats it until it succeeds, the broker has taken the task back,
+// or the step can never succeed. It blocks meanwhile. what names the step in the log. A stop ends
+// it after giveBackTimeout: the broker gets the delivery back with the subscription. It logs the
+// first and the last error.
 func (r *run) runStepUntilStop(what string, step func(context.Context) error) {
 	ctx, cancel := r.queue.untilStop()
 	defer cancel()
@@ -93,9 +95,11 @@ func (q *queue) untilStop() (context.Context, context.CancelFunc) {
 }
 
 // failUnsendable fails a task whose result or next message can never be sent, with the reason
-// cause. what names that part in the log. It blocks until the task is settled. It stores the
-// failure, sends the successors unless these could not be sent, and dead-letters the message.
-// Errors of the stores are only logged.
+// cause. what names that part in the log. It blocks until the task is settled or given up.
+//
+// It tries to store the failure once, also for the submitter; errors of the stores are only logged.
+// Then it sends the successors, unless these could not be sent, and dead-letters the message. If a
+// step of the successors fails, that step has given the task back or settled it.
 func (r *run) failUnsendable(what string, cause error) {
 	r.log(slog.LevelError, "the task fails: its "+what+" cannot be sent", slog.Any("error", cause))
 	ctx, cancel := context.WithTimeout(r.queue.c.settle, r.queue.c.cfg.Tuning.StoreRetry)
@@ -121,10 +125,15 @@ func (r *run) failUnsendable(what string, cause error) {
 	r.runStepUntilStop("dead letter", func(ctx context.Context) error { return r.deadLetterOrAck(ctx, cause) })
 }
 
-// repeat calls step with ctx until it succeeds, with growing pauses, and returns nil then. It
-// returns the last error of step if repeating cannot change it or ctx has ended, and
-// [broker.ErrLeaseLost] if lost is closed. It calls first once, with the first error that it
-// repeats.
+// repeat calls step with ctx until it succeeds, with growing pauses, and returns nil then. It calls
+// first once, with the first error that it repeats. It returns early:
+//
+//   - the error of step, if that is errDone, errUncertain, [workflow.ErrUnsendable] or a lost
+//     delivery
+//   - the last error of step, if ctx has ended
+//   - [broker.ErrLeaseLost], if lost is closed during a pause
+//
+// A nil lost is never closed.
 func repeat(ctx context.Context, lost <-chan struct{}, step func(context.Context) error, first func(error)) error {
 	var gap task.Backoff
 	for attempt := 0; ; attempt++ {

@@ -17,8 +17,10 @@ const sideSuffix = ".suspects"
 // side reports whether q is the side queue of an older version.
 func (q *queue) side() bool { return q.source != q.name }
 
-// oldSideQueue opens the side queue of q with one worker, if an older version has left one. It
-// returns nil if none exists, or if the broker cannot tell or fails; failures are logged.
+// oldSideQueue subscribes to the side queue of q, if an older version has left one, and returns it.
+// It has one worker and a prefetch of 1. Returns nil if none exists, or if the broker cannot tell
+// or fails; failures are logged. It waits up to statsTimeout for the check, and for an unreachable
+// broker until ctx ends.
 func (q *queue) oldSideQueue(ctx context.Context) *queue {
 	inspector, ok := capability.As[broker.Inspector](q.c.cfg.Broker)
 	if !ok || task.CheckName(q.name+sideSuffix) != nil {

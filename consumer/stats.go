@@ -53,7 +53,9 @@ type TaskInfo struct {
 	Attempt int // 1 for the first
 }
 
-// Stats returns the current state and counts of the consumer. Safe for concurrent use.
+// Stats returns the current state and counts of the consumer, see [Stats]. It has an entry for each
+// configured queue, also before and after Run. Tasks of a side queue of an older version count for
+// their queue. Safe for concurrent use.
 func (c *Consumer) Stats() Stats {
 	m := c.cfg.Metrics
 	s := Stats{
@@ -95,8 +97,8 @@ func (c *Consumer) Stats() Stats {
 	return s
 }
 
-// describe sets the workers, the prefetch and the pause in s. If q is nil, the queue
-// is not consumed, and describe sets the numbers to 0.
+// describe sets the number of workers, the prefetch and the pause in s. A nil q means that the
+// broker allowed no consumer for the queue: describe then sets the two numbers to 0.
 func (q *queue) describe(s *QueueStats) {
 	if q == nil { // not consumed: the broker allowed no more consumers
 		s.Workers, s.Prefetch = 0, 0
@@ -113,7 +115,8 @@ func (c *Consumer) Active() []TaskInfo {
 
 // Reserved returns the tasks that this consumer holds and has not started, see [QueueStats]. Tasks
 // that a worker has received come first, the oldest first, then those that wait for a worker, in
-// their order. Safe for concurrent use.
+// their order. A message that cannot be decoded is listed with its message id. Safe for concurrent
+// use.
 func (c *Consumer) Reserved() []TaskInfo {
 	ts := infos(c.reserved.All(), nil, func(r *run) time.Time { return r.request.Received })
 	l := c.live.Load()
@@ -135,7 +138,8 @@ func (c *Consumer) Reserved() []TaskInfo {
 	return ts
 }
 
-// waiting returns the number of tasks that the consumer holds and has not started.
+// waiting returns the number of tasks that the consumer holds and has not started, with the fetched
+// ones that the broker reports.
 func (c *Consumer) waiting() int {
 	n := c.reserved.Len()
 	if l := c.live.Load(); l != nil {

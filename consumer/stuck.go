@@ -34,7 +34,7 @@ func newStuck(queues map[string]QueueConfig) stuck {
 	return stuck{byQueue: by}
 }
 
-// of returns the number of stuck handlers of a queue.
+// of returns the number of stuck handlers of a queue, 0 for an unknown queue.
 func (s *stuck) of(queue string) int {
 	if n := s.byQueue[queue]; n != nil {
 		return int(n.Load())
@@ -42,8 +42,9 @@ func (s *stuck) of(queue string) int {
 	return 0
 }
 
-// timeLimit is the middleware that applies the time limits of a task, as [middleware.TimeLimit]
-// does. It also counts and logs the stuck handlers.
+// timeLimit is the middleware that applies the time limits of a task, see [middleware.TimeLimit]. A
+// handler that has not returned a second after its hard limit is stuck: its worker takes other
+// tasks. timeLimit counts and logs it until it returns.
 func (c *Consumer) timeLimit(next task.Handler) task.Handler {
 	stuck := c.countStuck
 	return task.HandlerFunc(func(ctx context.Context, r *task.Request) (any, error) {
@@ -51,8 +52,8 @@ func (c *Consumer) timeLimit(next task.Handler) task.Handler {
 	})
 }
 
-// countStuck adds delta to the counts of stuck handlers and logs the change: 1 when a handler
-// becomes stuck, -1 when it returns.
+// countStuck adds delta to the counts of stuck handlers, in total, of the queue and in the metrics,
+// and logs the change. delta is 1 when a handler becomes stuck and -1 when it returns.
 func (c *Consumer) countStuck(r *task.Request, delta int) {
 	total := c.stuck.total.Add(int64(delta))
 	if n := c.stuck.byQueue[r.Queue]; n != nil {
@@ -68,9 +69,9 @@ func (c *Consumer) countStuck(r *task.Request, delta int) {
 		slog.String(middleware.LogNode, c.cfg.Report.NodeID), slog.Int64("stuck", total))
 }
 
-// tooManyStuck returns a function that reports whether too many handlers of the queues are stuck.
-// Its argument is the workers of these queues. The limit is [MaxStuck], or twice the number of
-// workers if that is more.
+// tooManyStuck returns a function that reports whether too many handlers of the queues are stuck:
+// [MaxStuck] or more, or twice the number of workers if that is more. Its argument is the workers
+// of these queues.
 func (c *Consumer) tooManyStuck(queues []*queue) func(*intake.Workers) bool {
 	return func(t *intake.Workers) bool {
 		if c.stuck.total.Load() < MaxStuck {

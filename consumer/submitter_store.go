@@ -15,9 +15,10 @@ import (
 // or none. The consumer then also stores the end of the task, without its result, in the store
 // where the submitter waits.
 
-// submitterStore returns the store in which the submitter of a task waits, unless that is keeps,
-// the store with the result. keeps may be nil. base and meta are the submitter's metadata. It
-// returns nil if no submitter waits in another store.
+// submitterStore returns the store in which the submitter of a task waits, if the end of the task
+// must be stored there as well. base (may be nil) and meta are the submitter's metadata, keeps the
+// store with the result (may be nil). It returns nil if replyTo is "", if the submitter ignores the
+// result or waits in keeps, or if its store is not configured.
 func (c *Consumer) submitterStore(base, meta *task.Metadata, replyTo string, keeps resultstore.ResultStore) resultstore.ResultStore {
 	if replyTo == "" {
 		return nil
@@ -51,9 +52,11 @@ func (r *run) submitterStore() resultstore.ResultStore {
 }
 
 // saveForSubmitter stores the end of the task where its submitter waits, if the result is stored
-// elsewhere. For a success the record says why the store has no result; for a failure it has the
-// error. It repeats that for up to StoreRetry. Returns false if that failed; the task is then
-// given back or failed.
+// elsewhere. Otherwise it returns true at once. For a success the record says why the store has no
+// result; for a failure it has the error.
+//
+// It blocks and repeats that for up to StoreRetry. It returns true also if the store refuses the
+// record for good. Returns false if that failed; the task is then given back or failed.
 func (r *run) saveForSubmitter(v verdict) bool {
 	store := r.submitterStore()
 	if store == nil {
@@ -72,8 +75,9 @@ func (r *run) saveForSubmitter(v verdict) bool {
 	return r.runStep(ctx, "end for its submitter", func(ctx context.Context) error { return saveIfAccepted(ctx, store, rec) })
 }
 
-// saveIfAccepted saves a record. It returns nil if the store refuses the record: because it has a
-// newer one, because the record is malformed, or because the submitter is gone.
+// saveIfAccepted saves a record once. It returns nil also if the store refuses the record: because
+// it has a newer one, because the record is malformed, or because the submitter is gone. Other
+// errors are returned.
 func saveIfAccepted(ctx context.Context, store resultstore.ResultStore, rec resultstore.Record) error {
 	err := store.Save(ctx, rec)
 	if errors.Is(err, resultstore.ErrStale) || errors.Is(err, resultstore.ErrUnreachable) || errors.Is(err, resultstore.ErrMalformed) {
@@ -82,8 +86,9 @@ func saveIfAccepted(ctx context.Context, store resultstore.ResultStore, rec resu
 	return err
 }
 
-// noResultError returns the error that tells the submitter why the store has no result of the
-// succeeded task.
+// noResultError returns the error that tells the submitter why its store has no result of the
+// succeeded task. It wraps [task.ErrNoResult]. The reason is IgnoreResult, a store that is not
+// configured, or the name of the other store.
 func (r *run) noResultError() error {
 	meta := r.request.Effective
 	name := utf.Cut(meta.ResultStore.Or(""), 64)

@@ -13,7 +13,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// workflowConfig returns the configuration of the senders of successors.
+// workflowConfig returns the configuration of the senders of successors. They call the enqueue
+// hooks, and count each confirmed successor and send its event.
 func (c *Consumer) workflowConfig() *workflow.Config {
 	return &workflow.Config{
 		Broker: c.cfg.Broker, Codec: c.codec, Gatherer: c.gather, GroupWait: c.cfg.Tuning.GroupWait, Node: c.cfg.Report.NodeID,
@@ -29,7 +30,8 @@ func (c *Consumer) workflowConfig() *workflow.Config {
 
 // publishSuccessors sends the tasks that follow this task or its group, and blocks until they are
 // confirmed or recorded as failed. v is the end of the task. Returns true at once if no task
-// follows, and false if a step failed for good; the task is then given back.
+// follows. Returns false if a step failed for good; the task is then given back or settled, see
+// runStep.
 func (r *run) publishSuccessors(v verdict) bool {
 	if !wire.Followed(r.request.Envelope) {
 		return true
@@ -52,8 +54,9 @@ func (r *run) publishSuccessors(v verdict) bool {
 // settlement adapts a run whose task has ended to [workflow.Run].
 type settlement struct{ *run }
 
-// Step is runStep with a new time limit of StoreRetry for each call. So a task with very many
-// successors is not given back while its steps succeed.
+// Step is runStep with a new time limit of StoreRetry for each call. It blocks until do succeeds or
+// is given up; it then returns false. So a task with very many successors is not given back while
+// its steps succeed.
 func (s settlement) Step(what string, do func(context.Context) error) bool {
 	ctx, cancel := context.WithTimeout(s.queue.c.settle, s.queue.c.cfg.Tuning.StoreRetry)
 	defer cancel()
@@ -72,9 +75,12 @@ func (s settlement) Log(level slog.Level, msg string, attrs ...slog.Attr) {
 
 // Save stores the record of a task that does not run now, such as a skipped step. from is its
 // envelope or that of its parent, meta its own metadata. It chooses the store in which the
-// submitter waits for the task, else the task's own result store; without a store it does nothing.
+// submitter waits for the task, else the task's own result store. It repeats a failed save for up
+// to StoreRetry.
 //
-// Returns false if the record could not be stored; the ended task is then given back.
+// Returns true also without a store, for an invalid id, and if the store refuses the record for
+// good. Returns false if the record could not be stored; the ended task is then given back or
+// failed.
 func (s settlement) Save(id task.ID, name string, from *task.Envelope, meta *task.Metadata, rec resultstore.Record) bool {
 	merged := s.queue.meta
 	if from.Base != nil {

@@ -62,7 +62,8 @@ type Tuning struct {
 	QueueLook time.Duration
 }
 
-// complete sets the defaults of t. Returns all problems, joined.
+// complete sets the defaults of t. Returns all problems, joined: an AbsentAfter below minAbsent,
+// and a negative GroupWait or PrefetchMultiplier.
 func (t *Tuning) complete() error {
 	setDefault(&t.PrefetchMultiplier, DefaultPrefetchMultiplier)
 	setDefault(&t.KillGrace, DefaultKillGrace)

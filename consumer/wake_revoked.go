@@ -28,9 +28,10 @@ type pendingWakes struct {
 // the answer comes.
 const maxPendingWakes = 10_000
 
-// addRevocation queues v, so that watchRevocations wakes the deferrals of its tasks. It also
-// receives the revocations from before the start of this consumer. It does nothing if a is nil or
-// its store has no [deferral.Waker]. It takes a.pendingWakes.mu and does not block.
+// addRevocation queues v and notifies watchRevocations, which wakes the deferrals of its tasks. It
+// also receives the revocations from before the start of this consumer. Above maxPendingWakes it
+// drops the ids or the selector. It does nothing if a is nil or its store has no [deferral.Waker].
+// It takes a.pendingWakes.mu and does not block.
 func (a *answers) addRevocation(v revoke.Revocation) {
 	if a == nil || a.waker == nil {
 		return
@@ -47,8 +48,9 @@ func (a *answers) addRevocation(v revoke.Revocation) {
 	w.added.Notify()
 }
 
-// watchRevocations wakes the deferrals of revoked tasks until ctx ends. After an error it waits and
-// tries again. It needs its own goroutine, since it may read many deferrals.
+// watchRevocations wakes the deferrals of revoked tasks whenever addRevocation notifies it. It
+// blocks until ctx ends. After an error it waits and tries again; it logs the first error of a
+// series. It needs its own goroutine, since it may read many deferrals.
 func (a *answers) watchRevocations(ctx context.Context) {
 	var gap task.Backoff
 	for failures := 0; ; {
@@ -81,9 +83,9 @@ func (r *run) wakeIfRevoked() {
 	}
 }
 
-// wakeRevoked wakes the deferrals of the tasks that were revoked since its last success. After an
-// error it keeps the revocations for the next call. It takes a.pendingWakes.mu, but not during the
-// calls of the store.
+// wakeRevoked wakes the deferrals of the tasks that were revoked since its last success. It calls
+// the store only if there are any. After an error it keeps the revocations for the next call and
+// returns the error. It takes a.pendingWakes.mu, but not during the calls of the store.
 func (a *answers) wakeRevoked(ctx context.Context) error {
 	w := &a.pendingWakes
 	w.mu.Lock()
@@ -111,8 +113,8 @@ const (
 	wakeTimeout = 10 * time.Second
 )
 
-// wakeAll wakes the deferrals of the tasks, wakeAtOnce in one call of the store. Returns the first
-// error; later deferrals are then not woken.
+// wakeAll wakes the deferrals of the tasks, wakeAtOnce in one call of the store, each call limited
+// by wakeTimeout. Returns the first error; later deferrals are then not woken.
 func (a *answers) wakeAll(ctx context.Context, ids []task.ID) error {
 	for part := range slices.Chunk(ids, wakeAtOnce) {
 		call, cancel := context.WithTimeout(ctx, wakeTimeout)
@@ -125,7 +127,9 @@ func (a *answers) wakeAll(ctx context.Context, ids []task.ID) error {
 	return nil
 }
 
-// selectDeferred returns the ids of the tasks that wait for answers and match one of the rules.
+// selectDeferred returns the ids of the tasks that wait for answers and match one of the rules. It
+// reads all deferrals of all queues, if there are rules. Returns the first error of the store,
+// without ids.
 func (a *answers) selectDeferred(ctx context.Context, rules []revoke.Selector) (found []task.ID, err error) {
 	if len(rules) == 0 {
 		return nil, nil

@@ -44,9 +44,9 @@ type Config struct {
 }
 
 // Admit returns a function for consumer.Config.Admit that acquires permits from a [Limiter] before
-// a task starts. A task that is not admitted is delayed, as by [task.Snooze]. No attempt and no
-// failure is counted, and no worker waits. A task whose limiter does not answer is delayed too, so
-// that the limit is kept.
+// a task starts, and releases them after its run. A task that is not admitted is delayed, as by
+// [task.Snooze]. No attempt and no failure is counted, and no worker waits. A task whose limiter
+// does not answer within two seconds is delayed too, so that the limit is kept.
 //
 // Tasks that wait for the same permits are spread. They retry about twice as often as tasks of this
 // process are admitted. At least one task retries in ten Delays, and each task every 15 minutes.
@@ -98,6 +98,13 @@ type admitter struct {
 	waiting lines
 }
 
+// admit acquires the permits of a task and implements [middleware.Admit]. It blocks for at most
+// askTimeout. A task without permits may start: both results are nil. Otherwise:
+//
+//   - Granted: it starts a goroutine that renews the permits until release is called. release is
+//     nil if no permit has a Max.
+//   - Refused, or no answer: err is a [task.Snooze] with the delay. No answer is logged.
+//   - An invalid permit: err fails the task for good.
 func (c *admitter) admit(ctx context.Context, r *task.Request) (release func(), err error) {
 	ps := c.Tasks[r.Name]
 	if c.Permits != nil {
@@ -129,13 +136,15 @@ func (c *admitter) admit(ctx context.Context, r *task.Request) (release func(), 
 	return c.hold(ctx, r, holder, ps), nil
 }
 
-// spread adds a random time to d, so that tasks refused together do not retry together.
+// spread returns d plus a random 10 % to 50 % of Config.Delay, so that tasks refused together do
+// not retry together.
 func (c *admitter) spread(d time.Duration) time.Duration {
 	return d + c.Delay/10 + rand.N(c.Delay*4/10+1)
 }
 
-// hold renews the permits of a run until the returned function is called, which releases them. It
-// returns nil if there is nothing to hold.
+// hold renews the permits of a run on a goroutine until release is called. release ends the
+// goroutine and releases the permits, within askTimeout each; an error is logged. The end of ctx
+// has no effect. If no permit has a Max, hold returns nil: there is nothing to renew.
 func (c *admitter) hold(ctx context.Context, r *task.Request, holder string, ps []Permit) (release func()) {
 	held := make([]Permit, 0, len(ps))
 	for _, p := range ps {
@@ -164,6 +173,9 @@ func (c *admitter) hold(ctx context.Context, r *task.Request, holder string, ps 
 	}
 }
 
+// renew renews the permits of a run at each third of the lease. It blocks until ctx ends. If the
+// permits are lost, it tries to acquire them again. Errors are logged, and the run continues
+// without its permits.
 func (c *admitter) renew(ctx context.Context, r *task.Request, holder string, ps []Permit) {
 	tick := time.NewTicker(c.Lease / 3)
 	defer tick.Stop()
@@ -188,6 +200,7 @@ func (c *admitter) renew(ctx context.Context, r *task.Request, holder string, ps
 	}
 }
 
+// log logs msg as a warning with the task of r and err.
 func (c *admitter) log(ctx context.Context, r *task.Request, msg string, err error) {
 	c.Logger.LogAttrs(ctx, slog.LevelWarn, msg, slog.String(middleware.LogTaskID, string(r.ID)), slog.String(middleware.LogTask, r.Name),
 		slog.Any("error", err))

@@ -89,8 +89,9 @@ type Ask struct {
 	Interval, Slack int64
 }
 
-// Check checks the arguments of a Limiter's methods. Its error wraps [ErrBadPermit] and joins all
-// problems.
+// Check checks the arguments of a Limiter's methods. It returns the permits with their defaults, in
+// the same order. Its error wraps [ErrBadPermit] and joins all problems, such as a key that occurs
+// twice.
 func Check(holder string, lease time.Duration, ps []Permit) ([]Ask, error) {
 	var errs []error
 	if holder == "" || len(holder) > maxKey {
@@ -116,6 +117,8 @@ func Check(holder string, lease time.Duration, ps []Permit) ([]Ask, error) {
 	return asks, nil
 }
 
+// ask returns p with its defaults set and its rate in microseconds. Returns an error for a bad key,
+// a negative number, a rate that is too high, and a weight that exceeds its own limit.
 func (p Permit) ask() (Ask, error) {
 	if p.Key == "" || len(p.Key) > maxKey {
 		return Ask{}, fmt.Errorf("a key has 1 to %d bytes, not %d", maxKey, len(p.Key))

@@ -31,7 +31,8 @@ func NewMemory() *Memory { return &Memory{keys: make(map[string]*memoryKey)} }
 
 var _ Limiter = (*Memory)(nil)
 
-// Acquire implements [Limiter].
+// Acquire implements [Limiter]. It does not wait for permits. If ctx has ended, it returns its
+// error and changes nothing. It takes m.mu.
 func (m *Memory) Acquire(ctx context.Context, holder string, lease time.Duration, ps ...Permit) (Decision, error) {
 	asks, err := Check(holder, lease, ps)
 	if err != nil {
@@ -59,7 +60,8 @@ func (m *Memory) Acquire(ctx context.Context, holder string, lease time.Duration
 	return Decision{Granted: true}, nil
 }
 
-// Renew implements [Limiter].
+// Renew implements [Limiter]. If ctx has ended, it returns its error and changes nothing. It takes
+// m.mu.
 func (m *Memory) Renew(ctx context.Context, holder string, lease time.Duration, ps ...Permit) error {
 	asks, err := Check(holder, lease, ps)
 	if err != nil {
@@ -85,7 +87,8 @@ func (m *Memory) Renew(ctx context.Context, holder string, lease time.Duration, 
 	return nil
 }
 
-// Release implements [Limiter].
+// Release implements [Limiter]. If ctx has ended, it returns its error and releases nothing. It
+// takes m.mu.
 func (m *Memory) Release(ctx context.Context, holder string, ps ...Permit) error {
 	asks, err := Check(holder, MinLease, ps)
 	if err != nil {
@@ -102,6 +105,8 @@ func (m *Memory) Release(ctx context.Context, holder string, ps ...Permit) error
 	return nil
 }
 
+// key returns the state of the limit with this name, and adds an empty one if it is missing. Call
+// it with m.mu held.
 func (m *Memory) key(name string) *memoryKey {
 	k := m.keys[name]
 	if k == nil {
@@ -114,6 +119,8 @@ func (m *Memory) key(name string) *memoryKey {
 // sweepEvery is the interval for removing unused keys.
 const sweepEvery = time.Minute
 
+// clean removes ended leases, and limits without a holder whose rate is not in use. It does so at
+// most once in sweepEvery. Call it with m.mu held.
 func (m *Memory) clean(now time.Time) {
 	if now.Sub(m.sweep) < sweepEvery {
 		return
@@ -127,8 +134,9 @@ func (m *Memory) clean(now time.Time) {
 	}
 }
 
-// fits reports whether a can be granted. If its rate refuses it, after is the minimum wait in
-// microseconds.
+// fits reports whether a can be granted to holder at the time now, after it has removed ended
+// leases. It grants nothing. A permit that holder holds already fits. If the rate refuses a, after
+// is the minimum wait in microseconds, else 0. Call it with Memory.mu held.
 func (k *memoryKey) fits(a Ask, holder string, now int64) (ok bool, after int64) {
 	k.expire(now)
 	if _, again := k.held[holder]; again && a.Max > 0 {
@@ -140,6 +148,9 @@ func (k *memoryKey) fits(a Ask, holder string, now int64) (ok bool, after int64)
 	return after == 0 && (a.Max == 0 || k.sum+a.Weight <= a.Max), after
 }
 
+// take grants a to holder until the time until. If holder holds the permit already, it only gets
+// the new lease. Otherwise the weight is held, if a has a Max, and counted for the rate. Call it
+// with Memory.mu held.
 func (k *memoryKey) take(a Ask, holder string, now, until int64) {
 	if a.Max > 0 {
 		if h, again := k.held[holder]; again {
@@ -154,6 +165,7 @@ func (k *memoryKey) take(a Ask, holder string, now, until int64) {
 	}
 }
 
+// expire removes the holders whose lease has ended at now. Call it with Memory.mu held.
 func (k *memoryKey) expire(now int64) {
 	for holder, h := range k.held {
 		if h.until <= now {
@@ -162,6 +174,8 @@ func (k *memoryKey) expire(now int64) {
 	}
 }
 
+// drop removes a holder and its weight. It does nothing for an unknown holder. Call it with
+// Memory.mu held.
 func (k *memoryKey) drop(holder string) {
 	k.sum -= k.held[holder].weight
 	delete(k.held, holder)

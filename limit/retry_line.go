@@ -38,7 +38,7 @@ type line struct {
 	next     time.Time     // first time without a task
 }
 
-// lineKey returns the key of the line for permits.
+// lineKey returns the key of the line for permits: the keys of the permits, in their order.
 func lineKey(ps []Permit) string {
 	if len(ps) == 1 {
 		return ps[0].Key
@@ -51,7 +51,8 @@ func lineKey(ps []Permit) string {
 	return b.String()
 }
 
-// admitted counts an admission of the line's tasks.
+// admitted counts an admission of the line's tasks at the current time. delay is Config.Delay. If
+// no task was refused before, there is no line, and it does nothing. It takes ls.mu.
 func (ls *lines) admitted(key string, delay time.Duration) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -66,15 +67,18 @@ func (ls *lines) admitted(key string, delay time.Duration) {
 	}
 }
 
-// count adds the time since a task last asked. It limits long pauses without tasks, which say
-// nothing about the frequency of admissions.
+// count adds the time since a task last asked to l.waited, and sets l.last to now. It limits long
+// pauses without tasks, which say nothing about the frequency of admissions. Call it with lines.mu
+// held.
 func (l *line) count(now time.Time, delay time.Duration) {
 	l.waited += min(now.Sub(l.last), max(2*l.gap, delay/10))
 	l.last = now
 }
 
-// refused returns the delay of a refused task: at least least, and more if other tasks wait. While
-// the gap is unknown, tasks refused together get the same delay; the caller spreads them.
+// refused returns the delay of a refused task: at least least, and more if other tasks wait, up to
+// about 15 minutes. It adds the task to its line, which it makes if necessary. delay is
+// Config.Delay. While the gap is unknown, tasks refused together get the same delay; the caller
+// spreads them. It takes ls.mu.
 func (ls *lines) refused(key string, least, delay time.Duration) time.Duration {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -101,6 +105,8 @@ func (ls *lines) refused(key string, least, delay time.Duration) time.Duration {
 	return at.Sub(now)
 }
 
+// sweep removes lines in which no task has waited for sweepLines. It does so at most once in
+// sweepLines. Call it with ls.mu held.
 func (ls *lines) sweep(now time.Time) {
 	if now.Sub(ls.swept) < sweepLines {
 		return

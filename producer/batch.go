@@ -16,9 +16,10 @@ const (
 	largestBatch = 8000
 )
 
-// SubmitAll submits many tasks, pipelined, in the order of calls. It returns a handle for each
-// confirmed task and nil for the others. If there are others, the error is a [*broker.BatchError]
-// with the error of each.
+// SubmitAll submits many tasks, pipelined, in the order of calls. It blocks until each is confirmed
+// or has failed. It returns a handle for each confirmed task and nil for the others. If there are
+// others, the error is a [*broker.BatchError] with the error of each. Without calls it returns nil,
+// nil.
 //
 // Without a deadline in ctx, Timeout limits each batch of up to 8,000 tasks, not the whole call.
 // The tasks of a batch with conditions become jobs in one step. Tasks with a unique key
@@ -58,23 +59,30 @@ func (p *Producer) SubmitAll(ctx context.Context, calls []task.Call) ([]task.Pen
 	return b.pending, nil
 }
 
+// declareWithin declares the queues of the producer, see declareQueues, within ctx or the default
+// timeout.
 func (p *Producer) declareWithin(ctx context.Context) error {
 	ctx, cancel := p.withTimeout(ctx)
 	defer cancel()
 	return p.declareQueues(ctx)
 }
 
+// batch is the state of one SubmitAll. The slices have one element for each call.
 type batch struct {
 	p       *Producer
 	pending []task.Pending
 	errs    []error
 }
 
+// part is the prepared tasks of one publish.
 type part struct {
 	index  []int // indices in the caller's slice
 	staged []*staged
 }
 
+// prepare prepares the tasks of calls[begin:end] and returns those that can be sent. It publishes
+// nothing. The error of each other task is stored in b.errs. It blocks within ctx or the default
+// timeout, for example until results can be received.
 func (b *batch) prepare(ctx context.Context, calls []task.Call, begin, end int) part {
 	ctx, cancel := b.p.withTimeout(ctx)
 	defer cancel()
@@ -92,6 +100,12 @@ func (b *batch) prepare(ctx context.Context, calls []task.Call, begin, end int) 
 	return pt
 }
 
+// publish publishes the tasks of pt, blocks until each is confirmed or has failed, and stores the
+// handle or the error of each in b. It waits within ctx or the default timeout.
+//
+// A confirmed task is counted and its event sent. A failed task loses its waiter, see withdraw. A
+// unique task whose key an earlier submission has gets the handle of that task. Each staged task is
+// recycled: do not use pt any more.
 func (b *batch) publish(ctx context.Context, pt part) {
 	if len(pt.staged) == 0 {
 		return

@@ -32,9 +32,13 @@ const minConditionedTTL = 24*time.Hour + task.DefaultResultTTL
 // maxConditioned is the largest stored message of a task with conditions, in bytes.
 const maxConditioned = 1 << 20
 
-// beginConditioned marks the envelope of a task with conditions and sets s.conditioned, without the
-// message. It extends the retention of the result. Returns an error if the task cannot have
-// conditions.
+// beginConditioned prepares the task of s for Config.Jobs. It marks the envelope by a header and
+// sets s.conditioned, still without the message; finishConditioned adds that. It extends the
+// retention of the result to minConditionedTTL. An empty throttle becomes [task.DefaultThrottle].
+//
+// Returns an error that wraps [broker.ErrUnsupported] or [task.ErrBadMetadata] if the task cannot
+// have conditions: without Config.Jobs, for an at-most-once task, an ignored result, or a named
+// result store.
 func (s *staged) beginConditioned() error {
 	c, e, m := s.conditions, s.envelope, s.effective
 	switch {
@@ -66,7 +70,8 @@ func (s *staged) beginConditioned() error {
 	return nil
 }
 
-// checkResults returns an error if Jobs is set but the ends of tasks cannot be read from Results.
+// checkResults returns an error if Jobs is set but Results only sends results to the submitter, so
+// that the ends of tasks cannot be read. Without Jobs or Results it returns nil.
 func (c *Config) checkResults() error {
 	if c.Jobs == nil || c.Results == nil || !resultstore.RepliesOnly(c.Results) {
 		return nil
@@ -75,8 +80,9 @@ func (c *Config) checkResults() error {
 		"can be asked for their ends, such as SQL, where the jobs are, or Redis or NATS", broker.ErrUnsupported)
 }
 
-// finishConditioned stores the encoded message in s.conditioned. Returns [broker.ErrTooLarge] if it
-// is too large.
+// finishConditioned stores the encoded message of s.out, its earliest start and its priority in
+// s.conditioned. Returns [broker.ErrTooLarge] if the message is larger than maxConditioned, and
+// errors of the encoding.
 func (s *staged) finishConditioned() error {
 	data, err := wire.Prepare(s.out.Queue, s.out.Message)
 	if err != nil {

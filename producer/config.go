@@ -71,8 +71,8 @@ type Config struct {
 	Metrics *middleware.Metrics
 }
 
-// complete sets the defaults of c and makes the codec. It returns all problems of the
-// configuration, joined.
+// complete sets the defaults of c and returns the codec of c.Wire. If there are problems, it
+// returns a nil codec and all problems, joined.
 func (c *Config) complete() (*wire.Codec, error) {
 	var errs []error
 	if c.Broker == nil {

@@ -8,8 +8,9 @@ import (
 	"github.com/swarmiji/swarmiji/events"
 )
 
-// confirmed counts a task that the broker has confirmed, sends its event and calls the functions of
-// middleware that wait for the end. at is the time of the confirm; zero: now.
+// confirmed handles a task that the broker has confirmed: it counts the task, sends its event, and
+// calls the functions of middleware that wait for the end with nil. at is the time of the confirm;
+// zero: now. Without Config.Events it sends no event.
 func (p *Producer) confirmed(s *staged, at time.Time) {
 	p.cfg.Metrics.Sent.Inc(1)
 	defer s.notifyEnd(nil)
@@ -26,10 +27,10 @@ func (p *Producer) confirmed(s *staged, at time.Time) {
 	})
 }
 
-// withdraw releases the waiter of a task whose submission failed with err, and tells middleware. If
-// the outcome is unknown and the caller chose the id, the waiter stays: the task may run, and the
-// caller may submit it again or call [Producer.Pending]. For a unique task the waiter is always
-// released, since err may be about an earlier task.
+// withdraw handles a task whose submission failed with err: it releases the waiter and tells
+// middleware err. If the outcome is unknown and the caller chose the id, the waiter stays: the task
+// may run, and the caller may submit it again or call [Producer.Pending]. For a unique task the
+// waiter is always released, since err may be about an earlier task.
 func (s *staged) withdraw(err error) {
 	defer s.notifyEnd(err)
 	if !s.chosen || s.unique != nil || !errors.Is(err, broker.ErrIndeterminate) {
@@ -47,8 +48,8 @@ type ending struct {
 // submission.
 func (s *staged) OnConfirm(fn func(error)) { s.onEnd = &ending{fn, s.onEnd} }
 
-// notifyEnd calls the functions of OnConfirm with the outcome, the last registered first. A second
-// call does nothing.
+// notifyEnd calls the functions of OnConfirm with the outcome, the last registered first, and
+// forgets them. A second call does nothing.
 func (s *staged) notifyEnd(err error) {
 	for e := s.onEnd; e != nil; e = e.next {
 		e.fn(err)

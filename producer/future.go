@@ -22,14 +22,18 @@ type resolved struct {
 
 func (s *resolved) ID() task.ID { return s.id }
 
+// Done returns a closed channel.
 func (s *resolved) Done() <-chan struct{} {
 	done := make(chan struct{})
 	close(done)
 	return done
 }
 
+// Result returns the known error at once, nil for an ignored result. It does not change its second
+// argument.
 func (s *resolved) Result(context.Context, any) error { return s.err }
 
+// State returns the known error, or [task.StateSucceeded] without one.
 func (s *resolved) State(context.Context) (task.State, error) {
 	if s.err != nil {
 		return "", s.err
@@ -49,6 +53,9 @@ type observed struct {
 	err    error
 }
 
+// wait returns the waiter of the task. The first call registers it at the inbox, which starts to
+// ask the store for the task. Later calls return the same. Returns [ErrClosed] if the producer was
+// closed.
 func (o *observed) wait() (*waiter, error) {
 	o.once.Do(func() { o.waiter, o.err = o.inbox.watch(o.id, o.codec) })
 	return o.waiter, o.err
@@ -56,6 +63,8 @@ func (o *observed) wait() (*waiter, error) {
 
 func (o *observed) ID() task.ID { return o.id }
 
+// Done returns a channel that is closed when the task has ended or the producer is closed. If the
+// producer was closed before the first call, the channel is closed already.
 func (o *observed) Done() <-chan struct{} {
 	w, err := o.wait()
 	if err != nil {
@@ -64,6 +73,9 @@ func (o *observed) Done() <-chan struct{} {
 	return w.done
 }
 
+// Result asks the store once and then waits for the end of the task, see [waiter.Result]. An error
+// of that first read is ignored: the store is asked again. Returns [ErrClosed] if the producer was
+// closed before the first call.
 func (o *observed) Result(ctx context.Context, v any) error {
 	w, err := o.wait()
 	if err != nil {
@@ -74,6 +86,7 @@ func (o *observed) Result(ctx context.Context, v any) error {
 	return w.Result(ctx, v)
 }
 
+// State asks the store for the state of the task, see loadState. It registers no waiter.
 func (o *observed) State(ctx context.Context) (task.State, error) {
 	return o.inbox.loadState(ctx, o.id)
 }
@@ -100,10 +113,12 @@ type waiter struct {
 
 func (w *waiter) ID() task.ID { return w.id }
 
+// Done returns a channel that is closed when the outcome is known: the task has ended, its result
+// is lost, or the producer is closed.
 func (w *waiter) Done() <-chan struct{} { return w.done }
 
-// resolve sets the outcome and closes w.done. It reports whether the outcome was not set before;
-// only the first one counts. It takes w.mu.
+// resolve sets the outcome, a final record or err, and closes w.done, which wakes Result. Only the
+// first call has an effect; it returns true. Later ones return false. It takes w.mu.
 func (w *waiter) resolve(r resultstore.Record, err error) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -117,6 +132,10 @@ func (w *waiter) resolve(r resultstore.Record, err error) bool {
 	return true
 }
 
+// Result blocks until the outcome is known or ctx ends. It decodes the result of a success into v
+// and returns nil; a nil v is allowed. It returns the error of a failure, see outcome. If ctx ends
+// first, it returns the error of unfinished. If the result was lost or the producer closed, the
+// error wraps [task.ErrNoResult] or [ErrClosed].
 func (w *waiter) Result(ctx context.Context, v any) error {
 	select {
 	case <-w.done:
@@ -134,7 +153,11 @@ func (w *waiter) Result(ctx context.Context, v any) error {
 }
 
 // outcome returns the result of a terminal record to the submitter: it decodes a success into v and
-// returns the error of a failure.
+// returns nil. With a nil v or an empty result it decodes nothing. If v does not fit the result, it
+// returns the error of the decoding.
+//
+// For a failure it returns the recorded [*task.RemoteError], or one made from the state. A success
+// whose record has an error, because the result is in another store, returns that error.
 func outcome(r *resultstore.Record, codec *wire.Codec, v any) error {
 	// with an error, the result is in another store
 	if r.State == task.StateSucceeded && r.Error == nil {
@@ -158,6 +181,8 @@ func outcome(r *resultstore.Record, codec *wire.Codec, v any) error {
 	return &task.RemoteError{Type: string(r.State), Message: "swarmiji: task " + string(r.State)}
 }
 
+// State returns the final state at once if the outcome is known, or the error of a lost result or
+// closed producer. Otherwise it asks the store, see loadState.
 func (w *waiter) State(ctx context.Context) (task.State, error) {
 	select {
 	case <-w.done:
@@ -170,13 +195,21 @@ func (w *waiter) State(ctx context.Context) (task.State, error) {
 // errReplies is the error for a task of another submitter in a store of reply queues.
 var errReplies = fmt.Errorf("%w: results go to reply queues, which keep no records and reach only the submitter", broker.ErrUnsupported)
 
-// errNoRecord returns the error for a task without a record in the store.
+// errNoRecord returns the error for a task without a record in the store. It wraps
+// [task.ErrNotFound] and [resultstore.ErrNotFound].
 func errNoRecord() error {
 	return reach.Also(fmt.Errorf("%w; check id and namespace", task.ErrNotFound), resultstore.ErrNotFound)
 }
 
-// unfinished returns the error of a wait that ended without a result. It describes the known state
-// of the task.
+// unfinished returns the error of a wait that ended without a result. It wraps cause and describes
+// the task:
+//
+//   - the last state and error that the store or a reply has shown
+//   - for a task of this producer, that no consumer has recorded it
+//   - for other tasks, that reply queues keep no records ([broker.ErrUnsupported])
+//   - else [task.ErrNotFound]
+//
+// It takes w.mu and the lock of the inbox.
 func (w *waiter) unfinished(cause error) error {
 	w.mu.Lock()
 	open, why := w.open, w.why
@@ -192,8 +225,8 @@ func (w *waiter) unfinished(cause error) error {
 	return fmt.Errorf("swarmiji: waiting for the result of %s: %w: %w", w.id, errNoRecord(), cause)
 }
 
-// setOpen stores the state and the error of a record that is not final, for the error of a wait
-// that ends early.
+// setOpen stores the state and the error text of a record that is not final, for the error of a
+// wait that ends early. An error that cannot be opened (decrypted) is left out. It takes w.mu.
 func (w *waiter) setOpen(r resultstore.Record) {
 	why := ""
 	if r.Error != nil && w.inbox.producer.codec.OpenRecord(&r) == nil && r.Error != nil {
@@ -204,9 +237,12 @@ func (w *waiter) setOpen(r resultstore.Record) {
 	w.mu.Unlock()
 }
 
-// loadState returns a task's state from the store. If the task has ended, it resolves its waiter.
-// Without a record, only a task that this producer has submitted and waits for is known to be
-// pending; for others it returns [task.ErrNotFound].
+// loadState reads a task's record from the store once and returns its state. If the task has ended,
+// it resolves the waiter of the task. If not, it tells the waiter the state.
+//
+// Without a record the result is that of stateWithoutRecord. Returns [broker.ErrUnsupported] for a
+// task of another submitter in a store of reply queues. Also returns errors of the store, and the
+// error of a final record that cannot be opened.
 func (in *inbox) loadState(ctx context.Context, id task.ID) (task.State, error) {
 	if in.replies && !in.submitted(id) {
 		return "", fmt.Errorf("swarmiji: state of %s: %w", id, errReplies)
@@ -229,9 +265,10 @@ func (in *inbox) loadState(ctx context.Context, id task.ID) (task.State, error) 
 	return r.State, nil
 }
 
-// stateWithoutRecord returns the state of a task without a record in the store: the last one that a
-// reply queue has sent, or pending. Returns [task.ErrNotFound] for a task that this producer has
-// not submitted.
+// stateWithoutRecord returns the state of a task without a record in the store. For a task that
+// this producer has submitted and waits for, that is the last state that a reply queue has sent, or
+// [task.StatePending]. For others it returns [task.ErrNotFound]. It takes in.mu and the lock of the
+// waiter.
 func (in *inbox) stateWithoutRecord(id task.ID) (task.State, error) {
 	in.mu.Lock()
 	w := in.waiters[id]
@@ -257,7 +294,8 @@ func (in *inbox) submitted(id task.ID) bool {
 	return ok && w.submitted
 }
 
-// noteOpen passes a record that is not final to the waiter of its task, if there is a waiter.
+// noteOpen passes a record that is not final to the waiter of its task, if there is a waiter. It
+// takes in.mu.
 func (in *inbox) noteOpen(r resultstore.Record) {
 	in.mu.Lock()
 	w := in.waiters[r.ID]

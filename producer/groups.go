@@ -22,7 +22,7 @@ type awaitedGroup struct {
 }
 
 // awaitGroups stores in w the groups that must be decided before its step. It does nothing without
-// a gatherer, or if w has groups already.
+// a gatherer, or if w has groups already. It takes in.mu.
 func (in *inbox) awaitGroups(w *waiter, groups []task.ID) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -34,10 +34,13 @@ func (in *inbox) awaitGroups(w *waiter, groups []task.ID) {
 	}
 }
 
-// forgottenGroup asks the gatherer for the groups before the step of w. It returns an error if one
-// of them was forgotten, so the step will never run, else nil.
+// forgottenGroup asks the gatherer for the groups before the step of w, except for those that it
+// has seen decided. It returns [task.ErrGroupForgotten] if one of them was undecided at an earlier
+// call and no longer exists: the step will never run. Otherwise it returns nil, also if the
+// gatherer fails. It stores the states of the groups in w.
 //
-// Only the polling goroutine calls it. No other code changes the groups of a waiter in the map.
+// Only the polling goroutine calls it. No other code changes the groups of a waiter in the map. It
+// takes in.mu, but not during the calls of the gatherer.
 func (in *inbox) forgottenGroup(ctx context.Context, w *waiter) error {
 	in.mu.Lock()
 	groups := w.groups
@@ -66,7 +69,7 @@ func (in *inbox) forgottenGroup(ctx context.Context, w *waiter) error {
 	return nil
 }
 
-// fail removes w from the inbox and resolves it with err.
+// fail removes w from the inbox and resolves it with err: its futures return err. It takes in.mu.
 func (in *inbox) fail(w *waiter, err error) {
 	in.mu.Lock()
 	if in.waiters[w.id] == w {

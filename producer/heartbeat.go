@@ -10,7 +10,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// newReport returns the sender of this producer's events, or nil without Config.Events.
+// newReport returns the sender of this producer's events and heartbeats, or nil without
+// Config.Events. It starts nothing.
 func (p *Producer) newReport() *report.Reporter {
 	m := p.cfg.Metrics
 	return report.New(report.Config{
@@ -33,7 +34,8 @@ func (p *Producer) endReport(ctx context.Context) {
 	p.report.Stop(ctx)
 }
 
-// hasSecrets reports whether the type of args has secret fields, which events must not show.
+// hasSecrets reports whether the type of args has secret fields, which events must not show. It
+// remembers the answer for each type. It returns false for nil.
 func (p *Producer) hasSecrets(args any) bool {
 	t := reflect.TypeOf(args)
 	if t == nil {

@@ -50,6 +50,7 @@ type inbox struct {
 	ended   sync.WaitGroup
 }
 
+// newInbox returns an inbox without waiters. It starts nothing; the first waiter does.
 func newInbox(p *Producer, store resultstore.ResultStore) *inbox {
 	return &inbox{
 		producer: p, store: store, replies: resultstore.RepliesOnly(store), waiters: make(map[task.ID]*waiter),
@@ -59,7 +60,11 @@ func newInbox(p *Producer, store resultstore.ResultStore) *inbox {
 
 // register returns a waiter for a task that is about to be submitted. It blocks within ctx until
 // the stream of notifications is open, and with reply queues until the queue exists. So no result
-// can come before the producer listens. Submissions with the same id share one waiter.
+// can come before the producer listens. Submissions with the same id share one waiter; release it
+// as often as it was registered.
+//
+// Returns [ErrClosed] after Close, and an error that wraps [broker.ErrUnavailable] if ctx ends
+// first. It takes in.mu, but not while it waits.
 func (in *inbox) register(ctx context.Context, id task.ID, codec *wire.Codec) (*waiter, error) {
 	for {
 		losses, err := in.listening(ctx)
@@ -82,8 +87,9 @@ func (in *inbox) register(ctx context.Context, id task.ID, codec *wire.Codec) (*
 }
 
 // listening blocks until the producer would receive results, and returns how often they were lost
-// so far. Returns [ErrClosed] after Close, and an error that wraps [broker.ErrUnavailable] if ctx
-// ends first.
+// so far. If no goroutine runs yet, it starts them. Returns [ErrClosed] after Close, and an error
+// that wraps [broker.ErrUnavailable] if ctx ends first or the reply queue cannot be used. It takes
+// in.mu, but not while it waits.
 func (in *inbox) listening(ctx context.Context) (losses int, err error) {
 	in.mu.Lock()
 	if in.closed {
@@ -121,7 +127,7 @@ func (in *inbox) listening(ctx context.Context) (losses int, err error) {
 }
 
 // noReplyQueue returns the error of a submission that was not sent because its result could not be
-// received.
+// received. It wraps [broker.ErrUnavailable] and cause, and names a next step.
 func noReplyQueue(cause error) error {
 	text := "swarmiji: the task was not sent: the reply queue for the result is not ready: %w: %w"
 	if _, ok := errors.AsType[*reach.Error](cause); !ok { // which names the next step itself
@@ -131,7 +137,8 @@ func noReplyQueue(cause error) error {
 }
 
 // watch returns a waiter for a task of another producer. No notification comes for such a task, so
-// the store is asked and no stream needs to be open. It takes in.mu.
+// the store is asked and no stream needs to be open. Returns [ErrClosed] after Close. It does not
+// block, and takes in.mu.
 func (in *inbox) watch(id task.ID, codec *wire.Codec) (*waiter, error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -141,8 +148,8 @@ func (in *inbox) watch(id task.ID, codec *wire.Codec) (*waiter, error) {
 	return in.waiterLocked(id, codec), nil
 }
 
-// waiterLocked returns the waiter of a task with one reference more. It makes the waiter and starts
-// the goroutines if necessary. Call it with in.mu held.
+// waiterLocked returns the waiter of a task with one reference more. It makes the waiter, notifies
+// poll of it, and starts the goroutines if necessary. Call it with in.mu held.
 func (in *inbox) waiterLocked(id task.ID, codec *wire.Codec) *waiter {
 	w, ok := in.waiters[id]
 	if !ok {
@@ -160,7 +167,8 @@ func (in *inbox) waiterLocked(id task.ID, codec *wire.Codec) *waiter {
 	return w
 }
 
-// release drops one reference to a waiter. The last one removes it from the inbox. It takes in.mu.
+// release drops one reference to a waiter. The last one removes it from the inbox, so that it never
+// ends. It takes in.mu.
 func (in *inbox) release(w *waiter) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -169,14 +177,18 @@ func (in *inbox) release(w *waiter) {
 	}
 }
 
-// resolve passes a terminal record that was sent to this producer to its waiter. It counts a record
-// without a waiter as rejected.
+// resolve passes a terminal record that was sent to this producer to its waiter, see
+// resolveIfAwaited. It counts a record without a waiter as rejected.
 func (in *inbox) resolve(r resultstore.Record) {
 	if !in.resolveIfAwaited(r) {
 		in.producer.cfg.Metrics.Rejected.Inc(1) // late, repeated, or of a foreign task
 	}
 }
 
+// resolveIfAwaited passes a terminal record to the waiter of its task and removes the waiter. It
+// returns false if there is no waiter or it has an outcome already. If the record is not sealed as
+// required or cannot be opened, the waiter gets that error, and the record counts as rejected. It
+// takes in.mu.
 func (in *inbox) resolveIfAwaited(r resultstore.Record) bool {
 	in.mu.Lock()
 	w, ok := in.waiters[r.ID]
@@ -194,8 +206,9 @@ func (in *inbox) resolveIfAwaited(r resultstore.Record) bool {
 	return w.resolve(r, err)
 }
 
-// startLocked starts the goroutines that receive notifications and poll the store. Call it with
-// in.mu held.
+// startLocked starts the goroutines that receive notifications and poll the store, as far as the
+// store needs them. A store without notifications counts as open at once. close ends the
+// goroutines. Call it once, with in.mu held.
 func (in *inbox) startLocked() {
 	ctx, stop := context.WithCancel(context.Background())
 	in.stop = stop
@@ -215,7 +228,7 @@ func (in *inbox) startLocked() {
 type subscriber func(ctx context.Context, node string) (stream resultstore.Notifications, ready func(context.Context) error, err error)
 
 // subscription returns the function that opens the stream of a store, or nil if the store has no
-// notifications.
+// notifications. A [resultstore.Replier] is preferred to a [resultstore.Notifier].
 func subscription(store resultstore.ResultStore) subscriber {
 	if r, ok := capability.As[resultstore.Replier](store); ok {
 		return func(ctx context.Context, node string) (resultstore.Notifications, func(context.Context) error, error) {
@@ -235,7 +248,8 @@ func subscription(store resultstore.ResultStore) subscriber {
 	return nil
 }
 
-// open sets ready and wakes the submissions that wait for the stream.
+// open sets in.ready and wakes the submissions that wait for the stream. A nil ready means that
+// records can always come. It takes in.mu.
 func (in *inbox) open(ready func(context.Context) error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -247,8 +261,9 @@ func (in *inbox) open(ready func(context.Context) error) {
 	}
 }
 
-// interrupted handles the end of a stream. With a store that only sends records, new submissions
-// wait for the next stream, and the futures of the old one end with an error.
+// interrupted handles the end of a stream with err. With a store that only sends records, new
+// submissions wait for the next stream, and all futures end with an error, see lost. With other
+// stores nothing is lost, since the records stay there. It takes in.mu.
 func (in *inbox) interrupted(err error) {
 	in.mu.Lock()
 	in.ready, in.trouble = nil, err
@@ -266,7 +281,9 @@ func (in *inbox) interrupted(err error) {
 	}
 }
 
-// lost ends all futures with an error, since records for them may be lost.
+// lost ends all futures with an error that wraps [task.ErrNoResult] and cause, since records for
+// them may be lost. It removes their waiters, counts the loss, and logs it if there are futures.
+// Submissions that register meanwhile check again whether the producer listens. It takes in.mu.
 func (in *inbox) lost(cause error) {
 	in.mu.Lock()
 	in.losses++
@@ -285,8 +302,9 @@ func (in *inbox) lost(cause error) {
 	}
 }
 
-// listen receives the store's notifications and resolves waiters by them, until ctx ends. After an
-// error it opens a new stream.
+// listen receives the store's notifications and resolves waiters by them. It blocks until ctx ends.
+// After an error it logs that, handles it as interrupted does, waits, and opens a new stream.
+// Meanwhile submissions do not wait if the store keeps records.
 func (in *inbox) listen(ctx context.Context, subscribe subscriber) {
 	gap := task.Backoff{Base: notifyMinGap, Max: notifyMaxGap}
 	for attempt := 0; ctx.Err() == nil; attempt++ {
@@ -303,6 +321,10 @@ func (in *inbox) listen(ctx context.Context, subscribe subscriber) {
 	}
 }
 
+// receiveAll opens a stream, wakes the submissions that wait for that, and passes its records to
+// the waiters. It blocks until the stream fails or ctx ends, closes the stream and returns the
+// error. A loss that the stream reports ends all futures, see lost, but not the stream. Malformed
+// records are counted as rejected. An error of closing is logged.
 func (in *inbox) receiveAll(ctx context.Context, subscribe subscriber) error {
 	stream, ready, err := subscribe(ctx, in.producer.cfg.Report.NodeID)
 	if err != nil {
@@ -333,8 +355,9 @@ func (in *inbox) receiveAll(ctx context.Context, subscribe subscriber) error {
 	}
 }
 
-// poll asks the store for waiters that got no notification, until ctx ends. The pauses between two
-// reads for the same waiter grow. It sleeps through rounds without a waiter to ask for.
+// poll asks the store for waiters that got no notification. It blocks until ctx ends. The pauses
+// between two reads for the same waiter grow, up to pollMaxGap rounds of pollEvery. If the store
+// fails, the rest of the round is left out. It sleeps through rounds without a waiter to ask for.
 func (in *inbox) poll(ctx context.Context) {
 	next := time.NewTimer(pollEvery)
 	defer next.Stop()
@@ -363,7 +386,7 @@ func (in *inbox) poll(ctx context.Context) {
 }
 
 // rest returns the number of rounds from this one to the next one with a waiter to ask for. It
-// returns 0 if no waiter exists. It takes in.mu.
+// returns 0 if no waiter exists, else 1 with reply queues. It takes in.mu.
 func (in *inbox) rest(round int) (rest int) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -386,7 +409,8 @@ func (in *inbox) rest(round int) (rest int) {
 // pollMaxGap.
 func (w *waiter) gap() int { return min(1<<min(w.polls, 8), pollMaxGap) }
 
-// due returns the waiters to ask for in this round. It takes in.mu.
+// due returns the waiters to ask for in this round, at most pollMost. With reply queues these are
+// only the waiters behind groups. It takes in.mu.
 func (in *inbox) due(round int) []*waiter {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -404,8 +428,10 @@ func (in *inbox) due(round int) []*waiter {
 	return ws
 }
 
-// pollOne reads one record, resolves the waiter if the task has ended or will never run, and
-// reports whether the store answered.
+// pollOne reads one record, resolves the waiter if the task has ended, and else tells it the state.
+// If there is no record and a group before the task was forgotten, the waiter ends with that error.
+// Returns false if the store did not answer within pollTimeout. A record that cannot be read
+// changes nothing; the result is true. It counts the read in w.polls. It takes in.mu.
 func (in *inbox) pollOne(ctx context.Context, w *waiter) bool {
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
@@ -431,12 +457,13 @@ func (in *inbox) pollOne(ctx context.Context, w *waiter) bool {
 	return true
 }
 
+// log returns the logger with the name of this producer.
 func (in *inbox) log() *slog.Logger {
 	return in.producer.cfg.Logger.With(middleware.LogNode, in.producer.cfg.Report.NodeID)
 }
 
-// close ends the goroutines and resolves every open waiter with [ErrClosed]. Returns an error if
-// the goroutines have not ended when ctx ends.
+// close ends the goroutines and resolves every open waiter with [ErrClosed]. Later registrations
+// are refused. It waits for the goroutines; if ctx ends first, it returns an error. It takes in.mu.
 func (in *inbox) close(ctx context.Context) error {
 	in.mu.Lock()
 	in.closed = true

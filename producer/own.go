@@ -13,7 +13,7 @@ type own struct {
 	correlation bool     // some step has a correlation
 }
 
-// collect adds the headers and correlations of n and all nodes below and behind it.
+// collect adds the headers and correlations of n and of all nodes below and behind it to o.
 func (o *own) collect(n *task.Node) {
 	for k := range n.Call.Headers {
 		if at, found := slices.BinarySearch(o.headers, k); !found {
@@ -31,8 +31,10 @@ func (o *own) collect(n *task.Node) {
 	}
 }
 
-// set gives the link of a step the step's own headers and correlation. Those that only other steps
-// have get the values of Submit, or are left out.
+// set gives the link l of a step the step's own headers and correlation. Headers that only other
+// steps have get the values of submit, the call of the workflow. If submit has no such header,
+// l.Without names it, so that the step does not inherit it. The same holds for the correlation,
+// which is then "".
 func (o *own) set(l *task.Link, step, submit *task.Call) {
 	for _, k := range o.headers {
 		v, ok := step.Headers[k]

@@ -35,7 +35,8 @@ type staged struct {
 	onEnd       *ending // functions of middleware to call at the end of the submission
 }
 
-// newStaged returns an empty staged task. Call recycle after the end of the submission.
+// newStaged returns an empty staged task, which may be a recycled one. Call recycle after the end
+// of the submission.
 func (p *Producer) newStaged() *staged {
 	if s, ok := p.blanks.Get().(*staged); ok {
 		return s
@@ -44,8 +45,8 @@ func (p *Producer) newStaged() *staged {
 }
 
 // recycle returns s to the pool for later submissions, since it is a quarter of the memory of a
-// task. It does nothing if there is middleware, which may have kept the envelope. Routers and
-// Formats must not keep it.
+// task. Do not use s any more. It does nothing if there is middleware, which may have kept the
+// envelope. Routers and Formats must not keep it.
 func (p *Producer) recycle(s *staged) {
 	if p.send == nil {
 		*s = staged{}
@@ -53,9 +54,13 @@ func (p *Producer) recycle(s *staged) {
 	}
 }
 
-// prepare fills s, which is zero, with the task of c: it merges metadata, selects the queue,
-// encodes the arguments, runs the middleware, registers the waiter and encodes the message. It
-// publishes nothing.
+// prepare fills s, which is zero, with the task of c: it merges metadata, selects the queue and
+// encodes the arguments. If c has no id, it makes a new id. It then runs the middleware, which
+// registers the waiter and encodes the message (stage). It publishes nothing. It may block within
+// ctx until results can be received.
+//
+// After an error no waiter is registered. The errors are those of Submit that are refused before
+// any I/O, those of middleware, and those of register.
 func (p *Producer) prepare(ctx context.Context, c *task.Call, s *staged) error {
 	if err := task.CheckName(c.Name); err != nil {
 		return err
@@ -125,8 +130,10 @@ func (p *Producer) prepare(ctx context.Context, c *task.Call, s *staged) error {
 	return s.runMiddleware(ctx, queue, e)
 }
 
-// runMiddleware calls the middleware, which stages e. Without middleware it stages e itself. If the
-// middleware returns an error, or nil without staging ([ErrNotSent]), the waiter is released.
+// runMiddleware calls the middleware, which stages e. Without middleware it stages e itself.
+// Returns the error of stage or middleware, or [ErrNotSent] if the middleware returned nil without
+// staging. After an error of middleware, and [ErrNotSent], it releases the waiter and tells the
+// middleware the outcome.
 func (s *staged) runMiddleware(ctx context.Context, queue string, e *task.Envelope) error {
 	send := s.producer.send
 	if send == nil {
@@ -146,7 +153,9 @@ func (s *staged) runMiddleware(ctx context.Context, queue string, e *task.Envelo
 // maxLinkDepth limits how deep successors are nested. Formats have limits of their own.
 const maxLinkDepth = 1000
 
-// checkLinks returns an error if a consumer could not send these successors.
+// checkLinks returns an error if a consumer could not send these successors: a bad name, queue, id
+// or metadata, also of those that follow them, or a nesting deeper than maxLinkDepth. depth is the
+// depth of links.
 func checkLinks(links []task.Link, depth int) error {
 	if depth > maxLinkDepth {
 		return fmt.Errorf("%w: successors are nested deeper than %d", task.ErrBadMetadata, maxLinkDepth)
@@ -174,9 +183,9 @@ func checkLinks(links []task.Link, depth int) error {
 	return nil
 }
 
-// route returns the queue of the task: that of its metadata, else that of the Router. Returns
-// [broker.ErrUnsupported] for a priority on a queue without levels, unless the task has conditions:
-// the priority then orders the jobs.
+// route returns the queue of the task: that of its metadata, else that of the Router. Returns the
+// error of the Router, and one for an invalid name. Returns [broker.ErrUnsupported] for a priority
+// on a queue without levels, unless the task has conditions: the priority then orders the jobs.
 func (p *Producer) route(ctx context.Context, s *staged) (string, error) {
 	queue, ok := s.effective.Queue.Get()
 	if !ok {
@@ -194,7 +203,8 @@ func (p *Producer) route(ctx context.Context, s *staged) (string, error) {
 	return queue, nil
 }
 
-// setEnvelope makes e the envelope to send and merges its effective metadata.
+// setEnvelope makes e the envelope to send. It sets s.effective to its metadata, merged over the
+// static configuration.
 func (s *staged) setEnvelope(e *task.Envelope) {
 	s.envelope, s.effective = e, &e.Meta
 	if e.Base != nil {
@@ -203,8 +213,9 @@ func (s *staged) setEnvelope(e *task.Envelope) {
 	}
 }
 
-// stageFromContext is the innermost sender: it stages the task of the context, which runMiddleware
-// has set.
+// stageFromContext is the innermost sender of the middleware: it stages the task of the context,
+// which runMiddleware has set, as e for queue. Returns an error if a middleware dropped that
+// context.
 func stageFromContext(ctx context.Context, queue string, e *task.Envelope) error {
 	c, _ := middleware.ConfirmerFrom(ctx)
 	s, ok := c.(*staged)
@@ -214,8 +225,13 @@ func stageFromContext(ctx context.Context, queue string, e *task.Envelope) error
 	return s.stage(ctx, queue, e)
 }
 
-// stage registers the waiter and encodes the message. It checks the queue and the envelope again,
-// since middleware may have changed them.
+// stage registers the waiter, encodes the message of e for queue, and stores it in s.out. It
+// publishes nothing. It checks the queue and the envelope again, since middleware may have changed
+// them. A task with conditions is prepared for Config.Jobs. It may block within ctx until results
+// can be received.
+//
+// Returns an error for a second call, for a task that cannot be encoded or have its conditions, and
+// of register. After an error no waiter stays registered.
 func (s *staged) stage(ctx context.Context, queue string, e *task.Envelope) error {
 	p := s.producer
 	if s.out.Message != nil {
@@ -260,7 +276,9 @@ func (s *staged) stage(ctx context.Context, queue string, e *task.Envelope) erro
 }
 
 // registerResult makes the handle of the task and registers its waiter, before anything is
-// published.
+// published. It sets s.pending and s.waiter; the waiter may be nil. It sets the reply address of
+// the envelope if a result is awaited, or may be by the tasks that follow. Returns the errors of
+// awaitResult.
 func (p *Producer) registerResult(ctx context.Context, s *staged) error {
 	pending, w, err := p.awaitResult(ctx, s.envelope.ID, s.effective)
 	if err != nil {
@@ -274,8 +292,9 @@ func (p *Producer) registerResult(ctx context.Context, s *staged) error {
 	return nil
 }
 
-// awaitResult returns the handle of a task and registers a waiter with its store. The waiter is nil
-// if the result is ignored or no store is configured.
+// awaitResult returns the handle of a task and registers a waiter with its store, as register does.
+// The waiter is nil if the result is ignored or no store is configured; the handle then has its
+// outcome already. Returns [task.ErrBadMetadata] for an unknown store and the errors of register.
 func (p *Producer) awaitResult(ctx context.Context, id task.ID, effective *task.Metadata) (task.Pending, *waiter, error) {
 	if effective.IgnoreResult.Or(false) {
 		return &resolved{id: id}, nil, nil
@@ -307,7 +326,8 @@ func (p *Producer) store(name string) (resultstore.ResultStore, error) {
 	return store, nil
 }
 
-// releaseWaiter releases the waiter of a task that was not sent.
+// releaseWaiter releases the waiter of a task that was not sent, and forgets it. It does nothing
+// without a waiter.
 func (s *staged) releaseWaiter() {
 	if s.waiter != nil {
 		s.waiter.inbox.release(s.waiter)

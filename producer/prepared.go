@@ -11,9 +11,9 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// SubmitPrepared publishes a task with conditions when these allow it. data is the message of the
-// job that a Submit of this or another producer has made. A runner.Runner of the job's queue calls
-// it.
+// SubmitPrepared publishes a task with conditions when these allow it, and returns when the broker
+// has confirmed it. data is the message of the job that a Submit of this or another producer has
+// made. A runner.Runner of the job's queue calls it.
 //
 // A repeated call is as safe as a repeated submission: the message keeps its id and generation. No
 // middleware is called and no event is sent, since Submit did that. The result goes to the
@@ -47,12 +47,13 @@ func (p *Producer) SubmitPrepared(ctx context.Context, data []byte) (task.Pendin
 	return pending, nil
 }
 
-// RevokePrepared stores that a task with conditions was revoked because its job was withdrawn. data
-// is the message of the job. The future of the task then ends with [task.ErrRevoked]. A recorded
-// end is not replaced.
+// RevokePrepared stores in Config.Results that a task with conditions was revoked because its job
+// was withdrawn. data is the message of the job. The future of the task then ends with
+// [task.ErrRevoked]. If the end of the task is recorded already, RevokePrepared changes nothing and
+// returns nil. Without Config.Results it stores nothing.
 //
-// A runner.Runner of the job's queue calls it; it may be repeated. Returns an error that wraps
-// [task.ErrBadArgs] if data is not such a task.
+// A runner.Runner of the job's queue calls it; it may be repeated. Returns [ErrClosed], errors of
+// the store, and an error that wraps [task.ErrBadArgs] if data is not such a task.
 func (p *Producer) RevokePrepared(ctx context.Context, data []byte) error {
 	if err := p.begin(); err != nil {
 		return err

@@ -49,8 +49,8 @@ type Producer struct {
 	inFlight sync.WaitGroup
 }
 
-// New returns a producer for c. It does no I/O. Returns all problems of the configuration as one
-// joined error.
+// New returns a producer for c, whose defaults it sets. It does no I/O and starts no goroutine.
+// Returns all problems of the configuration as one joined error.
 func New(c Config) (*Producer, error) {
 	codec, err := c.complete()
 	if err != nil {
@@ -83,9 +83,12 @@ func New(c Config) (*Producer, error) {
 // NodeID returns the name of this producer, to which results are sent.
 func (p *Producer) NodeID() string { return p.cfg.Report.NodeID }
 
-// Submit submits one task and returns when the broker has confirmed it. Its errors:
+// Submit submits one task and returns when the broker has confirmed it. If an earlier task has its
+// unique key, it returns the handle of that one and sends nothing. Its errors:
+//
+//   - [ErrClosed] after Close.
 //   - [task.ErrBadName], [task.ErrBadMetadata], an error of a serializer, [broker.ErrTooLarge]:
-//     refused before any I/O.
+//     refused before the task is sent.
 //   - [broker.ErrNoQueue]: the queue does not exist. The producer declares only the queues of its
 //     Router and of Config.Queues.
 //   - [broker.ErrUnavailable], [broker.ErrBlocked]: nothing was sent before ctx, or Timeout, ended.
@@ -125,7 +128,9 @@ func (p *Producer) Submit(ctx context.Context, c task.Call) (task.Pending, error
 	return s.pending, nil
 }
 
-// publish submits one prepared task.
+// publish submits one prepared task and blocks until it is confirmed or has failed. For a task with
+// a unique key it claims the key first; if an earlier submission has it, it sets s.first and
+// returns nil without sending.
 func (p *Producer) publish(ctx context.Context, s *staged) error {
 	if s.unique != nil {
 		return p.publishUnique(ctx, []*staged{s})[0]
@@ -133,7 +138,8 @@ func (p *Producer) publish(ctx context.Context, s *staged) error {
 	return p.publishOne(ctx, s)
 }
 
-// publishOne publishes one task, or stores it in Config.Jobs if it has conditions.
+// publishOne publishes one task and waits for its confirm, or stores it in Config.Jobs if it has
+// conditions. It returns the error of the broker or the jobs.
 func (p *Producer) publishOne(ctx context.Context, s *staged) error {
 	if s.conditioned != nil {
 		return p.keep(ctx, []*staged{s})[0]
@@ -141,8 +147,8 @@ func (p *Producer) publishOne(ctx context.Context, s *staged) error {
 	return broker.PublishAt(ctx, p.cfg.Broker, s.out)
 }
 
-// begin counts a submission, so that Close waits for it, and starts the report. Returns [ErrClosed]
-// after Close. It takes p.mu.
+// begin counts a submission, so that Close waits for it, and starts the report with the first one.
+// After nil, call p.inFlight.Done at the end. Returns [ErrClosed] after Close. It takes p.mu.
 func (p *Producer) begin() error {
 	p.mu.Lock()
 	if p.closed {
@@ -155,7 +161,8 @@ func (p *Producer) begin() error {
 	return nil
 }
 
-// withTimeout adds the default timeout to ctx if ctx has no deadline.
+// withTimeout returns ctx with the default timeout if ctx has no deadline. A negative
+// Config.Timeout adds none. Call the returned function to release the context.
 func (p *Producer) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok || p.cfg.Timeout < 0 {
 		return ctx, func() {}
@@ -163,8 +170,8 @@ func (p *Producer) withTimeout(ctx context.Context) (context.Context, context.Ca
 	return context.WithTimeout(ctx, p.cfg.Timeout)
 }
 
-// Pending returns the handle of a task of this or another producer by its id. It asks the default
-// result store.
+// Pending returns the handle of a task of this or another producer by its id. It does no I/O. The
+// handle asks the default result store.
 //
 //   - A store has no record of a task before its start or its first retry. State returns
 //     [task.StatePending] for a task without a record only if this producer has submitted it and
@@ -175,7 +182,8 @@ func (p *Producer) withTimeout(ctx context.Context) (context.Context, context.Ca
 //     submitted the task and waits for it. Done and Result wait for a record that is sent to this
 //     producer, such as that of a successor of its own task. Result wraps [broker.ErrUnsupported]
 //     if its context ends first.
-//   - Without a store all methods return [task.ErrNoResult].
+//   - Without a store Result and State return [task.ErrNoResult]. For an invalid id they return
+//     [task.ErrBadID]. Done is closed in both cases.
 func (p *Producer) Pending(id task.ID) task.Pending {
 	if err := id.Check(); err != nil {
 		return &resolved{id: id, err: err}
@@ -188,7 +196,9 @@ func (p *Producer) Pending(id task.ID) task.Pending {
 }
 
 // Close refuses new submissions, waits for running ones until ctx ends, and ends open futures with
-// [ErrClosed]. It does not close the broker, stores and bus. It may be called repeatedly.
+// [ErrClosed]. It then sends its last event. It does not close the broker, stores and bus. It may
+// be called repeatedly. Returns an error if ctx ends before the submissions or the goroutines of
+// results have ended.
 func (p *Producer) Close(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed = true
@@ -212,8 +222,9 @@ func (p *Producer) Close(ctx context.Context) error {
 }
 
 // declareQueues declares the queues of the Router and of Config.Queues before the first submission,
-// so that tasks can be queued before a consumer exists. After an error the next submission tries
-// again. Only one goroutine declares at a time; the others wait within ctx.
+// so that tasks can be queued before a consumer exists. After a success it does nothing. After an
+// error, which it returns, the next submission tries again. Only one goroutine declares at a time;
+// the others wait within ctx and return [broker.ErrUnavailable] if that ends.
 func (p *Producer) declareQueues(ctx context.Context) error {
 	if p.declared.Load() {
 		return nil

@@ -21,7 +21,8 @@ type JobCreator interface {
 	CreateForTasks(ctx context.Context, tasks []task.Conditioned) []error
 }
 
-// submitError names the task that was not submitted. For a missing queue it adds the next step.
+// submitError returns err with which, the name of the task that was not submitted. For a missing
+// queue it adds the next step.
 func submitError(which string, err error) error {
 	if errors.Is(err, broker.ErrNoQueue) {
 		return fmt.Errorf("swarmiji: submit %s: %w; correct the queue's name, start its consumer, or name it in producer.Config.Queues", which, err)
@@ -29,7 +30,9 @@ func submitError(which string, err error) error {
 	return fmt.Errorf("swarmiji: submit %s: %w", which, err)
 }
 
-// publishAll submits tasks, those with a unique key last. It returns the error of each.
+// publishAll submits prepared tasks, those with a unique key after the others. It blocks until each
+// is confirmed or has failed, and returns the error of each in the order of all. If a unique key
+// belongs to an earlier submission, it sets first of the task and the error is nil.
 func (p *Producer) publishAll(ctx context.Context, all []*staged) []error {
 	plain, unique := all, []*staged(nil)
 	for i, s := range all {
@@ -61,8 +64,9 @@ func (p *Producer) publishAll(ctx context.Context, all []*staged) []error {
 	return errs
 }
 
-// publishPlain publishes tasks, and stores those with conditions in Config.Jobs. It returns the
-// error of each.
+// publishPlain publishes tasks in one batch, and first stores those with conditions in Config.Jobs.
+// It ignores unique keys. It blocks until each is confirmed or has failed, and returns the error of
+// each in the order of all.
 func (p *Producer) publishPlain(ctx context.Context, all []*staged) []error {
 	var conditioned []*staged
 	outs := make([]broker.Outgoing, 0, len(all))
@@ -92,7 +96,7 @@ func (p *Producer) publishPlain(ctx context.Context, all []*staged) []error {
 	return errs
 }
 
-// keep stores tasks with conditions in Config.Jobs and returns the error of each.
+// keep stores tasks with conditions in Config.Jobs in one call, and returns the error of each.
 func (p *Producer) keep(ctx context.Context, all []*staged) []error {
 	kept := make([]task.Conditioned, len(all))
 	for i, s := range all {

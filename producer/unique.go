@@ -63,11 +63,14 @@ func (e *UniqueError) Error() string {
 // Unwrap returns the reason.
 func (e *UniqueError) Unwrap() error { return e.err }
 
+// claimer returns the store of the keys of unique tasks: Config.Claimer, else Config.Results if it
+// can claim, else nil.
 func (p *Producer) claimer() resultstore.Claimer {
 	return resultstore.ClaimerOf(p.cfg.Claimer, p.cfg.Results)
 }
 
-// checkUnique returns an error if the task cannot have a unique key.
+// checkUnique returns an error if the task cannot have a unique key: the key or its TTL is out of
+// range, the task is a step of a workflow, or no claimer is configured.
 func (p *Producer) checkUnique(c *task.Call) error {
 	u := c.Unique
 	switch {
@@ -90,10 +93,12 @@ const (
 	confirmed = '=' // followed by the task's id
 )
 
+// holder returns the text that is stored as the holder of a key. It names the state and the id of
+// the task that has the key.
 func holder(state byte, id task.ID) string { return string(state) + string(id) }
 
-// readHolder returns the state and the task id of the holder of a key. Returns
-// [resultstore.ErrMalformed] for a malformed holder.
+// readHolder returns the state (underWay, unknown or confirmed) and the task id of the holder of a
+// key. Returns [resultstore.ErrMalformed] for a malformed holder.
 func readHolder(text string) (state byte, id task.ID, err error) {
 	if len(text) > 1 {
 		word, _, _ := strings.Cut(text[1:], " ")
@@ -116,11 +121,12 @@ type claim struct {
 	err    error   // the error of the submission
 }
 
-// publishUnique submits unique tasks and returns the error of each. If an earlier task with the
-// same key was confirmed, it sets first to its id instead of sending, without an error.
+// publishUnique submits unique tasks, blocks until each is confirmed or has failed, and returns the
+// error of each. If an earlier task with the same key was confirmed, it sets first to the id of
+// that task instead of sending, without an error.
 //
-// It waits for other submissions of the same keys within ctx. While it waits for a key it holds
-// none, so two calls cannot block each other.
+// It waits for other submissions of the same keys within ctx. If ctx ends first, the error is a
+// [*UniqueError]. While it waits for a key it holds none, so two calls cannot block each other.
 func (p *Producer) publishUnique(ctx context.Context, all []*staged) []error {
 	claims := make([]*claim, len(all))
 	for i, s := range all {
@@ -153,7 +159,9 @@ func (p *Producer) publishUnique(ctx context.Context, all []*staged) []error {
 }
 
 // submitClaims claims the keys of some tasks, sends the tasks that got their key, and stores the
-// outcome of each. It returns the tasks whose key belongs to a running submission.
+// outcome of each with its key. It sets err or first of each task that it has finished. It returns
+// the tasks whose key belongs to a running submission, or to an earlier task of some: try them
+// again. It sends for at most sendTime.
 func (p *Producer) submitClaims(ctx context.Context, some []*claim) (busy []*claim) {
 	until := time.Now().Add(sendTime)
 	first := make(map[string]*claim, len(some))
@@ -197,9 +205,13 @@ func (p *Producer) submitClaims(ctx context.Context, some []*claim) (busy []*cla
 	return busy
 }
 
-// claimKey claims the key for this submission. If it returns nil, exactly one of these is set: won,
-// the task must be sent; first, an earlier submission was confirmed; other, another submission is
-// running.
+// claimKey claims the key for this submission. It tries once. If it returns nil, exactly one of
+// these is set: won, the task must be sent; first, an earlier submission was confirmed; other,
+// another submission is running.
+//
+// If an earlier submission of the same id has an unknown outcome, it takes over the key and sets
+// again too. Returns a [*UniqueError] if the outcome of another task, or of an at-most-once task,
+// is unknown. Also returns errors of the store of claims, as notClaimed converts them.
 func (c *claim) claimKey(ctx context.Context, store resultstore.Claimer) error {
 	winner, err := store.Claim(ctx, c.key, c.holder, claimTime)
 	if err != nil {
@@ -231,7 +243,8 @@ func (c *claim) claimKey(ctx context.Context, store resultstore.Claimer) error {
 	return notClaimed(err)
 }
 
-// notClaimed converts an error of the store of claims to an error of the submission.
+// notClaimed converts an error of the store of claims to an error of the submission. nil stays nil.
+// Errors that a repetition may change wrap [broker.ErrUnavailable]: nothing was sent.
 func notClaimed(err error) error {
 	switch {
 	case err == nil:
@@ -242,8 +255,15 @@ func notClaimed(err error) error {
 	return fmt.Errorf("unique key: nothing was sent: %w: %w", broker.ErrUnavailable, err)
 }
 
-// storeOutcome stores the outcome of the submission as the new holder of the key, and sets c.err. A
-// refused task frees its key. An error of the store is logged.
+// storeOutcome stores the outcome of the submission as the new holder of the key, and sets c.err.
+// sent is the error of the publish.
+//
+//   - Confirmed: the key stays with the task for its TTL.
+//   - Unknown outcome: the same, and c.err is a [*UniqueError].
+//   - Refused: the key is freed. If an earlier message of the same id may be queued, the key stays
+//     with the task as unknown.
+//
+// An error of the store is logged; the key is then free after claimTime.
 func (c *claim) storeOutcome(ctx context.Context, store resultstore.Claimer, sent error) {
 	id, u := c.envelope.ID, c.unique
 	var err error
@@ -265,8 +285,9 @@ func (c *claim) storeOutcome(ctx context.Context, store resultstore.Claimer, sen
 	}
 }
 
-// duplicateOf ends a submission that was not sent because of its unique key. It releases the waiter
-// of s and returns the handle of the earlier task s.first.
+// duplicateOf ends a submission that was not sent because of its unique key. It tells middleware
+// [ErrDuplicate], releases the waiter of s, and returns the handle of the earlier task s.first. If
+// that is the same task, its waiter stays and its handle is returned.
 func (p *Producer) duplicateOf(s *staged) task.Pending {
 	s.notifyEnd(fmt.Errorf("%w: task %s", ErrDuplicate, s.first))
 	if s.first == s.envelope.ID {
@@ -283,7 +304,8 @@ func (p *Producer) duplicateOf(s *staged) task.Pending {
 	return &observed{id: s.first, inbox: p.inbox[p.cfg.Stores[name]], codec: p.codec}
 }
 
-// each calls fn for 0 to n-1, at most claimsAtOnce at a time, and waits for all calls.
+// each calls fn for 0 to n-1 on other goroutines, at most claimsAtOnce at a time, and waits for all
+// calls. It makes a single call on the calling goroutine.
 func each(n int, fn func(i int)) {
 	if n == 1 {
 		fn(0)

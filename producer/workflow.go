@@ -23,11 +23,13 @@ import (
 // errNoGatherer refuses a group without a gatherer.
 var errNoGatherer = fmt.Errorf("%w: groups need a gatherer: use a result store that is a resultstore.Gatherer, or set Config.Gatherer of producer and consumers, or add results=redis://host or another store to the URL", broker.ErrUnsupported)
 
+// gathers reports whether a gatherer is configured, the store that collects the results of groups.
 func (p *Producer) gathers() bool {
 	return resultstore.GathererOf(p.cfg.Gatherer, p.cfg.Results) != nil
 }
 
-// checkMember returns an error if the member's group cannot be gathered or is malformed.
+// checkMember returns an error if the group of m is malformed. If a task follows the group, it also
+// returns an error for a malformed following task and without a gatherer.
 func (p *Producer) checkMember(m *task.Membership) error {
 	if m.Chord == nil {
 		return m.Group.Check()
@@ -38,8 +40,9 @@ func (p *Producer) checkMember(m *task.Membership) error {
 	return errors.Join(m.Group.Check(), checkLinks([]task.Link{*m.Chord}, 0))
 }
 
-// SubmitWork submits a workflow. It implements [task.WorkSubmitter]; [task.Step.Submit] and
-// [task.Stream] call it.
+// SubmitWork submits a workflow: it publishes the first steps and blocks until the broker has
+// confirmed them. It returns the handles of the steps with futures, in the order of the workflow.
+// It implements [task.WorkSubmitter]; [task.Step.Submit] and [task.Stream] call it.
 //
 // Besides the errors of Submit it returns [broker.ErrUnsupported] for a group without a configured
 // gatherer. It returns serializer.ErrValue or [broker.ErrTooLarge] for a workflow that does not fit
@@ -97,8 +100,9 @@ type step struct {
 	behind []task.ID // groups that must be decided before it
 }
 
-// build returns the link of the whole workflow and collects the steps in b. Returns an error for
-// conditions, unique keys and other parts that workflows cannot have.
+// build returns the link of the whole workflow and collects the steps with futures in b. A link is
+// a step with all steps that follow it, as messages carry it. It sends nothing. Returns an error
+// for conditions, unique keys and other parts that workflows cannot have.
 func (b *builder) build() (task.Link, error) {
 	if b.work.Call.Conditions != nil {
 		return task.Link{}, fmt.Errorf("swarmiji: submit workflow: %w", errStepConditions)
@@ -121,9 +125,9 @@ func (b *builder) build() (task.Link, error) {
 	return l, nil
 }
 
-// named returns n with the workflow's id at its last step, and sets b.id. The ids of the other
-// steps are derived from it, so that a workflow that is submitted again under its id has the same
-// steps.
+// named returns a copy of n with the workflow's id at its last step, and sets b.id to that id. It
+// is the id of the call, else that of the last step, else a new one. The ids of the other steps are
+// derived from it, so that a workflow that is submitted again under its id has the same steps.
 func (b *builder) named(n *task.Node) (*task.Node, error) {
 	last := n
 	for last.Next != nil {
@@ -142,6 +146,8 @@ func (b *builder) named(n *task.Node) (*task.Node, error) {
 	return withLastID(n, b.id), nil
 }
 
+// withLastID returns a copy of the sequence n in which the last step has this id. n does not
+// change.
 func withLastID(n *task.Node, id task.ID) *task.Node {
 	c := *n
 	if n.Next != nil {
@@ -159,7 +165,10 @@ type place struct {
 	depth    int
 }
 
-// link converts a node and all nodes that follow it to a link.
+// link converts a node and all nodes that follow it to a link. It selects the queue of each step,
+// encodes its arguments, and appends the steps with futures to b.steps. Returns an error for a step
+// that cannot be sent: too deep, without a name, with conditions or a unique key, or with bad
+// metadata or arguments.
 func (b *builder) link(n *task.Node, at place) (task.Link, error) {
 	if at.depth++; at.depth > maxLinkDepth {
 		return task.Link{}, fmt.Errorf("%w: the workflow has more than %d steps in sequence", task.ErrBadMetadata, maxLinkDepth)
@@ -206,7 +215,8 @@ func (b *builder) link(n *task.Node, at place) (task.Link, error) {
 	return l, b.follow(n, &l, at)
 }
 
-// follow adds the nodes that follow n to its link l.
+// follow adds the nodes that follow n to its link l: successors and error tasks, which have no
+// futures, and last the next step. Returns the errors of link.
 func (b *builder) follow(n *task.Node, l *task.Link, at place) error {
 	side := place{template: at.template, depth: at.depth}
 	for _, list := range []struct {
@@ -230,7 +240,9 @@ func (b *builder) follow(n *task.Node, l *task.Link, at place) error {
 	return err
 }
 
-// group converts a group and the nodes that follow it to a link.
+// group converts a group and the nodes that follow it to a link. Without a next step it adds a task
+// that returns the results of the group. It adds the group to b.groups, for which the steps behind
+// it wait. Returns the errors of link, and errNoGatherer without a gatherer.
 func (b *builder) group(n *task.Node, at place) (task.Link, error) {
 	if !b.p.gathers() {
 		return task.Link{}, errNoGatherer
@@ -265,8 +277,9 @@ func (b *builder) group(n *task.Node, at place) (task.Link, error) {
 	return l, err
 }
 
-// stepID returns the id of a step: the chosen one, one derived from the workflow's id, or "" for a
-// step without a future. Returns [task.ErrBadID] for a chosen id inside of a Map.
+// stepID returns the id of a step: the chosen one, else one derived from the workflow's id and the
+// count b.ids. For a step without a future and a chosen id it returns "". Returns [task.ErrBadID]
+// for a malformed chosen id, and for one inside of a Map.
 func (b *builder) stepID(chosen task.ID, at place) (task.ID, error) {
 	switch {
 	case chosen != "" && at.template:
@@ -280,7 +293,7 @@ func (b *builder) stepID(chosen task.ID, at place) (task.ID, error) {
 	return task.Derive(b.id, "step"+strconv.Itoa(b.ids)), nil
 }
 
-// effective merges m over the static configuration.
+// effective returns m merged over the static configuration of the producer. m does not change.
 func (b *builder) effective(m *task.Metadata) *task.Metadata {
 	if b.p.base == nil {
 		return m
@@ -289,7 +302,9 @@ func (b *builder) effective(m *task.Metadata) *task.Metadata {
 	return &merged
 }
 
-// route sets the queue of a step.
+// route sets the queue of the step l. The queue of the first step is remembered in b.queue; the
+// task that only gathers results gets that one. Returns an error if the step cannot be encoded or
+// the Router fails.
 func (b *builder) route(l *task.Link) error {
 	e := &task.Envelope{ID: l.ID, Name: l.Name, Meta: l.Meta, Base: b.p.base, Headers: wire.StepHeaders(b.work.Call.Headers, l)}
 	if err := serializer.CheckEnvelope(e); err != nil {
@@ -309,8 +324,10 @@ func (b *builder) route(l *task.Link) error {
 	return err
 }
 
-// await registers the waiters of all steps before anything is sent. It returns the handles and the
-// waiters, also with an error.
+// await registers the waiters of all steps with futures before anything is sent. It returns a
+// handle for each and the waiters. It blocks within the default timeout until results can be
+// received. After an error it returns no handles, but the waiters so far, which the caller must
+// release.
 func (b *builder) await() ([]task.Pending, []*waiter, error) {
 	ctx, cancel := b.p.withTimeout(b.ctx)
 	defer cancel()
@@ -342,7 +359,8 @@ func (b *builder) rootEnvelope() *task.Envelope {
 	return e
 }
 
-// given encodes the argument of the first step.
+// given encodes args, the argument of the first step. For [task.None] it returns an empty value.
+// Returns the error of the serializer.
 func (b *builder) given(args any) (wire.Given, error) {
 	if _, none := args.(task.None); none {
 		return wire.Given{}, nil
@@ -354,8 +372,9 @@ func (b *builder) given(args any) (wire.Given, error) {
 	return wire.Given{Value: wire.Value{ContentType: ct, Data: data}}, nil
 }
 
-// sendAll publishes the first steps and waits for their confirms. Middleware learns the outcome of
-// each.
+// sendAll makes the first steps of l, publishes them in batches and waits for their confirms. If
+// one cannot be made, it sends none. It stops at the first batch with an error and returns that.
+// Middleware learns the outcome of each.
 func (b *builder) sendAll(l *task.Link) error {
 	given, err := b.given(b.work.Args)
 	if err != nil {
@@ -382,8 +401,10 @@ func (b *builder) sendAll(l *task.Link) error {
 	return nil
 }
 
-// stream publishes one member for each input, in batches. The last member carries the number of
-// members.
+// stream publishes one member of the group l for each input of the stream, in batches, and waits
+// for their confirms. The last member carries the number of members. Without inputs it sends the
+// step behind the group with an empty list. It stops at the first error and returns it; earlier
+// batches were sent.
 func (b *builder) stream(l *task.Link) error {
 	parent := b.rootEnvelope()
 	chord := wire.Callback(l, l.ID, nil, parent.ReplyTo)
@@ -424,7 +445,9 @@ func (b *builder) stream(l *task.Link) error {
 	return nil
 }
 
-// stage prepares one of the first steps for its publish.
+// stage prepares one of the first steps for its publish and runs the middleware for it. It
+// registers no waiter; await has done so. Returns the error of the step or of middleware; do not
+// use the first result then.
 func (b *builder) stage(f wire.Successor) (*staged, error) {
 	if f.Err != nil {
 		return nil, fmt.Errorf("step %s: %w", f.Envelope.Name, f.Err)
@@ -436,16 +459,17 @@ func (b *builder) stage(f wire.Successor) (*staged, error) {
 	return s, s.runMiddleware(b.ctx, f.Queue, s.envelope)
 }
 
-// notifyEnd tells middleware that these steps were not sent, except for those whose outcome it
-// knows already.
+// notifyEnd tells middleware that the steps of part were not sent because of err, except for those
+// whose outcome it knows already.
 func (b *builder) notifyEnd(part []*staged, err error) {
 	for _, s := range part {
 		s.notifyEnd(err)
 	}
 }
 
-// publish publishes first steps and waits for their confirms. Returns the errors of at most
-// maxNamed steps, joined.
+// publish publishes first steps in one batch and waits for their confirms within the default
+// timeout. Confirmed ones are counted and their events sent; middleware learns the outcome of each.
+// Returns the errors of at most maxNamed steps, joined, or nil if all are confirmed.
 func (b *builder) publish(part []*staged) error {
 	ctx, cancel := b.p.withTimeout(b.ctx)
 	defer cancel()

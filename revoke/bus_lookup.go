@@ -19,7 +19,9 @@ type question struct {
 	err  error
 }
 
-// ask reports whether the bus has a revocation of id. It blocks until the bus has been read.
+// ask reports whether the bus has a revocation of id. It blocks until the bus has been read or ctx
+// ends; each read takes at most askTimeout. Concurrent callers share one read. Returns [ErrClosed]
+// after Close, the cause of ctx, and errors of the bus. It takes l.mu, but not while it waits.
 func (l *List) ask(ctx context.Context, id task.ID) (bool, error) {
 	l.mu.Lock()
 	if l.closed {
@@ -47,7 +49,8 @@ func (l *List) ask(ctx context.Context, id task.ID) (bool, error) {
 	return q.ids[id], nil
 }
 
-// askAll sends requests to the bus until no caller waits.
+// askAll reads the bus for the callers of ask, one read after the other, until no caller waits. It
+// blocks until then. ask starts it on a goroutine. It takes l.mu.
 func (l *List) askAll() {
 	for {
 		l.mu.Lock()
@@ -69,7 +72,8 @@ func (l *List) askAll() {
 const askTimeout = 30 * time.Second
 
 // answer reads all revocations from the bus and sets the results of q. It adds the revoked ids to
-// the set and the other ids to l.cleared.
+// the set and the other ids to l.cleared, so that later lookups need no read. It blocks for at most
+// askTimeout. After an error, which it returns, q has no results. It takes l.mu at the end.
 func (l *List) answer(q *question) error {
 	ctx, cancel := context.WithTimeout(l.ctx, askTimeout)
 	defer cancel()

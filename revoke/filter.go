@@ -20,6 +20,7 @@ type filter struct {
 	ends int64 // when all its ids are over
 }
 
+// newFilter returns an empty filter with a random seed.
 func newFilter() *filter {
 	return &filter{seed: maphash.MakeSeed(), bits: make([]uint64, filterBits/64)}
 }
@@ -30,6 +31,7 @@ func (f *filter) place(id task.ID) (at, step uint64) {
 	return h, h>>32 | 1
 }
 
+// add adds an id that is revoked until ends.
 func (f *filter) add(id task.ID, ends int64) {
 	at, step := f.place(id)
 	for range filterLooks {
@@ -40,6 +42,7 @@ func (f *filter) add(id task.ID, ends int64) {
 	f.ends = max(f.ends, ends)
 }
 
+// has reports whether id was added, with few wrong positive answers.
 func (f *filter) has(id task.ID) bool {
 	at, step := f.place(id)
 	for range filterLooks {

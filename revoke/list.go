@@ -79,6 +79,7 @@ type List struct {
 	asked    uint64 // number of requests to the bus
 }
 
+// watcher is a function of Watch. A pointer to it identifies one call of Watch.
 type watcher struct{ fn func(Revocation) }
 
 // New returns a List. Its error joins all problems of the configuration. It does no I/O and starts
@@ -108,14 +109,15 @@ func New(c Config) (*List, error) {
 	return newList(c), nil
 }
 
-// newList returns a list for a complete configuration.
+// newList returns a list for a complete configuration. It starts nothing.
 func newList(c Config) *List {
 	l := &List{cfg: c, caughtUp: make(chan struct{}), broken: make(chan struct{}), set: set{max: c.Max, forget: c.Live}}
 	l.ctx, l.end = context.WithCancel(context.Background())
 	return l
 }
 
-// checkBus returns an error if the bus does not store revocations, as far as it reports that.
+// checkBus returns an error that wraps [events.ErrNotRetained] if the bus does not store
+// revocations, as far as it reports that. With live it returns nil.
 func checkBus(bus events.EventBus, live bool) error {
 	if live {
 		return nil
@@ -140,8 +142,8 @@ func retention(bus events.EventBus) (events.Retention, bool) {
 // waitingEvery is the interval between warnings while Ready waits.
 const waitingEvery = 30 * time.Second
 
-// Ready starts the list and waits until it knows all revocations from before its start. If
-// StartLimit passes first, Ready returns nil.
+// Ready starts the list and blocks until it knows all revocations from before its start. If
+// StartLimit passes first, Ready logs an error once and returns nil. It logs a warning every 30 s.
 //
 // Returns the cause if ctx ends, [ErrClosed] after Close, and permanent errors of the bus such as
 // [events.ErrNotRetained].
@@ -182,7 +184,8 @@ func (l *List) Ready(ctx context.Context) error {
 	}
 }
 
-// start starts the goroutines with the first call.
+// start starts the goroutines of the list with the first call. Later calls and calls after Close
+// start nothing.
 func (l *List) start() {
 	l.begin.Do(func() {
 		l.begun = time.Now()
@@ -191,7 +194,8 @@ func (l *List) start() {
 	})
 }
 
-// spawn runs fn in a goroutine that Close waits for. It does nothing if the list is closed.
+// spawn runs fn on a goroutine that Close waits for. It does nothing if the list is closed. It
+// takes l.mu.
 func (l *List) spawn(fn func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -200,7 +204,8 @@ func (l *List) spawn(fn func()) {
 	}
 }
 
-// run reads the bus until the list is closed or the bus fails permanently. After other errors it
+// run reads the bus and adds its revocations to the list. It blocks until the list is closed or the
+// bus fails permanently; then it sets l.err and closes l.broken. After other errors it waits and
 // retries, and logs the first error of each interruption.
 func (l *List) run() {
 	var gap task.Backoff
@@ -225,9 +230,9 @@ func (l *List) run() {
 	}
 }
 
-// follow reads all stored revocations and then new ones, until ctx ends or the bus fails. It closes
-// l.caughtUp when the stored ones are read. received reports whether it has read any event, such as
-// its own marker.
+// follow reads all stored revocations and then new ones, and adds them to the list. It blocks until
+// l.ctx ends or the bus fails, and returns that error. It closes l.caughtUp when the stored ones
+// are read. received reports whether it has read any event, such as its own marker.
 func (l *List) follow() (received bool, err error) {
 	r, err := openReader(l.ctx, l.cfg.Events, l.cfg.Live, time.Time{})
 	if err != nil {
@@ -254,7 +259,9 @@ func (l *List) follow() (received bool, err error) {
 	}
 }
 
-// apply adds a revocation to the list and calls the watchers. It ignores a revocation that is over.
+// apply adds a revocation to the list and calls the watchers, one revocation at a time. It ignores
+// an empty revocation and one that is over. If the list is full and forgets older ones, it logs
+// that. It takes l.mu, and l.telling while it calls the watchers.
 func (l *List) apply(v *Revocation) {
 	if len(v.IDs) == 0 && v.Selector.isZero() {
 		return
@@ -287,7 +294,9 @@ func (l *List) apply(v *Revocation) {
 
 // Watch calls fn for each revocation that the list adds, until stop is called. Calls come one at a
 // time, from the list's goroutine or from [List.Revoke], which block meanwhile. The same revocation
-// may come more than once. fn must not call Revoke.
+// may come more than once. fn must not call Revoke. Watch does not start the list, and does not
+// call fn for revocations that the list has already. stop does not wait: a call that runs may end
+// later.
 func (l *List) Watch(fn func(Revocation)) (stop func()) {
 	w := &watcher{fn}
 	change := func(f func([]*watcher) []*watcher) {
@@ -304,8 +313,8 @@ func (l *List) Watch(fn func(Revocation)) (stop func()) {
 // Check reports whether a task from queue is revoked. It does not wait for Ready.
 //
 // If the task may have an older revocation that is not in memory, Check asks the bus. It then
-// blocks until the bus answers, ctx ends, or 30 s have passed. After an error the task should not
-// be started.
+// blocks until the bus answers or ctx ends. Each request to the bus takes at most 30 s. After an
+// error the task should not be started.
 func (l *List) Check(ctx context.Context, queue string, e *task.Envelope) (bool, error) {
 	switch l.lookup(queue, e) {
 	case yes:
@@ -319,6 +328,8 @@ func (l *List) Check(ctx context.Context, queue string, e *task.Envelope) (bool,
 // Knows reports whether the list knows in memory that the task is revoked. It never asks the bus.
 func (l *List) Knows(queue string, e *task.Envelope) bool { return l.lookup(queue, e) == yes }
 
+// lookup returns whether the task from queue is revoked, as far as this process knows: yes, no, or
+// maybe if the bus must be asked. It takes l.mu.
 func (l *List) lookup(queue string, e *task.Envelope) finding {
 	if !l.any.Load() {
 		return no
@@ -339,7 +350,8 @@ func (l *List) lookup(queue string, e *task.Envelope) finding {
 }
 
 // Close ends the goroutines of the list and waits for them, or returns an error if ctx ends first.
-// The revocations in memory can still be looked up. Close is idempotent.
+// Later calls of Revoke and lookups that need the bus return [ErrClosed]. The revocations in memory
+// can still be looked up. Close is idempotent.
 func (l *List) Close(ctx context.Context) error {
 	l.mu.Lock()
 	l.closed = true

@@ -36,8 +36,9 @@ func hearingEvent(typ, token, node string) events.Event {
 	return events.Event{Type: typ, NodeID: node, Time: time.Now(), Fields: map[string]any{fieldToken: token}}
 }
 
-// heard asks for listeners and waits for an answer of a consumer's list. Returns ErrUnheard without
-// an answer within askFor.
+// heard asks for listeners and blocks until a consumer's list answers. It repeats the question
+// every askAgain. Returns nil after an answer. Returns [ErrUnheard] without an answer within
+// askFor, and together with an error of the bus.
 func (r *Revoker) heard(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askFor)
 	defer cancel()
@@ -65,7 +66,8 @@ func (r *Revoker) heard(ctx context.Context) error {
 	return ErrUnheard
 }
 
-// awaitAnswer waits for the answer with this token.
+// awaitAnswer blocks until the answer with this token comes and ignores other events. Returns the
+// error of the subscription, also when ctx ends.
 func awaitAnswer(ctx context.Context, sub events.Subscription, token string) error {
 	for {
 		e, err := sub.Receive(ctx)
@@ -78,8 +80,8 @@ func awaitAnswer(ctx context.Context, sub events.Subscription, token string) err
 	}
 }
 
-// answerAsks answers asks until the list or the bus is closed. After other errors of the bus it
-// retries.
+// answerAsks answers the questions of Revokers for listeners. It blocks until the list or the bus
+// is closed. After other errors of the bus, which it logs at debug level, it waits and retries.
 func (l *List) answerAsks() {
 	var gap task.Backoff
 	for attempt := 0; ; attempt++ {
@@ -94,7 +96,9 @@ func (l *List) answerAsks() {
 	}
 }
 
-// answerSome answers asks until the bus returns an error.
+// answerSome answers questions for listeners until the bus returns an error, which it returns. It
+// answers only if a consumer uses the list. It waits a random time first, up to answerAfter, and
+// does not answer if another list has.
 func (l *List) answerSome() error {
 	sub, err := l.cfg.Events.Subscribe(l.ctx, events.Filter{Types: []string{typeAsk, typeAnswer}})
 	if err != nil {
@@ -128,14 +132,15 @@ func (l *List) answerSome() error {
 	}
 }
 
-// watched reports whether a consumer uses the list. A list of a producer cannot prevent the start
-// of a task.
+// watched reports whether a consumer uses the list, by a call of Watch. A list of a producer cannot
+// prevent the start of a task. It takes l.mu.
 func (l *List) watched() bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return len(l.watchers) > 0
 }
 
+// closeSubscription closes sub within openTimeout. It ignores the error.
 func closeSubscription(sub events.Subscription) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()

@@ -23,8 +23,9 @@ func NewLocal(logger *slog.Logger) *List {
 }
 
 // Revoke revokes tasks by their ids. It takes effect in this process at once, and calls the
-// watchers. Then Revoke stores the revocation in the bus of the list, as [Revoker.Revoke] does.
-// Messages stay in their queues.
+// watchers. Then it stores the revocation in the bus of the list and blocks until the bus has
+// confirmed that. A list without a bus skips that. Without a deadline in ctx it waits for at most
+// [DefaultTimeout]. Messages stay in their queues. Without ids it does nothing.
 //
 // After [task.ErrBadID] and [ErrClosed] nothing has changed. Other errors come from the bus: this
 // process knows the revocation, but others may not.

@@ -25,8 +25,9 @@ type reader struct {
 	unseen map[string]events.Event // by token; published, but not yet received
 }
 
-// openReader opens the stream of events stored since a time and of new events. With live it opens
-// the stream of new events only.
+// openReader opens the stream of events stored since a time (zero: of all) and of new events. With
+// live it opens the stream of new events only. It waits for at most openTimeout. Returns errors of
+// the bus, and [events.ErrNotRetained] for a bus that stores none. Close the reader at the end.
 func openReader(ctx context.Context, bus events.EventBus, live bool, since time.Time) (*reader, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
@@ -46,7 +47,8 @@ func openReader(ctx context.Context, bus events.EventBus, live bool, since time.
 	return r, nil
 }
 
-// publish publishes an event and adds it to r.unseen until it is received.
+// publish publishes an event once and adds it to r.unseen until it is received. Returns the error
+// of the bus; r.unseen is then unchanged.
 func (r *reader) publish(ctx context.Context, e events.Event) error {
 	if err := r.bus.Publish(ctx, e); err != nil {
 		return fmt.Errorf("revoke: publish: %w", err)
@@ -55,8 +57,9 @@ func (r *reader) publish(ctx context.Context, e events.Event) error {
 	return nil
 }
 
-// next returns the next revocation. While events are unseen, it publishes them again after each
-// quiet period.
+// next blocks until the next revocation and returns it. It removes an own event from r.unseen.
+// While events are unseen, it publishes them again after each quiet period. Returns the cause of
+// ctx or an error of the bus.
 func (r *reader) next(ctx context.Context) (Revocation, error) {
 	for {
 		e, err := r.receive(ctx)
@@ -78,7 +81,8 @@ func (r *reader) next(ctx context.Context) (Revocation, error) {
 	}
 }
 
-// receive waits for the next event. While events are unseen, it waits at most quiet.
+// receive blocks until the next event and returns it. While events are unseen, it waits at most
+// quiet and then returns [context.DeadlineExceeded].
 func (r *reader) receive(ctx context.Context) (events.Event, error) {
 	if len(r.unseen) > 0 {
 		var cancel context.CancelFunc
@@ -88,8 +92,8 @@ func (r *reader) receive(ctx context.Context) (events.Event, error) {
 	return r.stream.Receive(ctx)
 }
 
-// finish reads until all published events have been received. It calls each for each revocation;
-// each may be nil.
+// finish reads until all published events have been received, so the bus has stored them. It calls
+// each for each revocation that it reads; each may be nil. Returns the errors of next.
 func (r *reader) finish(ctx context.Context, each func(*Revocation)) error {
 	for len(r.unseen) > 0 {
 		v, err := r.next(ctx)
@@ -103,6 +107,7 @@ func (r *reader) finish(ctx context.Context, each func(*Revocation)) error {
 	return nil
 }
 
+// close closes the stream within openTimeout. It ignores the error.
 func (r *reader) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()

@@ -24,7 +24,8 @@ type waiting struct {
 }
 
 // find returns the messages of ids that are in the configured queues. The consumers handle the
-// others. If the broker fails, find logs the error and returns the messages found before.
+// others. Without a [broker.Finder] or queues it returns nil. If the broker fails, find logs the
+// error and returns the messages found before.
 func (r *Revoker) find(ctx context.Context, ids []task.ID) map[task.ID]waiting {
 	if r.finder == nil || len(r.cfg.Queues) == 0 {
 		return nil
@@ -46,7 +47,9 @@ func (r *Revoker) find(ctx context.Context, ids []task.ID) map[task.ID]waiting {
 	return found
 }
 
-// remove removes the found messages from their queues. It returns an outcome for each id.
+// remove removes the found messages from their queues and from found. It returns an outcome for
+// each id, in order: Removed if its message was removed, else Noted. An id that occurs twice is
+// Noted the second time. The error joins the failed removals; the outcomes are valid then, too.
 func (r *Revoker) remove(ctx context.Context, ids []task.ID, found map[task.ID]waiting) ([]Outcome, error) {
 	outcomes := make([]Outcome, len(ids))
 	var errs []error
@@ -71,11 +74,16 @@ func (r *Revoker) remove(ctx context.Context, ids []task.ID, found map[task.ID]w
 // postponeFor is the delay of a message during its removal.
 const postponeFor = time.Minute
 
-// removeOne removes a message and records the end of its task. It reports whether it removed it.
+// removeOne removes a message and records the end of its task. It reports whether it removed the
+// message. It then sends the event to RevokerConfig.Tasks.
 //
 // It first postpones the message, because the task of a message that a consumer has may be running.
 // Then it records the end and deletes the message. If this process dies in between, a consumer
 // receives the message after its delay and settles it.
+//
+// It returns false and nil if a consumer has the message or the message cannot be read. Only a
+// consumer can settle a task with successors, a group, sealed data, or a store that is unknown
+// here. For such a task it makes the message due and returns false.
 func (r *Revoker) removeOne(ctx context.Context, w waiting) (bool, error) {
 	m := w.out.Message
 	e, _, err := r.codec.Decode(m)
@@ -110,7 +118,9 @@ func (r *Revoker) removeOne(ctx context.Context, w waiting) (bool, error) {
 	return true, nil
 }
 
-// postpone delays a message, and reports whether no consumer has it.
+// postpone delays a message by postponeFor, unless it is delayed for longer. It reports whether no
+// consumer has the message. It returns false also if the broker cannot change messages. Other
+// errors of the broker are returned.
 func (r *Revoker) postpone(ctx context.Context, w waiting) (bool, error) {
 	at := time.Now().Add(postponeFor)
 	if w.out.At.After(at) {
@@ -129,7 +139,9 @@ func (r *Revoker) postpone(ctx context.Context, w waiting) (bool, error) {
 // revocation; others would send the message back until its original time.
 const makeDueIn = time.Second
 
-// makeDue reduces the delay of a message to makeDueIn, so that a consumer settles it soon.
+// makeDue reduces the delay of a message to makeDueIn, so that a consumer settles it soon. A
+// message that is due earlier does not change, nor does one that a consumer has; both return nil.
+// Other errors of the broker are returned.
 func (r *Revoker) makeDue(ctx context.Context, w waiting) error {
 	at := time.Now().Add(makeDueIn)
 	if !w.out.At.After(at) {
@@ -147,8 +159,8 @@ func (r *Revoker) makeDue(ctx context.Context, w waiting) error {
 	return err
 }
 
-// storeOf returns the result store of a task; nil if it stores no result. It returns false if that
-// store is not configured here.
+// storeOf returns the result store of a task by its metadata, and true; the store is nil if the
+// task stores no result. It returns false if that store is not configured here.
 func (r *Revoker) storeOf(e *task.Envelope) (resultstore.ResultStore, bool) {
 	meta := e.Meta
 	if e.Base != nil {
@@ -165,7 +177,9 @@ func (r *Revoker) storeOf(e *task.Envelope) (resultstore.ResultStore, bool) {
 }
 
 // record stores the state revoked for a task, with the generation after that of its message. It
-// retries until ctx ends.
+// blocks and retries until the store answers or ctx ends. It returns nil also if the task has ended
+// in another way or no receiver waits. It returns the error of a store that is closed or refuses
+// the record, and the last error when ctx ends.
 func (r *Revoker) record(ctx context.Context, store resultstore.ResultStore, e *task.Envelope, m *broker.Message) error {
 	rec := resultstore.Record{
 		ID: e.ID, Name: e.Name, State: task.StateRevoked, Generation: m.Generation + 1, Deliveries: 1, Retries: e.Retries,
@@ -186,6 +200,7 @@ func (r *Revoker) record(ctx context.Context, store resultstore.ResultStore, e *
 	}
 }
 
+// log logs msg with the id of the task and err.
 func (r *Revoker) log(ctx context.Context, level slog.Level, msg string, id task.ID, err error) {
 	r.cfg.Logger.LogAttrs(ctx, level, msg, slog.String(middleware.LogTaskID, string(id)), slog.Any("error", err))
 }

@@ -9,10 +9,9 @@
 //     Revocations.
 //
 // A revoked task is settled without a run: its record has [task.StateRevoked], and its future
-// returns
-// [task.ErrRevoked]. This applies to tasks that are queued, prefetched, delayed, or waiting for a
-// retry. A running task continues, unless the revocation requests its termination. Ended tasks do
-// not change.
+// returns [task.ErrRevoked]. This applies to tasks that are queued, prefetched, delayed, or waiting
+// for a retry. A running task continues, unless the revocation requests its termination. Ended
+// tasks do not change.
 package revoke
 
 import (
@@ -69,8 +68,8 @@ type Selector struct {
 
 func (s *Selector) isZero() bool { return *s == Selector{} }
 
-// Check returns an error that wraps [ErrBadSelector] if s would choose all tasks, or if a text is
-// too long.
+// Check returns an error that wraps [ErrBadSelector] for an invalid selector: it would choose all
+// tasks, or has a Value without a Header, or a text is too long or not UTF-8.
 func (s *Selector) Check() error {
 	switch {
 	case s.Header == "" && s.Name == "" && s.Queue == "":
@@ -86,7 +85,8 @@ func (s *Selector) Check() error {
 	return nil
 }
 
-// Match reports whether s chooses a task from queue.
+// Match reports whether s chooses a task from queue: all fields that are set match. The zero
+// Selector chooses no task.
 func (s *Selector) Match(queue string, e *task.Envelope) bool {
 	if s.isZero() || s.Name != "" && s.Name != e.Name || s.Queue != "" && s.Queue != queue {
 		return false
@@ -128,13 +128,13 @@ const (
 	fieldBefore    = "sent-before-ms"
 )
 
-// marker returns an event that revokes nothing. A reader that receives it has received all earlier
-// events.
+// marker returns an event that revokes nothing, with a new token. A reader that receives it has
+// received all earlier events. node is its sender.
 func marker(node string) events.Event {
 	return events.Event{Type: events.TaskRevoke, NodeID: node, Time: time.Now(), Fields: map[string]any{fieldToken: rand.Text()}}
 }
 
-// event returns v as an event.
+// event returns v as an event of the sender node, with a new token. v does not change.
 func (v *Revocation) event(node string) events.Event {
 	e := marker(node)
 	e.Fields[fieldUntil] = v.Until.UnixMilli()
@@ -163,13 +163,14 @@ func (v *Revocation) event(node string) events.Event {
 	return e
 }
 
-// tokenOf returns the token of an event.
+// tokenOf returns the token of an event, or "" for an event without a token.
 func tokenOf(e *events.Event) string {
 	token, _ := e.Fields[fieldToken].(string)
 	return token
 }
 
-// read decodes an event of any sender. An invalid event revokes nothing.
+// read decodes an event of any sender. Invalid ids, an invalid selector and ids beyond [MaxIDs] are
+// left out. Without a valid end the result revokes nothing.
 func read(e *events.Event) Revocation {
 	v := Revocation{token: tokenOf(e)}
 	until, ok := e.Fields[fieldUntil].(float64)

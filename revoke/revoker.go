@@ -121,7 +121,7 @@ func NewRevoker(c RevokerConfig) (*Revoker, error) {
 }
 
 // Revoke revokes tasks by their ids, including tasks that are submitted later. It returns an
-// outcome for each id.
+// outcome for each id. Without ids it does nothing.
 //
 // A nil error means that the bus has stored the revocation. Running consumers receive it, usually
 // within milliseconds. Consumers that start later know it before their first task. Unless all
@@ -132,9 +132,8 @@ func NewRevoker(c RevokerConfig) (*Revoker, error) {
 // is delayed, Revoke makes it due.
 //
 // Returns [task.ErrBadID], [ErrTooLong], [ErrUnconfirmed] and errors of the bus without outcomes.
-// After
-// [ErrUnheard], which takes 3 s, and errors of a removal, the tasks are revoked, and the outcomes
-// are valid.
+// After [ErrUnheard], which takes 3 s, and errors of a removal, the tasks are revoked, and the
+// outcomes are valid. Without a deadline in ctx it takes at most [DefaultTimeout].
 func (r *Revoker) Revoke(ctx context.Context, o Options, ids ...task.ID) ([]Outcome, error) {
 	for _, id := range ids {
 		if err := id.Check(); err != nil {
@@ -166,9 +165,11 @@ func (r *Revoker) Revoke(ctx context.Context, o Options, ids ...task.ID) ([]Outc
 	return outcomes, err
 }
 
-// RevokeMatching revokes the tasks that a selector chooses. A nil error and [ErrUnheard] have the
-// same meaning as for [Revoker.Revoke]. Messages stay until a consumer receives them. Returns
-// [ErrBadSelector] for an invalid selector.
+// RevokeMatching revokes the tasks that a selector chooses, and blocks until the bus has stored
+// that and a consumer has answered. A nil error, [ErrUnheard] and the other errors have the same
+// meaning as for [Revoker.Revoke]. Messages stay until a consumer receives them. Returns
+// [ErrBadSelector] for an invalid selector. Without a deadline in ctx it takes at most
+// [DefaultTimeout].
 func (r *Revoker) RevokeMatching(ctx context.Context, o Options, s Selector) error {
 	if err := s.Check(); err != nil {
 		return err
@@ -184,6 +185,8 @@ func (r *Revoker) RevokeMatching(ctx context.Context, o Options, s Selector) err
 	return r.heard(ctx)
 }
 
+// bound returns ctx with DefaultTimeout if ctx has no deadline. Call the returned function to
+// release the context.
 func bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return ctx, func() {}
@@ -191,7 +194,7 @@ func bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, DefaultTimeout)
 }
 
-// revocations returns the events that revoke ids until o.Until.
+// revocations returns the revocations of ids until o.Until, each with at most [MaxIDs] ids.
 func revocations(o Options, ids []task.ID) []Revocation {
 	var vs []Revocation
 	for some := range slices.Chunk(ids, MaxIDs) {
@@ -200,7 +203,10 @@ func revocations(o Options, ids []task.ID) []Revocation {
 	return vs
 }
 
-// store publishes revocations and waits until the bus has stored them all.
+// store publishes revocations and blocks until the bus has stored them all. Returns [ErrTooLong]
+// before it publishes anything, if the bus stores events for too short a time. Returns
+// [ErrUnconfirmed] if ctx ends first: some may be stored. Also returns errors of the bus. vs must
+// not be empty.
 func (r *Revoker) store(ctx context.Context, vs []Revocation) error {
 	if keep, ok := retention(r.cfg.Events); ok && !r.cfg.Live {
 		if need := time.Until(vs[0].Until) + Keep; need > keep.Age {

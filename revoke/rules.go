@@ -28,7 +28,10 @@ type rule struct {
 	before time.Time // zero: no limit
 }
 
-// add adds a selector until ends. It reports whether another selector was removed for it.
+// add adds a selector that is valid until ends; now is the current time, both in milliseconds since
+// 1970. A selector that is over is ignored. A known selector that differs only in SentBefore is
+// widened instead: it gets the later end and the later SentBefore, where zero is the latest. add
+// removes selectors that are over. It reports whether another selector was removed for this one.
 func (r *rules) add(s Selector, ends, now int64) (lost bool) {
 	if ends <= now {
 		return false
@@ -50,7 +53,8 @@ func (r *rules) add(s Selector, ends, now int64) (lost bool) {
 	return lost
 }
 
-// trim removes selectors that are over, and one more if there are too many. It reports the latter.
+// trim removes selectors that are over. If there are still more than [MaxSelectors], it removes the
+// one that ends first and returns true.
 func (r *rules) trim(now int64) (lost bool) {
 	first, ends := Selector{}, int64(0)
 	for s, known := range r.rules {
@@ -67,6 +71,7 @@ func (r *rules) trim(now int64) (lost bool) {
 	return true
 }
 
+// reshape computes r.shapes from the selectors.
 func (r *rules) reshape() {
 	seen := make(map[shape]bool)
 	r.shapes = r.shapes[:0]
@@ -78,7 +83,7 @@ func (r *rules) reshape() {
 	}
 }
 
-// match reports whether a selector chooses a task from queue.
+// match reports whether a selector that is not over at now chooses the task e from queue.
 func (r *rules) match(queue string, e *task.Envelope, now int64) bool {
 	for _, sh := range r.shapes {
 		var s Selector

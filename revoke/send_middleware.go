@@ -10,7 +10,8 @@ import (
 )
 
 // Refuse returns send middleware (producer.Config.Middleware) that refuses revoked tasks with an
-// error that wraps [task.ErrRevoked].
+// error that wraps [task.ErrRevoked]. It passes other tasks to the next sender and returns its
+// error.
 //
 // The first submissions wait for [List.Ready], at most two seconds. If the bus does not answer, the
 // task is sent, because the consumers check it again.
@@ -30,7 +31,8 @@ func (l *List) Refuse() middleware.SendMiddleware {
 // list.
 const refuseWait = 2 * time.Second
 
-// waitBriefly is Ready with the time limit of submissions.
+// waitBriefly is Ready with the time limit of submissions: it waits until refuseWait after the
+// first use of the list. Then it returns an error.
 func (l *List) waitBriefly(ctx context.Context) error {
 	select {
 	case <-l.caughtUp:

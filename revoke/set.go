@@ -28,7 +28,9 @@ type set struct {
 	forgotten      uint64
 }
 
-// add adds an id until ends.
+// add adds an id that is valid until ends; now is the current time, both in milliseconds since
+// 1970. An id that is over is ignored. A known id gets the later end. If the set is full, evict
+// makes room.
 func (s *set) add(id task.ID, ends, now int64) {
 	if ends <= now {
 		return
@@ -47,8 +49,9 @@ func (s *set) add(id task.ID, ends, now int64) {
 	s.order = append(s.order, id)
 }
 
-// evict removes ids that are over, or else the oldest id, which it adds to a filter. It examines
-// all ids only after max/4 additions, so that the average cost of an addition is constant.
+// evict makes room for one id: it removes ids that are over, or else the oldest id. It adds that
+// one to a filter, or, if s.forget is set, counts it as forgotten. It examines all ids only after
+// max/4 additions, so that the average cost of an addition is constant.
 func (s *set) evict(now int64) {
 	if s.added > s.max/4 {
 		s.sweep(now)
@@ -72,7 +75,7 @@ func (s *set) evict(now int64) {
 	s.younger.add(id, ends)
 }
 
-// sweep removes ids that are over.
+// sweep removes ids that are over from the exact ids, not from the filters, and sets s.added to 0.
 func (s *set) sweep(now int64) {
 	s.added = 0
 	left := make([]task.ID, 0, len(s.order))
@@ -86,8 +89,8 @@ func (s *set) sweep(now int64) {
 	s.order = left
 }
 
-// rotateFilters drops filters whose ids are all over. If the younger filter is missing, it creates
-// one to add to.
+// rotateFilters drops filters whose ids are all over. If the older filter is missing, the younger
+// one takes its place. If the younger filter is missing, rotateFilters makes a new one.
 func (s *set) rotateFilters(now int64) {
 	if s.older != nil && s.older.ends <= now {
 		s.older = nil
@@ -103,7 +106,8 @@ func (s *set) rotateFilters(now int64) {
 	}
 }
 
-// find looks up an id.
+// find looks up an id at the time now: yes if it is stored exactly and not over, maybe if only a
+// filter has it, else no.
 func (s *set) find(id task.ID, now int64) finding {
 	if s.ids[id] > now {
 		return yes

@@ -93,22 +93,27 @@ func Run(t *testing.T, open func(t testing.TB) *Harness) {
 	}
 }
 
+// world is a case of the suite: the harness, a store and helpers. The helpers fail the case after
+// an error of the store.
 type world struct {
 	*testing.T
 	h *Harness
 	s deferral.Store
 }
 
+// attempt returns an attempt of the task id in the queue "q", with a state that names the task.
 func attempt(id string, generation int) deferral.Attempt {
 	return deferral.Attempt{Queue: "q", Name: "ask", Task: task.ID(id), Generation: generation, State: fmt.Appendf(nil, `{"of":%q}`, id)}
 }
 
+// ctx returns a context that ends after patience or with the case.
 func (w *world) ctx() context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	w.Cleanup(cancel)
 	return ctx
 }
 
+// must fails the case if err is not nil.
 func (w *world) must(err error) {
 	w.Helper()
 	if err != nil {
@@ -116,6 +121,7 @@ func (w *world) must(err error) {
 	}
 }
 
+// is fails the case unless err wraps want.
 func (w *world) is(err, want error) {
 	w.Helper()
 	if !errors.Is(err, want) {
@@ -123,6 +129,7 @@ func (w *world) is(err, want error) {
 	}
 }
 
+// reserve reserves key for a.
 func (w *world) reserve(a deferral.Attempt, key string) {
 	w.Helper()
 	if err := w.s.Reserve(w.ctx(), a, key); err != nil {
@@ -130,6 +137,7 @@ func (w *world) reserve(a deferral.Attempt, key string) {
 	}
 }
 
+// defers defers a and fails the case unless the status is want.
 func (w *world) defers(a deferral.Attempt, key string, within time.Duration, want deferral.Status) {
 	w.Helper()
 	if got, err := w.s.Defer(w.ctx(), a, key, within); err != nil || got != want {
@@ -137,6 +145,7 @@ func (w *world) defers(a deferral.Attempt, key string, within time.Duration, wan
 	}
 }
 
+// answer gives the answer "KEY!" for key and fails the case unless the receipt is want.
 func (w *world) answer(key string, want Receipt) {
 	w.Helper()
 	if got, err := w.h.Answer(w.ctx(), "ask", key, `"`+key+`!"`, ""); err != nil || got != want {
@@ -144,6 +153,7 @@ func (w *world) answer(key string, want Receipt) {
 	}
 }
 
+// refuse gives a refusal for key and fails the case unless it is accepted.
 func (w *world) refuse(key, why string) {
 	w.Helper()
 	if got, err := w.h.Answer(w.ctx(), "ask", key, "", why); err != nil || got != Accepted {
@@ -151,6 +161,7 @@ func (w *world) refuse(key, why string) {
 	}
 }
 
+// overtaken fails the case unless Overtaken returns want for a.
 func (w *world) overtaken(a deferral.Attempt, want bool) {
 	w.Helper()
 	if got, err := w.s.Overtaken(w.ctx(), a); err != nil || got != want {
@@ -174,6 +185,7 @@ func (w *world) subscribe(o broker.SubscribeOptions, queues ...string) deferral.
 	return b
 }
 
+// close closes b and reports an error as a failure of the case.
 func (w *world) close(b deferral.Subscription) {
 	w.Helper()
 	if err := b.Close(w.ctx()); err != nil {
@@ -209,6 +221,7 @@ func (w *world) idle() {
 	w.close(b)
 }
 
+// nothing fails the case if b delivers a deferral within Harness.Slack.
 func (w *world) nothing(b deferral.Subscription) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), w.h.Slack)
@@ -218,11 +231,13 @@ func (w *world) nothing(b deferral.Subscription) {
 	}
 }
 
+// ack settles d with Ack.
 func (w *world) ack(d deferral.Delivery) {
 	w.Helper()
 	w.must(d.Ack(w.ctx()))
 }
 
+// advance moves the times of all deferrals into the past by d.
 func (w *world) advance(d time.Duration) {
 	w.Helper()
 	w.h.Advance(w.T, d)

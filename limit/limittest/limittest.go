@@ -61,23 +61,28 @@ func Run(t *testing.T, open Open) {
 	}
 }
 
+// world is the limiter under test with its helpers. The helpers fail the case where they say so.
 type world struct {
 	*testing.T
 	view func(t *testing.T) limit.Limiter
 	l    limit.Limiter
 }
 
+// ctx returns a context that ends after patience or with the case.
 func (w *world) ctx() context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	w.Cleanup(cancel)
 	return ctx
 }
 
+// acquire is acquireFor with a lease that does not end during the case.
 func (w *world) acquire(holder string, ps ...limit.Permit) limit.Decision {
 	w.Helper()
 	return w.acquireFor(lease, holder, ps...)
 }
 
+// acquireFor calls Acquire once and returns its decision. It fails the case after an error or a
+// contradictory decision.
 func (w *world) acquireFor(lease time.Duration, holder string, ps ...limit.Permit) limit.Decision {
 	w.Helper()
 	d, err := w.l.Acquire(w.ctx(), holder, lease, ps...)
@@ -90,6 +95,8 @@ func (w *world) acquireFor(lease time.Duration, holder string, ps ...limit.Permi
 	return d
 }
 
+// granted calls Acquire once and fails the case unless the permits were granted (want) or refused
+// (not want).
 func (w *world) granted(want bool, holder string, ps ...limit.Permit) {
 	w.Helper()
 	if d := w.acquire(holder, ps...); d.Granted != want {
@@ -97,6 +104,7 @@ func (w *world) granted(want bool, holder string, ps ...limit.Permit) {
 	}
 }
 
+// release calls Release and fails the case after an error.
 func (w *world) release(holder string, ps ...limit.Permit) {
 	w.Helper()
 	if err := w.l.Release(w.ctx(), holder, ps...); err != nil {
@@ -104,7 +112,7 @@ func (w *world) release(holder string, ps ...limit.Permit) {
 	}
 }
 
-// eventually repeats ok until it returns true.
+// eventually repeats ok until it returns true. After patience it fails the case with what.
 func (w *world) eventually(what string, ok func() bool) {
 	w.Helper()
 	for end := time.Now().Add(patience); !ok(); {

@@ -103,7 +103,7 @@ func (l *Limiter) Acquire(ctx context.Context, holder string, lease time.Duratio
 	return limit.Decision{RetryAfter: time.Duration(answer) * time.Microsecond}, nil
 }
 
-// Renew implements [limit.Limiter].
+// Renew implements [limit.Limiter]. After [limit.ErrUnavailable] the leases may be extended or not.
 func (l *Limiter) Renew(ctx context.Context, holder string, lease time.Duration, ps ...limit.Permit) error {
 	answer, err := l.eval(ctx, "renew", holder, lease, ps)
 	if err == nil && answer == 0 {
@@ -112,7 +112,8 @@ func (l *Limiter) Renew(ctx context.Context, holder string, lease time.Duration,
 	return err
 }
 
-// Release implements [limit.Limiter].
+// Release implements [limit.Limiter]. After [limit.ErrUnavailable] the permits may still be held.
+// They become free when the lease ends.
 func (l *Limiter) Release(ctx context.Context, holder string, ps ...limit.Permit) error {
 	_, err := l.eval(ctx, "release", holder, limit.MinLease, ps)
 	return err
@@ -121,8 +122,12 @@ func (l *Limiter) Release(ctx context.Context, holder string, ps ...limit.Permit
 // Close closes the connections. Held permits stay until their leases end. Close is idempotent.
 func (l *Limiter) Close(ctx context.Context) error { return l.conn.Close(ctx) }
 
-// eval runs the script. It repeats the call while the outcome is unknown, until ctx ends. Repeating
-// is harmless, except that a rate may be counted twice.
+// eval runs the operation op of the script and returns its answer. While the outcome is unknown, it
+// repeats the call until ctx ends or Close. Repeating is harmless, except that a rate may be
+// counted twice.
+//
+// Without permits it returns -1, which means granted. Returns [limit.ErrBadPermit] for invalid
+// arguments, and [limit.ErrUnavailable] for errors of the server.
 func (l *Limiter) eval(ctx context.Context, op, holder string, lease time.Duration, ps []limit.Permit) (int64, error) {
 	asks, err := limit.Check(holder, lease, ps)
 	if err != nil || len(asks) == 0 {

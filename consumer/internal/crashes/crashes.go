@@ -94,7 +94,8 @@ func New(work, fetch context.Context, cfg *Config) *Watch {
 	return &Watch{cfg: *cfg, work: work, fetch: fetch}
 }
 
-// Leave tells the broker that this node ends in order, if it has noted a start.
+// Leave tells the broker that this node ends in order, if it has noted a start; else it does
+// nothing. Returns the error of the broker.
 func (w *Watch) Leave(ctx context.Context) error {
 	if !w.noted.Load() {
 		return nil

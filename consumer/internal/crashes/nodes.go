@@ -29,9 +29,10 @@ type nodeWatch struct {
 }
 
 // verdict returns whether the starts of a node count as deaths. It blocks until the node shows a
-// sign of life (StartCleared) or has shown none for AbsentAfter (StartDied). It starts a goroutine
-// for the watch, which ends with w.fetch. It takes n.mu, but not while it waits. If it has to wait
-// because the node is absent, it first calls waits.
+// sign of life or has left in order (StartCleared), or has shown no sign for AbsentAfter
+// (StartDied). It starts a goroutine for the watch of the node if none runs; that ends with
+// w.fetch. It takes n.mu, but not while it waits. If it has to wait because the node is absent, it
+// first calls waits, once.
 //
 // Returns StartOpen if ctx or w.fetch ends first.
 func (n *nodes) verdict(ctx context.Context, w *Watch, node string, waits func()) broker.StartVerdict {
@@ -60,9 +61,11 @@ func (n *nodes) verdict(ctx context.Context, w *Watch, node string, waits func()
 	}
 }
 
-// watch reads the state of a node repeatedly. It ends when the node shows a sign of life, has shown
-// none for AbsentAfter without a break, or w.fetch ends. It then sets of.verdict, closes of.done
-// and removes of from n. It takes n.mu.
+// watch reads the state of a node repeatedly and blocks until it has a verdict: the node shows a
+// sign of life or has left (StartCleared), or has shown none for AbsentAfter without a break
+// (StartDied). If w.fetch ends first, the verdict is StartOpen. It then sets of.verdict, closes
+// of.done and removes of from n. It closes of.absent when the node is first seen absent. It takes
+// n.mu.
 //
 // A failed read, or a long gap between two reads (for example a frozen process), starts the time
 // again.

@@ -21,13 +21,15 @@ type isolation struct {
 	end     context.CancelFunc
 }
 
-// Enter adds r to the running tasks. If a suspect runs alone, it first blocks until the time of the
-// suspect is over. If r is a suspect itself, it blocks until r can run in quarantine. The task
-// counts as reserved while it waits for a suspect.
+// Enter adds r to the running tasks. A suspect is a task whose earlier start has ended its process.
+// If r is a suspect, Enter blocks until r can run in quarantine, without other tasks. If another
+// suspect is in quarantine, it blocks until that one has ended or its time is over. The task counts
+// as reserved while it waits for a suspect.
 //
 // If ok is true, remove the task from the running ones after its end, and then call leave, which
-// ends a quarantine of r. If ok is false, the task must not start any more and is not among the
-// running ones: the consumer stops, the queue is paused, or the broker has taken the task back.
+// ends a quarantine of r. If ok is false, leave is nil, and the task must not start any more and is
+// not among the running ones: the consumer stops, the queue is paused, or the broker has taken the
+// task back.
 func (w *Watch) Enter(r Run) (leave func(), ok bool) {
 	leave = stay
 	if r.State().suspect {
@@ -54,7 +56,8 @@ func (w *Watch) Enter(r Run) (leave func(), ok bool) {
 func stay() {}
 
 // awaitEnd blocks until the isolation of a suspect is over and returns true. It returns false if r
-// must not start any more. r counts as reserved meanwhile.
+// must not start any more: the consumer stops, the queue is paused, or the broker has taken the
+// task back. r counts as reserved meanwhile.
 func awaitEnd(r Run, i *isolation) bool {
 	ctx, release := r.WaitContext()
 	defer release()
@@ -68,13 +71,13 @@ func awaitEnd(r Run, i *isolation) bool {
 	}
 }
 
-// isolate begins the quarantine of the suspect r: no other task starts. It blocks until the
-// running tasks have ended, for at most quarantineWait. If another suspect is in quarantine, it
-// waits for the end of that one first.
+// isolate begins the quarantine of the suspect r: no other task starts. It blocks until the running
+// tasks have ended, for at most quarantineWait; then r starts beside them. If another suspect is in
+// quarantine, it waits for the end of that one first.
 //
-// Call end after the suspect has ended; without a call the quarantine ends after quarantineWait
-// and quarantineLimit. ok is false if the task must not start any more; the quarantine has then
-// ended.
+// Call end after the suspect has ended; without a call the quarantine ends after quarantineWait and
+// quarantineLimit. ok is false if the task must not start any more; the quarantine has then ended,
+// and end is nil.
 func (w *Watch) isolate(r Run) (end func(), ok bool) {
 	ctx, release := r.WaitContext()
 	defer release()

@@ -24,12 +24,19 @@ const (
 )
 
 // Note stores a note of the start of a redelivered task with the broker, as the last step before
-// the handler. It also reads the notes of earlier starts. start reports whether the handler may
-// run. It may run without a note if the broker keeps none.
+// the handler. It also reads the notes of earlier starts. It blocks for at most noteTimeout, or
+// twice that to clear its note. start reports whether the handler may run.
 //
-// If start is false and later is not nil, remove the run from the running ones and call later on
-// another goroutine. It waits for verdicts on earlier starts, tries again after an error, or
-// starts the task in quarantine. If later is nil, the task is settled or given back already.
+//   - There is no Witness, no message id, or the broker cannot keep the note: start is true. In the
+//     last case it calls Unsupported.
+//   - The task must not start any more: it is given back.
+//   - Another error: it is logged, and later starts the task again after noteRetryDelay.
+//   - It is unknown whether an earlier start ended its process: this start's note is cleared, and
+//     later waits for that verdict.
+//   - Otherwise mayStart decides: start, quarantine or dead letter.
+//
+// If later is not nil, remove the run from the running ones and call later on another goroutine. If
+// start is false and later is nil, the task is given back or dead-lettered already.
 func (w *Watch) Note(r Run) (start bool, later func()) {
 	queue, m := r.Message()
 	if w.cfg.Witness == nil || m.ID == "" { // notes belong to a message id
@@ -69,7 +76,9 @@ func (w *Watch) Note(r Run) (start bool, later func()) {
 }
 
 // repeatLater waits for noteRetryDelay and then starts the task, whose start could not be noted. It
-// runs on its own goroutine and holds no worker.
+// returns after the handler. If the task must not start any more, it does not wait, and Start gives
+// the task back. The task counts as reserved during the wait. It runs on its own goroutine and
+// holds no worker.
 func repeatLater(r Run) {
 	ctx, done := r.WaitContext()
 	r.Reserve(true)
@@ -79,8 +88,8 @@ func repeatLater(r Run) {
 	r.Start()
 }
 
-// openStarts returns those notes of starts by other nodes that have no verdict yet. Notes of this
-// node need none, since it is alive.
+// openStarts returns pointers to those notes of starts by other nodes that have no verdict yet.
+// Notes of this node need none, since it is alive.
 func (w *Watch) openStarts(notes []broker.Start) (open []*broker.Start) {
 	for i := range notes {
 		if s := &notes[i]; s.Verdict == broker.StartOpen && s.Node != w.cfg.Node {
@@ -90,9 +99,14 @@ func (w *Watch) openStarts(notes []broker.Start) (open []*broker.Start) {
 	return open
 }
 
-// mayStart decides by the earlier starts of a redelivered task whether its handler may run now. If
-// too many of them ended their process, the last one in quarantine, it dead-letters the task. If
-// any of them did, later starts the task in quarantine, unless it runs there already.
+// mayStart decides by the earlier starts of a redelivered task whether its handler may run now.
+// Each of them has a verdict: a death, if it ended its process.
+//
+//   - MaxCrashes-1 deaths or more (at least two), the last one in quarantine: it logs that and
+//     dead-letters the task. start is false, later nil.
+//   - Any death, and r is not a suspect yet: it marks r as a suspect and clears its note. start is
+//     false, and later starts r in quarantine.
+//   - Otherwise start is true.
 func (w *Watch) mayStart(ctx context.Context, r Run, earlier []broker.Start) (start bool, later func()) {
 	deaths, quarantined := 0, false
 	for i := range earlier {
@@ -117,10 +131,11 @@ func (w *Watch) mayStart(ctx context.Context, r Run, earlier []broker.Start) (st
 }
 
 // awaitVerdicts blocks until the open starts have verdicts, and stores these with the broker. It
-// counts and logs deaths. open points into earlier, which holds all earlier starts.
+// counts and logs deaths. open points into earlier, which holds all earlier starts. The task counts
+// as reserved meanwhile and holds no worker.
 //
-// It then starts the task, dead-letters it or runs it in quarantine. If the task must not start
-// any more or a verdict cannot be stored, it gives the task back. It holds no worker.
+// It then starts the task, dead-letters it or runs it in quarantine, and returns after the handler.
+// If the task must not start any more or a verdict cannot be stored, it gives the task back.
 func (w *Watch) awaitVerdicts(r Run, open []*broker.Start, earlier []broker.Start) {
 	ctx, done := r.WaitContext()
 	defer done()
@@ -150,7 +165,8 @@ func (w *Watch) awaitVerdicts(r Run, open []*broker.Start, earlier []broker.Star
 }
 
 // storeVerdict stores the verdict on a start with the broker, so that no other consumer waits for
-// it. It repeats that until it succeeds, the broker has taken the task back, or ctx ends.
+// it. It blocks and repeats that until it succeeds, the broker has taken the task back, or ctx
+// ends. It logs the first error and returns the last one.
 func (w *Watch) storeVerdict(ctx context.Context, r Run, s broker.Start) error {
 	queue, _ := r.Message()
 	var gap task.Backoff
@@ -168,8 +184,9 @@ func (w *Watch) storeVerdict(ctx context.Context, r Run, s broker.Start) error {
 	}
 }
 
-// Clear stores with the broker that this run's start has not ended the process. It does nothing
-// without a note. An error is logged: a consumer that reads the note later gives the verdict.
+// Clear stores with the broker that this run's start has not ended the process. It does nothing if
+// the run has no note. It tries once, for at most noteTimeout, and forgets the note in any case. An
+// error is logged: a consumer that reads the note later gives the verdict.
 func (w *Watch) Clear(ctx context.Context, r Run) {
 	s := r.State().note.Swap(nil)
 	if s == nil {

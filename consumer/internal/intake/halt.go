@@ -12,11 +12,13 @@ import (
 // haltPoll sets the time between two checks of a halted worker whether it may fetch again.
 const haltPoll = 100 * time.Millisecond
 
-// ready blocks while the workers are overloaded. It returns true when the worker may fetch another
-// message, and false when the worker must leave.
+// ready reports whether the worker may fetch another message. It blocks while the workers are
+// overloaded (too many handlers ignore their time limit). It returns false when the worker must
+// leave: it was removed, or fetching stops.
 //
-// The first worker that finds them overloaded halts all of them: fetching stops and fetched
-// messages are given back. The first one that finds them no longer overloaded resumes fetching.
+// The first worker that finds them overloaded halts all of them: fetching stops, and another
+// goroutine gives fetched messages back. The first one that finds them no longer overloaded resumes
+// fetching. Both are logged.
 func (w *worker) ready() bool {
 	t := w.set
 	for w.ctx.Err() == nil {
@@ -37,8 +39,8 @@ func (w *worker) ready() bool {
 }
 
 // returnHeld gives back the fetched messages of all queues of halted workers that have not started.
-// It repeats that until the broker has accepted it, the workers resume, or fetching stops. It takes
-// the control lock of each queue.
+// Paused queues are skipped. It blocks and repeats that until the broker has accepted it, the
+// workers resume, or fetching stops. Errors are logged. It takes the control lock of each queue.
 func (t *Workers) returnHeld() {
 	var gap task.Backoff
 	for attempt := 0; t.halted.Load() && t.fetch.Err() == nil; attempt++ {
@@ -56,8 +58,8 @@ func (t *Workers) returnHeld() {
 	}
 }
 
-// resumeFetching sets the prefetch of the queues again, on other goroutines, after the workers were
-// halted. It takes the control lock of each queue.
+// resumeFetching sets the prefetch of the queues again, after the workers were halted. It does not
+// wait: other goroutines repeat that until it succeeds. It takes the control lock of each queue.
 func (t *Workers) resumeFetching() {
 	for _, q := range t.queues {
 		q.control.Lock()

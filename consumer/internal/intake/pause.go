@@ -25,8 +25,9 @@ func Pause(queues ...*Queue) error { return each(queues, (*Queue).pause) }
 func Resume(queues ...*Queue) error { return each(queues, (*Queue).resume) }
 
 // each calls do for all queues at once, with q.control held, and waits for all calls. The context
-// of a call ends after openTimeout and when fetching stops. Returns the errors, joined;
-// [ErrNotRunning] for a queue whose fetching has ended.
+// of a call ends after openTimeout and when fetching stops. For a queue whose fetching has ended it
+// does not call do; the error is [ErrNotRunning]. Returns the errors, each with the name of its
+// queue, joined.
 func each(queues []*Queue, do func(*Queue, context.Context) error) error {
 	errs := make([]error, len(queues))
 	var wg sync.WaitGroup
@@ -49,8 +50,9 @@ func each(queues []*Queue, do func(*Queue, context.Context) error) error {
 	return errors.Join(errs...)
 }
 
-// pause closes the gate of the queue and gives back its tasks that have not started. It does
-// nothing if the queue is paused. Call it with q.control held.
+// pause closes the gate of the queue, so that its workers fetch nothing, and tells Tasks. It then
+// gives back the tasks of the queue that have not started, and returns the error of that; the queue
+// is paused in any case. It does nothing if the queue is paused. Call it with q.control held.
 func (q *Queue) pause(ctx context.Context) error {
 	if q.gate.shut.Load() {
 		return nil
@@ -60,8 +62,9 @@ func (q *Queue) pause(ctx context.Context) error {
 	return q.returnAll(ctx)
 }
 
-// resume sets the prefetch of the subscription and opens the gate of the queue. It does nothing if
-// the queue is not paused. After an error the queue stays paused. Call it with q.control held.
+// resume sets the prefetch of the subscription, opens the gate of the queue and tells Tasks. It
+// does nothing if the queue is not paused. After an error of the broker, which it returns, the
+// queue stays paused. Call it with q.control held.
 func (q *Queue) resume(ctx context.Context) error {
 	if !q.gate.shut.Load() {
 		return nil
@@ -85,7 +88,8 @@ type gate struct {
 	end    context.CancelFunc
 }
 
-// close shuts an open gate and ends the contexts that context has returned. It takes g.mu.
+// close shuts the gate and ends the contexts that context has returned. Call it only while the gate
+// is open. It takes g.mu.
 func (g *gate) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -97,7 +101,8 @@ func (g *gate) close() {
 	}
 }
 
-// reopen opens a shut gate and wakes the goroutines in await. It takes g.mu.
+// reopen opens the gate, stores the time in g.since, and wakes the goroutines in await. Call it
+// only while the gate is shut. It takes g.mu.
 func (g *gate) reopen() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -47,7 +47,7 @@ type offer struct {
 // poll.mu held.
 func (o *offer) available() bool { return o.d != nil && !Lost(o.d) }
 
-// newPoll returns a poll of these queues. Its feeders start with run.
+// newPoll returns a poll of these queues, the most urgent first. It starts nothing; call run.
 func newPoll(order Order, queues []*Queue) *poll {
 	p := &poll{order: order, queues: queues, offers: make([]offer, len(queues)), changed: make(chan struct{})}
 	for i := range p.offers {
@@ -66,8 +66,9 @@ func (p *poll) run(t *Workers) {
 	}
 }
 
-// feed receives the tasks of the queue with index i and offers them one by one, until fetching
-// stops. A closed broker ends the consumer. After any other error it waits and tries again.
+// feed receives the tasks of the queue with index i and offers them one by one. It blocks until
+// fetching stops. After [broker.ErrClosed] it ends the consumer and returns. Any other error is
+// logged; feed waits, longer each time, and tries again.
 func (p *poll) feed(i int) {
 	q := p.queues[i]
 	var gap task.Backoff
@@ -89,8 +90,10 @@ func (p *poll) feed(i int) {
 	}
 }
 
-// offer offers d to the workers and blocks until a worker has taken it. If the queue is paused or
-// the consumer stops first, it gives d back. If the broker takes d back, it drops d.
+// offer offers the delivery d of the queue with index i to the workers and blocks until a worker
+// has taken it. If the queue is paused or the consumer stops first, it withdraws the offer and
+// gives d back on another goroutine. If the broker takes d back, it only withdraws the offer. It
+// takes p.mu, but not while it waits.
 func (p *poll) offer(i int, d broker.Delivery) {
 	q, o := p.queues[i], &p.offers[i]
 	open := q.gate.context(q.fetch)
@@ -120,8 +123,9 @@ func (p *poll) offer(i int, d broker.Delivery) {
 }
 
 // next implements source: it blocks until a queue offers a task that may be taken now, and returns
-// it with its queue. It tells the feeder of the queue that the task was taken. Returns the error
-// of ctx when that ends.
+// it with its queue. choose selects the task. It tells the feeder of the queue that the task was
+// taken. Returns the error of ctx if that ends while no task may be taken. It takes p.mu, but not
+// while it waits.
 func (p *poll) next(ctx context.Context) (*Queue, broker.Delivery, error) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -149,9 +153,12 @@ func (p *poll) next(ctx context.Context) (*Queue, broker.Delivery, error) {
 	}
 }
 
-// choose returns the index of the queue whose task is taken next: of each Share tasks one in
-// rotation, which moves p.turn, and else the first queue with a task. A later queue is chosen only
-// if each earlier one, unless paused, has been empty for Interval.
+// choose returns the index of the queue whose task is taken next: the first queue with a task. A
+// later queue is chosen only if each earlier one has been empty for Interval. Paused queues do not
+// count, and the time of their pause does not count as empty.
+//
+// Of each Share tasks one is taken in rotation instead: from the next queue with a task after
+// p.turn, which choose moves.
 //
 // If no task may be taken, it returns -1 and the longest time to wait for a change. Call it with
 // p.mu held.

@@ -18,7 +18,8 @@ const largePrefetch = 10_000
 
 // resizePrefetch changes the prefetch of the subscription for a new number of workers. Surplus
 // fetched tasks are given back. While the queue is paused it only stores the new value for resume.
-// After an error it repeats the change on another goroutine. Call it with q.control held.
+// If the prefetch stays the same, it does nothing. After an error, which it returns, it repeats the
+// change on another goroutine. Call it with q.control held.
 func (q *Queue) resizePrefetch(ctx context.Context, workers int) error {
 	before := q.prefetch
 	q.setLimit(q.cfg.Prefetch(workers))
@@ -39,9 +40,9 @@ func (q *Queue) resizePrefetch(ctx context.Context, workers int) error {
 	return err
 }
 
-// setPrefetchLater sets the prefetch of the subscription on another goroutine, until the broker has
-// accepted it. Otherwise a subscription that was stopped for a change would stay stopped. Call it
-// with q.control held.
+// setPrefetchLater starts a goroutine that sets the prefetch of the subscription and repeats that
+// until trySetPrefetch returns true. Otherwise a subscription that was stopped for a change would
+// stay stopped. If such a goroutine runs, it does nothing. Call it with q.control held.
 func (q *Queue) setPrefetchLater() {
 	if q.settingPrefetch {
 		return
@@ -56,7 +57,8 @@ func (q *Queue) setPrefetchLater() {
 }
 
 // trySetPrefetch sets the prefetch for the current number of workers. It returns true if that
-// succeeded, or is not needed because the queue is paused or stops. It takes q.control.
+// succeeded, or is not needed because the queue is paused or stops; it then clears
+// q.settingPrefetch. After an error it restores q.prefetch and returns false. It takes q.control.
 func (q *Queue) trySetPrefetch() bool {
 	q.control.Lock()
 	defer q.control.Unlock()
@@ -72,9 +74,9 @@ func (q *Queue) trySetPrefetch() bool {
 	return false
 }
 
-// setPrefetch sets the prefetch of the subscription to q.prefetch. It does nothing while the
-// workers are halted: it is called again when they resume. It logs once if the broker cannot change
-// the prefetch. Call it with q.control held.
+// setPrefetch sets the prefetch of the subscription to q.prefetch and returns the error of the
+// broker. While the workers are halted it does nothing: it is called again when they resume. If the
+// broker cannot change a prefetch, it logs that once and returns nil. Call it with q.control held.
 func (q *Queue) setPrefetch(ctx context.Context) error {
 	if q.workers.halted.Load() {
 		return nil

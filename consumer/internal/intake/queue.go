@@ -75,7 +75,8 @@ func NewQueue(fetch context.Context, cfg *Config, workers int) *Queue {
 	return q
 }
 
-// setLimit sets q.prefetch and tells Tasks. Call it with q.control held.
+// setLimit sets q.prefetch and passes it to Tasks.Resized, as largePrefetch if it is NoLimit. It
+// does not tell the broker. Call it with q.control held.
 func (q *Queue) setLimit(prefetch int) {
 	q.prefetch = prefetch
 	if prefetch == NoLimit {
@@ -92,7 +93,8 @@ const (
 )
 
 // Declare declares the queue, to find out whether the broker can be used. It waits for an
-// unreachable broker as Open does. A broker that declares no queues is not asked.
+// unreachable broker as Open does, and returns the same errors. For a broker that declares no
+// queues it returns nil.
 func (q *Queue) Declare(ctx context.Context) error {
 	return q.untilReached(ctx, firstTimeout, q.tryDeclare)
 }
@@ -102,8 +104,9 @@ func (q *Queue) Declare(ctx context.Context) error {
 // such as [broker.ErrAccess].
 func (q *Queue) Open(ctx context.Context) error { return q.untilReached(ctx, openTimeout, q.tryOpen) }
 
-// untilReached calls step until it succeeds, ctx ends, or waiting cannot change its error, which it
-// returns. It logs the first error. limit limits the first call, and openTimeout the others.
+// untilReached calls step until it succeeds, and blocks meanwhile. If ctx ends, or waiting cannot
+// change the error, it returns the last error of step. It logs the first error that it repeats.
+// limit limits the first call, and openTimeout the others.
 func (q *Queue) untilReached(ctx context.Context, limit time.Duration, step func(context.Context) error) error {
 	var gap task.Backoff
 	for attempt := 0; ; attempt++ {
@@ -128,7 +131,8 @@ func (q *Queue) tryDeclare(ctx context.Context) error {
 	return broker.Declare(ctx, q.cfg.Broker, q.cfg.Queue)
 }
 
-// tryOpen declares the queue, subscribes to it and stores the subscription in q.sub.
+// tryOpen declares the queue, subscribes to it and stores the subscription in q.sub. It tries once
+// and returns the error of the broker.
 func (q *Queue) tryOpen(ctx context.Context) error {
 	if err := q.tryDeclare(ctx); err != nil {
 		return err
@@ -141,7 +145,8 @@ func (q *Queue) tryOpen(ctx context.Context) error {
 	return nil
 }
 
-// transient reports whether a later attempt may succeed after err.
+// transient reports whether a later attempt to subscribe may succeed after err. It returns false
+// for a closed broker, a missing permission and a request that the broker always refuses.
 func transient(err error) bool {
 	return !errors.Is(err, broker.ErrClosed) && !errors.Is(err, broker.ErrUnsupported) && !errors.Is(err, broker.ErrMalformed) &&
 		!errors.Is(err, broker.ErrTooMany) && !errors.Is(err, broker.ErrAccess)
@@ -168,8 +173,9 @@ func (q *Queue) Buffered() []*broker.Message {
 }
 
 // Close gives back the fetched tasks that have not started and closes the subscription. Call it
-// after fetching has stopped. The broker gets the tasks that could not be given back with the
-// subscription.
+// after fetching has stopped. Tasks that could not be given back return to the broker with the
+// subscription. Returns the error of closing, with the name of the queue; a closed broker is not an
+// error. It takes q.control.
 func (q *Queue) Close(ctx context.Context) error {
 	q.control.Lock()
 	defer q.control.Unlock()
@@ -189,8 +195,8 @@ func (q *Queue) wrap(err error) error {
 const allHeld = math.MaxInt
 
 // returnHeld stops fetching and gives back at most n messages that the subscription holds and no
-// worker has taken. If the broker cannot change the prefetch, it gives back nothing and stopped is
-// false. Call it with q.control held.
+// worker has taken. If the broker cannot change the prefetch, stopped is false. In that case, and
+// after an error of the broker, it gives back nothing. Call it with q.control held.
 func (q *Queue) returnHeld(ctx context.Context, n int) (stopped bool, err error) {
 	if stopped, err = broker.SetPrefetch(ctx, q.sub, 0); !stopped || err != nil {
 		return stopped, err
@@ -203,8 +209,9 @@ func (q *Queue) returnHeld(ctx context.Context, n int) (stopped bool, err error)
 	return true, nil
 }
 
-// returnNext gives back one message that the subscription holds, and reports whether there was one.
-// done is a context that has ended, so that Receive does not wait.
+// returnNext gives back one message that the subscription holds. It returns false if the
+// subscription holds no message. done is a context that has ended, so that Receive does not wait;
+// ctx limits the call of GiveBack.
 func (q *Queue) returnNext(done, ctx context.Context) bool {
 	d, err := q.sub.Receive(done)
 	if err != nil {
@@ -215,8 +222,8 @@ func (q *Queue) returnNext(done, ctx context.Context) bool {
 }
 
 // returnAll stops fetching and gives back all fetched tasks of the queue that have not started,
-// also those that wait after a worker received them. It logs once if the broker cannot change the
-// prefetch, so that fetched tasks stay. Call it with q.control held.
+// also those that wait after a worker received them. If the broker cannot change the prefetch,
+// fetched tasks stay; that is logged once and is not an error. Call it with q.control held.
 func (q *Queue) returnAll(ctx context.Context) error {
 	q.cfg.Tasks.GiveBackWaiting()
 	ok, err := q.returnHeld(ctx, allHeld)

@@ -21,6 +21,8 @@ type source interface {
 }
 
 // next implements source for a queue with its own workers. It waits while the queue is paused.
+// Returns the error of ctx if that ends in this wait, else the result of the subscription's
+// Receive.
 func (q *Queue) next(ctx context.Context) (*Queue, broker.Delivery, error) {
 	if q.gate.shut.Load() && !q.gate.await(ctx) {
 		return nil, nil, ctx.Err()
@@ -70,8 +72,9 @@ type worker struct {
 	done  bool // work has returned
 }
 
-// NewWorkers returns the workers of the queues, which must be open. Without Order there must be one
-// queue. A queue has one set of workers. They start with Start.
+// NewWorkers returns the workers of the queues, which must be open, the most urgent first. Without
+// Order there must be one queue. A queue has one set of workers, which NewWorkers stores in it. It
+// starts nothing: call Prepare, then Start.
 func NewWorkers(cfg WorkersConfig, queues ...*Queue) *Workers {
 	t := &Workers{cfg: cfg, queues: queues, size: cfg.Workers}
 	t.from = queues[0]
@@ -97,11 +100,12 @@ func (t *Workers) Prepare(fetch context.Context, failed chan<- error) {
 // Start starts the workers. Call it once, after Prepare. It does nothing after Stop.
 func (t *Workers) Start() { t.resize(t.Count()) }
 
-// Scale sets the number of workers and slots, and the prefetch of their queues. Surplus workers
-// leave after their current task; Scale does not wait for them.
+// Scale sets the number of workers and slots, and the prefetch of their queues. Missing workers
+// start at once. Surplus workers leave after their current task; Scale does not wait for them.
 //
-// Returns [ErrNotRunning] or errors of the broker, joined. The number of workers has changed in any
-// case, and the change of the prefetch is repeated until it succeeds.
+// Returns [ErrNotRunning] or errors of the broker, joined. The number of workers has changed also
+// after an error of the broker, and the change of the prefetch is repeated until it succeeds. After
+// Stop it changes nothing.
 func (t *Workers) Scale(n int) error {
 	t.scaling.Lock()
 	defer t.scaling.Unlock()
@@ -110,7 +114,8 @@ func (t *Workers) Scale(n int) error {
 }
 
 // resize sets the number of workers and slots. It starts missing workers. Surplus workers leave
-// after their current task. It does not wait for them, and does nothing after Stop. It takes t.mu.
+// after their current task; resize does not wait for them. It does nothing after Stop. It takes
+// t.mu.
 func (t *Workers) resize(n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -131,8 +136,8 @@ func (t *Workers) resize(n int) {
 	}
 }
 
-// Stop makes all workers leave after their current task and prevents new ones. Call it after
-// fetching has stopped.
+// Stop makes all workers leave after their current task and prevents new ones. It does not wait for
+// them, see Wait. Call it after fetching has stopped. It takes t.mu.
 func (t *Workers) Stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -167,16 +172,16 @@ func (w *worker) start() {
 }
 
 // exited starts a new goroutine for the worker if a handler has ended the previous one with
-// runtime.Goexit.
+// runtime.Goexit. If work has returned, it does nothing.
 func (w *worker) exited() {
 	if !w.done {
 		w.start() // before this goroutine leaves the wait group, so that a stop waits for the new one
 	}
 }
 
-// work receives deliveries and handles them, until the worker is removed or fetching stops. A
-// closed broker ends the consumer. After any other error it waits and tries again. It then sets
-// w.done.
+// work receives deliveries and handles them one by one, until the worker is removed or fetching
+// stops. It blocks until then and sets w.done at the end. After [broker.ErrClosed] it ends the
+// consumer and returns. Any other error is logged; work waits, longer each time, and tries again.
 func (w *worker) work() {
 	t := w.set
 	var gap task.Backoff
@@ -200,7 +205,8 @@ func (w *worker) work() {
 	w.done = true
 }
 
-// fail ends the consumer: Run returns err. Only the first error counts.
+// fail makes Run of the consumer end and return err, with the name of the first queue. If an
+// earlier error waits there already, err is dropped. It does not block.
 func (t *Workers) fail(err error) {
 	select {
 	case t.failed <- t.queues[0].wrap(err):

@@ -69,6 +69,8 @@ type Rates struct {
 	overrides map[string]string // limits of Override, by task name
 }
 
+// bucket is the token bucket of one task name, with the tasks that wait for its tokens. All fields
+// are guarded by Rates.mu.
 type bucket struct {
 	declared      string // latest limit of the metadata
 	limit         string // limit in force
@@ -90,8 +92,11 @@ type waiter struct {
 	wake chan bool
 }
 
-// Override sets the limit of a task instead of the limit of its metadata, and gives its waiting
-// tasks new start times. [control.RateDefault] removes the override.
+// Override sets the limit of a task instead of the limit of its metadata. It gives the waiting
+// tasks of that name new start times and starts those that are due. Without waiting tasks it only
+// stores the limit. "" or a malformed limit means no limit: all of them start.
+// [control.RateDefault] removes the override; the limit of the metadata then applies again. It
+// takes rs.mu.
 func (rs *Rates) Override(name, limit string) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -115,10 +120,17 @@ func (rs *Rates) Override(name, limit string) {
 }
 
 // Admit reports whether the rate limit of the task lets r start now. declared is the limit in its
-// metadata.
+// metadata. It takes rs.mu, but not while it waits.
 //
-// If Admit returns false, it owns r: it starts r at its start time, or gives it back to the broker.
-// If no task can be set aside, it blocks until the start time, for at most a second.
+//   - There is no limit, or a token is free: it returns true.
+//   - Close was called, or the queue is not open: it gives r back and returns false.
+//   - Otherwise it sets r aside and returns false. If the queue then has too many tasks set aside,
+//     the one of this name with the latest start time is put back to the broker.
+//   - If the queue can set no task aside, it blocks until the start time and returns true. If that
+//     is more than a second away, it puts r back at once and returns false. A GiveBack or Close
+//     ends the wait: r is given back, and it returns false.
+//
+// If Admit returns false, it owns r: it starts r at its start time, or has given it to the broker.
 func (rs *Rates) Admit(r Run, q *Queue, name, declared string) bool {
 	if declared == "" && !rs.changed.Load() {
 		return true
@@ -166,9 +178,11 @@ func (rs *Rates) Admit(r Run, q *Queue, name, declared string) bool {
 	return false
 }
 
-// bucket returns the bucket of a task, with the limit in force. It returns nil or a bucket without
-// a limiter if the limit is missing or malformed. Producers refuse a malformed limit;
-// from other senders it is ignored. Call it with rs.mu held.
+// bucket returns the bucket of a task and sets its limit to the one in force: the override, else
+// declared. If that changed, it starts the waiting tasks that are due. It makes the bucket if there
+// is a limit. Without a bucket and a limit it returns nil. The limiter of the bucket is nil if the
+// limit is missing or malformed. Producers refuse a malformed limit; from other senders it is
+// ignored. Call it with rs.mu held.
 func (rs *Rates) bucket(name, declared string) *bucket {
 	limit := declared
 	if o, ok := rs.overrides[name]; ok {
@@ -193,7 +207,8 @@ func (rs *Rates) bucket(name, declared string) *bucket {
 	return b
 }
 
-// GiveBack gives all waiting tasks of a queue back to the broker. nil: of all queues.
+// GiveBack gives all waiting tasks of a queue back to the broker; of all queues if q is nil. A
+// worker that waits in Admit gives its task back itself. It takes rs.mu.
 func (rs *Rates) GiveBack(q *Queue) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -210,7 +225,8 @@ func (rs *Rates) GiveBack(q *Queue) {
 	}
 }
 
-// Close gives back all waiting tasks. Later calls of Admit give their task back too.
+// Close gives back all waiting tasks, see GiveBack, and stops the timers. Later calls of Admit for
+// tasks with a limit give their task back too. It takes rs.mu.
 func (rs *Rates) Close() {
 	rs.mu.Lock()
 	rs.closed = true

@@ -10,8 +10,9 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// plan returns a waiter for r with its start time, and the time until then. A task that was put
-// back keeps its start time. Call it with Rates.mu held.
+// plan returns a waiter for r with its start time. It does not add it to the waiting tasks. wait is
+// the time until there is a token for r; 0 or less: now. A task that was put back keeps its start
+// time and competes only with waiting tasks of earlier ones. Call it with Rates.mu held.
 func (b *bucket) plan(r Run, q *Queue, now time.Time) (w *waiter, wait time.Duration) {
 	at := r.StartTime()
 	if at.IsZero() {
@@ -21,20 +22,23 @@ func (b *bucket) plan(r Run, q *Queue, now time.Time) (w *waiter, wait time.Dura
 	return &waiter{r: r, queue: q, at: at}, b.estimate(now, b.countBefore(at))
 }
 
-// countBefore returns the number of waiting tasks with a start time up to at.
+// countBefore returns the number of waiting tasks with a start time up to and including at. Call it
+// with Rates.mu held.
 func (b *bucket) countBefore(at time.Time) int {
 	return sort.Search(len(b.waiting), func(i int) bool { return b.waiting[i].at.After(at) })
 }
 
-// estimate returns the time until there is a token for a task behind n others.
+// estimate returns the time until there is a token for a task behind n others, 0 if there is one
+// now. Call it with Rates.mu held.
 func (b *bucket) estimate(now time.Time, n int) time.Duration {
 	missing := float64(n+1) - b.limiter.TokensAt(now)
 	return max(0, time.Duration(missing*float64(b.interval)))
 }
 
-// nextStart returns the next free start time. Put-back tasks may never come: they may be revoked,
-// purged, expired or claimed by another consumer. When one of their start times has passed without
-// a start, all of them are free again.
+// nextStart returns the next free start time: not before a token is free, after the waiting tasks,
+// and after the times promised to put-back tasks. It reserves nothing. Put-back tasks may never
+// come: they may be revoked, purged, expired or claimed by another consumer. If none has started
+// for long enough and no task waits, it frees all promised times. Call it with Rates.mu held.
 func (b *bucket) nextStart(now time.Time) time.Time {
 	if len(b.waiting) == 0 && now.Sub(b.used) > 2*b.interval+startGrace {
 		b.reservedUntil = time.Time{}
@@ -46,6 +50,7 @@ func (b *bucket) nextStart(now time.Time) time.Time {
 	return later(at, b.reservedUntil)
 }
 
+// later returns the later one of two times.
 func later(a, b time.Time) time.Time {
 	if a.Before(b) {
 		return b
@@ -53,8 +58,8 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// set changes the limit of the bucket. It adds no tokens to an existing bucket. A malformed limit
-// removes the limiter.
+// set changes the limit of the bucket. It adds no tokens to an existing bucket. "" or a malformed
+// limit removes the limiter. It does not move the waiting tasks. Call it with Rates.mu held.
 func (b *bucket) set(limit string) {
 	b.limit = limit
 	n, per, err := task.ParseRate(limit)
@@ -74,15 +79,16 @@ func (b *bucket) set(limit string) {
 }
 
 // wait adds w to the waiting tasks in the order of their start times and marks its task as
-// reserved. It then starts the tasks that are due. Call it with rs.mu held.
+// reserved. It then starts the tasks that are due, and sets the timer for the next one. It does not
+// block. Call it with rs.mu held.
 func (rs *Rates) wait(b *bucket, w *waiter) {
 	w.r.Reserve(true)
 	b.waiting = slices.Insert(b.waiting, b.countBefore(w.at), w)
 	rs.serve(b)
 }
 
-// putBackLast puts one task of q back to the broker: of the tasks that wait here without a worker,
-// the one with the latest start time. Call it with rs.mu held.
+// putBackLast puts one task of q back to the broker: of the tasks of b that are set aside, the one
+// with the latest start time. Without such a task it does nothing. Call it with rs.mu held.
 func (rs *Rates) putBackLast(b *bucket, q *Queue, now time.Time) {
 	for i := len(b.waiting) - 1; i >= 0; i-- {
 		if w := b.waiting[i]; w.queue == q && w.wake == nil {
@@ -92,8 +98,9 @@ func (rs *Rates) putBackLast(b *bucket, q *Queue, now time.Time) {
 	}
 }
 
-// expire puts the task of w back to the broker after it has waited here for maxAsideTime, unless
-// it is due now. Then it starts. It takes rs.mu.
+// expire ends the time for which the task of w is set aside. If the task is due, it starts it.
+// Otherwise it puts the task back to the broker. It does nothing if w no longer waits. It takes
+// rs.mu.
 func (rs *Rates) expire(b *bucket, w *waiter) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -103,8 +110,8 @@ func (rs *Rates) expire(b *bucket, w *waiter) {
 	}
 }
 
-// putBackWaiter removes the waiter with index i, whose task waits here without a worker, and puts
-// its task back to the broker. Call it with rs.mu held.
+// putBackWaiter removes the waiter with index i, whose task is set aside, from the waiting tasks.
+// It stops its timer and puts its task back to the broker. Call it with rs.mu held.
 func (rs *Rates) putBackWaiter(b *bucket, i int, now time.Time) {
 	w := b.waiting[i]
 	b.waiting = slices.Delete(b.waiting, i, i+1)
@@ -114,9 +121,10 @@ func (rs *Rates) putBackWaiter(b *bucket, i int, now time.Time) {
 	rs.putBack(b, w, now)
 }
 
-// putBack returns the task of w to the broker, which delivers it again at its start time, but
-// after at most maxPutBackDelay. If the start time has passed, the task gets a new one. Call it
-// with rs.mu held.
+// putBack returns the task of w to the broker, which delivers it again at its start time. That time
+// is then promised to the task: later tasks get later ones. If the start time has passed, the task
+// gets a new one. A start time more than maxPutBackDelay away is replaced by a random one shortly
+// before that limit, and promises nothing. Call it with rs.mu held.
 func (rs *Rates) putBack(b *bucket, w *waiter, now time.Time) {
 	at := w.at
 	if !at.After(now) {
@@ -130,7 +138,8 @@ func (rs *Rates) putBack(b *bucket, w *waiter, now time.Time) {
 	w.r.PutBack(at)
 }
 
-// reschedule gives the waiting tasks new start times after a change of the limit. Without a limit
+// reschedule gives the waiting tasks new start times after a change of the limit, in their order,
+// and starts those that are due. It forgets the times promised to put-back tasks. Without a limit
 // it starts all of them. Call it with rs.mu held.
 func (rs *Rates) reschedule(b *bucket) {
 	now, waiting := time.Now(), b.waiting
@@ -146,8 +155,9 @@ func (rs *Rates) reschedule(b *bucket) {
 	rs.serve(b)
 }
 
-// startDue starts the waiting tasks that are due, and gives back lost ones. It returns the time
-// until the next one is due. 0: no task waits. Call it with Rates.mu held.
+// startDue starts the waiting tasks that are due and have a token; without a limiter it starts all.
+// It gives back the tasks that it meets and that the broker has taken back. It returns the time
+// until the next task may start, or 0 if no task waits. Call it with Rates.mu held.
 func (b *bucket) startDue() time.Duration {
 	for len(b.waiting) > 0 {
 		w := b.waiting[0]
@@ -170,8 +180,8 @@ func (b *bucket) startDue() time.Duration {
 	return 0
 }
 
-// serve starts the waiting tasks of the bucket that are due, and sets the timer that calls it
-// again for the next one. Call it with rs.mu held.
+// serve starts the waiting tasks of the bucket that are due, and sets the timer that calls it again
+// for the next one. Without waiting tasks it sets no timer. Call it with rs.mu held.
 func (rs *Rates) serve(b *bucket) {
 	wait := b.startDue()
 	switch {
@@ -188,7 +198,8 @@ func (rs *Rates) serve(b *bucket) {
 }
 
 // resolve ends the wait of a task: it starts the task (true) or gives it back to the broker
-// (false). A worker that waits for the task gets the answer instead. Call it with Rates.mu held.
+// (false). A worker that waits for the task gets the answer instead. The caller removes w from the
+// waiting tasks. Call it with Rates.mu held.
 func (w *waiter) resolve(start bool) {
 	w.r.Reserve(false) // first: a started task may be reserved again for another wait
 	if w.wake != nil {

@@ -22,7 +22,9 @@ type lease struct {
 }
 
 // Acquire returns a context that ends with parent, or when lost is closed, with the cause
-// [task.ErrLeaseLost]. Call Release for each Acquire. If lost is nil, it returns parent.
+// [task.ErrLeaseLost]. If lost is nil, it returns parent. The first call for a channel starts a
+// goroutine; later ones return the same context, so always pass the same parent. Call Release for
+// each Acquire.
 func (l *Leases) Acquire(parent context.Context, lost <-chan struct{}) context.Context {
 	if lost == nil {
 		return parent
@@ -53,7 +55,8 @@ func (l *Leases) Acquire(parent context.Context, lost <-chan struct{}) context.C
 // keepIdle is the number of unused contexts that are kept for later deliveries.
 const keepIdle = 4
 
-// sweepLocked ends unused contexts above keepIdle. Call it with l.mu held.
+// sweepLocked ends and forgets unused contexts, except for keepIdle of them. Call it with l.mu
+// held.
 func (l *Leases) sweepLocked() {
 	idle := 0
 	for lost, s := range l.current {
@@ -68,7 +71,8 @@ func (l *Leases) sweepLocked() {
 }
 
 // Release ends one use of the context that Acquire returned for the same channel. The context
-// itself may be kept for later deliveries with this channel.
+// itself may be kept for later deliveries with this channel. It does nothing for nil or an unknown
+// channel.
 func (l *Leases) Release(lost <-chan struct{}) {
 	if lost == nil {
 		return

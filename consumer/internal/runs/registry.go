@@ -18,7 +18,7 @@ type Registry[R comparable] struct {
 	}
 }
 
-// Add adds a run to the shard of the worker.
+// Add adds a run to the shard of the worker. Remove and End need the same worker.
 func (g *Registry[R]) Add(r R, worker int) {
 	s := &g.shards[worker%len(g.shards)]
 	s.mu.Lock()
@@ -35,7 +35,8 @@ func (g *Registry[R]) Remove(r R, worker int) { g.drop(r, worker, 0) }
 // End removes a run whose handler has returned, and counts it.
 func (g *Registry[R]) End(r R, worker int) { g.drop(r, worker, 1) }
 
-// drop removes a run from the shard of the worker and adds done to the count of ended handlers.
+// drop removes a run from the shard of the worker and adds done to the count of ended handlers. It
+// takes the lock of the shard.
 func (g *Registry[R]) drop(r R, worker int, done int64) {
 	s := &g.shards[worker%len(g.shards)]
 	s.mu.Lock()

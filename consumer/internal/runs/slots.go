@@ -22,7 +22,8 @@ type Slots struct {
 // took one.
 func (s *Slots) TryAcquire() bool { return s.waiting.Load() == 0 && s.tryTake() }
 
-// tryTake takes a slot if one is free. It ignores waiting goroutines.
+// tryTake takes a slot if one is free and reports whether it did. It ignores waiting goroutines. It
+// takes no lock.
 func (s *Slots) tryTake() bool {
 	for {
 		used := s.used.Load()
@@ -36,7 +37,7 @@ func (s *Slots) tryTake() bool {
 }
 
 // Acquire blocks until it has taken a slot or ctx has ended. It reports whether it took a slot.
-// Waiting goroutines get slots in order.
+// Waiting goroutines get slots in the order of their calls. It takes s.mu, but not while it waits.
 func (s *Slots) Acquire(ctx context.Context) bool {
 	// first, so that a Release from now on grants its slot to a waiter
 	s.waiting.Add(1)
@@ -63,7 +64,7 @@ func (s *Slots) Acquire(ctx context.Context) bool {
 	return false
 }
 
-// Release frees a slot, or grants it to the first waiting goroutine.
+// Release frees a slot. If goroutines wait, the first one gets it.
 func (s *Slots) Release() {
 	s.used.Add(-1)
 	if s.waiting.Load() > 0 {
@@ -71,8 +72,8 @@ func (s *Slots) Release() {
 	}
 }
 
-// Resize changes the number of slots. Slots in use stay in use. New slots go to waiting goroutines
-// first.
+// Resize sets the number of slots. Slots in use stay in use, also if they are more than n. New
+// slots go to waiting goroutines first. It takes s.mu.
 func (s *Slots) Resize(n int64) {
 	s.limit.Store(n)
 	s.grant()
@@ -85,7 +86,8 @@ func (s *Slots) grant() {
 	s.grantLocked()
 }
 
-// grantLocked gives free slots to waiting goroutines, in their order. Call it with s.mu held.
+// grantLocked gives free slots to waiting goroutines, in the order of their calls of Acquire, and
+// wakes these. Call it with s.mu held.
 func (s *Slots) grantLocked() {
 	for len(s.waiters) > 0 && s.tryTake() {
 		close(s.waiters[0])

@@ -25,13 +25,19 @@ import (
 // errNoGatherer is the error of a group in a consumer without a gatherer.
 var errNoGatherer = fmt.Errorf("%w: groups need a result store that can gather, or consumer.Config.Gatherer", broker.ErrUnsupported)
 
-// reportMember reports the end of a group's member to the gatherer. e is the envelope of the
-// member. The gatherer names one member as the decider of the group: the last one to end, or with
-// the policy FailFast the first one to fail. For the decider, reportMember sends the task that
-// follows the group.
+// reportMember reports the end of a group's member to the gatherer, the store of groups. e is the
+// envelope of the member. The gatherer names one member as the decider of the group: the last one
+// to end, or with the policy FailFast the first one to fail. If e is the decider, sendFollowers
+// adds the task that follows the group to the tasks to send.
 //
-// It does nothing if no task follows the group. Without a gatherer the following task fails. If
-// the report is given up, it sets f.stopped, and the task is delivered again.
+// It does nothing if no task follows the group or f.stopped is set. It repeats the report after
+// errors. Special cases:
+//
+//   - Without a gatherer it calls NoGatherer, and the following task fails, once for the group.
+//   - The gatherer refuses the report as malformed: that is logged, and nothing follows.
+//   - The result is too large for the gatherer: the member is reported as failed.
+//   - The report is given up, or its record cannot be encoded: it sets f.stopped, and the task is
+//     delivered again or fails.
 func (f *Sender) reportMember(e *task.Envelope, end ending) {
 	if e.Chord == nil || f.stopped {
 		return
@@ -76,8 +82,9 @@ func (f *Sender) reportMember(e *task.Envelope, end ending) {
 	f.sendFollowers(e, g)
 }
 
-// sendFollowers adds the task that follows the group of e to the tasks to send. If the results of
-// the group cannot be passed on, it records the failure of that task.
+// sendFollowers adds the task that follows the group of e to the tasks to send, with the results of
+// the members as its argument. If the results cannot be passed on, it records the failure of that
+// task; it logs that unless a member failed. If a read was given up, it only sets f.stopped.
 func (f *Sender) sendFollowers(e *task.Envelope, g resultstore.Gathered) {
 	value, err := f.results(e, g)
 	if f.stopped {
@@ -102,9 +109,15 @@ func (e *groupError) Error() string { return e.cause.Error() }
 func (e *groupError) Unwrap() error { return e.cause }
 
 // results reads the results of the members of e's group. It returns them as the argument of the
-// next task, in the form that the group's policy asks for. An error fails the group.
+// next task, in the form that the group's policy asks for:
 //
-// If a read is given up, it sets f.stopped; the returned value must then be ignored.
+//   - Refer: a reference to the group; no result is read.
+//   - Collect: the list of results and failures.
+//   - Ignore: the list of results, without the failed members.
+//   - FailFast and others: the list of results, or the error of a failed member.
+//
+// An error fails the group. If a read is given up, it sets f.stopped; the returned value must then
+// be ignored.
 func (f *Sender) results(e *task.Envelope, g resultstore.Gathered) (wire.Value, error) {
 	policy, codec := e.Chord.Policy, f.c.Codec
 	if policy == task.Refer {
@@ -139,8 +152,8 @@ func (f *Sender) results(e *task.Envelope, g resultstore.Gathered) (wire.Value, 
 }
 
 // page reads up to limit members of the group, beginning with index from, and repeats the read
-// until it succeeds. permanentErr is an error that fails the group, since repeating does not help.
-// If the read is given up, it sets f.stopped.
+// until it succeeds. It may return fewer, see readPage. permanentErr is an error that fails the
+// group, since repeating does not help. If the read is given up, it sets f.stopped.
 func (f *Sender) page(group task.ID, from, limit int) (page []resultstore.Record, permanentErr error) {
 	ok := f.run.Step("results of a group", func(ctx context.Context) (err error) {
 		page, err = f.c.readPage(ctx, group, from, limit)
@@ -154,8 +167,9 @@ func (f *Sender) page(group task.ID, from, limit int) (page []resultstore.Record
 	return page, permanentErr
 }
 
-// addMember adds the end of a member to join as the policy says. It returns the member's error if
-// the policy lets a failed member fail the group.
+// addMember adds the end of a member to join as the policy says. The result of a success is added.
+// A failure is left out with the policy Ignore and added with Collect. With other policies it is
+// returned as the error, which fails the group.
 func addMember(join *wire.Joiner, policy task.Policy, rec *resultstore.Record) error {
 	v := wire.Value{ContentType: rec.ContentType, Data: rec.Result}
 	if rec.State == task.StateSucceeded {
@@ -171,7 +185,8 @@ func addMember(join *wire.Joiner, policy task.Policy, rec *resultstore.Record) e
 	return causeOf(rec).OfStep(rec.Name, rec.ID)
 }
 
-// causeOf returns the error of a member that did not succeed.
+// causeOf returns the error of a member that did not succeed: the recorded one, else one that names
+// its state.
 func causeOf(rec *resultstore.Record) *task.RemoteError {
 	if rec.Error != nil {
 		return rec.Error

@@ -15,8 +15,8 @@ const (
 )
 
 // readPage reads up to limit members from index from on, and decrypts and decompresses them. It
-// returns fewer members if they are large or have not ended yet. Returns a *groupError if a member
-// cannot be opened.
+// returns fewer members if they are large or have not ended yet, and none after an error. Returns a
+// *groupError if a member cannot be opened, and errors of the gatherer.
 func (c *Config) readPage(ctx context.Context, group task.ID, from, limit int) ([]resultstore.Record, error) {
 	var page []resultstore.Record
 	size := 0
@@ -43,7 +43,9 @@ func (c *Config) readPage(ctx context.Context, group task.ID, from, limit int) (
 	return page, nil
 }
 
-// Members returns up to limit results of members of a group, from index from on, for a handler.
+// Members returns up to limit ends of members of a group, from index from on, for a handler. A
+// member that did not succeed has a Failure. It returns fewer if they are large or have not ended
+// yet. Returns the errors of readPage.
 func (c *Config) Members(ctx context.Context, group task.ID, from, limit int) ([]task.MemberResult, error) {
 	page, err := c.readPage(ctx, group, from, limit)
 	members := make([]task.MemberResult, len(page))

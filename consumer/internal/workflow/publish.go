@@ -14,7 +14,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// flush publishes the added successors until each is confirmed, has failed, or a step is given up
+// flush publishes the added successors and those that are added meanwhile, such as the error tasks
+// of a failed one. It blocks until each is confirmed, has failed, or a step is given up
 // (f.stopped).
 func (f *Sender) flush() {
 	for len(f.outs) > 0 && !f.stopped {
@@ -30,8 +31,8 @@ type unfit struct {
 	err      error
 }
 
-// allowed calls the enqueue hooks for outs. It returns the successors that may be sent, and those
-// that a hook has vetoed.
+// allowed calls the enqueue hooks for outs. It returns the successors that may be sent, each with
+// its hooks for the outcome, and those that a hook has vetoed.
 func (f *Sender) allowed(outs []outgoing) (allowed []outgoing, vetoed []unfit) {
 	for _, o := range outs {
 		var err error
@@ -44,9 +45,10 @@ func (f *Sender) allowed(outs []outgoing) (allowed []outgoing, vetoed []unfit) {
 	return allowed, vetoed
 }
 
-// publish publishes outs and repeats that until each is confirmed or has failed. A confirmed
-// successor is not sent again. Failed successors count as failed tasks. If the broker fails for too
-// long, publish sets f.stopped. It tells the hooks the outcome of each.
+// publish calls the enqueue hooks for outs, publishes outs, and repeats that until each is
+// confirmed or has failed. A confirmed successor is not sent again; for it publish calls
+// Config.Sent. A vetoed, refused or unencodable one is handled as a failed task. If the broker
+// fails for too long, publish sets f.stopped. It tells the hooks the outcome of each.
 func (f *Sender) publish(outs []outgoing) {
 	outs, failures := f.allowed(outs)
 	defer func() {
@@ -91,8 +93,10 @@ func (f *Sender) publish(outs []outgoing) {
 	}
 }
 
-// encode removes the next batch from outs, at most publishBytes large, and returns it with its
-// messages. It adds successors that cannot be encoded to failures.
+// encode removes the next successors from outs, until their messages have publishBytes, and returns
+// them with these messages, in the same order. Each message gets a new copy name. It adds
+// successors that cannot be encoded to failures and tells their hooks. If the broker can delay
+// messages, each message has its earliest delivery; otherwise its consumer waits.
 func (f *Sender) encode(outs *[]outgoing, failures *[]unfit) (sent []outgoing, messages []broker.Outgoing) {
 	c := f.c
 	_, delays := capability.As[broker.Delayer](c.Broker)
@@ -117,7 +121,8 @@ func (f *Sender) encode(outs *[]outgoing, failures *[]unfit) (sent []outgoing, m
 	return sent, messages
 }
 
-// Permanent reports whether publishing the same message again cannot succeed.
+// Permanent reports whether publishing the same message again cannot succeed: a missing queue, or a
+// message that is too large or malformed. Permanent(nil) is false.
 func Permanent(err error) bool {
 	return errors.Is(err, broker.ErrNoQueue) || errors.Is(err, broker.ErrTooLarge) || errors.Is(err, broker.ErrMalformed) || errors.Is(err, serializer.ErrValue)
 }

@@ -30,9 +30,10 @@ type ending struct {
 	state task.State        // state of a failed task
 }
 
-// handleEnd adds the tasks that follow the task of e to those to send, and reports the end to the
-// group of the task. e is the envelope of the ended task of this run, or of a task that could not
-// be sent.
+// handleEnd adds the tasks that follow the task of e to those to send. e is the envelope of the
+// ended task of this run, or of a task that could not be sent. After a success these are its
+// successors. After a failure it calls handleFailure. It reports the end to the group of the task,
+// unless a successor takes over the place in the group.
 func (f *Sender) handleEnd(e *task.Envelope, end ending) {
 	parent := *e
 	parent.SentAt, parent.Origin = f.at, f.c.Node
@@ -55,9 +56,10 @@ func (f *Sender) handleEnd(e *task.Envelope, end ending) {
 	}
 }
 
-// handleFailure handles the end of a failed task. It adds the error tasks of the task and reports
-// the failure to its group. It also records the failure of the steps that would have followed the
-// task.
+// handleFailure handles the end of a failed task. It adds the error tasks of the task to those to
+// send, with the failure as their argument. It records the failure of the steps that would have
+// followed the task, and reports the failure to its group. If the failure cannot be encoded, it
+// logs that.
 func (f *Sender) handleFailure(parent *task.Envelope, end ending) {
 	if len(parent.Else) > 0 {
 		given, err := f.c.Codec.Fail(parent.ContentType, failureOf(parent.ID, end.cause))
@@ -73,8 +75,10 @@ func (f *Sender) handleFailure(parent *task.Envelope, end ending) {
 	f.reportMember(parent, end)
 }
 
+// thenLabel returns the label of the successor with index i, from which its id is derived.
 func thenLabel(i int) string { return "then" + strconv.Itoa(i) }
 
+// failureOf returns the failure of the task id as error tasks and handlers of groups receive it.
 func failureOf(id task.ID, cause *task.RemoteError) task.Failure {
 	return task.Failure{ID: id, Type: cause.Type, Message: cause.Message, Stack: cause.Stack}
 }
@@ -88,8 +92,8 @@ func membershipOf(e *task.Envelope) *task.Membership {
 }
 
 // add adds a successor to those to send, and sends all of them if there are publishAtOnce. A
-// successor that cannot be sent counts as failed. It returns false after a step was given up: then
-// add no more.
+// successor that cannot be sent (s.Err) counts as a failed task. It returns false after a step was
+// given up: then add no more.
 func (f *Sender) add(s wire.Successor) bool {
 	if s.Err != nil {
 		f.failUnsent(s.Envelope, s.Err)
@@ -102,14 +106,15 @@ func (f *Sender) add(s wire.Successor) bool {
 	return !f.stopped
 }
 
-// failUnsent logs a successor that cannot be sent and handles it as a failed task.
+// failUnsent logs a successor that cannot be sent because of cause, and handles it as a failed
+// task, see failSuccessor.
 func (f *Sender) failUnsent(e *task.Envelope, cause error) {
 	f.run.Log(slog.LevelError, "a successor cannot be sent; it fails", slog.String("successor", string(e.ID)), slog.Any("error", cause))
 	f.failSuccessor(e, task.Remote(cause))
 }
 
-// failSuccessor records that a successor failed before it could run, and handles the tasks that
-// follow it.
+// failSuccessor records that a successor failed with cause before it could run, and handles the
+// tasks that follow it. If the record cannot be stored, it sets f.stopped and ends.
 func (f *Sender) failSuccessor(e *task.Envelope, cause *task.RemoteError) {
 	f.record(e.ID, e.Name, e, &e.Meta, cause)
 	if !f.stopped {
@@ -117,8 +122,8 @@ func (f *Sender) failSuccessor(e *task.Envelope, cause *task.RemoteError) {
 	}
 }
 
-// skip records the failure of the steps that do not run because an earlier one failed. Their
-// futures wait for these records.
+// skip records the failure cause for all steps in links, which do not run because parent failed.
+// Their futures wait for these records. It ends early if a record cannot be stored (f.stopped).
 func (f *Sender) skip(parent *task.Envelope, links []task.Link, cause *task.RemoteError) {
 	wire.EachStep(links, func(l *task.Link) bool {
 		f.record(l.ID, l.Name, parent, &l.Meta, cause)
@@ -126,12 +131,15 @@ func (f *Sender) skip(parent *task.Envelope, links []task.Link, cause *task.Remo
 	})
 }
 
-// record saves the failure of a task that did not run. from is its envelope or that of its parent.
+// record saves the failure cause of the task id, which did not run. from is its envelope or that of
+// its parent, meta its own metadata. If the save is given up, it sets f.stopped.
 func (f *Sender) record(id task.ID, name string, from *task.Envelope, meta *task.Metadata, cause *task.RemoteError) {
 	f.save(id, name, from, meta, resultstore.Record{State: task.StateFailed, Generation: wire.FirstGeneration(from.Life), Deliveries: 1, Error: cause, FinishedAt: f.at})
 }
 
-// elseLink returns the link of an error task of parent. In each life of parent it has another id.
+// elseLink returns the link of an error task of parent. label names the task among the error tasks.
+// In a first life of parent this is l itself. In a later life (after its dead letter was requeued)
+// the error task gets another id, so that it runs again.
 func elseLink(parent *task.Envelope, l task.Link, label string) *task.Link {
 	if parent.Life > 0 {
 		if l.ID == "" {

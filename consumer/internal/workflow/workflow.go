@@ -84,8 +84,9 @@ type Sender struct {
 	stopped bool // a step was given up: the task is delivered again
 }
 
-// Send sends the tasks that follow t and blocks until all are confirmed or recorded as failed.
-// Returns false if a step was given up; the task must then be delivered again.
+// Send sends the tasks that follow t, also the next step of its group if t decides the group. It
+// blocks until all are confirmed or recorded as failed, and then returns true. Returns false if a
+// step was given up; the task must then be delivered again.
 //
 // The ids of these tasks were chosen at submission or are derived from the id of their parent. A
 // repetition after a crash therefore sends the same tasks.
