@@ -22,8 +22,8 @@ type token struct {
 	end   int  // offset of its end
 }
 
-// tokenize splits a text into words, numbers and other single characters. It appends two tokens of
-// kind nothing, so that reading ahead stays within the list.
+// tokenize splits a text into words in lower case, numbers and other single bytes. It appends two
+// tokens of kind nothing, so that reading ahead stays within the list.
 func tokenize(text string) []token {
 	var tokens []token
 	of := func(c byte) kind {
@@ -87,7 +87,8 @@ func (p *phrase) understood() int {
 	return p.tokens[p.next-1].end
 }
 
-// refuse returns an error about the next token.
+// refuse returns an error about the next token: problem describes it, and nearest, which may be "",
+// is an accepted phrase. The tokens before it count as understood.
 func (p *phrase) refuse(problem, nearest string) *SpecError {
 	return &SpecError{
 		Input: shorten(p.input), Understood: shorten(strings.TrimSpace(p.input[:p.understood()])), Problem: problem, Nearest: nearest,

@@ -19,7 +19,7 @@ type table struct {
 	order   uint64
 }
 
-// cached is an entry with the sequence of its message.
+// cached is an entry with the sequence of its message and its items in the heap.
 type cached struct {
 	rec  *record // if Gone: removed, until the stream confirms it
 	seq  uint64
@@ -40,8 +40,8 @@ type dueItem struct {
 // newTable returns an empty table.
 func newTable() *table { return &table{entries: make(map[string]*cached)} }
 
-// apply applies a record unless the table has a newer one. It reports whether something is due
-// earlier than before.
+// apply puts a record into the table unless the table has a newer one, by the sequences of their
+// messages. It reports whether something is due earlier than before.
 //
 // fromStream reports that the stream has sent the record. Then a removed entry is deleted from the
 // table. Otherwise it is kept as removed, so that an older message does not add it again.
@@ -93,8 +93,8 @@ func (t *table) put(p *dueItem) {
 	heap.Push(&t.dues, p)
 }
 
-// get returns the record of an entry and its sequence. The record is nil if the entry does not
-// exist or was removed.
+// get returns the record of an entry and the sequence of its message. The record is nil if the
+// entry does not exist (sequence 0) or was removed. Do not change the record.
 func (t *table) get(id string) (*record, uint64) {
 	k := t.entries[id]
 	switch {
@@ -106,7 +106,8 @@ func (t *table) get(id string) (*record, uint64) {
 	return k.rec, k.seq
 }
 
-// due returns the Batch of up to most ticks at the time now.
+// due returns the Batch of up to most due ticks at the time now, in the order in which they became
+// due. It leaves them in the table. b.Next is the first time after now.
 func (t *table) due(now int64, most int) schedule.Batch {
 	b := schedule.Batch{Now: moment(now)}
 	var taken []*dueItem
@@ -122,7 +123,8 @@ func (t *table) due(now int64, most int) schedule.Batch {
 	return b
 }
 
-// list returns a page of entries sorted by id, and the cursor of the next page.
+// list returns the entries of up to limit ids after cursor, sorted by id, and the cursor of the
+// next page; "" after the last page. Removed entries are left out, so a page may be shorter.
 func (t *table) list(cursor string, limit int) ([]schedule.Entry, string) {
 	if t.ids == nil {
 		t.ids = slices.Sorted(maps.Keys(t.entries))
@@ -147,8 +149,8 @@ func (t *table) list(cursor string, limit int) ([]schedule.Entry, string) {
 // dueHeap is a heap sorted by time, then by order.
 type dueHeap []*dueItem
 
-// after returns the earliest time in the heap after now; or zero. It
-// descends from the due items at the top of the heap until each branch has an item that is not due.
+// after returns the earliest time in the heap after now, or zero. It changes nothing. It descends
+// from the due items at the top of the heap until each branch has an item that is not due.
 func (h dueHeap) after(now int64) time.Time {
 	next := int64(math.MaxInt64)
 	pending := []int{0}
