@@ -29,7 +29,11 @@ func (ts *targets) distinct() []*target {
 }
 
 // parseAll parses the URL of the broker, and the URLs of the result store and the event bus in its
-// parameters or in the options.
+// parameters or in the options. Parts with the same URL share a target. Without an own URL a part
+// uses the broker's.
+//
+// It starts nothing. Returns the cause of ctx if ctx has ended, and an error if a URL is invalid or
+// the parameter retain belongs to another URL.
 func (r *Registry) parseAll(ctx context.Context, url string, o Options) (targets, error) {
 	if ctx.Err() != nil {
 		return targets{}, fmt.Errorf("open: %w", context.Cause(ctx))
@@ -56,8 +60,8 @@ func (r *Registry) parseAll(ctx context.Context, url string, o Options) (targets
 	return ts, nil
 }
 
-// parseOne parses the URL of a schedule store or a job store. Returns the cause of ctx if ctx has
-// ended.
+// parseOne parses the URL of a schedule store or a job store; the name for the server's list of
+// connections is "swarmiji". Returns the cause of ctx if ctx has ended.
 func (r *Registry) parseOne(ctx context.Context, url string, o Options) (*target, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -66,9 +70,12 @@ func (r *Registry) parseOne(ctx context.Context, url string, o Options) (*target
 	return r.parse(url, o)
 }
 
-// part parses the URL of the result store or the event bus. t is the broker's target. The URL comes
-// from the parameter or the option. Without a URL, part returns t. A part without its own namespace
-// gets that of t.
+// part parses the URL of the result store or the event bus, which comes from the broker's parameter
+// param or from the option. t is the broker's target. Without a URL, or with the broker's own, part
+// returns t. A part without its own namespace gets that of t.
+//
+// Returns an error if both name a URL, or if the URL is invalid or has parameters of the broker. A
+// namespace that differs from the options is an error too.
 func (t *target) part(param, option string) (*target, error) {
 	url := t.Params[param]
 	switch {
@@ -124,8 +131,8 @@ func (t *target) events() (events.EventBus, error) {
 // limiter constructs the limiter. Call it only if t.parts.Limiter is not nil.
 func (t *target) limiter() (limit.Limiter, error) { return t.parts.Limiter(t.namespace) }
 
-// schedule constructs the store of the schedule with this name. Returns an error if the scheme has
-// no schedule store.
+// schedule constructs the store of the schedule with this name; "" is the store's default name.
+// Returns an error if the scheme has no schedule store.
 func (t *target) schedule(name string) (ScheduleStore, error) {
 	if t.parts.Schedule == nil {
 		return nil, fmt.Errorf("%s:// keeps no schedules; mem://, redis://, nats://, nats-embedded://, sqlite:// and postgres:// do", t.Scheme.Name)

@@ -39,8 +39,8 @@ type entry struct {
 	driver Driver
 }
 
-// Register adds the schemes of a driver. If a scheme is registered already or its name is
-// malformed, it adds nothing and returns an error.
+// Register adds the schemes of a driver. It returns an error and adds nothing if d is nil or has no
+// schemes. The same happens if the name of a scheme is malformed, registered already, or mem.
 func (r *Registry) Register(d Driver) error {
 	if d == nil {
 		return errors.New("open: Register: the driver is nil")
@@ -65,8 +65,8 @@ func (r *Registry) Register(d Driver) error {
 	return nil
 }
 
-// entries returns all schemes: mem:// first, then those of homes in its order, then further
-// schemes.
+// entries returns all schemes with their drivers: mem:// first, then those of homes in its order,
+// then further schemes in the order of their registration. The slice belongs to the caller.
 func (r *Registry) entries() []entry {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -79,7 +79,8 @@ func (r *Registry) entries() []entry {
 const writeURL = "write mem://, redis://:password@host:6379 or amqp://user:password@host:5672/vhost" //nolint:gosec // an example, not a password
 
 // find returns the entry for the scheme of a URL. Returns an error with a remedy if the URL is
-// empty, or its scheme is missing, malformed or unknown.
+// empty, or its scheme is missing, malformed or unknown. For a scheme of this module without a
+// driver the error names the package to import.
 func (r *Registry) find(text string) (entry, error) {
 	if text = strings.TrimSpace(text); text == "" {
 		return entry{}, fmt.Errorf("the URL is empty; %s", writeURL)
@@ -103,7 +104,7 @@ func (r *Registry) find(text string) (entry, error) {
 }
 
 // missing returns the error for a scheme of this module without a registered driver. It names the
-// package to import.
+// package to import, or for a Registry of the program the package of the Driver.
 func (r *Registry) missing(name string) error {
 	path := module + "/open/" + home(name)
 	if r == &registered {
@@ -171,7 +172,8 @@ func (r *Registry) Schedule(ctx context.Context, url string, o ScheduleOptions) 
 	return lone(ctx, t, construct, ownSchedule)
 }
 
-// Jobs does the same as the function [Jobs], with the drivers of r.
+// Jobs does the same as the function [Jobs], with the drivers of r. It returns an error for mem://
+// with TLS.
 func (r *Registry) Jobs(ctx context.Context, url string, o JobsOptions) (jobs.Store, error) {
 	t, err := r.parseOne(ctx, url, Options{TLS: o.TLS, Logger: o.Logger})
 	if err == nil && t.TLS != nil && t.Scheme.Place == PlaceNone {

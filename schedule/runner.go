@@ -83,7 +83,8 @@ type pendingFinish struct {
 	Finish
 }
 
-// newRunner returns the runner of one Listener.Run. It starts nothing.
+// newRunner returns the runner of one Listener.Run, with empty queues, and contexts that end only
+// with kill and cancelCalls. It starts nothing.
 func newRunner(l *Listener) *runner {
 	r := &runner{
 		l: l, c: &l.c, specs: map[string]when.Spec{}, reported: map[tickKey]time.Time{},

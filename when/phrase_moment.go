@@ -13,7 +13,7 @@ var monthNames = [...]string{
 }
 
 // named returns the index of the name that t is, in full or cut to three letters; -1 if no name
-// matches.
+// matches. t.text must be in lower case.
 func named(t token, names []string) int {
 	if t.kind == word {
 		for i, name := range names {

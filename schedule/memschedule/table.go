@@ -421,6 +421,8 @@ func (h dueHeap) after(now time.Time) time.Time {
 
 func (h dueHeap) Len() int { return len(h) }
 
+// Less implements heap.Interface: items are sorted by time, and items of the same time by their
+// order.
 func (h dueHeap) Less(i, j int) bool {
 	if h[i].at.Equal(h[j].at) {
 		return h[i].order < h[j].order
@@ -428,19 +430,20 @@ func (h dueHeap) Less(i, j int) bool {
 	return h[i].at.Before(h[j].at)
 }
 
+// Swap implements heap.Interface. It keeps the indexes of both items up to date.
 func (h dueHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].index, h[j].index = i, j
 }
 
-// Push implements heap.Interface.
+// Push implements heap.Interface. It sets the index of the item.
 func (h *dueHeap) Push(x any) {
 	p, _ := x.(*dueItem)
 	p.index = len(*h)
 	*h = append(*h, p)
 }
 
-// Pop implements heap.Interface.
+// Pop implements heap.Interface: it removes and returns the last item of the slice.
 func (h *dueHeap) Pop() any {
 	last := len(*h) - 1
 	p := (*h)[last]

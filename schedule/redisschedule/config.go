@@ -39,7 +39,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// check sets the defaults and returns an error if the name is invalid.
+// check sets the defaults of Name and Logger. Returns an error that wraps [schedule.ErrBadEntry] if
+// the name is invalid.
 func (c *Config) check() error {
 	if c.Name == "" {
 		c.Name = DefaultName
