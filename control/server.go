@@ -73,9 +73,9 @@ type Server struct {
 	unlogged   int
 }
 
-// NewServer returns a Server. It does no I/O and starts nothing. It copies the keys and Allow. Its
-// error joins all problems of the configuration: Bus or the node is nil, an action is unknown,
-// Window is negative, or the keys are invalid.
+// NewServer returns a Server. It does no I/O and starts nothing. It copies the keys and Allow, and
+// sets the defaults of Window and Logger. Its error joins all problems of the configuration: Bus or
+// the node is nil, an action is unknown, Window is negative, or the keys are invalid.
 func NewServer(c Config, n Node) (*Server, error) {
 	var errs []error
 	if c.Bus == nil {

@@ -103,7 +103,8 @@ func (t *target) part(param, option string) (*target, error) {
 	return p, nil
 }
 
-// broker constructs the broker. Returns an error if the scheme has no broker.
+// broker constructs the broker, without connecting. Returns an error if the scheme has no broker;
+// the error names schemes that have one.
 func (t *target) broker() (broker.Broker, error) {
 	if t.parts.Broker == nil {
 		return nil, fmt.Errorf("%s:// carries no tasks; mem://, amqp://, nats://, nats-embedded:// and redis:// do; "+
@@ -112,7 +113,8 @@ func (t *target) broker() (broker.Broker, error) {
 	return t.parts.Broker(t.namespace)
 }
 
-// results constructs the result store. Returns an error if the scheme has no result store.
+// results constructs the result store, without connecting. Returns an error if the scheme has no
+// result store.
 func (t *target) results() (resultstore.ResultStore, error) {
 	if t.parts.Results == nil {
 		return nil, fmt.Errorf("%s:// keeps no results", t.Scheme.Name)
@@ -120,7 +122,8 @@ func (t *target) results() (resultstore.ResultStore, error) {
 	return t.parts.Results(t.namespace)
 }
 
-// events constructs an event bus. Returns an error if the scheme has no event bus.
+// events constructs an event bus with t's namespace and retention, without connecting. Each call
+// returns another bus. Returns an error if the scheme has no event bus.
 func (t *target) events() (events.EventBus, error) {
 	if t.parts.Events == nil {
 		return nil, fmt.Errorf("%s:// carries no events; mem://, amqp://, nats://, nats-embedded:// and redis:// do", t.Scheme.Name)

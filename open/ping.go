@@ -19,9 +19,9 @@ import (
 // pingTime limits the duration of a Ping.
 const pingTime = 5 * time.Second
 
-// Ping checks that the servers of s answer and accept the credentials. It connects to each, asks
-// broker and result store about a name that does not exist, and subscribes to the event bus for a
-// moment. It blocks for at most 5 seconds.
+// Ping checks that the servers of s answer and accept the credentials. It connects to each server,
+// and asks broker and result store about a name that does not exist. If the event bus has its own
+// server, it subscribes to it for a moment. It blocks for at most 5 seconds.
 //
 // Returns nil if all can be used. The error is one sentence with a remedy. It wraps
 // [broker.ErrUnavailable], [broker.ErrAccess] or the other cause.

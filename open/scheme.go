@@ -65,7 +65,8 @@ func (r *Registry) unknown(s Scheme, param string) error {
 	return fmt.Errorf("unknown parameter %s; known are %s", printable(param), strings.Join(slices.Concat(s.own(), s.Client), ", "))
 }
 
-// printable returns name for an error text, or a replacement if name may be part of a secret.
+// printable returns name for an error text if isWord accepts it. Otherwise it returns a
+// replacement, because name may be part of a secret.
 func printable(name string) string {
 	if isWord(name) {
 		return name

@@ -73,10 +73,11 @@ func (c *Content) own() []ownField {
 }
 
 // Decode reads a payload, with its keys in any order and any white space. It keeps unknown fields,
-// also reads the form of older versions, and does not parse the spec: see [Content.Spec].
+// also reads the form of older versions, and does not parse the spec: see [Content.Spec]. Missing
+// arguments become an empty list.
 //
 // Its error wraps [ErrBadEntry]: the payload is not a JSON object, or a field is missing or
-// invalid.
+// invalid. Do not use the Content then.
 func Decode(payload []byte) (*Content, error) {
 	c := &Content{}
 	if err := json.Unmarshal(payload, &c.fields); err != nil {

@@ -75,7 +75,8 @@ func duration(name string, o *task.Opt[time.Duration]) option {
 	}
 }
 
-// MarshalJSON implements json.Marshaler. It writes only the fields that are set.
+// MarshalJSON implements json.Marshaler. It writes only the fields that are set, durations in
+// milliseconds.
 func (m metadata) MarshalJSON() ([]byte, error) {
 	fields := map[string]any{}
 	for _, o := range m.options() {

@@ -122,7 +122,8 @@ func (m Misfire) planSteps(r *when.Repeat, due, now time.Time, n int) plan {
 const maxMissed = 100_000
 
 // missed returns the newest n run times from due to now, in ascending order. If due lies in the
-// future, it returns only due. If there are more than maxMissed, it returns only now.
+// future, it returns only due. If more than maxMissed runs must be calculated, it returns only now.
+// With a constant interval it skips most of them without calculating.
 func missed(r *when.Repeat, due, now time.Time, n int) []time.Time {
 	t := due
 	if d := r.Interval(); d > 0 {

@@ -16,8 +16,9 @@ func (r *runner) submitter() {
 	}
 }
 
-// submitAll submits the ticks of a batch, counts the confirmed ones and ends their claims. It
-// blocks until each tick is confirmed, refused or released.
+// submitAll submits the ticks of a batch, except those that callsOf leaves out. It counts the
+// confirmed ones and ends their claims. It blocks until each tick is confirmed, refused or
+// released.
 //
 //   - If no tick of an attempt is confirmed, it retries them with the same ids, for up to one
 //     lease. It logs the first failure. After one lease the ticks are refused.

@@ -128,8 +128,9 @@ const (
 // An error is a [SpecError].
 func ParseCron(text string) (*Cron, error) { return parseCron(text, namedZone{}) }
 
-// ParseCronIn is [ParseCron] for the clock of a zone. Occurrences of n/m are counted on that clock
-// too. The zone must be a named one that other machines know, UTC, or a fixed offset. nil: UTC.
+// ParseCronIn parses seven fields, as [ParseCron] does, for the clock of a zone. Occurrences of n/m
+// are counted on that clock too. The zone must be a named one that other machines know, UTC, or a
+// fixed offset. nil: UTC. An error is a [SpecError].
 func ParseCronIn(text string, loc *time.Location) (*Cron, error) {
 	at, err := namedZoneOf(loc)
 	if err != nil {
@@ -138,8 +139,8 @@ func ParseCronIn(text string, loc *time.Location) (*Cron, error) {
 	return parseCron(text, at)
 }
 
-// parseCron is ParseCronIn for a zone that is known by name. Its error is a [SpecError] with the
-// fields understood so far.
+// parseCron parses seven fields in the zone at, as [ParseCron] describes. Its error is a
+// [SpecError] with the fields understood so far. Texts longer than maxCron are refused.
 func parseCron(text string, at namedZone) (*Cron, error) {
 	if len(text) > maxCron {
 		return nil, &SpecError{Input: shorten(text), Problem: fmt.Sprintf("it is longer than %d bytes", maxCron)}
@@ -177,7 +178,8 @@ func parseCron(text string, at namedZone) (*Cron, error) {
 	return &c, nil
 }
 
-// write sets the zone of c and its text, the result of String. parts are the fields of the text.
+// write sets the zone of c and its text, the result of String: the parts with single spaces, after
+// "CRON_TZ=" and the zone's name unless that is UTC.
 func (c *Cron) write(at namedZone, parts []string) {
 	c.loc, c.text = at.loc, strings.Join(parts, " ")
 	if at.loc != nil {

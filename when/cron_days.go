@@ -83,7 +83,8 @@ func (p progression) divide(size, value int64) (progression, bool) {
 	return progression{mod(mod(want/g, k)*inverse, k), k}, true
 }
 
-// and returns the intersection of p and q, and false if it is empty. q.k must be 1 to maxStep.
+// and returns the intersection of p and q, and false if it is empty. q.k must be 1 to maxStep. If
+// the distance of the result is alone or more, it returns only the smallest number.
 func (p progression) and(q progression) (progression, bool) {
 	if p.k == 0 {
 		return p, mod(p.r, q.k) == q.r

@@ -21,7 +21,8 @@ type period struct {
 }
 
 // periodAt returns the period of loc that contains u, in seconds since 1970 in UTC. Before the
-// first and after the last change of the offset the period has no end.
+// first change of the offset the period has no start, and after the last change no end: the bound
+// is then a very large number.
 func periodAt(u int64, loc *time.Location) period {
 	t := time.Unix(u, 0).In(loc)
 	_, off := t.Zone()

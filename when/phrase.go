@@ -96,9 +96,9 @@ func ParsePhrase(text string, now time.Time) (Phrase, error) {
 	return found, nil
 }
 
-// zoneBehind splits the name of a zone off the end of a phrase: a last word that is UTC or contains
-// a slash. It returns the whole text and "" if the last word is not a zone. It does not check that
-// the zone exists.
+// zoneBehind splits the name of a zone off the end of a phrase: a last word that is UTC, or
+// contains a slash and does not begin with a digit or slash. It returns the whole text and "" if
+// the last word is not a zone. It does not check that the zone exists.
 func zoneBehind(text string) (body, zone string) {
 	text = strings.TrimSpace(text)
 	i := strings.LastIndexAny(text, " \t\r\n")
@@ -109,8 +109,8 @@ func zoneBehind(text string) (body, zone string) {
 	return strings.TrimSpace(text[:i]), last
 }
 
-// understand is ParsePhrase without a zone in the text. An error has a nearest phrase only if the
-// parser knows one at that place.
+// understand parses a phrase without a zone at its end, relative to now and in the zone of now. Its
+// error has a nearest phrase only if the parser knows one at that place; see nearest.
 func understand(text string, now time.Time) (Phrase, *SpecError) {
 	p := &phrase{input: text, now: now, tokens: tokenize(text)}
 	if loc := now.Location(); loc != time.UTC {

@@ -134,7 +134,8 @@ func (p *phrase) nthWeekday() (Spec, *SpecError) {
 }
 
 // monthly parses "on the", an ordinal up to 31st, which is the day of the month, and an optional
-// time. It returns the spec; without a time it runs at midnight.
+// time. It returns the spec; without a time it runs at midnight. It returns an error for any other
+// text.
 func (p *phrase) monthly() (Spec, *SpecError) {
 	if !p.take("on") || !p.take("the") {
 		return nil, p.refuse("the day of the month must follow", "every month on the 1st at 9am")

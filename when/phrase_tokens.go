@@ -67,7 +67,8 @@ func (p *phrase) peek() token { return p.tokens[p.next] }
 
 func (p *phrase) done() bool { return p.peek().kind == nothing }
 
-// take skips the next token if it is the given word or sign, and reports whether it did.
+// take skips the next token if it is the given word or sign, and reports whether it did. It never
+// skips a number.
 func (p *phrase) take(text string) bool {
 	if t := p.peek(); t.kind == digits || t.text != text || t.kind == nothing {
 		return false

@@ -107,8 +107,11 @@ const maxRepeat = 1024
 // [SpecError].
 func ParseRepeat(text string) (*Repeat, error) { return RepeatConfig{}.Parse(text) }
 
-// Parse is [ParseRepeat] with the configuration c. Its error is a [SpecError] with the part
-// understood so far.
+// Parse parses a repeat as [ParseRepeat] does: a base and at least one modifier, or HOURLY, DAILY
+// or WEEKLY. With c.Snap, these words stand for the modifiers that Bedrock's server executes. Case,
+// additional white space and empty items are ignored.
+//
+// Its error is a [SpecError] with the part understood so far.
 func (c RepeatConfig) Parse(text string) (*Repeat, error) {
 	r := &Repeat{}
 	refuse := func(format string, args ...any) (*Repeat, error) {
@@ -319,7 +322,7 @@ func (r *Repeat) Interval() (d time.Duration) {
 // their modifiers, unless they were parsed with Snap.
 func (r *Repeat) String() string { return r.text }
 
-// describe returns the base and the modifiers in English.
+// describe returns the base and the modifiers in English, and "UTC" at the end.
 func (r *Repeat) describe() string {
 	text := "from when the last run " + [...]string{"was scheduled", "started", "ended"}[r.base]
 	for _, m := range r.mods {

@@ -50,7 +50,8 @@ func ParseWindows(text string, loc *time.Location) (*Windows, error) {
 	return readWindows(text, at)
 }
 
-// readWindows is ParseWindows for a zone that is known by name.
+// readWindows parses windows, separated by commas, in the zone at, as [ParseWindows] describes. Its
+// error is a [SpecError] with the windows understood so far.
 func readWindows(text string, at namedZone) (*Windows, error) {
 	if len(text) > maxText {
 		return nil, &SpecError{Input: shorten(text), Problem: fmt.Sprintf("it is longer than %d bytes", maxText)}
@@ -311,7 +312,8 @@ func (w *Windows) describe() string {
 	return "when one of these opens: " + text + " " + zone
 }
 
-// periodOf is periodAt that also accepts nil, which is UTC.
+// periodOf returns the period of loc that contains u. With a nil loc, which is UTC, that is all
+// time.
 func periodOf(u int64, loc *time.Location) period {
 	if loc == nil {
 		return period{-1 << 62, 1 << 62, 0}

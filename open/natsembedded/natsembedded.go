@@ -96,7 +96,7 @@ const joinTime = 500 * time.Millisecond
 
 // start starts a server on the directory and returns it. If another owner or process has a server
 // there, start returns a nil server and the URL of that server. It waits up to joinTime for this
-// URL. Returns an error if that server takes no connections.
+// URL. Returns an error if that server takes no connections, or if the server cannot be started.
 func start(ctx context.Context, directory string, o embedded.Options) (*embedded.Server, string, error) {
 	deadline := time.Now().Add(joinTime)
 	for {

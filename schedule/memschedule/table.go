@@ -55,7 +55,9 @@ func milli(t time.Time) time.Time { return time.UnixMilli(t.UnixMilli()).UTC() }
 // clock returns the store's current time, rounded down to milliseconds.
 func (t *table) clock() time.Time { return milli(t.now()) }
 
-// add implements Store.Add for checked entries. It wakes the watchers if it added or repaired one.
+// add adds checked entries, with copies of their payloads, and returns for each whether it is new.
+// An existing entry that is unscheduled gets its Next, with the result false. It wakes the watchers
+// if it added or repaired an entry.
 func (t *table) add(entries []schedule.Entry) []bool {
 	t.mu.Lock()
 	added := make([]bool, len(entries))

@@ -32,7 +32,7 @@ func (s *Store) start() {
 
 // follow keeps the cache, the copy of the schedule in memory, up to date until the store is closed.
 // After an error it marks the cache as stale, waits, connects again and reads the whole stream
-// again.
+// again. If the stream was deleted, it creates it again.
 func (s *Store) follow() {
 	for attempt := 0; s.ctx.Err() == nil; attempt++ {
 		began := time.Now()

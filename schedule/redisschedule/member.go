@@ -133,7 +133,7 @@ func readDue(v any) (schedule.Batch, []deadMember, error) {
 
 // readTick decodes one tick of the answer of due.lua: row holds its member, score, id, payload,
 // state and last instant. Due of a claimed tick comes from the member, of others from the score.
-// Returns an error if neither can be read.
+// Returns an error if the score or a claim's instant is not a number.
 func readTick(row []any) (schedule.Tick, error) {
 	m, score := text(row[0]), text(row[1])
 	at, err := instant(score)
