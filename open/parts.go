@@ -12,7 +12,8 @@ import (
 	"github.com/swarmiji/swarmiji/resultstore"
 )
 
-// targets holds the targets of the parts of a Swarm. Parts with the same URL share a target.
+// targets holds the targets, which are parsed URLs, of the parts of a Swarm. Parts with the same
+// URL share a target.
 type targets struct {
 	broker, results, events *target
 }

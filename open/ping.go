@@ -23,8 +23,8 @@ const pingTime = 5 * time.Second
 // and asks broker and result store about a name that does not exist. If the event bus has its own
 // server, it subscribes to it for a moment. It blocks for at most 5 seconds.
 //
-// Returns nil if all can be used. The error is one sentence with a remedy. It wraps
-// [broker.ErrUnavailable], [broker.ErrAccess] or the other cause.
+// Returns nil if all can be used, and otherwise the first error. The error is one sentence with a
+// remedy. It wraps [broker.ErrUnavailable], [broker.ErrAccess] or the other cause.
 //
 // Ping is for programs that prefer to end instead of waiting for a server. A consumer that must
 // start before its broker does not call it.

@@ -14,7 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/when"
 )
 
-// action is the decision about a due tick.
+// action is the decision about a due tick, which is one run of an entry.
 type action int
 
 const (

@@ -9,8 +9,10 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// sendFinish passes f to the goroutine of finishLoop, which ends the claim on the tick of h. From
-// now on a failed renewal is not reported as a loss. It blocks while the channel is full. If
+// sendFinish passes f to the goroutine of finishLoop, which ends the claim on the tick of h. A
+// claim reserves a tick, one run of an entry, for this listener until its lease ends.
+//
+// From now on a failed renewal is not reported as a loss. It blocks while the channel is full. If
 // r.calls ends first, f is dropped: the claim then ends with its lease, and the tick runs again.
 func (r *runner) sendFinish(h *hold, f Finish) {
 	f.Tick = h.tick

@@ -15,7 +15,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// worker runs the ticks of r.queue in place until the queue is closed.
+// worker runs the ticks of r.queue in place, which means in this process, until the queue is
+// closed. A tick is one run of an entry that this listener has claimed.
 func (r *runner) worker() {
 	for h := range r.queue {
 		r.runInPlace(h)
@@ -54,16 +55,18 @@ func (r *runner) runInPlace(h *hold) {
 // finishRun stores the result of a run and ends the claim of its tick. err is the error of the
 // handler.
 //
-//   - If the tick was lost, it stores nothing and only removes the tick from the held ones.
+//   - If another listener has claimed the tick, it stores nothing and only removes the tick from
+//     the held ones.
 //   - If the handler failed after the end of ShutdownTimeout, it releases the tick, which runs
 //     again.
 //   - After another failure it counts and reports the failure, records it in the result store, and
 //     ends the claim. The carried state stays as it was.
-//   - After a success it counts and records the result, and ends the claim with the state that the
-//     handler set.
+//   - After a success it counts and records the result. It ends the claim and stores the state that
+//     the handler set.
 //
-// Without a result store nothing is recorded. If the entry has no further run, the end of the claim
-// deletes the entry. It blocks while the result store fails, up to recordFor.
+// Nothing is recorded without a result store, or if the task ignores its result; see record. If the
+// entry has no further run, the end of the claim deletes the entry. It blocks while the result
+// store fails, up to recordFor.
 func (r *runner) finishRun(h *hold, q *task.Request, c *runState, value any, err error) {
 	switch {
 	case h.Lost(): // renew has reported it

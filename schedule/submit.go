@@ -9,7 +9,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// submitter submits batches until r.batches is closed.
+// submitter submits batches until r.batches is closed. A batch holds claimed ticks, which are runs
+// of entries, to submit as tasks together.
 func (r *runner) submitter() {
 	for batch := range r.batches {
 		r.submitAll(batch)

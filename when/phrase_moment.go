@@ -35,8 +35,9 @@ type moment struct {
 	iso   bool
 }
 
-// moment parses the text after "at", a time and a day in either order, and returns the instant. It
-// returns an error if the text is not understood, the instant is past, or the clock skips it.
+// moment parses the text after "at", and returns the instant: "now", a time alone, a time and a day
+// in either order, or an ISO date alone, which is its midnight. It returns an error if the text is
+// not understood, a fixed instant is past, or the clock skips it.
 func (p *phrase) moment() (time.Time, *SpecError) {
 	if p.take("now") {
 		return p.now.Truncate(time.Second), nil

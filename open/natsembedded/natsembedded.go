@@ -44,8 +44,9 @@ func (Driver) Schemes() []open.Scheme {
 }
 
 // Parts implements [open.Driver]. It returns constructors for a broker, a result store, an event
-// bus and a schedule store. Its Start starts a server on the directory, or finds the address of the
-// server that uses the directory already. Returns an error if a parameter is invalid.
+// bus and a schedule store. Its Start starts a server on the directory, which Running.Close stops.
+// If a server uses the directory already, Start finds its address and does not stop it. Returns an
+// error if a parameter is invalid.
 func (Driver) Parts(t *open.Target) (open.Parts, error) {
 	o, err := options(t)
 	if err != nil {

@@ -13,6 +13,9 @@ import (
 
 // table holds one schedule, shared by all its views. Each method is one atomic step. Methods take
 // t.mu unless their comment says otherwise.
+//
+// A tick is one run of an entry. A claim reserves it for an owner until its lease ends; then the
+// claim has expired, and another owner may take it over.
 type table struct {
 	now func() time.Time
 

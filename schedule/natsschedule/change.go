@@ -219,7 +219,7 @@ func (s *Store) Claim(ctx context.Context, owner string, lease time.Duration, cl
 
 // Renew implements [schedule.Store]: the owner's claims on ticks end after lease from now; lease 0
 // makes the ticks due at once. It returns for each whether owner held the claim; if not, nothing
-// changes for it.
+// changes for it. If owner or lease is invalid, it returns [schedule.ErrBadEntry].
 func (s *Store) Renew(ctx context.Context, owner string, lease time.Duration, ticks []schedule.Tick) ([]bool, error) {
 	if err := schedule.CheckLease(owner, lease); err != nil {
 		return nil, err

@@ -11,7 +11,8 @@ import (
 )
 
 // table is the copy of a schedule in memory. It does no locking: call its methods with the Store's
-// mu held.
+// mu held. It holds entries; a claim on a tick, one run of an entry, reserves it for an owner until
+// its lease ends.
 type table struct {
 	entries map[string]*cached
 	ids     []string // sorted, for list; nil: not yet made

@@ -166,8 +166,9 @@ func (s *Store) Unscheduled(ctx context.Context) ([]schedule.Entry, error) {
 	return entries, nil
 }
 
-// deleteClaimed deletes those ids from the map that have a claim in the layout, or any other member
-// that is not the entry's own. It changes nothing in Redis. With an empty map it does nothing.
+// deleteClaimed deletes from the map those ids that have a claim in the layout. Any other member of
+// the sorted set that is not the entry's own counts as a claim. It changes nothing in Redis. With
+// an empty map it does nothing.
 func (s *Store) deleteClaimed(ctx context.Context, l *layout, ids map[string]bool) error {
 	if len(ids) == 0 {
 		return nil

@@ -12,7 +12,8 @@ import (
 	"github.com/swarmiji/swarmiji/schedule"
 )
 
-// member returns the member of S:next for an entry.
+// member returns the member of the sorted set S:next that stands for an entry. The package comment
+// shows the members.
 func member(id string) string { return `{"id":` + quoted(id) + `}` }
 
 // claimMember returns the member of S:next for an owner's claim on a tick, as the package comment

@@ -29,7 +29,8 @@ func (s *Store) Claim(ctx context.Context, owner string, lease time.Duration, cl
 
 // Renew implements [schedule.Store]: the owner's claims on ticks end after lease from now. Lease 0
 // makes the ticks due at once and notifies the watchers. It returns for each whether owner held the
-// claim; if not, nothing changes for it.
+// claim; if not, nothing changes for it. If owner or lease is invalid, it returns
+// [schedule.ErrBadEntry].
 func (s *Store) Renew(ctx context.Context, owner string, lease time.Duration, ticks []schedule.Tick) ([]bool, error) {
 	if err := schedule.CheckLease(owner, lease); err != nil {
 		return nil, err
@@ -97,7 +98,8 @@ func change[T any](ctx context.Context, s *Store, what string, items []T, ids fu
 	return answers, nil
 }
 
-// work holds the locked entries of one transaction, with their pending changes. Times are Unix
+// work holds the locked entries of one transaction, with their claims and pending changes. A claim
+// reserves a tick, one run of an entry, for an owner until its lease ends. Times are Unix
 // milliseconds of the database's clock. wake means that save notifies the watchers.
 type work struct {
 	store   *Store

@@ -84,7 +84,7 @@ func kindOf(scheme string) kind {
 	return single
 }
 
-// scheme returns the scheme of a kind, without TLS.
+// scheme returns the scheme of a kind, without TLS: its name, form of URL, port, and parameters.
 func scheme(k kind) open.Scheme {
 	s := open.Scheme{
 		Name: "redis", Port: "6379", Place: open.PlaceHosts,
