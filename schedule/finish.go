@@ -23,8 +23,9 @@ func (r *runner) sendFinish(h *hold, f Finish) {
 	}
 }
 
-// finishLoop ends the claims received from r.ends in the store, up to maxClaim with one call. It
-// returns when r.ends is closed or r.calls ends.
+// finishLoop passes the claims received from r.ends to finishAll, up to maxClaim of them together.
+// It returns when r.ends is closed and empty, or r.calls ends; claims left then end with their
+// leases.
 func (r *runner) finishLoop() {
 	for {
 		var list []pendingFinish

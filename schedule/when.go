@@ -22,8 +22,8 @@ func Now() When {
 	}}
 }
 
-// After runs the entry once, after d from now, rounded up to the whole second. After(0) is [Now]. A
-// negative d is invalid.
+// After runs the entry once, after d from now, rounded up to the whole second. After(0) is [Now].
+// With a negative d, Add returns an error that wraps [when.ErrBadSpec].
 func After(d time.Duration) When {
 	if d == 0 {
 		return Now()
@@ -59,7 +59,7 @@ func At(text string) When { return words("at", text) }
 func Every(text string) When { return words("every", text) }
 
 // ByPhrase runs the entry at the times of a whole phrase, including its first word: ByPhrase("in 5
-// minutes").
+// minutes"). The phrase is parsed by Add, in Config.Location; see [when.ParsePhrase].
 func ByPhrase(text string) When {
 	return When{func(now time.Time) (when.Spec, string, error) {
 		p, err := when.ParsePhrase(text, now)

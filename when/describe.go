@@ -266,7 +266,8 @@ func plural(u unit, many bool) string {
 	return ""
 }
 
-// describeWeekdays returns the days of the week in English; "" if all are allowed.
+// describeWeekdays returns the days of the week in English, such as "every weekday" or "every 2nd
+// Monday"; "" if all are allowed.
 func (f *field) describeWeekdays() string {
 	name := func(v int) string { return time.Weekday(v).String() }
 	var items []string

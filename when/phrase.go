@@ -231,8 +231,8 @@ func (p *phrase) amount() (int64, *SpecError) {
 	return int64(n), nil
 }
 
-// unit parses a unit of time in singular or plural, and returns its singular; "" if no unit
-// follows.
+// unit skips a unit of time in singular or plural, and returns its singular. It returns "" and
+// skips nothing if no unit follows.
 func (p *phrase) unit() string {
 	t := p.peek()
 	for _, u := range [...]string{"second", "minute", "hour", "day", "week", "month", "year"} {

@@ -31,7 +31,8 @@ const (
 	Finished                    // when it ended
 )
 
-// String returns the name of the base in a repeat's text.
+// String returns the name of the base in a repeat's text, such as FINISHED; "RepeatBase(n)" for an
+// unknown base.
 func (b RepeatBase) String() string {
 	if b < 0 || int(b) >= len(baseNames) {
 		return fmt.Sprintf("RepeatBase(%d)", int(b))

@@ -392,7 +392,8 @@ func (t *table) watch(wake func()) (stop func()) {
 	}
 }
 
-// wake calls all watchers. Call it without t.mu held, because a watcher may call a method of t.
+// wake calls all watchers in this goroutine. Call it without t.mu held, because a watcher may call
+// a method of t.
 func (t *table) wake() {
 	t.mu.Lock()
 	calls := slices.Collect(maps.Values(t.watchers))

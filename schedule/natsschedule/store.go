@@ -56,8 +56,8 @@ var (
 // Name implements [schedule.Named].
 func (s *Store) Name() string { return s.name }
 
-// Close ends waiting calls and closes the connection. It returns the error of ctx if ctx ends
-// first. Close is idempotent.
+// Close ends waiting calls, closes the connection and waits for the goroutine that follows the
+// stream. It returns the error of ctx if ctx ends first. Close is idempotent.
 func (s *Store) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
@@ -153,7 +153,8 @@ func (s *Store) Watch(wake func()) (stop func()) {
 	}
 }
 
-// wake calls all watchers. Call it without s.mu held, because a watcher may call a method of s.
+// wake calls all watchers in this goroutine. Call it without s.mu held, because a watcher may call
+// a method of s.
 func (s *Store) wake() {
 	s.mu.Lock()
 	calls := slices.Collect(maps.Values(s.watchers))
