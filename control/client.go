@@ -44,7 +44,8 @@ type Client struct {
 	refused atomic.Uint64
 }
 
-// NewClient returns a Client. Its error joins all problems of the configuration. It does no I/O.
+// NewClient returns a Client. It does no I/O. It copies the keys. Its error joins all problems of
+// the configuration: Bus is nil, NodeID is not a valid name, or the keys are invalid.
 func NewClient(c ClientConfig) (*Client, error) {
 	var errs []error
 	if c.Bus == nil {
@@ -78,12 +79,15 @@ type Wait struct {
 }
 
 // Send sends a command to all nodes and returns their replies, sorted by node. It blocks until it
-// has enough replies or w.Timeout has passed. Errors of a node are in its Reply.
+// has enough replies, or w.Timeout or the deadline of ctx has passed. Errors of a node are in its
+// Reply. It subscribes to replies first, and sends nothing if that fails.
 //
-// Returns [ErrMissing] if Wait or the command requires a number of replies and fewer arrive.
-// Returns
-// [ErrCommand] if the command is invalid. Other errors come from the bus, which may also lose
-// commands and replies. Send subscribes to replies first, and sends nothing if that fails.
+// Returns [ErrCommand] without sending if the command is invalid. Returns [ErrMissing] with the
+// received replies if Wait or the command requires a number of replies and fewer arrive. If no
+// number is required, it returns the received replies without an error.
+//
+// If ctx is canceled, it returns the cause with the received replies. Other errors come from the
+// bus, which may also lose commands and replies.
 func (c *Client) Send(ctx context.Context, cmd Command, w Wait) ([]Reply, error) {
 	if err := cmd.Check(); err != nil {
 		return nil, err
@@ -113,7 +117,8 @@ func (c *Client) Send(ctx context.Context, cmd Command, w Wait) ([]Reply, error)
 	return c.collect(ctx, sub, id, w)
 }
 
-// message returns the signed message of a command, and the command's id.
+// message returns the signed message of a command, and the command's new random id. Returns
+// [ErrCommand] if the command is too large.
 func (c *Client) message(cmd *Command) (*message, string, error) {
 	data, err := json.Marshal(cmd)
 	if err != nil {
@@ -128,7 +133,12 @@ func (c *Client) message(cmd *Command) (*message, string, error) {
 	return m, id, nil
 }
 
-// collect receives replies until there are enough or the timeout has passed.
+// collect receives replies to the command id until there are w.Replies of them (0: no limit), or
+// until w.Timeout or the deadline of ctx has passed. It returns the replies sorted by node,
+// together with the error.
+//
+// The error is [ErrMissing] if fewer than w.Replies came, the cause if ctx was canceled, or the
+// error of the bus.
 func (c *Client) collect(ctx context.Context, sub events.Subscription, id string, w Wait) ([]Reply, error) {
 	waiting, cancel := context.WithTimeout(ctx, w.Timeout)
 	defer cancel()
@@ -156,7 +166,9 @@ func (c *Client) collect(ctx context.Context, sub events.Subscription, id string
 	return replies, err
 }
 
-// take reads an event. ok is true if it completes a reply to the command with this id.
+// take reads an event. It returns ok and the reply if the event completes a reply to the command
+// with this id. It stores other parts of such a reply in a. It ignores replies to other commands.
+// It counts unreadable events and bad signatures as refused.
 func (c *Client) take(e *events.Event, id string, a *assembly) (r Reply, ok bool) {
 	m, err := readMessage(e)
 	if err != nil {

@@ -72,8 +72,12 @@ type Command struct {
 	Kill bool `json:"kill,omitempty"`
 }
 
-// Check returns an error that joins all problems of c; each wraps [ErrCommand]. Client and server
-// call it.
+// Check returns an error that joins all problems of c; each wraps [ErrCommand]. The action must be
+// known, and the numbers of nodes, queues and ids within their limits. All names must be valid. The
+// fields of the action must be set: queues and Workers for [DoScale], Task and a valid Rate for
+// [DoRateLimit], IDs for [DoRevoke].
+//
+// Client and server call it.
 func (c *Command) Check() error {
 	var errs []error
 	bad := func(format string, args ...any) {
@@ -121,7 +125,8 @@ func (c *Command) Check() error {
 	return errors.Join(errs...)
 }
 
-// concerns reports whether a node with these queues must execute c.
+// concerns reports whether a node with this id and these queues must execute c: c names the node or
+// no nodes, and one of the queues or no queues.
 func (c *Command) concerns(node string, queues []string) bool {
 	if len(c.Nodes) > 0 && !slices.Contains(c.Nodes, node) {
 		return false
@@ -129,7 +134,8 @@ func (c *Command) concerns(node string, queues []string) bool {
 	return len(c.Queues) == 0 || len(c.among(queues)) > 0
 }
 
-// among returns the queues to which c applies.
+// among returns those of the given queues to which c applies, in the given order. If c names no
+// queues, it returns the slice queues itself.
 func (c *Command) among(queues []string) []string {
 	if len(c.Queues) == 0 {
 		return queues

@@ -1,7 +1,6 @@
 // Package control sends commands to running consumers: it can ping them, list their tasks, change
-// their number of workers, and pause and stop them. Commands and replies are events
-// ([CommandEvent],
-// [ReplyEvent]) on an event bus, so that one command reaches all nodes without a list of them.
+// their number of workers, and pause and stop them. Commands and replies are events on an event bus
+// ([CommandEvent], [ReplyEvent]), so that one command reaches all nodes without a list of them.
 //
 // A consumer accepts commands only if its configuration enables them (consumer.Config.Control). Its
 // [Server] receives commands and executes them on a [Node]. A [Client] sends commands. A node

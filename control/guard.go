@@ -14,11 +14,13 @@ type bucket struct {
 	last        time.Time
 }
 
+// newBucket returns a full bucket, with burst tokens.
 func newBucket(perSecond, burst int) bucket {
 	return bucket{rate: float64(perSecond), burst: float64(burst), tokens: float64(burst)}
 }
 
-// take takes a token and reports whether there was one.
+// take takes a token and returns true, or returns false if less than one token is left. It first
+// adds the tokens gained since the last call.
 func (b *bucket) take(now time.Time) bool {
 	if !b.last.IsZero() {
 		b.tokens = min(b.burst, b.tokens+max(now.Sub(b.last).Seconds(), 0)*b.rate)
@@ -48,8 +50,9 @@ type seen struct {
 	order expiries
 }
 
-// note remembers an id until the given time. Returns errReplayed if the id is known, and errFlood
-// if there are too many.
+// note remembers an id until the given time. It first forgets ids whose time has passed. Returns
+// errReplayed if the id is known, and errFlood if MaxKept ids are remembered; the id is then not
+// stored.
 func (s *seen) note(id string, now, until time.Time) error {
 	for len(s.order) > 0 && s.order[0].until.Before(now) {
 		delete(s.ids, s.order[0].id)

@@ -57,7 +57,7 @@ type message struct {
 
 var errMalformed = errors.New("control: malformed message")
 
-// newMessage returns an unsigned message. Returns ErrCommand if it is too large.
+// newMessage returns an unsigned message. Returns [ErrCommand] if the head or data is too large.
 func newMessage(typ string, h head, data string) (*message, error) {
 	text, err := json.Marshal(h)
 	if err != nil {
@@ -69,7 +69,7 @@ func newMessage(typ string, h head, data string) (*message, error) {
 	return &message{typ: typ, head: string(text), data: data}, nil
 }
 
-// event returns the message as an event.
+// event returns the message as an event of now with the sender's node id.
 func (m *message) event(from string) events.Event {
 	fields := map[string]any{"head": m.head, "data": chunks(m.data)}
 	if m.key != "" {
@@ -78,7 +78,8 @@ func (m *message) event(from string) events.Event {
 	return events.Event{Type: m.typ, NodeID: from, Time: time.Now(), Fields: fields}
 }
 
-// chunks splits a text into pieces that an event does not truncate.
+// chunks splits a text into pieces that an event does not truncate, of at most maxChunk bytes. It
+// never splits a UTF-8 character. An empty text has no pieces.
 func chunks(s string) []any {
 	var list []any
 	for len(s) > 0 {
@@ -92,7 +93,9 @@ func chunks(s string) []any {
 	return list
 }
 
-// readMessage returns the message in an event. It allocates at most the size of the event.
+// readMessage returns the message in an event. It does not check the signature. Returns
+// errMalformed if a field is missing, too long or of another type. It allocates at most the size of
+// the event.
 func readMessage(e *events.Event) (*message, error) {
 	m := &message{typ: e.Type}
 	var ok bool
@@ -120,7 +123,8 @@ func readMessage(e *events.Event) (*message, error) {
 	return m, nil
 }
 
-// readHead decodes and checks the head of a message.
+// readHead decodes and checks the head of a message. Returns errMalformed if it is not JSON, has
+// another version, or its ids are missing or invalid.
 func (m *message) readHead() (head, error) {
 	var h head
 	if err := json.Unmarshal([]byte(m.head), &h); err != nil {
@@ -135,7 +139,8 @@ func (m *message) readHead() (head, error) {
 // maxID is the maximum length of a command's id.
 const maxID = 64
 
-// readCommand decodes and checks the command of a message.
+// readCommand decodes and checks the command of a message. Returns errMalformed if the data are not
+// JSON, and the error of [Command.Check] for a bad command.
 func (m *message) readCommand() (Command, error) {
 	var c Command
 	if err := json.Unmarshal([]byte(m.data), &c); err != nil {

@@ -46,8 +46,9 @@ type Revoker interface {
 	Revoke(ctx context.Context, terminate bool, ids ...task.ID) error
 }
 
-// execute executes c on n and returns the reply. If after is not nil, call it after sending the
-// reply.
+// execute executes c on n and returns the reply, with the error of the node in Reply.Error. It does
+// not check whether c concerns n. If after is not nil, which is so for [DoShutdown], call it after
+// sending the reply: it stops the node.
 func execute(ctx context.Context, n Node, c *Command) (r Reply, after func()) {
 	queues := c.among(n.Queues())
 	slices.Sort(queues)
@@ -94,6 +95,7 @@ func execute(ctx context.Context, n Node, c *Command) (r Reply, after func()) {
 	return r, after
 }
 
+// each calls do for each queue, also after an error, and returns the joined errors.
 func each(queues []string, do func(queue string) error) error {
 	var errs []error
 	for _, q := range queues {
@@ -102,7 +104,7 @@ func each(queues []string, do func(queue string) error) error {
 	return errors.Join(errs...)
 }
 
-// sorted returns the tasks for whose queue about returns true, the oldest first.
+// sorted returns the tasks for whose queue about returns true, the oldest first. It changes ts.
 func sorted(ts []Task, about func(queue string) bool) []Task {
 	ts = slices.DeleteFunc(ts, func(t Task) bool { return !about(t.Queue) })
 	slices.SortStableFunc(ts, func(a, b Task) int { return a.Since.Compare(b.Since) })

@@ -11,7 +11,8 @@ const (
 	maxPending = 16 << 20 // bytes of incomplete replies in a client
 )
 
-// split splits the text of a reply into at least one part that fits into a message.
+// split splits the text of a reply into at least one part of at most maxData bytes. It never splits
+// a UTF-8 character.
 func split(s string) []string {
 	var parts []string
 	for len(s) > maxData {
@@ -25,21 +26,25 @@ func split(s string) []string {
 	return append(parts, s)
 }
 
-// assembly joins the parts of replies.
+// assembly joins the parts of the replies to one command, by node. Not safe for concurrent use.
 type assembly struct {
 	pending map[string]*partial // by node
 	done    map[string]bool     // nodes with a complete reply
 	bytes   int                 // in pending
 }
 
+// partial holds the parts received so far of one reply.
 type partial struct {
 	parts []string
 	have  int // number of received parts
 	size  int
 }
 
-// add adds a part. If it completes the reply, it returns the whole text and true. It ignores parts
-// that are invalid, repeated, or exceed a limit.
+// add adds a part of the reply of node h.From. If it completes the reply, it returns the whole text
+// and true; otherwise "" and false.
+//
+// It ignores parts that are invalid, empty or repeated, parts after the reply was complete, and
+// parts beyond a limit: maxParts, MaxReplies or maxPending.
 func (a *assembly) add(h *head, data string) (whole string, complete bool) {
 	if a.done[h.From] || h.Parts < 1 || h.Parts > maxParts || h.Part < 0 || h.Part >= h.Parts {
 		return "", false

@@ -57,7 +57,8 @@ type Task struct {
 	Attempt int       `json:"attempt"` // from 1
 }
 
-// cut truncates r to its limits.
+// cut truncates r to the limits of a reply, in place. It adds the number of omitted tasks to
+// r.More. It rounds all times down to milliseconds, in UTC.
 func (r *Reply) cut() {
 	r.Error = utf.Cut(r.Error, maxErrorLen)
 	r.Queues = r.Queues[:min(len(r.Queues), maxNames)]
@@ -74,7 +75,9 @@ func (r *Reply) cut() {
 	}
 }
 
-// parseReply decodes a reply of this node. The node's id comes from the head of the message.
+// parseReply decodes a reply and truncates it to the limits. node is the node's id from the head of
+// the message; it replaces the one in data. Returns errMalformed if data is not the JSON of a
+// Reply.
 func parseReply(data []byte, node string) (Reply, error) {
 	var r Reply
 	if err := json.Unmarshal(data, &r); err != nil {

@@ -73,8 +73,9 @@ type Server struct {
 	unlogged   int
 }
 
-// NewServer returns a Server. Its error joins all problems of the configuration. It does no I/O and
-// starts nothing.
+// NewServer returns a Server. It does no I/O and starts nothing. It copies the keys and Allow, and
+// sets the defaults of Window and Logger. Its error joins all problems of the configuration: Bus or
+// the node is nil, an action is unknown, Window is negative, or the keys are invalid.
 func NewServer(c Config, n Node) (*Server, error) {
 	var errs []error
 	if c.Bus == nil {
@@ -115,7 +116,8 @@ func (s *Server) Counts() Counts {
 }
 
 // Run receives and executes commands, one after the other, until ctx ends, and then returns nil.
-// While the bus is unavailable, it retries.
+// While the first subscription fails, it retries. At the end it closes the subscription, which may
+// take 5 s; it does not close the bus.
 //
 // Returns [ErrRunning] if Run was called before, and an error of the bus otherwise, such as
 // [events.ErrClosed].
@@ -155,8 +157,8 @@ const (
 	subscribeTime = 10 * time.Second
 )
 
-// subscribe subscribes to commands. It logs the first failure and retries until it succeeds, ctx
-// ends or the bus is closed.
+// subscribe subscribes to commands. It blocks and retries until it succeeds, ctx ends or the bus is
+// closed; then it returns the last error. It logs the first failure.
 func (s *Server) subscribe(ctx context.Context) (events.Subscription, error) {
 	var gap task.Backoff
 	for attempt := 0; ; attempt++ {
@@ -176,7 +178,12 @@ func (s *Server) subscribe(ctx context.Context) (events.Subscription, error) {
 }
 
 // handle processes one event: it checks the command, executes it if it concerns this node, logs it
-// and sends the reply.
+// and sends the reply. It counts the event by its outcome in [Counts]. It blocks until the reply is
+// sent.
+//
+// A command with a bad signature, time or id, or too many of them, get no reply. An action that
+// Config.Allow does not list gets a reply with an error. A shutdown happens after the reply was
+// sent.
 func (s *Server) handle(ctx context.Context, e *events.Event) {
 	now := time.Now()
 	if !s.look.take(now) {
@@ -213,8 +220,12 @@ func (s *Server) handle(ctx context.Context, e *events.Event) {
 	}
 }
 
-// open reads a command from an event and verifies its signature, time and id. It also returns the
-// id of the key.
+// open reads a command from an event and verifies its signature, time and id. It returns the head,
+// the command and the id of the key. It remembers the command's id, so that a repetition is
+// refused.
+//
+// Returns errUnsigned, errForged, errStale, errReplayed, errFlood, errMalformed, or an error of
+// [Command.Check]. Without Keys it checks neither signature nor time.
 func (s *Server) open(e *events.Event, now time.Time) (h head, c Command, key string, err error) {
 	m, err := readMessage(e)
 	if err != nil {
@@ -241,7 +252,8 @@ func (s *Server) open(e *events.Event, now time.Time) (h head, c Command, key st
 	return h, c, m.key, err
 }
 
-// refuse counts an ignored command. It logs at most one of them in a second.
+// refuse counts an ignored command by its reason. It logs at most one of them in a second, with the
+// number of those that were not logged.
 func (s *Server) refuse(ctx context.Context, now time.Time, e *events.Event, reason error) {
 	switch {
 	case errors.Is(reason, errUnsigned):
@@ -265,7 +277,8 @@ func (s *Server) refuse(ctx context.Context, now time.Time, e *events.Event, rea
 	s.quiet, s.unlogged = now.Add(time.Second), 0
 }
 
-// audit logs a command that concerned this node.
+// audit logs a command that concerned this node, with its sender, key and parameters: as a warning
+// with the failure, or as information if failure is "".
 func (s *Server) audit(ctx context.Context, h *head, c *Command, key, failure string) {
 	attrs := []slog.Attr{
 		slog.String("action", string(c.Do)), slog.String("command_id", h.ID), slog.String("from", h.From), slog.String("key_id", key),
@@ -288,7 +301,9 @@ func (s *Server) audit(ctx context.Context, h *head, c *Command, key, failure st
 	s.log(ctx, level, "control: command", attrs...)
 }
 
-// answer sends a reply in one or more parts.
+// answer sends a reply in one or more signed parts. It first truncates r to the limits. If it still
+// needs more than maxParts, it sends a reply with an error instead. After a failure it logs a
+// warning and sends no further parts.
 func (s *Server) answer(ctx context.Context, h *head, r *Reply) {
 	node := s.node.NodeID()
 	r.cut()
@@ -316,6 +331,7 @@ func (s *Server) answer(ctx context.Context, h *head, r *Reply) {
 	}
 }
 
+// log writes a log entry with the node's id.
 func (s *Server) log(ctx context.Context, level slog.Level, msg string, attrs ...slog.Attr) {
 	s.cfg.Logger.LogAttrs(ctx, level, msg, append(attrs, slog.String("node", s.node.NodeID()))...)
 }

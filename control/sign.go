@@ -28,7 +28,9 @@ type Keys struct {
 	ByID map[string][]byte
 }
 
-// complete returns a copy of k, and an error that joins all its problems. A nil k stays nil.
+// complete returns a copy of k that shares no bytes with it, and an error that joins all its
+// problems: Active is not in ByID, an id is not a valid name, or a key is too short. A nil k stays
+// nil.
 func (k *Keys) complete() (*Keys, error) {
 	if k == nil {
 		return nil, nil
@@ -56,7 +58,7 @@ var (
 	errForged   = errors.New("control: the signature is not valid")
 )
 
-// sign signs m. It does nothing if k is nil.
+// sign sets the key id and signature of m, made with the active key. It does nothing if k is nil.
 func (k *Keys) sign(m *message) {
 	if k == nil {
 		return
@@ -65,7 +67,8 @@ func (k *Keys) sign(m *message) {
 	m.mac = mac(k.ByID[k.Active], m)
 }
 
-// verify checks the signature of m. It accepts everything if k is nil.
+// verify checks the signature of m. It returns errUnsigned without one, errForged if the key is
+// unknown or the signature does not match, and nil otherwise. It accepts everything if k is nil.
 func (k *Keys) verify(m *message) error {
 	if k == nil {
 		return nil
@@ -80,8 +83,8 @@ func (k *Keys) verify(m *message) error {
 	return nil
 }
 
-// mac returns the signature of m. It covers the type, key id, head and data, each with its length,
-// so that no byte can move from one to another.
+// mac returns the HMAC-SHA256 of m. It covers the type, key id, head and data, each with its
+// length, so that no byte can move from one to another.
 func mac(key []byte, m *message) []byte {
 	h := hmac.New(sha256.New, key)
 	h.Write([]byte("swarmiji control 1\n"))

@@ -7,8 +7,9 @@ import (
 )
 
 // takeDatabase parses the URL of a database. It moves the parameters of package open into t.Params
-// and leaves the others in t.URL. It adds the hosts to t.Servers. Returns errEscape if the URL
-// cannot be parsed.
+// and leaves the others in t.URL, for the SQL client. If the database is a server, it adds the
+// hosts to t.Servers. Returns errEscape if the URL of a server cannot be parsed, and errors of
+// takeParams.
 func (t *target) takeDatabase(raw string) error {
 	at, query, _ := strings.Cut(raw, "?")
 	left, err := t.takeParams(query)
@@ -36,7 +37,8 @@ func (t *target) takeDatabase(raw string) error {
 	return nil
 }
 
-// redactedDatabase returns the URL of a database without parts that may be secret.
+// redactedDatabase returns the URL of a database without parts that may be secret: the scheme and
+// the file, or the scheme and the hosts. It returns "unreadable" if the URL cannot be parsed.
 func (t *target) redactedDatabase() string {
 	u, err := url.Parse(t.URL)
 	switch {

@@ -76,7 +76,7 @@ type Server struct {
 	Path string // unescaped, without the leading slash
 }
 
-// URLs returns the URL of each server, which may contain secrets.
+// URLs returns the URL of each server, for PlaceHosts. It may contain secrets.
 func (t *Target) URLs() []string {
 	urls := make([]string, len(t.Servers))
 	for i, s := range t.Servers {
@@ -85,7 +85,7 @@ func (t *Target) URLs() []string {
 	return urls
 }
 
-// Addrs returns the address of each server, which contains no secret.
+// Addrs returns the address host:port of each server. It contains no secret.
 func (t *Target) Addrs() []string {
 	addrs := make([]string, len(t.Servers))
 	for i, s := range t.Servers {

@@ -23,7 +23,8 @@ type JobsOptions struct {
 //	postgres://user:password@host/database    PostgreSQL
 //	mem://                                    in this process; every call returns a separate store
 //
-// Jobs does not connect. The first call of the store does. Errors contain no password.
+// Jobs does not connect. The first call of the store does, and creates missing tables. Returns an
+// error if the URL is invalid or its server has no job store. Errors contain no password.
 func Jobs(ctx context.Context, url string, o JobsOptions) (jobs.Store, error) {
 	return registered.Jobs(ctx, url, o)
 }

@@ -40,7 +40,8 @@ func homeIndex(scheme string) int {
 	return len(homes)
 }
 
-// isDatabase reports whether URLs of the scheme may be written without "//".
+// isDatabase reports whether the scheme is one of PostgreSQL or SQLite, whose URLs may be written
+// without "//".
 func isDatabase(scheme string) bool { return home(scheme) == "postgres" || home(scheme) == "sqlite" }
 
 // schemeNames returns the names of schemes for an error: the first scheme of each package of this

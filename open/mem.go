@@ -24,7 +24,8 @@ func memScheme() Scheme { return Scheme{Name: memory, Form: "mem://", Place: Pla
 // Schemes implements Driver. It returns mem.
 func (memDriver) Schemes() []Scheme { return []Scheme{memScheme()} }
 
-// Parts implements Driver. Each constructor returns a separate adapter.
+// Parts implements Driver. It returns constructors for all adapters, in memory. Each constructor
+// returns a separate adapter and ignores the namespace. It never returns an error.
 func (memDriver) Parts(t *Target) (Parts, error) {
 	return Parts{
 		Broker: func(string) (broker.Broker, error) {

@@ -162,14 +162,21 @@ type Swarm struct {
 	shared  shared
 }
 
-// Open constructs all adapters of a URL. Close the Swarm after use. With mem://, the adapters
-// belong to this Swarm alone. A consumer and a producer must then share the Swarm.
+// Open constructs all adapters of a URL. Close the Swarm after use. It connects to no server; the
+// adapters do so at first use. It reads certificate files and starts an embedded server, see the
+// package comment.
+//
+// With mem://, the adapters belong to this Swarm alone. A consumer and a producer must then share
+// the Swarm.
+//
+// Returns an error with a remedy if the URL or an option is invalid, or the scheme has no imported
+// driver. Then nothing stays open.
 func Open(ctx context.Context, url string, o Options) (*Swarm, error) {
 	return registered.Open(ctx, url, o)
 }
 
-// make starts the shared resources of the targets and constructs the adapters. After an error, the
-// caller must close s.
+// make starts the shared resources of the targets and constructs the adapters, Control only if the
+// options want it. After an error, the caller must close s.
 func (s *Swarm) make(ctx context.Context) (err error) {
 	ts := s.targets
 	for _, t := range ts.distinct() {
@@ -196,7 +203,8 @@ func (s *Swarm) make(ctx context.Context) (err error) {
 	return err
 }
 
-// forControl returns the target of the bus for commands, which belongs to the event bus at t.
+// forControl returns the target of the bus for commands: the server of the event bus at t, with a
+// namespace of its own and without retention. t is not changed.
 func (t *target) forControl() *target {
 	c := *t
 	c.namespace = beside(t.namespace, "-control")
@@ -216,9 +224,12 @@ func made[T any](a T, err error) (T, error) {
 	return a, nil
 }
 
-// Close stops the parts that Producer and Consumer have started, and closes all adapters. It closes
-// the event buses first, since they report about the other parts, and the broker last. It is
-// idempotent. It returns all errors joined.
+// Close stops the parts that Producer and Consumer have started, and closes all adapters and
+// embedded servers. It closes the event buses first, since they report about the other parts, and
+// the broker last.
+//
+// Each step gets ctx, and runs even if an earlier one failed. It returns all errors joined. It is
+// idempotent. Close producers and end consumers before.
 func (s *Swarm) Close(ctx context.Context) error {
 	errs := []error{s.shared.close(ctx)}
 	for _, bus := range []events.EventBus{s.Control, s.Revocations, s.Events} {
@@ -241,30 +252,34 @@ func (s *Swarm) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Broker returns the broker of a URL. Close it after use.
+// Broker returns the broker of a URL, which connects at first use. Close it after use; that also
+// stops an embedded server. Returns an error if the URL is invalid or its server carries no tasks.
 func Broker(ctx context.Context, url string, o Options) (broker.Broker, error) {
 	return registered.Broker(ctx, url, o)
 }
 
-// Results returns the result store of a URL, which may be the URL of a SQL database. With RabbitMQ
-// it is a reply queue of this process.
+// Results returns the result store of a URL: of its parameter results, of o.Results, or of the
+// broker's server. The URL may be that of a SQL database. With RabbitMQ it is a reply queue of this
+// process. It connects at first use. Close it after use.
 func Results(ctx context.Context, url string, o Options) (resultstore.ResultStore, error) {
 	return registered.Results(ctx, url, o)
 }
 
-// Events returns the event bus of a URL. With RabbitMQ it is a fanout exchange.
+// Events returns the event bus of a URL: of its parameter events, of o.Events, or of the broker's
+// server. With RabbitMQ it is a fanout exchange. It connects at first use. Close it after use.
 func Events(ctx context.Context, url string, o Options) (events.EventBus, error) {
 	return registered.Events(ctx, url, o)
 }
 
-// Revocations returns the bus for revocations, on the server of the URL's events. See
-// [Swarm].Revocations.
+// Revocations returns the bus for revocations, on the server of the URL's events, in a namespace of
+// its own. See [Swarm].Revocations. It connects at first use. Close it after use.
 func Revocations(ctx context.Context, url string, o Options) (events.EventBus, error) {
 	return registered.Revocations(ctx, url, o)
 }
 
-// lone constructs one adapter and starts the resources that it needs. If resources were started,
-// own wraps the adapter, so that Close stops them. After an error, lone stops them itself.
+// lone starts the resources that t needs and constructs one adapter. If resources were started, own
+// wraps the adapter, so that Close stops them. After an error, lone stops them itself and returns
+// the zero value.
 func lone[T any](ctx context.Context, t *target, constructor func(*target) (T, error), own func(T, stopper) T) (T, error) {
 	err := t.prepare(ctx)
 	if err == nil {

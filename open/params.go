@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// setRetain sets t.retain from the options and the parameter retain. Returns an error if the
-// parameter is invalid or differs from the options.
+// setRetain sets t.retain, the retention of events, from the options and the parameter retain.
+// Returns an error if the parameter is not a duration of at least 1 ms or differs from the options.
 func (t *target) setRetain() error {
 	t.retain = t.options.Retain
 	text, ok := t.Params[paramRetain]

@@ -26,7 +26,9 @@ type target struct {
 	running   Running
 }
 
-// prepare starts the resources that the constructors need, and stores them in t.running.
+// prepare starts the resources that the constructors need, such as an embedded server, and stores
+// them in t.running. It does nothing if the driver starts nothing. Call it once, before the
+// constructors.
 func (t *target) prepare(ctx context.Context) (err error) {
 	if t.parts.Start != nil {
 		t.running, err = t.parts.Start(ctx)
@@ -34,7 +36,8 @@ func (t *target) prepare(ctx context.Context) (err error) {
 	return err
 }
 
-// close stops the resources that prepare has started.
+// close stops the resources that prepare has started. It does nothing if prepare has started
+// nothing.
 func (t *target) close(ctx context.Context) error {
 	if t.running.Close == nil {
 		return nil
@@ -42,9 +45,13 @@ func (t *target) close(ctx context.Context) error {
 	return t.running.Close(ctx)
 }
 
-// parse parses a URL and checks all that can be checked without a server. Its errors never quote a
-// part of a URL that could be part of a password. So parse does not pass on the errors of the URL
-// parser.
+// parse parses a URL, or a list of URLs of one server, and checks all that can be checked without a
+// server. It returns the target with the constructors of its adapters. It connects to no server and
+// starts nothing; the driver may read certificate files.
+//
+// Returns an error if the scheme has no driver, the URL or a parameter is invalid, or the URL
+// contradicts the options. The error never quotes a part of a URL that could be part of a password.
+// So parse does not pass on the errors of the URL parser.
 func (r *Registry) parse(list string, o Options) (*target, error) {
 	e, err := r.find(list)
 	if err != nil {
@@ -95,7 +102,7 @@ func (r *Registry) parse(list string, o Options) (*target, error) {
 	return t, err
 }
 
-// present returns c, or nil if c is a nil *tls.Config.
+// present returns c, or nil if c is a nil pointer, such as a nil *tls.Config.
 func present(c TLSConfig) TLSConfig {
 	if v := reflect.ValueOf(c); c == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil
@@ -103,8 +110,8 @@ func present(c TLSConfig) TLSConfig {
 	return c
 }
 
-// split splits a list of URLs at its commas. A part with a scheme begins a new URL. Another part is
-// a further host of the URL before it.
+// split splits a list of URLs at its commas and trims white space. A part with a scheme begins a
+// new URL. Another part is a further host of the URL before it.
 func split(list string) []string {
 	var urls []string
 	for part := range strings.SplitSeq(list, ",") {
@@ -125,8 +132,11 @@ var (
 	errQuery = errors.New("the URL's parameters cannot be parsed; write ?name=value&name=value, percent-encoded")
 )
 
-// takeApart checks one URL, adds its hosts to t.Servers, and moves the parameters of package open
-// into t.Params.
+// takeApart checks one URL, adds its hosts to t.Servers or sets t.Directory or t.URL, and moves the
+// parameters of package open into t.Params.
+//
+// Its errors name a remedy. The scheme must be that of the first URL, reserved characters must be
+// percent-encoded, and the place must fit the scheme. takeParams checks the parameters.
 func (t *target) takeApart(raw string) error {
 	s := &t.Scheme
 	if s.Place == PlaceDatabase {
@@ -175,7 +185,8 @@ func (t *target) takeApart(raw string) error {
 	return nil
 }
 
-// takeServer adds the server of a URL with one host to t.Servers.
+// takeServer adds the server of a URL with one host to t.Servers. If the URL names no port, it uses
+// the scheme's port. Returns an error if the URL cannot be parsed or names no host.
 func (t *target) takeServer(raw string) error {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -194,7 +205,8 @@ func (t *target) takeServer(raw string) error {
 	return nil
 }
 
-// takeDirectory sets t.Directory to the unescaped path.
+// takeDirectory sets t.Directory to the unescaped path. Returns an error if the URL has a host, or
+// no path but "/".
 func (t *target) takeDirectory(authority, path string) error {
 	if authority != "" || path == "" || path == "/" {
 		return fmt.Errorf("the URL names no directory; write %s with an absolute path", t.Scheme.Form)
@@ -208,7 +220,8 @@ func (t *target) takeDirectory(authority, path string) error {
 }
 
 // takeParams moves the parameters of package open from a query into t.Params. It returns the others
-// for the client, with a leading "?". Returns an error for an unknown, empty or repeated parameter.
+// for the client, with a leading "?". Returns an error for an unknown, empty or repeated parameter,
+// and for one that differs from an earlier URL of the list.
 func (t *target) takeParams(raw string) (left string, err error) {
 	query, err := url.ParseQuery(raw)
 	if err != nil {

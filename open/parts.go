@@ -12,7 +12,8 @@ import (
 	"github.com/swarmiji/swarmiji/resultstore"
 )
 
-// targets holds the targets of the parts of a Swarm. Parts with the same URL share a target.
+// targets holds the targets, which are parsed URLs, of the parts of a Swarm. Parts with the same
+// URL share a target.
 type targets struct {
 	broker, results, events *target
 }
@@ -29,7 +30,11 @@ func (ts *targets) distinct() []*target {
 }
 
 // parseAll parses the URL of the broker, and the URLs of the result store and the event bus in its
-// parameters or in the options.
+// parameters or in the options. Parts with the same URL share a target. Without an own URL a part
+// uses the broker's.
+//
+// It starts nothing. Returns the cause of ctx if ctx has ended, and an error if a URL is invalid or
+// the parameter retain belongs to another URL.
 func (r *Registry) parseAll(ctx context.Context, url string, o Options) (targets, error) {
 	if ctx.Err() != nil {
 		return targets{}, fmt.Errorf("open: %w", context.Cause(ctx))
@@ -56,8 +61,8 @@ func (r *Registry) parseAll(ctx context.Context, url string, o Options) (targets
 	return ts, nil
 }
 
-// parseOne parses the URL of a schedule store or a job store. Returns the cause of ctx if ctx has
-// ended.
+// parseOne parses the URL of a schedule store or a job store; the name for the server's list of
+// connections is "swarmiji". Returns the cause of ctx if ctx has ended.
 func (r *Registry) parseOne(ctx context.Context, url string, o Options) (*target, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -66,9 +71,12 @@ func (r *Registry) parseOne(ctx context.Context, url string, o Options) (*target
 	return r.parse(url, o)
 }
 
-// part parses the URL of the result store or the event bus. t is the broker's target. The URL comes
-// from the parameter or the option. Without a URL, part returns t. A part without its own namespace
-// gets that of t.
+// part parses the URL of the result store or the event bus, which comes from the broker's parameter
+// param or from the option. t is the broker's target. Without a URL, or with the broker's own, part
+// returns t. A part without its own namespace gets that of t.
+//
+// Returns an error if both name a URL, or if the URL is invalid or has parameters of the broker. A
+// namespace that differs from the options is an error too.
 func (t *target) part(param, option string) (*target, error) {
 	url := t.Params[param]
 	switch {
@@ -96,7 +104,8 @@ func (t *target) part(param, option string) (*target, error) {
 	return p, nil
 }
 
-// broker constructs the broker. Returns an error if the scheme has no broker.
+// broker constructs the broker, without connecting. Returns an error if the scheme has no broker;
+// the error names schemes that have one.
 func (t *target) broker() (broker.Broker, error) {
 	if t.parts.Broker == nil {
 		return nil, fmt.Errorf("%s:// carries no tasks; mem://, amqp://, nats://, nats-embedded:// and redis:// do; "+
@@ -105,7 +114,8 @@ func (t *target) broker() (broker.Broker, error) {
 	return t.parts.Broker(t.namespace)
 }
 
-// results constructs the result store. Returns an error if the scheme has no result store.
+// results constructs the result store, without connecting. Returns an error if the scheme has no
+// result store.
 func (t *target) results() (resultstore.ResultStore, error) {
 	if t.parts.Results == nil {
 		return nil, fmt.Errorf("%s:// keeps no results", t.Scheme.Name)
@@ -113,7 +123,8 @@ func (t *target) results() (resultstore.ResultStore, error) {
 	return t.parts.Results(t.namespace)
 }
 
-// events constructs an event bus. Returns an error if the scheme has no event bus.
+// events constructs an event bus with t's namespace and retention, without connecting. Each call
+// returns another bus. Returns an error if the scheme has no event bus.
 func (t *target) events() (events.EventBus, error) {
 	if t.parts.Events == nil {
 		return nil, fmt.Errorf("%s:// carries no events; mem://, amqp://, nats://, nats-embedded:// and redis:// do", t.Scheme.Name)
@@ -124,8 +135,8 @@ func (t *target) events() (events.EventBus, error) {
 // limiter constructs the limiter. Call it only if t.parts.Limiter is not nil.
 func (t *target) limiter() (limit.Limiter, error) { return t.parts.Limiter(t.namespace) }
 
-// schedule constructs the store of the schedule with this name. Returns an error if the scheme has
-// no schedule store.
+// schedule constructs the store of the schedule with this name; "" is the store's default name.
+// Returns an error if the scheme has no schedule store.
 func (t *target) schedule(name string) (ScheduleStore, error) {
 	if t.parts.Schedule == nil {
 		return nil, fmt.Errorf("%s:// keeps no schedules; mem://, redis://, nats://, nats-embedded://, sqlite:// and postgres:// do", t.Scheme.Name)

@@ -19,9 +19,12 @@ import (
 // pingTime limits the duration of a Ping.
 const pingTime = 5 * time.Second
 
-// Ping checks within 5 seconds that the servers of s answer and accept the credentials. It blocks
-// until then. The error is one sentence with a remedy. It wraps [broker.ErrUnavailable],
-// [broker.ErrAccess] or the other cause.
+// Ping checks that the servers of s answer and accept the credentials. It connects to each server,
+// and asks broker and result store about a name that does not exist. If the event bus has its own
+// server, it subscribes to it for a moment. It blocks for at most 5 seconds.
+//
+// Returns nil if all can be used, and otherwise the first error. The error is one sentence with a
+// remedy. It wraps [broker.ErrUnavailable], [broker.ErrAccess] or the other cause.
 //
 // Ping is for programs that prefer to end instead of waiting for a server. A consumer that must
 // start before its broker does not call it.
@@ -58,7 +61,8 @@ func (s *Swarm) Ping(ctx context.Context) error {
 const pingName = "swarmiji-ping"
 
 // pingBroker asks the broker for the size of a queue that does not exist. Returns nil if the broker
-// cannot be asked.
+// answers, or has no such question ([broker.Inspector]). Otherwise it returns the error of the
+// broker.
 func (s *Swarm) pingBroker(ctx context.Context) error {
 	i, ok := capability.As[broker.Inspector](s.Broker)
 	if !ok {
@@ -70,7 +74,8 @@ func (s *Swarm) pingBroker(ctx context.Context) error {
 	return nil
 }
 
-// pingResults asks the result store for a result that does not exist.
+// pingResults asks the result store for a result that does not exist. Returns nil if the store
+// answers or s has no result store, and otherwise the error of the store.
 func (s *Swarm) pingResults(ctx context.Context) error {
 	if s.Results == nil {
 		return nil
@@ -81,8 +86,8 @@ func (s *Swarm) pingResults(ctx context.Context) error {
 	return nil
 }
 
-// pingEvents subscribes to the event bus and closes the subscription. It does nothing if another
-// part uses the same target.
+// pingEvents subscribes to the event bus and closes the subscription. Returns the error of either.
+// It does nothing if s has no event bus, or if another part uses the same target.
 func (s *Swarm) pingEvents(ctx context.Context) error {
 	if s.Events == nil || s.targets.events == s.targets.broker || s.targets.events == s.targets.results {
 		return nil
@@ -94,8 +99,9 @@ func (s *Swarm) pingEvents(ctx context.Context) error {
 	return sub.Close(ctx)
 }
 
-// reach connects to the servers of t at the same time, and returns nil when one accepts. Otherwise
-// it returns an *unreachableError.
+// reach connects to the servers of t at the same time, and returns nil when one accepts. It closes
+// the connections at once. Otherwise, within four seconds, it returns an *unreachableError. It
+// returns nil if t has no address, such as a file.
 func (t *target) reach(ctx context.Context) error {
 	addrs := t.reached()
 	if len(addrs) == 0 {
@@ -127,7 +133,8 @@ func (t *target) reach(ctx context.Context) error {
 	return &unreachableError{target: t, cause: last}
 }
 
-// reached returns the addresses that Ping connects to.
+// reached returns the addresses that Ping connects to: that of a server that another owner runs on
+// the directory, or else those of the URL.
 func (t *target) reached() []string {
 	if t.running.Addr != "" {
 		return []string{t.running.Addr}
@@ -143,7 +150,8 @@ func (t *target) String() string {
 	return t.Scheme.Server + " at " + t.at()
 }
 
-// redacted returns the URL without parts that may be secret.
+// redacted returns the URL without parts that may be secret: scheme and hosts, or scheme and
+// directory or file.
 func (t *target) redacted() string {
 	if t.Scheme.Place == PlaceDatabase {
 		return t.redactedDatabase()
@@ -159,6 +167,7 @@ type unreachableError struct {
 	cause  error
 }
 
+// Error names the server, its addresses, the reason, and how to start the server.
 func (e *unreachableError) Error() string {
 	t := e.target
 	return fmt.Sprintf("no %s answers at %s (%s); %s", t.Scheme.Server, t.at(), reach.Reason(e.cause), t.Scheme.Start)
@@ -173,8 +182,9 @@ type unusableError struct {
 	cause  error
 }
 
-// Error returns the sentence of the connection if it has one. The names of the operation and of the
-// queue that Ping asks for would only confuse.
+// Error returns the sentence of the connection if the cause has one, and otherwise the server, the
+// part and the cause. The names of the operation and of the queue that Ping asks for would only
+// confuse.
 func (e *unusableError) Error() string {
 	r, ok := errors.AsType[*reach.Error](e.cause)
 	switch {

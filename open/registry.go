@@ -39,8 +39,8 @@ type entry struct {
 	driver Driver
 }
 
-// Register adds the schemes of a driver. If a scheme is registered already or its name is
-// malformed, it adds nothing and returns an error.
+// Register adds the schemes of a driver. It returns an error and adds nothing if d is nil or has no
+// schemes. The same happens if the name of a scheme is malformed, registered already, or mem.
 func (r *Registry) Register(d Driver) error {
 	if d == nil {
 		return errors.New("open: Register: the driver is nil")
@@ -65,8 +65,8 @@ func (r *Registry) Register(d Driver) error {
 	return nil
 }
 
-// entries returns all schemes: mem:// first, then those of homes in its order, then further
-// schemes.
+// entries returns all schemes with their drivers: mem:// first, then those of homes in its order,
+// then further schemes in the order of their registration. The slice belongs to the caller.
 func (r *Registry) entries() []entry {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -79,7 +79,8 @@ func (r *Registry) entries() []entry {
 const writeURL = "write mem://, redis://:password@host:6379 or amqp://user:password@host:5672/vhost" //nolint:gosec // an example, not a password
 
 // find returns the entry for the scheme of a URL. Returns an error with a remedy if the URL is
-// empty, or its scheme is missing, malformed or unknown.
+// empty, or its scheme is missing, malformed or unknown. For a scheme of this module without a
+// driver the error names the package to import.
 func (r *Registry) find(text string) (entry, error) {
 	if text = strings.TrimSpace(text); text == "" {
 		return entry{}, fmt.Errorf("the URL is empty; %s", writeURL)
@@ -103,7 +104,7 @@ func (r *Registry) find(text string) (entry, error) {
 }
 
 // missing returns the error for a scheme of this module without a registered driver. It names the
-// package to import.
+// package to import, or for a Registry of the program the package of the Driver.
 func (r *Registry) missing(name string) error {
 	path := module + "/open/" + home(name)
 	if r == &registered {
@@ -112,7 +113,12 @@ func (r *Registry) missing(name string) error {
 	return fmt.Errorf("the Registry has no driver for %s://; give it the Driver of package %q", name, path)
 }
 
-// Open does the same as the function [Open], with the drivers of r.
+// Open constructs all adapters of a URL with the drivers of r, as the function [Open] does. It
+// connects to no server, but reads certificate files and starts an embedded server. Close the Swarm
+// after use.
+//
+// Returns an error with a remedy if the URL or an option is invalid, or r has no driver for the
+// scheme. Then nothing stays open.
 func (r *Registry) Open(ctx context.Context, url string, o Options) (*Swarm, error) {
 	ts, err := r.parseAll(ctx, url, o)
 	if err != nil {
@@ -125,7 +131,9 @@ func (r *Registry) Open(ctx context.Context, url string, o Options) (*Swarm, err
 	return s, nil
 }
 
-// Broker does the same as the function [Broker], with the drivers of r.
+// Broker constructs the broker of a URL with the drivers of r, as the function [Broker] does. It
+// connects at first use; Close also stops an embedded server. Returns an error if any URL is
+// invalid, or the broker's server carries no tasks.
 func (r *Registry) Broker(ctx context.Context, url string, o Options) (broker.Broker, error) {
 	ts, err := r.parseAll(ctx, url, o)
 	if err != nil {
@@ -134,7 +142,9 @@ func (r *Registry) Broker(ctx context.Context, url string, o Options) (broker.Br
 	return lone(ctx, ts.broker, (*target).broker, ownBroker)
 }
 
-// Results does the same as the function [Results], with the drivers of r.
+// Results constructs the result store of a URL with the drivers of r, as the function [Results]
+// does. It connects at first use; Close also stops an embedded server. Returns an error if any URL
+// is invalid, or the server has no result store.
 func (r *Registry) Results(ctx context.Context, url string, o Options) (resultstore.ResultStore, error) {
 	ts, err := r.parseAll(ctx, url, o)
 	if err != nil {
@@ -143,7 +153,9 @@ func (r *Registry) Results(ctx context.Context, url string, o Options) (resultst
 	return lone(ctx, ts.results, (*target).results, ownResults)
 }
 
-// Events does the same as the function [Events], with the drivers of r.
+// Events constructs the event bus of a URL with the drivers of r, as the function [Events] does. It
+// connects at first use; Close also stops an embedded server. Returns an error if any URL is
+// invalid, or the server has no event bus.
 func (r *Registry) Events(ctx context.Context, url string, o Options) (events.EventBus, error) {
 	ts, err := r.parseAll(ctx, url, o)
 	if err != nil {
@@ -152,7 +164,9 @@ func (r *Registry) Events(ctx context.Context, url string, o Options) (events.Ev
 	return lone(ctx, ts.events, (*target).events, ownEvents)
 }
 
-// Revocations does the same as the function [Revocations], with the drivers of r.
+// Revocations constructs the bus for revocations with the drivers of r, as the function
+// [Revocations] does: on the server of the events, in a namespace of its own. It connects at first
+// use; Close also stops an embedded server.
 func (r *Registry) Revocations(ctx context.Context, url string, o Options) (events.EventBus, error) {
 	ts, err := r.parseAll(ctx, url, o)
 	if err != nil {
@@ -161,7 +175,9 @@ func (r *Registry) Revocations(ctx context.Context, url string, o Options) (even
 	return lone(ctx, ts.events.revocations(), (*target).events, ownEvents)
 }
 
-// Schedule does the same as the function [Schedule], with the drivers of r.
+// Schedule constructs the schedule store of a URL with the drivers of r, as the function [Schedule]
+// does. It connects at first use; Close also stops an embedded server. Returns an error if the URL
+// is invalid, or its server has no schedule store.
 func (r *Registry) Schedule(ctx context.Context, url string, o ScheduleOptions) (ScheduleStore, error) {
 	t, err := r.parseOne(ctx, url, Options{TLS: o.TLS, Logger: o.Logger})
 	if err != nil {
@@ -171,7 +187,9 @@ func (r *Registry) Schedule(ctx context.Context, url string, o ScheduleOptions) 
 	return lone(ctx, t, construct, ownSchedule)
 }
 
-// Jobs does the same as the function [Jobs], with the drivers of r.
+// Jobs constructs the job store of a URL with the drivers of r, as the function [Jobs] does. It
+// connects at first use. Returns an error if the URL is invalid, its server has no job store, or
+// mem:// gets TLS.
 func (r *Registry) Jobs(ctx context.Context, url string, o JobsOptions) (jobs.Store, error) {
 	t, err := r.parseOne(ctx, url, Options{TLS: o.TLS, Logger: o.Logger})
 	if err == nil && t.TLS != nil && t.Scheme.Place == PlaceNone {
@@ -187,7 +205,8 @@ func (r *Registry) Jobs(ctx context.Context, url string, o JobsOptions) (jobs.St
 	return s, nil
 }
 
-// Redact does the same as the function [Redact], with the drivers of r.
+// Redact returns a URL for logs, without user, password and parameters, as the function [Redact]
+// does. It returns "unreadable" for a URL that r refuses.
 func (r *Registry) Redact(url string) string {
 	t, err := r.parse(url, Options{})
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 const maxNamespace = 64
 
 // revocations returns the target of the bus for revocations: the same server, with a namespace
-// beside that of the events. So the user's retention of events does not change.
+// beside that of the events. So the user's retention of events does not change. Its retention is
+// that of package revoke, unless Options.Revocations sets another. t is not changed.
 func (t *target) revocations() *target {
 	r := *t
 	keep := revoke.Retention()
@@ -26,8 +27,9 @@ func (t *target) revocations() *target {
 	return &r
 }
 
-// beside returns the namespace with a suffix. It cuts a namespace that would become too long, and
-// appends a hash of the whole namespace.
+// beside returns the namespace with a suffix; "" stands for the default namespace. It cuts a
+// namespace that would become too long, and appends a hash of the whole namespace, so that two long
+// namespaces stay different.
 func beside(namespace, suffix string) string {
 	if namespace == "" {
 		namespace = defaultNamespace

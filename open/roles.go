@@ -28,10 +28,12 @@ type shared struct {
 
 var errClosed = errors.New("open: the Swarm is closed")
 
-// Producer returns a producer of the swarm. If Broker, Results or Events of c is nil, the swarm's
-// adapter is used. The first call of Producer or Consumer starts an observer, which runs until
-// Close. It sends worker-offline events for nodes that are silent for two minutes, see package
-// liveness.
+// Producer returns a producer of the swarm. If Broker, Results, Events or Logger of c is nil, the
+// swarm's is used. A missing Report.NodeID is generated. Returns an error if the swarm is closed,
+// and those of producer.New.
+//
+// The first call of Producer or Consumer starts an observer, which runs until Close. It sends
+// worker-offline events for nodes that are silent for two minutes, see package liveness.
 //
 // Close the producer before the swarm. Safe for concurrent use.
 func (s *Swarm) Producer(c producer.Config) (*producer.Producer, error) {
@@ -52,12 +54,15 @@ func (s *Swarm) Producer(c producer.Config) (*producer.Producer, error) {
 	return p, nil
 }
 
-// Consumer returns a consumer of the swarm. If Broker, Results, Events or Revocations of c is nil,
-// the swarm's is used, so the consumer skips revoked tasks. Before the checks of c.Admit it asks
-// the Limiter for the permits of Options.Limits. If c.Control has no Bus, it gets the swarm's
-// Control. It starts an observer as Producer does.
+// Consumer returns a consumer of the swarm. If Broker, Results, Events, Logger or Revocations of c
+// is nil, the swarm's is used, so the consumer skips revoked tasks. A missing Report.NodeID is
+// generated. It starts an observer as Producer does.
 //
-// End its Run before the swarm is closed. Safe for concurrent use.
+// Before the checks of c.Admit it asks the Limiter for the permits of Options.Limits. If c.Control
+// has no Bus, a copy of c.Control gets the swarm's Control.
+//
+// Returns an error if the swarm is closed, and those of consumer.New. End its Run before the swarm
+// is closed. Safe for concurrent use.
 func (s *Swarm) Consumer(c consumer.Config) (*consumer.Consumer, error) {
 	setNil(&c.Broker, s.Broker)
 	setNil(&c.Results, s.Results)
@@ -94,6 +99,7 @@ func (s *Swarm) Consumer(c consumer.Config) (*consumer.Consumer, error) {
 	return con, nil
 }
 
+// setNil sets *v to otherwise if *v is its zero value.
 func setNil[T comparable](v *T, otherwise T) {
 	var zero T
 	if *v == zero {
@@ -103,8 +109,8 @@ func setNil[T comparable](v *T, otherwise T) {
 
 func (s *Swarm) options() *Options { return &s.targets.broker.options }
 
-// revoked returns the list of revocations that all consumers share. The first call creates it.
-// Returns errClosed after Close. It takes s.shared.mu.
+// revoked returns the list of revocations that all consumers share. The first call creates it, with
+// the given node id, on the bus s.Revocations. Returns errClosed after Close. It takes s.shared.mu.
 func (s *Swarm) revoked(node string) (*revoke.List, error) {
 	s.shared.mu.Lock()
 	defer s.shared.mu.Unlock()
@@ -121,8 +127,8 @@ func (s *Swarm) revoked(node string) (*revoke.List, error) {
 	return s.shared.list, nil
 }
 
-// observe starts the observer at its first call, with the given node id. Returns errClosed after
-// Close. It takes s.shared.mu.
+// observe starts the observer at its first call, with the given node id, in a goroutine that ends
+// with Close. Later calls do nothing. Returns errClosed after Close. It takes s.shared.mu.
 func (s *Swarm) observe(node string) error {
 	s.shared.mu.Lock()
 	defer s.shared.mu.Unlock()
@@ -143,7 +149,9 @@ func (s *Swarm) observe(node string) error {
 	return nil
 }
 
-// close stops the observer and closes the list of revocations. It waits for both.
+// close stops the observer and closes the list of revocations. It waits for both; ctx limits only
+// the list. It returns the error of the list. Afterwards Producer and Consumer return errClosed. It
+// takes h.mu.
 func (h *shared) close(ctx context.Context) error {
 	h.mu.Lock()
 	h.closed = true
@@ -159,8 +167,9 @@ func (h *shared) close(ctx context.Context) error {
 	return list.Close(ctx)
 }
 
-// limiter constructs the limiter of the first part whose server supports limits. Without such a
-// part it returns nil, or ErrUnsupported if the options have Limits.
+// limiter constructs the limiter of the first part whose server supports limits, in the order of
+// distinct. Limits in memory count only if the broker is in memory. Without such a part it returns
+// nil, or ErrUnsupported if the options have Limits.
 func (ts *targets) limiter() (limit.Limiter, error) {
 	for _, t := range ts.distinct() {
 		// limits in memory suit only tasks in this process

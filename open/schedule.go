@@ -42,5 +42,5 @@ func Schedule(ctx context.Context, url string, o ScheduleOptions) (ScheduleStore
 	return registered.Schedule(ctx, url, o)
 }
 
-// RedactSchedule does the same as [Redact].
+// RedactSchedule returns a URL for logs, without user, password and parameters: see [Redact].
 func RedactSchedule(text string) string { return Redact(text) }

@@ -22,7 +22,8 @@ const (
 	paramServerName = "server_name"
 )
 
-// own returns the parameters that package open or the driver reads.
+// own returns the parameters that package open or the driver reads. With TLS they include those of
+// certificates.
 func (s Scheme) own() []string {
 	own := append([]string{paramNamespace, paramResults, paramEvents, paramRetain}, s.Params...)
 	if s.Secure {
@@ -36,13 +37,15 @@ func (s Scheme) knows(param string) bool {
 	return slices.Contains(s.own(), param) || slices.Contains(s.Client, param)
 }
 
-// leaves reports whether a parameter that own does not contain is left in the URL.
+// leaves reports whether a parameter that own does not contain is left in the URL for the client
+// library: each one of a database, and those of Scheme.Client.
 func (s Scheme) leaves(param string) bool {
 	return s.Place == PlaceDatabase || slices.Contains(s.Client, param)
 }
 
-// unknown returns the error for an unknown parameter. It names the schemes that know the parameter,
-// or a replacement.
+// unknown returns the error for a parameter that scheme s does not have. The error names the
+// schemes that have it; or what to use in place of a known name of another library; or else all
+// parameters of s.
 func (r *Registry) unknown(s Scheme, param string) error {
 	var others []string
 	for _, other := range r.entries() {
@@ -62,7 +65,8 @@ func (r *Registry) unknown(s Scheme, param string) error {
 	return fmt.Errorf("unknown parameter %s; known are %s", printable(param), strings.Join(slices.Concat(s.own(), s.Client), ", "))
 }
 
-// printable returns name for an error text, or a replacement if name may be part of a secret.
+// printable returns name for an error text if isWord accepts it. Otherwise it returns a
+// replacement, because name may be part of a secret.
 func printable(name string) string {
 	if isWord(name) {
 		return name

@@ -14,12 +14,12 @@ import (
 // contentType is the content type of arguments and results.
 const contentType = "application/json"
 
-// encodeArgs encodes arguments as a JSON list. A slice or array becomes the list; nil and
-// [task.None] become the empty list; any other value becomes a list with one element.
+// encodeArgs encodes arguments as a JSON list. A slice or array becomes the list; nil, a nil slice
+// and [task.None] become the empty list; any other value becomes a list with one element. Slices of
+// bytes and types with their own JSON encoding count as other values.
 //
 // A json.RawMessage is decoded and encoded again, so that equal values give equal bytes. Errors
-// wrap
-// [task.ErrBadArgs].
+// wrap [task.ErrBadArgs].
 func encodeArgs(v any) (json.RawMessage, error) {
 	if raw, ok := v.(json.RawMessage); ok {
 		if err := taskio.Unmarshal(raw, &v); err != nil {
@@ -47,7 +47,8 @@ func encodeArgs(v any) (json.RawMessage, error) {
 //
 //   - A slice or array gets the whole list.
 //   - Any other type gets the only element of a list of one; other lists are an error.
-//   - An interface or json.RawMessage also gets a list of several elements as a whole.
+//   - An interface or json.RawMessage also gets a list of several elements as a whole, and
+//     json.RawMessage an empty list.
 //   - An empty list leaves a pointer, interface or empty struct unchanged.
 func decodeArgs(args json.RawMessage, v any) error {
 	to := reflect.ValueOf(v)
@@ -75,7 +76,8 @@ func decodeArgs(args json.RawMessage, v any) error {
 	return nil
 }
 
-// split returns the elements of a JSON list.
+// split returns the elements of a JSON list, undecoded. Returns an error if args is not a JSON
+// list; null gives no elements.
 func split(args json.RawMessage) ([]json.RawMessage, error) {
 	var list []json.RawMessage
 	err := json.Unmarshal(args, &list)

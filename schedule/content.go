@@ -32,8 +32,7 @@ type Content struct {
 	// Args holds the arguments as a JSON list.
 	Args json.RawMessage
 	// When is the text of the spec. It has seven cron fields in UTC, or, if Zoned is true, any form
-	// that
-	// [when.Parse] reads.
+	// that [when.Parse] reads.
 	When string
 	// Zoned reports that the spec is in the field spec, because seven cron fields in UTC cannot
 	// express it. Stores that share their layout with other programs hide such entries from those
@@ -59,7 +58,8 @@ type ownField struct {
 	set   bool // the value is not the default, so the field is written
 }
 
-// own returns the fields of the object swarmiji, bound to the fields of c.
+// own returns the fields of the object swarmiji, bound to the fields of c: writing to value changes
+// c.
 func (c *Content) own() []ownField {
 	return []ownField{
 		{"nonce", &c.Nonce, c.Nonce != ""},
@@ -72,8 +72,12 @@ func (c *Content) own() []ownField {
 	}
 }
 
-// Decode reads a payload, with its keys in any order and any white space. Its error wraps
-// [ErrBadEntry].
+// Decode reads a payload, with its keys in any order and any white space. It keeps unknown fields,
+// also reads the form of older versions, and does not parse the spec: see [Content.Spec]. Missing
+// arguments become an empty list.
+//
+// Its error wraps [ErrBadEntry]: the payload is not a JSON object, or a field is missing or
+// invalid. Do not use the Content then.
 func Decode(payload []byte) (*Content, error) {
 	c := &Content{}
 	if err := json.Unmarshal(payload, &c.fields); err != nil {
@@ -110,8 +114,9 @@ func Decode(payload []byte) (*Content, error) {
 	return c, c.check()
 }
 
-// decodeOld reads the fields that older versions wrote beside args, cron and job. A field whose
-// value is not valid here belongs to another program and stays in c.fields.
+// decodeOld reads the fields that older versions wrote beside args, cron and job, and deletes them
+// from c.fields. A field whose value is not valid here belongs to another program: it stays in
+// c.fields and c gets nothing from it.
 func (c *Content) decodeOld() {
 	if len(c.fields) <= 3 { // only args, cron and job
 		return
@@ -130,8 +135,9 @@ func (c *Content) decodeOld() {
 // read decodes a JSON field into to. It reports whether the field exists and could be decoded.
 func read(raw json.RawMessage, to any) bool { return raw != nil && json.Unmarshal(raw, to) == nil }
 
-// check returns an error that joins all invalid fields, or nil. It replaces missing or null Args by
-// an empty list.
+// check returns an error that joins all invalid fields and wraps [ErrBadEntry], or nil. Args must
+// be a JSON list, When must be set, Job must have 1 to 255 bytes, and the policies must be known.
+// It changes c: missing or null Args become an empty list.
 func (c *Content) check() error {
 	var errs []error
 	if c.Args == nil || bytes.Equal(c.Args, []byte("null")) {
@@ -147,7 +153,8 @@ func (c *Content) check() error {
 	return errors.Join(errs...)
 }
 
-// Spec parses When. Its error wraps [when.ErrBadSpec].
+// Spec parses When: as seven cron fields in UTC, or with [when.Parse] if Zoned is true. Its error
+// wraps [when.ErrBadSpec].
 func (c *Content) Spec() (when.Spec, error) {
 	if !c.Zoned {
 		return when.ParseCron(c.When)
@@ -155,8 +162,8 @@ func (c *Content) Spec() (when.Spec, error) {
 	return when.Parse(c.When)
 }
 
-// Call returns the call of the task. A list with one argument becomes this argument; any other list
-// becomes the arguments as a list.
+// Call returns the call of the task, with the JSON serializer and no id. A list with one argument
+// becomes this argument; any other list becomes the arguments as a list.
 func (c *Content) Call() task.Call {
 	args := c.Args
 	if list, err := split(args); err == nil && len(list) == 1 {
@@ -167,8 +174,9 @@ func (c *Content) Call() task.Call {
 	return call
 }
 
-// encode returns the payload of c with the times of spec: sorted keys, no white space, a minimum of
-// escapes, and always the field args.
+// encode returns the payload of c with the times of spec; c.When is not used. The payload has
+// sorted keys, no white space, a minimum of escapes, and always the field args. With escapeSlashes,
+// "/" is written as "\/". An error wraps [ErrBadEntry].
 func encode(c *Content, spec when.Spec, escapeSlashes bool) ([]byte, error) {
 	return c.encode(spec, escapeSlashes, func(fields, own map[string]json.RawMessage) error {
 		if len(own) == 0 {
@@ -180,8 +188,9 @@ func encode(c *Content, spec when.Spec, escapeSlashes bool) ([]byte, error) {
 	})
 }
 
-// encodeOld returns the payload in the form of older versions. It returns nil if that form equals
-// the form of encode.
+// encodeOld returns the payload in the form of older versions, which wrote the fields of the object
+// swarmiji beside args, cron and job. It returns a nil payload if that form equals the form of
+// encode. An error wraps [ErrBadEntry].
 func encodeOld(c *Content, spec when.Spec, escapeSlashes bool) ([]byte, error) {
 	same := true
 	payload, err := c.encode(spec, escapeSlashes, func(fields, own map[string]json.RawMessage) error {
@@ -195,8 +204,9 @@ func encodeOld(c *Content, spec when.Spec, escapeSlashes bool) ([]byte, error) {
 	return payload, err
 }
 
-// encode returns the payload of c with the times of spec. put adds the fields of this library, own,
-// to the fields of the payload.
+// encode returns the payload of c with the times of spec and with unknown fields that Decode kept.
+// put adds the fields of this library that are not at their default, own, to the fields of the
+// payload. An error wraps [ErrBadEntry].
 func (c *Content) encode(spec when.Spec, escapeSlashes bool, put func(fields, own map[string]json.RawMessage) error) ([]byte, error) {
 	fields, own := map[string]json.RawMessage{}, map[string]json.RawMessage{}
 	maps.Copy(fields, c.fields)
@@ -232,7 +242,7 @@ func (c *Content) encode(spec when.Spec, escapeSlashes bool, put func(fields, ow
 }
 
 // sevenFields returns the spec as seven cron fields in UTC. It returns false if they cannot express
-// the spec.
+// the spec: the spec is not a [when.Cron], or [when.Cron.Seven] returns false.
 func sevenFields(spec when.Spec) (string, bool) {
 	if c, ok := spec.(*when.Cron); ok {
 		return c.Seven()
@@ -240,8 +250,8 @@ func sevenFields(spec when.Spec) (string, bool) {
 	return "", false
 }
 
-// escaped returns a JSON text with each "/" written as "\/". Existing escapes are not changed. A
-// "/" occurs only inside JSON strings.
+// escaped returns a JSON text with each "/" written as "\/", in a new slice. Existing escapes are
+// not changed. A "/" occurs only inside JSON strings.
 func escaped(payload []byte) []byte {
 	out := make([]byte, 0, len(payload)+len(payload)/16)
 	for i := 0; i < len(payload); i++ {

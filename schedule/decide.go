@@ -14,7 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/when"
 )
 
-// action is the decision about a due tick.
+// action is the decision about a due tick, which is one run of an entry.
 type action int
 
 const (
@@ -25,7 +25,7 @@ const (
 	dropTick            // its payload is not JSON
 )
 
-// decision is an action for one tick, with its reasons and parameters.
+// decision is an action for one due tick, with its reasons and parameters.
 type decision struct {
 	action  action
 	hold    *hold
@@ -50,17 +50,20 @@ func (c *claiming) add(k Claim, v decision) {
 // errOverlap is the problem of an entry with OverlapSkip in a listener without a result store.
 var errOverlap = fmt.Errorf("%w: the entry's overlap policy needs a result store; set Results of the listener", ErrUnsupported)
 
-// claimDue decides about the due ticks in b, claims them in the store, and passes the decisions to
-// dispatch. A decision whose claim was lost has no hold. At most free ticks are claimed for this
-// listener. Ticks that still run here, or that are left to other listeners, are not claimed.
+// claimDue decides about the due ticks in b, claims them in the store, and passes them to dispatch
+// with their decisions. It leaves out ticks that still run here, that are left to other listeners,
+// or that another listener claimed first. At most free ticks are claimed for this listener, which
+// then holds them in r.held.
 //
 // A tick that cannot run now is claimed for postponedOwner and is due again after its delay. Such
-// ticks do not count toward free. claimDue returns the number of won claims, these included.
+// ticks are counted in Stats.PutOff and reported, and do not count toward free. claimDue returns
+// the number of won claims, these included.
 //
 // It sets b.Next to the earliest time at which a tick will be due. It sets b.More if it stopped
-// because free ticks were chosen. asked is the time before the request of b; b.Now is the store's
-// clock at that time. It blocks until the store answers or ctx ends. Only the fetching goroutine
-// calls it.
+// because free ticks were chosen. It replaces r.left and sets the runner's clock. asked is the time
+// before the request of b; b.Now is the store's clock at that time.
+//
+// It blocks until the store answers or ctx ends. Only the goroutine of fetch calls it.
 func (r *runner) claimDue(ctx context.Context, b *Batch, asked time.Time, free int) int {
 	now := b.Now.Add(time.Since(asked))
 	r.setClock(now)
@@ -128,8 +131,9 @@ const (
 // listeners. It is true until waitForOthers has passed since this listener first saw the tick, or
 // UnknownDelay if that is shorter. It is false if maxLeft ticks are left already.
 //
-// before holds the ticks left in the last Batch. leaveToOthers adds the tick to r.left and updates
-// b.Next.
+// before holds the ticks left in the last Batch, and since when; a tick that is not in it counts as
+// seen first now. If the result is true, leaveToOthers adds the tick to r.left and sets b.Next to
+// the end of the wait, if that is earlier. It takes no lock.
 func (r *runner) leaveToOthers(b *Batch, k *Tick, before map[tickKey]time.Time, now time.Time) bool {
 	since, seen := before[keyOf(k)]
 	if !seen {
@@ -166,8 +170,9 @@ func (b *Batch) expect(t time.Time) {
 	}
 }
 
-// holds reports whether this listener holds the tick. If so, it renews the lease with a call to the
-// store.
+// holds reports whether this listener holds the tick, which means that it has claimed it and not
+// yet ended the claim. If so, holds renews the lease with a call to the store and blocks until that
+// returns.
 func (r *runner) holds(k *Tick) bool {
 	h, held := r.held.Get(keyOf(k))
 	if held {
@@ -176,12 +181,14 @@ func (r *runner) holds(k *Tick) bool {
 	return held
 }
 
-// claim claims ticks in the store and returns which ones the owner holds now. It retries until the
-// store answers, because a claim whose answer was lost would block its tick until the lease ends.
-// The end of ctx stops the retries, but not a call in progress.
+// claim claims ticks in the store for owner and returns, for each claim, whether the owner holds
+// the tick now. It returns nil for no claims. It blocks and retries until the store answers,
+// because a claim whose answer was lost would block its tick until the lease ends. The first
+// failure is logged.
 //
-// If it gives up, it returns only false values, although the store may have made some claims. It
-// gives up if ctx ends, the store is closed, or the store rejects the claims.
+// The end of ctx stops the retries, but not a call in progress, which lasts at most one lease. If
+// it gives up, it returns only false values, although the store may have made some claims. It gives
+// up if ctx ends, the store is closed, or the store rejects the claims.
 func (r *runner) claim(ctx context.Context, owner string, lease time.Duration, claims []Claim) []bool {
 	if len(claims) == 0 {
 		return nil
@@ -203,9 +210,16 @@ func (r *runner) claim(ctx context.Context, owner string, lease time.Duration, c
 	}
 }
 
-// dispatch passes claimed ticks on: to the workers, to the submitters, or to the goroutine that
-// ends claims if the decision is not to run them. It ignores decisions without a hold. It counts
-// skipped, dropped and taken-over ticks, and reports the problems of decisions.
+// dispatch passes claimed ticks on:
+//
+//   - A tick to run goes to the queue of the workers. With ListenerConfig.Submit all ticks to run
+//     go to the submitters as one batch.
+//   - A skipped, given up or dropped tick goes to sendFinish, which ends its claim. A skipped tick
+//     that was the last one of its entry removes the entry.
+//
+// It ignores decisions without a hold: their claims were not won. It counts skipped and dropped
+// ticks, and ticks that a listener had claimed before (Stats.Again). It reports the problems of
+// decisions. It can block in sendFinish.
 func (r *runner) dispatch(decisions []decision) {
 	var batch []*hold
 	for i := range decisions {
@@ -243,8 +257,8 @@ const (
 	maxReported    = 10_000 // postponed ticks whose last report is remembered
 )
 
-// reportProblem reports the problem of a decision, if it has one. A tick that is postponed
-// repeatedly is reported once an hour.
+// reportProblem reports the problem of a decision to the log and OnReport, if it has one. A tick
+// that is postponed repeatedly is reported once an hour; see shouldReport.
 func (r *runner) reportProblem(v *decision) {
 	if v.problem != "" && (v.action != postponeTick || r.shouldReport(keyOf(&v.hold.tick))) {
 		job := ""
@@ -256,8 +270,11 @@ func (r *runner) reportProblem(v *decision) {
 }
 
 // shouldReport reports whether a postponed tick has no report yet, or an old one: at least
-// reportInterval ago. If so, it remembers now as the last report, for up to maxReported ticks. It
-// takes r.mu.
+// reportInterval ago. If so, it remembers now as the last report. It takes r.mu.
+//
+// It remembers up to maxReported ticks. When there are that many, it forgets those last reported
+// more than two intervals ago. If none are that old, the new tick is not remembered and may be
+// reported each time.
 func (r *runner) shouldReport(k tickKey) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -274,8 +291,21 @@ func (r *runner) shouldReport(k tickKey) bool {
 	return true
 }
 
-// decide returns what to do with a due tick at the time now. It changes nothing in the store. With
-// OverlapSkip it loads the record of the last run from the result store.
+// decide returns what to do with a due tick at the time now. It changes nothing in the store.
+//
+//   - dropTick: the payload is not JSON.
+//   - postponeTick: this version cannot read the payload or spec, this listener cannot run the
+//     tick, or the result store failed.
+//   - giveUpTick: this listener cannot run the tick, the tick is later than UnknownLimit, and the
+//     entry has a later tick.
+//   - skipTick: the misfire policy leaves the tick out. Or the policy is OverlapSkip and the last
+//     run has not ended.
+//   - runTick: in all other cases. A tick that a listener claimed before always runs again if it
+//     can be run: policies are not applied twice.
+//
+// decision.others is true if another listener may be able to run the tick. decision.next is the
+// entry's next due time; it stays zero for postponed and dropped ticks. With OverlapSkip, decide
+// loads the record of the last run from the result store and blocks meanwhile.
 func (r *runner) decide(ctx context.Context, k *Tick, now time.Time) decision {
 	h := &hold{tick: *k, id: TickID(r.c.Name, k.ID, k.Due)}
 	var spec when.Spec
@@ -323,8 +353,9 @@ func (r *runner) decide(ctx context.Context, k *Tick, now time.Time) decision {
 // brokenDelay is the delay of a postponed entry that cannot be read.
 const brokenDelay = MaxLease
 
-// postponeOrGiveUp decides to postpone a tick by UnknownDelay. It decides to give the tick up
-// instead if the tick is later than UnknownLimit and its entry has a later tick.
+// postponeOrGiveUp decides to postpone a tick by UnknownDelay, with problem p and err. If the tick
+// is later than UnknownLimit and its entry has a later tick, it decides to give the tick up, with
+// ProblemGivenUp and err. It only returns the decision; it sets no decision.next.
 func (r *runner) postponeOrGiveUp(h *hold, now time.Time, p Problem, err error) decision {
 	if !h.remove && now.Sub(h.tick.Due) > r.c.UnknownLimit {
 		return decision{action: giveUpTick, hold: h, problem: ProblemGivenUp, err: err}
@@ -332,8 +363,13 @@ func (r *runner) postponeOrGiveUp(h *hold, now time.Time, p Problem, err error) 
 	return decision{action: postponeTick, hold: h, delay: r.c.UnknownDelay, problem: p, err: err}
 }
 
-// checkRunnable returns the problem that prevents this listener from running an entry, and its
-// error. The error is nil if the listener can run it.
+// checkRunnable returns an error, and the problem to report, if this listener cannot run an entry:
+//
+//   - ProblemRefused: the entry has OverlapSkip, but the listener has no result store.
+//   - ProblemRefused: the listener submits tasks, and the task's name is invalid.
+//   - ProblemUnknown: the listener runs handlers in place, and the job has no handler here.
+//
+// If the error is nil, the listener can run the entry, and the Problem has no meaning.
 func (r *runner) checkRunnable(c *Content) (Problem, error) {
 	if c.Overlap == OverlapSkip && r.c.Results == nil {
 		return ProblemRefused, errOverlap
@@ -351,7 +387,8 @@ func (r *runner) checkRunnable(c *Content) (Problem, error) {
 // spec.
 const maxSpecs = 1000
 
-// spec returns the parsed spec of c and caches it. Only the fetching goroutine calls it.
+// spec returns the parsed spec of c and caches it by its text. A full cache is cleared first.
+// Errors of Content.Spec are returned and not cached. Only the goroutine of fetch calls it.
 func (r *runner) spec(c *Content) (when.Spec, error) {
 	if s := r.specs[c.When]; s != nil {
 		return s, nil
@@ -367,7 +404,8 @@ func (r *runner) spec(c *Content) (when.Spec, error) {
 }
 
 // busy reports whether the last run of the entry has not ended, according to the result store.
-// Without a record the run counts as not ended until ResultTTL has passed since its due time.
+// Without a record the run counts as not ended until ResultTTL has passed since its due time. The
+// result has no meaning if the error, which is the result store's, is not nil.
 func (r *runner) busy(ctx context.Context, h *hold, now time.Time) (bool, error) {
 	record, err := r.c.Results.Load(ctx, TickID(r.c.Name, h.tick.ID, h.tick.Last))
 	if errors.Is(err, resultstore.ErrNotFound) {

@@ -9,9 +9,11 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// sendFinish passes f to the goroutine that ends claims, for the tick of h. From now on a failed
-// renewal is not reported as a loss. It blocks while the channel is full, and gives up when r.calls
-// ends.
+// sendFinish passes f to the goroutine of finishLoop, which ends the claim on the tick of h. A
+// claim reserves a tick, one run of an entry, for this listener until its lease ends.
+//
+// From now on a failed renewal is not reported as a loss. It blocks while the channel is full. If
+// r.calls ends first, f is dropped: the claim then ends with its lease, and the tick runs again.
 func (r *runner) sendFinish(h *hold, f Finish) {
 	f.Tick = h.tick
 	h.Settle()
@@ -21,8 +23,9 @@ func (r *runner) sendFinish(h *hold, f Finish) {
 	}
 }
 
-// finishLoop ends the claims received from r.ends in the store, up to maxClaim with one call. It
-// returns when r.ends is closed or r.calls ends.
+// finishLoop passes the claims received from r.ends to finishAll, up to maxClaim of them together.
+// It returns when r.ends is closed and empty, or r.calls ends; claims left then end with their
+// leases.
 func (r *runner) finishLoop() {
 	for {
 		var list []pendingFinish
@@ -49,8 +52,9 @@ func (r *runner) finishLoop() {
 	}
 }
 
-// finishAll ends claims in the store and then removes their ticks from the held ones. It retries
-// until the store answers, is closed, rejects the call, or r.calls ends.
+// finishAll ends claims in the store and then removes their ticks from the held ones, whatever the
+// outcome. It blocks and retries until the store answers, is closed, rejects the call, or r.calls
+// ends. It logs the first failure. Claims that were not ended stay until their leases end.
 //
 // If the first attempt reports that a claim is no longer held, its tick is marked as lost. After a
 // retry this may only mean that an earlier attempt ended the claim.
@@ -82,8 +86,8 @@ func (r *runner) finishAll(list []pendingFinish) {
 	}
 }
 
-// markLost notes that another listener holds the tick now, and ends the context of its handler. It
-// counts and reports the loss the first time.
+// markLost notes that another listener holds the tick now, and ends the context of its handler. The
+// first time it also counts and reports the loss; later calls do nothing.
 func (r *runner) markLost(h *hold) {
 	if h.Lose() {
 		r.l.stats.lost.Add(1)
@@ -97,8 +101,12 @@ func (r *runner) call() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(r.calls, r.c.Lease)
 }
 
-// renew renews the leases of ticks in the store. errs holds task.ErrLeaseLost for each tick that
-// another listener has claimed. asked is the time before the call.
+// renew renews the leases of ticks in the store. It leaves out ticks that were released meanwhile.
+// errs holds task.ErrLeaseLost for each tick that another listener has claimed, and nil for the
+// others; it is nil after an error of the store. asked is the time before the call.
+//
+// It first waits until no other renewal runs and no releaseAfter waits for one. The call lasts at
+// most one lease.
 func (r *runner) renew(ctx context.Context, hs []*hold) (errs []error, asked time.Time, err error) {
 	asked = time.Now()
 	ctx, cancel := context.WithTimeout(ctx, r.c.Lease)
@@ -138,11 +146,13 @@ func ticks(hs []*hold) []Tick {
 	return list
 }
 
-// release makes claimed ticks due again at once, so that other listeners can claim them.
+// release stops holding ticks and makes them due again at once, so that other listeners can claim
+// them. It blocks like releaseAfter.
 func (r *runner) release(hs []*hold) { r.releaseAfter(hs, 0) }
 
-// releaseAfter stops holding ticks and makes them due again after d. If the store does not answer,
-// they are due again when their leases end; it logs the error.
+// releaseAfter stops holding ticks and makes them due again after d, for all listeners. It waits
+// for a running renewal and for the store's answer, at most one lease. If the store fails, it logs
+// the error; the ticks are due again when their leases end.
 func (r *runner) releaseAfter(hs []*hold, d time.Duration) {
 	if len(hs) == 0 {
 		return

@@ -38,8 +38,11 @@ type counters struct {
 
 var _ task.Registrar = (*Listener)(nil)
 
-// NewListener returns a Listener. Its error joins all problems of the configuration. It does no I/O
-// and starts nothing.
+// NewListener returns a Listener. It does no I/O and starts nothing. Unset fields of c get their
+// defaults.
+//
+// Its error joins all problems: Store is nil, the name is missing, invalid, or not the store's own
+// name, or a value is out of range. A result store that stores no results is [ErrUnsupported].
 func NewListener(c ListenerConfig) (*Listener, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -47,8 +50,12 @@ func NewListener(c ListenerConfig) (*Listener, error) {
 	return &Listener{c: c, forwards: map[string]forward{}}, nil
 }
 
-// Register implements task.Registrar. A name is any text of 1 to 255 bytes without control
-// characters. Returns [ErrUnsupported] if the listener submits tasks; use [Forward] then.
+// Register sets the handler for the job name; it implements task.Registrar. Call it before or
+// during Run. A name is any text of 1 to 255 bytes without control characters.
+//
+// Returns [ErrUnsupported] if the listener submits tasks; use [Forward] then. Returns
+// task.ErrDuplicateTask if the name has a handler, and an error if the name or the defaults are
+// invalid or h is nil.
 func (l *Listener) Register(name string, h task.Handler, defaults task.Metadata) error {
 	if l.c.Submit != nil {
 		return fmt.Errorf("%w: this listener submits tasks; register %q with a consumer", ErrUnsupported, name)
@@ -60,7 +67,8 @@ func (l *Listener) Register(name string, h task.Handler, defaults task.Metadata)
 //
 // With the definition, the call gets the metadata of the task, and the producer's serializer
 // encodes the arguments. Metadata of the entry take precedence. Without it, arguments are submitted
-// as JSON, and a list of one argument as this argument.
+// as JSON, and a list of one argument as this argument. A tick whose arguments do not fit the
+// definition is postponed (ProblemRefused).
 //
 // Returns [ErrUnsupported] if the listener runs handlers in place, and task.ErrDuplicateTask if the
 // task's name was given before.
@@ -93,14 +101,15 @@ func (l *Listener) Stats() Stats {
 // ErrRunning is returned by the second call of Run of a Listener.
 var ErrRunning = errors.New("schedule: the listener was started already; make a new Listener")
 
-// Run claims and runs due ticks until ctx ends. While the store is unavailable, Run retries.
+// Run claims and runs due ticks until ctx ends, and then until they have ended. While the store is
+// unavailable, Run retries.
 //
 // When ctx ends, Run claims no more ticks and releases those that have not started. Running
 // handlers may continue for ShutdownTimeout. Then their contexts end with cause task.ErrShutdown,
-// and the ticks of handlers that return an error are released.
+// and the ticks of handlers that return an error are released: other listeners run them again.
 //
 // Returns [ErrRunning] if Run was called before, and an error if handlers still run 5 s after the
-// end of their contexts. Otherwise it returns nil.
+// end of their contexts. Otherwise it returns nil. The store is not closed.
 func (l *Listener) Run(ctx context.Context) error {
 	if !l.running.CompareAndSwap(false, true) {
 		return ErrRunning
@@ -109,7 +118,8 @@ func (l *Listener) Run(ctx context.Context) error {
 	return r.run(ctx)
 }
 
-// report logs a problem of tick k as a warning and calls OnReport.
+// report logs a problem of tick k as a warning and calls OnReport, if it is set. If k has no Due,
+// the report concerns the entry, and its Task is "". report counts nothing.
 func (l *Listener) report(p Problem, k *Tick, job string, err error) {
 	r := Report{Problem: p, Entry: k.Entry, Job: job, Due: k.Due, Err: err}
 	if !k.Due.IsZero() {

@@ -124,7 +124,7 @@ type Report struct {
 	Err     error
 }
 
-// Stats holds the counts of a listener since it was made..
+// Stats holds the counts of a listener since it was made.
 type Stats struct {
 	Ran       int64 // handlers in place that returned nil
 	Failed    int64 // handlers in place that returned an error or panicked
@@ -137,7 +137,9 @@ type Stats struct {
 	Repaired  int64
 }
 
-// check sets the defaults and returns an error that joins all problems.
+// check sets each unset field of c to its default, except Submit, Results, OnReport and Backoff. It
+// returns an error that joins all problems: those of nameOf, [ErrUnsupported] for a result store
+// that stores nothing, an invalid NodeID, a negative Workers, and durations out of range.
 func (c *ListenerConfig) check() error {
 	name, err := nameOf(c.Name, c.Store)
 	errs := []error{err}
@@ -194,5 +196,6 @@ func (c *ListenerConfig) check() error {
 	return errors.Join(errs...)
 }
 
-// forward returns the call of a task for JSON arguments, using the task's definition.
+// forward returns the call of a task for a JSON list of arguments, using the task's definition. It
+// returns [task.ErrBadArgs] if they cannot be decoded.
 type forward func(args json.RawMessage) (task.Call, error)

@@ -41,7 +41,8 @@ func (m *metadata) options() []option {
 	}
 }
 
-// direct returns the option for a field whose JSON form is its own.
+// direct returns the option for a field of the call's metadata whose JSON form is its own. The
+// field is left out of the JSON object if it is not set.
 func direct[T any](name string, o *task.Opt[T]) option {
 	return option{
 		name:  name,
@@ -56,7 +57,8 @@ func direct[T any](name string, o *task.Opt[T]) option {
 }
 
 // duration returns the option for a duration, written in milliseconds and rounded up. A value that
-// is read is limited to 0 to task.MaxTimeLimit.
+// is read is limited to 0 to task.MaxTimeLimit. The field is left out of the JSON object if it is
+// not set.
 func duration(name string, o *task.Opt[time.Duration]) option {
 	return option{
 		name: name,
@@ -73,7 +75,8 @@ func duration(name string, o *task.Opt[time.Duration]) option {
 	}
 }
 
-// MarshalJSON implements json.Marshaler.
+// MarshalJSON implements json.Marshaler. It writes only the fields that are set, durations in
+// milliseconds.
 func (m metadata) MarshalJSON() ([]byte, error) {
 	fields := map[string]any{}
 	for _, o := range m.options() {
@@ -85,7 +88,7 @@ func (m metadata) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON implements json.Unmarshaler. It ignores unknown keys, which newer versions may
-// write.
+// write. A key that is missing or null leaves its field as it was.
 func (m *metadata) UnmarshalJSON(data []byte) error {
 	fields := map[string]json.RawMessage{}
 	if err := json.Unmarshal(data, &fields); err != nil {
@@ -104,7 +107,8 @@ func (m *metadata) UnmarshalJSON(data []byte) error {
 }
 
 // checkCall returns an error that joins all reasons why a schedule cannot store the call; nil if it
-// can. Fields that only a single task can have wrap [ErrUnsupported].
+// can. The error is [ErrUnsupported] for fields that only a single task can have, such as an id or
+// successors. It is task.ErrBadMetadata for invalid metadata, and [ErrBadEntry] for a bad name.
 func checkCall(c *task.Call) error {
 	var errs []error
 	refuse := func(is bool, what string) {

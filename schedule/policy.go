@@ -34,7 +34,8 @@ const (
 // to 1,000.
 func MisfireAll(n int) Misfire { return Misfire(allPrefix + strconv.Itoa(n)) }
 
-// limit returns the n of MisfireAll. It returns false if m is another policy.
+// limit returns the n of MisfireAll. It returns false if m is another policy, or if n is not 1 to
+// maxMisfires.
 func (m Misfire) limit() (int, bool) {
 	text, ok := strings.CutPrefix(string(m), allPrefix)
 	n, err := strconv.Atoi(text)
@@ -78,9 +79,14 @@ type plan struct {
 	late bool      // leave the tick out
 }
 
-// plan decides about the tick that was due at due and is seen at the time now. It returns whether
-// the tick runs or is left out as late, and the entry's next due time. That time skips the missed
-// runs that m leaves out; it is zero if spec has no further run. plan has no side effects.
+// plan decides about the tick that was due at due and is seen at the time now. It has no side
+// effects. plan.late reports that the tick must be left out; plan.next is the entry's next due
+// time, or zero if spec has no further run.
+//
+//   - MisfireOnce never leaves the tick out. next is the first run after both due and now.
+//   - MisfireSkip leaves the tick out if it is more than tooLate late. next is as with MisfireOnce.
+//   - MisfireAll leaves the tick out if at least n newer runs are missed. next is the oldest of the
+//     newest n. Otherwise next is the first run after due.
 func (m Misfire) plan(spec when.Spec, due, now time.Time) plan {
 	n, all := m.limit()
 	if r, ok := spec.(*when.Repeat); ok && r.Base() == when.Scheduled {
@@ -96,9 +102,9 @@ func (m Misfire) plan(spec when.Spec, due, now time.Time) plan {
 	return plan{next: after(spec, from), late: true}
 }
 
-// planSteps does the same as plan for a repeat that counts from its scheduled times. Each run time
-// follows from the one before it, so a late run does not move the later ones. n is the number of
-// missed runs that m runs, at least 1.
+// planSteps does the same as plan for a repeat that counts from its scheduled times. There each run
+// time follows from the one before it, so a late run does not move the later ones. n is the number
+// of missed runs that m runs, at least 1; 1 if m is not MisfireAll.
 func (m Misfire) planSteps(r *when.Repeat, due, now time.Time, n int) plan {
 	runs := missed(r, due, now, n)
 	switch _, all := m.limit(); {
@@ -116,7 +122,8 @@ func (m Misfire) planSteps(r *when.Repeat, due, now time.Time, n int) plan {
 const maxMissed = 100_000
 
 // missed returns the newest n run times from due to now, in ascending order. If due lies in the
-// future, it returns only due. If there are more than maxMissed, it returns only now.
+// future, it returns only due. If more than maxMissed runs must be calculated, it returns only now.
+// With a constant interval it skips most of them without calculating.
 func missed(r *when.Repeat, due, now time.Time, n int) []time.Time {
 	t := due
 	if d := r.Interval(); d > 0 {
@@ -136,9 +143,9 @@ func missed(r *when.Repeat, due, now time.Time, n int) []time.Time {
 	return []time.Time{now}
 }
 
-// newest returns the earliest time t, not before due, for which at most n runs lie after t and not
-// after now. So the newest n missed runs are the runs after t. It returns the nanosecond before due
-// if the run at due is one of them.
+// newest returns the earliest time t for which at most n runs lie after t and not after now, to the
+// second. So the newest n missed runs are the runs after t. If the run at due is one of them, it
+// returns the nanosecond before due, and never an earlier time.
 //
 // It uses binary search, so it calculates few runs even if very many were missed.
 func newest(spec when.Spec, due, now time.Time, n int) time.Time {
@@ -169,7 +176,7 @@ func newest(spec when.Spec, due, now time.Time, n int) time.Time {
 	return high
 }
 
-// after returns the first run after t, or zero.
+// after returns the first run of spec after t, or zero if spec has no later run.
 func after(spec when.Spec, t time.Time) time.Time {
 	next, ok := spec.Next(t)
 	if !ok || !next.After(t) {
@@ -178,8 +185,9 @@ func after(spec when.Spec, t time.Time) time.Time {
 	return next
 }
 
-// from returns the first run at t or later, or zero if spec has no such run. Times are compared by
-// the second. For a repeat it returns the run one interval after t.
+// from returns the first run in the second of t or later, or zero if spec has no such run. So a run
+// at the start of that second counts, although t is later. For a repeat it returns the first run
+// after t, counted from t.
 func from(spec when.Spec, t time.Time) time.Time {
 	if r, ok := spec.(*when.Repeat); ok {
 		return after(r, t)

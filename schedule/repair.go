@@ -9,8 +9,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
-// startRepairs starts a goroutine in wg that calls sweep every Sweep until ctx ends. It does
-// nothing if the store is not a [Repairer] or Sweep is negative.
+// startRepairs starts a goroutine in wg that waits for Sweep, calls sweep, and repeats this until
+// ctx ends. It starts nothing if the store is not a [Repairer] or Sweep is negative.
 func (r *runner) startRepairs(ctx context.Context, wg *sync.WaitGroup) {
 	m, ok := capability.As[Repairer](r.c.Store)
 	if !ok || r.c.Sweep < 0 {
@@ -24,9 +24,12 @@ func (r *runner) startRepairs(ctx context.Context, wg *sync.WaitGroup) {
 	})
 }
 
-// sweep repairs entries that have had no due time for at least Grace. seen holds, by id, when an
-// entry was first found without one. sweep returns the map for the next call; after an error of the
-// store that is seen.
+// sweep searches the store for entries without a due time and calls repair for each that has been
+// without one for at least Grace. seen holds, by entry id, when earlier calls first found the
+// entry.
+//
+// It returns the map for the next call, which holds only the entries found now. After an error of
+// the store it returns seen unchanged and repairs nothing.
 func (r *runner) sweep(ctx context.Context, m Repairer, seen map[string]time.Time) map[string]time.Time {
 	astray, err := m.Unscheduled(ctx)
 	if err != nil {
@@ -46,9 +49,11 @@ func (r *runner) sweep(ctx context.Context, m Repairer, seen map[string]time.Tim
 	return still
 }
 
-// repair sets the due time of e in the store, and counts and reports the repair. It does nothing if
-// this listener cannot read or run the entry, if the entry has no further run, or if the store
-// fails.
+// repair gives e, an entry without a due time, its next due time in the store. If the store did so,
+// repair counts and reports it (ProblemRepaired).
+//
+// It does nothing if this listener cannot read or run the entry, or if the entry has no further
+// run. Errors of the store are ignored; a later sweep tries again.
 func (r *runner) repair(ctx context.Context, m Repairer, e Entry) {
 	it := item(e)
 	if it.Spec == nil {

@@ -15,15 +15,20 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// worker runs the ticks of r.queue in place until the queue is closed.
+// worker runs the ticks of r.queue in place, which means in this process, until the queue is
+// closed. A tick is one run of an entry that this listener has claimed.
 func (r *runner) worker() {
 	for h := range r.queue {
 		r.runInPlace(h)
 	}
 }
 
-// runInPlace runs the handler of one tick and ends its claim. It blocks until the handler has
-// returned. A tick that was lost meanwhile is not run.
+// runInPlace runs the handler of one tick and then calls finishRun, which stores the result and
+// ends the claim. It blocks until the handler has returned. With OverlapSkip it first records the
+// run as started in the result store.
+//
+// If the tick was lost before the start, it only removes the tick from the held ones. A panic of
+// the handler becomes an error.
 func (r *runner) runInPlace(h *hold) {
 	if h.Lost() {
 		r.held.Release(h)
@@ -47,12 +52,21 @@ func (r *runner) runInPlace(h *hold) {
 	r.finishRun(h, q, c, value, err)
 }
 
-// finishRun stores the result of a run and ends the claim of its tick.
+// finishRun stores the result of a run and ends the claim of its tick. err is the error of the
+// handler.
 //
-//   - If the tick was lost, it stores nothing.
-//   - If the handler failed because of a hard stop, it releases the tick, which runs again.
-//   - Otherwise it records the result, if there is a result store. After a success it also stores
-//     the carried state.
+//   - If another listener has claimed the tick, it stores nothing and only removes the tick from
+//     the held ones.
+//   - If the handler failed after the end of ShutdownTimeout, it releases the tick, which runs
+//     again.
+//   - After another failure it counts and reports the failure, records it in the result store, and
+//     ends the claim. The carried state stays as it was.
+//   - After a success it counts and records the result. It ends the claim and stores the state that
+//     the handler set.
+//
+// Nothing is recorded without a result store, or if the task ignores its result; see record. If the
+// entry has no further run, the end of the claim deletes the entry. It blocks while the result
+// store fails, up to recordFor.
 func (r *runner) finishRun(h *hold, q *task.Request, c *runState, value any, err error) {
 	switch {
 	case h.Lost(): // renew has reported it
@@ -76,9 +90,9 @@ func (r *runner) finishRun(h *hold, q *task.Request, c *runState, value any, err
 	r.sendFinish(h, f)
 }
 
-// stateBefore returns the carried state that the run starts with. It is the state of the tick's
-// entry, or of the original entry if [Schedule.RunNow] made the tick's entry. It returns nil if
-// that entry cannot be read.
+// stateBefore returns the carried state ([SetState]) that the run starts with. It is the state of
+// the tick's entry, or of the original entry if [Schedule.RunNow] made the tick's entry. It asks
+// the store for the original entry and returns nil if that cannot be read.
 func (r *runner) stateBefore(h *hold) []byte {
 	if h.content.From == "" {
 		return h.tick.State
@@ -96,8 +110,9 @@ func (r *runner) stateBefore(h *hold) []byte {
 	return e.State
 }
 
-// request returns the request for the handler of h. The call's metadata take precedence over the
-// handler's defaults.
+// request returns the request for the handler of h, received and started now. SentAt is the due
+// time of the tick, Deliveries is 1. The call's metadata take precedence over the handler's
+// defaults.
 func (r *runner) request(h *hold, defaults task.Metadata) *task.Request {
 	now := time.Now()
 	q := task.NewRequest(&task.Envelope{
@@ -113,9 +128,10 @@ func (r *runner) request(h *hold, defaults task.Metadata) *task.Request {
 const recordFor = 10 * time.Second
 
 // record stores the state and result of a run in the result store. It does nothing without a result
-// store, and if the task ignores its result and has no overlap policy.
+// store, and if the task ignores its result and has no overlap policy. It blocks as save does.
 //
-// The record's generation is the start time of the run, so the record of a later run replaces it.
+// A value that cannot be encoded as JSON is recorded as a failure with task.ErrBadResult. The
+// record's generation is the start time of the run, so the record of a later run replaces it.
 func (r *runner) record(h *hold, q *task.Request, state task.State, value any, err error) {
 	if r.c.Results == nil || q.Effective.IgnoreResult.Or(false) && h.content.Overlap == OverlapAllow {
 		return
@@ -138,8 +154,9 @@ func (r *runner) record(h *hold, q *task.Request, state task.State, value any, e
 	r.save(h, rec)
 }
 
-// save stores a result record. It retries for up to recordFor while the result store is
-// unavailable. If the record cannot be stored, it logs a warning. It blocks meanwhile.
+// save stores a result record. It blocks and retries for up to recordFor while the result store is
+// unavailable, but not after the end of r.calls. If the record cannot be stored, it logs a warning.
+// A record that the result store refuses as older than its own is dropped silently.
 func (r *runner) save(h *hold, rec resultstore.Record) {
 	deadline := time.Now().Add(recordFor)
 	for attempt := 0; ; attempt++ {

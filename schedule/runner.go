@@ -58,6 +58,7 @@ type runner struct {
 	cancelCalls context.CancelFunc
 }
 
+// tickKey identifies a tick: the id of its entry and its due time in Unix milliseconds.
 type tickKey struct {
 	id  string
 	due int64
@@ -66,7 +67,8 @@ type tickKey struct {
 // keyOf returns the key of a tick in the runner's maps.
 func keyOf(k *Tick) tickKey { return tickKey{k.ID, k.Due.UnixMilli()} }
 
-// hold is a tick that this listener has claimed.
+// hold is a tick that this listener has claimed, with its decoded entry. held.Item holds whether
+// its handler runs, whether the claim was lost, and whether its end is being stored.
 type hold struct {
 	tick    Tick
 	content *Content
@@ -81,7 +83,8 @@ type pendingFinish struct {
 	Finish
 }
 
-// newRunner returns the runner of one Listener.Run. It starts nothing.
+// newRunner returns the runner of one Listener.Run, with empty queues, and contexts that end only
+// with kill and cancelCalls. It starts nothing.
 func newRunner(l *Listener) *runner {
 	r := &runner{
 		l: l, c: &l.c, specs: map[string]when.Spec{}, reported: map[tickKey]time.Time{},
@@ -98,8 +101,12 @@ func newRunner(l *Listener) *runner {
 	return r
 }
 
-// run claims and runs due ticks until ctx ends, and then shuts down as [Listener.Run] describes.
-// It returns an error if handlers still run after the last grace period.
+// run claims and runs due ticks until ctx ends, and then shuts down as [Listener.Run] describes. It
+// starts the workers or submitters and the goroutines that end claims, renew leases and repair
+// entries.
+//
+// It returns an error if handlers still run after the last grace period; their claims then stay
+// until the leases end. Otherwise all its goroutines have ended, and it returns nil.
 func (r *runner) run(ctx context.Context) error {
 	defer r.kill(nil)
 	defer r.cancelCalls()
@@ -152,10 +159,11 @@ func (r *runner) run(ctx context.Context) error {
 	return nil
 }
 
-// drain waits until all workers have ended and returns how many handlers still run.
+// drain waits until stopped is closed, which means that all workers or submitters have ended. It
+// returns 0 then, and otherwise how many handlers still run, at least 1.
 //
-// After ShutdownTimeout it ends their contexts with cause task.ErrShutdown and waits for at most
-// lastGrace longer.
+// After ShutdownTimeout it ends the contexts of handlers and submissions with cause
+// task.ErrShutdown and waits for at most lastGrace longer.
 func (r *runner) drain(stopped <-chan struct{}) int {
 	if held.Stop(stopped, r.c.ShutdownTimeout, func() { r.kill(task.ErrShutdown) }, lastGrace) {
 		return 0
@@ -163,8 +171,11 @@ func (r *runner) drain(stopped <-chan struct{}) int {
 	return max(r.held.Running(), 1)
 }
 
-// fetch claims due ticks until ctx ends. While the store does not answer, it retries with a growing
-// delay and logs the first error.
+// fetch asks the store for due ticks and passes them to claimDue, again and again until ctx ends.
+// In between it waits for capacity, for the next due time, for a wake of the store's [Watcher], or
+// for Poll.
+//
+// While the store does not answer, it retries with a growing delay and logs the first error.
 func (r *runner) fetch(ctx context.Context) {
 	failed := 0
 	for {
@@ -199,7 +210,7 @@ func (r *runner) fetch(ctx context.Context) {
 }
 
 // wait returns how long fetch may sleep: until the next due time in b, at most Poll, at least 1 ms.
-// asked is when b was requested.
+// asked is the time before b was requested.
 func (r *runner) wait(b *Batch, asked time.Time) time.Duration {
 	wait := r.c.Poll
 	if !b.Next.IsZero() {
@@ -212,10 +223,13 @@ func (r *runner) wait(b *Batch, asked time.Time) time.Duration {
 const stuck = time.Second
 
 // waitForCapacity waits until half of the listener's capacity is free, or ctx ends. It returns how
-// many ticks may be claimed, at most maxClaim.
+// many ticks may be claimed, at most maxClaim. The number may be 0 or less if ctx ended.
 //
-// If the listener runs handlers itself, it releases the queued ticks each time that no tick has
-// ended for the time stuck. Other listeners may have free workers for them.
+// The capacity in place is the number of workers plus the ticks that may wait for them
+// (pace.ahead). With Submit it is maxHeld.
+//
+// In place, when no tick has ended for the time stuck, it releases the queued ticks and raises the
+// average run time of pace. Other listeners may have free workers for these ticks.
 func (r *runner) waitForCapacity(ctx context.Context) int {
 	t := time.NewTimer(stuck)
 	defer t.Stop()
@@ -244,7 +258,8 @@ func (r *runner) waitForCapacity(ctx context.Context) int {
 	}
 }
 
-// queued removes all ticks from the queues that no worker has taken, and returns them.
+// queued removes all ticks that no worker or submitter has taken from the queues, and returns them.
+// It does not block. The ticks stay claimed and held; the caller must release them.
 func (r *runner) queued() []*hold {
 	var taken []*hold
 	for {
@@ -259,8 +274,8 @@ func (r *runner) queued() []*hold {
 	}
 }
 
-// pace decides how many ticks may wait in the queue: as many as the workers run in waitBehind. Safe
-// for concurrent use.
+// pace measures how long handlers run and decides how many claimed ticks may wait in the queue: as
+// many as the workers run in waitBehind. Safe for concurrent use.
 type pace struct {
 	mu   sync.Mutex
 	mean time.Duration // moving average of the run times; 0: none yet
@@ -268,7 +283,8 @@ type pace struct {
 
 const waitBehind = 100 * time.Millisecond
 
-// note adds the duration of a run to the moving average.
+// note adds the duration of a run to the moving average, in which it counts an eighth. The first
+// duration becomes the average.
 func (p *pace) note(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -287,8 +303,8 @@ func (p *pace) slow() {
 	p.mean = max(p.mean, stuck)
 }
 
-// ahead returns how many ticks may wait for a free worker. It is 0 while the average run takes
-// longer than waitBehind, and before the first run.
+// ahead returns how many ticks may wait for a free worker, at most maxClaim. It is 0 while the
+// average run takes longer than waitBehind, and before the first run.
 func (p *pace) ahead(workers int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

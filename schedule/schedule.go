@@ -42,7 +42,10 @@ type Schedule struct {
 	name string
 }
 
-// New returns a Schedule. Its error joins all problems of the configuration. It does no I/O.
+// New returns a Schedule and does no I/O. A nil Config.Location becomes UTC.
+//
+// Its error joins all problems: Store is nil, or the name is missing, invalid, or not the store's
+// own name. A result store that stores no results is [ErrUnsupported].
 func New(c Config) (*Schedule, error) {
 	name, err := nameOf(c.Name, c.Store)
 	if c.Results != nil && resultstore.RepliesOnly(c.Results) {
@@ -144,8 +147,9 @@ func (s *Schedule) Add(ctx context.Context, at When, call task.Call, opts ...Opt
 	return added[0], nil
 }
 
-// AddAll adds one entry for each call, as [Schedule.Add] does, with one call of Store.Add. If one
-// of the calls is invalid, no entry is added.
+// AddAll adds one entry for each call, as [Schedule.Add] does, with one call of Store.Add. It
+// returns one Added for each call, in the same order. Options apply to all calls. If one of the
+// calls is invalid, no entry is added.
 func (s *Schedule) AddAll(ctx context.Context, at When, calls []task.Call, opts ...Option) ([]Added, error) {
 	now, err := s.now(ctx)
 	if err != nil {
@@ -179,17 +183,18 @@ func (s *Schedule) AddAll(ctx context.Context, at When, calls []task.Call, opts 
 	return added, nil
 }
 
-// now returns the current time of the store's clock. It asks the store.
+// now asks the store for the current time of its clock. It returns the store's error.
 func (s *Schedule) now(ctx context.Context) (time.Time, error) {
 	b, err := s.c.Store.Due(ctx, 0)
 	return b.Now, err
 }
 
-// payload returns the payload of an entry and its id. It returns an error if the call or an option
-// is not valid for an entry.
+// payload returns the payload of an entry for call, with opts applied, and the payload's id. It
+// returns an error if the call or an option is not valid for an entry.
 //
-// If the store holds this entry in the form of older versions, payload returns that form and its
-// id. Then the entry is not added twice.
+// Older versions wrote the payload in another form. If the store is a [Lister] and holds the entry
+// in that form, payload returns that form and its id. Then the entry is not added twice. It does
+// not look for the old form if atOnce is true: the entry runs once, at once.
 func (s *Schedule) payload(ctx context.Context, call *task.Call, spec when.Spec, opts []Option, atOnce bool) (id string, payload []byte, err error) {
 	if err := checkCall(call); err != nil {
 		return "", nil, err
@@ -221,7 +226,8 @@ func (s *Schedule) payload(ctx context.Context, call *task.Call, spec when.Spec,
 }
 
 // checkOverlap returns [ErrUnsupported] if the overlap policy needs results that are not recorded:
-// Config.Results is nil, or the task ignores its result.
+// Config.Results is nil, or the call's metadata set IgnoreResult. With [OverlapAllow] it returns
+// nil.
 func (s *Schedule) checkOverlap(c *Content) error {
 	switch {
 	case c.Overlap == OverlapAllow:
@@ -246,7 +252,8 @@ type Item struct {
 	Problem error
 }
 
-// item decodes the payload and the spec of an entry. An error is stored in Problem.
+// item decodes the payload and the spec of an entry. An error becomes Item.Problem; the part that
+// could not be read is nil.
 func item(e Entry) Item {
 	it := Item{Entry: e}
 	if it.Content, it.Problem = Decode(e.Payload); it.Problem != nil {
@@ -260,7 +267,9 @@ func item(e Entry) Item {
 	return it
 }
 
-// Get returns the entry with this id. Returns [ErrNotFound] if it does not exist.
+// Get returns the entry with this id. If its payload cannot be read, Get returns no error: see
+// Item.Problem. Returns [ErrNotFound] if the entry does not exist, and [ErrUnsupported] if the
+// store is not a [Lister].
 func (s *Schedule) Get(ctx context.Context, id string) (Item, error) {
 	l, err := feature[Lister](s.c.Store, "show entries")
 	if err != nil {
@@ -277,7 +286,10 @@ func (s *Schedule) Get(ctx context.Context, id string) (Item, error) {
 const listPage = 500
 
 // List iterates over all entries, in no particular order. An entry that changes during the
-// iteration may appear twice. After an error the iteration ends.
+// iteration may appear twice. An entry whose payload cannot be read appears with its Item.Problem.
+//
+// Each iteration reads the store again, page by page. After an error, which comes with an empty
+// Item, the iteration ends. The error is [ErrUnsupported] if the store is not a [Lister].
 func (s *Schedule) List(ctx context.Context) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		l, err := feature[Lister](s.c.Store, "show entries")
@@ -300,9 +312,13 @@ func (s *Schedule) List(ctx context.Context) iter.Seq2[Item, error] {
 }
 
 // Next returns up to n run times of an entry in ascending order. The first may lie in the past if
-// the entry is overdue.
+// the entry is overdue. It changes nothing.
 //
 // For an entry without a due time, for example a paused one, Next calculates the times from now on.
+// Returns no times if n is 0 or less, or if the entry has no further run.
+//
+// Returns [ErrNotFound] if the entry does not exist, [ErrUnsupported] if the store is not a
+// [Lister], and Item.Problem if the times cannot be read.
 func (s *Schedule) Next(ctx context.Context, id string, n int) ([]time.Time, error) {
 	it, err := s.Get(ctx, id)
 	if err != nil {
@@ -326,13 +342,15 @@ func (s *Schedule) Next(ctx context.Context, id string, n int) ([]time.Time, err
 	return runs, nil
 }
 
-// Remove deletes an entry and reports whether it existed. A run that has already started continues.
+// Remove deletes an entry with its carried state ([SetState]) and reports whether it existed. A run
+// that has already started continues.
 func (s *Schedule) Remove(ctx context.Context, id string) (bool, error) {
 	return s.c.Store.Remove(ctx, id)
 }
 
 // Pause stops an entry from becoming due until [Schedule.Resume]. A run that has already started
-// continues. Returns [ErrNotFound] if the entry does not exist.
+// continues. Returns [ErrNotFound] if the entry does not exist, and [ErrUnsupported] if the store
+// is not a [Pauser].
 func (s *Schedule) Pause(ctx context.Context, id string) error {
 	p, err := feature[Pauser](s.c.Store, "pause entries")
 	if err != nil {
@@ -345,11 +363,12 @@ func (s *Schedule) Pause(ctx context.Context, id string) error {
 // Resume changes nothing and returns its due time.
 //
 //   - A recurring entry continues with its first run from now on. Runs missed during the pause are
-//     left out.
-//   - A one-shot entry whose time has passed becomes due at once. A listener leaves it out if its
-//     policy is [MisfireSkip].
+//     left out. If it has no further run, it gets no due time, and the result is the zero time.
+//   - A one-shot entry whose time has passed becomes due at once. A listener with the policy
+//     [MisfireSkip] leaves it out.
 //
-// Returns [ErrNotFound] if the entry does not exist.
+// Returns [ErrNotFound] if the entry does not exist, and Item.Problem if its times cannot be read.
+// Returns [ErrUnsupported] if the store is not a [Pauser] and a [Lister].
 func (s *Schedule) Resume(ctx context.Context, id string) (time.Time, error) {
 	p, err := feature[Pauser](s.c.Store, "pause entries")
 	if err != nil {
@@ -373,8 +392,8 @@ func (s *Schedule) Resume(ctx context.Context, id string) (time.Time, error) {
 }
 
 // resumed returns the due time for an entry that was without a due time: its first run at now or
-// later. If all runs are over, it returns the time of a one-shot entry, and zero for a recurring
-// one.
+// later. If all runs are over, it returns the time of a one-shot entry, although it is past, and
+// zero for a recurring entry.
 func resumed(spec when.Spec, now time.Time) time.Time {
 	if next := from(spec, now); !next.IsZero() {
 		return next
@@ -390,8 +409,12 @@ func resumed(spec when.Spec, now time.Time) time.Time {
 // entries too. The original entry is not changed.
 //
 // The copy has the same task, arguments, metadata and headers, but its own id and task id, and the
-// default policies. It reads and writes the carried state of the original entry. After its run the
-// copy is removed.
+// default policies. It reads and writes the carried state ([SetState]) of the original entry. After
+// its run the copy is removed. Each call of RunNow adds another copy.
+//
+// Returns [ErrNotFound] if the entry does not exist, Item.Problem if its payload cannot be read,
+// and [ErrUnsupported] if the store is not a [Lister]. After [ErrUnavailable] the copy may have
+// been added.
 func (s *Schedule) RunNow(ctx context.Context, id string) (Added, error) {
 	it, err := s.Get(ctx, id)
 	switch {
@@ -425,8 +448,8 @@ func (s *Schedule) RunNow(ctx context.Context, id string) (Added, error) {
 	return Added{ID: e.ID, New: is[0], Next: first, Spec: spec, Echo: echo(spec, first, now.In(s.c.Location))}, nil
 }
 
-// feature returns an optional interface of a store. If the store does not have it, the error wraps
-// [ErrUnsupported] and contains what: the operation that is missing.
+// feature returns the optional interface T of a store or of a store that it wraps. If neither has
+// T, the error wraps [ErrUnsupported] and contains what: the operation that is missing.
 func feature[T any](s Store, what string) (T, error) {
 	f, ok := capability.As[T](s)
 	if !ok {

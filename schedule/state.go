@@ -14,7 +14,8 @@ import (
 // [Listener] runs in place.
 var ErrNoState = errors.New("schedule: ctx is not of a run in place: State and SetState work only in handlers that a Listener runs itself")
 
-// runState is the carried state during one run. Safe for concurrent use.
+// runState is the carried state of an entry during one run in place: the state that the last run
+// left and the state for the next run. Safe for concurrent use.
 type runState struct {
 	mu     sync.Mutex
 	before []byte // state stored by the last run
@@ -25,7 +26,7 @@ type runStateKey struct{}
 
 // State returns the state that the last run of the calling handler's entry stored with [SetState].
 // If this run has called SetState already, State returns that value. The zero value means that no
-// state is stored.
+// state is stored, or that SetState(ctx, nil) deleted it.
 //
 // Returns [ErrNoState] outside a run in place, and an error if the state is not valid JSON for S.
 func State[S any](ctx context.Context) (S, error) {
@@ -49,12 +50,15 @@ func State[S any](ctx context.Context) (S, error) {
 	return state, nil
 }
 
-// SetState sets the state for the next run of the calling handler's entry, encoded as JSON. It is
-// stored in the same step that ends the run, if the handler returns nil. If the handler fails, the
-// state stays as it was. A nil state deletes it.
+// SetState sets the state for the next run of the calling handler's entry, encoded as JSON. The
+// last call counts. A nil state deletes the stored one.
+//
+// It is stored in the same step that ends the run, if the handler returns nil. If the handler fails
+// or another listener claims the tick, the stored state stays as it was.
 //
 // If runs of an entry overlap, the state of the run that ends last is kept. Returns [ErrNoState]
-// outside a run in place, and [ErrBadEntry] if the JSON is longer than [MaxState].
+// outside a run in place, an error if state cannot be encoded, and [ErrBadEntry] if the JSON is
+// longer than [MaxState].
 func SetState(ctx context.Context, state any) error {
 	c, ok := ctx.Value(runStateKey{}).(*runState)
 	if !ok {
@@ -76,7 +80,8 @@ func SetState(ctx context.Context, state any) error {
 	return nil
 }
 
-// stateToStore returns the state set by this run; nil if it was not set.
+// stateToStore returns the state set by this run: nil if the run did not set it, empty but not nil
+// if the run deleted it.
 func (c *runState) stateToStore() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -38,6 +38,9 @@ const (
 
 // Entry is one entry of a schedule as a store holds it: an id, a payload and a due time. The store
 // does not interpret the payload; [Schedule] and [Listener] do.
+//
+// The due time of an entry is the time of its next tick, which is one run of the entry. A claim on
+// a tick reserves it for one listener until the claim's lease, a time limit, ends.
 type Entry struct {
 	// ID identifies the entry. Schedule uses the SHA-1 of the payload in 40 lower-case hex digits. A
 	// store accepts any other id too and never calculates it.
@@ -52,7 +55,8 @@ type Entry struct {
 	Next time.Time
 	// Paused reports whether the entry is paused. A paused entry has no due time until Resume.
 	Paused bool
-	// Last is the instant of the last claimed tick whose Claim.Remember was true. Zero: none.
+	// Last is the instant of the last claimed tick whose Claim.Remember was true; [OverlapSkip]
+	// uses it. Zero: none.
 	Last time.Time
 	// State is the state that the last run stored for the next one ([SetState]). nil: no state.
 	State []byte
@@ -216,7 +220,11 @@ type Named interface{ Name() string }
 func CheckName(name string) error { return checkText("name of a schedule", name, 255) }
 
 // Check returns nil if a store can add e. Otherwise the error joins all problems and wraps
-// [ErrBadEntry].
+// [ErrBadEntry]:
+//
+//   - The id is not 1 to MaxID bytes of UTF-8 without control characters.
+//   - The payload is empty or longer than MaxPayload.
+//   - Next is zero, or its year is not 0 to 9999.
 func (e *Entry) Check() error {
 	errs := []error{checkText("id", e.ID, MaxID), checkTime(e.Next)}
 	if len(e.Payload) == 0 || len(e.Payload) > MaxPayload {
@@ -228,8 +236,9 @@ func (e *Entry) Check() error {
 	return errors.Join(errs...)
 }
 
-// CheckLease returns nil if owner and lease are valid for a claim. A zero lease is valid; only
-// Renew uses it. Otherwise the error wraps [ErrBadEntry].
+// CheckLease returns nil if owner and lease are valid for a claim: owner has 1 to MaxOwner bytes of
+// UTF-8 without control characters, lease is MinLease to MaxLease or 0. Only Renew uses 0.
+// Otherwise the error wraps [ErrBadEntry].
 func CheckLease(owner string, lease time.Duration) error {
 	err := checkText("owner", owner, MaxOwner)
 	if lease != 0 && lease < MinLease || lease > MaxLease {
@@ -238,10 +247,12 @@ func CheckLease(owner string, lease time.Duration) error {
 	return err
 }
 
-// Check returns nil if a store can execute c. Otherwise the error wraps [ErrBadEntry].
+// Check returns an error that wraps [ErrBadEntry] if the year of c.Next is not 0 to 9999. A zero
+// Next is valid. The other fields are not checked.
 func (c *Claim) Check() error { return checkTime(c.Next) }
 
-// Check returns nil if a store can execute f. Otherwise the error wraps [ErrBadEntry].
+// Check returns an error that wraps [ErrBadEntry] if f.State is longer than [MaxState]. The other
+// fields are not checked.
 func (f *Finish) Check() error {
 	if len(f.State) > MaxState {
 		return fmt.Errorf("%w: the state has %d bytes, more than %d", ErrBadEntry, len(f.State), MaxState)

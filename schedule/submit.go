@@ -9,20 +9,22 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// submitter submits batches until r.batches is closed.
+// submitter submits batches until r.batches is closed. A batch holds claimed ticks, which are runs
+// of entries, to submit as tasks together.
 func (r *runner) submitter() {
 	for batch := range r.batches {
 		r.submitAll(batch)
 	}
 }
 
-// submitAll submits the ticks of a batch and ends the claims of the confirmed ones. It blocks until
-// each tick is confirmed, postponed, given up or released.
+// submitAll submits the ticks of a batch, except those that callsOf leaves out. It counts the
+// confirmed ones and ends their claims. It blocks until each tick is confirmed, refused or
+// released.
 //
 //   - If no tick of an attempt is confirmed, it retries them with the same ids, for up to one
-//     lease.
+//     lease. It logs the first failure. After one lease the ticks are refused.
 //   - If only some are confirmed, the others cause the error themselves and are refused at once.
-//   - After a hard stop, the remaining ticks are released.
+//   - After a hard stop, which is the end of ShutdownTimeout, the remaining ticks are released.
 func (r *runner) submitAll(batch []*hold) {
 	calls, left := r.callsOf(batch)
 	began := time.Now()
@@ -56,8 +58,9 @@ func (r *runner) submitAll(batch []*hold) {
 	}
 }
 
-// callsOf returns the calls of a batch, and their ticks in the same order. It releases lost ticks
-// and refuses ticks whose arguments cannot be encoded.
+// callsOf returns the calls of a batch, and their ticks in the same order. It leaves out and stops
+// holding lost ticks. It leaves out and refuses ticks whose arguments do not fit the definition
+// given to [Forward].
 func (r *runner) callsOf(batch []*hold) ([]task.Call, []*hold) {
 	calls, left := make([]task.Call, 0, len(batch)), make([]*hold, 0, len(batch))
 	for _, h := range batch {
@@ -75,8 +78,12 @@ func (r *runner) callsOf(batch []*hold) ([]task.Call, []*hold) {
 	return calls, left
 }
 
-// makeCall returns the call that submits h, with the id of the tick. For a task given to [Forward]
-// it encodes the arguments with the task's own type; otherwise they are JSON.
+// makeCall returns the call that submits h, with the id of the tick and the name from
+// ListenerConfig.TaskName. For a task given to [Forward] it decodes the arguments into the task's
+// own type; metadata, headers and correlation of the entry take precedence. Otherwise the arguments
+// are JSON.
+//
+// Returns an error if the arguments do not fit the task's type. It takes the listener's lock.
 func (r *runner) makeCall(h *hold) (task.Call, error) {
 	r.l.mu.Lock()
 	known := r.l.forwards[h.content.Job]
@@ -100,8 +107,8 @@ func (r *runner) makeCall(h *hold) (task.Call, error) {
 	return c, nil
 }
 
-// submit submits calls with a timeout of one lease. It returns which calls were confirmed, and the
-// error of the others.
+// submit submits calls and blocks until all are answered or one lease has passed. It returns, for
+// each call, whether it was confirmed, and the error of the others.
 func (r *runner) submit(calls []task.Call) ([]bool, error) {
 	ctx, cancel := context.WithTimeout(r.hard, r.c.Lease)
 	defer cancel()
@@ -109,8 +116,9 @@ func (r *runner) submit(calls []task.Call) ([]bool, error) {
 	return confirmed, err
 }
 
-// refuse postpones ticks that cannot be submitted. It gives up a tick that is later than
-// UnknownLimit if its entry has a later tick. It reports and counts both.
+// refuse postpones ticks that cannot be submitted: it stops holding them and makes them due again
+// after UnknownDelay. It gives up a tick that is later than UnknownLimit if its entry has a later
+// tick: it ends the claim. It reports and counts both. It blocks until the store has answered.
 func (r *runner) refuse(hs []*hold, err error) {
 	var put []*hold
 	for _, h := range hs {

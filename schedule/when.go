@@ -14,7 +14,7 @@ type When struct {
 	make func(now time.Time) (when.Spec, string, error)
 }
 
-// Now runs the entry once, at once.
+// Now runs the entry once, at once: it is due in the current second.
 func Now() When {
 	return When{func(now time.Time) (when.Spec, string, error) {
 		s, err := when.Once(now.Truncate(time.Second)) // the current second, so that the entry is due
@@ -22,8 +22,8 @@ func Now() When {
 	}}
 }
 
-// After runs the entry once, after d from now, rounded up to the whole second. After(0) is [Now]. A
-// negative d is invalid.
+// After runs the entry once, after d from now, rounded up to the whole second. After(0) is [Now].
+// With a negative d, Add returns an error that wraps [when.ErrBadSpec].
 func After(d time.Duration) When {
 	if d == 0 {
 		return Now()
@@ -37,7 +37,8 @@ func After(d time.Duration) When {
 	}}
 }
 
-// AtTime runs the entry once, at t, rounded up to the whole second. A time in the past is invalid.
+// AtTime runs the entry once, at t, rounded up to the whole second. With a time in a past second,
+// Add returns an error that wraps [when.ErrBadSpec].
 func AtTime(t time.Time) When {
 	return When{func(time.Time) (when.Spec, string, error) {
 		s, err := when.Once(t)
@@ -58,7 +59,7 @@ func At(text string) When { return words("at", text) }
 func Every(text string) When { return words("every", text) }
 
 // ByPhrase runs the entry at the times of a whole phrase, including its first word: ByPhrase("in 5
-// minutes").
+// minutes"). The phrase is parsed by Add, in Config.Location; see [when.ParsePhrase].
 func ByPhrase(text string) When {
 	return When{func(now time.Time) (when.Spec, string, error) {
 		p, err := when.ParsePhrase(text, now)
@@ -69,8 +70,8 @@ func ByPhrase(text string) When {
 	}}
 }
 
-// words returns the When of a phrase that begins with the word first. If text does not begin with
-// that word, words adds it.
+// words returns the When of a phrase that begins with the word first, in any case of letters. If
+// text does not begin with that word, words adds it.
 func words(first, text string) When {
 	if head, _, _ := strings.Cut(strings.TrimSpace(text), " "); strings.EqualFold(head, first) {
 		return ByPhrase(text)
@@ -90,7 +91,7 @@ func ByCron(text string) When {
 }
 
 // BySpec runs the entry at the times of a spec. [when.ParseCron5] returns a spec for the usual five
-// cron fields in any time zone.
+// cron fields in any time zone. With a nil spec, Add returns an error that wraps [when.ErrBadSpec].
 func BySpec(s when.Spec) When {
 	return When{func(time.Time) (when.Spec, string, error) {
 		if s == nil {
@@ -100,8 +101,11 @@ func BySpec(s when.Spec) When {
 	}}
 }
 
-// spec returns the spec, its first time after now, and the time as text. The error wraps
-// [when.ErrBadSpec].
+// spec returns the spec of w, the spec's first time in the second of now or later, and how a phrase
+// was understood; said is "" if w was not made from a phrase.
+//
+// The error wraps [when.ErrBadSpec]: w is the zero value, its text or time is invalid, or the spec
+// has no such time.
 func (w When) spec(now time.Time) (s when.Spec, first time.Time, said string, err error) {
 	if w.make == nil {
 		return nil, first, "", fmt.Errorf("%w: the When is its zero value; use Now, In, At, Every or ByCron", when.ErrBadSpec)
@@ -115,7 +119,8 @@ func (w When) spec(now time.Time) (s when.Spec, first time.Time, said string, er
 	return s, first, said, nil
 }
 
-// echo returns an English description of a spec and of its first run.
+// echo returns an English description of a spec and of its first run; for a spec with one run only
+// the description of that run. now decides how the run's date is written, and in which time zone.
 func echo(s when.Spec, first, now time.Time) string {
 	at := when.DescribeTime(first, now)
 	if after(s, first).IsZero() {

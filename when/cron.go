@@ -8,9 +8,8 @@ import (
 )
 
 // Cron is a [Spec] with seven fields, from the year to the second. Make one with [ParseCron] for
-// UTC,
-// [ParseCronIn] for another zone, or [ParseCron5] for the usual five fields. It runs only in the
-// years 1970 to 2099.
+// UTC, [ParseCronIn] for another zone, or [ParseCron5] for the usual five fields. It runs only in
+// the years 1970 to 2099.
 //
 // In a zone with daylight saving time a Cron follows one of two rules:
 //
@@ -129,8 +128,9 @@ const (
 // An error is a [SpecError].
 func ParseCron(text string) (*Cron, error) { return parseCron(text, namedZone{}) }
 
-// ParseCronIn is [ParseCron] for the clock of a zone. Occurrences of n/m are counted on that clock
-// too. The zone must be a named one that other machines know, UTC, or a fixed offset. nil: UTC.
+// ParseCronIn parses seven fields, as [ParseCron] does, for the clock of a zone. Occurrences of n/m
+// are counted on that clock too. The zone must be a named one that other machines know, UTC, or a
+// fixed offset. nil: UTC. An error is a [SpecError].
 func ParseCronIn(text string, loc *time.Location) (*Cron, error) {
 	at, err := namedZoneOf(loc)
 	if err != nil {
@@ -139,6 +139,8 @@ func ParseCronIn(text string, loc *time.Location) (*Cron, error) {
 	return parseCron(text, at)
 }
 
+// parseCron parses seven fields in the zone at, as [ParseCron] describes. Its error is a
+// [SpecError] with the fields understood so far. Texts longer than maxCron are refused.
 func parseCron(text string, at namedZone) (*Cron, error) {
 	if len(text) > maxCron {
 		return nil, &SpecError{Input: shorten(text), Problem: fmt.Sprintf("it is longer than %d bytes", maxCron)}
@@ -176,7 +178,8 @@ func parseCron(text string, at namedZone) (*Cron, error) {
 	return &c, nil
 }
 
-// write sets the zone and the text of c. parts are the fields of the text.
+// write sets the zone of c and its text, the result of String: the parts with single spaces, after
+// "CRON_TZ=" and the zone's name unless that is UTC.
 func (c *Cron) write(at namedZone, parts []string) {
 	c.loc, c.text = at.loc, strings.Join(parts, " ")
 	if at.loc != nil {
@@ -184,8 +187,10 @@ func (c *Cron) write(at namedZone, parts []string) {
 	}
 }
 
+// set allows the value v always.
 func (f *field) set(v int) { f.mask |= 1 << v }
 
+// setYear allows the year v, which must be 1970 to 2099.
 func (f *fields) setYear(v int) { f.years[(v-firstYear)/64] |= 1 << ((v - firstYear) % 64) }
 
 // Once returns the Cron of a single instant, rounded up to the whole second. Its seven fields are
@@ -204,8 +209,8 @@ func Once(t time.Time) (*Cron, error) {
 	return ParseCron(fmt.Sprintf("%d %d %d * %d %d %d", u.Year(), u.Month(), u.Day(), u.Hour(), u.Minute(), u.Second()))
 }
 
-// Next returns the first matching instant strictly after t, in UTC. It returns false after the last
-// one.
+// Next returns the first matching instant strictly after t, in UTC and in whole seconds. It returns
+// false if no such instant exists up to the end of 2099.
 func (c *Cron) Next(t time.Time) (time.Time, bool) {
 	s := search{fields: &c.fields}
 	sec, ok := s.after(t.Unix(), c.loc)
@@ -227,12 +232,13 @@ type reader struct {
 	plain bool // five fields: items n/m are not allowed
 }
 
-// refuse returns an error about the text of one field.
+// refuse returns an error about the text of one field. format and args describe the problem.
 func (r *reader) refuse(u unit, text, format string, args ...any) *SpecError {
 	return &SpecError{Input: shorten(r.input), Problem: u.name + " " + strconv.Quote(shorten(text)) + ": " + fmt.Sprintf(format, args...)}
 }
 
-// field parses one field into f. It calls set for each value that the field always allows.
+// field parses one field, a list of items, into f. It calls set for each value that the field
+// always allows, and adds items n/m to f.nth. It returns the error of the first bad item, or nil.
 func (r *reader) field(f *field, text string, u unit, set func(int)) *SpecError {
 	f.any = text == "*"
 	for item := range strings.SplitSeq(text, ",") {
@@ -243,7 +249,9 @@ func (r *reader) field(f *field, text string, u unit, set func(int)) *SpecError 
 	return nil
 }
 
-// item parses one item of a field's list, as field does.
+// item parses one item of a field's list, as field does: *, a value or a range, each with an
+// optional step. A value with a step is an item n/m; with r.plain it is refused, and more than
+// maxNth of them are too.
 func (r *reader) item(f *field, item string, u unit, set func(int)) *SpecError {
 	span, step, stepped := strings.Cut(item, "/")
 	every := 1
@@ -289,7 +297,8 @@ func (r *reader) item(f *field, item string, u unit, set func(int)) *SpecError {
 	return nil
 }
 
-// value parses a single value or name of the unit.
+// value parses a single number, or a name of the unit in any case. It returns an error if the
+// number is outside the unit's range.
 func (r *reader) value(text string, u unit) (int, *SpecError) {
 	for i, name := range u.names {
 		if strings.EqualFold(text, name) {
@@ -310,7 +319,7 @@ func (r *reader) value(text string, u unit) (int, *SpecError) {
 	return v, nil
 }
 
-// number parses digits as a number up to limit, which must be below 10 million.
+// number parses one to seven digits as a number up to limit. It returns false for anything else.
 func number(text string, limit int) (int, bool) {
 	if text == "" || len(text) > 7 {
 		return 0, false

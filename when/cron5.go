@@ -79,7 +79,8 @@ func ParseCron5(text string, loc *time.Location) (*Cron, error) {
 }
 
 // split5 returns the five fields of rest, or of the shorthand that rest is. text is the whole
-// input, for errors.
+// input, for errors. Returns a [SpecError] for another number of fields and for an unknown
+// shorthand.
 func split5(text, rest string) ([]string, error) {
 	parts := strings.Fields(rest)
 	if len(parts) == 1 && parts[0][0] == '@' {
@@ -101,8 +102,8 @@ func split5(text, rest string) ([]string, error) {
 }
 
 // Seven returns seven fields in UTC with the same times as c; see [ParseCron]. It returns false if
-// c has a zone other than UTC. It also returns false for some specs of [ParseCron5] that restrict
-// both day of month and day of week.
+// c has a zone other than UTC. It also returns false for a spec of [ParseCron5] that restricts both
+// day of month and day of week and requires both to match.
 func (c *Cron) Seven() (string, bool) {
 	if c.loc != nil {
 		return "", false
@@ -138,7 +139,8 @@ func (c *Cron) Seven() (string, bool) {
 	}, " "), true
 }
 
-// list returns a set of values as a list of numbers and ranges.
+// list returns the set of bits of mask as a list of numbers and ranges, such as "1-5,7". Two
+// neighbors are written as two numbers.
 func list(mask uint64) string {
 	var b strings.Builder
 	for mask != 0 {

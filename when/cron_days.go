@@ -18,7 +18,8 @@ var everything = progression{0, 1}
 // alone limits the distance k. A longer one counts as 0, because a Cron's years have fewer minutes.
 const alone = 1 << 27
 
-// prepare calculates the days that have a matching time and stores them in f.
+// prepare calculates the days that have a matching time and stores them in f: it sets everyDay, or
+// else days. The fields must be set before.
 func (f *fields) prepare() {
 	minutes := f.second.carry([]progression{everything}, 60)
 	hours := f.minute.carry(minutes, 60)
@@ -67,7 +68,8 @@ func (f *field) carry(inner []progression, size int64) []progression {
 	return found
 }
 
-// divide returns the set of x for which size*x+value is in p. It returns false if the set is empty.
+// divide returns the set of x for which size*x+value is in p. It returns false if no x is in the
+// set. x is not negative if p has a single number; otherwise negative numbers do not matter here.
 func (p progression) divide(size, value int64) (progression, bool) {
 	want := p.r - value
 	if p.k == 0 {
@@ -81,7 +83,8 @@ func (p progression) divide(size, value int64) (progression, bool) {
 	return progression{mod(mod(want/g, k)*inverse, k), k}, true
 }
 
-// and returns the intersection of p and q, and false if it is empty. q.k must be 1 to maxStep.
+// and returns the intersection of p and q, and false if it is empty. q.k must be 1 to maxStep. If
+// the distance of the result is alone or more, it returns only the smallest number.
 func (p progression) and(q progression) (progression, bool) {
 	if p.k == 0 {
 		return p, mod(p.r, q.k) == q.r

@@ -13,14 +13,15 @@ const (
 )
 
 // search is one call of Next. It jumps from match to match in each field, so it never examines days
-// or seconds one by one.
+// or seconds one by one. In its methods, days, hours and minutes are counted from 0 in 1970.
 type search struct {
 	*fields
 
 	steps int // examined values, for tests
 }
 
-// after returns the first matching instant after u, in seconds since 1970 in UTC.
+// after returns the first matching instant after u, in seconds since 1970 in UTC. A nil loc is UTC.
+// It returns false after the last instant.
 func (s *search) after(u int64, loc *time.Location) (int64, bool) {
 	switch {
 	case u > maxUnix: // beyond all years, where sums would overflow
@@ -38,7 +39,8 @@ func (s *search) after(u int64, loc *time.Location) (int64, bool) {
 	}
 }
 
-// from returns the first matching time at or after c. It returns false after the last one.
+// from returns the first matching time on a clock at or after c, in seconds since 1970 on that
+// clock. It returns false after the last one.
 func (s *search) from(c int64) (int64, bool) {
 	c = max(c, 0)
 	day, sec := c/daySeconds, c%daySeconds
@@ -56,7 +58,8 @@ func (s *search) from(c int64) (int64, bool) {
 	return found*daySeconds + sec, ok
 }
 
-// day returns the first day at or after the given one that matches and has a matching time.
+// day returns the first day at or after the given one that matches and has a matching time. It
+// returns false after the last such day.
 func (s *search) day(day int64) (int64, bool) {
 	if day > lastDay {
 		return 0, false
@@ -84,7 +87,7 @@ func (s *search) day(day int64) (int64, bool) {
 	return 0, false
 }
 
-// year returns the first matching year at or after y.
+// year returns the first matching year at or after y, and false if no such year follows.
 func (s *search) year(y int64) (int64, bool) {
 	for n := y - firstYear; n <= lastYear-firstYear; n = (n/64 + 1) * 64 {
 		s.steps++
@@ -95,8 +98,8 @@ func (s *search) year(y int64) (int64, bool) {
 	return 0, false
 }
 
-// daysOf returns the set of matching days in month m of year y. Bit 0 is the first of the month,
-// which is the day first since 1970.
+// daysOf returns the set of days in month m of year y that match and have a matching time. Bit 0 is
+// the first of the month, which is the day first since 1970.
 func (s *search) daysOf(y, m, first int64) uint64 {
 	length := dayOf(y, m+1) - first
 	dom := s.dom.mask >> 1
@@ -128,7 +131,8 @@ func (s *search) daysOf(y, m, first int64) uint64 {
 	return days
 }
 
-// time returns the first matching second of a day, at or after sec.
+// time returns the first matching second of a day, at or after sec, counted from midnight. It
+// returns false if the rest of the day has no match.
 func (s *search) time(day, sec int64) (int64, bool) {
 	from := sec / 3600
 	for hours := s.hour.at(day) &^ (1<<from - 1); hours != 0; hours &= hours - 1 {
@@ -141,7 +145,8 @@ func (s *search) time(day, sec int64) (int64, bool) {
 	return 0, false
 }
 
-// timeOfHour returns the first matching second of an hour, at or after sec.
+// timeOfHour returns the first matching second of an hour, at or after sec, counted from the start
+// of the hour. It returns false if the rest of the hour has no match.
 func (s *search) timeOfHour(hour, sec int64) (int64, bool) {
 	from := sec / 60
 	for minutes := s.minute.at(hour) &^ (1<<from - 1); minutes != 0; minutes &= minutes - 1 {
@@ -154,8 +159,9 @@ func (s *search) timeOfHour(hour, sec int64) (int64, bool) {
 	return 0, false
 }
 
-// dayOf returns the first day of a month, counted from 1970. Month 13 is January of the next year.
-// It is valid for 1970 to 2100, in which every 4th year except 2100 is a leap year.
+// dayOf returns the first day of month m in year y, counted from 0 on 1970-01-01. Month 13 is
+// January of the next year. It is valid for 1970 to 2100, in which every 4th year except 2100 is a
+// leap year.
 func dayOf(y, m int64) int64 {
 	if m == 13 {
 		y, m = y+1, 1
@@ -171,7 +177,8 @@ func dayOf(y, m int64) int64 {
 // daysBefore holds the number of days before each month in a year without a leap day.
 var daysBefore = [13]int64{1: 0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334}
 
-// civil returns the date of a day, counted from 1970, in the years 1970 to 2099.
+// civil returns year, month and day of the month of a day that is counted from 0 on 1970-01-01. It
+// is valid for the years 1970 to 2099.
 func civil(day int64) (y, m, dom int64) {
 	y = firstYear + day/366
 	for dayOf(y+1, 1) <= day {

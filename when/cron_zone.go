@@ -20,7 +20,9 @@ type period struct {
 	off        int64 // offset from UTC in seconds
 }
 
-// periodAt returns the period that contains u.
+// periodAt returns the period of loc that contains u, in seconds since 1970 in UTC. Before the
+// first change of the offset the period has no start, and after the last change no end: the bound
+// is then a very large number.
 func periodAt(u int64, loc *time.Location) period {
 	t := time.Unix(u, 0).In(loc)
 	_, off := t.Zone()
@@ -39,8 +41,9 @@ func periodAt(u int64, loc *time.Location) period {
 	return p
 }
 
-// instantOf returns the first instant at which the clock shows c. If the clock skips c, it returns
-// the instant of the jump.
+// instantOf returns the first instant at which the clock of loc shows c. Instants are seconds since
+// 1970 in UTC; c is seconds since 1970 on the clock. If the clock skips c, it returns the instant
+// of the jump.
 func instantOf(c int64, loc *time.Location) int64 {
 	const aside = 30 * 3600 // more than any offset from UTC
 	for p := periodAt(c-aside, loc); ; p = periodAt(p.end, loc) {
@@ -53,8 +56,9 @@ func instantOf(c int64, loc *time.Location) int64 {
 	}
 }
 
-// afterByName returns the first matching instant after u for a spec that runs once for each time
-// that it names; see [Cron].
+// afterByName returns the first matching instant after u for a spec whose hour field does not allow
+// all hours. It runs once for each time that it names; see [Cron]. It returns false after the last
+// instant.
 func (s *search) afterByName(u int64, loc *time.Location) (int64, bool) {
 	p := periodAt(u, loc)
 	c := u + p.off + 1
@@ -72,8 +76,8 @@ func (s *search) afterByName(u int64, loc *time.Location) (int64, bool) {
 	}
 }
 
-// afterByClock returns the first matching instant after u for a spec that follows the clock; see
-// [Cron].
+// afterByClock returns the first matching instant after u for a spec whose hour field allows all
+// hours. It follows the clock; see [Cron]. It returns false after the last instant.
 func (s *search) afterByClock(u int64, loc *time.Location) (int64, bool) {
 	p := periodAt(u, loc)
 	from := u + p.off + 1
@@ -111,8 +115,10 @@ type namedZone struct {
 	loc  *time.Location // nil: UTC
 }
 
-// namedZoneOf returns the zone of loc with a name that loads the same zone. A name given to
-// time.FixedZone may differ from its offset.
+// namedZoneOf returns the zone of loc with a name that loads the same zone on other machines. nil
+// is UTC. A zone of time.FixedZone may have any name; it gets its offset as name, such as "+02:00".
+//
+// Returns a [SpecError] for time.Local, and for a zone that no name loads.
 func namedZoneOf(loc *time.Location) (namedZone, error) {
 	if loc == nil || loc == time.UTC {
 		return namedZone{}, nil
@@ -138,7 +144,8 @@ func namedZoneOf(loc *time.Location) (namedZone, error) {
 	return namedZone{}, &SpecError{Input: shorten(loc.String()), Problem: "other machines do not know a zone of this name", Nearest: "Europe/Berlin"}
 }
 
-// loadZone returns the zone with a name such as "Europe/Berlin" or "+02:00".
+// loadZone returns the zone with a name such as "Europe/Berlin" or "+02:00". Returns a [SpecError]
+// if the name is empty, "Local" or unknown.
 func loadZone(name string) (namedZone, error) {
 	switch name {
 	case "UTC", "Etc/UTC", "+00:00", "-00:00":
@@ -156,7 +163,8 @@ func loadZone(name string) (namedZone, error) {
 	return namedZone{name, loc}, nil
 }
 
-// parseOffset parses an offset from UTC such as "+02:00". It returns seconds.
+// parseOffset parses an offset from UTC, such as "+02:00", and returns it in seconds. It returns
+// false for any other form, and beyond 23:59.
 func parseOffset(s string) (int, bool) {
 	if len(s) != 6 || (s[0] != '+' && s[0] != '-') || s[3] != ':' {
 		return 0, false
@@ -170,7 +178,8 @@ func parseOffset(s string) (int, bool) {
 	return off, okH && okM
 }
 
-// offsetName returns an offset from UTC as "+02:00"; "" if it has seconds or is 24 hours or more.
+// offsetName returns an offset from UTC, in seconds, as "+02:00"; "" if it is not whole minutes or
+// is 24 hours or more.
 func offsetName(off int) string {
 	sign := '+'
 	if off < 0 {
@@ -183,7 +192,7 @@ func offsetName(off int) string {
 }
 
 // sameZone reports whether two zones have the same offset in each quarter of the years 1970 to
-// 2099.
+// 2099. A nil a is UTC.
 func sameZone(a, b *time.Location) bool {
 	if a == nil {
 		a = time.UTC
@@ -198,7 +207,9 @@ func sameZone(a, b *time.Location) bool {
 	return true
 }
 
-// cutZone splits the zone off the start of a spec's text. found is false if the text has no zone.
+// cutZone splits the zone, "CRON_TZ=" or "TZ=" and a name, off the start of a spec's text. rest is
+// the text after it. found is false if the text has no zone. Returns a [SpecError] if the name is
+// unknown or too long; then found is true.
 func cutZone(text string) (at namedZone, rest string, found bool, err error) {
 	text = strings.TrimSpace(text)
 	head, rest, _ := strings.Cut(text, " ")

@@ -19,7 +19,8 @@ func Describe(s Spec) string {
 }
 
 // DescribeTime returns an instant in the zone of now, with the time until it, for people: "Sat 21
-// Nov 2026 19:00 UTC, in 28h10m". An instant in the second of now is "now".
+// Nov 2026 19:00 UTC, in 28h10m". Seconds are shown only if they are not 0. If t is the start of
+// the second of now, the text ends with "now".
 func DescribeTime(t, now time.Time) string {
 	local := t.In(now.Location())
 	layout := clockFace
@@ -36,7 +37,8 @@ func DescribeTime(t, now time.Time) string {
 // clockFace is the layout of an instant in DescribeTime.
 const clockFace = "Mon 2 Jan 2006 15:04"
 
-// span returns a duration without trailing zero units, and in days from a week on.
+// span returns a duration, rounded to seconds, without trailing zero units: "28h10m". From a week
+// on it returns whole days.
 func span(d time.Duration) string {
 	const day = 24 * time.Hour
 	d = d.Round(time.Second)
@@ -53,7 +55,7 @@ func span(d time.Duration) string {
 	return s
 }
 
-// describe returns the days and times of c, each in the shortest form.
+// describe returns the days and times of c in English, each in the shortest form, and the zone.
 func (c *Cron) describe() string {
 	f := &c.fields
 	zone := "UTC"
@@ -86,7 +88,8 @@ func (f *field) single() (int, bool) {
 	return bits.TrailingZeros64(f.mask), bits.OnesCount64(f.mask) == 1 && len(f.nth) == 0
 }
 
-// singleDay returns the date of a spec that allows exactly one day, and false for other specs.
+// singleDay returns the date, as text, of a spec that allows exactly one day. It returns false for
+// other specs, and if that date does not exist.
 func (f *fields) singleDay() (string, bool) {
 	m, okM := f.month.single()
 	d, okD := f.dom.single()
@@ -98,7 +101,8 @@ func (f *fields) singleDay() (string, bool) {
 	return day.Format("Mon 2 Jan 2006"), ok
 }
 
-// eachYear returns the first allowed year and the number of allowed years.
+// eachYear returns the first allowed year and the number of allowed years; 0, 0 if no year is
+// allowed.
 func (f *fields) eachYear() (first, count int) {
 	for n := lastYear - firstYear; n >= 0; n-- {
 		if f.years[n/64]>>(n%64)&1 == 1 {
@@ -109,6 +113,8 @@ func (f *fields) eachYear() (first, count int) {
 	return first, count
 }
 
+// describeYears returns the allowed years in English with a leading space or comma; "" if all are
+// allowed.
 func (f *fields) describeYears() string {
 	first, count := f.eachYear()
 	switch count {
@@ -131,7 +137,8 @@ func (f *fields) describeYears() string {
 	return " in " + enumerate(years)
 }
 
-// describeDays returns the allowed days in English; if all are allowed, all.
+// describeDays returns the allowed days and months in English. If all are allowed, it returns the
+// text all.
 func (f *fields) describeDays(all string) string {
 	month := f.month.describe(units[monthField], "in", func(v int) string { return time.Month(v).String() })
 	dom := f.dom.describe(units[domField], "on the", ordinal)
@@ -158,7 +165,8 @@ func (f *fields) describeDays(all string) string {
 	return strings.TrimSpace(days + " " + month)
 }
 
-// describeTimes returns the allowed times of day in English, if they are more than one.
+// describeTimes returns the allowed times of day in English, such as "every 15 minutes". Use it for
+// a spec with more than one time of day.
 func (f *fields) describeTimes() string {
 	second := f.second.describe(units[secondField], "at second", two)
 	minute := f.minute.describe(units[minuteField], "at minute", two)
@@ -186,7 +194,8 @@ func (f *fields) describeTimes() string {
 	return enumerateParts(append(parts, hour))
 }
 
-// describeHours returns the allowed hours in English, each with the same minute.
+// describeHours returns the allowed hours in English, each followed by minute, such as ":30". A run
+// of more than two hours becomes "every hour from ... to ...". Items n/m of the field are left out.
 func (f *fields) describeHours(minute string) string {
 	from := bits.TrailingZeros64(f.hour.mask)
 	if n := bits.TrailingZeros64(^(f.hour.mask >> from)); n > 2 && n == bits.OnesCount64(f.hour.mask) {
@@ -206,7 +215,8 @@ func enumerateParts(parts []string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ", ")
 }
 
-// every returns n if the field allows exactly every n-th value from its smallest one, and else 0.
+// every returns n if the field allows exactly every n-th value from the unit's smallest one.
+// Otherwise, and for fields with items n/m, it returns 0.
 func (f *field) every(u unit) int {
 	if f.mask>>u.min&1 == 0 || len(f.nth) > 0 {
 		return 0
@@ -225,7 +235,9 @@ func (f *field) every(u unit) int {
 	return step
 }
 
-// describe returns the field in English; "" if it allows all values.
+// describe returns the field in English: before, a plural "s" where needed, and the values as name
+// writes them. Multiples from 0 become "every 15 minutes". It returns "" if the field allows all
+// values.
 func (f *field) describe(u unit, before string, name func(int) string) string {
 	count := bits.OnesCount64(f.mask)
 	if count == u.max-u.min+1 {
@@ -245,7 +257,8 @@ func (f *field) describe(u unit, before string, name func(int) string) string {
 	return before + plural(u, len(items) > 1 || count > 1) + " " + enumerate(items)
 }
 
-// plural returns the plural "s" for units that are written before their values.
+// plural returns "s" if many is true and the unit is an hour, minute, second or day of the week;
+// otherwise "".
 func plural(u unit, many bool) string {
 	if many && u.max < 60 && u.min == 0 {
 		return "s"
@@ -253,7 +266,8 @@ func plural(u unit, many bool) string {
 	return ""
 }
 
-// describeWeekdays returns the days of the week in English; "" if all are allowed.
+// describeWeekdays returns the days of the week in English, such as "every weekday" or "every 2nd
+// Monday"; "" if all are allowed.
 func (f *field) describeWeekdays() string {
 	name := func(v int) string { return time.Weekday(v).String() }
 	var items []string
@@ -275,7 +289,8 @@ func (f *field) describeWeekdays() string {
 	return enumerate(items)
 }
 
-// ranges returns the values of a set; three or more consecutive values become one range.
+// ranges returns the values of a set in ascending order, as name writes them. Three or more
+// consecutive values become one range, "1 to 5".
 func ranges(mask uint64, name func(int) string) []string {
 	var items []string
 	for mask != 0 {

@@ -31,7 +31,8 @@ func Parse(text string) (Spec, error) {
 	}
 }
 
-// spec converts s to a Spec, which is nil if err is not nil.
+// spec returns s as a Spec, or a nil Spec and err if err is not nil. Without it, a nil pointer
+// would become a Spec that is not nil.
 func spec[S Spec](s S, err error) (Spec, error) {
 	if err != nil {
 		return nil, err

@@ -96,7 +96,9 @@ func ParsePhrase(text string, now time.Time) (Phrase, error) {
 	return found, nil
 }
 
-// zoneBehind splits the name of a zone off the end of a phrase; "" if the phrase has no zone.
+// zoneBehind splits the name of a zone off the end of a phrase: a last word that is UTC, or
+// contains a slash and does not begin with a digit or slash. It returns the whole text and "" if
+// the last word is not a zone. It does not check that the zone exists.
 func zoneBehind(text string) (body, zone string) {
 	text = strings.TrimSpace(text)
 	i := strings.LastIndexAny(text, " \t\r\n")
@@ -107,7 +109,8 @@ func zoneBehind(text string) (body, zone string) {
 	return strings.TrimSpace(text[:i]), last
 }
 
-// understand is ParsePhrase without a zone in the text, and without a nearest phrase in errors.
+// understand parses a phrase without a zone at its end, relative to now and in the zone of now. Its
+// error has a nearest phrase only if the parser knows one at that place; see nearest.
 func understand(text string, now time.Time) (Phrase, *SpecError) {
 	p := &phrase{input: text, now: now, tokens: tokenize(text)}
 	if loc := now.Location(); loc != time.UTC {
@@ -155,7 +158,9 @@ func understand(text string, now time.Time) (Phrase, *SpecError) {
 	return found, nil
 }
 
-// duration parses the text after "in" and returns the instant.
+// duration parses the text after "in", up to the end of the phrase, and returns the instant,
+// counted from p.now. It returns an error if an amount or a unit is missing or the sum is too
+// large.
 func (p *phrase) duration() (time.Time, *SpecError) {
 	const years = lastYear - firstYear + 1
 	var months, days, seconds int64
@@ -205,7 +210,8 @@ func (p *phrase) duration() (time.Time, *SpecError) {
 	return t.Add(time.Duration(seconds) * time.Second), nil
 }
 
-// amount parses a whole number, "a" or "an".
+// amount parses a whole number, or "a" or "an", which are 1. It skips that token, or returns an
+// error and skips nothing.
 func (p *phrase) amount() (int64, *SpecError) {
 	if p.take("a") || p.take("an") {
 		return 1, nil
@@ -225,8 +231,8 @@ func (p *phrase) amount() (int64, *SpecError) {
 	return int64(n), nil
 }
 
-// unit parses a unit of time in singular or plural, and returns its singular; "" if no unit
-// follows.
+// unit skips a unit of time in singular or plural, and returns its singular. It returns "" and
+// skips nothing if no unit follows.
 func (p *phrase) unit() string {
 	t := p.peek()
 	for _, u := range [...]string{"second", "minute", "hour", "day", "week", "month", "year"} {
@@ -245,7 +251,8 @@ func (p *phrase) joiner() bool {
 	return p.take("and") || comma
 }
 
-// instant returns the first instant at which the clock of the phrase's zone shows c.
+// instant returns the first instant at which the clock of the phrase's zone shows c, both in
+// seconds since 1970. If the clock skips c, it returns the instant of the jump.
 func (p *phrase) instant(c int64) int64 {
 	if p.loc == nil {
 		return c

@@ -20,7 +20,8 @@ var steps = [...]struct {
 	{"hour", 24, 3600, "%s 0 0"},
 }
 
-// recurrence parses the text after "every".
+// recurrence parses the text after "every" and returns its spec. It returns an error, often with a
+// nearest phrase, if the text is not understood.
 func (p *phrase) recurrence() (Spec, *SpecError) {
 	t, after := p.peek(), p.tokens[p.next+1]
 	switch {
@@ -45,7 +46,8 @@ func (p *phrase) recurrence() (Spec, *SpecError) {
 	return nil, p.refuse("a number of seconds, minutes or hours, a day, weekdays or a month must follow", "")
 }
 
-// step parses a number of seconds, minutes or hours.
+// step parses a number of seconds, minutes or hours, and returns the spec. It returns an error for
+// other units, and for a number that does not divide the next larger unit.
 func (p *phrase) step() (Spec, *SpecError) {
 	n, err := p.amount()
 	if err != nil {
@@ -80,7 +82,7 @@ func (p *phrase) step() (Spec, *SpecError) {
 	}[unit])
 }
 
-// divisor returns the divisor of size that is nearest to n; the smaller of two.
+// divisor returns the divisor of size, from 2 on, that is nearest to n; the smaller of two.
 func divisor(size int, n int64) string {
 	best := int64(2)
 	for d := int64(2); d <= int64(size); d++ {
@@ -91,7 +93,8 @@ func divisor(size int, n int64) string {
 	return strconv.FormatInt(best, 10)
 }
 
-// weekdays parses a list of weekdays and a time.
+// weekdays parses a list of weekdays and an optional time, and returns the spec. Without a time it
+// runs at midnight.
 func (p *phrase) weekdays() (Spec, *SpecError) {
 	var days []int
 	for {
@@ -112,7 +115,8 @@ func (p *phrase) weekdays() (Spec, *SpecError) {
 	return p.timed("* * " + list(mask))
 }
 
-// nthWeekday parses an ordinal, a weekday and a time.
+// nthWeekday parses an ordinal from 2nd on, a weekday and an optional time, and returns the spec.
+// Without a time it runs at midnight.
 func (p *phrase) nthWeekday() (Spec, *SpecError) {
 	n, err := p.ordinal()
 	if err != nil {
@@ -129,7 +133,9 @@ func (p *phrase) nthWeekday() (Spec, *SpecError) {
 	return p.timed(fmt.Sprintf("* * %d/%d", w, n))
 }
 
-// monthly parses the day of the month and the time.
+// monthly parses "on the", an ordinal up to 31st, which is the day of the month, and an optional
+// time. It returns the spec; without a time it runs at midnight. It returns an error for any other
+// text.
 func (p *phrase) monthly() (Spec, *SpecError) {
 	if !p.take("on") || !p.take("the") {
 		return nil, p.refuse("the day of the month must follow", "every month on the 1st at 9am")
@@ -145,7 +151,8 @@ func (p *phrase) monthly() (Spec, *SpecError) {
 	return p.timed(fmt.Sprintf("* %d *", n))
 }
 
-// ordinal parses 1st, 2nd, 3rd and so on.
+// ordinal parses 1st, 2nd, 3rd and so on, up to 9999th. It returns an error for other text, and for
+// a wrong ending such as "2th".
 func (p *phrase) ordinal() (int, *SpecError) {
 	t, after := p.peek(), p.tokens[p.next+1]
 	n, ok := number(t.text, 9999)
@@ -159,6 +166,7 @@ func (p *phrase) ordinal() (int, *SpecError) {
 	return n, nil
 }
 
+// ordinal returns a number as 1st, 2nd, 3rd, 4th, 11th, 21st and so on.
 func ordinal(n int) string {
 	suffix := "th"
 	if n/10%10 != 1 {
@@ -174,8 +182,8 @@ func ordinal(n int) string {
 	return strconv.Itoa(n) + suffix
 }
 
-// timed parses an optional time, "at 9am", and returns the spec of the given days at that time.
-// days are the fields month, day of month and day of week.
+// timed parses an optional time, "at 9am", and returns the spec of the given days at that time, or
+// at midnight. days are the cron fields month, day of month and day of week.
 func (p *phrase) timed(days string) (Spec, *SpecError) {
 	sec := int64(0)
 	if p.take("at") {
@@ -187,9 +195,11 @@ func (p *phrase) timed(days string) (Spec, *SpecError) {
 	return p.cron(fmt.Sprintf("%s %d %d %d", days, sec/3600, sec/60%60, sec%60), 0)
 }
 
-// cron returns the spec of the fields text, which lacks the year. step is the interval in seconds
-// from midnight, or 0. If the zone's offset is always a multiple of step, the spec is the same in
-// UTC, and cron returns it in UTC.
+// cron returns the spec of the fields text, which lacks the year, in the zone of the phrase. step
+// is the interval in seconds from midnight, or 0. If the zone's offset is always a multiple of
+// step, the spec is the same in UTC, and cron returns it in UTC.
+//
+// It returns an error if other machines do not know the zone.
 func (p *phrase) cron(text string, step int64) (Spec, *SpecError) {
 	loc := p.loc
 	if loc != nil && step > 0 && evenFrom(p.now.Unix(), loc, step) {
@@ -208,7 +218,8 @@ func (p *phrase) cron(text string, step int64) (Spec, *SpecError) {
 	return c, nil
 }
 
-// evenFrom reports whether a zone's offset from UTC is a multiple of step at all times from u on.
+// evenFrom reports whether a zone's offset from UTC is a multiple of step seconds at all times from
+// u on.
 func evenFrom(u int64, loc *time.Location, step int64) bool {
 	for u < maxUnix {
 		p := periodAt(u, loc)

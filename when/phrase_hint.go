@@ -24,7 +24,9 @@ var synonyms = map[string]string{
 	"fifteen": "15", "twenty": "20", "thirty": "30", "first": "1st", "third": "3rd", "other": "2nd",
 }
 
-// nearest returns an accepted phrase that is similar to a refused one.
+// nearest returns an accepted phrase that is similar to a refused one: with words replaced, "at"
+// inserted or a first word added. If no such change helps, it returns an example for the phrase's
+// first word.
 func nearest(text string, now time.Time) string {
 	plain := strings.Replace(repaired(text), "half an hour", "30 minutes", 1)
 	for _, head := range [...]string{"", "in ", "at ", "every "} {
@@ -46,7 +48,8 @@ func nearest(text string, now time.Time) string {
 	}
 }
 
-// repaired replaces unknown words by the nearest known words.
+// repaired returns the text in lower case with single spaces. It replaces unknown words by their
+// synonyms or the nearest known words, and corrects the ending of numbers such as "2th".
 func repaired(text string) string {
 	var b strings.Builder
 	tokens := tokenize(text)
@@ -75,7 +78,8 @@ func repaired(text string) string {
 	return strings.Join(strings.Fields(b.String()), " ")
 }
 
-// timeLast inserts "at" before the time at the end of a phrase.
+// timeLast inserts "at" before the time at the end of a phrase. It returns the text unchanged if it
+// finds no time, or if "at" precedes the time already.
 func timeLast(text string) string {
 	words := strings.Fields(text)
 	for i := len(words) - 1; i > 0; i-- {
@@ -88,7 +92,7 @@ func timeLast(text string) string {
 }
 
 // closest returns the word of the vocabulary with the smallest distance to w. It returns w if all
-// words differ too much.
+// words differ too much: by more than a third of w's letters, or by more than two.
 func closest(w string) string {
 	best, least := w, min(len(w)/3, 2)+1
 	for _, v := range vocabulary {

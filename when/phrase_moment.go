@@ -13,7 +13,7 @@ var monthNames = [...]string{
 }
 
 // named returns the index of the name that t is, in full or cut to three letters; -1 if no name
-// matches.
+// matches. t.text must be in lower case.
 func named(t token, names []string) int {
 	if t.kind == word {
 		for i, name := range names {
@@ -35,7 +35,9 @@ type moment struct {
 	iso   bool
 }
 
-// moment parses the text after "at" and returns the instant.
+// moment parses the text after "at", and returns the instant: "now", a time alone, a time and a day
+// in either order, or an ISO date alone, which is its midnight. It returns an error if the text is
+// not understood, a fixed instant is past, or the clock skips it.
 func (p *phrase) moment() (time.Time, *SpecError) {
 	if p.take("now") {
 		return p.now.Truncate(time.Second), nil
@@ -82,7 +84,9 @@ func (p *phrase) moment() (time.Time, *SpecError) {
 	return p.resolve(&m)
 }
 
-// resolve returns the instant of m: on a fixed day, or the first one after now.
+// resolve returns the instant of m: on a fixed day, or else the first one after p.now. It returns
+// an error if a fixed instant is past, if the zone's clock skips the time, or if no such moment
+// follows.
 func (p *phrase) resolve(m *moment) (time.Time, *SpecError) {
 	for day := m.first; day.Year() <= lastYear; day = m.more(day) {
 		c := day.Unix() + m.time
@@ -101,7 +105,7 @@ func (p *phrase) resolve(m *moment) (time.Time, *SpecError) {
 	return time.Time{}, p.refuse(fmt.Sprintf("there is no such moment up to the year %d", lastYear), "")
 }
 
-// future returns at, and an error if it lies in the past.
+// future returns at, or an error if it lies before p.now.
 func (p *phrase) future(at time.Time) (time.Time, *SpecError) {
 	if at.Before(p.now) {
 		return time.Time{}, p.refuse("that is in the past: "+at.In(p.now.Location()).Format(clockFace+":05 MST"), "")
@@ -109,13 +113,15 @@ func (p *phrase) future(at time.Time) (time.Time, *SpecError) {
 	return at, nil
 }
 
-// today returns the midnight of the current day. All days are written as midnights in UTC here.
+// today returns the current day in the zone of p.now. Days are written as their midnights in UTC
+// here, whatever the zone.
 func (p *phrase) today() time.Time {
 	y, m, d := p.now.Date()
 	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
 }
 
-// day parses a day into m.
+// day parses a day and sets the day of m: a fixed one, or the first of several (m.more). It returns
+// an error if the next tokens are not a day.
 func (p *phrase) day(m *moment) *SpecError {
 	today := p.today()
 	t, after := p.peek(), p.tokens[p.next+1]
@@ -156,7 +162,9 @@ func (p *phrase) day(m *moment) *SpecError {
 	return nil
 }
 
-// date parses the optional year after a month and a day, and sets the day of m.
+// date parses the optional year after a month and a day of the month, and sets the day of m. With a
+// year the day is fixed; without one it is that date of each year. It returns an error if the date
+// does not exist.
 func (p *phrase) date(m *moment, month int, dom string) *SpecError {
 	d, _ := number(dom, 99)
 	if t := p.tokens[p.next+1]; p.peek().text == "," && t.kind == digits && len(t.text) == 4 {
@@ -187,7 +195,8 @@ func (p *phrase) date(m *moment, month int, dom string) *SpecError {
 	return nil
 }
 
-// isoDate parses a date such as 2026-11-21 into m.
+// isoDate parses a date such as 2026-11-21 and sets the day of m, which is then fixed. It returns
+// an error for another form or a date that does not exist.
 func (p *phrase) isoDate(m *moment) *SpecError {
 	var v [5]token
 	for i := range v {
@@ -207,7 +216,8 @@ func (p *phrase) isoDate(m *moment) *SpecError {
 	return p.fix(m, y, month, d)
 }
 
-// fix sets the day of m to a date with a year.
+// fix sets the day of m to a date with a year. It returns an error if the date does not exist or
+// the year is not 1970 to 2099.
 func (p *phrase) fix(m *moment, y, month, d int) *SpecError {
 	day, ok := dateOf(y, month, d)
 	if !ok {
@@ -220,20 +230,23 @@ func (p *phrase) fix(m *moment, y, month, d int) *SpecError {
 	return nil
 }
 
-// dateOf returns a date; false if the date does not exist.
+// dateOf returns the midnight of a date in UTC. It returns false if the date does not exist, such
+// as 30 February.
 func dateOf(y, month, d int) (time.Time, bool) {
 	t := time.Date(y, time.Month(month), d, 0, 0, 0, 0, time.UTC)
 	return t, t.Year() == y && int(t.Month()) == month && t.Day() == d
 }
 
-// atTime reports whether the next tokens are a time.
+// atTime reports whether the next tokens look like a time: noon, midnight, or a number before ":",
+// am or pm. It skips nothing.
 func (p *phrase) atTime() bool {
 	t, after := p.peek(), p.tokens[p.next+1]
 	return t.text == "noon" || t.text == "midnight" ||
 		t.kind == digits && (after.glued && after.text == ":" || after.text == "am" || after.text == "pm")
 }
 
-// time parses a time of day and returns seconds since midnight.
+// time parses a time of day, such as 9am, 19:15, noon or midnight, and returns seconds since
+// midnight. It returns an error for anything else and for times that do not exist.
 func (p *phrase) time() (int64, *SpecError) {
 	switch {
 	case p.take("noon"):
@@ -283,7 +296,8 @@ func (p *phrase) time() (int64, *SpecError) {
 	return int64(h*3600 + v[1]*60 + v[2]), nil
 }
 
-// offset parses the offset from UTC after an ISO date and time, and returns seconds.
+// offset parses the offset from UTC after an ISO date and time, "Z" or "+01:00", and returns
+// seconds. It returns false and skips nothing if no offset follows.
 func (p *phrase) offset() (int, bool) {
 	if p.take("z") {
 		return 0, true

@@ -22,8 +22,8 @@ type token struct {
 	end   int  // offset of its end
 }
 
-// tokenize splits a text into words, numbers and other single characters. It appends two tokens of
-// kind nothing, so that reading ahead stays within the list.
+// tokenize splits a text into words in lower case, numbers and other single bytes. It appends two
+// tokens of kind nothing, so that reading ahead stays within the list.
 func tokenize(text string) []token {
 	var tokens []token
 	of := func(c byte) kind {
@@ -67,7 +67,8 @@ func (p *phrase) peek() token { return p.tokens[p.next] }
 
 func (p *phrase) done() bool { return p.peek().kind == nothing }
 
-// take skips the next token if it is the given word or sign, and reports whether it did.
+// take skips the next token if it is the given word or sign, and reports whether it did. It never
+// skips a number.
 func (p *phrase) take(text string) bool {
 	if t := p.peek(); t.kind == digits || t.text != text || t.kind == nothing {
 		return false
@@ -87,7 +88,8 @@ func (p *phrase) understood() int {
 	return p.tokens[p.next-1].end
 }
 
-// refuse returns an error about the next token.
+// refuse returns an error about the next token: problem describes it, and nearest, which may be "",
+// is an accepted phrase. The tokens before it count as understood.
 func (p *phrase) refuse(problem, nearest string) *SpecError {
 	return &SpecError{
 		Input: shorten(p.input), Understood: shorten(strings.TrimSpace(p.input[:p.understood()])), Problem: problem, Nearest: nearest,

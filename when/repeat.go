@@ -31,7 +31,8 @@ const (
 	Finished                    // when it ended
 )
 
-// String returns the name of the base in a repeat's text.
+// String returns the name of the base in a repeat's text, such as FINISHED; "RepeatBase(n)" for an
+// unknown base.
 func (b RepeatBase) String() string {
 	if b < 0 || int(b) >= len(baseNames) {
 		return fmt.Sprintf("RepeatBase(%d)", int(b))
@@ -107,7 +108,11 @@ const maxRepeat = 1024
 // [SpecError].
 func ParseRepeat(text string) (*Repeat, error) { return RepeatConfig{}.Parse(text) }
 
-// Parse is [ParseRepeat] with the configuration c.
+// Parse parses a repeat as [ParseRepeat] does: a base and at least one modifier, or HOURLY, DAILY
+// or WEEKLY. With c.Snap, these words stand for the modifiers that Bedrock's server executes. Case,
+// additional white space and empty items are ignored.
+//
+// Its error is a [SpecError] with the part understood so far.
 func (c RepeatConfig) Parse(text string) (*Repeat, error) {
 	r := &Repeat{}
 	refuse := func(format string, args ...any) (*Repeat, error) {
@@ -175,8 +180,8 @@ func upper(s string) string {
 	}, s)
 }
 
-// parseModifier parses one modifier in upper case with single spaces. It returns the modifier's
-// canonical text, or the problem.
+// parseModifier parses one modifier in upper case with single spaces. It returns the modifier and
+// its canonical text; or a problem that is not "", which follows the item in an error.
 func parseModifier(item string) (m modifier, written, problem string) {
 	if rest, ok := strings.CutPrefix(item, "START OF "); ok {
 		for i, u := range repeatUnits {
@@ -212,7 +217,7 @@ func parseModifier(item string) (m modifier, written, problem string) {
 	return m, "", "has a unit other than YEARS, MONTHS, DAYS, HOURS, MINUTES and SECONDS"
 }
 
-// wholeNumber parses up to eight digits.
+// wholeNumber parses one to eight digits. It returns false for anything else.
 func wholeNumber(s string) (int, bool) {
 	if s == "" || len(s) > 8 {
 		return 0, false
@@ -230,9 +235,12 @@ func wholeNumber(s string) (int, bool) {
 // Base returns the time from which r counts.
 func (r *Repeat) Base() RepeatBase { return r.base }
 
-// After returns the next run in UTC, calculated from when the last run was scheduled, started and
-// finished. The result may lie in the past. Fractions of a second are dropped. Returns a
-// [SpecError] if the result is outside the years 0000 to 9999.
+// After returns the next run in UTC, calculated from one of three times of the last run: when it
+// was scheduled, started or finished, as the base says. The result may lie in the past. Fractions
+// of a second are dropped.
+//
+// Returns a [SpecError] if the result, or a step on the way to it, is outside the years that
+// SQLite's dates have. The result must be in the years 0000 to 9999.
 func (r *Repeat) After(scheduled, started, finished time.Time) (time.Time, error) {
 	from := [...]time.Time{scheduled, started, finished}[r.base]
 	t := time.Unix(from.Unix(), 0).UTC()
@@ -255,7 +263,8 @@ const (
 // dated reports whether t is within the limits of SQLite's dates.
 func dated(t time.Time) bool { return t.Unix() >= earliest && t.Unix() <= latest }
 
-// apply applies the modifier to t. It returns false if the result is outside SQLite's dates.
+// apply applies the modifier to t and returns the new time. It returns false if t or the result is
+// outside SQLite's dates; seconds, minutes, hours and days are added without this check.
 func (m *modifier) apply(t time.Time) (time.Time, bool) {
 	if m.op == opAdd && repeatUnits[m.unit].seconds > 0 {
 		return t.Add(time.Duration(int64(m.n)*repeatUnits[m.unit].seconds) * time.Second), true
@@ -289,7 +298,7 @@ func (m *modifier) apply(t time.Time) (time.Time, bool) {
 }
 
 // Next returns After with t for all three times. It returns false if the result is not after t,
-// because the repeat would then run without a pause.
+// because the repeat would then run without a pause, and if After fails.
 func (r *Repeat) Next(t time.Time) (time.Time, bool) {
 	next, err := r.After(t, t, t)
 	if err != nil || !next.After(t) {
@@ -298,8 +307,8 @@ func (r *Repeat) Next(t time.Time) (time.Time, bool) {
 	return next, true
 }
 
-// Interval returns the time between two runs, if it is always the same. It returns 0 if it depends
-// on the calendar: with months, years, weekdays or the start of a unit.
+// Interval returns the time between two runs, if it is always the same; it may be negative. It
+// returns 0 if it depends on the calendar: with months, years, weekdays or the start of a unit.
 func (r *Repeat) Interval() (d time.Duration) {
 	for _, m := range r.mods {
 		if m.op != opAdd || repeatUnits[m.unit].seconds == 0 {
@@ -310,10 +319,11 @@ func (r *Repeat) Interval() (d time.Duration) {
 	return d
 }
 
-// String returns the repeat in upper case with single spaces.
+// String returns the repeat in upper case with single spaces; HOURLY, DAILY and WEEKLY without
+// their modifiers, unless they were parsed with Snap.
 func (r *Repeat) String() string { return r.text }
 
-// describe returns the base and the modifiers in English.
+// describe returns the base and the modifiers in English, and "UTC" at the end.
 func (r *Repeat) describe() string {
 	text := "from when the last run " + [...]string{"was scheduled", "started", "ended"}[r.base]
 	for _, m := range r.mods {
@@ -332,7 +342,8 @@ func (r *Repeat) describe() string {
 	return text + ", UTC"
 }
 
-// isRepeat reports whether a text begins with a base or a named pattern.
+// isRepeat reports whether a text begins with a base or a named pattern such as DAILY, up to the
+// first comma, in any case. The rest of the text may be invalid.
 func isRepeat(text string) bool {
 	first, _, _ := strings.Cut(strings.TrimLeft(text, " \t\r\n,"), ",")
 	first = upper(strings.TrimSpace(first))

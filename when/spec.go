@@ -29,7 +29,7 @@ type SpecError struct {
 	Nearest    string // the nearest accepted form, or an example; may be ""
 }
 
-// Error returns all fields in one sentence.
+// Error returns all fields that are set, in one sentence.
 func (e *SpecError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%v %q: ", ErrBadSpec, e.Input)
@@ -49,7 +49,8 @@ func (e *SpecError) Unwrap() error { return ErrBadSpec }
 // quoted is the maximum length of an input in an error, in bytes.
 const quoted = 120
 
-// shorten cuts an input to quoted bytes of valid UTF-8.
+// shorten returns an input as errors show it: at most quoted bytes, then "..." if it was cut.
+// Invalid UTF-8 becomes "?".
 func shorten(s string) string {
 	if len(s) <= quoted {
 		return strings.ToValidUTF8(s, "?")

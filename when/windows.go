@@ -50,6 +50,8 @@ func ParseWindows(text string, loc *time.Location) (*Windows, error) {
 	return readWindows(text, at)
 }
 
+// readWindows parses windows, separated by commas, in the zone at, as [ParseWindows] describes. Its
+// error is a [SpecError] with the windows understood so far.
 func readWindows(text string, at namedZone) (*Windows, error) {
 	if len(text) > maxText {
 		return nil, &SpecError{Input: shorten(text), Problem: fmt.Sprintf("it is longer than %d bytes", maxText)}
@@ -82,7 +84,8 @@ func readWindows(text string, at namedZone) (*Windows, error) {
 // windowsPrefix begins the text of Windows.
 const windowsPrefix = "WINDOWS "
 
-// parseWindows parses the String of Windows.
+// parseWindows parses the String of Windows: the prefix, a zone unless it is UTC, and the windows.
+// An error is a [SpecError].
 func parseWindows(text string) (*Windows, error) {
 	rest := strings.TrimSpace(strings.TrimPrefix(text, windowsPrefix))
 	first, windows, _ := strings.Cut(rest, " ")
@@ -97,8 +100,9 @@ func parseWindows(text string) (*Windows, error) {
 	return readWindows(windows, at)
 }
 
-// parseWindow parses one window and returns its days as a set, its start and end in seconds of the
-// day, or the problem.
+// parseWindow parses one window. It returns its days as a set (bit 0 is Sunday), and its start and
+// end in seconds since midnight; or a problem that is not "". Without days in the text the set has
+// all days. The end may be at or before the start: then it is on the next day.
 func parseWindow(item string) (days uint64, start, end int64, problem string) {
 	parts := strings.Fields(item)
 	if len(parts) == 0 {
@@ -136,7 +140,8 @@ func parseWindow(item string) (days uint64, start, end int64, problem string) {
 	return days, start, end, ""
 }
 
-// timeOfDay parses HH:MM or HH:MM:SS, up to 24:00, and returns seconds.
+// timeOfDay parses HH:MM or HH:MM:SS, up to 24:00, and returns seconds since midnight. It returns
+// false for anything else.
 func timeOfDay(s string) (int64, bool) {
 	if len(s) != 5 && len(s) != 8 || s[2] != ':' || len(s) == 8 && s[5] != ':' {
 		return 0, false
@@ -151,7 +156,8 @@ func timeOfDay(s string) (int64, bool) {
 	return t, okH && okM && okS && t <= daySeconds
 }
 
-// writeWindow returns a window in the form that parseWindow parses.
+// writeWindow returns a window in the form that parseWindow parses. All days are written as no
+// days; seconds are written only if they are not 0.
 func writeWindow(days uint64, start, end int64) string {
 	var b strings.Builder
 	if days != 1<<7-1 {
@@ -175,7 +181,8 @@ func writeWindow(days uint64, start, end int64) string {
 	return b.String()
 }
 
-// add adds a window on each of its days.
+// add adds a window on each of its days to w.spans. A window whose end is at or before its start
+// ends on the next day. Call merge after the last one.
 func (w *Windows) add(days uint64, start, end int64) {
 	if end <= start {
 		end += daySeconds
@@ -212,9 +219,9 @@ func (w *Windows) Contains(t time.Time) bool {
 	return w.until(t.Unix()+p.off, true) > 0
 }
 
-// until returns the number of seconds from c on for which the windows stay open, or closed. c is
-// the time on the clock. It returns 0 if they are not in that state at c, and a week or more if
-// they always are.
+// until returns the number of seconds, from c on, for which the windows stay in the state open or
+// closed. c is the time on the clock. It returns 0 if they are not in that state at c, and a week
+// or more if they always are.
 func (w *Windows) until(c int64, open bool) int64 {
 	// 1970-01-01 was a Thursday.
 	c = mod(c+4*daySeconds, weekSeconds)
@@ -244,8 +251,8 @@ func (w *Windows) until(c int64, open bool) int64 {
 	return weekSeconds - c + w.spans[0].start
 }
 
-// nextChange returns the first instant at or after u at which the windows are open, or closed. It
-// returns false if that never happens.
+// nextChange returns the first instant at or after u at which the windows are in the state open or
+// closed; u itself if they are in it. It returns false if that does not happen within two weeks.
 func (w *Windows) nextChange(u int64, open bool) (int64, bool) {
 	end := u + 2*weekSeconds // a week, and a margin for clocks that are set back
 	for u < end {
@@ -260,7 +267,7 @@ func (w *Windows) nextChange(u int64, open bool) (int64, bool) {
 }
 
 // NextOpen returns t if a window is open at t, and else the next instant at which one opens, in
-// UTC.
+// UTC. For times too far in the future to calculate it returns t.
 func (w *Windows) NextOpen(t time.Time) time.Time {
 	if w.Contains(t) {
 		return t.UTC()
@@ -272,8 +279,8 @@ func (w *Windows) NextOpen(t time.Time) time.Time {
 	return time.Unix(u, 0).UTC()
 }
 
-// Next returns the first instant strictly after t at which a window opens. It returns false if no
-// window ever opens again.
+// Next returns the first instant strictly after t at which a window opens, in UTC. It returns false
+// if the windows are always open, or if t is too far from 1970 to calculate.
 func (w *Windows) Next(t time.Time) (time.Time, bool) {
 	u := t.Unix()
 	if u < -maxUnix || u > maxUnix {
@@ -293,7 +300,8 @@ func (w *Windows) Next(t time.Time) (time.Time, bool) {
 // String returns WINDOWS, the zone unless it is UTC, and the windows in the order given.
 func (w *Windows) String() string { return w.text }
 
-// describe returns the windows in the form of their text.
+// describe returns "when one of these opens:" and the windows in the form of their text, with the
+// zone at the end.
 func (w *Windows) describe() string {
 	zone := "UTC"
 	text := strings.TrimPrefix(w.text, windowsPrefix)
@@ -304,7 +312,8 @@ func (w *Windows) describe() string {
 	return "when one of these opens: " + text + " " + zone
 }
 
-// periodOf is periodAt that also accepts nil, which is UTC.
+// periodOf returns the period of loc that contains u. With a nil loc, which is UTC, that is all
+// time.
 func periodOf(u int64, loc *time.Location) period {
 	if loc == nil {
 		return period{-1 << 62, 1 << 62, 0}

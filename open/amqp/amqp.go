@@ -38,7 +38,7 @@ func (Driver) Schemes() []open.Scheme {
 }
 
 // Parts implements [open.Driver]. It returns constructors for a broker, a result store and an event
-// bus. It reads certificate files.
+// bus. It reads certificate files. Returns an error if a parameter is invalid.
 func (Driver) Parts(t *open.Target) (open.Parts, error) {
 	ttl, most, err := params.Dead(t)
 	if err != nil {

@@ -44,7 +44,8 @@ func (Driver) Schemes() []open.Scheme {
 }
 
 // Parts implements [open.Driver]. It returns constructors for all adapters except a job store and a
-// schedule store.
+// schedule store: the broker of hworker, and the other adapters of Redis at the same address. It
+// reads certificate files. Returns an error if the URL or a parameter is invalid.
 func (Driver) Parts(t *open.Target) (open.Parts, error) {
 	parts, at, err := redisparts.New(t)
 	if err != nil {
@@ -59,8 +60,8 @@ func (Driver) Parts(t *open.Target) (open.Parts, error) {
 	return parts, nil
 }
 
-// config returns the configuration of the broker from the parameters of t. Returns an
-// error if a parameter is invalid.
+// config returns the configuration of the broker from the parameters timeout, failed_size and
+// heartbeat of t. Missing ones stay zero. Returns an error if a parameter is invalid.
 func config(t *open.Target, at *redis.UniversalOptions) (cfg hworkerbroker.Config, err error) {
 	cfg = hworkerbroker.Config{Redis: at, Logger: t.Logger}
 	if text, ok := t.Params[paramTimeout]; ok {

@@ -40,7 +40,8 @@ func (Driver) Schemes() []open.Scheme {
 }
 
 // Parts implements [open.Driver]. It returns constructors for a broker, a result store, an event
-// bus and a schedule store. It reads certificate files.
+// bus and a schedule store. It reads certificate files. Returns an error if a parameter is invalid,
+// or if both creds and nkey are given.
 func (Driver) Parts(t *open.Target) (open.Parts, error) {
 	if t.Params[paramCreds] != "" && t.Params[paramNKey] != "" {
 		return open.Parts{}, errors.New("parameters creds and nkey are given; use one of them")

@@ -43,8 +43,10 @@ func (Driver) Schemes() []open.Scheme {
 	}}
 }
 
-// Parts implements [open.Driver]. Its Start starts a server on the directory, or finds the address
-// of the server that uses the directory already.
+// Parts implements [open.Driver]. It returns constructors for a broker, a result store, an event
+// bus and a schedule store. Its Start starts a server on the directory, which Running.Close stops.
+// If a server uses the directory already, Start finds its address and does not stop it. Returns an
+// error if a parameter is invalid.
 func (Driver) Parts(t *open.Target) (open.Parts, error) {
 	o, err := options(t)
 	if err != nil {
@@ -71,6 +73,8 @@ func (Driver) Parts(t *open.Target) (open.Parts, error) {
 	return parts, err
 }
 
+// options returns the settings of the server from the parameters listen and sync of t. Returns an
+// error if sync is neither "always" nor a duration above 0.
 func options(t *open.Target) (embedded.Options, error) {
 	o := embedded.Options{Listen: t.Params[paramListen], Logger: t.Logger}
 	switch text := t.Params[paramSync]; text {
@@ -91,8 +95,9 @@ func options(t *open.Target) (embedded.Options, error) {
 // still be starting.
 const joinTime = 500 * time.Millisecond
 
-// start starts a server on the directory. If another owner or process has a server there, start
-// returns the URL of that server instead. Returns an error if that server takes no connections.
+// start starts a server on the directory and returns it. If another owner or process has a server
+// there, start returns a nil server and the URL of that server. It waits up to joinTime for this
+// URL. Returns an error if that server takes no connections, or if the server cannot be started.
 func start(ctx context.Context, directory string, o embedded.Options) (*embedded.Server, string, error) {
 	deadline := time.Now().Add(joinTime)
 	for {

@@ -20,7 +20,8 @@ type Driver struct{}
 // Schemes implements [open.Driver]. It returns the schemes of Redis, with and without TLS.
 func (Driver) Schemes() []open.Scheme { return redisparts.Schemes() }
 
-// Parts implements [open.Driver]. It returns constructors for all adapters except a job store.
+// Parts implements [open.Driver]. It returns constructors for all adapters except a job store. It
+// reads certificate files. Returns an error if the URL or a parameter is invalid.
 func (Driver) Parts(t *open.Target) (open.Parts, error) {
 	parts, _, err := redisparts.New(t)
 	return parts, err

@@ -26,7 +26,8 @@ func (Driver) Schemes() []open.Scheme {
 }
 
 // Parts implements [open.Driver]. It returns constructors for a result store, a schedule store and
-// a job store.
+// a job store. Returns an error if the TLS of the options is not a *tls.Config; the URL itself is
+// checked by the constructors.
 func (Driver) Parts(t *open.Target) (open.Parts, error) {
 	given, err := params.Given(t)
 	if err != nil {

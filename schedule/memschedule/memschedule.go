@@ -38,7 +38,8 @@ var (
 	_ schedule.Named    = (*Store)(nil)
 )
 
-// New returns a view of a new, empty schedule. Returns an error if the name is invalid.
+// New returns a view of a new, empty schedule. It sets the defaults of Name and Now. Returns an
+// error that wraps [schedule.ErrBadEntry] if the name is invalid.
 func New(c Config) (*Store, error) {
 	if c.Name == "" {
 		c.Name = "default"
@@ -66,7 +67,8 @@ func (s *Store) Close(context.Context) error {
 	return nil
 }
 
-// ready returns [schedule.ErrClosed] if the view is closed, or the cause if ctx has ended.
+// ready returns [schedule.ErrClosed] if the view is closed, or the cause if ctx has ended. All
+// calls of a view but Watch return these errors before they change anything.
 func (s *Store) ready(ctx context.Context) error {
 	if s.closed.Load() {
 		return schedule.ErrClosed
@@ -74,7 +76,10 @@ func (s *Store) ready(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// Add implements [schedule.Store].
+// Add implements [schedule.Store]: it adds entries and returns for each whether it is new. An
+// existing entry is left as it is; without a due time, claim and pause it gets its Next. If an
+// entry is invalid, it adds nothing and returns [schedule.ErrBadEntry]. Returns an error if the
+// view is closed or ctx has ended.
 func (s *Store) Add(ctx context.Context, entries []schedule.Entry) ([]bool, error) {
 	var errs []error
 	for i := range entries {
@@ -86,7 +91,9 @@ func (s *Store) Add(ctx context.Context, entries []schedule.Entry) ([]bool, erro
 	return s.table.add(entries), nil
 }
 
-// Due implements [schedule.Store].
+// Due implements [schedule.Store]: it returns up to max due ticks without a valid claim, the
+// longest overdue first, and changes nothing. Returns an error if the view is closed or ctx has
+// ended.
 func (s *Store) Due(ctx context.Context, max int) (schedule.Batch, error) {
 	if err := s.ready(ctx); err != nil {
 		return schedule.Batch{}, err
@@ -94,8 +101,10 @@ func (s *Store) Due(ctx context.Context, max int) (schedule.Batch, error) {
 	return s.table.due(max), nil
 }
 
-// Claim implements [schedule.Store]. It checks the lease and all claims first: after an error
-// nothing was claimed. Each claim is then a separate atomic step.
+// Claim implements [schedule.Store]: it claims ticks for owner, gives their entries the next due
+// time, and returns for each whether owner holds it now. It checks the lease and all claims first:
+// after an error nothing was claimed. Each claim is then a separate atomic step. Returns an error
+// if the view is closed or ctx has ended.
 func (s *Store) Claim(ctx context.Context, owner string, lease time.Duration, claims []schedule.Claim) ([]bool, error) {
 	errs := []error{schedule.CheckLease(owner, lease)}
 	for i := range claims {
@@ -111,7 +120,10 @@ func (s *Store) Claim(ctx context.Context, owner string, lease time.Duration, cl
 	return won, nil
 }
 
-// Renew implements [schedule.Store].
+// Renew implements [schedule.Store]: the owner's claims on ticks end after lease from now; lease 0
+// makes the ticks due at once. It returns for each whether owner held the claim; if not, nothing
+// changes for it. For an invalid owner or lease it returns [schedule.ErrBadEntry]. Returns an error
+// if the view is closed or ctx has ended.
 func (s *Store) Renew(ctx context.Context, owner string, lease time.Duration, ticks []schedule.Tick) ([]bool, error) {
 	if err := errors.Join(schedule.CheckLease(owner, lease), s.ready(ctx)); err != nil {
 		return nil, err
@@ -123,7 +135,10 @@ func (s *Store) Renew(ctx context.Context, owner string, lease time.Duration, ti
 	return held, nil
 }
 
-// Done implements [schedule.Store].
+// Done implements [schedule.Store]: it ends the owner's claims, stores the states and removes
+// entries as each Finish says. It returns for each whether owner held the claim; if not, nothing
+// changes for it. If an item is invalid, it returns [schedule.ErrBadEntry] and changes nothing.
+// Returns an error if the view is closed or ctx has ended.
 func (s *Store) Done(ctx context.Context, owner string, done []schedule.Finish) ([]bool, error) {
 	errs := []error{schedule.CheckLease(owner, 0)}
 	for i := range done {
@@ -139,7 +154,8 @@ func (s *Store) Done(ctx context.Context, owner string, done []schedule.Finish) 
 	return held, nil
 }
 
-// Remove implements [schedule.Store].
+// Remove implements [schedule.Store]: it deletes an entry with its claims and state, and reports
+// whether it existed. Returns an error if the view is closed or ctx has ended.
 func (s *Store) Remove(ctx context.Context, id string) (bool, error) {
 	if err := s.ready(ctx); err != nil {
 		return false, err
@@ -147,7 +163,8 @@ func (s *Store) Remove(ctx context.Context, id string) (bool, error) {
 	return s.table.remove(id), nil
 }
 
-// Get implements [schedule.Lister].
+// Get implements [schedule.Lister]: it returns a copy of an entry, or [schedule.ErrNotFound].
+// Returns an error if the view is closed or ctx has ended.
 func (s *Store) Get(ctx context.Context, id string) (schedule.Entry, error) {
 	if err := s.ready(ctx); err != nil {
 		return schedule.Entry{}, err
@@ -155,7 +172,9 @@ func (s *Store) Get(ctx context.Context, id string) (schedule.Entry, error) {
 	return s.table.get(id)
 }
 
-// List implements [schedule.Lister]. Entries are sorted by id.
+// List implements [schedule.Lister]: it returns up to limit entries, at least one, sorted by id,
+// and the cursor of the next page; "" after the last page. Returns an error if the view is closed
+// or ctx has ended.
 func (s *Store) List(ctx context.Context, cursor string, limit int) ([]schedule.Entry, string, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, "", err
@@ -164,7 +183,9 @@ func (s *Store) List(ctx context.Context, cursor string, limit int) ([]schedule.
 	return entries, next, nil
 }
 
-// Pause implements [schedule.Pauser].
+// Pause implements [schedule.Pauser]: it removes an entry's due time until Resume. Returns
+// [schedule.ErrNotFound] if the entry does not exist. Returns an error if the view is closed or ctx
+// has ended.
 func (s *Store) Pause(ctx context.Context, id string) error {
 	if err := s.ready(ctx); err != nil {
 		return err
@@ -172,7 +193,9 @@ func (s *Store) Pause(ctx context.Context, id string) error {
 	return s.table.pause(id)
 }
 
-// Resume implements [schedule.Pauser].
+// Resume implements [schedule.Pauser]: it ends an entry's pause, sets its due time to next and
+// wakes the watchers. An entry that is not paused stays as it is. Returns [schedule.ErrNotFound] if
+// the entry does not exist. Returns an error if the view is closed or ctx has ended.
 func (s *Store) Resume(ctx context.Context, id string, next time.Time) error {
 	if err := s.ready(ctx); err != nil {
 		return err
@@ -180,7 +203,9 @@ func (s *Store) Resume(ctx context.Context, id string, next time.Time) error {
 	return s.table.resume(id, next)
 }
 
-// Unscheduled implements [schedule.Repairer].
+// Unscheduled implements [schedule.Repairer]: it returns the entries that would never become due.
+// They have no due time and no claim and are not paused. Returns an error if the view is closed or
+// ctx has ended.
 func (s *Store) Unscheduled(ctx context.Context) ([]schedule.Entry, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
@@ -188,7 +213,9 @@ func (s *Store) Unscheduled(ctx context.Context) ([]schedule.Entry, error) {
 	return s.table.allUnscheduled(), nil
 }
 
-// Repair implements [schedule.Repairer].
+// Repair implements [schedule.Repairer]: it sets the due time of such an entry and reports whether
+// it did so. Other entries, and ids that do not exist, give false. Returns an error if the view is
+// closed or ctx has ended.
 func (s *Store) Repair(ctx context.Context, id string, next time.Time) (bool, error) {
 	if err := s.ready(ctx); err != nil {
 		return false, err
@@ -196,5 +223,6 @@ func (s *Store) Repair(ctx context.Context, id string, next time.Time) (bool, er
 	return s.table.repairOne(id, next), nil
 }
 
-// Watch implements [schedule.Watcher].
+// Watch implements [schedule.Watcher]: wake is called in the goroutine that adds, resumes, repairs
+// or releases something, in any view. stop removes it.
 func (s *Store) Watch(wake func()) (stop func()) { return s.table.watch(wake) }

@@ -13,6 +13,9 @@ import (
 
 // table holds one schedule, shared by all its views. Each method is one atomic step. Methods take
 // t.mu unless their comment says otherwise.
+//
+// A tick is one run of an entry. A claim reserves it for an owner until its lease ends; then the
+// claim has expired, and another owner may take it over.
 type table struct {
 	now func() time.Time
 
@@ -25,6 +28,7 @@ type table struct {
 	watched  int
 }
 
+// entry is one entry of the schedule with its items in the heap of due times.
 type entry struct {
 	schedule.Entry            // Next equals next.at
 	next           *dueItem   // nil: no due time
@@ -54,7 +58,9 @@ func milli(t time.Time) time.Time { return time.UnixMilli(t.UnixMilli()).UTC() }
 // clock returns the store's current time, rounded down to milliseconds.
 func (t *table) clock() time.Time { return milli(t.now()) }
 
-// add implements Store.Add and wakes the watchers if something became due earlier.
+// add adds checked entries, with copies of their payloads, and returns for each whether it is new.
+// An existing entry that is unscheduled gets its Next, with the result false. It wakes the watchers
+// if it added or repaired an entry.
 func (t *table) add(entries []schedule.Entry) []bool {
 	t.mu.Lock()
 	added := make([]bool, len(entries))
@@ -78,11 +84,11 @@ func (t *table) add(entries []schedule.Entry) []bool {
 }
 
 // unscheduled reports whether e would never become due: it has no due time and no claim and is not
-// paused.
+// paused. Call it with the table's mu held.
 func (e *entry) unscheduled() bool { return e.next == nil && len(e.claims) == 0 && !e.Paused }
 
-// repair sets the due time of an unscheduled entry, and reports whether it did so. e may be nil.
-// Call it with t.mu held.
+// repair sets the due time of an unscheduled entry, and reports whether it did so. A nil e gives
+// false. It wakes no watchers. Call it with t.mu held.
 func (t *table) repair(e *entry, next time.Time) bool {
 	if e == nil || !e.unscheduled() {
 		return false
@@ -104,7 +110,8 @@ func (t *table) allUnscheduled() []schedule.Entry {
 	return found
 }
 
-// repairOne repairs the entry with this id, and wakes the watchers if it did so.
+// repairOne repairs the entry with this id, and wakes the watchers if it did so. It returns false
+// if the entry does not exist or is not unscheduled.
 func (t *table) repairOne(id string, next time.Time) bool {
 	t.mu.Lock()
 	repaired := t.repair(t.entries[id], next)
@@ -129,7 +136,8 @@ func (t *table) schedule(e *entry, at time.Time) {
 	e.next = t.put(&dueItem{entry: e, at: e.Next})
 }
 
-// put adds an item to the heap, behind the items of the same time. Call it with t.mu held.
+// put adds an item to the heap, behind the items of the same time, and returns it. Call it with
+// t.mu held.
 func (t *table) put(p *dueItem) *dueItem {
 	t.added++
 	p.order = t.added
@@ -137,7 +145,8 @@ func (t *table) put(p *dueItem) *dueItem {
 	return p
 }
 
-// due returns the Batch of up to most due ticks. It leaves them in the heap.
+// due returns the Batch of up to most due ticks, in the order in which they became due. It leaves
+// them in the heap. b.Next is the first time after now.
 func (t *table) due(most int) schedule.Batch {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -155,7 +164,8 @@ func (t *table) due(most int) schedule.Batch {
 	return b
 }
 
-// tick returns the tick of an item, with copies of the entry's bytes.
+// tick returns the tick of an item, with copies of the entry's bytes. Due is the instant of a
+// claimed tick, or else the entry's due time. Call it with the table's mu held.
 func (p *dueItem) tick() schedule.Tick {
 	k := schedule.Tick{Entry: p.entry.clone(), Due: p.due, Owner: p.owner}
 	if p.due.IsZero() {
@@ -171,7 +181,8 @@ func (e *entry) clone() schedule.Entry {
 	return c
 }
 
-// claimed returns the claim on the tick of an instant, valid or expired; or nil.
+// claimed returns the claim on the tick of an instant, valid or expired; nil if the tick has no
+// claim. Call it with the table's mu held.
 func (e *entry) claimed(due time.Time) *dueItem {
 	for _, p := range e.claims {
 		if p.due.Equal(due) {
@@ -181,7 +192,14 @@ func (e *entry) claimed(due time.Time) *dueItem {
 	return nil
 }
 
-// claim claims one tick as Store.Claim describes, and reports whether the owner holds it now.
+// claim claims one tick as Store.Claim describes, and reports whether the owner holds it now. It
+// gives the entry its next due time and, with c.Remember, its Last.
+//
+//   - The owner's own claim is renewed, and nothing else changes.
+//   - An expired claim of c.Owner is taken over. The entry gets c.Next only if it has no due time.
+//   - A tick without a claim must be the entry's due time, and c.Owner must be "".
+//
+// In all other cases it returns false and changes nothing.
 func (t *table) claim(owner string, lease time.Duration, c *schedule.Claim) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -222,7 +240,8 @@ func (t *table) unclaim(p *dueItem) {
 	p.entry.claims = slices.DeleteFunc(p.entry.claims, func(q *dueItem) bool { return q == p })
 }
 
-// held returns the claim of the owner on a tick, or nil. Call it with t.mu held.
+// held returns the owner's claim on a tick, valid or expired; nil if the owner has no claim on it.
+// Call it with t.mu held.
 func (t *table) held(owner string, k *schedule.Tick) *dueItem {
 	if e := t.entries[k.ID]; e != nil {
 		if p := e.claimed(k.Due); p != nil && p.owner == owner {
@@ -232,8 +251,9 @@ func (t *table) held(owner string, k *schedule.Tick) *dueItem {
 	return nil
 }
 
-// renew extends the owner's claim on a tick to lease from now, and reports whether the owner held
-// it. With lease 0 the tick is due at once, and the watchers are called.
+// renew makes the owner's claim on a tick end after lease from now, even if it has expired. It
+// reports whether the owner held the claim. With lease 0 the tick is due at once, and the watchers
+// are called.
 func (t *table) renew(owner string, lease time.Duration, k *schedule.Tick) bool {
 	t.mu.Lock()
 	p := t.held(owner, k)
@@ -248,8 +268,9 @@ func (t *table) renew(owner string, lease time.Duration, k *schedule.Tick) bool 
 	return p != nil
 }
 
-// done ends the owner's claim on a tick, stores the state and removes the entry, as f says. It
-// reports whether the owner held the claim; otherwise it changes nothing.
+// done ends the owner's claim on a tick. It stores f.State in the entry that f.StateOf names, if
+// that exists. With f.Remove it deletes the tick's entry unless that has a due time or another
+// claim. It reports whether the owner held the claim; otherwise it changes nothing.
 func (t *table) done(owner string, f *schedule.Finish) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -270,7 +291,7 @@ func (t *table) done(owner string, f *schedule.Finish) bool {
 	return true
 }
 
-// remove deletes an entry with its claims, and reports whether it existed.
+// remove deletes an entry with its due time and claims, and reports whether it existed.
 func (t *table) remove(id string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -302,8 +323,8 @@ func (t *table) get(id string) (schedule.Entry, error) {
 	return schedule.Entry{}, schedule.ErrNotFound
 }
 
-// list returns copies of up to limit entries after the id cursor, and the cursor of the next page;
-// "" after the last page.
+// list returns copies of up to limit entries whose ids come after cursor, sorted by id. It also
+// returns the cursor of the next page; "" after the last page.
 func (t *table) list(cursor string, limit int) ([]schedule.Entry, string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -325,8 +346,8 @@ func (t *table) list(cursor string, limit int) ([]schedule.Entry, string) {
 	return page, ids[from+limit-1]
 }
 
-// pause removes the due time of an entry and marks it as paused. Returns [schedule.ErrNotFound] if
-// it does not exist.
+// pause removes the due time of an entry and marks it as paused. Claims on its ticks stay. Returns
+// [schedule.ErrNotFound] if it does not exist.
 func (t *table) pause(id string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -339,7 +360,8 @@ func (t *table) pause(id string) error {
 	return nil
 }
 
-// resume ends the pause of an entry, sets its due time and wakes the watchers. Returns
+// resume ends the pause of an entry, sets its due time and wakes the watchers; a zero next sets no
+// due time. An entry that is not paused stays as it is, but the watchers are woken. Returns
 // [schedule.ErrNotFound] if the entry does not exist.
 func (t *table) resume(id string, next time.Time) error {
 	t.mu.Lock()
@@ -356,7 +378,7 @@ func (t *table) resume(id string, next time.Time) error {
 	return nil
 }
 
-// watch registers a function that wake calls. stop removes it.
+// watch registers a function that wake calls. stop removes it; a call in progress may still follow.
 func (t *table) watch(wake func()) (stop func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -370,7 +392,8 @@ func (t *table) watch(wake func()) (stop func()) {
 	}
 }
 
-// wake calls all watchers. Call it without t.mu held, because a watcher may call a method of t.
+// wake calls all watchers in this goroutine. Call it without t.mu held, because a watcher may call
+// a method of t.
 func (t *table) wake() {
 	t.mu.Lock()
 	calls := slices.Collect(maps.Values(t.watchers))
@@ -383,8 +406,8 @@ func (t *table) wake() {
 // dueHeap is a heap sorted by time, then by order.
 type dueHeap []*dueItem
 
-// after returns the earliest time in the heap after now; or zero. It
-// descends from the due items at the top of the heap until each branch has an item that is not due.
+// after returns the earliest time in the heap after now, or zero. It changes nothing. It descends
+// from the due items at the top of the heap until each branch has an item that is not due.
 func (h dueHeap) after(now time.Time) time.Time {
 	var next time.Time
 	pending := []int{0}
@@ -404,6 +427,8 @@ func (h dueHeap) after(now time.Time) time.Time {
 
 func (h dueHeap) Len() int { return len(h) }
 
+// Less implements heap.Interface: items are sorted by time, and items of the same time by their
+// order.
 func (h dueHeap) Less(i, j int) bool {
 	if h[i].at.Equal(h[j].at) {
 		return h[i].order < h[j].order
@@ -411,19 +436,20 @@ func (h dueHeap) Less(i, j int) bool {
 	return h[i].at.Before(h[j].at)
 }
 
+// Swap implements heap.Interface. It keeps the indexes of both items up to date.
 func (h dueHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].index, h[j].index = i, j
 }
 
-// Push implements heap.Interface.
+// Push implements heap.Interface. It sets the index of the item.
 func (h *dueHeap) Push(x any) {
 	p, _ := x.(*dueItem)
 	p.index = len(*h)
 	*h = append(*h, p)
 }
 
-// Pop implements heap.Interface.
+// Pop implements heap.Interface: it removes and returns the last item of the slice.
 func (h *dueHeap) Pop() any {
 	last := len(*h) - 1
 	p := (*h)[last]

@@ -13,7 +13,7 @@ import (
 // chunk is the largest number of entries that are changed with one attempt.
 const chunk = 1000
 
-// outcome is the result of a decideFunc for one item.
+// outcome is the result of a decideFunc for one item of a call.
 type outcome struct {
 	answer bool
 	change bool // the record was changed and must be stored
@@ -36,10 +36,11 @@ type step struct {
 
 // change calls decide for each item of a call and stores the changed records, one message for each
 // entry. If another process changed an entry meanwhile, it reads the entry again and repeats
-// decide. It blocks until all changes are stored.
+// decide. It blocks until all changes are stored or ctx ends.
 //
 // n is the number of items, and id returns the entry's id of an item. The result has one answer for
-// each item. After an error some changes may have been stored.
+// each item. After an error the answers are nil, and some changes may have been stored. Errors are
+// wrapped by wrap.
 func (s *Store) change(ctx context.Context, what string, n int, id func(item int) string, decide decideFunc) ([]bool, error) {
 	answers := make([]bool, n)
 	byID := make(map[string]*step, n)
@@ -67,9 +68,12 @@ func (s *Store) change(ctx context.Context, what string, n int, id func(item int
 	return answers, nil
 }
 
-// tryChange tries once to decide and store the given steps. It returns the steps that must be
-// repeated because another process changed their entries; their records are read from the server
-// again.
+// tryChange tries once to decide the items of the steps and to store the changed records. It writes
+// the answers into answers, and applies stored records to the cache.
+//
+// It returns the steps that must be repeated because another process changed their entries; their
+// records are read from the server again. Its error joins those of the failed messages; the other
+// messages are stored then. It takes s.mu for the decisions.
 func (s *Store) tryChange(ctx context.Context, steps []*step, answers []bool, decide decideFunc) ([]*step, error) {
 	now, err := s.sync(ctx)
 	if err != nil {
@@ -114,8 +118,9 @@ func (s *Store) tryChange(ctx context.Context, steps []*step, answers []bool, de
 	return again, errs
 }
 
-// decide calls the decideFunc for each item of a step, on a copy of its record. It stores the
-// answers and reports whether the record changed. Call it with s.mu held.
+// decide calls the decideFunc for each item of a step, on a copy of its record, which becomes
+// st.next. It writes the answers into answers and reports whether the record changed. Call it with
+// s.mu held.
 func (st *step) decide(now int64, answers []bool, decide decideFunc) bool {
 	r := st.rec
 	if r != nil {
@@ -132,7 +137,9 @@ func (st *step) decide(now int64, answers []bool, decide decideFunc) bool {
 	return changed
 }
 
-// readEntry reads the record of a step's entry from the server.
+// readEntry reads the record of a step's entry and its sequence from the server into st. The record
+// is nil if the entry has no message or was removed. The next attempt then uses it in place of the
+// cache.
 func (s *Store) readEntry(ctx context.Context, st *step) error {
 	st.asked, st.rec, st.seq = true, nil, 0
 	m, err := s.conn.GetLast(ctx, s.stream, s.subject(st.id))
@@ -153,9 +160,9 @@ func (s *Store) readEntry(ctx context.Context, st *step) error {
 	return nil
 }
 
-// applyStored applies a record that this process has stored to the cache, and wakes the watchers if
-// something is due earlier. If the server cannot expire messages, it deletes the message of a
-// removed entry.
+// applyStored applies a record that this process has stored to the cache, if the cache is up to
+// date. It wakes the watchers if something is due earlier. If the server cannot expire messages, it
+// first deletes the message of a removed entry. It takes s.mu.
 func (s *Store) applyStored(ctx context.Context, r *record, seq uint64) {
 	if r.Gone && !s.ttl.Load() {
 		_ = s.conn.DeleteSeq(ctx, s.stream, seq) // after an error the entry still counts as removed
@@ -168,7 +175,11 @@ func (s *Store) applyStored(ctx context.Context, r *record, seq uint64) {
 	}
 }
 
-// Add implements [schedule.Store].
+// Add implements [schedule.Store]: it adds entries and returns for each whether it is new. An
+// existing entry is left as it is; without a due time, claim and pause it gets its Next.
+//
+// If an entry is invalid, it adds nothing and returns [schedule.ErrBadEntry]. After another error
+// some may have been added.
 func (s *Store) Add(ctx context.Context, entries []schedule.Entry) ([]bool, error) {
 	var errs []error
 	for i := range entries {
@@ -186,7 +197,9 @@ func (s *Store) Add(ctx context.Context, entries []schedule.Entry) ([]bool, erro
 	})
 }
 
-// Claim implements [schedule.Store].
+// Claim implements [schedule.Store]: it claims ticks for owner, gives their entries the next due
+// time, and returns for each whether owner holds it now. If the lease or a claim is invalid, it
+// returns [schedule.ErrBadEntry] and changes nothing. After another error some may be claimed.
 func (s *Store) Claim(ctx context.Context, owner string, lease time.Duration, claims []schedule.Claim) ([]bool, error) {
 	errs := []error{schedule.CheckLease(owner, lease)}
 	for i := range claims {
@@ -204,7 +217,9 @@ func (s *Store) Claim(ctx context.Context, owner string, lease time.Duration, cl
 	})
 }
 
-// Renew implements [schedule.Store].
+// Renew implements [schedule.Store]: the owner's claims on ticks end after lease from now; lease 0
+// makes the ticks due at once. It returns for each whether owner held the claim; if not, nothing
+// changes for it. If owner or lease is invalid, it returns [schedule.ErrBadEntry].
 func (s *Store) Renew(ctx context.Context, owner string, lease time.Duration, ticks []schedule.Tick) ([]bool, error) {
 	if err := schedule.CheckLease(owner, lease); err != nil {
 		return nil, err
@@ -222,7 +237,11 @@ func (s *Store) Renew(ctx context.Context, owner string, lease time.Duration, ti
 	})
 }
 
-// Done implements [schedule.Store].
+// Done implements [schedule.Store]: it ends the owner's claims, stores the states and removes
+// entries as each Finish says. It returns for each whether owner held the claim; if not, nothing
+// changes for it. If an item is invalid, it returns [schedule.ErrBadEntry] and changes nothing.
+//
+// States for other entries (Finish.StateOf) are stored first, in messages of their own.
 func (s *Store) Done(ctx context.Context, owner string, done []schedule.Finish) ([]bool, error) {
 	errs := []error{schedule.CheckLease(owner, 0)}
 	for i := range done {
@@ -253,7 +272,8 @@ func (s *Store) Done(ctx context.Context, owner string, done []schedule.Finish) 
 }
 
 // storeOtherStates stores the states of runs that belong to another entry (Finish.StateOf), if the
-// claim of the run is still held.
+// claim of the run is still held and that entry exists. It does not end the claims. It blocks until
+// the states are stored.
 func (s *Store) storeOtherStates(ctx context.Context, owner string, done []schedule.Finish) error {
 	var others []schedule.Finish
 	for _, f := range done {
@@ -275,8 +295,9 @@ func (s *Store) storeOtherStates(ctx context.Context, owner string, done []sched
 	return err
 }
 
-// changeOne changes one entry with fn, which reports whether it changed the record. changeOne
-// reports whether the entry exists.
+// changeOne changes one entry with fn, which reports whether it changed the record; only then the
+// record is stored. fn may be called again after a conflict. changeOne reports whether the entry
+// exists, and false after an error.
 func (s *Store) changeOne(ctx context.Context, what, id string, fn func(r *record) bool) (bool, error) {
 	found, err := s.change(ctx, what, 1, func(int) string { return id }, func(_ int64, r *record, _ int) (*record, outcome) {
 		if r == nil {
@@ -287,7 +308,8 @@ func (s *Store) changeOne(ctx context.Context, what, id string, fn func(r *recor
 	return err == nil && found[0], err
 }
 
-// Remove implements [schedule.Store].
+// Remove implements [schedule.Store]: it deletes an entry with its claims and state, and reports
+// whether it existed.
 func (s *Store) Remove(ctx context.Context, id string) (bool, error) {
 	return s.changeOne(ctx, "remove", id, func(r *record) bool {
 		r.Gone = true
@@ -295,7 +317,8 @@ func (s *Store) Remove(ctx context.Context, id string) (bool, error) {
 	})
 }
 
-// Pause implements [schedule.Pauser].
+// Pause implements [schedule.Pauser]: it removes an entry's due time until Resume. Claims on its
+// ticks stay. Returns [schedule.ErrNotFound] if the entry does not exist.
 func (s *Store) Pause(ctx context.Context, id string) error {
 	found, err := s.changeOne(ctx, "pause", id, func(r *record) bool {
 		r.schedule(time.Time{})
@@ -308,7 +331,9 @@ func (s *Store) Pause(ctx context.Context, id string) error {
 	return err
 }
 
-// Resume implements [schedule.Pauser].
+// Resume implements [schedule.Pauser]: it ends an entry's pause and sets its due time to next; a
+// zero next sets no due time. An entry that is not paused stays as it is. Returns
+// [schedule.ErrNotFound] if the entry does not exist.
 func (s *Store) Resume(ctx context.Context, id string, next time.Time) error {
 	found, err := s.changeOne(ctx, "resume", id, func(r *record) bool {
 		if !r.Paused {
@@ -324,7 +349,9 @@ func (s *Store) Resume(ctx context.Context, id string, next time.Time) error {
 	return err
 }
 
-// Repair implements [schedule.Repairer].
+// Repair implements [schedule.Repairer]: it sets the due time of an entry that has neither a due
+// time nor a claim and is not paused. It reports whether it did so. Other entries, and ids that do
+// not exist, give false.
 func (s *Store) Repair(ctx context.Context, id string, next time.Time) (bool, error) {
 	repaired, err := s.change(ctx, "repair", 1, func(int) string { return id }, func(_ int64, r *record, _ int) (*record, outcome) {
 		if r == nil {

@@ -32,7 +32,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// New returns a Store. Its error joins all problems of the configuration. It does not connect.
+// New returns a Store. It does not connect and creates no stream: the first call does so. Its error
+// joins all problems of the configuration: an invalid name or Connect, or Replicas out of range.
 func New(c Config) (*Store, error) {
 	if c.Name == "" {
 		c.Name = DefaultName

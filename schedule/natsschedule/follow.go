@@ -20,8 +20,7 @@ const (
 	stuck = 5 * time.Second
 )
 
-// start starts the goroutine that follows the stream, if it does not run and the store is open. It
-// takes s.mu.
+// start starts the goroutine of follow, unless it runs or the store is closed. It takes s.mu.
 func (s *Store) start() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -31,8 +30,9 @@ func (s *Store) start() {
 	}
 }
 
-// follow keeps the cache up to date until the store is closed. After an error it connects again and
-// reads the whole stream again.
+// follow keeps the cache, the copy of the schedule in memory, up to date until the store is closed.
+// After an error it marks the cache as stale, waits, connects again and reads the whole stream
+// again. If the stream was deleted, it creates it again.
 func (s *Store) follow() {
 	for attempt := 0; s.ctx.Err() == nil; attempt++ {
 		began := time.Now()
@@ -51,7 +51,8 @@ func (s *Store) follow() {
 	}
 }
 
-// open creates the stream if it does not exist. After the first success it does nothing.
+// open creates the stream if it does not exist, and notes whether the server can expire messages.
+// It blocks until the server answers or ctx ends. After a success it does nothing.
 func (s *Store) open(ctx context.Context) error {
 	if s.opened.Load() {
 		return nil
@@ -75,15 +76,17 @@ func (s *Store) open(ctx context.Context) error {
 	return nil
 }
 
-// markStale notes that the cache is no longer updated. It takes s.mu.
+// markStale notes that the cache is no longer updated; calls then wait until it is complete again.
+// It takes s.mu.
 func (s *Store) markStale() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fresh = false
 }
 
-// followStream reads the whole schedule into the cache and then applies all changes. It returns an
-// error when ctx or the connection ends, or when a message is missing.
+// followStream reads the whole schedule into a new cache, replaces the old one by it, and then
+// applies all changes. It blocks until ctx or the connection ends, s.reload is called, or a message
+// is missing, and then returns an error, never nil. A message that is not an entry is skipped.
 func (s *Store) followStream(ctx context.Context, sess *natsconn.Session) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -142,8 +145,8 @@ func (s *Store) followStream(ctx context.Context, sess *natsconn.Session) error 
 	}
 }
 
-// replaceCache replaces the cache by a complete one, and wakes waiting calls and the watchers. It
-// takes s.mu.
+// replaceCache replaces the cache by a complete one of the stream that was made at created. seq is
+// the last sequence that it holds. It wakes waiting calls and the watchers. It takes s.mu.
 func (s *Store) replaceCache(t *table, seq uint64, created time.Time) {
 	s.mu.Lock()
 	s.cache, s.seq, s.created, s.fresh = t, seq, created, true
@@ -153,8 +156,8 @@ func (s *Store) replaceCache(t *table, seq uint64, created time.Time) {
 }
 
 // applyChange applies one message of the stream to the cache, and wakes waiting calls. If something
-// is due earlier, it wakes the watchers. A message that is not an entry, with err, only counts as
-// seen. It takes s.mu.
+// is due earlier, it wakes the watchers. If err is not nil, the message is not an entry: r is
+// ignored, and the message only counts as seen. It takes s.mu.
 func (s *Store) applyChange(r *record, err error, seq uint64) {
 	s.mu.Lock()
 	sooner := err == nil && s.cache.apply(r, seq, true)
@@ -185,6 +188,10 @@ type status struct {
 
 // sync waits until the cache has all changes that the stream has now, and returns the server's time
 // in milliseconds. If it returns nil as error, s.mu is held; the caller must unlock it.
+//
+// It starts follow, and creates the stream if it does not exist. If the server sends no time, it
+// returns the time of this process. It blocks until the server answers, ctx ends or the store is
+// closed.
 func (s *Store) sync(ctx context.Context) (int64, error) {
 	if err := context.Cause(ctx); err != nil {
 		return 0, fmt.Errorf("%w: %w", natsconn.ErrUnavailable, err)
@@ -213,7 +220,10 @@ func (s *Store) sync(ctx context.Context) (int64, error) {
 }
 
 // awaitCache waits until the cache has all changes of st. If it returns nil, s.mu is held; the
-// caller must unlock it. If the cache lags behind for longer than stuck, it is read again.
+// caller must unlock it. If the cache lags behind for longer than stuck, or the stream is a new
+// one, the stream is read again from the start.
+//
+// Returns natsconn.ErrClosed after Close, and natsconn.ErrUnavailable if ctx ends.
 func (s *Store) awaitCache(ctx context.Context, st *status) error {
 	lag := time.NewTimer(stuck)
 	defer lag.Stop()

@@ -37,13 +37,16 @@ type record struct {
 	payload, state []byte
 }
 
+// claim is the claim of an owner on the tick due; its lease ends at until. Times are Unix
+// milliseconds.
 type claim struct {
 	Due   int64  `json:"due"`
 	Owner string `json:"owner"`
 	Until int64  `json:"until"`
 }
 
-// subject returns the subject of an entry's message.
+// subject returns the subject of an entry's message: the schedule's prefix, then "i" and the id, or
+// "h" and the id in hex if a subject cannot contain the id.
 func (s *Store) subject(id string) string {
 	if plain(id) {
 		return s.prefix + "i" + id
@@ -51,8 +54,11 @@ func (s *Store) subject(id string) string {
 	return s.prefix + "h" + hex.EncodeToString([]byte(id))
 }
 
-// message returns the message that stores r and replaces the message with the sequence expected. 0:
-// the entry has no message yet. It sets r.Size, and clears the contents of a removed record.
+// message returns the message that stores r and replaces the entry's message with the sequence
+// expected. 0: the entry has no message yet. It does not send the message.
+//
+// It changes r: it sets r.Size, and clears the payload, state and claims of a removed record. The
+// message of a removed record expires after removedTTL seconds.
 func (s *Store) message(r *record, expected uint64) *nats.Msg {
 	if r.Gone {
 		r.payload, r.state, r.Claims = nil, nil, nil
@@ -71,7 +77,8 @@ func (s *Store) message(r *record, expected uint64) *nats.Msg {
 	return m
 }
 
-// decode returns the record of a message.
+// decode returns the record of a message. Its payload and state share memory with data. Returns an
+// error if the header Swj-Entry is missing, or if data is shorter than the payload.
 func decode(h nats.Header, data []byte) (*record, error) {
 	r := &record{}
 	if err := json.Unmarshal([]byte(h.Get(headerEntry)), r); err != nil {
@@ -84,7 +91,8 @@ func decode(h nats.Header, data []byte) (*record, error) {
 	return r, nil
 }
 
-// clone returns a copy of the record that the caller may change.
+// clone returns a copy of the record that the caller may change. Payload and state are shared;
+// replace them, do not change their bytes.
 func (r *record) clone() *record {
 	c := *r
 	c.Claims = slices.Clone(r.Claims)
@@ -106,12 +114,14 @@ func (r *record) entry() schedule.Entry {
 	return e
 }
 
-// claimed returns the index of the claim on a tick, or -1.
+// claimed returns the index of the claim on the tick due, valid or expired; -1 if the tick has no
+// claim.
 func (r *record) claimed(due time.Time) int {
 	return slices.IndexFunc(r.Claims, func(c claim) bool { return c.Due == due.UnixMilli() })
 }
 
-// held returns the index of the owner's claim on a tick, or -1.
+// held returns the index of the owner's claim on the tick due, valid or expired; -1 if the owner
+// has no claim on it.
 func (r *record) held(owner string, due time.Time) int {
 	if i := r.claimed(due); i >= 0 && r.Claims[i].Owner == owner {
 		return i
@@ -131,7 +141,8 @@ func (r *record) schedule(next time.Time) {
 // and is neither paused nor removed.
 func (r *record) unscheduled() bool { return !r.Timed && len(r.Claims) == 0 && !r.Paused && !r.Gone }
 
-// repair sets the due time of an unscheduled entry, and reports whether it did so.
+// repair sets the due time of an unscheduled entry, and reports whether it did so. Other records
+// stay unchanged.
 func (r *record) repair(next time.Time) bool {
 	if !r.unscheduled() {
 		return false
@@ -140,8 +151,14 @@ func (r *record) repair(next time.Time) bool {
 	return true
 }
 
-// claim claims a tick for owner if the tick is as c describes it, or renews the owner's own claim.
-// It gives the entry its next due time, and reports whether the owner holds the tick now.
+// claim claims a tick for owner at the time now and reports whether the owner holds it now. It
+// changes only r. It gives the entry its next due time and, with c.Remember, its last tick.
+//
+//   - The owner's own claim is renewed, and nothing else changes.
+//   - An expired claim of c.Owner is taken over. The entry gets c.Next only if it has no due time.
+//   - A tick without a claim must be the entry's due time, and c.Owner must be "".
+//
+// In all other cases it returns false and changes nothing.
 func (r *record) claim(now int64, owner string, lease time.Duration, c *schedule.Claim) bool {
 	until := now + lease.Milliseconds()
 	if i := r.claimed(c.Due); i >= 0 {

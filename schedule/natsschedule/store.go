@@ -56,8 +56,8 @@ var (
 // Name implements [schedule.Named].
 func (s *Store) Name() string { return s.name }
 
-// Close ends waiting calls and closes the connection. It returns the error of ctx if ctx ends
-// first. Close is idempotent.
+// Close ends waiting calls, closes the connection and waits for the goroutine that follows the
+// stream. It returns the error of ctx if ctx ends first. Close is idempotent.
 func (s *Store) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
@@ -68,7 +68,9 @@ func (s *Store) Close(ctx context.Context) error {
 	return err
 }
 
-// wrap wraps the port's error and the client's error. what names the operation in the text.
+// wrap returns err with the operation what in its text. It adds [schedule.ErrClosed] after Close,
+// [schedule.ErrBadEntry] if an entry is larger than the server allows, and otherwise
+// [schedule.ErrUnavailable]. nil and [schedule.ErrNotFound] stay as they are.
 func wrap(what string, err error) error {
 	var class error
 	switch {
@@ -84,7 +86,9 @@ func wrap(what string, err error) error {
 	return fmt.Errorf("natsschedule %s: %w: %w", what, class, err)
 }
 
-// Due implements [schedule.Store].
+// Due implements [schedule.Store]: it returns up to max due ticks without a valid claim, the
+// longest overdue first, and changes nothing. Like all calls, it first waits until the copy in
+// memory is up to date.
 func (s *Store) Due(ctx context.Context, max int) (schedule.Batch, error) {
 	now, err := s.sync(ctx)
 	if err != nil {
@@ -94,7 +98,7 @@ func (s *Store) Due(ctx context.Context, max int) (schedule.Batch, error) {
 	return s.cache.due(now, max), nil
 }
 
-// Get implements [schedule.Lister].
+// Get implements [schedule.Lister]: it returns a copy of an entry, or [schedule.ErrNotFound].
 func (s *Store) Get(ctx context.Context, id string) (schedule.Entry, error) {
 	if _, err := s.sync(ctx); err != nil {
 		return schedule.Entry{}, wrap("get", err)
@@ -106,7 +110,8 @@ func (s *Store) Get(ctx context.Context, id string) (schedule.Entry, error) {
 	return schedule.Entry{}, schedule.ErrNotFound
 }
 
-// List implements [schedule.Lister]. Entries are sorted by id.
+// List implements [schedule.Lister]: it returns up to limit entries sorted by id, and the cursor of
+// the next page; "" after the last page. A page may have fewer than limit entries.
 func (s *Store) List(ctx context.Context, cursor string, limit int) ([]schedule.Entry, string, error) {
 	if _, err := s.sync(ctx); err != nil {
 		return nil, "", wrap("list", err)
@@ -116,7 +121,8 @@ func (s *Store) List(ctx context.Context, cursor string, limit int) ([]schedule.
 	return page, next, nil
 }
 
-// Unscheduled implements [schedule.Repairer].
+// Unscheduled implements [schedule.Repairer]: it returns the entries that would never become due.
+// They have no due time and no claim and are not paused.
 func (s *Store) Unscheduled(ctx context.Context) ([]schedule.Entry, error) {
 	if _, err := s.sync(ctx); err != nil {
 		return nil, wrap("unscheduled", err)
@@ -131,7 +137,8 @@ func (s *Store) Unscheduled(ctx context.Context) ([]schedule.Entry, error) {
 	return found, nil
 }
 
-// Watch implements [schedule.Watcher]. It starts to follow the stream.
+// Watch implements [schedule.Watcher]: it calls wake when something is due earlier than before, or
+// when the whole stream was read again. It starts to follow the stream. stop removes wake.
 func (s *Store) Watch(wake func()) (stop func()) {
 	s.start()
 	s.mu.Lock()
@@ -146,7 +153,8 @@ func (s *Store) Watch(wake func()) (stop func()) {
 	}
 }
 
-// wake calls all watchers. Call it without s.mu held, because a watcher may call a method of s.
+// wake calls all watchers in this goroutine. Call it without s.mu held, because a watcher may call
+// a method of s.
 func (s *Store) wake() {
 	s.mu.Lock()
 	calls := slices.Collect(maps.Values(s.watchers))

@@ -11,7 +11,8 @@ import (
 )
 
 // table is the copy of a schedule in memory. It does no locking: call its methods with the Store's
-// mu held.
+// mu held. It holds entries; a claim on a tick, one run of an entry, reserves it for an owner until
+// its lease ends.
 type table struct {
 	entries map[string]*cached
 	ids     []string // sorted, for list; nil: not yet made
@@ -19,7 +20,7 @@ type table struct {
 	order   uint64
 }
 
-// cached is an entry with the sequence of its message.
+// cached is an entry with the sequence of its message and its items in the heap.
 type cached struct {
 	rec  *record // if Gone: removed, until the stream confirms it
 	seq  uint64
@@ -40,8 +41,8 @@ type dueItem struct {
 // newTable returns an empty table.
 func newTable() *table { return &table{entries: make(map[string]*cached)} }
 
-// apply applies a record unless the table has a newer one. It reports whether something is due
-// earlier than before.
+// apply puts a record into the table unless the table has a newer one, by the sequences of their
+// messages. It reports whether something is due earlier than before.
 //
 // fromStream reports that the stream has sent the record. Then a removed entry is deleted from the
 // table. Otherwise it is kept as removed, so that an older message does not add it again.
@@ -93,8 +94,8 @@ func (t *table) put(p *dueItem) {
 	heap.Push(&t.dues, p)
 }
 
-// get returns the record of an entry and its sequence. The record is nil if the entry does not
-// exist or was removed.
+// get returns the record of an entry and the sequence of its message. The record is nil if the
+// entry does not exist (sequence 0) or was removed. Do not change the record.
 func (t *table) get(id string) (*record, uint64) {
 	k := t.entries[id]
 	switch {
@@ -106,7 +107,8 @@ func (t *table) get(id string) (*record, uint64) {
 	return k.rec, k.seq
 }
 
-// due returns the Batch of up to most ticks at the time now.
+// due returns the Batch of up to most due ticks at the time now, in the order in which they became
+// due. It leaves them in the table. b.Next is the first time after now.
 func (t *table) due(now int64, most int) schedule.Batch {
 	b := schedule.Batch{Now: moment(now)}
 	var taken []*dueItem
@@ -122,7 +124,8 @@ func (t *table) due(now int64, most int) schedule.Batch {
 	return b
 }
 
-// list returns a page of entries sorted by id, and the cursor of the next page.
+// list returns the entries of up to limit ids after cursor, sorted by id, and the cursor of the
+// next page; "" after the last page. Removed entries are left out, so a page may be shorter.
 func (t *table) list(cursor string, limit int) ([]schedule.Entry, string) {
 	if t.ids == nil {
 		t.ids = slices.Sorted(maps.Keys(t.entries))
@@ -147,8 +150,8 @@ func (t *table) list(cursor string, limit int) ([]schedule.Entry, string) {
 // dueHeap is a heap sorted by time, then by order.
 type dueHeap []*dueItem
 
-// after returns the earliest time in the heap after now; or zero. It
-// descends from the due items at the top of the heap until each branch has an item that is not due.
+// after returns the earliest time in the heap after now, or zero. It changes nothing. It descends
+// from the due items at the top of the heap until each branch has an item that is not due.
 func (h dueHeap) after(now int64) time.Time {
 	next := int64(math.MaxInt64)
 	pending := []int{0}
@@ -171,6 +174,8 @@ func (h dueHeap) after(now int64) time.Time {
 
 func (h dueHeap) Len() int { return len(h) }
 
+// Less implements heap.Interface: items are sorted by time, and items of the same time by their
+// order.
 func (h dueHeap) Less(i, j int) bool {
 	if h[i].at == h[j].at {
 		return h[i].order < h[j].order
@@ -178,19 +183,20 @@ func (h dueHeap) Less(i, j int) bool {
 	return h[i].at < h[j].at
 }
 
+// Swap implements heap.Interface. It keeps the indexes of both items up to date.
 func (h dueHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].index, h[j].index = i, j
 }
 
-// Push implements heap.Interface.
+// Push implements heap.Interface. It sets the index of the item.
 func (h *dueHeap) Push(x any) {
 	p, _ := x.(*dueItem)
 	p.index = len(*h)
 	*h = append(*h, p)
 }
 
-// Pop implements heap.Interface.
+// Pop implements heap.Interface: it removes and returns the last item of the slice.
 func (h *dueHeap) Pop() any {
 	last := len(*h) - 1
 	p := (*h)[last]

@@ -39,7 +39,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// check sets the defaults and returns an error if the name is invalid.
+// check sets the defaults of Name and Logger. Returns an error that wraps [schedule.ErrBadEntry] if
+// the name is invalid.
 func (c *Config) check() error {
 	if c.Name == "" {
 		c.Name = DefaultName
@@ -53,16 +54,17 @@ func (c *Config) check() error {
 	return nil
 }
 
-// tagged reports whether the name contains a hash tag, so that all keys are in one slot of a
-// cluster.
+// tagged reports whether the name contains a hash tag that is not empty, as in "{app}-tasks". Then
+// all keys are in one slot of a cluster.
 func tagged(name string) bool {
 	_, after, _ := strings.Cut(name, "{")
 	tag, _, closed := strings.Cut(after, "}")
 	return closed && tag != ""
 }
 
-// New returns a Store. Its error joins all problems of the configuration. It does no I/O and starts
-// nothing.
+// New returns a Store. It does no I/O and starts nothing. Its error joins all problems of the
+// configuration: an invalid name, invalid Redis options, or, on a cluster, a name without a hash
+// tag ([schedule.ErrUnsupported]).
 func New(c Config) (*Store, error) {
 	errs := []error{c.check()}
 	conn, err := redisconn.New(redisconn.Config{Redis: c.Redis, Logger: c.Logger})

@@ -12,7 +12,7 @@ import (
 	"github.com/swarmiji/swarmiji/schedule"
 )
 
-// Get implements [schedule.Lister].
+// Get implements [schedule.Lister]: it returns an entry, or [schedule.ErrNotFound].
 func (s *Store) Get(ctx context.Context, id string) (schedule.Entry, error) {
 	entries, err := s.show(ctx, []string{id})
 	if err != nil {
@@ -28,7 +28,9 @@ func (s *Store) Get(ctx context.Context, id string) (schedule.Entry, error) {
 // the published ones.
 const ownCursor = "swarmiji "
 
-// List implements [schedule.Lister].
+// List implements [schedule.Lister]: it returns a page of about limit entries in no particular
+// order, and the cursor of the next page; "" after the last page. First come the published entries,
+// then those in this library's own keys. A page may be empty, and an entry may come twice.
 func (s *Store) List(ctx context.Context, cursor string, limit int) ([]schedule.Entry, string, error) {
 	from, behind := strings.CutPrefix(cursor, ownCursor)
 	jobs := s.published.jobs
@@ -71,7 +73,8 @@ func (s *Store) List(ctx context.Context, cursor string, limit int) ([]schedule.
 	return entries, cursor, nil
 }
 
-// show returns the entries with these ids. Ids that do not exist are left out.
+// show returns the entries with these ids, with one call to the server. Ids that do not exist are
+// left out. An entry whose due time cannot be read gets none.
 func (s *Store) show(ctx context.Context, ids []string) ([]schedule.Entry, error) {
 	args := make([]any, 0, 2*len(ids))
 	for _, id := range ids {
@@ -102,12 +105,15 @@ func (s *Store) show(ctx context.Context, ids []string) ([]schedule.Entry, error
 	return entries, nil
 }
 
-// Pause implements [schedule.Pauser].
+// Pause implements [schedule.Pauser]: it removes an entry's due time until Resume. Claims on its
+// ticks stay. Returns [schedule.ErrNotFound] if the entry does not exist.
 func (s *Store) Pause(ctx context.Context, id string) error {
 	return notFoundIfZero(s.number(ctx, "pause", s.scripts.pause, id, member(id)))
 }
 
-// Resume implements [schedule.Pauser].
+// Resume implements [schedule.Pauser]: it ends an entry's pause and sets its due time to next; a
+// zero next sets no due time. An entry that is not paused stays as it is. Returns
+// [schedule.ErrNotFound] if the entry does not exist.
 func (s *Store) Resume(ctx context.Context, id string, next time.Time) error {
 	at := ""
 	if !next.IsZero() {
@@ -116,7 +122,8 @@ func (s *Store) Resume(ctx context.Context, id string, next time.Time) error {
 	return notFoundIfZero(s.number(ctx, "resume", s.scripts.resume, id, member(id), at))
 }
 
-// notFoundIfZero returns err, or [schedule.ErrNotFound] if a script changed n = 0 entries.
+// notFoundIfZero returns err if it is not nil. Otherwise it returns [schedule.ErrNotFound] if the
+// script's answer n is 0, which means that the entry does not exist.
 func notFoundIfZero(n int64, err error) error {
 	if err == nil && n == 0 {
 		return schedule.ErrNotFound
@@ -127,8 +134,11 @@ func notFoundIfZero(n int64, err error) error {
 // scan is the number of elements that the server examines in one step of a search.
 const scan = 1000
 
-// Unscheduled implements [schedule.Repairer]. It examines all entries, a thousand with each call to
-// the server, so that other clients are not blocked.
+// Unscheduled implements [schedule.Repairer]: it returns the entries that would never become due.
+// They have no due time and no claim and are not paused. It changes nothing.
+//
+// It examines all entries, a thousand with each call to the server, so that other clients are not
+// blocked. An entry that changes meanwhile may be among them.
 func (s *Store) Unscheduled(ctx context.Context) ([]schedule.Entry, error) {
 	ids := map[string]bool{}
 	for _, l := range []*layout{&s.published, &s.own} {
@@ -156,8 +166,9 @@ func (s *Store) Unscheduled(ctx context.Context) ([]schedule.Entry, error) {
 	return entries, nil
 }
 
-// deleteClaimed deletes those ids from the map that have a claim in the layout, or any other member
-// that is not the entry's own.
+// deleteClaimed deletes from the map those ids that have a claim in the layout. Any other member of
+// the sorted set that is not the entry's own counts as a claim. It changes nothing in Redis. With
+// an empty map it does nothing.
 func (s *Store) deleteClaimed(ctx context.Context, l *layout, ids map[string]bool) error {
 	if len(ids) == 0 {
 		return nil
@@ -169,8 +180,9 @@ func (s *Store) deleteClaimed(ctx context.Context, l *layout, ids map[string]boo
 	})
 }
 
-// scanKey calls a script that scans a key, until the scan is complete, and calls each for each
-// element. An element may come twice.
+// scanKey calls a script that scans a key, until the scan is complete, and calls each with every
+// element. An element may come twice. It returns after the first error; each may have been called
+// before.
 func (s *Store) scanKey(ctx context.Context, what string, script *redisconn.Script, keys []string, each func(string)) error {
 	for cursor := "0"; ; {
 		v, err := s.eval(ctx, what, script, keys, cursor, scan)
@@ -190,7 +202,8 @@ func (s *Store) scanKey(ctx context.Context, what string, script *redisconn.Scri
 	}
 }
 
-// Repair implements [schedule.Repairer].
+// Repair implements [schedule.Repairer]: it sets the due time of an entry that has no due time and
+// is not paused, and reports whether it did so. Claims are not looked at.
 func (s *Store) Repair(ctx context.Context, id string, next time.Time) (bool, error) {
 	n, err := s.number(ctx, "repair", s.scripts.repair, id, member(id), next.UnixMilli())
 	return n == 1, err

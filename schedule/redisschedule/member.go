@@ -12,10 +12,12 @@ import (
 	"github.com/swarmiji/swarmiji/schedule"
 )
 
-// member returns the member of S:next for an entry.
+// member returns the member of the sorted set S:next that stands for an entry. The package comment
+// shows the members.
 func member(id string) string { return `{"id":` + quoted(id) + `}` }
 
-// claimMember returns the member of S:next for an owner's claim on a tick.
+// claimMember returns the member of S:next for an owner's claim on a tick, as the package comment
+// shows it.
 func claimMember(k *schedule.Tick, owner string) string {
 	return `{"id":` + quoted(k.ID) + `,"due":` + strconv.FormatInt(k.Due.UnixMilli(), 10) + `,"by":` + quoted(owner) + `}`
 }
@@ -31,13 +33,14 @@ func quoted(s string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// claim holds the fields of a member beyond the id.
+// claim holds the fields of a member beyond the id: the instant of the claimed tick and the owner.
 type claim struct {
 	Due json.Number `json:"due"`
 	By  *string     `json:"by"`
 }
 
-// readClaim decodes a member. By is nil if the member is not a claim.
+// readClaim decodes a member. By is nil if the member is not a claim: not JSON, or without "by" or
+// a whole number as "due".
 func readClaim(member string) (c claim) {
 	if json.Unmarshal([]byte(member), &c) != nil {
 		return claim{}
@@ -48,7 +51,7 @@ func readClaim(member string) (c claim) {
 	return c
 }
 
-// idsOf returns the id in a member; an empty list if it has no id.
+// idsOf returns the id in a member; an empty list if the member is not JSON with an id.
 func idsOf(member string) []string {
 	var m struct {
 		ID *string `json:"id"`
@@ -62,11 +65,12 @@ func idsOf(member string) []string {
 // isClaim reports whether a member is a claim, and not the entry's own member.
 func isClaim(member string) bool { return readClaim(member).By != nil }
 
-// ref returns the Tick.Ref of a member and its score.
+// ref returns the Tick.Ref of a member and its score: what Claim compares with Redis later.
 func ref(member, score string) string { return score + " " + member }
 
-// found returns the member that Due found, and its score. For a tick without a Ref it returns the
-// member and score that the tick would have if nothing changed since.
+// found returns the member that Due found, and its score, from Tick.Ref. For a tick without a Ref
+// it returns the member that the tick would have if nothing changed since. The score is then the
+// due time, or "" for a claim.
 func found(k *schedule.Tick) (m, score string) {
 	if score, m, ok := strings.Cut(k.Ref, " "); ok && score != "" {
 		return m, score
@@ -77,8 +81,9 @@ func found(k *schedule.Tick) (m, score string) {
 	return member(k.ID), strconv.FormatInt(k.Due.UnixMilli(), 10)
 }
 
-// instant returns the time of a score. Times after the year 9999 are limited to its end; very early
-// times are limited likewise.
+// instant returns the UTC time of a score in milliseconds, rounded down. Times after the year 9999
+// are limited to its end; very early times are limited likewise. Returns an error if the score is
+// not a number.
 func instant(score string) (time.Time, error) {
 	f, err := strconv.ParseFloat(score, 64)
 	if err != nil || math.IsNaN(f) {
@@ -94,7 +99,8 @@ const (
 	dueWidth = 6
 )
 
-// readDue decodes the answer of due.lua. It also returns the members that name no entry.
+// readDue decodes the answer of due.lua: the Batch, and the members that name no entry. Returns
+// [schedule.ErrUnavailable] if the answer has another form.
 func readDue(v any) (schedule.Batch, []deadMember, error) {
 	list, ok := v.([]any)
 	if !ok || len(list) < dueHead || (len(list)-dueHead)%dueWidth != 0 {
@@ -126,7 +132,9 @@ func readDue(v any) (schedule.Batch, []deadMember, error) {
 	return b, lost, nil
 }
 
-// readTick decodes one tick of the answer of due.lua.
+// readTick decodes one tick of the answer of due.lua: row holds its member, score, id, payload,
+// state and last instant. Due of a claimed tick comes from the member, of others from the score.
+// Returns an error if the score or a claim's instant is not a number.
 func readTick(row []any) (schedule.Tick, error) {
 	m, score := text(row[0]), text(row[1])
 	at, err := instant(score)
@@ -144,7 +152,8 @@ func readTick(row []any) (schedule.Tick, error) {
 	return k, err
 }
 
-// setOwn sets the fields of an entry that are stored in the hash S:swarmiji.
+// setOwn sets State and Last of an entry from the values of the hash S:swarmiji. nil or unreadable
+// values leave them unset.
 func setOwn(e *schedule.Entry, state, last any) {
 	if s := text(state); s != "" {
 		e.State = []byte(s)
@@ -154,14 +163,15 @@ func setOwn(e *schedule.Entry, state, last any) {
 	}
 }
 
-// text returns a value of an answer as a string; "" for nil.
+// text returns a value of an answer as a string; "" for nil and for other types.
 func text(v any) string {
 	s, _ := v.(string)
 	return s
 }
 
-// fixed reports whether the entry's cron fields name a single instant. Such an entry never has a
-// second tick.
+// fixed reports whether the entry's cron fields name a single instant: all seven are numbers, but
+// the weekday may be "*". Such an entry never has a second tick. It is false for payloads that
+// cannot be read and for other specs.
 func fixed(payload []byte) bool {
 	c, err := schedule.Decode(payload)
 	if err != nil {

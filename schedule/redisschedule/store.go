@@ -23,7 +23,7 @@ type scripts struct {
 	add, due, claim, renew, done, remove, drop, show, pause, resume, unscheduled, claims, repair *redisconn.Script
 }
 
-// loadScripts builds all scripts from the embedded files.
+// loadScripts builds all scripts from the embedded files. It returns an error if a file is missing.
 func loadScripts() (*scripts, error) {
 	s := &scripts{}
 	var errs []error
@@ -38,8 +38,9 @@ func loadScripts() (*scripts, error) {
 	return s, errors.Join(errs...)
 }
 
-// scriptText returns the text of a script: its first line, which may hold flags for the server;
-// then layout.lua if the script uses it; then the rest.
+// scriptText returns the text of a script from lua/name.lua. The first line, which may hold flags
+// for the server, stays first. Then follows layout.lua if the script calls its layout_of, then the
+// rest. Returns an error if a file is missing.
 func scriptText(name string) (string, error) {
 	text, err := sources.ReadFile("lua/" + name + ".lua")
 	if err != nil {
@@ -78,7 +79,8 @@ type Store struct {
 	checked   atomic.Bool // the server's settings were checked
 }
 
-// layout holds the names of the keys for one group of entries, and of the hash S:swarmiji.
+// layout holds the names of the keys for one group of entries: the hash of payloads (jobs), the
+// sorted set of due times (next), and the hash S:swarmiji, which both groups share (own).
 type layout struct{ jobs, next, own string }
 
 // keys returns the three names.
@@ -101,7 +103,13 @@ func (s *Store) Name() string { return s.c.Name }
 // Close closes the connections. Claims stay until their leases end. Close is idempotent.
 func (s *Store) Close(ctx context.Context) error { return s.conn.Close(ctx) }
 
-// Add implements [schedule.Store].
+// Add implements [schedule.Store]: it adds entries and returns for each whether it is new. An
+// existing entry is left as it is; without a due time, claim and pause it gets its Next, unless it
+// is a one-shot entry ([fixed]).
+//
+// Entries that seven cron fields in UTC cannot express go to keys of their own. If an entry is
+// invalid, Add adds nothing and returns [schedule.ErrBadEntry]. After another error some may have
+// been added.
 func (s *Store) Add(ctx context.Context, entries []schedule.Entry) ([]bool, error) {
 	var errs []error
 	places := make([]int, len(entries)) // index of the layout for each entry
@@ -132,8 +140,9 @@ func (s *Store) Add(ctx context.Context, entries []schedule.Entry) ([]bool, erro
 	return added, nil
 }
 
-// add adds the entries with the given indexes to a layout, and sets their results in added. It
-// repairs existing entries that have no due time.
+// add adds the entries with the given indexes to a layout, and sets their results in added. Then it
+// repairs existing entries that have no due time, claim or pause, except one-shot entries. For this
+// it scans all members of the layout's sorted set.
 func (s *Store) add(ctx context.Context, l *layout, entries []schedule.Entry, some []int, added []bool) error {
 	args := make([]any, 0, 5*len(some))
 	for _, i := range some {
@@ -169,7 +178,12 @@ func (s *Store) add(ctx context.Context, l *layout, entries []schedule.Entry, so
 	return nil
 }
 
-// Due implements [schedule.Store].
+// Due implements [schedule.Store]: it returns up to max due ticks without a valid claim, the
+// longest overdue first. The payloads of an answer are limited to about maxBytes; then Batch.More
+// is set.
+//
+// It removes members of S:next that name no entry; see Config.OnDrop. The first call also logs
+// warnings about unsafe settings of the server.
 func (s *Store) Due(ctx context.Context, max int) (schedule.Batch, error) {
 	v, err := s.eval(ctx, "due", s.scripts.due, s.all(), max, s.now(), maxBytes)
 	if err != nil {
@@ -183,7 +197,8 @@ func (s *Store) Due(ctx context.Context, max int) (schedule.Batch, error) {
 	return b, err
 }
 
-// checkSettings warns about unsafe settings of the server, once.
+// checkSettings logs a warning for each unsafe setting of the server. It does nothing after a first
+// success. If the server does not answer, the next call tries again; the error is dropped.
 func (s *Store) checkSettings(ctx context.Context) {
 	if s.checked.CompareAndSwap(false, true) {
 		if _, err := s.conn.CheckSettings(ctx); err != nil {
@@ -195,8 +210,9 @@ func (s *Store) checkSettings(ctx context.Context) {
 // deadMember is a member of S:next that names no entry.
 type deadMember struct{ id, member string }
 
-// drop removes members that name no entry, unless they changed meanwhile. It logs each and calls
-// OnDrop.
+// drop removes members that name no entry from S:next, unless they changed meanwhile. It logs each
+// removed one and calls OnDrop, except for claims whose entry was removed. Without members it does
+// nothing.
 func (s *Store) drop(ctx context.Context, list []deadMember) error {
 	if len(list) == 0 {
 		return nil
@@ -221,7 +237,9 @@ func (s *Store) drop(ctx context.Context, list []deadMember) error {
 	return nil
 }
 
-// Claim implements [schedule.Store].
+// Claim implements [schedule.Store]: it claims ticks for owner, gives their entries the next due
+// time, and returns for each whether owner holds it now. If the lease or a claim is invalid, it
+// returns [schedule.ErrBadEntry] and changes nothing. After another error some may be claimed.
 func (s *Store) Claim(ctx context.Context, owner string, lease time.Duration, claims []schedule.Claim) ([]bool, error) {
 	errs := []error{schedule.CheckLease(owner, lease)}
 	args := make([]any, 0, 9*len(claims))
@@ -241,7 +259,9 @@ func (s *Store) Claim(ctx context.Context, owner string, lease time.Duration, cl
 	return s.eachBool(ctx, "claim", s.scripts.claim, s.all(), []any{lease.Milliseconds(), s.now()}, args, 9)
 }
 
-// Renew implements [schedule.Store].
+// Renew implements [schedule.Store]: the owner's claims on ticks end after lease from now; lease 0
+// makes the ticks due at once. It returns for each whether owner held the claim; if not, nothing
+// changes for it. If owner or lease is invalid, it returns [schedule.ErrBadEntry].
 func (s *Store) Renew(ctx context.Context, owner string, lease time.Duration, ticks []schedule.Tick) ([]bool, error) {
 	if err := schedule.CheckLease(owner, lease); err != nil {
 		return nil, err
@@ -253,7 +273,9 @@ func (s *Store) Renew(ctx context.Context, owner string, lease time.Duration, ti
 	return s.eachBool(ctx, "renew", s.scripts.renew, []string{s.published.next, s.own.next}, []any{lease.Milliseconds(), s.now()}, args, 1)
 }
 
-// Done implements [schedule.Store].
+// Done implements [schedule.Store]: it ends the owner's claims, stores the states and removes
+// entries as each Finish says. It returns for each whether owner held the claim; if not, nothing
+// changes for it. If an item is invalid, it returns [schedule.ErrBadEntry] and changes nothing.
 func (s *Store) Done(ctx context.Context, owner string, done []schedule.Finish) ([]bool, error) {
 	errs := []error{schedule.CheckLease(owner, 0)}
 	args := make([]any, 0, 7*len(done))
@@ -287,13 +309,15 @@ func (s *Store) Done(ctx context.Context, owner string, done []schedule.Finish) 
 	return s.eachBool(ctx, "done", s.scripts.done, s.all(), []any{till.UnixMilli()}, args, 7)
 }
 
-// Remove implements [schedule.Store].
+// Remove implements [schedule.Store]: it deletes an entry with its state, and reports whether it
+// existed. Claims on its ticks stay until their leases end; then Due drops them.
 func (s *Store) Remove(ctx context.Context, id string) (bool, error) {
 	n, err := s.number(ctx, "remove", s.scripts.remove, id, member(id))
 	return n == 1, err
 }
 
-// now returns the time argument of the scripts; "": the scripts use the server's time.
+// now returns the time argument of the scripts: Config.Clock in Unix milliseconds. "" means that
+// the scripts use the server's time.
 func (s *Store) now() string {
 	if s.c.Clock == nil {
 		return ""
@@ -301,7 +325,7 @@ func (s *Store) now() string {
 	return strconv.FormatInt(s.c.Clock().UnixMilli(), 10)
 }
 
-// eachBool calls a script for the items of a list, and returns for which items its answer is 1.
+// eachBool calls a script as each does, and returns for each item whether its answer is "1".
 func (s *Store) eachBool(ctx context.Context, what string, script *redisconn.Script, keys []string, head, list []any, width int) ([]bool, error) {
 	text, err := s.each(ctx, what, script, keys, head, list, width)
 	if err != nil {
@@ -315,7 +339,11 @@ func (s *Store) eachBool(ctx context.Context, what string, script *redisconn.Scr
 }
 
 // each calls a script for the items of a list, up to batch items with each call, and returns one
-// character for each item. An item has width arguments; head holds the arguments before the items.
+// character for each item. list holds width arguments for each item; head holds the arguments
+// before the items.
+//
+// After an error, the calls for earlier items have taken effect. Without items it sends a PING, and
+// returns its error.
 func (s *Store) each(ctx context.Context, what string, script *redisconn.Script, keys []string, head, list []any, width int) (string, error) {
 	if len(list) == 0 {
 		// A call without items must fail like others if the server is unavailable.
@@ -339,7 +367,8 @@ func (s *Store) each(ctx context.Context, what string, script *redisconn.Script,
 	return answers.String(), nil
 }
 
-// number calls a script for one entry and returns its answer, a number.
+// number calls a script for one entry and returns its answer, a number. Returns
+// [schedule.ErrUnavailable] if the answer is something else.
 func (s *Store) number(ctx context.Context, what string, script *redisconn.Script, args ...any) (int64, error) {
 	v, err := s.eval(ctx, what, script, s.all(), args...)
 	if err != nil {
@@ -352,7 +381,8 @@ func (s *Store) number(ctx context.Context, what string, script *redisconn.Scrip
 	return n, nil
 }
 
-// eval calls a script. It repeats the call while the outcome is unknown, until ctx ends.
+// eval calls a script and returns its answer. While it is unknown whether the server executed the
+// call, eval waits and repeats it, until ctx ends. Errors are wrapped by wrap.
 func (s *Store) eval(ctx context.Context, what string, script *redisconn.Script, keys []string, args ...any) (any, error) {
 	for attempt := 0; ; attempt++ {
 		v, err := s.conn.Eval(ctx, script, keys, args...)
@@ -362,12 +392,15 @@ func (s *Store) eval(ctx context.Context, what string, script *redisconn.Script,
 	}
 }
 
-// wait sleeps before the next attempt. It returns false if ctx or the connection ended.
+// wait sleeps before the next attempt. It returns false if ctx or the connection ended, without
+// waiting longer.
 func (s *Store) wait(ctx context.Context, attempt int) bool {
 	return wake.SleepOr(ctx, s.conn.Done(), s.conn.Backoff().Interval(attempt))
 }
 
-// wrap wraps the port's error and the connection's error. what names the operation in the text.
+// wrap returns err with the operation what in its text. It adds [schedule.ErrClosed] after Close,
+// and [schedule.ErrUnavailable] if the server did not answer, or refused access or writing. nil
+// stays nil.
 func wrap(what string, err error) error {
 	switch {
 	case err == nil:
@@ -388,7 +421,7 @@ func flag(is bool) string {
 	return ""
 }
 
-// clip limits a text to 200 bytes of valid UTF-8, for the log.
+// clip returns s for the log: at most its first 200 bytes, with "?" in place of invalid UTF-8.
 func clip(s string) string {
 	const most = 200
 	if len(s) > most {

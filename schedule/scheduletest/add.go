@@ -12,6 +12,7 @@ import (
 	"github.com/swarmiji/swarmiji/schedule"
 )
 
+// addCases tests Store.Add.
 func addCases() []testCase {
 	return []testCase{
 		{

@@ -90,28 +90,32 @@ type timed struct {
 // Unwrap returns the store, for its optional interfaces.
 func (s *timed) Unwrap() any { return s.Store }
 
+// since counts one delay if more than half a lease has passed since began.
 func (s *timed) since(began time.Time) {
 	if time.Since(began) > childLease/2 {
 		s.late.Add(1)
 	}
 }
 
+// Claim calls the store and counts a delay if it was slow.
 func (s *timed) Claim(ctx context.Context, owner string, lease time.Duration, claims []schedule.Claim) ([]bool, error) {
 	defer s.since(time.Now())
 	return s.Store.Claim(ctx, owner, lease, claims)
 }
 
+// Renew calls the store and counts a delay if it was slow.
 func (s *timed) Renew(ctx context.Context, owner string, lease time.Duration, ticks []schedule.Tick) ([]bool, error) {
 	defer s.since(time.Now())
 	return s.Store.Renew(ctx, owner, lease, ticks)
 }
 
+// Done calls the store and counts a delay if it was slow.
 func (s *timed) Done(ctx context.Context, owner string, done []schedule.Finish) ([]bool, error) {
 	defer s.since(time.Now())
 	return s.Store.Done(ctx, owner, done)
 }
 
-// beat watches for pauses of the process until stop is called.
+// beat starts a goroutine that counts pauses of the process, until stop is called. Call stop once.
 func (s *timed) beat() (stop func()) {
 	ended := make(chan struct{})
 	go func() {
@@ -143,13 +147,15 @@ type children struct {
 	odd  []string // unexpected lines
 }
 
+// startChildren prepares child processes for a schedule at url. It starts none; they end with the
+// test.
 func startChildren(t *testing.T, url, name string) *children {
 	c := &children{}
 	c.Processes = suite.NewProcesses(t, c.hear, childURL+"="+url, childName+"="+name)
 	return c
 }
 
-// hear stores one line of a child.
+// hear stores one line of a child: a run, a number of delays, or an unexpected line. It takes c.mu.
 func (c *children) hear(node, line string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

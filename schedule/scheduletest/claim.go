@@ -9,6 +9,7 @@ import (
 	"github.com/swarmiji/swarmiji/schedule"
 )
 
+// claimCases tests Store.Claim.
 func claimCases() []testCase {
 	return []testCase{
 		{
@@ -175,6 +176,7 @@ func claimCases() []testCase {
 	}
 }
 
+// leaseCases tests the ends of leases and Store.Renew.
 func leaseCases() []testCase {
 	return []testCase{
 		{

@@ -30,7 +30,8 @@ type crashingStore struct {
 // Unwrap returns the store, for its optional interfaces.
 func (m *crashingStore) Unwrap() any { return m.Store }
 
-// point counts one point, or crashes there and returns errDead.
+// point counts one point, or crashes there and returns errDead. At the crash it calls m.die. After
+// it, each call returns errDead.
 func (m *crashingStore) point(name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -45,13 +46,15 @@ func (m *crashingStore) point(name string) error {
 	return nil
 }
 
+// died returns the name of the point of the crash, and whether the store has crashed.
 func (m *crashingStore) died() (string, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.name, m.dead
 }
 
-// orCrash makes a call with a point before and a point after it.
+// orCrash makes a call with a point before and a point after it. It returns errDead if the store
+// crashed at one of them, also when the call was made.
 func orCrash[T any](m *crashingStore, name string, call func() (T, error)) (T, error) {
 	var none T
 	if err := m.point("before " + name); err != nil {
@@ -64,18 +67,22 @@ func orCrash[T any](m *crashingStore, name string, call func() (T, error)) (T, e
 	return v, err
 }
 
+// Due calls the store, with a point before and after the call.
 func (m *crashingStore) Due(ctx context.Context, most int) (schedule.Batch, error) {
 	return orCrash(m, "Due", func() (schedule.Batch, error) { return m.Store.Due(ctx, most) })
 }
 
+// Claim calls the store, with a point before and after the call.
 func (m *crashingStore) Claim(ctx context.Context, owner string, lease time.Duration, claims []schedule.Claim) ([]bool, error) {
 	return orCrash(m, "Claim", func() ([]bool, error) { return m.Store.Claim(ctx, owner, lease, claims) })
 }
 
+// Renew calls the store, with a point before and after the call.
 func (m *crashingStore) Renew(ctx context.Context, owner string, lease time.Duration, ticks []schedule.Tick) ([]bool, error) {
 	return orCrash(m, "Renew", func() ([]bool, error) { return m.Store.Renew(ctx, owner, lease, ticks) })
 }
 
+// Done calls the store, with a point before and after the call.
 func (m *crashingStore) Done(ctx context.Context, owner string, done []schedule.Finish) ([]bool, error) {
 	return orCrash(m, "Done", func() ([]bool, error) { return m.Store.Done(ctx, owner, done) })
 }
@@ -86,14 +93,15 @@ type ran struct {
 	runs map[task.ID][]string
 }
 
+// of returns the names of the listeners that ran a task, in the order of the runs.
 func (r *ran) of(id task.ID) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.runs[id]
 }
 
-// listen starts a listener whose handler adds its runs to r, unless its process has crashed. stop
-// ends the listener and waits for its end.
+// listen starts a listener in a goroutine. Its handler adds its runs to r, unless its process has
+// crashed. A crash of s ends the listener. stop ends it and waits for its end.
 func (w *world) listen(s schedule.Store, who string, lease time.Duration, r *ran) (stop func()) {
 	w.Helper()
 	dead := func() bool { return false }
@@ -126,6 +134,7 @@ func (w *world) listen(s schedule.Store, who string, lease time.Duration, r *ran
 	}
 }
 
+// crashCases crashes a listener at each point that it reaches, one after the other.
 func crashCases() []testCase {
 	return []testCase{
 		{
@@ -145,8 +154,9 @@ func crashCases() []testCase {
 	}
 }
 
-// dieAt crashes a listener at the given point and lets another one finish the work. It reports
-// whether the first listener reached that point.
+// dieAt crashes a listener at the given point and lets another one finish the work. It fails the
+// test unless each tick ran once, or twice on two listeners if the first crashed. It removes its
+// entries and reports whether the first listener reached that point.
 func (w *world) dieAt(points int) bool {
 	w.Helper()
 	s := w.Open()

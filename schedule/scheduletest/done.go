@@ -6,6 +6,7 @@ import (
 	"github.com/swarmiji/swarmiji/schedule"
 )
 
+// doneCases tests Store.Done.
 func doneCases() []testCase {
 	return []testCase{
 		{
@@ -111,6 +112,7 @@ func doneCases() []testCase {
 	}
 }
 
+// removeCases tests Store.Remove.
 func removeCases() []testCase {
 	return []testCase{
 		{

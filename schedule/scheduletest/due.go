@@ -7,6 +7,7 @@ import (
 	"github.com/swarmiji/swarmiji/schedule"
 )
 
+// dueCases tests Store.Due.
 func dueCases() []testCase {
 	return []testCase{
 		{

@@ -10,7 +10,8 @@ import (
 	"github.com/swarmiji/swarmiji/schedule"
 )
 
-// calls returns all methods of a store by name, as calls about the entry e.
+// calls returns the methods of a store and of its optional interfaces Lister and Pauser, by name.
+// Each is a call about the entry e that returns only the error.
 func calls(s Store, e schedule.Entry) map[string]func(ctx context.Context) error {
 	k := schedule.Tick{Entry: e, Due: e.Next}
 	m := map[string]func(ctx context.Context) error{
@@ -38,6 +39,7 @@ func calls(s Store, e schedule.Entry) map[string]func(ctx context.Context) error
 	return m
 }
 
+// closeCases tests Close and contexts that have ended.
 func closeCases() []testCase {
 	return []testCase{
 		{
@@ -77,6 +79,7 @@ func closeCases() []testCase {
 	}
 }
 
+// faultCases tests lost connections, a restart of the server, and no server.
 func faultCases() []testCase {
 	return []testCase{
 		{
@@ -170,7 +173,8 @@ func faultCases() []testCase {
 	}
 }
 
-// retry repeats a call until it succeeds. The call may fail only with ErrUnavailable.
+// retry repeats a call until it succeeds, and fails the test when the patience of the world ends.
+// The call may fail only with ErrUnavailable or the end of its context, a quarter of the patience.
 func (w *world) retry(name string, call func(ctx context.Context) error) {
 	w.Helper()
 	w.Until(name+" after a fault", func() bool {

@@ -20,6 +20,7 @@ func offers[T any](w *world, s Store) T {
 	return t
 }
 
+// get returns an entry and fails the test after an error.
 func (w *world) get(s Store, id string) schedule.Entry {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -29,6 +30,7 @@ func (w *world) get(s Store, id string) schedule.Entry {
 	return e
 }
 
+// pause pauses an entry and fails the test after an error.
 func (w *world) pause(s Store, id string) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -36,6 +38,7 @@ func (w *world) pause(s Store, id string) {
 	w.Must(offers[schedule.Pauser](w, s).Pause(ctx, id), "Pause")
 }
 
+// resume resumes an entry with the due time next and fails the test after an error.
 func (w *world) resume(s Store, id string, next time.Time) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -43,7 +46,8 @@ func (w *world) resume(s Store, id string, next time.Time) {
 	w.Must(offers[schedule.Pauser](w, s).Resume(ctx, id, next), "Resume")
 }
 
-// list returns the entries of all pages.
+// list returns the entries of all pages by id, with page as the limit of each. It fails the test
+// after an error.
 func (w *world) list(s Store, page int) map[string]schedule.Entry {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -61,6 +65,7 @@ func (w *world) list(s Store, page int) map[string]schedule.Entry {
 	}
 }
 
+// listCases tests [schedule.Lister].
 func listCases() []testCase {
 	return []testCase{
 		{
@@ -125,6 +130,7 @@ func listCases() []testCase {
 	}
 }
 
+// pauseCases tests [schedule.Pauser].
 func pauseCases() []testCase {
 	return []testCase{
 		{
@@ -200,6 +206,7 @@ func pauseCases() []testCase {
 	}
 }
 
+// watchCases tests [schedule.Watcher].
 func watchCases() []testCase {
 	return []testCase{
 		{
@@ -286,6 +293,7 @@ type wrapper struct{ schedule.Store }
 
 func (w wrapper) Unwrap() any { return w.Store }
 
+// repairCases tests [schedule.Repairer].
 func repairCases() []testCase {
 	return []testCase{
 		{

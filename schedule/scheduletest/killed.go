@@ -59,6 +59,7 @@ type killing struct {
 	every schedule.Added   // the entry that is due each second
 }
 
+// add adds the one-shots and the recurring entry, and remembers their ids in k.
 func (k *killing) add() {
 	k.t.Helper()
 	calls := make([]task.Call, killedEntries)
@@ -97,6 +98,9 @@ func (k *killing) until(what string, ok func() bool) {
 	}
 }
 
+// work starts three children and, five times, waits for runs, kills one and starts another. Then it
+// waits until all one-shots have run and are deleted, and until the recurring entry misses no tick.
+// It stops the children.
 func (k *killing) work() {
 	k.t.Helper()
 	alive := []*suite.Process{k.children.Start(), k.children.Start(), k.children.Start()}
@@ -136,6 +140,8 @@ func (k *killing) work() {
 	}
 }
 
+// check fails the test if a run belongs to no tick, or if ticks ran again more often than killed or
+// late listeners explain. It logs how many ran again.
 func (k *killing) check() {
 	k.t.Helper()
 	killed := map[string]bool{}
@@ -191,6 +197,7 @@ func (k *killing) seconds() (found int, gap []time.Time) {
 	return found, gap
 }
 
+// set returns the names as a set.
 func set(nodes []string) map[string]bool {
 	m := map[string]bool{}
 	for _, n := range nodes {

@@ -19,6 +19,7 @@ type said struct {
 	list []string
 }
 
+// all returns a copy of the arguments so far.
 func (r *said) all() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -27,8 +28,8 @@ func (r *said) all() []string {
 
 var say = task.New[string, task.None]("say")
 
-// sayer runs a listener with one worker. Its handler adds its argument to r. If r is nil, the
-// listener has no handler.
+// sayer starts a listener with one worker in a goroutine. Its handler adds its argument to r. If r
+// is nil, the listener has no handler. stop ends it and waits for its end.
 func (w *world) sayer(s Store, r *said) (l *schedule.Listener, stop func()) {
 	w.Helper()
 	l, err := schedule.NewListener(schedule.ListenerConfig{
@@ -55,6 +56,7 @@ func (w *world) sayer(s Store, r *said) (l *schedule.Listener, stop func()) {
 	}
 }
 
+// schedule returns a Schedule on the store.
 func (w *world) schedule(s Store) *schedule.Schedule {
 	w.Helper()
 	made, err := schedule.New(schedule.Config{Store: s, Name: named(s)})
@@ -62,6 +64,7 @@ func (w *world) schedule(s Store) *schedule.Schedule {
 	return made
 }
 
+// say adds an entry that makes a sayer say what at the times of when.
 func (w *world) say(s *schedule.Schedule, when schedule.When, what string) schedule.Added {
 	w.Helper()
 	ctx, cancel := w.Ctx()

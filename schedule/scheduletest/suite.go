@@ -30,6 +30,7 @@ func Run(t *testing.T, open func(t testing.TB) *Harness) {
 	suite.Run(t, cases(), open, newWorld, about)
 }
 
+// about returns the facts about the adapter that the report of the suite needs.
 func about(h *Harness) suite.About {
 	return suite.About{File: h.Report, Port: "schedules", Promises: suite.Promises(h.Promises)}
 }

@@ -23,6 +23,7 @@ type world struct {
 // long is a lease that does not end during a case.
 const long = 10 * time.Minute
 
+// newWorld returns the world of a case. Its default lease is 400 ms. It opens no store.
 func newWorld(t testing.TB, h *Harness) *world {
 	w := &world{h: h, lease: h.Lease, World: suite.NewWorld(t, suite.Config[Store]{
 		Port: "Store", Open: h.Open, Secret: h.Secret, Slack: h.Slack, Patience: h.Patience,
@@ -33,7 +34,8 @@ func newWorld(t testing.TB, h *Harness) *world {
 	return w
 }
 
-// now returns the store's time.
+// now returns the store's time. Like all methods of world that call the store, it fails the test
+// after an error.
 func (w *world) now(s Store) time.Time {
 	w.Helper()
 	return w.due(s, 0).Now
@@ -55,7 +57,8 @@ func (w *world) add(s Store, entries ...schedule.Entry) {
 	}
 }
 
-// stray removes the due time of a due entry, with Harness.Stray if the harness has it.
+// stray removes the due time of a due entry, with Harness.Stray if the harness has it. Otherwise it
+// waits until the entry is due, claims the tick without a next due time, and ends the claim.
 func (w *world) stray(s Store, id string) {
 	w.Helper()
 	if w.h.Stray != nil {
@@ -67,6 +70,7 @@ func (w *world) stray(s Store, id string) {
 	w.finish(s, "an older program", schedule.Finish{Tick: k})
 }
 
+// tryAdd adds entries and returns for each whether it is new. It fails the test after an error.
 func (w *world) tryAdd(s Store, entries ...schedule.Entry) []bool {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -79,7 +83,7 @@ func (w *world) tryAdd(s Store, entries ...schedule.Entry) []bool {
 	return added
 }
 
-// overdue adds an entry that became due a second ago, and returns it.
+// overdue adds an entry that became due a second ago on the store's clock, and returns it.
 func (w *world) overdue(s Store) schedule.Entry {
 	w.Helper()
 	e := w.entry(w.now(s).Add(-time.Second))
@@ -87,6 +91,7 @@ func (w *world) overdue(s Store) schedule.Entry {
 	return e
 }
 
+// due calls Due for up to most ticks and fails the test after an error.
 func (w *world) due(s Store, most int) schedule.Batch {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -115,7 +120,8 @@ func (w *world) wantNone(s Store, format string, args ...any) {
 	}
 }
 
-// waitDue waits until a tick of the entry is due, and returns it.
+// waitDue waits until a tick of the entry is due, and returns it. It fails the test when the
+// patience of the world ends.
 func (w *world) waitDue(s Store, id string) schedule.Tick {
 	w.Helper()
 	var found schedule.Tick
@@ -131,7 +137,7 @@ func (w *world) waitDue(s Store, id string) schedule.Tick {
 	return found
 }
 
-// tryClaim claims ticks and returns the results.
+// tryClaim claims ticks and returns the results. It fails the test after an error.
 func (w *world) tryClaim(s Store, owner string, lease time.Duration, claims ...schedule.Claim) []bool {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -152,6 +158,8 @@ func (w *world) claim(s Store, owner string, lease time.Duration, k schedule.Tic
 	}
 }
 
+// renew renews claims and returns for each whether the owner held it. It fails the test after an
+// error.
 func (w *world) renew(s Store, owner string, lease time.Duration, ticks ...schedule.Tick) []bool {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -164,6 +172,8 @@ func (w *world) renew(s Store, owner string, lease time.Duration, ticks ...sched
 	return held
 }
 
+// done ends claims and returns for each whether the owner held it. It fails the test after an
+// error.
 func (w *world) done(s Store, owner string, done ...schedule.Finish) []bool {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -184,6 +194,7 @@ func (w *world) finish(s Store, owner string, f schedule.Finish) {
 	}
 }
 
+// remove removes an entry and returns whether it existed. It fails the test after an error.
 func (w *world) remove(s Store, id string) bool {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -193,7 +204,8 @@ func (w *world) remove(s Store, id string) bool {
 	return there
 }
 
-// wantGone fails the test if the entry exists. It checks this by adding and removing the entry.
+// wantGone fails the test if the entry exists. It checks this by adding the entry for an hour
+// later, and removes it again.
 func (w *world) wantGone(s Store, e schedule.Entry, format string, args ...any) {
 	w.Helper()
 	e.Next = w.now(s).Add(time.Hour)
@@ -203,7 +215,8 @@ func (w *world) wantGone(s Store, e schedule.Entry, format string, args ...any) 
 	w.remove(s, e.ID)
 }
 
-// wantExists fails the test if the entry does not exist. It checks this by adding the entry.
+// wantExists fails the test if the entry does not exist. It checks this by adding the entry; after
+// a failure it is stored.
 func (w *world) wantExists(s Store, e schedule.Entry, format string, args ...any) {
 	w.Helper()
 	e.Next = w.now(s).Add(time.Hour)

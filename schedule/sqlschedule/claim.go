@@ -12,7 +12,9 @@ import (
 	"github.com/swarmiji/swarmiji/schedule"
 )
 
-// Claim implements [schedule.Store].
+// Claim implements [schedule.Store]: it claims ticks for owner, gives their entries the next due
+// time, and returns for each whether owner holds it now. If the lease or a claim is invalid, it
+// returns [schedule.ErrBadEntry] and changes nothing. After another error some may be claimed.
 func (s *Store) Claim(ctx context.Context, owner string, lease time.Duration, claims []schedule.Claim) ([]bool, error) {
 	errs := []error{schedule.CheckLease(owner, lease)}
 	for i := range claims {
@@ -25,7 +27,10 @@ func (s *Store) Claim(ctx context.Context, owner string, lease time.Duration, cl
 		func(w *work, c *schedule.Claim) bool { return w.claim(owner, lease, c) })
 }
 
-// Renew implements [schedule.Store].
+// Renew implements [schedule.Store]: the owner's claims on ticks end after lease from now. Lease 0
+// makes the ticks due at once and notifies the watchers. It returns for each whether owner held the
+// claim; if not, nothing changes for it. If owner or lease is invalid, it returns
+// [schedule.ErrBadEntry].
 func (s *Store) Renew(ctx context.Context, owner string, lease time.Duration, ticks []schedule.Tick) ([]bool, error) {
 	if err := schedule.CheckLease(owner, lease); err != nil {
 		return nil, err
@@ -41,7 +46,9 @@ func (s *Store) Renew(ctx context.Context, owner string, lease time.Duration, ti
 		})
 }
 
-// Done implements [schedule.Store].
+// Done implements [schedule.Store]: it ends the owner's claims, stores the states and removes
+// entries as each Finish says. It returns for each whether owner held the claim; if not, nothing
+// changes for it. If an item is invalid, it returns [schedule.ErrBadEntry] and changes nothing.
 func (s *Store) Done(ctx context.Context, owner string, done []schedule.Finish) ([]bool, error) {
 	errs := []error{schedule.CheckLease(owner, 0)}
 	for i := range done {
@@ -55,9 +62,12 @@ func (s *Store) Done(ctx context.Context, owner string, done []schedule.Finish) 
 }
 
 // change calls decide for each item of a call, in transactions of up to chunk items. Each
-// transaction locks the entries of its items, decides, and writes the changes. ids returns the ids
-// of an item's entries; decide returns the item's answer. After an error, earlier transactions may
-// be committed.
+// transaction locks the entries of its items, decides, and writes the changes. A transaction may be
+// repeated, and decide with it.
+//
+// ids returns the ids of an item's entries. decide changes the entries in work and returns the
+// item's answer. The result has one answer for each item. After an error the answers are nil, and
+// earlier transactions may be committed.
 func change[T any](ctx context.Context, s *Store, what string, items []T, ids func(*T) []string, decide func(*work, *T) bool) ([]bool, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
@@ -88,7 +98,9 @@ func change[T any](ctx context.Context, s *Store, what string, items []T, ids fu
 	return answers, nil
 }
 
-// work holds the entries of one transaction, with their pending changes.
+// work holds the locked entries of one transaction, with their claims and pending changes. A claim
+// reserves a tick, one run of an entry, for an owner until its lease ends. Times are Unix
+// milliseconds of the database's clock. wake means that save notifies the watchers.
 type work struct {
 	store   *Store
 	now     int64
@@ -96,6 +108,7 @@ type work struct {
 	wake    bool
 }
 
+// entry is an entry as load read it, with its pending changes; gone marks a deleted one.
 type entry struct {
 	id     string
 	next   *int64
@@ -109,6 +122,7 @@ type entry struct {
 	gone    bool
 }
 
+// claim is a claim on the tick due; its lease ends at until. gone means that save deletes it.
 type claim struct {
 	due     int64
 	owner   string
@@ -117,8 +131,9 @@ type claim struct {
 	gone    bool
 }
 
-// load locks the entries with these ids and reads them and their claims. It locks them in the order
-// of their ids, which prevents deadlocks.
+// load locks the entries with these ids, a JSON list, until the end of the transaction, and reads
+// them and their claims into w. Ids that do not exist are left out. It also sets w.now. It locks
+// them in the order of their ids, which prevents deadlocks.
 func (w *work) load(ctx context.Context, tx *sqlconn.Tx, ids string) error {
 	rows, err := tx.Query(ctx, w.store.text.lock, w.store.name, ids)
 	if err != nil {
@@ -169,7 +184,8 @@ func (w *work) claimed(k *schedule.Tick) (*entry, *claim) {
 	return e, nil
 }
 
-// held returns the owner's claim on a tick, or nil.
+// held returns the owner's claim on a tick, valid or expired. It is nil if the owner has no claim
+// on it.
 func (w *work) held(owner string, k *schedule.Tick) *claim {
 	if _, c := w.claimed(k); c != nil && c.owner == owner {
 		return c
@@ -177,8 +193,14 @@ func (w *work) held(owner string, k *schedule.Tick) *claim {
 	return nil
 }
 
-// claim claims a tick for owner if it is as c describes it, or renews the owner's own claim. It
-// gives the entry its next due time, and reports whether the owner holds the tick now.
+// claim claims a tick for owner and reports whether the owner holds it now. It changes only w; save
+// writes it. It gives the entry its next due time and, with c.Remember, its last tick.
+//
+//   - The owner's own claim is renewed, and nothing else changes.
+//   - An expired claim of c.Owner is taken over. The entry gets c.Next only if it has no due time.
+//   - A tick without a claim must be the entry's due time, and c.Owner must be "".
+//
+// In all other cases it returns false and changes nothing.
 func (w *work) claim(owner string, lease time.Duration, c *schedule.Claim) bool {
 	e, held := w.claimed(&c.Tick)
 	if e == nil {
@@ -218,8 +240,9 @@ func (e *entry) schedule(next time.Time) {
 	}
 }
 
-// done ends the owner's claim, sets the state and deletes the entry, as f says. It reports whether
-// the owner held the claim; otherwise it changes nothing.
+// done ends the owner's claim on a tick. It sets f.State in the entry that f.StateOf names, if that
+// exists. With f.Remove it deletes the tick's entry unless that has a due time or another claim. It
+// reports whether the owner held the claim; otherwise it changes nothing. save writes the changes.
 func (w *work) done(owner string, f *schedule.Finish) bool {
 	held := w.held(owner, &f.Tick)
 	if held == nil {
@@ -236,8 +259,9 @@ func (w *work) done(owner string, f *schedule.Finish) bool {
 	return true
 }
 
-// save writes all pending changes, with one statement for each kind of change. It notifies the
-// watchers of all processes if a tick was released.
+// save writes all pending changes in the transaction, with one statement for each kind of change.
+// Without changes it runs no statement. If a tick was released, the watchers of all processes are
+// notified after the commit.
 func (w *work) save(ctx context.Context, tx *sqlconn.Tx) error {
 	var times, states, entries, claims, ended [][]any
 	for _, e := range w.entries {

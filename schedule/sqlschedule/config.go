@@ -46,7 +46,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// New returns a Store. Its error joins all problems of the configuration. It does not connect.
+// New returns a Store. It does not connect and creates no tables: the first call does so. Its error
+// joins all problems of the configuration: an invalid name, engine or URL.
 func New(c Config) (*Store, error) {
 	if c.Name == "" {
 		c.Name = DefaultName

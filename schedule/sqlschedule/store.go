@@ -61,8 +61,8 @@ func (s *Store) Close(ctx context.Context) error {
 	return s.conn.Close(ctx)
 }
 
-// ready creates or upgrades the tables with the first call. Returns [schedule.ErrClosed] after
-// Close.
+// ready creates or upgrades the tables with the first call, and does nothing after a success. It
+// blocks until the database answers or ctx ends. Returns [schedule.ErrClosed] after Close.
 func (s *Store) ready(ctx context.Context) error {
 	select {
 	case <-s.closing:
@@ -88,7 +88,9 @@ func (s *Store) ready(ctx context.Context) error {
 	return nil
 }
 
-// wrap wraps the port's error and the database's error. what names the operation in the text.
+// wrap returns err with the operation what in its text. It adds [schedule.ErrClosed] after Close,
+// and [schedule.ErrUnavailable] if the database did not answer, answered with a conflict, was full
+// or refused access. nil and [schedule.ErrNotFound] stay as they are.
 func (s *Store) wrap(what string, err error) error {
 	switch {
 	case err == nil, errors.Is(err, schedule.ErrNotFound):
@@ -104,7 +106,9 @@ func (s *Store) wrap(what string, err error) error {
 	return fmt.Errorf("sqlschedule %s: %w", what, err)
 }
 
-// view runs fn in a transaction that only reads. It calls ready first.
+// view calls ready and then fn, which only reads. Each statement of fn sees the data that was
+// committed before it; they share no transaction. fn may run more than once. Errors are wrapped by
+// wrap.
 func (s *Store) view(ctx context.Context, what string, fn sqlconn.Func) error {
 	if err := s.ready(ctx); err != nil {
 		return err
@@ -112,7 +116,8 @@ func (s *Store) view(ctx context.Context, what string, fn sqlconn.Func) error {
 	return s.wrap(what, s.conn.View(ctx, fn))
 }
 
-// update runs fn in a transaction that writes. It calls ready first.
+// update calls ready and then fn in a transaction that writes. It commits if fn returns nil, and
+// otherwise rolls back. fn may run more than once. Errors are wrapped by wrap.
 func (s *Store) update(ctx context.Context, what string, fn sqlconn.Func) error {
 	if err := s.ready(ctx); err != nil {
 		return err
@@ -120,7 +125,11 @@ func (s *Store) update(ctx context.Context, what string, fn sqlconn.Func) error 
 	return s.wrap(what, s.conn.Update(ctx, fn))
 }
 
-// Add implements [schedule.Store].
+// Add implements [schedule.Store]: it adds entries and returns for each whether it is new. An
+// existing entry is left as it is; without a due time, claim and pause it gets its Next.
+//
+// If an entry is invalid, it adds nothing and returns [schedule.ErrBadEntry]. The entries are added
+// in several transactions; after another error some may have been added.
 func (s *Store) Add(ctx context.Context, entries []schedule.Entry) ([]bool, error) {
 	var errs []error
 	for i := range entries {
@@ -149,6 +158,9 @@ func (s *Store) Add(ctx context.Context, entries []schedule.Entry) ([]bool, erro
 	return added, nil
 }
 
+// add adds up to chunk entries in one transaction and then repairs existing ones without a due time
+// in a second one. It returns for each whether it is new; of two entries with one id only the first
+// can be. It notifies the watchers of all processes if it added or repaired something.
 func (s *Store) add(ctx context.Context, entries []schedule.Entry) ([]bool, error) {
 	rows, query, place := make([][]any, len(entries)), s.text.add, 0
 	for i := range entries {
@@ -199,8 +211,9 @@ func (s *Store) add(ctx context.Context, entries []schedule.Entry) ([]bool, erro
 	return added, err
 }
 
-// repair sets the due time of those of the given entries (id, next) that are unscheduled. It
-// notifies the watchers and returns the number of repaired entries.
+// repair sets the due time of those of the given entries (id, next) that are unscheduled: without a
+// due time, claim or pause. If it changed any, it notifies the watchers. It returns the number of
+// repaired entries. Without rows it does nothing.
 func (s *Store) repair(ctx context.Context, what string, rows [][]any) (n int64, err error) {
 	if len(rows) == 0 {
 		return 0, nil
@@ -217,7 +230,8 @@ func (s *Store) repair(ctx context.Context, what string, rows [][]any) (n int64,
 	return n, s.wrap(what, err)
 }
 
-// Due implements [schedule.Store].
+// Due implements [schedule.Store]: it returns up to max due ticks without a valid claim, the
+// longest overdue first, and changes nothing. With max 0 or less it returns only the times.
 func (s *Store) Due(ctx context.Context, max int) (schedule.Batch, error) {
 	var b schedule.Batch
 	err := s.view(ctx, "due", func(ctx context.Context, tx *sqlconn.Tx) error {
@@ -249,7 +263,8 @@ func (s *Store) Due(ctx context.Context, max int) (schedule.Batch, error) {
 	return b, err
 }
 
-// Remove implements [schedule.Store].
+// Remove implements [schedule.Store]: it deletes an entry with its state and claims in one
+// transaction, and reports whether it existed.
 func (s *Store) Remove(ctx context.Context, id string) (bool, error) {
 	var n int64
 	err := s.update(ctx, "remove", func(ctx context.Context, tx *sqlconn.Tx) (err error) {
@@ -262,7 +277,8 @@ func (s *Store) Remove(ctx context.Context, id string) (bool, error) {
 	return n > 0, err
 }
 
-// scan reads the columns of an entry and, into more, the columns after them.
+// scan reads the columns of an entry from the current row and, into more, the columns after them.
+// An empty state becomes nil.
 func scan(rows sqlconn.Rows, more ...any) (schedule.Entry, error) {
 	var e schedule.Entry
 	var next, last *int64

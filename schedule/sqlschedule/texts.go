@@ -57,8 +57,8 @@ type column struct {
 	kind string // text, bigint or hex
 }
 
-// rowsOf returns a WITH clause that makes the list in $2 a table v, materialized so that it is
-// decoded only once.
+// rowsOf returns the beginning of a statement, a WITH clause, that makes the list in $2 a table v
+// with these columns. The table is materialized so that the list is decoded only once.
 func rowsOf(d sqlconn.Dialect, cols ...column) string {
 	parts := make([]string, len(cols))
 	for i, c := range cols {
@@ -80,6 +80,7 @@ func rowsOf(d sqlconn.Dialect, cols ...column) string {
 	return "WITH v AS MATERIALIZED (SELECT " + strings.Join(parts, ", ") + " FROM " + from + ") "
 }
 
+// newTexts returns the statements in the dialect d.
 func newTexts(d sqlconn.Dialect) *texts {
 	now := "(" + d.Now() + " / 1000)"
 	ids := rowsOf(d, column{"id", "text"})

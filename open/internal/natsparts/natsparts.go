@@ -14,9 +14,9 @@ import (
 	"github.com/swarmiji/swarmiji/schedule/natsschedule"
 )
 
-// New returns the constructors for the URL t. Each constructor calls at for the address of the
-// server. replicas is the number of copies of each stream; 0 means the default. Returns an error if
-// the dead-letter parameters of t are invalid.
+// New returns the constructors of broker, result store, event bus and schedule store for the URL t.
+// Each constructor calls at for the address of the server. replicas is the number of copies of each
+// stream; 0 means the default. Returns an error if the dead-letter parameters of t are invalid.
 func New(t *open.Target, replicas int, at func() natsconnect.Config) (open.Parts, error) {
 	ttl, most, err := params.Dead(t)
 	if err != nil {

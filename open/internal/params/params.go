@@ -20,8 +20,8 @@ const (
 )
 
 // Dead returns the parameters dead_ttl and dead_max in the form that the configurations of brokers
-// use. 0 means the default of the broker, -1 means no limit. Returns an error if a value is
-// invalid.
+// use: 0 means the default of the broker, -1 means no limit. A missing parameter gives 0, and the
+// text "0" gives -1. Returns an error if a value is invalid.
 func Dead(t *open.Target) (ttl time.Duration, most int, err error) {
 	if text, ok := t.Params[DeadTTL]; ok {
 		if ttl, err = time.ParseDuration(text); err != nil || ttl < 0 || ttl > 0 && ttl < time.Second {

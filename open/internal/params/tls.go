@@ -10,10 +10,12 @@ import (
 	"github.com/swarmiji/swarmiji/open"
 )
 
-// TLS returns the TLS configuration for a URL, from the options or from the parameters ca, cert,
-// key and server_name. It reads the named files. nil means the defaults and the system's
-// certificate authorities. Returns an error if both sources are used, if a file is invalid, or if
-// verification is switched off.
+// TLS returns the TLS configuration for a URL: a copy of that of the options, or one from the
+// parameters ca, cert, key and server_name, with TLS 1.2 as minimum. It reads the named files. nil
+// means the defaults and the system's certificate authorities.
+//
+// Returns an error if both sources are used, or a file is missing or invalid. The same holds if
+// only one of cert and key is given, or verification is switched off.
 func TLS(t *open.Target) (*tls.Config, error) {
 	ca, cert, key, name := t.Params["ca"], t.Params["cert"], t.Params["key"], t.Params["server_name"]
 	option, err := Given(t)

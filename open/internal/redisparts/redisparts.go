@@ -70,6 +70,7 @@ func WithTLS(plain open.Scheme) []open.Scheme {
 	return []open.Scheme{plain, secure}
 }
 
+// secured returns a name or form of a scheme with "rediss" in place of its first "redis".
 func secured(name string) string { return strings.Replace(name, "redis", "rediss", 1) }
 
 // kindOf returns the kind of installation for a scheme.
@@ -83,7 +84,7 @@ func kindOf(scheme string) kind {
 	return single
 }
 
-// scheme returns the scheme of a kind, without TLS.
+// scheme returns the scheme of a kind, without TLS: its name, form of URL, port, and parameters.
 func scheme(k kind) open.Scheme {
 	s := open.Scheme{
 		Name: "redis", Port: "6379", Place: open.PlaceHosts,
@@ -104,8 +105,9 @@ func scheme(k kind) open.Scheme {
 	return s
 }
 
-// New returns the constructors for the URL t, and the options of their client. There is no job
-// store. Returns an error if the URL or a parameter is invalid.
+// New returns the constructors of all adapters but a job store for the URL t, and the options of
+// their client, which they share. It reads certificate files. Returns an error if the URL or a
+// parameter is invalid.
 func New(t *open.Target) (open.Parts, *redis.UniversalOptions, error) {
 	at, err := options(t, kindOf(t.Scheme.Name))
 	if err != nil {
@@ -140,8 +142,9 @@ func New(t *open.Target) (open.Parts, *redis.UniversalOptions, error) {
 	}, at, nil
 }
 
-// options returns the client's options for t. Returns an error if the URLs differ, or a parameter
-// is invalid.
+// options returns the client's options for t: addresses, login, TLS, database and pool size.
+// Returns an error if the URLs of a list differ in login or path, or if a user has no password.
+// Invalid parameters are errors too.
 func options(t *open.Target, k kind) (*redis.UniversalOptions, error) {
 	o := &redis.UniversalOptions{
 		// the server refuses blanks
@@ -181,8 +184,9 @@ func options(t *open.Target, k kind) (*redis.UniversalOptions, error) {
 	return o, nil
 }
 
-// readPath reads the path of the URL into o: the database, or the name of the master for Sentinel.
-// Returns an error if the path is invalid for the kind.
+// readPath reads the path of the URL into o: the number of the database, or the name of the master
+// for Sentinel, with the login of the Sentinels. Returns an error if the path is invalid for the
+// kind, differs from the parameter db, or if a single server has several hosts.
 func readPath(t *open.Target, k kind, o *redis.UniversalOptions) (err error) {
 	path := t.Servers[0].Path
 	if o.DB, err = params.Number(t, ParamDB, 0, maxDB); err != nil {
