@@ -33,11 +33,13 @@ func (a *app) bedrockCmd() *cobra.Command {
 	var o bedrockOptions
 	cmd := &cobra.Command{
 		Use:   "bedrock",
-		Short: "Serve jobs by the line protocol of Bedrock::Jobs",
-		Long: "Bedrock answers CreateJob, GetJob, FinishJob and the other commands of Bedrock::Jobs, for programs in any language and for\n" +
-			"people with nc, until it is interrupted. What it answers with 200 is on disk. Several may run on one store. Whoever\n" +
-			"reaches the address may do everything: it is one of this machine, unless --listen says otherwise. --allow limits the\n" +
-			"addresses of clients, and --tls-client-ca has them show certificates.",
+		Short: "Serve jobs over the line protocol of Bedrock::Jobs",
+		Long: "Bedrock serves CreateJob, GetJob, FinishJob and the other commands of Bedrock::Jobs until it is interrupted,\n" +
+			"then it ends with status 0. At the start it prints its store and address. Programs in any language can use it,\n" +
+			"and people with nc. A change is on disk before it is answered with 200. Several servers may share one store.\n\n" +
+			"Everyone that can reach the address can read and change all jobs. By default only this machine can. --allow\n" +
+			"limits the addresses of clients, and --tls-client-ca demands client certificates. Exit status: 4 if the store\n" +
+			"cannot be reached at the start.",
 		Example: "  swarmiji bedrock --listen 127.0.0.1:8888 --store jobs.db\n" +
 			"  SWARMIJI_JOBS=postgres://user:password@host/database swarmiji bedrock\n" +
 			"  printf 'CreateJob\\nname: foo\\ndata: {\"value\":1}\\n\\n' | nc -N 127.0.0.1 8888",
@@ -48,14 +50,14 @@ func (a *app) bedrockCmd() *cobra.Command {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&o.listen, "listen", bedrock.DefaultListen, "`address` to listen on")
-	f.StringVar(&o.store, "store", "", "what keeps the jobs: the `name` of a SQLite file, a URL (sqlite:///path/jobs.db, postgres://user:password@host/database), or mem, which forgets them; default: $SWARMIJI_JOBS, or else jobs.db")
-	f.StringSliceVar(&o.allow, "allow", nil, "`addresses` of clients that are served, as 10.1.0.0/16,192.0.2.7; default: all")
-	f.StringVar(&o.cert, "tls-cert", "", "`file` with the server's certificate: connections are encrypted")
-	f.StringVar(&o.key, "tls-key", "", "`file` with its key")
-	f.StringVar(&o.clientCA, "tls-client-ca", "", "`file` with the authorities of which clients have to show a certificate")
-	f.IntVar(&o.maxConns, "max-conns", bedrock.DefaultMaxConns, "how many connections there may be at a time")
-	f.BoolVar(&o.snap, "snap", false, "HOURLY, DAILY and WEEKLY are the next full hour, midnight, and midnight before Sunday, as in Bedrock's own server, instead of a time after the end of the run")
-	f.BoolVar(&o.reanchor, "reanchor", false, "repeats from SCHEDULED skip missed runs, if they are less than 4 hours apart, instead of making up for them")
+	f.StringVar(&o.store, "store", "", "`name` of a SQLite file (created if missing), URL (sqlite:///path/jobs.db, postgres://user:password@host/database), or mem, which loses the jobs at the end; default: $SWARMIJI_JOBS, or else jobs.db")
+	f.StringSliceVar(&o.allow, "allow", nil, "`addresses` of clients that are served, such as 10.1.0.0/16,192.0.2.7; default: all")
+	f.StringVar(&o.cert, "tls-cert", "", "`file` with the server's certificate; connections then use TLS; default: no TLS")
+	f.StringVar(&o.key, "tls-key", "", "`file` with the key of --tls-cert")
+	f.StringVar(&o.clientCA, "tls-client-ca", "", "`file` with certificate authorities; clients must show a certificate of one of them")
+	f.IntVar(&o.maxConns, "max-conns", bedrock.DefaultMaxConns, "maximum number of connections at a time")
+	f.BoolVar(&o.snap, "snap", false, "HOURLY, DAILY and WEEKLY run at the next full hour, midnight and Sunday's midnight, as in Bedrock's own server; default: an hour, day or week after the end of the run")
+	f.BoolVar(&o.reanchor, "reanchor", false, "repeats from SCHEDULED with an interval below 4 hours skip missed runs; default: missed runs follow one after the other")
 	return cmd
 }
 

@@ -31,11 +31,15 @@ func (a *app) callCmd() *cobra.Command {
 	var o callOptions
 	cmd := &cobra.Command{
 		Use:   "call NAME [JSON|-]",
-		Short: "Submit a task",
-		Long: "Call submits a task with JSON arguments and prints its id; with --wait it waits for the end of the task, no longer than\n" +
-			"--timeout, and prints the result. Without --wait no result is kept, so that swarmiji result does not find the task.\n" +
-			"Consumers that do not understand JSON arguments fail the task. \"-\" reads the arguments from the standard input; without any\n" +
-			"they are null. With --key-file the task is sealed, and its result has to be.",
+		Short: "Submit a task, and print its id or its result",
+		Long: "Call submits a task with JSON arguments to a queue and prints the id of the task. The queue must exist, unless\n" +
+			"--declare creates it. \"-\" reads the arguments from the standard input; without arguments they are null.\n" +
+			"Consumers that do not accept JSON arguments fail the task. With --key-file the task is sealed, and its result\n" +
+			"must be sealed too.\n\n" +
+			"With --wait the command waits until the task has ended, at most --timeout, and prints the result as JSON.\n" +
+			"Without --wait no result is stored, so swarmiji result does not find the task.\n\n" +
+			"Exit status: 3 if the queue does not exist. With --wait, 5 if the task failed, and 1 if it has not ended in\n" +
+			"time; the task then continues.",
 		Example: "  swarmiji call math.add '{\"a\": 1, \"b\": 2}' --wait\n" +
 			"  swarmiji call report.make '{\"month\": \"2026-10\"}' --in 5m --queue reports --id report-2026-10",
 		Args: cobra.RangeArgs(1, 2),
@@ -43,12 +47,12 @@ func (a *app) callCmd() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.queue, "queue", router.DefaultQueue, "`name` of the queue")
-	f.BoolVar(&o.make, "declare", false, "make the queue where it does not exist")
-	f.StringVar(&o.id, "id", "", "`id` of the task; where a submission's fate is unknown, a second one with the same id is safe")
-	f.DurationVar(&o.in, "in", 0, "earliest start from now, such as 5m")
-	f.DurationVar(&o.expires, "expires", 0, "latest start from now")
-	f.IntVar(&o.retries, "retries", -1, "how often the task may be retried; default: as the consumer has it")
-	f.BoolVar(&o.wait, "wait", false, "wait for the result")
+	f.BoolVar(&o.make, "declare", false, "create the queue if it does not exist")
+	f.StringVar(&o.id, "id", "", "`id` of the task; if it is unknown whether the task was submitted, submitting it again with the same id is safe; default: a new id")
+	f.DurationVar(&o.in, "in", 0, "earliest start, counted from now, such as 5m; default: at once")
+	f.DurationVar(&o.expires, "expires", 0, "latest start, counted from now; after it the task does not run; default: no limit")
+	f.IntVar(&o.retries, "retries", -1, "how often the task may be retried, 0 or more; if not given, as the consumer defines it")
+	f.BoolVar(&o.wait, "wait", false, "wait until the task has ended, and print its result")
 	return cmd
 }
 

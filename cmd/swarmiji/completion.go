@@ -7,8 +7,9 @@ import (
 func (a *app) completionCmd(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion bash|zsh|fish|powershell",
-		Short: "Print a shell's script that completes commands",
-		Long:  "Completion prints a script for the shell; the shell reads it, and completes this program's commands and flags from then on.",
+		Short: "Print a script for a shell that completes commands",
+		Long: "Completion prints a script. A shell that has read it completes the commands and flags of this program with the\n" +
+			"tab key. It needs no broker.",
 		Example: "  source <(swarmiji completion bash)\n" +
 			"  swarmiji completion fish > ~/.config/fish/completions/swarmiji.fish",
 		ValidArgs:   []string{"bash", "zsh", "fish", "powershell"},

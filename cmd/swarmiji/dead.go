@@ -17,10 +17,12 @@ import (
 func (a *app) deadCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dead list|show|requeue|drop|export|import",
-		Short: "Look after dead letters",
-		Long: "A task becomes a dead letter of its queue if it fails for good, if its message cannot be read, if no consumer knows its\n" +
-			"name, or if it ends the process of its consumer. Dead letters stay until they are requeued or dropped, or until the\n" +
-			"bounds of the queue remove them. Older versions may have left a queue QUEUE.suspects with dead letters of its own.",
+		Short: "Show, requeue, drop, export and import dead letters",
+		Long: "A task becomes a dead letter of its queue if it fails for good, if its message cannot be read, if no consumer\n" +
+			"knows its name, or if it ends the process of its consumer. Dead letters stay until they are requeued or\n" +
+			"dropped, or until the limits of the queue remove them (dead_ttl and dead_max in the URL of the broker).\n\n" +
+			"Older versions may have left a queue QUEUE.suspects with dead letters of its own. Exit status: 3 if the queue\n" +
+			"does not exist.",
 		Example: "  swarmiji dead list reports\n" +
 			"  swarmiji dead requeue reports --task 'report.*' --error timeout",
 		Args:        cobra.NoArgs,
@@ -43,15 +45,15 @@ type deadFilter struct {
 // flags adds the flags to cmd. limit is the default of --limit.
 func (d *deadFilter) flags(cmd *cobra.Command, limit int) {
 	f := cmd.Flags()
-	f.StringArrayVar(&d.ids, "id", nil, "`id` of a task; may be given again; default: any")
+	f.StringArrayVar(&d.ids, "id", nil, "`id` of a task; may be repeated; default: any")
 	f.StringVar(&d.f.Task, "task", "", "`name` of the tasks; * stands for any text; default: any")
 	f.StringVar(&d.f.Error, "error", "", "`text` that the reason contains, case-sensitive; default: any")
-	f.DurationVar(&d.f.OlderThan, "older-than", 0, "only letters older than this")
-	f.DurationVar(&d.f.YoungerThan, "younger-than", 0, "only letters younger than this")
-	f.IntVar(&d.f.Limit, "limit", limit, "how many at most, the oldest first; 0: all")
+	f.DurationVar(&d.f.OlderThan, "older-than", 0, "only letters older than this, such as 24h; default: any")
+	f.DurationVar(&d.f.YoungerThan, "younger-than", 0, "only letters younger than this, such as 2h; default: any")
+	f.IntVar(&d.f.Limit, "limit", limit, "maximum number of letters, the oldest first; 0: no limit")
 	f.IntVar(&d.f.Limit, "count", limit, "")
 	_ = f.MarkHidden("count") // the old name of --limit
-	f.BoolVar(&d.all, "all", false, "no --limit; the other flags still hold")
+	f.BoolVar(&d.all, "all", false, "ignore --limit; other flags still select letters")
 }
 
 // filter returns the filter of the flags, and whether any flag selects letters.

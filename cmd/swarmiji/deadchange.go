@@ -32,12 +32,14 @@ func (a *app) deadRequeueCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "requeue QUEUE",
 		Short: "Run dead letters again",
-		Long: "Requeue puts dead letters back into their queue; it wants --all or which. Each begins a new life: its retries begin\n" +
-			"again, it does not expire, its record may go on to succeed, and the steps that were skipped because it failed run.\n" +
-			"To see how it ends: swarmiji result ID --wait.\n\n" +
-			"Refused, with the reason, and left where they are: members of a group that has counted them, tasks with conditions, and tasks\n" +
-			"that have succeeded or were revoked. Then the exit status is 1. Repeating the command is safe, also after it was interrupted.\n" +
-			"--timeout does not end it.",
+		Long: "Requeue puts dead letters back into their queue and prints their number. It needs --all or a flag that selects\n" +
+			"letters. The retries of a requeued task start from zero, it does not expire, and steps that were skipped\n" +
+			"because it failed run. Its record may change to succeeded. swarmiji result ID --wait waits for the end of a\n" +
+			"task.\n\n" +
+			"Some letters are refused and stay where they are: members of a group that has counted them, tasks with\n" +
+			"conditions, and tasks that have succeeded or were revoked. The reasons are printed, and the exit status is 1.\n" +
+			"It is 3 if no letter has an id of --id.\n\n" +
+			"It is safe to repeat the command, also after an interruption. --timeout limits only the connecting.",
 		Example: "  swarmiji dead requeue reports --all\n" +
 			"  swarmiji dead requeue reports --id report-2026-10\n" +
 			"  swarmiji dead requeue reports --error 'connection refused' --younger-than 2h --limit 1000",
@@ -89,9 +91,9 @@ func (a *app) deadDropCmd() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "drop QUEUE",
-		Short: "Remove dead letters",
-		Long: "Drop removes dead letters for good and prints their number. It needs --yes, and --all or a flag that selects letters.\n" +
-			"--timeout does not end it.",
+		Short: "Delete dead letters",
+		Long: "Drop deletes dead letters for good and prints their number, which may be 0. It needs --yes, and --all or a\n" +
+			"flag that selects letters; otherwise it deletes nothing, with status 2. --timeout limits only the connecting.",
 		Example: "  swarmiji dead drop reports --id report-2026-10 --yes\n" +
 			"  swarmiji dead drop reports --older-than 720h --yes\n" +
 			"  swarmiji dead drop reports --all --yes -o json",
@@ -108,7 +110,7 @@ func (a *app) deadDropCmd() *cobra.Command {
 		},
 	}
 	which.flags(cmd, 0)
-	cmd.Flags().BoolVar(&yes, "yes", false, "do it")
+	cmd.Flags().BoolVar(&yes, "yes", false, "confirm; without it nothing is deleted")
 	return cmd
 }
 

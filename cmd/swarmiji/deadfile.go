@@ -17,8 +17,10 @@ func (a *app) deadExportCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export QUEUE",
 		Short: "Write dead letters to a file",
-		Long: "Export writes dead letters, all of them unless flags say which, as JSON, one a line. The messages are written byte for\n" +
-			"byte: sealed ones stay sealed, others show their arguments. Keep the file like a backup. The letters stay in the queue.",
+		Long: "Export writes the dead letters that match all flags, by default all of them, as JSON, one per line. It writes\n" +
+			"them to the standard output, or to --file and then prints their number. The letters stay in the queue.\n\n" +
+			"The messages are written byte for byte: sealed ones stay sealed, others contain their arguments. Protect the\n" +
+			"file like a backup. --timeout limits only the connecting. Exit status: 1 if the file exists already.",
 		Example: "  swarmiji dead export reports --file reports.jsonl\n" +
 			"  swarmiji dead export reports --older-than 168h | gzip > old.jsonl.gz",
 		Args: cobra.ExactArgs(1),
@@ -43,7 +45,7 @@ func (a *app) deadExportCmd() *cobra.Command {
 		},
 	}
 	which.flags(cmd, 0)
-	cmd.Flags().StringVar(&file, "file", "", "`file` to write, which must not exist; default: the standard output")
+	cmd.Flags().StringVar(&file, "file", "", "`file` to create; default: the standard output")
 	return cmd
 }
 
@@ -52,9 +54,11 @@ func (a *app) deadImportCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import QUEUE",
 		Short: "Read dead letters from a file",
-		Long: "Import adds the dead letters that export wrote to those of QUEUE, whatever queue they came from. It stops at the first\n" +
-			"line that is no dead letter and prints its number; the lines before it are imported. A file that is imported twice adds\n" +
-			"each letter twice.",
+		Long: "Import adds the dead letters of a file that export wrote to the dead letters of QUEUE, whatever queue they\n" +
+			"came from, and prints their number. The tasks do not run until they are requeued. A file that is imported\n" +
+			"twice adds each letter twice.\n\n" +
+			"At the first line that is not a dead letter it stops with status 2 and prints the number of the line; the\n" +
+			"lines before it are imported. --timeout limits only the connecting.",
 		Example: "  swarmiji dead import reports --file reports.jsonl\n" +
 			"  zcat old.jsonl.gz | swarmiji dead import reports -o json",
 		Args: cobra.ExactArgs(1),

@@ -18,9 +18,11 @@ func (a *app) deadListCmd() *cobra.Command {
 	var which deadFilter
 	cmd := &cobra.Command{
 		Use:   "list QUEUE",
-		Short: "Show the dead letters of a queue",
-		Long: "List shows the dead letters of a queue, the oldest first. When it leaves some out, or when a task has several letters, it\n" +
-			"says so on the standard error. --timeout does not end it.",
+		Short: "List the dead letters of a queue",
+		Long: "List prints the dead letters of a queue that match all flags, the oldest first: task id, name, since when,\n" +
+			"attempts, size and reason. It changes nothing. If there are more than --limit, or several letters of one task,\n" +
+			"a line on the standard error says so. A queue without dead letters gives an empty list and status 0. --timeout\n" +
+			"limits only the connecting.",
 		Example: "  swarmiji dead list reports\n" +
 			"  swarmiji dead list reports --task 'report.*' --error timeout --younger-than 24h\n" +
 			"  swarmiji dead list reports --all -o json",
@@ -78,9 +80,12 @@ func (a *app) deadShowCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show QUEUE ID",
 		Short: "Show one dead letter",
-		Long: "Show prints a dead letter without its arguments, since these may hold secrets; --args prints them too, opened with\n" +
-			"--key-file where they are sealed. Of several letters of one task it shows the newest. LIFE is how often the task was\n" +
-			"requeued, and GENERATION counts its messages: each retry, snooze and requeue adds one. --timeout does not end it.",
+		Long: "Show prints a dead letter of a queue, by the id of its task. It changes nothing. Arguments may hold secrets,\n" +
+			"so they are printed only with --args; sealed ones need --key-file. Of several letters of one task it shows the\n" +
+			"newest.\n\n" +
+			"LIFE is how often the task was requeued. GENERATION counts the messages of the task: each retry, snooze (a\n" +
+			"postponement by the handler) and requeue adds one. --timeout limits only the connecting. Exit status: 3 if the\n" +
+			"queue has no such letter.",
 		Example: "  swarmiji dead show reports report-2026-10\n" +
 			"  swarmiji dead show reports report-2026-10 --args -o json",
 		Args: cobra.ExactArgs(2),
@@ -105,7 +110,7 @@ func (a *app) deadShowCmd() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&args, "args", false, "show the arguments")
+	cmd.Flags().BoolVar(&args, "args", false, "also show the arguments")
 	return cmd
 }
 

@@ -18,18 +18,23 @@ func (a *app) doctorCmd() *cobra.Command {
 	var strict bool
 	cmd := &cobra.Command{
 		Use:   "doctor [QUEUE...]",
-		Short: "Look for what is wrong with a set-up",
-		Long: "Doctor looks whether broker, result store and event bus can be reached and used, what stands in the queues (those named,\n" +
-			"those of the consumers that answer or send heartbeats, and \"default\"), which settings are weaker than what Swarmiji promises with others,\n" +
-			"what of the queues' set-up is missing or weaker, and whether the consumers' clocks agree with this machine's. It changes no\n" +
-			"queue. A warning leaves the status 0, or makes it 1 with --strict. A failure makes it 1, and 4 where a server is out of reach.",
+		Short: "Check a set-up for problems",
+		Long: "Doctor checks servers, queues and consumers, and prints a line for each check: ok, warning or FAILED, with\n" +
+			"details. It changes no queue. It checks these things:\n" +
+			"  - Broker, result store and event bus can be reached and used.\n" +
+			"  - No settings of the URL or the servers weaken what Swarmiji promises.\n" +
+			"  - The queues are set up correctly, and tasks in them have consumers. It checks the named\n" +
+			"    queues, those of the consumers that answer or send heartbeats, and \"default\".\n" +
+			"  - The clocks of the consumers agree with the clock of this machine.\n\n" +
+			"Exit status: 1 after a failed check, or 4 if a server cannot be reached. Warnings leave it 0, or with --strict\n" +
+			"make it 1.",
 		Example: "  swarmiji doctor\n" +
 			"  swarmiji doctor reports mails -o json",
 		RunE: func(cmd *cobra.Command, args []string) error { return a.doctor(cmd.Context(), args, &t, strict) },
 	}
-	cmd.Flags().DurationVar(&t.collect, "collect", listenTime, "how long consumers are asked, and their heartbeats heard")
-	cmd.Flags().IntVar(&t.replies, "replies", 0, "how many consumers' answers are enough; default: as many as come in time")
-	cmd.Flags().BoolVar(&strict, "strict", false, "end with status 1 after a warning")
+	cmd.Flags().DurationVar(&t.collect, "collect", listenTime, "how long to wait for answers and heartbeats of consumers")
+	cmd.Flags().IntVar(&t.replies, "replies", 0, "stop waiting after this many answers of consumers; default: wait for --collect")
+	cmd.Flags().BoolVar(&strict, "strict", false, "exit with status 1 after a warning")
 	return cmd
 }
 

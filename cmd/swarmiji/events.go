@@ -25,9 +25,10 @@ func (a *app) eventsCmd() *cobra.Command {
 	var o eventOptions
 	cmd := &cobra.Command{
 		Use:   "events",
-		Short: "Follow what happens",
-		Long: "Events prints every event from now on, until it is interrupted or has printed --count; --timeout does not end it. With\n" +
-			"-o json each is a line, in the format in which events travel.",
+		Short: "Print events as they happen",
+		Long: "Events prints each event from now on, one per line: time, type, node, and what is known of the task. It ends\n" +
+			"after --count events or when it is interrupted, both with status 0. It changes nothing. With -o json each line\n" +
+			"is a JSON object, in the form in which events travel. --timeout limits only the connecting.",
 		Example: "  swarmiji events -o json\n" +
 			"  swarmiji events --type task-failed --type worker-offline --count 10",
 		Args: cobra.NoArgs,
@@ -39,9 +40,9 @@ func (a *app) eventsCmd() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&o.types, "type", nil, "`type` of events to show, such as task-failed; may be given again; default: all")
-	f.StringVar(&o.id, "task", "", "`id` of a task: show its events alone")
-	f.IntVar(&o.count, "count", 0, "end after this many; 0: never")
+	f.StringSliceVar(&o.types, "type", nil, "`type` of events to show, such as task-failed; may be repeated; default: all")
+	f.StringVar(&o.id, "task", "", "show only events of the task with this `id`; default: all")
+	f.IntVar(&o.count, "count", 0, "end after this many events; 0: do not end")
 	return cmd
 }
 

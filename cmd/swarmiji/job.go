@@ -24,9 +24,12 @@ func (a *app) jobCmd() *cobra.Command {
 	var o jobStore
 	cmd := &cobra.Command{
 		Use:   "job ls|show|create|retry|cancel|rm|complete|waiting|why",
-		Short: "Look after jobs",
-		Long: "Job shows the jobs of a database, makes some, and changes what becomes of them; see docs/jobs.md. --store names what\n" +
-			"keeps them: the name of a SQLite file, sqlite:///path/jobs.db, or postgres://user:password@host/database. Times are UTC.",
+		Short: "Show, create and change jobs",
+		Long: "Job shows jobs of a database, creates some, and changes what happens to them; see docs/jobs.md. These commands\n" +
+			"need no broker. --store names the database: a SQLite file such as jobs.db, sqlite:///path/jobs.db, or\n" +
+			"postgres://user:password@host/database. Times are in UTC.\n\n" +
+			"Exit status: 3 if a job or the SQLite file does not exist; only job create creates the file. A job without\n" +
+			"queue and key is deleted when it finishes.",
 		Example: "  swarmiji job ls --store jobs.db --state FAILED\n" +
 			"  SWARMIJI_JOBS=postgres://user:password@host/database swarmiji job show 17",
 		Args:        cobra.NoArgs,
@@ -35,7 +38,7 @@ func (a *app) jobCmd() *cobra.Command {
 			return errors.Join(cmd.Help(), fmt.Errorf("%w: job what? ls, show, create, retry, cancel, rm, complete, waiting or why", errUsage))
 		},
 	}
-	cmd.PersistentFlags().StringVar(&o.name, "store", "", "what keeps the jobs: the `name` of a SQLite file, or a URL; default: $SWARMIJI_JOBS, or else jobs.db")
+	cmd.PersistentFlags().StringVar(&o.name, "store", "", "`name` of a SQLite file, or URL of a database, that holds the jobs; default: $SWARMIJI_JOBS, or else jobs.db")
 	cmd.AddCommand(a.jobListCmd(&o), a.jobShowCmd(&o), a.jobCreateCmd(&o), a.jobRetryCmd(&o), a.jobCancelCmd(&o), a.jobRemoveCmd(&o),
 		a.jobCompleteCmd(&o), a.jobWaitingCmd(&o), a.jobWhyCmd(&o))
 	for _, sub := range cmd.Commands() {

@@ -26,10 +26,14 @@ func (a *app) jobCompleteCmd(store *jobStore) *cobra.Command {
 	var o completeOptions
 	cmd := &cobra.Command{
 		Use:   "complete NAME KEY [JSON|@FILE|-]",
-		Short: "Give a job the answer that it awaits",
-		Long: "Complete answers the job of this name and this key, with a result that is any JSON value, null if there is none, or with a\n" +
-			"refusal, and prints what became of the answer: accepted (status 0); early, there is no such job that has begun, so that the\n" +
-			"answer is kept for --early-for (status 3); late, the job is over (status 6); or duplicate, it has an answer (status 7).",
+		Short: "Answer a job or task that waits for an answer from outside",
+		Long: "Complete sends an answer to the job or task with this NAME and KEY. The answer is a result, which is any JSON\n" +
+			"value and null by default, or with --reject a refusal. \"@FILE\" reads the result from a file, \"-\" from the\n" +
+			"standard input. The command prints one of these receipts, and the job or task:\n" +
+			"  accepted   the answer is stored, and the job or task continues (status 0)\n" +
+			"  early      no job or task waits for it yet; the answer is kept for --early-for (status 3)\n" +
+			"  late       the job or task has ended already (status 6)\n" +
+			"  duplicate  there is an answer already, which stays (status 7)",
 		Example: "  swarmiji job complete print/order order-4711 '{\"pages\": 12}'\n" +
 			"  swarmiji job complete print/order order-4712 --reject 'no paper'",
 		Args: cobra.RangeArgs(2, 3),
@@ -40,11 +44,11 @@ func (a *app) jobCompleteCmd(store *jobStore) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&o.reject, "reject", "", "the answer is a refusal, of which this `text` is the reason")
-	f.DurationVar(&o.early, "early-for", jobs.DefaultEarlyFor, "how long an answer is kept that is early")
-	f.DurationVar(&o.keep, "keep-for", jobs.DefaultRetention, "how long the job is kept if the answer ends it, as its runner has it")
-	f.BoolVar(&o.snap, "snap", false, "read the repeat of a job that the answer ends as swarmiji bedrock --snap does")
-	f.BoolVar(&o.reanchor, "reanchor", false, "likewise, as --reanchor does")
+	f.StringVar(&o.reject, "reject", "", "refuse instead of giving a result; `text` is the reason")
+	f.DurationVar(&o.early, "early-for", jobs.DefaultEarlyFor, "how long an early answer is kept")
+	f.DurationVar(&o.keep, "keep-for", jobs.DefaultRetention, "how long the job is kept after its end, if the answer ends it; use the value of its runner")
+	f.BoolVar(&o.snap, "snap", false, "if the answer ends a run of a repeating job: as bedrock --snap")
+	f.BoolVar(&o.reanchor, "reanchor", false, "if the answer ends a run of a repeating job: as bedrock --reanchor")
 	return cmd
 }
 

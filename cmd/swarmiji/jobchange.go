@@ -52,10 +52,13 @@ func (a *app) jobRetryCmd(store *jobStore) *cobra.Command {
 	force := false
 	cmd := &cobra.Command{
 		Use:   "retry ID...",
-		Short: "Have jobs run again",
-		Long: "Retry puts jobs back into the queue, all of them or none: those that have FAILED or were CANCELLED, and those that wait for a\n" +
-			"later time, are due now, with their first attempt. One that runs or awaits an answer is refused unless --force is given: what\n" +
-			"runs it goes on, beside the next run, and can end it no more.",
+		Short: "Let jobs run again",
+		Long: "Retry puts jobs back into the queue, all of them or none. FAILED and CANCELLED jobs, and jobs that wait for a\n" +
+			"later time, are due now, and their attempts are counted from the start. The command prints the state of each\n" +
+			"job before and after.\n\n" +
+			"A job that runs or awaits an answer is refused (status 1). With --force it runs again too: its current run\n" +
+			"continues beside the new one, but can no longer end the job. If one of the jobs does not exist, none is\n" +
+			"changed, and the exit status is 3.",
 		Example: "  swarmiji job retry 17 18\n" +
 			"  swarmiji job ls --state FAILED -o json | jq '.[].id' | xargs swarmiji job retry",
 		Args: cobra.MinimumNArgs(1),
@@ -71,7 +74,7 @@ func (a *app) jobRetryCmd(store *jobStore) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&force, "force", false, "also jobs that run")
+	cmd.Flags().BoolVar(&force, "force", false, "also retry jobs that run or await an answer")
 	return cmd
 }
 
@@ -89,10 +92,13 @@ func each(all []jobs.Row, do func(j *jobs.Row) error) error {
 func (a *app) jobCancelCmd(store *jobStore) *cobra.Command {
 	return &cobra.Command{
 		Use:   "cancel ID...",
-		Short: "Keep jobs from running",
-		Long: "Cancel makes jobs CANCELLED, one after the other, and keeps them. A job that runs or awaits an answer loses its\n" +
-			"attempt: its runner can no longer end it, and an answer is late. An ended job and a job with children are refused. job retry\n" +
-			"makes them run after all.",
+		Short: "Cancel jobs, so that they do not run",
+		Long: "Cancel makes jobs CANCELLED, one after the other, and keeps their records. It prints the state of each job\n" +
+			"before and after. A worker that runs such a job is not stopped, but can no longer end the job; an answer\n" +
+			"counts as late. swarmiji job retry lets a cancelled job run again.\n\n" +
+			"Cancelling stops at the first job that has finished, has failed or has children: the exit status is 1, the\n" +
+			"jobs before it stay cancelled, and the error tells their number. If one of the jobs does not exist, none is\n" +
+			"changed, and the exit status is 3.",
 		Example: "  swarmiji job cancel 17\n" +
 			"  swarmiji job cancel 17 18 -o json",
 		Args: cobra.MinimumNArgs(1),
@@ -109,8 +115,12 @@ func (a *app) jobRemoveCmd(store *jobStore) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rm ID...",
 		Short: "Delete jobs",
-		Long: "Rm deletes jobs, one after the other. One that runs, is PAUSED or has children left is refused, unless --force is given: it and\n" +
-			"its children are then cancelled and deleted, the children first. What runs them goes on, and can end them no more.",
+		Long: "Rm deletes jobs for good, one after the other, and prints the state that each one had. It stops at the first\n" +
+			"job that runs, is PAUSED or has children: the exit status is 1, the jobs before it stay deleted, and the error\n" +
+			"tells their number.\n\n" +
+			"With --force such a job and its children are cancelled and deleted too, the children first. Workers that run\n" +
+			"them are not stopped, but can no longer end them. If one of the jobs does not exist, none is changed, and the\n" +
+			"exit status is 3.",
 		Example: "  swarmiji job rm 17\n" +
 			"  swarmiji job rm 17 18 --force -o json",
 		Args: cobra.MinimumNArgs(1),
@@ -125,7 +135,7 @@ func (a *app) jobRemoveCmd(store *jobStore) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&force, "force", false, "also jobs that run, and those that have children, with these")
+	cmd.Flags().BoolVar(&force, "force", false, "also delete jobs that run, are PAUSED or have children, and these children")
 	return cmd
 }
 

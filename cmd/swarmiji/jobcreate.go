@@ -34,9 +34,10 @@ func (a *app) jobCreateCmd(store *jobStore) *cobra.Command {
 	var o createOptions
 	cmd := &cobra.Command{
 		Use:   "create NAME [JSON|@FILE|-]",
-		Short: "Make a job",
-		Long: "Create makes a job with a JSON object for its data, {} if there is none, and prints its id. \"@FILE\" reads the data from a\n" +
-			"file, \"-\" from the standard input. Times are by the store's clock. A SQLite file that is not there is made.",
+		Short: "Create a job",
+		Long: "Create creates a job and prints its id, then its state and next run in UTC. JSON is an object with the job's\n" +
+			"data, {} by default; \"@FILE\" reads it from a file, \"-\" from the standard input. Relative times count from the\n" +
+			"time of the store's clock. A SQLite file that does not exist is created.",
 		Example: "  swarmiji job create feed/news '{\"last\": 0}' --repeat 'FINISHED, +1 HOUR'\n" +
 			"  swarmiji job create mail/send @mail.json --at '9am tomorrow' --zone Europe/Berlin --priority 10",
 		Args: cobra.RangeArgs(1, 2),
@@ -47,23 +48,23 @@ func (a *app) jobCreateCmd(store *jobStore) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&o.at, "at", "", "when it runs, as a `moment`: \"7pm tomorrow\", \"friday at noon\", 2026-11-21T19:00:00+01:00; default: now")
-	f.StringVar(&o.in, "in", "", "when it runs, from now: a `duration` as \"5 minutes\", \"2 weeks, 1 day\" or 90s")
+	f.StringVar(&o.at, "at", "", "first run, as a `moment`: \"7pm tomorrow\", \"friday at noon\", 2026-11-21T19:00:00+01:00; default: now")
+	f.StringVar(&o.in, "in", "", "first run, counted from now, as a `duration`: \"5 minutes\", \"2 weeks, 1 day\" or 90s; default: now")
 	f.StringVar(&o.zone, "zone", "UTC", "`name` of the time zone of --at and --windows, such as Europe/Berlin")
-	f.IntVar(&o.priority, "priority", jobs.DefaultPriority, "the lower goes first")
-	f.StringVar(&o.repeat, "repeat", "", "a `rule`, such as \"FINISHED, +1 DAY\"")
-	f.StringVar(&o.retryAfter, "retry-after", "", "after what time it is handed out again while it runs, a `modifier` such as \"+5 MINUTES\"")
-	f.StringVar(&o.sequenceKey, "sequence-key", "", "jobs of one `key` run one at a time, in the order of their ids")
-	f.StringVar(&o.queue, "queue", "", "`name` of the queue whose runner hands it out, as its limit and its throttler let it")
-	f.Float64Var(&o.weight, "weight", 1, "how much of the queue's limit it takes while it runs; 0: nothing")
-	f.StringVar(&o.windows, "windows", "", "`times` at which it may start, for a job of a queue: \"Mon-Fri 09:00-17:00, 22:00-06:00\"")
-	f.DurationVar(&o.attempt, "attempt-timeout", jobs.DefaultAttemptTimeout, "how long an attempt of a queue's job may take, the wait for its answer included; 0: as long as it likes")
-	f.StringVar(&o.key, "key", "", "`key` by which an answer from outside names it, together with its name")
-	f.StringVar(&o.uniqueKey, "unique-key", "", "it is refused while another job of this name and this `key` is not over")
-	f.Int64Var(&o.parent, "parent", 0, "`id` of the job that it is a child of")
-	f.BoolVar(&o.unique, "unique", false, "if there is a job of this name, that is the one: other data are merged into its own")
-	f.BoolVar(&o.keep, "keep", false, "with --unique, the job that is there stays as it is")
-	f.BoolVar(&o.mock, "mock", false, "it is handed out only to who asks for such jobs")
+	f.IntVar(&o.priority, "priority", jobs.DefaultPriority, "jobs with a lower number run first")
+	f.StringVar(&o.repeat, "repeat", "", "`rule` by which the job runs again, such as \"FINISHED, +1 DAY\"; default: it runs once")
+	f.StringVar(&o.retryAfter, "retry-after", "", "time after which another worker gets the job although it still runs, as a `modifier` such as \"+5 MINUTES\"; default: never")
+	f.StringVar(&o.sequenceKey, "sequence-key", "", "jobs with the same `key` run one at a time, in the order of their ids")
+	f.StringVar(&o.queue, "queue", "", "`name` of the queue whose runner runs the job, within the limit and throttler of the queue; default: no queue")
+	f.Float64Var(&o.weight, "weight", 1, "share of the queue's limit that the job takes while it runs; 0: none")
+	f.StringVar(&o.windows, "windows", "", "`times` at which a job with a queue may start, such as \"Mon-Fri 09:00-17:00, 22:00-06:00\"; default: always")
+	f.DurationVar(&o.attempt, "attempt-timeout", jobs.DefaultAttemptTimeout, "how long an attempt of a job with a queue may take, including the wait for its answer; 0: no limit")
+	f.StringVar(&o.key, "key", "", "`key` that, together with the name, identifies the job for an answer from outside, see job complete")
+	f.StringVar(&o.uniqueKey, "unique-key", "", "refuse the job (status 1) while another job with this name and this `key` has not ended")
+	f.Int64Var(&o.parent, "parent", 0, "`id` of the job whose child this job is")
+	f.BoolVar(&o.unique, "unique", false, "if a job of this name exists, create no other one; merge the data into that job")
+	f.BoolVar(&o.keep, "keep", false, "with --unique: leave the existing job unchanged")
+	f.BoolVar(&o.mock, "mock", false, "give the job only to workers that ask for mock jobs")
 	return cmd
 }
 

@@ -34,10 +34,12 @@ func (a *app) jobListCmd(store *jobStore) *cobra.Command {
 	var o listOptions
 	cmd := &cobra.Command{
 		Use:   "ls",
-		Short: "Show jobs",
-		Long: "Ls shows the first --limit jobs that are as the flags say, without their data, which may hold secrets. If there are more, it\n" +
-			"tells on the standard error with which --after to go on. DUE is when something becomes of a job by itself: it may start,\n" +
-			"its lease ends, or its answer is waited for no longer. --order newest, due and priority look at all jobs.",
+		Short: "List jobs",
+		Long: "Ls prints the jobs that match all flags, in the order of their ids, without their data, which may hold\n" +
+			"secrets. It prints at most --limit jobs. If there are more, a line on the standard error says with which\n" +
+			"--after to continue. It changes nothing; no matching jobs are not an error.\n\n" +
+			"DUE is when the job changes by itself: it may start, its lease ends (the time that its worker has), or the\n" +
+			"wait for its answer ends. --order newest, due and priority read all jobs, which may take long.",
 		Example: "  swarmiji job ls --state FAILED,CANCELLED --order newest\n" +
 			"  swarmiji job ls --name 'mail/*' --queue mails --phase AWAITING -o json",
 		Args: cobra.NoArgs,
@@ -45,13 +47,13 @@ func (a *app) jobListCmd(store *jobStore) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&o.name, "name", "", "`pattern` of the names: * is any text, ? one character, [a-z] one of these")
-	f.StringSliceVar(&o.states, "state", nil, "`state` of the jobs, as QUEUED; may be given again")
-	f.StringVar(&o.queue, "queue", "", "`name` of their queue")
-	f.StringVar(&o.phase, "phase", "", "`phase` of their attempt, or of the last one: AWAITING or ANSWERED")
-	f.StringVar(&o.order, "order", "id", "what goes first: `id`, newest, due (the soonest; those that nothing becomes of last) or priority (the lowest)")
-	f.IntVarP(&o.limit, "limit", "n", 100, fmt.Sprintf("how many jobs are shown, 1 to %d", maxList))
-	f.Int64Var(&o.after, "after", 0, "only jobs above this `id`")
+	f.StringVar(&o.name, "name", "", "`pattern` of the names: * is any text, ? one character, [a-z] one of these characters; default: all")
+	f.StringSliceVar(&o.states, "state", nil, "`state` of the jobs, such as QUEUED or FAILED; may be repeated; default: all")
+	f.StringVar(&o.queue, "queue", "", "`name` of the queue of the jobs; default: all")
+	f.StringVar(&o.phase, "phase", "", "`phase` of the current or last attempt: AWAITING or ANSWERED; default: any")
+	f.StringVar(&o.order, "order", "id", "what comes first: `id`, newest, due (the soonest; jobs without such a time last) or priority (the lowest number)")
+	f.IntVarP(&o.limit, "limit", "n", 100, fmt.Sprintf("maximum number of jobs, 1 to %d", maxList))
+	f.Int64Var(&o.after, "after", 0, "only jobs with a higher id than this `id`")
 	return cmd
 }
 

@@ -21,8 +21,8 @@ func (a *app) jobShowCmd(store *jobStore) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show ID",
 		Short: "Show a job",
-		Long: "Show tells all of a job: its data and the answer that it has too, which may hold secrets, and the first " + strconv.Itoa(maxChildren) + " of its\n" +
-			"children.",
+		Long: "Show prints all fields of a job, with its data and its answer, which may hold secrets, and the first " + strconv.Itoa(maxChildren) + "\n" +
+			"of its children. It changes nothing. Exit status: 3 if the job does not exist.",
 		Example: "  swarmiji job show 17\n" +
 			"  swarmiji job show 17 -o json | jq .data",
 		Args: cobra.ExactArgs(1),

@@ -24,9 +24,12 @@ func (a *app) jobWaitingCmd(store *jobStore) *cobra.Command {
 	limit, after := 0, ""
 	cmd := &cobra.Command{
 		Use:   "waiting QUEUE",
-		Short: "Show tasks that wait for answers",
-		Long: "Waiting shows the first --limit tasks of a queue of the broker that wait for answers from outside, in the order of their ids,\n" +
-			"with the key that an answer names them by. If there are more, it tells on the standard error with which --after to go on.",
+		Short: "List tasks that wait for an answer from outside",
+		Long: "Waiting prints the tasks of a broker's queue that wait for an answer from outside, in the order of their ids:\n" +
+			"id, name, the key for swarmiji job complete, and the end of the wait. It asks the job store (--store), not the\n" +
+			"broker, and changes nothing. No such tasks are not an error.\n\n" +
+			"It prints at most --limit tasks. If there are more, a line on the standard error says with which --after to\n" +
+			"continue.",
 		Example: "  swarmiji job waiting mail\n" +
 			"  swarmiji job waiting mail --limit 1000 -o json",
 		Args: cobra.ExactArgs(1),
@@ -39,8 +42,8 @@ func (a *app) jobWaitingCmd(store *jobStore) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.IntVarP(&limit, "limit", "n", 100, fmt.Sprintf("how many tasks are shown, 1 to %d", maxList))
-	f.StringVar(&after, "after", "", "only tasks above this `id`")
+	f.IntVarP(&limit, "limit", "n", 100, fmt.Sprintf("maximum number of tasks, 1 to %d", maxList))
+	f.StringVar(&after, "after", "", "only tasks with a higher id than this `id`")
 	return cmd
 }
 

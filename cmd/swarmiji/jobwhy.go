@@ -28,9 +28,11 @@ type reasonOutput struct {
 func (a *app) jobWhyCmd(store *jobStore) *cobra.Command {
 	return &cobra.Command{
 		Use:   "why ID",
-		Short: "Tell why a job does not run",
-		Long: "Why tells in sentences why a job is not running, or what it is at: due later, held back by its window, its queue, or others of\n" +
-			"its sequence, waiting for an answer or for children, or over. What a queue's throttler refused may be known a little late.",
+		Short: "Explain why a job does not run",
+		Long: "Why prints in sentences why a job does not run, or what it is doing. For example, it is due later, outside its\n" +
+			"window, or held back by its queue or by another job of its sequence. Or it waits for an answer or for\n" +
+			"children, or it has ended. It changes nothing. What a throttler of the queue has refused may be known a little\n" +
+			"late. Exit status: 3 if the job does not exist.",
 		Example: "  swarmiji job why 17\n" +
 			"  swarmiji job why 17 -o json",
 		Args: cobra.ExactArgs(1),

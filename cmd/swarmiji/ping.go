@@ -10,8 +10,10 @@ func (a *app) pingCmd() *cobra.Command {
 	var t target
 	cmd := &cobra.Command{
 		Use:   "ping",
-		Short: "Ask consumers whether they are there",
-		Long:  "Ping shows the consumers that answer, their queues and the time on their clocks.",
+		Short: "Show which consumers answer",
+		Long: "Ping prints the consumers that answer, with their queues and the time on their clocks. It changes nothing.\n" +
+			"Consumers answer only if their configuration enables control, and with the same keys as --control-keys, if\n" +
+			"they have keys. Exit status: 1 if a consumer reports an error, 4 if no consumer answers.",
 		Example: "  swarmiji ping\n" +
 			"  swarmiji ping --queue reports --replies 2 -o json",
 		Args: cobra.NoArgs,

@@ -24,9 +24,11 @@ func (a *app) queuesCmd() *cobra.Command {
 	var t target
 	cmd := &cobra.Command{
 		Use:   "queues [QUEUE...]",
-		Short: "Show what waits in queues",
-		Long: "Queues shows how many tasks wait, are held by consumers, are delayed and are dead. Without names it shows the queues of\n" +
-			"the consumers that answer or send heartbeats, and \"default\". What the broker does not tell is \"?\", in JSON -1.",
+		Short: "Show how many tasks are in queues",
+		Long: "Queues prints for each queue how many tasks wait (READY), are held by consumers (HELD), are delayed (DELAYED)\n" +
+			"and are dead letters (DEAD). Without names it shows the queues of the consumers that answer or send\n" +
+			"heartbeats, and \"default\". It changes nothing. A number that the broker does not tell is \"?\", and -1 in JSON.\n\n" +
+			"Exit status: 3 if a named queue does not exist; the others are printed.",
 		Example: "  swarmiji queues\n" +
 			"  swarmiji queues reports mail -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -52,8 +54,8 @@ func (a *app) queuesCmd() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().DurationVar(&t.collect, "collect", listenTime, "how long consumers are asked for their queues, and their heartbeats heard")
-	cmd.Flags().IntVar(&t.replies, "replies", 0, "how many consumers' answers are enough; default: as many as come in time")
+	cmd.Flags().DurationVar(&t.collect, "collect", listenTime, "without names: how long to wait for answers and heartbeats of consumers")
+	cmd.Flags().IntVar(&t.replies, "replies", 0, "without names: stop waiting after this many answers; default: wait for --collect")
 	return cmd
 }
 

@@ -11,8 +11,10 @@ func (a *app) rateLimitCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rate-limit TASK [RATE]",
 		Short: "Limit how often tasks of a name start in each consumer",
-		Long: "Rate-limit lets each consumer start tasks of a name no more often than the rate (10/s, 600/m, 5000/h), till it is\n" +
-			"started anew. Without a rate the limit is lifted; \"default\" is the task's own again.",
+		Long: "Rate-limit limits how often each consumer starts tasks of this name, for example 10/s, 600/m or 5000/h. It\n" +
+			"lasts until the consumer restarts. Without RATE there is no limit any more; the rate \"default\" restores the\n" +
+			"limit of the task's definition. The command prints a line for each consumer that has done so. Exit status: 1\n" +
+			"if a consumer reports an error, 4 if no consumer answers.",
 		Example: "  swarmiji rate-limit mail.send 10/s\n" +
 			"  swarmiji rate-limit mail.send",
 		Args: cobra.RangeArgs(1, 2),

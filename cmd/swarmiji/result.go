@@ -26,11 +26,17 @@ func (a *app) resultCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "result ID",
 		Short: "Show the state and the result of a task",
-		Long: "Result shows what the result store keeps of a task, opened with --key-file where it is sealed. A task without\n" +
-			"a record is not found: it was never submitted, has not started yet, its result was not wanted, or the time to keep it is over.\n" +
-			"A task that waits for a consumer that knows its name is in the state retrying, and the error says so. Reply queues on\n" +
-			"RabbitMQ keep no records; give the URL of a store that does with results=, such as\n" +
-			"redis://, or sqlite:///path/app.db and postgres:// for a SQL database.",
+		Long: "Result prints what the result store knows about a task: name, state, attempt, times, consumer, and the result\n" +
+			"or the error. It changes nothing. A sealed result needs --key-file. With --wait the command waits until the\n" +
+			"task has ended, at most --timeout.\n\n" +
+			"The store has no record of a task that was never submitted, has not started yet, or does not want its result\n" +
+			"stored. Records are deleted after a time. A task that waits for a consumer with a handler for its name is in\n" +
+			"the state retrying, and its error says so.\n\n" +
+			"Results on RabbitMQ go only to the program that submitted the task. To keep them, name a result store with\n" +
+			"results= in the URL of the broker, for consumers and producers too: redis://, sqlite:///path/app.db or\n" +
+			"postgres://.\n\n" +
+			"Exit status: 3 if the store has no record of the task. 5 if the task has failed, was revoked or has expired. 1\n" +
+			"if it has not ended in time with --wait.",
 		Example: "  swarmiji result report-2026-10\n" +
 			"  swarmiji result report-2026-10 --broker 'amqp://host?results=sqlite:///var/lib/app.db'\n" +
 			"  swarmiji result 01975e7a-1c5e-7b63-9a44-1f6d0c8f6d11 --wait --timeout 1m -o json",
@@ -49,7 +55,7 @@ func (a *app) resultCmd() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&wait, "wait", false, "wait for the end of the task")
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the task has ended")
 	return cmd
 }
 

@@ -10,8 +10,10 @@ func (a *app) resumeCmd() *cobra.Command {
 	var t target
 	cmd := &cobra.Command{
 		Use:   "resume [QUEUE...]",
-		Short: "Let consumers take tasks again",
-		Long:  "Resume ends what swarmiji pause began, for the queues, or for all.",
+		Short: "Let paused consumers take tasks again",
+		Long: "Resume lets consumers take tasks again from the named queues, or from all queues, after swarmiji pause. The\n" +
+			"command prints a line for each consumer that has resumed. Exit status: 1 if a consumer reports an error, 4 if\n" +
+			"no consumer answers.",
 		Example: "  swarmiji resume reports\n" +
 			"  swarmiji resume",
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -32,12 +32,18 @@ func (a *app) revokeCmd() *cobra.Command {
 	var o revokeOptions
 	cmd := &cobra.Command{
 		Use:   "revoke ID...",
-		Short: "Stop tasks before they start",
-		Long: "Revoke has consumers with a list of revocations not start the tasks, also those that are started later. A message that the\n" +
-			"broker finds in --queue is removed at once. Instead of ids, --task or --header choose tasks. A task that runs is left\n" +
-			"alone, unless --terminate cancels its context. With --command consumers are told directly and answer: also those obey that\n" +
-			"have no list of revocations, for as long as they run. Where no running consumer has a list the revocation is stored all the\n" +
-			"same, for those that start later, and the exit status is 4. That takes 3 s to find out.",
+		Short: "Keep tasks from starting",
+		Long: "Revoke keeps tasks from starting: those with the ids, or with --task or --header those that match and were\n" +
+			"submitted before now. The revocation is stored, so consumers that start later obey it too. Consumers obey if\n" +
+			"they have a list of revocations, as those made with package open have. A running task continues, unless\n" +
+			"--terminate cancels its context.\n\n" +
+			"If the broker finds the message of an id in --queue, the message is removed at once. The command prints the\n" +
+			"outcome of each id: noted means that consumers will not start the task, removed means that its message was\n" +
+			"removed too. For --task and --header it prints noted.\n\n" +
+			"With --command the ids go to the running consumers as a command, and nothing is stored. Consumers without a\n" +
+			"list obey too, until they end. The command prints a line for each consumer that answers.\n\n" +
+			"Exit status: 4 if no running consumer has a list, which takes 3 s to find out; the revocation is stored\n" +
+			"nevertheless. With --command, 1 if a consumer reports an error, and 4 if no consumer answers.",
 		Example: "  swarmiji revoke report-2026-10 --queue reports\n" +
 			"  swarmiji revoke --task mail.send --header customer=4711 --within 48h --terminate",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -53,13 +59,13 @@ func (a *app) revokeCmd() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&o.queues, "queue", []string{router.DefaultQueue}, "`name` of a queue in which messages of the ids are looked for; may be given again")
-	f.StringVar(&o.selector.Name, "task", "", "`name` of the tasks to revoke")
-	f.StringVar(&o.header, "header", "", "`key=value` of a header of the tasks to revoke")
-	f.DurationVar(&o.within, "within", 0, "from now, the time within which the tasks may start; default: a day, or as the messages found say")
-	f.BoolVar(&o.future, "future", false, "with --task or --header: also tasks that are submitted from now on, within --within")
-	f.BoolVar(&o.terminate, "terminate", false, "cancel the contexts of those that run")
-	f.BoolVar(&o.command, "command", false, "tell the consumers, and nobody else")
+	f.StringSliceVar(&o.queues, "queue", []string{router.DefaultQueue}, "`name` of a queue to search for messages of the ids; may be repeated")
+	f.StringVar(&o.selector.Name, "task", "", "revoke all tasks with this `name`; with --header both must match")
+	f.StringVar(&o.header, "header", "", "revoke all tasks with this header, as `key=value`")
+	f.DurationVar(&o.within, "within", 0, "how long from now the tasks could start; the revocation is kept longer than this; default: a day, counted from the due time of a delayed task that is found")
+	f.BoolVar(&o.future, "future", false, "with --task or --header: also revoke tasks that are submitted later, within --within")
+	f.BoolVar(&o.terminate, "terminate", false, "also cancel the contexts of running tasks")
+	f.BoolVar(&o.command, "command", false, "send a command to the running consumers, and store nothing")
 	o.target.flags(cmd, false)
 	return cmd
 }

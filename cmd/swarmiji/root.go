@@ -75,12 +75,21 @@ func (a *app) plain(err error) string {
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "swarmiji",
-		Short: "Submit tasks, and look after those who run them",
-		Long: "Swarmiji submits tasks and shows their results, tells who works and on what, commands consumers, looks after dead\n" +
-			"letters, and says what is wrong with a set-up.\n\n" +
-			"The exit status is 0 when all went well, 1 after an error, 2 after wrong arguments, 3 when what was asked for is not\n" +
-			"there, 4 when a server or every consumer is out of reach, 5 when the task that was waited for has failed, 6 when an answer\n" +
-			"came too late, and 7 when there was one already.",
+		Short: "Submit tasks, show queues and consumers, and send commands to consumers",
+		Long: "Swarmiji submits tasks and shows their results. It shows queues, consumers, jobs and schedules, sends commands\n" +
+			"to consumers, handles dead letters, and checks a set-up.\n\n" +
+			"Most commands need the URL of a broker, from --broker or $SWARMIJI_BROKER. The commands schedule, job and\n" +
+			"bedrock have a --store of their own. Results go to the standard output, errors and remarks to the standard\n" +
+			"error.\n\n" +
+			"The exit status is one of these:\n" +
+			"  0  success\n" +
+			"  1  an error that is not listed below\n" +
+			"  2  wrong arguments or flags\n" +
+			"  3  not found: a task, queue, job, entry or dead letter\n" +
+			"  4  a server cannot be reached or refuses access, or no consumer answers\n" +
+			"  5  the task that was waited for or shown has failed, was revoked or has expired\n" +
+			"  6  job complete: the answer came too late\n" +
+			"  7  job complete: there was an answer already",
 		Example: "  swarmiji doctor --broker amqp://user:password@host:5672/\n" +
 			"  SWARMIJI_BROKER=redis://host:6379 swarmiji call math.add '{\"a\": 1, \"b\": 2}' --wait",
 		Args:              cobra.NoArgs,
@@ -97,12 +106,12 @@ func (a *app) root() *cobra.Command {
 	root.SetHelpCommand(&cobra.Command{Use: "no-help", Hidden: true}) // --help does it
 	f := root.PersistentFlags()
 	f.SortFlags = false
-	f.StringVar(&a.broker, "broker", "", "`URL` of the broker, with results= and events= where these are elsewhere; default: $SWARMIJI_BROKER, which other users of the machine do not see")
-	f.StringVar(&a.namespace, "namespace", "", "`name` that keeps programs on one server apart; default: the URL's, or \"default\"")
-	f.StringVarP(&a.output, "output", "o", "table", "`form` of the output: table or json")
-	f.DurationVar(&a.timeout, "timeout", 10*time.Second, "how long to try, and to wait for what is waited for")
-	f.StringVar(&a.keyFile, "key-file", "", "`file` with the keys that tasks and results are sealed with, a line each: an id, a space, 32 bytes in base64, and \"sign\" for one that only signs; the first seals; default: $SWARMIJI_KEYS")
-	f.StringVar(&a.controlKeys, "control-keys", "", "`file` with the keys that consumers want commands signed with, a line each: an id, a space, the key in base64; the first signs; default: $SWARMIJI_CONTROL_KEYS")
+	f.StringVar(&a.broker, "broker", "", "`URL` of the broker; its parameters results= and events= name other servers for results and events; default: $SWARMIJI_BROKER, which hides the password from other users of the machine")
+	f.StringVar(&a.namespace, "namespace", "", "`name` that separates programs on one server; default: that of the URL, or \"default\"")
+	f.StringVarP(&a.output, "output", "o", "table", "`format` of the output: table or json")
+	f.DurationVar(&a.timeout, "timeout", 10*time.Second, "how long the command may take, including a wait for a result; for dead, events and bedrock: how long connecting may take")
+	f.StringVar(&a.keyFile, "key-file", "", "`file` with keys to encrypt or sign (seal) tasks and results, one per line: an id, a space, 32 bytes in base64, and \"sign\" for a key that only signs; the first key seals; default: $SWARMIJI_KEYS, or no keys")
+	f.StringVar(&a.controlKeys, "control-keys", "", "`file` with keys to sign commands to consumers, one per line: an id, a space, the key in base64; the first key signs; default: $SWARMIJI_CONTROL_KEYS, or unsigned commands")
 	root.AddCommand(
 		a.callCmd(), a.resultCmd(), a.revokeCmd(), a.scheduleCmd(), a.jobCmd(), a.bedrockCmd(),
 		a.workersCmd(), a.queuesCmd(), a.tasksCmd(), a.eventsCmd(), a.deadCmd(), a.doctorCmd(),

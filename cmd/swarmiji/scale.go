@@ -13,9 +13,11 @@ func (a *app) scaleCmd() *cobra.Command {
 	var t target
 	cmd := &cobra.Command{
 		Use:   "scale QUEUE WORKERS",
-		Short: "Set how many workers each consumer has for a queue",
-		Long: "Scale sets the number of workers of a queue in every consumer of it, or in those that --node names, till they are\n" +
-			"started anew. Tasks that run are not ended by it.",
+		Short: "Set how many workers consumers have for a queue",
+		Long: "Scale sets the number of workers (tasks that run at the same time) for a queue in each consumer of the queue,\n" +
+			"or in those of --node. It lasts until the consumer restarts. Running tasks continue, also if their number is\n" +
+			"then too high. The command prints a line for each consumer that has done so. Exit status: 1 if a consumer\n" +
+			"reports an error, 4 if no consumer answers.",
 		Example: "  swarmiji scale reports 8\n" +
 			"  swarmiji scale reports 2 --node host-1234-abcdef",
 		Args: cobra.ExactArgs(2),

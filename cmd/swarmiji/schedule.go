@@ -25,10 +25,14 @@ func (a *app) scheduleCmd() *cobra.Command {
 	var o storeOptions
 	cmd := &cobra.Command{
 		Use:   "schedule add|ls|show|next|run|pause|resume|rm",
-		Short: "Look after what is to run at times of its own",
-		Long: "Schedule adds tasks that run once or again and again, and looks after them. Listeners run them, or submit them; see\n" +
-			"docs/schedules.md. --store names what keeps the schedule: redis://host:6379, nats://host:4222, sqlite:///path/app.db\n" +
-			"or postgres://user:password@host/database. An entry may be named by the beginning of its id.",
+		Short: "Add, show and change entries of a schedule",
+		Long: "Schedule adds entries, each of which runs a task once or repeatedly. It shows, pauses, resumes, runs and\n" +
+			"removes them. Entries run only while a listener of the schedule runs; see docs/schedules.md. These commands\n" +
+			"need no broker.\n\n" +
+			"--store names the server or file that holds the schedule: redis://host:6379, nats://host:4222,\n" +
+			"sqlite:///path/app.db or postgres://user:password@host/database. The beginning of an id, 4 characters or more,\n" +
+			"may stand for the id.\n\n" +
+			"Exit status: 3 if an entry does not exist, 2 if several entries begin with the given text.",
 		Example: "  swarmiji schedule add \"every weekday at 9am\" report.make --store redis://host:6379\n" +
 			"  SWARMIJI_SCHEDULE=sqlite:///var/lib/app.db swarmiji schedule ls",
 		Args:        cobra.NoArgs,
@@ -38,7 +42,7 @@ func (a *app) scheduleCmd() *cobra.Command {
 		},
 	}
 	f := cmd.PersistentFlags()
-	f.StringVar(&o.url, "store", "", "`URL` of what keeps the schedule; default: $SWARMIJI_SCHEDULE, or else the broker, if that can keep one")
+	f.StringVar(&o.url, "store", "", "`URL` of the store that holds the schedule; default: $SWARMIJI_SCHEDULE, or else the URL of the broker, if its server can hold a schedule")
 	f.StringVar(&o.name, "schedule", "", "`name` of the schedule; default: \"default\"")
 	cmd.AddCommand(
 		a.scheduleAddCmd(&o), a.scheduleListCmd(&o), a.scheduleShowCmd(&o), a.scheduleNextCmd(), a.scheduleRunCmd(&o),

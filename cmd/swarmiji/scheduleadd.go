@@ -22,19 +22,24 @@ func (a *app) scheduleAddCmd(store *storeOptions) *cobra.Command {
 	var o addOptions
 	cmd := &cobra.Command{
 		Use:   "add PHRASE TASK [JSON|-]",
-		Short: "Have a task run at times of its own",
-		Long: "Add has a task with JSON arguments run when the phrase says, prints the id of the entry, and how it was understood. A list\n" +
-			"is the list of the arguments, anything else the only one. --cron, --cron5 or --repeat stand in the place of the phrase. The\n" +
-			"same task with the same arguments at the same times is one entry, however often it is added, unless --nonce sets them\n" +
-			"apart. Arguments are kept in the open. \"-\" reads them from the standard input.",
+		Short: "Add an entry that runs a task at given times",
+		Long: "Add adds an entry that runs TASK at the times of PHRASE, such as \"every weekday at 9am\" or \"at 7pm tomorrow\".\n" +
+			"--cron, --cron5 or --repeat replace the phrase. A JSON list holds the arguments of the task; any other JSON\n" +
+			"value is its only argument. \"-\" reads the JSON from the standard input; without JSON the task has no\n" +
+			"arguments. Arguments are stored unencrypted.\n\n" +
+			"The same task with the same arguments and times is the same entry. If it exists already, nothing changes;\n" +
+			"--nonce makes a second one.\n\n" +
+			"The command prints the id of the entry, then how the times were understood, and a third line if the entry\n" +
+			"existed already. The exit status is 0 in both cases, and 2 if the times are not understood. Check times first\n" +
+			"with swarmiji schedule next.",
 		Example: "  swarmiji schedule add \"at 7pm tomorrow\" cache.clear\n" +
 			"  swarmiji schedule add --cron \"* * * 1-5 9 0 0\" report.make '{\"month\": \"last\"}' --misfire skip",
 		Args: cobra.RangeArgs(1, 3),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.scheduleAdd(cmd.Context(), store, args, &o) },
 	}
 	o.when.flags(cmd)
-	cmd.Flags().StringVar(&o.nonce, "nonce", "", "`text` that sets entries apart which are otherwise equal")
-	cmd.Flags().StringVar(&o.misfire, "misfire", "once", "what becomes of runs that nobody was there for: `policy` once, skip, or all=N for the newest N of them")
+	cmd.Flags().StringVar(&o.nonce, "nonce", "", "`text` that makes an entry differ from one that is otherwise equal")
+	cmd.Flags().StringVar(&o.misfire, "misfire", "once", "`policy` for runs that were missed because no listener ran: once (run the oldest one), skip (leave out runs that are over a minute late), or all=N (run the newest N)")
 	return cmd
 }
 

@@ -46,8 +46,9 @@ func (a *app) change(cmd *cobra.Command, store *storeOptions, ids []string, do f
 func (a *app) schedulePauseCmd(store *storeOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:   "pause ID...",
-		Short: "Keep entries from running until they are resumed",
-		Long:  "Pause keeps entries from running until swarmiji schedule resume. A run that is under way goes on.",
+		Short: "Stop entries from running until they are resumed",
+		Long: "Pause stops entries from running until swarmiji schedule resume. A run that has started continues. The command\n" +
+			"prints a line for each entry. If one of the entries does not exist, none is paused, and the exit status is 3.",
 		Example: "  swarmiji schedule pause 8d1ea677\n" +
 			"  swarmiji schedule pause 8d1ea677 1b2c3d4e --store postgres://user:password@host/database",
 		Args: cobra.MinimumNArgs(1),
@@ -62,9 +63,11 @@ func (a *app) schedulePauseCmd(store *storeOptions) *cobra.Command {
 func (a *app) scheduleResumeCmd(store *storeOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:   "resume ID...",
-		Short: "Have paused entries run again",
-		Long: "Resume has paused entries go on, recurring ones at their first time from now on. One that was to run once while it was\n" +
-			"paused runs at once, unless its policy is to skip misfires.",
+		Short: "Let paused entries run again",
+		Long: "Resume ends the pause of entries and prints their next runs, in UTC. A recurring entry continues with its\n" +
+			"first run from now on; runs missed during the pause are left out. An entry that should have run once during\n" +
+			"the pause runs at once, or not at all with --misfire skip. An entry that is not paused stays as it is. If one\n" +
+			"of the entries does not exist, none is resumed, and the exit status is 3.",
 		Example: "  swarmiji schedule resume 8d1ea677\n" +
 			"  swarmiji schedule resume 8d1ea677 -o json",
 		Args: cobra.MinimumNArgs(1),
@@ -84,8 +87,10 @@ func (a *app) scheduleResumeCmd(store *storeOptions) *cobra.Command {
 func (a *app) scheduleRemoveCmd(store *storeOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:   "rm ID...",
-		Short: "Remove entries",
-		Long:  "Rm takes entries away. A run that is under way goes on.",
+		Short: "Delete entries",
+		Long: "Rm deletes entries for good, with the state that their runs have stored. A run that has started continues. The\n" +
+			"command prints a line for each entry. If one of the entries does not exist, none is deleted, and the exit\n" +
+			"status is 3.",
 		Example: "  swarmiji schedule rm 8d1ea677\n" +
 			"  swarmiji schedule rm 8d1ea677 -o json",
 		Args: cobra.MinimumNArgs(1),
@@ -105,8 +110,9 @@ func (a *app) scheduleRunCmd(store *storeOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:   "run ID",
 		Short: "Run an entry once more, now",
-		Long: "Run adds a copy of an entry that is due now and goes when it has run, paused or not. Its times stay as they are. It prints\n" +
-			"the id of the copy.",
+		Long: "Run adds a copy of an entry that is due at once, also if the entry is paused. A listener runs the copy and\n" +
+			"then deletes it. The entry and its times stay as they are. The command prints the id of the copy, and does not\n" +
+			"wait for the run. Exit status: 3 if the entry does not exist.",
 		Example: "  swarmiji schedule run 8d1ea677\n" +
 			"  swarmiji schedule run 8d1ea677 -o json",
 		Args: cobra.ExactArgs(1),

@@ -13,8 +13,12 @@ import (
 func (a *app) scheduleListCmd(store *storeOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:   "ls",
-		Short: "Show the entries of a schedule",
-		Long:  "Ls shows all entries, those that run next first. Arguments are not shown, since they may hold secrets.",
+		Short: "List the entries of a schedule",
+		Long: "Ls prints all entries, those that run next first: id, task, next run in UTC, state, and when they run. It\n" +
+			"changes nothing. Arguments are not shown, because they may hold secrets; swarmiji schedule show --args shows\n" +
+			"them.\n\n" +
+			"The state is waiting, paused, running (no due time until the run has ended) or broken. A broken entry cannot\n" +
+			"be read and does not run; the last column says why.",
 		Example: "  swarmiji schedule ls --store redis://host:6379\n" +
 			"  swarmiji schedule ls --schedule app-tasks -o json",
 		Args: cobra.NoArgs,
@@ -52,7 +56,9 @@ func (a *app) scheduleShowCmd(store *storeOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show ID",
 		Short: "Show an entry and its next runs",
-		Long:  "Show tells all of an entry but its arguments, which --args shows too, and its next --count runs.",
+		Long: "Show prints an entry: its task, times, state and policies, and its next --count runs, in UTC. It changes\n" +
+			"nothing. Arguments may hold secrets, so they are shown only with --args. Exit status: 3 if the entry does not\n" +
+			"exist.",
 		Example: "  swarmiji schedule show 8d1ea677\n" +
 			"  swarmiji schedule show 8d1ea67747842d56fd5c06ba050885226d73bead --args -o json",
 		Args: cobra.ExactArgs(1),
@@ -79,8 +85,8 @@ func (a *app) scheduleShowCmd(store *storeOptions) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&args, "args", false, "show the arguments")
-	cmd.Flags().IntVarP(&count, "count", "n", count, "how many runs to show")
+	cmd.Flags().BoolVar(&args, "args", false, "also show the arguments")
+	cmd.Flags().IntVarP(&count, "count", "n", count, "number of next runs to show, 0 to 10000")
 	return cmd
 }
 

@@ -18,9 +18,9 @@ type whenOptions struct {
 
 func (o *whenOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.cron, "cron", "", "seven `fields` in the place of a phrase: year month day weekday hour minute second, in UTC")
-	f.StringVar(&o.cron5, "cron5", "", "the five `fields` of ordinary cron, or @daily and the like, in the place of a phrase")
-	f.StringVar(&o.repeat, "repeat", "", "a `rule` in the place of a phrase, such as \"FINISHED, +1 DAY\"")
+	f.StringVar(&o.cron, "cron", "", "seven `fields` instead of a phrase: year month day weekday hour minute second, in UTC")
+	f.StringVar(&o.cron5, "cron5", "", "five `fields` of crontab instead of a phrase, or @daily and the like")
+	f.StringVar(&o.repeat, "repeat", "", "a `rule` instead of a phrase, such as \"FINISHED, +1 DAY\"")
 	f.StringVar(&o.zone, "zone", "UTC", "`name` of the time zone of a phrase and of --cron5, such as Europe/Berlin")
 }
 
@@ -112,12 +112,14 @@ func (a *app) scheduleNextCmd() *cobra.Command {
 	var o nextOptions
 	cmd := &cobra.Command{
 		Use:   "next PHRASE",
-		Short: "Show when a phrase, a cron or a rule would run",
-		Long: "Next shows the next runs after --after, of which a phrase is seen as its now. A phrase with \"in\" or \"at\" has one,\n" +
-			"also \"in 90s\" and \"in 1h30m\"; a zone may stand at its end, as in \"every weekday at 9am Europe/Berlin\";\n" +
-			"\"every\", --cron and --cron5 have --count of them, or none, as of a 30 February. --repeat has one, counted from the three\n" +
-			"times of the last run, wherever it lies. What is not understood is refused with the status 2. With -o json it prints a list\n" +
-			"of times in RFC 3339, in UTC. No store is asked.",
+		Short: "Show the run times of a phrase, of cron fields or of a rule",
+		Long: "Next prints run times in UTC, one per line in the form of RFC 3339. It asks no server and changes nothing, so\n" +
+			"use it to check a phrase before swarmiji schedule add.\n\n" +
+			"A phrase with \"in\" or \"at\" has one run; \"in 90s\" and \"in 1h30m\" work too. A phrase with \"every\", --cron and\n" +
+			"--cron5 have up to --count runs after --after, or none if they never run, as on 30 February. A phrase counts\n" +
+			"from --after, and may end with a zone: \"every weekday at 9am Europe/Berlin\".\n\n" +
+			"--repeat needs --scheduled, --started and --finished, the times of the last run, and has one run, which may\n" +
+			"lie before --after. With -o json the command prints a list. Exit status: 2 if the times are not understood.",
 		Example: "  swarmiji schedule next \"every weekday at 9am\"\n" +
 			"  swarmiji schedule next --repeat \"FINISHED, +1 DAY\" --scheduled 2026-11-21T19:00:00Z \\\n" +
 			"    --started 2026-11-21T19:00:01Z --finished 2026-11-21T19:05:00Z",
@@ -127,10 +129,10 @@ func (a *app) scheduleNextCmd() *cobra.Command {
 	o.when.flags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&o.after, "after", "", "`time` in RFC 3339 after which runs are shown; default: now")
-	f.IntVarP(&o.count, "count", "n", 5, "how many, 1 to 10000")
-	f.StringVar(&o.scheduled, "scheduled", "", "`time` at which the last run was to start, for --repeat")
-	f.StringVar(&o.started, "started", "", "`time` at which it started")
-	f.StringVar(&o.finished, "finished", "", "`time` at which it ended")
+	f.IntVarP(&o.count, "count", "n", 5, "maximum number of runs, 1 to 10000")
+	f.StringVar(&o.scheduled, "scheduled", "", "with --repeat: `time` at which the last run was due")
+	f.StringVar(&o.started, "started", "", "with --repeat: `time` at which the last run started")
+	f.StringVar(&o.finished, "finished", "", "with --repeat: `time` at which the last run ended")
 	return cmd
 }
 

@@ -14,8 +14,10 @@ func (a *app) shutdownCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "shutdown",
 		Short: "Stop consumers",
-		Long: "Shutdown stops consumers as a signal would: running tasks may end first. Which are meant has to be said: with --node,\n" +
-			"--queue, or --all.",
+		Long: "Shutdown stops consumers as a first signal (SIGTERM) does: they take no new tasks, let running tasks end, and\n" +
+			"then end. --kill works as a second signal. The consumers must be chosen with --node, --queue or --all. The\n" +
+			"command prints a line for each consumer that accepts; it does not wait for their end. Exit status: 1 if a\n" +
+			"consumer reports an error, 4 if no consumer answers.",
 		Example: "  swarmiji shutdown --node host-1234-abcdef\n" +
 			"  swarmiji shutdown --all --kill",
 		Args: cobra.NoArgs,
@@ -28,6 +30,6 @@ func (a *app) shutdownCmd() *cobra.Command {
 	}
 	t.flags(cmd, true)
 	cmd.Flags().BoolVar(&all, "all", false, "stop all consumers")
-	cmd.Flags().BoolVar(&kill, "kill", false, "do not wait for running tasks; they run again elsewhere")
+	cmd.Flags().BoolVar(&kill, "kill", false, "cancel running tasks instead of waiting for them; they run again on other consumers")
 	return cmd
 }

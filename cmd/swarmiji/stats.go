@@ -10,8 +10,10 @@ func (a *app) statsCmd() *cobra.Command {
 	var t target
 	cmd := &cobra.Command{
 		Use:   "stats",
-		Short: "Show what consumers do",
-		Long:  "Stats shows for each consumer and queue how many workers it has, what it holds, and what it has done since its start.",
+		Short: "Show workers and totals of consumers",
+		Long: "Stats prints for each consumer that answers, and each of its queues: the number of workers, running (ACTIVE)\n" +
+			"and fetched (RESERVED) tasks, how many it fetches ahead (PREFETCH), and whether the queue is paused. It\n" +
+			"changes nothing. Exit status: 1 if a consumer reports an error, 4 if no consumer answers.",
 		Example: "  swarmiji stats\n" +
 			"  swarmiji stats --node host-1234-abcdef -o json",
 		Args: cobra.NoArgs,
@@ -29,6 +31,6 @@ func (a *app) statsCmd() *cobra.Command {
 		},
 	}
 	t.flags(cmd, true)
-	cmd.Long += "\nColumns with a star are about the whole node."
+	cmd.Long += "\n\nColumns with a star count the attempts in all queues of the consumer since its start."
 	return cmd
 }

@@ -21,12 +21,12 @@ type target struct {
 // flags adds the flags to cmd. queues is false if the command takes queues as arguments.
 func (t *target) flags(cmd *cobra.Command, queues bool) {
 	f := cmd.Flags()
-	f.StringSliceVar(&t.nodes, "node", nil, "`id` of a consumer that is meant; may be given again; default: all")
+	f.StringSliceVar(&t.nodes, "node", nil, "`id` of a consumer that gets the command; may be repeated; default: all consumers")
 	if queues {
-		f.StringSliceVar(&t.queues, "queue", nil, "`name` of a queue that is meant; may be given again; default: all")
+		f.StringSliceVar(&t.queues, "queue", nil, "`name` of a queue whose consumers get the command; may be repeated; default: all queues")
 	}
-	f.IntVar(&t.replies, "replies", 0, "how many answers are enough, and fewer are an error; default: as many as come in time, or those of --node")
-	f.DurationVar(&t.collect, "collect", control.DefaultTimeout, "how long answers are collected")
+	f.IntVar(&t.replies, "replies", 0, "number of answers to wait for; fewer are an error (status 1); default: all consumers of --node, or all answers within --collect")
+	f.DurationVar(&t.collect, "collect", control.DefaultTimeout, "how long to wait for answers")
 }
 
 // check returns an error for wrong numbers.

@@ -12,11 +12,13 @@ func (a *app) tasksCmd() *cobra.Command {
 	var t target
 	cmd := &cobra.Command{
 		Use:   "tasks active|reserved",
-		Short: "Show the tasks that consumers have",
-		Long: "Tasks shows what runs (active), or what waits in consumers before it starts (reserved): what they have fetched ahead, which\n" +
-			"has no SINCE, and what a worker has taken that has to wait, for its rate, after a scale to fewer workers, for the pool,\n" +
-			"or while a suspect runs alone. Arguments are not shown. swarmiji queues counts all that consumers hold as HELD, and what\n" +
-			"waits in the broker as READY.",
+		Short: "Show the tasks that consumers run or have fetched",
+		Long: "Tasks prints tasks on the consumers that answer: with active those that run, with reserved those that wait in\n" +
+			"a consumer for their start. It changes nothing. Arguments are not shown.\n\n" +
+			"A reserved task without SINCE was fetched ahead. One with SINCE has a worker and waits for a rate limit, for\n" +
+			"fewer running tasks after scale, for its pool, or while a suspect (a task that may have ended a consumer) runs\n" +
+			"alone. swarmiji queues counts running and reserved tasks as HELD, and those that wait in the broker as READY.\n\n" +
+			"Exit status: 1 if a consumer reports an error, 4 if no consumer answers.",
 		Example: "  swarmiji tasks active\n" +
 			"  swarmiji tasks reserved --queue reports -o json",
 		ValidArgs: []string{"active", "reserved"},

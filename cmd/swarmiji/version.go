@@ -12,7 +12,8 @@ func (a *app) versionCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Show the version of this program",
-		Long:  "Version shows the version of this program, the revision it was built from, and the Go version.",
+		Long: "Version prints one line: the version of this program, the revision that it was built from, the Go version and\n" +
+			"the system. It needs no broker.",
 		Example: "  swarmiji version\n" +
 			"  swarmiji version -o json",
 		Args:        cobra.NoArgs,

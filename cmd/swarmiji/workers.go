@@ -24,17 +24,19 @@ func (a *app) workersCmd() *cobra.Command {
 	var listen time.Duration
 	cmd := &cobra.Command{
 		Use:   "workers",
-		Short: "Show who is alive",
-		Long: "Workers listens for the heartbeats of consumers and producers, which come every 2 s, asks consumers meanwhile, and shows\n" +
-			"who was heard of, what runs there, what has been done since its start, and the load and used memory (0 to 1) of the\n" +
-			"machine.",
+		Short: "Show the consumers and producers that are alive",
+		Long: "Workers listens for the heartbeats of consumers and producers, which come every 2 s, and asks consumers for\n" +
+			"their state. It prints a line for each one: node id, role, host, queues, state, running tasks (ACTIVE), tasks\n" +
+			"done since its start (PROCESSED), last heartbeat, and load and memory of the machine (0 to 1). It changes\n" +
+			"nothing.\n\n" +
+			"Exit status: 4 if nothing was heard of a consumer or producer.",
 		Example: "  swarmiji workers\n" +
 			"  swarmiji workers --listen 10s -o json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.workers(cmd.Context(), &t, listen) },
 	}
 	cmd.Flags().DurationVar(&listen, "listen", listenTime, "how long to listen for heartbeats and answers")
-	cmd.Flags().IntVar(&t.replies, "replies", 0, "show what is known when so many consumers have answered, without listening on")
+	cmd.Flags().IntVar(&t.replies, "replies", 0, "stop listening after this many answers of consumers; default: listen for --listen")
 	return cmd
 }
 
