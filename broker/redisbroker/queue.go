@@ -59,7 +59,8 @@ func (l *levels) keys(s *script, q, from *queue) []string {
 	return keys
 }
 
-// levelOf returns the index of the level for a priority.
+// levelOf returns the index of the level for a priority: the first one whose bound is at least
+// priority, otherwise the last.
 func (l *levels) levelOf(priority int) int {
 	for i, bound := range l.bounds {
 		if priority <= bound {
@@ -85,7 +86,8 @@ func (b *Broker) queue(name string) (*queue, error) {
 	return got.(*queue), nil //nolint:forcetypeassert // nothing else is in it
 }
 
-// parseLevels returns the levels in their stored form.
+// parseLevels returns the levels in their stored form, bounds with commas. Parts that are not
+// numbers are skipped; "" is one level.
 func (q *queue) parseLevels(text string) *levels {
 	l := &levels{text: text}
 	for s := range strings.SplitSeq(text, ",") {
@@ -131,9 +133,12 @@ func (q *queue) eval(ctx context.Context, eval evaluator, s *script, args ...any
 	return eval(ctx, s.Script, q.knownLevels().keys(s, q, nil), args...)
 }
 
-// callWithLevels executes a script whose first argument is the queue's levels. If the server
-// answers that the queue has other levels, it is executed again with these. It returns the answer
-// and the levels. Returns ErrNoQueue if the queue does not exist.
+// callWithLevels executes a script whose first argument is the queue's levels. It returns the
+// answer and the levels.
+//
+// If the server answers that the queue has other levels, the script has changed nothing.
+// callWithLevels then stores these levels in q and executes the script again, up to three times
+// in all. Returns ErrNoQueue if the queue does not exist.
 func (q *queue) callWithLevels(ctx context.Context, eval evaluator, s *script, args ...any) ([]any, *levels, error) {
 	return q.callFrom(ctx, eval, s, nil, args...)
 }
