@@ -64,7 +64,8 @@ func (q *queue) dropOldest(n int) {
 }
 
 // ScanDead implements [broker.DeadLetterer]. Each letter is removed before the next is shown. A
-// letter that the limits or another scan have removed meanwhile may still be shown.
+// letter that the limits or another scan have removed meanwhile may still be shown. No mutex is
+// held during fn. If ctx ends it returns ctx's cause.
 func (b *Broker) ScanDead(ctx context.Context, queue string, fn func(*broker.Dead) broker.DeadAction) error {
 	q, err := b.lookup(ctx, queue)
 	if err != nil {

@@ -61,8 +61,9 @@ func (b *Broker) Update(ctx context.Context, queue string, o broker.Outgoing) er
 	return nil
 }
 
-// find returns the waiting message with the id and its queue, whose mutex is held. Returns
-// ErrNotFound, with the mutex free, if no such message waits.
+// find returns the waiting message with the id and its queue, whose mutex is held: the caller
+// frees it. It waits for a connection. Returns ErrNotFound or ErrNoQueue, with the mutex free, if
+// no such message waits.
 func (b *Broker) find(ctx context.Context, name, id string) (*queue, *item, error) {
 	q, err := b.lookup(ctx, name)
 	if err != nil {

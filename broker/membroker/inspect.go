@@ -6,8 +6,8 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// lookup waits for a connection and returns the queue with its mutex held. Returns ErrNoQueue if it
-// does not exist.
+// lookup waits for a connection and returns the queue with its mutex held: the caller frees it.
+// Returns ErrNoQueue if it does not exist, ErrUnavailable if ctx ends first.
 func (b *Broker) lookup(ctx context.Context, name string) (*queue, error) {
 	if err := b.ready(ctx); err != nil {
 		return nil, err

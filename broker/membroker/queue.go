@@ -58,7 +58,7 @@ func (q *queue) unlock() {
 	}
 }
 
-// wakeLater lets unlock wake w. Call it with q.mu held.
+// wakeLater adds w to the waiters that the next unlock wakes. Call it with q.mu held.
 func (q *queue) wakeLater(w *waiter) {
 	w.woken = q.wake
 	q.wake = w
@@ -242,8 +242,8 @@ func (q *queue) waiting(id string) *item {
 	return found
 }
 
-// dispatch gives ready items to waiting receivers. Subscriptions take turns. Call it with q.mu
-// held.
+// dispatch gives ready items to waiting receivers, as far as their prefetch has room.
+// Subscriptions take turns. The receivers wake at the next unlock. Call it with q.mu held.
 func (q *queue) dispatch() {
 	for q.ready > 0 && q.eager.head != nil {
 		s := q.eager.head
@@ -275,7 +275,8 @@ func (q *queue) deliver(it *item, s *subscription) *delivery {
 	return d
 }
 
-// admit lets the first waiting publisher continue if the queue is not full. Call it with q.mu held.
+// admit lets the first waiting publisher continue, at the next unlock, if the queue is not full.
+// It lets one publisher continue with each call. Call it with q.mu held.
 func (q *queue) admit() {
 	if w := q.room.head; w != nil && !q.full() {
 		q.room.remove(w)
@@ -284,8 +285,9 @@ func (q *queue) admit() {
 	}
 }
 
-// setLevels replaces the queue's levels by levels with the given bounds, and moves all items to
-// their new level. Call it with q.mu held.
+// setLevels replaces the queue's levels by levels with the given bounds, or by one level if
+// bounds is empty. It moves all ready items to their new level, in their order. Call it with q.mu
+// held.
 func (q *queue) setLevels(bounds []int) {
 	old := q.levels
 	q.levels = make([]level, max(1, len(bounds)))
