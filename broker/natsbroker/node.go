@@ -164,8 +164,9 @@ func (b *Broker) leave(ctx context.Context, node string) error {
 	}
 }
 
-// stopAnswering makes this process no longer answer for a node, and waits until the server knows
-// that.
+// stopAnswering ends sub, with which this process answers for a node, and waits until the server
+// knows that. It records that the node has left. After an error the node no longer answers but is
+// not recorded as left: Leave may be called again.
 func (b *Broker) stopAnswering(ctx context.Context, node string, sub *nats.Subscription) error {
 	_ = sub.Unsubscribe() // the connection may be lost, and the subscription with it
 	err := b.conn.Do(ctx, func(ctx context.Context, s *natsconn.Session) error {

@@ -52,7 +52,10 @@ type noteStore struct {
 	ttl    bool   // each message has an expiry
 }
 
-// ensureNoteStore makes sure that notes can be stored and returns where. It waits for the server.
+// ensureNoteStore makes sure that notes can be stored and returns where. The first call adds the
+// subjects of notes to the stream of messages, or creates the separate stream on servers before
+// 2.11. Later calls send nothing. Returns ErrUnavailable if ctx ends while another call does
+// this, ErrClosed after Close.
 func (b *Broker) ensureNoteStore(ctx context.Context) (noteStore, error) {
 	f, err := b.ensureStream(ctx)
 	if err != nil {
@@ -137,7 +140,7 @@ func (st noteStore) write(ctx context.Context, b *Broker, m *nats.Msg) error {
 }
 
 // NoteStart implements [broker.Witness]. The first note of a message is one round trip, each
-// further one three.
+// further one three. The node of s answers questions about its presence from then on.
 func (b *Broker) NoteStart(ctx context.Context, queue string, s broker.Start) ([]broker.Start, error) {
 	earlier, err := b.noteStart(ctx, queue, s)
 	return earlier, wrap(err, "note a start in", queue)

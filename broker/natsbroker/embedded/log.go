@@ -49,8 +49,8 @@ func (l *logger) Warnf(format string, args ...any) {
 // Errorf logs an error line of the server.
 func (l *logger) Errorf(format string, args ...any) { l.log(slog.LevelError, format, args) }
 
-// Fatalf records the first fatal error. The server continues as far as it can, and Open must end
-// it.
+// Fatalf logs an error line and records the first fatal error, for failure. The server continues
+// as far as it can, and Open must end it.
 func (l *logger) Fatalf(format string, args ...any) {
 	l.mu.Lock()
 	if l.fatal == nil {
