@@ -200,8 +200,9 @@ func (g *channel) stopFetching() error {
 	return g.cancelConsumers()
 }
 
-// cancelConsumers cancels all consumers and waits until their deliveries are in the unsettled list.
-// Call it with g.rpc held.
+// cancelConsumers cancels all consumers and waits until their deliveries are in the unsettled
+// list. These become orphans, which count against the prefetch of later consumers. It stops at
+// the first error. Call it with g.rpc held.
 func (g *channel) cancelConsumers() error {
 	for len(g.consumers) > 0 {
 		c := g.consumers[0]
@@ -230,7 +231,9 @@ func (g *channel) setAckThreshold(want int) {
 	}
 }
 
-// add adds d to the unsettled list, which is ordered by delivery tag. It takes g.mu.
+// add adds d to the unsettled list, which is ordered by delivery tag, and counts it for its
+// consumer and the channel. It clears st.unsure: less urgent levels need not wait for messages of
+// this one. It takes g.mu.
 func (g *channel) add(d *delivery) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

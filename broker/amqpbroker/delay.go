@@ -184,8 +184,9 @@ func (b *Broker) setUpDelays(ch *amqp.Channel) error {
 	return err
 }
 
-// declareDelaysSingly makes sure that the queue of each delay level exists. It keeps an existing
-// queue whatever its settings are, and logs one warning if they differ.
+// declareDelaysSingly makes sure that the queue of each delay level exists, with one request
+// after the other. It keeps an existing queue whatever its settings are, and logs one warning,
+// for all levels, if they differ.
 func (b *Broker) declareDelaysSingly(sess *amqpconn.Session) error {
 	for level := range delayLevels {
 		name := b.names.delay(level)

@@ -238,7 +238,9 @@ func (l *noteLog) sync(ctx context.Context) error {
 	}
 }
 
-// runSyncs writes one mark after the other and waits until it is read, while callers of sync wait.
+// runSyncs writes one mark after the other and blocks until it is read, while callers of sync
+// wait. Each mark gives its result to all callers that came before it was written. It returns
+// when no caller waits.
 func (l *noteLog) runSyncs() {
 	for {
 		l.mu.Lock()
@@ -290,7 +292,8 @@ func (l *noteLog) readFailed(err error) {
 }
 
 // read declares the stream and applies its notes, until ch or ctx ends. On a later channel it
-// continues after the last note that was applied.
+// continues after the last note that was applied. Returns nil if ctx has ended. After another end
+// it returns the error, and Supervise calls it again with a new channel.
 func (l *noteLog) read(ctx context.Context, ch *amqpconn.Channel) error {
 	if err := l.declare(ctx, ch.Session()); err != nil {
 		return err

@@ -136,8 +136,9 @@ func (s *deadScan) returnKept(ctx context.Context) error {
 	return nil
 }
 
-// awaitReady blocks until the queue holds at least count letters or backTimeout has passed. It
-// reports whether the letters are in the queue. It does not stop when ctx ends.
+// awaitReady blocks until the queue holds at least count letters, and returns true then. It
+// returns false if returnTimeout passes first. After an error of the server it returns true and
+// the error. It does not stop when ctx ends.
 func (s *deadScan) awaitReady(ctx context.Context, count int) (bool, error) {
 	for pause, until := time.Millisecond, time.Now().Add(returnTimeout); time.Now().Before(until); pause = min(2*pause, 20*time.Millisecond) {
 		q, err := s.ch.QueueDeclarePassive(s.name, true, false, false, false, nil)

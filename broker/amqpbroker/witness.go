@@ -115,8 +115,9 @@ func (w *witness) dropOld(now time.Time) {
 	w.order = w.order[n:]
 }
 
-// NoteStart implements [broker.Witness]. The first call in a process starts to read all notes of
-// the namespace.
+// NoteStart implements [broker.Witness]. It writes the note into a stream and blocks until this
+// process has read it back. The first call in a process starts to read all notes of the
+// namespace.
 func (b *Broker) NoteStart(ctx context.Context, queue string, s broker.Start) (earlier []broker.Start, err error) {
 	earlier, err = b.witness.noteStart(ctx, queue, s)
 	return earlier, wrap(err, "note a start in", queue)
