@@ -45,8 +45,9 @@ func (s *Store) Arrive(ctx context.Context, a resultstore.Arrival) (resultstore.
 }
 
 // arrive stores an arrival in transaction tx and returns the state of its group. It locks the
-// group's row first. A concurrent arrival waits until the transaction is committed and then sees
-// its changes.
+// group's row first: a concurrent arrival waits until the transaction is committed and then sees
+// its changes. A group that has expired begins again, without its members. A second arrival at an
+// index does not change the member. Returns ErrMalformed if a does not fit the group.
 func (s *Store) arrive(ctx context.Context, tx *sqlconn.Tx, a *resultstore.Arrival, value []byte) (resultstore.Gathered, error) {
 	var g resultstore.Gathered
 	var largest int
