@@ -155,6 +155,8 @@ func isPlain(s string) bool {
 	return true
 }
 
+// appendInt appends a member with a whole number. name holds the member's name with all
+// punctuation.
 func appendInt(dst []byte, name string, n int64) []byte {
 	return strconv.AppendInt(append(dst, name...), n, 10)
 }

@@ -195,12 +195,16 @@ func (d *decoder) whole(most int64) (int64, error) {
 	return int64(f), nil
 }
 
+// count reads a count from 0 to 2^31-1 into *to. null is 0. Returns ErrMalformed for another
+// value.
 func (d *decoder) count(to *int) error {
 	n, err := d.whole(math.MaxInt32)
 	*to = int(n)
 	return err
 }
 
+// time reads a time in milliseconds since 1970 into *to. null and 0 are the zero time. Returns
+// ErrMalformed for a time after the year 9999.
 func (d *decoder) time(to *time.Time) error {
 	ms, err := d.whole(latest)
 	*to = fromMillis(ms)

@@ -84,7 +84,9 @@ func (b *Bus) declareExchange(ch *amqp.Channel) error {
 	return ch.ExchangeDeclare(b.exchange, amqp.ExchangeFanout, true, false, false, false, nil)
 }
 
-// send publishes one message. It returns when the message is in the connection's limited buffer.
+// send publishes one message. It returns when the message is in the connection's limited buffer:
+// there is no confirmation. Without a connection, or while the broker blocks publishers, it waits
+// until ctx ends and returns an error.
 func (b *Bus) send(ctx context.Context, message []byte, _ int) error {
 	return b.publisher.Publish(ctx, b.exchange, "", &amqp.Publishing{
 		ContentType:  contentType,

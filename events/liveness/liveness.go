@@ -137,9 +137,10 @@ func (o *Observer) Refused() uint64 {
 	return o.table.refused
 }
 
-// Run receives events and reports changes until ctx ends, and then returns nil. It waits for a bus
-// that cannot be reached. It returns [events.ErrClosed] when the bus is closed, and [ErrRunning] if
-// Run was called before.
+// Run receives events and reports changes until ctx ends, and then returns nil. It waits for a
+// bus that cannot be reached. At its end it waits up to a second for the bus. It returns
+// [events.ErrClosed] when the bus is closed, another error of the subscription, and [ErrRunning]
+// if Run was called before.
 func (o *Observer) Run(ctx context.Context) error {
 	if !o.started.CompareAndSwap(false, true) {
 		return ErrRunning
@@ -193,8 +194,9 @@ func (o *Observer) subscribe(ctx context.Context) (events.Subscription, error) {
 	}
 }
 
-// listen applies events to the table until ctx ends. It waits for nothing else, so that each event
-// gets the time at which it arrived. Returns an error of the subscription.
+// listen applies events to the table until ctx ends, and returns nil then. It waits for nothing
+// else, so that each event gets the time at which it arrived. It wakes watch after each change of
+// a node. Returns an error of the subscription.
 func (o *Observer) listen(ctx context.Context, sub events.Subscription) error {
 	for ctx.Err() == nil {
 		e, err := sub.Receive(ctx)
@@ -264,7 +266,9 @@ func (o *Observer) announce(n *Node, now time.Time) {
 	o.report.Send(&events.Event{Type: events.WorkerOffline, NodeID: n.ID, Time: now, Worker: &w})
 }
 
-// notifyChanges calls OnChange for every node whose state differs from the last reported one.
+// notifyChanges calls OnChange for every node whose state differs from the last reported one. It
+// blocks during the calls, and stops between two calls if ctx ends. It takes o.mu, but not during
+// OnChange.
 func (o *Observer) notifyChanges(ctx context.Context) {
 	for ctx.Err() == nil {
 		o.mu.Lock()

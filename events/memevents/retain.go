@@ -65,7 +65,8 @@ type replay struct {
 }
 
 // Replay implements [events.Retainer]. A slow stream that comes to a removed event continues with
-// the oldest kept one and counts the missed events.
+// the oldest kept one and counts the missed events. Returns ErrNotRetained if the bus keeps no
+// events, ErrClosed after Close, and ctx's error if ctx has ended.
 func (b *Bus) Replay(ctx context.Context, f events.Filter, since time.Time) (events.Subscription, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
