@@ -178,7 +178,8 @@ func appendMillis(dst []byte, d time.Duration) []byte {
 	return dst
 }
 
-// appendEscaped appends s, which must be valid UTF-8, as the content of a JSON string.
+// appendEscaped appends s, which must be valid UTF-8, as the content of a JSON string, without
+// the quotes. It escapes only quotes, backslashes and control characters.
 func appendEscaped(dst []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	start := 0

@@ -78,9 +78,10 @@ func newChannel(st *stream, ch *amqpconn.Channel) *channel {
 	return g
 }
 
-// close ends the use of the AMQP channel, which may be open or closed already. It sends the waiting
-// acknowledgements, marks all unsettled deliveries as lost, drops the deliveries that Receive has
-// not returned, and closes the AMQP channel. It returns when all consumers have ended.
+// close ends the use of the AMQP channel, which may be open or closed already. It sends the
+// waiting acknowledgements, marks all unsettled deliveries as lost, drops the deliveries that
+// Receive has not returned, and closes the AMQP channel. It returns when all consumers have
+// ended. It takes g.mu and g.rpc.
 func (g *channel) close() {
 	g.mu.Lock()
 	g.sendAcks(true) // acknowledgements whose Ack has returned; it fails if the channel is closed
@@ -110,7 +111,8 @@ func (g *channel) isLost() bool {
 }
 
 // adjustConsumers starts and cancels consumers so that their prefetches add up to the stream's
-// wanted prefetch. It waits for the server. It does nothing once the subscription is closed.
+// wanted prefetch. It waits for the server. It does nothing once the subscription is closed. It
+// takes g.rpc, g.st.mu and g.mu.
 //
 // The server fixes a consumer's prefetch when the consumer starts. For a higher prefetch one more
 // consumer is started. For a lower one all are cancelled and a new one is started. Unsettled
@@ -476,9 +478,9 @@ func (g *channel) barrier(ctx context.Context) error {
 	return r.await(ctx, nil)
 }
 
-// runRoundTrips makes one round trip after the other while callers of barrier wait. The request is
-// basic.qos for future consumers. It has no effect, because every consumer sets its own prefetch
-// when it starts.
+// runRoundTrips makes one round trip after the other while callers of barrier wait. The request
+// is basic.qos for future consumers. It has no effect, because every consumer sets its own
+// prefetch when it starts. It takes g.rpc and g.mu.
 func (g *channel) runRoundTrips() {
 	for {
 		g.rpc.Lock()

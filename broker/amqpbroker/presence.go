@@ -78,8 +78,8 @@ func (w *witness) recordQuestion(node, name string) {
 	}
 }
 
-// answerLoop writes notes that answer for the nodes of this process that were asked for. It returns
-// when no question is left.
+// answerLoop writes notes that answer for the nodes of this process that were asked for. It
+// returns when no question is left. It takes w.mu.
 func (w *witness) answerLoop() {
 	for {
 		n := &note{Kind: noteAlive}
@@ -155,8 +155,8 @@ func (w *witness) checkNode(node string) error {
 	return nil
 }
 
-// askLoop asks for a node while callers of nodeState wait for a question that was not asked yet. It
-// pauses for syncPause between two questions.
+// askLoop asks for a node while callers of nodeState wait for a question that was not asked yet.
+// It pauses for syncPause between two questions. It takes w.mu.
 func (w *witness) askLoop(node string) {
 	for {
 		w.mu.Lock()

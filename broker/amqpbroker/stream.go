@@ -64,7 +64,7 @@ func (st *stream) signalReturned() { st.once.Do(func() { close(st.returned) }) }
 // consume declares the queue with all that it needs and consumes it on the channel ch. It returns
 // the error that ended the channel, errCancelled if the server cancelled a consumer. Its
 // deliveries are lost then. When fetch ends, because the subscription is closed, it drains the
-// channel instead, see drain.
+// channel instead, see drain. It takes st.mu.
 func (st *stream) consume(fetch context.Context, ch *amqpconn.Channel) error {
 	b := st.sub.b
 	if err := b.declareConsumed(fetch, ch.Session(), st.sub.queue, st.name); err != nil {

@@ -33,9 +33,11 @@ type subscription struct {
 	faulty  chan struct{} // closed at the first refusal of access, for Subscribe
 }
 
-// Subscribe implements [broker.Broker]. It declares the queue and blocks until every level is
-// consumed. Returns ErrTooMany if the connection has too few channels, ErrAccess if RabbitMQ
-// refuses, ErrUnavailable if ctx ends first. Then the subscription is closed again.
+// Subscribe implements [broker.Broker]. It declares the queue, starts a goroutine for each level,
+// and blocks until every level is consumed. Returns ErrMalformed for a name that is not valid or
+// a negative prefetch, and ErrClosed after Close. Returns ErrTooMany if the connection has too
+// few channels, ErrAccess if RabbitMQ refuses, ErrUnavailable if ctx ends first. Then the
+// subscription is closed again.
 //
 // The levels share Prefetch equally. The remainder goes to the most urgent levels, and each level
 // gets at least 1. The lease is not used, because RabbitMQ has no leases.
@@ -242,7 +244,7 @@ func (s *subscription) closeReceive() bool {
 
 // removeWhenDone starts a goroutine that removes the subscription from the Broker after all its
 // streams have ended: when the last delivery is settled or lost. It does not wait. Call it after
-// closeReceive.
+// closeReceive. It takes the mutex of the Broker.
 func (s *subscription) removeWhenDone() {
 	go func() { // ends with the streams, or with the Broker
 		s.done.Wait()

@@ -40,7 +40,8 @@ type startRef struct {
 	at  time.Time
 }
 
-// newWitness returns the witness of a Broker. It sends nothing to the server.
+// newWitness returns the witness of a Broker, whose log applies each note that it reads under the
+// witness's mutex. It sends nothing to the server and starts no goroutine.
 func (b *Broker) newWitness() *witness {
 	w := &witness{
 		log: b.newNoteLog(b.names.starts(), startNoteBytes, startNoteSegment), nodes: make(map[string]*nodeEntry), own: make(map[string]struct{}), asked: make(map[string]struct{}),

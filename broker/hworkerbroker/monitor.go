@@ -77,7 +77,7 @@ func (b *Broker) Monitor(ctx context.Context, queue string) error {
 // progress for longer than Config.Timeout to the front of the queue. It works page by page,
 // because the server is blocked while a script runs. It logs the number of returned jobs as a
 // warning and wakes the subscriptions. After an error, jobs that were returned before are not
-// logged.
+// logged. Returns ErrUnsupported for an answer of another form.
 func (b *Broker) requeueExpired(ctx context.Context, k keys) error {
 	timeout := strconv.FormatInt(b.cfg.Timeout.Microseconds(), 10)
 	cursor, back := "0", 0

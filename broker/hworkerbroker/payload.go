@@ -101,7 +101,8 @@ func payloadOf(uuid string, job []byte) string {
 	return "[" + string(first) + "," + string(job) + "]"
 }
 
-// decode returns the message in a payload of any program. An error means that the job is broken.
+// decode returns the message in a payload of any program. The ID is that in the extras, or else
+// the task's id in the body, or else the uuid. An error means that the job is broken.
 func decode(payload string) (*broker.Message, error) {
 	uuid, job, err := split(payload)
 	if err != nil {

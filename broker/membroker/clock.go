@@ -74,7 +74,7 @@ func (c *clock) fire() {
 	}
 }
 
-// stop removes all items and stops the timer for good. It takes c.mu.
+// stop removes all items and stops the timer. It takes c.mu.
 func (c *clock) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

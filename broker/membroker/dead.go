@@ -11,7 +11,9 @@ import (
 // letter is a dead letter of a queue. Its address identifies it.
 type letter struct{ broker.Dead }
 
-// PutDead implements [broker.DeadLetterer]. It creates the queue if it does not exist.
+// PutDead implements [broker.DeadLetterer]. It creates the queue if it does not exist, and drops
+// the oldest letters above the limits. It waits only for a connection. Returns ErrMalformed or
+// ErrTooLarge if the message cannot be stored.
 func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error {
 	if err := b.s.check(d.Message); err != nil {
 		return err

@@ -35,8 +35,9 @@ func (b *Broker) Delete(ctx context.Context, queue, id string) error {
 }
 
 // Update implements [broker.Finder]. The message keeps its place in the queue if neither its time
-// nor its priority level changes. Its deliveries are counted from 1 again. The Queue of o must be
-// queue or empty.
+// nor its priority level changes. Its deliveries are counted from 1 again. Returns ErrMalformed
+// if o.Queue is neither queue nor empty, or if the message cannot be stored. Returns ErrNotFound
+// if no such message waits.
 func (b *Broker) Update(ctx context.Context, queue string, o broker.Outgoing) error {
 	if err := b.s.check(o.Message); err != nil {
 		return err

@@ -162,7 +162,9 @@ func (q *queue) levelOf(p int) uint8 {
 	return uint8(last)
 }
 
-// next removes and returns the most urgent ready item, or returns nil. Call it with q.mu held.
+// next removes and returns the most urgent ready item, or returns nil. Within a level a returned
+// item comes before the others. The caller must call deliver or forget for the item. Call it with
+// q.mu held.
 func (q *queue) next() *item {
 	if q.ready == 0 {
 		return nil
@@ -205,7 +207,8 @@ func (q *queue) drop(it *item) {
 	q.admit()
 }
 
-// forget marks an item as gone and frees its ID. Call it with q.mu held.
+// forget marks an item, which is in no ring, heap or clock, as gone, and removes it from the list
+// of its ID. Call it with q.mu held.
 func (q *queue) forget(it *item) {
 	it.place = gone
 	if it.m.ID == "" {

@@ -178,8 +178,8 @@ func (d *delivery) settleNoWait(what string, send func(q *queue, reply string, u
 
 // settleAndWait settles d with do, which waits for the server. Meanwhile other settlements of d
 // return ErrSettled. If do fails, d can be settled again, unless the lease was lost meanwhile:
-// then it returns ErrLeaseLost. what names the operation in errors. It takes the subscription's
-// mutex, but not during do.
+// then it returns ErrLeaseLost, together with ErrIndeterminate if do may have been executed. what
+// names the operation in errors. It takes the subscription's mutex, but not during do.
 func (d *delivery) settleAndWait(what string, do func() error) error {
 	s := d.level.s
 	s.mu.Lock()

@@ -236,7 +236,7 @@ func (lv *level) pull(known bool) error {
 	}
 }
 
-// isPaused reports whether the prefetch is 0.
+// isPaused reports whether the prefetch is 0. It takes s.mu.
 func (lv *level) isPaused() bool {
 	lv.s.mu.Lock()
 	defer lv.s.mu.Unlock()

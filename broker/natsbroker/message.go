@@ -176,7 +176,8 @@ func encodeExtra(m *broker.Message, contentType bool) (string, error) {
 	return string(text), nil
 }
 
-// valueOf returns v as a value. It returns false for a type that a header cannot have.
+// valueOf returns v, a header's value, in its stored form. It returns false for a type that a
+// header cannot have. A nil []byte becomes an empty one.
 func valueOf(v any) (value, bool) {
 	switch v := v.(type) {
 	case string:

@@ -136,7 +136,9 @@ func setSchedule(h nats.Header, at time.Time, target string) {
 
 // handleAnswer continues after an answer to a publish that is not a plain confirmation: ack and
 // err. It publishes the message again only if the server certainly did not store it, for example
-// because the stream was deleted. It returns nil if the message is stored or superfluous.
+// because the stream was deleted. It waits for the server. It returns nil if the message is
+// stored or superfluous. Returns ErrIndeterminate if a repeated message cannot be looked up, and
+// err if nothing helps.
 func (b *Broker) handleAnswer(ctx context.Context, p publishing, ack natsconn.Ack, err error) error {
 	for {
 		switch {

@@ -26,7 +26,8 @@ type features struct {
 // a number has the server's default, which is 1,000 since NATS 2.12.
 const maxConsumers = 100_000
 
-// streamConfig returns the configuration of the stream of the namespace.
+// streamConfig returns the configuration with which the stream of the namespace is created: all
+// its subjects, the settings of Config, and all features. The package comment describes it.
 func (b *Broker) streamConfig() jetstream.StreamConfig {
 	storage := jetstream.FileStorage
 	if b.cfg.Storage == Memory {

@@ -55,7 +55,7 @@ func (b *Broker) Subscribe(ctx context.Context, name string, o broker.SubscribeO
 
 // subscribe does the work of Subscribe and starts the goroutines of the subscription: one for
 // each level, and one for the leases. Returns ErrMalformed for a negative prefetch or a lease
-// below 100 ms, ErrClosed after Close.
+// below 100 ms, ErrClosed after Close. It takes b.mu.
 func (b *Broker) subscribe(ctx context.Context, name string, o broker.SubscribeOptions) (*subscription, error) {
 	if o.Prefetch < 0 {
 		return nil, fmt.Errorf("%w: prefetch %d", broker.ErrMalformed, o.Prefetch)

@@ -146,7 +146,9 @@ func (b *Broker) NoteStart(ctx context.Context, queue string, s broker.Start) ([
 	return earlier, wrap(err, "note a start in", queue)
 }
 
-// noteStart makes the node of s present, adds s to the stored notes, and returns the earlier ones.
+// noteStart makes the node of s present, adds s to the stored notes, and returns the earlier
+// ones, with their latest verdicts. It waits for the server. If a note with the nonce of s exists
+// it stores nothing. Returns the errors of noteSubjectOf.
 func (b *Broker) noteStart(ctx context.Context, queue string, s broker.Start) (earlier []broker.Start, err error) {
 	subject, err := b.noteSubjectOf(ctx, queue, s)
 	if err != nil {
@@ -257,8 +259,9 @@ func (b *Broker) retryNotes(ctx context.Context, err error) bool {
 	}
 }
 
-// readNotes returns the stored notes of a message and the sequence under which they are stored. The
-// sequence is 0 if the message has no notes.
+// readNotes returns the stored notes of a message and the sequence under which they are stored.
+// The sequence is 0 if the message has no notes. The notes have no ID and Generation. Returns
+// ErrMalformed if they are not JSON of the right form.
 func (b *Broker) readNotes(ctx context.Context, store noteStore, subject string) ([]broker.Start, uint64, error) {
 	st, err := store.read(ctx, b, subject)
 	if errors.Is(err, natsconn.ErrNotFound) {

@@ -99,7 +99,7 @@ const idleTimeout = time.Second
 //
 // After a round trip whose entries are sent again it first waits for the connection's backoff
 // time. If the batcher's ctx ends during that wait, run finishes all pending entries with
-// errClosed and returns.
+// errClosed and returns. It takes t.mu.
 func (t *batcher[T]) run() {
 	timer := time.NewTimer(idleTimeout)
 	defer timer.Stop()
@@ -292,7 +292,8 @@ func (t *batcher[T]) wait(ctx context.Context, c *call, es []*entry[T]) []error 
 	return errs
 }
 
-// flush blocks until no entry is pending or in progress. Returns ctx's error if ctx ends first.
+// flush blocks until no entry is pending or in progress. Entries that are added meanwhile prolong
+// it. Returns ctx's error if ctx ends first. It takes t.mu.
 func (t *batcher[T]) flush(ctx context.Context) error {
 	t.mu.Lock()
 	if !t.busy {

@@ -86,8 +86,8 @@ func New(cfg Config) (*Broker, error) {
 	return b, nil
 }
 
-// open returns the queue with the given name. It sends nothing to the server. Returns ErrMalformed
-// if the name is not valid, ErrClosed after Close.
+// open returns the queue with the given name. It sends nothing to the server. Returns
+// ErrMalformed if the name is not valid, ErrClosed after Close. It takes b.mu.
 func (b *Broker) open(name string) (*queue, error) {
 	q, err := b.queue(name)
 	if err != nil {
@@ -102,7 +102,7 @@ func (b *Broker) open(name string) (*queue, error) {
 }
 
 // start runs fn in a goroutine for which Close waits. It returns false, without a start, if Close
-// no longer waits.
+// no longer waits. It takes b.mu.
 func (b *Broker) start(fn func()) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -51,7 +51,7 @@ func (s *subscription) register(ctx context.Context, eval evaluator) (*owner, *l
 
 // fetch claims messages until the subscription is closed. Then it returns the messages that
 // Receive has not returned to the queue, sets s.isIdle, closes s.idle and wakes keepLease. It is
-// one of the subscription's two goroutines.
+// one of the subscription's two goroutines. It takes s.mu.
 func (s *subscription) fetch() {
 	f := fetcher{s: s, timer: time.NewTimer(0)}
 	defer f.timer.Stop()
@@ -80,9 +80,9 @@ type fetcher struct {
 // longWait is the interval of claims of a subscription for which the Broker polls.
 const longWait = time.Hour
 
-// step does one of these, the first that is necessary: it returns excess messages, registers a new
-// owner, repeats a claim of unknown outcome, claims messages, or waits for work. It returns false
-// if the subscription is closed.
+// step does one of these, the first that is necessary: it returns excess messages, registers a
+// new owner, repeats a claim of unknown outcome, claims messages, or waits for work. It returns
+// false if the subscription is closed. It takes s.mu.
 func (f *fetcher) step() bool {
 	s := f.s
 	s.mu.Lock()

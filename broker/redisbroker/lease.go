@@ -10,7 +10,7 @@ import (
 // the lease has ended. It is one of the subscription's two goroutines.
 //
 // It returns when the subscription is closed and holds no message. When the Broker is closed it
-// first marks the owner as lost. In both cases it ends with removeWhenDone.
+// first marks the owner as lost. In both cases it ends with removeWhenDone. It takes s.mu.
 func (s *subscription) keepLease() {
 	every := s.lease / 3
 	t := time.NewTimer(every)

@@ -98,7 +98,7 @@ func (q *queue) parseLevels(text string) *levels {
 	return l
 }
 
-// levelsText returns the stored form of the level bounds.
+// levelsText returns the stored form of the level bounds: the numbers, separated by commas.
 func levelsText(bounds []int) string {
 	s := make([]string, len(bounds))
 	for i, n := range bounds {
@@ -143,8 +143,9 @@ func (q *queue) callWithLevels(ctx context.Context, eval evaluator, s *script, a
 	return q.callFrom(ctx, eval, s, nil, args...)
 }
 
-// callFrom does the same as callWithLevels for a script that moves a message from the queue from to
-// q. The two may be the same.
+// callFrom does the same as callWithLevels for a script that moves a message from the queue from
+// to q. The two may be the same; nil means that the script uses only q. Returns ErrNoQueue if q
+// does not exist.
 func (q *queue) callFrom(ctx context.Context, eval evaluator, s *script, from *queue, args ...any) ([]any, *levels, error) {
 	l := q.knownLevels()
 	for range 3 {

@@ -30,7 +30,8 @@ type scripts struct {
 	note, judge, node, look, tend                                               *script
 }
 
-// loadScripts loads all scripts from the embedded files.
+// loadScripts loads all scripts from the embedded files. It returns an error if a file is missing
+// or a script uses a key that it does not name. It sends nothing to the server.
 func loadScripts() (*scripts, error) {
 	s := &scripts{}
 	for name, to := range map[string]**script{

@@ -204,7 +204,8 @@ func (b *Broker) Leave(ctx context.Context, node string) error {
 	return nil
 }
 
-// checkNode returns ErrMalformed if the node name is not valid, ErrClosed after Close.
+// checkNode returns ErrMalformed if the node name is not valid, ErrClosed after Close. It takes
+// b.mu.
 func (b *Broker) checkNode(node string) error {
 	if !naming.ValidName(node) {
 		return fmt.Errorf("redis node %.140q: %w: not a valid node name", node, broker.ErrMalformed)
@@ -253,8 +254,9 @@ func (b *Broker) makePresent(ctx context.Context, node string) error {
 	return nil
 }
 
-// renewNodes sends signs of life of all nodes at each nodeBeat. It returns when no node is left or
-// the Broker ends.
+// renewNodes sends signs of life of all nodes at each nodeBeat. After a failure it tries again
+// after nodeRetry. It returns when no node is left or the Broker ends. It takes the mutex of
+// b.nodes.
 func (b *Broker) renewNodes() {
 	n := &b.nodes
 	wait := nodeBeat

@@ -161,8 +161,8 @@ func closeError(err error) error {
 	return failure("close", err)
 }
 
-// failure wraps err, which must not be nil, with the matching error of the port and the name of the
-// operation.
+// failure wraps err, which must not be nil, with the matching error of the port and the name of
+// the operation: ErrClosed if the bus is closed, otherwise ErrUnavailable.
 func failure(what string, err error) error {
 	class := events.ErrUnavailable
 	// ErrUnavailable may have ErrClosed of one connection as its cause; that connection is replaced.

@@ -42,7 +42,7 @@ type replay struct {
 
 // Replay implements [events.Retainer]. It waits and fails like [Bus.Subscribe]. A stream that is
 // read slowly is late, and misses, without a count, the events that are removed before it comes
-// to them. Returns ErrNotRetained if the bus keeps no events.
+// to them. Returns ErrNotRetained if the bus keeps no events, ErrClosed after Close.
 func (b *Bus) Replay(ctx context.Context, f events.Filter, since time.Time) (events.Subscription, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -176,8 +176,8 @@ func (o *Observer) Run(ctx context.Context) error {
 // closeTimeout limits how long Run waits for the bus when it ends.
 const closeTimeout = time.Second
 
-// subscribe opens a subscription to events of nodes. It logs the first failure and tries again with
-// backoff until ctx ends or the bus is closed.
+// subscribe opens a subscription to events of nodes. It logs the first failure as a warning and
+// tries again with backoff. If ctx ends or the bus is closed it returns the last error.
 func (o *Observer) subscribe(ctx context.Context) (events.Subscription, error) {
 	var gap task.Backoff
 	for attempt := 0; ; attempt++ {
@@ -196,7 +196,7 @@ func (o *Observer) subscribe(ctx context.Context) (events.Subscription, error) {
 
 // listen applies events to the table until ctx ends, and returns nil then. It waits for nothing
 // else, so that each event gets the time at which it arrived. It wakes watch after each change of
-// a node. Returns an error of the subscription.
+// a node. Returns an error of the subscription. It takes o.mu.
 func (o *Observer) listen(ctx context.Context, sub events.Subscription) error {
 	for ctx.Err() == nil {
 		e, err := sub.Receive(ctx)
@@ -216,8 +216,8 @@ func (o *Observer) listen(ctx context.Context, sub events.Subscription) error {
 	return nil
 }
 
-// watch calls checkSilent when it is due, and notifyChanges after each change and check, until ctx
-// ends.
+// watch calls checkSilent when it is due, at least every eighth of OfflineAfter, and
+// notifyChanges after each change and check. It returns when ctx ends.
 func (o *Observer) watch(ctx context.Context) {
 	tick := max(o.cfg.OfflineAfter/8, time.Millisecond)
 	due := time.Now().Add(tick)
@@ -236,9 +236,10 @@ func (o *Observer) watch(ctx context.Context) {
 	}
 }
 
-// checkSilent sends worker-offline for the nodes that are silent for too long, and returns the time
-// of the next check. due is the time for which this check was planned. After a delay of more than
-// tick it gives all nodes new deadlines first.
+// checkSilent marks nodes that are silent for too long as offline, and sends worker-offline for
+// them. It returns the time of the next check, at most tick from now. due is the time for which
+// this check was planned. After a delay of more than tick it gives all nodes new deadlines first.
+// It takes o.mu.
 func (o *Observer) checkSilent(now, due time.Time, tick time.Duration) time.Time {
 	o.mu.Lock()
 	if now.Sub(due) > tick {

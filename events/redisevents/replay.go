@@ -110,8 +110,9 @@ func (r *replay) Receive(ctx context.Context) (events.Event, error) {
 }
 
 // fill reads the next page with entries, and waits for new entries if the stream has no more. It
-// repeats a failed read with a growing delay until ctx or the subscription ends, unless the server
-// refuses it. Call it with r.reading held.
+// repeats a failed read with a growing delay until ctx or the subscription ends. Returns
+// ErrUnavailable if the server refuses the read, ctx's error, or ErrClosed if the subscription
+// ends. Call it with r.reading held.
 func (r *replay) fill(ctx context.Context) error {
 	both, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -90,7 +90,8 @@ func (s *Store) View() *Store {
 // newer or final. It sends a stored terminal record to the streams of its submitter.
 //
 // Save also returns [task.ErrBadID] for an invalid ID and [resultstore.ErrMalformed] for a state
-// that is not recorded.
+// that is not recorded. It returns [resultstore.ErrTooLarge] for a Result above Config.MaxResult,
+// and ErrClosed after Close.
 func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 	if err := check(ctx, r.ID); err != nil {
 		return err

@@ -118,13 +118,14 @@ func decodeGroup(data []byte) (*groupState, error) {
 	return nil, fmt.Errorf("%w: the state of a group cannot be read", resultstore.ErrMalformed)
 }
 
-// Arrive implements [resultstore.Gatherer]: it stores the end of a member and returns the state of
-// its group. It makes three round trips, and two more for each process that reports to the same
-// group at the same time.
+// Arrive implements [resultstore.Gatherer]: it stores the end of a member and returns the state
+// of its group. It makes three round trips, and two more for each process that reports to the
+// same group at the same time.
 //
-// It also returns [task.ErrBadID] for an invalid id, and [resultstore.ErrMalformed] for an Index or
-// Size beyond 4,194,304. After [resultstore.ErrUnavailable] the member may have been stored;
-// repeating the call is safe.
+// It also returns [task.ErrBadID] for an invalid id, [resultstore.ErrMalformed] for an Index or
+// Size beyond 4,194,304, and [resultstore.ErrTooLarge] for a Result above Config.MaxResult.
+// Returns ErrClosed after Close. After [resultstore.ErrUnavailable] the member may have been
+// stored; repeating the call is safe.
 func (s *Store) Arrive(ctx context.Context, a resultstore.Arrival) (resultstore.Gathered, error) {
 	if err := errors.Join(check(ctx, a.Group), a.Check()); err != nil {
 		return resultstore.Gathered{}, err
@@ -207,8 +208,8 @@ func (s *Store) lockGroup(ctx context.Context, group task.ID) (unlock func(), er
 
 // arrive stores the member of a and then the state of its group with compare-and-set, and returns
 // that state. It reads the state again and repeats the write after a conflict or a lost answer,
-// until ctx ends. When the group is decided it shortens the retention of the members. Call it with
-// the group locked.
+// until ctx ends. When the group is decided it shortens the retention of the members. Returns
+// ErrMalformed if a does not fit the group. Call it with the group locked.
 func (s *Store) arrive(ctx context.Context, st *stream, a *resultstore.Arrival, body []byte) (*groupState, error) {
 	stored, waits := false, false
 	for attempt := 0; ; attempt++ {

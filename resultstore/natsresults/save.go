@@ -22,7 +22,8 @@ import (
 // Save implements [resultstore.ResultStore]: it stores r and, if r is terminal, publishes a
 // notification for its submitter. It waits until the stream has stored r. It also returns
 // [task.ErrBadID] for an invalid ID and [resultstore.ErrMalformed] for a state that is not
-// recorded.
+// recorded. It returns [resultstore.ErrTooLarge] for a record above the limits, and ErrClosed
+// after Close.
 //
 // After [resultstore.ErrUnavailable] the record may have been stored; saving it again is safe.
 // Two terminal records are the same if task, token and state are equal.

@@ -125,9 +125,10 @@ func (v *saver) run() {
 	}
 }
 
-// sendNext sends one batch. It returns false if no save waits or if all callers abandoned the
-// batch; then this goroutine must end. The batch has no context, because each call with one costs a
-// goroutine. The client's timeout or a closed connection ends it.
+// sendNext sends one batch and waits for its answers. It returns false if no save waits or if all
+// callers abandoned the batch; then this goroutine must end. The batch has no context, because
+// each call with one costs a goroutine. The client's timeout or a closed connection ends it. It
+// takes v.mu.
 func (v *saver) sendNext() bool {
 	t := v.take()
 	if t == nil {

@@ -140,7 +140,8 @@ func (n *stream) read(ctx context.Context, message string) (resultstore.Record, 
 }
 
 // load loads the record of a task until ctx or the stream ends. If ctx ends first it puts message
-// back for the next Receive.
+// back for the next Receive, unless 16 messages are put back already. Returns ErrMalformed for an
+// invalid id, ErrNotFound if no record exists, ErrClosed if the stream ends.
 func (n *stream) load(ctx context.Context, id task.ID, message string) (resultstore.Record, error) {
 	if err := id.Check(); err != nil {
 		return resultstore.Record{}, fmt.Errorf("%w: %w", resultstore.ErrMalformed, err)

@@ -72,8 +72,11 @@ func newStore(c Config, conn *sqlconn.Conn, release func(context.Context) error)
 }
 
 // Save implements [resultstore.ResultStore]: it stores r and notifies its submitter if r is
-// terminal. It also returns [task.ErrBadID] for an invalid ID. After [resultstore.ErrUnavailable]
-// the record may have been stored; saving it again is safe.
+// terminal. It waits for the database. It also returns [task.ErrBadID] for an invalid ID and
+// [resultstore.ErrMalformed] for a state that is not recorded. It returns
+// [resultstore.ErrTooLarge] for a record above the limits of Config.MaxResult, and ErrClosed
+// after Close. After [resultstore.ErrUnavailable] the record may have been stored; saving it
+// again is safe.
 func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 	if err := s.check(ctx, r.ID); err != nil {
 		return err

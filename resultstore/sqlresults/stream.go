@@ -107,7 +107,7 @@ func (s *Store) here(ctx context.Context, tx *sqlconn.Tx) (at cursor, err error)
 // Receive implements [resultstore.Notifications]: it waits for the next terminal record for the
 // node and returns it. It skips records that were deleted or have expired since. One call reads
 // at a time, and others wait for it. When ctx ends it returns ctx's error, and no record is
-// missed. The stream continues after these additional errors:
+// missed. Returns ErrClosed after Close. The stream continues after these additional errors:
 //
 //   - [resultstore.ErrMalformed] for a row without a valid record
 //   - [resultstore.ErrUnavailable] if the database refuses to read
@@ -203,7 +203,9 @@ func (n *stream) look(ctx context.Context) error {
 	return nil
 }
 
-// lookSQLite reads a page of the rows after the last one, and returns it with the new cursor.
+// lookSQLite reads a page of the rows after the last one, by seq, and returns it with the new
+// cursor. Expired rows are left out. A record above MaxNotice has no value. It changes nothing in
+// n.
 func (n *stream) lookSQLite(ctx context.Context, tx *sqlconn.Tx) (page []note, at cursor, err error) {
 	at = n.at
 	c := &n.store.cfg

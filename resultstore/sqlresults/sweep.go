@@ -88,7 +88,8 @@ func (s *Store) sweepGroups(ctx context.Context) (more bool, err error) {
 	return more, err
 }
 
-// expiredGroups returns namespace and id of up to s.batch expired groups, and locks their rows.
+// expiredGroups returns namespace and id of up to s.batch expired groups. On PostgreSQL it locks
+// their rows for the transaction and skips rows that others have locked.
 func (s *Store) expiredGroups(ctx context.Context, tx *sqlconn.Tx) (groups [][2]string, err error) {
 	rows, err := tx.Query(ctx, s.text.sweepGroups, s.batch)
 	if err != nil {

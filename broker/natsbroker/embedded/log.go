@@ -64,7 +64,7 @@ func (l *logger) Fatalf(format string, args ...any) {
 func (l *logger) Debugf(format string, args ...any) { l.log(slog.LevelDebug-4, format, args) }
 func (l *logger) Tracef(format string, args ...any) { l.log(slog.LevelDebug-8, format, args) }
 
-// failure returns the first fatal error, or nil.
+// failure returns the first fatal error, or nil. It takes l.mu.
 func (l *logger) failure() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
