@@ -71,8 +71,9 @@ func (d *decoder) remember(e *Event) {
 	}
 }
 
-// typeName reads the type of an event into *to. The types of task events share constants, because
-// they alternate in a message.
+// typeName reads the type of an event into *to; null is "". The types of task events share
+// constants, because they alternate in a message. Returns ErrMalformed for a value of another
+// type.
 func (d *decoder) typeName(to *string) error {
 	if d.word("null") {
 		*to = ""
@@ -166,7 +167,7 @@ func (d *decoder) string(to *string, like string) error {
 	return nil
 }
 
-// bool reads true, false or null into *to. null is false.
+// bool reads true, false or null into *to. null is false. Returns ErrMalformed for another value.
 func (d *decoder) bool(to *bool) error {
 	switch {
 	case d.word("true"):

@@ -83,8 +83,8 @@ func (a *ackNotes) add(key uint64) *roundTrip {
 	return r
 }
 
-// writeLoop writes the collected keys as one note after the other. It returns when no key is
-// left. It takes a.mu.
+// writeLoop writes the collected keys as one note after the other, waits for each confirmation,
+// and passes the result to the callers of add. It returns when no key is left. It takes a.mu.
 func (a *ackNotes) writeLoop() {
 	for {
 		a.mu.Lock()

@@ -155,8 +155,8 @@ func (g *channel) adjustConsumers() error {
 	return g.startConsumer(room)
 }
 
-// startConsumer starts a consumer with the given prefetch and a goroutine that receives its
-// deliveries. A prefetch of 0 means no limit. It waits for the server. Call it with g.rpc held.
+// startConsumer starts a consumer with the given prefetch, 0 for no limit, and a goroutine that
+// receives its deliveries. It waits for the server. Call it with g.rpc held.
 func (g *channel) startConsumer(prefetch int) error {
 	prefetch = min(prefetch, math.MaxUint16)
 	if err := g.ch.Qos(prefetch, 0, false); err != nil {

@@ -67,7 +67,8 @@ func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error
 }
 
 // decodeDead returns the dead letter in d, a message of the dead queue. publishDead or the server
-// itself has put it there. If no header names the reason, it is made from the server's own headers.
+// itself has put it there. If no header names the reason, the reason and the time come from the
+// server's own headers, as far as they exist.
 func decodeDead(queue string, d *amqp.Delivery) broker.Dead {
 	m := &broker.Message{}
 	decode(m, d)

@@ -96,8 +96,9 @@ func (b *Broker) publishDelayed(ctx context.Context, amqpQueue string, p *amqp.P
 	return b.delayed.Publish(ctx, exchange, key, p)
 }
 
-// bind checks that amqpQueue exists and binds it to the exchange at the end of the delay levels. It
-// does so once per connection. Returns the server's "not found" if the queue does not exist.
+// bind checks that amqpQueue exists and binds it to the exchange at the end of the delay levels,
+// which it declares too. It does so once per connection, and waits for the server. Returns the
+// server's "not found" if the queue does not exist.
 func (b *Broker) bind(ctx context.Context, amqpQueue string) error {
 	sess, err := b.con.Session(ctx)
 	if err != nil {

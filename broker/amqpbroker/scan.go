@@ -151,8 +151,10 @@ func (s *deadScan) awaitReady(ctx context.Context, count int) (bool, error) {
 }
 
 // window fetches and shows letters until size of them are kept. It returns the size of the bodies
-// in bytes, the number of letters shown, and whether the scan is over. It cancels its consumer
-// before it returns.
+// in bytes, the number of letters shown, and whether the scan is over. It removes letters as fn
+// decides and keeps the tags of the others. If no letter arrives for a while it asks whether the
+// queue is empty. Before it returns it cancels its consumer; letters that arrive until then are
+// kept. If ctx ends it returns ctx's cause.
 func (s *deadScan) window(ctx context.Context, size int) (bytes, count int, over bool, err error) {
 	if err := s.ch.Qos(size, 0, false); err != nil {
 		return 0, 0, false, err

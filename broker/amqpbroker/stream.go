@@ -192,8 +192,8 @@ func (st *stream) watchHeldBack() {
 // normally arrive at once.
 const pollPause = 20 * time.Millisecond
 
-// dropHeld removes the deliveries of the closed channel g that Receive has not returned. It takes
-// st.mu and sub.mu.
+// dropHeld removes the deliveries of the closed channel g that Receive has not returned. If g is
+// the current channel, the stream has no channel then. It takes st.mu and sub.mu.
 func (st *stream) dropHeld(g *channel) {
 	st.mu.Lock()
 	if st.channel == g {

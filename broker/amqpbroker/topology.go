@@ -131,7 +131,8 @@ func (b *Broker) declareDead(ctx context.Context, sess *amqpconn.Session, queue 
 	return b.declareOne(ctx, sess, b.names.dead(queue), b.deadArgs())
 }
 
-// declareWorkOn declares on the connection sess all that declareWork lists.
+// declareWorkOn declares on the connection sess all that declareWork lists, and waits for the
+// server. It ignores errors of the stream of acknowledgement notes, see ensureAckNotes.
 func (b *Broker) declareWorkOn(ctx context.Context, sess *amqpconn.Session, queue, amqpQueue string) error {
 	if err := b.declareDeliverExchange(ctx, sess); err != nil {
 		return err

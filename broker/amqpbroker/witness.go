@@ -66,8 +66,8 @@ func (w *witness) clearStarts() {
 	w.starts, w.order = make(map[messageKey][]broker.Start), nil
 }
 
-// apply changes the state as the note n says. Unknown kinds and repeated starts are ignored. Call
-// it with w.mu held.
+// apply changes the state as the note n says. Unknown kinds, repeated starts and verdicts on
+// unknown starts are ignored. Call it with w.mu held.
 func (w *witness) apply(n *note) {
 	switch n.Kind {
 	case noteStart:

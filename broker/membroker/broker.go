@@ -160,7 +160,9 @@ func (q *queue) waitForRoom(ctx context.Context) error {
 	return nil
 }
 
-// check returns ErrMalformed or ErrTooLarge if the broker cannot store m. It changes nothing.
+// check returns an error if the broker cannot store m; it changes nothing. Returns ErrMalformed
+// for a nil message, a negative Generation or a header of another type. Returns ErrTooLarge if
+// the body, or headers and properties together, are larger than MaxBody.
 func (s *Server) check(m *broker.Message) error {
 	if m == nil {
 		return fmt.Errorf("membroker: nil message: %w", broker.ErrMalformed)

@@ -100,8 +100,9 @@ func (b *Broker) ScanDead(ctx context.Context, queue string, fn func(*broker.Dea
 	return nil
 }
 
-// PurgeDead implements [broker.DeadLetterer]. It removes all dead letters of the queue and returns
-// their number.
+// PurgeDead implements [broker.DeadLetterer]. It removes all dead letters of the queue and
+// returns their number. It waits only for a connection. Returns ErrNoQueue if the queue does not
+// exist.
 func (b *Broker) PurgeDead(ctx context.Context, queue string) (int, error) {
 	q, err := b.lookup(ctx, queue)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// Find implements [broker.Finder]. The caller must not change the message.
+// Find implements [broker.Finder]. Of several waiting generations it returns the highest. The
+// caller must not change the message. Returns ErrNotFound if no such message waits.
 func (b *Broker) Find(ctx context.Context, queue, id string) (broker.Outgoing, error) {
 	q, it, err := b.find(ctx, queue, id)
 	if err != nil {
@@ -22,8 +23,8 @@ func (b *Broker) Find(ctx context.Context, queue, id string) (broker.Outgoing, e
 	return o, nil
 }
 
-// Delete implements [broker.Finder]. It removes the waiting message. Returns ErrNotFound if no such
-// message waits.
+// Delete implements [broker.Finder]. It removes the waiting message, and a waiting publisher may
+// use its room. Returns ErrNotFound if no such message waits.
 func (b *Broker) Delete(ctx context.Context, queue, id string) error {
 	q, it, err := b.find(ctx, queue, id)
 	if err != nil {

@@ -20,7 +20,8 @@ func (b *Broker) lookup(ctx context.Context, name string) (*queue, error) {
 	return q, nil
 }
 
-// Stats implements [broker.Inspector]. All counters are exact.
+// Stats implements [broker.Inspector]. All counters are exact. It first drops dead letters beyond
+// the limits. Returns ErrNoQueue if the queue does not exist.
 func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) {
 	q, err := b.lookup(ctx, queue)
 	if err != nil {

@@ -95,7 +95,8 @@ func (s *Server) Disconnect(b *Broker) {
 }
 
 // Isolate cuts the connection of b, for tests, until back is called. For other connections its
-// process looks dead. They stay connected.
+// process looks dead. They stay connected. With several calls, b reconnects after the last back.
+// A second call of back does nothing.
 func (s *Server) Isolate(b *Broker) (back func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -31,8 +31,9 @@ func (d *delivery) DeadLetter(ctx context.Context, dead broker.Dead) error {
 	})
 }
 
-// deadLetter publishes the dead letter of d and waits for the confirmation. Returns ErrLeaseLost if
-// the message or the stream no longer exists.
+// deadLetter publishes the dead letter of d and waits for the confirmation. Returns ErrLeaseLost
+// if the stream no longer exists. Returns it too if the message no longer exists, but only
+// servers of 2.12 and later check that.
 func (d *delivery) deadLetter(ctx context.Context, dead broker.Dead) error {
 	b := d.level.s.b
 	m, err := b.encodeDead(d.level.s.q, lastToken(d.subject), dead)
@@ -231,8 +232,9 @@ func (b *Broker) ScanDead(ctx context.Context, name string, fn func(*broker.Dead
 	return wrap(b.scanDead(ctx, name, fn), "scan the dead letters of", name)
 }
 
-// scanDead does the work of ScanDead. It reads the letters one by one, up to the last message that
-// the stream held at the beginning.
+// scanDead does the work of ScanDead. It reads the letters one by one, up to the last message
+// that the stream held at the beginning. It waits for the server. Returns ErrNoQueue if the queue
+// does not exist, and ctx's cause if ctx ends between two letters.
 func (b *Broker) scanDead(ctx context.Context, name string, fn func(*broker.Dead) broker.DeadAction) error {
 	q, err := b.queue(ctx, name)
 	if err != nil {

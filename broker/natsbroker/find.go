@@ -151,8 +151,9 @@ func (b *Broker) update(ctx context.Context, name string, o broker.Outgoing) err
 	return err
 }
 
-// exchange replaces the waiting message f by o in one atomic step and waits for the server. Returns
-// natsconn.ErrWrongSequence if the message is no longer the same.
+// exchange replaces the waiting message f by o in one atomic step and waits for the server, also
+// while that is busy. The message may change its subject: level, or from and to the schedules.
+// Returns natsconn.ErrWrongSequence if the message is no longer the same.
 func (b *Broker) exchange(ctx context.Context, f *found, o broker.Outgoing) error {
 	at, err := b.dueTime(ctx, o.At)
 	if err != nil {

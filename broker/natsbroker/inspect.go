@@ -116,7 +116,7 @@ func (b *Broker) purge(ctx context.Context, name string) (int, error) {
 	return sum, nil
 }
 
-// lastSeq returns the highest sequence of the stream so far.
+// lastSeq asks the server for the highest sequence of the stream so far.
 func (b *Broker) lastSeq(ctx context.Context) (uint64, error) {
 	var resp struct {
 		State struct {
@@ -156,8 +156,9 @@ func (b *Broker) drain(ctx context.Context, q *queue, level, limit int) (int, er
 	return sum, err
 }
 
-// drainBatch acknowledges the messages that answer a request for n messages. It returns their
-// number without notices of moved messages, and whether further messages may wait.
+// drainBatch acknowledges the messages that answer a request for n messages, and waits until the
+// server has received the acknowledgements. It returns their number without notices of moved
+// messages, and whether further messages may wait. After an error the number may be too high.
 func drainBatch(ctx context.Context, nc *nats.Conn, sub *nats.Subscription, n int) (got int, more bool, err error) {
 	last := ""
 	more = true

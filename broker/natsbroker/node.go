@@ -115,8 +115,9 @@ func (b *Broker) nodeState(ctx context.Context, node string) (broker.NodeState, 
 	}
 }
 
-// answers reports whether a process answers requests on the subject within nodeTimeout. It returns
-// an error if this process's own connection does not work.
+// answers reports whether a process answers requests on the subject within nodeTimeout. It
+// returns false at once if the server knows no such process. It returns an error if ctx ends or
+// this process's own connection does not work.
 func answers(ctx context.Context, nc *nats.Conn, subject string) (bool, error) {
 	limited, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
@@ -140,8 +141,9 @@ func (b *Broker) Leave(ctx context.Context, node string) error {
 	return wrap(b.leave(ctx, node), "leave of node", node)
 }
 
-// leave stores that the node has left and stops answering for it. It waits for the server. It does
-// nothing for a node that noted no start here.
+// leave stores that the node has left, for 24 h, and stops answering for it. It waits for the
+// server, and repeats while that is busy. It does nothing for a node that noted no start here or
+// has left.
 func (b *Broker) leave(ctx context.Context, node string) error {
 	if err := b.checkNode(node); err != nil {
 		return err

@@ -66,9 +66,9 @@ func (q *queue) msgID(subject string, generation int) string {
 	return fmt.Sprintf("%s/%d", subject[q.skip:], generation)
 }
 
-// queue returns the queue with the given name. It reads the record from the server if this process
-// does not know the queue. Returns ErrNoQueue if the queue does not exist, ErrMalformed if the name
-// is not valid.
+// queue returns the queue with the given name. If this process does not know the queue, it reads
+// the record from the server, and creates the stream if that does not exist. Returns ErrNoQueue
+// if the queue does not exist, ErrMalformed if the name is not valid, ErrClosed after Close.
 func (b *Broker) queue(ctx context.Context, name string) (*queue, error) {
 	if v, ok := b.queues.Load(name); ok {
 		if b.stop.Err() != nil {
@@ -178,8 +178,9 @@ func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 	return nil
 }
 
-// declare creates a queue if it does not exist. If it exists with other levels, it logs that once.
-// Returns ErrMalformed if the levels do not ascend.
+// declare creates a queue if it does not exist, and remembers that this Broker has declared it.
+// It always asks the server. If the queue exists with other levels, it logs that once. Returns
+// ErrMalformed if the levels do not ascend.
 func (b *Broker) declare(ctx context.Context, name string, levels []int) error {
 	if !ascending(levels) {
 		return fmt.Errorf("%w: levels %v do not ascend", broker.ErrMalformed, levels)

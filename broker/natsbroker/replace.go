@@ -106,8 +106,9 @@ func (d *delivery) replaceSameSubject(ctx context.Context, p publishing) error {
 	return d.publishReplacement(ctx, m, p.m.Generation)
 }
 
-// publishReplacement publishes m, which replaces d's message, and repeats while the server is busy.
-// generation is that of the successor. Returns ErrLeaseLost if the message of d no longer exists.
+// publishReplacement publishes m, which replaces d's message, waits for the confirmation, and
+// repeats while the server is busy. generation is that of the successor. Returns ErrLeaseLost if
+// the message of d or the stream no longer exists; see checkReplaced for the exception.
 func (d *delivery) publishReplacement(ctx context.Context, m *nats.Msg, generation int) error {
 	b := d.level.s.b
 	for {

@@ -174,7 +174,8 @@ func (b *Broker) JudgeStart(ctx context.Context, queue string, s broker.Start) e
 	return wrap(b.judgeStart(ctx, queue, s), "judge a start in", queue)
 }
 
-// judgeStart stores the verdict of s in its note. It does nothing if the note does not exist.
+// judgeStart stores the verdict of s in its note. It does nothing if the note does not exist or
+// has the verdict. It waits for the server.
 func (b *Broker) judgeStart(ctx context.Context, queue string, s broker.Start) error {
 	subject, err := b.noteSubjectOf(ctx, queue, s)
 	if err != nil {
@@ -239,8 +240,10 @@ func (b *Broker) editNotes(ctx context.Context, subject string, blind bool, edit
 	}
 }
 
-// retryNotes reports whether an operation on the stream of notes is repeated after err, and pauses
-// first if that is useful. All of these operations may be repeated.
+// retryNotes reports whether an operation on the stream of notes is repeated after err, and
+// pauses first if that is useful. It is repeated after a conflict, after a lost answer, and while
+// the server is busy. It is also repeated if the stream is missing: the next attempt creates it
+// again. Other errors end the operation.
 func (b *Broker) retryNotes(ctx context.Context, err error) bool {
 	switch {
 	case errors.Is(err, natsconn.ErrWrongSequence):
@@ -282,7 +285,8 @@ func (b *Broker) readNotes(ctx context.Context, store noteStore, subject string)
 }
 
 // writeNotes stores the notes of a message in place of the ones with sequence seq, 0 for none. It
-// waits for the confirmation.
+// waits for the confirmation up to noteTimeout. Returns natsconn.ErrWrongSequence, and stores
+// nothing, if the stored notes have another sequence.
 func (b *Broker) writeNotes(ctx context.Context, st noteStore, subject string, seq uint64, all []broker.Start) error {
 	list := make([]note, len(all))
 	for i, s := range all {

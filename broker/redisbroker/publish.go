@@ -45,7 +45,7 @@ func timeArg(at time.Time) string {
 }
 
 // unixMicro returns at in microseconds since 1970, rounded up so that no message is early. It
-// returns 0 for the zero time.
+// returns 0 for the zero time, and 1 for the beginning of 1970.
 func unixMicro(at time.Time) int64 {
 	if at.IsZero() {
 		return 0

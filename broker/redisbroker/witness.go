@@ -110,8 +110,8 @@ func formatNote(s broker.Start) string {
 	return strconv.Itoa(int(s.Verdict)) + " " + s.Nonce + " " + s.Node + " " + alone + " " + strconv.FormatInt(s.At.UnixMicro(), 10)
 }
 
-// parseNote reads a stored note into s. It ignores fields that a later version may have added at
-// the end.
+// parseNote reads a stored note into s, except ID and Generation. It ignores fields that a later
+// version may have added at the end. Returns errAnswer for a damaged note.
 func parseNote(note string, s *broker.Start) error {
 	const fields = 5
 	f := strings.SplitN(note, " ", fields+1)
@@ -284,8 +284,8 @@ func (b *Broker) renewNodes() {
 }
 
 // renewNode sends one sign of life of a node and waits up to 2 s for the answer. It records the
-// time if the server accepted it, and forgets the node if the server says that it has left. It
-// takes the mutex of b.nodes.
+// time if the server accepted it, unless Leave has forgotten the node meanwhile. It forgets the
+// node if the server says that it has left. It takes the mutex of b.nodes.
 func (b *Broker) renewNode(node string) error {
 	n := &b.nodes
 	ctx, cancel := context.WithTimeout(b.ctx, nodeTTL/5)

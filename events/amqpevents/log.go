@@ -162,8 +162,8 @@ func (l *log) declare(ctx context.Context, sess *amqpconn.Session) error {
 	return nil
 }
 
-// arguments returns the arguments of the stream queue. The server applies both limits when a
-// segment is full.
+// arguments returns the arguments of the stream queue: the age in whole seconds, and a size in
+// bytes for Max events of eventSize. The server applies both limits when a segment is full.
 func (l *log) arguments() amqp.Table {
 	size := min(int64(l.keep.Max), math.MaxInt64/4/eventSize) * eventSize
 	segment := min(max(size/4, minSegment), maxSegment)

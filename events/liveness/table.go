@@ -109,8 +109,8 @@ func (t *table) window(n *entry) time.Duration {
 	return max(t.after, 2*min(n.Worker.Freq, MaxFreq))
 }
 
-// add adds a node, which is offline until set is called. It returns nil if the table is full of
-// online nodes.
+// add adds a node, which is offline until set is called. If the table is full it removes the node
+// that has been offline for longest. It returns nil if all are online.
 func (t *table) add(id string) *entry {
 	if len(t.nodes) >= t.most && !t.evict() {
 		return nil

@@ -102,8 +102,9 @@ func (b *Bus) Replay(ctx context.Context, f events.Filter, since time.Time) (eve
 	return r, nil
 }
 
-// connect makes a consumer that begins at the next message of the stream. It waits for a server
-// until ctx ends. Call it with r.reading held.
+// connect makes the stream if it does not exist, and a consumer that begins at the next message
+// of the stream. It waits for a server until ctx ends, and tries again after errors that are
+// temporary. Call it with r.reading held.
 func (r *replay) connect(ctx context.Context) error {
 	for {
 		info, err := r.bus.keeper.ensureStream(ctx)
@@ -138,8 +139,9 @@ func (r *replay) adjustNext(info *jetstream.StreamInfo) {
 	r.created = info.Created
 }
 
-// consume makes a consumer on the current session and stores it in r.source. It returns an error if
-// the server does not answer within createTimeout.
+// consume makes a consumer on the current session and stores it in r.source. It begins at r.next,
+// or if that is 0 at r.since, and sets r.next then. It returns an error if the server does not
+// answer within createTimeout.
 func (r *replay) consume(ctx context.Context) error {
 	cfg := jetstream.ConsumerConfig{
 		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: idleTimeout,

@@ -192,7 +192,8 @@ func (r *replay) addEntry(entry any) error {
 	return nil
 }
 
-// fields returns the fields s and e of an entry.
+// fields returns the fields s and e of an entry: the number of events kept so far, 0 if unknown,
+// and the list of events.
 func fields(list any) (total uint64, message string) {
 	values, _ := list.([]any)
 	for i := 0; i+1 < len(values); i += 2 {

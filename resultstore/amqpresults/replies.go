@@ -182,8 +182,10 @@ func (n *replies) run(ctx context.Context, ch *amqpconn.Channel) error {
 	return ch.Answered(func() error { return ch.Cancel(consumerTag, false) })
 }
 
-// deliver sends records to Receive until ctx or the channel ends, and acknowledges them. It returns
-// nil when ctx ends, otherwise the error of the channel.
+// deliver sends records to Receive until ctx or the channel ends, and acknowledges them when
+// Receive has taken them. Records that isSent excludes are acknowledged only. It returns nil when
+// ctx ends, errCancelled if the server cancelled the consumer, otherwise the error of the
+// channel.
 func (n *replies) deliver(ctx context.Context, ch *amqpconn.Channel, deliveries <-chan amqp.Delivery) error {
 	var last uint64 // tag of the last record that was received
 	unacked := 0
@@ -212,7 +214,8 @@ func (n *replies) deliver(ctx context.Context, ch *amqpconn.Channel, deliveries 
 }
 
 // next waits for the next delivery and returns it. If none is waiting it first acknowledges the
-// received records. ok is false when ctx ends.
+// received records. ok is false when ctx ends. Returns errCancelled if the server cancelled the
+// consumer, or the error that ended the channel.
 func (n *replies) next(ctx context.Context, ch *amqpconn.Channel, deliveries <-chan amqp.Delivery, last uint64, unacked *int) (d amqp.Delivery, ok bool, err error) {
 	if *unacked > 0 {
 		runtime.Gosched() // the library delivers from its own buffer: give it a chance to do so

@@ -213,8 +213,9 @@ func closeError(err error) error {
 	return failure("close", err)
 }
 
-// failure wraps err with the matching error of the port and the name of the operation. Errors
-// without a match become ErrUnavailable. It returns nil for nil.
+// failure wraps err with the matching error of the port and the name of the operation:
+// ErrUnreachable, ErrMalformed, ErrClosed or ErrUnavailable. Errors without a match become
+// ErrUnavailable. It returns nil for nil.
 func failure(what string, err error) error {
 	var class error
 	switch {

@@ -49,7 +49,8 @@ func (g *groupState) has(index int) bool {
 	return index/8 < len(g.arrived) && g.arrived[index/8]&(1<<(index%8)) != 0
 }
 
-// add records that the member at index, which must not have arrived before, has arrived.
+// add records that the member at index, which must not have arrived before, has arrived: it sets
+// the bit and adjusts done and largest.
 func (g *groupState) add(index int) {
 	if n := index/8 + 1; n > len(g.arrived) {
 		g.arrived = append(g.arrived, make([]byte, n-len(g.arrived))...)
@@ -303,8 +304,8 @@ func (s *Store) get(ctx context.Context, st *stream, key string) (data []byte, s
 	return data, seq, err
 }
 
-// getTimed reads like get and also returns the remaining retention of the message. left is 0 if the
-// message does not expire.
+// getTimed reads like get and also returns the remaining retention of the message. left is 0 if
+// the message does not expire. For an expired message data is nil and seq is its sequence.
 func (s *Store) getTimed(ctx context.Context, st *stream, key string) (data []byte, seq uint64, left time.Duration, err error) {
 	read := s.fromLeader
 	if st.direct {

@@ -141,7 +141,8 @@ func (v *saver) sendNext() bool {
 	return t.callers > 0
 }
 
-// take removes the next batch from the waiting saves and returns it. If no save waits it counts the
+// take removes the next batch from the waiting saves, records it as running and returns it: at
+// most maxBatch saves and about maxBatchBytes, but at least one. If no save waits it counts the
 // goroutine as ended and returns nil. It takes v.mu.
 func (v *saver) take() *batch {
 	v.mu.Lock()

@@ -18,8 +18,8 @@ const (
 	sweepTime = time.Minute
 )
 
-// sweepSoon starts a sweep on a goroutine if the last one began at least Config.Sweep ago. Calls
-// that add rows call it. It does not block.
+// sweepSoon starts a sweep on a goroutine if the last one began at least Config.Sweep ago, but
+// not after Close. Calls that add rows call it. It does not block. It takes s.mu.
 func (s *Store) sweepSoon() {
 	now, last := time.Now().UnixNano(), s.swept.Load()
 	if now-last < int64(s.cfg.Sweep) || !s.swept.CompareAndSwap(last, now) {
