@@ -85,6 +85,9 @@ func BatchErrors(err error, n int) []error {
 // Retrier is a Broker that replaces a delivery by its successor in one atomic step. Either the
 // delivery is acknowledged and next is published, or neither happens.
 type Retrier interface {
+	// Retry acknowledges d and publishes next. After an error other than [ErrIndeterminate]
+	// neither has happened, and d may be settled again unless the error is [ErrSettled] or
+	// [ErrLeaseLost].
 	Retry(ctx context.Context, d Delivery, next Outgoing) error
 }
 

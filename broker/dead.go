@@ -119,8 +119,9 @@ func AuditDead(queue string, dead, most int) string {
 	return fmt.Sprintf("the dead letters of queue %s are full: %d, of at most %d; the oldest are dropped for each that comes", queue, dead, most)
 }
 
-// ListDead returns up to n dead letters of a queue, the oldest first, and removes none. Returns
-// [ErrUnsupported] if b is not a [DeadLetterer].
+// ListDead returns up to n dead letters of a queue, the oldest first, and removes none. After an
+// error it returns no letters. Returns [ErrUnsupported] if b is not a [DeadLetterer],
+// [ErrNoQueue] if the queue does not exist.
 func ListDead(ctx context.Context, b Broker, queue string, n int) ([]Dead, error) {
 	dl, ok := capability.As[DeadLetterer](b)
 	if !ok {

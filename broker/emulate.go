@@ -43,8 +43,9 @@ func PublishAt(ctx context.Context, b Broker, o Outgoing) error {
 // batchWidth limits the publishes that the fallback of PublishBatch runs at once.
 const batchWidth = 64
 
-// PublishBatch publishes ms and returns a [*BatchError] if any message failed. For a Broker that is
-// not a [BatchPublisher] it calls PublishAt for each message, up to 64 at once.
+// PublishBatch publishes ms, waits for all of them, and returns a [*BatchError] if any failed.
+// For a Broker that is not a [BatchPublisher] it calls [PublishAt] for each message, up to 64 at
+// once.
 func PublishBatch(ctx context.Context, b Broker, ms []Outgoing) error {
 	if bp, ok := capability.As[BatchPublisher](b); ok {
 		return bp.PublishBatch(ctx, ms)
@@ -73,8 +74,8 @@ func PublishBatch(ctx context.Context, b Broker, ms []Outgoing) error {
 }
 
 // Replace publishes next and acknowledges d. With a [Retrier] this is one atomic step. Otherwise
-// Replace acknowledges d after the broker has confirmed next. A crash between the two steps leaves
-// one message too many and loses none.
+// Replace acknowledges d after the broker has confirmed next. A crash between the two steps
+// leaves one message too many and loses none. If the publish fails, d is not acknowledged.
 func Replace(ctx context.Context, b Broker, d Delivery, next Outgoing) error {
 	if r, ok := capability.As[Retrier](b); ok {
 		return r.Retry(ctx, d, next)

@@ -77,6 +77,7 @@ func NewBatcher(send func(ctx context.Context, message []byte, n int) error, c B
 	return b
 }
 
+// positive returns v if it is above zero, otherwise the argument otherwise.
 func positive[T int | time.Duration](v, otherwise T) T {
 	if v > 0 {
 		return v
@@ -161,8 +162,9 @@ func (b *Batcher) Close(ctx context.Context) error {
 	}
 }
 
-// run sends messages until the Batcher is closed and empty. After Close it stops at the first
-// failed send and drops the rest.
+// run sends messages until the Batcher is closed and empty, and closes b.ended then. A message
+// that cannot be sent is dropped, and its events are counted. After Close it stops at the first
+// failed send and drops and counts the rest. It takes b.mu.
 func (b *Batcher) run() {
 	defer close(b.ended)
 	linger := time.NewTimer(b.config.Linger)
@@ -186,7 +188,7 @@ func (b *Batcher) run() {
 
 // await waits until a message is due: MaxBatch events wait, the oldest has waited for Linger, or
 // the Batcher is closed. It returns false if the Batcher is closed and empty. since is a lower
-// bound of the time at which the oldest waiting event was added.
+// bound of the time at which the oldest waiting event was added. It takes b.mu.
 func (b *Batcher) await(linger *time.Timer, since time.Time) bool {
 	var due <-chan time.Time
 	for first := true; ; first = false {

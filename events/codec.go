@@ -155,6 +155,8 @@ func isPlain(s string) bool {
 	return true
 }
 
+// appendInt appends a member with a whole number. name holds the member's name with all
+// punctuation.
 func appendInt(dst []byte, name string, n int64) []byte {
 	return strconv.AppendInt(append(dst, name...), n, 10)
 }
@@ -176,7 +178,8 @@ func appendMillis(dst []byte, d time.Duration) []byte {
 	return dst
 }
 
-// appendEscaped appends s, which must be valid UTF-8, as the content of a JSON string.
+// appendEscaped appends s, which must be valid UTF-8, as the content of a JSON string, without
+// the quotes. It escapes only quotes, backslashes and control characters.
 func appendEscaped(dst []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	start := 0

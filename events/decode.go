@@ -71,8 +71,9 @@ func (d *decoder) remember(e *Event) {
 	}
 }
 
-// typeName reads the type of an event into *to. The types of task events share constants, because
-// they alternate in a message.
+// typeName reads the type of an event into *to; null is "". The types of task events share
+// constants, because they alternate in a message. Returns ErrMalformed for a value of another
+// type.
 func (d *decoder) typeName(to *string) error {
 	if d.word("null") {
 		*to = ""
@@ -166,7 +167,7 @@ func (d *decoder) string(to *string, like string) error {
 	return nil
 }
 
-// bool reads true, false or null into *to. null is false.
+// bool reads true, false or null into *to. null is false. Returns ErrMalformed for another value.
 func (d *decoder) bool(to *bool) error {
 	switch {
 	case d.word("true"):
@@ -195,12 +196,16 @@ func (d *decoder) whole(most int64) (int64, error) {
 	return int64(f), nil
 }
 
+// count reads a count from 0 to 2^31-1 into *to. null is 0. Returns ErrMalformed for another
+// value.
 func (d *decoder) count(to *int) error {
 	n, err := d.whole(math.MaxInt32)
 	*to = int(n)
 	return err
 }
 
+// time reads a time in milliseconds since 1970 into *to. null and 0 are the zero time. Returns
+// ErrMalformed for a time after the year 9999.
 func (d *decoder) time(to *time.Time) error {
 	ms, err := d.whole(latest)
 	*to = fromMillis(ms)

@@ -148,6 +148,8 @@ func cut(s string, limit int) string {
 	return short
 }
 
+// toMillis returns t in milliseconds since 1970. It returns 0, which stands for the zero time,
+// for a time before 1970 or after the year 9999.
 func toMillis(t time.Time) int64 {
 	ms := t.UnixMilli()
 	if ms < 0 || ms > latest {
@@ -156,6 +158,7 @@ func toMillis(t time.Time) int64 {
 	return ms
 }
 
+// fromMillis returns the time of ms in UTC, the zero time for 0.
 func fromMillis(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}
@@ -165,8 +168,10 @@ func fromMillis(ms int64) time.Time {
 
 func count(n int) int { return min(max(n, 0), math.MaxInt32) }
 
-// normalFields returns a copy of m with only the fields that an event of type typ may carry. It
-// returns nil if no field remains.
+// normalFields returns a copy of m with only the fields that an event of type typ may carry. Left
+// out are names of standard fields, invalid names, and values that JSON cannot hold. In the order
+// of the names, a field that would exceed maxFields is left out too. It returns nil if no field
+// remains.
 func normalFields(typ string, m map[string]any) map[string]any {
 	if len(m) == 0 {
 		return nil
@@ -192,6 +197,7 @@ func normalFields(typ string, m map[string]any) map[string]any {
 
 func validKey(k string) bool { return k != "" && len(k) <= maxKey && utf8.ValidString(k) }
 
+// sortedKeys returns the keys of m in ascending order.
 func sortedKeys[V any](m map[string]V) []string {
 	keys := make([]string, 0, len(m))
 	for k := range m {
@@ -201,8 +207,9 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// normalValue returns v in the types of JSON and subtracts its size from budget. ok is false if v
-// has no such form, is nested too deep, or exceeds the budget.
+// normalValue returns a copy of v in the types of JSON and subtracts its size from budget. A
+// value of another type is converted with encoding/json. ok is false if v has no such form, is
+// nested too deep, or exceeds the budget.
 func normalValue(v any, depth int, budget *int) (_ any, ok bool) {
 	if *budget -= 16; *budget < 0 {
 		return nil, false

@@ -45,7 +45,8 @@ type Retention struct {
 // DefaultRetained is the default of [Retention].Max.
 const DefaultRetained = 100_000
 
-// Complete returns r with its defaults set, and all its problems joined in one error.
+// Complete returns r with its defaults set, and all its problems joined in one error: a negative
+// Age or Max.
 func (r Retention) Complete() (Retention, error) {
 	var errs []error
 	if r.Age < 0 {

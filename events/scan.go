@@ -24,6 +24,7 @@ const (
 	maxValues  = 4096
 )
 
+// fail returns ErrMalformed with the reason what and the current position.
 func (s *scanner) fail(what string) error {
 	return fmt.Errorf("%w: %s at byte %d", ErrMalformed, what, s.pos)
 }

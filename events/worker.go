@@ -72,7 +72,8 @@ func workerField(name string) bool {
 	return false
 }
 
-// normalWorker returns a copy of w within the limits of the wire format, or nil for nil.
+// normalWorker returns a copy of w within the limits of the wire format, or nil for nil. Texts
+// are cut, counts and times limited, Load and Mem are 0 to 1 or -1, and at most 64 queues remain.
 func normalWorker(w *Worker) *Worker {
 	if w == nil {
 		return nil

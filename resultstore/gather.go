@@ -109,6 +109,7 @@ func (a *Arrival) Check() error {
 	return a.Record.ID.Check()
 }
 
+// badPlace returns ErrMalformed for a member at index of a group of size members.
 func badPlace(index, size int) error {
 	return fmt.Errorf("%w: index %d does not fit a group of %d members", ErrMalformed, index, size)
 }

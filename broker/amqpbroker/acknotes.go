@@ -38,7 +38,8 @@ type ackNotes struct {
 	index   ackIndex
 }
 
-// newAckNotes returns the ackNotes of a Broker. It sends nothing to the server.
+// newAckNotes returns the ackNotes of a Broker, whose log adds each note that it reads to the
+// index, under the mutex of ackNotes. It sends nothing to the server and starts no goroutine.
 func (b *Broker) newAckNotes() *ackNotes {
 	a := &ackNotes{log: b.newNoteLog(b.names.acks(), ackNoteBytes, ackNoteSegment)}
 	a.log.apply = func(n *note, offset int64) {
@@ -82,7 +83,8 @@ func (a *ackNotes) add(key uint64) *roundTrip {
 	return r
 }
 
-// writeLoop writes the collected keys as one note after the other. It returns when no key is left.
+// writeLoop writes the collected keys as one note after the other, waits for each confirmation,
+// and passes the result to the callers of add. It returns when no key is left. It takes a.mu.
 func (a *ackNotes) writeLoop() {
 	for {
 		a.mu.Lock()

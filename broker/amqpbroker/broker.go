@@ -142,7 +142,8 @@ func (b *Broker) Locate(queue string) (exchange, routingKey string) {
 	return "", q
 }
 
-// Publish implements [broker.Broker]. It waits until RabbitMQ has confirmed m.
+// Publish implements [broker.Broker]. It waits until RabbitMQ has confirmed m. Returns ErrNoQueue
+// if RabbitMQ returns m as unroutable.
 func (b *Broker) Publish(ctx context.Context, queue string, m *broker.Message) error {
 	var p amqp.Publishing
 	key, err := b.encodeAndRoute(&p, queue, m)
@@ -166,8 +167,9 @@ func (b *Broker) encodeAndRoute(p *amqp.Publishing, queue string, m *broker.Mess
 }
 
 // PublishAt implements [broker.Delayer]. This process's clock counts: the adapter sends RabbitMQ
-// the time to wait. If at has come it publishes m at once. A delay of more than 2^38 ms, 8.7 years,
-// is broker.ErrUnsupported.
+// the time to wait. If at has come it publishes m at once. It declares the delay queues if this
+// connection has not done so, and waits until RabbitMQ has confirmed m. A delay of more than 2^38
+// ms, 8.7 years, is broker.ErrUnsupported.
 //
 // The property expiration of m is delivered but not applied. Otherwise the server would deliver m
 // after the shorter of the two times.
@@ -240,8 +242,9 @@ func assignErrors(errs []error, at []int, part []error) {
 }
 
 // Close implements [broker.Broker]. It closes all subscriptions, which returns their undelivered
-// messages to the queue, and sends outstanding acknowledgements. Publishes that wait for a
-// confirmation get one second. Close takes at most about 10 s, even if ctx lasts longer.
+// messages to the queue, and sends outstanding acknowledgements. Unsettled deliveries are lost
+// with their channels. Publishes that wait for a confirmation get one second. Close takes at most
+// about 10 s, even if ctx lasts longer.
 func (b *Broker) Close(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed = true

@@ -78,9 +78,10 @@ func newChannel(st *stream, ch *amqpconn.Channel) *channel {
 	return g
 }
 
-// close ends the use of the AMQP channel, which may be open or closed already. It sends the waiting
-// acknowledgements, marks all unsettled deliveries as lost, drops the deliveries that Receive has
-// not returned, and closes the AMQP channel. It returns when all consumers have ended.
+// close ends the use of the AMQP channel, which may be open or closed already. It sends the
+// waiting acknowledgements, marks all unsettled deliveries as lost, drops the deliveries that
+// Receive has not returned, and closes the AMQP channel. It returns when all consumers have
+// ended. It takes g.mu and g.rpc.
 func (g *channel) close() {
 	g.mu.Lock()
 	g.sendAcks(true) // acknowledgements whose Ack has returned; it fails if the channel is closed
@@ -110,7 +111,8 @@ func (g *channel) isLost() bool {
 }
 
 // adjustConsumers starts and cancels consumers so that their prefetches add up to the stream's
-// wanted prefetch. It waits for the server. It does nothing once the subscription is closed.
+// wanted prefetch. It waits for the server. It does nothing once the subscription is closed. It
+// takes g.rpc, g.st.mu and g.mu.
 //
 // The server fixes a consumer's prefetch when the consumer starts. For a higher prefetch one more
 // consumer is started. For a lower one all are cancelled and a new one is started. Unsettled
@@ -153,8 +155,8 @@ func (g *channel) adjustConsumers() error {
 	return g.startConsumer(room)
 }
 
-// startConsumer starts a consumer with the given prefetch and a goroutine that receives its
-// deliveries. A prefetch of 0 means no limit. It waits for the server. Call it with g.rpc held.
+// startConsumer starts a consumer with the given prefetch, 0 for no limit, and a goroutine that
+// receives its deliveries. It waits for the server. Call it with g.rpc held.
 func (g *channel) startConsumer(prefetch int) error {
 	prefetch = min(prefetch, math.MaxUint16)
 	if err := g.ch.Qos(prefetch, 0, false); err != nil {
@@ -200,8 +202,9 @@ func (g *channel) stopFetching() error {
 	return g.cancelConsumers()
 }
 
-// cancelConsumers cancels all consumers and waits until their deliveries are in the unsettled list.
-// Call it with g.rpc held.
+// cancelConsumers cancels all consumers and waits until their deliveries are in the unsettled
+// list. These become orphans, which count against the prefetch of later consumers. It stops at
+// the first error. Call it with g.rpc held.
 func (g *channel) cancelConsumers() error {
 	for len(g.consumers) > 0 {
 		c := g.consumers[0]
@@ -230,7 +233,9 @@ func (g *channel) setAckThreshold(want int) {
 	}
 }
 
-// add adds d to the unsettled list, which is ordered by delivery tag. It takes g.mu.
+// add adds d to the unsettled list, which is ordered by delivery tag, and counts it for its
+// consumer and the channel. It clears st.unsure: less urgent levels need not wait for messages of
+// this one. It takes g.mu.
 func (g *channel) add(d *delivery) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -473,9 +478,9 @@ func (g *channel) barrier(ctx context.Context) error {
 	return r.await(ctx, nil)
 }
 
-// runRoundTrips makes one round trip after the other while callers of barrier wait. The request is
-// basic.qos for future consumers. It has no effect, because every consumer sets its own prefetch
-// when it starts.
+// runRoundTrips makes one round trip after the other while callers of barrier wait. The request
+// is basic.qos for future consumers. It has no effect, because every consumer sets its own
+// prefetch when it starts. It takes g.rpc and g.mu.
 func (g *channel) runRoundTrips() {
 	for {
 		g.rpc.Lock()

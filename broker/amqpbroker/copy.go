@@ -69,12 +69,13 @@ func encodeCopy(p *amqp.Publishing, m *broker.Message) (dropped []string) {
 	return dropped
 }
 
-// hideExpiration moves the AMQP property expiration of p into a header that only decode reads. A
-// foreign format may have set the property.
+// hideExpiration moves the AMQP property expiration of p into the header swj-ttl, which only
+// decode reads. It does nothing if the property is empty. A foreign format may have set the
+// property.
 //
-// The server must not see it. In a delay level it would apply the shorter of the message's and the
-// queue's time to live, and the message would be delivered early. Dead letters must not expire by
-// it either.
+// The server must not see it. In a delay level it would apply the shorter of the message's and
+// the queue's time to live, and the message would be delivered early. Dead letters must not
+// expire by it either.
 func hideExpiration(p *amqp.Publishing) {
 	if p.Expiration == "" {
 		return

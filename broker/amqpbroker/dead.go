@@ -16,7 +16,8 @@ import (
 
 // publishDead publishes the dead letter d to the dead queue of queue and waits for the
 // confirmation. If the dead queue does not exist it declares it and publishes again, up to 10
-// times. d.Message is copied with encodeCopy; dropped headers are logged.
+// times. d.Message is copied with [encodeCopy], which never refuses a message; dropped headers
+// are logged.
 func (b *Broker) publishDead(ctx context.Context, queue string, d broker.Dead) error {
 	d = d.Normalized()
 	var p amqp.Publishing
@@ -52,7 +53,9 @@ const (
 	deadPause    = 50 * time.Millisecond
 )
 
-// PutDead implements [broker.DeadLetterer]. It declares the dead queue if that does not exist.
+// PutDead implements [broker.DeadLetterer]. It declares the dead queue if that does not exist,
+// and waits until RabbitMQ has confirmed the letter. The queue itself need not exist. Returns
+// ErrMalformed for a name that is not valid or a missing message.
 func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error {
 	if _, err := b.route(queue, defaultPriority); err != nil {
 		return wrap(err, "dead-letter in", queue)
@@ -64,7 +67,8 @@ func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error
 }
 
 // decodeDead returns the dead letter in d, a message of the dead queue. publishDead or the server
-// itself has put it there. If no header names the reason, it is made from the server's own headers.
+// itself has put it there. If no header names the reason, the reason and the time come from the
+// server's own headers, as far as they exist.
 func decodeDead(queue string, d *amqp.Delivery) broker.Dead {
 	m := &broker.Message{}
 	decode(m, d)
@@ -132,7 +136,8 @@ func (b *Broker) withDeadQueue(ctx context.Context, queue string, again bool, fn
 	return err
 }
 
-// PurgeDead implements [broker.DeadLetterer]. It returns 0 if the dead queue does not exist.
+// PurgeDead implements [broker.DeadLetterer]. It returns the number of removed letters, 0 if the
+// dead queue does not exist. Returns ErrNoQueue if the queue does not exist either.
 func (b *Broker) PurgeDead(ctx context.Context, queue string) (int, error) {
 	var n int
 	err := b.withDeadQueue(ctx, queue, true, func(ch *amqp.Channel, name string) error {

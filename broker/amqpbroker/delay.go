@@ -96,8 +96,9 @@ func (b *Broker) publishDelayed(ctx context.Context, amqpQueue string, p *amqp.P
 	return b.delayed.Publish(ctx, exchange, key, p)
 }
 
-// bind checks that amqpQueue exists and binds it to the exchange at the end of the delay levels. It
-// does so once per connection. Returns the server's "not found" if the queue does not exist.
+// bind checks that amqpQueue exists and binds it to the exchange at the end of the delay levels,
+// which it declares too. It does so once per connection, and waits for the server. Returns the
+// server's "not found" if the queue does not exist.
 func (b *Broker) bind(ctx context.Context, amqpQueue string) error {
 	sess, err := b.con.Session(ctx)
 	if err != nil {
@@ -184,8 +185,9 @@ func (b *Broker) setUpDelays(ch *amqp.Channel) error {
 	return err
 }
 
-// declareDelaysSingly makes sure that the queue of each delay level exists. It keeps an existing
-// queue whatever its settings are, and logs one warning if they differ.
+// declareDelaysSingly makes sure that the queue of each delay level exists, with one request
+// after the other. It keeps an existing queue whatever its settings are, and logs one warning,
+// for all levels, if they differ.
 func (b *Broker) declareDelaysSingly(sess *amqpconn.Session) error {
 	for level := range delayLevels {
 		name := b.names.delay(level)

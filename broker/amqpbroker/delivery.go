@@ -95,7 +95,8 @@ func (d *delivery) wrapErr(what string, err error) error {
 }
 
 // Ack implements [broker.Delivery]. It does not block. The acknowledgement may be sent up to 1 ms
-// later, with others.
+// later, with others. If it is lost with the channel, Ack has returned nil, and the message is
+// delivered again. Returns ErrSettled or ErrLeaseLost if d cannot be settled.
 func (d *delivery) Ack(context.Context) error {
 	d.channel.mu.Lock()
 	defer d.channel.mu.Unlock()
@@ -170,8 +171,9 @@ func (d *delivery) key() messageKey {
 	return keyOf(d.channel.st.sub.queue, d.msg.ID, d.msg.Generation, d.msg.Body)
 }
 
-// AckedBefore implements [broker.AckChecker]. It is also true if the notes do not go back to the
-// time of publishing, or if the message does not hold that time.
+// AckedBefore implements [broker.AckChecker]. It reads the stream of acknowledgement notes up to
+// its end, and blocks until that is done or ctx ends. It is also true if the notes do not go back
+// to the time of publishing, or if the message does not hold that time.
 func (d *delivery) AckedBefore(ctx context.Context) (bool, error) {
 	var since time.Time
 	if now := time.Now().Add(clockSkew).Unix(); d.since > 0 && d.since < now {
@@ -199,9 +201,10 @@ func (d *delivery) requeue() {
 	_ = d.channel.ch.Nack(d.tag, false, true) // a closed channel returns the message anyway
 }
 
-// Release implements [broker.Delivery]. If after is 0 or less the message goes back at once.
-// Otherwise a copy with the next Generation waits in the delay queues, and the delivery is
-// acknowledged when the server has confirmed the copy.
+// Release implements [broker.Delivery]. If after is 0 or less the message goes back at once, and
+// Release does not block. Otherwise a copy with the next Generation waits in the delay queues.
+// The delivery is acknowledged when the server has confirmed the copy. Headers that the copy
+// cannot keep are logged.
 func (d *delivery) Release(ctx context.Context, after time.Duration) error {
 	if after <= 0 {
 		d.channel.mu.Lock()
@@ -223,8 +226,10 @@ func (d *delivery) Release(ctx context.Context, after time.Duration) error {
 	}))
 }
 
-// DeadLetter implements [broker.Delivery]. It publishes a copy with the reason to the dead queue
-// and acknowledges the delivery when the server has confirmed the copy.
+// DeadLetter implements [broker.Delivery]. It publishes a copy with the reason to the dead queue,
+// which it declares if necessary. It acknowledges the delivery when the server has confirmed the
+// copy. If the channel was closed meanwhile it returns ErrLeaseLost: the letter stays, and the
+// message is delivered again.
 func (d *delivery) DeadLetter(ctx context.Context, dead broker.Dead) error {
 	dead.Message = &d.msg
 	return d.wrapErr("dead-letter", d.publishThenAck(func() error {
@@ -234,7 +239,8 @@ func (d *delivery) DeadLetter(ctx context.Context, dead broker.Dead) error {
 
 // publishThenAck calls publish, which publishes a copy of the message, and then acknowledges d.
 // While publish runs, other settlements of d return ErrSettled. If publish fails, its error is
-// returned and d can be settled again. If the channel was closed meanwhile it returns ErrLeaseLost.
+// returned and d can be settled again. If the channel was closed meanwhile it returns
+// ErrLeaseLost. It takes the channel's mutex, but not while publish runs.
 func (d *delivery) publishThenAck(publish func() error) error {
 	g := d.channel
 	g.mu.Lock()

@@ -76,9 +76,16 @@ func (b *Broker) loadLevels(ctx context.Context, queue string) error {
 	return err
 }
 
-// declareLevels writes the wanted levels of a queue to the server, if it is a new queue. For an
-// existing queue it loads the levels that are valid and logs a warning once if they differ from
-// want. It may wait up to levelsWait for the first entry.
+// declareLevels decides the priority levels of a queue and stores them in b.queues. It may wait
+// up to levelsWait for the first entry of the queue's stream.
+//
+//   - The stream holds an entry: those levels are valid.
+//   - The queue exists without a stream: it has one level.
+//   - Neither exists: it writes want as an entry. A queue with one level needs no entry.
+//   - The stream exists without an entry: it writes want, or one level if the queue exists.
+//
+// If another process has written an entry first, the levels of that one are valid. If the valid
+// levels differ from want, it logs a warning, once.
 func (b *Broker) declareLevels(ctx context.Context, queue string, want []int) error {
 	err := b.loadLevels(ctx, queue)
 	unwritten := errors.Is(err, errNoLevels)

@@ -131,7 +131,7 @@ func (l *noteLog) ensureStream(ctx context.Context, sess *amqpconn.Session) erro
 	return err
 }
 
-// newNoteID returns a new id for a note, unique among all processes.
+// newNoteID returns a new id for a note, unique among all processes. It takes l.mu.
 func (l *noteLog) newNoteID() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -238,7 +238,9 @@ func (l *noteLog) sync(ctx context.Context) error {
 	}
 }
 
-// runSyncs writes one mark after the other and waits until it is read, while callers of sync wait.
+// runSyncs writes one mark after the other and blocks until it is read, while callers of sync
+// wait. Each mark gives its result to all callers that came before it was written. It returns
+// when no caller waits.
 func (l *noteLog) runSyncs() {
 	for {
 		l.mu.Lock()
@@ -255,8 +257,8 @@ func (l *noteLog) runSyncs() {
 	}
 }
 
-// startReader starts the goroutine that reads the stream, if it does not run. It runs until Close.
-// Returns amqpconn.ErrClosed after Close.
+// startReader starts the goroutine that reads the stream, if it does not run. The goroutine runs
+// until Close. Returns amqpconn.ErrClosed after Close. It takes l.mu and b.mu.
 func (l *noteLog) startReader() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -270,9 +272,9 @@ func (l *noteLog) startReader() error {
 	return nil
 }
 
-// readFailed is called with the error that ended a channel of the reader. If access was refused, it
-// returns the error to all callers that wait for a note to be read. Any other error is only logged
-// at debug level, and the reader continues on another channel.
+// readFailed is called with the error that ended a channel of the reader. If access was refused,
+// it returns the error to all callers that wait for a note to be read. Any other error is only
+// logged at debug level, and the reader continues on another channel. It takes l.mu.
 func (l *noteLog) readFailed(err error) {
 	if !errors.Is(err, amqpconn.ErrAccess) {
 		l.b.cfg.Logger.LogAttrs(l.b.stop, slog.LevelDebug, "amqp: reading notes is interrupted",
@@ -290,7 +292,8 @@ func (l *noteLog) readFailed(err error) {
 }
 
 // read declares the stream and applies its notes, until ch or ctx ends. On a later channel it
-// continues after the last note that was applied.
+// continues after the last note that was applied. Returns nil if ctx has ended. After another end
+// it returns the error, and Supervise calls it again with a new channel.
 func (l *noteLog) read(ctx context.Context, ch *amqpconn.Channel) error {
 	if err := l.declare(ctx, ch.Session()); err != nil {
 		return err
@@ -363,8 +366,8 @@ func offsetOf(d *amqp.Delivery) int64 {
 	return n
 }
 
-// applyDelivery applies the note in d, records its offset, and wakes the writer that waits for it.
-// It ignores a body that is not a note.
+// applyDelivery applies the note in d, records its offset, and wakes the writer that waits for
+// it. It ignores a body that is not a note. It takes l.mu.
 func (l *noteLog) applyDelivery(d *amqp.Delivery) {
 	var n note
 	if err := json.Unmarshal(d.Body, &n); err == nil { // other bodies are ignored
@@ -382,7 +385,7 @@ func (l *noteLog) applyDelivery(d *amqp.Delivery) {
 }
 
 // spawn starts fn in a goroutine for which Close waits. It returns false, without a start, after
-// Close.
+// Close. It takes b.mu.
 func (b *Broker) spawn(fn func()) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -78,8 +78,8 @@ func (w *witness) recordQuestion(node, name string) {
 	}
 }
 
-// answerLoop writes notes that answer for the nodes of this process that were asked for. It returns
-// when no question is left.
+// answerLoop writes notes that answer for the nodes of this process that were asked for. It
+// returns when no question is left. It takes w.mu.
 func (w *witness) answerLoop() {
 	for {
 		n := &note{Kind: noteAlive}
@@ -104,7 +104,9 @@ func (w *witness) answerLoop() {
 	}
 }
 
-// NodeState implements [broker.Witness]. It takes 2 s to find that a node is absent.
+// NodeState implements [broker.Witness]. It asks the node through the stream of starts. It takes
+// 2 s to find that a node is absent. Returns an error if ctx ends first or the stream cannot be
+// written.
 func (b *Broker) NodeState(ctx context.Context, node string) (broker.NodeState, error) {
 	state, err := b.witness.nodeState(ctx, node)
 	return state, wrap(err, "get the state of node", node)
@@ -153,8 +155,8 @@ func (w *witness) checkNode(node string) error {
 	return nil
 }
 
-// askLoop asks for a node while callers of nodeState wait for a question that was not asked yet. It
-// pauses for syncPause between two questions.
+// askLoop asks for a node while callers of nodeState wait for a question that was not asked yet.
+// It pauses for syncPause between two questions. It takes w.mu.
 func (w *witness) askLoop(node string) {
 	for {
 		w.mu.Lock()
@@ -223,8 +225,9 @@ func (b *Broker) Leave(ctx context.Context, node string) error {
 	return wrap(b.witness.leave(ctx, node), "leave as node", node)
 }
 
-// leave writes a note that the node ended in order, and no longer answers for it. It does nothing
-// if the node noted no start in this process.
+// leave writes a note that the node ended in order and waits for the confirmation. Then this
+// process no longer answers for the node. After an error it still answers. It does nothing if the
+// node noted no start in this process. It takes w.mu.
 func (w *witness) leave(ctx context.Context, node string) error {
 	if err := w.checkNode(node); err != nil {
 		return err

@@ -136,8 +136,9 @@ func (s *deadScan) returnKept(ctx context.Context) error {
 	return nil
 }
 
-// awaitReady blocks until the queue holds at least count letters or backTimeout has passed. It
-// reports whether the letters are in the queue. It does not stop when ctx ends.
+// awaitReady blocks until the queue holds at least count letters, and returns true then. It
+// returns false if returnTimeout passes first. After an error of the server it returns true and
+// the error. It does not stop when ctx ends.
 func (s *deadScan) awaitReady(ctx context.Context, count int) (bool, error) {
 	for pause, until := time.Millisecond, time.Now().Add(returnTimeout); time.Now().Before(until); pause = min(2*pause, 20*time.Millisecond) {
 		q, err := s.ch.QueueDeclarePassive(s.name, true, false, false, false, nil)
@@ -150,8 +151,10 @@ func (s *deadScan) awaitReady(ctx context.Context, count int) (bool, error) {
 }
 
 // window fetches and shows letters until size of them are kept. It returns the size of the bodies
-// in bytes, the number of letters shown, and whether the scan is over. It cancels its consumer
-// before it returns.
+// in bytes, the number of letters shown, and whether the scan is over. It removes letters as fn
+// decides and keeps the tags of the others. If no letter arrives for a while it asks whether the
+// queue is empty. Before it returns it cancels its consumer; letters that arrive until then are
+// kept. If ctx ends it returns ctx's cause.
 func (s *deadScan) window(ctx context.Context, size int) (bytes, count int, over bool, err error) {
 	if err := s.ch.Qos(size, 0, false); err != nil {
 		return 0, 0, false, err

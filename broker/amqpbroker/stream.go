@@ -61,8 +61,10 @@ func (st *stream) run() {
 // several times.
 func (st *stream) signalReturned() { st.once.Do(func() { close(st.returned) }) }
 
-// consume consumes the queue on the channel ch. It declares the queue first. It returns the error
-// that ended the channel. When the subscription is closed it drains the channel instead.
+// consume declares the queue with all that it needs and consumes it on the channel ch. It returns
+// the error that ended the channel, errCancelled if the server cancelled a consumer. Its
+// deliveries are lost then. When fetch ends, because the subscription is closed, it drains the
+// channel instead, see drain. It takes st.mu.
 func (st *stream) consume(fetch context.Context, ch *amqpconn.Channel) error {
 	b := st.sub.b
 	if err := b.declareConsumed(fetch, ch.Session(), st.sub.queue, st.name); err != nil {
@@ -190,8 +192,8 @@ func (st *stream) watchHeldBack() {
 // normally arrive at once.
 const pollPause = 20 * time.Millisecond
 
-// dropHeld removes the deliveries of the closed channel g that Receive has not returned. It takes
-// st.mu and sub.mu.
+// dropHeld removes the deliveries of the closed channel g that Receive has not returned. If g is
+// the current channel, the stream has no channel then. It takes st.mu and sub.mu.
 func (st *stream) dropHeld(g *channel) {
 	st.mu.Lock()
 	if st.channel == g {

@@ -33,8 +33,11 @@ type subscription struct {
 	faulty  chan struct{} // closed at the first refusal of access, for Subscribe
 }
 
-// Subscribe implements [broker.Broker]. It declares the queue and returns when every level is
-// consumed.
+// Subscribe implements [broker.Broker]. It declares the queue, starts a goroutine for each level,
+// and blocks until every level is consumed. Returns ErrMalformed for a name that is not valid or
+// a negative prefetch, and ErrClosed after Close. Returns ErrTooMany if the connection has too
+// few channels, ErrAccess if RabbitMQ refuses, ErrUnavailable if ctx ends first. Then the
+// subscription is closed again.
 //
 // The levels share Prefetch equally. The remainder goes to the most urgent levels, and each level
 // gets at least 1. The lease is not used, because RabbitMQ has no leases.
@@ -95,7 +98,8 @@ func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.Subscribe
 const ownChannels = 16
 
 // checkChannels returns ErrTooMany if the connection for consumers cannot open as many more
-// channels as the number more. Each consumed AMQP queue needs one.
+// channels as the number more. Each consumed AMQP queue needs one. It waits for a connection. It
+// takes b.mu.
 func (b *Broker) checkChannels(ctx context.Context, more int) error {
 	sess, err := b.con.Session(ctx)
 	if err != nil {
@@ -125,7 +129,8 @@ func (s *subscription) abandon(err error) error {
 }
 
 // Receive implements [broker.Subscription]. It blocks until a delivery is held, ctx ends, the
-// subscription is closed, or the server refuses access.
+// subscription is closed, or the server refuses access. A lost connection does not end it.
+// Returns ctx's error, ErrClosed or ErrAccess.
 func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 	d, err := s.line.Receive(ctx)
 	if err != nil {
@@ -213,8 +218,9 @@ func (s *subscription) streamFailed(st *stream, err error) {
 	s.b.cfg.Logger.LogAttrs(context.Background(), log, msg, slog.String("queue", s.queue), slog.String("amqp_queue", st.name), slog.String("error", err.Error()))
 }
 
-// SetPrefetch implements [broker.Resizer]. When it returns nil the server has applied the prefetch.
-// Without a connection it is applied on the next one.
+// SetPrefetch implements [broker.Resizer]. The levels share n as at Subscribe; 0 stops all. When
+// it returns nil the server has applied the prefetch. Without a connection it is applied on the
+// next one, and SetPrefetch does not wait for that. A negative n counts as 0.
 func (s *subscription) SetPrefetch(ctx context.Context, n int) error {
 	n = max(n, 0)
 	errs := make([]error, len(s.streams))
@@ -236,8 +242,9 @@ func (s *subscription) closeReceive() bool {
 	return first
 }
 
-// removeWhenDone starts a goroutine that removes the subscription from the Broker after its last
-// delivery is settled.
+// removeWhenDone starts a goroutine that removes the subscription from the Broker after all its
+// streams have ended: when the last delivery is settled or lost. It does not wait. Call it after
+// closeReceive. It takes the mutex of the Broker.
 func (s *subscription) removeWhenDone() {
 	go func() { // ends with the streams, or with the Broker
 		s.done.Wait()

@@ -71,8 +71,8 @@ func (b *Broker) workArgs(queue string) amqp.Table {
 	return b.queueArgs(args)
 }
 
-// Declare implements [broker.Declarer]. A queue with more than one level becomes one AMQP queue per
-// level.
+// Declare implements [broker.Declarer]. A queue with more than one level becomes one AMQP queue
+// per level. It stops at the first error; the queues before it exist then.
 //
 // The levels of the first declaration are valid for ever. Every process that declares, subscribes
 // or inspects uses them. A process that only publishes must declare the queue too, to use the
@@ -131,7 +131,8 @@ func (b *Broker) declareDead(ctx context.Context, sess *amqpconn.Session, queue 
 	return b.declareOne(ctx, sess, b.names.dead(queue), b.deadArgs())
 }
 
-// declareWorkOn declares on the connection sess all that declareWork lists.
+// declareWorkOn declares on the connection sess all that declareWork lists, and waits for the
+// server. It ignores errors of the stream of acknowledgement notes, see ensureAckNotes.
 func (b *Broker) declareWorkOn(ctx context.Context, sess *amqpconn.Session, queue, amqpQueue string) error {
 	if err := b.declareDeliverExchange(ctx, sess); err != nil {
 		return err
@@ -186,8 +187,9 @@ func (b *Broker) declareOne(ctx context.Context, sess *amqpconn.Session, name st
 	return err
 }
 
-// declareOrFind declares a queue. If it exists with other arguments, difference is the server's
-// error that describes them, and err says whether the existing queue can be used.
+// declareOrFind declares the queue name. difference is nil if the queue has these arguments now.
+// If it exists with others, difference is the server's error that describes them. err is then nil
+// if the existing queue can be used. Any other error of the declaration is returned as err.
 func (b *Broker) declareOrFind(ctx context.Context, sess *amqpconn.Session, name string, args amqp.Table) (difference, err error) {
 	err = sess.Do(ctx, func(ch *amqp.Channel) error {
 		_, err := ch.QueueDeclare(name, true, false, false, false, args)

@@ -43,7 +43,8 @@ type watch struct {
 }
 
 // update records the state of connection i, 0 for publishing and 1 for consuming. It calls fn if
-// the combined state or its cause has changed and both states are known.
+// the combined state or its cause has changed and both states are known. It takes w.calling and
+// w.mu.
 func (w *watch) update(i int, s broker.ConnState, err error) {
 	w.calling.Lock()
 	defer w.calling.Unlock()
@@ -71,7 +72,8 @@ func wrapState(err error) error {
 	return err
 }
 
-// combined returns the worst state of the connections that were used, and its cause. Call it with
+// combined returns the worst state of the connections that were used, and its cause: Disconnected
+// before Blocked before Connected. If none was used it returns Disconnected and nil. Call it with
 // w.mu held.
 func (w *watch) combined() (broker.ConnState, error) {
 	state, cause := broker.Disconnected, error(nil)

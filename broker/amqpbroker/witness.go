@@ -40,7 +40,8 @@ type startRef struct {
 	at  time.Time
 }
 
-// newWitness returns the witness of a Broker. It sends nothing to the server.
+// newWitness returns the witness of a Broker, whose log applies each note that it reads under the
+// witness's mutex. It sends nothing to the server and starts no goroutine.
 func (b *Broker) newWitness() *witness {
 	w := &witness{
 		log: b.newNoteLog(b.names.starts(), startNoteBytes, startNoteSegment), nodes: make(map[string]*nodeEntry), own: make(map[string]struct{}), asked: make(map[string]struct{}),
@@ -65,8 +66,8 @@ func (w *witness) clearStarts() {
 	w.starts, w.order = make(map[messageKey][]broker.Start), nil
 }
 
-// apply changes the state as the note n says. Unknown kinds and repeated starts are ignored. Call
-// it with w.mu held.
+// apply changes the state as the note n says. Unknown kinds, repeated starts and verdicts on
+// unknown starts are ignored. Call it with w.mu held.
 func (w *witness) apply(n *note) {
 	switch n.Kind {
 	case noteStart:
@@ -115,8 +116,9 @@ func (w *witness) dropOld(now time.Time) {
 	w.order = w.order[n:]
 }
 
-// NoteStart implements [broker.Witness]. The first call in a process starts to read all notes of
-// the namespace.
+// NoteStart implements [broker.Witness]. It writes the note into a stream and blocks until this
+// process has read it back. The first call in a process starts to read all notes of the
+// namespace.
 func (b *Broker) NoteStart(ctx context.Context, queue string, s broker.Start) (earlier []broker.Start, err error) {
 	earlier, err = b.witness.noteStart(ctx, queue, s)
 	return earlier, wrap(err, "note a start in", queue)

@@ -70,8 +70,12 @@ func New(cfg Config) (*Broker, error) {
 
 // Subscribe implements [broker.Broker]. Every valid name is a queue. SubscribeOptions.Lease is
 // ignored: the time that a job may be in progress is the same for all workers, [Config.Timeout].
-// The first subscription starts the monitor. Subscribe reads the queue's size once, to see that the
-// server is reachable and grants access.
+//
+// Subscribe reads the queue's size once, to see that the server is reachable and grants access.
+// Then it starts a goroutine that claims jobs at once. The first subscription also starts the
+// goroutine that renews held jobs and runs the monitor. The monitor returns the jobs of dead
+// workers to their queues. Returns ErrMalformed for a name that is not valid, ErrClosed after
+// Close.
 func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.SubscribeOptions) (broker.Subscription, error) {
 	k, err := keysOf(queue)
 	if err != nil {
@@ -103,7 +107,7 @@ func (b *Broker) PrefetchPerWorker() int { return 1 }
 
 var errClosed = fmt.Errorf("hworker: %w", broker.ErrClosed)
 
-// errIfClosed returns ErrClosed after Close, otherwise nil.
+// errIfClosed returns ErrClosed once Close has begun, otherwise nil. It takes b.mu.
 func (b *Broker) errIfClosed() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -114,7 +118,9 @@ func (b *Broker) errIfClosed() error {
 }
 
 // Close implements [broker.Broker]. All held jobs go back to the front of their queues, in their
-// old order. If the server cannot be reached, a monitor returns them later.
+// old order, even those that Receive has returned: their Lost channels are closed. If the server
+// cannot be reached, Close returns an error, and a monitor returns the jobs later. A second call
+// waits for the first one and returns nil, or ctx's error.
 func (b *Broker) Close(ctx context.Context) error {
 	b.mu.Lock()
 	first := !b.closed
@@ -153,7 +159,8 @@ func (b *Broker) Close(ctx context.Context) error {
 }
 
 // returnAll returns all held jobs to their queues, the newest first, because each goes to the
-// front. It waits for the server. It returns the errors of all deliveries joined.
+// front. It waits for the server, and continues after an error. It returns the errors of all
+// deliveries joined.
 func (b *Broker) returnAll(ctx context.Context) error {
 	var errs []error
 	for _, d := range b.heldNewestFirst() {

@@ -12,10 +12,10 @@ import (
 // The failed and the broken jobs are the dead letters. A broken payload is shown as the body of a
 // message without an id. If that message is published, its payload is the same again.
 
-// PutDead implements [broker.DeadLetterer]. The layout stores only payloads: the reason is logged,
-// and the stack, the attempts and the time are lost. Failed jobs are limited to
+// PutDead implements [broker.DeadLetterer]. The layout stores only payloads: the reason is
+// logged, and the stack, the attempts and the time are lost. Failed jobs are limited to
 // [Config].FailedSize, the newest ones. Unreadable letters go to the broken jobs, which have no
-// limit.
+// limit. It waits for the server. Returns ErrMalformed if the message cannot be encoded.
 func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error {
 	k, err := keysOf(queue)
 	if err != nil {
@@ -45,7 +45,8 @@ func (b *Broker) deadTarget(k keys, d broker.Dead) (how, key, size string) {
 	return "failed", k.failed, fmt.Sprint(b.cfg.FailedSize)
 }
 
-// logFailure logs a job that failed or is broken, with the text of hworker's worker.
+// logFailure logs, at error level, a job that failed or is broken, with the text of hworker's
+// worker. The reason is cut to 1,000 bytes.
 func (b *Broker) logFailure(queue, id string, d broker.Dead) {
 	reason := fmt.Sprintf("%.1000s", d.Reason)
 	if d.Unreadable {
@@ -63,8 +64,10 @@ func (b *Broker) logBroken(queue, id, reason string) {
 	b.log(slog.LevelError, queue, "the job cannot be read and goes to the broken jobs", slog.String("task_id", id), slog.String("error", reason))
 }
 
-// ScanDead implements [broker.DeadLetterer]. It shows the failed jobs first, then the broken ones.
-// A letter has no reason, no stack and no attempts. Only a broken one has a time.
+// ScanDead implements [broker.DeadLetterer]. It first reads all letters into memory. It shows the
+// failed jobs first, then the broken ones, each from the oldest on. A letter has no reason, no
+// stack and no attempts. Only a broken one has a time. Letters are removed up to 100 at a time,
+// after fn has seen them.
 func (b *Broker) ScanDead(ctx context.Context, queue string, fn func(*broker.Dead) broker.DeadAction) error {
 	k, err := keysOf(queue)
 	if err != nil {
@@ -93,8 +96,9 @@ func (b *Broker) ScanDead(ctx context.Context, queue string, fn func(*broker.Dea
 const dropChunk = 100
 
 // scan calls fn with the letters of one key, "failed" or "broken", and removes those for which fn
-// returns DeadRemove. It reports whether fn returned DeadStop. Letters that fn has removed before
-// ctx ends may stay.
+// returns DeadRemove. It removes them in groups of dropChunk, and the rest at the end. It reports
+// whether fn returned DeadStop. If ctx ends it returns ctx's cause, and up to dropChunk letters
+// that fn has removed stay.
 func (b *Broker) scan(ctx context.Context, k keys, which string, letters []Noted, fn func(*broker.Dead) broker.DeadAction) (stop bool, err error) {
 	key := k.failed
 	if which == "broken" {

@@ -51,15 +51,18 @@ func (d *delivery) Deliveries() (int, bool) { return 1, false }
 // the queue, or may have done so: the server could not be reached for long.
 func (d *delivery) Lost() <-chan struct{} { return d.lost }
 
-// Ack implements [broker.Delivery]. It is hworker's Success and waits for the server.
+// Ack implements [broker.Delivery]. It is hworker's Success: it removes the job, and waits for
+// the server. Returns ErrSettled or ErrLeaseLost if the job is no longer held. After any other
+// error it may be called again.
 func (d *delivery) Ack(ctx context.Context) error { return d.settle(ctx, "done", "", "") }
 
 // AckSync implements [broker.SyncAcker]. It is the same as Ack.
 func (d *delivery) AckSync(ctx context.Context) error { return d.Ack(ctx) }
 
-// Release implements [broker.Delivery]. The job goes to the front of the queue, as one that was not
-// run. A failed job that runs again goes to the back, see [Broker.Retry]. A delay is
-// ErrUnsupported, because a list cannot delay a job.
+// Release implements [broker.Delivery]. The job goes to the front of the queue, as one that was
+// not run, and subscriptions of this process are woken. A failed job that runs again goes to the
+// back, see [Broker.Retry]. It waits for the server. A delay is ErrUnsupported, because a list
+// cannot delay a job; the job stays held then.
 func (d *delivery) Release(ctx context.Context, after time.Duration) error {
 	if after > 0 {
 		if err := d.settleError(ctx); err != nil {
@@ -74,8 +77,10 @@ func (d *delivery) Release(ctx context.Context, after time.Duration) error {
 	return err
 }
 
-// DeadLetter implements [broker.Delivery]. It is hworker's Failure. An Unreadable job goes to the
-// broken ones. The layout stores no reasons, so the reason is only logged.
+// DeadLetter implements [broker.Delivery]. It is hworker's Failure: the job goes to the failed
+// jobs, and the oldest of these above [Config].FailedSize are dropped. An Unreadable job goes to
+// the broken ones. The layout stores no reasons, so the reason is only logged. It waits for the
+// server.
 func (d *delivery) DeadLetter(ctx context.Context, dead broker.Dead) error {
 	b := d.sub.broker
 	how, key, size := b.deadTarget(d.sub.keys, dead)
@@ -86,9 +91,9 @@ func (d *delivery) DeadLetter(ctx context.Context, dead broker.Dead) error {
 	return err
 }
 
-// settle ends the job with the operation how of settle.lua and waits for the server. key and value
-// are the operation's arguments. Later settlements return ErrSettled. It takes d.mu, for which it
-// waits until ctx ends.
+// settle ends the job with the operation how of settle.lua and waits for the server. key and
+// value are the operation's arguments. If it returns nil, later settlements return ErrSettled. It
+// takes d.mu, for which it waits until ctx ends: then it returns ErrUnavailable.
 func (d *delivery) settle(ctx context.Context, how, key, value string) error {
 	if err := d.lock(ctx); err != nil {
 		return err
@@ -98,8 +103,8 @@ func (d *delivery) settle(ctx context.Context, how, key, value string) error {
 }
 
 // returnToQueue returns the job to the front of its queue, for a Broker or subscription that
-// closes. Later settlements return ErrLeaseLost. It returns nil if the job is settled or lost
-// already.
+// closes. It waits for the server. Later settlements return ErrLeaseLost, and Lost is closed. It
+// returns nil if the job is settled or lost already. It takes d.mu.
 func (d *delivery) returnToQueue(ctx context.Context) error {
 	if err := d.lock(ctx); err != nil {
 		return err
@@ -111,9 +116,11 @@ func (d *delivery) returnToQueue(ctx context.Context) error {
 	return nil
 }
 
-// settleLocked ends the job with the operation how of settle.lua. then is the error of later
-// settlements. If the server no longer holds the job for this process, the delivery is lost. After
-// any other error it can be settled again. Call it with d.mu held.
+// settleLocked ends the job with the operation how of settle.lua and waits for the server. then
+// is the error of later settlements. If d has ended already, it returns the error of that. If the
+// server no longer holds the job for this process, the delivery is lost: it returns ErrLeaseLost
+// and, unless how is "front", logs a warning. After any other error it can be settled again. Call
+// it with d.mu held.
 func (d *delivery) settleLocked(ctx context.Context, how, key, value string, then error) error {
 	if d.state != nil {
 		return d.state
@@ -182,8 +189,9 @@ func (d *delivery) lock(ctx context.Context) error {
 // unlock frees d.mu.
 func (d *delivery) unlock() { <-d.mu }
 
-// finish ends the delivery: later settlements return why. It closes Lost unless why is ErrSettled,
-// and frees the delivery's place in the prefetch. Call it with d.mu held.
+// finish ends the delivery: later settlements return why. It closes Lost unless why is
+// ErrSettled. It frees the delivery's place in the prefetch, which wakes the claiming goroutine.
+// Call it once, with d.mu held.
 func (d *delivery) finish(why error) {
 	d.state = fmt.Errorf("hworker: a job of %q: %w", d.sub.keys.queue, why)
 	if !errors.Is(why, broker.ErrSettled) {
@@ -195,7 +203,8 @@ func (d *delivery) finish(why error) {
 }
 
 // markLost ends a delivery of a closed Broker that could not be returned to the queue. Its Lost
-// channel is closed.
+// channel is closed, and settlements return ErrLeaseLost. It does nothing if the delivery has
+// ended. It blocks while a settlement is in progress.
 func (d *delivery) markLost() {
 	d.mu <- struct{}{}
 	defer d.unlock()
@@ -204,9 +213,10 @@ func (d *delivery) markLost() {
 	}
 }
 
-// markReceived must be called before Receive returns the delivery. It renews the start time of a
-// job that has waited in this process, so that its time begins now. It reports whether the job is
-// still held. If the server does not answer soon the start time stays.
+// markReceived must be called before Receive returns the delivery. It reports whether the job is
+// still held. If the job has waited in this process for longer than checkInterval, its time
+// begins now: markReceived renews the start time on the server. It waits for that for at most
+// about checkInterval; without an answer the start time stays. It takes d.mu.
 func (d *delivery) markReceived(ctx context.Context) bool {
 	d.mu <- struct{}{}
 	defer d.unlock()
@@ -220,9 +230,11 @@ func (d *delivery) markReceived(ctx context.Context) bool {
 	return d.state == nil
 }
 
-// renewOrCheck renews the start time of the job if that is due. Without Config.Heartbeat, it only
-// checks that this process still holds the job. Jobs that Receive has not returned are always
-// renewed, because their work has not begun. It does nothing while the job is being settled.
+// renewOrCheck is called by the upkeep of the Broker. It renews the start time of the job if the
+// last proof that it is held is a third of Config.Timeout old. Without Config.Heartbeat, it only
+// checks that this process still holds the job, once the job runs longer than Config.Timeout.
+// Jobs that Receive has not returned are always renewed, because their work has not begun. It
+// does nothing while the job is being settled. It takes d.mu.
 func (d *delivery) renewOrCheck(ctx context.Context) {
 	select {
 	case d.mu <- struct{}{}:
@@ -241,16 +253,18 @@ func (d *delivery) renewOrCheck(ctx context.Context) {
 	}
 }
 
-// renew notes a new start time on the server. Call it with d.mu held.
+// renew notes a new start time, now, on the server and waits for the answer. If the job is not
+// held any more, the delivery is lost, see checkHeld. Call it with d.mu held.
 func (d *delivery) renew(ctx context.Context, now time.Time) {
 	start := parseStamp(d.starts[0]).Add(now.Sub(d.startedAt)).Format(stampLayout)
 	d.starts = append(d.starts, start) // added before the call, because the answer may be lost
 	d.checkHeld(ctx, start, now)
 }
 
-// checkHeld asks the server whether this process still holds the job, and notes the new start time
-// unless start is "". If the job is not held any more, or may not be, the delivery is lost. Call
-// it with d.mu held.
+// checkHeld asks the server whether this process still holds the job, and notes the new start
+// time unless start is "". The delivery is lost if the job is not held any more. It is also lost
+// if the server gave no proof for nearly Config.Timeout. After another error nothing changes.
+// Call it with d.mu held.
 func (d *delivery) checkHeld(ctx context.Context, start string, now time.Time) {
 	b := d.sub.broker
 	n, err := b.runInt(ctx, "keep", b.scripts.hold, []string{d.sub.keys.progress}, d.scriptArgs(start)...)

@@ -94,7 +94,9 @@ func extrasOf(m *broker.Message) (*extras, error) {
 	return x, nil
 }
 
-// apply sets the parts in m. It returns an error for a header that cannot be decoded.
+// apply sets the parts in m; parts that x does not hold keep their values, except ID and
+// Generation. It returns an error for a negative generation or a header that cannot be decoded; m
+// may be half set then.
 func (x *extras) apply(m *broker.Message) error {
 	if x.Generation < 0 {
 		return errors.New("a negative generation")

@@ -14,7 +14,8 @@ import (
 )
 
 // Stats implements [broker.Inspector]. Held counts the jobs of all workers of the queue. Dead
-// counts the failed and the broken jobs.
+// counts the failed and the broken jobs. Delayed is 0, since no job can be delayed, and
+// DeadDropped is unknown, -1. A queue without keys has all counters 0.
 func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) {
 	k, err := keysOf(queue)
 	if err != nil {
@@ -130,7 +131,8 @@ func (b *Broker) readKey(ctx context.Context, queue, which string) ([]string, er
 }
 
 // Debug writes the waiting jobs and the jobs in progress of a queue to w at the given interval,
-// until ctx ends. 0: once a second. It then returns nil.
+// until ctx ends. Then it returns nil. 0: once a second. It returns the first error of a read or
+// of w.
 func (b *Broker) Debug(ctx context.Context, queue string, every time.Duration, w io.Writer) error {
 	if every <= 0 {
 		every = time.Second

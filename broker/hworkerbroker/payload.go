@@ -48,8 +48,10 @@ const (
 // uuidExtras separates a uuid from the extras of a job whose bytes stay unchanged.
 const uuidExtras = " " + extrasOpening
 
-// encode returns the payload of m. uuid is that of the job which m follows, or "" for a random one.
-// Returns ErrMalformed if m cannot be encoded.
+// encode returns the payload of m. uuid is that of the job which m follows, or "" for a random
+// one. If the body holds no id of its own, the id of m becomes the uuid. The body of a dead
+// letter with contentPayload is the payload, unchanged. Returns ErrMalformed if m cannot be
+// encoded.
 func encode(m *broker.Message, uuid string) (string, error) {
 	if m.ContentType == contentPayload {
 		return string(m.Body), nil
@@ -99,7 +101,8 @@ func payloadOf(uuid string, job []byte) string {
 	return "[" + string(first) + "," + string(job) + "]"
 }
 
-// decode returns the message in a payload of any program. An error means that the job is broken.
+// decode returns the message in a payload of any program. The ID is that in the extras, or else
+// the task's id in the body, or else the uuid. An error means that the job is broken.
 func decode(payload string) (*broker.Message, error) {
 	uuid, job, err := split(payload)
 	if err != nil {
@@ -169,8 +172,8 @@ func taskID(body []byte) string {
 	return t.ID
 }
 
-// bodyIsObject reports whether body is a JSON object to which a member can be added, and removed
-// again without a trace.
+// bodyIsObject reports whether body is a JSON object to which the member "swj" can be added in
+// front, and removed again without a trace.
 func bodyIsObject(body []byte) bool {
 	return survivesArray(body) && body[0] == '{' && !bytes.HasPrefix(body, []byte(extrasOpening)) && json.Valid(body)
 }

@@ -12,8 +12,9 @@ import (
 )
 
 // Publish implements [broker.Broker]. It adds the job at the left of the list; the right end is
-// next. A message of generation 0 with an expiry is ErrUnsupported. A later copy may have one,
-// because some program has put it into its job.
+// next. It waits for the server and wakes the subscriptions of this process. A message of
+// generation 0 with an expiry is ErrUnsupported. A later copy may have one, because some program
+// has put it into its job. A repeated (ID, Generation) is a second job.
 func (b *Broker) Publish(ctx context.Context, queue string, m *broker.Message) error {
 	k, payload, err := b.prepare(broker.Outgoing{Queue: queue, Message: m}, "")
 	if err != nil {
@@ -74,6 +75,8 @@ type batchCall struct {
 }
 
 // PublishBatch implements [broker.BatchPublisher]. The messages of one queue keep their order.
+// They are sent in calls of up to 500 messages and about 1 MiB, one call after the other. If a
+// call fails, each of its messages has the error, and the other calls are still sent.
 func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 	errs := make([]error, len(ms))
 	failed := false
@@ -113,9 +116,13 @@ func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 }
 
 // Retry implements [broker.Retrier]. It is hworker's Retry: one script ends the job and adds its
-// successor at the back of the queue, so that it runs after all others. The successor has the same
-// uuid. A job of another program has the same bytes too, with the number of attempts beside the
-// uuid. Returns ErrUnsupported if d is not a delivery of this Broker.
+// successor at the back of the queue, so that it runs after all others. The successor has the
+// same uuid. A job of another program has the same bytes too, with the number of attempts beside
+// the uuid.
+//
+// It waits for the server, logs next.Reason if that is set, and wakes the subscriptions. Returns
+// ErrUnsupported if d is not a delivery of this Broker. Returns ErrLeaseLost, with nothing
+// published, if the job is no longer held.
 func (b *Broker) Retry(ctx context.Context, d broker.Delivery, next broker.Outgoing) error {
 	own, ok := capability.As[*delivery](d)
 	if !ok || own.sub.broker != b {

@@ -14,7 +14,9 @@ import (
 // a command twice that may have arrived.
 
 // runScript runs a script and returns its answer. It waits for a connection until ctx ends or the
-// Broker is closed. what names the operation in errors.
+// Broker is closed: then it returns ErrUnavailable or ErrClosed. A script that may have been
+// executed is not sent again; the error is ErrIndeterminate then. what names the operation in
+// errors.
 func (b *Broker) runScript(ctx context.Context, what string, script *redisconn.Script, keys []string, args ...any) (any, error) {
 	if b.life.Err() != nil {
 		return nil, fmt.Errorf("hworker %s: %w", what, broker.ErrClosed)
@@ -29,14 +31,16 @@ func (b *Broker) runScript(ctx context.Context, what string, script *redisconn.S
 	return answer, wrapErr(what, err)
 }
 
-// runInt runs a script that returns an integer.
+// runInt runs a script like runScript and returns its integer. An answer of another type counts
+// as 0.
 func (b *Broker) runInt(ctx context.Context, what string, script *redisconn.Script, keys []string, args ...any) (int, error) {
 	answer, err := b.runScript(ctx, what, script, keys, args...)
 	n, _ := answer.(int64)
 	return int(n), err
 }
 
-// runTexts runs a script that returns a list of strings.
+// runTexts runs a script like runScript and returns its list of strings. An element of another
+// type counts as "".
 func (b *Broker) runTexts(ctx context.Context, what string, script *redisconn.Script, keys []string, args ...any) ([]string, error) {
 	answer, err := b.runScript(ctx, what, script, keys, args...)
 	if err != nil {
@@ -50,8 +54,9 @@ func (b *Broker) runTexts(ctx context.Context, what string, script *redisconn.Sc
 	return texts, nil
 }
 
-// wrapErr returns err with the operation what in its text and the port's sentinel that fits. It
-// returns nil for a nil err.
+// wrapErr returns err with the operation what in its text and the port's sentinel that fits. An
+// error that fits none, such as a key of a wrong type, becomes ErrUnsupported. It returns nil for
+// a nil err.
 func wrapErr(what string, err error) error {
 	if err == nil {
 		return nil

@@ -53,8 +53,9 @@ func newSubscription(b *Broker, k keys, prefetch int) *subscription {
 }
 
 // Receive implements [broker.Subscription]. It blocks until a job is claimed, ctx ends, the
-// subscription is closed, or an error occurs that waiting does not remove. A job that was lost
-// while it waited here is skipped.
+// subscription is closed, or an error occurs that waiting does not remove. A claimed job is
+// returned even if ctx has ended. It may wait shortly for the server, to renew the job's time. A
+// job that was lost while it waited here is skipped.
 func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 	for {
 		select {
@@ -84,8 +85,10 @@ func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 	}
 }
 
-// fetch claims jobs until Close. It polls an idle queue at growing intervals. A list cannot notify
-// a consumer that must claim and note a job in one step: a blocking pop cannot be part of a script.
+// fetch claims jobs until Close, and closes s.done at its end. It polls an idle queue at
+// intervals that double up to slowestPolls times Config.PollEvery. After an error it waits for
+// the longest interval. A list cannot notify a consumer that must claim and note a job in one
+// step: a blocking pop cannot be part of a script.
 func (s *subscription) fetch() {
 	defer close(s.done)
 	gap := s.broker.cfg.PollEvery
@@ -148,8 +151,9 @@ func (s *subscription) report(err error) {
 	}
 }
 
-// claim claims as many jobs as the prefetch allows. It returns their number, or full if the
-// prefetch allows none. It takes s.claiming. Jobs that cannot be read go to the broken ones.
+// claim claims as many jobs as the prefetch allows, at most maxAhead, and makes them ready for
+// Receive. It waits for the server. It returns their number, or full if the prefetch allows none.
+// Jobs that cannot be read go to the broken ones. It takes s.claiming.
 func (s *subscription) claim() (full bool, n int, err error) {
 	s.claiming <- struct{}{}
 	defer func() { <-s.claiming }()
@@ -180,8 +184,9 @@ func (s *subscription) claim() (full bool, n int, err error) {
 	return false, len(taken), nil
 }
 
-// settleBroken moves a job that cannot be read to the broken jobs and logs it. It was not
-// delivered, so no consumer can do that.
+// settleBroken moves a job that cannot be read to the broken jobs and logs it. It waits for the
+// server. After an error, which is logged, the job stays in progress until a monitor finds it. It
+// was not delivered, so no consumer can do that.
 func (s *subscription) settleBroken(d *delivery, cause error) {
 	s.broker.logBroken(s.keys.queue, "", cause.Error())
 	if err := d.settle(s.broker.life, "broken", s.keys.broken, ""); err != nil {
@@ -211,8 +216,9 @@ func (s *subscription) add(n int) {
 	}
 }
 
-// SetPrefetch implements [broker.Resizer]. When it returns, further jobs are claimed under the new
-// limit. It waits for the claim in progress until ctx ends.
+// SetPrefetch implements [broker.Resizer]. When it returns nil, further jobs are claimed under
+// the new limit; 0 stops the claiming. It waits for the claim in progress. If ctx ends first it
+// returns ctx's error, and the limit is valid nevertheless. Returns ErrClosed after Close.
 func (s *subscription) SetPrefetch(ctx context.Context, n int) error {
 	select {
 	case <-s.stop:
@@ -239,8 +245,10 @@ const closeTimeout = 2 * time.Second
 // stopReceiving ends Receive and the claiming. It does not wait.
 func (s *subscription) stopReceiving() { s.once.Do(func() { close(s.stop) }) }
 
-// Close implements [broker.Subscription]. It ends the claiming and waits up to 2 s for the claim in
-// progress. Then it returns the jobs that Receive has not returned to the front of the queue.
+// Close implements [broker.Subscription]. It ends the claiming and waits up to 2 s for the claim
+// in progress. Then it returns the jobs that Receive has not returned to the front of the queue.
+// Jobs that Receive has returned stay held. It returns the errors of all jobs joined; those jobs
+// stay in progress until a monitor finds them.
 func (s *subscription) Close(ctx context.Context) error {
 	s.stopReceiving()
 	patience, cancel := context.WithTimeout(ctx, closeTimeout)

@@ -7,7 +7,9 @@ import (
 )
 
 // PublishBatch implements [broker.BatchPublisher]. Consecutive messages of one queue are stored
-// under one lock of the queue.
+// under one lock of the queue. It blocks while there is no connection, and while a limited queue
+// is full. Messages that fail do not hinder the others: each has its own error in the BatchError.
+// If ctx ends before a connection exists, all fail.
 func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 	var errs []error
 	fail := func(i int, err error) {

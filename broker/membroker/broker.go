@@ -104,7 +104,9 @@ func (b *Broker) Publish(ctx context.Context, queue string, m *broker.Message) e
 }
 
 // PublishAt implements [broker.Delayer]. It waits only for a connection and for room in a limited
-// queue. Returns ErrBlocked if ctx ends while the queue is full.
+// queue. Returns ErrBlocked if ctx ends while the queue is full, ErrUnavailable if it ends
+// without a connection. A repeated (ID, Generation) or an earlier Generation than a stored one is
+// dropped, and PublishAt returns nil.
 func (b *Broker) PublishAt(ctx context.Context, queue string, m *broker.Message, at time.Time) error {
 	if err := b.s.check(m); err != nil {
 		return err
@@ -158,7 +160,9 @@ func (q *queue) waitForRoom(ctx context.Context) error {
 	return nil
 }
 
-// check returns ErrMalformed or ErrTooLarge if the broker cannot store m. It changes nothing.
+// check returns an error if the broker cannot store m; it changes nothing. Returns ErrMalformed
+// for a nil message, a negative Generation or a header of another type. Returns ErrTooLarge if
+// the body, or headers and properties together, are larger than MaxBody.
 func (s *Server) check(m *broker.Message) error {
 	if m == nil {
 		return fmt.Errorf("membroker: nil message: %w", broker.ErrMalformed)
@@ -196,7 +200,8 @@ func (s *Server) check(m *broker.Message) error {
 }
 
 // Declare implements [broker.Declarer]. A queue may have up to 255 levels. A queue that Subscribe
-// created gets its levels from the first Declare.
+// created gets its levels from the first Declare. Later declarations change nothing. Declare
+// stops at the first error. It waits only for a connection.
 func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 	if err := b.ready(ctx); err != nil {
 		return err
@@ -209,8 +214,9 @@ func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 	return nil
 }
 
-// Subscribe implements [broker.Broker]. It creates the queue. Lease is ignored, because a
-// connection in memory always works until it is cut.
+// Subscribe implements [broker.Broker]. It creates the queue if it does not exist, and waits only
+// for a connection. Lease is ignored, because a connection in memory always works until it is
+// cut. Returns ErrMalformed for a name that is not valid, ErrClosed after Close.
 func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.SubscribeOptions) (broker.Subscription, error) {
 	if err := checkName(queue); err != nil {
 		return nil, err
@@ -247,7 +253,8 @@ func (b *Broker) forget(s *subscription) {
 }
 
 // Close implements [broker.Broker]. Unsettled messages that Receive has returned go back to their
-// queues too, and their Lost channel is closed.
+// queues too, and their Lost channel is closed. Waiting calls return ErrClosed. With a Broker of
+// [New] the delayed messages are lost. Close does not block. A second call returns nil.
 func (b *Broker) Close(context.Context) error {
 	b.s.mu.Lock()
 	defer b.s.mu.Unlock()
@@ -273,9 +280,10 @@ func (b *Broker) Close(context.Context) error {
 	return nil
 }
 
-// disconnect ends the connection, with cause for watchers. All unsettled deliveries are lost and go
-// back to their queues. It does nothing if the Broker is not connected. Call it with the Server's
-// mutex held.
+// disconnect ends the connection and reports Disconnected, with cause, to the watchers. All
+// unsettled deliveries are lost and go back to their queues. Closed subscriptions are removed. It
+// does nothing if the Broker is not connected. Call it with the Server's mutex held; it takes
+// b.mu and the queues' mutexes.
 func (b *Broker) disconnect(cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -295,8 +303,9 @@ func (b *Broker) disconnect(cause error) {
 	b.watch.set(broker.Disconnected, cause)
 }
 
-// reconnect restores the connection and lets the subscriptions continue. It does nothing if the
-// Broker is not disconnected. Call it with the Server's mutex held.
+// reconnect restores the connection: it wakes the calls that wait for it, lets the subscriptions
+// continue, and reports Connected to the watchers. It does nothing if the Broker is not
+// disconnected. Call it with the Server's mutex held; it takes b.mu and the queues' mutexes.
 func (b *Broker) reconnect() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

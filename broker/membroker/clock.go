@@ -25,7 +25,8 @@ func (c *clock) add(it *item) {
 	}
 }
 
-// remove removes the item, unless fire has removed it already. It takes c.mu.
+// remove removes the item, unless fire has removed it already. If no item is left it stops the
+// timer. It takes c.mu.
 func (c *clock) remove(it *item) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -37,7 +38,8 @@ func (c *clock) remove(it *item) {
 	}
 }
 
-// arm sets the timer to the due time of the first item. Call it with c.mu held.
+// arm sets the timer to the due time of the first item. Without items it does nothing. Call it
+// with c.mu held.
 func (c *clock) arm(now time.Time) {
 	if len(c.items) == 0 {
 		return
@@ -50,7 +52,8 @@ func (c *clock) arm(now time.Time) {
 	}
 }
 
-// fire is called by the timer. It removes the items that are due and returns each to its queue.
+// fire is called by the timer. It removes the items that are due, makes each ready in its queue,
+// and sets the timer for the next one. It takes c.mu, then each queue's mutex, never both.
 func (c *clock) fire() {
 	type alarm struct {
 		it *item
@@ -71,7 +74,7 @@ func (c *clock) fire() {
 	}
 }
 
-// stop removes all items and stops the timer for good. It takes c.mu.
+// stop removes all items and stops the timer. It takes c.mu.
 func (c *clock) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,7 +11,9 @@ import (
 // letter is a dead letter of a queue. Its address identifies it.
 type letter struct{ broker.Dead }
 
-// PutDead implements [broker.DeadLetterer]. It creates the queue if it does not exist.
+// PutDead implements [broker.DeadLetterer]. It creates the queue if it does not exist, and drops
+// the oldest letters above the limits. It waits only for a connection. Returns ErrMalformed or
+// ErrTooLarge if the message cannot be stored.
 func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error {
 	if err := b.s.check(d.Message); err != nil {
 		return err
@@ -64,7 +66,8 @@ func (q *queue) dropOldest(n int) {
 }
 
 // ScanDead implements [broker.DeadLetterer]. Each letter is removed before the next is shown. A
-// letter that the limits or another scan have removed meanwhile may still be shown.
+// letter that the limits or another scan have removed meanwhile may still be shown. No mutex is
+// held during fn. If ctx ends it returns ctx's cause.
 func (b *Broker) ScanDead(ctx context.Context, queue string, fn func(*broker.Dead) broker.DeadAction) error {
 	q, err := b.lookup(ctx, queue)
 	if err != nil {
@@ -97,8 +100,9 @@ func (b *Broker) ScanDead(ctx context.Context, queue string, fn func(*broker.Dea
 	return nil
 }
 
-// PurgeDead implements [broker.DeadLetterer]. It removes all dead letters of the queue and returns
-// their number.
+// PurgeDead implements [broker.DeadLetterer]. It removes all dead letters of the queue and
+// returns their number. It waits only for a connection. Returns ErrNoQueue if the queue does not
+// exist.
 func (b *Broker) PurgeDead(ctx context.Context, queue string) (int, error) {
 	q, err := b.lookup(ctx, queue)
 	if err != nil {

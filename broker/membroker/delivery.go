@@ -42,7 +42,7 @@ func (d *delivery) Deliveries() (n int, exact bool) { return int(d.count), true 
 func (d *delivery) Lost() <-chan struct{} { return d.lost }
 
 // Ack implements [broker.Delivery]. It removes the message at once and never blocks. Waiting
-// receivers may get further messages.
+// receivers may get further messages. Returns ErrSettled or ErrLeaseLost if d cannot be settled.
 func (d *delivery) Ack(context.Context) error {
 	q := d.sub.q
 	q.mu.Lock()
@@ -60,8 +60,9 @@ func (d *delivery) Ack(context.Context) error {
 // returns.
 func (d *delivery) AckSync(ctx context.Context) error { return d.Ack(ctx) }
 
-// Release implements [broker.Delivery]. Without a delay the message goes back to its old place in
-// the queue. With a delay it keeps its Generation.
+// Release implements [broker.Delivery]. It takes effect at once and never blocks. Without a delay
+// the message goes back to its old place in the queue. With a delay it keeps its Generation.
+// Returns ErrSettled or ErrLeaseLost if d cannot be settled.
 func (d *delivery) Release(_ context.Context, after time.Duration) error {
 	q := d.sub.q
 	q.mu.Lock()
@@ -79,8 +80,9 @@ func (d *delivery) Release(_ context.Context, after time.Duration) error {
 	return nil
 }
 
-// DeadLetter implements [broker.Delivery]. It moves the message to the dead letters of its queue at
-// once, and drops the oldest letters above the limits.
+// DeadLetter implements [broker.Delivery]. It moves the message to the dead letters of its queue
+// at once, and drops the oldest letters above the limits. It never blocks. Returns ErrSettled or
+// ErrLeaseLost if d cannot be settled.
 func (d *delivery) DeadLetter(_ context.Context, dead broker.Dead) error {
 	q := d.sub.q
 	q.mu.Lock()
@@ -107,8 +109,9 @@ func (d *delivery) check() error {
 	return nil
 }
 
-// settle marks d as settled and removes it from its subscription. Call it with the queue's mutex
-// held.
+// settle marks d as settled and removes it from its subscription, whose prefetch has a free place
+// then. The item itself stays: the caller forgets it or puts it back. Call it with the queue's
+// mutex held.
 func (d *delivery) settle() {
 	s := d.sub
 	d.state = settled

@@ -8,7 +8,8 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// Find implements [broker.Finder]. The caller must not change the message.
+// Find implements [broker.Finder]. Of several waiting generations it returns the highest. The
+// caller must not change the message. Returns ErrNotFound if no such message waits.
 func (b *Broker) Find(ctx context.Context, queue, id string) (broker.Outgoing, error) {
 	q, it, err := b.find(ctx, queue, id)
 	if err != nil {
@@ -22,8 +23,8 @@ func (b *Broker) Find(ctx context.Context, queue, id string) (broker.Outgoing, e
 	return o, nil
 }
 
-// Delete implements [broker.Finder]. It removes the waiting message. Returns ErrNotFound if no such
-// message waits.
+// Delete implements [broker.Finder]. It removes the waiting message, and a waiting publisher may
+// use its room. Returns ErrNotFound if no such message waits.
 func (b *Broker) Delete(ctx context.Context, queue, id string) error {
 	q, it, err := b.find(ctx, queue, id)
 	if err != nil {
@@ -35,8 +36,9 @@ func (b *Broker) Delete(ctx context.Context, queue, id string) error {
 }
 
 // Update implements [broker.Finder]. The message keeps its place in the queue if neither its time
-// nor its priority level changes. Its deliveries are counted from 1 again. The Queue of o must be
-// queue or empty.
+// nor its priority level changes. Its deliveries are counted from 1 again. Returns ErrMalformed
+// if o.Queue is neither queue nor empty, or if the message cannot be stored. Returns ErrNotFound
+// if no such message waits.
 func (b *Broker) Update(ctx context.Context, queue string, o broker.Outgoing) error {
 	if err := b.s.check(o.Message); err != nil {
 		return err
@@ -61,8 +63,9 @@ func (b *Broker) Update(ctx context.Context, queue string, o broker.Outgoing) er
 	return nil
 }
 
-// find returns the waiting message with the id and its queue, whose mutex is held. Returns
-// ErrNotFound, with the mutex free, if no such message waits.
+// find returns the waiting message with the id and its queue, whose mutex is held: the caller
+// frees it. It waits for a connection. Returns ErrNotFound or ErrNoQueue, with the mutex free, if
+// no such message waits.
 func (b *Broker) find(ctx context.Context, name, id string) (*queue, *item, error) {
 	q, err := b.lookup(ctx, name)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// lookup waits for a connection and returns the queue with its mutex held. Returns ErrNoQueue if it
-// does not exist.
+// lookup waits for a connection and returns the queue with its mutex held: the caller frees it.
+// Returns ErrNoQueue if it does not exist, ErrUnavailable if ctx ends first.
 func (b *Broker) lookup(ctx context.Context, name string) (*queue, error) {
 	if err := b.ready(ctx); err != nil {
 		return nil, err
@@ -20,7 +20,8 @@ func (b *Broker) lookup(ctx context.Context, name string) (*queue, error) {
 	return q, nil
 }
 
-// Stats implements [broker.Inspector]. All counters are exact.
+// Stats implements [broker.Inspector]. All counters are exact. It first drops dead letters beyond
+// the limits. Returns ErrNoQueue if the queue does not exist.
 func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) {
 	q, err := b.lookup(ctx, queue)
 	if err != nil {

@@ -58,7 +58,7 @@ func (q *queue) unlock() {
 	}
 }
 
-// wakeLater lets unlock wake w. Call it with q.mu held.
+// wakeLater adds w to the waiters that the next unlock wakes. Call it with q.mu held.
 func (q *queue) wakeLater(w *waiter) {
 	w.woken = q.wake
 	q.wake = w
@@ -162,7 +162,9 @@ func (q *queue) levelOf(p int) uint8 {
 	return uint8(last)
 }
 
-// next removes and returns the most urgent ready item, or returns nil. Call it with q.mu held.
+// next removes and returns the most urgent ready item, or returns nil. Within a level a returned
+// item comes before the others. The caller must call deliver or forget for the item. Call it with
+// q.mu held.
 func (q *queue) next() *item {
 	if q.ready == 0 {
 		return nil
@@ -205,7 +207,8 @@ func (q *queue) drop(it *item) {
 	q.admit()
 }
 
-// forget marks an item as gone and frees its ID. Call it with q.mu held.
+// forget marks an item, which is in no ring, heap or clock, as gone, and removes it from the list
+// of its ID. Call it with q.mu held.
 func (q *queue) forget(it *item) {
 	it.place = gone
 	if it.m.ID == "" {
@@ -242,8 +245,8 @@ func (q *queue) waiting(id string) *item {
 	return found
 }
 
-// dispatch gives ready items to waiting receivers. Subscriptions take turns. Call it with q.mu
-// held.
+// dispatch gives ready items to waiting receivers, as far as their prefetch has room.
+// Subscriptions take turns. The receivers wake at the next unlock. Call it with q.mu held.
 func (q *queue) dispatch() {
 	for q.ready > 0 && q.eager.head != nil {
 		s := q.eager.head
@@ -275,7 +278,8 @@ func (q *queue) deliver(it *item, s *subscription) *delivery {
 	return d
 }
 
-// admit lets the first waiting publisher continue if the queue is not full. Call it with q.mu held.
+// admit lets the first waiting publisher continue, at the next unlock, if the queue is not full.
+// It lets one publisher continue with each call. Call it with q.mu held.
 func (q *queue) admit() {
 	if w := q.room.head; w != nil && !q.full() {
 		q.room.remove(w)
@@ -284,8 +288,9 @@ func (q *queue) admit() {
 	}
 }
 
-// setLevels replaces the queue's levels by levels with the given bounds, and moves all items to
-// their new level. Call it with q.mu held.
+// setLevels replaces the queue's levels by levels with the given bounds, or by one level if
+// bounds is empty. It moves all ready items to their new level, in their order. Call it with q.mu
+// held.
 func (q *queue) setLevels(bounds []int) {
 	old := q.levels
 	q.levels = make([]level, max(1, len(bounds)))

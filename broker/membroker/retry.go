@@ -9,8 +9,9 @@ import (
 )
 
 // Retry implements [broker.Retrier]. The queue of next may be another one than that of d, and may
-// be full. d may be a delivery of any connection to the same Server, also behind a wrapper with an
-// Unwrap method. After an error nothing has changed.
+// be full. d may be a delivery of any connection to the same Server, also behind a wrapper with
+// an Unwrap method. After an error nothing has changed. Returns ErrUnsupported if d is a delivery
+// of another Server.
 func (b *Broker) Retry(ctx context.Context, d broker.Delivery, next broker.Outgoing) error {
 	own, ok := capability.As[*delivery](d)
 	if !ok || own.sub.b.s != b.s {

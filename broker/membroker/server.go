@@ -95,7 +95,8 @@ func (s *Server) Disconnect(b *Broker) {
 }
 
 // Isolate cuts the connection of b, for tests, until back is called. For other connections its
-// process looks dead. They stay connected.
+// process looks dead. They stay connected. With several calls, b reconnects after the last back.
+// A second call of back does nothing.
 func (s *Server) Isolate(b *Broker) (back func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,7 +147,7 @@ func (s *Server) queue(name string) (*queue, error) {
 }
 
 // ensure returns the queue with the given name and creates it if necessary. Returns
-// broker.ErrMalformed if the name is not valid.
+// broker.ErrMalformed if the name is not valid. It takes s.mu.
 func (s *Server) ensure(name string) (*queue, error) {
 	if q, ok := (*s.queues.Load())[name]; ok {
 		return q, nil
@@ -168,7 +169,7 @@ func (s *Server) ensure(name string) (*queue, error) {
 
 // declare creates a queue with levels. An existing queue that was never declared gets the levels.
 // Otherwise it keeps its levels, and a difference is logged once. Returns broker.ErrMalformed if
-// the levels are not ascending or too many.
+// the levels are not ascending or too many. It takes q.mu.
 func (s *Server) declare(d broker.Queue) error {
 	if !slices.IsSorted(d.Levels) || len(d.Levels) > maxLevels {
 		return fmt.Errorf("membroker: levels of queue %q are not ascending or more than %d: %w", d.Name, maxLevels, broker.ErrMalformed)

@@ -58,8 +58,9 @@ func (s *subscription) refresh() {
 	}
 }
 
-// Receive implements [broker.Subscription]. It blocks until a message is ready and the prefetch has
-// room, ctx ends, or the subscription is closed. Waiting callers are served in order.
+// Receive implements [broker.Subscription]. It blocks until a message is ready and the prefetch
+// has room, ctx ends, or the subscription is closed. A ready message is returned even if ctx has
+// ended. Waiting callers are served in order. Returns ctx's error or ErrClosed.
 func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 	q := s.q
 	q.mu.Lock()
@@ -123,7 +124,8 @@ func (s *subscription) Close(context.Context) error {
 }
 
 // SetPrefetch implements [broker.Resizer]. It takes effect at once and may deliver messages to
-// waiting receivers. Returns ErrClosed after Close.
+// waiting receivers. A negative n counts as 0, which stops the deliveries. Returns ErrClosed
+// after Close.
 func (s *subscription) SetPrefetch(_ context.Context, n int) error {
 	q := s.q
 	q.mu.Lock()
@@ -137,7 +139,8 @@ func (s *subscription) SetPrefetch(_ context.Context, n int) error {
 	return nil
 }
 
-// end makes Receive return err from now on, and wakes the waiting callers. Call it with q.mu held.
+// end makes Receive return err from now on, and wakes the waiting callers with it. If s has ended
+// already, nothing changes. Call it with q.mu held.
 func (s *subscription) end(err error) {
 	if s.err != nil {
 		return
@@ -174,8 +177,9 @@ func (s *subscription) pause() {
 	s.refresh()
 }
 
-// cut marks the unsettled deliveries of a paused or closed subscription as lost and returns their
-// messages to the front of the queue. It takes q.mu.
+// cut marks the unsettled deliveries of a paused or closed subscription as lost. It returns their
+// messages to their old places in the queue and gives them to receivers of other subscriptions.
+// It does not close the Lost channel; the caller does. It takes q.mu.
 func (s *subscription) cut() {
 	q := s.q
 	q.mu.Lock()
@@ -190,7 +194,8 @@ func (s *subscription) cut() {
 	q.dispatch()
 }
 
-// resume lets s get messages again on a new connection, whose end closes lost. It takes q.mu.
+// resume lets s get messages again on a new connection, and gives ready messages to its
+// receivers. lost is closed at the end of that connection. It takes q.mu.
 func (s *subscription) resume(lost chan struct{}) {
 	q := s.q
 	q.mu.Lock()

@@ -43,8 +43,8 @@ func (ws *watchers) set(s broker.ConnState, err error) {
 	}
 }
 
-// report calls w.fn with all pending states. The caller must have set w.busy. It takes ws.mu, but
-// not during fn.
+// report calls w.fn with all pending states, until none is left or w is stopped. Then it clears
+// w.busy, which the caller must have set. It takes ws.mu, but not during fn.
 func (ws *watchers) report(w *watcher) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()

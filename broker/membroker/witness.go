@@ -71,8 +71,9 @@ func (b *Broker) JudgeStart(ctx context.Context, queue string, s broker.Start) e
 	return nil
 }
 
-// NodeState implements [broker.Witness]. A node is present while the Broker through which it noted
-// a start is connected.
+// NodeState implements [broker.Witness]. A node is present while the Broker through which it
+// noted a start is connected. While b itself is not connected, NodeState waits. Returns
+// ErrUnavailable if ctx ends first.
 func (b *Broker) NodeState(ctx context.Context, name string) (broker.NodeState, error) {
 	if err := checkNode(name); err != nil {
 		return broker.NodeAbsent, err
@@ -167,7 +168,8 @@ func (ns *notes) judge(queue string, s broker.Start) {
 	}
 }
 
-// state returns the state of a node. It takes ns.mu.
+// state returns the state of a node: absent if it noted no start or its Broker is not connected,
+// left if Leave was called. It takes ns.mu.
 func (ns *notes) state(name string) broker.NodeState {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()

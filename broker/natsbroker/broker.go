@@ -96,9 +96,10 @@ func (b *Broker) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
 	})
 }
 
-// Close implements [broker.Broker]. It closes all subscriptions, returns all messages that they
-// hold to their queues, and sends outstanding settlements. Close takes at most about 10 s, even if
-// ctx lasts longer.
+// Close implements [broker.Broker]. It closes all subscriptions, marks the deliveries that they
+// hold as lost, returns their messages to their queues, and sends outstanding settlements. Close
+// takes at most about 10 s, even if ctx lasts longer. Messages that could not be returned go back
+// when their lease ends.
 func (b *Broker) Close(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed = true
@@ -123,8 +124,8 @@ func (b *Broker) Close(ctx context.Context) error {
 	return err
 }
 
-// background runs fn in a goroutine for which Close waits. It returns false, without a start, after
-// Close.
+// background runs fn in a goroutine for which Close waits. The ctx of fn ends during Close. It
+// returns false, without a start, once Close has begun. It takes b.mu.
 func (b *Broker) background(fn func(ctx context.Context)) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

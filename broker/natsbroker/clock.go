@@ -38,7 +38,9 @@ func (c *serverClock) fresh(s *natsconn.Session) bool {
 	return (s == nil || s == c.session) && time.Since(c.checked) < clockAge
 }
 
-// askTime asks the server for its time, waits for the answer and stores it.
+// askTime asks the server for its time, waits for the answer and stores it in b.clock. After an
+// error it stores nothing. A server before 2.10 does not report its time: then it stores this
+// process's time.
 func (b *Broker) askTime(ctx context.Context) error {
 	c := &serverClock{session: b.conn.Live()}
 	var err error
@@ -54,9 +56,10 @@ func (b *Broker) askTime(ctx context.Context) error {
 	return nil
 }
 
-// serverTime returns the server's clock. If the last answer is old or from another connection, one
-// caller asks again and waits for up to clockTimeout. Other callers get the old clock without a
-// wait.
+// serverTime returns the server's clock. If the last answer is older than a minute or from
+// another connection, one caller asks again and waits for up to clockTimeout. If that fails it
+// returns the old clock, which is not asked for again for a minute. Other callers get the old
+// clock without a wait.
 func (b *Broker) serverTime(ctx context.Context) *serverClock {
 	c := b.clock.Load()
 	if c.fresh(b.conn.Live()) || !b.asking.TryLock() {
@@ -74,7 +77,8 @@ func (b *Broker) serverTime(ctx context.Context) *serverClock {
 }
 
 // dueTime returns the time on the server's clock at which a message for delivery at at is due. It
-// returns the zero time if it is due now. It may ask the server for its time and for the stream.
+// returns the zero time if the message is due now, and for a zero at. For any other at it creates
+// the stream if that does not exist, and may ask the server for its time.
 func (b *Broker) dueTime(ctx context.Context, at time.Time) (time.Time, error) {
 	if at.IsZero() {
 		return at, nil
@@ -94,7 +98,8 @@ func (b *Broker) dueTime(ctx context.Context, at time.Time) (time.Time, error) {
 }
 
 // untilDue returns how long from now at, a time on the server's clock, is. The result may be a
-// little too long. It does not wait for the server.
+// little too long. It does not wait for the server: if the known time is old, it asks for it in
+// the background.
 func (b *Broker) untilDue(at time.Time) time.Duration {
 	c := b.clock.Load()
 	if !c.fresh(b.conn.Live()) {

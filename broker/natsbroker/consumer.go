@@ -34,8 +34,9 @@ func (b *Broker) consumerConfig(q *queue, level int, lease time.Duration) jetstr
 	}
 }
 
-// ensureConsumer creates the consumer of a level on the server if it does not exist. It also
-// extends its lease to lease, or shortens it if no other process uses the consumer. After an error
+// ensureConsumer creates the consumer of a level on the server if it does not exist, and returns
+// its state. It also extends its lease to lease, or shortens it if no other process uses the
+// consumer. If the stream is missing it creates the stream and the queue again. After an error
 // that may pass it tries again until ctx ends.
 func (b *Broker) ensureConsumer(ctx context.Context, q *queue, level int, lease time.Duration) (*jetstream.ConsumerInfo, error) {
 	for {
@@ -65,7 +66,9 @@ func (b *Broker) ensureConsumer(ctx context.Context, q *queue, level int, lease 
 	}
 }
 
-// findConsumer does the work of ensureConsumer once.
+// findConsumer finds or creates the consumer of a level and adjusts its lease, with one attempt.
+// A lease that is longer than lease is kept while messages or requests of the consumer are
+// pending. It returns the consumer's state.
 func (b *Broker) findConsumer(ctx context.Context, js jetstream.JetStream, q *queue, level int, lease time.Duration) (*jetstream.ConsumerInfo, error) {
 	want := b.consumerConfig(q, level, lease)
 	c, err := js.Consumer(ctx, b.names.stream, want.Durable)

@@ -15,9 +15,10 @@ import (
 	"github.com/swarmiji/swarmiji/internal/natsconn"
 )
 
-// DeadLetter implements [broker.Delivery]. It publishes a copy with the reason to the dead letters
-// and acknowledges the delivery when the server has confirmed the copy. The server refuses the copy
-// if the message no longer exists.
+// DeadLetter implements [broker.Delivery]. It publishes a copy with the reason to the dead
+// letters, and waits until the server has confirmed it. Then it acknowledges the delivery without
+// waiting. A server of 2.12 or later refuses the copy if the message no longer exists: then it
+// returns ErrLeaseLost.
 func (d *delivery) DeadLetter(ctx context.Context, dead broker.Dead) error {
 	return d.settleAndWait("dead-letter", func() error {
 		dead.Message = &d.msg
@@ -30,8 +31,9 @@ func (d *delivery) DeadLetter(ctx context.Context, dead broker.Dead) error {
 	})
 }
 
-// deadLetter publishes the dead letter of d and waits for the confirmation. Returns ErrLeaseLost if
-// the message or the stream no longer exists.
+// deadLetter publishes the dead letter of d and waits for the confirmation. Returns ErrLeaseLost
+// if the stream no longer exists. Returns it too if the message no longer exists, but only
+// servers of 2.12 and later check that.
 func (d *delivery) deadLetter(ctx context.Context, dead broker.Dead) error {
 	b := d.level.s.b
 	m, err := b.encodeDead(d.level.s.q, lastToken(d.subject), dead)
@@ -49,7 +51,10 @@ func (d *delivery) deadLetter(ctx context.Context, dead broker.Dead) error {
 	return err
 }
 
-// encodeDead returns the stored form of the dead letter d. token is the message's id in a subject.
+// encodeDead returns the stored form of the dead letter d: a message to a dead-letter subject of
+// q. token is the message's id in a subject. With a server of 2.11 or later the letter expires
+// after Config.DeadTTL, at least a second. Returns ErrMalformed or ErrTooLarge if the headers
+// cannot be sent.
 func (b *Broker) encodeDead(q *queue, token string, d broker.Dead) (*nats.Msg, error) {
 	died := d.At
 	d = d.Normalized()
@@ -74,7 +79,8 @@ func (b *Broker) encodeDead(q *queue, token string, d broker.Dead) (*nats.Msg, e
 	return m, nil
 }
 
-// decodeDead returns a stored dead letter.
+// decodeDead returns the dead letter in st, a message of a dead-letter subject of q. Fields that
+// are missing or damaged are empty; At is then when the letter was stored.
 func decodeDead(q *queue, st *natsconn.Stored) broker.Dead {
 	token, _, _ := strings.Cut(strings.TrimPrefix(st.Subject, q.dead), ".")
 	d := broker.Dead{
@@ -91,9 +97,9 @@ func decodeDead(q *queue, st *natsconn.Stored) broker.Dead {
 	return d
 }
 
-// publishDead publishes a dead letter, waits for the confirmation, and drops the oldest letters if
-// there are too many. If the letter is too large it is published without the stack, then without
-// the reason.
+// publishDead publishes a dead letter and waits for the confirmation, again and again while the
+// server is busy. Then it drops the oldest letters if there are too many. If the letter is too
+// large it is published without the stack, then without the reason.
 func (b *Broker) publishDead(ctx context.Context, q *queue, m *nats.Msg) error {
 	for {
 		_, err := b.conn.Publish(ctx, m)
@@ -111,7 +117,9 @@ func (b *Broker) publishDead(ctx context.Context, q *queue, m *nats.Msg) error {
 	}
 }
 
-// PutDead implements [broker.DeadLetterer]. It creates the queue if that does not exist.
+// PutDead implements [broker.DeadLetterer]. It creates the queue if that does not exist, and
+// waits until the stream has stored the letter. A letter that is too large loses its stack, then
+// its reason.
 func (b *Broker) PutDead(ctx context.Context, name string, d broker.Dead) error {
 	err := b.addDead(ctx, name, d)
 	return wrap(err, "dead-letter in", name)
@@ -177,8 +185,9 @@ func (b *Broker) limitDead(ctx context.Context, q *queue) {
 	q.deadPut.Store(1)
 }
 
-// dropExpiredDead drops the letters that are older than Config.DeadTTL. It does nothing with a
-// server of 2.11 or later, which drops them itself.
+// dropExpiredDead drops the letters that are older than Config.DeadTTL, one by one from the
+// oldest on, and counts them in q.deadDropped. It does nothing with a server of 2.11 or later,
+// which drops them itself.
 func (b *Broker) dropExpiredDead(ctx context.Context, q *queue) error {
 	if f := b.features.Load(); b.cfg.DeadTTL <= 0 || f == nil || f.ttl {
 		return nil
@@ -216,14 +225,16 @@ func decodeText(s string) string {
 	return text
 }
 
-// ScanDead implements [broker.DeadLetterer]. It reads and removes the letters one by one, each with
-// a separate request to the server.
+// ScanDead implements [broker.DeadLetterer]. It reads and removes the letters one by one, each
+// with a separate request to the server. A letter is removed before the next is shown. On servers
+// before 2.11 it first drops letters older than Config.DeadTTL.
 func (b *Broker) ScanDead(ctx context.Context, name string, fn func(*broker.Dead) broker.DeadAction) error {
 	return wrap(b.scanDead(ctx, name, fn), "scan the dead letters of", name)
 }
 
-// scanDead does the work of ScanDead. It reads the letters one by one, up to the last message that
-// the stream held at the beginning.
+// scanDead does the work of ScanDead. It reads the letters one by one, up to the last message
+// that the stream held at the beginning. It waits for the server. Returns ErrNoQueue if the queue
+// does not exist, and ctx's cause if ctx ends between two letters.
 func (b *Broker) scanDead(ctx context.Context, name string, fn func(*broker.Dead) broker.DeadAction) error {
 	q, err := b.queue(ctx, name)
 	if err != nil {
@@ -261,7 +272,7 @@ func (b *Broker) scanDead(ctx context.Context, name string, fn func(*broker.Dead
 }
 
 // PurgeDead implements [broker.DeadLetterer]. One request removes all messages of the queue's
-// dead-letter subjects.
+// dead-letter subjects. Returns their number, ErrNoQueue if the queue does not exist.
 func (b *Broker) PurgeDead(ctx context.Context, name string) (int, error) {
 	q, err := b.queue(ctx, name)
 	n := 0

@@ -135,8 +135,9 @@ func (d *delivery) isLost() bool {
 }
 
 // endSettle ends the settlement that beginSettle reserved. If err is nil or ErrLeaseLost, d is
-// settled and no longer held. Otherwise d can be settled again. Call it with the subscription's
-// mutex held.
+// settled and no longer held. Its level is woken if it may request messages, and a closed
+// subscription without further deliveries ends. After another error d can be settled again. Call
+// it with the subscription's mutex held.
 func (d *delivery) endSettle(err error) {
 	s := d.level.s
 	if err != nil && !errors.Is(err, broker.ErrLeaseLost) {
@@ -153,8 +154,10 @@ func (d *delivery) endSettle(err error) {
 	s.endIfDone()
 }
 
-// settleNoWait settles d with send, which sends one message to the server and does not wait. what
-// names the operation in errors.
+// settleNoWait settles d with send, which sends one message to the server and does not wait.
+// until is the end of d's lease here. what names the operation in errors. Returns ErrSettled or
+// ErrLeaseLost, without a call of send, if d cannot be settled. It takes the subscription's
+// mutex, but not during send.
 func (d *delivery) settleNoWait(what string, send func(q *queue, reply string, until time.Time)) error {
 	s := d.level.s
 	s.mu.Lock()
@@ -174,8 +177,9 @@ func (d *delivery) settleNoWait(what string, send func(q *queue, reply string, u
 }
 
 // settleAndWait settles d with do, which waits for the server. Meanwhile other settlements of d
-// return ErrSettled. If do fails, d can be settled again, unless the lease was lost meanwhile: then
-// it returns ErrLeaseLost. what names the operation in errors.
+// return ErrSettled. If do fails, d can be settled again, unless the lease was lost meanwhile:
+// then it returns ErrLeaseLost, together with ErrIndeterminate if do may have been executed. what
+// names the operation in errors. It takes the subscription's mutex, but not during do.
 func (d *delivery) settleAndWait(what string, do func() error) error {
 	s := d.level.s
 	s.mu.Lock()
@@ -201,7 +205,8 @@ func (d *delivery) settleAndWait(what string, do func() error) error {
 
 // Ack implements [broker.Delivery]. It never waits. The acknowledgement is sent with others, and
 // the last ones are sent again after a lost connection. If the server is killed before it has
-// processed an acknowledgement, the message is delivered again.
+// processed an acknowledgement, the message is delivered again. Returns ErrSettled or
+// ErrLeaseLost if d cannot be settled.
 func (d *delivery) Ack(context.Context) error {
 	return d.settleNoWait("acknowledge", d.level.s.b.outbox.ack)
 }
@@ -245,8 +250,9 @@ func (d *delivery) AckSync(ctx context.Context) error {
 	})
 }
 
-// Release implements [broker.Delivery]. If after is 0 or less the message goes back at once.
-// Otherwise a message of the next Generation replaces it in one atomic step.
+// Release implements [broker.Delivery]. If after is 0 or less the message goes back at once, and
+// Release does not wait for the server. Otherwise a message of the next Generation replaces it in
+// one atomic step, see replace, and Release waits for the confirmation.
 func (d *delivery) Release(ctx context.Context, after time.Duration) error {
 	if after <= 0 {
 		return d.settleNoWait("release", d.level.s.b.outbox.nak)

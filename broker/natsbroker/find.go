@@ -31,8 +31,10 @@ func (b *Broker) Find(ctx context.Context, name, id string) (broker.Outgoing, er
 	return broker.Outgoing{Queue: name, Message: f.m, At: f.at}, nil
 }
 
-// find searches the levels and the schedules of a queue for the message id. Returns ErrNotFound if
-// no such message waits or if a consumer holds it.
+// find searches the levels and then the schedules of a queue for the message id. Returns
+// ErrNotFound if no such message waits, if a consumer has received it, or if the id is not valid.
+// Returns ErrNoQueue if the queue does not exist, ErrMalformed if the time of a schedule cannot
+// be read.
 func (b *Broker) find(ctx context.Context, name, id string) (*found, error) {
 	q, err := b.queue(ctx, name)
 	if err != nil {
@@ -92,7 +94,8 @@ func (b *Broker) Delete(ctx context.Context, name, id string) error {
 	return wrap(err, "delete from", name)
 }
 
-// remove does the work of Delete. It first allows the same (ID, Generation) to be published again.
+// remove deletes the waiting message id. It first allows the same (ID, Generation) to be
+// published again, see mark. Returns ErrNotFound if no such message waits.
 func (b *Broker) remove(ctx context.Context, name, id string) error {
 	f, err := b.find(ctx, name, id)
 	if err != nil {
@@ -118,7 +121,10 @@ func (b *Broker) Update(ctx context.Context, name string, o broker.Outgoing) err
 	return wrap(err, "update in", name)
 }
 
-// update does the work of Update.
+// update replaces the waiting message with the id of o.Message by o, see Update. Returns
+// ErrNotFound if no such message waits or another process has changed it meanwhile. Returns
+// ErrMalformed if o names another queue. Returns ErrUnsupported if the server is too old to move
+// it.
 func (b *Broker) update(ctx context.Context, name string, o broker.Outgoing) error {
 	if err := b.check(o.Message); err != nil {
 		return err
@@ -145,8 +151,9 @@ func (b *Broker) update(ctx context.Context, name string, o broker.Outgoing) err
 	return err
 }
 
-// exchange replaces the waiting message f by o in one atomic step and waits for the server. Returns
-// natsconn.ErrWrongSequence if the message is no longer the same.
+// exchange replaces the waiting message f by o in one atomic step and waits for the server, also
+// while that is busy. The message may change its subject: level, or from and to the schedules.
+// Returns natsconn.ErrWrongSequence if the message is no longer the same.
 func (b *Broker) exchange(ctx context.Context, f *found, o broker.Outgoing) error {
 	at, err := b.dueTime(ctx, o.At)
 	if err != nil {

@@ -40,7 +40,8 @@ func (b *Broker) Stats(ctx context.Context, name string) (broker.Stats, error) {
 	return st, wrap(err, "inspect", name)
 }
 
-// stats does the work of Stats.
+// stats adds up the counters of all levels of a queue, with one or more requests for each, see
+// Stats. Returns ErrNoQueue if the queue does not exist.
 func (b *Broker) stats(ctx context.Context, name string) (broker.Stats, error) {
 	var sum broker.Stats
 	q, err := b.queue(ctx, name)
@@ -82,7 +83,9 @@ func (b *Broker) Purge(ctx context.Context, name string) (int, error) {
 	return n, wrap(err, "purge", name)
 }
 
-// purge does the work of Purge. It first allows the purged messages to be published again.
+// purge removes the waiting messages of all levels and returns their number, also after an error.
+// It first allows the purged messages to be published again, see mark. The messages of a level
+// without a consumer are purged by subject; see drain for the others.
 func (b *Broker) purge(ctx context.Context, name string) (int, error) {
 	q, err := b.queue(ctx, name)
 	if err != nil {
@@ -113,7 +116,7 @@ func (b *Broker) purge(ctx context.Context, name string) (int, error) {
 	return sum, nil
 }
 
-// lastSeq returns the highest sequence of the stream so far.
+// lastSeq asks the server for the highest sequence of the stream so far.
 func (b *Broker) lastSeq(ctx context.Context) (uint64, error) {
 	var resp struct {
 		State struct {
@@ -124,8 +127,9 @@ func (b *Broker) lastSeq(ctx context.Context) (uint64, error) {
 	return resp.State.Last, err
 }
 
-// drain fetches and acknowledges up to limit waiting messages of a level. It returns the number of
-// messages, without notices of moved messages.
+// drain fetches and acknowledges waiting messages of a level, until limit is reached or none
+// waits. It waits until the server has received the acknowledgements. It returns the number of
+// messages, without notices of moved messages, also after an error.
 func (b *Broker) drain(ctx context.Context, q *queue, level, limit int) (int, error) {
 	sum := 0
 	err := b.conn.Do(ctx, func(ctx context.Context, s *natsconn.Session) error {
@@ -152,8 +156,9 @@ func (b *Broker) drain(ctx context.Context, q *queue, level, limit int) (int, er
 	return sum, err
 }
 
-// drainBatch acknowledges the messages that answer a request for n messages. It returns their
-// number without notices of moved messages, and whether further messages may wait.
+// drainBatch acknowledges the messages that answer a request for n messages, and waits until the
+// server has received the acknowledgements. It returns their number without notices of moved
+// messages, and whether further messages may wait. After an error the number may be too high.
 func drainBatch(ctx context.Context, nc *nats.Conn, sub *nats.Subscription, n int) (got int, more bool, err error) {
 	last := ""
 	more = true
@@ -208,8 +213,9 @@ func (b *Broker) readMark(ctx context.Context, name string) (m mark, seq uint64,
 	return m, st.Seq, errors.Join(json.Unmarshal(st.Data, &m))
 }
 
-// markRemoved raises a queue's mark to the sequence upTo, unless it is higher already. Call it
-// before the removal: a mark without a removal is harmless.
+// markRemoved raises a queue's mark to the sequence upTo, unless it is higher already. It waits
+// for the confirmation. With a server of 2.11 or later the mark expires shortly after
+// Config.Dedupe. Call it before the removal: a mark without a removal is harmless.
 func (b *Broker) markRemoved(ctx context.Context, name string, upTo uint64) error {
 	f, err := b.ensureStream(ctx)
 	if err != nil {

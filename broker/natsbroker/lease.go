@@ -36,8 +36,9 @@ func (s *subscription) deadline(h *leaseGroup) time.Time {
 // checkInterval returns the interval at which keepLeases runs: a sixth of the lease.
 func (s *subscription) checkInterval() time.Duration { return s.lease / 6 }
 
-// addHeld adds a delivery to the newest group of held deliveries, or to a new group if that is too
-// old. Call it with s.mu held.
+// addHeld adds d to the newest group of held deliveries, or to a new group if that is too old or
+// lost. After a freeze of the process the new group counts from before the freeze, because d may
+// have waited in a buffer since then. Call it with s.mu held.
 func (s *subscription) addHeld(d *delivery) {
 	now := time.Now()
 	if now.Sub(s.lastCheck) > 2*s.checkInterval() {
@@ -77,7 +78,8 @@ func (s *subscription) removeHeld(d *delivery) {
 }
 
 // loseGroup marks the group h as lost: it closes the Lost channel of its deliveries and removes
-// them, which frees their prefetch. Call it with s.mu held.
+// them, which frees their prefetch and wakes their levels. A lost group does not change. Call it
+// with s.mu held.
 func (s *subscription) loseGroup(h *leaseGroup) {
 	if h.isLost {
 		return
@@ -92,8 +94,9 @@ func (s *subscription) loseGroup(h *leaseGroup) {
 	}
 }
 
-// keepLeases renews the leases of held deliveries and marks groups as lost whose lease has ended.
-// It returns when ctx ends.
+// keepLeases checks the leases of held deliveries every sixth of the lease: it marks groups as
+// lost whose lease has ended, and renews the others every third. It also notices that the process
+// was frozen. It returns when ctx ends. It takes s.mu.
 func (s *subscription) keepLeases(ctx context.Context) {
 	t := time.NewTicker(s.checkInterval())
 	defer t.Stop()
@@ -119,8 +122,8 @@ func (s *subscription) keepLeases(ctx context.Context) {
 	}
 }
 
-// expireGroups marks the groups whose deadline has passed as lost, and drops empty groups. Call it
-// with s.mu held.
+// expireGroups marks the groups whose deadline is not after now as lost, and drops empty groups
+// except the newest. Call it with s.mu held.
 func (s *subscription) expireGroups(now time.Time) {
 	keep := s.groups[:0]
 	for i, h := range s.groups {
@@ -135,8 +138,8 @@ func (s *subscription) expireGroups(now time.Time) {
 	s.groups = keep
 }
 
-// repliesToRenew returns the reply subjects of all held deliveries if a renewal is due, otherwise
-// nil. Call it with s.mu held.
+// repliesToRenew returns the reply subjects of all held deliveries if the last renewal was sent
+// about a third of the lease ago. Otherwise it returns nil. Call it with s.mu held.
 func (s *subscription) repliesToRenew(now time.Time) []string {
 	if now.Sub(s.renewSentAt) < s.lease/3-s.checkInterval()/2 {
 		return nil
@@ -150,8 +153,10 @@ func (s *subscription) repliesToRenew(now time.Time) []string {
 	return replies
 }
 
-// renewLeases sends a renewal for each of the replies and does not wait. The renewal counts when
-// the server has answered a later request on the same connection.
+// renewLeases sends a renewal for each of the replies and does not wait. Without a connection on
+// which settlements are permitted it sends nothing. The renewal counts when the server has
+// answered a later request on the same connection: a goroutine waits for that, and also ends the
+// state after a freeze. It takes s.mu.
 func (s *subscription) renewLeases(ctx context.Context, now time.Time, replies []string) {
 	sess := s.b.conn.Live()
 	if sess == nil || !s.b.outbox.isTrusted(sess) {

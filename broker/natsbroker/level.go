@@ -107,8 +107,9 @@ func (lv *level) wakeIfRoom() {
 	}
 }
 
-// run pulls messages through one inbox after the other until the subscription is closed. If access
-// is refused or the queue does not exist, Receive returns the error.
+// run pulls messages through one inbox after the other until the subscription is closed. After a
+// lost inbox it pauses, longer after each failure. If access is refused, or the queue does not
+// exist or is malformed, Receive returns the error until a pull works.
 func (lv *level) run() {
 	s := lv.s
 	var pauses task.Backoff
@@ -136,8 +137,8 @@ func (lv *level) run() {
 	}
 }
 
-// ensureConsumer creates the consumer of the level again if it was deleted, with the lease of the
-// subscription. It waits for the server.
+// ensureConsumer creates the consumer of the level again if it was deleted, logs that, and reads
+// the queue again. It waits for the server. It takes s.mu.
 func (lv *level) ensureConsumer() error {
 	s := lv.s
 	info, err := s.b.ensureConsumer(s.fetch, s.q, lv.index, s.lease)
@@ -235,7 +236,7 @@ func (lv *level) pull(known bool) error {
 	}
 }
 
-// isPaused reports whether the prefetch is 0.
+// isPaused reports whether the prefetch is 0. It takes s.mu.
 func (lv *level) isPaused() bool {
 	lv.s.mu.Lock()
 	defer lv.s.mu.Unlock()
@@ -282,8 +283,8 @@ func (l *pullInbox) ended() bool {
 	}
 }
 
-// close removes the inbox from its level, after the messages that arrived through it were handled.
-// It waits at most a second.
+// close ends the inbox and removes it from its level, after the messages that arrived through it
+// were handled. It waits at most a second for them. It takes the subscription's mutex.
 func (l *pullInbox) close() {
 	t := time.NewTicker(time.Millisecond)
 	defer t.Stop()
@@ -445,8 +446,8 @@ func (s *subscription) addReady(d *delivery) {
 	s.line.Serve()
 }
 
-// handleStatus handles a status message of the server about the requests. It may end the inbox or
-// reduce the number of outstanding messages.
+// handleStatus handles a status message about the requests. The end of a request reduces
+// l.outstanding. A missing consumer, a new leader or an unknown status ends the inbox.
 func (l *pullInbox) handleStatus(m *nats.Msg) {
 	code, text := headerValue(m.Header, "Status"), strings.ToLower(headerValue(m.Header, "Description"))
 	switch code {

@@ -176,7 +176,8 @@ func encodeExtra(m *broker.Message, contentType bool) (string, error) {
 	return string(text), nil
 }
 
-// valueOf returns v as a value. It returns false for a type that a header cannot have.
+// valueOf returns v, a header's value, in its stored form. It returns false for a type that a
+// header cannot have. A nil []byte becomes an empty one.
 func valueOf(v any) (value, bool) {
 	switch v := v.(type) {
 	case string:
@@ -223,7 +224,8 @@ func (v value) goValue() (any, bool) {
 }
 
 // decode fills m with a stored message. Headers that belong neither to the adapter nor to the
-// server come from a foreign program and are copied.
+// server come from a foreign program and are copied, each with its first value. Headers of the
+// adapter that cannot be read are ignored.
 func decode(m *broker.Message, id string, h nats.Header, body []byte) {
 	m.ID, m.Body, m.Priority = id, body, defaultPriority
 	for k, vs := range h {

@@ -18,9 +18,10 @@ import (
 // power. The consumer allows 5 s for one question.
 const nodeTimeout = 3 * time.Second
 
-// makePresent makes this process answer for a node from now on, and checks that the server delivers
-// the questions. It waits for the server. The client library restores the subscription after a lost
-// connection. It does nothing if the node noted a start before.
+// makePresent makes this process answer for a node from now on, and checks that the server
+// delivers the questions. It waits for the server. The client library restores the subscription
+// after a lost connection. It does nothing if the node noted a start before. It takes the mutex
+// of b.witness.
 func (b *Broker) makePresent(ctx context.Context, node string) error {
 	w := &b.witness
 	if _, known := b.nodeSubscription(node); known {
@@ -61,7 +62,7 @@ func (b *Broker) makePresent(ctx context.Context, node string) error {
 }
 
 // nodeSubscription returns the subscription with which a node answers, nil if it has left, and
-// whether the node has noted a start.
+// whether the node has noted a start. It takes b.witness.mu.
 func (b *Broker) nodeSubscription(name string) (*nats.Subscription, bool) {
 	b.witness.mu.Lock()
 	defer b.witness.mu.Unlock()
@@ -114,8 +115,9 @@ func (b *Broker) nodeState(ctx context.Context, node string) (broker.NodeState, 
 	}
 }
 
-// answers reports whether a process answers requests on the subject within nodeTimeout. It returns
-// an error if this process's own connection does not work.
+// answers reports whether a process answers requests on the subject within nodeTimeout. It
+// returns false at once if the server knows no such process. It returns an error if ctx ends or
+// this process's own connection does not work.
 func answers(ctx context.Context, nc *nats.Conn, subject string) (bool, error) {
 	limited, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
@@ -139,8 +141,9 @@ func (b *Broker) Leave(ctx context.Context, node string) error {
 	return wrap(b.leave(ctx, node), "leave of node", node)
 }
 
-// leave stores that the node has left and stops answering for it. It waits for the server. It does
-// nothing for a node that noted no start here.
+// leave stores that the node has left, for 24 h, and stops answering for it. It waits for the
+// server, and repeats while that is busy. It does nothing for a node that noted no start here or
+// has left.
 func (b *Broker) leave(ctx context.Context, node string) error {
 	if err := b.checkNode(node); err != nil {
 		return err
@@ -164,8 +167,9 @@ func (b *Broker) leave(ctx context.Context, node string) error {
 	}
 }
 
-// stopAnswering makes this process no longer answer for a node, and waits until the server knows
-// that.
+// stopAnswering ends sub, with which this process answers for a node, and waits until the server
+// knows that. It records that the node has left. After an error the node no longer answers but is
+// not recorded as left: Leave may be called again. It takes b.witness.mu.
 func (b *Broker) stopAnswering(ctx context.Context, node string, sub *nats.Subscription) error {
 	_ = sub.Unsubscribe() // the connection may be lost, and the subscription with it
 	err := b.conn.Do(ctx, func(ctx context.Context, s *natsconn.Session) error {
@@ -182,7 +186,8 @@ func (b *Broker) stopAnswering(ctx context.Context, node string, sub *nats.Subsc
 	return nil
 }
 
-// checkNode returns ErrMalformed if the node name is not valid, ErrClosed after Close.
+// checkNode returns ErrMalformed if the node name is not valid, ErrClosed after Close. It takes
+// b.mu.
 func (b *Broker) checkNode(node string) error {
 	if !naming.ValidName(node) {
 		return fmt.Errorf("%w: node name %.140q", broker.ErrMalformed, node)

@@ -110,8 +110,9 @@ func (o *outbox) send(q *queue, reply string, body []byte, until time.Time) {
 	}
 }
 
-// flushLate waits for a connection and sends the settlements that waited for it, except those whose
-// time has passed.
+// flushLate waits for a connection on which settlements are permitted. Then it sends the
+// settlements that waited for it, except those whose time has passed. It returns without sending
+// if ctx ends or the Broker is closed. It takes o.mu.
 func (o *outbox) flushLate(ctx context.Context) {
 	for {
 		s, err := o.b.conn.Session(ctx)
@@ -207,9 +208,13 @@ func (o *outbox) dropQueue(q *queue) {
 	o.late = slices.DeleteFunc(o.late, func(l lateSettlement) bool { return l.queue == q })
 }
 
-// checkQueues checks whether each queue with deliveries or settlements of this process is still in
-// the same stream. The time of its record shows that, because the record is written only once.
-// Deliveries and settlements of a queue in another stream are lost.
+// checkQueues checks whether each queue with deliveries or settlements of this process is still
+// in the same stream. The time of its record shows that, because the record is written only once.
+// Deliveries and settlements of a queue in another stream are lost, with a warning in the log.
+//
+// It reads each record from the server, and creates a lost queue again. Returns the first error;
+// the queues after it are not checked then. It takes b.mu, o.mu and the mutexes of the
+// subscriptions.
 func (b *Broker) checkQueues(ctx context.Context) error {
 	b.mu.Lock()
 	subs := make([]*subscription, 0, len(b.subs))

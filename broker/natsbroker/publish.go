@@ -37,7 +37,8 @@ func (b *Broker) PublishAt(ctx context.Context, queue string, m *broker.Message,
 	return wrap(b.publish(ctx, broker.Outgoing{Queue: queue, Message: m, At: at}), "publish later to", queue)
 }
 
-// publish stores the message of o in the stream and waits for the confirmation.
+// publish stores the message of o in the stream and waits for the confirmation. It returns nil
+// too if the stream holds the same (ID, Generation) or a newer one already.
 func (b *Broker) publish(ctx context.Context, o broker.Outgoing) error {
 	p, err := b.prepare(ctx, &o)
 	if err != nil {
@@ -59,7 +60,8 @@ type publishing struct {
 }
 
 // prepare checks and encodes the message of o and chooses its subject. It may read the queue's
-// record from the server. Returns ErrNoQueue if the queue does not exist.
+// record and the time from the server; it publishes nothing. Returns ErrNoQueue if the queue does
+// not exist, and the errors of check and encodeTo.
 func (b *Broker) prepare(ctx context.Context, o *broker.Outgoing) (publishing, error) {
 	if err := b.check(o.Message); err != nil {
 		return publishing{}, err
@@ -134,7 +136,9 @@ func setSchedule(h nats.Header, at time.Time, target string) {
 
 // handleAnswer continues after an answer to a publish that is not a plain confirmation: ack and
 // err. It publishes the message again only if the server certainly did not store it, for example
-// because the stream was deleted. It returns nil if the message is stored or superfluous.
+// because the stream was deleted. It waits for the server. It returns nil if the message is
+// stored or superfluous. Returns ErrIndeterminate if a repeated message cannot be looked up, and
+// err if nothing helps.
 func (b *Broker) handleAnswer(ctx context.Context, p publishing, ack natsconn.Ack, err error) error {
 	for {
 		switch {
@@ -175,8 +179,9 @@ func (b *Broker) handleAnswer(ctx context.Context, p publishing, ack natsconn.Ac
 	}
 }
 
-// retryLater pauses if err says that the server cannot accept the message just now. It returns true
-// if the message may be sent again, false for other errors or if ctx ends.
+// retryLater pauses for busyPause if err says that the server cannot accept the message just now,
+// and returns true: the message may be sent again. It returns false for other errors, at once,
+// and if ctx or the Broker ends during the pause.
 func (b *Broker) retryLater(ctx context.Context, err error) bool {
 	busy := errors.Is(err, natsconn.ErrBlocked) || errors.Is(err, natsconn.ErrUnavailable) && natsconn.Code(err) != 0
 	return busy && b.pause(ctx, busyPause)
@@ -212,7 +217,7 @@ func withHeader(m *nats.Msg, k, v string) *nats.Msg {
 }
 
 // PublishBatch implements [broker.BatchPublisher]. It sends all messages at once and waits until
-// each was stored or refused.
+// each was stored or refused. A message that cannot be sent does not hinder the others.
 func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 	if len(ms) == 0 {
 		return nil

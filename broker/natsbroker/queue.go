@@ -46,7 +46,8 @@ func (b *Broker) newQueue(name string, bounds []int) *queue {
 	return q
 }
 
-// levelOf returns the index of the level for a priority.
+// levelOf returns the index of the level for a priority: the first one whose bound is at least
+// priority, otherwise the last.
 func (q *queue) levelOf(priority int) int {
 	for i, bound := range q.bounds {
 		if priority <= bound {
@@ -56,7 +57,8 @@ func (q *queue) levelOf(priority int) int {
 	return len(q.work) - 1
 }
 
-// msgID returns the key of the pair (id, generation) by which the server drops repeated messages.
+// msgID returns the key of the pair (id, generation) by which the server drops repeated messages:
+// queue, level and id of the subject, then the generation if it is not 0.
 func (q *queue) msgID(subject string, generation int) string {
 	if generation == 0 {
 		return subject[q.skip:]
@@ -64,9 +66,9 @@ func (q *queue) msgID(subject string, generation int) string {
 	return fmt.Sprintf("%s/%d", subject[q.skip:], generation)
 }
 
-// queue returns the queue with the given name. It reads the record from the server if this process
-// does not know the queue. Returns ErrNoQueue if the queue does not exist, ErrMalformed if the name
-// is not valid.
+// queue returns the queue with the given name. If this process does not know the queue, it reads
+// the record from the server, and creates the stream if that does not exist. Returns ErrNoQueue
+// if the queue does not exist, ErrMalformed if the name is not valid, ErrClosed after Close.
 func (b *Broker) queue(ctx context.Context, name string) (*queue, error) {
 	if v, ok := b.queues.Load(name); ok {
 		if b.stop.Err() != nil {
@@ -89,9 +91,10 @@ func (b *Broker) queue(ctx context.Context, name string) (*queue, error) {
 	}
 }
 
-// loadQueue reads a queue's record from the server. If the record was lost with its stream, and
-// this Broker has declared or consumed the queue, it writes the record again. Returns ErrNoQueue if
-// the record does not exist otherwise.
+// loadQueue reads a queue's record from the server and remembers the queue in b.queues. If the
+// record was lost with its stream, and this Broker has declared or consumed the queue, it writes
+// the record again. Returns ErrNoQueue if the record does not exist otherwise, ErrMalformed if it
+// is damaged.
 func (b *Broker) loadQueue(ctx context.Context, name string) (*queue, error) {
 	st, err := b.conn.GetLast(ctx, b.names.stream, b.names.record(name))
 	if errors.Is(err, natsconn.ErrNotFound) {
@@ -124,7 +127,8 @@ func ascending(levels []int) bool {
 }
 
 // writeRecord writes a queue's record with the given levels, unless it exists, and returns the
-// queue with the levels that are valid. If they differ from levels it logs that once.
+// queue with the levels that are valid. If they differ from levels it logs that once. It creates
+// a missing stream, and repeats while the server is busy. It waits for the server.
 func (b *Broker) writeRecord(ctx context.Context, name string, levels []int) (*queue, error) {
 	if len(levels) == 1 {
 		levels = nil
@@ -163,8 +167,8 @@ func (b *Broker) warnLevels(ctx context.Context, name string, want, have []int) 
 	}
 }
 
-// Declare implements [broker.Declarer]. The levels of the first declaration are valid for ever and
-// for every process.
+// Declare implements [broker.Declarer]. The levels of the first declaration are valid for ever
+// and for every process. It stops at the first error; the queues before it exist then.
 func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 	for _, q := range qs {
 		if err := b.declare(ctx, q.Name, slices.Clone(q.Levels)); err != nil {
@@ -174,8 +178,9 @@ func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 	return nil
 }
 
-// declare creates a queue if it does not exist. If it exists with other levels, it logs that once.
-// Returns ErrMalformed if the levels do not ascend.
+// declare creates a queue if it does not exist, and remembers that this Broker has declared it.
+// It always asks the server. If the queue exists with other levels, it logs that once. Returns
+// ErrMalformed if the levels do not ascend.
 func (b *Broker) declare(ctx context.Context, name string, levels []int) error {
 	if !ascending(levels) {
 		return fmt.Errorf("%w: levels %v do not ascend", broker.ErrMalformed, levels)

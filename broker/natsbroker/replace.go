@@ -106,8 +106,9 @@ func (d *delivery) replaceSameSubject(ctx context.Context, p publishing) error {
 	return d.publishReplacement(ctx, m, p.m.Generation)
 }
 
-// publishReplacement publishes m, which replaces d's message, and repeats while the server is busy.
-// generation is that of the successor. Returns ErrLeaseLost if the message of d no longer exists.
+// publishReplacement publishes m, which replaces d's message, waits for the confirmation, and
+// repeats while the server is busy. generation is that of the successor. Returns ErrLeaseLost if
+// the message of d or the stream no longer exists; see checkReplaced for the exception.
 func (d *delivery) publishReplacement(ctx context.Context, m *nats.Msg, generation int) error {
 	b := d.level.s.b
 	for {
@@ -128,8 +129,9 @@ func (d *delivery) publishReplacement(ctx context.Context, m *nats.Msg, generati
 }
 
 // checkReplaced decides about a successor that the server refused with cause, because the message
-// of d no longer exists. It returns nil if an earlier attempt, whose answer was lost, has stored
-// the successor in subject. Otherwise it returns ErrLeaseLost.
+// of d no longer exists. It reads the last message of subject from the server. It returns nil if
+// that has the successor's generation: an earlier attempt, whose answer was lost, has stored it.
+// Returns ErrIndeterminate if the read fails, otherwise ErrLeaseLost.
 func (d *delivery) checkReplaced(ctx context.Context, subject string, generation int, cause error) error {
 	b := d.level.s.b
 	st, err := b.conn.GetLast(ctx, b.names.stream, subject)
@@ -185,7 +187,8 @@ func (d *delivery) movedNotice() *nats.Msg {
 }
 
 // publishAtomic stores all messages in one atomic step, or none of them, and waits for the
-// confirmation.
+// confirmation. Returns natsconn.ErrWrongSequence if a subject has not the expected sequence. It
+// does not repeat anything.
 func (b *Broker) publishAtomic(ctx context.Context, ms ...*nats.Msg) error {
 	id := rand.Text()
 	return b.conn.Do(ctx, func(ctx context.Context, s *natsconn.Session) error {

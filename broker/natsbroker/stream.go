@@ -26,7 +26,8 @@ type features struct {
 // a number has the server's default, which is 1,000 since NATS 2.12.
 const maxConsumers = 100_000
 
-// streamConfig returns the configuration of the stream of the namespace.
+// streamConfig returns the configuration with which the stream of the namespace is created: all
+// its subjects, the settings of Config, and all features. The package comment describes it.
 func (b *Broker) streamConfig() jetstream.StreamConfig {
 	storage := jetstream.FileStorage
 	if b.cfg.Storage == Memory {
@@ -72,8 +73,14 @@ func allowConsumers(have jetstream.StreamConfig) (jetstream.StreamConfig, bool) 
 	return have, change
 }
 
-// ensureStream creates the stream if it does not exist, once, and returns the features that it has.
-// It waits for the server. It logs settings of an existing stream that differ.
+// ensureStream creates the stream if it does not exist, and returns the features that it has. It
+// waits for the server at the first call, and after the stream was found missing; otherwise it
+// returns the known features.
+//
+// An existing stream keeps its settings, except that missing features are switched on if the
+// server is new enough. Differences are logged once. It also asks for the server's time.
+// Concurrent callers wait for one of them. Returns ErrUnavailable if ctx ends first, ErrClosed
+// after Close.
 func (b *Broker) ensureStream(ctx context.Context) (*features, error) {
 	if f := b.features.Load(); f != nil {
 		return f, nil
@@ -166,8 +173,8 @@ func (b *Broker) firstTime(key string) bool {
 	return !known
 }
 
-// forgetStream drops all knowledge about the stream after it was found missing, so that it is
-// created again. It logs that once.
+// forgetStream drops all knowledge about the stream and its queues after the stream was found
+// missing, so that it is created again. It logs a warning, once for each loss. It sends nothing.
 func (b *Broker) forgetStream(ctx context.Context) {
 	if b.features.Swap(nil) == nil {
 		return

@@ -53,7 +53,9 @@ func (b *Broker) Subscribe(ctx context.Context, name string, o broker.SubscribeO
 	return s, nil
 }
 
-// subscribe does the work of Subscribe and starts the goroutines of the subscription.
+// subscribe does the work of Subscribe and starts the goroutines of the subscription: one for
+// each level, and one for the leases. Returns ErrMalformed for a negative prefetch or a lease
+// below 100 ms, ErrClosed after Close. It takes b.mu.
 func (b *Broker) subscribe(ctx context.Context, name string, o broker.SubscribeOptions) (*subscription, error) {
 	if o.Prefetch < 0 {
 		return nil, fmt.Errorf("%w: prefetch %d", broker.ErrMalformed, o.Prefetch)
@@ -174,8 +176,9 @@ func (s *subscription) setFault(err error) {
 	s.line.Fail(err)
 }
 
-// SetPrefetch implements [broker.Resizer]. When it returns nil the server does not send messages
-// beyond a smaller n.
+// SetPrefetch implements [broker.Resizer]. The levels share n as at Subscribe. It blocks until
+// the server no longer sends messages beyond a smaller n, or ctx ends: then it returns
+// ErrUnavailable, and n is valid nevertheless. A negative n counts as 0.
 func (s *subscription) SetPrefetch(ctx context.Context, n int) error {
 	n = max(n, 0)
 	errs := make([]error, len(s.levels))
@@ -191,8 +194,9 @@ func (s *subscription) SetPrefetch(ctx context.Context, n int) error {
 	return wrap(errors.Join(errs...), "set the prefetch of", s.q.name)
 }
 
-// Close implements [broker.Subscription]. It withdraws the requests for messages and returns the
-// messages that Receive has not returned to the queue. It waits for the server until ctx ends.
+// Close implements [broker.Subscription]. Receive returns ErrClosed from now on. Close withdraws
+// the requests for messages and returns the messages that Receive has not returned to the queue.
+// It waits for the server until ctx ends; the subscription is closed even after an error.
 func (s *subscription) Close(ctx context.Context) error {
 	s.mu.Lock()
 	first := s.line.Close(broker.ErrClosed)
@@ -235,8 +239,9 @@ func (s *subscription) returnUnreceived() {
 	}
 }
 
-// returnUnsettled marks all deliveries as lost and returns the unsettled messages to the queue, for
-// a Broker that closes. It does not wait for the server. It takes s.mu.
+// returnUnsettled marks all deliveries as lost and returns the unsettled messages to the queue,
+// for a Broker that closes. Deliveries whose settlement is in progress are not returned. It does
+// not wait for the server. It takes s.mu.
 func (s *subscription) returnUnsettled() {
 	s.mu.Lock()
 	var replies []string

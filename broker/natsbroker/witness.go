@@ -52,7 +52,10 @@ type noteStore struct {
 	ttl    bool   // each message has an expiry
 }
 
-// ensureNoteStore makes sure that notes can be stored and returns where. It waits for the server.
+// ensureNoteStore makes sure that notes can be stored and returns where. The first call adds the
+// subjects of notes to the stream of messages, or creates the separate stream on servers before
+// 2.11. Later calls send nothing. Returns ErrUnavailable if ctx ends while another call does
+// this, ErrClosed after Close.
 func (b *Broker) ensureNoteStore(ctx context.Context) (noteStore, error) {
 	f, err := b.ensureStream(ctx)
 	if err != nil {
@@ -137,13 +140,15 @@ func (st noteStore) write(ctx context.Context, b *Broker, m *nats.Msg) error {
 }
 
 // NoteStart implements [broker.Witness]. The first note of a message is one round trip, each
-// further one three.
+// further one three. The node of s answers questions about its presence from then on.
 func (b *Broker) NoteStart(ctx context.Context, queue string, s broker.Start) ([]broker.Start, error) {
 	earlier, err := b.noteStart(ctx, queue, s)
 	return earlier, wrap(err, "note a start in", queue)
 }
 
-// noteStart makes the node of s present, adds s to the stored notes, and returns the earlier ones.
+// noteStart makes the node of s present, adds s to the stored notes, and returns the earlier
+// ones, with their latest verdicts. It waits for the server. If a note with the nonce of s exists
+// it stores nothing. Returns the errors of noteSubjectOf.
 func (b *Broker) noteStart(ctx context.Context, queue string, s broker.Start) (earlier []broker.Start, err error) {
 	subject, err := b.noteSubjectOf(ctx, queue, s)
 	if err != nil {
@@ -169,7 +174,8 @@ func (b *Broker) JudgeStart(ctx context.Context, queue string, s broker.Start) e
 	return wrap(b.judgeStart(ctx, queue, s), "judge a start in", queue)
 }
 
-// judgeStart stores the verdict of s in its note. It does nothing if the note does not exist.
+// judgeStart stores the verdict of s in its note. It does nothing if the note does not exist or
+// has the verdict. It waits for the server.
 func (b *Broker) judgeStart(ctx context.Context, queue string, s broker.Start) error {
 	subject, err := b.noteSubjectOf(ctx, queue, s)
 	if err != nil {
@@ -234,8 +240,10 @@ func (b *Broker) editNotes(ctx context.Context, subject string, blind bool, edit
 	}
 }
 
-// retryNotes reports whether an operation on the stream of notes is repeated after err, and pauses
-// first if that is useful. All of these operations may be repeated.
+// retryNotes reports whether an operation on the stream of notes is repeated after err, and
+// pauses first if that is useful. It is repeated after a conflict, after a lost answer, and while
+// the server is busy. It is also repeated if the stream is missing: the next attempt creates it
+// again. Other errors end the operation.
 func (b *Broker) retryNotes(ctx context.Context, err error) bool {
 	switch {
 	case errors.Is(err, natsconn.ErrWrongSequence):
@@ -254,8 +262,9 @@ func (b *Broker) retryNotes(ctx context.Context, err error) bool {
 	}
 }
 
-// readNotes returns the stored notes of a message and the sequence under which they are stored. The
-// sequence is 0 if the message has no notes.
+// readNotes returns the stored notes of a message and the sequence under which they are stored.
+// The sequence is 0 if the message has no notes. The notes have no ID and Generation. Returns
+// ErrMalformed if they are not JSON of the right form.
 func (b *Broker) readNotes(ctx context.Context, store noteStore, subject string) ([]broker.Start, uint64, error) {
 	st, err := store.read(ctx, b, subject)
 	if errors.Is(err, natsconn.ErrNotFound) {
@@ -276,7 +285,8 @@ func (b *Broker) readNotes(ctx context.Context, store noteStore, subject string)
 }
 
 // writeNotes stores the notes of a message in place of the ones with sequence seq, 0 for none. It
-// waits for the confirmation.
+// waits for the confirmation up to noteTimeout. Returns natsconn.ErrWrongSequence, and stores
+// nothing, if the stored notes have another sequence.
 func (b *Broker) writeNotes(ctx context.Context, st noteStore, subject string, seq uint64, all []broker.Start) error {
 	list := make([]note, len(all))
 	for i, s := range all {

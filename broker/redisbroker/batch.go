@@ -95,9 +95,11 @@ func (e *entry[T]) finish(err error) {
 // A new goroutine would have to grow its stack again.
 const idleTimeout = time.Second
 
-// run sends the pending entries in round trips. After an error that can be repeated it waits and
-// sends them again. It returns when no entry was added for idleTimeout, or when the batcher's ctx
-// ends.
+// run sends the pending entries in round trips, until no entry was added for idleTimeout.
+//
+// After a round trip whose entries are sent again it first waits for the connection's backoff
+// time. If the batcher's ctx ends during that wait, run finishes all pending entries with
+// errClosed and returns. It takes t.mu.
 func (t *batcher[T]) run() {
 	timer := time.NewTimer(idleTimeout)
 	defer timer.Stop()
@@ -128,8 +130,10 @@ func (t *batcher[T]) run() {
 	}
 }
 
-// waitForMore blocks until an entry is added. It returns false after idleTimeout or when the
-// batcher's ctx ends: then the goroutine must end. It takes t.mu.
+// waitForMore blocks until an entry is added, and returns true then. It also returns after
+// idleTimeout or when the batcher's ctx ends: true if entries are pending by then, false
+// otherwise. Before it returns false it records that no goroutine runs: run must return. It takes
+// t.mu.
 func (t *batcher[T]) waitForMore(timer *time.Timer) bool {
 	timer.Reset(idleTimeout)
 	select {
@@ -144,8 +148,9 @@ func (t *batcher[T]) waitForMore(timer *time.Timer) bool {
 	return t.busy
 }
 
-// takePending removes and returns the entries of the next round trip, nil if no entry is pending.
-// If none is pending it also records that the batcher is idle. It takes t.mu.
+// takePending removes the entries of the next round trip from the pending ones, marks them as in
+// flight and returns them. They are the first ones, at most maxEntries. If none is pending it
+// records that the batcher is idle, wakes the callers of flush, and returns nil. It takes t.mu.
 func (t *batcher[T]) takePending() []*entry[T] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -175,13 +180,13 @@ func (t *batcher[T]) setIdle() {
 // complete sets the results of es, the entries of the round trip that has just ended with err.
 // taken is the number of entries, from the first on, that were sent. It takes t.mu.
 //
-//   - Without err the first taken entries are finished. The others become pending again, in front
-//     of all pending ones, except those whose caller has gone.
-//   - With err each entry that may be sent again becomes pending again. The others are finished
-//     with err.
+//   - Without err the first taken entries are finished with their own errors. The others become
+//     pending again, in front of all pending ones, except those whose caller has gone.
+//   - With err each entry for which shouldResend is true becomes pending again, in front. The
+//     others are finished with err.
 //
-// It returns true if entries must be sent again because of err. The caller pauses before the next
-// round trip then.
+// It returns true if entries must be sent again because of err, and keeps err for wait. The
+// caller pauses before the next round trip then.
 func (t *batcher[T]) complete(es []*entry[T], taken int, err error) (again bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -212,8 +217,14 @@ func (t *batcher[T]) complete(es []*entry[T], taken int, err error) (again bool)
 	return again
 }
 
-// shouldResend reports whether an entry is sent again after a round trip that failed with err. It
-// records whether the entry may have been executed. Call it with t.mu held.
+// shouldResend reports whether entry e is sent again after a round trip that failed with err.
+// Call it with t.mu held.
+//
+//   - The caller of e has gone: no.
+//   - The round trip was certainly not executed: yes, unless t.resend refuses.
+//   - Its outcome is unknown: only if t.resend exists and agrees. It then also records that e may
+//     have been executed.
+//   - Any other error: no.
 func (t *batcher[T]) shouldResend(e *entry[T], err error) bool {
 	switch {
 	case e.abandoned:
@@ -227,7 +238,8 @@ func (t *batcher[T]) shouldResend(e *entry[T], err error) bool {
 	return false
 }
 
-// failPending finishes all pending entries with errClosed. Call it with t.mu held.
+// failPending finishes all pending entries with errClosed and wakes the callers of flush. Call it
+// with t.mu held.
 func (t *batcher[T]) failPending() {
 	for _, e := range t.pending {
 		e.finish(errClosed)
@@ -235,11 +247,15 @@ func (t *batcher[T]) failPending() {
 	t.setIdle()
 }
 
-// wait blocks until all entries es of the call c are finished, and returns their errors.
+// wait blocks until all entries es of the call c are finished, and returns their errors, in the
+// order of es. It takes t.mu.
 //
-// If ctx ends first, entries that were not sent are withdrawn. Their error is
-// redisconn.ErrUnavailable, or the cause why they could not be sent. Entries that may have been
-// executed have the error redisconn.ErrIndeterminate.
+// If ctx ends first it returns at once, and the entries are not sent again:
+//
+//   - A finished entry has its own error, nil for success.
+//   - An entry that was never sent is withdrawn. Its error is redisconn.ErrUnavailable, or the
+//     cause why it could not be sent.
+//   - An entry that may have been executed has the error redisconn.ErrIndeterminate.
 func (t *batcher[T]) wait(ctx context.Context, c *call, es []*entry[T]) []error {
 	errs := make([]error, len(es))
 	select {
@@ -276,7 +292,8 @@ func (t *batcher[T]) wait(ctx context.Context, c *call, es []*entry[T]) []error 
 	return errs
 }
 
-// flush blocks until no entry is pending or in progress. Returns ctx's error if ctx ends first.
+// flush blocks until no entry is pending or in progress. Entries that are added meanwhile prolong
+// it. Returns ctx's error if ctx ends first. It takes t.mu.
 func (t *batcher[T]) flush(ctx context.Context) error {
 	t.mu.Lock()
 	if !t.busy {

@@ -51,7 +51,8 @@ var (
 	_ broker.Witness        = (*Broker)(nil)
 )
 
-// New checks the configuration and returns a Broker. It does not connect.
+// New checks the configuration, sets its defaults and returns a Broker. It returns all problems
+// as one joined error. It does not connect: the first call that needs the server does.
 func New(cfg Config) (*Broker, error) {
 	err := cfg.check()
 	conn, connErr := redisconn.New(cfg.conn())
@@ -85,8 +86,8 @@ func New(cfg Config) (*Broker, error) {
 	return b, nil
 }
 
-// open returns the queue with the given name. It sends nothing to the server. Returns ErrMalformed
-// if the name is not valid, ErrClosed after Close.
+// open returns the queue with the given name. It sends nothing to the server. Returns
+// ErrMalformed if the name is not valid, ErrClosed after Close. It takes b.mu.
 func (b *Broker) open(name string) (*queue, error) {
 	q, err := b.queue(name)
 	if err != nil {
@@ -101,7 +102,7 @@ func (b *Broker) open(name string) (*queue, error) {
 }
 
 // start runs fn in a goroutine for which Close waits. It returns false, without a start, if Close
-// no longer waits.
+// no longer waits. It takes b.mu.
 func (b *Broker) start(fn func()) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -122,7 +123,9 @@ func (b *Broker) pause(ctx context.Context, attempt int) bool {
 	return wake.SleepOr(ctx, b.ctx.Done(), b.conn.Backoff().Interval(attempt))
 }
 
-// Declare implements [broker.Declarer]. A queue keeps the levels with which it was declared first.
+// Declare implements [broker.Declarer]. A queue keeps the levels with which it was declared
+// first. Declare stops at the first error; the queues before it exist then. The first success
+// starts a check of the server's settings in the background, see checkSettings.
 func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 	for _, want := range qs {
 		q, err := b.open(want.Name)
@@ -137,9 +140,10 @@ func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 	return nil
 }
 
-// declare creates the queue with the given level bounds if it does not exist. If it exists with
-// other levels it is used as it is, and the difference is logged once. Returns ErrMalformed if the
-// bounds do not ascend, do not fit into 32 bits, or are more than maxLevels.
+// declare creates the queue on the server if it does not exist, with the given level bounds. It
+// stores the levels that the queue has in q. If they differ from bounds, the queue is used as it
+// is, and the difference is logged once. Returns ErrMalformed if the bounds do not ascend, do not
+// fit into 32 bits, or are more than maxLevels.
 func (q *queue) declare(ctx context.Context, bounds []int) error {
 	for i, bound := range bounds {
 		if i > 0 && bound <= bounds[i-1] || bound != int(int32(bound)) {
@@ -167,8 +171,9 @@ func (q *queue) declare(ctx context.Context, bounds []int) error {
 	return nil
 }
 
-// checkSettings starts a goroutine, once per Broker, that checks the server's settings and logs
-// those that weaken the promises. It does not block.
+// checkSettings starts a goroutine, once per Broker, that checks the server's settings. The
+// connection logs those that weaken the promises. After an error the goroutine tries again, until
+// Close begins. checkSettings does not block.
 func (b *Broker) checkSettings() {
 	b.settings.Do(func() {
 		b.start(func() {
@@ -192,15 +197,17 @@ const (
 	maxLevels     = 64
 )
 
-// subscriptionOf returns the subscription whose owner has the given channel, nil if the channel has
-// no owner.
+// subscriptionOf returns the subscription whose owner has the given channel, nil if the channel
+// has no owner. It takes b.mu.
 func (b *Broker) subscriptionOf(channel string) *subscription {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.owners[channel]
 }
 
-// listenTo starts to receive messages from the channel of the subscription's owner.
+// listenTo starts to receive the messages that the server publishes on the channel of own, an
+// owner of s. It does not wait: channelConfirmed is called when the server has confirmed it. It
+// takes b.mu.
 func (b *Broker) listenTo(s *subscription, own *owner) {
 	channel := s.q.names.channel(own.number)
 	b.mu.Lock()
@@ -209,7 +216,7 @@ func (b *Broker) listenTo(s *subscription, own *owner) {
 	b.listener.Add(channel)
 }
 
-// stopListening ends what listenTo started.
+// stopListening ends what listenTo started for own. It does not wait. It takes b.mu.
 func (b *Broker) stopListening(s *subscription, own *owner) {
 	channel := s.q.names.channel(own.number)
 	b.mu.Lock()
@@ -219,7 +226,8 @@ func (b *Broker) stopListening(s *subscription, own *owner) {
 }
 
 // Watch implements [broker.Watcher]. Blocked means that the server accepts no writes. While a
-// callback is registered, an idle server is asked once a second whether it is alive.
+// callback is registered, an idle server is asked once a second whether it is alive. The err of
+// fn wraps a sentinel of package broker where one fits.
 func (b *Broker) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
 	return b.conn.Watch(func(s broker.ConnState, err error) {
 		if class := classOf(err); class != nil {
@@ -230,8 +238,12 @@ func (b *Broker) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
 }
 
 // Close implements [broker.Broker]. All messages that subscriptions hold go back to their queues,
-// even those that Receive has returned. If the server cannot be reached until ctx ends, they go
-// back when the leases end.
+// even those that Receive has returned: their Lost channels are closed. Calls of Publish in
+// progress get about a second for their answer. Then they return ErrClosed or ErrIndeterminate.
+//
+// If the server cannot be reached until ctx ends, Close returns an error. The messages go back
+// when the leases end then. A second call waits for the first one and returns nil, or ctx's
+// error.
 func (b *Broker) Close(ctx context.Context) error {
 	b.mu.Lock()
 	first := !b.closed

@@ -30,9 +30,10 @@ func (b *Broker) deadArgs(d broker.Dead) []any {
 // deadAge returns the maximum age of a dead letter in microseconds. 0: no limit.
 func (b *Broker) deadAge() int64 { return max(0, b.cfg.DeadTTL.Microseconds()) }
 
-// PutDead implements [broker.DeadLetterer]. One script stores the letter, limits the dead letters
-// of the queue, and creates the queue if it does not exist. It waits for the replicas of
-// Config.WaitReplicas.
+// PutDead implements [broker.DeadLetterer]. One script stores the letter, drops letters beyond
+// the limits of age and number, and creates the queue if it does not exist. It waits for the
+// server and for the replicas of Config.WaitReplicas. Returns ErrMalformed or ErrTooLarge if the
+// message cannot be stored.
 func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error {
 	q, err := b.open(queue)
 	if err != nil {
@@ -47,7 +48,9 @@ func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error
 	return wrap(err, "dead-letter in", queue)
 }
 
-// ScanDead implements [broker.DeadLetterer]. It reads and removes the letters in chunks.
+// ScanDead implements [broker.DeadLetterer]. It reads the letters in chunks, and removes those of
+// a chunk after fn has seen the whole chunk. Letters that are equal byte for byte are shown once
+// if the first one is kept.
 func (b *Broker) ScanDead(ctx context.Context, queue string, fn func(*broker.Dead) broker.DeadAction) error {
 	q, err := b.open(queue)
 	if err != nil {
@@ -76,9 +79,12 @@ type deadScan struct {
 	seen map[uint64]struct{}
 }
 
-// showChunk reads the next letters, calls fn with each, and removes those for which fn returns
-// DeadRemove. It sets s.over after the last letter or DeadStop. Letters are removed even if ctx
-// ends meanwhile. Returns ErrNoQueue if the queue does not exist.
+// showChunk reads the next letters, calls fn with each that was not shown before, and then
+// removes those for which fn returned DeadRemove. It sets s.over after the last letter or
+// DeadStop, and chooses the size of the next chunk.
+//
+// If ctx ends it shows no further letter and returns ctx's cause. The removal is sent even then.
+// Returns ErrNoQueue if the queue does not exist.
 func (s *deadScan) showChunk(ctx context.Context) error {
 	b := s.q.b
 	size := s.size
@@ -203,8 +209,9 @@ func parseNotes(notes string) (reason, stack string, attempts int) {
 	return notes[:cut], notes[cut:text], int(binary.BigEndian.Uint32(numbers))
 }
 
-// PurgeDead implements [broker.DeadLetterer]. It removes some hundred letters with each call to the
-// server.
+// PurgeDead implements [broker.DeadLetterer]. It removes the oldest letters, up to 500 with each
+// call to the server, and at most as many as existed when it began. After an error it returns the
+// number removed so far too. Returns ErrNoQueue if the queue does not exist.
 func (b *Broker) PurgeDead(ctx context.Context, queue string) (int, error) {
 	st, err := b.Stats(ctx, queue)
 	if err != nil {

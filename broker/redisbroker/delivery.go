@@ -46,8 +46,9 @@ func (d *delivery) Deliveries() (n int, exact bool) { return d.count, true }
 // time, and by Broker.Close.
 func (d *delivery) Lost() <-chan struct{} { return d.claim.owner.lost }
 
-// beginSettle reserves d for one settlement. While another settlement is in progress it blocks. The
-// caller must call endSettle. Returns ErrSettled, ErrLeaseLost, or ErrUnavailable if ctx ends.
+// beginSettle reserves d for one settlement. While another settlement is in progress it blocks.
+// Returns nil if d is reserved: the caller must call endSettle then. Returns ErrSettled,
+// ErrLeaseLost, or ErrUnavailable if ctx ends while it waits. It takes the subscription's mutex.
 func (d *delivery) beginSettle(ctx context.Context) error {
 	s := d.sub
 	for {
@@ -77,9 +78,11 @@ func (d *delivery) beginSettle(ctx context.Context) error {
 	}
 }
 
-// endSettle ends the settlement that beginSettle reserved. If err is nil, ErrSettled or
-// ErrLeaseLost, d is settled and no longer held. Otherwise d can be settled again. acked must be
-// true for acknowledgements, because sendAcks counts those itself.
+// endSettle ends the settlement that beginSettle reserved, and wakes the calls of beginSettle
+// that wait. If err is nil, ErrSettled or ErrLeaseLost, d is settled and no longer held. The
+// claiming goroutine is woken if it can use the place. After another error d can be settled
+// again. acked must be true for acknowledgements, because sendAcks counts those itself. It takes
+// the subscription's mutex.
 func (d *delivery) endSettle(err error, acked bool) {
 	s := d.sub
 	s.mu.Lock()
@@ -101,13 +104,17 @@ func (d *delivery) endSettle(err error, acked bool) {
 	s.afterSettle()
 }
 
-// wrapErr returns err with the operation what, the message's id and the queue in its text.
+// wrapErr returns err, which must not be nil, with the operation what, the message's id and the
+// queue in its text.
 func (d *delivery) wrapErr(what string, err error) error {
 	return fmt.Errorf("redis %s %.128q in %.128q: %w", what, d.message.ID, d.sub.q.name, err)
 }
 
-// Ack implements [broker.Delivery]. It does not wait for the server. Acknowledgements share a round
-// trip, which is repeated until the server has answered or the lease is lost.
+// Ack implements [broker.Delivery]. It marks d as settled and adds the acknowledgement to the
+// next round trip, without waiting for the server. The round trip is repeated until the server
+// has answered or the lease is lost. Its result is not reported to any caller. Ack blocks only
+// while another settlement of d is in progress. Returns ErrSettled or ErrLeaseLost if d is no
+// longer held.
 func (d *delivery) Ack(ctx context.Context) error {
 	if err := d.beginSettle(ctx); err != nil {
 		return err
@@ -118,8 +125,9 @@ func (d *delivery) Ack(ctx context.Context) error {
 }
 
 // AckSync implements [broker.SyncAcker]. It adds the acknowledgement to the next round trip and
-// waits for the answer. A lost answer is asked for again. Returns ErrIndeterminate if ctx ends
-// before the answer.
+// waits for the answer, and for the replicas of Config.WaitReplicas. A lost answer is asked for
+// again. If ctx ends before the answer, it returns ErrUnavailable if nothing was sent, otherwise
+// ErrIndeterminate. Then d can be settled again.
 func (d *delivery) AckSync(ctx context.Context) error {
 	if err := d.beginSettle(ctx); err != nil {
 		return err
@@ -133,7 +141,7 @@ func (d *delivery) AckSync(ctx context.Context) error {
 }
 
 // recordUnknown sets *noted to true if err means that a settlement may have been executed. It
-// returns err unchanged.
+// returns err unchanged. It takes the subscription's mutex, which guards *noted.
 func (d *delivery) recordUnknown(err error, noted *bool) error {
 	if errors.Is(redisconn.Class(err), redisconn.ErrIndeterminate) {
 		d.sub.mu.Lock()
@@ -144,11 +152,13 @@ func (d *delivery) recordUnknown(err error, noted *bool) error {
 }
 
 // notHeldError returns the result of a settlement for which the server did not find d under its
-// claim.
+// claim. ack says that it is an acknowledgement, resent that it was sent before. It takes the
+// subscription's mutex.
 //
-//   - ErrLeaseLost, if no earlier settlement can have been executed, or if the lease has ended.
-//   - nil, if this is an acknowledgement and the earlier one was an acknowledgement too, whose
-//     answer was lost. resent is true if this one was sent before.
+//   - ErrLeaseLost, if no earlier settlement can have been executed, or if the lease may have
+//     ended.
+//   - nil, if this is an acknowledgement, and the only earlier settlements that may have been
+//     executed were acknowledgements.
 //   - ErrSettled otherwise.
 func (d *delivery) notHeldError(ack, resent bool) error {
 	d.sub.mu.Lock()
@@ -162,8 +172,9 @@ func (d *delivery) notHeldError(ack, resent bool) error {
 	return d.wrapErr("settle", broker.ErrSettled)
 }
 
-// Release implements [broker.Delivery]. Without a delay the message goes to the front of its queue.
-// With a delay it keeps its Generation. In both cases the delivery counts.
+// Release implements [broker.Delivery]. Without a delay the message goes to the front of its
+// queue. With a delay it keeps its Generation. In both cases the delivery counts. It waits for
+// the server, and before that for another settlement of d in progress.
 func (d *delivery) Release(ctx context.Context, after time.Duration) error {
 	if err := d.beginSettle(ctx); err != nil {
 		return err
@@ -173,7 +184,8 @@ func (d *delivery) Release(ctx context.Context, after time.Duration) error {
 	return err
 }
 
-// release sends the release of d to the server and waits for the answer.
+// release sends the release of d to the server and waits for the answer. It rounds after up to
+// microseconds; 0 or less means no delay. If d is no longer held there, it returns notHeldError.
 func (d *delivery) release(ctx context.Context, after time.Duration) error {
 	q := d.sub.q
 	answer, _, err := q.callWithLevels(ctx, q.b.conn.Eval, q.b.scripts.release,
@@ -199,7 +211,7 @@ func (d *delivery) DeadLetter(ctx context.Context, dead broker.Dead) error {
 }
 
 // deadLetter sends the dead-lettering of d to the server and waits for the answer, and for the
-// replicas of Config.WaitReplicas.
+// replicas of Config.WaitReplicas. If d is no longer held there, it returns notHeldError.
 func (d *delivery) deadLetter(ctx context.Context, dead broker.Dead) error {
 	q := d.sub.q
 	v, err := q.eval(ctx, q.b.write, q.b.scripts.bury, append([]any{d.key, d.claim.name}, q.b.deadArgs(dead)...)...)
@@ -214,6 +226,13 @@ func (d *delivery) deadLetter(ctx context.Context, dead broker.Dead) error {
 
 // sendAcks sends the acknowledgements es in one round trip, sets their errors, and returns their
 // number. It is the send function of the batcher of acknowledgements.
+//
+//   - If a caller waits for one of es, it also waits for the replicas of Config.WaitReplicas. If
+//     they are too few, all entries get ErrNotReplicated.
+//   - An entry whose message the server did not find under its claim gets notHeldError.
+//   - If the round trip fails, it returns 0 and the error for all entries.
+//
+// It counts the answered deliveries as ended in their claims. It takes s.mu.
 func (s *subscription) sendAcks(ctx context.Context, es []*entry[*delivery]) (int, error) {
 	args := make([]any, 2*len(es))
 	for i, e := range es {
@@ -259,8 +278,8 @@ func hasWaiter(es []*entry[*delivery]) bool {
 	return false
 }
 
-// shouldResendAck reports whether an acknowledgement without an answer is sent again: its lease is
-// not lost.
+// shouldResendAck reports whether acknowledgement e, which got no answer, is sent again. It
+// returns false if the lease is lost. It takes s.mu.
 func (s *subscription) shouldResendAck(e *entry[*delivery]) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -29,8 +29,10 @@ const (
 // errNoOwner: the lease of an owner has ended.
 var errNoOwner = errors.New("redis: the lease has ended")
 
-// register creates an owner on the server, the number under which the subscription holds messages.
-// It returns the owner and the queue's levels. It waits for the server.
+// register creates an owner on the server: the random number under which the subscription holds
+// messages until its lease ends. It creates the queue if it does not exist. It waits for the
+// server. It returns the owner, which holds nothing yet, and the queue's levels, which it also
+// stores in s.q.
 func (s *subscription) register(ctx context.Context, eval evaluator) (*owner, *levels, error) {
 	sent := time.Now()
 	own := rand.Int64()
@@ -47,8 +49,9 @@ func (s *subscription) register(ctx context.Context, eval evaluator) (*owner, *l
 	}, s.q.storeLevels(text(answer, 1)), nil
 }
 
-// fetch claims messages until the subscription is closed. Then it returns the messages that Receive
-// has not returned to the queue and closes s.idle. It is one of the subscription's two goroutines.
+// fetch claims messages until the subscription is closed. Then it returns the messages that
+// Receive has not returned to the queue, sets s.isIdle, closes s.idle and wakes keepLease. It is
+// one of the subscription's two goroutines. It takes s.mu.
 func (s *subscription) fetch() {
 	f := fetcher{s: s, timer: time.NewTimer(0)}
 	defer f.timer.Stop()
@@ -77,9 +80,9 @@ type fetcher struct {
 // longWait is the interval of claims of a subscription for which the Broker polls.
 const longWait = time.Hour
 
-// step does one of these, the first that is necessary: it returns excess messages, registers a new
-// owner, repeats a claim of unknown outcome, claims messages, or waits for work. It returns false
-// if the subscription is closed.
+// step does one of these, the first that is necessary: it returns excess messages, registers a
+// new owner, repeats a claim of unknown outcome, claims messages, or waits for work. It returns
+// false if the subscription is closed. It takes s.mu.
 func (f *fetcher) step() bool {
 	s := f.s
 	s.mu.Lock()
@@ -107,8 +110,9 @@ func (f *fetcher) step() bool {
 	return true
 }
 
-// recordResult records the result of a step. After an error it pauses for the backoff time. If
-// access was refused, Receive returns the error until a step succeeds.
+// recordResult records the result of a step. After an error it blocks for the backoff time, or
+// until the subscription or the Broker is closed. If access was refused, Receive returns the
+// error until a later step ends without that error. It takes s.mu.
 func (f *fetcher) recordResult(err error) {
 	s := f.s
 	s.mu.Lock()
@@ -127,7 +131,7 @@ func (f *fetcher) recordResult(err error) {
 }
 
 // wait blocks until the claiming goroutine is woken, the subscription is closed, or the next poll
-// is due.
+// is due. In the last case it also makes the next step claim messages.
 func (f *fetcher) wait() {
 	s := f.s
 	f.timer.Reset(time.Until(f.next))
@@ -141,7 +145,8 @@ func (f *fetcher) wait() {
 }
 
 // renewOwner registers a new owner on the server after the lease was lost, and listens on its
-// channel.
+// channel instead of the old one. A claim of unknown outcome is forgotten. After an error the old
+// owner stays, and the caller tries again later. It takes s.mu.
 func (f *fetcher) renewOwner() error {
 	s := f.s
 	own, l, err := s.register(s.b.ctx, s.b.conn.EvalOnce)
@@ -160,11 +165,13 @@ func (f *fetcher) renewOwner() error {
 }
 
 // claim asks the server for up to want messages for own and stores them in the subscription. It
-// waits for the server and may also renew the lease. If the server no longer knows own, own's
-// deliveries are lost.
+// waits for the server, and renews the lease if a third of it is over. It takes s.mu.
 //
-// If the answer is lost, f.unknownClaim is set. Then the same claim is repeated, and the server
-// returns the same messages.
+//   - If the server does not know own any more, own's deliveries are lost. claim returns nil, or
+//     ErrNoQueue if the queue does not exist.
+//   - If the answer is lost it returns an error and sets f.unknownClaim. Then the same claim is
+//     repeated, and the server returns the same messages.
+//   - After any other error nothing was claimed.
 func (f *fetcher) claim(own *owner, want int) error {
 	s := f.s
 	f.unknownClaim = want
@@ -243,8 +250,10 @@ func (s *subscription) recordRenewal(own *owner, sent time.Time) {
 	}
 }
 
-// acceptClaim stores the messages of a claim's answer in the subscription. It also updates the
-// levels, forgets the finished claims, and computes when to claim again. It takes s.mu.
+// acceptClaim stores the messages of a claim's answer in the subscription. It also stores the
+// levels, forgets the finished claims, and computes when to claim again. It sets s.drained if the
+// server will deliver further messages by itself and no notification came during the claim. It
+// takes s.mu.
 func (f *fetcher) acceptClaim(own *owner, l *levels, answer []any, place int64, finished []*claim) {
 	s := f.s
 	wait := s.b.cfg.Poll
@@ -281,10 +290,13 @@ func (f *fetcher) acceptClaim(own *owner, l *levels, answer []any, place int64, 
 // it delivered messages.
 const repeated = 2
 
-// addHeld adds the deliveries ds of one claim to the held ones and wakes Receive. It returns false,
-// and adds nothing, if ds is empty, the owner is lost, or this is not the owner's next claim. In
-// the last case the messages are known already, or earlier ones are missing. Call it with s.mu
-// held.
+// addHeld adds the deliveries ds of one claim to the held ones and wakes Receive. If the prefetch
+// is 0 or the subscription is closed, they become excess, and the claiming goroutine is woken to
+// return them.
+//
+// It returns false, and adds nothing, if ds is empty, the owner is lost, or this is not the
+// owner's next claim. In the last case the messages are known already, or earlier ones are
+// missing. Call it with s.mu held.
 func (s *subscription) addHeld(own *owner, ds []*delivery) bool {
 	if len(ds) == 0 || own.gone || ds[0].claim.place != own.claims+1 {
 		return false
@@ -324,7 +336,8 @@ func (s *subscription) setLevels(l *levels) {
 }
 
 // loseOwner marks own as lost. It closes the Lost channel of its deliveries, drops those that
-// Receive has not returned, and wakes the claiming goroutine. Call it with s.mu held.
+// Receive has not returned, and wakes the claiming goroutine. If own is lost already, it does
+// nothing. It sends nothing. Call it with s.mu held.
 func (s *subscription) loseOwner(own *owner) {
 	if own.gone {
 		return

@@ -9,8 +9,10 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// Find implements [broker.Finder]. Of several generations it returns the last published one. A JSON
-// task that another program pushed has no id until it was delivered once.
+// Find implements [broker.Finder]. Of several waiting generations it returns the last published
+// one. A JSON task that another program pushed has no id until it was delivered once. Returns
+// ErrNotFound if no such message waits or the id is not valid, ErrNoQueue if the queue does not
+// exist.
 func (b *Broker) Find(ctx context.Context, queue, id string) (broker.Outgoing, error) {
 	q, err := b.open(queue)
 	if err != nil {
@@ -37,8 +39,9 @@ func (b *Broker) Find(ctx context.Context, queue, id string) (broker.Outgoing, e
 	return o, nil
 }
 
-// foundError returns the error for the status of a script that searched for id, nil if the message
-// was found. It returns err if that is not nil.
+// foundError returns the error for the status of a script that searched for id: nil if the
+// message was found, ErrNoQueue, or ErrNotFound. An id that is not valid is never found. It
+// returns err if that is not nil.
 func foundError(id string, status int64, err error) error {
 	switch {
 	case err != nil:
@@ -62,8 +65,9 @@ func (b *Broker) Delete(ctx context.Context, queue, id string) error {
 }
 
 // Update implements [broker.Finder]. The message keeps its place in the queue if neither its
-// Generation nor its time nor its priority level changes. Its deliveries are counted from 1 again.
-// The Queue of o must be queue or empty.
+// Generation nor its time nor its priority level changes. Its deliveries are counted from 1
+// again. Returns ErrMalformed if o.Queue is neither queue nor empty, or if the message cannot be
+// stored. Returns ErrNotFound if no such message waits.
 func (b *Broker) Update(ctx context.Context, queue string, o broker.Outgoing) error {
 	q, err := b.open(queue)
 	if err != nil {
@@ -80,7 +84,8 @@ func (b *Broker) Update(ctx context.Context, queue string, o broker.Outgoing) er
 }
 
 // update replaces the waiting message id by the arguments with: key, value and time. Without
-// arguments it deletes the message. Returns ErrNotFound if no such message waits.
+// arguments it deletes the message. It waits for the server and for the replicas of
+// Config.WaitReplicas. Returns ErrNotFound if no such message waits.
 func (q *queue) update(ctx context.Context, id string, with ...any) error {
 	args := append([]any{q.names.channels(), keyOf(id, 0)}, with...)
 	answer, _, err := q.callWithLevels(ctx, q.b.write, q.b.scripts.update, args...)

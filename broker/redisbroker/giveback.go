@@ -9,8 +9,9 @@ import (
 )
 
 // returnUnreceived returns all messages that Receive has not returned to the queue, at the end of
-// the claiming. It first tells the server to deliver no more. It repeats after errors, until the
-// lease is lost or the Broker is closed.
+// the claiming. It first tells the server to deliver no more. It blocks, and repeats after
+// errors, until the lease is lost or the Broker is closed: then the messages go back when the
+// lease ends. Finally it stops listening on the owner's channel.
 func (f *fetcher) returnUnreceived() {
 	s := f.s
 	s.mu.Lock()
@@ -66,8 +67,9 @@ func (s *subscription) takeExcess() []*delivery {
 	return ds
 }
 
-// returnHeld returns messages that Receive has not returned to the queue, and marks them as
-// settled. After an error it keeps them as excess.
+// returnHeld returns the messages ds, which Receive has not returned, to the queue, and marks
+// them as settled. The delivery does not count. After an error it keeps them as excess for the
+// next step. It takes s.mu.
 func (f *fetcher) returnHeld(ds []*delivery) error {
 	s := f.s
 	if len(ds) == 0 {
@@ -110,7 +112,8 @@ func (s *subscription) isLost(own *owner) bool {
 }
 
 // returnToQueue sends the messages ds back to the front of the queue and waits for the server.
-// received says whether Receive has returned them: then the delivery counts.
+// received says whether Receive has returned them: then the delivery counts. A message that is no
+// longer held under its claim is skipped. It stops at the first error.
 func (s *subscription) returnToQueue(ctx context.Context, ds []*delivery, received bool) error {
 	counts := 0
 	if received {
@@ -145,7 +148,8 @@ func (s *subscription) leave(ctx context.Context, own *owner, ds []*delivery) er
 }
 
 // removeOwner removes own on the server, which returns all messages that own still holds to the
-// queue. It returns nil if the queue no longer exists.
+// front of the queue. It repeats the call until none is left. It returns nil if the queue no
+// longer exists.
 func (s *subscription) removeOwner(ctx context.Context, own *owner) error {
 	for {
 		answer, _, err := s.q.callWithLevels(ctx, s.b.conn.Eval, s.b.scripts.leave, s.q.names.channels(), own.number)

@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// handoverMode returns the kind of publications on the owner's channel: "c" for whole messages, "n"
-// for notifications, "" for nothing until the channel is confirmed. A cluster sends publications to
-// all its nodes, so there they must be short.
+// handoverMode returns the kind of publications on the owner's channel: "c" for whole messages,
+// "n" for notifications. It returns "", for nothing, until the server has confirmed that it knows
+// the channel. A cluster sends publications to all its nodes, so there they must be short. Call
+// it with s.mu held.
 func (s *subscription) handoverMode(own *owner) string {
 	switch {
 	case !own.hears:
@@ -23,11 +24,12 @@ func (s *subscription) handoverMode(own *owner) string {
 // handleMessage handles payload, which the server published on the owner's channel. An empty
 // payload is a notification that messages can be claimed. Otherwise it holds the messages of a
 // claim that the server made itself, and they are added to the held ones. Unless the server
-// continues to deliver, handleMessage wakes the claiming goroutine.
+// continues to deliver, handleMessage wakes the claiming goroutine. A payload that is damaged, or
+// of another channel, counts as a notification. It takes s.mu.
 //
-// The payload's first line is the claim's place, a colon, how many further messages the server will
-// deliver itself, a space, and the delivery counts. Then, for each message, follow the lengths of
-// key and value, 2 and 4 bytes, key, and value.
+// The payload's first line is the claim's place, a colon, how many further messages the server
+// will deliver itself, a space, and the delivery counts. Then, for each message, follow the
+// lengths of key and value, 2 and 4 bytes, key, and value.
 func (s *subscription) handleMessage(channel, payload string) {
 	s.mu.Lock()
 	own := s.owner

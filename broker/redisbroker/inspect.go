@@ -25,7 +25,8 @@ func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) 
 }
 
 // Audit implements [broker.Auditor]. It reports settings of the server that weaken the promises,
-// and full dead letters.
+// and dead letters of the queue that are as many as Config.DeadMax. If the settings cannot be
+// read it returns the error too.
 func (b *Broker) Audit(ctx context.Context, queue string) ([]string, error) {
 	full := ""
 	if queue != "" {
@@ -42,8 +43,10 @@ func (b *Broker) Audit(ctx context.Context, queue string) ([]string, error) {
 	return notes, wrap(err, "audit", queue)
 }
 
-// Purge implements [broker.Inspector]. It removes some hundred messages with each call to the
-// server. Messages that arrive meanwhile stay.
+// Purge implements [broker.Inspector]. It removes up to 500 messages with each call to the
+// server. It ends when none is ready, or when as many are removed as were ready at the beginning.
+// If consumers receive messages meanwhile, later messages may be removed in their place. After an
+// error it returns the number removed so far too.
 func (b *Broker) Purge(ctx context.Context, queue string) (int, error) {
 	st, err := b.Stats(ctx, queue)
 	if err != nil {

@@ -6,9 +6,11 @@ import (
 	"time"
 )
 
-// keepLease renews the owner's lease and marks the owner as lost when the lease has ended. It is
-// one of the subscription's two goroutines. It returns when the subscription is closed and holds no
-// message, or when the Broker is closed.
+// keepLease renews the owner's lease when a third of it is over. It marks the owner as lost when
+// the lease has ended. It is one of the subscription's two goroutines.
+//
+// It returns when the subscription is closed and holds no message. When the Broker is closed it
+// first marks the owner as lost. In both cases it ends with removeWhenDone. It takes s.mu.
 func (s *subscription) keepLease() {
 	every := s.lease / 3
 	t := time.NewTimer(every)
@@ -65,7 +67,8 @@ func (s *subscription) idleOr(known bool) <-chan struct{} {
 }
 
 // renew renews the lease of own on the server. It waits until the current lease ends at most. If
-// the server does not know the owner it marks own as lost and returns errNoOwner. It takes s.mu.
+// the server does not know the owner it marks own as lost and returns errNoOwner. After another
+// error the lease still lasts as long as before. It takes s.mu.
 func (s *subscription) renew(own *owner) error {
 	s.mu.Lock()
 	until := own.until
@@ -89,9 +92,10 @@ func (s *subscription) renew(own *owner) error {
 	return nil
 }
 
-// removeWhenDone removes the owner of a closed subscription on the server, after all
-// acknowledgements were sent, unless its lease is lost. Then it removes the subscription from the
-// Broker. Call it when no message is held.
+// removeWhenDone removes the owner of a closed subscription on the server, unless its lease is
+// lost. Before that it waits until all acknowledgements were sent. Then it removes the
+// subscription from the Broker. It ignores errors. Call it when no message is held. It takes s.mu
+// and b.mu.
 func (s *subscription) removeWhenDone(own *owner) {
 	b := s.b
 	if !s.isLost(own) && s.acks.flush(b.ctx) == nil {

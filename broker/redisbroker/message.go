@@ -177,8 +177,8 @@ func decode(m *broker.Message, key, value string, types *string) {
 	m.Body = []byte(value)
 }
 
-// decodeOwn fills m with a message that this adapter has stored. It returns false for a damaged
-// value.
+// decodeOwn fills m, except its ID and Generation, with a message that this adapter has stored.
+// It returns false for a damaged value. types holds the last content type and is updated.
 func decodeOwn(m *broker.Message, value string, types *string) bool {
 	fixed := []byte(value[:header])
 	typeLen := int(fixed[header-5])
@@ -237,7 +237,8 @@ func decodeExtras(data []byte) (headers map[string]any, properties map[string]st
 	return headers, properties, r.Err() == nil
 }
 
-// decodeHeader reads the value of one header. It returns false if its type is not known.
+// decodeHeader reads the value of one header: a text, bytes, a boolean, a float or an integer. It
+// returns false for a damaged float. For a value of another type it sets the error of r.
 func decodeHeader(r *rawmsgpack.Reader) (any, bool) {
 	switch c := r.Peek(); {
 	case r.IsText():

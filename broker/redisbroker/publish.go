@@ -45,7 +45,7 @@ func timeArg(at time.Time) string {
 }
 
 // unixMicro returns at in microseconds since 1970, rounded up so that no message is early. It
-// returns 0 for the zero time.
+// returns 0 for the zero time, and 1 for the beginning of 1970.
 func unixMicro(at time.Time) int64 {
 	if at.IsZero() {
 		return 0
@@ -71,8 +71,9 @@ func (b *Broker) PublishAt(ctx context.Context, queue string, m *broker.Message,
 	return b.publish(ctx, broker.Outgoing{Queue: queue, Message: m, At: at})
 }
 
-// publish adds the message to the next round trip of its queue and waits for the answer. If ctx has
-// ended it sends nothing and returns ErrUnavailable.
+// publish adds the message to the next round trip of its queue and waits for the answer. If ctx
+// has ended it sends nothing and returns ErrUnavailable. If ctx ends later, it returns
+// ErrUnavailable for a message that was not sent, otherwise ErrIndeterminate.
 func (b *Broker) publish(ctx context.Context, o broker.Outgoing) error {
 	q, e, err := b.prepare(o)
 	if err != nil {
@@ -102,7 +103,8 @@ func (b *Broker) prepare(o broker.Outgoing) (*queue, *entry[outgoing], error) {
 }
 
 // PublishBatch implements [broker.BatchPublisher]. The messages of one queue are sent in their
-// order, some hundred at a time.
+// order, up to 500 and about 1 MiB at a time. The queues are served at the same time. It waits
+// for all, and returns a BatchError if a message failed.
 func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 	errs := make([]error, len(ms))
 	parts := make(map[*queue]*batchPart)
@@ -159,8 +161,9 @@ type batchPart struct {
 	call *call
 }
 
-// sendBatch sends the first messages of es in one round trip, up to maxBytes, and returns their
-// number. It is the send function of the batcher of a queue.
+// sendBatch sends the first messages of es in one round trip, up to maxBytes but at least one,
+// and returns their number. In the round trip the messages without a time come before those with
+// a time. An error applies to all of them. It is the send function of the batcher of a queue.
 func (q *queue) sendBatch(ctx context.Context, es []*entry[outgoing]) (int, error) {
 	n, bytes, later := 0, 0, 0
 	for n < len(es) && (n == 0 || bytes+len(es[n].v.value) <= maxBytes) {
@@ -193,8 +196,9 @@ func (q *queue) sendBatch(ctx context.Context, es []*entry[outgoing]) (int, erro
 	return n, err
 }
 
-// writeOnce executes a script whose effect is confirmed to a caller. It waits for the replicas of
-// Config.WaitReplicas. It never executes the script twice.
+// writeOnce executes a script whose effect is confirmed to a caller, at most once. It waits for
+// the server and for the replicas of Config.WaitReplicas, at most Config.WaitTimeout. Returns
+// ErrNotReplicated, with the script's answer, if they are too few.
 func (b *Broker) writeOnce(ctx context.Context, s *redisconn.Script, keys []string, args ...any) (any, error) {
 	if b.cfg.WaitReplicas == 0 {
 		return b.conn.EvalOnce(ctx, s, keys, args...)
@@ -203,7 +207,8 @@ func (b *Broker) writeOnce(ctx context.Context, s *redisconn.Script, keys []stri
 	return v, b.checkReplicas(replicas, err)
 }
 
-// write calls writeOnce again while the script was certainly not executed, until ctx ends.
+// write is writeOnce that sends the script again while it was certainly not executed, until ctx
+// ends or the Broker is closed. Then it returns the last error.
 func (b *Broker) write(ctx context.Context, s *redisconn.Script, keys []string, args ...any) (any, error) {
 	if b.cfg.WaitReplicas == 0 {
 		return b.conn.Eval(ctx, s, keys, args...)

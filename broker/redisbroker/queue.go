@@ -59,7 +59,8 @@ func (l *levels) keys(s *script, q, from *queue) []string {
 	return keys
 }
 
-// levelOf returns the index of the level for a priority.
+// levelOf returns the index of the level for a priority: the first one whose bound is at least
+// priority, otherwise the last.
 func (l *levels) levelOf(priority int) int {
 	for i, bound := range l.bounds {
 		if priority <= bound {
@@ -85,7 +86,8 @@ func (b *Broker) queue(name string) (*queue, error) {
 	return got.(*queue), nil //nolint:forcetypeassert // nothing else is in it
 }
 
-// parseLevels returns the levels in their stored form.
+// parseLevels returns the levels in their stored form, bounds with commas. Parts that are not
+// numbers are skipped; "" is one level.
 func (q *queue) parseLevels(text string) *levels {
 	l := &levels{text: text}
 	for s := range strings.SplitSeq(text, ",") {
@@ -96,7 +98,7 @@ func (q *queue) parseLevels(text string) *levels {
 	return l
 }
 
-// levelsText returns the stored form of the level bounds.
+// levelsText returns the stored form of the level bounds: the numbers, separated by commas.
 func levelsText(bounds []int) string {
 	s := make([]string, len(bounds))
 	for i, n := range bounds {
@@ -131,15 +133,19 @@ func (q *queue) eval(ctx context.Context, eval evaluator, s *script, args ...any
 	return eval(ctx, s.Script, q.knownLevels().keys(s, q, nil), args...)
 }
 
-// callWithLevels executes a script whose first argument is the queue's levels. If the server
-// answers that the queue has other levels, it is executed again with these. It returns the answer
-// and the levels. Returns ErrNoQueue if the queue does not exist.
+// callWithLevels executes a script whose first argument is the queue's levels. It returns the
+// answer and the levels.
+//
+// If the server answers that the queue has other levels, the script has changed nothing.
+// callWithLevels then stores these levels in q and executes the script again, up to three times
+// in all. Returns ErrNoQueue if the queue does not exist.
 func (q *queue) callWithLevels(ctx context.Context, eval evaluator, s *script, args ...any) ([]any, *levels, error) {
 	return q.callFrom(ctx, eval, s, nil, args...)
 }
 
-// callFrom does the same as callWithLevels for a script that moves a message from the queue from to
-// q. The two may be the same.
+// callFrom does the same as callWithLevels for a script that moves a message from the queue from
+// to q. The two may be the same; nil means that the script uses only q. Returns ErrNoQueue if q
+// does not exist.
 func (q *queue) callFrom(ctx context.Context, eval evaluator, s *script, from *queue, args ...any) ([]any, *levels, error) {
 	l := q.knownLevels()
 	for range 3 {

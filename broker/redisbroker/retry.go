@@ -39,7 +39,8 @@ func (b *Broker) Retry(ctx context.Context, d broker.Delivery, next broker.Outgo
 }
 
 // replace publishes next to the queue to and acknowledges d in one atomic step. It waits for the
-// server.
+// server and for the replicas of Config.WaitReplicas. If d is no longer held, nothing is
+// published, and it returns notHeldError.
 func (d *delivery) replace(ctx context.Context, to *queue, next outgoing) error {
 	answer, _, err := to.callFrom(ctx, to.b.write, to.b.scripts.retry, d.sub.q,
 		to.names.channels(), d.key, d.claim.name, next.key, next.value, timeArg(next.at))
@@ -53,7 +54,8 @@ func (d *delivery) replace(ctx context.Context, to *queue, next outgoing) error 
 }
 
 // replaceAcross publishes next to the queue to and then acknowledges d, for queues whose keys may
-// be on different servers. It waits for the server.
+// be on different servers. It waits for both answers. If the publish fails, d is not
+// acknowledged. If the acknowledgement fails, next is published nevertheless.
 func (d *delivery) replaceAcross(ctx context.Context, to *queue, next outgoing) error {
 	c := newCall(1)
 	e := &entry[outgoing]{v: next, call: c}

@@ -30,7 +30,8 @@ type scripts struct {
 	note, judge, node, look, tend                                               *script
 }
 
-// loadScripts loads all scripts from the embedded files.
+// loadScripts loads all scripts from the embedded files. It returns an error if a file is missing
+// or a script uses a key that it does not name. It sends nothing to the server.
 func loadScripts() (*scripts, error) {
 	s := &scripts{}
 	for name, to := range map[string]**script{
@@ -108,8 +109,9 @@ func (s *script) substituteKeys(source string) (string, error) {
 	return source, err
 }
 
-// keys returns the names of the script's keys for queue q with the given number of levels. from is
-// the queue from which a message is moved, or nil.
+// keys returns the names of the script's keys for queue q, in the order of KEYS: its parts, then
+// the ready lists of the given number of levels if the script uses them. from is the queue from
+// which a message is moved, or nil.
 func (s *script) keys(q, from *queue, levels int) []string {
 	keys := make([]string, 0, len(s.parts)+levels)
 	for _, part := range s.parts {

@@ -76,8 +76,10 @@ type claim struct {
 // held.
 func (o *owner) alive(now time.Time) bool { return !o.gone && now.Before(o.until) }
 
-// Subscribe implements [broker.Broker]. If the queue does not exist it is created, without priority
-// levels.
+// Subscribe implements [broker.Broker]. If the queue does not exist it is created, without
+// priority levels. It waits for the server and starts two goroutines, which claim messages and
+// renew the lease. Returns ErrMalformed for a negative prefetch or a lease that is negative or
+// shorter than 100 ms, ErrClosed after Close.
 func (b *Broker) Subscribe(ctx context.Context, name string, o broker.SubscribeOptions) (broker.Subscription, error) {
 	q, err := b.open(name)
 	if err != nil {
@@ -116,7 +118,8 @@ func (b *Broker) Subscribe(ctx context.Context, name string, o broker.SubscribeO
 }
 
 // addSubscription adds s to the Broker's subscriptions, listens on its channel, and starts its
-// goroutines. It returns false if the Broker is closed.
+// goroutines. It returns false if the Broker is closed: the caller removes the owner then. It
+// takes b.mu.
 func (b *Broker) addSubscription(s *subscription) bool {
 	b.mu.Lock()
 	if b.closed {
@@ -140,7 +143,8 @@ func (s *subscription) channelConfirmed(channel string) {
 	}
 }
 
-// wakeToClaim wakes the claiming goroutine to claim messages. Call it with s.mu held.
+// wakeToClaim wakes the claiming goroutine to claim messages, even if the server delivers by
+// itself. It also counts a notification. Call it with s.mu held.
 func (s *subscription) wakeToClaim() {
 	s.drained = false
 	s.wakeups++
@@ -151,7 +155,8 @@ func (s *subscription) wakeToClaim() {
 func (s *subscription) wakeFetcher() { s.wakeFetch.Notify() }
 
 // Receive implements [broker.Subscription]. It blocks until a message is held, ctx ends, or the
-// subscription is closed, and returns the most urgent message.
+// subscription is closed, and returns the most urgent message. A held message is returned even if
+// ctx has ended. Returns ErrClosed after Close, and ErrAccess while the server refuses claims.
 func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 	for {
 		d, err := s.takeReady()
@@ -246,9 +251,10 @@ func (s *subscription) afterSettle() {
 	}
 }
 
-// SetPrefetch implements [broker.Resizer]. For a smaller n it blocks until the server has stopped
-// to deliver without claims, or ctx ends. Messages that still arrive while n is 0 go back to the
-// queue.
+// SetPrefetch implements [broker.Resizer]. 0 stops the claiming. For a smaller n it blocks until
+// the server has stopped to deliver without claims, or ctx ends; the new limit applies even then.
+// Messages that still arrive while n is 0 go back to the queue. Returns ErrMalformed if n is
+// negative, ErrClosed after Close.
 func (s *subscription) SetPrefetch(ctx context.Context, n int) error {
 	if n < 0 {
 		return fmt.Errorf("redis prefetch of %.128q: %w: %d", s.q.name, broker.ErrMalformed, n)
@@ -301,9 +307,9 @@ func (s *subscription) stopReceiving() {
 	s.wakeFetcher()
 }
 
-// closeWithBroker closes a subscription of a Broker that closes. It also returns the messages that
-// Receive has returned and that are not settled, and marks them as lost. It waits for the server
-// until ctx ends.
+// closeWithBroker closes a subscription of a Broker that closes. It marks all held messages as
+// lost and returns them to the queue, also those that Receive has returned. It waits for the
+// server until ctx ends. After an error the rest goes back when the lease ends.
 func (s *subscription) closeWithBroker(ctx context.Context) error {
 	err := s.Close(ctx)
 	s.mu.Lock()

@@ -39,9 +39,12 @@ type nodes struct {
 	renewed bool                 // a goroutine renews them
 }
 
-// NoteStart implements [broker.Witness]. It does not wait for replicas, even with
-// Config.WaitReplicas: if a failover loses a note, one crash is not counted. A server whose memory
-// is full still accepts notes.
+// NoteStart implements [broker.Witness]. It writes a sign of life of s.Node if the last one is
+// older than 5 s, and renews it from then on. Then it stores the note and returns the earlier
+// ones.
+//
+// It does not wait for replicas, even with Config.WaitReplicas: if a failover loses a note, one
+// crash is not counted. A server whose memory is full still accepts notes.
 func (b *Broker) NoteStart(ctx context.Context, queue string, s broker.Start) ([]broker.Start, error) {
 	key, err := b.noteKey(queue, s)
 	if err != nil {
@@ -107,8 +110,8 @@ func formatNote(s broker.Start) string {
 	return strconv.Itoa(int(s.Verdict)) + " " + s.Nonce + " " + s.Node + " " + alone + " " + strconv.FormatInt(s.At.UnixMicro(), 10)
 }
 
-// parseNote reads a stored note into s. It ignores fields that a later version may have added at
-// the end.
+// parseNote reads a stored note into s, except ID and Generation. It ignores fields that a later
+// version may have added at the end. Returns errAnswer for a damaged note.
 func parseNote(note string, s *broker.Start) error {
 	const fields = 5
 	f := strings.SplitN(note, " ", fields+1)
@@ -201,7 +204,8 @@ func (b *Broker) Leave(ctx context.Context, node string) error {
 	return nil
 }
 
-// checkNode returns ErrMalformed if the node name is not valid, ErrClosed after Close.
+// checkNode returns ErrMalformed if the node name is not valid, ErrClosed after Close. It takes
+// b.mu.
 func (b *Broker) checkNode(node string) error {
 	if !naming.ValidName(node) {
 		return fmt.Errorf("redis node %.140q: %w: not a valid node name", node, broker.ErrMalformed)
@@ -215,14 +219,16 @@ func (b *Broker) checkNode(node string) error {
 }
 
 // setNode stores state, nodeHere or nodeLeft, in the node's key with the given expiry. It returns
-// false if the node has left before.
+// true if the state was stored, and false if the node has left before or after an error.
 func (b *Broker) setNode(ctx context.Context, node, state string, ttl time.Duration, eval evaluator) (bool, error) {
 	v, err := eval(ctx, b.scripts.node.Script, []string{nodeKey(b.cfg.Namespace, node)}, state, ttl.Milliseconds())
 	return v == int64(1), err
 }
 
-// makePresent writes a sign of life of a node and starts the goroutine that renews it. It sends
-// nothing if a recent sign of life exists.
+// makePresent writes a sign of life of a node and starts the goroutine that renews the nodes,
+// unless that runs. It sends nothing if this Broker wrote a sign of life within the last 5 s. It
+// returns nil, and does not renew the node, if the node has left before. It takes the mutex of
+// b.nodes.
 func (b *Broker) makePresent(ctx context.Context, node string) error {
 	n := &b.nodes
 	n.mu.Lock()
@@ -248,8 +254,9 @@ func (b *Broker) makePresent(ctx context.Context, node string) error {
 	return nil
 }
 
-// renewNodes sends signs of life of all nodes at each nodeBeat. It returns when no node is left or
-// the Broker ends.
+// renewNodes sends signs of life of all nodes at each nodeBeat. After a failure it tries again
+// after nodeRetry. It returns when no node is left or the Broker ends. It takes the mutex of
+// b.nodes.
 func (b *Broker) renewNodes() {
 	n := &b.nodes
 	wait := nodeBeat
@@ -276,8 +283,9 @@ func (b *Broker) renewNodes() {
 	}
 }
 
-// renewNode sends one sign of life of a node. It forgets the node if the server says that it has
-// left.
+// renewNode sends one sign of life of a node and waits up to 2 s for the answer. It records the
+// time if the server accepted it, unless Leave has forgotten the node meanwhile. It forgets the
+// node if the server says that it has left. It takes the mutex of b.nodes.
 func (b *Broker) renewNode(node string) error {
 	n := &b.nodes
 	ctx, cancel := context.WithTimeout(b.ctx, nodeTTL/5)

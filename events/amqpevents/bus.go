@@ -84,7 +84,9 @@ func (b *Bus) declareExchange(ch *amqp.Channel) error {
 	return ch.ExchangeDeclare(b.exchange, amqp.ExchangeFanout, true, false, false, false, nil)
 }
 
-// send publishes one message. It returns when the message is in the connection's limited buffer.
+// send publishes one message. It returns when the message is in the connection's limited buffer:
+// there is no confirmation. Without a connection, or while the broker blocks publishers, it waits
+// until ctx ends and returns an error.
 func (b *Bus) send(ctx context.Context, message []byte, _ int) error {
 	return b.publisher.Publish(ctx, b.exchange, "", &amqp.Publishing{
 		ContentType:  contentType,
@@ -159,8 +161,8 @@ func closeError(err error) error {
 	return failure("close", err)
 }
 
-// failure wraps err, which must not be nil, with the matching error of the port and the name of the
-// operation.
+// failure wraps err, which must not be nil, with the matching error of the port and the name of
+// the operation: ErrClosed if the bus is closed, otherwise ErrUnavailable.
 func failure(what string, err error) error {
 	class := events.ErrUnavailable
 	// ErrUnavailable may have ErrClosed of one connection as its cause; that connection is replaced.

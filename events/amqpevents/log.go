@@ -70,9 +70,9 @@ func (l *log) close(ctx context.Context) error {
 }
 
 // send publishes one message and waits for its confirmation. Only one message is unconfirmed at a
-// time, to limit the memory of a slow broker; the batcher counts unconfirmed ones. Until the queue
-// has accepted a message, a refusal means that the queue is still being declared. send then tries
-// again until ctx ends.
+// time, to limit the memory of a slow broker; the batcher counts unconfirmed ones. Until the
+// queue has accepted a message, a refusal means that the queue is still being declared. send then
+// tries again until ctx ends. Any other error it returns at once, and the message is not kept.
 func (l *log) send(ctx context.Context, message []byte, _ int) error {
 	m := &amqp.Publishing{
 		ContentType:  contentType,
@@ -137,8 +137,9 @@ func (l *log) ready(ctx context.Context) error {
 	})
 }
 
-// declare declares the stream queue. It uses a queue with other arguments unchanged and logs one
-// warning.
+// declare declares the stream queue. If it exists with other arguments, declare uses it
+// unchanged, logs one warning and returns nil. Returns the server's refusal if it cannot be used
+// either.
 func (l *log) declare(ctx context.Context, sess *amqpconn.Session) error {
 	err := sess.Do(ctx, func(ch *amqp.Channel) error {
 		_, err := ch.QueueDeclare(l.queue, true, false, false, false, l.arguments())
@@ -161,8 +162,8 @@ func (l *log) declare(ctx context.Context, sess *amqpconn.Session) error {
 	return nil
 }
 
-// arguments returns the arguments of the stream queue. The server applies both limits when a
-// segment is full.
+// arguments returns the arguments of the stream queue: the age in whole seconds, and a size in
+// bytes for Max events of eventSize. The server applies both limits when a segment is full.
 func (l *log) arguments() amqp.Table {
 	size := min(int64(l.keep.Max), math.MaxInt64/4/eventSize) * eventSize
 	segment := min(max(size/4, minSegment), maxSegment)

@@ -41,7 +41,8 @@ type replay struct {
 }
 
 // Replay implements [events.Retainer]. It waits and fails like [Bus.Subscribe]. A stream that is
-// read slowly is late, and misses the events that are removed before it comes to them.
+// read slowly is late, and misses, without a count, the events that are removed before it comes
+// to them. Returns ErrNotRetained if the bus keeps no events, ErrClosed after Close.
 func (b *Bus) Replay(ctx context.Context, f events.Filter, since time.Time) (events.Subscription, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -142,9 +143,10 @@ func position(d *amqp.Delivery) (offset, taken int64) {
 	return offset, taken
 }
 
-// deliver sends the matching events of a message to Receive, and waits until they are received. It
-// returns false if ctx ended first. It counts a message without events as one dropped event. It
-// advances the position.
+// deliver sends the matching events of a message to Receive, and waits until they are received. A
+// message from before r.since is skipped. It returns false, without advancing the position, if
+// ctx ended first. Otherwise it advances the position. It counts a message without events as one
+// dropped event.
 func (r *replay) deliver(ctx context.Context, d *amqp.Delivery) bool {
 	offset, taken := position(d)
 	if taken == 0 || r.since.IsZero() || taken >= r.since.UnixMilli() {

@@ -27,9 +27,9 @@ type stream struct {
 	openErr  error
 }
 
-// start runs run on a goroutine, on one channel after the other, until the stream ends. It waits
+// start runs run on a goroutine, on one channel after the other, until the stream ends. It blocks
 // until run has called open. If ctx ends first, or access is refused, it ends the stream and
-// returns an error. Call it once. It takes b.mu.
+// returns ErrUnavailable. Returns ErrClosed after Close of the bus. Call it once. It takes b.mu.
 func (s *stream) start(ctx context.Context, b *Bus, from string, run func(ctx context.Context, ch *amqpconn.Channel) error) error {
 	s.bus, s.from = b, from
 	s.ended, s.opened = make(chan struct{}), make(chan struct{})

@@ -137,9 +137,10 @@ func (o *Observer) Refused() uint64 {
 	return o.table.refused
 }
 
-// Run receives events and reports changes until ctx ends, and then returns nil. It waits for a bus
-// that cannot be reached. It returns [events.ErrClosed] when the bus is closed, and [ErrRunning] if
-// Run was called before.
+// Run receives events and reports changes until ctx ends, and then returns nil. It waits for a
+// bus that cannot be reached. At its end it waits up to a second for the bus. It returns
+// [events.ErrClosed] when the bus is closed, another error of the subscription, and [ErrRunning]
+// if Run was called before.
 func (o *Observer) Run(ctx context.Context) error {
 	if !o.started.CompareAndSwap(false, true) {
 		return ErrRunning
@@ -175,8 +176,8 @@ func (o *Observer) Run(ctx context.Context) error {
 // closeTimeout limits how long Run waits for the bus when it ends.
 const closeTimeout = time.Second
 
-// subscribe opens a subscription to events of nodes. It logs the first failure and tries again with
-// backoff until ctx ends or the bus is closed.
+// subscribe opens a subscription to events of nodes. It logs the first failure as a warning and
+// tries again with backoff. If ctx ends or the bus is closed it returns the last error.
 func (o *Observer) subscribe(ctx context.Context) (events.Subscription, error) {
 	var gap task.Backoff
 	for attempt := 0; ; attempt++ {
@@ -193,8 +194,9 @@ func (o *Observer) subscribe(ctx context.Context) (events.Subscription, error) {
 	}
 }
 
-// listen applies events to the table until ctx ends. It waits for nothing else, so that each event
-// gets the time at which it arrived. Returns an error of the subscription.
+// listen applies events to the table until ctx ends, and returns nil then. It waits for nothing
+// else, so that each event gets the time at which it arrived. It wakes watch after each change of
+// a node. Returns an error of the subscription. It takes o.mu.
 func (o *Observer) listen(ctx context.Context, sub events.Subscription) error {
 	for ctx.Err() == nil {
 		e, err := sub.Receive(ctx)
@@ -214,8 +216,8 @@ func (o *Observer) listen(ctx context.Context, sub events.Subscription) error {
 	return nil
 }
 
-// watch calls checkSilent when it is due, and notifyChanges after each change and check, until ctx
-// ends.
+// watch calls checkSilent when it is due, at least every eighth of OfflineAfter, and
+// notifyChanges after each change and check. It returns when ctx ends.
 func (o *Observer) watch(ctx context.Context) {
 	tick := max(o.cfg.OfflineAfter/8, time.Millisecond)
 	due := time.Now().Add(tick)
@@ -234,9 +236,10 @@ func (o *Observer) watch(ctx context.Context) {
 	}
 }
 
-// checkSilent sends worker-offline for the nodes that are silent for too long, and returns the time
-// of the next check. due is the time for which this check was planned. After a delay of more than
-// tick it gives all nodes new deadlines first.
+// checkSilent marks nodes that are silent for too long as offline, and sends worker-offline for
+// them. It returns the time of the next check, at most tick from now. due is the time for which
+// this check was planned. After a delay of more than tick it gives all nodes new deadlines first.
+// It takes o.mu.
 func (o *Observer) checkSilent(now, due time.Time, tick time.Duration) time.Time {
 	o.mu.Lock()
 	if now.Sub(due) > tick {
@@ -264,7 +267,9 @@ func (o *Observer) announce(n *Node, now time.Time) {
 	o.report.Send(&events.Event{Type: events.WorkerOffline, NodeID: n.ID, Time: now, Worker: &w})
 }
 
-// notifyChanges calls OnChange for every node whose state differs from the last reported one.
+// notifyChanges calls OnChange for every node whose state differs from the last reported one. It
+// blocks during the calls, and stops between two calls if ctx ends. It takes o.mu, but not during
+// OnChange.
 func (o *Observer) notifyChanges(ctx context.Context) {
 	for ctx.Err() == nil {
 		o.mu.Lock()

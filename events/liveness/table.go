@@ -47,13 +47,16 @@ type table struct {
 	refused uint64
 }
 
+// newTable returns an empty table with the limits of c.
 func newTable(c *Config) table {
 	return table{after: c.OfflineAfter, forget: c.ForgetAfter, most: c.MaxNodes, nodes: make(map[string]*entry)}
 }
 
 // apply applies an event to its node, which it adds if needed, and reports whether the node came
-// online or went offline. Worker-offline of another observer and events without a node id are
-// ignored. If the table is full of online nodes it counts a refused event.
+// online or went offline. Any event of a node, except worker-offline, makes the node online and
+// begins its deadline again. Worker-offline of another observer, of an unknown or offline node,
+// and events without a node id are ignored. If the table is full of online nodes it counts a
+// refused event.
 func (t *table) apply(e *events.Event, now time.Time) bool {
 	if e.NodeID == "" {
 		return false
@@ -88,7 +91,8 @@ func (t *table) apply(e *events.Event, now time.Time) bool {
 	return true
 }
 
-// update stores the data of an event in the node.
+// update stores the data of an event in the node: the times, the Worker if the event has one,
+// and, of a heartbeat, the further fields.
 func (n *entry) update(e *events.Event, now time.Time) {
 	n.Heard, n.Told = now, e.Time
 	if e.Worker != nil {
@@ -99,13 +103,14 @@ func (n *entry) update(e *events.Event, now time.Time) {
 	}
 }
 
-// window returns the time for which a node may be silent.
+// window returns the time for which a node may be silent: OfflineAfter, or twice the node's
+// heartbeat interval if that is longer. An interval counts as MaxFreq at most.
 func (t *table) window(n *entry) time.Duration {
 	return max(t.after, 2*min(n.Worker.Freq, MaxFreq))
 }
 
-// add adds a node, which is offline until set is called. It returns nil if the table is full of
-// online nodes.
+// add adds a node, which is offline until set is called. If the table is full it removes the node
+// that has been offline for longest. It returns nil if all are online.
 func (t *table) add(id string) *entry {
 	if len(t.nodes) >= t.most && !t.evict() {
 		return nil
@@ -132,6 +137,7 @@ func (t *table) evict() bool {
 	return true
 }
 
+// remove removes an offline node, and its waiting call of OnChange.
 func (t *table) remove(n *entry) {
 	delete(t.nodes, n.ID)
 	t.offline--
@@ -140,7 +146,8 @@ func (t *table) remove(n *entry) {
 	}
 }
 
-// set marks a node online or offline and queues a call of OnChange.
+// set marks a node online or offline, since now, and queues a call of OnChange. It corrects the
+// number of offline nodes only for a node that goes offline.
 func (t *table) set(n *entry, online bool, now time.Time) {
 	if n.Online && !online {
 		t.offline++
@@ -203,6 +210,7 @@ func (t *table) change() (Node, bool) {
 	return Node{}, false
 }
 
+// all returns all nodes, sorted by ID.
 func (t *table) all() []Node {
 	ns := make([]Node, 0, len(t.nodes))
 	for _, n := range t.nodes {

@@ -78,8 +78,9 @@ func (b *Bus) View() *Bus {
 func (b *Bus) Publish(_ context.Context, e events.Event) error { return b.PublishNow(e) }
 
 // PublishNow implements [events.PromptPublisher]: it normalizes e, keeps it if its type is kept,
-// and adds it to the buffer of every matching subscription. An event that cannot be normalized is
-// dropped and counted.
+// and adds it to the buffer of every matching subscription, of all views. A full buffer drops its
+// oldest event. An event that cannot be normalized is dropped and counted, and PublishNow returns
+// nil. Returns ErrClosed after Close of the view.
 func (b *Bus) PublishNow(e events.Event) error {
 	if b.closed.Load() {
 		return events.ErrClosed

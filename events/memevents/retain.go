@@ -65,7 +65,8 @@ type replay struct {
 }
 
 // Replay implements [events.Retainer]. A slow stream that comes to a removed event continues with
-// the oldest kept one and counts the missed events.
+// the oldest kept one and counts the missed events. Returns ErrNotRetained if the bus keeps no
+// events, ErrClosed after Close, and ctx's error if ctx has ended.
 func (b *Bus) Replay(ctx context.Context, f events.Filter, since time.Time) (events.Subscription, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -124,8 +125,9 @@ func (r *replay) Receive(ctx context.Context) (events.Event, error) {
 	}
 }
 
-// take returns the next matching event and advances the position of r. If none exists it returns a
-// channel that is closed when a record is added. It takes log.mu.
+// take returns the next matching event and advances the position of r. Events that were removed
+// before are counted as dropped. If no event is left it returns a channel that is closed when a
+// record is added. It takes log.mu.
 func (r *replay) take() (*events.Event, <-chan struct{}) {
 	l := r.log
 	l.mu.Lock()

@@ -54,8 +54,10 @@ func New(c Config) (*Bus, error) {
 	return b, nil
 }
 
-// send publishes one message of n events, and passes its events to the keeper. It returns when the
-// message is in the connection's limited buffer, or with an error when ctx ends.
+// send publishes one message of n events, and passes its events to the keeper. It returns when
+// the message is in the connection's limited buffer, or with an error when ctx ends. A message
+// above the server's max_payload is published in several parts. After an error the keeper does
+// not get the events.
 func (b *Bus) send(ctx context.Context, message []byte, n int) error {
 	sess, err := b.conn.Session(ctx)
 	if err != nil {
@@ -95,6 +97,8 @@ func (b *Bus) publishParts(sess *natsconn.Session, parts [][]byte) error {
 	return nil
 }
 
+// publish writes a message to the connection's buffer, for the subject of all events. It does not
+// wait.
 func (b *Bus) publish(sess *natsconn.Session, message []byte) error {
 	return sess.NATS.Publish(b.names.live, message)
 }
@@ -176,8 +180,8 @@ func (b *Bus) isClosed() bool {
 	return b.closed
 }
 
-// failure wraps err with the matching error of the port and the name of the operation. It returns
-// nil for nil.
+// failure wraps err with the matching error of the port and the name of the operation: ErrClosed
+// if the bus is closed, otherwise ErrUnavailable. It returns nil for nil.
 func failure(what string, err error) error {
 	if err == nil {
 		return nil

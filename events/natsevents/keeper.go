@@ -66,8 +66,9 @@ func newKeeper(b *Bus) *keeper {
 	return k
 }
 
-// add queues the events of the kept types and starts the goroutine at the first one. It keeps the
-// memory of parts. Only the batcher's goroutine calls it. It does not block.
+// add queues the events of the kept types and starts the goroutine at the first one. If the queue
+// is full it drops the oldest event, which dropped counts. It keeps the memory of parts. Only the
+// batcher's goroutine calls it. It does not block.
 func (k *keeper) add(parts [][]byte) {
 	for _, p := range parts {
 		if k.keeps(p) {
@@ -85,6 +86,7 @@ func (k *keeper) keeps(event []byte) bool {
 	return slices.ContainsFunc(k.prefixes, func(p []byte) bool { return bytes.HasPrefix(event, p) })
 }
 
+// dropped returns the number of events of kept types that were not stored.
 func (k *keeper) dropped() uint64 { return k.waiting.Dropped() + k.lost.Load() }
 
 // close stores the waiting events and ends the goroutine. Call it after the batcher was closed. If
@@ -137,12 +139,14 @@ func (k *keeper) run() {
 	}
 }
 
+// pub returns the message that stores an event, given as JSON.
 func (k *keeper) pub(event []byte) natsconn.Pub {
 	return natsconn.Pub{Msg: &nats.Msg{Subject: k.bus.names.kept, Data: event}}
 }
 
-// store stores events once, within Batch.SendTimeout, and counts those that failed. It returns one
-// of their errors.
+// store stores events once, waits for the acknowledgements within Batch.SendTimeout, and counts
+// the events that failed. It makes the stream if necessary. It logs the first failure and the
+// first success after it. It returns one of the errors.
 func (k *keeper) store(pubs []natsconn.Pub) error {
 	timeout := k.bus.cfg.Batch.SendTimeout
 	if timeout <= 0 {

@@ -33,9 +33,9 @@ type listener struct {
 	once      sync.Once
 }
 
-// Subscribe implements [events.EventBus]: it returns when the server has received the subscription.
-// Without a server it waits until ctx ends. A refusal of the credentials is returned at once. Both
-// are [events.ErrUnavailable].
+// Subscribe implements [events.EventBus]: it blocks until the server has received the
+// subscription. Without a server it waits until ctx ends. A refusal of the credentials is
+// returned at once. Both are [events.ErrUnavailable]. Returns ErrClosed after Close.
 func (b *Bus) Subscribe(ctx context.Context, f events.Filter) (events.Subscription, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

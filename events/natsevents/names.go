@@ -8,6 +8,7 @@ type names struct {
 	stream string
 }
 
+// namesOf returns the names of a namespace.
 func namesOf(namespace string) names {
 	return names{live: "swj." + namespace + ".ev", kept: "swj." + namespace + ".K", stream: "SWJEVENTS_" + namespace}
 }

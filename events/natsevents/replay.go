@@ -74,8 +74,10 @@ func (s *source) read(ctx context.Context) {
 	}
 }
 
-// Replay implements [events.Retainer]. It waits for a server like [Bus.Subscribe]. A slow stream
-// that comes to a removed event continues with the oldest kept one and counts the missed events.
+// Replay implements [events.Retainer]. It makes the stream if that does not exist, and waits for
+// a server like [Bus.Subscribe]. A slow stream that comes to a removed event continues with the
+// oldest kept one and counts the missed events. Returns ErrNotRetained if the bus keeps no
+// events, ErrClosed after Close.
 func (b *Bus) Replay(ctx context.Context, f events.Filter, since time.Time) (events.Subscription, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -100,8 +102,9 @@ func (b *Bus) Replay(ctx context.Context, f events.Filter, since time.Time) (eve
 	return r, nil
 }
 
-// connect makes a consumer that begins at the next message of the stream. It waits for a server
-// until ctx ends. Call it with r.reading held.
+// connect makes the stream if it does not exist, and a consumer that begins at the next message
+// of the stream. It waits for a server until ctx ends, and tries again after errors that are
+// temporary. Call it with r.reading held.
 func (r *replay) connect(ctx context.Context) error {
 	for {
 		info, err := r.bus.keeper.ensureStream(ctx)
@@ -136,8 +139,9 @@ func (r *replay) adjustNext(info *jetstream.StreamInfo) {
 	r.created = info.Created
 }
 
-// consume makes a consumer on the current session and stores it in r.source. It returns an error if
-// the server does not answer within createTimeout.
+// consume makes a consumer on the current session and stores it in r.source. It begins at r.next,
+// or if that is 0 at r.since, and sets r.next then. It returns an error if the server does not
+// answer within createTimeout.
 func (r *replay) consume(ctx context.Context) error {
 	cfg := jetstream.ConsumerConfig{
 		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: idleTimeout,
@@ -233,8 +237,10 @@ func (r *replay) Receive(ctx context.Context) (events.Event, error) {
 	return e, nil
 }
 
-// fill reads one message of the source and puts its matching events into r.buffer. Without a source
-// it makes one. Call it with r.reading held.
+// fill reads one message of the source and puts its matching events into r.buffer, maybe none.
+// Without a source it makes one and reads nothing. It counts the events that the server removed
+// before they were read, and a message without events. It returns an error only if no source can
+// be made. Call it with r.reading held.
 func (r *replay) fill(ctx context.Context) error {
 	if r.source == nil {
 		return r.connect(ctx)

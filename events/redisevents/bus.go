@@ -104,6 +104,7 @@ func (b *Bus) add(s subscription) error {
 	return nil
 }
 
+// remove removes a subscription that ends. It takes b.mu.
 func (b *Bus) remove(s subscription) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -115,8 +116,8 @@ func (b *Bus) pause(ctx context.Context, attempt int) bool {
 	return wake.SleepOr(ctx, b.conn.Done(), b.conn.Backoff().Interval(attempt))
 }
 
-// failure wraps err with the matching error of the port and the name of the operation. It returns
-// nil for nil.
+// failure wraps err with the matching error of the port and the name of the operation: ErrClosed
+// if the bus is closed, otherwise ErrUnavailable. It returns nil for nil.
 func failure(what string, err error) error {
 	if err == nil {
 		return nil

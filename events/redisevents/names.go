@@ -8,6 +8,7 @@ type names struct {
 	added   string // channel with the ids of new entries
 }
 
+// namesOf returns the names of a namespace.
 func namesOf(namespace string) names {
 	return names{
 		channel: "swj:ev:" + namespace,

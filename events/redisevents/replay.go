@@ -43,10 +43,12 @@ type replay struct {
 }
 
 // Replay implements [events.Retainer]. The zero Filter and time select all kept events. since is
-// compared with the server's clock.
+// compared with the server's clock. Replay blocks until the server has confirmed the subscription
+// to notifications. It reads no events: Receive does.
 //
 // Without a server Replay waits until ctx ends. A refusal of the credentials or of the channel is
-// returned at once. Both are [events.ErrUnavailable].
+// returned at once. Both are [events.ErrUnavailable]. Returns ErrNotRetained if the bus keeps no
+// events, ErrClosed after Close.
 func (b *Bus) Replay(ctx context.Context, f events.Filter, since time.Time) (events.Subscription, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -83,9 +85,10 @@ func (b *Bus) Replay(ctx context.Context, f events.Filter, since time.Time) (eve
 // Retention implements [events.RetentionTeller]: it returns Config.Retain with its defaults.
 func (b *Bus) Retention() events.Retention { return b.cfg.Retain }
 
-// Receive implements [events.Subscription]: it returns the next event and reads from the server if
-// needed. It keeps trying after a lost connection until ctx ends. Returns [events.ErrUnavailable]
-// if the server refuses the read.
+// Receive implements [events.Subscription]: it returns the next event and reads from the server
+// if needed. It keeps trying after a lost connection until ctx ends. One call reads at a time,
+// and others wait for it. Returns [events.ErrUnavailable] if the server refuses the read, ctx's
+// error, or ErrClosed after Close.
 func (r *replay) Receive(ctx context.Context) (events.Event, error) {
 	select {
 	case r.reading <- struct{}{}:
@@ -107,8 +110,9 @@ func (r *replay) Receive(ctx context.Context) (events.Event, error) {
 }
 
 // fill reads the next page with entries, and waits for new entries if the stream has no more. It
-// repeats a failed read with a growing delay until ctx or the subscription ends, unless the server
-// refuses it. Call it with r.reading held.
+// repeats a failed read with a growing delay until ctx or the subscription ends. Returns
+// ErrUnavailable if the server refuses the read, ctx's error, or ErrClosed if the subscription
+// ends. Call it with r.reading held.
 func (r *replay) fill(ctx context.Context) error {
 	both, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -188,7 +192,8 @@ func (r *replay) addEntry(entry any) error {
 	return nil
 }
 
-// fields returns the fields s and e of an entry.
+// fields returns the fields s and e of an entry: the number of events kept so far, 0 if unknown,
+// and the list of events.
 func fields(list any) (total uint64, message string) {
 	values, _ := list.([]any)
 	for i := 0; i+1 < len(values); i += 2 {
@@ -243,6 +248,7 @@ func positionAt(t time.Time) position {
 	return position{ms: uint64(max(t.UnixMilli(), 0))}
 }
 
+// parsePosition returns the position in the id of an entry. It returns false if id is not one.
 func parsePosition(id string) (position, bool) {
 	ms, seq, ok := strings.Cut(id, "-")
 	var p position

@@ -93,8 +93,9 @@ type absences struct {
 	since map[string]time.Time
 }
 
-// missed records that node's queue is missing. It reports whether that is so for at least absence.
-// If maxAbsences submitters are known it forgets all of them first.
+// missed records that node's queue is missing, from the first call on. It reports whether that is
+// so for at least absence. If maxAbsences submitters are known it forgets all of them first. It
+// takes a.mu.
 func (a *absences) missed(node string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -109,7 +110,7 @@ func (a *absences) missed(node string) bool {
 	return time.Since(at) >= absence
 }
 
-// found records that node's queue exists.
+// found records that node's queue exists. It takes a.mu.
 func (a *absences) found(node string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

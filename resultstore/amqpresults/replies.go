@@ -65,12 +65,13 @@ type item struct {
 	err error
 }
 
-// Replies implements [resultstore.Replier]: it declares the node's reply queue and returns when the
-// stream consumes it. All streams of one node, also of other processes, share its queue, and each
-// record goes to one of them.
+// Replies implements [resultstore.Replier]: it declares the node's reply queue and blocks until
+// the stream consumes it. All streams of one node, also of other processes, share its queue, and
+// each record goes to one of them.
 //
-// Without a broker Replies waits until ctx ends. A refusal of the credentials is returned at once.
-// Both are [resultstore.ErrUnavailable]. An invalid node name is [resultstore.ErrMalformed].
+// Without a broker Replies waits until ctx ends. A refusal of the credentials is returned at
+// once. Both are [resultstore.ErrUnavailable]. An invalid node name is
+// [resultstore.ErrMalformed]. Returns ErrClosed after Close.
 func (s *Store) Replies(ctx context.Context, node string) (resultstore.Replies, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -181,8 +182,10 @@ func (n *replies) run(ctx context.Context, ch *amqpconn.Channel) error {
 	return ch.Answered(func() error { return ch.Cancel(consumerTag, false) })
 }
 
-// deliver sends records to Receive until ctx or the channel ends, and acknowledges them. It returns
-// nil when ctx ends, otherwise the error of the channel.
+// deliver sends records to Receive until ctx or the channel ends, and acknowledges them when
+// Receive has taken them. Records that isSent excludes are acknowledged only. It returns nil when
+// ctx ends, errCancelled if the server cancelled the consumer, otherwise the error of the
+// channel.
 func (n *replies) deliver(ctx context.Context, ch *amqpconn.Channel, deliveries <-chan amqp.Delivery) error {
 	var last uint64 // tag of the last record that was received
 	unacked := 0
@@ -211,7 +214,8 @@ func (n *replies) deliver(ctx context.Context, ch *amqpconn.Channel, deliveries 
 }
 
 // next waits for the next delivery and returns it. If none is waiting it first acknowledges the
-// received records. ok is false when ctx ends.
+// received records. ok is false when ctx ends. Returns errCancelled if the server cancelled the
+// consumer, or the error that ended the channel.
 func (n *replies) next(ctx context.Context, ch *amqpconn.Channel, deliveries <-chan amqp.Delivery, last uint64, unacked *int) (d amqp.Delivery, ok bool, err error) {
 	if *unacked > 0 {
 		runtime.Gosched() // the library delivers from its own buffer: give it a chance to do so
@@ -268,8 +272,10 @@ func (n *replies) await(ctx context.Context, ch *amqpconn.Channel, deliveries <-
 	}
 }
 
-// acknowledge acknowledges all records up to the tag last and sets unacked to 0. Records are
-// received in the order of their tags.
+// acknowledge acknowledges all records up to the tag last and sets unacked to 0. With an unacked
+// of 0 it does nothing. Records are received in the order of their tags. It does not wait for the
+// server; after a failed write it waits for the end of the channel and returns the channel's
+// error.
 func (n *replies) acknowledge(ch *amqpconn.Channel, last uint64, unacked *int) error {
 	if *unacked == 0 {
 		return nil
@@ -283,8 +289,8 @@ func (n *replies) acknowledge(ch *amqpconn.Channel, last uint64, unacked *int) e
 	return nil
 }
 
-// read decodes a message. It returns an ErrMalformed item for a message that is not a record of
-// this node. mine is false if the submitter must not see the record.
+// read decodes a message. It returns an item with ErrMalformed for a message that is not a record
+// of this node. mine is false for a record that isSent excludes: the submitter must not see it.
 func (n *replies) read(body []byte) (it item, mine bool) {
 	rec, err := wire.DecodeRecord(body)
 	switch {
@@ -298,8 +304,9 @@ func (n *replies) read(body []byte) (it item, mine bool) {
 }
 
 // declare declares the queue. It uses a queue with other arguments, from an older configuration,
-// unchanged. If the queue was consumed before, declare only checks that it exists, because its loss
-// must be reported before the queue is made again.
+// unchanged: the first call returns the server's refusal then, and the next one finds the queue.
+// If the queue was consumed before, declare only checks that it exists, because its loss must be
+// reported before the queue is made again.
 func (n *replies) declare(ch *amqp.Channel) error {
 	if n.foreign || n.held {
 		_, err := ch.QueueDeclarePassive(n.queue, true, false, false, false, nil)
@@ -332,9 +339,11 @@ func (n *replies) Receive(ctx context.Context) (resultstore.Record, error) {
 	}
 }
 
-// Close implements [resultstore.Notifications]: it ends the stream and removes the queue if no
-// other stream reads it. If the broker cannot be reached now, the queue expires later; that is not
-// an error. Returns ctx's error if ctx ends first.
+// Close implements [resultstore.Notifications]: it ends the stream, waits for its goroutine, and
+// removes the queue if no other stream reads it. Received records are acknowledged first; the
+// others stay in a queue that is not removed. If the broker cannot be reached now, the queue
+// expires later; that is not an error. Returns ctx's error if ctx ends first. Further calls wait
+// for the first one.
 func (n *replies) Close(ctx context.Context) error {
 	n.closing.Do(func() {
 		defer close(n.gone)
@@ -359,8 +368,8 @@ func (n *replies) Close(ctx context.Context) error {
 	}
 }
 
-// remove deletes the queue if it has no consumer. It does nothing without an open connection, and
-// it ignores errors.
+// remove deletes the queue if it has no consumer, and waits up to removeTime for that. It does
+// nothing without an open connection, and it ignores errors.
 func (n *replies) remove(ctx context.Context) {
 	now, cancel := context.WithCancel(ctx)
 	cancel()

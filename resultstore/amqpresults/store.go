@@ -72,16 +72,22 @@ func New(c Config) (*Store, error) {
 // says why the task waits.
 func isSent(r *resultstore.Record) bool { return r.State.Terminal() || r.Error != nil }
 
-// Save implements [resultstore.ResultStore]: it publishes a terminal record, or an open one with an
-// error, to the reply queue of r.ReplyTo. It waits for the broker's confirmation. For any other
-// record, or without ReplyTo, it returns nil and does nothing.
+// Save implements [resultstore.ResultStore]: it publishes a terminal record, or an open one with
+// an error, to the reply queue of r.ReplyTo. It waits for the broker's confirmation. For any
+// other record, or without ReplyTo, it returns nil and does nothing.
 //
 // While the queue does not exist Save tries again, because the submitter may be about to declare
 // it. Once the queue has been missing for 3 s, Save and all later ones for this node return
 // [resultstore.ErrUnreachable] at once.
 //
-// Save never returns ErrStale. It also returns [task.ErrBadID] for an invalid ID. After
-// [resultstore.ErrUnavailable] the record may have arrived; saving it again is safe.
+// Save never returns ErrStale. It also returns:
+//
+//   - [task.ErrBadID] for an invalid ID
+//   - [resultstore.ErrMalformed] for an invalid ReplyTo or a state that is not recorded
+//   - [resultstore.ErrTooLarge] for a record above the limits
+//   - [resultstore.ErrUnavailable] if the record may or may not have arrived; saving it again is
+//     safe
+//   - ErrClosed after Close
 func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 	if err := s.check(ctx, r.ID); err != nil {
 		return err
@@ -207,8 +213,9 @@ func closeError(err error) error {
 	return failure("close", err)
 }
 
-// failure wraps err with the matching error of the port and the name of the operation. Errors
-// without a match become ErrUnavailable. It returns nil for nil.
+// failure wraps err with the matching error of the port and the name of the operation:
+// ErrUnreachable, ErrMalformed, ErrClosed or ErrUnavailable. Errors without a match become
+// ErrUnavailable. It returns nil for nil.
 func failure(what string, err error) error {
 	var class error
 	switch {

@@ -89,6 +89,8 @@ func (s *Store) Arrive(ctx context.Context, a resultstore.Arrival) (resultstore.
 	return m.known(), nil
 }
 
+// known returns the state of the group as a [resultstore.Gatherer] reports it. Call it with
+// table.mu held.
 func (m *members) known() resultstore.Gathered {
 	return resultstore.Gathered{Size: m.size, Done: len(m.ends), Failed: m.failed, Decider: m.decider}
 }
@@ -125,7 +127,8 @@ func (m *members) check(a *resultstore.Arrival) error {
 	return nil
 }
 
-// arrive stores the arrival a, which fits the group, and decides the group if a says so or
+// arrive stores a copy of the end of the member in the arrival a, which fits the group, unless
+// its index is stored already. It sets the size if a has it. It decides the group if a says so or
 // completes it. Call it with table.mu held.
 func (m *members) arrive(a *resultstore.Arrival) {
 	if a.Size > 0 {

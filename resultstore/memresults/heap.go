@@ -18,12 +18,14 @@ type entry struct {
 // its index, so that a deleted record is removed at once.
 type expiry []*entry
 
+// push adds e and restores the order of the heap.
 func (h *expiry) push(e *entry) {
 	e.pos = len(*h)
 	*h = append(*h, e)
 	h.up(e.pos)
 }
 
+// remove removes e, which must be in the heap, and restores the order of the heap.
 func (h *expiry) remove(e *entry) {
 	i, last := e.pos, len(*h)-1
 	h.swap(i, last)
@@ -48,11 +50,13 @@ func (h *expiry) fix(i int) {
 	}
 }
 
+// swap swaps two entries and updates their indexes.
 func (h expiry) swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].pos, h[j].pos = i, j
 }
 
+// up moves the entry at i towards index 0, until its parent does not expire later.
 func (h expiry) up(i int) {
 	for i > 0 {
 		parent := (i - 1) / 2
@@ -64,6 +68,8 @@ func (h expiry) up(i int) {
 	}
 }
 
+// down moves the entry at i away from index 0, until no child expires earlier. It reports whether
+// it moved.
 func (h expiry) down(i int) (moved bool) {
 	for {
 		least := 2*i + 1

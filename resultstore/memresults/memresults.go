@@ -65,6 +65,7 @@ func New(c Config) *Store {
 	}}
 }
 
+// positive returns v if it is above zero, otherwise the argument otherwise.
 func positive[T cmp.Ordered](v, otherwise T) T {
 	var zero T
 	if v > zero {
@@ -74,7 +75,7 @@ func positive[T cmp.Ordered](v, otherwise T) T {
 }
 
 // View returns another view of the same records, as another process would have it. A view of a
-// closed view is closed.
+// closed view is closed. The records exist until all open views are closed.
 func (s *Store) View() *Store {
 	s.t.mu.Lock()
 	defer s.t.mu.Unlock()
@@ -89,7 +90,8 @@ func (s *Store) View() *Store {
 // newer or final. It sends a stored terminal record to the streams of its submitter.
 //
 // Save also returns [task.ErrBadID] for an invalid ID and [resultstore.ErrMalformed] for a state
-// that is not recorded.
+// that is not recorded. It returns [resultstore.ErrTooLarge] for a Result above Config.MaxResult,
+// and ErrClosed after Close.
 func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 	if err := check(ctx, r.ID); err != nil {
 		return err
@@ -146,7 +148,8 @@ func (s *Store) Delete(ctx context.Context, id task.ID) error {
 }
 
 // Notify implements [resultstore.Notifier]. Every open stream of node receives every terminal
-// record. A stream loses records only if its reader is slow, see [Config.Buffer].
+// record that is saved from now on. A stream loses records only if its reader is slow, see
+// [Config.Buffer]. Returns ErrClosed after Close, and ctx's error if ctx has ended.
 func (s *Store) Notify(ctx context.Context, node string) (resultstore.Notifications, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -29,8 +29,10 @@ type table struct {
 	armed bool
 }
 
-// save stores a copy of r for the view from, if checkToken allows it. It returns the streams that
-// must receive the copy, and the copy. It takes t.mu.
+// save stores a copy of r for the view from, if checkToken allows it. If MaxRecords is exceeded
+// it removes the record that expires first. It returns the streams that must receive the copy,
+// and the copy: both nil if r is not terminal, has no ReplyTo, or is stored already. Returns
+// ErrStale or ErrClosed. It takes t.mu.
 func (t *table) save(from *Store, r *resultstore.Record) ([]*stream, *entry, error) {
 	e := &entry{rec: *r}
 	e.rec.Result = bytes.Clone(r.Result)
@@ -66,9 +68,10 @@ func (t *table) save(from *Store, r *resultstore.Record) ([]*stream, *entry, err
 	return t.nodes[r.ReplyTo], e, nil
 }
 
-// checkToken decides whether r may replace the stored record old. It returns ErrStale if r is older
-// or old is final. The result again is true if r equals the final record old, so that there is
-// nothing to store.
+// checkToken decides whether r may replace the stored record old. It returns false and nil if it
+// may. It returns ErrStale if r is older, or if old is final, differs from r, and r does not
+// reopen it. The result again is true if r equals the final record old, so that there is nothing
+// to store.
 func checkToken(old, r *resultstore.Record) (again bool, err error) {
 	switch {
 	case r.Older(old):
@@ -104,6 +107,7 @@ func (t *table) forget(e *entry) {
 
 func (t *table) now() time.Duration { return time.Since(t.start) }
 
+// deadline returns now plus ttl, at most the largest duration.
 func deadline(now, ttl time.Duration) time.Duration {
 	if ttl > math.MaxInt64-now {
 		return math.MaxInt64

@@ -13,6 +13,8 @@ import (
 // A claim is a message whose body is the holder. It is written with compare-and-set like the state
 // of a group.
 
+// claimKey returns the key of the message that holds a claim. The space keeps it apart from task
+// ids.
 func claimKey(key string) string { return " c" + key }
 
 // Claim implements [resultstore.Claimer]: it claims key for holder for the time ttl if the key has
@@ -33,7 +35,8 @@ func (s *Store) Claim(ctx context.Context, key, holder string, ttl time.Duration
 }
 
 // claim writes holder under key with retention ttl if key has no message. It returns the holder
-// that the message names then.
+// that the message names then, which is another one if that came first. It repeats a write
+// without an answer.
 func (s *Store) claim(ctx context.Context, st *stream, key, holder string, ttl time.Duration) (string, error) {
 	there, err := s.setFirst(ctx, st, key, []byte(holder), ttl)
 	if there != nil {

@@ -22,12 +22,15 @@ import (
 // step. A member's message is written before the state and its content never changes. The keys
 // begin with a space, which is not allowed in an id.
 
+// groupKey returns the key of the message with the state of a group.
 func groupKey(group task.ID) string { return " g" + string(group) }
 
+// memberKey returns the key of the message with the end of a member.
 func memberKey(group task.ID, index int) string {
 	return " m" + strconv.Itoa(index) + " " + string(group)
 }
 
+// begunKey returns the key of the message that holds the running copy of a task.
 func begunKey(id task.ID) string { return " b" + string(id) }
 
 // maxMembers is the largest size of a group. The state of a larger one would exceed the usual
@@ -46,6 +49,8 @@ func (g *groupState) has(index int) bool {
 	return index/8 < len(g.arrived) && g.arrived[index/8]&(1<<(index%8)) != 0
 }
 
+// add records that the member at index, which must not have arrived before, has arrived: it sets
+// the bit and adjusts done and largest.
 func (g *groupState) add(index int) {
 	if n := index/8 + 1; n > len(g.arrived) {
 		g.arrived = append(g.arrived, make([]byte, n-len(g.arrived))...)
@@ -60,6 +65,7 @@ func (g *groupState) decidedBy(a *resultstore.Arrival) bool {
 	return g.decider >= 0 || a.Decides || max(g.size, a.Size) == g.done+1
 }
 
+// known returns the state as a [resultstore.Gatherer] reports it.
 func (g *groupState) known() resultstore.Gathered {
 	return resultstore.Gathered{Size: g.size, Done: g.done, Failed: g.failed, Decider: g.decider}
 }
@@ -87,6 +93,8 @@ func (g *groupState) arrive(a *resultstore.Arrival) (changed bool) {
 	return changed
 }
 
+// encode returns the stored form: a line with five numbers, then a bit for each index that has
+// arrived.
 func (g *groupState) encode() []byte {
 	return append(fmt.Appendf(nil, "%d %d %d %d %d\n", g.size, g.done, g.failed, g.decider, g.largest), g.arrived...)
 }
@@ -111,13 +119,14 @@ func decodeGroup(data []byte) (*groupState, error) {
 	return nil, fmt.Errorf("%w: the state of a group cannot be read", resultstore.ErrMalformed)
 }
 
-// Arrive implements [resultstore.Gatherer]: it stores the end of a member and returns the state of
-// its group. It makes three round trips, and two more for each process that reports to the same
-// group at the same time.
+// Arrive implements [resultstore.Gatherer]: it stores the end of a member and returns the state
+// of its group. It makes three round trips, and two more for each process that reports to the
+// same group at the same time.
 //
-// It also returns [task.ErrBadID] for an invalid id, and [resultstore.ErrMalformed] for an Index or
-// Size beyond 4,194,304. After [resultstore.ErrUnavailable] the member may have been stored;
-// repeating the call is safe.
+// It also returns [task.ErrBadID] for an invalid id, [resultstore.ErrMalformed] for an Index or
+// Size beyond 4,194,304, and [resultstore.ErrTooLarge] for a Result above Config.MaxResult.
+// Returns ErrClosed after Close. After [resultstore.ErrUnavailable] the member may have been
+// stored; repeating the call is safe.
 func (s *Store) Arrive(ctx context.Context, a resultstore.Arrival) (resultstore.Gathered, error) {
 	if err := errors.Join(check(ctx, a.Group), a.Check()); err != nil {
 		return resultstore.Gathered{}, err
@@ -200,8 +209,8 @@ func (s *Store) lockGroup(ctx context.Context, group task.ID) (unlock func(), er
 
 // arrive stores the member of a and then the state of its group with compare-and-set, and returns
 // that state. It reads the state again and repeats the write after a conflict or a lost answer,
-// until ctx ends. When the group is decided it shortens the retention of the members. Call it with
-// the group locked.
+// until ctx ends. When the group is decided it shortens the retention of the members. Returns
+// ErrMalformed if a does not fit the group. Call it with the group locked.
 func (s *Store) arrive(ctx context.Context, st *stream, a *resultstore.Arrival, body []byte) (*groupState, error) {
 	stored, waits := false, false
 	for attempt := 0; ; attempt++ {
@@ -251,7 +260,8 @@ func (s *Store) arrive(ctx context.Context, st *stream, a *resultstore.Arrival, 
 }
 
 // retryable reports whether a write that failed with err may be repeated after the key was read
-// again.
+// again. It may after a conflict, and, unless ctx has ended, after a lost or missing answer. It
+// may not after the connection was closed for good.
 func (s *Store) retryable(ctx context.Context, err error) bool {
 	return errors.Is(err, natsconn.ErrWrongSequence) ||
 		(errors.Is(err, natsconn.ErrIndeterminate) && !errors.Is(err, natsconn.ErrClosed) || errors.Is(err, context.DeadlineExceeded)) && ctx.Err() == nil
@@ -272,9 +282,9 @@ func (s *Store) addMember(ctx context.Context, st *stream, a *resultstore.Arriva
 	return &first, nil
 }
 
-// setFirst writes a message if none exists for key, and returns the existing message otherwise. It
-// writes before it reads, because in most cases no message exists. It repeats a failed write while
-// retryable allows it and ctx has not ended.
+// setFirst writes a message if none exists for key. It returns nil if it has written the message,
+// otherwise the existing one. It writes before it reads, because in most cases no message exists.
+// It repeats a failed write while retryable allows it and ctx has not ended.
 func (s *Store) setFirst(ctx context.Context, st *stream, key string, data []byte, ttl time.Duration) (there []byte, err error) {
 	seq := uint64(0)
 	for attempt := 0; ; attempt++ {
@@ -294,8 +304,8 @@ func (s *Store) get(ctx context.Context, st *stream, key string) (data []byte, s
 	return data, seq, err
 }
 
-// getTimed reads like get and also returns the remaining retention of the message. left is 0 if the
-// message does not expire.
+// getTimed reads like get and also returns the remaining retention of the message. left is 0 if
+// the message does not expire. For an expired message data is nil and seq is its sequence.
 func (s *Store) getTimed(ctx context.Context, st *stream, key string) (data []byte, seq uint64, left time.Duration, err error) {
 	read := s.fromLeader
 	if st.direct {

@@ -26,7 +26,8 @@ type kept struct {
 // errAnswer reports an answer of the server that does not follow its protocol.
 var errAnswer = errors.New("the answer of the server cannot be read")
 
-// fetch reads the stored record of a task. It repeats a request whose answer was lost, until ctx
+// fetch reads the stored record of a task. It returns the zero value if nothing is stored, and
+// only the sequence of an expired record. It repeats a request whose answer was lost, until ctx
 // ends. Returns ErrMalformed if the message is not a record of the task.
 func (s *Store) fetch(ctx context.Context, st *stream, id task.ID) (kept, error) {
 	get := s.fromLeader

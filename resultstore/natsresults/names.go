@@ -25,6 +25,7 @@ type names struct {
 	direct string // prefix of the subjects for direct reads
 }
 
+// namesOf returns the names of a namespace.
 func namesOf(namespace string) names {
 	n := names{
 		stream:  "SWJRESULTS_" + namespace,
@@ -35,8 +36,10 @@ func namesOf(namespace string) names {
 	return n
 }
 
+// record returns the subject of the record of a task, or of another key of the store.
 func (n *names) record(id task.ID) string { return n.records + token(string(id)) }
 
+// notify returns the subject on which node is notified of its tasks.
 func (n *names) notify(node string) string { return n.notices + token(node) }
 
 // token returns s as one token of a subject. It writes bytes that are not allowed as =XX, like
@@ -66,6 +69,7 @@ func token(s string) string {
 	return b.String()
 }
 
+// plain reports whether a byte may stand unchanged in a token: a letter, a digit, '-' or '_'.
 func plain(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_'
 }

@@ -20,11 +20,13 @@ import (
 )
 
 // Save implements [resultstore.ResultStore]: it stores r and, if r is terminal, publishes a
-// notification for its submitter. It also returns [task.ErrBadID] for an invalid ID and
-// [resultstore.ErrMalformed] for a state that is not recorded.
+// notification for its submitter. It waits until the stream has stored r. It also returns
+// [task.ErrBadID] for an invalid ID and [resultstore.ErrMalformed] for a state that is not
+// recorded. It returns [resultstore.ErrTooLarge] for a record above the limits, and ErrClosed
+// after Close.
 //
-// After [resultstore.ErrUnavailable] the record may have been stored; saving it again is safe. Two
-// terminal records are the same if task, token and state are equal.
+// After [resultstore.ErrUnavailable] the record may have been stored; saving it again is safe.
+// Two terminal records are the same if task, token and state are equal.
 func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 	if err := check(ctx, r.ID); err != nil {
 		return err
@@ -121,9 +123,10 @@ func (s *Store) publish(ctx context.Context, m *nats.Msg) (natsconn.Ack, error) 
 	return s.conn.Publish(ctx, m)
 }
 
-// checkToken decides whether r may replace the stored record old. It returns ErrStale if r is older
-// or old is final. The result again is true if r equals the final record old, so that there is
-// nothing to store.
+// checkToken decides whether r may replace the stored record old. It returns false and nil if it
+// may. It returns ErrStale if r is older, or if old is final, differs from r, and r does not
+// reopen it. The result again is true if r equals the final record old, so that there is nothing
+// to store.
 func checkToken(old, r *resultstore.Record) (again bool, err error) {
 	switch {
 	case r.Older(old):
@@ -160,7 +163,7 @@ type tag struct {
 }
 
 // last returns the remembered sequence of the record that r may replace. It returns 0 if none is
-// remembered or the remembered one is newer than r.
+// remembered or the remembered one is newer than r. It takes m.mu.
 func (m *recent) last(r *resultstore.Record) uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -186,6 +189,7 @@ func (m *recent) note(r *resultstore.Record, seq uint64) {
 	m.tags[r.ID] = tag{seq, r.Generation, r.Deliveries}
 }
 
+// forget forgets the sequence of the task id. It takes m.mu.
 func (m *recent) forget(id task.ID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -15,12 +15,12 @@ const (
 )
 
 // shorten reduces the retention of the members from one index to another to that of the decided
-// group. They were stored with the longer retention of an undecided group. Call it when the arrival
-// a decided the group or found it decided.
+// group. They were stored with the longer retention of an undecided group. Call it when the
+// arrival a decided the group or found it decided. After Close it does nothing.
 //
-// It works in the background while fewer than maxShortens goroutines do so, and otherwise blocks.
-// It makes two round trips for each member. It logs a failure, which only means that members use
-// the stream longer.
+// It works in the background while fewer than maxShortens goroutines do so, and otherwise blocks
+// until ctx ends. It makes two round trips for each member. It stops at the first failure and
+// logs it, which only means that members use the stream longer.
 func (s *Store) shorten(ctx context.Context, st *stream, a *resultstore.Arrival, g *groupState, from, to int) {
 	group, ttl := a.Group, 2*a.Kept(true)
 	if !s.begin() {
@@ -59,8 +59,8 @@ func (s *Store) shorten(ctx context.Context, st *stream, a *resultstore.Arrival,
 	}
 }
 
-// shortenOne writes a member again with retention ttl, unless it expires within about that time
-// already. It makes two round trips.
+// shortenOne writes a member again with retention ttl, unless it is gone or expires within about
+// that time already. It makes two round trips, and does not repeat them after an error.
 func (s *Store) shortenOne(ctx context.Context, st *stream, key string, ttl time.Duration) error {
 	data, seq, left, err := s.getTimed(ctx, st, key)
 	// the clocks may differ a little

@@ -79,6 +79,7 @@ func (s *Store) begin() (open bool) {
 	return !s.closed
 }
 
+// end ends a call that begin registered.
 func (s *Store) end() { s.calls.Done() }
 
 // Load implements [resultstore.ResultStore]: it reads the record of task id. Returns ErrNotFound if

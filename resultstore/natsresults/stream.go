@@ -114,8 +114,9 @@ func (s *Store) refresh(ctx context.Context) (*stream, error) {
 	return st, nil
 }
 
-// merge returns the configuration that the existing stream should have, and whether that is a
-// change. It enables AllowMsgTTL. It also sets MaxAge, because an older server ignores AllowMsgTTL.
+// merge returns the configuration that the existing stream have should get, and whether that is a
+// change. If AllowMsgTTL is off it switches it on, and sets MaxAge to Config.TTL if that has no
+// limit, because an older server ignores AllowMsgTTL. It does not ask such a server again.
 func (s *Store) merge(have jetstream.StreamConfig) (jetstream.StreamConfig, bool) {
 	if have.AllowMsgTTL {
 		return have, false

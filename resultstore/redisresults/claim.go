@@ -21,6 +21,7 @@ var (
 // claimScripts holds the scripts of a Claimer. Begin uses the script claim, too.
 type claimScripts struct{ claim, pass, release *redisconn.Script }
 
+// newClaimScripts returns the scripts of the embedded files. It sends nothing to the server.
 func newClaimScripts() claimScripts {
 	return claimScripts{redisconn.NewScript(claimSource), redisconn.NewScript(passSource), redisconn.NewScript(releaseSource)}
 }

@@ -50,6 +50,7 @@ func (s *Store) Arrive(ctx context.Context, a resultstore.Arrival) (resultstore.
 	return gathered(answer, &a)
 }
 
+// flag returns 1 for true and 0 for false, as the scripts read them.
 func flag(yes bool) int {
 	if yes {
 		return 1

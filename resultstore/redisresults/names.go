@@ -8,6 +8,7 @@ type names struct {
 	record, reply, gather, begin, claim string // prefixes of the keys and channels
 }
 
+// namesOf returns the names of a namespace.
 func namesOf(namespace string) names {
 	return names{
 		record: "swj:res:{" + namespace + ".",

@@ -13,8 +13,9 @@ import (
 )
 
 // save stores a record in one batch with concurrent records for the same server and waits for the
-// outcome. Each cluster node has its own saver, so that a silent node delays only its own records.
-// Returns ErrClosed after Close.
+// outcome. Each cluster node has its own saver, so that a silent node delays only its own
+// records. Returns ErrStale, ErrMalformed or errAnswer as outcome does, ErrClosed after Close,
+// and ctx's error when ctx ends: the record may be stored then.
 func (s *Store) save(ctx context.Context, v *save) error {
 	var node *redis.Client
 	if cluster, ok := s.conn.Client().(*redis.ClusterClient); ok {
@@ -51,7 +52,8 @@ func (s *Store) saverOf(node *redis.Client) *saver {
 }
 
 // saveBatch stores the records with one call of the script and sends each outcome to its answer
-// channel.
+// channel. It sends the call once and waits for the answer without a deadline. An error of the
+// call is the outcome of all.
 func (s *Store) saveBatch(saves []*save) {
 	keys, args := make([]string, 0, len(saves)), make([]any, 0, 4*len(saves))
 	for _, v := range saves {
@@ -92,8 +94,8 @@ func (s *Store) savePipelined(node *redis.Client, saves []*save) {
 	}
 }
 
-// saveOne stores one record. It repeats the call while the outcome is unknown, until ctx ends or
-// the store is closed.
+// saveOne stores one record and returns its outcome. It repeats the call while the outcome is
+// unknown, until ctx ends or the store is closed: then it returns the last error.
 func (s *Store) saveOne(ctx context.Context, v *save) error {
 	answers, err := s.untilAnswered(ctx, func() (any, error) {
 		return s.conn.Eval(ctx, s.script, []string{v.key}, v.appendArgs(nil)...)

@@ -125,9 +125,10 @@ func (v *saver) run() {
 	}
 }
 
-// sendNext sends one batch. It returns false if no save waits or if all callers abandoned the
-// batch; then this goroutine must end. The batch has no context, because each call with one costs a
-// goroutine. The client's timeout or a closed connection ends it.
+// sendNext sends one batch and waits for its answers. It returns false if no save waits or if all
+// callers abandoned the batch; then this goroutine must end. The batch has no context, because
+// each call with one costs a goroutine. The client's timeout or a closed connection ends it. It
+// takes v.mu.
 func (v *saver) sendNext() bool {
 	t := v.take()
 	if t == nil {
@@ -140,7 +141,8 @@ func (v *saver) sendNext() bool {
 	return t.callers > 0
 }
 
-// take removes the next batch from the waiting saves and returns it. If no save waits it counts the
+// take removes the next batch from the waiting saves, records it as running and returns it: at
+// most maxBatch saves and about maxBatchBytes, but at least one. If no save waits it counts the
 // goroutine as ended and returns nil. It takes v.mu.
 func (v *saver) take() *batch {
 	v.mu.Lock()

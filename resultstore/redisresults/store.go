@@ -65,7 +65,10 @@ func New(c Config) (*Store, error) {
 }
 
 // Save implements [resultstore.ResultStore]: it stores r and notifies its submitter if r is
-// terminal. It also returns [task.ErrBadID] for an invalid ID.
+// terminal. It waits for the server. It also returns [task.ErrBadID] for an invalid ID and
+// [resultstore.ErrMalformed] for a state that is not recorded. It returns
+// [resultstore.ErrTooLarge] for a record above the limits of Config.MaxResult, and ErrClosed
+// after Close.
 //
 // After [resultstore.ErrUnavailable] the record may have been stored; saving it again is safe. If
 // the key holds a value that is not a record, Save returns [resultstore.ErrMalformed] and leaves

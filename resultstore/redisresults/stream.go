@@ -29,13 +29,14 @@ type stream struct {
 	lost   error // why the previous connection ended
 }
 
-// Notify implements [resultstore.Notifier]. It returns when the server has confirmed the
+// Notify implements [resultstore.Notifier]. It blocks until the server has confirmed the
 // subscription. Each open stream of a node has its own connection and receives every terminal
-// record of the node.
+// record of the node. If Config.Buffer notifications wait, the oldest is dropped for each further
+// one.
 //
 // Without a server Notify waits until ctx ends. A refusal of the credentials or of the channel is
 // returned at once. Both are [resultstore.ErrUnavailable]. An invalid node name is
-// [resultstore.ErrMalformed].
+// [resultstore.ErrMalformed]. Returns ErrClosed after Close.
 func (s *Store) Notify(ctx context.Context, node string) (resultstore.Notifications, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -81,8 +82,10 @@ func (n *stream) subscribed(channel string) {
 	n.opened = true
 }
 
-// Receive implements [resultstore.Notifications]: it returns the next terminal record for the node.
-// The stream continues after these additional errors:
+// Receive implements [resultstore.Notifications]: it waits for the next terminal record for the
+// node and returns it. Records that were deleted or have expired since are skipped. If ctx ends
+// it returns ctx's error. A record that was being loaded then comes with a later call. The stream
+// continues after these additional errors:
 //
 //   - [resultstore.ErrMalformed] for a message that is not a record for this node
 //   - [resultstore.ErrUnavailable] for a large record that the server refuses to return
@@ -117,7 +120,7 @@ func (n *stream) next(ctx context.Context) (string, error) {
 }
 
 // read decodes the record in a message, or loads the record that a notice names. Returns
-// ErrMalformed if it is not a record for this node.
+// ErrMalformed if it is not a record for this node, and the errors of load.
 func (n *stream) read(ctx context.Context, message string) (resultstore.Record, error) {
 	id, large := noticed(message)
 	var r resultstore.Record
@@ -137,7 +140,8 @@ func (n *stream) read(ctx context.Context, message string) (resultstore.Record, 
 }
 
 // load loads the record of a task until ctx or the stream ends. If ctx ends first it puts message
-// back for the next Receive.
+// back for the next Receive, unless 16 messages are put back already. Returns ErrMalformed for an
+// invalid id, ErrNotFound if no record exists, ErrClosed if the stream ends.
 func (n *stream) load(ctx context.Context, id task.ID, message string) (resultstore.Record, error) {
 	if err := id.Check(); err != nil {
 		return resultstore.Record{}, fmt.Errorf("%w: %w", resultstore.ErrMalformed, err)

@@ -48,6 +48,8 @@ func decode(value []byte, id task.ID) (resultstore.Record, error) {
 	return r, nil
 }
 
+// decodeAny returns the record in a value, of any task. It ignores the first line, which repeats
+// fields of the record. Returns [resultstore.ErrMalformed] if the value is not a record.
 func decodeAny(value []byte) (resultstore.Record, error) {
 	end := bytes.IndexByte(value[:min(len(value), maxHead)], '\n')
 	if end < 0 {

@@ -45,8 +45,9 @@ func (s *Store) Arrive(ctx context.Context, a resultstore.Arrival) (resultstore.
 }
 
 // arrive stores an arrival in transaction tx and returns the state of its group. It locks the
-// group's row first. A concurrent arrival waits until the transaction is committed and then sees
-// its changes.
+// group's row first: a concurrent arrival waits until the transaction is committed and then sees
+// its changes. A group that has expired begins again, without its members. A second arrival at an
+// index does not change the member. Returns ErrMalformed if a does not fit the group.
 func (s *Store) arrive(ctx context.Context, tx *sqlconn.Tx, a *resultstore.Arrival, value []byte) (resultstore.Gathered, error) {
 	var g resultstore.Gathered
 	var largest int
@@ -89,7 +90,7 @@ func checkPlace(a *resultstore.Arrival, size, largest int) error {
 }
 
 // count adds an arrival to the state of its group. fresh reports that it is the first one at its
-// index.
+// index. It sets the size if a has it, and the decider if a decides or completes the group.
 func count(g *resultstore.Gathered, a *resultstore.Arrival, fresh bool) {
 	if a.Size > 0 {
 		g.Size = a.Size
@@ -155,7 +156,9 @@ func (s *Store) Members(ctx context.Context, group task.ID, from, limit int) ([]
 	return page, nil
 }
 
-// members reads up to limit members from index from on, and stops before the first gap.
+// members reads up to limit members from index from on, and stops before the first gap. For a
+// group that does not exist or has expired it returns none. Returns ErrMalformed if a stored
+// member is not a record.
 func (s *Store) members(ctx context.Context, tx *sqlconn.Tx, group task.ID, from, limit int) (page []resultstore.Record, err error) {
 	rows, err := tx.Query(ctx, s.text.members, s.cfg.Namespace, string(group), from, limit)
 	if err != nil {

@@ -72,8 +72,11 @@ func newStore(c Config, conn *sqlconn.Conn, release func(context.Context) error)
 }
 
 // Save implements [resultstore.ResultStore]: it stores r and notifies its submitter if r is
-// terminal. It also returns [task.ErrBadID] for an invalid ID. After [resultstore.ErrUnavailable]
-// the record may have been stored; saving it again is safe.
+// terminal. It waits for the database. It also returns [task.ErrBadID] for an invalid ID and
+// [resultstore.ErrMalformed] for a state that is not recorded. It returns
+// [resultstore.ErrTooLarge] for a record above the limits of Config.MaxResult, and ErrClosed
+// after Close. After [resultstore.ErrUnavailable] the record may have been stored; saving it
+// again is safe.
 func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 	if err := s.check(ctx, r.ID); err != nil {
 		return err
@@ -99,9 +102,10 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 	return s.repeat(ctx, "save", func() error { return s.save(ctx, &r, topic, args) })
 }
 
-// save stores a record unless the stored one forbids that, and notifies topic. It returns ErrStale
-// in that case, and nil if the same final record is stored. If the reason disappears between the
-// two statements, save starts again.
+// save stores a record unless the stored one forbids that, and notifies topic, the topic of the
+// submitter's streams or "". It returns ErrStale if the stored record forbids it. If the same
+// final record is stored it returns nil, and notifies topic too. If the reason disappears between
+// the two statements, save starts again.
 func (s *Store) save(ctx context.Context, r *resultstore.Record, topic string, args []any) error {
 	for {
 		kept, err := s.change(ctx, s.text.save, topic, args...)
@@ -143,8 +147,9 @@ func (s *Store) change(ctx context.Context, text, topic string, args ...any) (ch
 	return changed, err
 }
 
-// judge returns why r was not stored: nil if the same final record is stored, otherwise ErrStale.
-// again is true if the reason has disappeared meanwhile, so that saving may succeed.
+// judge reads the stored record and says why r was not stored. It returns ErrStale if the stored
+// record is newer, or final and different from r. It returns nil if the same final record is
+// stored. again is true if the reason has disappeared meanwhile, so that saving may succeed.
 func (s *Store) judge(ctx context.Context, r *resultstore.Record) (again bool, err error) {
 	err = s.conn.View(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
 		again = false
@@ -263,7 +268,8 @@ func (s *Store) repeat(ctx context.Context, what string, fn func() error) error 
 	}
 }
 
-// ready makes or updates the tables at its first call. Concurrent first calls wait for each other.
+// ready makes or updates the tables at its first call; after a success it does nothing.
+// Concurrent first calls wait for each other. After an error the next call tries again.
 func (s *Store) ready(ctx context.Context) error {
 	if s.migrated.Load() {
 		return nil
@@ -305,7 +311,7 @@ func decode(value []byte, id task.ID) (resultstore.Record, error) {
 }
 
 // micros returns ttl in microseconds, rounded up to milliseconds because SQLite's clock counts
-// those. If ttl is 0 or less it uses otherwise.
+// those, plus one. It is at most MaxClaimTTL. If ttl is 0 or less it uses otherwise.
 func micros(ttl, otherwise time.Duration) int64 {
 	if ttl <= 0 {
 		ttl = otherwise

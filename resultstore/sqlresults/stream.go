@@ -53,9 +53,10 @@ type cursor struct {
 	since, until, xact, id string
 }
 
-// Notify implements [resultstore.Notifier]. Every open stream of a node receives every terminal
-// record of the node. Without a database it waits until ctx ends and returns
-// [resultstore.ErrUnavailable]. An invalid node name is [resultstore.ErrMalformed].
+// Notify implements [resultstore.Notifier]. The stream holds all terminal records of the node
+// that are saved after Notify has returned. Every open stream of a node receives every one of
+// them. Without a database it waits until ctx ends and returns [resultstore.ErrUnavailable]. An
+// invalid node name is [resultstore.ErrMalformed]. Returns ErrClosed after Close.
 func (s *Store) Notify(ctx context.Context, node string) (resultstore.Notifications, error) {
 	if s.life.Err() != nil {
 		return nil, resultstore.ErrClosed
@@ -91,7 +92,8 @@ func (s *Store) Notify(ctx context.Context, node string) (resultstore.Notificati
 	return n, nil
 }
 
-// here returns the cursor of a stream that begins now.
+// here returns the cursor of a stream that begins now: on PostgreSQL the current snapshot, on
+// SQLite the highest seq so far.
 func (s *Store) here(ctx context.Context, tx *sqlconn.Tx) (at cursor, err error) {
 	if s.conn.Dialect() == sqlconn.Postgres {
 		err = tx.Row(ctx, s.text.here).Scan(&at.since)
@@ -102,8 +104,10 @@ func (s *Store) here(ctx context.Context, tx *sqlconn.Tx) (at cursor, err error)
 	return at, err
 }
 
-// Receive implements [resultstore.Notifications]: it returns the next terminal record for the node.
-// The stream continues after these additional errors:
+// Receive implements [resultstore.Notifications]: it waits for the next terminal record for the
+// node and returns it. It skips records that were deleted or have expired since. One call reads
+// at a time, and others wait for it. When ctx ends it returns ctx's error, and no record is
+// missed. Returns ErrClosed after Close. The stream continues after these additional errors:
 //
 //   - [resultstore.ErrMalformed] for a row without a valid record
 //   - [resultstore.ErrUnavailable] if the database refuses to read
@@ -133,7 +137,8 @@ func (n *stream) Receive(ctx context.Context) (resultstore.Record, error) {
 	}
 }
 
-// next waits for the next record and returns it. When ctx ends, the record stays for the next call.
+// next waits for the next record and returns it. When ctx ends, the record stays for the next
+// call. After another error, such as ErrNotFound for an expired record, the record is skipped.
 // Call it with n.turn held.
 func (n *stream) next(ctx context.Context) (resultstore.Record, error) {
 	for len(n.ready) == 0 {
@@ -198,7 +203,9 @@ func (n *stream) look(ctx context.Context) error {
 	return nil
 }
 
-// lookSQLite reads a page of the rows after the last one, and returns it with the new cursor.
+// lookSQLite reads a page of the rows after the last one, by seq, and returns it with the new
+// cursor. Expired rows are left out. A record above MaxNotice has no value. It changes nothing in
+// n.
 func (n *stream) lookSQLite(ctx context.Context, tx *sqlconn.Tx) (page []note, at cursor, err error) {
 	at = n.at
 	c := &n.store.cfg

@@ -18,8 +18,8 @@ const (
 	sweepTime = time.Minute
 )
 
-// sweepSoon starts a sweep on a goroutine if the last one began at least Config.Sweep ago. Calls
-// that add rows call it. It does not block.
+// sweepSoon starts a sweep on a goroutine if the last one began at least Config.Sweep ago, but
+// not after Close. Calls that add rows call it. It does not block. It takes s.mu.
 func (s *Store) sweepSoon() {
 	now, last := time.Now().UnixNano(), s.swept.Load()
 	if now-last < int64(s.cfg.Sweep) || !s.swept.CompareAndSwap(last, now) {
@@ -88,7 +88,8 @@ func (s *Store) sweepGroups(ctx context.Context) (more bool, err error) {
 	return more, err
 }
 
-// expiredGroups returns namespace and id of up to s.batch expired groups, and locks their rows.
+// expiredGroups returns namespace and id of up to s.batch expired groups. On PostgreSQL it locks
+// their rows for the transaction and skips rows that others have locked.
 func (s *Store) expiredGroups(ctx context.Context, tx *sqlconn.Tx) (groups [][2]string, err error) {
 	rows, err := tx.Query(ctx, s.text.sweepGroups, s.batch)
 	if err != nil {

@@ -1,5 +1,5 @@
--- Deletes keys.
+-- Deletes the keys of a queue.
 --
--- KEYS  all four of a queue
--- Returns how many there were.
+-- KEYS     the four keys of the queue
+-- Returns the number of keys that existed.
 return redis.call('DEL', unpack(KEYS))

@@ -1,9 +1,9 @@
--- Removes failed jobs, or those that cannot be read.
+-- Removes given payloads from the failed or the broken jobs.
 --
--- KEYS[1]     the failed ones, or the broken ones
+-- KEYS[1]     the failed jobs, a list, or the broken jobs, a hash
 -- ARGV[1]     failed or broken
--- ARGV[2...]  the payloads as they stand there
--- Returns how many were there.
+-- ARGV[2...]  the payloads, byte for byte
+-- Returns the number of removed payloads.
 local n = 0
 for i = 2, #ARGV do
   if ARGV[1] == 'broken' then

@@ -1,8 +1,9 @@
--- Adds a payload to the failed jobs, or to those that cannot be read.
+-- Adds a payload to the failed or the broken jobs.
 --
--- KEYS[1]  the failed ones, or the broken ones
+-- KEYS[1]  the failed jobs, a list, or the broken jobs, a hash
 -- ARGV[1]  the payload
--- ARGV[2]  of the failed ones how many of the newest are kept; of the broken ones ""
+-- ARGV[2]  for failed jobs: how many of the newest stay; the others are removed. For broken jobs:
+--          ""
 -- Returns 1.
 if ARGV[2] == '' then
   redis.call('HSET', KEYS[1], ARGV[1], ago(0))

@@ -1,17 +1,20 @@
--- Ends a job that is in progress. Every way a job can end is here, and each does something only if the note of the job was
--- still there and was ours: a job that a monitor took back meanwhile belongs to the queue, or to its next worker.
+-- Ends a job that is in progress. It does so only if this process still holds the job: a job that a
+-- monitor has returned belongs to the queue, or to its next worker.
 --
--- KEYS[1]  the progress
--- KEYS[2]  where the job goes: the jobs, the failed ones, the broken ones, or the jobs of its successor's queue
--- ARGV[1]  the payload
--- ARGV[2]  done     it is over
---          front    back to the queue, as the next one
---          replace  another payload, ARGV[3], to the back of a queue
---          failed   to the list of the failed ones, of which the newest ARGV[3] are kept
---          broken   to the hash of those that cannot be read, with the time
--- ARGV[3]  see above; else ""
--- ARGV[4...]  the start times that the note may have: the payload alone would also fit the note of a later worker
--- Returns 1, or 0 if nothing was done.
+-- KEYS[1]     the jobs in progress: hash of payload -> start time
+-- KEYS[2]     where the job goes: the jobs, the failed jobs, the broken jobs, or the jobs of its
+--             successor's queue
+-- ARGV[1]     the payload
+-- ARGV[2]     the operation:
+--   done     removes the job
+--   front    returns the job to the front of its queue
+--   replace  adds another payload, ARGV[3], at the back of a queue
+--   failed   adds the job to the failed jobs, of which the newest ARGV[3] stay
+--   broken   adds the job to the broken jobs, with the time
+-- ARGV[3]     see the operations; otherwise ""
+-- ARGV[4...]  the start times that this process may have stored. The payload alone proves nothing:
+--             a later worker stores the same one.
+-- Returns 1, or 0 if the job is not held: then nothing was changed.
 local start = redis.call('HGET', KEYS[1], ARGV[1])
 local ours = false
 for i = 4, #ARGV do

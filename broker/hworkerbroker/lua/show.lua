@@ -1,8 +1,9 @@
 -- Reads a queue without changing it.
 --
--- KEYS[1...4]  the jobs, the progress, the broken ones, the failed ones
--- ARGV[1]  sizes, jobs, progress, broken or failed
--- Returns the four sizes; or the payloads of a list, as they stand in it; or payload, time, payload, time of a hash.
+-- KEYS[1...4]  the jobs, the jobs in progress, the broken jobs, the failed jobs
+-- ARGV[1]      sizes, jobs, progress, broken or failed
+-- Returns for sizes the four sizes, in the order of KEYS. For jobs and failed: the payloads, from
+-- left to right. For progress and broken: payload, time, payload, time, ...
 if ARGV[1] == 'sizes' then
   return { redis.call('LLEN', KEYS[1]), redis.call('HLEN', KEYS[2]), redis.call('HLEN', KEYS[3]), redis.call('LLEN', KEYS[4]) }
 elseif ARGV[1] == 'jobs' then

@@ -1,9 +1,10 @@
--- Stands before every script that needs the time: in Redis a script cannot call another one.
---
--- The clock is the server's. Worker and monitor compare their times, and two machines' clocks never agree.
+-- These functions are put before each script that needs the time, because a script cannot call
+-- another one. The time is that of the server: workers and monitors compare their times, and the
+-- clocks of two machines differ.
 
--- stamp(seconds, micros) writes a moment, counted from 1970, as the published layout has it: a JSON string, quotes
--- included, of a UTC time with six digits of the second, "2015-07-25T12:00:00.123456Z".
+-- stamp(seconds, micros) returns a moment, counted from 1970, in the form of the published layout.
+-- That is a JSON string, with its quotes, of a UTC time with six digits after the second:
+-- "2015-07-25T12:00:00.123456Z".
 local function stamp(seconds, micros)
   local days, rest = math.floor(seconds / 86400), seconds % 86400
   local year = 1970
@@ -24,7 +25,8 @@ local function stamp(seconds, micros)
     math.floor(rest / 3600), math.floor(rest % 3600 / 60), rest % 60, micros)
 end
 
--- ago(micros) is the stamp of the moment that many microseconds before now.
+-- ago(micros) returns the stamp of the moment that many microseconds before now, on the server's
+-- clock.
 local function ago(micros)
   local time = redis.call('TIME')
   local seconds = tonumber(time[1]) - math.floor(micros / 1000000)

@@ -1,15 +1,17 @@
--- Takes jobs from the queue and notes each of them as in progress, in one step: no job is ever only in a worker's memory.
+-- Claims jobs: it moves them from the queue to the jobs in progress, in one step. So no job ever
+-- exists only in a worker's memory.
 --
--- KEYS[1]  the jobs: a list, of which the right end is next
--- KEYS[2]  the progress: a hash of payload -> start time
--- ARGV[1]  how many jobs to take at most
--- Returns the start time, then the payloads, the first to run first. Only the start time when there is nothing to do.
+-- KEYS[1]  the jobs: a list whose right end is next
+-- KEYS[2]  the jobs in progress: hash of payload -> start time
+-- ARGV[1]  the maximum number of jobs
+-- Returns the start time, then the payloads, the first to run first.
 --
--- An empty queue writes nothing. Redis hands a missing value to Lua as false, which is not nil: hworker 0.2.0 asks for
--- "not nil" and so notes a job of the text "false" each time it looks at an empty queue.
+-- With an empty queue it writes nothing. Redis gives a missing value to Lua as false, which is not
+-- nil. hworker 0.2.0 tests for "not nil" and so stores a job "false" each time it polls an empty
+-- queue.
 --
--- Two equal payloads would share one note, and the end of the first would be the end of both. So a job whose equal is in
--- progress waits: it goes to the back of the queue, and its turn comes again.
+-- Two equal payloads would share one start time, and the end of the first job would end both. So a
+-- job whose equal is in progress goes to the back of the queue and waits.
 local start = ago(0)
 local answer, twins = { start }, {}
 for _ = 1, tonumber(ARGV[1]) do

@@ -71,7 +71,8 @@ func hasMessages(path string) bool {
 	return found || err != nil && !errors.Is(err, fs.ErrNotExist)
 }
 
-// streams asks the server for its streams: the usable ones, and the unusable ones with the reason.
+// streams asks the server, over a connection of its own, for its streams: the names of the usable
+// ones, and the unusable ones with the reason. It waits until ctx ends.
 func streams(ctx context.Context, p nats.InProcessConnProvider) (usable map[string]bool, unusable map[string]string, err error) {
 	// The timeout is for a busy machine: the client's default of 2 s would fail the start of a slow
 	// server.

@@ -49,8 +49,8 @@ func (l *logger) Warnf(format string, args ...any) {
 // Errorf logs an error line of the server.
 func (l *logger) Errorf(format string, args ...any) { l.log(slog.LevelError, format, args) }
 
-// Fatalf records the first fatal error. The server continues as far as it can, and Open must end
-// it.
+// Fatalf logs an error line and records the first fatal error, for failure. The server continues
+// as far as it can, and Open must end it.
 func (l *logger) Fatalf(format string, args ...any) {
 	l.mu.Lock()
 	if l.fatal == nil {
@@ -64,7 +64,7 @@ func (l *logger) Fatalf(format string, args ...any) {
 func (l *logger) Debugf(format string, args ...any) { l.log(slog.LevelDebug-4, format, args) }
 func (l *logger) Tracef(format string, args ...any) { l.log(slog.LevelDebug-8, format, args) }
 
-// failure returns the first fatal error, or nil.
+// failure returns the first fatal error, or nil. It takes l.mu.
 func (l *logger) failure() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -74,8 +74,9 @@ func (o Options) complete() (Options, string, int, error) {
 	return o, host, port, errors.Join(errs...)
 }
 
-// loopback returns the host and the port of Listen. It returns an error for an address that is not
-// a loopback address, because the server speaks plain text.
+// loopback returns the host and the port of Listen; "localhost" becomes 127.0.0.1. For "" it
+// returns "" and 0. It returns an error for an address that is not a loopback address, because
+// the server speaks plain text.
 func loopback(listen string) (host string, port int, err error) {
 	if listen == "" {
 		return "", 0, nil

@@ -88,7 +88,10 @@ func Open(ctx context.Context, dir string, o Options) (*Server, error) {
 	return s, nil
 }
 
-// start runs the server. After an error the caller must call end.
+// start runs the server, checks its streams and, if o.Listen is set, writes its address with a
+// new password into the directory. It removes the address of a killed server first. It blocks
+// until the server has read its data. Returns ErrStore if a stream cannot be used. After an error
+// the caller must call end.
 func (s *Server) start(ctx context.Context, o Options, host string, port int) error {
 	if err := removeAddress(s.dir); err != nil { // the address of a killed server
 		return fmt.Errorf("embedded: %w", err)
@@ -191,8 +194,9 @@ func (s *Server) Close(ctx context.Context) error {
 	}
 }
 
-// end stops the server, if it was started, and removes its address. The lock is released last,
-// because the server writes until then. It returns all errors joined.
+// end removes the address, stops the server if it was started, and waits for its end. The lock is
+// released last, because the server writes until then. It returns all errors joined. Call it
+// once.
 func (s *Server) end() error {
 	var errs []error
 	if err := removeAddress(s.dir); err != nil {
@@ -215,7 +219,8 @@ func (s *Server) end() error {
 // server.Authentication.
 type gate struct{ password []byte }
 
-// Check reports whether the connection is accepted.
+// Check reports whether the connection is accepted: it comes from this process or has the
+// password.
 func (g gate) Check(c server.ClientAuthentication) bool {
 	if a := c.RemoteAddress(); a != nil && a.Network() == "pipe" {
 		return true

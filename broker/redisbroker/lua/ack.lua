@@ -1,8 +1,9 @@
 #!lua flags=allow-oom
--- Removes messages that are done.
+-- Removes acknowledged messages.
 -- KEYS: t l n g
--- ARGV: the keys, then the claims under which they are held, in the same order.
--- Returns 1 if all were removed, else a string with one character for each key: 1 removed, 0 not held under that claim.
+-- ARGV: the keys, then the claims that hold them, in the same order.
+-- Returns 1 if all were removed. Otherwise returns a text with a 1 for each removed message, and a
+-- 0 for each that is not held under its claim.
 local count = #ARGV / 2
 local under = redis.call('HMGET', K.l, unpack(ARGV, 1, count))
 local gone = {}

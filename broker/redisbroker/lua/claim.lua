@@ -1,16 +1,30 @@
 #!lua flags=allow-oom
--- Hands messages to an owner. First it puts back what owners held whose leases have ended, and
--- makes ready what is due; of each at most a few hundred for each call. A claim that is repeated,
--- since its answer was lost, gives the same again; so does one for which something was handed over
--- already. An owner that gets less than it wants is noted as one that waits.
+-- Claims ready messages for an owner. Before that it takes back the messages of owners whose leases
+-- have ended, and makes delayed messages ready that are due, a few hundred with each call.
+--
+-- If the claim was made before, it returns the same messages again, and claims none. That is so if
+-- its answer was lost, or if the server has delivered messages as that claim. An owner that gets
+-- fewer messages than it wants is then a waiting owner: it gets later messages on its channel.
 -- KEYS: m t d l o c n s h r
--- ARGV: 1 the levels as the caller knows them, 2 the channels but for the owner, 3 the owner, 4 the claim's place among the
---       owner's, 5 how many at most, 6 microseconds by which to renew the lease, 0: not, 7 about how many bytes at most, 8 how
---       many messages to look at first, 9 the places of the owner's claims of which something may be held, separated by
---       commas, 10 what the owner hears: c content, n words, or nothing if it is empty.
--- Returns {1, microseconds until a message is due or -1, 0 if it is noted as one that waits, 1 if not, 2 if this was answered
---          before or handed over, "place:count " of each message that was handed out before, key, value, key, value, ...},
---          {0} if there is no such queue, {2, levels} if the queue has others, {3} if the owner's lease has ended.
+-- ARGV: in this order:
+--   1   the levels as the caller knows them
+--   2   the common beginning of the owners' channels
+--   3   the owner
+--   4   the claim's number among the owner's claims
+--   5   the maximum number of messages
+--   6   the time in microseconds by which to renew the lease, 0: no renewal
+--   7   the approximate maximum of bytes
+--   8   how many messages to read first
+--   9   the numbers of the owner's claims under which it may hold messages, with commas
+--   10  the mode: c if the owner receives messages on its channel, n for notifications, '' for
+--       neither
+-- Returns one of these:
+--   - {1, microseconds until a message is due or -1, status, counts, key, value, key, value, ...}.
+--     status is 0 if the owner waits now, 1 if it does not, 2 if this claim was made before. counts
+--     is "index:count" of each message that was delivered before.
+--   - {0} if the queue does not exist
+--   - {2, levels} if the queue has other levels
+--   - {3} if the owner's lease has ended
 local levels = redis.call('HGET', K.m, 'levels')
 if not levels then return {0} end
 if levels ~= ARGV[1] then return {2, levels} end
@@ -34,7 +48,7 @@ local list = bounds(levels)
 local recorded = string.match(record, '^%d+:%d+:%a:(.*)$')
 local moved = recorded ~= ARGV[9] and settle(list, owner, recorded, ARGV[9], ARGV[4])
 local last = string.match(record, '^%d+')
-if tonumber(ARGV[4]) <= tonumber(last) then -- said before
+if tonumber(ARGV[4]) <= tonumber(last) then -- this claim was made before
   local out = {1, -1, 2, ''}
   local keys = claimed(owner .. '.' .. ARGV[4])
   if #keys > 0 then
@@ -76,7 +90,7 @@ local want = tonumber(ARGV[5])
 local keys, out = take(list, want, tonumber(ARGV[7]), tonumber(ARGV[8]), 4)
 local count = #keys
 if count > 0 then out[4] = counts(keys) end
-if count == want then more = true end -- it asks again when it has room
+if count == want then more = true end -- the owner claims again when it has room
 local mode = ARGV[10] == '' and 'n' or ARGV[10]
 if count > 0 then
   hold(owner, ARGV[4], keys, want - count, mode, ARGV[9])
@@ -89,7 +103,7 @@ if not more and count < want and ARGV[10] ~= '' then
   redis.call('ZADD', K.h, 'NX', now, owner)
 else
   redis.call('ZREM', K.h, owner)
-  if more and moved then hand(list, ARGV[2]) end -- perhaps more was made ready than this caller takes
+  if more and moved then hand(list, ARGV[2]) end -- other owners may get the rest
 end
 out[1], out[2], out[3] = 1, wait, more and 1 or 0
 return out

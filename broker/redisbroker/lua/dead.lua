@@ -1,11 +1,16 @@
 #!lua flags=allow-oom
--- Reads dead letters, the oldest first. Those that are too old are dropped before.
+-- Reads dead letters, the oldest first. Before that it drops the letters that are too old.
 -- KEYS: m x
--- ARGV: 1 the first place, from 0, 2 the last, 3 the letter that stands before the first, if it is known, 4 the age in
--- microseconds that a letter may have, 0: any.
--- Returns {1, how many letters there are, the place of the first, letter, letter, ...}, {0} if there is no such queue. Where the
--- letter that ARGV 3 says has moved, since others in front of it were removed, the places move with it; where it is gone, they
--- begin at 0.
+-- ARGV: in this order:
+--   1  the index of the first letter to read, from 0
+--   2  the index of the last
+--   3  the letter before the first one, '' if it is not known
+--   4  the maximum age of a letter in microseconds, 0: no limit
+-- Returns {1, number of letters in all, index of the first one read, letter, letter, ...}. Returns
+-- {0} if the queue does not exist.
+--
+-- If letter 3 is no longer before the given index, other letters were removed: both indexes move
+-- with it. If letter 3 was removed too, reading begins at index 0.
 if redis.call('EXISTS', K.m) == 0 then return {0} end
 trimold(tonumber(ARGV[4]))
 local from, to = tonumber(ARGV[1]), tonumber(ARGV[2])

@@ -1,8 +1,9 @@
 #!lua flags=allow-oom
--- Removes dead letters.
+-- Removes given dead letters.
 -- KEYS: m x
--- ARGV: 1 the place from which on they stand, from 0, unless some were removed meanwhile; 2... the letters.
--- Returns {1, how many}, {0} if there is no such queue.
+-- ARGV: 1 the index of the first of them, from 0, which may be outdated; 2 and following: the
+-- letters.
+-- Returns {1, number of removed letters}, {0} if the queue does not exist.
 if redis.call('EXISTS', K.m) == 0 then return {0} end
 local wanted, left = {}, 0
 for i = 2, #ARGV do

@@ -1,22 +1,28 @@
 #!lua
--- Puts messages into a queue. A key that the queue has already, ready, waiting or held, is passed over: it is the same message.
+-- Adds messages to a queue. A key that is ready, delayed or held already is skipped: it is the same
+-- message. Ready messages are given to waiting owners.
 -- KEYS: m t d l o c n s g h r
--- ARGV: 1 the levels as the caller knows them, 2 the channels but for the owner, 3 the number of messages that are due, 4 the number of those
---       that are not, 5 and following: key, value, of the due ones first, then the times of those that are not: see due.
--- Returns {1}, {0} if there is no such queue, {2, levels} if the queue has others.
+-- ARGV: in this order:
+--   1  the levels as the caller knows them
+--   2  the common beginning of the owners' channels
+--   3  the number of messages without a time
+--   4  the number of messages with a time
+--   5  and following: key and value of each message, those without a time first; then the times, in
+--      a form of due in lib.lua
+-- Returns {1}, {0} if the queue does not exist, {2, levels} if it has other levels.
 local levels = redis.call('HGET', K.m, 'levels')
 if not levels then return {0} end
 if levels ~= ARGV[1] then return {2, levels} end
 local count = ARGV[3] + ARGV[4]
 local plain = ARGV[4] == '0' and ARGV[1] == ''
-if plain then -- as it is nearly always: all are due and new, of no later generation, and there is one level
+if plain then -- the usual case: no times, one level, and then: all new, of generation 0
   local keys = {}
   for i = 1, count do
     local key = ARGV[3 + 2 * i]
     keys[i] = key
     if string.find(key, ' ', 1, true) then plain = false end
   end
-  if plain and count == 1 then -- in one command
+  if plain and count == 1 then -- one command suffices
     if redis.call('HSETNX', K.t, ARGV[5], ARGV[6]) == 0 then return {1} end
   elseif plain then
     local have = redis.call('HMGET', K.t, unpack(keys))
@@ -25,7 +31,7 @@ if plain then -- as it is nearly always: all are due and new, of no later genera
     end
   end
   if plain then
-    if count > 1 and redis.call('HSET', K.t, unpack(ARGV, 5)) < count then -- some are twice in the batch
+    if count > 1 and redis.call('HSET', K.t, unpack(ARGV, 5)) < count then -- the batch has a key twice
       local seen, once = {}, {}
       for i = 1, count do
         if not seen[keys[i]] then once[#once + 1] = keys[i] end
@@ -33,7 +39,7 @@ if plain then -- as it is nearly always: all are due and new, of no later genera
       end
       keys = once
     end
-    -- Where somebody waits and nothing else does, the messages need not go through the list.
+    -- If an owner waits and the list is empty, the messages are published without the list.
     local owners = redis.call('ZRANGE', K.h, 0, 1)
     local owner = owners[1]
     if owner then

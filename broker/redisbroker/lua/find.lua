@@ -1,8 +1,9 @@
 #!lua flags=no-writes
--- Finds a message that waits.
+-- Finds a waiting message by its id. It changes nothing.
 -- KEYS: m t d l g
--- ARGV: 1 the message's id, as a key.
--- Returns {1, key, value, its time or ''}, {0} if there is no such queue, {4} if there is no such message.
+-- ARGV: 1 the message's id, as the key of generation 0.
+-- Returns {1, key, value, its time or ''}, {0} if the queue does not exist, {4} if no such message
+-- waits.
 if redis.call('EXISTS', K.m) == 0 then return {0} end
 local key, value, at = waiting(ARGV[1])
 if not key then return {4} end

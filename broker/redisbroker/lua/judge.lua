@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Changes the verdict of a note, if there is such a note.
+-- Changes the verdict of a note of a start. It does nothing if the note does not exist.
 -- KEYS: e
 -- ARGV: 1 the nonce, 2 the verdict.
 -- Returns 1.

@@ -1,8 +1,11 @@
 #!lua flags=allow-oom
--- Ends an owner: what it holds goes back to the front, uncounted, some of it in each call.
+-- Removes an owner. Its messages go back to the front of the queue, at least 200 with each call
+-- while there are so many. Their deliveries do not count.
 -- KEYS: m t l o c n s h r
--- ARGV: 1 the levels as the caller knows them, 2 the channels but for the owner, 3 the owner.
--- Returns {1, 1 if there is no more}, {0} if there is no such queue, {2, levels} if the queue has others.
+-- ARGV: 1 the levels as the caller knows them, 2 the common beginning of the owners' channels, 3
+-- the owner.
+-- Returns {1, 1} if the owner is removed, {1, 0} if the script must be called again. Returns {0} if
+-- the queue does not exist, {2, levels} if it has other levels.
 local levels = redis.call('HGET', K.m, 'levels')
 if not levels then return {0} end
 if levels ~= ARGV[1] then return {2, levels} end

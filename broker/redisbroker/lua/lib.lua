@@ -1,28 +1,33 @@
--- Functions that several scripts share. Those that a script uses, by itself or through others, stand before its own text.
--- See ../doc.go for what each key holds. A script's line "-- KEYS:" names its keys in their order; K.t then is the key of the
--- table t, and K.r(i) that of the i-th list of ready messages, from 1: these come last.
+-- Functions that several scripts share. loadScript in ../scripts.go puts the functions that a
+-- script uses, directly or through others, before the script's own text.
+--
+-- ../doc.go describes the content of each key. A script's line "-- KEYS:" names its keys in their
+-- order. K.t is the key of the table t. K.r(i) is the key of ready list number i, from 1; r, the
+-- ready lists, come last.
 
--- clock returns the server's time in microseconds.
+-- clock returns the server's time in microseconds since 1970.
 local function clock()
   local t = redis.call('TIME')
   return t[1] * 1000000 + t[2]
 end
 
--- due returns the time that a caller has given, in microseconds on the server's clock. The text is
--- that time, or '+' and the microseconds from now.
+-- due returns the time in text, in microseconds on the server's clock. text is that time, or '+'
+-- and the microseconds from now.
 local function due(text, now)
   local wait = string.match(text, '^%+(%d+)$')
   return wait and now + wait or tonumber(text)
 end
 
--- bounds takes the levels of a queue apart, as the table m holds them.
+-- bounds returns the level bounds in levels, the text that the table m holds, as a list of numbers.
+-- An empty list means one level.
 local function bounds(levels)
   local list = {}
   for bound in string.gmatch(levels, '-?%d+') do list[#list + 1] = tonumber(bound) end
   return list
 end
 
--- level returns the place of a stored message among the ready lists, from 1.
+-- level returns the number of the ready list for the stored message value, from 1. list holds the
+-- level bounds. A JSON task, or no value, has the priority 100.
 local function level(list, value)
   if #list < 2 then return 1 end
   local priority = 100
@@ -33,7 +38,8 @@ local function level(list, value)
   return #list
 end
 
--- index notes or forgets in a table g that a key of a later generation exists.
+-- index adds the generation of a key to the table g if exists is true, or removes it. A key of
+-- generation 0 has no entry: index does nothing.
 local function index(g, key, exists)
   local id, generation = string.match(key, '^(.*) (%d+)$')
   if not id then return end
@@ -49,7 +55,8 @@ local function index(g, key, exists)
   end
 end
 
--- forget removes from the tables t, n and g all that is known of keys whose messages are gone.
+-- forget removes the entries of the given keys from the tables t, n and g: stored messages,
+-- delivery counts and generations. Their messages no longer exist.
 local function forget(t, n, g, keys)
   redis.call('HDEL', t, unpack(keys))
   if redis.call('EXISTS', n, g) > 0 then
@@ -58,7 +65,8 @@ local function forget(t, n, g, keys)
   end
 end
 
--- put makes keys ready, in their order: in front of what waits, or behind it.
+-- put adds keys to the ready lists of their levels, in their order: at the front if front is true,
+-- otherwise at the end.
 local function put(list, keys, front)
   local lists = {}
   local values = #list > 1 and redis.call('HMGET', K.t, unpack(keys)) or {}
@@ -72,7 +80,7 @@ local function put(list, keys, front)
     to[#to + 1] = keys[i]
   end
   for place, to in pairs(lists) do
-    if front then -- the last argument becomes the first element
+    if front then -- LPUSH puts its last argument first
       local turned = {}
       for i = #to, 1, -1 do turned[#turned + 1] = to[i] end
       redis.call('LPUSH', K.r(place), unpack(turned))
@@ -82,13 +90,15 @@ local function put(list, keys, front)
   end
 end
 
--- ghost leaves behind a mark to pass over a key that stays in a ready list although its message has gone.
+-- ghost records that one element of ready list number place is to be skipped: the message of key
+-- was deleted, but its key stays in the list.
 local function ghost(place, key)
   redis.call('HINCRBY', K.s, place .. ' ' .. key, 1)
   redis.call('HINCRBY', K.m, 'ghosts', 1)
 end
 
--- passed reports whether an element of a ready list is only a ghost, and forgets it then.
+-- passed reports whether an element of ready list number place is one that ghost recorded. If so it
+-- removes one such record.
 local function passed(place, key)
   local field = place .. ' ' .. key
   if not redis.call('HGET', K.s, field) then return false end
@@ -97,7 +107,7 @@ local function passed(place, key)
   return true
 end
 
--- claimed returns the keys that are still held under a claim.
+-- claimed returns the keys of the messages that are still held under a claim.
 local function claimed(claim)
   local all, keys = {}, {}
   for key in string.gmatch(redis.call('HGET', K.c, claim) or '', '[^\n]+') do all[#all + 1] = key end
@@ -109,8 +119,9 @@ local function claimed(claim)
   return keys
 end
 
--- reclaim puts back to the front what an owner holds, of some claims in each call, and forgets these. It returns how many
--- messages that were, and whether there may be more.
+-- reclaim takes the messages of an owner back to the front of the queue, claim by claim, until at
+-- least 200 were moved. If counted is true their deliveries count. When no claim is left it removes
+-- the owner. Returns the number of moved messages, and true if claims are left.
 local function reclaim(list, owner, counted)
   local head, open = string.match(redis.call('HGET', K.c, owner) or '', '^(%d+:%d+:%a:)(.*)$')
   local moved, left = 0, {}
@@ -141,10 +152,13 @@ local function reclaim(list, owner, counted)
   return moved, false
 end
 
--- settle compares an owner's record of open claims with what the owner itself knows, open, of its claims before a place: what
--- the owner has settled is forgotten. Where the server still holds something under such a claim, its data have gone back in
--- time, in a failover or a crash, and that goes back to the front, since nobody else would ever give it back. It returns
--- whether there was any.
+-- settle compares an owner's recorded open claims with open, the claims that the owner itself
+-- knows. Claims from number before on are not compared. It forgets the claims that only the record
+-- has, because the owner has settled them.
+--
+-- If messages are still held under such a claim, the server's data went back in time, by a failover
+-- or a crash. These messages go back to the front, and their deliveries count. Returns whether
+-- there were any.
 local function settle(list, owner, recorded, open, before)
   local known, over = {}, {}
   for place in string.gmatch(open, '%d+') do known[place] = true end
@@ -176,8 +190,11 @@ local function settle(list, owner, recorded, open, before)
   return #back > 0
 end
 
--- take takes ready messages from the lists, the most urgent first: so many at most, of about so many bytes at most, at least one.
--- It returns their keys, and a table with key, value, key, value, ... after so many other elements.
+-- take removes ready messages from the lists, the most urgent first: at most want, and about budget
+-- bytes but at least one message. look is the number of messages that it reads first. A pushed JSON
+-- task gets an id and is stored. Elements of deleted messages are skipped.
+--
+-- Returns the keys, and a table that has after empty texts, then key, value, key, value, ...
 local function take(list, want, budget, look, after)
   local ghosts
   local keys, flat, count = {}, {}, 0
@@ -192,13 +209,13 @@ local function take(list, want, budget, look, after)
       if ghosts == nil then ghosts = redis.call('EXISTS', K.s) == 1 end
       for i = 1, #got do
         local key, value = got[i], values[i]
-        if budget <= 0 then -- too much: back with the rest
+        if budget <= 0 then -- the limit is reached: the rest goes back
           local rest = {}
           for k = #got, i, -1 do rest[#rest + 1] = got[k] end
           redis.call('LPUSH', K.r(place), unpack(rest))
           break
         end
-        if not value and string.byte(key, 1) == 123 then -- '{': a JSON task that somebody pushed; it gets an id
+        if not value and string.byte(key, 1) == 123 then -- '{': a JSON task that another program pushed
           local t = redis.call('TIME')
           value = key
           key = 'j' .. redis.sha1hex(K.m .. ' ' .. t[1] .. ' ' .. t[2] .. ' ' .. redis.call('HINCRBY', K.m, 'foreign', 1))
@@ -221,7 +238,8 @@ local function take(list, want, budget, look, after)
   return keys, flat
 end
 
--- hold notes that an owner holds messages under a claim, and what the owner's record is from now on: see ../doc.go.
+-- hold stores that an owner holds the messages of keys under claim number place. It also stores the
+-- owner's record: last claim, free places, mode and open claims, see ../doc.go.
 local function hold(owner, place, keys, free, mode, open)
   local claim = owner .. '.' .. place
   local holds = {}
@@ -235,7 +253,8 @@ local function hold(owner, place, keys, free, mode, open)
     owner, place .. ':' .. free .. ':' .. mode .. ':' .. open .. place)
 end
 
--- counts returns "place:count " of each key whose message was handed out before; the first place is 0.
+-- counts returns "index:count" for each key whose message was delivered before, separated by
+-- spaces. The first index is 0.
 local function counts(keys)
   if redis.call('EXISTS', K.n) == 0 then return '' end
   local again, all = {}, redis.call('HMGET', K.n, unpack(keys))
@@ -245,7 +264,8 @@ local function counts(keys)
   return table.concat(again, ' ')
 end
 
--- nudge tells one waiting owner to claim.
+-- nudge notifies a waiting owner, so that it claims. It tries up to 4 owners, until the channel of
+-- one has a listener. The owners that it tried are no longer among the waiting ones.
 local function nudge(channel)
   for _ = 1, 4 do
     local owner = redis.call('ZPOPMIN', K.h)[1]
@@ -253,9 +273,13 @@ local function nudge(channel)
   end
 end
 
--- offer gives messages to an owner that waits, in a message on its channel, as its next claim. While it has free places, and
--- nothing is left for it to claim, it goes on waiting, behind the others. It returns false if nobody hears that. flat is key, value,
--- key, value, ...; counted says whether some may have been handed out before, empty that no more is ready, only that no other waits.
+-- offer publishes messages on the channel of a waiting owner, as the owner's next claim. Returns
+-- false, and holds nothing, if the channel has no listener: then the owner no longer waits.
+--
+-- record is the owner's record in c. flat is key, value, key, value, ... counted says that some may
+-- have been delivered before. empty says that no further message is ready, only that no other owner
+-- waits. While empty is true and the owner has free places, it continues to wait, behind the
+-- others.
 local function offer(channel, owner, record, keys, flat, counted, empty, only)
   local last, free, mode, open = string.match(record, '^(%d+):(%d+):(%a):(.*)$')
   local place = string.format('%.0f', last + 1)
@@ -278,8 +302,9 @@ local function offer(channel, owner, record, keys, flat, counted, empty, only)
   return true
 end
 
--- hand gives what is ready to owners that wait; one that does not hear it is left out. An owner whose mode is n is only told to
--- claim. An owner whose lease has ended is no longer among those that wait when another has claimed since.
+-- hand gives ready messages to up to 16 waiting owners, the longest wait first. An owner of mode c
+-- gets the messages on its channel, see offer. An owner of mode n is only notified. An owner whose
+-- channel has no listener is skipped, and its messages go back to the front.
 local function hand(list, channel)
   local told, left = 0, 0
   for _ = 1, 16 do
@@ -310,8 +335,9 @@ local function hand(list, channel)
   end
 end
 
--- waiting returns the key of a message that waits, given the message's id as a key without generation, with its value and its
--- time (false: it is ready).
+-- waiting returns the key of the waiting message with an id, its value, and its time, or false if
+-- it is ready. id is the key of generation 0. Of several generations it returns the last published
+-- one that no owner holds, and nothing if there is none.
 local function waiting(id)
   local keys = {id}
   for generation in string.gmatch(redis.call('HGET', K.g, id) or '', '%d+') do
@@ -325,8 +351,11 @@ local function waiting(id)
   end
 end
 
--- add stores messages that are no repetition and makes them ready, or has them wait for their times. pairs_ is key, value, key,
--- value, ...; times, where there are any, belong to the last of them, in the forms that due takes.
+-- add stores the messages that the queue does not have yet. It makes them ready, or delays those
+-- whose time has not come. Then it gives ready messages to waiting owners.
+--
+-- pairs_ is key, value, key, value, ... for count messages. times holds the times of the last
+-- messages, in the forms of due.
 local function add(levels, channel, count, pairs_, times)
   local keys = {}
   for i = 1, count do keys[i] = pairs_[2 * i - 1] end
@@ -336,7 +365,7 @@ local function add(levels, channel, count, pairs_, times)
   for i = 1, count do
     local key = keys[i]
     if not have[i] and not have[key] then
-      have[key] = true -- twice in one batch
+      have[key] = true -- a second message of this key in the batch is skipped
       stored[#stored + 1] = key
       stored[#stored + 1] = pairs_[2 * i]
       local time = times[i - count + #times]
@@ -358,7 +387,7 @@ local function add(levels, channel, count, pairs_, times)
   if first then
     local next = redis.call('ZRANGE', K.d, 0, 0, 'WITHSCORES')
     redis.call('ZADD', K.d, unpack(later))
-    if not next[2] or first < tonumber(next[2]) then nudge(channel) end -- that it sleeps for less long
+    if not next[2] or first < tonumber(next[2]) then nudge(channel) end -- a waiting owner must wake earlier
   end
   if #ready > 0 then
     local list = bounds(levels)
@@ -367,7 +396,8 @@ local function add(levels, channel, count, pairs_, times)
   end
 end
 
--- trimold drops the dead letters that are older than so many microseconds, from the oldest on; 0: any age is good.
+-- trimold drops the dead letters that are older than age, in microseconds, from the oldest on, and
+-- counts them in m. 0: it drops none.
 local function trimold(age)
   if age <= 0 then return end
   local oldest, dropped = (clock() - age) / 1000000, 0
@@ -380,9 +410,13 @@ local function trimold(age)
   if dropped > 0 then redis.call('HINCRBY', K.m, 'deaddropped', dropped) end
 end
 
--- deadletter adds a dead letter and drops what the bounds leave no room for. From a place in ARGV on stand: the reason, the
--- stack, the attempts, the time in microseconds (0: now), the age that a letter may have in microseconds (0: any), how many
--- letters there may be (0: any number). See ../doc.go for what is stored.
+-- deadletter adds a dead letter and drops the letters beyond the limits, which it counts in m.
+-- ../doc.go describes the stored form. ARGV holds, from index place on:
+--
+--   - the reason, the stack, the attempts
+--   - the time in microseconds since 1970, 0: now
+--   - the maximum age of a letter in microseconds, 0: no limit
+--   - the maximum number of letters, 0: no limit
 local function deadletter(key, value, place)
   local notes, stack, attempts = ARGV[place], ARGV[place + 1], tonumber(ARGV[place + 2])
   local at, age, most = tonumber(ARGV[place + 3]), tonumber(ARGV[place + 4]), tonumber(ARGV[place + 5])

@@ -1,6 +1,6 @@
 #!lua flags=no-writes
--- Tells what a node does.
+-- Reads the state of a node.
 -- KEYS: node
 -- ARGV: none.
--- Returns "here", "left" or "", and for how many more milliseconds.
+-- Returns "here", "left" or "", and the milliseconds until that expires.
 return {redis.call('GET', K.node) or '', redis.call('PTTL', K.node)}

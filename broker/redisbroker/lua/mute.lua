@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
--- Has an owner handed nothing that it does not claim.
+-- Stops the delivery of messages on an owner's channel, until its next claim.
 -- KEYS: c h
 -- ARGV: 1 the owner.
--- Returns the place of its last claim, whoever made it, or -1 if there is no such owner.
+-- Returns the number of the owner's last claim, made by itself or by the server. Returns -1 if the
+-- owner does not exist.
 redis.call('ZREM', K.h, ARGV[1])
 return tonumber(string.match(redis.call('HGET', K.c, ARGV[1]) or '-1', '^-?%d+'))

@@ -1,8 +1,10 @@
 #!lua flags=allow-oom
--- Notes a start of a message, and keeps the notes of that message for a time from now on.
+-- Stores a note of a start of a message. The notes of the message expire a given time after the
+-- last one. If there are too many, it drops the oldest one that is cleared, or else the oldest. It
+-- stores nothing if a note with the nonce exists.
 -- KEYS: e
--- ARGV: 1 the nonce, 2 the note, 3 how many notes are kept, 4 for how many seconds.
--- Returns the notes that were there before this one, oldest first.
+-- ARGV: 1 the nonce, 2 the note, 3 the maximum number of notes, 4 the expiry in seconds.
+-- Returns the notes that were stored before this one, the oldest first.
 local all = redis.call('LRANGE', K.e, 0, -1)
 local earlier, cleared = {}, nil
 for i = 1, #all do

@@ -1,9 +1,10 @@
 #!lua flags=allow-oom
--- Removes messages that are ready, at most as many as are given.
+-- Removes ready messages, at most a given number.
 -- KEYS: m t n s g r
--- ARGV: 1 the levels as the caller knows them, 2 how many.
--- Returns {1, how many were removed, how many elements of the lists these were}, {0} if there is no such queue, {2, levels} if
--- the queue has others.
+-- ARGV: 1 the levels as the caller knows them, 2 the maximum number.
+-- Returns {1, number of removed messages, number of removed list elements}. An element of a message
+-- that was deleted before counts only as an element. Returns {0} if the queue does not exist, {2,
+-- levels} if it has other levels.
 local meta = redis.call('HMGET', K.m, 'levels', 'ghosts')
 if not meta[1] then return {0} end
 if meta[1] ~= ARGV[1] then return {2, meta[1]} end

@@ -1,10 +1,17 @@
 #!lua flags=allow-oom
--- Gives messages back: to the front of their lists, or to wait for some time.
+-- Returns held messages to the front of their ready lists, or delays them.
 -- KEYS: m t d l o c n s h r
--- ARGV: 1 the levels as the caller knows them, 2 the channels but for the owner, then of each message: key, claim, microseconds to wait or 0, 1 if
---       it was handed out, which counts, or 0.
--- Returns {1, a string with one character for each message: 1 given back, 0 not held under that claim}, {0} if there is no such
--- queue, {2, levels} if the queue has others.
+-- ARGV: in this order:
+--   1  the levels as the caller knows them
+--   2  the common beginning of the owners' channels
+-- Then for each message:
+--   1  its key
+--   2  the claim that holds it
+--   3  the delay in microseconds, 0: none
+--   4  1 if the delivery counts, 0 if not
+-- Returns {1, text}: the text has a 1 for each returned message, and a 0 for each that is not held
+-- under its claim, which stays as it is. Returns {0} if the queue does not exist, {2, levels} if it
+-- has other levels.
 local levels = redis.call('HGET', K.m, 'levels')
 if not levels then return {0} end
 if levels ~= ARGV[1] then return {2, levels} end
@@ -27,7 +34,7 @@ for i = 3, #ARGV, 4 do
 end
 if #later > 0 then
   redis.call('ZADD', K.d, unpack(later))
-  nudge(ARGV[2]) -- that it sleeps for less long
+  nudge(ARGV[2]) -- a waiting owner must wake earlier
 end
 if #back > 0 then
   local list = bounds(levels)

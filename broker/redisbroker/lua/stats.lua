@@ -1,8 +1,9 @@
 #!lua flags=no-writes
--- Counts a queue's messages.
+-- Counts the messages of a queue. Delayed messages that are due count as ready.
 -- KEYS: m d l x r
 -- ARGV: 1 the levels as the caller knows them.
--- Returns {1, ready, held, delayed, dead, dropped dead}, {0} if there is no such queue, {2, levels} if the queue has others.
+-- Returns {1, ready, held, delayed, dead, dropped dead letters}, {0} if the queue does not exist,
+-- {2, levels} if it has other levels.
 local meta = redis.call('HMGET', K.m, 'levels', 'ghosts', 'deaddropped')
 if not meta[1] then return {0} end
 if meta[1] ~= ARGV[1] then return {2, meta[1]} end

@@ -1,9 +1,11 @@
 #!lua flags=allow-oom
--- Renews the leases of owners in several queues, and looks in which queues there is something to
--- claim.
+-- Renews the leases of owners in several queues, and checks which of the queues have something to
+-- claim: ready messages, due ones, or ended leases.
 -- KEYS: of each queue: d, o and its lists.
--- ARGV: of each queue: 1 how many lists it has, 2 the owner, 3 microseconds by which to renew the lease, 0: not.
--- Returns a string with one character for each queue: 0 nothing, 1 there is something to claim, 2 the lease has ended.
+-- ARGV: for each queue: 1 the number of its ready lists, 2 the owner, 3 the time in microseconds by
+-- which to renew the lease, 0: no renewal.
+-- Returns a text with one character for each queue: 0 nothing to claim, 1 something to claim, 2 the
+-- owner's lease has ended.
 local now, place, answer = clock(), 1, {}
 for i = 1, #ARGV, 3 do
   local due, owners, last = KEYS[place], KEYS[place + 1], place + 1 + ARGV[i]

@@ -1,9 +1,16 @@
 #!lua
--- Removes a message that waits, and puts another in its place if one is given.
+-- Removes a waiting message, and stores another one in its place if that is given. If key, level
+-- and readiness stay the same, the message keeps its place in the list.
 -- KEYS: m t d l o c n s g h r
--- ARGV: 1 the levels as the caller knows them, 2 the channels but for the owner, 3 the message's id, as a key; and of the other: 4 its key, 5 its
---       value, 6 its time (see due) or 0.
--- Returns {1}, {0} if there is no such queue, {2, levels} if the queue has others, {4} if there is no such message.
+-- ARGV: in this order:
+--   1  the levels as the caller knows them
+--   2  the common beginning of the owners' channels
+--   3  the message's id, as the key of generation 0
+--   4  the key of the other message; missing, like 5 and 6: only remove
+--   5  its value
+--   6  its time in a form of due in lib.lua, or 0
+-- Returns {1}, {0} if the queue does not exist, {2, levels} if it has other levels, {4} if no such
+-- message waits.
 local levels = redis.call('HGET', K.m, 'levels')
 if not levels then return {0} end
 if levels ~= ARGV[1] then return {2, levels} end
@@ -16,7 +23,7 @@ if ARGV[6] and ARGV[6] ~= '0' then
   local now = clock()
   ready = due(ARGV[6], now) <= now
 end
-if ARGV[4] == key and not at and ready and level(list, ARGV[5]) == place then -- it keeps its place
+if ARGV[4] == key and not at and ready and level(list, ARGV[5]) == place then -- the message keeps its place
   redis.call('HSET', K.t, key, ARGV[5])
   redis.call('HDEL', K.n, key)
   return {1}
