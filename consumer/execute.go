@@ -123,7 +123,7 @@ func (r *run) commitStart() (start bool, later func()) {
 // the task may override them. It settles on another goroutine, unless the settlement is only an
 // acknowledgement. For a suspect it first clears the note of the start at the broker.
 func (q *queue) finish(r *run, result any, err error) {
-	q.c.settling.Hold() // a stop waits from here on: releaseRunning leaves out what has returned
+	q.c.settling.Hold() // a stop waits from here on: releaseRunning leaves this run out
 	defer q.c.settling.Release()
 	r.ended = time.Now()
 	r.returned.Store(true)

@@ -22,7 +22,7 @@ func (s slowText) MarshalText() ([]byte, error) {
 
 func (s *slowText) UnmarshalText(b []byte) error { s.V = string(b); return nil }
 
-// A handler obeys its context just before KillGrace ends. The stop waits for what follows: the
+// A handler obeys its context just before KillGrace ends. The stop waits for the rest: the
 // release of its limits, the encoding of its result, the record. A task that runs at most once was
 // acknowledged before its start, and would be gone.
 func TestStopWaitsForReturnedTasks(t *testing.T) {
