@@ -95,7 +95,8 @@ func (tx *tx) rollback() {
 // text. some reports whether watchers must be called. More than 100 texts become nil, which means
 // any text.
 func (tx *tx) notifications() (names []string, some bool) {
-	names = slices.Compact(slices.Sorted(slices.Values(tx.words)))
+	slices.Sort(tx.words)
+	names = slices.Compact(tx.words)
 	seen := map[string]bool{}
 	first := map[jobstore.ID]bool{}
 	for _, c := range tx.undo {
