@@ -36,3 +36,17 @@ func TestCommonLife(t *testing.T) {
 		}
 	})
 }
+
+// A job is only postponed while it runs, also without a token: it would run before its turn, or
+// again after its end.
+func TestPostponeNeedsAnAttempt(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		id := w.create(jobs.Spec{Name: "mail"})
+		w.is(w.Postpone(w.Context(), id, 0, time.Minute, nil, true), jobs.ErrNotRunning)
+		w.state(jobs.Queued, id)
+		w.get("mail")
+		w.is(w.Postpone(w.Context(), id, 0, time.Minute, nil, true), nil)
+		w.state(jobs.RunQueued, id)
+	})
+}

@@ -16,11 +16,11 @@ import (
 // the job is made due with that answer instead. Only data is then stored.
 //
 // Returns [ErrStale] if token is not the token of the current attempt, and [ErrNotFound] for an
-// unknown id. A token of 0 is not checked; the job must then run. The call counts as
-// [Stats].Retried, or as Stale after ErrStale.
+// unknown id. A token of 0 means any attempt: Returns [ErrNotRunning] if the job does not run. The
+// call counts as [Stats].Retried, or as Stale after ErrStale.
 func (s *Service) Postpone(ctx context.Context, id ID, token int64, d time.Duration, data []byte, counted bool) error {
 	err := s.txn.One(ctx, id, func(ctx context.Context, t *txn.Step, j *Row) error {
-		if err := rules.CheckToken(j, token); err != nil {
+		if err := rules.CheckAtWork(j, token); err != nil {
 			return err
 		}
 		if data != nil {
