@@ -84,7 +84,7 @@ type deadScan struct {
 // DeadStop, and chooses the size of the next chunk.
 //
 // If ctx ends it shows no further letter and returns ctx's cause. The removal is sent even then.
-// Returns ErrNoQueue if the queue does not exist.
+// Returns ErrNoQueue if the queue does not exist. It waits for the server.
 func (s *deadScan) showChunk(ctx context.Context) error {
 	b := s.q.b
 	size := s.size
