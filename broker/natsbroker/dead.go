@@ -51,10 +51,10 @@ func (d *delivery) deadLetter(ctx context.Context, dead broker.Dead) error {
 	return err
 }
 
-// encodeDead returns the stored form of the dead letter d: a message to a dead-letter subject of
-// q. token is the message's id in a subject. With a server of 2.11 or later the letter expires
-// after Config.DeadTTL, at least a second. Returns ErrMalformed or ErrTooLarge if the headers
-// cannot be sent.
+// encodeDead returns the stored form of the dead letter d, normalized: a message to a dead-letter
+// subject of q. token is the message's id in a subject. With a server of 2.11 or later the letter
+// expires after Config.DeadTTL, at least a second. Returns ErrMalformed or ErrTooLarge if the
+// headers cannot be sent.
 func (b *Broker) encodeDead(q *queue, token string, d broker.Dead) (*nats.Msg, error) {
 	died := d.At
 	d = d.Normalized()
