@@ -146,7 +146,7 @@ func (d *delivery) checkReplaced(ctx context.Context, subject string, generation
 
 // replaceOtherSubject publishes the successor p in another subject and a notice in d's subject,
 // in one atomic batch. It waits for the server, and repeats while that is busy. An older message
-// in the successor's subject is replaced. If the same or a newer one is there, nothing is
+// in the successor's subject is replaced. If the same or a newer one is stored there, nothing is
 // published, and it returns nil. Returns ErrLeaseLost if the message of d or the stream no longer
 // exists; see checkReplaced for the exception.
 func (d *delivery) replaceOtherSubject(ctx context.Context, p publishing) error {
