@@ -79,8 +79,9 @@ func (b *Broker) hasConsumers(ctx context.Context, queue string) (bool, error) {
 	return n > 0, err
 }
 
-// isUnboundedDead reports whether the dead queue has the settings of earlier versions, which set no
-// limits of age and number. It returns false if the server cannot be asked.
+// isUnboundedDead reports whether the dead queue has the settings of earlier versions, which set
+// no limits of age and number. It returns false if the server cannot be asked. It waits for the
+// server.
 func (b *Broker) isUnboundedDead(ctx context.Context, name string) bool {
 	var difference error
 	err := b.retry(ctx, func(sess *amqpconn.Session) (err error) {
@@ -104,12 +105,13 @@ func (b *Broker) deadPolicyCommand() string {
 		b.cfg.Namespace, regexp.QuoteMeta(b.cfg.Namespace), strings.Join(keys, ","))
 }
 
-// auditQueue compares the AMQP queue name with args, the arguments that the adapter would declare.
-// It returns a sentence for people if the queue is missing or has other settings, "" otherwise.
+// auditQueue compares the AMQP queue name with args, the arguments that the adapter would
+// declare. It returns a sentence for people if the queue is missing or has other settings, ""
+// otherwise.
 //
-// lost is the consequence of a missing queue, for the sentence. dead is the name of the dead queue:
-// if name is that queue and has no limits, the sentence holds the command that sets them. The
-// redeclaration changes nothing on the server.
+// lost is the consequence of a missing queue, for the sentence. dead is the name of the dead
+// queue: if name is that queue and has no limits, the sentence holds the command that sets them.
+// The redeclaration changes nothing on the server. It waits for the server.
 func (b *Broker) auditQueue(ctx context.Context, dead, name string, args amqp.Table, lost string) (note string, err error) {
 	missing, err := b.isMissing(ctx, func(ch *amqp.Channel) error {
 		_, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
@@ -135,8 +137,9 @@ func (b *Broker) auditQueue(ctx context.Context, dead, name string, args amqp.Ta
 	return fmt.Sprintf("amqp: the queue %s was declared with other settings, which may be weaker: %v", name, difference), nil
 }
 
-// isMissing calls fn with a temporary channel and reports whether the server answered "not found".
-// Any other error of fn is returned. fn may be called several times.
+// isMissing calls fn with a temporary channel and reports whether the server answered "not
+// found". Any other error of fn is returned. fn may be called several times. It waits for the
+// server.
 func (b *Broker) isMissing(ctx context.Context, fn func(ch *amqp.Channel) error) (bool, error) {
 	err := b.retry(ctx, func(sess *amqpconn.Session) error { return sess.Do(ctx, fn) })
 	if amqpconn.IsNotFound(err) {

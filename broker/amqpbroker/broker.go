@@ -104,9 +104,10 @@ func New(cfg Config) (*Broker, error) {
 	return b, nil
 }
 
-// route returns the name of the AMQP queue for a message of the given priority. If the queue's
-// levels are not known to this process, the name is that of the plain queue. Returns ErrMalformed
-// if the queue name is not valid. It sends nothing.
+// route returns the name of the AMQP queue for a message of the given priority: that of the first
+// level whose bound is at least priority, otherwise of the last. If the queue's levels are not
+// known to this process, the name is that of the plain queue. Returns ErrMalformed if the queue
+// name is not valid. It sends nothing.
 func (b *Broker) route(queue string, priority int) (string, error) {
 	if !naming.ValidName(queue) {
 		return "", fmt.Errorf("%w: queue name %.140q", broker.ErrMalformed, queue)

@@ -103,11 +103,11 @@ func decodeDead(queue string, d *amqp.Delivery) broker.Dead {
 	return dead
 }
 
-// withDeadQueue calls fn with a temporary channel and the name of the dead queue of queue. If again
-// is true, fn is called again when the connection ends during the call.
+// withDeadQueue calls fn with a temporary channel and the name of the dead queue of queue. If
+// again is true, fn is called again when the connection ends during the call.
 //
 // If the dead queue does not exist but the queue does, fn is not called and withDeadQueue returns
-// nil. Returns the server's "not found" if neither exists.
+// nil. Returns the server's "not found" if neither exists. It waits for the server.
 func (b *Broker) withDeadQueue(ctx context.Context, queue string, again bool, fn func(ch *amqp.Channel, name string) error) error {
 	if _, err := b.route(queue, defaultPriority); err != nil {
 		return err

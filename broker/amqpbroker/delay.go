@@ -130,9 +130,9 @@ func (b *Broker) bindOn(ch *amqp.Channel, sess *amqpconn.Session, amqpQueue stri
 	return nil
 }
 
-// declareDeliverExchange declares the exchange at the end of the delay levels, once per connection.
-// Messages that it cannot route, because their queue was deleted meanwhile, go to the undeliverable
-// queue, which is declared too.
+// declareDeliverExchange declares the exchange at the end of the delay levels, once per
+// connection. Messages that it cannot route, because their queue was deleted meanwhile, go to the
+// undeliverable queue, which is declared too. It waits for the server.
 func (b *Broker) declareDeliverExchange(ctx context.Context, sess *amqpconn.Session) error {
 	name := b.names.undeliverable()
 	if gen, ok := b.bound.Load(name); ok && gen == sess.Generation() {
@@ -161,7 +161,7 @@ func (b *Broker) declareDeliverExchange(ctx context.Context, sess *amqpconn.Sess
 //
 // If the queues exist with other settings, the server closes the channel. Another process may be
 // configured with another queue type. Then setUpDelays declares each queue singly and returns the
-// error. On the next channel it declares only the exchanges.
+// error. On the next channel it declares only the exchanges. It waits for the server.
 func (b *Broker) setUpDelays(ch *amqp.Channel) error {
 	if b.delaysFound.Swap(false) {
 		return b.declareDelays(ch, false)

@@ -20,8 +20,10 @@ func wrap(err error, what, queue string) error {
 	return fmt.Errorf("amqp %s %q: %w", what, queue, err)
 }
 
-// classOf returns the sentinel of package broker that fits err, an error of the connection. It
-// returns nil for any other error, which may wrap a sentinel already.
+// classOf returns the sentinel of package broker that fits err, an error of the connection. If
+// the outcome is unknown because of an alarm or a refusal, it returns ErrIndeterminate together
+// with ErrBlocked or ErrAccess. It returns nil for any other error, which may wrap a sentinel
+// already.
 func classOf(err error) error {
 	switch {
 	case errors.Is(err, amqpconn.ErrIndeterminate):

@@ -56,8 +56,9 @@ func (b *Broker) loadLevelsCached(ctx context.Context, queue string) error {
 	return b.loadLevels(ctx, queue)
 }
 
-// countReadyInQueue returns the number of messages that wait in all known levels of a queue. If the
-// queue has no levels it records that for loadLevelsCached.
+// countReadyInQueue returns the number of messages that wait in all known levels of a queue. It
+// waits for the server. If the queue has no levels it records that for loadLevelsCached. Returns
+// the server's "not found" if the queue does not exist.
 func (b *Broker) countReadyInQueue(ctx context.Context, queue string) (int, error) {
 	n, err := b.countReady(ctx, b.amqpQueues(queue))
 	if _, levels := b.queues.Load(queue); err == nil && !levels && !isRecent(&b.levelless, queue, levellessFor) {

@@ -40,9 +40,9 @@ type levels struct {
 	queues []string
 }
 
-// newLevels returns the AMQP queue names of a queue with the given bounds. The level of the default
-// priority has the plain queue's name, so that a process that does not know the levels publishes
-// into the middle.
+// newLevels returns the AMQP queue names of a queue with the given bounds. The level of the
+// default priority, or the last if all bounds are lower, has the plain queue's name. So a process
+// that does not know the levels publishes into the middle.
 func (b *Broker) newLevels(queue string, bounds []int) *levels {
 	l := &levels{bounds: bounds}
 	middle := len(bounds) - 1

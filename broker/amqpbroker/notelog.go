@@ -111,9 +111,9 @@ func (l *noteLog) declare(ctx context.Context, sess *amqpconn.Session) error {
 	return nil
 }
 
-// ensureStream makes sure that the stream exists, once per connection. sess is the connection that
-// consumes; the stream is written over another one. If it had to be created, ensureStream writes a
-// first note, whose time says since when the stream exists.
+// ensureStream makes sure that the stream exists, once per connection. sess is the connection
+// that consumes; the stream is written over another one. If it had to be created, ensureStream
+// writes a first note, whose time says since when the stream exists. It waits for the server.
 func (l *noteLog) ensureStream(ctx context.Context, sess *amqpconn.Session) error {
 	if l.ensured.Load() == sess.Generation() {
 		return nil

@@ -189,7 +189,8 @@ func (b *Broker) declareOne(ctx context.Context, sess *amqpconn.Session, name st
 
 // declareOrFind declares the queue name. difference is nil if the queue has these arguments now.
 // If it exists with others, difference is the server's error that describes them. err is then nil
-// if the existing queue can be used. Any other error of the declaration is returned as err.
+// if the existing queue can be used. Any other error of the declaration is returned as err. It
+// waits for the server.
 func (b *Broker) declareOrFind(ctx context.Context, sess *amqpconn.Session, name string, args amqp.Table) (difference, err error) {
 	err = sess.Do(ctx, func(ch *amqp.Channel) error {
 		_, err := ch.QueueDeclare(name, true, false, false, false, args)

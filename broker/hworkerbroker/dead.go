@@ -98,7 +98,7 @@ const dropChunk = 100
 // scan calls fn with the letters of one key, "failed" or "broken", and removes those for which fn
 // returns DeadRemove. It removes them in groups of dropChunk, and the rest at the end. It reports
 // whether fn returned DeadStop. If ctx ends it returns ctx's cause, and up to dropChunk letters
-// that fn has removed stay.
+// that fn has removed stay. It waits for the server.
 func (b *Broker) scan(ctx context.Context, k keys, which string, letters []Noted, fn func(*broker.Dead) broker.DeadAction) (stop bool, err error) {
 	key := k.failed
 	if which == "broken" {

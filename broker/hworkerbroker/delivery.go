@@ -166,7 +166,8 @@ func (d *delivery) scriptArgs(more ...string) []any {
 }
 
 // settleError returns the error that a settlement would return, nil if the job can be settled. It
-// takes d.mu.
+// waits while a settlement is in progress. Returns ErrUnavailable if ctx ends first. It takes
+// d.mu.
 func (d *delivery) settleError(ctx context.Context) error {
 	if err := d.lock(ctx); err != nil {
 		return err

@@ -121,7 +121,7 @@ func (b *Broker) noted(ctx context.Context, queue, which string) ([]Noted, error
 }
 
 // readKey returns the content of one of the four keys: "jobs", "progress", "broken" or "failed".
-// For the two hashes, payloads and times alternate.
+// For the two hashes, payloads and times alternate. It waits for the server.
 func (b *Broker) readKey(ctx context.Context, queue, which string) ([]string, error) {
 	k, err := keysOf(queue)
 	if err != nil {

@@ -27,9 +27,9 @@ func (b *Broker) Publish(ctx context.Context, queue string, m *broker.Message) e
 	return nil
 }
 
-// prepare checks a message and returns its queue's keys and its payload. uuid is passed to
-// [encode]. Returns ErrUnsupported for a delay or an expiry, ErrTooLarge, ErrMalformed, or
-// ErrClosed.
+// prepare checks a message and returns its queue's keys and its payload. It sends nothing. uuid
+// is passed to [encode]. Returns ErrUnsupported for a delay, or for an expiry of generation 0.
+// Returns ErrTooLarge, ErrMalformed, or ErrClosed.
 func (b *Broker) prepare(o broker.Outgoing, uuid string) (keys, string, error) {
 	k, err := keysOf(o.Queue)
 	if err == nil {

@@ -194,7 +194,8 @@ func (s *subscription) settleBroken(d *delivery, cause error) {
 	}
 }
 
-// room returns how many jobs may be claimed now. It takes s.mu.
+// room returns how many jobs may be claimed now: as many as the prefetch allows, and at most
+// maxAhead minus those that wait for Receive. It takes s.mu.
 func (s *subscription) room() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

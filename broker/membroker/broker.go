@@ -62,7 +62,8 @@ func New() *Broker {
 	return b
 }
 
-// newBroker returns a connection to s. If up is false it begins disconnected.
+// newBroker returns a connection to s, which it does not register there. If up is false it begins
+// disconnected, with errDown as the cause.
 func newBroker(s *Server, up bool) *Broker {
 	b := &Broker{s: s, subs: make(map[*subscription]struct{}), lost: make(chan struct{}), up: make(chan struct{})}
 	b.watch.state = broker.Connected

@@ -84,7 +84,7 @@ func (s *Server) Connect() *Broker {
 
 // Disconnect cuts the connection of b, for tests, as a network failure would. Its unsettled
 // deliveries are lost and go back to the front of their queues. b reconnects at once and its
-// subscriptions continue.
+// subscriptions continue, unless the server is down or b is isolated.
 func (s *Server) Disconnect(b *Broker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -43,7 +43,8 @@ type node struct {
 }
 
 // NoteStart implements [broker.Witness]. It stores s in the memory of the Server and returns the
-// earlier notes. It waits only for a connection.
+// earlier notes. It waits only for a connection. Returns ErrMalformed if s is not valid,
+// ErrNoQueue if the queue does not exist.
 func (b *Broker) NoteStart(ctx context.Context, queue string, s broker.Start) ([]broker.Start, error) {
 	if err := s.Check(); err != nil {
 		return nil, fmt.Errorf("membroker: queue %.128q: %w", queue, err)
@@ -57,7 +58,8 @@ func (b *Broker) NoteStart(ctx context.Context, queue string, s broker.Start) ([
 }
 
 // JudgeStart implements [broker.Witness]. It changes the verdict of the stored note and does
-// nothing if the note does not exist.
+// nothing if the note does not exist. It waits only for a connection. Returns ErrMalformed if s
+// is not valid, ErrNoQueue if the queue does not exist.
 func (b *Broker) JudgeStart(ctx context.Context, queue string, s broker.Start) error {
 	if err := s.Check(); err != nil {
 		return fmt.Errorf("membroker: queue %.128q: %w", queue, err)

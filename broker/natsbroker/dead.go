@@ -51,10 +51,10 @@ func (d *delivery) deadLetter(ctx context.Context, dead broker.Dead) error {
 	return err
 }
 
-// encodeDead returns the stored form of the dead letter d: a message to a dead-letter subject of
-// q. token is the message's id in a subject. With a server of 2.11 or later the letter expires
-// after Config.DeadTTL, at least a second. Returns ErrMalformed or ErrTooLarge if the headers
-// cannot be sent.
+// encodeDead returns the stored form of the dead letter d, normalized: a message to a dead-letter
+// subject of q. token is the message's id in a subject. With a server of 2.11 or later the letter
+// expires after Config.DeadTTL, at least a second. Returns ErrMalformed or ErrTooLarge if the
+// headers cannot be sent.
 func (b *Broker) encodeDead(q *queue, token string, d broker.Dead) (*nats.Msg, error) {
 	died := d.At
 	d = d.Normalized()
@@ -79,8 +79,9 @@ func (b *Broker) encodeDead(q *queue, token string, d broker.Dead) (*nats.Msg, e
 	return m, nil
 }
 
-// decodeDead returns the dead letter in st, a message of a dead-letter subject of q. Fields that
-// are missing or damaged are empty; At is then when the letter was stored.
+// decodeDead returns the dead letter in st, a message of a dead-letter subject of q. A missing
+// field is empty, and a reason or stack that is not JSON is returned as it is. Without a valid
+// time At is when the letter was stored.
 func decodeDead(q *queue, st *natsconn.Stored) broker.Dead {
 	token, _, _ := strings.Cut(strings.TrimPrefix(st.Subject, q.dead), ".")
 	d := broker.Dead{
@@ -125,8 +126,9 @@ func (b *Broker) PutDead(ctx context.Context, name string, d broker.Dead) error 
 	return wrap(err, "dead-letter in", name)
 }
 
-// addDead stores the dead letter d for the queue, see PutDead. It creates a queue or stream that
-// does not exist. Its errors do not name the queue.
+// addDead stores the dead letter d for the queue, see PutDead, and waits for the confirmation. It
+// creates a queue or stream that does not exist. Returns ErrMalformed or ErrTooLarge if the
+// message cannot be stored. Its errors do not name the queue.
 func (b *Broker) addDead(ctx context.Context, name string, d broker.Dead) error {
 	if err := b.check(d.Message); err != nil {
 		return err
@@ -162,7 +164,7 @@ const limitDeadTimeout = 5 * time.Second
 
 // limitDead drops the oldest letters of a queue if there are more than Config.DeadMax. It counts
 // them at the first letter that this process stores, and after each hundredth part of the limit.
-// After an error it counts again at the next letter.
+// After an error it counts again at the next letter. It waits for the server.
 func (b *Broker) limitDead(ctx context.Context, q *queue) {
 	if b.cfg.DeadMax <= 0 {
 		return
@@ -187,7 +189,7 @@ func (b *Broker) limitDead(ctx context.Context, q *queue) {
 
 // dropExpiredDead drops the letters that are older than Config.DeadTTL, one by one from the
 // oldest on, and counts them in q.deadDropped. It does nothing with a server of 2.11 or later,
-// which drops them itself.
+// which drops them itself. It waits for the server.
 func (b *Broker) dropExpiredDead(ctx context.Context, q *queue) error {
 	if f := b.features.Load(); b.cfg.DeadTTL <= 0 || f == nil || f.ttl {
 		return nil

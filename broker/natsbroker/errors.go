@@ -31,7 +31,9 @@ func wrap(err error, what, queue string) error {
 	return fmt.Errorf("nats %s %q: %w", what, queue, err)
 }
 
-// classOf returns the sentinel of package broker that fits err, an error of the connection, or nil.
+// classOf returns the sentinel of package broker that fits err, an error of the connection, or
+// nil. A missing stream or consumer counts as ErrUnavailable, a bad configuration as
+// ErrUnsupported.
 func classOf(err error) error {
 	switch {
 	case errors.Is(err, natsconn.ErrIndeterminate):

@@ -41,7 +41,7 @@ func (b *Broker) Stats(ctx context.Context, name string) (broker.Stats, error) {
 }
 
 // stats adds up the counters of all levels of a queue, with one or more requests for each, see
-// Stats. Returns ErrNoQueue if the queue does not exist.
+// Stats. Returns ErrNoQueue if the queue does not exist. It waits for the server.
 func (b *Broker) stats(ctx context.Context, name string) (broker.Stats, error) {
 	var sum broker.Stats
 	q, err := b.queue(ctx, name)
@@ -201,7 +201,7 @@ func (b *Broker) removed(ctx context.Context, name string) (uint64, error) {
 }
 
 // readMark returns a queue's mark and the sequence under which it is stored, 0 if it does not
-// exist.
+// exist. It waits for the server.
 func (b *Broker) readMark(ctx context.Context, name string) (m mark, seq uint64, err error) {
 	st, err := b.conn.GetLast(ctx, b.names.stream, b.names.mark(name))
 	if errors.Is(err, natsconn.ErrNotFound) {

@@ -71,7 +71,8 @@ type value struct {
 	F string  `json:"f,omitempty"`
 }
 
-// check returns ErrMalformed or ErrTooLarge if m cannot be sent.
+// check returns an error if m cannot be sent: ErrTooLarge if the body is larger than
+// Config.MaxBody, ErrMalformed if m is nil or its Generation negative.
 func (b *Broker) check(m *broker.Message) error {
 	if m == nil {
 		return fmt.Errorf("%w: no message", broker.ErrMalformed)

@@ -108,8 +108,8 @@ func idToken(id string) (string, error) {
 	return s.String(), nil
 }
 
-// idOf returns the id in a token. A token that is not well-formed, which a foreign program may have
-// written, is the id itself.
+// idOf returns the id in a token, with each '=' and two hex digits decoded. A token that is not
+// well-formed, which a foreign program may have written, is the id itself.
 func idOf(token string) string {
 	if strings.IndexByte(token, '=') < 0 {
 		return token

@@ -20,8 +20,11 @@ const nodeTimeout = 3 * time.Second
 
 // makePresent makes this process answer for a node from now on, and checks that the server
 // delivers the questions. It waits for the server. The client library restores the subscription
-// after a lost connection. It does nothing if the node noted a start before. It takes the mutex
-// of b.witness.
+// after a lost connection. It does nothing if the node noted a start before, even if it has left
+// since.
+//
+// Returns ErrUnavailable if ctx ends while another call does this, ErrClosed after Close, or an
+// error of the client. It takes the mutex of b.witness.
 func (b *Broker) makePresent(ctx context.Context, node string) error {
 	w := &b.witness
 	if _, known := b.nodeSubscription(node); known {

@@ -213,8 +213,8 @@ func (o *outbox) dropQueue(q *queue) {
 // Deliveries and settlements of a queue in another stream are lost, with a warning in the log.
 //
 // It reads each record from the server, and creates a lost queue again. Returns the first error;
-// the queues after it are not checked then. It takes b.mu, o.mu and the mutexes of the
-// subscriptions.
+// the queues after it are not checked then. It waits for the server. It takes b.mu, o.mu and the
+// mutexes of the subscriptions.
 func (b *Broker) checkQueues(ctx context.Context) error {
 	b.mu.Lock()
 	subs := make([]*subscription, 0, len(b.subs))

@@ -61,7 +61,7 @@ type publishing struct {
 
 // prepare checks and encodes the message of o and chooses its subject. It may read the queue's
 // record and the time from the server; it publishes nothing. Returns ErrNoQueue if the queue does
-// not exist, and the errors of check and encodeTo.
+// not exist, and the errors of check and encodeTo. It waits for the server.
 func (b *Broker) prepare(ctx context.Context, o *broker.Outgoing) (publishing, error) {
 	if err := b.check(o.Message); err != nil {
 		return publishing{}, err
@@ -82,7 +82,8 @@ func (b *Broker) prepare(ctx context.Context, o *broker.Outgoing) (publishing, e
 const reservedBytes = 2 << 10
 
 // checkSize returns ErrTooLarge if the server would not accept m. It estimates the headers; the
-// client library counts them exactly before it sends.
+// client library counts them exactly before it sends. Before the first connection the limit is
+// not known, and it returns nil.
 func (b *Broker) checkSize(m *broker.Message) error {
 	limit := b.conn.MaxPayload()
 	if limit > 0 && len(m.Body) > broker.BodyLimit(int(limit)-reservedBytes, m.Generation) {
@@ -91,9 +92,10 @@ func (b *Broker) checkSize(m *broker.Message) error {
 	return nil
 }
 
-// encodeTo sets p.msg to the encoded message. Its subject is that of the level, or of a schedule if
-// the message is due later than shortDelay and the server has schedules. Returns ErrTooLarge or
-// ErrMalformed if it cannot be sent, ErrUnsupported for a time after lastYear.
+// encodeTo sets p.msg to the encoded message. Its subject is that of the level, or of a schedule
+// if the message is due later than shortDelay and the server has schedules. Returns ErrTooLarge
+// or ErrMalformed if it cannot be sent, ErrUnsupported for a time after lastYear. It waits for
+// the server.
 func (b *Broker) encodeTo(ctx context.Context, p *publishing) error {
 	token, err := idToken(p.m.ID)
 	if err != nil {
@@ -189,7 +191,7 @@ func (b *Broker) retryLater(ctx context.Context, err error) bool {
 
 // replaceOlder decides about p if its subject holds a message with the same id. done is true if
 // that one has the same or a newer generation: then p is superfluous. Otherwise p is changed to
-// replace it, and must be published again.
+// replace it, and must be published again. It waits for the server.
 func (b *Broker) replaceOlder(ctx context.Context, p *publishing) (done bool, err error) {
 	st, err := b.conn.GetLast(ctx, b.names.stream, p.msg.Subject)
 	switch {

@@ -68,7 +68,8 @@ func (q *queue) msgID(subject string, generation int) string {
 
 // queue returns the queue with the given name. If this process does not know the queue, it reads
 // the record from the server, and creates the stream if that does not exist. Returns ErrNoQueue
-// if the queue does not exist, ErrMalformed if the name is not valid, ErrClosed after Close.
+// if the queue does not exist, ErrMalformed if the name is not valid, ErrClosed after Close. It
+// waits for the server.
 func (b *Broker) queue(ctx context.Context, name string) (*queue, error) {
 	if v, ok := b.queues.Load(name); ok {
 		if b.stop.Err() != nil {
@@ -94,7 +95,7 @@ func (b *Broker) queue(ctx context.Context, name string) (*queue, error) {
 // loadQueue reads a queue's record from the server and remembers the queue in b.queues. If the
 // record was lost with its stream, and this Broker has declared or consumed the queue, it writes
 // the record again. Returns ErrNoQueue if the record does not exist otherwise, ErrMalformed if it
-// is damaged.
+// is damaged. It waits for the server.
 func (b *Broker) loadQueue(ctx context.Context, name string) (*queue, error) {
 	st, err := b.conn.GetLast(ctx, b.names.stream, b.names.record(name))
 	if errors.Is(err, natsconn.ErrNotFound) {
@@ -202,7 +203,8 @@ func (b *Broker) declare(ctx context.Context, name string, levels []int) error {
 }
 
 // Locate implements [broker.Locator]. It returns the stream, and the subject of messages of the
-// default priority without the id.
+// default priority without the id. If this process does not know the queue, the subject is that
+// of level 0. It sends nothing.
 func (b *Broker) Locate(name string) (exchange, routingKey string) {
 	level := 0
 	if v, ok := b.queues.Load(name); ok {

@@ -131,7 +131,7 @@ func (d *delivery) publishReplacement(ctx context.Context, m *nats.Msg, generati
 // checkReplaced decides about a successor that the server refused with cause, because the message
 // of d no longer exists. It reads the last message of subject from the server. It returns nil if
 // that has the successor's generation: an earlier attempt, whose answer was lost, has stored it.
-// Returns ErrIndeterminate if the read fails, otherwise ErrLeaseLost.
+// Returns ErrIndeterminate if the read fails, otherwise ErrLeaseLost. It waits for the server.
 func (d *delivery) checkReplaced(ctx context.Context, subject string, generation int, cause error) error {
 	b := d.level.s.b
 	st, err := b.conn.GetLast(ctx, b.names.stream, subject)
@@ -144,9 +144,11 @@ func (d *delivery) checkReplaced(ctx context.Context, subject string, generation
 	return fmt.Errorf("%w: %w", broker.ErrLeaseLost, cause)
 }
 
-// replaceOtherSubject publishes the successor p in another subject and a notice in d's subject, in
-// one atomic batch. It repeats while the server is busy. Returns ErrLeaseLost if the message of d
-// no longer exists.
+// replaceOtherSubject publishes the successor p in another subject and a notice in d's subject,
+// in one atomic batch. It waits for the server, and repeats while that is busy. An older message
+// in the successor's subject is replaced. If the same or a newer one is stored there, nothing is
+// published, and it returns nil. Returns ErrLeaseLost if the message of d or the stream no longer
+// exists; see checkReplaced for the exception.
 func (d *delivery) replaceOtherSubject(ctx context.Context, p publishing) error {
 	b := d.level.s.b
 	for {

@@ -55,8 +55,9 @@ func (b *Broker) streamConfig() jetstream.StreamConfig {
 	}
 }
 
-// enableFeatures returns an existing stream's configuration with the features that an older server
-// or program has left out, and whether it changed.
+// enableFeatures returns the configuration of an existing stream with all features switched on:
+// messages that expire, schedules, atomic batches, and rollups, which schedules need. It reports
+// whether one of the first three was off.
 func enableFeatures(have jetstream.StreamConfig) (jetstream.StreamConfig, bool) {
 	change := !have.AllowMsgTTL || !have.AllowMsgSchedules || !have.AllowAtomicPublish
 	have.AllowMsgTTL, have.AllowMsgSchedules, have.AllowAtomicPublish, have.AllowRollup = true, true, true, true
@@ -130,7 +131,7 @@ func (b *Broker) ensureStream(ctx context.Context) (*features, error) {
 }
 
 // newerThanStream reports whether the server may know settings that the stream lacks. It prevents
-// an update that an old server would ignore.
+// an update that an old server would ignore. Without a connection it returns false.
 func (b *Broker) newerThanStream(have jetstream.StreamConfig) bool {
 	s := b.conn.Live()
 	return s != nil && s.AtLeast(2, 12) && !have.AllowMsgSchedules

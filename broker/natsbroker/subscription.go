@@ -111,7 +111,8 @@ func (b *Broker) subscribe(ctx context.Context, name string, o broker.SubscribeO
 }
 
 // Receive implements [broker.Subscription]. It blocks until a delivery is held, ctx ends, the
-// subscription is closed, or the server refuses access.
+// subscription is closed, or the server refuses access. A lost connection does not end it.
+// Returns ctx's error, ErrClosed or ErrAccess.
 func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 	d, err := s.line.Receive(ctx)
 	if err != nil {

@@ -55,7 +55,7 @@ type noteStore struct {
 // ensureNoteStore makes sure that notes can be stored and returns where. The first call adds the
 // subjects of notes to the stream of messages, or creates the separate stream on servers before
 // 2.11. Later calls send nothing. Returns ErrUnavailable if ctx ends while another call does
-// this, ErrClosed after Close.
+// this, ErrClosed after Close. It waits for the server.
 func (b *Broker) ensureNoteStore(ctx context.Context) (noteStore, error) {
 	f, err := b.ensureStream(ctx)
 	if err != nil {
@@ -118,7 +118,8 @@ func (b *Broker) notesConfig(st noteStore) jetstream.StreamConfig {
 	}
 }
 
-// read returns the newest message of a subject.
+// read returns the newest message of a subject. It waits for the server. Returns
+// natsconn.ErrNotFound if no message exists.
 func (st noteStore) read(ctx context.Context, b *Broker, subject string) (*natsconn.Stored, error) {
 	return b.conn.GetLast(ctx, st.stream, st.prefix+subject)
 }
@@ -191,8 +192,8 @@ func (b *Broker) judgeStart(ctx context.Context, queue string, s broker.Start) e
 	})
 }
 
-// noteSubjectOf returns the subject of the notes of the message of s. Returns ErrMalformed if s is
-// not valid, ErrNoQueue if the queue does not exist.
+// noteSubjectOf returns the subject of the notes of the message of s. Returns ErrMalformed if s
+// is not valid, ErrNoQueue if the queue does not exist. It waits for the server.
 func (b *Broker) noteSubjectOf(ctx context.Context, queue string, s broker.Start) (string, error) {
 	if err := s.Check(); err != nil {
 		return "", err

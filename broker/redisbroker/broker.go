@@ -143,7 +143,7 @@ func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 // declare creates the queue on the server if it does not exist, with the given level bounds. It
 // stores the levels that the queue has in q. If they differ from bounds, the queue is used as it
 // is, and the difference is logged once. Returns ErrMalformed if the bounds do not ascend, do not
-// fit into 32 bits, or are more than maxLevels.
+// fit into 32 bits, or are more than maxLevels. It waits for the server.
 func (q *queue) declare(ctx context.Context, bounds []int) error {
 	for i, bound := range bounds {
 		if i > 0 && bound <= bounds[i-1] || bound != int(int32(bound)) {

@@ -19,8 +19,9 @@ const (
 	deadChunkBytes = 4 << 20
 )
 
-// deadArgs returns the script arguments of a dead letter besides its message: reason, stack,
-// attempts, time, and the limits of age and number. See deadletter in lua/lib.lua.
+// deadArgs returns the script arguments of the dead letter d, normalized, besides its message:
+// reason, stack, attempts, time, and the limits of age and number. A zero At is 0, for which the
+// script uses the server's time. See deadletter in lua/lib.lua.
 func (b *Broker) deadArgs(d broker.Dead) []any {
 	at := max(0, unixMicro(d.At))
 	d = d.Normalized()
@@ -84,7 +85,7 @@ type deadScan struct {
 // DeadStop, and chooses the size of the next chunk.
 //
 // If ctx ends it shows no further letter and returns ctx's cause. The removal is sent even then.
-// Returns ErrNoQueue if the queue does not exist.
+// Returns ErrNoQueue if the queue does not exist. It waits for the server.
 func (s *deadScan) showChunk(ctx context.Context) error {
 	b := s.q.b
 	size := s.size

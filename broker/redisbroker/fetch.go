@@ -146,7 +146,7 @@ func (f *fetcher) wait() {
 
 // renewOwner registers a new owner on the server after the lease was lost, and listens on its
 // channel instead of the old one. A claim of unknown outcome is forgotten. After an error the old
-// owner stays, and the caller tries again later. It takes s.mu.
+// owner stays, and the caller tries again later. It waits for the server. It takes s.mu.
 func (f *fetcher) renewOwner() error {
 	s := f.s
 	own, l, err := s.register(s.b.ctx, s.b.conn.EvalOnce)

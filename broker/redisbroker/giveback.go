@@ -90,8 +90,9 @@ func (f *fetcher) returnHeld(ds []*delivery) error {
 	return nil
 }
 
-// stopHandover makes the server deliver no further messages to own without a claim. It returns the
-// place of the owner's last claim. It waits for the server.
+// stopHandover makes the server deliver no further messages to own, until own's next claim. It
+// returns the place of the owner's last claim, -1 if the server does not know own. It waits for
+// the server.
 func (s *subscription) stopHandover(ctx context.Context, own *owner) (int64, error) {
 	v, err := s.q.eval(ctx, s.b.conn.Eval, s.b.scripts.mute, own.number)
 	if err != nil {

@@ -40,7 +40,8 @@ func keyOf(id string, generation int) string {
 	return id + " " + strconv.Itoa(generation)
 }
 
-// parseKey returns the id and the Generation in a key. It accepts any text.
+// parseKey returns the id and the Generation in a key. It accepts any text: without a positive
+// number after a space the Generation is 0.
 func parseKey(key string) (id string, generation int) {
 	id, gen, _ := strings.Cut(key, " ")
 	if n, err := strconv.ParseInt(gen, 10, 32); err == nil && n > 0 {
@@ -60,7 +61,9 @@ func validID(id string) bool {
 	return id != "" && len(id) <= maxID
 }
 
-// check returns ErrTooLarge or ErrMalformed if m cannot be stored.
+// check returns an error if m cannot be stored. Returns ErrTooLarge if the body is larger than
+// MaxBody. Returns ErrMalformed for a nil m, an id that is not valid, or a Generation or Priority
+// beyond 32 bits. It does so too for a content type of more than 255 bytes.
 func (b *Broker) check(m *broker.Message) error {
 	switch {
 	case m == nil:

@@ -43,8 +43,8 @@ type waitingSub struct {
 	done  bool // finished claims exist that were not reported to the server
 }
 
-// waitingSubscriptions returns the subscriptions to which the server delivers without a claim. It
-// takes b.mu and their mutexes.
+// waitingSubscriptions returns the open subscriptions to which the server delivers without a
+// claim, and whether their leases are due for a renewal. It takes b.mu and their mutexes.
 func (b *Broker) waitingSubscriptions() []waitingSub {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -108,7 +108,8 @@ func (b *Broker) pollTogether(ts []waitingSub) {
 	}
 }
 
-// claimNow wakes the claiming goroutine to claim without a notification. It takes s.mu.
+// claimNow wakes the claiming goroutine to claim without a notification, even if the server
+// delivers by itself. That claim also reports all finished claims. It takes s.mu.
 func (s *subscription) claimNow() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

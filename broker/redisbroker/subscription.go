@@ -80,6 +80,9 @@ func (o *owner) alive(now time.Time) bool { return !o.gone && now.Before(o.until
 // priority levels. It waits for the server and starts two goroutines, which claim messages and
 // renew the lease. Returns ErrMalformed for a negative prefetch or a lease that is negative or
 // shorter than 100 ms, ErrClosed after Close.
+//
+// The first subscription also starts a check of the server's settings, see checkSettings. Unless
+// the server is a cluster, it starts pollLoop too.
 func (b *Broker) Subscribe(ctx context.Context, name string, o broker.SubscribeOptions) (broker.Subscription, error) {
 	q, err := b.open(name)
 	if err != nil {
@@ -132,8 +135,9 @@ func (b *Broker) addSubscription(s *subscription) bool {
 	return b.start(s.fetch) && b.start(s.keepLease)
 }
 
-// channelConfirmed records that the server has confirmed the subscription to channel. Notifications
-// before that are lost, so it wakes the claiming goroutine. It takes s.mu.
+// channelConfirmed records that the server has confirmed the subscription to channel.
+// Notifications before that are lost, so it wakes the claiming goroutine. A channel of an earlier
+// owner is ignored. It takes s.mu.
 func (s *subscription) channelConfirmed(channel string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

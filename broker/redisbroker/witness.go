@@ -183,8 +183,9 @@ func (b *Broker) sleep(ctx context.Context, d time.Duration) error {
 	return errClosed
 }
 
-// Leave implements [broker.Witness]. It stores "left" in the key of the node for 24 h and stops
-// renewing it. It does nothing for a node that noted no start in this Broker.
+// Leave implements [broker.Witness]. It stores "left" in the key of the node for 24 h, waits for
+// the server, and stops renewing the node. After an error the node is still renewed. It does
+// nothing for a node that noted no start in this Broker.
 func (b *Broker) Leave(ctx context.Context, node string) error {
 	if err := b.checkNode(node); err != nil {
 		return err
@@ -227,8 +228,8 @@ func (b *Broker) setNode(ctx context.Context, node, state string, ttl time.Durat
 
 // makePresent writes a sign of life of a node and starts the goroutine that renews the nodes,
 // unless that runs. It sends nothing if this Broker wrote a sign of life within the last 5 s. It
-// returns nil, and does not renew the node, if the node has left before. It takes the mutex of
-// b.nodes.
+// returns nil, and does not renew the node, if the node has left before. It waits for the server.
+// It takes the mutex of b.nodes.
 func (b *Broker) makePresent(ctx context.Context, node string) error {
 	n := &b.nodes
 	n.mu.Lock()

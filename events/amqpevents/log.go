@@ -139,7 +139,7 @@ func (l *log) ready(ctx context.Context) error {
 
 // declare declares the stream queue. If it exists with other arguments, declare uses it
 // unchanged, logs one warning and returns nil. Returns the server's refusal if it cannot be used
-// either.
+// either. It waits for the server.
 func (l *log) declare(ctx context.Context, sess *amqpconn.Session) error {
 	err := sess.Do(ctx, func(ch *amqp.Channel) error {
 		_, err := ch.QueueDeclare(l.queue, true, false, false, false, l.arguments())

@@ -17,6 +17,7 @@ type (
 func (w wrapper) Unwrap() any       { return w.EventBus }
 func (w streamWrapper) Unwrap() any { return w.Subscription }
 
+// closeCases returns the cases of the behaviour of Close.
 func closeCases() []testCase {
 	return []testCase{
 		{

@@ -28,6 +28,7 @@ func full(typ string) events.Event {
 	}
 }
 
+// contentCases returns the cases of the content of events.
 func contentCases() []testCase {
 	types := []string{
 		events.TaskSent, events.TaskReceived, events.TaskStarted, events.TaskSucceeded, events.TaskFailed, events.TaskRevoked,

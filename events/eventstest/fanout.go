@@ -7,6 +7,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/suite"
 )
 
+// fanoutCases returns the cases of several listeners and filters.
 func fanoutCases() []testCase {
 	return []testCase{
 		{

@@ -11,6 +11,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/suite"
 )
 
+// faultCases returns the cases of faults of the server and the connection.
 func faultCases() []testCase {
 	return []testCase{
 		{

@@ -10,6 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/events"
 )
 
+// flowCases returns the cases of slow listeners and many events.
 func flowCases() []testCase {
 	return []testCase{
 		{
@@ -127,6 +128,7 @@ func (w *world) hammer(b events.EventBus, n int) time.Duration {
 	return time.Since(began)
 }
 
+// heap collects the garbage and returns the bytes that remain allocated.
 func heap() uint64 {
 	runtime.GC()
 	var m runtime.MemStats

@@ -23,6 +23,7 @@ func (w *world) retain(r events.Retention) events.EventBus {
 	return b
 }
 
+// replay calls Replay and fails the case on an error.
 func (w *world) replay(b events.EventBus, f events.Filter, since time.Time) events.Subscription {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -68,6 +69,7 @@ func taskIDs(es []events.Event) []task.ID {
 	return ids
 }
 
+// retainCases returns the cases of the sentences of [events.Retainer].
 func retainCases() []testCase {
 	needs := []need{needsRetain}
 	return []testCase{

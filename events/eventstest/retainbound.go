@@ -35,6 +35,7 @@ func (w *world) through(b events.EventBus, s events.Subscription, n int) []event
 	return all
 }
 
+// retainBoundCases returns the cases of the limits of kept events.
 func retainBoundCases() []testCase {
 	needs := []need{needsRetain}
 	return []testCase{

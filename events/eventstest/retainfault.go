@@ -12,6 +12,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
+// retainFaultCases returns the cases of kept events and faults.
 func retainFaultCases() []testCase {
 	return []testCase{
 		{

@@ -22,6 +22,7 @@ type world struct {
 	ids int
 }
 
+// newWorld returns the world of a case, without buses.
 func newWorld(t testing.TB, h *Harness) *world {
 	w := &world{h: h, buffer: h.Buffer}
 	w.World = suite.NewWorld(t, suite.Config[events.EventBus]{
@@ -60,6 +61,7 @@ func (w *world) publish(b events.EventBus, e events.Event) {
 	w.Must(b.Publish(context.Background(), e), "Publish of %s", show(e))
 }
 
+// subscribe calls Subscribe and fails the case on an error.
 func (w *world) subscribe(b events.EventBus, f events.Filter) events.Subscription {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -120,6 +122,7 @@ func (w *world) nothingAll(subs []events.Subscription, format string, args ...an
 	looks.Wait()
 }
 
+// closeSub closes a subscription and fails the case on an error.
 func (w *world) closeSub(s events.Subscription) {
 	w.Helper()
 	ctx, cancel := w.Ctx()

@@ -125,9 +125,9 @@ func (r *replay) Receive(ctx context.Context) (events.Event, error) {
 	}
 }
 
-// take returns the next matching event and advances the position of r. Events that were removed
-// before are counted as dropped. If no event is left it returns a channel that is closed when a
-// record is added. It takes log.mu.
+// take returns the next event from r.since on that matches, and advances the position of r.
+// Events that were removed before are counted as dropped. If no event is left it returns a
+// channel that is closed when a record is added. It takes log.mu.
 func (r *replay) take() (*events.Event, <-chan struct{}) {
 	l := r.log
 	l.mu.Lock()

@@ -186,7 +186,7 @@ func (k *keeper) report(err error) {
 	k.failing = err != nil
 }
 
-// open makes the stream if it is not known to exist.
+// open makes the stream if it is not known to exist. It waits for the server.
 func (k *keeper) open(ctx context.Context) error {
 	if k.created.Load() != nil {
 		return nil

@@ -141,7 +141,7 @@ func (r *replay) adjustNext(info *jetstream.StreamInfo) {
 
 // consume makes a consumer on the current session and stores it in r.source. It begins at r.next,
 // or if that is 0 at r.since, and sets r.next then. It returns an error if the server does not
-// answer within createTimeout.
+// answer within createTimeout. It waits for the server.
 func (r *replay) consume(ctx context.Context) error {
 	cfg := jetstream.ConsumerConfig{
 		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: idleTimeout,
@@ -238,9 +238,9 @@ func (r *replay) Receive(ctx context.Context) (events.Event, error) {
 }
 
 // fill reads one message of the source and puts its matching events into r.buffer, maybe none.
-// Without a source it makes one and reads nothing. It counts the events that the server removed
-// before they were read, and a message without events. It returns an error only if no source can
-// be made. Call it with r.reading held.
+// Messages from before r.since are skipped. Without a source it makes one and reads nothing. It
+// counts the events that the server removed before they were read, and a message without events.
+// It returns an error only if no source can be made. Call it with r.reading held.
 func (r *replay) fill(ctx context.Context) error {
 	if r.source == nil {
 		return r.connect(ctx)

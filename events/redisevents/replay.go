@@ -145,7 +145,8 @@ func (r *replay) fill(ctx context.Context) error {
 }
 
 // read reads the next page and returns its number of entries. It adds their matching events to
-// r.ready. It may be repeated after an error. Call it with r.reading held.
+// r.ready. It may be repeated after an error. It waits for the server. Call it with r.reading
+// held.
 func (r *replay) read(ctx context.Context) (int, error) {
 	answer, err := r.bus.conn.Do(ctx, "XRANGE", r.bus.names.kept, r.next.String(), "+", "COUNT", pageSize)
 	if err != nil {

@@ -41,8 +41,8 @@ func (n *replies) markAbsent(cause error) {
 	}
 }
 
-// reportLost sends ErrLost to Receive and waits until it is received or ctx ends. Only after that
-// may declare make the queue again.
+// reportLost sends ErrLost to Receive and blocks until it is received or ctx ends. Once it is
+// received, declare may make the queue again. Call it on the stream's goroutine.
 func (n *replies) reportLost(ctx context.Context, cause error) {
 	select {
 	case n.items <- item{err: fmt.Errorf("amqp reply queue of %s: %w: %w", n.node, resultstore.ErrLost, cause)}:

@@ -150,8 +150,9 @@ var errAbsent = errors.New("the queue does not exist now")
 var errDown = errors.New("the queue exists on a node that is down")
 
 // isDown reports whether queue exists although no message can be routed to it. RabbitMQ returns a
-// message for a classic queue on a stopped node like one for a missing queue. Only the answer to a
-// passive declaration tells the two apart. If that fails for another reason, isDown returns true.
+// message for a classic queue on a stopped node like one for a missing queue. Only the answer to
+// a passive declaration tells the two apart, for which it waits. If that fails for another
+// reason, isDown returns true.
 func (s *Store) isDown(ctx context.Context, queue string) bool {
 	err := s.sending.Do(ctx, func(ch *amqp.Channel) error {
 		_, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)

@@ -29,10 +29,10 @@ type table struct {
 	armed bool
 }
 
-// save stores a copy of r for the view from, if checkToken allows it. If MaxRecords is exceeded
-// it removes the record that expires first. It returns the streams that must receive the copy,
-// and the copy: both nil if r is not terminal, has no ReplyTo, or is stored already. Returns
-// ErrStale or ErrClosed. It takes t.mu.
+// save stores a copy of r for the view from, if checkToken allows it. The copy has no TTL, and
+// times in whole milliseconds. If MaxRecords is exceeded it removes the record that expires
+// first. It returns the streams that must receive the copy, and the copy: both nil if r is not
+// terminal, has no ReplyTo, or is stored already. Returns ErrStale or ErrClosed. It takes t.mu.
 func (t *table) save(from *Store, r *resultstore.Record) ([]*stream, *entry, error) {
 	e := &entry{rec: *r}
 	e.rec.Result = bytes.Clone(r.Result)

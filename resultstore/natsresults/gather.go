@@ -208,9 +208,10 @@ func (s *Store) lockGroup(ctx context.Context, group task.ID) (unlock func(), er
 }
 
 // arrive stores the member of a and then the state of its group with compare-and-set, and returns
-// that state. It reads the state again and repeats the write after a conflict or a lost answer,
-// until ctx ends. When the group is decided it shortens the retention of the members. Returns
-// ErrMalformed if a does not fit the group. Call it with the group locked.
+// that state. If another end of the member is stored already, that one counts. It reads the state
+// again and repeats the write after a conflict or a lost answer, until ctx ends. When the group
+// is decided it shortens the retention of the members. Returns ErrMalformed if a does not fit the
+// group. Call it with the group locked.
 func (s *Store) arrive(ctx context.Context, st *stream, a *resultstore.Arrival, body []byte) (*groupState, error) {
 	stored, waits := false, false
 	for attempt := 0; ; attempt++ {
@@ -267,8 +268,9 @@ func (s *Store) retryable(ctx context.Context, err error) bool {
 		(errors.Is(err, natsconn.ErrIndeterminate) && !errors.Is(err, natsconn.ErrClosed) || errors.Is(err, context.DeadlineExceeded)) && ctx.Err() == nil
 }
 
-// addMember stores the end of a member. If a different end is stored already, addMember leaves it
-// and returns the arrival with that end; otherwise it returns nil.
+// addMember stores the end of a member and waits for the server. If a different end is stored
+// already, addMember leaves it and returns the arrival with that end; otherwise it returns nil.
+// Of that arrival Decides is false if the stored member succeeded.
 func (s *Store) addMember(ctx context.Context, st *stream, a *resultstore.Arrival, body []byte, ttl time.Duration) (kept *resultstore.Arrival, err error) {
 	there, err := s.setFirst(ctx, st, memberKey(a.Group, a.Index), body, ttl)
 	if err != nil || there == nil || bytes.Equal(there, body) {
@@ -284,7 +286,8 @@ func (s *Store) addMember(ctx context.Context, st *stream, a *resultstore.Arriva
 
 // setFirst writes a message if none exists for key. It returns nil if it has written the message,
 // otherwise the existing one. It writes before it reads, because in most cases no message exists.
-// It repeats a failed write while retryable allows it and ctx has not ended.
+// It repeats a failed write while retryable allows it and ctx has not ended. It waits for the
+// server.
 func (s *Store) setFirst(ctx context.Context, st *stream, key string, data []byte, ttl time.Duration) (there []byte, err error) {
 	seq := uint64(0)
 	for attempt := 0; ; attempt++ {

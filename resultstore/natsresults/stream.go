@@ -133,7 +133,8 @@ func (s *Store) merge(have jetstream.StreamConfig) (jetstream.StreamConfig, bool
 }
 
 // lifetime returns the retention of a record: in whole seconds for the server, rounded up, and
-// exact to a millisecond. 0 or less selects Config.TTL.
+// exact to a millisecond. 0 or less selects Config.TTL. More than maxTTL, 100 years, counts as
+// maxTTL.
 func (s *Store) lifetime(ttl time.Duration) (seconds int64, exact time.Duration) {
 	if ttl <= 0 {
 		ttl = s.cfg.TTL

@@ -58,8 +58,8 @@ func flag(yes bool) int {
 	return 0
 }
 
-// gathered converts the script's answer. Returns ErrMalformed if the script found that a does not
-// fit its group.
+// gathered converts the script's answer to the state of the group. Returns ErrMalformed if the
+// script found that a does not fit its group, ErrUnavailable for an answer of another form.
 func gathered(answer any, a *resultstore.Arrival) (resultstore.Gathered, error) {
 	list, _ := answer.([]any)
 	var n [4]int

@@ -67,8 +67,9 @@ func (s *Store) saveBatch(saves []*save) {
 }
 
 // savePipelined stores the records on one cluster node with one pipeline, because a script there
-// takes one key. It sends each outcome to its answer channel. If the node moved a key or lost the
-// script, the outcome is retryable and do calls saveOne.
+// takes one key. It sends each outcome to its answer channel, and waits for the server without a
+// deadline. If the node moved a key or lost the script, the outcome is retryable and do calls
+// saveOne.
 func (s *Store) savePipelined(node *redis.Client, saves []*save) {
 	made, err := s.conn.Call(context.Background(), func(ctx context.Context) (any, error) {
 		cmds := make([]*redis.Cmd, len(saves))

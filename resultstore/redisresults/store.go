@@ -179,8 +179,9 @@ func (s *Store) Close(ctx context.Context) error {
 	return errors.Join(err, failure("close", s.conn.Close(ctx)))
 }
 
-// failure wraps err with the matching error of the port and the name of the operation. Errors
-// without a match become ErrUnavailable. It returns nil for nil.
+// failure wraps err with the matching error of the port and the name of the operation. Sentinels
+// of the port stay, ErrClosed of the connection becomes that of the port, and any other error
+// becomes ErrUnavailable. It returns nil for nil.
 func failure(what string, err error) error {
 	var class error
 	switch {

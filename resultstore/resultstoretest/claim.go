@@ -13,6 +13,7 @@ import (
 	"github.com/swarmiji/swarmiji/resultstore"
 )
 
+// claimCases returns the cases of the sentences of [resultstore.Claimer].
 func claimCases() []testCase {
 	return []testCase{
 		{
@@ -373,6 +374,7 @@ func claimCases() []testCase {
 	}
 }
 
+// needsClaim returns the reason to skip a case, "" if the adapter promises Claim.
 func needsClaim(h *Harness) string {
 	if h.Promises.Claim {
 		return ""
@@ -389,6 +391,7 @@ func (w *world) claimer() resultstore.Claimer {
 // key returns a new key.
 func (w *world) key() string { return "key of " + string(w.id()) }
 
+// claim calls Claim and fails the case unless it returns the holder want.
 func (w *world) claim(s resultstore.Claimer, key, holder string, ttl time.Duration, want string) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -400,6 +403,7 @@ func (w *world) claim(s resultstore.Claimer, key, holder string, ttl time.Durati
 	}
 }
 
+// extend calls Extend and fails the case on an error.
 func (w *world) extend(s resultstore.Claimer, key, holder string, ttl time.Duration) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -407,6 +411,7 @@ func (w *world) extend(s resultstore.Claimer, key, holder string, ttl time.Durat
 	w.Must(s.Extend(ctx, key, holder, ttl), "Extend of %q by %q", utf.Cut(key, 40), utf.Cut(holder, 40))
 }
 
+// pass calls Pass and fails the case on an error.
 func (w *world) pass(s resultstore.Claimer, key, holder, next string, ttl time.Duration) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -414,6 +419,7 @@ func (w *world) pass(s resultstore.Claimer, key, holder, next string, ttl time.D
 	w.Must(s.Pass(ctx, key, holder, next, ttl), "Pass of %q by %q", utf.Cut(key, 40), utf.Cut(holder, 40))
 }
 
+// release calls Release and fails the case on an error.
 func (w *world) release(s resultstore.Claimer, key, holder string) {
 	w.Helper()
 	ctx, cancel := w.Ctx()

@@ -8,6 +8,7 @@ import (
 	"github.com/swarmiji/swarmiji/resultstore"
 )
 
+// closeCases returns the cases of the behaviour of Close.
 func closeCases() []testCase {
 	return []testCase{
 		{

@@ -9,6 +9,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
+// expireCases returns the cases of the retention of records.
 func expireCases() []testCase {
 	return []testCase{
 		{

@@ -11,6 +11,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
+// faultCases returns the cases of faults of the server and the connection.
 func faultCases() []testCase {
 	return []testCase{
 		{
@@ -191,6 +192,8 @@ func Bench(b *testing.B, open func(t testing.TB) *Harness) {
 	b.Run("save and receive", func(b *testing.B) { bench(b, open(b), true) })
 }
 
+// bench measures Save of a new terminal record, and its receipt if receive is true. It skips the
+// measurement if the adapter does not promise Notify.
 func bench(b *testing.B, h *Harness, receive bool) {
 	if receive && !h.Promises.Notify {
 		b.Skip("the adapter does not promise Notify")

@@ -19,6 +19,7 @@ func token(r resultstore.Record, state task.State, generation, deliveries int) r
 	return r
 }
 
+// fenceCases returns the cases of fencing tokens: which record replaces which.
 func fenceCases() []testCase {
 	const started, retrying, awaiting, succeeded, failed = task.StateStarted, task.StateRetrying, task.StateAwaiting, task.StateSucceeded, task.StateFailed
 	return []testCase{
@@ -199,6 +200,8 @@ func (m *model) save(r resultstore.Record) (stale bool) {
 	return false
 }
 
+// checkHistory saves and deletes random records of one task through random stores. After each
+// step it compares the error and the loaded record with those of a model.
 func checkHistory(w *world, t *rapid.T, stores []resultstore.ResultStore) {
 	base, m := w.succeeded(""), model{}
 	for range rapid.IntRange(1, 12).Draw(t, "steps") {

@@ -15,6 +15,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
+// gatherCases returns the cases of the sentences of [resultstore.Gatherer].
 func gatherCases() []testCase {
 	return []testCase{
 		{
@@ -303,6 +304,7 @@ func gatherCases() []testCase {
 	}
 }
 
+// needsGather returns the reason to skip a case, "" if the adapter promises Gather.
 func needsGather(h *Harness) string {
 	if h.Promises.Gather {
 		return ""
@@ -324,6 +326,7 @@ func (w *world) member(group task.ID, index, size int) resultstore.Arrival {
 	}}
 }
 
+// arrive calls Arrive and fails the case unless it returns the state want.
 func (w *world) arrive(s resultstore.Gatherer, a resultstore.Arrival, want resultstore.Gathered) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -335,6 +338,8 @@ func (w *world) arrive(s resultstore.Gatherer, a resultstore.Arrival, want resul
 	}
 }
 
+// group returns the state of a group and the error of Group. It fails the case if the error
+// contains the secret.
 func (w *world) group(s resultstore.Gatherer, group task.ID) (resultstore.Gathered, error) {
 	ctx, cancel := w.Ctx()
 	defer cancel()
@@ -342,12 +347,14 @@ func (w *world) group(s resultstore.Gatherer, group task.ID) (resultstore.Gather
 	return g, w.Clean(err)
 }
 
+// wantNoGroup fails the case unless Group returns ErrNotFound.
 func (w *world) wantNoGroup(s resultstore.Gatherer, group task.ID) {
 	w.Helper()
 	_, err := w.group(s, group)
 	w.WantIs(err, resultstore.ErrNotFound, "Group of one that is not known")
 }
 
+// refusePlace fails the case unless Arrive returns ErrMalformed.
 func (w *world) refusePlace(s resultstore.Gatherer, a resultstore.Arrival) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -356,6 +363,7 @@ func (w *world) refusePlace(s resultstore.Gatherer, a resultstore.Arrival) {
 	w.WantIs(err, resultstore.ErrMalformed, "Arrive of member %d of %d", a.Index, a.Size)
 }
 
+// members returns the result of Members and fails the case on an error.
 func (w *world) members(s resultstore.Gatherer, group task.ID, from, limit int) []resultstore.Record {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -365,6 +373,7 @@ func (w *world) members(s resultstore.Gatherer, group task.ID, from, limit int) 
 	return got
 }
 
+// wantMembers fails the case unless Members returns the records want, in their order.
 func (w *world) wantMembers(s resultstore.Gatherer, group task.ID, from, limit int, want ...resultstore.Record) {
 	w.Helper()
 	got := w.members(s, group, from, limit)
@@ -378,6 +387,7 @@ func (w *world) wantMembers(s resultstore.Gatherer, group task.ID, from, limit i
 	}
 }
 
+// begin calls Begin and fails the case unless it returns want.
 func (w *world) begin(s resultstore.Gatherer, id task.ID, which string, ttl time.Duration, want bool) {
 	w.Helper()
 	ctx, cancel := w.Ctx()

@@ -19,6 +19,7 @@ type wrapper struct{ resultstore.ResultStore }
 
 func (w wrapper) Unwrap() any { return w.ResultStore }
 
+// notifyCases returns the cases of streams of notifications and replies.
 func notifyCases() []testCase {
 	return []testCase{
 		{

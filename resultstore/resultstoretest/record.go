@@ -13,6 +13,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
+// recordCases returns the cases of the content of records.
 func recordCases() []testCase {
 	return []testCase{
 		{

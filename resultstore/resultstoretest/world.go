@@ -25,6 +25,7 @@ type world struct {
 	ids int
 }
 
+// newWorld returns the world of a case, without stores.
 func newWorld(t testing.TB, h *Harness) *world {
 	return &world{h: h, World: suite.NewWorld(t, suite.Config[resultstore.ResultStore]{
 		Port: "ResultStore", Open: h.Open, Secret: h.Secret, Slack: h.Slack, Quiet: h.Quiet, Patience: h.Patience,
@@ -150,6 +151,7 @@ func (w *world) nothing(n resultstore.Notifications, format string, args ...any)
 	w.WantIs(err, context.DeadlineExceeded, "Receive while there is nothing")
 }
 
+// closeStream closes a stream and fails the case on an error.
 func (w *world) closeStream(n resultstore.Notifications) {
 	w.Helper()
 	ctx, cancel := w.Ctx()

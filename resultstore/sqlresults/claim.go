@@ -26,7 +26,8 @@ func (s *Store) Claim(ctx context.Context, key, holder string, ttl time.Duration
 }
 
 // claim sets the row of an id to holder for us microseconds if the row does not exist or has
-// expired. It returns the holder in the row then. The argument what names the operation in errors.
+// expired. It returns the holder in the row then. The argument what names the operation in
+// errors. It waits for the database.
 func (s *Store) claim(ctx context.Context, what, id, holder string, us int64) (string, error) {
 	defer s.sweepSoon()
 	var winner []byte

@@ -123,7 +123,8 @@ func (s *Store) save(ctx context.Context, r *resultstore.Record, topic string, a
 }
 
 // tell notifies topic of a record that is stored already. This call may have stored it in an
-// earlier attempt whose answer was lost, so that no notification was sent.
+// earlier attempt whose answer was lost, so that no notification was sent. It waits for the
+// database.
 func (s *Store) tell(ctx context.Context, topic string) error {
 	if topic == "" {
 		return nil
@@ -135,7 +136,7 @@ func (s *Store) tell(ctx context.Context, topic string) error {
 }
 
 // change runs one statement that writes, and reports whether it changed a row. If it did, change
-// notifies topic.
+// notifies topic. It waits for the database.
 func (s *Store) change(ctx context.Context, text, topic string, args ...any) (changed bool, err error) {
 	err = s.conn.Single(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
 		n, err := tx.Exec(ctx, text, args...)
@@ -149,7 +150,8 @@ func (s *Store) change(ctx context.Context, text, topic string, args ...any) (ch
 
 // judge reads the stored record and says why r was not stored. It returns ErrStale if the stored
 // record is newer, or final and different from r. It returns nil if the same final record is
-// stored. again is true if the reason has disappeared meanwhile, so that saving may succeed.
+// stored. again is true if the reason has disappeared meanwhile, so that saving may succeed. It
+// waits for the database.
 func (s *Store) judge(ctx context.Context, r *resultstore.Record) (again bool, err error) {
 	err = s.conn.View(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
 		again = false

@@ -183,8 +183,8 @@ func (n *stream) read(ctx context.Context, next *note) (resultstore.Record, erro
 }
 
 // look reads the next page of rows into n.ready, moves the cursor, and clears n.dirty after the
-// last page. It returns an error of the port and changes nothing if the read fails. Call it with
-// n.turn held.
+// last page. It returns an error of the port and changes nothing if the read fails. It waits for
+// the database. Call it with n.turn held.
 func (n *stream) look(ctx context.Context) error {
 	var page []note
 	var at cursor

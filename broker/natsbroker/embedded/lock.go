@@ -19,8 +19,9 @@ var errHeld = errors.New("held by another server")
 // see whether a server runs.
 const lockTimeout = 200 * time.Millisecond
 
-// lock takes the exclusive lock of a directory and returns the locked file. It waits up to
-// lockTimeout, or until ctx ends. Returns ErrLocked if a server holds the lock.
+// lock takes the exclusive lock of a directory, writes the process id into the lock file, and
+// returns the locked file. It waits up to lockTimeout, or until ctx ends. Returns ErrLocked if a
+// server holds the lock, ctx's error, or an error of the file system.
 func lock(ctx context.Context, dir string) (*os.File, error) {
 	deadline := time.Now().Add(lockTimeout)
 	for {
