@@ -349,7 +349,7 @@ func (t *tx) pick(ctx context.Context, w *want, room int, query string, args ...
 	for len(found) < room && rows.Next() {
 		var c candidateRow
 		if err := rows.Scan(&c.id, &c.name, &c.priority, &c.due); err != nil {
-			return nil, 0, err
+			return nil, 0, errors.Join(err, rows.Close())
 		}
 		if read++; w.matches(c.name) {
 			found = append(found, c)
