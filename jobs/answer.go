@@ -120,10 +120,13 @@ func (s *Service) AnswerAll(ctx context.Context, answers []Answer) ([]Receipt, e
 	return receipts, nil
 }
 
-// checkAnswer returns a copy of a with its defaults set, which shares no memory with a. It cuts a
-// long refusal and drops the Result of a refusal. It trims white space of a result and replaces a
-// nil result by null. Returns a FieldError if name or key is missing or malformed, or if the result
-// is too long or not JSON.
+// checkAnswer checks a and returns it as it is stored. The copy shares no memory with a.
+//
+//   - A refusal is cut to MaxReason bytes; its Result becomes nil.
+//   - A nil Result becomes null. White space around a Result is removed.
+//
+// Returns a FieldError if name or key is missing or malformed. Returns it also for a Result that
+// is longer than MaxData, not JSON or not UTF-8; a refusal's Result is not checked.
 func checkAnswer(a Answer) (Answer, error) {
 	if err := rules.CheckField("name", a.Name, false); err != nil {
 		return a, err

@@ -31,9 +31,9 @@ const keyOfTask = "swarmiji.task/"
 // ([task.Conditions]).
 func KeyOfTask(id task.ID) string { return keyOfTask + string(id) }
 
-// TaskOf returns the id of the task with conditions that j was created for, which its Key contains.
-// ok is false for any other job: it has another Key or no Queue. Ignore the id then. A job of a
-// task has one run, since it has one task.
+// TaskOf returns the id of the task with conditions that j was created for, which its Key
+// contains. The second result is false for any other job: it has another Key or no Queue. Ignore
+// the id then. A job of a task has one run, since it has one task.
 func TaskOf(j *Job) (task.ID, bool) {
 	id, ok := strings.CutPrefix(j.Key, keyOfTask)
 	return task.ID(id), ok && j.Queue != ""

@@ -29,12 +29,17 @@ type Update struct {
 }
 
 // Update replaces the data of a job in any state, and the other fields that are set. Queries see
-// the change at once, so a run can report its progress. NextRun is moved into the job's windows
-// unless the job runs. A mock job ignores Repeat. The lease of a RUNNING job stays.
+// the change at once, so a run can report its progress. A mock job ignores Repeat. The lease of a
+// RUNNING job stays.
 //
-// Returns [ErrNotFound] if the job does not exist and a [FieldError] for an invalid field, or for a
-// Repeat of a job with a SequenceKey. Returns [ErrStale] if u.Token is not the token of the current
-// attempt. The call counts as [Stats].Updated, or as Stale after ErrStale.
+// NextRun becomes u.NextRun. If that is zero and Repeat is set, it is computed by the new Repeat,
+// from Scheduled if the job runs, else from NextRun. It is then moved into the job's windows
+// unless the job runs.
+//
+// Returns [ErrNotFound] if the job does not exist and a [FieldError] for a missing or invalid
+// field. A Repeat for a job with a SequenceKey is invalid. Returns [ErrStale] if u.Token is not
+// the token of the current attempt. The call counts as [Stats].Updated, or as Stale after
+// ErrStale.
 func (s *Service) Update(ctx context.Context, u Update) error {
 	if u.Data == nil {
 		return &FieldError{Field: "data", Problem: rules.Missing}

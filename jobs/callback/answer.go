@@ -21,8 +21,13 @@ var ErrRead = errors.New("callback: unreadable answer")
 // noReason is the reason of a refusal that names no reason.
 const noReason = "refused without a reason"
 
-// checkAnswer returns an error that wraps ErrRead if the name, the key or the result of an answer
-// is invalid, and nil otherwise. The result of a refusal is not checked. It reads no job.
+// checkAnswer returns an error that wraps ErrRead if an answer is invalid, and nil otherwise. It
+// reads no job. An answer is invalid in these cases:
+//
+//   - The name is not valid (jobstore.CheckName).
+//   - The key is empty, longer than MaxKey, not UTF-8, or contains a NUL.
+//   - The result is longer than MaxData, not JSON or not UTF-8. nil is valid, and the result of a
+//     refusal is not checked.
 func checkAnswer(a *jobs.Answer) error {
 	if err := jobstore.CheckName(a.Name); err != nil {
 		return fmt.Errorf("%w: %w", ErrRead, err)

@@ -128,7 +128,8 @@ type counters struct {
 	accepted, early, late, duplicate, skipped, failed atomic.Int64
 }
 
-// receipt adds one to the counter for the kind of a receipt: accepted, early, late or duplicate.
+// receipt adds one to the counter for the kind of a receipt: accepted, early, late or duplicate. A
+// receipt of another kind is not counted.
 func (c *counters) receipt(r jobs.Receipt) {
 	switch r.Kind {
 	case jobs.Accepted:

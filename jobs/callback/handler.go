@@ -318,8 +318,12 @@ func reason(text string) string {
 	return text
 }
 
-// refused responds to a request without a stored answer, and counts it. ErrSkip gets 200 and the
-// status skipped. A refusal gets its own status and text, any other error 400.
+// refused responds to a request without a stored answer, and counts it:
+//
+//   - ErrSkip: 200 with the status skipped, counted as skipped.
+//   - A refusal with status 403: its text, counted as forbidden.
+//   - Any other refusal: its status and text, counted as bad.
+//   - Any other error: 400 with the text "bad request", counted as bad.
 func (h *Handler) refused(w http.ResponseWriter, err error) {
 	var why *refusal
 	switch {
@@ -360,8 +364,8 @@ type response struct {
 	Error  string  `json:"error,omitempty"`
 }
 
-// reply writes a JSON response with this status, which is sent without a body if the status allows
-// none. It ignores errors of the connection.
+// reply writes s as a JSON response with this status. It sends no body with 204 and 304. It sets
+// the type, forbids caching, and ignores errors of the connection.
 func reply(w http.ResponseWriter, status int, s response) {
 	text, err := json.Marshal(s)
 	if err != nil {

@@ -369,8 +369,8 @@ func (l *Listener) giveBack(ctx context.Context, batch []*item) {
 	}
 }
 
-// reportOutage counts a failed transaction. It reports ProblemAway for the first one after a
-// success.
+// reportOutage counts a transaction that failed because the store is unavailable. It reports
+// ProblemAway for the first one after a success of write (l.unavailable).
 func (l *Listener) reportOutage(err error) {
 	l.count.failed.Add(1)
 	if !l.unavailable {
@@ -379,7 +379,8 @@ func (l *Listener) reportOutage(err error) {
 	}
 }
 
-// report logs a problem as a warning and calls Config.OnReport, if set.
+// report logs a problem as a warning. If Config.OnReport is set, it calls it in this goroutine; a
+// panic of OnReport is not recovered.
 func (l *Listener) report(r Report) {
 	id := ""
 	if r.Message != nil {

@@ -8,12 +8,16 @@ import (
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
-// ReadMessage decodes the default format of messages, whatever the message's content type. The body
-// is a JSON object with the "name" of the job and the "key". It has either a "result", which is any
-// JSON value, or an "error", which is a text and makes the answer a refusal. An empty "error"
-// counts as missing. With neither the result is null. Other members are ignored.
+// ReadMessage decodes the default format of messages, whatever the message's content type. The
+// body is a JSON object with the "name" of the job and the "key". It has either a "result", which
+// is any JSON value, or an "error", which is a text and makes the answer a refusal. Other members
+// are ignored.
 //
-// Returns an error that wraps [ErrRead] for any other body, and for an invalid name, key or result.
+//   - An empty "error" counts as missing; so does a "result" of null.
+//   - With neither, the result is null.
+//
+// Returns an error that wraps [ErrRead] for any other body, for both a result and an error, and
+// for an invalid name, key or result.
 func ReadMessage(m *broker.Message) (jobs.Answer, error) {
 	// a map, since the fields of a struct match in any letter case
 	var members map[string]json.RawMessage

@@ -77,7 +77,7 @@ func (s *Signer) URL(base, name, key string) (string, error) {
 }
 
 // URLUntil is URL, but the result is valid until the given time, in whole seconds.
-// SignerConfig.Valid does not matter.
+// SignerConfig.Valid does not matter. It signs with the first secret. Returns the errors of [URL].
 func (s *Signer) URLUntil(base, name, key string, until time.Time) (string, error) {
 	u, err := parseBase(base)
 	if err != nil {

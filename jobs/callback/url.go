@@ -31,8 +31,9 @@ func URL(base, name, key string) (string, error) {
 	return target(u, name, key, nil)
 }
 
-// parseBase parses the URL of a handler, which must be http or https with a host, and removes its
-// fragment. Its error does not contain the URL, which may contain a password.
+// parseBase parses the URL of a handler and removes its fragment. Returns an error if the URL is
+// malformed, has no host, or is neither http nor https. The error does not contain the URL, which
+// may contain a password.
 func parseBase(base string) (*url.URL, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {

@@ -28,7 +28,7 @@ const maxWait = time.Minute
 //
 // If no deferral is due, it only reads, and wait is the time until the next one becomes due, at
 // most maxWait. Otherwise wait is 0. An abandoned attempt with an answer that may be repeated is
-// postponed instead of claimed.
+// postponed instead of claimed. Returns errors of the store, as wrap converts them.
 func (s *Store) claimDue(ctx context.Context, queues []string, limit int, lease time.Duration) (claims []claim, wait time.Duration, err error) {
 	due, wait, err := s.due(ctx, queues)
 	if err != nil || len(due) == 0 {
@@ -96,12 +96,18 @@ func (s *Store) due(ctx context.Context, queues []string) (due []string, wait ti
 	return due, wait, wrap(err)
 }
 
-// claimDeferral changes d, which is due, to a deferral that is claimed for the time lease, with a
-// new fencing token, and returns the claim. Its outcome says why d is due: answered, refused, timed
-// out, woken, or abandoned (the attempt has not reported in time).
+// claimDeferral changes d, which is due, to a deferral that is claimed for the time lease, and
+// returns the claim with a new fencing token. Outcome.Again tells whether d was claimed before.
+// Outcome.Kind says why d is due:
 //
-// ok is false if the attempt of d was abandoned, d has an answer, and the attempt may be repeated.
-// d is then postponed for that attempt. The caller saves d in both cases.
+//   - Phase DeferralReserved: Abandoned, since the attempt has not reported in time. If it runs at
+//     most once and d has an answer, Phase becomes DeferralDecided instead.
+//   - Phase DeferralAwaiting: TimedOut if the Deadline has passed, and Phase becomes
+//     DeferralDecided; else Woken.
+//   - Phase DeferralDecided: Answered, Refused or TimedOut, by the Verdict.
+//
+// Returns false, the second result, if the attempt of d was abandoned, d has an answer, and the
+// attempt may be repeated. d is then postponed for that attempt. The caller saves d in both cases.
 func claimDeferral(d *jobstore.Deferral, now time.Time, lease time.Duration) (claim, bool) {
 	d.Fence++
 	if d.Phase == jobstore.DeferralReserved && d.Answered() {
@@ -142,9 +148,11 @@ func postpone(d *jobstore.Deferral, now time.Time) {
 }
 
 // updateClaimed calls fn with a claimed deferral in a transaction, and saves the deferral. fn must
-// only change the deferral, since it may run again. If the deferral is over already, it does
-// nothing and returns nil. Returns [broker.ErrLeaseLost] if another consumer has claimed it or it
-// does not exist.
+// only change the deferral, since it may run again.
+//
+//   - Another consumer has claimed the deferral, or it does not exist: [broker.ErrLeaseLost].
+//   - The deferral is over: nil. fn is not called.
+//   - The store fails: its error, as wrap converts it.
 func (s *Store) updateClaimed(ctx context.Context, c *claim, fn func(d *jobstore.Deferral, now time.Time)) error {
 	return wrap(s.store.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		found, err := tx.Deferrals(ctx, c.attempt.Task)
@@ -208,8 +216,9 @@ func (s *Store) next(ctx context.Context, c *claim, at time.Time) error {
 	})
 }
 
-// release gives a claimed deferral back: it can be claimed again after the given time. A woken one
-// is due at its Deadline at the latest. Returns [broker.ErrLeaseLost] as updateClaimed does.
+// release gives a claimed deferral back: it can be claimed again after the given time. A woken
+// deferral, which still awaits its answer, is due at its Deadline at the latest. Returns
+// [broker.ErrLeaseLost] as updateClaimed does.
 func (s *Store) release(ctx context.Context, c *claim, after time.Duration) error {
 	return s.updateClaimed(ctx, c, func(d *jobstore.Deferral, now time.Time) {
 		d.Fence++

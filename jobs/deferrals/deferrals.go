@@ -44,8 +44,11 @@ var (
 	_ deferral.Waker = (*Store)(nil)
 )
 
-// New returns a Store over the store of c.Jobs. It sets the defaults. It does no I/O and starts no
-// goroutine. Returns all problems of c, joined.
+// New returns a Store over the store of c.Jobs. It does no I/O and starts no goroutine. Default of
+// Retention: jobs.DefaultRetention. Default of Logger: slog.Default().
+//
+// Returns a nil Store and all problems of c, joined: Jobs is not set, or Retention is out of
+// range.
 func New(c Config) (*Store, error) {
 	var errs []error
 	if c.Jobs == nil {

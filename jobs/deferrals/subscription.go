@@ -98,7 +98,8 @@ func (b *subscription) notify() {
 
 // SetQueues replaces the queues of the subscription and wakes Receive, which may claim at once.
 // Claimed deferrals of other queues are still delivered. Notifications still concern the queues of
-// Subscribe; deferrals of new queues are found by polling. It implements [deferral.Subscription].
+// Subscribe; deferrals of new queues are found by polling. It takes b.mu. It implements
+// [deferral.Subscription].
 func (b *subscription) SetQueues(queues []string) {
 	b.mu.Lock()
 	b.queues, b.notBefore = slices.Clone(queues), time.Time{}
@@ -107,11 +108,11 @@ func (b *subscription) SetQueues(queues []string) {
 }
 
 // Receive returns the next claimed deferral. It blocks until one is due, and while prefetch
-// deferrals are unsettled. One that is claimed already is returned even if ctx has ended or Close
-// was called.
+// deferrals are unsettled. A deferral that is claimed already is returned even if ctx has ended or
+// Close was called. Of concurrent calls only one claims at a time; the others wait for it.
 //
-// Returns the cause of ctx's end, [deferral.ErrClosed] after Close, or an error of the store, after
-// which it may be called again. It implements [deferral.Subscription].
+// Returns the cause of ctx's end, [deferral.ErrClosed] after Close, or an error of the store,
+// after which it may be called again. It implements [deferral.Subscription].
 func (b *subscription) Receive(ctx context.Context) (deferral.Delivery, error) {
 	for {
 		if d := b.next(); d != nil {
@@ -276,10 +277,12 @@ func (b *subscription) forget(d *delivery) {
 	}
 }
 
-// Close ends Receive and the renewals, and waits for the two goroutines. Then it releases the
-// deferrals that no call has received, so that other consumers can claim them at once. Returns the
-// errors of these releases, joined. Received deferrals can still be settled until their leases end.
-// A repeated call returns nil at once. It implements [deferral.Subscription].
+// Close ends Receive and the renewals, and waits for the two goroutines, even after the end of
+// ctx. Then it releases the deferrals that no call has received, so that other consumers can claim
+// them at once. Returns the errors of these releases, joined.
+//
+// Received deferrals can still be settled until their leases end. A repeated call returns nil at
+// once. It takes b.mu, but does not hold it while it waits. It implements [deferral.Subscription].
 func (b *subscription) Close(ctx context.Context) error {
 	b.mu.Lock()
 	select {

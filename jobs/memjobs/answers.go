@@ -41,7 +41,7 @@ func (d *deferral) at(t time.Time) placeOf[*deferral] {
 }
 
 // put replaces the deferral of a task by now, or deletes it if now is nil. It updates all indexes
-// and keeps its number. It returns the previous deferral, or nil.
+// and keeps its number. It returns the previous deferral, or nil. Call it with the table locked.
 func (t *answerTable) put(id task.ID, now *jobstore.Deferral) (before *jobstore.Deferral) {
 	old := t.deferrals[id]
 	if old != nil {
@@ -65,7 +65,7 @@ func (t *answerTable) put(id task.ID, now *jobstore.Deferral) (before *jobstore.
 }
 
 // link adds a deferral to the indexes by key, Due and Expires. A zero Due or Expires is not
-// indexed.
+// indexed. Call it with the table locked.
 func (t *answerTable) link(d *deferral) {
 	k := [2]string{d.Name, d.Key}
 	if t.byKey[k] == nil {
@@ -84,7 +84,7 @@ func (t *answerTable) link(d *deferral) {
 }
 
 // unlink removes a deferral from the indexes by key, Due and Expires, and deletes indexes that
-// become empty.
+// become empty. Call it with the table locked.
 func (t *answerTable) unlink(d *deferral) {
 	k := [2]string{d.Name, d.Key}
 	if delete(t.byKey[k], d); len(t.byKey[k]) == 0 {
@@ -102,7 +102,7 @@ func (t *answerTable) unlink(d *deferral) {
 
 // of returns a copy of the open deferral with a name and a key. If no such deferral is open, it
 // returns a copy of the one with the latest Expires, which was settled last. nil: no deferral has
-// the key.
+// the key. Call it with the table locked.
 func (t *answerTable) of(name, key string) *jobstore.Deferral {
 	var last *deferral
 	for d := range t.byKey[[2]string{name, key}] {
@@ -120,7 +120,7 @@ func (t *answerTable) of(name, key string) *jobstore.Deferral {
 }
 
 // open returns the tasks of the open deferrals of groups that are ByKey. Other groups, and groups
-// without an open deferral, are left out.
+// without an open deferral, are left out. Call it with the table locked.
 func (t *answerTable) open(groups []jobstore.Group) map[jobstore.Group]task.ID {
 	found := map[jobstore.Group]task.ID{}
 	for _, g := range groups {
@@ -134,7 +134,7 @@ func (t *answerTable) open(groups []jobstore.Group) map[jobstore.Group]task.ID {
 }
 
 // ofTasks returns copies of the deferrals of tasks in the order of their ids, each once. Missing
-// ones are left out.
+// ones are left out. Call it with the table locked.
 func (t *answerTable) ofTasks(tasks []task.ID) (found []jobstore.Deferral) {
 	for _, id := range slices.Compact(slices.Sorted(slices.Values(tasks))) {
 		if d := t.deferrals[id]; d != nil {
@@ -145,7 +145,7 @@ func (t *answerTable) ofTasks(tasks []task.ID) (found []jobstore.Deferral) {
 }
 
 // dueBy returns copies of up to limit deferrals of a broker's queue whose Due is set and not after
-// by, in the order of Due.
+// by, in the order of Due. Call it with the table locked.
 func (t *answerTable) dueBy(queue string, by time.Time, limit int) (found []jobstore.Deferral) {
 	o := t.due[queue]
 	if o == nil {
@@ -161,7 +161,7 @@ func (t *answerTable) dueBy(queue string, by time.Time, limit int) (found []jobs
 }
 
 // awaiting returns copies of up to limit deferrals of a broker's queue in phase DeferralAwaiting,
-// in the order of task ids after the given one.
+// in the order of task ids after the given one. Call it with the table locked.
 func (t *answerTable) awaiting(queue string, after task.ID, limit int) (found []jobstore.Deferral) {
 	for id, d := range t.deferrals {
 		if d.Queue == queue && d.Phase == jobstore.DeferralAwaiting && id > after {
@@ -214,7 +214,8 @@ func (tx *tx) undoAnswers() {
 }
 
 // Early returns a copy of the early answer to a name and a key, expired or not. Returns nil if no
-// such answer exists. It implements [jobstore.AnswerTx].
+// such answer exists. Returns the error of ready if the transaction cannot be used. It implements
+// [jobstore.AnswerTx].
 func (tx *tx) Early(ctx context.Context, name, key string) (*jobstore.EarlyAnswer, error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err
@@ -231,8 +232,8 @@ func (c *core) earlyOf(name, key string) *jobstore.EarlyAnswer {
 	return nil
 }
 
-// SaveEarly stores copies of early answers. Each replaces the early answer to its name and key. It
-// implements [jobstore.AnswerTx].
+// SaveEarly stores copies of early answers. Each replaces the early answer to its name and key.
+// Returns the error of ready if the transaction cannot be used. It implements [jobstore.AnswerTx].
 func (tx *tx) SaveEarly(ctx context.Context, answers ...*jobstore.EarlyAnswer) error {
 	if err := tx.ready(ctx); err != nil {
 		return err
@@ -255,8 +256,8 @@ func (tx *tx) setEarly(key [2]string, e *jobstore.EarlyAnswer) {
 	t.early[key] = e
 }
 
-// DeleteEarly deletes the early answer to a name and a key, if it exists. It implements
-// [jobstore.AnswerTx].
+// DeleteEarly deletes the early answer to a name and a key, if it exists. Returns the error of
+// ready if the transaction cannot be used. It implements [jobstore.AnswerTx].
 func (tx *tx) DeleteEarly(ctx context.Context, name, key string) error {
 	if err := tx.ready(ctx); err != nil {
 		return err
@@ -266,8 +267,8 @@ func (tx *tx) DeleteEarly(ctx context.Context, name, key string) error {
 }
 
 // ExpireEarly deletes early answers whose Expires is not after by, the earliest first, and returns
-// them. It deletes at most limit answers and stops once their Results have size bytes in total. It
-// implements [jobstore.AnswerTx].
+// them. It deletes at most limit answers and stops once their Results have size bytes in total.
+// Returns the error of ready if the transaction cannot be used. It implements [jobstore.AnswerTx].
 func (tx *tx) ExpireEarly(ctx context.Context, by time.Time, limit, size int) (gone []jobstore.EarlyAnswer, err error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err
@@ -293,7 +294,8 @@ func (tx *tx) ExpireEarly(ctx context.Context, by time.Time, limit, size int) (g
 }
 
 // DeferralOf returns a copy of the open deferral with a name and a key. If no such deferral is
-// open, it returns the one that was settled last, or nil. It implements [jobstore.AnswerTx].
+// open, it returns the one that was settled last, or nil. Returns the error of ready if the
+// transaction cannot be used. It implements [jobstore.AnswerTx].
 func (tx *tx) DeferralOf(ctx context.Context, name, key string) (*jobstore.Deferral, error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err
@@ -302,7 +304,8 @@ func (tx *tx) DeferralOf(ctx context.Context, name, key string) (*jobstore.Defer
 }
 
 // OpenDeferrals returns the tasks of the open deferrals of groups. Groups without an open deferral
-// are left out. It implements [jobstore.AnswerTx].
+// are left out. Returns the error of ready if the transaction cannot be used. It implements
+// [jobstore.AnswerTx].
 func (tx *tx) OpenDeferrals(ctx context.Context, groups ...jobstore.Group) (map[jobstore.Group]task.ID, error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err
@@ -311,7 +314,8 @@ func (tx *tx) OpenDeferrals(ctx context.Context, groups ...jobstore.Group) (map[
 }
 
 // Deferrals returns copies of the deferrals of tasks in the order of their ids. Missing ones are
-// left out. It implements [jobstore.AnswerTx].
+// left out. Returns the error of ready if the transaction cannot be used. It implements
+// [jobstore.AnswerTx].
 func (tx *tx) Deferrals(ctx context.Context, tasks ...task.ID) ([]jobstore.Deferral, error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err
@@ -319,8 +323,9 @@ func (tx *tx) Deferrals(ctx context.Context, tasks ...task.ID) ([]jobstore.Defer
 	return tx.core.table.answerTable.ofTasks(tasks), nil
 }
 
-// DueDeferrals returns copies of up to limit deferrals of a broker's queue whose Due is set and not
-// after by, in the order of Due. It implements [jobstore.AnswerTx].
+// DueDeferrals returns copies of up to limit deferrals of a broker's queue whose Due is set and
+// not after by, in the order of Due. Returns the error of ready if the transaction cannot be used.
+// It implements [jobstore.AnswerTx].
 func (tx *tx) DueDeferrals(ctx context.Context, queue string, by time.Time, limit int) ([]jobstore.Deferral, error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err
@@ -329,8 +334,8 @@ func (tx *tx) DueDeferrals(ctx context.Context, queue string, by time.Time, limi
 }
 
 // AwaitingDeferrals returns copies of up to limit deferrals of a broker's queue in phase
-// DeferralAwaiting, in the order of task ids after the given one. It implements
-// [jobstore.AnswerTx].
+// DeferralAwaiting, in the order of task ids after the given one. Returns the error of ready if
+// the transaction cannot be used. It implements [jobstore.AnswerTx].
 func (tx *tx) AwaitingDeferrals(ctx context.Context, queue string, after task.ID, limit int) ([]jobstore.Deferral, error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err
@@ -339,8 +344,8 @@ func (tx *tx) AwaitingDeferrals(ctx context.Context, queue string, after task.ID
 }
 
 // SaveDeferrals stores copies of deferrals, each in place of the deferral of its task. If one is
-// due now, watchers are called with the text of its queue after the commit. It implements
-// [jobstore.AnswerTx].
+// due now, watchers are called with the text of its queue after the commit. Returns the error of
+// ready if the transaction cannot be used. It implements [jobstore.AnswerTx].
 func (tx *tx) SaveDeferrals(ctx context.Context, deferrals ...*jobstore.Deferral) error {
 	if err := tx.ready(ctx); err != nil {
 		return err
@@ -361,8 +366,8 @@ func (tx *tx) setDeferral(id task.ID, d *jobstore.Deferral) {
 	tx.undoneAnswers = append(tx.undoneAnswers, answerChange{id: id, deferral: before})
 }
 
-// DeleteDeferrals deletes the deferrals of tasks. Missing ones are ignored. It implements
-// [jobstore.AnswerTx].
+// DeleteDeferrals deletes the deferrals of tasks. Missing ones are ignored. Returns the error of
+// ready if the transaction cannot be used. It implements [jobstore.AnswerTx].
 func (tx *tx) DeleteDeferrals(ctx context.Context, tasks ...task.ID) error {
 	if err := tx.ready(ctx); err != nil {
 		return err
@@ -373,8 +378,9 @@ func (tx *tx) DeleteDeferrals(ctx context.Context, tasks ...task.ID) error {
 	return nil
 }
 
-// ExpireDeferrals deletes up to limit deferrals whose Expires is set and not after by, the earliest
-// first. It returns their number. It implements [jobstore.AnswerTx].
+// ExpireDeferrals deletes up to limit deferrals whose Expires is set and not after by, the
+// earliest first. It returns their number. Returns the error of ready if the transaction cannot be
+// used. It implements [jobstore.AnswerTx].
 func (tx *tx) ExpireDeferrals(ctx context.Context, by time.Time, limit int) (int, error) {
 	if err := tx.ready(ctx); err != nil {
 		return 0, err
@@ -390,42 +396,48 @@ func (tx *tx) ExpireDeferrals(ctx context.Context, by time.Time, limit int) (int
 }
 
 // Early returns a copy of the early answer to a name and a key, expired or not. Returns nil if no
-// such answer exists. It implements [jobstore.AnswerTx].
+// such answer exists. It waits for the lock of the table. Returns the error of read if the view
+// cannot be used. It implements [jobstore.AnswerTx].
 func (v *view) Early(ctx context.Context, name, key string) (e *jobstore.EarlyAnswer, err error) {
 	err = v.read(ctx, func() { e = v.core.earlyOf(name, key) })
 	return e, err
 }
 
 // DeferralOf returns a copy of the open deferral with a name and a key. If no such deferral is
-// open, it returns the one that was settled last, or nil. It implements [jobstore.AnswerTx].
+// open, it returns the one that was settled last, or nil. It waits for the lock of the table.
+// Returns the error of read if the view cannot be used. It implements [jobstore.AnswerTx].
 func (v *view) DeferralOf(ctx context.Context, name, key string) (d *jobstore.Deferral, err error) {
 	err = v.read(ctx, func() { d = v.core.table.answerTable.of(name, key) })
 	return d, err
 }
 
 // OpenDeferrals returns the tasks of the open deferrals of groups. Groups without an open deferral
-// are left out. It implements [jobstore.AnswerTx].
+// are left out. It waits for the lock of the table. Returns the error of read if the view cannot
+// be used. It implements [jobstore.AnswerTx].
 func (v *view) OpenDeferrals(ctx context.Context, groups ...jobstore.Group) (found map[jobstore.Group]task.ID, err error) {
 	err = v.read(ctx, func() { found = v.core.table.answerTable.open(groups) })
 	return found, err
 }
 
 // Deferrals returns copies of the deferrals of tasks in the order of their ids. Missing ones are
-// left out. It implements [jobstore.AnswerTx].
+// left out. It waits for the lock of the table. Returns the error of read if the view cannot be
+// used. It implements [jobstore.AnswerTx].
 func (v *view) Deferrals(ctx context.Context, tasks ...task.ID) (found []jobstore.Deferral, err error) {
 	err = v.read(ctx, func() { found = v.core.table.answerTable.ofTasks(tasks) })
 	return found, err
 }
 
 // DueDeferrals returns up to limit deferrals of a broker's queue that are due at by, in the order
-// of Due. It implements [jobstore.AnswerTx].
+// of Due. It waits for the lock of the table. Returns the error of read if the view cannot be
+// used. It implements [jobstore.AnswerTx].
 func (v *view) DueDeferrals(ctx context.Context, queue string, by time.Time, limit int) (found []jobstore.Deferral, err error) {
 	err = v.read(ctx, func() { found = v.core.table.answerTable.dueBy(queue, by, limit) })
 	return found, err
 }
 
-// AwaitingDeferrals returns up to limit deferrals of a broker's queue in phase DeferralAwaiting, in
-// the order of task ids after the given one. It implements [jobstore.AnswerTx].
+// AwaitingDeferrals returns up to limit deferrals of a broker's queue in phase DeferralAwaiting,
+// in the order of task ids after the given one. It waits for the lock of the table. Returns the
+// error of read if the view cannot be used. It implements [jobstore.AnswerTx].
 func (v *view) AwaitingDeferrals(ctx context.Context, queue string, after task.ID, limit int) (found []jobstore.Deferral, err error) {
 	err = v.read(ctx, func() { found = v.core.table.answerTable.awaiting(queue, after, limit) })
 	return found, err

@@ -19,8 +19,9 @@ type query struct {
 	key    string // requires name
 }
 
-// find returns the records that q selects, in the order of ids, at most q.Limit of them; a Limit of
-// 0 means all. Repeated ids count once, and missing ids are left out.
+// find returns the records that q selects, in the order of ids, at most q.Limit of them; a Limit
+// of 0 means all. Repeated ids count once, and missing ids are left out. Call it with the table
+// locked.
 func (t *table) find(q *query) []*record {
 	switch {
 	case q.After == math.MaxInt64:
@@ -53,7 +54,7 @@ func (t *table) find(q *query) []*record {
 }
 
 // lowestIDs returns, for each group, the lowest id of its jobs that are in one of the states; nil
-// states mean any state. Groups without such a job are left out.
+// states mean any state. Groups without such a job are left out. Call it with the table locked.
 func (t *table) lowestIDs(states []jobstore.State, groups []jobstore.Group) map[jobstore.Group]jobstore.ID {
 	found := make(map[jobstore.Group]jobstore.ID, len(groups))
 	for _, g := range groups {
@@ -94,7 +95,8 @@ func matching(o *order, q *query) (found []*record) {
 	return found
 }
 
-// expired returns up to limit records whose Expires is not after by, in the order of Expires.
+// expired returns up to limit records whose Expires is not after by, in the order of Expires. Call
+// it with the table locked.
 func (t *table) expired(by time.Time, limit int) (found []*record) {
 	for e := range t.expires.from(start) {
 		if e.major > micros(by) || len(found) == limit {
@@ -106,7 +108,8 @@ func (t *table) expired(by time.Time, limit int) (found []*record) {
 }
 
 // smallestOrders returns orders by id that together contain all jobs that q selects, and may
-// contain other jobs. Of several possibilities it chooses the one with the fewest entries.
+// contain other jobs. Of several possibilities it chooses the one with the fewest entries. Call it
+// with the table locked.
 func (t *table) smallestOrders(q *query) []*order {
 	best := []*order{&t.all}
 	size := t.all.n
@@ -143,7 +146,7 @@ func listOf(o *order) []*order {
 }
 
 // inQueue returns the orders by id that contain the jobs of q's queue in the states of q, one for
-// each state that has jobs. nil states mean any state.
+// each state that has jobs. nil states mean any state. Call it with the table locked.
 func (t *table) inQueue(q *query) (list []*order) {
 	for _, s := range states {
 		if q.States != nil && !slices.Contains(q.States, s) {

@@ -21,8 +21,9 @@ type reader interface {
 	now() time.Time
 }
 
-// find implements reader. Returns the error of ready. After an error of by the transaction cannot
-// commit.
+// find calls by with the table and returns copies, without Message, of the jobs that by returns.
+// Returns the error of ready if the transaction cannot be used. After an error of by it returns
+// that error, and the transaction cannot commit. It implements reader.
 func (tx *tx) find(ctx context.Context, by func(t *table) ([]*record, error)) ([]jobstore.Row, error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err
@@ -34,7 +35,9 @@ func (tx *tx) find(ctx context.Context, by func(t *table) ([]*record, error)) ([
 	return found, nil
 }
 
-// find implements reader. It locks the table while by runs. Returns the error of read or of by.
+// find calls by with the table and returns copies, without Message, of the jobs that by returns.
+// It waits for the lock of the table and holds it while by runs. Returns the error of read or of
+// by. It implements reader.
 func (v *view) find(ctx context.Context, by func(t *table) ([]*record, error)) (found []jobstore.Row, err error) {
 	var bad error
 	err = v.read(ctx, func() { found, bad = v.core.find(by) })

@@ -18,8 +18,8 @@ func copyLease(l *jobstore.QueueLease) *jobstore.QueueLease {
 	return &c
 }
 
-// QueueLease returns a copy of the lease of a queue, or nil if the queue was never served. It
-// implements [jobstore.LeaseTx].
+// QueueLease returns a copy of the lease of a queue, or nil if the queue was never served. Returns
+// the error of ready if the transaction cannot be used. It implements [jobstore.LeaseTx].
 func (tx *tx) QueueLease(ctx context.Context, queue string) (*jobstore.QueueLease, error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err
@@ -28,8 +28,8 @@ func (tx *tx) QueueLease(ctx context.Context, queue string) (*jobstore.QueueLeas
 }
 
 // SaveQueueLease stores a copy of the lease in place of the lease of its queue. It records the
-// previous one for a rollback. If the lease has ended, watchers are called after the commit. It
-// implements [jobstore.LeaseTx].
+// previous one for a rollback. If the lease has ended, watchers are called after the commit.
+// Returns the error of ready if the transaction cannot be used. It implements [jobstore.LeaseTx].
 func (tx *tx) SaveQueueLease(ctx context.Context, l *jobstore.QueueLease) error {
 	if err := tx.ready(ctx); err != nil {
 		return err
@@ -61,6 +61,7 @@ func (tx *tx) rollbackLeases() {
 }
 
 // QueueLease returns a copy of the lease of a queue, or nil if the queue was never served. It
+// waits for the lock of the table. Returns the error of read if the view cannot be used. It
 // implements [jobstore.LeaseTx].
 func (v *view) QueueLease(ctx context.Context, queue string) (l *jobstore.QueueLease, err error) {
 	err = v.read(ctx, func() { l = copyLease(v.core.table.leases[queue]) })

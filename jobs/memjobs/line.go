@@ -32,7 +32,7 @@ func (r *record) byWeight() entry { return entry{major: r.job.Weight, id: r.job.
 
 // enqueue adds a job of a queue to the line of its queue and state, which it creates if it is
 // missing. It does not change the job. A job without a Due counts in the line's weight, but has no
-// place in the orders of due jobs.
+// place in the orders of due jobs. Call it with the table locked.
 func (t *table) enqueue(r *record) {
 	at := lineKey{r.job.Queue, r.job.State}
 	l := t.lines[at]
@@ -49,9 +49,9 @@ func (t *table) enqueue(r *record) {
 	}
 }
 
-// dequeue removes a job of a queue from the line of its queue and state, and deletes the line if it
-// is then empty. It does not change the job. Call it before these fields change; the line must
-// contain the job.
+// dequeue removes a job of a queue from the line of its queue and state, and deletes the line if
+// it is then empty. It does not change the job. Call it before these fields change; the line must
+// contain the job. Call it with the table locked.
 func (t *table) dequeue(r *record) {
 	at := lineKey{r.job.Queue, r.job.State}
 	l := t.lines[at]
@@ -69,7 +69,7 @@ func (t *table) dequeue(r *record) {
 
 // findLine returns up to limit due records of the queue and state of q, in the order that q asks
 // for. It leaves out jobs heavier than q.MaxWeight and jobs up to q.After. A zero q.By means the
-// result of now.
+// result of now. Call it with the table locked.
 func (t *table) findLine(q *jobstore.Line, now func() time.Time, limit int) []*record {
 	l := t.lines[lineKey{q.Queue, q.State}]
 	if l == nil {
@@ -113,7 +113,7 @@ func cursor(q *jobstore.Line, by func(*record) entry) entry {
 }
 
 // weigh returns the number of running jobs of a queue (RUNNING and RUNQUEUED) and the sum of their
-// weights. Both are 0 for an unknown queue.
+// weights. Both are 0 for an unknown queue. Call it with the table locked.
 func (t *table) weigh(queue string) (n, weight int64) {
 	for _, s := range states {
 		if l := t.lines[lineKey{queue, s}]; l != nil && s.Runs() {

@@ -51,7 +51,8 @@ type watcher struct{ wake func(names []string) }
 
 var _ jobstore.Store = (*Store)(nil)
 
-// New returns a store without jobs. The error is always nil. It starts no goroutine.
+// New returns a store without jobs. A nil Config.Now means time.Now. The error is always nil. It
+// starts no goroutine.
 func New(c Config) (*Store, error) {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -178,8 +179,10 @@ func (s *Store) View(ctx context.Context, fn func(ctx context.Context, tx jobsto
 }
 
 // Coming returns up to max names of jobs that became due after since, in the order of Due, and the
-// next Due after now. A zero since returns no names. It ignores jobs of queues. Returns ErrClosed
-// after Close, and ErrUnavailable if ctx ends while it waits for the table. It implements
+// next Due after now. A zero since returns no names. It ignores jobs of queues. It waits for the
+// lock of the table and holds it while it reads.
+//
+// Returns ErrClosed after Close, and ErrUnavailable if ctx ends during the wait. It implements
 // [jobstore.Store].
 func (s *Store) Coming(ctx context.Context, since time.Time, max int) (jobstore.Coming, error) {
 	if err := s.begin(); err != nil {

@@ -50,8 +50,9 @@ func newNames() names {
 	return names{byName: map[string]*nameset{}, patterns: map[string]*match{}}
 }
 
-// use returns the set of a name and counts one more record in it. It creates a missing set, without
-// jobs; the caller adds the record to the orders of the set.
+// use returns the set of a name and adds one to its number of records. It creates a missing set,
+// without jobs; the caller adds the record to the orders of the set. Call it with the table
+// locked.
 func (n *names) use(name string) *nameset {
 	s := n.byName[name]
 	switch {
@@ -66,9 +67,9 @@ func (n *names) use(name string) *nameset {
 	return s
 }
 
-// release counts one record less in s. A set without records stays at first, since the name may
-// soon be used again. When at least 64 sets and half of all are unused, it deletes them and all
-// cached patterns.
+// release subtracts one from the number of records of s. A set without records stays at first,
+// since the name may soon be used again. When at least 64 sets and half of all are unused, it
+// deletes them and all cached patterns. Call it with the table locked.
 func (n *names) release(s *nameset) {
 	if s.used--; s.used > 0 {
 		return
@@ -87,7 +88,8 @@ func (n *names) release(s *nameset) {
 	clear(n.patterns)
 }
 
-// order returns the order by id of the jobs with a name. Returns nil if the name has no set.
+// order returns the order by id of the jobs with a name. Returns nil if the name has no set. Call
+// it with the table locked.
 func (n *names) order(name string) *order {
 	if s := n.byName[name]; s != nil {
 		return &s.jobs
@@ -96,6 +98,7 @@ func (n *names) order(name string) *order {
 }
 
 // forget deletes arbitrary cached patterns until one more fits within maxPatterns and maxMatched.
+// Call it with the table locked.
 func (n *names) forget() {
 	for pattern, m := range n.patterns {
 		if len(n.patterns) < maxPatterns && n.total <= maxMatched {
@@ -108,7 +111,8 @@ func (n *names) forget() {
 
 // matched returns the sets of the names that match a pattern, and caches them. It compares only
 // names that are new since the last call. A pattern without wildcards gives only its name, with
-// exact true and found empty. A pattern above maxPattern bytes is not cached.
+// exact true and found empty. A pattern above maxPattern bytes is not cached. Call it with the
+// table locked.
 func (n *names) matched(pattern string) *match {
 	m := n.patterns[pattern]
 	if m == nil {
@@ -136,8 +140,9 @@ func (n *names) matched(pattern string) *match {
 	return m
 }
 
-// findDue returns up to limit due records without a queue that s selects, in the order of priority,
-// time and id. by is the latest Due, in microseconds. It changes no job.
+// findDue returns up to limit due records without a queue that s selects, in the order of
+// priority, time and id. by is the latest Due, in microseconds. It changes no job. Call it with
+// the table locked.
 func (t *table) findDue(s *jobstore.Selector, by int64, limit int) []*record {
 	if s.Pattern == "" {
 		return firstOf(t.named(s.Names...), s, by, limit)
@@ -157,6 +162,7 @@ func (t *table) findDue(s *jobstore.Selector, by int64, limit int) []*record {
 }
 
 // named returns the sets of these names in sorted order, each once. Unknown names are left out.
+// Call it with the table locked.
 func (t *table) named(list ...string) []*nameset {
 	if len(list) > 1 {
 		list = slices.Clone(list)
@@ -172,10 +178,10 @@ func (t *table) named(list ...string) []*nameset {
 	return sets
 }
 
-// walk searches all due jobs in their order for names that match the pattern of m. It returns up to
-// limit records that s selects, in the order of priority, time and id, with whole true. It returns
-// nil and false if it has read 64 + 4*limit jobs, of one kind, without success: too many have other
-// names.
+// walk searches all due jobs in their order for names that match the pattern of m. It returns up
+// to limit records that s selects, in the order of priority, time and id, with whole true. It
+// returns nil and false if it has read 64 + 4*limit jobs, of one kind, without success: too many
+// have other names. Call it with the table locked.
 func (t *table) walk(m *match, s *jobstore.Selector, by int64, limit int) (found []*record, whole bool) {
 	only, kinds := scope(s)
 	want := func(r *record) bool { _, ok := m.set[r.name]; return ok }

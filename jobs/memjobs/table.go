@@ -53,7 +53,7 @@ func mock(j *jobstore.Row) int {
 }
 
 // insert adds a job, with its id, to the table and all indexes. The table must not contain the id.
-// The table keeps j's memory.
+// The table keeps j's memory. Call it with the table locked.
 func (t *table) insert(j jobstore.Row) {
 	r := &record{job: j, name: t.names.use(j.Name)}
 	t.byID[j.ID] = r
@@ -62,8 +62,8 @@ func (t *table) insert(j jobstore.Row) {
 	t.linkDue(r)
 }
 
-// remove deletes a record from the table and all indexes, and counts it less in the set of its
-// name. r keeps its job.
+// remove deletes a record from the table and all indexes, and releases the set of its name
+// (names.release). r keeps its job. Call it with the table locked.
 func (t *table) remove(r *record) {
 	t.unlinkDue(r)
 	t.unlink(r)
@@ -73,7 +73,7 @@ func (t *table) remove(r *record) {
 }
 
 // replace replaces the job of a record by j, which has the same id. It updates only the indexes
-// whose fields differ. The table keeps j's memory.
+// whose fields differ. The table keeps j's memory. Call it with the table locked.
 func (t *table) replace(r *record, j jobstore.Row) {
 	old := &r.job
 	renamed := old.Name != j.Name
@@ -114,7 +114,7 @@ func (r *record) byPriority() entry {
 }
 
 // link adds a record to the indexes by name, keys, parent and expiry. Unset keys, parent and
-// Expires are not indexed. Indexes of due jobs need linkDue.
+// Expires are not indexed. Indexes of due jobs need linkDue. Call it with the table locked.
 func (t *table) link(r *record) {
 	r.name.jobs.add(r.byID())
 	if k := r.job.SequenceKey; k != "" {
@@ -135,7 +135,7 @@ func (t *table) link(r *record) {
 }
 
 // unlink removes a record from the indexes by name, keys, parent and expiry. Call it before these
-// fields change.
+// fields change. Call it with the table locked.
 func (t *table) unlink(r *record) {
 	r.name.jobs.remove(r.byID())
 	if k := r.job.SequenceKey; k != "" {
@@ -156,7 +156,7 @@ func (t *table) unlink(r *record) {
 }
 
 // linkDue adds a job of a queue to the line of its queue and state, whatever its Due. It adds any
-// other job to the indexes of due jobs, unless its Due is zero.
+// other job to the indexes of due jobs, unless its Due is zero. Call it with the table locked.
 func (t *table) linkDue(r *record) {
 	if r.job.Queue != "" {
 		t.enqueue(r)
@@ -171,7 +171,7 @@ func (t *table) linkDue(r *record) {
 }
 
 // unlinkDue removes a record from the indexes of due jobs, or from the line of its queue. Call it
-// before these fields change.
+// before these fields change. Call it with the table locked.
 func (t *table) unlinkDue(r *record) {
 	if r.job.Queue != "" {
 		t.dequeue(r)
@@ -206,9 +206,10 @@ func removeFrom[K comparable](m map[K]*order, k K, e entry) {
 	}
 }
 
-// coming returns up to most names of jobs whose Due is after since and not after now, each once, in
-// the order of Due. More reports that further names are due. Next is the first Due after now; zero
-// if no job has one. A zero since returns no names. Jobs of queues are ignored.
+// coming returns up to most names of jobs whose Due is after since and not after now, each once,
+// in the order of Due. More reports that further names are due. Next is the first Due after now;
+// zero if no job has one. A zero since returns no names. Jobs of queues are ignored. Call it with
+// the table locked.
 func (t *table) coming(since, now time.Time, most int) jobstore.Coming {
 	c := jobstore.Coming{Now: now}
 	for e := range t.due.from(entry{major: micros(now) + 1}) {

@@ -148,7 +148,8 @@ func (tx *tx) now() time.Time {
 }
 
 // Lock only checks the names, since one transaction runs at a time. A name that is empty or above
-// maxLock bytes is an ErrBadJob, and the transaction cannot commit. It implements [jobstore.Tx].
+// maxLock bytes is an ErrBadJob, and the transaction cannot commit. Returns the error of ready if
+// the transaction cannot be used. It implements [jobstore.Tx].
 func (tx *tx) Lock(ctx context.Context, names ...string) error {
 	if err := tx.ready(ctx); err != nil {
 		return err
@@ -165,7 +166,8 @@ func (tx *tx) Lock(ctx context.Context, names ...string) error {
 const maxLock = 300
 
 // Get returns a copy of a job without its Message. Returns ErrNotFound if the job does not exist;
-// the transaction can still commit. It implements [jobstore.Tx].
+// the transaction can still commit. Returns the error of ready if the transaction cannot be used.
+// It implements [jobstore.Tx].
 func (tx *tx) Get(ctx context.Context, id jobstore.ID) (jobstore.Row, error) {
 	if err := tx.ready(ctx); err != nil {
 		return jobstore.Row{}, err
@@ -192,7 +194,8 @@ func clone(j *jobstore.Row) jobstore.Row {
 }
 
 // Messages returns copies of the messages of these jobs, by id. Missing jobs and jobs without a
-// message are left out. It implements [jobstore.Tx].
+// message are left out. Returns the error of ready if the transaction cannot be used. It
+// implements [jobstore.Tx].
 func (tx *tx) Messages(ctx context.Context, ids ...jobstore.ID) (map[jobstore.ID][]byte, error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err
@@ -223,9 +226,9 @@ func until(by time.Time, now func() time.Time) int64 {
 // Save checks all jobs, then stores copies of them. It sets the ID of each new job to the next
 // number.
 //
-// Returns the joined errors of Row.Check, which prevent the commit. Returns ErrNotFound if no job
-// has the ID of one; nothing is then stored, and the transaction can still commit. It implements
-// [jobstore.Tx].
+// Returns the joined errors of Row.Check, which prevent the commit. Returns ErrNotFound if a job
+// with an ID does not exist; nothing is then stored, and the transaction can still commit. Returns
+// the error of ready if the transaction cannot be used. It implements [jobstore.Tx].
 func (tx *tx) Save(ctx context.Context, list ...*jobstore.Row) error {
 	if err := tx.ready(ctx); err != nil {
 		return err
@@ -294,7 +297,8 @@ func (tx *tx) remove(id jobstore.ID) {
 }
 
 // Delete deletes jobs with their Messages, and records them for a rollback. Missing ids are
-// ignored. It implements [jobstore.Tx].
+// ignored. Returns the error of ready if the transaction cannot be used. It implements
+// [jobstore.Tx].
 func (tx *tx) Delete(ctx context.Context, ids ...jobstore.ID) error {
 	if err := tx.ready(ctx); err != nil {
 		return err
@@ -306,8 +310,8 @@ func (tx *tx) Delete(ctx context.Context, ids ...jobstore.ID) error {
 }
 
 // ExpireJobs deletes up to limit jobs whose Expires is set and not after by, the earliest first,
-// and returns their number. A limit below 1 is an ErrBadJob, and the transaction cannot commit. It
-// implements [jobstore.Tx].
+// and returns their number. A limit below 1 is an ErrBadJob, and the transaction cannot commit.
+// Returns the error of ready if the transaction cannot be used. It implements [jobstore.Tx].
 func (tx *tx) ExpireJobs(ctx context.Context, by time.Time, limit int) (int, error) {
 	if err := tx.ready(ctx); err != nil {
 		return 0, err
@@ -326,8 +330,8 @@ func (tx *tx) ExpireJobs(ctx context.Context, by time.Time, limit int) (int, err
 // Simple means here: without RetryAfter, Parent and children. It stops before the first other job;
 // rest is then true. [jobstore.Taker] lists the fields that a claim changes.
 //
-// A limit below 1 or a negative lease is an ErrBadJob, and the transaction cannot commit. It
-// implements [jobstore.Taker].
+// A limit below 1 or a negative lease is an ErrBadJob, and the transaction cannot commit. Returns
+// the error of ready if the transaction cannot be used. It implements [jobstore.Taker].
 func (tx *tx) Take(ctx context.Context, d jobstore.Due, limit int, lease time.Duration) (taken []jobstore.Row, rest bool, err error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, false, err
@@ -360,7 +364,8 @@ func (tx *tx) Take(ctx context.Context, d jobstore.Due, limit int, lease time.Du
 }
 
 // Drop deletes a job if it is simple (Row.Simple), runs, and has this token; a token of 0 matches
-// any. It reports whether it did. A missing job is not an error. It implements [jobstore.Dropper].
+// any. It reports whether it did. A missing job is not an error. Returns the error of ready if the
+// transaction cannot be used. It implements [jobstore.Dropper].
 func (tx *tx) Drop(ctx context.Context, id jobstore.ID, token int64) (bool, error) {
 	if err := tx.ready(ctx); err != nil {
 		return false, err
@@ -374,7 +379,8 @@ func (tx *tx) Drop(ctx context.Context, id jobstore.ID, token int64) (bool, erro
 }
 
 // Weigh returns the number of running jobs of a queue (RUNNING and RUNQUEUED) and the sum of their
-// weights. It implements [jobstore.Weigher].
+// weights. Returns the error of ready if the transaction cannot be used. It implements
+// [jobstore.Weigher].
 func (tx *tx) Weigh(ctx context.Context, queue string) (n, weight int64, err error) {
 	if err := tx.ready(ctx); err != nil {
 		return 0, 0, err
@@ -428,14 +434,15 @@ func (v *view) now() time.Time {
 	return v.last
 }
 
-// Now returns the store's time, which never goes backwards in a transaction. It implements
-// [jobstore.Tx].
+// Now returns the store's time, which never goes backwards in a transaction. It waits for the lock
+// of the table. Returns the error of read if the view cannot be used. It implements [jobstore.Tx].
 func (v *view) Now(ctx context.Context) (now time.Time, err error) {
 	err = v.read(ctx, func() { now = v.now() })
 	return now, err
 }
 
-// Get returns a copy of a job without its Message, or ErrNotFound. It implements [jobstore.Tx].
+// Get returns a copy of a job without its Message, or ErrNotFound. It waits for the lock of the
+// table. Returns the error of read if the view cannot be used. It implements [jobstore.Tx].
 func (v *view) Get(ctx context.Context, id jobstore.ID) (j jobstore.Row, err error) {
 	var missing error
 	err = v.read(ctx, func() { j, missing = v.core.get(id) })
@@ -443,14 +450,16 @@ func (v *view) Get(ctx context.Context, id jobstore.ID) (j jobstore.Row, err err
 }
 
 // Messages returns copies of the messages of these jobs, by id. Missing jobs and jobs without a
-// message are left out. It implements [jobstore.Tx].
+// message are left out. It waits for the lock of the table. Returns the error of read if the view
+// cannot be used. It implements [jobstore.Tx].
 func (v *view) Messages(ctx context.Context, ids ...jobstore.ID) (found map[jobstore.ID][]byte, err error) {
 	err = v.read(ctx, func() { found = v.core.messages(ids) })
 	return found, err
 }
 
 // Weigh returns the number of running jobs of a queue (RUNNING and RUNQUEUED) and the sum of their
-// weights. It implements [jobstore.Weigher].
+// weights. It waits for the lock of the table. Returns the error of read if the view cannot be
+// used. It implements [jobstore.Weigher].
 func (v *view) Weigh(ctx context.Context, queue string) (n, weight int64, err error) {
 	err = v.read(ctx, func() { n, weight = v.core.table.weigh(queue) })
 	return n, weight, err

@@ -272,9 +272,10 @@ func (t *admitTx) start(ctx context.Context, j *jobstore.Row) error {
 	return nil
 }
 
-// takeKey checks that the new key of j is free and reserves it within this transaction. refused is
-// a KeyTakenError if another job or task has the key; err is an error of the store. If the lock of
-// the key is missing, it sets t.missing, and the transaction starts again with the lock.
+// takeKey checks that the new key of j is free and reserves it in this transaction. refused is a
+// KeyTakenError if another job or task has it, or an earlier job of the transaction; err is of the
+// store. If this or an earlier lock of a key is missing, it sets t.missing and returns nil; the
+// transaction then starts again with the locks.
 func (t *admitTx) takeKey(ctx context.Context, j *jobstore.Row) (refused, err error) {
 	t.missing = t.Locks.AddKey(j.Name, j.Key) != nil || t.missing
 	if t.missing { // the transaction starts again after all missing locks are noted
@@ -412,8 +413,7 @@ func (l *Leader) view(ctx context.Context, read func(ctx context.Context, tx job
 	return found, nil
 }
 
-// readLine reads one page of at most limit jobs of a queue in a transaction of its own. It is the
-// Find of a throttler's line.Line.
+// readLine reads one page of at most limit jobs, in a transaction of its own, as line.Line.Find.
 func (l *Leader) readLine(ctx context.Context, q jobstore.Line, limit int) ([]jobstore.Row, error) {
 	return l.view(ctx, func(ctx context.Context, tx jobstore.Tx) ([]jobstore.Row, error) { return tx.Line(ctx, q, limit) })
 }

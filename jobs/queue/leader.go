@@ -303,8 +303,9 @@ func (l *Leader) leaseLeft(ctx context.Context) (wait time.Duration, err error) 
 // Close releases the lease, so that another leader can take it at once, and ends the watch of the
 // store. Later calls of Next return ErrClosed. Call Close after KeepLease and Next have returned.
 //
-// It reports a failure to LeaderConfig.Report; the lease then ends by itself. Without a lease it
-// writes nothing. Idempotent.
+// It waits for the store until ctx ends. It reports a failure to LeaderConfig.Report, except
+// ErrStale; the lease then ends by itself. Without a lease it writes nothing. It takes l.mu, but
+// does not hold it while it waits. Idempotent.
 func (l *Leader) Close(ctx context.Context) {
 	l.mu.Lock()
 	l.closed = true

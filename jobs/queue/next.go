@@ -186,9 +186,13 @@ func (p *pace) mayEndEarly(began time.Time, signal <-chan struct{}) func(started
 	}
 }
 
-// record records the admission that began at began, and computes the earliest time of the next one.
-// found is the number of claimed jobs. The pause is as long as the admission, at least
-// admissionGap. With again the next admission may follow at once.
+// record records the admission that began at began, and computes the earliest time of the next
+// one. found is the number of claimed jobs. The pause is as long as the admission, at least
+// admissionGap.
+//
+//   - again is true: no pause, so the next admission may follow at once.
+//   - again is false and found is above 0: the pause stays, but p.took becomes 0, so that poll
+//     does not count the admission as slow.
 func (p *pace) record(began time.Time, found int, again bool) {
 	now := time.Now()
 	p.took = now.Sub(began)

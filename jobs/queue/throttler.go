@@ -193,11 +193,12 @@ func (l *Admission) Start(j jobstore.Job) bool {
 	return true
 }
 
-// Later postpones a job of this view until at, or until the first opening of its window after that.
-// The time is stored after Admit returns. No attempt is counted.
+// Later postpones a job of this view until at, or until the first opening of its window after
+// that. The time is stored after Admit returns. No attempt is counted. A time after the year 9999
+// becomes the end of that year.
 //
-// A call has no effect if Due has not yielded the job, Start or Later was called for it, or at is
-// not after Now. A time after the year 9999 becomes the end of that year.
+// A call has no effect after Admit has returned, if Due has not yielded the job, or if Start or
+// Later was called for it. The same holds if at is not after Now.
 func (l *Admission) Later(j jobstore.Job, at time.Time) {
 	o := l.offered[j.ID]
 	if l.over || o == nil || o.decided() || !at.After(l.now) {

@@ -47,12 +47,13 @@ var errDeferred = fmt.Errorf("%w: a Response cannot wait for another answer", jo
 
 // deferred ends an attempt whose handler returned task.Defer: it stores that the job waits for its
 // answer (Service.Await) and releases the job. It counts the attempt as deferred. A stored early
-// answer takes effect at once.
+// answer takes effect at once. It blocks until the store replies or the runner ends its calls.
 //
-// If the service refuses, for example because the key is taken, the attempt fails: Retry of the
-// job's Type or the task's metadata decide about another attempt. A job that was claimed with an
-// answer cannot wait again: it becomes FAILED. If the store does not reply until the runner stops,
-// the failure is logged.
+//   - The job was claimed with an answer: it cannot wait again and becomes FAILED.
+//   - The service refuses, for example because the key is taken: the attempt fails. Retry of the
+//     job's Type or the task's metadata decide about another attempt.
+//   - The attempt is over: the job is marked as lost.
+//   - The store does not reply until the runner stops: the failure is logged.
 func (r *session) deferred(p *attempt, v *task.DeferVerdict) {
 	if p.Phase == jobs.Answered {
 		r.fail(p.heldJob, errDeferred, nil)

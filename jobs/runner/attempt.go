@@ -58,7 +58,8 @@ func (r *session) runInPlace(h *heldJob) {
 	}
 }
 
-// activate returns a new state that the handler finds in its context: see FromContext and Progress.
+// activate returns a new state for the handler of a claimed job. FromContext, Progress and Expect
+// find it in the context of the handler. Its lose function marks the job as lost (session.lose).
 func (r *session) activate(h *heldJob) *active {
 	return &active{s: r.s, run: jobs.RunOf(&h.Row), handout: h.Handout, lose: func() { r.lose(h, nil) }}
 }
@@ -111,7 +112,8 @@ func (r *session) handle(p *attempt, fn task.Handler) (any, error) {
 	return value, err
 }
 
-// runAndEnd calls fn with handle and ends the attempt by its result: see ran.
+// runAndEnd calls fn (handle) and ends the attempt by its result (ran). It blocks until fn has
+// returned and the end is stored.
 func (r *session) runAndEnd(p *attempt, fn task.Handler) {
 	value, err := r.handle(p, fn)
 	r.ran(p, value, err)

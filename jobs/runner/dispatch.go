@@ -25,7 +25,7 @@ type definition struct {
 // Dispatch makes a runner with Config.Submit dispatch the jobs with these names as tasks. Without
 // names it uses the name of t. So a job with a foreign name, such as www-prod/SendEmail, gets a
 // task name that brokers accept. The data of a job are the arguments; if they do not fit, the job
-// fails. Call it before Run.
+// fails. Call it before Run. It takes r.mu.
 //
 // Each run is one task ([jobs.TaskID]). The task keeps its id if it is submitted again because a
 // confirmation was lost or a runner died. The job ends when the end of its task is recorded:
@@ -33,8 +33,8 @@ type definition struct {
 //   - a result that is a JSON object becomes its data;
 //   - a task that failed after its retries, expired or was revoked makes the job FAILED.
 //
-// The record in Config.Results decides. It is retained for at least one day longer than Timeout, so
-// runners may be down for that long.
+// The record in Config.Results decides. It is retained for at least one day longer than Timeout,
+// so runners may be down for that long.
 //
 // Returns [jobs.ErrUnsupported] without Config.Submit, and for a task that ignores its result or
 // runs at most once. Returns [task.ErrDuplicateTask] for a name that is dispatched already, and an
@@ -148,11 +148,9 @@ type plain struct {
 	record *resultstore.Record
 }
 
-// Result implements task.Pending. It decodes the recorded result of the task into v, and does
-// nothing if v is nil. It does not block.
-//
-// Returns an error that wraps [task.ErrBadResult] if the result has another content type, or does
-// not fit v.
+// Result decodes the recorded result of the task into v, and does nothing if v is nil. It does not
+// block. Returns an error that wraps [task.ErrBadResult] if the result has another content type,
+// or does not fit v. It implements task.Pending.
 func (p plain) Result(_ context.Context, v any) error {
 	if v == nil {
 		return nil

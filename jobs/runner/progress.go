@@ -32,8 +32,9 @@ type active struct {
 type activeKey struct{}
 
 // FromContext returns the job of the calling handler as it was claimed. Its data are those of the
-// last [Progress], its key that of the last Expect. The result is false if ctx is not the context
-// of a job. In a consumer it requires [Current]. It reads nothing from the store.
+// last [Progress], its key that of the last Expect. The second result is false if ctx is not the
+// context of a job. In a consumer it requires [Current]. It reads nothing from the store. It waits
+// for a call of Progress or Expect that is in progress, since it takes a.mu.
 func FromContext(ctx context.Context) (jobs.Handout, bool) {
 	a, ok := ctx.Value(activeKey{}).(*active)
 	if !ok {
@@ -45,14 +46,16 @@ func FromContext(ctx context.Context) (jobs.Handout, bool) {
 }
 
 // Progress replaces the data of the job of the calling handler by v, which must encode to a JSON
-// object. It blocks until the data are stored. Queries show the data while the job runs. If the
-// process dies, the next attempt begins with them.
+// object. It blocks until the data are stored. Concurrent calls run one after the other. Queries
+// show the data while the job runs. If the process dies, the next attempt begins with them.
 //
 //   - Returns [jobstore.ErrStale] if the run is over, the handler has returned, or another worker
 //     has the job. In the last case the context of the handler ends.
 //   - Returns [jobstore.ErrBadJob] if v cannot be encoded, is not an object, or is too long.
 //   - Returns [jobstore.ErrUnsupported] in a task with conditions, whose job stores no progress.
 //   - Returns [ErrNoRun] if ctx is not the context of a job. In a consumer it requires [Current].
+//   - Returns other errors of the store, such as [jobstore.ErrUnavailable]; the data may then be
+//     stored.
 func Progress(ctx context.Context, v any) error {
 	a, ok := ctx.Value(activeKey{}).(*active)
 	if !ok {
@@ -98,8 +101,9 @@ func (a *active) update(ctx context.Context, data []byte) error {
 }
 
 // noteLost converts the error of a call for the job to the error for the handler. It adds ErrStale
-// to an error that wraps ErrNotFound, and returns other errors, also nil, unchanged. If the result
-// wraps ErrStale, it calls a.lose, if set: the job is lost. Call it with a.mu held.
+// to an error that wraps ErrNotFound. It returns any other error, and nil, unchanged. If the
+// result wraps ErrStale, it calls a.lose, if set, which marks the job as lost. Call it with a.mu
+// held.
 func (a *active) noteLost(err error) error {
 	if errors.Is(err, jobs.ErrNotFound) {
 		err = fmt.Errorf("%w: %w", jobs.ErrStale, err)
@@ -110,8 +114,9 @@ func (a *active) noteLost(err error) error {
 	return err
 }
 
-// Expect reserves key for the answer of the attempt. Returns jobs.ErrStale if the handler has
-// returned or another worker has the job. It implements [task.Expecter].
+// Expect reserves key for the answer of the attempt. It blocks until the key is stored. Returns
+// jobs.ErrStale if the handler has returned or another worker has the job, and the other errors of
+// Service.Expect. It takes a.mu. It implements [task.Expecter].
 func (a *active) Expect(ctx context.Context, key string) error {
 	return a.expect(ctx, key, task.Opt[bool]{})
 }

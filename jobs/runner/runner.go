@@ -134,7 +134,8 @@ func (r *Runner) names() ([]string, error) {
 	return r.c.Names, errors.Join(errs...)
 }
 
-// report logs a problem with a job as a warning and calls Config.OnReport, if set.
+// report logs a problem with a job as a warning. If Config.OnReport is set, it calls it in this
+// goroutine with the job, the id of its task and err, which may be nil.
 func (r *Runner) report(p Problem, j *jobs.Row, err error) {
 	r.c.Logger.Warn("jobs: "+string(p), "job", int64(j.ID), "name", j.Name, "run", j.Run, "error", err)
 	if r.c.OnReport != nil {

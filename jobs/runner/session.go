@@ -329,9 +329,10 @@ func (r *session) takeQueued() []*heldJob {
 	}
 }
 
-// call calls fn with a context that ends after the duration of a lease, and returns its error. It
-// first blocks while too many calls run (mostCalls or mostShared). The context is that of the
-// session's calls, so a call may outlast Run's context.
+// call waits for a free slot among the calls of the session (mostCalls or mostShared), also after
+// the stop of the runner. Then it calls fn with a context that ends after the duration of a lease,
+// and returns its error. That context is derived from r.calls, so a call may outlast Run's
+// context.
 func (r *session) call(fn func(context.Context) error) error {
 	r.free <- struct{}{}
 	defer func() { <-r.free }()

@@ -241,9 +241,10 @@ func over(p task.Pending) bool {
 	}
 }
 
-// await blocks until a task ends, and then ends its job by the record of the task. Without a record
-// the job waits for a later sweep. It also returns when the job is released, and when the runner
-// stops; it then releases the job. It does nothing for a nil p.
+// await blocks until a task ends, and then ends its job by the record of the task (recorded). If
+// the record contains no end, the job stays held, and a later sweep ends it. It also returns when
+// the job is released, and when the runner stops; it then releases the job. It does nothing for a
+// nil p.
 func (r *session) await(h *heldJob, p task.Pending) {
 	if p == nil {
 		return

@@ -228,9 +228,12 @@ func (r *session) sweepOver(ctx context.Context, q jobs.Filter, seen, now map[jo
 	return false
 }
 
-// checkRunning reads the record of a running job's task once, and ends the run if the task has
-// ended. It counts that as late. It does nothing if this runner submits or ends the job at present,
-// or cannot convert its results. After an error it does nothing: the next sweep tries again.
+// checkRunning reads the record of a running job's task once. If the task has ended, it ends the
+// run and adds one to Stats.Late. It blocks until the end is stored.
+//
+//   - Another goroutine of this runner submits the task or ends the job: nothing.
+//   - The name of the job is not dispatched here, so its result cannot be converted: nothing.
+//   - An error: nothing. The next sweep tries again.
 func (r *session) checkRunning(j *jobs.Row) {
 	h, known := r.held.Get(j.ID)
 	switch {

@@ -168,8 +168,10 @@ func (t Type[D, A]) key(data []byte) (string, error) {
 
 // request is the handler of an attempt. It calls Request with the decoded data and returns the
 // verdict task.Defer for the job's key, so that the job waits for its answer. Unless a queue has
-// done so at the start, it first reserves the key. Any error ends the attempt; Request is then not
-// called, or has failed.
+// stored the key at the start of the attempt, it first reserves it (active.expect).
+//
+// Returns ErrNoRun outside a job, the errors of key, decode and expect, for which Request is not
+// called, and the error of Request.
 func (t Type[D, A]) request(ctx context.Context, q *task.Request) (any, error) {
 	a, ok := ctx.Value(activeKey{}).(*active)
 	if !ok {
@@ -197,8 +199,10 @@ func (t Type[D, A]) request(ctx context.Context, q *task.Request) (any, error) {
 }
 
 // response is the handler of an answer. It calls Response with the decoded data and answer and
-// returns its result, which becomes the data of the job. Returns ErrBadAnswer if the answer does
-// not fit A, and task.ErrBadArgs if the data do not fit D.
+// returns its result, which becomes the data of the job.
+//
+// Returns ErrBadAnswer if the answer does not fit A, and task.ErrBadArgs if the data do not fit D.
+// Returns ErrNoRun if ctx is not the context of a job.
 func (t Type[D, A]) response(ctx context.Context, _ *task.Request) (any, error) {
 	h, ok := FromContext(ctx)
 	if !ok {

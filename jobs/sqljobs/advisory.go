@@ -49,7 +49,8 @@ const (
 // mostLocks names in a transaction it locks all names of a kind at once.
 //
 // A transaction on SQLite has the whole file locked, so Lock only checks the names there. Returns
-// ErrBadJob if a name does not have 1 to 300 bytes, and ErrUnsupported in a View.
+// ErrBadJob if a name does not have 1 to 300 bytes, and ErrUnsupported in a View. Any database
+// error fails the transaction.
 func (t *tx) Lock(ctx context.Context, names ...string) error {
 	if err := t.writes("lock"); err != nil {
 		return err

@@ -158,7 +158,8 @@ func moveDeferralText(lite bool) string {
 }
 
 // Early returns the early answer for a name and key, also an expired one. Returns nil if it does
-// not exist. It locks nothing. It implements [jobstore.AnswerTx].
+// not exist. It locks nothing. An invalid name or key has no record. A database error fails the
+// transaction, and later calls return it. It implements [jobstore.AnswerTx].
 func (t *tx) Early(ctx context.Context, name, key string) (*jobstore.EarlyAnswer, error) {
 	if t.err != nil || !possible(name) || !possibleKey(key) {
 		return nil, t.err
@@ -192,7 +193,8 @@ func (t *tx) earlyAnswers(ctx context.Context, query string, args ...any) (found
 }
 
 // SaveEarly stores the answers and replaces earlier ones with the same name and key. Returns
-// ErrUnsupported in a View. It implements [jobstore.AnswerTx].
+// ErrUnsupported in a View. A database error fails the transaction, and later calls return it. It
+// implements [jobstore.AnswerTx].
 func (t *tx) SaveEarly(ctx context.Context, answers ...*jobstore.EarlyAnswer) error {
 	if err := t.writes("save early answers"); err != nil {
 		return err
@@ -206,7 +208,8 @@ func (t *tx) SaveEarly(ctx context.Context, answers ...*jobstore.EarlyAnswer) er
 }
 
 // DeleteEarly deletes the early answer for a name and key. A missing answer is not an error.
-// Returns ErrUnsupported in a View. It implements [jobstore.AnswerTx].
+// Returns ErrUnsupported in a View. A database error fails the transaction, and later calls return
+// it. It implements [jobstore.AnswerTx].
 func (t *tx) DeleteEarly(ctx context.Context, name, key string) error {
 	if err := t.writes("delete an early answer"); err != nil {
 		return err
@@ -217,7 +220,8 @@ func (t *tx) DeleteEarly(ctx context.Context, name, key string) error {
 
 // ExpireEarly deletes at most limit answers that expire at or before by, the oldest first, and
 // returns them. It stops after the answer with which their results reach size bytes. On PostgreSQL
-// it skips locked answers. It implements [jobstore.AnswerTx].
+// it skips locked answers. A database error fails the transaction, and later calls return it. It
+// implements [jobstore.AnswerTx].
 func (t *tx) ExpireEarly(ctx context.Context, by time.Time, limit, size int) ([]jobstore.EarlyAnswer, error) {
 	if err := t.writes("expire early answers"); err != nil {
 		return nil, err
@@ -227,7 +231,8 @@ func (t *tx) ExpireEarly(ctx context.Context, by time.Time, limit, size int) ([]
 }
 
 // DeferralOf returns the open deferral for a name and key, otherwise the one settled last,
-// otherwise nil. It locks nothing. It implements [jobstore.AnswerTx].
+// otherwise nil. It locks nothing. An invalid name or key has no record. A database error fails
+// the transaction, and later calls return it. It implements [jobstore.AnswerTx].
 func (t *tx) DeferralOf(ctx context.Context, name, key string) (*jobstore.Deferral, error) {
 	if !possible(name) || !possibleKey(key) {
 		return nil, t.err
@@ -244,8 +249,9 @@ func (t *tx) DeferralOf(ctx context.Context, name, key string) (*jobstore.Deferr
 	return nil, nil
 }
 
-// Deferrals returns the existing deferrals of the tasks, in the order of task ids. Except in a View
-// it locks them, and waits for other holders. It implements [jobstore.AnswerTx].
+// Deferrals returns the existing deferrals of the tasks, in the order of task ids. Except in a
+// View it locks them, and waits for other holders. A database error fails the transaction, and
+// later calls return it. It implements [jobstore.AnswerTx].
 func (t *tx) Deferrals(ctx context.Context, tasks ...task.ID) ([]jobstore.Deferral, error) {
 	if len(tasks) == 0 {
 		return nil, t.err
@@ -253,15 +259,17 @@ func (t *tx) Deferrals(ctx context.Context, tasks ...task.ID) ([]jobstore.Deferr
 	return t.lockDeferrals(ctx, t.s.text.answers.deferrals, t.taskList(tasks))
 }
 
-// DueDeferrals returns at most limit deferrals of the queue that are due at or before by, the first
-// due first. Except in a View it locks them, and skips those that others have locked. It implements
+// DueDeferrals returns at most limit deferrals of the queue that are due at or before by, the
+// first due first. Except in a View it locks them, and skips those that others have locked. A
+// database error fails the transaction, and later calls return it. It implements
 // [jobstore.AnswerTx].
 func (t *tx) DueDeferrals(ctx context.Context, queue string, by time.Time, limit int) ([]jobstore.Deferral, error) {
 	return t.lockDeferrals(ctx, t.s.text.answers.dueDeferrals, queue, by.UnixMicro(), limit)
 }
 
 // AwaitingDeferrals returns at most limit deferrals of the queue in the phase AWAITING with a task
-// id above after, in the order of task ids. It locks nothing. It implements [jobstore.AnswerTx].
+// id above after, in the order of task ids. It locks nothing. A database error fails the
+// transaction, and later calls return it. It implements [jobstore.AnswerTx].
 func (t *tx) AwaitingDeferrals(ctx context.Context, queue string, after task.ID, limit int) ([]jobstore.Deferral, error) {
 	return t.readDeferrals(ctx, t.s.text.answers.awaiting, queue, string(after), limit)
 }
@@ -346,8 +354,8 @@ func scanDeferral(rows sqlconn.Rows, d *jobstore.Deferral) error {
 
 // SaveDeferrals inserts or updates the deferrals. If only moved columns (see deferralColumns)
 // differ from the stored row, it writes these columns alone. After the commit the watchers are
-// called for deferrals that are due. Returns ErrUnsupported in a View. It implements
-// [jobstore.AnswerTx].
+// called for deferrals that are due. Returns ErrUnsupported in a View. A database error fails the
+// transaction, and later calls return it. It implements [jobstore.AnswerTx].
 func (t *tx) SaveDeferrals(ctx context.Context, deferrals ...*jobstore.Deferral) error {
 	if err := t.writes("save deferrals"); err != nil || len(deferrals) == 0 {
 		return err
@@ -436,7 +444,8 @@ func (t *tx) writeDeferrals(ctx context.Context, query string, rows [][]any, kin
 }
 
 // DeleteDeferrals deletes the deferrals of the tasks. Missing deferrals are ignored. Returns
-// ErrUnsupported in a View. It implements [jobstore.AnswerTx].
+// ErrUnsupported in a View. A database error fails the transaction, and later calls return it. It
+// implements [jobstore.AnswerTx].
 func (t *tx) DeleteDeferrals(ctx context.Context, tasks ...task.ID) error {
 	if err := t.writes("delete deferrals"); err != nil || len(tasks) == 0 {
 		return err
@@ -450,7 +459,8 @@ func (t *tx) DeleteDeferrals(ctx context.Context, tasks ...task.ID) error {
 }
 
 // ExpireDeferrals deletes at most limit deferrals that expire at or before by, the oldest first,
-// and returns their number. On PostgreSQL it skips locked ones. It implements [jobstore.AnswerTx].
+// and returns their number. On PostgreSQL it skips locked ones. A database error fails the
+// transaction, and later calls return it. It implements [jobstore.AnswerTx].
 func (t *tx) ExpireDeferrals(ctx context.Context, by time.Time, limit int) (int, error) {
 	if err := t.writes("expire deferrals"); err != nil {
 		return 0, err

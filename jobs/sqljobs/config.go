@@ -42,7 +42,7 @@ type Config struct {
 }
 
 // New returns a store for c. It does not connect: the first call does, and creates or migrates the
-// tables. Returns all problems of c, joined.
+// tables. It starts no goroutine. Returns a nil store and all problems of c, joined.
 func New(c Config) (*Store, error) {
 	conn, err := sqlconn.New(sqlconn.Config{
 		Engine: c.Engine, URL: c.URL, TLS: c.TLS, Readers: c.Readers, Backoff: c.Backoff, Logger: c.Logger,

@@ -193,7 +193,8 @@ func (t *tx) byID(ctx context.Context, found []candidateRow) ([]jobstore.Row, er
 //
 // It stops before the first job with a retry rule, a parent or children, which needs other jobs to
 // be read. rest, the second result, is then true. With a lease, the watchers are called after the
-// commit. Returns ErrUnsupported in a View.
+// commit. Returns ErrUnsupported in a View. A database error fails the transaction, and later
+// calls return it.
 func (t *tx) Take(ctx context.Context, d jobstore.Due, limit int, lease time.Duration) ([]jobstore.Row, bool, error) {
 	if err := t.writes("take"); err != nil {
 		return nil, false, err
@@ -339,8 +340,9 @@ func (t *tx) seek(ctx context.Context, w *want, mock bool, look, room int) (foun
 	return found, read < look && len(found) < room, err
 }
 
-// pick runs a query for candidates and returns the first room rows whose name w selects. read is
-// the number of rows that it has read, at least until room rows matched.
+// pick runs a query for candidates and returns the first rows, at most room, whose name w selects.
+// It stops reading at the last of them. read is the number of rows that it has read by then,
+// selected or not.
 func (t *tx) pick(ctx context.Context, w *want, room int, query string, args ...any) (found []candidateRow, read int, err error) {
 	rows, err := t.c.Query(ctx, query, args...)
 	if err != nil {

@@ -22,7 +22,8 @@ type query struct {
 
 // find returns the jobs that q selects, in the order of ids. In an update it locks them if q has
 // ids, and waits for other holders. It returns no job for an empty list of states, a negative
-// limit, or a name or key that no job can have. An error fails the transaction.
+// limit, or a name or key that no job can have. An error fails the transaction. Returns the
+// earlier error of a failed transaction.
 func (t *tx) find(ctx context.Context, q query) ([]jobstore.Row, error) {
 	if t.err != nil {
 		return nil, t.err

@@ -7,7 +7,8 @@ import (
 )
 
 // Jobs returns the existing jobs with these ids, in the order of ids. Except in a View it locks
-// them, and waits for other holders. It implements [jobstore.Finder].
+// them, and waits for other holders. A database error fails the transaction, and later calls
+// return it. It implements [jobstore.Finder].
 func (t *tx) Jobs(ctx context.Context, ids ...jobstore.ID) ([]jobstore.Row, error) {
 	if len(ids) == 0 {
 		return nil, t.err
@@ -15,13 +16,15 @@ func (t *tx) Jobs(ctx context.Context, ids ...jobstore.ID) ([]jobstore.Row, erro
 	return t.find(ctx, query{ids: ids})
 }
 
-// All implements [jobstore.Finder]. It returns a page of all jobs and locks nothing.
+// All returns a page of all jobs, in the order of ids, and locks nothing. A database error fails
+// the transaction, and later calls return it. It implements [jobstore.Finder].
 func (t *tx) All(ctx context.Context, p jobstore.Page) ([]jobstore.Row, error) {
 	return t.find(ctx, query{Page: p})
 }
 
-// Named returns a page of the jobs with a name and locks nothing. An empty name selects no job. It
-// implements [jobstore.Finder].
+// Named returns a page of the jobs with a name and locks nothing. An empty name selects no job. A
+// database error fails the transaction, and later calls return it. It implements
+// [jobstore.Finder].
 func (t *tx) Named(ctx context.Context, name string, p jobstore.Page) ([]jobstore.Row, error) {
 	if name == "" {
 		return nil, t.err
@@ -30,7 +33,8 @@ func (t *tx) Named(ctx context.Context, name string, p jobstore.Page) ([]jobstor
 }
 
 // OfKey returns a page of the jobs with a name and an answer key, and locks nothing. An empty name
-// or key selects no job. It implements [jobstore.Finder].
+// or key selects no job. A database error fails the transaction, and later calls return it. It
+// implements [jobstore.Finder].
 func (t *tx) OfKey(ctx context.Context, name, key string, p jobstore.Page) ([]jobstore.Row, error) {
 	if name == "" || key == "" {
 		return nil, t.err
@@ -40,7 +44,8 @@ func (t *tx) OfKey(ctx context.Context, name, key string, p jobstore.Page) ([]jo
 
 // LastOver returns the finished, failed or cancelled job with the highest id among those with a
 // name and an answer key. Returns nil if no such job exists, or the name or the key is empty. It
-// locks nothing. It implements [jobstore.Finder].
+// locks nothing. A database error fails the transaction, and later calls return it. It implements
+// [jobstore.Finder].
 func (t *tx) LastOver(ctx context.Context, name, key string) (*jobstore.Row, error) {
 	if name == "" || key == "" {
 		return nil, t.err
@@ -54,7 +59,8 @@ func (t *tx) LastOver(ctx context.Context, name, key string) (*jobstore.Row, err
 }
 
 // OfQueue returns a page of the jobs of a queue and locks nothing. An empty queue selects no job.
-// It implements [jobstore.Finder].
+// A database error fails the transaction, and later calls return it. It implements
+// [jobstore.Finder].
 func (t *tx) OfQueue(ctx context.Context, queue string, p jobstore.Page) ([]jobstore.Row, error) {
 	if queue == "" {
 		return nil, t.err
@@ -63,7 +69,8 @@ func (t *tx) OfQueue(ctx context.Context, queue string, p jobstore.Page) ([]jobs
 }
 
 // Children returns a page of the jobs with this parent and locks nothing. The parent 0 selects no
-// job. It implements [jobstore.Finder].
+// job. A database error fails the transaction, and later calls return it. It implements
+// [jobstore.Finder].
 func (t *tx) Children(ctx context.Context, parent jobstore.ID, p jobstore.Page) ([]jobstore.Row, error) {
 	if parent == 0 {
 		return nil, t.err
@@ -73,7 +80,8 @@ func (t *tx) Children(ctx context.Context, parent jobstore.ID, p jobstore.Page) 
 
 // Due returns at most limit due jobs that d selects, in the order of claims. It changes no job. In
 // an update on PostgreSQL it locks them and skips locked ones. Returns ErrBadJob if limit is not
-// positive. It implements [jobstore.Finder].
+// positive. A database error fails the transaction, and later calls return it. It implements
+// [jobstore.Finder].
 func (t *tx) Due(ctx context.Context, d jobstore.Due, limit int) ([]jobstore.Row, error) {
 	if t.err != nil {
 		return nil, t.err
@@ -84,7 +92,8 @@ func (t *tx) Due(ctx context.Context, d jobstore.Due, limit int) ([]jobstore.Row
 
 // Line returns at most limit due jobs of a queue that l selects, in the queue's order. It changes
 // no job. In an update on PostgreSQL it locks them and skips locked ones. Returns ErrBadJob if
-// limit is not positive. It implements [jobstore.Finder].
+// limit is not positive. A database error fails the transaction, and later calls return it. It
+// implements [jobstore.Finder].
 func (t *tx) Line(ctx context.Context, l jobstore.Line, limit int) ([]jobstore.Row, error) {
 	if t.err != nil {
 		return nil, t.err

@@ -92,8 +92,8 @@ func firstText(d sqlconn.Dialect, by jobstore.GroupBy) string {
 }
 
 // First returns the lowest id of a job in the states for each group. nil states means all states.
-// Groups without such a job are missing from the map. It locks nothing. It implements
-// [jobstore.Finder].
+// Groups without such a job are missing from the map. It locks nothing. A database error fails the
+// transaction, and later calls return it. It implements [jobstore.Finder].
 func (t *tx) First(ctx context.Context, states []jobstore.State, groups ...jobstore.Group) (map[jobstore.Group]jobstore.ID, error) {
 	if states == nil {
 		states = everyState
@@ -112,8 +112,8 @@ func (t *tx) First(ctx context.Context, states []jobstore.State, groups ...jobst
 }
 
 // OpenDeferrals returns the task of an open deferral for each group by key; other groups are
-// ignored. Groups without such a deferral are missing from the map. It locks nothing. It implements
-// [jobstore.AnswerTx].
+// ignored. Groups without such a deferral are missing from the map. It locks nothing. A database
+// error fails the transaction, and later calls return it. It implements [jobstore.AnswerTx].
 func (t *tx) OpenDeferrals(ctx context.Context, groups ...jobstore.Group) (map[jobstore.Group]task.ID, error) {
 	found := map[jobstore.Group]task.ID{}
 	err := eachGroup(ctx, t, t.s.text.groups.open, jobstore.ByKey, groups, nil, func(g jobstore.Group, id string) { found[g] = task.ID(id) })

@@ -15,7 +15,9 @@ const (
 )
 
 // QueueLease returns the lease record of a queue, or nil if the queue was never served. In an
-// update it locks the record and waits for other holders. It implements [jobstore.LeaseTx].
+// update it locks the record and waits for other holders. An invalid queue name has no record. A
+// database error fails the transaction, and later calls return it. It implements
+// [jobstore.LeaseTx].
 func (t *tx) QueueLease(ctx context.Context, queue string) (*jobstore.QueueLease, error) {
 	if t.err != nil || !possible(queue) {
 		return nil, t.err
@@ -34,8 +36,9 @@ func (t *tx) QueueLease(ctx context.Context, queue string) (*jobstore.QueueLease
 	return l, t.fail("lease", err)
 }
 
-// SaveQueueLease stores the lease of a queue. If the lease has ended, the watchers are called after
-// the commit. Returns ErrUnsupported in a View. It implements [jobstore.LeaseTx].
+// SaveQueueLease stores the lease of a queue. If the lease has ended, the watchers are called
+// after the commit. Returns ErrUnsupported in a View. A database error fails the transaction, and
+// later calls return it. It implements [jobstore.LeaseTx].
 func (t *tx) SaveQueueLease(ctx context.Context, l *jobstore.QueueLease) error {
 	if err := t.writes("save a lease"); err != nil {
 		return err

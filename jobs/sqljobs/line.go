@@ -151,8 +151,8 @@ func (b *builder) names(index string) string {
 }
 
 // Weigh returns the number and the total weight of the running jobs of a queue, including those
-// that await answers. It returns 0 for an invalid queue. It locks nothing. It implements
-// [jobstore.Weigher].
+// that await answers. It returns 0 for an invalid queue. It locks nothing. A database error fails
+// the transaction, and later calls return it. It implements [jobstore.Weigher].
 func (t *tx) Weigh(ctx context.Context, queue string) (n, weight int64, err error) {
 	if t.err != nil || queue == "" || !possible(queue) {
 		return 0, 0, t.err

@@ -23,8 +23,8 @@ const (
 // to a queue, see [jobstore.Row.Word]. It implements [jobstore.Tx].
 //
 // Returns ErrBadJob, joined, for invalid jobs; nothing is then written. Returns ErrNotFound if a
-// job to update does not exist; that alone does not fail the transaction. Returns ErrUnsupported in
-// a View.
+// job to update does not exist; that alone does not fail the transaction. Returns ErrUnsupported
+// in a View. Any database error fails the transaction.
 func (t *tx) Save(ctx context.Context, all ...*jobstore.Row) error {
 	if err := t.writes("save"); err != nil {
 		return err

@@ -51,8 +51,8 @@ func (s *Store) Close(ctx context.Context) error {
 }
 
 // ready creates or migrates the tables at the first call, and then returns nil. Returns ErrClosed
-// after Close, or the error of the migration, which the next call repeats. It blocks while another
-// goroutine migrates.
+// after Close, or the error of the migration, which the next call repeats. It takes s.migrating
+// for the migration, so other calls wait until that has ended.
 func (s *Store) ready(ctx context.Context) error {
 	select {
 	case <-s.closing:
@@ -98,8 +98,11 @@ func wrap(what string, err error) error {
 }
 
 // Update runs fn in a transaction that can write. It commits unless fn or a method of tx returned
-// an error that fails the transaction. fn may run more than once. The watchers are called after the
-// commit. Returns the error of fn, ErrUnavailable or ErrClosed. It implements [jobstore.Store].
+// an error that fails the transaction. fn may run more than once. The watchers of this process are
+// called in this goroutine, after the commit.
+//
+// It blocks until the commit. Returns the error of fn or of a method of tx, ErrUnavailable if the
+// database does not reply, or ErrClosed after Close. It implements [jobstore.Store].
 func (s *Store) Update(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) error {
 	return s.run(ctx, s.conn.Update, use{}, fn)
 }
@@ -153,7 +156,8 @@ var errMany = errors.New("sqljobs: several rows")
 
 // View runs fn, which only reads and locks no row. Its statements share no transaction: each sees
 // the changes that were committed before it. A method of tx that writes returns ErrUnsupported. fn
-// may run again. It implements [jobstore.Store].
+// may run again. Returns the error of fn, ErrUnavailable or ErrClosed. It implements
+// [jobstore.Store].
 func (s *Store) View(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) error {
 	return s.run(ctx, s.conn.View, use{view: true}, fn)
 }
@@ -235,7 +239,8 @@ func (s *Store) look(ctx context.Context) error {
 
 // Coming returns the store's time, the first due time after it, and at most max names of jobs that
 // became due after since. More reports further names. Jobs of queues do not count. A zero since
-// selects no names. It implements [jobstore.Store].
+// selects no names. It takes no lock. Returns ErrClosed after Close, and ErrUnavailable if the
+// database does not reply. It implements [jobstore.Store].
 func (s *Store) Coming(ctx context.Context, since time.Time, max int) (jobstore.Coming, error) {
 	var answer jobstore.Coming
 	if err := s.ready(ctx); err != nil {

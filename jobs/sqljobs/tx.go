@@ -68,8 +68,8 @@ func (t *tx) writes(what string) error {
 	return t.err
 }
 
-// Now implements [jobstore.Tx]. It returns the store's time, which never runs backwards in a
-// transaction.
+// Now returns the store's time, which never runs backwards in a transaction. It does no I/O.
+// Returns the time also with the error of a failed transaction. It implements [jobstore.Tx].
 func (t *tx) Now(context.Context) (time.Time, error) {
 	return moment(t.clock()), t.err
 }
@@ -148,8 +148,8 @@ func (t *tx) read(ctx context.Context, query string, args ...any) (found []jobst
 }
 
 // Get returns a job, without its message. Except in a View it locks the job, and waits for other
-// holders. Returns ErrNotFound if the job does not exist; that does not fail the transaction. It
-// implements [jobstore.Tx].
+// holders. Returns ErrNotFound if the job does not exist; that does not fail the transaction. A
+// database error fails the transaction, and later calls return it. It implements [jobstore.Tx].
 func (t *tx) Get(ctx context.Context, id jobstore.ID) (jobstore.Row, error) {
 	if t.err != nil {
 		return jobstore.Row{}, t.err
@@ -169,7 +169,8 @@ func (t *tx) Get(ctx context.Context, id jobstore.ID) (jobstore.Row, error) {
 }
 
 // Delete deletes the jobs in any state, with their messages. Missing ids are ignored. Returns
-// ErrUnsupported in a View. It implements [jobstore.Tx].
+// ErrUnsupported in a View. A database error fails the transaction, and later calls return it. It
+// implements [jobstore.Tx].
 func (t *tx) Delete(ctx context.Context, ids ...jobstore.ID) error {
 	if err := t.writes("delete"); err != nil || len(ids) == 0 {
 		return err
@@ -195,8 +196,8 @@ func (t *tx) Delete(ctx context.Context, ids ...jobstore.ID) error {
 }
 
 // ExpireJobs deletes at most limit jobs that expire at or before by, the oldest first, with their
-// messages, and returns their number. On PostgreSQL it skips locked jobs. It implements
-// [jobstore.Tx].
+// messages, and returns their number. On PostgreSQL it skips locked jobs. A database error fails
+// the transaction, and later calls return it. It implements [jobstore.Tx].
 func (t *tx) ExpireJobs(ctx context.Context, by time.Time, limit int) (int, error) {
 	if err := t.writes("expire jobs"); err != nil {
 		return 0, err
@@ -211,7 +212,8 @@ func (t *tx) ExpireJobs(ctx context.Context, by time.Time, limit int) (int, erro
 }
 
 // Messages returns the stored messages of the jobs. Jobs without a message are missing from the
-// map, which is never nil without an error. It locks nothing. It implements [jobstore.Tx].
+// map, which is never nil without an error. It locks nothing. A database error fails the
+// transaction, and later calls return it. It implements [jobstore.Tx].
 func (t *tx) Messages(ctx context.Context, ids ...jobstore.ID) (map[jobstore.ID][]byte, error) {
 	found := map[jobstore.ID][]byte{}
 	if t.err != nil || len(ids) == 0 {
@@ -243,8 +245,9 @@ func (t *tx) Messages(ctx context.Context, ids ...jobstore.ID) (map[jobstore.ID]
 }
 
 // Drop deletes a running job if its token matches and no other job or later run depends on it
-// ([jobstore.Row.Simple]). A token of 0 matches every token. It reports whether it deleted the job;
-// false is not an error. It implements [jobstore.Dropper].
+// ([jobstore.Row.Simple]). A token of 0 matches every token. It reports whether it deleted the
+// job; false is not an error. A database error fails the transaction, and later calls return it.
+// It implements [jobstore.Dropper].
 func (t *tx) Drop(ctx context.Context, id jobstore.ID, token int64) (bool, error) {
 	if err := t.writes("drop"); err != nil {
 		return false, err

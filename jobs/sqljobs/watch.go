@@ -21,11 +21,11 @@ type watchers struct {
 
 // Watch calls wake after each commit, by any process, that may make a job, a deferral or a lease
 // due, until stop is called. The names are the words of these records (such as
-// [jobstore.Row.Word]). nil means that notifications may be lost. Watch returns at once. wake is
-// called from several goroutines. It implements [jobstore.Store].
+// [jobstore.Row.Word]). nil means that notifications may be lost. wake is called from several
+// goroutines. It implements [jobstore.Store].
 //
-// The first watcher starts to listen to other processes, the last one ends it. After Close, Watch
-// does nothing.
+// Watch takes w.mu and returns at once. The first watcher starts to listen to other processes, the
+// last one ends it. After Close, Watch does nothing.
 func (s *Store) Watch(wake func(names []string)) (stop func()) {
 	w := &s.watch
 	w.mu.Lock()
@@ -67,8 +67,8 @@ func (w *watchers) close() {
 	}
 }
 
-// tell calls all callbacks with the names, one after the other. It does not hold w.mu during the
-// calls.
+// tell calls all callbacks with the names, one after the other, in this goroutine. It takes w.mu,
+// but does not hold it during the calls.
 func (w *watchers) tell(names []string) {
 	w.mu.Lock()
 	if len(w.all) == 0 {

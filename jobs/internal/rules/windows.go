@@ -49,7 +49,8 @@ func (c *Windows) of(j *jobstore.Row) (*when.Windows, error) {
 // Opens returns the first time at or after t at which j may start; t itself if j has no windows or
 // they are open. If its windows cannot be parsed here, for example because of an unknown zone, it
 // returns t plus windowHold and the error. The caller then holds the job until that time. Times
-// after the year 9999 become its last microsecond.
+// after the year 9999 become its last microsecond. It takes c.mu through of. Safe for concurrent
+// use.
 func (c *Windows) Opens(j *jobstore.Row, t time.Time) (at time.Time, err error) {
 	w, err := c.of(j)
 	switch {

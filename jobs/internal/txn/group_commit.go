@@ -97,13 +97,14 @@ func (e *Engine) One(ctx context.Context, id jobstore.ID, fn func(ctx context.Co
 	})
 }
 
-// Batch makes all changes in shared transactions and blocks until they are committed or refused. It
-// calls Then of each change that succeeded. A change that returns ErrNeedsOwnTx gets a transaction
-// of its own afterwards. One refused change does not stop the others. Returns the errors of the
-// changes, joined; the error of a single change unchanged.
+// Batch makes all changes in shared transactions and blocks until they are committed or refused.
+// Worker goroutines of the engine make the changes and call Then of each change that succeeded. A
+// change that returns ErrNeedsOwnTx gets a transaction of its own afterwards, in this goroutine.
+// One refused change does not stop the others. Returns the errors of the changes, joined; the
+// error of a single change unchanged.
 //
-// Returns ErrUnavailable if ctx ends first. Changes that have begun may then still take effect; the
-// others are dropped.
+// Returns ErrUnavailable if ctx ends first. Changes that have begun may then still take effect;
+// the others are dropped. It takes e.mu, but does not hold it while it waits.
 func (e *Engine) Batch(ctx context.Context, changes ...*Change) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", jobstore.ErrUnavailable, context.Cause(ctx))
@@ -174,7 +175,8 @@ func (e *Engine) work() {
 }
 
 // Wait blocks until no worker runs. It does not stop new changes. Returns nil at once if no worker
-// has ever run, and the cause of ctx if ctx ends first.
+// has ever run, and the cause of ctx if ctx ends first. It takes e.mu, but does not hold it while
+// it waits.
 func (e *Engine) Wait(ctx context.Context) error {
 	e.mu.Lock()
 	idle := e.idle
@@ -195,7 +197,7 @@ func (e *Engine) Wait(ctx context.Context) error {
 //
 // If the transaction fails, each change gets a transaction of its own, so that a bad change does
 // not fail the others. If the store is unavailable or closed, all changes get this error instead.
-// All transactions together may take batchTimeout.
+// All transactions together may take batchTimeout. Call it without e.mu held.
 func (e *Engine) runBatch(batch []*Change) {
 	ctx, cancel := context.WithTimeout(context.Background(), batchTimeout)
 	defer cancel()

@@ -203,9 +203,11 @@ func ctxError(ctx context.Context, wait bool) error {
 	return fmt.Errorf("%w: %w", jobstore.ErrUnavailable, context.Cause(ctx))
 }
 
-// makeReady lets a worker goroutine serve a group. It queues the group and starts a worker if fewer
-// than maxWorkers run. A group that is queued stays as it is. A group that a worker serves now is
-// served once more. Call it with w.mu held; this applies to all functions below but work and Close.
+// makeReady lets a worker goroutine serve a group, by its state. Call it with w.mu held.
+//
+//   - resting: it queues the group, and starts a worker goroutine if fewer than maxWorkers run.
+//   - queued: nothing changes.
+//   - served, which means that a worker serves the group now: the group is served once more.
 func (w *List) makeReady(g *group) {
 	switch g.state {
 	case served:
@@ -222,8 +224,10 @@ func (w *List) makeReady(g *group) {
 	}
 }
 
-// leave removes a caller from its group without a reply, and sets its place to nil. A caller that
-// waits is counted less (stopWaiting). It deletes the group if it is then unused.
+// leave takes a out of the line of its group g without sending it a reply. It sets a.place to nil
+// and subtracts a.max from g.wants. If a waits, stopWaiting lowers the number of waiting callers.
+// It deletes g if g has no callers left and is not served or queued. Call it with w.mu held, once
+// per caller.
 func (w *List) leave(g *group, a *caller) {
 	g.line.Remove(a.place)
 	a.place = nil
@@ -235,7 +239,7 @@ func (w *List) leave(g *group, a *caller) {
 }
 
 // forget deletes a group that has no callers and is not served or queued. It does nothing to any
-// other group.
+// other group. Call it with w.mu held.
 func (w *List) forget(g *group) {
 	if g.line.Len() == 0 && g.state == resting {
 		delete(w.groups, g.key)
@@ -243,7 +247,7 @@ func (w *List) forget(g *group) {
 }
 
 // reply removes a caller from its group and sends it the answer, the only one it gets. It does not
-// block, since the channel is buffered.
+// block, since the channel is buffered. Call it with w.mu held.
 func (w *List) reply(g *group, a *caller, got answer) {
 	w.leave(g, a)
 	a.answer <- got
@@ -267,19 +271,19 @@ func (w *List) work() {
 }
 
 // ended records that a goroutine of the list ends. After Close the last one closes w.idle, for
-// which Close waits.
+// which Close waits. Call it with w.mu held.
 func (w *List) ended() {
 	if w.active--; w.active == 0 && w.closed {
 		close(w.idle)
 	}
 }
 
-// serve claims jobs for a group and replies to its callers (serveLine). It releases w.mu during
-// calls of the store.
+// serve claims jobs for a group and replies to its callers (serveLine). Call it with w.mu held; it
+// releases w.mu during calls of the store.
 //
 // If the group must be served once more, it queues the group again. If the group has no callers
-// left, it deletes the group, and the watcher wakes another group for the same job names: more jobs
-// may be due.
+// left, it deletes the group, and the watcher wakes another group for the same job names: more
+// jobs may be due.
 func (w *List) serve(g *group) {
 	g.again = false
 	if g.line.Len() > 0 {
@@ -301,12 +305,12 @@ func (w *List) serve(g *group) {
 }
 
 // serveLine calls Take once for a group that has callers, and gives its jobs to the first callers.
-// It gives back jobs that no caller wants any more. It releases w.mu during calls of the store;
-// Take is cancelled after takeTimeout.
+// It gives back jobs that no caller wants any more. Call it with w.mu held; it releases w.mu
+// during calls of the store. Take is cancelled after takeTimeout.
 //
-// If Take returned as many jobs as asked for, more may be due: it then asks serve to repeat.
-// Otherwise answerRest replies to callers that do not wait, or to all if the store refused the
-// call. The watcher learns that the others still wait.
+// If Take returned as many jobs as asked for, more may be due: it then sets g.again, so that serve
+// queues the group again. Otherwise answerRest replies to callers that do not wait, or to all if
+// the store refused the call. The watcher learns that the others still wait (stillWaiting).
 func (w *List) serveLine(g *group) {
 	first := g.line.Front().Value.(*caller)
 	limit := min(g.wants, max(first.max, w.size.Limit()))
@@ -339,7 +343,8 @@ func (w *List) serveLine(g *group) {
 }
 
 // deal gives jobs to the first callers of a group, at most max to each, and replies to them. They
-// leave the group. It returns the jobs that are left when no caller is left.
+// leave the group. It returns the jobs that are left when no caller is left. Call it with w.mu
+// held.
 func (w *List) deal(g *group, jobs []jobstore.Handout) []jobstore.Handout {
 	for len(jobs) > 0 && g.line.Len() > 0 {
 		a := g.line.Front().Value.(*caller)
@@ -357,7 +362,7 @@ func (w *List) deal(g *group, jobs []jobstore.Handout) []jobstore.Handout {
 //   - else to callers that do not wait and have a number up to last, with ErrNoJob or err.
 //
 // Callers with a higher number came after the call of Take. Callers that wait stay while the store
-// is unavailable.
+// is unavailable. Call it with w.mu held.
 func (w *List) answerRest(g *group, last uint64, err error) {
 	refused := err != nil && !errors.Is(err, jobstore.ErrUnavailable)
 	if err == nil {

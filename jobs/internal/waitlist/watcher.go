@@ -47,9 +47,9 @@ func (l *watcher) init(ctx context.Context) {
 	l.Ctx, l.end = context.WithCancel(ctx)
 }
 
-// startWaiting counts a waiting caller of g, also in Config.Waiting. For the first caller of g it
-// registers g with the watcher by its names or its pattern. It starts the goroutine of the watcher
-// if that does not run. Call it with w.mu held.
+// startWaiting adds one to the number of waiting callers of g and of the list, and to
+// Config.Waiting. For the first caller of g it registers g with the watcher by its names or its
+// pattern. It starts the goroutine of the watcher if that does not run. Call it with w.mu held.
 func (w *List) startWaiting(g *group) {
 	w.c.Waiting.Add(1)
 	l := &w.Watcher
@@ -84,8 +84,9 @@ func (w *List) stillWaiting(g *group) {
 	}
 }
 
-// stopWaiting counts one waiting caller of g less, also in Config.Waiting. After the last one it
-// removes g from the watcher. The goroutine of the watcher runs on. Call it with w.mu held.
+// stopWaiting subtracts one from the number of waiting callers of g and of the list, and from
+// Config.Waiting. After the last one of g it removes g from the watcher. The goroutine of the
+// watcher runs on. Call it with w.mu held.
 func (w *List) stopWaiting(g *group) {
 	w.c.Waiting.Add(-1)
 	l := &w.Watcher
@@ -172,7 +173,7 @@ func (l *watcher) dispatch(w *List, names map[string]bool) bool {
 
 // keepOldest stores g in first, under its class, if first has no group of that class. It also
 // replaces a group whose first caller has waited less long than the first caller of g. g must have
-// callers.
+// callers. Call it with w.mu held.
 func (g *group) keepOldest(first map[class]*group) {
 	c := class{g.sel.Priority, g.sel.Mock}
 	if f := first[c]; f == nil || g.line.Front().Value.(*caller).number < f.line.Front().Value.(*caller).number {
