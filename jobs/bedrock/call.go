@@ -155,8 +155,8 @@ func (c *call) addTaken(got []jobs.Handout) {
 	}
 }
 
-// giveBackLast undoes the last n of the recorded claims and removes them from c.taken. Errors are
-// logged.
+// giveBackLast undoes the last n of the recorded claims and removes them from c.taken. It blocks
+// for at most giveBackTime, even if ctx has ended. Errors are logged.
 func (c *call) giveBackLast(ctx context.Context, n int) {
 	kept := len(c.taken) - n
 	c.c.giveBack(ctx, c.taken[kept:])
@@ -181,8 +181,9 @@ func (c *call) setTimeout() error {
 	return nil
 }
 
-// get claims due jobs for the client, records and returns them. If no job is due, it blocks until
-// one is due with Connection: wait (see await), and otherwise returns ErrNoJob.
+// get claims due jobs for the client, records them in c.taken and returns them. If no job is due,
+// it blocks until one is due with Connection: wait (see await), and otherwise returns ErrNoJob.
+// Returns the other errors of the service.
 func (c *call) get(ctx context.Context, r jobs.Request) ([]jobs.Handout, error) {
 	got, err := c.s.Get(ctx, r)
 	if errors.Is(err, jobs.ErrNoJob) && c.wait {
@@ -192,12 +193,14 @@ func (c *call) get(ctx context.Context, r jobs.Request) ([]jobs.Handout, error) 
 	return got, err
 }
 
-// await blocks until a job is due, and claims, records and returns due jobs. It gives up with
-// status 303 after the time limit, when the client disconnects or has ended its input, and when the
-// server stops. Meanwhile it reads ahead from the client.
+// await blocks until a job is due, claims due jobs, records them in c.taken and returns them.
+// Meanwhile a goroutine reads ahead from the client (watch).
 //
-// Returns a statusError 503, without a wait, if unread requests use a buffer of more than
-// mostWaiting bytes.
+//   - The time limit passes, the client disconnects or has ended its input, or the server stops: a
+//     statusError 303.
+//   - Unread requests use a buffer of more than mostWaiting bytes: a statusError 503, without a
+//     wait.
+//   - The service fails: its error.
 func (c *call) await(ctx context.Context, r jobs.Request) (got []jobs.Handout, err error) {
 	if len(c.c.rd.buf) > mostWaiting {
 		return nil, statusError(fmt.Sprintf("503 Cannot wait while requests take %d bytes of memory, at most %d; send fewer before the answer", len(c.c.rd.buf), mostWaiting))

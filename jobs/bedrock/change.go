@@ -106,8 +106,8 @@ func failJob(ctx context.Context, c *call) (err error) {
 	return c.s.Fail(ctx, end)
 }
 
-// deleteJob executes DeleteJob: it deletes a job that does not run and has no unfinished children.
-// Returns a statusError without a valid id, or the error of the service.
+// deleteJob executes DeleteJob: it deletes a job that does not run and has no children. Returns a
+// statusError without a valid id, or the error of the service.
 func deleteJob(ctx context.Context, c *call) error {
 	id, err := fields{c.req}.id()
 	if err != nil {
@@ -116,8 +116,9 @@ func deleteJob(ctx context.Context, c *call) error {
 	return c.s.Delete(ctx, id)
 }
 
-// cancelJob executes CancelJob: it makes a job that has a parent CANCELLED. Returns a statusError
-// without a valid id, or the error of the service.
+// cancelJob executes CancelJob: it makes a job that has a parent CANCELLED, unless it is RUNNING,
+// FINISHED or PAUSED, which changes nothing. Returns a statusError without a valid id, or the
+// error of the service.
 func cancelJob(ctx context.Context, c *call) error {
 	id, err := fields{c.req}.id()
 	if err != nil {

@@ -100,9 +100,14 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// check sets the defaults and checks the fields. It copies Allow and converts IPv4 prefixes in IPv6
-// form. The default of MaxMemory is at least four times MaxHeader and MaxBody together. It reduces
-// MaxAnswer to half of MaxMemory. Returns all problems, joined.
+// check sets the defaults and checks the fields. Returns all problems, joined.
+//
+//   - Allow is copied, and IPv4 prefixes in IPv6 form are converted. An empty list that is not nil
+//     is an error.
+//   - The default of MaxMemory is at least four times MaxHeader and MaxBody together. A MaxMemory
+//     below their sum is an error.
+//   - MaxAnswer is reduced to half of MaxMemory.
+//   - Numbers must be 1 to 1<<30, and durations at most maxTimeout; 0 means the default.
 func (c *Config) check() error {
 	var errs []error
 	if c.Service == nil {

@@ -115,8 +115,8 @@ func (c *conn) serve(ctx context.Context) {
 	}
 }
 
-// handshake performs the TLS handshake within HeaderTimeout. Returns false after a failure, which
-// it logs at level debug.
+// handshake performs the TLS handshake within HeaderTimeout and blocks for it. It reports whether
+// the handshake succeeded. It logs a failure at level debug.
 func (c *conn) handshake(ctx context.Context, t *tls.Conn) bool {
 	ctx, cancel := context.WithTimeout(ctx, c.s.c.HeaderTimeout)
 	defer cancel()
@@ -194,9 +194,10 @@ func (c *conn) do(ctx context.Context, req *request) (again bool) {
 	return !a.close
 }
 
-// forget answers 202, closes the writing side, and then executes a command. The client does not see
-// its result; a failure is logged. Unknown commands, and commands that claim jobs, are not
-// executed: the jobs would be lost.
+// forget answers 202, closes the writing side, and then executes a command. It blocks until the
+// command has ended and the client has closed its side (linger). The client does not see its
+// result; a failure is logged. Unknown commands, and commands that claim jobs, are not executed:
+// the jobs would be lost.
 func (c *conn) forget(ctx context.Context, call *call) {
 	if c.write(&answer{status: statusQueued, close: true}) == nil {
 		c.closeWrite()

@@ -110,8 +110,8 @@ func (f fields) spec(mock bool) (s jobs.Spec, err error) {
 }
 
 // mocked returns data with "mockRequest":true as the first member, as workers of this protocol
-// expect for mock jobs. Data with a mockRequest stay unchanged. Missing or empty data become an
-// object with only that member.
+// expect for mock jobs. Data with a mockRequest of any value stay unchanged. Missing, empty or
+// invalid data become an object with only that member.
 func mocked(data []byte) []byte {
 	const mark = `"mockRequest":true`
 	var has map[string]json.RawMessage

@@ -66,8 +66,8 @@ func codePoint(b []byte) (r rune, n int) {
 	return first, 4 // half of a pair becomes the replacement character
 }
 
-// unit decodes the four hexadecimal digits at the start of b. ok is false if b does not begin with
-// four.
+// unit decodes the four hexadecimal digits at the start of b. The second result is false if b does
+// not begin with four.
 func unit(b []byte) (rune, bool) {
 	if len(b) < 4 {
 		return 0, false

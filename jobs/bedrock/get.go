@@ -125,8 +125,11 @@ func (c *call) awaitOne(ctx context.Context, r jobs.Request, empty int) (b batch
 }
 
 // appendBatch appends claimed jobs to the answer, and gives back those for which room or memory is
-// lacking. empty is the length of an answer without jobs. Returns errNoMemory if not even the first
-// job of the answer fits; the caller's caller (answer) then gives all back.
+// lacking. empty is the length of an answer without jobs.
+//
+// Returns a batch with the number of handled jobs, the bytes of all of got, and the number of jobs
+// with GivenUp. full is set if a job was given back. Returns errNoMemory if not even the first job
+// of the answer fits; call.answer then gives all back.
 func (c *call) appendBatch(ctx context.Context, got []jobs.Handout, empty int) (b batch, err error) {
 	n := c.appendJobs(got, empty)
 	if n < len(got) && c.length() == empty {
@@ -166,8 +169,10 @@ func (c *call) appendJobs(got []jobs.Handout, empty int) int {
 }
 
 // selector returns the selector of the wanted jobs: one name pattern or several names, an optional
-// priority, and the mark of mock jobs. Returns a statusError for a missing name, a list above
-// maxNames or maxList, or an invalid priority.
+// priority, and the mark of mock jobs. A list with less than two names is a pattern.
+//
+// Returns a statusError for a missing name, a list of more than maxNames names or maxList bytes,
+// or an invalid priority. The names themselves are not checked.
 func (f fields) selector() (s jobs.Selector, err error) {
 	text := f.get("name")
 	switch {

@@ -212,8 +212,8 @@ func (b *body) written(i int) {
 	b.memory.answer(-less)
 }
 
-// free releases the reserved memory and returns the last buffer to the pool. The body must not be
-// used afterwards.
+// free releases the reserved memory and returns the last buffer to the pool, unless it is larger
+// than keptBuffer. The body must not be used afterwards.
 func (b *body) free() {
 	b.memory.answer(-b.held)
 	free(b.out)

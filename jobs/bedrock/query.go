@@ -40,9 +40,11 @@ func queryJob(ctx context.Context, c *call) error {
 }
 
 // query executes Query, whose statement is in the header query or the body: it answers with the
-// matching jobs as a JSON array of rows. It parses the statement itself; no text of a client ever
-// becomes SQL. Returns a statusError for another statement, more than maxRows rows, or an answer
-// above MaxAnswer.
+// matching jobs as a JSON array of rows. It reads them page by page; each page waits until memory
+// for a row is free. It parses the statement itself; no text of a client ever becomes SQL.
+//
+// Returns a statusError without a statement, for another statement, for more than maxRows rows,
+// and for an answer above MaxAnswer. Returns errNoMemory, or the error of the service or of ctx.
 func query(ctx context.Context, c *call) error {
 	text := c.req.get("query")
 	if text == nil {
@@ -152,9 +154,9 @@ func appendRow(out []byte, j *jobs.Row) []byte {
 	return append(out, ']')
 }
 
-// parseQuery parses "select * from jobs", optionally with "where jobID=N" or "where name='x'" and a
-// semicolon, in any letter case. id is N, else -1; q selects the name, if one is given. ok is false
-// for any other text, and for an invalid number or name.
+// parseQuery parses "select * from jobs", optionally with "where jobID=N" or "where name='x'" and
+// a semicolon. Words may have any letter case. id is N, or -1 without jobID; q.Name is the name,
+// if one is given. ok is false for any other text, and for an invalid number or name.
 func parseQuery(text string) (id jobs.ID, q jobs.Filter, ok bool) {
 	id = -1
 	words, ok := tokens(text)

@@ -207,9 +207,16 @@ func (rd *reader) readHead(h *head) error {
 	}
 }
 
-// headLine records the line of b from h.pos to end: the method line, a header, or the continuation
-// of a header. A line without a colon or a name is ignored. Returns errBrowser for a method line of
-// HTTP, errHeadSize for more than maxHeaders headers, and errMemory.
+// headLine records the line of b from h.pos to end:
+//
+//   - The first line that is not blank is the method line. Returns errBrowser if it is one of
+//     HTTP.
+//   - A line that begins with a blank continues the value of the previous header, if there is one.
+//   - A line without a colon or a name is ignored.
+//   - Any other line is a header.
+//
+// Returns errHeadSize for more than maxHeaders headers, and errMemory without memory for its
+// position.
 func (rd *reader) headLine(h *head, b []byte, end int) error {
 	line := b[h.pos:end]
 	if !h.begun {
@@ -262,8 +269,8 @@ func (rd *reader) unescape() {
 	}
 }
 
-// refer sets the fields of req to their places in the present buffer, which may have moved. The
-// body is included if h.bodyLen is known.
+// refer sets line, headers, body and length of req to slices of the present buffer, which may have
+// moved. The body is empty until h.bodyLen is known.
 func (rd *reader) refer(req *request, h *head) {
 	b := rd.buf[rd.from:rd.to]
 	req.line = b[h.line[0]:h.line[1]]

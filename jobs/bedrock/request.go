@@ -97,8 +97,8 @@ func whole(b []byte) (n int64, ok bool) {
 	return n, true
 }
 
-// hex parses a number of 1 to 8 hexadecimal digits in any letter case. ok is false for any other
-// text.
+// hex parses a number of 1 to 8 hexadecimal digits in any letter case. The second result is false
+// for any other text.
 func hex(b []byte) (int64, bool) {
 	if len(b) == 0 || len(b) > 8 {
 		return 0, false
@@ -114,8 +114,8 @@ func hex(b []byte) (int64, bool) {
 	return n, true
 }
 
-// digit returns the value of a hexadecimal digit in any letter case. ok is false for another
-// character.
+// digit returns the value of a hexadecimal digit in any letter case. The second result is false
+// for another character.
 func digit(c byte) (int, bool) {
 	switch {
 	case c >= '0' && c <= '9':

@@ -163,7 +163,8 @@ func (s *Server) serveConn(base context.Context, nc net.Conn) {
 }
 
 // refuse answers 503, too many connections, and closes the connection. An encrypted connection is
-// closed without an answer. The answer fits into the system's buffer, so it does not block.
+// closed without an answer. It blocks for at most 100 ms; usually the answer fits into the
+// system's buffer.
 func refuse(nc net.Conn, encrypted bool) {
 	if !encrypted {
 		_ = nc.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))

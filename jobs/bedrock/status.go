@@ -62,9 +62,16 @@ func fieldName(name string) string {
 	return name
 }
 
-// status returns the status line for err, the error of a command. An error of the service gets the
-// status of the protocol, else 402 for a bad job, 555 after the time limit, 500 otherwise. It logs
-// errors of the store and unknown errors.
+// status returns the status line for err, the error of a command. The first case that applies
+// decides:
+//
+//   - A statusError: its own text.
+//   - ErrNotRunning: 405, with a text for FailJob or for the other commands.
+//   - A FieldError: fieldStatus.
+//   - An error of the table statuses: its status. ErrUnavailable is logged.
+//   - Another ErrBadJob: 402.
+//   - ctx has ended: 555 after the time limit, else 500.
+//   - Any other error: 500, and it is logged.
 func (c *call) status(ctx context.Context, err error) string {
 	var own statusError
 	var field *jobs.FieldError

@@ -224,8 +224,9 @@ func (c *conn) lost(ctx context.Context) bool { return !c.handed.await(ctx, c.s.
 
 // gone reports whether a client that has closed its sending side has closed the whole connection.
 // Its system then refuses the answer, and this system reports that at a later write, even of no
-// bytes. It blocks for up to 51 ms. Returns false where the system reports acknowledgements: lost
-// is more precise.
+// bytes. It blocks for up to 51 ms.
+//
+// Returns false at once if the system reports acknowledgements: lost is then more precise.
 func (c *conn) gone() bool {
 	if c.handed.known {
 		return false // lost is more precise

@@ -52,7 +52,8 @@ func elements(of []byte) iter.Seq[[]byte] {
 	}
 }
 
-// blanks returns the position of the first byte at or after at that is not white space.
+// blanks returns the position of the first byte, from the position at on, that is not white space;
+// the length of text if no such byte follows.
 func blanks(text []byte, at int) int {
 	for at < len(text) && (isBlank(text[at]) || isEnd(text[at])) {
 		at++

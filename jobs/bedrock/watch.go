@@ -28,10 +28,11 @@ const (
 	maxAhead    = 16 << 10
 )
 
-// watch starts to read from the client in a goroutine and counts a waiting request. The returned
-// context ends when the wait for a job must end: after timeout, when the client disconnects or ends
-// its input, or when the server stops. The caller must call end on the watch before it reads from
-// the connection.
+// watch starts a goroutine that reads ahead from the client (run), and adds one to the number of
+// waiting requests. It does not block. The returned context ends when the wait for a job must end:
+// after timeout, when the client disconnects or ends its input, or when the server stops.
+//
+// Call end of the watch before reading from the connection.
 func (c *conn) watch(ctx context.Context, timeout time.Duration) (context.Context, *watch) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	w := &watch{c: c, ctx: ctx, cancel: cancel, done: make(chan struct{}), ahead: len(c.rd.ahead)}
