@@ -86,7 +86,8 @@ func (s *Service) Reject(ctx context.Context, name, key string, reason error) (R
 	return s.answerOne(ctx, Answer{Name: name, Key: key, Refusal: text})
 }
 
-// answerOne gives one answer, as AnswerAll does, and returns its receipt.
+// answerOne gives one answer, as AnswerAll does, and returns its receipt. Returns the errors of
+// AnswerAll with an empty receipt.
 func (s *Service) answerOne(ctx context.Context, a Answer) (Receipt, error) {
 	receipts, err := s.AnswerAll(ctx, []Answer{a})
 	if err != nil {
@@ -227,7 +228,8 @@ func (s *Service) reportAnswer(a Answer, r Receipt, ended runEnd) {
 //   - j already has an answer: Duplicate, and nothing changes.
 //   - Otherwise j accepts it (accept), with the receipt Accepted.
 //
-// runEnd is the effect on the run of j.
+// runEnd is the effect on the run of j. Returns errors of the store, with an empty effect, and
+// those of accept.
 func (s *Service) applyAnswer(ctx context.Context, t *txn.Step, j *Row, a *Answer) (Receipt, runEnd, error) {
 	switch {
 	case j == nil:
@@ -280,6 +282,8 @@ func (s *Service) accept(ctx context.Context, t *txn.Step, j *Row, a *Answer) (r
 //   - The last job or task with the key is over and has its answer: Duplicate.
 //   - The last job or task with the key is over: Late.
 //   - Otherwise the answer is stored as an early answer (storeEarly): Early, or Duplicate.
+//
+// Returns errors of the store, with an empty receipt.
 func (s *Service) answerNoJob(ctx context.Context, t *txn.Step, a *Answer) (Receipt, error) {
 	d, err := t.DeferralOf(ctx, a.Name, a.Key)
 	if err != nil {

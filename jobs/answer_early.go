@@ -11,6 +11,7 @@ import (
 // storeEarly stores an answer that came before its request, until Config.EarlyFor has passed, and
 // returns the receipt Early. If an early answer is already stored for the key, it changes nothing
 // and returns the receipt Duplicate. The receipt names no job. Call it with the key locked.
+// Returns errors of the store.
 func (s *Service) storeEarly(ctx context.Context, t *txn.Step, a *Answer) (Receipt, error) {
 	stored, err := t.Early(ctx, a.Name, a.Key)
 	if err != nil {
@@ -25,6 +26,7 @@ func (s *Service) storeEarly(ctx context.Context, t *txn.Step, a *Answer) (Recei
 
 // claimEarly deletes the early answer to the name and key of j and returns it. It does not change
 // j. Returns nil if no early answer is stored, or if it has expired. Call it with the key locked.
+// Returns errors of the store.
 func (s *Service) claimEarly(ctx context.Context, t *txn.Step, j *Row) (*Answer, error) {
 	e, err := t.Early(ctx, j.Name, j.Key)
 	if e == nil || err != nil {

@@ -15,7 +15,7 @@ func pending() []State { return []State{Queued, RunQueued, Running, Paused} }
 const page = 256
 
 // hasPending reports whether the job has children in a state that a parent waits for (pending). It
-// locks nothing.
+// locks nothing. Returns the error of reading them.
 func (s *Service) hasPending(ctx context.Context, t *txn.Step, parent ID) (bool, error) {
 	found, err := t.Tx.Children(ctx, parent, jobstore.Page{States: pending(), Limit: 1})
 	return len(found) > 0, err
@@ -23,7 +23,7 @@ func (s *Service) hasPending(ctx context.Context, t *txn.Step, parent ID) (bool,
 
 // resumeParent makes a PAUSED parent QUEUED, and saves it, if it has no pending children. It does
 // nothing if parent is 0, or if the job is not PAUSED or not locked in t. Call it with the parent
-// locked in t.
+// locked in t. Returns errors of the store.
 func (s *Service) resumeParent(ctx context.Context, t *txn.Step, parent ID) error {
 	p := t.Rows[parent]
 	if parent == 0 || p == nil || p.State != Paused {

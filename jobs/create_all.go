@@ -134,6 +134,7 @@ func (m *maker) add(spec *Spec, j *Row) (*Row, error) {
 
 // write saves the jobs in changed, then the jobs in created in the order of the specs. It sets
 // Changed and Due of the first, and the ids of the second. It does nothing for an empty list.
+// Returns the first error of the store.
 func (m *maker) write(ctx context.Context) error {
 	if len(m.changed) > 0 {
 		if err := m.Save(ctx, slices.Collect(maps.Values(m.changed))...); err != nil {

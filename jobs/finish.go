@@ -143,8 +143,9 @@ func (s *Service) repeat(ctx context.Context, t *txn.Step, j *Row) (failed bool,
 	return false, nil
 }
 
-// pause makes j PAUSED until its children are over, with Attempt 0, and its PAUSED children QUEUED.
-// NextRun becomes LastRun, so that j is due at once when it is resumed. It saves all of them.
+// pause makes j PAUSED until its children are over, with Attempt 0, and its PAUSED children
+// QUEUED. NextRun becomes LastRun, so that j is due at once when it is resumed. It saves all of
+// them. Returns the errors of Save and unpauseChildren.
 func (s *Service) pause(ctx context.Context, t *txn.Step, j *Row) error {
 	rules.StartOver(j)
 	j.State, j.NextRun = Paused, j.LastRun

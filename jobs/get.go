@@ -328,9 +328,9 @@ func (s *Service) setNextClaim(t *txn.Step, j *Row, k int32) error {
 }
 
 // addRelatives sets ParentData, FinishedChildren and CancelledChildren of claimed jobs. A deleted
-// parent leaves ParentData nil. Jobs with GivenUp get nothing. It reads after the claim and without
-// locks, since locking a parent after its child would break the lock order. It does no I/O if no
-// job has relatives.
+// parent leaves ParentData nil. Jobs with GivenUp get nothing. It reads after the claim and
+// without locks, since locking a parent after its child would break the lock order. It does no I/O
+// if no job has relatives. Returns errors of the store.
 func (s *Service) addRelatives(ctx context.Context, out []Handout) error {
 	related := false
 	for i := range out {
@@ -367,9 +367,10 @@ func (s *Service) addRelatives(ctx context.Context, out []Handout) error {
 // includes neither.
 func hasRelatives(h *jobstore.Handout) bool { return !h.GivenUp && (h.Parent != 0 || h.HasChildren) }
 
-// addChildren adds all FINISHED and CANCELLED children to the lists of h, in the order of ids. From
-// the child on with which the Data exceed MaxChildrenData bytes in total, children have nil Data.
-// It reads them page by page.
+// addChildren adds all FINISHED and CANCELLED children to the lists of h, in the order of ids.
+// From the child on with which the Data exceed MaxChildrenData bytes in total, children have nil
+// Data. It reads them page by page. Returns errors of the store; h may then have a part of the
+// children.
 func addChildren(ctx context.Context, tx jobstore.Tx, h *jobstore.Handout) error {
 	left := MaxChildrenData
 	after := ID(0)

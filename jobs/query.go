@@ -46,7 +46,7 @@ func (s *Service) List(ctx context.Context, f Filter) ([]Job, error) {
 }
 
 // Rows is [Service.List] with the fields that only stores and workers use ([Row]), for tools and
-// protocols.
+// protocols. Returns the errors of List.
 func (s *Service) Rows(ctx context.Context, f Filter) ([]Row, error) {
 	of := 0
 	for _, set := range []bool{f.Name != "", f.Queue != "", f.Parent != 0} {
@@ -103,7 +103,8 @@ func (s *Service) Row(ctx context.Context, id ID) (Row, error) {
 }
 
 // Messages returns, by job id, the messages of the tasks with conditions ([task.Conditions]) that
-// these jobs were created for. Other jobs, and ids without a job, are left out.
+// these jobs were created for. Other jobs, and ids without a job, are left out. Returns errors of
+// the store.
 func (s *Service) Messages(ctx context.Context, ids ...ID) (map[ID][]byte, error) {
 	var found map[ID][]byte
 	err := s.c.Store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {

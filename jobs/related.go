@@ -15,6 +15,7 @@ import (
 //   - A PAUSED parent becomes QUEUED if it has no pending children.
 //
 // Call it after saving j, with the sequence key and the parent of j locked (txn.Locks.AddJob).
+// Returns errors of the store, and ErrLocks for another try (promote).
 func (s *Service) updateRelated(ctx context.Context, t *txn.Step, j *Row) error {
 	if err := s.promote(ctx, t, j.SequenceKey); err != nil {
 		return err

@@ -13,14 +13,14 @@ import (
 func sequenceHolders() []State { return []State{Queued, RunQueued, Running, Paused} }
 
 // sequenceTaken reports whether the sequence of a key has a current job, in a state of
-// sequenceHolders. Call it with the sequence key locked.
+// sequenceHolders. Call it with the sequence key locked. Returns errors of the store.
 func (s *Service) sequenceTaken(ctx context.Context, t *txn.Step, key string) (bool, error) {
 	id, err := firstOf(ctx, t.Tx, key, sequenceHolders()...)
 	return id != 0, err
 }
 
 // firstOf returns the lowest id of the jobs of a sequence that are in one of these states. 0: no
-// such job. It locks nothing.
+// such job. It locks nothing. Returns errors of the store.
 func firstOf(ctx context.Context, tx jobstore.Tx, key string, states ...State) (ID, error) {
 	g := jobstore.Group{By: jobstore.BySequence, Key: key}
 	found, err := tx.First(ctx, states, g)
@@ -52,7 +52,8 @@ func (s *Service) promote(ctx context.Context, t *txn.Step, key string) error {
 
 // enqueue sets the state of j to QUEUED, without saving j. A job that is WAITING or over becomes
 // WAITING instead if its sequence has a current job. A job in any other state is the current job
-// itself. Call it with the sequence key of j locked.
+// itself. Call it with the sequence key of j locked. Returns errors of the store; j is then
+// unchanged.
 func (s *Service) enqueue(ctx context.Context, t *txn.Step, j *Row) error {
 	if j.SequenceKey == "" || j.State == Queued || j.State == RunQueued || j.State == Running || j.State == Paused {
 		j.State = Queued

@@ -36,7 +36,7 @@ func (s *Service) end(ctx context.Context, t *txn.Step, j *Row, state State) err
 }
 
 // fail changes j to FAILED, as end does, and sets its Reason to reason, cut to MaxReason bytes. It
-// does not save j.
+// does not save j. Returns the error of end; j is FAILED nevertheless.
 func (s *Service) fail(ctx context.Context, t *txn.Step, j *Row, reason string) error {
 	err := s.end(ctx, t, j, Failed)
 	j.Reason = rules.CutReason(reason)

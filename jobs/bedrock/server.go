@@ -46,7 +46,7 @@ type counters struct{ connections, waiting, accepted, refused, requests, givenBa
 var ErrRunning = errors.New("bedrock: Run or Serve was already called; create a new server")
 
 // New returns a Server with the defaults of c. It does no I/O and starts no goroutine. Returns all
-// problems of c, joined.
+// problems of c, joined. The Server is then nil.
 func New(c Config) (*Server, error) {
 	if err := c.check(); err != nil {
 		return nil, err

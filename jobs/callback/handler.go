@@ -47,7 +47,7 @@ type Handler struct {
 var _ http.Handler = (*Handler)(nil)
 
 // NewHandler returns a Handler with the defaults of c. It does no I/O and starts no goroutine.
-// Returns all problems of c, joined.
+// Returns all problems of c, joined. The Handler is then nil.
 func NewHandler(c Config) (*Handler, error) {
 	if err := c.check(); err != nil {
 		return nil, err

@@ -30,7 +30,7 @@ type Listener struct {
 }
 
 // NewListener returns a Listener with the defaults of c. It does no I/O and starts no goroutine.
-// Returns all problems of c, joined.
+// Returns all problems of c, joined. The Listener is then nil.
 func NewListener(c ListenerConfig) (*Listener, error) {
 	if err := c.check(); err != nil {
 		return nil, err

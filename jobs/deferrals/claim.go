@@ -66,7 +66,8 @@ func (s *Store) claimDue(ctx context.Context, queues []string, limit int, lease 
 }
 
 // due returns those of the queues that have a due deferral. If no queue has one, wait is the time
-// until the first deferral becomes due, at most maxWait; otherwise 0. It locks and changes nothing.
+// until the first deferral becomes due, at most maxWait; otherwise 0. It locks and changes
+// nothing. Returns errors of the store, as wrap converts them.
 func (s *Store) due(ctx context.Context, queues []string) (due []string, wait time.Duration, err error) {
 	err = s.store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		due, wait = nil, 0
@@ -230,8 +231,9 @@ func (s *Store) release(ctx context.Context, c *claim, after time.Duration) erro
 }
 
 // renew sets the end of the leases of claims to lease from now, in one transaction. lost contains
-// the claims that another consumer has taken or whose deferral is deleted. Claims whose deferral is
-// over are ignored. Without claims it does nothing.
+// the claims that another consumer has taken or whose deferral is deleted. Claims whose deferral
+// is over are ignored. Without claims it does nothing. Returns errors of the store, as wrap
+// converts them; no lease is then renewed.
 func (s *Store) renew(ctx context.Context, claims []*claim, lease time.Duration) (lost []*claim, err error) {
 	if len(claims) == 0 {
 		return nil, nil

@@ -359,7 +359,7 @@ func (s *Store) drop(ctx context.Context, a *deferral.Attempt, keepAnswer bool) 
 }
 
 // exists reports whether a task has a deferral, open or over. It locks nothing. Most tasks have no
-// deferral and then end without a transaction.
+// deferral and then end without a transaction. Returns errors of the store, as wrap converts them.
 func (s *Store) exists(ctx context.Context, id task.ID) (is bool, err error) {
 	err = s.store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		found, err := tx.Deferrals(ctx, id)

@@ -265,7 +265,7 @@ func (b *subscription) lose(d *delivery, _ error) {
 	}
 }
 
-// forget removes a delivery from the held ones, which ends the renewal of its lease, and wakes
+// forget removes a delivery from b.held, which ends the renewal of its lease, and wakes
 // Receive if the subscription was full. It writes nothing to the store. It takes b.mu.
 func (b *subscription) forget(d *delivery) {
 	b.mu.Lock()

@@ -91,7 +91,7 @@ func (tx *tx) rollback() {
 }
 
 // notifications returns the texts for watchers, each once: those of jobs whose state has changed
-// for watchers (notification), and the recorded ones of deferrals and leases. Deleted jobs have no
+// for watchers (notification), and the recorded texts of deferrals and leases. Deleted jobs have no
 // text. some reports whether watchers must be called. More than 100 texts become nil, which means
 // any text.
 func (tx *tx) notifications() (names []string, some bool) {

@@ -192,7 +192,7 @@ func (l *Leader) KeepLease(ctx context.Context) {
 
 // renew renews the lease and stores the Status. It does nothing if this leader does not have the
 // lease. If another leader has claimed it, renew records the loss, wakes Next and returns nil. It
-// gives up after the duration of the lease.
+// gives up after the duration of the lease. Returns other errors of the store.
 func (l *Leader) renew(ctx context.Context) error {
 	token := l.Fence()
 	if token == 0 {
@@ -247,8 +247,8 @@ func (l *Leader) saveLease(ctx context.Context, t *txn.Step, rec *jobstore.Queue
 
 // claimLease takes the lease if it is free, with the next fencing token. Then wait is 0, Fence
 // returns the token, and the roster and the pace are reset. If another leader has the lease, wait
-// is the time until it ends, and nothing changes. It reads first and writes only if the lease seems
-// free. It takes l.mu.
+// is the time until it ends, and nothing changes. It reads first and writes only if the lease
+// seems free. It takes l.mu. Returns errors of the store; nothing changes then.
 func (l *Leader) claimLease(ctx context.Context) (wait time.Duration, err error) {
 	if wait, err = l.leaseLeft(ctx); wait > 0 || err != nil {
 		return wait, err
@@ -285,7 +285,7 @@ func (l *Leader) claimLease(ctx context.Context) (wait time.Duration, err error)
 }
 
 // leaseLeft returns the time until the lease ends, whichever leader has it. 0 or below means that
-// the lease is free or has never existed. It locks nothing.
+// the lease is free or has never existed. It locks nothing. Returns errors of the store.
 func (l *Leader) leaseLeft(ctx context.Context) (wait time.Duration, err error) {
 	err = l.store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		wait = 0

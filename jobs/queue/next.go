@@ -66,7 +66,8 @@ func (l *Leader) Next(ctx context.Context, slots int) ([]jobstore.Handout, error
 // a signal that came before.
 //
 // If it claimed no job, the caller waits for the time wait, or for a signal, before the next
-// admission. wait is 0 if jobs were claimed or another admission at once may find more.
+// admission. wait is 0 if jobs were claimed or another admission at once may find more. Returns
+// the errors of runAdmission and upcoming.
 func (l *Leader) admitOnce(ctx context.Context, slots int) (out []jobstore.Handout, wait time.Duration, err error) {
 	select {
 	case <-l.signal: // later signals are for the next admission
@@ -129,6 +130,7 @@ func (l *Leader) sleep(ctx context.Context, d time.Duration, signal <-chan struc
 
 // upcoming returns the time until the next job of the queue becomes due, at most an hour and at
 // least admissionGap. It ignores jobs that were due at the last admission, which have not started.
+// It reads in a View, without locks. Returns errors of the store.
 func (l *Leader) upcoming(ctx context.Context) (wait time.Duration, err error) {
 	wait = time.Hour
 	err = l.store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {

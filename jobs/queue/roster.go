@@ -97,7 +97,7 @@ func (r *roster) contains(out []jobstore.Handout) bool {
 
 // readRunning reads all jobs of the queue that are RUNNING or RUNQUEUED (they run and wait for a
 // worker), page by page. It returns them as a new roster in the order of their starts. The caller
-// sets its version.
+// sets its version. Returns a nil roster and the error of the store if a page cannot be read.
 func (l *Leader) readRunning(ctx context.Context) (*roster, error) {
 	r := &roster{read: time.Now()}
 	after := jobstore.ID(0)

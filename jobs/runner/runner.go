@@ -51,7 +51,7 @@ type counters struct {
 var _ task.Registrar = (*Runner)(nil)
 
 // New returns a Runner with the defaults of c. It does no I/O and starts no goroutine. Returns all
-// problems of c, joined.
+// problems of c, joined. The Runner is then nil.
 func New(c Config) (*Runner, error) {
 	if err := c.complete(); err != nil {
 		return nil, err

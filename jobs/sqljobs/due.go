@@ -276,7 +276,8 @@ func (t *tx) takeLite(ctx context.Context, d jobstore.Due, limit int, lease time
 }
 
 // mark stores in the database that jobs are claimed at the time now, until the time due. It does
-// not change found. Without jobs it does nothing. SQLite alone uses it.
+// not change found. Without jobs it does nothing. SQLite alone uses it. Returns the error of the
+// database.
 func (t *tx) mark(ctx context.Context, found []jobstore.Row, now, due time.Time) error {
 	var err error
 	switch len(found) {
@@ -333,7 +334,8 @@ func (t *tx) candidates(ctx context.Context, w *want, need, room int) (found []c
 }
 
 // seek reads at most look due rows of any name or of w.name, in order, and returns the first room
-// rows that w selects. all reports that it has found every row. It locks no row.
+// rows that w selects. all reports that it has found every row. It locks no row. Returns the error
+// of the database, which does not fail the transaction.
 func (t *tx) seek(ctx context.Context, w *want, mock bool, look, room int) (found []candidateRow, all bool, err error) {
 	query, args := t.statement(w, seek, mock, look)
 	found, read, err := t.pick(ctx, w, room, query, args...)
@@ -342,7 +344,7 @@ func (t *tx) seek(ctx context.Context, w *want, mock bool, look, room int) (foun
 
 // pick runs a query for candidates and returns the first rows, at most room, whose name w selects.
 // It stops reading at the last of them. read is the number of rows that it has read by then,
-// selected or not.
+// selected or not. Returns the error of the database, which does not fail the transaction.
 func (t *tx) pick(ctx context.Context, w *want, room int, query string, args ...any) (found []candidateRow, read int, err error) {
 	rows, err := t.c.Query(ctx, query, args...)
 	if err != nil {
@@ -430,8 +432,8 @@ func (t *tx) ofPattern(ctx context.Context, w *want, need, room int) (found []ca
 }
 
 // walk reads the first due rows, at most look, and returns those that w selects. enough reports
-// that they are at least need rows, or all of them. It stores that in k: after a failure only every
-// 16th walk of k reads, and the others return false.
+// that they are at least need rows, or all of them. It stores that in k: after a failure only
+// every 16th walk of k reads, and the others return false. Returns the error of seek.
 func (t *tx) walk(ctx context.Context, w *want, k *walk, look, need, room int) (found []candidateRow, enough, all bool, err error) {
 	if !t.s.names.worth(k) {
 		return nil, false, false, nil
@@ -443,7 +445,7 @@ func (t *tx) walk(ctx context.Context, w *want, k *walk, look, need, room int) (
 }
 
 // matching returns the names of jobs that match m, and of, the number of all names. It reads the
-// names that are new since the last read.
+// names that are new since the last read. Returns the error of readNames.
 func (t *tx) matching(ctx context.Context, m *matched) (names []string, of int, err error) {
 	for {
 		l, err := t.readNames(ctx)

@@ -290,8 +290,9 @@ func (w *sweeper) count(ctx context.Context, s *Store, fresh int) {
 }
 
 // sweepOnce removes the unused names among the next sweepPage names after the name after, in a
-// transaction of its own. It returns the last name of that page, after which the next sweep begins;
-// "" means from the start. On PostgreSQL it skips names that another transaction is about to use.
+// transaction of its own. It returns the last name of that page, after which the next sweep
+// begins; "" means from the start. On PostgreSQL it skips names that another transaction is about
+// to use. Returns errors of the database; nothing is then removed.
 func (s *Store) sweepOnce(ctx context.Context, after string) (next string, err error) {
 	err = s.conn.Update(ctx, func(ctx context.Context, c *sqlconn.Tx) error {
 		idle, last, err := idleNames(ctx, c, s.text.page, after)
@@ -316,8 +317,9 @@ func (s *Store) sweepOnce(ctx context.Context, after string) (next string, err e
 	return next, err
 }
 
-// idleNames returns the names without jobs among the next sweepPage names after the name after, and
-// the last name of that page. The last name is "" at the last page. page is the statement.
+// idleNames returns the names without jobs among the next sweepPage names after the name after,
+// and the last name of that page. The last name is "" at the last page. page is the statement.
+// Returns errors of the database.
 func idleNames(ctx context.Context, c *sqlconn.Tx, page, after string) (idle []string, last string, err error) {
 	rows, err := c.Query(ctx, page, after)
 	if err != nil {
@@ -341,7 +343,7 @@ func idleNames(ctx context.Context, c *sqlconn.Tx, page, after string) (idle []s
 
 // lockNames locks those of the names that no other transaction is about to use, until the end of
 // the transaction, and returns them. It does not wait. It reuses the memory of names. PostgreSQL
-// alone uses it.
+// alone uses it. Returns errors of the database.
 func lockNames(ctx context.Context, c *sqlconn.Tx, names []string) ([]string, error) {
 	byKey := make(map[int64]string, len(names))
 	keys := make([]int64, 0, len(names))

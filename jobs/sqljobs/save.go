@@ -71,6 +71,7 @@ func (t *tx) Save(ctx context.Context, all ...*jobstore.Row) error {
 }
 
 // saveMessages inserts the messages of new jobs into their own table. Their ids must be set.
+// Returns the first error of the database.
 func (t *tx) saveMessages(ctx context.Context, made []*jobstore.Row) error {
 	return inChunks(made, func(part []*jobstore.Row) error {
 		ids, messages := make([]int64, len(part)), make([]string, len(part))
@@ -159,7 +160,7 @@ func (t *tx) saveOne(ctx context.Context, j *jobstore.Row) error {
 }
 
 // insert inserts one job and its name, and sets its id. It counts a new name in t.fresh and notes
-// the stored values. It does not insert the message.
+// the stored values. It does not insert the message. Returns errors of the database.
 func (t *tx) insert(ctx context.Context, j *jobstore.Row) error {
 	query, args := t.s.text.insert, values(j)
 	if isBasic(j) {
@@ -187,7 +188,7 @@ func (t *tx) insert(ctx context.Context, j *jobstore.Row) error {
 
 // addNames adds those of the names that are missing to the table of names, and counts them in
 // t.fresh. On PostgreSQL it locks the names against a sweep. It writes in sorted order to avoid
-// deadlocks, and sorts the slice.
+// deadlocks, and sorts the slice. Returns errors of the database.
 func (t *tx) addNames(ctx context.Context, names []string) error {
 	slices.Sort(names)
 	names = slices.Compact(names)
@@ -300,7 +301,8 @@ func column[T any](rows [][]any, c int) []*T {
 }
 
 // insertMany inserts jobs with one statement, sets their ids in ascending order, and notes the
-// stored values. The names must be stored already. PostgreSQL alone uses it.
+// stored values. The names must be stored already. PostgreSQL alone uses it. Returns errors of the
+// database.
 func (t *tx) insertMany(ctx context.Context, all []*jobstore.Row) error {
 	given := make([][]any, len(all))
 	for i, j := range all {

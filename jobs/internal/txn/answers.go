@@ -18,7 +18,7 @@ type earlyChange struct {
 
 // Early returns the early answer to a name and a key, which came before its request was stored.
 // Changes of this transaction are included. Returns nil if no such answer exists or if it has
-// expired. It locks nothing; the key must be locked.
+// expired. It locks nothing; the key must be locked. Returns errors of the store.
 func (t *Step) Early(ctx context.Context, name, key string) (*jobstore.EarlyAnswer, error) {
 	if t.batch != nil {
 		if e, changed := t.batch.early[answerKey{name, key}]; changed {

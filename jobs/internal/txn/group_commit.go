@@ -293,9 +293,10 @@ func isRule(err error) bool {
 // findJobs reads the jobs and deferrals that the changes select, in a View without locks. It does
 // no I/O if no change has a Key or Needs.
 //
-// For a change with a Key it adds the key to the keys to lock in l. It sets ID to the open job with
-// the key, or 0. If no job has it and Answers is set, it sets task to the open deferral, or "". For
-// other changes it calls Needs, if set, with the job if the job exists.
+// For a change with a Key it adds the key to the keys to lock in l. It sets ID to the open job
+// with the key, or 0. If no job has it and Answers is set, it sets task to the open deferral, or
+// "". For other changes it calls Needs, if set, with the job if the job exists. Returns errors of
+// the store.
 func (e *Engine) findJobs(ctx context.Context, changes []*Change, l *Locks) error {
 	var ids []jobstore.ID
 	keyed := false
@@ -400,6 +401,7 @@ func (t *Step) apply(ctx context.Context, c *Change) error {
 
 // jobNotRead returns the id of the stored open job that has the key of a change, if this batch has
 // not read that job. Otherwise it returns 0: no job has the key, or only a job of the batch.
+// Returns errors of the store.
 func (t *Step) jobNotRead(ctx context.Context, c *Change) (jobstore.ID, error) {
 	found, err := t.Tx.First(ctx, jobstore.OpenStates(), c.group())
 	if id := found[c.group()]; err == nil && !t.batch.read(id) {

@@ -50,7 +50,8 @@ func Do(ctx context.Context, store jobstore.Store, l *Locks, fn func(ctx context
 
 // begin takes the locks of t.Locks in the order that the package comment states. It stores the
 // locked rows in t.Rows, then sets Asked to the time of this process and Now to the time of the
-// store. It blocks while other transactions hold a lock.
+// store. It blocks while other transactions hold a lock. Returns errors of the store, and ErrLocks
+// from lockRows.
 func (t *Step) begin(ctx context.Context) error {
 	if err := t.lockNames(ctx, named("sequence ", t.Locks.Sequences)); err != nil {
 		return err
