@@ -179,8 +179,9 @@ func attempt(j *Row) string {
 	return fmt.Sprintf(", in attempt %d", j.Attempt)
 }
 
-// explainWaiting adds the reason of a WAITING job: the current job of its sequence and the state of
-// that job. If this job has ended meanwhile, the reason names only the sequence key.
+// explainWaiting adds the reason of a WAITING job: the current job of its sequence and the state
+// of that job. If this job has ended meanwhile, the reason names only the sequence key. Returns
+// errors of the store.
 func (x *explainer) explainWaiting(ctx context.Context) error {
 	key := x.Job.SequenceKey
 	id, err := firstOf(ctx, x.tx, key, sequenceHolders()...)
@@ -212,10 +213,10 @@ func doing(j *Row) string {
 	return "which is " + string(j.State)
 }
 
-// explainPaused adds the reasons of a PAUSED job. A child waits for its parent. Any other job waits
-// for its pending children: it adds one reason for each of the first three, and their number if
-// there are more. From 256 children on the number is "or more". If no child is pending any more,
-// the reason names no child.
+// explainPaused adds the reasons of a PAUSED job. A child waits for its parent. Any other job
+// waits for its pending children: it adds one reason for each of the first three, and their number
+// if there are more. From 256 children on the number is "or more". If no child is pending any
+// more, the reason names no child. Returns errors of the store.
 func (x *explainer) explainPaused(ctx context.Context) error {
 	if x.Job.Parent != 0 {
 		x.add(Why{Kind: WhyParent, Job: x.Job.Parent}, "It waits until its parent, job %d, has finished its run and is PAUSED.", x.Job.Parent)

@@ -209,8 +209,8 @@ func exact(t time.Time) time.Time {
 
 // Watch registers wake, for commits through this store and all joined stores. The goroutine that
 // has committed calls it, before its Update returns. stop, or Close of this store, ends the calls;
-// stop is idempotent. After Close it registers nothing. It takes s.mu. It implements
-// [jobstore.Store].
+// stop is idempotent. After Close it registers nothing. It takes s.mu. stop takes s.mu, too. It
+// implements [jobstore.Store].
 func (s *Store) Watch(wake func(names []string)) (stop func()) {
 	w := &watcher{wake}
 	s.mu.Lock()

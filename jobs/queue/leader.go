@@ -247,8 +247,10 @@ func (l *Leader) saveLease(ctx context.Context, t *txn.Step, rec *jobstore.Queue
 
 // claimLease takes the lease if it is free, with the next fencing token. Then wait is 0, Fence
 // returns the token, and the roster and the pace are reset. If another leader has the lease, wait
-// is the time until it ends, and nothing changes. It reads first and writes only if the lease
-// seems free. It takes l.mu. Returns errors of the store; nothing changes then.
+// is the time until it ends, and nothing changes.
+//
+// It reads first and writes only if the lease seems free. It takes l.mu. Returns errors of the
+// store; Fence then still returns 0.
 func (l *Leader) claimLease(ctx context.Context) (wait time.Duration, err error) {
 	if wait, err = l.leaseLeft(ctx); wait > 0 || err != nil {
 		return wait, err

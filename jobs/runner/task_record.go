@@ -252,7 +252,7 @@ func (r *session) checkRunning(j *jobs.Row) {
 
 // dropMissing releases held jobs that wait for their task, were claimed before began, and are not
 // in now. Another worker has ended or claimed them. If the record of the task contains no end or
-// cannot be read, the job is counted and reported as lost.
+// cannot be read, the job is counted and reported as lost. It blocks for one read per job.
 func (r *session) dropMissing(now map[jobs.ID]sighting, began time.Time) {
 	for _, h := range r.held.All() {
 		if !h.waitsForTask() || !h.got.Before(began) || now[h.ID].token == h.Token {

@@ -306,9 +306,9 @@ func (a *candidateRow) compare(b *candidateRow) int {
 	return cmp.Or(cmp.Compare(a.priority, b.priority), cmp.Compare(a.due, b.due), cmp.Compare(a.id, b.id))
 }
 
-// candidates returns the first due rows that w selects, in order, at most room. It may return fewer
-// than need only if it has found every row; all is then true. It merges mock jobs if w selects
-// them. It locks no row.
+// candidates returns the first due rows that w selects, in order, at most room. It may return
+// fewer than need only if it has found every row; all is then true. It merges mock jobs if w
+// selects them. It locks no row. Returns errors of the database.
 func (t *tx) candidates(ctx context.Context, w *want, need, room int) (found []candidateRow, all bool, err error) {
 	switch {
 	case w.pattern != nil:
@@ -364,7 +364,7 @@ func (t *tx) pick(ctx context.Context, w *want, room int, query string, args ...
 
 // ofNames returns the first room due rows of the names, in order. all reports that it has found
 // every row. It needs one statement on PostgreSQL, and one for each name on SQLite. It locks no
-// row.
+// row. Returns errors of the database.
 func (t *tx) ofNames(ctx context.Context, w *want, names []string, room int) (found []candidateRow, all bool, err error) {
 	if !t.s.lite {
 		query, args := t.s.text.many, []any{room, w.by, names}

@@ -292,7 +292,7 @@ func (w *sweeper) count(ctx context.Context, s *Store, fresh int) {
 // sweepOnce removes the unused names among the next sweepPage names after the name after, in a
 // transaction of its own. It returns the last name of that page, after which the next sweep
 // begins; "" means from the start. On PostgreSQL it skips names that another transaction is about
-// to use. Returns errors of the database; nothing is then removed.
+// to use. Returns errors of the database.
 func (s *Store) sweepOnce(ctx context.Context, after string) (next string, err error) {
 	err = s.conn.Update(ctx, func(ctx context.Context, c *sqlconn.Tx) error {
 		idle, last, err := idleNames(ctx, c, s.text.page, after)

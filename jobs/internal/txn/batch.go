@@ -32,7 +32,7 @@ type batch struct {
 func newBatch(n int) *batch { return &batch{jobs: make(map[jobstore.ID]*jobstore.Row, n)} }
 
 // readDeferrals locks the deferrals of tasks and stores them in b. Missing ones are left out. It
-// does nothing without tasks.
+// does nothing without tasks. Returns the error of the store.
 func (b *batch) readDeferrals(ctx context.Context, tx jobstore.Tx, tasks []task.ID) error {
 	if len(tasks) == 0 {
 		return nil
