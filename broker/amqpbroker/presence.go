@@ -17,7 +17,7 @@ import (
 // to its own question before it starts to wait, and up to the end afterwards.
 const answerWait = 2 * time.Second
 
-// nodeEntry holds the known state of a node.
+// nodeEntry holds the state of a node that this process knows from the notes that it has read.
 type nodeEntry struct {
 	left   time.Time     // when it ended in order; zero: it has not
 	ask    *question     // the next question, for which callers of NodeState wait
@@ -179,9 +179,15 @@ func (w *witness) askLoop(node string) {
 	}
 }
 
-// ask asks for a node once and blocks for up to answerWait. name is the id of the note that asks.
-// seen is closed when the node answers. Returns NodePresent, NodeLeft or NodeAbsent, or the error
-// that prevents an answer.
+// ask asks for a node once. It blocks until this process has read its question back, and then for
+// up to answerWait. name is the id of the note that asks. seen is closed when the node answers. It
+// takes w.mu, but not while it waits.
+//
+//   - The node has answered: NodePresent.
+//   - A note says that the node ended in order: NodeLeft.
+//   - Neither, after all notes were read once more: NodeAbsent.
+//
+// Returns the error that prevents an answer.
 func (w *witness) ask(node, name string, seen <-chan struct{}) (broker.NodeState, error) {
 	stop := w.log.b.stop
 	if err := w.log.writeAndRead(stop, &note{Kind: noteAsk, At: time.Now().UnixMilli(), Node: node, Nonce: name}); err != nil {
@@ -227,7 +233,8 @@ func (b *Broker) Leave(ctx context.Context, node string) error {
 
 // leave writes a note that the node ended in order and waits for the confirmation. Then this
 // process no longer answers for the node. After an error it still answers. It does nothing if the
-// node noted no start in this process. It takes w.mu.
+// node noted no start in this process. Returns the errors of checkNode. It takes w.mu, but does
+// not hold it while it waits.
 func (w *witness) leave(ctx context.Context, node string) error {
 	if err := w.checkNode(node); err != nil {
 		return err

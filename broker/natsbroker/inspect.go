@@ -34,14 +34,16 @@ func (b *Broker) state(ctx context.Context, q *queue, level int) (consumerState,
 
 // Stats implements [broker.Inspector]. A message that was returned to the queue and waits for a
 // consumer counts as held. DeadDropped counts the letters that this process has dropped because
-// there were too many. The server does not report expired letters.
+// there were too many. The server does not report expired letters. Returns ErrNoQueue if the queue
+// does not exist. It waits for the server.
 func (b *Broker) Stats(ctx context.Context, name string) (broker.Stats, error) {
 	st, err := b.stats(ctx, name)
 	return st, wrap(err, "inspect", name)
 }
 
 // stats adds up the counters of all levels of a queue, with one or more requests for each, see
-// Stats. Returns ErrNoQueue if the queue does not exist. It waits for the server.
+// Stats. Returns ErrNoQueue if the queue does not exist. After an error of the server the sums are
+// incomplete. It waits for the server.
 func (b *Broker) stats(ctx context.Context, name string) (broker.Stats, error) {
 	var sum broker.Stats
 	q, err := b.queue(ctx, name)
@@ -75,17 +77,19 @@ func (b *Broker) stats(ctx context.Context, name string) (broker.Stats, error) {
 // purgeBatch is the number of messages that Purge requests at once.
 const purgeBatch = 256
 
-// Purge implements [broker.Inspector]. It fetches the waiting messages through the queue's
-// consumers and acknowledges them. The server itself can purge only by subject, which would remove
-// held messages too.
+// Purge implements [broker.Inspector]. It removes the waiting messages and returns their number,
+// also after an error. It fetches them through the queue's consumers and acknowledges them. The
+// server itself can purge only by subject, which would remove held messages too. Returns
+// ErrNoQueue if the queue does not exist.
 func (b *Broker) Purge(ctx context.Context, name string) (int, error) {
 	n, err := b.purge(ctx, name)
 	return n, wrap(err, "purge", name)
 }
 
 // purge removes the waiting messages of all levels and returns their number, also after an error.
-// It first allows the purged messages to be published again, see mark. The messages of a level
-// without a consumer are purged by subject; see drain for the others.
+// It first raises the queue's mark, so that they can be published again, see mark. The messages of
+// a level without a consumer are purged by subject; see drain for the others. It stops at the
+// first error. It waits for the server. Returns ErrNoQueue if the queue does not exist.
 func (b *Broker) purge(ctx context.Context, name string) (int, error) {
 	q, err := b.queue(ctx, name)
 	if err != nil {
@@ -187,9 +191,9 @@ func drainBatch(ctx context.Context, nc *nats.Conn, sub *nats.Subscription, n in
 	return got, more, err
 }
 
-// mark is the content of a queue's M subject. Messages up to this sequence that no longer exist may
-// have been deleted. So the same (ID, Generation) published again is a new message, even while the
-// server remembers the first one.
+// mark is the JSON in a queue's M subject. Messages up to the sequence Removed that no longer
+// exist may have been deleted. So the same (ID, Generation) published again is a new message, even
+// while the server remembers the first one.
 type mark struct {
 	Removed uint64 `json:"removed"`
 }
@@ -200,8 +204,9 @@ func (b *Broker) removed(ctx context.Context, name string) (uint64, error) {
 	return m.Removed, err
 }
 
-// readMark returns a queue's mark and the sequence under which it is stored, 0 if it does not
-// exist. It waits for the server.
+// readMark returns a queue's mark and the sequence under which it is stored. The mark is zero and
+// the sequence 0 if none is stored. Returns an error if the stored mark is not JSON. It waits for
+// the server.
 func (b *Broker) readMark(ctx context.Context, name string) (m mark, seq uint64, err error) {
 	st, err := b.conn.GetLast(ctx, b.names.stream, b.names.mark(name))
 	if errors.Is(err, natsconn.ErrNotFound) {

@@ -138,8 +138,10 @@ func plainHeader(s string) bool {
 }
 
 // encodeExtra returns the value of the header Swj-Extra: headers and properties, and the content
-// type if contentType is true. Returns ErrMalformed for a text that is not UTF-8 or a header of
-// another type, ErrTooLarge above maxHeaders.
+// type if contentType is true. Header values may be any bytes.
+//
+// Returns ErrMalformed for a header value of another type, and for a content type, header name or
+// property that is not UTF-8. Returns ErrTooLarge above maxHeaders.
 func encodeExtra(m *broker.Message, contentType bool) (string, error) {
 	var e extra
 	if contentType {
@@ -258,7 +260,9 @@ func decode(m *broker.Message, id string, h nats.Header, body []byte) {
 	}
 }
 
-// decodeExtra adds the content of the header Swj-Extra to m. It ignores a text that is not JSON.
+// decodeExtra sets the content type, properties and headers of m from text, the value of the
+// header Swj-Extra. An empty content type and empty properties leave those of m unchanged. It
+// skips headers whose value goValue cannot convert. It ignores a text that is not JSON.
 func decodeExtra(m *broker.Message, text string) {
 	var e extra
 	if json.Unmarshal([]byte(text), &e) != nil {

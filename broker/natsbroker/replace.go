@@ -23,9 +23,13 @@ import (
 // A successor in another subject is stored in one atomic batch with a notice that replaces the old
 // message. A consumer that receives the notice removes it.
 
-// Retry implements [broker.Retrier]. A successor for another queue, level or id needs a server of
-// 2.12 or later to be atomic. With an older server it is published, confirmed, and then the
-// delivery is acknowledged. Returns ErrUnsupported if d is not a delivery of this Broker.
+// Retry implements [broker.Retrier]. It publishes next in place of d's message, waits for the
+// confirmation and settles d, see replace. A successor for another queue, level or id needs a
+// server of 2.12 or later to be atomic. With an older server it is published, confirmed, and then
+// the delivery is acknowledged.
+//
+// Returns ErrUnsupported if d is not a delivery of this Broker, ErrSettled or ErrLeaseLost if it
+// cannot be settled, and the errors of replace.
 func (b *Broker) Retry(ctx context.Context, d broker.Delivery, next broker.Outgoing) error {
 	own, ok := capability.As[*delivery](d)
 	if !ok || own.level.s.b != b {
@@ -84,7 +88,7 @@ func (d *delivery) replace(ctx context.Context, next broker.Outgoing) error {
 }
 
 // publishSuccessor publishes the successor p and waits for the confirmation. It does not touch d's
-// message; the caller acknowledges it afterwards.
+// message; the caller acknowledges it afterwards. Returns the errors of handleAnswer.
 func (d *delivery) publishSuccessor(ctx context.Context, p publishing) error {
 	b := d.level.s.b
 	ack, err := b.conn.Publish(ctx, p.msg)
@@ -269,9 +273,10 @@ func nakDelay(d time.Duration) []byte {
 	return fmt.Appendf(nil, `-NAK {"delay": %d}`, max(d.Nanoseconds(), 1))
 }
 
-// moveToSchedule stores a message that was delivered before its time as a schedule, in place of d's
-// message. It waits for the server. It returns nil if another process has moved or replaced the
-// message already.
+// moveToSchedule stores a message that was delivered before its time as a schedule, in place of
+// d's message. It waits for the server. It returns nil if another process has moved or replaced
+// the message already. Returns natsconn.ErrWrongSequence if the server refused although d's
+// message is still stored.
 func (b *Broker) moveToSchedule(ctx context.Context, d *delivery, header nats.Header, at time.Time) error {
 	h := make(nats.Header, len(header)+4)
 	for k, v := range header {

@@ -168,7 +168,7 @@ func (b *Broker) logDifferences(ctx context.Context, want, have jetstream.Stream
 	}
 }
 
-// firstTime reports whether it is called for the first time with this key.
+// firstTime returns true at the first call with this key, and false at later calls.
 func (b *Broker) firstTime(key string) bool {
 	_, known := b.warned.LoadOrStore(key, struct{}{})
 	return !known

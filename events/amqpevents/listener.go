@@ -38,7 +38,8 @@ func (b *Bus) Subscribe(ctx context.Context, f events.Filter) (events.Subscripti
 }
 
 // run declares a queue and adds its events to the buffer until the channel or ctx ends. The queue
-// ends with the connection. It is the callback of Supervise.
+// ends with the connection. It is the callback of Supervise. Returns nil if ctx has ended,
+// otherwise the error that ended the channel.
 func (l *listener) run(ctx context.Context, ch *amqpconn.Channel) error {
 	if err := l.bus.declareExchange(ch.Channel); err != nil {
 		return err

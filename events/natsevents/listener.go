@@ -111,7 +111,8 @@ func (l *listener) Close(context.Context) error {
 	return nil
 }
 
-// end ends the stream and unsubscribes on a goroutine. It does not block.
+// end ends the stream, removes it from the bus and unsubscribes on a goroutine. It does not block.
+// Further calls do nothing. It takes bus.mu.
 func (l *listener) end() {
 	l.once.Do(func() {
 		l.Stream.Close()

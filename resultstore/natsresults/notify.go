@@ -147,8 +147,9 @@ func (n *notifications) Close(context.Context) error {
 	return nil
 }
 
-// end ends the stream and unsubscribes on a goroutine. The library may hold its lock while it
-// dials, so Unsubscribe may block; it returns at the latest when the store is closed.
+// end ends the stream and unsubscribes on a goroutine. Further calls do nothing. The library may
+// hold its lock while it dials, so Unsubscribe may block; it returns at the latest when the store
+// is closed. It takes store.mu.
 func (n *notifications) end() {
 	n.once.Do(func() {
 		close(n.ended)

@@ -159,7 +159,8 @@ func (s *Store) check(ctx context.Context, id task.ID) error {
 }
 
 // Close implements [resultstore.ResultStore]. It ends all streams, waits for running Saves and
-// closes the connections. If ctx ends first it cuts the connections and returns ctx's error.
+// closes the connections. If ctx ends first it cuts the connections and returns ctx's error. It
+// takes s.mu, but not while it waits.
 func (s *Store) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed.Store(true)
