@@ -111,8 +111,8 @@ func (g *channel) isLost() bool {
 }
 
 // adjustConsumers starts and cancels consumers so that their prefetches add up to the stream's
-// wanted prefetch. It waits for the server. It does nothing once the subscription is closed. It
-// takes g.rpc, g.st.mu and g.mu.
+// wanted prefetch. It waits for the server and returns its first error. It does nothing once the
+// subscription is closed. It takes g.rpc, g.st.mu and g.mu.
 //
 // The server fixes a consumer's prefetch when the consumer starts. For a higher prefetch one more
 // consumer is started. For a lower one all are cancelled and a new one is started. Unsettled

@@ -15,9 +15,12 @@ import (
 )
 
 // publishDead publishes the dead letter d to the dead queue of queue and waits for the
-// confirmation. If the dead queue does not exist it declares it and publishes again, up to 10
-// times. d.Message is copied with [encodeCopy], which never refuses a message; dropped headers are
-// logged. Returns the errors of the declaration and all other errors of the publish at once.
+// confirmation. d.Message is copied with [encodeCopy], which never refuses a message; dropped
+// headers are logged.
+//
+// If the dead queue does not exist or another process is creating it, publishDead declares it and
+// publishes again, up to 10 times. It pauses for deadPause in the second case. Returns the errors
+// of the declaration and all other errors of the publish at once.
 func (b *Broker) publishDead(ctx context.Context, queue string, d broker.Dead) error {
 	d = d.Normalized()
 	var p amqp.Publishing

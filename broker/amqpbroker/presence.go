@@ -42,8 +42,9 @@ func (w *witness) entry(node string) *nodeEntry {
 	return s
 }
 
-// recordLeave records that a node ended in order, and drops entries of nodes that ended more than
-// noteAge ago. Answers of the node that arrive later do not change that. Call it with w.mu held.
+// recordLeave records that a node ended in order. It also drops entries of nodes that ended more
+// than noteAge ago and about which no question is open. Answers of the node that arrive later do
+// not change the record. Call it with w.mu held.
 func (w *witness) recordLeave(node string, at time.Time) {
 	w.entry(node).left = at
 	for name, s := range w.nodes {
@@ -78,8 +79,9 @@ func (w *witness) recordQuestion(node, name string) {
 	}
 }
 
-// answerLoop writes notes that answer for the nodes of this process that were asked for. It
-// returns when no question is left. It takes w.mu.
+// answerLoop writes notes that answer for the nodes of this process that were asked for. It waits
+// up to answerWait for the confirmation of each note and ignores errors: the node counts as absent
+// then. It returns when no question is left. It takes w.mu, but not while it waits.
 func (w *witness) answerLoop() {
 	for {
 		n := &note{Kind: noteAlive}

@@ -97,7 +97,8 @@ func (d *delivery) DeadLetter(ctx context.Context, dead broker.Dead) error {
 //
 //   - The job is ended: nil, and later settlements return ErrSettled.
 //   - It was ended before: ErrSettled or ErrLeaseLost.
-//   - The server no longer holds the job for this process: ErrLeaseLost.
+//   - The server no longer holds the job for this process: ErrLeaseLost, and Lost is closed. A
+//     warning is logged, unless how is "front".
 //   - ctx ends before d.mu is free: ErrUnavailable.
 //   - Another error of the server: that error, and the job can be settled again.
 func (d *delivery) settle(ctx context.Context, how, key, value string) error {

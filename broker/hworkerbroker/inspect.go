@@ -136,8 +136,8 @@ func (b *Broker) readKey(ctx context.Context, queue, which string) ([]string, er
 }
 
 // Debug writes the waiting jobs and the jobs in progress of a queue to w at the given interval,
-// until ctx ends. Then it returns nil. 0: once a second. It returns the first error of a read or
-// of w.
+// until ctx ends. Then it returns nil. An interval of 0 or less means one second. It returns the
+// first error of a read or of w.
 func (b *Broker) Debug(ctx context.Context, queue string, every time.Duration, w io.Writer) error {
 	if every <= 0 {
 		every = time.Second

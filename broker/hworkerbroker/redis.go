@@ -55,8 +55,8 @@ func (b *Broker) runTexts(ctx context.Context, what string, script *redisconn.Sc
 }
 
 // wrapErr returns err with the operation what in its text and the sentinel of package broker that
-// fits. The end of a ctx becomes ErrUnavailable. An error that fits none, such as a key of a wrong
-// type, becomes ErrUnsupported. It returns nil for a nil err.
+// fits. The end of a ctx becomes ErrUnavailable. Any other error without a fitting sentinel, such
+// as a key of a wrong type, becomes ErrUnsupported. It returns nil for a nil err.
 func wrapErr(what string, err error) error {
 	if err == nil {
 		return nil

@@ -78,7 +78,8 @@ func (b *Broker) serverTime(ctx context.Context) *serverClock {
 
 // dueTime returns the time on the server's clock at which a message for delivery at at is due. It
 // returns the zero time if the message is due now, and for a zero at. For any other at it creates
-// the stream if that does not exist, and may ask the server for its time.
+// the stream if that does not exist, and may ask the server for its time, for which it waits.
+// Returns the errors of ensureStream.
 func (b *Broker) dueTime(ctx context.Context, at time.Time) (time.Time, error) {
 	if at.IsZero() {
 		return at, nil

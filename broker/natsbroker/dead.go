@@ -191,9 +191,9 @@ func (b *Broker) limitDead(ctx context.Context, q *queue) {
 	q.deadPut.Store(1)
 }
 
-// dropExpiredDead drops the letters that are older than Config.DeadTTL, one by one from the
-// oldest on, and counts them in q.deadDropped. It does nothing with a server of 2.11 or later,
-// which drops them itself. It waits for the server.
+// dropExpiredDead drops the letters that are older than Config.DeadTTL, one by one from the oldest
+// on, and counts them in q.deadDropped. It does nothing with a server of 2.11 or later, which
+// drops them itself, or without a DeadTTL. It waits for the server and stops at its first error.
 func (b *Broker) dropExpiredDead(ctx context.Context, q *queue) error {
 	if f := b.features.Load(); b.cfg.DeadTTL <= 0 || f == nil || f.ttl {
 		return nil

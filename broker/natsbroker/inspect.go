@@ -24,8 +24,8 @@ type consumerState struct {
 	Pending    uint64 `json:"num_pending"`
 }
 
-// state asks the server for the state of a level's consumer. Returns natsconn.ErrNoConsumer if no
-// process has consumed from the level yet.
+// state asks the server for the state of a level's consumer and waits for the answer. Returns
+// natsconn.ErrNoConsumer if no process has consumed from the level yet.
 func (b *Broker) state(ctx context.Context, q *queue, level int) (consumerState, error) {
 	var st consumerState
 	err := b.conn.API(ctx, "CONSUMER.INFO."+b.names.stream+"."+b.names.consumer(q.name, level), struct{}{}, &st)
@@ -120,7 +120,7 @@ func (b *Broker) purge(ctx context.Context, name string) (int, error) {
 	return sum, nil
 }
 
-// lastSeq asks the server for the highest sequence of the stream so far.
+// lastSeq asks the server for the highest sequence of the stream so far, and waits for the answer.
 func (b *Broker) lastSeq(ctx context.Context) (uint64, error) {
 	var resp struct {
 		State struct {
@@ -198,7 +198,8 @@ type mark struct {
 	Removed uint64 `json:"removed"`
 }
 
-// removed returns the highest sequence in a queue's mark, 0 if the queue has no mark.
+// removed returns the highest sequence in a queue's mark, 0 if the queue has no mark. It waits for
+// the server. Returns the errors of readMark.
 func (b *Broker) removed(ctx context.Context, name string) (uint64, error) {
 	m, _, err := b.readMark(ctx, name)
 	return m.Removed, err
@@ -219,8 +220,9 @@ func (b *Broker) readMark(ctx context.Context, name string) (m mark, seq uint64,
 }
 
 // markRemoved raises a queue's mark to the sequence upTo, unless it is higher already. It waits
-// for the confirmation. With a server of 2.11 or later the mark expires shortly after
-// Config.Dedupe. Call it before the removal: a mark without a removal is harmless.
+// for the confirmation, and repeats after a conflict and while the server is busy. With a server
+// of 2.11 or later the mark expires shortly after Config.Dedupe. Call it before the removal: a
+// mark without a removal is harmless.
 func (b *Broker) markRemoved(ctx context.Context, name string, upTo uint64) error {
 	f, err := b.ensureStream(ctx)
 	if err != nil {

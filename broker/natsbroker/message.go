@@ -226,9 +226,9 @@ func (v value) goValue() (any, bool) {
 	}
 }
 
-// decode fills m with a stored message. Headers that belong neither to the adapter nor to the
-// server come from a foreign program and are copied, each with its first value. Headers of the
-// adapter that cannot be read are ignored.
+// decode fills m with a stored message. Without a header Swj-Priority the priority is 100. Headers
+// that belong neither to the adapter nor to the server come from a foreign program and are copied,
+// each with its first value. Headers of the adapter that cannot be read are ignored.
 func decode(m *broker.Message, id string, h nats.Header, body []byte) {
 	m.ID, m.Body, m.Priority = id, body, defaultPriority
 	for k, vs := range h {

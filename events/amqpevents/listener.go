@@ -21,9 +21,10 @@ type listener struct {
 	malformed atomic.Uint64
 }
 
-// Subscribe implements [events.EventBus]: it declares a queue and blocks until the listener
-// consumes it. Without a broker it waits until ctx ends. A refusal of the credentials is returned
-// at once. Both are [events.ErrUnavailable]. Returns ErrClosed after Close.
+// Subscribe implements [events.EventBus]: it returns a stream of the new events that match f. It
+// declares a queue and blocks until the listener consumes it. Without a broker it waits until ctx
+// ends. A refusal of the credentials is returned at once. Both are [events.ErrUnavailable].
+// Returns ErrClosed after Close.
 func (b *Bus) Subscribe(ctx context.Context, f events.Filter) (events.Subscription, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -122,8 +122,8 @@ func wanted(subs []*subscription, e *events.Event) bool {
 	return false
 }
 
-// Subscribe implements [events.EventBus]: it adds a subscription with its own buffer to this view.
-// Returns ErrClosed after Close, and ctx's error if ctx has ended. It takes h.mu.
+// Subscribe implements [events.EventBus]: it returns a stream of the new events that match f, with
+// its own buffer. Returns ErrClosed after Close, and ctx's error if ctx has ended. It takes h.mu.
 func (b *Bus) Subscribe(ctx context.Context, f events.Filter) (events.Subscription, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -33,9 +33,10 @@ type listener struct {
 	once      sync.Once
 }
 
-// Subscribe implements [events.EventBus]: it blocks until the server has received the
-// subscription. Without a server it waits until ctx ends. A refusal of the credentials is
-// returned at once. Both are [events.ErrUnavailable]. Returns ErrClosed after Close.
+// Subscribe implements [events.EventBus]: it returns a stream of the new events that match f. It
+// blocks until the server has received the subscription. Without a server it waits until ctx ends.
+// A refusal of the credentials is returned at once. Both are [events.ErrUnavailable]. Returns
+// ErrClosed after Close.
 func (b *Bus) Subscribe(ctx context.Context, f events.Filter) (events.Subscription, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

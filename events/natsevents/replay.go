@@ -270,9 +270,12 @@ func (r *replay) fill(ctx context.Context) error {
 	return nil
 }
 
-// read waits for the next message of the source. ok is false if ctx ends, the source has ended, or
-// a message was lost on the way; after the last two read drops the source. Call it with r.reading
-// held.
+// read waits for the next message of the source. Call it with r.reading held.
+//
+//   - ctx ends: ok is false.
+//   - The source has ended, or a message was lost on the way: it drops the source, and ok is
+//     false.
+//   - Otherwise meta holds the message's sequences and time.
 func (r *replay) read(ctx context.Context) (m jetstream.Msg, meta *jetstream.MsgMetadata, ok bool) {
 	select {
 	case m, ok = <-r.source.messages:

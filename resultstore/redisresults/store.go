@@ -102,7 +102,7 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 }
 
 // millis returns ttl in milliseconds, rounded up so that a record never expires early. If ttl is 0
-// or less it uses otherwise.
+// or less it returns the argument otherwise in milliseconds, also rounded up.
 func millis(ttl, otherwise time.Duration) int64 {
 	if ttl <= 0 {
 		ttl = otherwise

@@ -53,10 +53,11 @@ type cursor struct {
 	since, until, xact, id string
 }
 
-// Notify implements [resultstore.Notifier]. The stream holds all terminal records of the node
-// that are saved after Notify has returned. Every open stream of a node receives every one of
+// Notify implements [resultstore.Notifier]: it returns a stream of all terminal records of the
+// node that are saved after Notify has returned. Every open stream of node receives every one of
 // them. Without a database it waits until ctx ends and returns [resultstore.ErrUnavailable]. An
-// invalid node name is [resultstore.ErrMalformed]. Returns ErrClosed after Close.
+// invalid node name is [resultstore.ErrMalformed]. Returns ErrClosed after Close. It takes s.mu,
+// but not while it waits.
 func (s *Store) Notify(ctx context.Context, node string) (resultstore.Notifications, error) {
 	if s.life.Err() != nil {
 		return nil, resultstore.ErrClosed
