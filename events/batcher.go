@@ -85,9 +85,10 @@ func positive[T int | time.Duration](v, otherwise T) T {
 	return otherwise
 }
 
-// Add queues e and returns at once. If Capacity events wait already it drops the oldest one and
-// still returns nil. Returns [ErrClosed] after Close. Add cuts texts that are too long and copies
-// Fields and Worker, so that it keeps no memory of the caller.
+// Add queues e and returns at once. If Capacity events wait already it drops the oldest one,
+// counts it and still returns nil. Returns [ErrClosed] after Close. Add cuts texts that are too
+// long and copies Fields and Worker, so that it keeps no memory of the caller. It takes b.mu. The
+// first call starts the sending goroutine.
 func (b *Batcher) Add(e Event) error {
 	e.Args, e.Result = bound(e.Args, MaxPreview), bound(e.Result, MaxPreview)
 	e.Exception, e.Stack = bound(e.Exception, MaxText), bound(e.Stack, MaxText)
@@ -135,7 +136,7 @@ func (b *Batcher) Dropped() uint64 { return b.dropped.Load() }
 
 // Close sends the waiting events and ends the goroutine. If ctx ends or a send fails first, the
 // remaining events are dropped and counted. Returns ctx's error if ctx ended first, otherwise nil.
-// Further calls wait for the same end.
+// Further calls wait until the goroutine has ended. It takes b.mu, but not while it waits.
 func (b *Batcher) Close(ctx context.Context) error {
 	b.mu.Lock()
 	if !b.closed.Load() {
@@ -266,8 +267,9 @@ func (b *Batcher) sendAll(batch []Event) (ok bool) {
 	return ok
 }
 
-// sendOne sends a message and reports whether that succeeded. After a failure it counts the n
-// events as dropped.
+// sendOne sends a message, waits for that up to Config.SendTimeout, and reports whether it
+// succeeded. After a failure it counts the n events as dropped. It sends nothing if Close has
+// stopped waiting.
 func (b *Batcher) sendOne(message []byte, n int) bool {
 	ctx, cancel := context.WithTimeout(b.sendCtx, b.config.SendTimeout)
 	defer cancel()

@@ -145,7 +145,7 @@ func (d *decoder) member(e *Event, key []byte) error {
 }
 
 // string reads a text or null, which is "", into *to. A text that equals like shares its memory. A
-// text above MaxText is cut.
+// text above MaxText is cut. Returns ErrMalformed for a value of another type.
 func (d *decoder) string(to *string, like string) error {
 	if d.word("null") {
 		*to = ""

@@ -104,7 +104,8 @@ func (s *scanner) elements(f func() error) error {
 }
 
 // text reads a string. Without escapes the result is a part of data, so it is valid until data
-// changes. It may be invalid UTF-8.
+// changes. It may be invalid UTF-8. Returns ErrMalformed if no string is next, or it has a control
+// character, an invalid escape or no end.
 func (s *scanner) text() ([]byte, error) {
 	if !s.take('"') {
 		return nil, s.fail("want a string")
@@ -277,7 +278,8 @@ func (s *scanner) word(w string) bool {
 }
 
 // value reads any value into nil, bool, float64, string, []any or map[string]any. depth is the
-// nesting of the value, from 1. Returns ErrMalformed beyond maxValues or maxNesting.
+// nesting of the value, from 1. Of two members with one name the last counts. Returns ErrMalformed
+// for invalid JSON, a number out of range, and beyond maxValues or maxNesting.
 func (s *scanner) value(depth int) (any, error) {
 	if s.values++; s.values > maxValues {
 		return nil, s.fail("too many values")

@@ -96,7 +96,8 @@ func normalWorker(w *Worker) *Worker {
 	}
 }
 
-// normalQueues returns a copy of names within the limits, or nil for an empty list.
+// normalQueues returns a copy of the first maxQueues names, each cut to maxLabel bytes, or nil for
+// an empty list.
 func normalQueues(names []string) []string {
 	if len(names) == 0 {
 		return nil

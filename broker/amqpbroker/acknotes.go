@@ -59,12 +59,12 @@ func (b *Broker) newAckNotes() *ackNotes {
 // two messages have the same prefix, the second counts as acknowledged and may not run.
 func (k messageKey) prefix64() uint64 { return binary.BigEndian.Uint64(k[:]) }
 
-// add adds the key to the next note of acknowledgements and returns the shared result of that note.
-// It does not block. The result's done channel is closed when the server has confirmed the note or
-// the write has failed.
+// add adds the key to the next note of acknowledgements and returns the shared result of that
+// note. It does not block. The result's done channel is closed when the server has confirmed the
+// note or the write has failed. It takes a.mu.
 //
-// Keys that arrive while a note is being written share the next note (group commit). add starts the
-// writing goroutine if none runs. After Close the result is ErrClosed.
+// Keys that arrive while a note is being written share the next note (group commit). add starts
+// the writing goroutine if none runs. After Close the result is ErrClosed.
 func (a *ackNotes) add(key uint64) *roundTrip {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -100,12 +100,16 @@ func (a *ackNotes) writeLoop() {
 	}
 }
 
-// has reports whether a message may have been acknowledged by AckSync. It first reads the stream up
-// to its end, which blocks until that is done or ctx ends.
+// has reports whether a message may have been acknowledged by AckSync. It first reads the stream
+// up to its end, which blocks until that is done or ctx ends. It takes a.mu, but not while it
+// waits.
 //
-// It returns true if a note holds key. It also returns true if the known notes do not go back to
-// since, the earliest time of an acknowledgement. A zero since counts as unknown. Returns
-// ErrUnavailable if the notes were dropped in the meantime.
+//   - A note holds key: true.
+//   - The known notes do not go back to since, the earliest time of an acknowledgement: true.
+//   - since is zero, which means unknown: true.
+//   - Otherwise: false.
+//
+// Returns the errors of sync, and ErrUnavailable if the notes were dropped in the meantime.
 func (a *ackNotes) has(ctx context.Context, key uint64, since time.Time) (bool, error) {
 	if err := a.log.sync(ctx); err != nil {
 		return false, err
@@ -136,8 +140,9 @@ type ackKeys struct {
 // empty reports whether no note was read yet.
 func (x *ackIndex) empty() bool { return !x.started }
 
-// add adds the keys of a note at the given offset of the stream. A full block is sorted and kept
-// apart. If there are more than ackBlocks full blocks, add drops the oldest.
+// add adds the keys of a note at the given offset of the stream. A block of ackBlock keys is
+// sorted and moved to x.blocks. If there are more than ackBlocks blocks, add drops the oldest.
+// Call it with the mutex of ackNotes held, like the other methods.
 func (x *ackIndex) add(n *note, offset int64) {
 	if !x.started {
 		x.started, x.whole = true, offset == 0

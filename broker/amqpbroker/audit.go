@@ -66,7 +66,8 @@ func (b *Broker) Audit(ctx context.Context, queue string) ([]string, error) {
 }
 
 // hasConsumers reports whether any process consumes from queue. It asks the server for the plain
-// AMQP queue, not for those of other priority levels.
+// AMQP queue, not for those of other priority levels, and waits for the answer. Returns the
+// server's "not found" if that AMQP queue does not exist.
 func (b *Broker) hasConsumers(ctx context.Context, queue string) (bool, error) {
 	n := 0
 	err := b.retry(ctx, func(sess *amqpconn.Session) error {

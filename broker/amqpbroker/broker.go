@@ -144,7 +144,7 @@ func (b *Broker) Locate(queue string) (exchange, routingKey string) {
 }
 
 // Publish implements [broker.Broker]. It waits until RabbitMQ has confirmed m. Returns ErrNoQueue
-// if RabbitMQ returns m as unroutable.
+// if RabbitMQ returns m as unroutable, ErrMalformed or ErrTooLarge if m cannot be sent.
 func (b *Broker) Publish(ctx context.Context, queue string, m *broker.Message) error {
 	var p amqp.Publishing
 	key, err := b.encodeAndRoute(&p, queue, m)
@@ -167,10 +167,13 @@ func (b *Broker) encodeAndRoute(p *amqp.Publishing, queue string, m *broker.Mess
 	return b.route(queue, m.Priority)
 }
 
-// PublishAt implements [broker.Delayer]. This process's clock counts: the adapter sends RabbitMQ
-// the time to wait. If at has come it publishes m at once. It declares the delay queues if this
-// connection has not done so, and waits until RabbitMQ has confirmed m. A delay of more than 2^38
-// ms, 8.7 years, is broker.ErrUnsupported.
+// PublishAt implements [broker.Delayer]. It publishes m so that it reaches the queue at the time
+// at, and waits until RabbitMQ has confirmed m. This process's clock counts: the adapter sends
+// RabbitMQ the time to wait. If at has come it publishes m at once. It declares the delay queues
+// if this connection has not done so.
+//
+// Returns ErrUnsupported for a delay of more than 2^38 ms, 8.7 years. Returns ErrNoQueue if the
+// queue does not exist, ErrMalformed or ErrTooLarge if m cannot be sent.
 //
 // The property expiration of m is delivered but not applied. Otherwise the server would deliver m
 // after the shorter of the two times.
@@ -186,8 +189,9 @@ func (b *Broker) PublishAt(ctx context.Context, queue string, m *broker.Message,
 	return wrap(err, "publish later to", queue)
 }
 
-// PublishBatch implements [broker.BatchPublisher]. It waits until RabbitMQ has confirmed or refused
-// every message. It publishes the messages that are due before the delayed ones.
+// PublishBatch implements [broker.BatchPublisher]. It waits until RabbitMQ has confirmed or
+// refused every message. It publishes the messages that are due before the delayed ones. Returns
+// nil if all were confirmed, otherwise a [broker.BatchError] with the error of each message.
 func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 	errs := make([]error, len(ms))
 	publishings := make([]amqp.Publishing, len(ms))
@@ -244,8 +248,11 @@ func assignErrors(errs []error, at []int, part []error) {
 
 // Close implements [broker.Broker]. It closes all subscriptions, which returns their undelivered
 // messages to the queue, and sends outstanding acknowledgements. Unsettled deliveries are lost
-// with their channels. Publishes that wait for a confirmation get one second. Close takes at most
-// about 10 s, even if ctx lasts longer.
+// with their channels. Publishes that wait for a confirmation get one second.
+//
+// Close waits for all goroutines of the Broker, but takes at most about 10 s, even if ctx lasts
+// longer. Returns the errors of closing the connections, joined. It takes b.mu, but not while it
+// waits.
 func (b *Broker) Close(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed = true

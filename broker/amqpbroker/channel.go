@@ -69,7 +69,7 @@ type consumer struct {
 	unsettled int           // guarded by channel.mu
 }
 
-// newChannel returns the channel ch of stream st, without consumers.
+// newChannel returns the channel ch of stream st, without consumers. It starts no goroutine.
 func newChannel(st *stream, ch *amqpconn.Channel) *channel {
 	g := &channel{st: st, ch: ch, lost: make(chan struct{}), adjust: wake.New(), next: 1, threshold: 1}
 	g.cancelled = ch.NotifyCancel(make(chan string, 2*maxConsumers))
@@ -111,8 +111,8 @@ func (g *channel) isLost() bool {
 }
 
 // adjustConsumers starts and cancels consumers so that their prefetches add up to the stream's
-// wanted prefetch. It waits for the server. It does nothing once the subscription is closed. It
-// takes g.rpc, g.st.mu and g.mu.
+// wanted prefetch. It waits for the server and returns its first error. It does nothing once the
+// subscription is closed. It takes g.rpc, g.st.mu and g.mu.
 //
 // The server fixes a consumer's prefetch when the consumer starts. For a higher prefetch one more
 // consumer is started. For a lower one all are cancelled and a new one is started. Unsettled
@@ -194,8 +194,8 @@ func (g *channel) receiveFrom(c *consumer, deliveries <-chan amqp.Delivery) {
 	}
 }
 
-// stopFetching cancels all consumers and waits until their deliveries are in the unsettled list. It
-// takes g.rpc.
+// stopFetching cancels all consumers and waits until their deliveries are in the unsettled list.
+// It takes g.rpc and g.mu.
 func (g *channel) stopFetching() error {
 	g.rpc.Lock()
 	defer g.rpc.Unlock()
@@ -409,7 +409,7 @@ func (g *channel) hasPending() bool {
 const ackLinger = 250 * time.Millisecond
 
 // waitForAcks blocks until ackLinger has passed since the last acknowledgement was sent, or until
-// the channel is closed. The server needs that time to apply them.
+// the channel is closed. The server needs that time to apply them. It takes g.mu.
 func (g *channel) waitForAcks() {
 	g.mu.Lock()
 	wait := time.Until(g.ackSentAt.Add(ackLinger))
@@ -456,9 +456,9 @@ func (r *roundTrip) await(ctx context.Context, lost <-chan struct{}) error {
 
 var errChannelClosed = errors.New("the channel was closed")
 
-// barrier blocks until the server's channel has received all that was sent on it before. Concurrent
-// callers share a round trip. Returns errChannelClosed if the channel is closed, ctx's error if ctx
-// ends.
+// barrier blocks until the server's channel has received all that was sent on it before.
+// Concurrent callers share a round trip. Returns errChannelClosed if the channel is closed, ctx's
+// error if ctx ends. It takes g.mu, but not while it waits.
 func (g *channel) barrier(ctx context.Context) error {
 	g.mu.Lock()
 	if g.dead {

@@ -64,7 +64,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// check sets the defaults in c and returns all problems joined. It returns nil if c is valid.
+// check sets the defaults in c. It returns all problems joined, nil if c is valid: an invalid
+// Namespace, an unknown QueueType, a negative DeliveryLimit or MaxBody. It does not check Connect.
 func (c *Config) check() error {
 	var errs []error
 	if c.Namespace == "" {

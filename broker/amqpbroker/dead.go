@@ -15,9 +15,12 @@ import (
 )
 
 // publishDead publishes the dead letter d to the dead queue of queue and waits for the
-// confirmation. If the dead queue does not exist it declares it and publishes again, up to 10
-// times. d.Message is copied with [encodeCopy], which never refuses a message; dropped headers
-// are logged.
+// confirmation. d.Message is copied with [encodeCopy], which never refuses a message; dropped
+// headers are logged.
+//
+// If the dead queue does not exist or another process is creating it, publishDead declares it and
+// publishes again, up to 10 times. It pauses for deadPause in the second case. Returns the errors
+// of the declaration and all other errors of the publish at once.
 func (b *Broker) publishDead(ctx context.Context, queue string, d broker.Dead) error {
 	d = d.Normalized()
 	var p amqp.Publishing
@@ -66,9 +69,10 @@ func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error
 	return wrap(b.publishDead(ctx, queue, d), "dead-letter in", queue)
 }
 
-// decodeDead returns the dead letter in d, a message of the dead queue. publishDead or the server
-// itself has put it there. If no header names the reason, the reason and the time come from the
-// server's own headers, as far as they exist.
+// decodeDead returns the dead letter in d, a message of the dead queue. If publishDead has stored
+// it, its headers hold queue, reason, time, stack and attempts. Headers of another type are
+// ignored. If the server has dead-lettered the message, the reason and the time come from the
+// server's headers, as far as they exist.
 func decodeDead(queue string, d *amqp.Delivery) broker.Dead {
 	m := &broker.Message{}
 	decode(m, d)

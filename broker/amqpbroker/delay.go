@@ -63,7 +63,8 @@ func (n names) delayKey(ms int64, amqpQueue string) string {
 
 // delayRoute returns the exchange and the routing key for a message that must not reach amqpQueue
 // before at. It first declares and binds the delay exchanges and queues if this connection has not
-// done so, which blocks until ctx ends. Returns ErrUnsupported for a delay of more than 8.7 years.
+// done so, and waits for that until ctx ends. Returns ErrUnsupported for a delay of more than 8.7
+// years, and the server's "not found" if amqpQueue does not exist.
 func (b *Broker) delayRoute(ctx context.Context, amqpQueue string, at time.Time) (exchange, key string, err error) {
 	if _, err := delayMillis(time.Until(at)); err != nil {
 		return "", "", err
@@ -85,7 +86,7 @@ func (b *Broker) delayRoute(ctx context.Context, amqpQueue string, at time.Time)
 
 // publishDelayed publishes p so that it reaches amqpQueue at the time at and not earlier. It waits
 // for the server's confirmation. It changes p: the expiration moves into a header and Timestamp
-// becomes at.
+// becomes at. Returns the errors of delayRoute and of the publish.
 func (b *Broker) publishDelayed(ctx context.Context, amqpQueue string, p *amqp.Publishing, at time.Time) error {
 	exchange, key, err := b.delayRoute(ctx, amqpQueue, at)
 	if err != nil {
@@ -120,8 +121,8 @@ func (b *Broker) bind(ctx context.Context, amqpQueue string) error {
 	})
 }
 
-// bindOn binds amqpQueue to the exchange at the end of the delay levels, on ch, and records that
-// for the connection sess.
+// bindOn binds amqpQueue to the exchange at the end of the delay levels, on ch, and waits for the
+// server. After a success it stores the number of the connection sess in b.bound.
 func (b *Broker) bindOn(ch *amqp.Channel, sess *amqpconn.Session, amqpQueue string) error {
 	if err := ch.QueueBind(amqpQueue, "#."+b.names.topic(amqpQueue), b.names.deliver(), false, nil); err != nil {
 		return err
@@ -132,7 +133,8 @@ func (b *Broker) bindOn(ch *amqp.Channel, sess *amqpconn.Session, amqpQueue stri
 
 // declareDeliverExchange declares the exchange at the end of the delay levels, once per
 // connection. Messages that it cannot route, because their queue was deleted meanwhile, go to the
-// undeliverable queue, which is declared too. It waits for the server.
+// undeliverable queue, which is declared too. It waits for the server and stops at the first
+// error; the next call tries again.
 func (b *Broker) declareDeliverExchange(ctx context.Context, sess *amqpconn.Session) error {
 	name := b.names.undeliverable()
 	if gen, ok := b.bound.Load(name); ok && gen == sess.Generation() {
@@ -185,9 +187,10 @@ func (b *Broker) setUpDelays(ch *amqp.Channel) error {
 	return err
 }
 
-// declareDelaysSingly makes sure that the queue of each delay level exists, with one request
-// after the other. It keeps an existing queue whatever its settings are, and logs one warning,
-// for all levels, if they differ.
+// declareDelaysSingly makes sure that the queue of each delay level exists, with one request after
+// the other, and waits for the server. It keeps an existing queue whatever its settings are, and
+// logs one warning, for all levels, if they differ. It stops at the first error of another kind
+// and returns it.
 func (b *Broker) declareDelaysSingly(sess *amqpconn.Session) error {
 	for level := range delayLevels {
 		name := b.names.delay(level)
@@ -222,7 +225,8 @@ func (b *Broker) delayArgs(level int) amqp.Table {
 
 // declareDelays declares the exchanges of all delay levels and their bindings on ch, and their
 // queues if queues is true. The requests ask for no answer, which saves 150 round trips. If the
-// server refuses one it closes the channel. The next request with an answer then fails.
+// server refuses one it closes the channel. The next request with an answer then fails. Returns an
+// error only if a request cannot be sent.
 func (b *Broker) declareDelays(ch *amqp.Channel, queues bool) error {
 	for level := range delayLevels {
 		name, next := b.names.delay(level), b.nextExchange(level)

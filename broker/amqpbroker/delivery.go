@@ -96,7 +96,8 @@ func (d *delivery) wrapErr(what string, err error) error {
 
 // Ack implements [broker.Delivery]. It does not block. The acknowledgement may be sent up to 1 ms
 // later, with others. If it is lost with the channel, Ack has returned nil, and the message is
-// delivered again. Returns ErrSettled or ErrLeaseLost if d cannot be settled.
+// delivered again. Returns ErrSettled or ErrLeaseLost if d cannot be settled. It takes the
+// channel's mutex.
 func (d *delivery) Ack(context.Context) error {
 	d.channel.mu.Lock()
 	defer d.channel.mu.Unlock()
@@ -109,7 +110,8 @@ func (d *delivery) Ack(context.Context) error {
 }
 
 // AckSync implements [broker.SyncAcker]. It sends the acknowledgement, waits for a round trip on
-// the same channel, and writes a note of it into a stream.
+// the same channel, and writes a note of it into a stream. It takes the channel's mutex, but not
+// while it waits.
 //
 // The round trip shows that the server's channel has received the acknowledgement. A classic queue
 // has removed the message then. A quorum queue removes it soon: the server does not wait until a
@@ -117,10 +119,12 @@ func (d *delivery) Ack(context.Context) error {
 // again, and AckedBefore finds the note.
 //
 // Errors:
+//
 //   - broker.ErrLeaseLost: nothing was sent, and the message is delivered again.
+//   - broker.ErrSettled: d is settled, or another settlement is in progress.
 //   - broker.ErrIndeterminate: the acknowledgement was sent, and no answer arrived before ctx or
-//     the channel ended. AckSync may be called again to wait longer. Once Lost is closed it returns
-//     this error at once.
+//     the channel ended. AckSync may be called again to wait longer. Once Lost is closed it
+//     returns this error at once.
 //   - broker.ErrUnavailable with broker.ErrAccess: the server does not permit the stream, and
 //     nothing was sent.
 func (d *delivery) AckSync(ctx context.Context) error {
@@ -172,8 +176,9 @@ func (d *delivery) key() messageKey {
 }
 
 // AckedBefore implements [broker.AckChecker]. It reads the stream of acknowledgement notes up to
-// its end, and blocks until that is done or ctx ends. It is also true if the notes do not go back
-// to the time of publishing, or if the message does not hold that time.
+// its end, and blocks until that is done or ctx ends. It returns true if a note names the message.
+// It also returns true if the notes do not go back to the time of publishing, or if the message
+// does not hold that time. Returns ErrUnavailable if ctx ends first, ErrClosed after Close.
 func (d *delivery) AckedBefore(ctx context.Context) (bool, error) {
 	var since time.Time
 	if now := time.Now().Add(clockSkew).Unix(); d.since > 0 && d.since < now {
@@ -203,8 +208,11 @@ func (d *delivery) requeue() {
 
 // Release implements [broker.Delivery]. If after is 0 or less the message goes back at once, and
 // Release does not block. Otherwise a copy with the next Generation waits in the delay queues.
-// The delivery is acknowledged when the server has confirmed the copy. Headers that the copy
-// cannot keep are logged.
+// Release waits until the server has confirmed the copy, and then acknowledges the delivery.
+// Headers that the copy cannot keep are logged.
+//
+// Returns ErrSettled or ErrLeaseLost if d cannot be settled, ErrUnsupported for more than 8.7
+// years. It takes the channel's mutex, but not while it waits.
 func (d *delivery) Release(ctx context.Context, after time.Duration) error {
 	if after <= 0 {
 		d.channel.mu.Lock()
@@ -227,9 +235,9 @@ func (d *delivery) Release(ctx context.Context, after time.Duration) error {
 }
 
 // DeadLetter implements [broker.Delivery]. It publishes a copy with the reason to the dead queue,
-// which it declares if necessary. It acknowledges the delivery when the server has confirmed the
-// copy. If the channel was closed meanwhile it returns ErrLeaseLost: the letter stays, and the
-// message is delivered again.
+// which it declares if necessary, and waits for the confirmation. Then it acknowledges the
+// delivery. If the channel was closed meanwhile it returns ErrLeaseLost: the letter stays, and the
+// message is delivered again. See publishThenAck for the other errors.
 func (d *delivery) DeadLetter(ctx context.Context, dead broker.Dead) error {
 	dead.Message = &d.msg
 	return d.wrapErr("dead-letter", d.publishThenAck(func() error {
@@ -237,10 +245,15 @@ func (d *delivery) DeadLetter(ctx context.Context, dead broker.Dead) error {
 	}))
 }
 
-// publishThenAck calls publish, which publishes a copy of the message, and then acknowledges d.
-// While publish runs, other settlements of d return ErrSettled. If publish fails, its error is
-// returned and d can be settled again. If the channel was closed meanwhile it returns
-// ErrLeaseLost. It takes the channel's mutex, but not while publish runs.
+// publishThenAck calls publish, which publishes a copy of the message, and then acknowledges d. It
+// takes the channel's mutex, but not while publish runs.
+//
+//   - d cannot be settled: it returns ErrSettled or ErrLeaseLost and does not call publish.
+//   - publish fails: it returns the error, and d can be settled again.
+//   - The channel was closed during publish: it returns ErrLeaseLost, although the copy is
+//     published.
+//
+// While publish runs, other settlements of d return ErrSettled.
 func (d *delivery) publishThenAck(publish func() error) error {
 	g := d.channel
 	g.mu.Lock()

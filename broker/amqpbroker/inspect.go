@@ -11,8 +11,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
 )
 
-// countReady returns the number of messages that wait in the given AMQP queues. Returns the
-// server's "not found" if one of them does not exist.
+// countReady returns the number of messages that wait in the given AMQP queues, and waits for the
+// server. Returns 0 and the server's "not found" if one of them does not exist.
 func (b *Broker) countReady(ctx context.Context, amqpQueues []string) (int, error) {
 	n := 0
 	err := b.retry(ctx, func(sess *amqpconn.Session) error {
@@ -47,8 +47,8 @@ func isRecent(notes *sync.Map, queue string, age time.Duration) bool {
 	return ok && time.Since(at.(time.Time)) < age //nolint:forcetypeassert // nothing else is in it
 }
 
-// loadLevelsCached calls loadLevels, unless the queue was found without levels less than
-// levellessFor ago.
+// loadLevelsCached calls loadLevels and returns its error. It does nothing if the queue was found
+// without levels less than levellessFor ago.
 func (b *Broker) loadLevelsCached(ctx context.Context, queue string) error {
 	if isRecent(&b.levelless, queue, levellessFor) {
 		return nil
@@ -57,8 +57,8 @@ func (b *Broker) loadLevelsCached(ctx context.Context, queue string) error {
 }
 
 // countReadyInQueue returns the number of messages that wait in all known levels of a queue. It
-// waits for the server. If the queue has no levels it records that for loadLevelsCached. Returns
-// the server's "not found" if the queue does not exist.
+// waits for the server. If the queue has no levels it records the time in b.levelless for
+// loadLevelsCached. Returns the server's "not found" if the queue does not exist.
 func (b *Broker) countReadyInQueue(ctx context.Context, queue string) (int, error) {
 	n, err := b.countReady(ctx, b.amqpQueues(queue))
 	if _, levels := b.queues.Load(queue); err == nil && !levels && !isRecent(&b.levelless, queue, levellessFor) {
@@ -69,7 +69,8 @@ func (b *Broker) countReadyInQueue(ctx context.Context, queue string) (int, erro
 
 // Stats implements [broker.Inspector]. RabbitMQ tells an AMQP client only the number of ready
 // messages, so Held, Delayed and DeadDropped are -1. The first dead letter of a queue that no
-// process has consumed may be counted half a minute late.
+// process has consumed may be counted half a minute late. It waits for the server. Returns
+// ErrNoQueue if the queue does not exist, ErrMalformed for a name that is not valid.
 func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) {
 	if _, err := b.route(queue, defaultPriority); err != nil {
 		return broker.Stats{}, wrap(err, "inspect", queue)
@@ -96,7 +97,7 @@ func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) 
 
 // Purge implements [broker.Inspector]. It removes the waiting messages of all priority levels and
 // returns their number. Delayed messages and dead letters stay. Returns ErrNoQueue if the queue
-// does not exist.
+// does not exist. After an error the number is 0, although some messages may have been removed.
 func (b *Broker) Purge(ctx context.Context, queue string) (int, error) {
 	if _, err := b.route(queue, defaultPriority); err != nil {
 		return 0, wrap(err, "purge", queue)

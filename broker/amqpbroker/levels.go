@@ -62,9 +62,10 @@ func (b *Broker) newLevels(queue string, bounds []int) *levels {
 	return l
 }
 
-// loadLevels reads the levels of a queue from the server and stores them in b.queues, unless they
-// are known. A queue with one level is not stored. The error wraps errNoLevels if the stream exists
-// but holds no entry.
+// loadLevels reads the levels of a queue from the server and stores them in b.queues. It does
+// nothing if b.queues holds them. A queue with one level is not stored. It waits for the server.
+// Returns the errors of readLevels: one that wraps errNoLevels if the stream exists but holds no
+// entry.
 func (b *Broker) loadLevels(ctx context.Context, queue string) error {
 	if _, ok := b.queues.Load(queue); ok {
 		return nil
@@ -124,7 +125,7 @@ func (b *Broker) declareLevels(ctx context.Context, queue string, want []int) er
 }
 
 // writeLevels declares the stream of a queue's levels, appends an entry with bounds, and waits for
-// the confirmation.
+// the confirmation. It does not check whether another entry is first.
 func (b *Broker) writeLevels(ctx context.Context, queue string, bounds []int) error {
 	stream := b.names.levels(queue)
 	if err := b.retry(ctx, func(sess *amqpconn.Session) error {
@@ -148,8 +149,8 @@ func (b *Broker) warnLevels(ctx context.Context, queue string, want, have []int)
 }
 
 // readLevels returns the bounds in the first entry of a queue's stream, nil if the stream does not
-// exist. Returns errNoLevels if the stream holds no entry within levelsWait, ErrMalformed if the
-// entry is not a list of ascending numbers.
+// exist. It waits for the server, and up to levelsWait for the entry. Returns errNoLevels if the
+// stream holds no entry by then, ErrMalformed if the entry is not a list of ascending numbers.
 func (b *Broker) readLevels(ctx context.Context, queue string) (bounds []int, err error) {
 	name := b.names.levels(queue)
 	var body []byte

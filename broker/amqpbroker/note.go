@@ -51,7 +51,7 @@ func (n *note) encode() []byte {
 // small and every id fits.
 type messageKey [16]byte
 
-// keyOf returns the key of a message. If the id is empty, the body is hashed in its place.
+// keyOf returns the key of a message. If the id is empty, the body is hashed instead of the id.
 func keyOf(queue, id string, generation int, body []byte) messageKey {
 	h := sha256.New()
 	h.Write([]byte(strconv.Itoa(generation) + "/" + queue + "/" + id)) // a queue name has no slash

@@ -139,9 +139,11 @@ func (l *noteLog) newNoteID() string {
 	return l.b.id + "." + strconv.FormatUint(l.count, 36)
 }
 
-// append writes n to the stream under the id name and waits for the confirmation. It repeats the
-// attempt after an error that may pass, until ctx ends. The note may be stored even if append
-// returns an error.
+// append writes n to the stream under the id name and waits for the confirmation. The note may be
+// stored even if append returns an error.
+//
+// It repeats the attempt until ctx ends if the stream does not exist or is being created, its node
+// is down, or no answer arrived. It returns other errors at once.
 func (l *noteLog) append(ctx context.Context, name string, n *note) error {
 	p := &amqp.Publishing{DeliveryMode: amqp.Persistent, MessageId: name, Body: n.encode()}
 	for {
@@ -183,9 +185,13 @@ func (l *noteLog) appendOnce(ctx context.Context, p *amqp.Publishing) error {
 	return err
 }
 
-// writeAndRead appends n and blocks until this process has read it back. All notes that were stored
-// before n have been applied then. It starts the reader if it does not run. If ctx ends before the
-// note is read it returns ErrIndeterminate.
+// writeAndRead appends n and blocks until this process has read it back. All notes that were
+// stored before n have been applied then. It starts the reader if it does not run. It takes l.mu,
+// but not while it waits.
+//
+//   - ctx ends or the Broker is closed after the append: ErrIndeterminate.
+//   - The server refuses access to the reader: that error.
+//   - startReader or append fails: that error.
 func (l *noteLog) writeAndRead(ctx context.Context, n *note) error {
 	name, read := l.newNoteID(), make(chan error, 1)
 	l.mu.Lock()
@@ -213,8 +219,9 @@ func (l *noteLog) writeAndRead(ctx context.Context, n *note) error {
 }
 
 // sync blocks until all notes that were stored before the call have been applied. Concurrent
-// callers share one mark, a note that is written and read back. Returns ErrClosed after Close,
-// ErrUnavailable if ctx ends.
+// callers share one mark, a note that is written and read back by the goroutine of runSyncs. It
+// takes l.mu, but not while it waits. Returns ErrClosed after Close, ErrUnavailable if ctx ends,
+// and the errors of writeAndRead.
 func (l *noteLog) sync(ctx context.Context) error {
 	l.mu.Lock()
 	r := l.next
@@ -239,8 +246,9 @@ func (l *noteLog) sync(ctx context.Context) error {
 }
 
 // runSyncs writes one mark after the other and blocks until it is read, while callers of sync
-// wait. Each mark gives its result to all callers that came before it was written. It returns
-// when no caller waits.
+// wait. Each mark gives its result to all callers that came before it was written. It pauses for
+// syncPause between two marks. It returns when no caller waits. It takes l.mu, but not while it
+// waits.
 func (l *noteLog) runSyncs() {
 	for {
 		l.mu.Lock()
@@ -334,12 +342,17 @@ func (l *noteLog) read(ctx context.Context, ch *amqpconn.Channel) error {
 // errOtherStream makes the reader start again at the beginning.
 var errOtherStream = errors.New("amqp: the stream of notes was created again")
 
-// resume reads the first note from f and checks that it is the last one that was applied before the
-// interruption. If a later note arrives because that one was dropped, it resets the state and
-// applies the later note.
+// resume reads the first note from f and compares it with the last note that was applied before
+// the interruption. It waits up to resumeWait.
 //
-// If no note or another one arrives, the stream was created again. Then resume resets the state and
-// returns errOtherStream, so that the next channel reads from the beginning.
+//   - It is that note: resume returns nil.
+//   - It is a later note, because the server has dropped notes: resume resets the state, applies
+//     the later note and returns nil.
+//   - It is another note, or none arrives: the stream was created again. resume resets the state
+//     and returns errOtherStream, so that the next channel reads from the beginning.
+//   - ctx has ended: nil.
+//
+// Returns the error of f if its channel ends.
 func (l *noteLog) resume(ctx context.Context, f *amqpconn.Feed) error {
 	within, cancel := context.WithTimeout(ctx, resumeWait)
 	defer cancel()

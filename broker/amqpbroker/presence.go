@@ -17,7 +17,7 @@ import (
 // to its own question before it starts to wait, and up to the end afterwards.
 const answerWait = 2 * time.Second
 
-// nodeEntry holds the known state of a node.
+// nodeEntry holds the state of a node that this process knows from the notes that it has read.
 type nodeEntry struct {
 	left   time.Time     // when it ended in order; zero: it has not
 	ask    *question     // the next question, for which callers of NodeState wait
@@ -42,8 +42,9 @@ func (w *witness) entry(node string) *nodeEntry {
 	return s
 }
 
-// recordLeave records that a node ended in order, and drops entries of nodes that ended more than
-// noteAge ago. Answers of the node that arrive later do not change that. Call it with w.mu held.
+// recordLeave records that a node ended in order. It also drops entries of nodes that ended more
+// than noteAge ago and about which no question is open. Answers of the node that arrive later do
+// not change the record. Call it with w.mu held.
 func (w *witness) recordLeave(node string, at time.Time) {
 	w.entry(node).left = at
 	for name, s := range w.nodes {
@@ -78,8 +79,9 @@ func (w *witness) recordQuestion(node, name string) {
 	}
 }
 
-// answerLoop writes notes that answer for the nodes of this process that were asked for. It
-// returns when no question is left. It takes w.mu.
+// answerLoop writes notes that answer for the nodes of this process that were asked for. It waits
+// up to answerWait for the confirmation of each note and ignores errors: the node counts as absent
+// then. It returns when no question is left. It takes w.mu, but not while it waits.
 func (w *witness) answerLoop() {
 	for {
 		n := &note{Kind: noteAlive}
@@ -179,9 +181,15 @@ func (w *witness) askLoop(node string) {
 	}
 }
 
-// ask asks for a node once and blocks for up to answerWait. name is the id of the note that asks.
-// seen is closed when the node answers. Returns NodePresent, NodeLeft or NodeAbsent, or the error
-// that prevents an answer.
+// ask asks for a node once. It blocks until this process has read its question back, and then for
+// up to answerWait. name is the id of the note that asks. seen is closed when the node answers. It
+// takes w.mu, but not while it waits.
+//
+//   - The node has answered: NodePresent.
+//   - A note says that the node ended in order: NodeLeft.
+//   - Neither, after all notes were read once more: NodeAbsent.
+//
+// Returns the error that prevents an answer.
 func (w *witness) ask(node, name string, seen <-chan struct{}) (broker.NodeState, error) {
 	stop := w.log.b.stop
 	if err := w.log.writeAndRead(stop, &note{Kind: noteAsk, At: time.Now().UnixMilli(), Node: node, Nonce: name}); err != nil {
@@ -227,7 +235,8 @@ func (b *Broker) Leave(ctx context.Context, node string) error {
 
 // leave writes a note that the node ended in order and waits for the confirmation. Then this
 // process no longer answers for the node. After an error it still answers. It does nothing if the
-// node noted no start in this process. It takes w.mu.
+// node noted no start in this process. Returns the errors of checkNode. It takes w.mu, but does
+// not hold it while it waits.
 func (w *witness) leave(ctx context.Context, node string) error {
 	if err := w.checkNode(node); err != nil {
 		return err

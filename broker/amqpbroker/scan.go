@@ -23,10 +23,11 @@ const (
 	scanIdle       = 200 * time.Millisecond
 )
 
-// ScanDead implements [broker.DeadLetterer]. AMQP cannot read a queue without consuming it: the
-// letters are fetched and the kept ones are returned at the end. Until then no other consumer sees
-// them. A process runs one scan of a queue at a time, and a second scan waits. Memory holds the
-// bodies of one window; of the kept letters it holds only numbers.
+// ScanDead implements [broker.DeadLetterer]. It calls fn with each dead letter, on the calling
+// goroutine, and removes those for which fn returns DeadRemove. AMQP cannot read a queue without
+// consuming it: the letters are fetched and the kept ones are returned at the end. Until then no
+// other consumer sees them. A process runs one scan of a queue at a time, and a second scan waits.
+// Memory holds the bodies of one window; of the kept letters it holds only numbers.
 //
 // A quorum queue puts returned letters before letters that were never fetched, but after letters
 // that were returned earlier. So a scan that stops still fetches the letters that an earlier scan
@@ -89,8 +90,9 @@ type deadGroup struct {
 	count int
 }
 
-// run fetches and shows the letters that existed at the beginning, window by window. Then it
-// returns the kept letters to the queue, even after an error.
+// run fetches the letters that existed at the beginning, window by window, and passes them to the
+// caller of ScanDead. Then it returns the kept letters to the queue, even after an error. It waits
+// for the server. Returns the first error.
 func (s *deadScan) run(ctx context.Context) error {
 	q, err := s.ch.QueueDeclarePassive(s.name, true, false, false, false, nil)
 	if err != nil {

@@ -107,6 +107,9 @@ func (st *stream) consume(fetch context.Context, ch *amqpconn.Channel) error {
 // Then it blocks until all other deliveries are settled, the channel is closed, or the Broker is
 // closed. At the end it sends the outstanding acknowledgements and gives the server time to apply
 // them.
+//
+// Returns the error of the cancellation or of the round trip that follows it, without waiting for
+// the other deliveries. It takes sub.mu and the mutexes of g, but not while it waits.
 func (st *stream) drain(g *channel) error {
 	err := g.stopFetching()
 	st.sub.mu.Lock()
@@ -140,7 +143,7 @@ func (st *stream) drain(g *channel) error {
 // channel begins with n.
 //
 // Returns the server's error, or ctx's error if ctx ends first. The limit n stays wanted in both
-// cases. It takes st.mu.
+// cases. It takes st.mu, but not while it waits.
 func (st *stream) setPrefetch(ctx context.Context, n int) error {
 	st.mu.Lock()
 	st.want = n

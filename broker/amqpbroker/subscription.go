@@ -34,13 +34,18 @@ type subscription struct {
 }
 
 // Subscribe implements [broker.Broker]. It declares the queue, starts a goroutine for each level,
-// and blocks until every level is consumed. Returns ErrMalformed for a name that is not valid or
-// a negative prefetch, and ErrClosed after Close. Returns ErrTooMany if the connection has too
-// few channels, ErrAccess if RabbitMQ refuses, ErrUnavailable if ctx ends first. Then the
-// subscription is closed again.
+// and blocks until every level is consumed. It takes b.mu, but not while it waits.
 //
 // The levels share Prefetch equally. The remainder goes to the most urgent levels, and each level
 // gets at least 1. The lease is not used, because RabbitMQ has no leases.
+//
+// After an error the subscription is closed again:
+//
+//   - ErrMalformed: the name is not valid or the prefetch is negative.
+//   - ErrClosed: the Broker is closed.
+//   - ErrTooMany: the connection has too few channels.
+//   - ErrAccess: RabbitMQ refuses access.
+//   - ErrUnavailable: ctx ended first.
 func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.SubscribeOptions) (broker.Subscription, error) {
 	if _, err := b.route(queue, defaultPriority); err != nil {
 		return nil, wrap(err, "subscribe to", queue)
@@ -97,9 +102,9 @@ func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.Subscribe
 // other calls.
 const ownChannels = 16
 
-// checkChannels returns ErrTooMany if the connection for consumers cannot open as many more
-// channels as the number more. Each consumed AMQP queue needs one. It waits for a connection. It
-// takes b.mu.
+// checkChannels returns ErrTooMany if the connection for consumers cannot open more further
+// channels. Each consumed AMQP queue needs one, and ownChannels are reserved. It waits for a
+// connection and returns its error. It takes b.mu, but not while it waits.
 func (b *Broker) checkChannels(ctx context.Context, more int) error {
 	sess, err := b.con.Session(ctx)
 	if err != nil {
@@ -117,8 +122,8 @@ func (b *Broker) checkChannels(ctx context.Context, more int) error {
 	return nil
 }
 
-// abandon closes a subscription that Subscribe does not return. It returns err with the queue in
-// its text, or ErrAccess if err is nil.
+// abandon closes a subscription that Subscribe does not return, without waiting for its streams.
+// It returns err with the queue in its text, or ErrAccess if err is nil. It takes s.mu.
 func (s *subscription) abandon(err error) error {
 	s.closeReceive()
 	s.removeWhenDone()
@@ -220,7 +225,8 @@ func (s *subscription) streamFailed(st *stream, err error) {
 
 // SetPrefetch implements [broker.Resizer]. The levels share n as at Subscribe; 0 stops all. When
 // it returns nil the server has applied the prefetch. Without a connection it is applied on the
-// next one, and SetPrefetch does not wait for that. A negative n counts as 0.
+// next one, and SetPrefetch does not wait for that. A negative n counts as 0. Returns the errors
+// of all levels joined, or ctx's error if ctx ends first; n stays wanted then.
 func (s *subscription) SetPrefetch(ctx context.Context, n int) error {
 	n = max(n, 0)
 	errs := make([]error, len(s.streams))

@@ -71,8 +71,10 @@ func (b *Broker) workArgs(queue string) amqp.Table {
 	return b.queueArgs(args)
 }
 
-// Declare implements [broker.Declarer]. A queue with more than one level becomes one AMQP queue
-// per level. It stops at the first error; the queues before it exist then.
+// Declare implements [broker.Declarer]. It creates the queues that do not exist, and waits for the
+// server. A queue with more than one level becomes one AMQP queue per level. It stops at the first
+// error; the queues before it exist then. Returns ErrMalformed for a name that is not valid or
+// levels that do not ascend.
 //
 // The levels of the first declaration are valid for ever. Every process that declares, subscribes
 // or inspects uses them. A process that only publishes must declare the queue too, to use the
@@ -86,9 +88,9 @@ func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 	return nil
 }
 
-// declare creates the AMQP queues of q that do not exist, with all that they need. Returns
-// ErrMalformed if the name is not valid or the levels do not ascend. If the queue exists with other
-// levels, those are used and the difference is logged once.
+// declare creates the AMQP queues of q that do not exist, with all that declareWork lists, and
+// waits for the server. Returns ErrMalformed if the name is not valid or the levels do not ascend.
+// If the queue exists with other levels, it uses those and logs the difference once.
 func (b *Broker) declare(ctx context.Context, q broker.Queue) error {
 	if !naming.ValidName(q.Name) {
 		return fmt.Errorf("%w: queue name", broker.ErrMalformed)
@@ -111,13 +113,14 @@ func (b *Broker) declare(ctx context.Context, q broker.Queue) error {
 
 // declareWork declares one AMQP queue of a queue with its delay exchange, its binding and the
 // stream of acknowledgement notes. It does not declare the dead queue, which the first consumer or
-// dead letter creates.
+// dead letter creates. It waits for the server, also while the connection is lost, see retry.
 func (b *Broker) declareWork(ctx context.Context, queue, amqpQueue string) error {
 	return b.retry(ctx, func(sess *amqpconn.Session) error { return b.declareWorkOn(ctx, sess, queue, amqpQueue) })
 }
 
-// declareConsumed does the same as declareWork and also declares the dead queue. A queue that is
-// consumed needs one, because the server may dead-letter its messages.
+// declareConsumed declares on the connection sess the dead queue of a queue, and then all that
+// declareWork lists. A queue that is consumed needs a dead queue, because the server may
+// dead-letter its messages. It waits for the server.
 func (b *Broker) declareConsumed(ctx context.Context, sess *amqpconn.Session, queue, amqpQueue string) error {
 	if err := b.declareDead(ctx, sess, queue); err != nil {
 		return err
@@ -125,14 +128,17 @@ func (b *Broker) declareConsumed(ctx context.Context, sess *amqpconn.Session, qu
 	return b.declareWorkOn(ctx, sess, queue, amqpQueue)
 }
 
-// declareDead declares the dead queue of a queue. Stats then counts its letters.
+// declareDead declares the dead queue of a queue and waits for the server. It deletes the queue's
+// entry in b.deadless, so that Stats counts its letters.
 func (b *Broker) declareDead(ctx context.Context, sess *amqpconn.Session, queue string) error {
 	b.deadless.Delete(queue)
 	return b.declareOne(ctx, sess, b.names.dead(queue), b.deadArgs())
 }
 
-// declareWorkOn declares on the connection sess all that declareWork lists, and waits for the
-// server. It ignores errors of the stream of acknowledgement notes, see ensureAckNotes.
+// declareWorkOn declares on the connection sess one AMQP queue of a queue, with its delay
+// exchange, its binding and the stream of acknowledgement notes. It waits for the server and stops
+// at the first error. It ignores errors of the stream of acknowledgement notes, see
+// ensureAckNotes.
 func (b *Broker) declareWorkOn(ctx context.Context, sess *amqpconn.Session, queue, amqpQueue string) error {
 	if err := b.declareDeliverExchange(ctx, sess); err != nil {
 		return err
@@ -167,9 +173,9 @@ func (b *Broker) ensureAckNotes(ctx context.Context, sess *amqpconn.Session) {
 	}
 }
 
-// declareOne declares a queue. If the queue exists with other arguments it uses it as it is and
-// logs the difference once. A dead queue without limits, from an earlier version, is only logged at
-// info level.
+// declareOne declares a queue and waits for the server. If the queue exists with other arguments
+// it logs the difference once and returns nil. A dead queue without limits, from an earlier
+// version, is only logged at info level. Returns all other errors of the server.
 func (b *Broker) declareOne(ctx context.Context, sess *amqpconn.Session, name string, args amqp.Table) error {
 	difference, err := b.declareOrFind(ctx, sess, name, args)
 	// a dead queue, which may be one without limits

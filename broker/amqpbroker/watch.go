@@ -7,12 +7,16 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// Watch implements [broker.Watcher] for the publishing and the consuming connection together.
+// Watch implements [broker.Watcher]. It calls fn with the combined state of the publishing and the
+// consuming connection, now and after each change. It makes one call at a time, until stop is
+// called. The state is:
 //
 //   - Disconnected, if one of them was used and is disconnected. It is also the state, with no
 //     error, before either is used.
 //   - Otherwise Blocked, if publishing is blocked.
 //   - Otherwise Connected.
+//
+// stop takes the watch's mutex. A call of fn that has begun may end after stop.
 func (b *Broker) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
 	w := &watch{fn: fn}
 	stopPub := b.pub.Watch(func(s broker.ConnState, err error) { w.update(0, s, err) })

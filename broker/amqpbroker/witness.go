@@ -116,17 +116,20 @@ func (w *witness) dropOld(now time.Time) {
 	w.order = w.order[n:]
 }
 
-// NoteStart implements [broker.Witness]. It writes the note into a stream and blocks until this
-// process has read it back. The first call in a process starts to read all notes of the
-// namespace.
+// NoteStart implements [broker.Witness]. It writes a note of s into a stream, blocks until this
+// process has read it back, and returns the earlier starts of the message. The first call in a
+// process starts to read all notes of the namespace.
 func (b *Broker) NoteStart(ctx context.Context, queue string, s broker.Start) (earlier []broker.Start, err error) {
 	earlier, err = b.witness.noteStart(ctx, queue, s)
 	return earlier, wrap(err, "note a start in", queue)
 }
 
 // noteStart writes a note of s and blocks until this process has read it back. It returns the
-// earlier starts of the same message, oldest first. From then on this process answers for s.Node.
-// Returns ErrUnavailable if the stream was created again meanwhile.
+// earlier starts of the same message, oldest first. This process answers for s.Node from then on,
+// also after an error. It takes w.mu, but does not hold it while it waits.
+//
+// Returns ErrMalformed if the queue name or s is not valid, ErrUnavailable if the stream was
+// created again meanwhile, and the errors of writeAndRead.
 func (w *witness) noteStart(ctx context.Context, queue string, s broker.Start) ([]broker.Start, error) {
 	if err := checkStart(queue, &s); err != nil {
 		return nil, err
@@ -165,7 +168,8 @@ func checkStart(queue string, s *broker.Start) error {
 }
 
 // JudgeStart implements [broker.Witness]. It appends the verdict to the stream of starts and waits
-// for the confirmation. It does not check that the start was noted.
+// for the confirmation. It does not check that the start was noted. Returns ErrMalformed if the
+// queue name or s is not valid.
 func (b *Broker) JudgeStart(ctx context.Context, queue string, s broker.Start) error {
 	if err := checkStart(queue, &s); err != nil {
 		return wrap(err, "judge a start in", queue)

@@ -75,7 +75,7 @@ func New(cfg Config) (*Broker, error) {
 // Then it starts a goroutine that claims jobs at once. The first subscription also starts the
 // goroutine that renews held jobs and runs the monitor. The monitor returns the jobs of dead
 // workers to their queues. Returns ErrMalformed for a name that is not valid, ErrClosed after
-// Close.
+// Close, and the error of reading the size. It takes b.mu, but not while it waits.
 func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.SubscribeOptions) (broker.Subscription, error) {
 	k, err := keysOf(queue)
 	if err != nil {
@@ -118,9 +118,10 @@ func (b *Broker) errIfClosed() error {
 }
 
 // Close implements [broker.Broker]. All held jobs go back to the front of their queues, in their
-// old order, even those that Receive has returned: their Lost channels are closed. If the server
-// cannot be reached, Close returns an error, and a monitor returns the jobs later. A second call
-// waits for the first one and returns nil, or ctx's error.
+// old order, even those that Receive has returned: their Lost channels are closed. It waits for
+// the server and for the Broker's goroutines, without b.mu. If the server cannot be reached, Close
+// returns an error, and a monitor returns the jobs later. A second call waits for the first one
+// and returns nil, or ctx's error.
 func (b *Broker) Close(ctx context.Context) error {
 	b.mu.Lock()
 	first := !b.closed

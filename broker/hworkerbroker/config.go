@@ -64,7 +64,9 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// check sets the defaults in c and returns all problems joined. It returns nil if c is valid.
+// check sets the defaults in c, and Redis from Client if only Client is set. It returns all
+// problems joined, nil if c is valid: no address or two, a cluster, a Timeout below minTimeout,
+// negative numbers.
 func (c *Config) check() error {
 	var errs []error
 	if c.Client != nil && c.Redis == nil {

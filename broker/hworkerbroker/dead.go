@@ -12,10 +12,11 @@ import (
 // The failed and the broken jobs are the dead letters. A broken payload is shown as the body of a
 // message without an id. If that message is published, its payload is the same again.
 
-// PutDead implements [broker.DeadLetterer]. The layout stores only payloads: the reason is
-// logged, and the stack, the attempts and the time are lost. Failed jobs are limited to
+// PutDead implements [broker.DeadLetterer]. The layout stores only payloads: the reason is logged,
+// and the stack, the attempts and the time are lost. Failed jobs are limited to
 // [Config].FailedSize, the newest ones. Unreadable letters go to the broken jobs, which have no
-// limit. It waits for the server. Returns ErrMalformed if the message cannot be encoded.
+// limit. It waits for the server. Returns ErrMalformed for a queue name that is not valid, a
+// missing message, or one that cannot be encoded.
 func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error {
 	k, err := keysOf(queue)
 	if err != nil {
@@ -64,10 +65,11 @@ func (b *Broker) logBroken(queue, id, reason string) {
 	b.log(slog.LevelError, queue, "the job cannot be read and goes to the broken jobs", slog.String("task_id", id), slog.String("error", reason))
 }
 
-// ScanDead implements [broker.DeadLetterer]. It first reads all letters into memory. It shows the
-// failed jobs first, then the broken ones, each from the oldest on. A letter has no reason, no
-// stack and no attempts. Only a broken one has a time. Letters are removed up to 100 at a time,
-// after fn has seen them.
+// ScanDead implements [broker.DeadLetterer]. It first reads all letters into memory. It calls fn
+// with the failed jobs first, then the broken ones, each from the oldest on. A letter has no
+// reason, no stack and no attempts. Only a broken one has a time. Letters are removed up to 100 at
+// a time, after fn has seen them. It waits for the server. Returns ErrMalformed for a queue name
+// that is not valid, and ctx's cause if ctx ends between two letters.
 func (b *Broker) ScanDead(ctx context.Context, queue string, fn func(*broker.Dead) broker.DeadAction) error {
 	k, err := keysOf(queue)
 	if err != nil {
@@ -135,7 +137,9 @@ func (b *Broker) scan(ctx context.Context, k keys, which string, letters []Noted
 	return false, drop()
 }
 
-// PurgeDead implements [broker.DeadLetterer]. It removes the failed and the broken jobs.
+// PurgeDead implements [broker.DeadLetterer]. It removes the failed and the broken jobs and
+// returns their number. It waits for the server. Returns ErrMalformed for a queue name that is not
+// valid.
 func (b *Broker) PurgeDead(ctx context.Context, queue string) (int, error) {
 	k, err := keysOf(queue)
 	if err != nil {

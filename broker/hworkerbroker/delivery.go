@@ -56,7 +56,8 @@ func (d *delivery) Lost() <-chan struct{} { return d.lost }
 // error it may be called again.
 func (d *delivery) Ack(ctx context.Context) error { return d.settle(ctx, "done", "", "") }
 
-// AckSync implements [broker.SyncAcker]. It is the same as Ack.
+// AckSync implements [broker.SyncAcker]. It removes the job like Ack, which already waits for the
+// server, and returns the same errors.
 func (d *delivery) AckSync(ctx context.Context) error { return d.Ack(ctx) }
 
 // Release implements [broker.Delivery]. The job goes to the front of the queue, as one that was
@@ -80,7 +81,7 @@ func (d *delivery) Release(ctx context.Context, after time.Duration) error {
 // DeadLetter implements [broker.Delivery]. It is hworker's Failure: the job goes to the failed
 // jobs, and the oldest of these above [Config].FailedSize are dropped. An Unreadable job goes to
 // the broken ones. The layout stores no reasons, so the reason is only logged. It waits for the
-// server.
+// server. Returns ErrSettled or ErrLeaseLost if the job is no longer held.
 func (d *delivery) DeadLetter(ctx context.Context, dead broker.Dead) error {
 	b := d.sub.broker
 	how, key, size := b.deadTarget(d.sub.keys, dead)
@@ -91,9 +92,15 @@ func (d *delivery) DeadLetter(ctx context.Context, dead broker.Dead) error {
 	return err
 }
 
-// settle ends the job with the operation how of settle.lua and waits for the server. key and
-// value are the operation's arguments. If it returns nil, later settlements return ErrSettled. It
-// takes d.mu, for which it waits until ctx ends: then it returns ErrUnavailable.
+// settle ends the job with the operation how of settle.lua and waits for the server. key and value
+// are the operation's arguments. It takes d.mu, for which it waits until ctx ends.
+//
+//   - The job is ended: nil, and later settlements return ErrSettled.
+//   - It was ended before: ErrSettled or ErrLeaseLost.
+//   - The server no longer holds the job for this process: ErrLeaseLost, and Lost is closed. A
+//     warning is logged, unless how is "front".
+//   - ctx ends before d.mu is free: ErrUnavailable.
+//   - Another error of the server: that error, and the job can be settled again.
 func (d *delivery) settle(ctx context.Context, how, key, value string) error {
 	if err := d.lock(ctx); err != nil {
 		return err
@@ -190,9 +197,9 @@ func (d *delivery) lock(ctx context.Context) error {
 // unlock frees d.mu.
 func (d *delivery) unlock() { <-d.mu }
 
-// finish ends the delivery: later settlements return why. It closes Lost unless why is
-// ErrSettled. It frees the delivery's place in the prefetch, which wakes the claiming goroutine.
-// Call it once, with d.mu held.
+// finish ends the delivery: later settlements return why. It closes Lost unless why is ErrSettled.
+// It removes the delivery from the Broker's held ones and from the subscription's count, which
+// wakes the claiming goroutine. Call it once, with d.mu held. It takes b.mu and s.mu.
 func (d *delivery) finish(why error) {
 	d.state = fmt.Errorf("hworker: a job of %q: %w", d.sub.keys.queue, why)
 	if !errors.Is(why, broker.ErrSettled) {
@@ -205,7 +212,7 @@ func (d *delivery) finish(why error) {
 
 // markLost ends a delivery of a closed Broker that could not be returned to the queue. Its Lost
 // channel is closed, and settlements return ErrLeaseLost. It does nothing if the delivery has
-// ended. It blocks while a settlement is in progress.
+// ended. It takes d.mu, for which it waits while a settlement is in progress.
 func (d *delivery) markLost() {
 	d.mu <- struct{}{}
 	defer d.unlock()
@@ -231,11 +238,14 @@ func (d *delivery) markReceived(ctx context.Context) bool {
 	return d.state == nil
 }
 
-// renewOrCheck is called by the upkeep of the Broker. It renews the start time of the job if the
-// last proof that it is held is a third of Config.Timeout old. Without Config.Heartbeat, it only
-// checks that this process still holds the job, once the job runs longer than Config.Timeout.
-// Jobs that Receive has not returned are always renewed, because their work has not begun. It
-// does nothing while the job is being settled. It takes d.mu.
+// renewOrCheck is called by the upkeep of the Broker and waits for the server. It takes d.mu, or
+// does nothing if a settlement or renewal holds it.
+//
+//   - Config.Heartbeat is set, or Receive has not returned the job: it renews the start time if
+//     the last proof that the job is held is a third of Config.Timeout old.
+//   - Otherwise: it only checks that this process still holds the job, once the job runs longer
+//     than Config.Timeout.
+//   - The delivery has ended: it does nothing.
 func (d *delivery) renewOrCheck(ctx context.Context) {
 	select {
 	case d.mu <- struct{}{}:
@@ -255,17 +265,21 @@ func (d *delivery) renewOrCheck(ctx context.Context) {
 }
 
 // renew notes a new start time, now, on the server and waits for the answer. If the job is not
-// held any more, the delivery is lost, see checkHeld. Call it with d.mu held.
+// held any more, the delivery is lost, see checkHeld. After a lost answer d.starts holds the old
+// and the new start time. Call it with d.mu held.
 func (d *delivery) renew(ctx context.Context, now time.Time) {
 	start := parseStamp(d.starts[0]).Add(now.Sub(d.startedAt)).Format(stampLayout)
 	d.starts = append(d.starts, start) // added before the call, because the answer may be lost
 	d.checkHeld(ctx, start, now)
 }
 
-// checkHeld asks the server whether this process still holds the job, and notes the new start
-// time unless start is "". The delivery is lost if the job is not held any more. It is also lost
-// if the server gave no proof for nearly Config.Timeout. After another error nothing changes.
-// Call it with d.mu held.
+// checkHeld asks the server whether this process still holds the job, and waits for the answer.
+// Unless start is "" the server notes start as the new start time. Call it with d.mu held.
+//
+//   - The job is held: the proof counts from now.
+//   - The job is not held any more: the delivery is lost.
+//   - An error, and the last proof is nearly Config.Timeout old: the delivery is lost.
+//   - Another error: nothing changes.
 func (d *delivery) checkHeld(ctx context.Context, start string, now time.Time) {
 	b := d.sub.broker
 	n, err := b.runInt(ctx, "keep", b.scripts.hold, []string{d.sub.keys.progress}, d.scriptArgs(start)...)

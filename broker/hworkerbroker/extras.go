@@ -33,8 +33,8 @@ func (x *extras) empty() bool {
 		x.Priority == nil && x.Expires == 0 && !x.Base64
 }
 
-// decodeExtras reads the extras beside a uuid into x. It returns an error if text holds anything
-// else.
+// decodeExtras reads the extras beside a uuid into x. It returns an error if text is not JSON, has
+// text after the JSON, or holds the member base64.
 func decodeExtras(text string, x *extras) error {
 	dec := json.NewDecoder(strings.NewReader(text))
 	dec.UseNumber()
@@ -47,8 +47,9 @@ func decodeExtras(text string, x *extras) error {
 	return nil
 }
 
-// extrasOf returns the parts of m besides its body. Returns ErrMalformed for a header of another
-// type or a text that is not UTF-8.
+// extrasOf returns the parts of m besides its body. Returns ErrMalformed for a negative
+// generation, a header of another type, or an id, content type, property or header text that is
+// not UTF-8.
 func extrasOf(m *broker.Message) (*extras, error) {
 	if m.Generation < 0 {
 		return nil, fmt.Errorf("generation %d: %w", m.Generation, broker.ErrMalformed)

@@ -15,7 +15,8 @@ import (
 
 // Stats implements [broker.Inspector]. Held counts the jobs of all workers of the queue. Dead
 // counts the failed and the broken jobs. Delayed is 0, since no job can be delayed, and
-// DeadDropped is unknown, -1. A queue without keys has all counters 0.
+// DeadDropped is unknown, -1. A queue without keys has all counters 0. It waits for the server.
+// Returns ErrMalformed for a queue name that is not valid.
 func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) {
 	k, err := keysOf(queue)
 	if err != nil {
@@ -34,7 +35,8 @@ func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) 
 }
 
 // Purge implements [broker.Inspector]. It deletes the waiting jobs and returns their number. Jobs
-// in progress and dead letters stay.
+// in progress and dead letters stay. It waits for the server. Returns ErrMalformed for a queue
+// name that is not valid.
 func (b *Broker) Purge(ctx context.Context, queue string) (int, error) {
 	k, err := keysOf(queue)
 	if err != nil {
@@ -44,7 +46,8 @@ func (b *Broker) Purge(ctx context.Context, queue string) (int, error) {
 }
 
 // Destroy deletes the four keys of a queue: the waiting jobs, the jobs in progress, and the failed
-// and broken jobs.
+// and broken jobs. It waits for the server. Settlements of the deleted jobs return ErrLeaseLost
+// afterwards. Returns ErrMalformed for a queue name that is not valid.
 func (b *Broker) Destroy(ctx context.Context, queue string) error {
 	k, err := keysOf(queue)
 	if err != nil {
@@ -71,7 +74,7 @@ func (b *Broker) Failed(ctx context.Context, queue string) ([]Job, error) {
 }
 
 // jobs returns the jobs of one key of a queue, "jobs" or "failed". Jobs that cannot be read are
-// left out.
+// left out. It waits for the server. Returns the errors of readKey.
 func (b *Broker) jobs(ctx context.Context, queue, which string) ([]Job, error) {
 	payloads, err := b.readKey(ctx, queue, which)
 	if err != nil {
@@ -106,7 +109,8 @@ func (b *Broker) Progress(ctx context.Context, queue string) ([]Noted, error) {
 }
 
 // noted returns the payloads and times of one key of a queue, "broken" or "progress", the oldest
-// first.
+// first. A time that cannot be read is zero. It waits for the server. Returns the errors of
+// readKey.
 func (b *Broker) noted(ctx context.Context, queue, which string) ([]Noted, error) {
 	list, err := b.readKey(ctx, queue, which)
 	if err != nil {
@@ -120,8 +124,9 @@ func (b *Broker) noted(ctx context.Context, queue, which string) ([]Noted, error
 	return notes, nil
 }
 
-// readKey returns the content of one of the four keys: "jobs", "progress", "broken" or "failed".
-// For the two hashes, payloads and times alternate. It waits for the server.
+// readKey returns the values of one of the four keys: "jobs", "progress", "broken" or "failed".
+// For the two hashes, "progress" and "broken", payloads and times alternate. It waits for the
+// server. Returns ErrMalformed for a queue name that is not valid.
 func (b *Broker) readKey(ctx context.Context, queue, which string) ([]string, error) {
 	k, err := keysOf(queue)
 	if err != nil {
@@ -131,8 +136,8 @@ func (b *Broker) readKey(ctx context.Context, queue, which string) ([]string, er
 }
 
 // Debug writes the waiting jobs and the jobs in progress of a queue to w at the given interval,
-// until ctx ends. Then it returns nil. 0: once a second. It returns the first error of a read or
-// of w.
+// until ctx ends. Then it returns nil. An interval of 0 or less means one second. It returns the
+// first error of a read or of w.
 func (b *Broker) Debug(ctx context.Context, queue string, every time.Duration, w io.Writer) error {
 	if every <= 0 {
 		every = time.Second

@@ -102,7 +102,14 @@ func payloadOf(uuid string, job []byte) string {
 }
 
 // decode returns the message in a payload of any program. The ID is that in the extras, or else
-// the task's id in the body, or else the uuid. An error means that the job is broken.
+// the task's id in the body, or else the uuid. Parts that the payload does not hold have their
+// defaults: JSON and priority 100.
+//
+// Returns an error, which means that the job is broken, in these cases:
+//
+//   - The payload is not an array of a uuid and a job.
+//   - The extras cannot be read.
+//   - The extras say that the body is base64, and it is not.
 func decode(payload string) (*broker.Message, error) {
 	uuid, job, err := split(payload)
 	if err != nil {

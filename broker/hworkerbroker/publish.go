@@ -75,8 +75,11 @@ type batchCall struct {
 }
 
 // PublishBatch implements [broker.BatchPublisher]. The messages of one queue keep their order.
-// They are sent in calls of up to 500 messages and about 1 MiB, one call after the other. If a
-// call fails, each of its messages has the error, and the other calls are still sent.
+// They are sent in calls of up to 500 messages and about 1 MiB, one call after the other. It waits
+// for the server and wakes the subscriptions of this process.
+//
+// If a call fails, each of its messages has the error, and the other calls are still sent. Returns
+// nil if all were stored, otherwise a [broker.BatchError] with the error of each message.
 func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 	errs := make([]error, len(ms))
 	failed := false
@@ -116,13 +119,13 @@ func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 }
 
 // Retry implements [broker.Retrier]. It is hworker's Retry: one script ends the job and adds its
-// successor at the back of the queue, so that it runs after all others. The successor has the
-// same uuid. A job of another program has the same bytes too, with the number of attempts beside
-// the uuid.
+// successor at the back of the queue, so that it runs after all others. The successor has the uuid
+// of the job. If another program has written the job, the successor also has its bytes, with the
+// number of attempts beside the uuid.
 //
 // It waits for the server, logs next.Reason if that is set, and wakes the subscriptions. Returns
-// ErrUnsupported if d is not a delivery of this Broker. Returns ErrLeaseLost, with nothing
-// published, if the job is no longer held.
+// ErrUnsupported if d is not a delivery of this Broker, and the errors of prepare and settle.
+// Returns ErrLeaseLost, with nothing published, if the job is no longer held.
 func (b *Broker) Retry(ctx context.Context, d broker.Delivery, next broker.Outgoing) error {
 	own, ok := capability.As[*delivery](d)
 	if !ok || own.sub.broker != b {

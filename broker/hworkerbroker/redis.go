@@ -31,16 +31,16 @@ func (b *Broker) runScript(ctx context.Context, what string, script *redisconn.S
 	return answer, wrapErr(what, err)
 }
 
-// runInt runs a script like runScript and returns its integer. An answer of another type counts
-// as 0.
+// runInt runs a script like runScript, with its waits and errors, and returns its integer. An
+// answer of another type counts as 0.
 func (b *Broker) runInt(ctx context.Context, what string, script *redisconn.Script, keys []string, args ...any) (int, error) {
 	answer, err := b.runScript(ctx, what, script, keys, args...)
 	n, _ := answer.(int64)
 	return int(n), err
 }
 
-// runTexts runs a script like runScript and returns its list of strings. An element of another
-// type counts as "".
+// runTexts runs a script like runScript, with its waits and errors, and returns its list of
+// strings. An element of another type counts as "", and another answer as an empty list.
 func (b *Broker) runTexts(ctx context.Context, what string, script *redisconn.Script, keys []string, args ...any) ([]string, error) {
 	answer, err := b.runScript(ctx, what, script, keys, args...)
 	if err != nil {
@@ -54,9 +54,9 @@ func (b *Broker) runTexts(ctx context.Context, what string, script *redisconn.Sc
 	return texts, nil
 }
 
-// wrapErr returns err with the operation what in its text and the port's sentinel that fits. An
-// error that fits none, such as a key of a wrong type, becomes ErrUnsupported. It returns nil for
-// a nil err.
+// wrapErr returns err with the operation what in its text and the sentinel of package broker that
+// fits. The end of a ctx becomes ErrUnavailable. Any other error without a fitting sentinel, such
+// as a key of a wrong type, becomes ErrUnsupported. It returns nil for a nil err.
 func wrapErr(what string, err error) error {
 	if err == nil {
 		return nil
@@ -78,12 +78,13 @@ func wrapErr(what string, err error) error {
 	return fmt.Errorf("hworker %s: %w: %w", what, class, err)
 }
 
-// permanent reports whether waiting does not remove err.
+// permanent reports whether err is one that waiting does not remove: ErrAccess or ErrUnsupported.
 func permanent(err error) bool {
 	return errors.Is(err, broker.ErrAccess) || errors.Is(err, broker.ErrUnsupported)
 }
 
-// Watch implements [broker.Watcher]. It reports the states of the Broker's connection.
+// Watch implements [broker.Watcher]. It reports the states of the Broker's connection to fn, until
+// stop is called.
 func (b *Broker) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
 	return b.conn.Watch(func(s broker.ConnState, err error) {
 		fn(s, wrapErr("watch", err))

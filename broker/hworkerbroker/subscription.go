@@ -55,7 +55,8 @@ func newSubscription(b *Broker, k keys, prefetch int) *subscription {
 // Receive implements [broker.Subscription]. It blocks until a job is claimed, ctx ends, the
 // subscription is closed, or an error occurs that waiting does not remove. A claimed job is
 // returned even if ctx has ended. It may wait shortly for the server, to renew the job's time. A
-// job that was lost while it waited here is skipped.
+// job that was lost while it waited here is skipped. Returns ctx's error, ErrClosed, or that
+// error: ErrAccess or ErrUnsupported.
 func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 	for {
 		select {
@@ -152,8 +153,10 @@ func (s *subscription) report(err error) {
 }
 
 // claim claims as many jobs as the prefetch allows, at most maxAhead, and makes them ready for
-// Receive. It waits for the server. It returns their number, or full if the prefetch allows none.
-// Jobs that cannot be read go to the broken ones. It takes s.claiming.
+// Receive. It waits for the server. It takes s.claiming, s.mu and b.mu. It returns n, the number
+// of claimed jobs. full is true if no job may be claimed, see room: then it does not ask the
+// server. Jobs that cannot be read go to the broken jobs, see settleBroken, and count in n.
+// Returns the error of the script.
 func (s *subscription) claim() (full bool, n int, err error) {
 	s.claiming <- struct{}{}
 	defer func() { <-s.claiming }()
@@ -185,8 +188,8 @@ func (s *subscription) claim() (full bool, n int, err error) {
 }
 
 // settleBroken moves a job that cannot be read to the broken jobs and logs it. It waits for the
-// server. After an error, which is logged, the job stays in progress until a monitor finds it. It
-// was not delivered, so no consumer can do that.
+// server. After an error, which is logged, the job stays in progress until a monitor finds it: no
+// consumer received it that could settle it.
 func (s *subscription) settleBroken(d *delivery, cause error) {
 	s.broker.logBroken(s.keys.queue, "", cause.Error())
 	if err := d.settle(s.broker.life, "broken", s.keys.broken, ""); err != nil {
@@ -217,9 +220,10 @@ func (s *subscription) add(n int) {
 	}
 }
 
-// SetPrefetch implements [broker.Resizer]. When it returns nil, further jobs are claimed under
-// the new limit; 0 stops the claiming. It waits for the claim in progress. If ctx ends first it
-// returns ctx's error, and the limit is valid nevertheless. Returns ErrClosed after Close.
+// SetPrefetch implements [broker.Resizer]. When it returns nil, further jobs are claimed under the
+// new limit; 0 or less stops the claiming. It waits for the claim in progress. If ctx ends first
+// it returns ctx's error, and the limit is valid nevertheless. Returns ErrClosed after Close. It
+// takes s.mu, but not while it waits.
 func (s *subscription) SetPrefetch(ctx context.Context, n int) error {
 	select {
 	case <-s.stop:
@@ -247,9 +251,10 @@ const closeTimeout = 2 * time.Second
 func (s *subscription) stopReceiving() { s.once.Do(func() { close(s.stop) }) }
 
 // Close implements [broker.Subscription]. It ends the claiming and waits up to 2 s for the claim
-// in progress. Then it returns the jobs that Receive has not returned to the front of the queue.
-// Jobs that Receive has returned stay held. It returns the errors of all jobs joined; those jobs
-// stay in progress until a monitor finds them.
+// in progress. Then it returns the jobs that Receive has not returned to the front of the queue,
+// and waits for the server. Jobs that Receive has returned stay held. It returns the errors of all
+// jobs joined; those jobs stay in progress until a monitor finds them. It takes b.mu, but not
+// while it waits.
 func (s *subscription) Close(ctx context.Context) error {
 	s.stopReceiving()
 	patience, cancel := context.WithTimeout(ctx, closeTimeout)

@@ -6,9 +6,10 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// Audit implements [broker.Auditor]. It reports dead letters of the queue that are as many as
-// Config.DeadMax. Without a queue it checks nothing and returns nil. Streams that exist with
-// other settings are reported in the log instead.
+// Audit implements [broker.Auditor]. It returns one sentence if the dead letters of the queue are
+// as many as Config.DeadMax, otherwise nil. Without a queue it checks nothing and returns nil.
+// Streams that exist with other settings are reported in the log instead. Returns the errors of
+// Stats.
 func (b *Broker) Audit(ctx context.Context, queue string) ([]string, error) {
 	if queue == "" {
 		return nil, nil

@@ -89,7 +89,8 @@ func (b *Broker) pause(ctx context.Context, d time.Duration) bool {
 	return wake.SleepOr(ctx, b.stop.Done(), d)
 }
 
-// Watch implements [broker.Watcher]. It reports the states of the Broker's only connection.
+// Watch implements [broker.Watcher]. It reports the states of the Broker's only connection to fn,
+// until stop is called.
 func (b *Broker) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
 	return b.conn.Watch(func(s broker.ConnState, err error) {
 		fn(s, wrap(err, "connect", "server"))
@@ -97,9 +98,12 @@ func (b *Broker) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
 }
 
 // Close implements [broker.Broker]. It closes all subscriptions, marks the deliveries that they
-// hold as lost, returns their messages to their queues, and sends outstanding settlements. Close
-// takes at most about 10 s, even if ctx lasts longer. Messages that could not be returned go back
-// when their lease ends.
+// hold as lost, returns their messages to their queues, and sends outstanding settlements. Then it
+// closes the connection and waits for the Broker's goroutines. It takes b.mu, but not while it
+// waits.
+//
+// Close takes at most about 10 s, even if ctx lasts longer. Messages that could not be returned go
+// back when their lease ends. Returns the error of closing the connection.
 func (b *Broker) Close(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed = true

@@ -56,10 +56,10 @@ func (b *Broker) askTime(ctx context.Context) error {
 	return nil
 }
 
-// serverTime returns the server's clock. If the last answer is older than a minute or from
-// another connection, one caller asks again and waits for up to clockTimeout. If that fails it
-// returns the old clock, which is not asked for again for a minute. Other callers get the old
-// clock without a wait.
+// serverTime returns the server's clock. If the last answer is older than a minute or from another
+// connection, one caller takes b.asking, asks again and waits for up to clockTimeout. Other
+// callers get the old clock without a wait. If the question fails the caller gets the old clock
+// too, and it is not asked again for a minute.
 func (b *Broker) serverTime(ctx context.Context) *serverClock {
 	c := b.clock.Load()
 	if c.fresh(b.conn.Live()) || !b.asking.TryLock() {
@@ -78,7 +78,8 @@ func (b *Broker) serverTime(ctx context.Context) *serverClock {
 
 // dueTime returns the time on the server's clock at which a message for delivery at at is due. It
 // returns the zero time if the message is due now, and for a zero at. For any other at it creates
-// the stream if that does not exist, and may ask the server for its time.
+// the stream if that does not exist, and may ask the server for its time, for which it waits.
+// Returns the errors of ensureStream.
 func (b *Broker) dueTime(ctx context.Context, at time.Time) (time.Time, error) {
 	if at.IsZero() {
 		return at, nil

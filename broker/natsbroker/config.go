@@ -73,7 +73,9 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// check sets the defaults in c and returns all problems joined. It returns nil if c is valid.
+// check sets the defaults in c. It returns all problems joined, nil if c is valid: an invalid
+// Namespace, Replicas out of range, an unknown Storage, a negative MaxBody, a Lease or Dedupe that
+// is too short. It does not check Connect.
 func (c *Config) check() error {
 	var errs []error
 	if c.Namespace == "" {

@@ -36,8 +36,11 @@ func (b *Broker) consumerConfig(q *queue, level int, lease time.Duration) jetstr
 
 // ensureConsumer creates the consumer of a level on the server if it does not exist, and returns
 // its state. It also extends its lease to lease, or shortens it if no other process uses the
-// consumer. If the stream is missing it creates the stream and the queue again. After an error
-// that may pass it tries again until ctx ends.
+// consumer. If the stream is missing it creates the stream and the queue again. It waits for the
+// server.
+//
+// After ErrUnavailable and ErrIndeterminate of the connection it tries again until ctx or the
+// Broker ends. It returns other errors at once.
 func (b *Broker) ensureConsumer(ctx context.Context, q *queue, level int, lease time.Duration) (*jetstream.ConsumerInfo, error) {
 	for {
 		var info *jetstream.ConsumerInfo
@@ -66,9 +69,9 @@ func (b *Broker) ensureConsumer(ctx context.Context, q *queue, level int, lease 
 	}
 }
 
-// findConsumer finds or creates the consumer of a level and adjusts its lease, with one attempt.
-// A lease that is longer than lease is kept while messages or requests of the consumer are
-// pending. It returns the consumer's state.
+// findConsumer finds or creates the consumer of a level and adjusts its lease, with one attempt,
+// and waits for the server. A lease that is longer than lease is kept while messages or requests
+// of the consumer are pending. It returns the consumer's state, or the first error of the server.
 func (b *Broker) findConsumer(ctx context.Context, js jetstream.JetStream, q *queue, level int, lease time.Duration) (*jetstream.ConsumerInfo, error) {
 	want := b.consumerConfig(q, level, lease)
 	c, err := js.Consumer(ctx, b.names.stream, want.Durable)

@@ -98,9 +98,10 @@ func decodeDead(q *queue, st *natsconn.Stored) broker.Dead {
 	return d
 }
 
-// publishDead publishes a dead letter and waits for the confirmation, again and again while the
-// server is busy. Then it drops the oldest letters if there are too many. If the letter is too
-// large it is published without the stack, then without the reason.
+// publishDead publishes a dead letter and waits for the confirmation. It repeats while the server
+// is busy. If the letter is too large it is published without the stack, then without the reason.
+// After the confirmation it drops the oldest letters if there are too many, see limitDead. Returns
+// all other errors of the publish.
 func (b *Broker) publishDead(ctx context.Context, q *queue, m *nats.Msg) error {
 	for {
 		_, err := b.conn.Publish(ctx, m)
@@ -162,9 +163,12 @@ func (b *Broker) addDead(ctx context.Context, name string, d broker.Dead) error 
 // limitDeadTimeout limits the time for limitDead after a letter was stored.
 const limitDeadTimeout = 5 * time.Second
 
-// limitDead drops the oldest letters of a queue if there are more than Config.DeadMax. It counts
-// them at the first letter that this process stores, and after each hundredth part of the limit.
-// After an error it counts again at the next letter. It waits for the server.
+// limitDead drops the oldest letters of a queue if there are more than Config.DeadMax, and adds
+// their number to q.deadDropped. It counts them at the first letter that this process stores, and
+// after each hundredth part of the limit.
+//
+// It waits for the server up to limitDeadTimeout. It does not report errors: after one it counts
+// again at the next letter.
 func (b *Broker) limitDead(ctx context.Context, q *queue) {
 	if b.cfg.DeadMax <= 0 {
 		return
@@ -187,9 +191,9 @@ func (b *Broker) limitDead(ctx context.Context, q *queue) {
 	q.deadPut.Store(1)
 }
 
-// dropExpiredDead drops the letters that are older than Config.DeadTTL, one by one from the
-// oldest on, and counts them in q.deadDropped. It does nothing with a server of 2.11 or later,
-// which drops them itself. It waits for the server.
+// dropExpiredDead drops the letters that are older than Config.DeadTTL, one by one from the oldest
+// on, and counts them in q.deadDropped. It does nothing with a server of 2.11 or later, which
+// drops them itself, or without a DeadTTL. It waits for the server and stops at its first error.
 func (b *Broker) dropExpiredDead(ctx context.Context, q *queue) error {
 	if f := b.features.Load(); b.cfg.DeadTTL <= 0 || f == nil || f.ttl {
 		return nil
@@ -227,16 +231,19 @@ func decodeText(s string) string {
 	return text
 }
 
-// ScanDead implements [broker.DeadLetterer]. It reads and removes the letters one by one, each
-// with a separate request to the server. A letter is removed before the next is shown. On servers
-// before 2.11 it first drops letters older than Config.DeadTTL.
+// ScanDead implements [broker.DeadLetterer]. It calls fn with each dead letter, from the oldest
+// on, until fn returns DeadStop. Each letter is read, and removed if fn says so, with a separate
+// request to the server. A letter is removed before the next is shown. On servers before 2.11 it
+// first drops letters older than Config.DeadTTL. Returns ErrNoQueue if the queue does not exist.
 func (b *Broker) ScanDead(ctx context.Context, name string, fn func(*broker.Dead) broker.DeadAction) error {
 	return wrap(b.scanDead(ctx, name, fn), "scan the dead letters of", name)
 }
 
-// scanDead does the work of ScanDead. It reads the letters one by one, up to the last message
-// that the stream held at the beginning. It waits for the server. Returns ErrNoQueue if the queue
-// does not exist, and ctx's cause if ctx ends between two letters.
+// scanDead calls fn with each letter from the oldest on, up to the last message that the stream
+// held at the beginning. It deletes a letter if fn returns DeadRemove, and ends after DeadStop. On
+// servers before 2.11 it first drops expired letters, see dropExpiredDead. It waits for the
+// server. Returns ErrNoQueue if the queue does not exist, and ctx's cause if ctx ends between two
+// letters.
 func (b *Broker) scanDead(ctx context.Context, name string, fn func(*broker.Dead) broker.DeadAction) error {
 	q, err := b.queue(ctx, name)
 	if err != nil {

@@ -252,7 +252,8 @@ func (d *delivery) AckSync(ctx context.Context) error {
 
 // Release implements [broker.Delivery]. If after is 0 or less the message goes back at once, and
 // Release does not wait for the server. Otherwise a message of the next Generation replaces it in
-// one atomic step, see replace, and Release waits for the confirmation.
+// one atomic step, see replace, and Release waits for the confirmation. Returns ErrSettled or
+// ErrLeaseLost if d cannot be settled.
 func (d *delivery) Release(ctx context.Context, after time.Duration) error {
 	if after <= 0 {
 		return d.settleNoWait("release", d.level.s.b.outbox.nak)

@@ -21,8 +21,10 @@ type found struct {
 	delayed bool      // it is a schedule
 }
 
-// Find implements [broker.Finder]. A message that was returned to the queue counts as held until it
-// is delivered again.
+// Find implements [broker.Finder]. It returns the waiting message id and the time when it is due.
+// A message that was returned to the queue counts as held until it is delivered again. Returns
+// ErrNotFound if no such message waits, ErrNoQueue if the queue does not exist. It waits for the
+// server.
 func (b *Broker) Find(ctx context.Context, name, id string) (broker.Outgoing, error) {
 	f, err := b.find(ctx, name, id)
 	if err != nil {
@@ -84,8 +86,9 @@ func (b *Broker) find(ctx context.Context, name, id string) (*found, error) {
 	return f, nil
 }
 
-// Delete implements [broker.Finder]. If a consumer receives the message at the same moment it may
-// be handled although Delete returns nil.
+// Delete implements [broker.Finder]. It removes the waiting message id and waits for the server.
+// If a consumer receives the message at that moment it may be handled although Delete returns nil.
+// Returns ErrNotFound if no such message waits, ErrNoQueue if the queue does not exist.
 func (b *Broker) Delete(ctx context.Context, name, id string) error {
 	err := b.remove(ctx, name, id)
 	if err != nil {
@@ -94,8 +97,9 @@ func (b *Broker) Delete(ctx context.Context, name, id string) error {
 	return wrap(err, "delete from", name)
 }
 
-// remove deletes the waiting message id. It first allows the same (ID, Generation) to be
-// published again, see mark. Returns ErrNotFound if no such message waits.
+// remove deletes the waiting message id. It first raises the queue's mark, so that the same (ID,
+// Generation) can be published again, see mark. It waits for the server. Returns ErrNotFound if no
+// such message waits, and the errors of find.
 func (b *Broker) remove(ctx context.Context, name, id string) error {
 	f, err := b.find(ctx, name, id)
 	if err != nil {
@@ -111,8 +115,10 @@ func (b *Broker) remove(ctx context.Context, name, id string) error {
 	return err
 }
 
-// Update implements [broker.Finder]. The message goes to the end of its queue. A change of time or
-// level needs a server of 2.12 or later. Otherwise it returns broker.ErrUnsupported.
+// Update implements [broker.Finder]. It replaces the waiting message with the id of o.Message by
+// o, and waits for the server. The message goes to the end of its queue. A change of time or level
+// needs a server of 2.12 or later. Otherwise it returns broker.ErrUnsupported. Returns ErrNotFound
+// if no such message waits.
 func (b *Broker) Update(ctx context.Context, name string, o broker.Outgoing) error {
 	err := b.update(ctx, name, o)
 	if err != nil && o.Message != nil {
@@ -121,10 +127,12 @@ func (b *Broker) Update(ctx context.Context, name string, o broker.Outgoing) err
 	return wrap(err, "update in", name)
 }
 
-// update replaces the waiting message with the id of o.Message by o, see Update. Returns
-// ErrNotFound if no such message waits or another process has changed it meanwhile. Returns
-// ErrMalformed if o names another queue. Returns ErrUnsupported if the server is too old to move
-// it.
+// update replaces the waiting message with the id of o.Message by o, see Update. It waits for the
+// server.
+//
+//   - Returns ErrNotFound if no such message waits or another process has changed it meanwhile.
+//   - Returns ErrMalformed if o names another queue, and the errors of check.
+//   - Returns ErrUnsupported if the server is too old to move it to another level or time.
 func (b *Broker) update(ctx context.Context, name string, o broker.Outgoing) error {
 	if err := b.check(o.Message); err != nil {
 		return err
@@ -153,7 +161,8 @@ func (b *Broker) update(ctx context.Context, name string, o broker.Outgoing) err
 
 // exchange replaces the waiting message f by o in one atomic step and waits for the server, also
 // while that is busy. The message may change its subject: level, or from and to the schedules.
-// Returns natsconn.ErrWrongSequence if the message is no longer the same.
+// Returns natsconn.ErrWrongSequence, and stores nothing, if f.st is no longer the last message of
+// its subject. Returns the errors of dueTime and encodeTo.
 func (b *Broker) exchange(ctx context.Context, f *found, o broker.Outgoing) error {
 	at, err := b.dueTime(ctx, o.At)
 	if err != nil {

@@ -24,8 +24,8 @@ type consumerState struct {
 	Pending    uint64 `json:"num_pending"`
 }
 
-// state asks the server for the state of a level's consumer. Returns natsconn.ErrNoConsumer if no
-// process has consumed from the level yet.
+// state asks the server for the state of a level's consumer and waits for the answer. Returns
+// natsconn.ErrNoConsumer if no process has consumed from the level yet.
 func (b *Broker) state(ctx context.Context, q *queue, level int) (consumerState, error) {
 	var st consumerState
 	err := b.conn.API(ctx, "CONSUMER.INFO."+b.names.stream+"."+b.names.consumer(q.name, level), struct{}{}, &st)
@@ -34,14 +34,16 @@ func (b *Broker) state(ctx context.Context, q *queue, level int) (consumerState,
 
 // Stats implements [broker.Inspector]. A message that was returned to the queue and waits for a
 // consumer counts as held. DeadDropped counts the letters that this process has dropped because
-// there were too many. The server does not report expired letters.
+// there were too many. The server does not report expired letters. Returns ErrNoQueue if the queue
+// does not exist. It waits for the server.
 func (b *Broker) Stats(ctx context.Context, name string) (broker.Stats, error) {
 	st, err := b.stats(ctx, name)
 	return st, wrap(err, "inspect", name)
 }
 
 // stats adds up the counters of all levels of a queue, with one or more requests for each, see
-// Stats. Returns ErrNoQueue if the queue does not exist. It waits for the server.
+// Stats. Returns ErrNoQueue if the queue does not exist. After an error of the server the sums are
+// incomplete. It waits for the server.
 func (b *Broker) stats(ctx context.Context, name string) (broker.Stats, error) {
 	var sum broker.Stats
 	q, err := b.queue(ctx, name)
@@ -75,17 +77,19 @@ func (b *Broker) stats(ctx context.Context, name string) (broker.Stats, error) {
 // purgeBatch is the number of messages that Purge requests at once.
 const purgeBatch = 256
 
-// Purge implements [broker.Inspector]. It fetches the waiting messages through the queue's
-// consumers and acknowledges them. The server itself can purge only by subject, which would remove
-// held messages too.
+// Purge implements [broker.Inspector]. It removes the waiting messages and returns their number,
+// also after an error. It fetches them through the queue's consumers and acknowledges them. The
+// server itself can purge only by subject, which would remove held messages too. Returns
+// ErrNoQueue if the queue does not exist.
 func (b *Broker) Purge(ctx context.Context, name string) (int, error) {
 	n, err := b.purge(ctx, name)
 	return n, wrap(err, "purge", name)
 }
 
 // purge removes the waiting messages of all levels and returns their number, also after an error.
-// It first allows the purged messages to be published again, see mark. The messages of a level
-// without a consumer are purged by subject; see drain for the others.
+// It first raises the queue's mark, so that they can be published again, see mark. The messages of
+// a level without a consumer are purged by subject; see drain for the others. It stops at the
+// first error. It waits for the server. Returns ErrNoQueue if the queue does not exist.
 func (b *Broker) purge(ctx context.Context, name string) (int, error) {
 	q, err := b.queue(ctx, name)
 	if err != nil {
@@ -116,7 +120,7 @@ func (b *Broker) purge(ctx context.Context, name string) (int, error) {
 	return sum, nil
 }
 
-// lastSeq asks the server for the highest sequence of the stream so far.
+// lastSeq asks the server for the highest sequence of the stream so far, and waits for the answer.
 func (b *Broker) lastSeq(ctx context.Context) (uint64, error) {
 	var resp struct {
 		State struct {
@@ -187,21 +191,23 @@ func drainBatch(ctx context.Context, nc *nats.Conn, sub *nats.Subscription, n in
 	return got, more, err
 }
 
-// mark is the content of a queue's M subject. Messages up to this sequence that no longer exist may
-// have been deleted. So the same (ID, Generation) published again is a new message, even while the
-// server remembers the first one.
+// mark is the JSON in a queue's M subject. Messages up to the sequence Removed that no longer
+// exist may have been deleted. So the same (ID, Generation) published again is a new message, even
+// while the server remembers the first one.
 type mark struct {
 	Removed uint64 `json:"removed"`
 }
 
-// removed returns the highest sequence in a queue's mark, 0 if the queue has no mark.
+// removed returns the highest sequence in a queue's mark, 0 if the queue has no mark. It waits for
+// the server. Returns the errors of readMark.
 func (b *Broker) removed(ctx context.Context, name string) (uint64, error) {
 	m, _, err := b.readMark(ctx, name)
 	return m.Removed, err
 }
 
-// readMark returns a queue's mark and the sequence under which it is stored, 0 if it does not
-// exist. It waits for the server.
+// readMark returns a queue's mark and the sequence under which it is stored. The mark is zero and
+// the sequence 0 if none is stored. Returns an error if the stored mark is not JSON. It waits for
+// the server.
 func (b *Broker) readMark(ctx context.Context, name string) (m mark, seq uint64, err error) {
 	st, err := b.conn.GetLast(ctx, b.names.stream, b.names.mark(name))
 	if errors.Is(err, natsconn.ErrNotFound) {
@@ -214,8 +220,9 @@ func (b *Broker) readMark(ctx context.Context, name string) (m mark, seq uint64,
 }
 
 // markRemoved raises a queue's mark to the sequence upTo, unless it is higher already. It waits
-// for the confirmation. With a server of 2.11 or later the mark expires shortly after
-// Config.Dedupe. Call it before the removal: a mark without a removal is harmless.
+// for the confirmation, and repeats after a conflict and while the server is busy. With a server
+// of 2.11 or later the mark expires shortly after Config.Dedupe. Call it before the removal: a
+// mark without a removal is harmless.
 func (b *Broker) markRemoved(ctx context.Context, name string, upTo uint64) error {
 	f, err := b.ensureStream(ctx)
 	if err != nil {

@@ -162,7 +162,7 @@ func (lv *level) ensureConsumer() error {
 // pull opens an inbox, to which the server sends messages, and requests messages whenever there is
 // room. With a prefetch of 0 it waits first. If known is true the consumer exists for certain, and
 // pull does not create it. It returns the error when the inbox or the connection is lost, nil when
-// the inbox was closed deliberately.
+// the inbox was closed deliberately. It takes s.mu, but not while it waits.
 func (lv *level) pull(known bool) error {
 	s := lv.s
 	for lv.isPaused() {
@@ -248,11 +248,10 @@ func pullRequest(n int) []byte {
 	return fmt.Appendf(nil, `{"batch":%d,"expires":%d,"idle_heartbeat":%d}`, n, pullExpires.Nanoseconds(), pullHeartbeat.Nanoseconds())
 }
 
-// withdraw withdraws the outstanding requests. When it returns, all messages that the server has
-// sent have arrived.
-//
-// It gives a server that is sending a moment to finish. Messages that it sends while it reads the
-// withdrawal would be missed, and delivered again only after the lease.
+// withdraw withdraws the outstanding requests. It waits for the server. When it returns, all
+// messages that the server has sent have arrived. It first gives a server that is sending up to
+// withdrawWait to finish. Messages that it sends while it reads the withdrawal would be missed,
+// and delivered again only after the lease. It takes s.mu.
 func (l *pullInbox) withdraw(ctx context.Context) {
 	s := l.lv.s
 	t := time.NewTicker(2 * time.Millisecond)
@@ -447,7 +446,8 @@ func (s *subscription) addReady(d *delivery) {
 }
 
 // handleStatus handles a status message about the requests. The end of a request reduces
-// l.outstanding. A missing consumer, a new leader or an unknown status ends the inbox.
+// l.outstanding. A missing consumer, a new leader or an unknown status ends the inbox. It takes
+// s.mu.
 func (l *pullInbox) handleStatus(m *nats.Msg) {
 	code, text := headerValue(m.Header, "Status"), strings.ToLower(headerValue(m.Header, "Description"))
 	switch code {

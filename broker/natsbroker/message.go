@@ -138,8 +138,10 @@ func plainHeader(s string) bool {
 }
 
 // encodeExtra returns the value of the header Swj-Extra: headers and properties, and the content
-// type if contentType is true. Returns ErrMalformed for a text that is not UTF-8 or a header of
-// another type, ErrTooLarge above maxHeaders.
+// type if contentType is true. Header values may be any bytes.
+//
+// Returns ErrMalformed for a header value of another type, and for a content type, header name or
+// property that is not UTF-8. Returns ErrTooLarge above maxHeaders.
 func encodeExtra(m *broker.Message, contentType bool) (string, error) {
 	var e extra
 	if contentType {
@@ -224,9 +226,9 @@ func (v value) goValue() (any, bool) {
 	}
 }
 
-// decode fills m with a stored message. Headers that belong neither to the adapter nor to the
-// server come from a foreign program and are copied, each with its first value. Headers of the
-// adapter that cannot be read are ignored.
+// decode fills m with a stored message. Without a header Swj-Priority the priority is 100. Headers
+// that belong neither to the adapter nor to the server come from a foreign program and are copied,
+// each with its first value. Headers of the adapter that cannot be read are ignored.
 func decode(m *broker.Message, id string, h nats.Header, body []byte) {
 	m.ID, m.Body, m.Priority = id, body, defaultPriority
 	for k, vs := range h {
@@ -258,7 +260,9 @@ func decode(m *broker.Message, id string, h nats.Header, body []byte) {
 	}
 }
 
-// decodeExtra adds the content of the header Swj-Extra to m. It ignores a text that is not JSON.
+// decodeExtra sets the content type, properties and headers of m from text, the value of the
+// header Swj-Extra. An empty content type and empty properties leave those of m unchanged. It
+// skips headers whose value goValue cannot convert. It ignores a text that is not JSON.
 func decodeExtra(m *broker.Message, text string) {
 	var e extra
 	if json.Unmarshal([]byte(text), &e) != nil {

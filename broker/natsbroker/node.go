@@ -146,7 +146,10 @@ func (b *Broker) Leave(ctx context.Context, node string) error {
 
 // leave stores that the node has left, for 24 h, and stops answering for it. It waits for the
 // server, and repeats while that is busy. It does nothing for a node that noted no start here or
-// has left.
+// has left. After an error Leave may be called again.
+//
+// Returns ErrMalformed if the name of the node is not valid, ErrClosed after Close. It takes b.mu
+// and b.witness.mu, but holds neither while it waits.
 func (b *Broker) leave(ctx context.Context, node string) error {
 	if err := b.checkNode(node); err != nil {
 		return err

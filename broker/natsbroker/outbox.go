@@ -87,7 +87,8 @@ func (o *outbox) isTrusted(s *natsconn.Session) bool { return s.Gen == o.trusted
 func (o *outbox) distrust() { o.trusted.Store(0) }
 
 // send sends a settlement. It never waits: without a connection the settlement is kept until one
-// exists, and dropped if until has passed by then. It takes o.mu.
+// exists, and dropped if until has passed by then. A goroutine, started if none runs, waits for
+// the connection, see flushLate. After Close the settlement is dropped. It takes o.mu.
 func (o *outbox) send(q *queue, reply string, body []byte, until time.Time) {
 	if s := o.b.conn.Live(); s != nil && o.isTrusted(s) {
 		if err := s.NATS.Publish(reply, body); err == nil || !errors.Is(err, nats.ErrReconnectBufExceeded) {

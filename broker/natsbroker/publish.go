@@ -26,19 +26,23 @@ const (
 )
 
 // Publish implements [broker.Broker]. It waits until the stream has stored the message. A message
-// that the queue holds already, in the same or a newer generation, is a success.
+// that the queue holds already, in the same or a newer generation, is a success. Returns
+// ErrNoQueue if the queue does not exist, ErrMalformed or ErrTooLarge if m cannot be sent.
 func (b *Broker) Publish(ctx context.Context, queue string, m *broker.Message) error {
 	return wrap(b.publish(ctx, broker.Outgoing{Queue: queue, Message: m}), "publish to", queue)
 }
 
-// PublishAt implements [broker.Delayer]. The server's clock counts; this process asks for it once a
-// minute at most. A time after the year 2200 is broker.ErrUnsupported.
+// PublishAt implements [broker.Delayer]. It stores m so that it is delivered at the time at, and
+// waits for the confirmation. The server's clock counts; this process asks for it once a minute at
+// most. A time after the year 2200 is broker.ErrUnsupported. The other errors are those of
+// Publish.
 func (b *Broker) PublishAt(ctx context.Context, queue string, m *broker.Message, at time.Time) error {
 	return wrap(b.publish(ctx, broker.Outgoing{Queue: queue, Message: m, At: at}), "publish later to", queue)
 }
 
-// publish stores the message of o in the stream and waits for the confirmation. It returns nil
-// too if the stream holds the same (ID, Generation) or a newer one already.
+// publish stores the message of o in the stream and waits for the confirmation. It returns nil too
+// if the stream holds the same (ID, Generation) or a newer generation already. Returns the errors
+// of prepare and handleAnswer.
 func (b *Broker) publish(ctx context.Context, o broker.Outgoing) error {
 	p, err := b.prepare(ctx, &o)
 	if err != nil {
@@ -189,9 +193,15 @@ func (b *Broker) retryLater(ctx context.Context, err error) bool {
 	return busy && b.pause(ctx, busyPause)
 }
 
-// replaceOlder decides about p if its subject holds a message with the same id. done is true if
-// that one has the same or a newer generation: then p is superfluous. Otherwise p is changed to
-// replace it, and must be published again. It waits for the server.
+// replaceOlder decides about p after the server found a message with its id in its subject. It
+// reads that message and waits for the server.
+//
+//   - The stored message has the generation of p or a newer one: done is true, and p need not be
+//     published.
+//   - It has an older generation or is a notice: p is changed to replace it.
+//   - It was removed meanwhile: p is changed to be the first in its subject.
+//
+// After the last two done is false, and p must be published again.
 func (b *Broker) replaceOlder(ctx context.Context, p *publishing) (done bool, err error) {
 	st, err := b.conn.GetLast(ctx, b.names.stream, p.msg.Subject)
 	switch {
@@ -219,7 +229,8 @@ func withHeader(m *nats.Msg, k, v string) *nats.Msg {
 }
 
 // PublishBatch implements [broker.BatchPublisher]. It sends all messages at once and waits until
-// each was stored or refused. A message that cannot be sent does not hinder the others.
+// each was stored or refused. A message that cannot be sent does not hinder the others. Returns
+// nil if all were stored, otherwise a [broker.BatchError] with the error of each message.
 func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 	if len(ms) == 0 {
 		return nil

@@ -32,7 +32,8 @@ type queue struct {
 	recordedAt atomic.Int64
 }
 
-// record is the content of a queue's record. The first record is valid for ever.
+// record is the JSON in a queue's record subject. A queue exists if it has a record. The record is
+// written once and never changed.
 type record struct {
 	Levels []int `json:"levels,omitempty"`
 }
@@ -127,9 +128,10 @@ func ascending(levels []int) bool {
 	return true
 }
 
-// writeRecord writes a queue's record with the given levels, unless it exists, and returns the
-// queue with the levels that are valid. If they differ from levels it logs that once. It creates
-// a missing stream, and repeats while the server is busy. It waits for the server.
+// writeRecord writes a queue's record with the given levels, unless it exists. It returns the
+// queue with the levels of the stored record, and logs once per queue if they differ from levels.
+// It notes in b.declared that this Broker has declared the queue. It creates a missing stream, and
+// repeats while the server is busy. It waits for the server.
 func (b *Broker) writeRecord(ctx context.Context, name string, levels []int) (*queue, error) {
 	if len(levels) == 1 {
 		levels = nil
@@ -168,8 +170,10 @@ func (b *Broker) warnLevels(ctx context.Context, name string, want, have []int) 
 	}
 }
 
-// Declare implements [broker.Declarer]. The levels of the first declaration are valid for ever
-// and for every process. It stops at the first error; the queues before it exist then.
+// Declare implements [broker.Declarer]. It creates the queues that do not exist, and waits for the
+// server. The levels of the first declaration are valid for ever and for every process. It stops
+// at the first error; the queues before it exist then. Returns ErrMalformed for a name that is not
+// valid or levels that do not ascend.
 func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 	for _, q := range qs {
 		if err := b.declare(ctx, q.Name, slices.Clone(q.Levels)); err != nil {
@@ -179,9 +183,10 @@ func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 	return nil
 }
 
-// declare creates a queue if it does not exist, and remembers that this Broker has declared it.
-// It always asks the server. If the queue exists with other levels, it logs that once. Returns
-// ErrMalformed if the levels do not ascend.
+// declare creates a queue if it does not exist, and notes in b.declared that this Broker has
+// declared it. It always asks the server and waits for it. If the queue exists with other levels,
+// it logs that once and returns nil. Returns ErrMalformed if the levels do not ascend or the name
+// is not valid.
 func (b *Broker) declare(ctx context.Context, name string, levels []int) error {
 	if !ascending(levels) {
 		return fmt.Errorf("%w: levels %v do not ascend", broker.ErrMalformed, levels)

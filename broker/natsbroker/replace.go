@@ -23,9 +23,13 @@ import (
 // A successor in another subject is stored in one atomic batch with a notice that replaces the old
 // message. A consumer that receives the notice removes it.
 
-// Retry implements [broker.Retrier]. A successor for another queue, level or id needs a server of
-// 2.12 or later to be atomic. With an older server it is published, confirmed, and then the
-// delivery is acknowledged. Returns ErrUnsupported if d is not a delivery of this Broker.
+// Retry implements [broker.Retrier]. It publishes next in place of d's message, waits for the
+// confirmation and settles d, see replace. A successor for another queue, level or id needs a
+// server of 2.12 or later to be atomic. With an older server it is published, confirmed, and then
+// the delivery is acknowledged.
+//
+// Returns ErrUnsupported if d is not a delivery of this Broker, ErrSettled or ErrLeaseLost if it
+// cannot be settled, and the errors of replace.
 func (b *Broker) Retry(ctx context.Context, d broker.Delivery, next broker.Outgoing) error {
 	own, ok := capability.As[*delivery](d)
 	if !ok || own.level.s.b != b {
@@ -34,17 +38,17 @@ func (b *Broker) Retry(ctx context.Context, d broker.Delivery, next broker.Outgo
 	return own.settleAndWait("retry", func() error { return own.replace(ctx, next) })
 }
 
-// replace publishes next, the successor of d's message, and removes d's message from the stream. It
-// waits for the server, and sends the acknowledgement of d without waiting. Only the last of these
-// ways has two steps: a crash between them leaves both messages.
+// replace publishes next, the successor of d's message, and removes d's message from the stream.
+// It waits for the server, and sends the acknowledgement of d without waiting.
 //
 //   - A successor with the same queue, level and id overwrites d's message in its subject.
 //   - Otherwise a server of 2.12 or later stores the successor and removes d's message in one
 //     atomic batch.
-//   - With an older server the successor is published and confirmed, then d is acknowledged.
+//   - With an older server the successor is published and confirmed, then d is acknowledged. A
+//     crash between the two steps leaves both messages.
 //
 // Returns ErrLeaseLost if the message of d no longer exists. Returns ErrNoQueue if the queue of
-// next does not exist, and ErrMalformed or ErrTooLarge if next cannot be sent.
+// next does not exist, and the errors of check and encodeTo if next cannot be sent.
 func (d *delivery) replace(ctx context.Context, next broker.Outgoing) error {
 	b := d.level.s.b
 	if err := b.check(next.Message); err != nil {
@@ -84,7 +88,7 @@ func (d *delivery) replace(ctx context.Context, next broker.Outgoing) error {
 }
 
 // publishSuccessor publishes the successor p and waits for the confirmation. It does not touch d's
-// message; the caller acknowledges it afterwards.
+// message; the caller acknowledges it afterwards. Returns the errors of handleAnswer.
 func (d *delivery) publishSuccessor(ctx context.Context, p publishing) error {
 	b := d.level.s.b
 	ack, err := b.conn.Publish(ctx, p.msg)
@@ -107,8 +111,10 @@ func (d *delivery) replaceSameSubject(ctx context.Context, p publishing) error {
 }
 
 // publishReplacement publishes m, which replaces d's message, waits for the confirmation, and
-// repeats while the server is busy. generation is that of the successor. Returns ErrLeaseLost if
-// the message of d or the stream no longer exists; see checkReplaced for the exception.
+// repeats while the server is busy. If the server dropped m as a repetition, it publishes m again
+// without the header by which the server notices that. generation is that of the successor.
+// Returns ErrLeaseLost if the message of d or the stream no longer exists; see checkReplaced for
+// the exception.
 func (d *delivery) publishReplacement(ctx context.Context, m *nats.Msg, generation int) error {
 	b := d.level.s.b
 	for {
@@ -215,14 +221,16 @@ func (b *Broker) publishAtomic(ctx context.Context, ms ...*nats.Msg) error {
 	})
 }
 
-// handleEarly handles a delivery whose time at has not come; wait is the time until then. Call it
-// with s.mu held.
+// handleEarly handles a delivery whose time at has not come; wait is the time until then. It does
+// not block. Call it with s.mu held.
 //
 //   - On a server without schedules it returns the message to the queue for that time.
-//   - A short wait happens here, after which Receive gets the delivery. That is limited to the case
-//     that the prefetch has room for the pending messages: many short delays would otherwise block
-//     all others.
-//   - Otherwise it moves the message to the schedules, in a goroutine.
+//   - A wait of up to shortDelay happens here, on a timer, after which Receive gets the delivery.
+//     That is limited to the case that the prefetch has room for the pending messages: many short
+//     delays would otherwise block all others. If Close was called meanwhile, the message goes
+//     back to the queue.
+//   - Otherwise a goroutine moves the message to the schedules. If that fails, the message goes
+//     back to the queue for a second.
 func (s *subscription) handleEarly(d *delivery, m *nats.Msg, at time.Time, wait time.Duration, pending uint64) {
 	f := s.b.features.Load()
 	switch {
@@ -269,9 +277,10 @@ func nakDelay(d time.Duration) []byte {
 	return fmt.Appendf(nil, `-NAK {"delay": %d}`, max(d.Nanoseconds(), 1))
 }
 
-// moveToSchedule stores a message that was delivered before its time as a schedule, in place of d's
-// message. It waits for the server. It returns nil if another process has moved or replaced the
-// message already.
+// moveToSchedule stores a message that was delivered before its time as a schedule, in place of
+// d's message. It waits for the server. It returns nil if another process has moved or replaced
+// the message already. Returns natsconn.ErrWrongSequence if the server refused although d's
+// message is still stored.
 func (b *Broker) moveToSchedule(ctx context.Context, d *delivery, header nats.Header, at time.Time) error {
 	h := make(nats.Header, len(header)+4)
 	for k, v := range header {

@@ -168,14 +168,15 @@ func (b *Broker) logDifferences(ctx context.Context, want, have jetstream.Stream
 	}
 }
 
-// firstTime reports whether it is called for the first time with this key.
+// firstTime returns true at the first call with this key, and false at later calls.
 func (b *Broker) firstTime(key string) bool {
 	_, known := b.warned.LoadOrStore(key, struct{}{})
 	return !known
 }
 
-// forgetStream drops all knowledge about the stream and its queues after the stream was found
-// missing, so that it is created again. It logs a warning, once for each loss. It sends nothing.
+// forgetStream sets b.features to nil and clears b.queues after the stream was found missing. So
+// the next call finds or creates the stream, and reads each queue's record again. It logs a
+// warning, once for each loss. It does nothing if b.features is nil already. It sends nothing.
 func (b *Broker) forgetStream(ctx context.Context) {
 	if b.features.Swap(nil) == nil {
 		return

@@ -39,12 +39,13 @@ type subscription struct {
 
 // Subscribe implements [broker.Broker]. It creates the queue and its consumers if they do not
 // exist, and returns when they exist. The levels share Prefetch equally. The remainder goes to the
-// most urgent levels, and each level gets at least 1.
+// most urgent levels, and each level gets at least 1. Returns ErrMalformed for a name that is not
+// valid, a negative prefetch or a lease below 100 ms, and ErrClosed after Close.
 //
 // The lease belongs to the server's consumer, which all processes share. The first subscription
 // sets it. A subscription with a longer lease extends it for all. A shorter one takes effect only
-// if no other process consumes. Every process that has subscribed since then renews its messages in
-// time.
+// if no other process consumes. Every process that has subscribed since then renews its messages
+// in time.
 func (b *Broker) Subscribe(ctx context.Context, name string, o broker.SubscribeOptions) (broker.Subscription, error) {
 	s, err := b.subscribe(ctx, name, o)
 	if err != nil {
@@ -53,9 +54,10 @@ func (b *Broker) Subscribe(ctx context.Context, name string, o broker.SubscribeO
 	return s, nil
 }
 
-// subscribe does the work of Subscribe and starts the goroutines of the subscription: one for
-// each level, and one for the leases. Returns ErrMalformed for a negative prefetch or a lease
-// below 100 ms, ErrClosed after Close. It takes b.mu.
+// subscribe creates the queue and its consumers if they do not exist, and waits for the server.
+// Then it starts the goroutines of the subscription: one for each level, and one for the leases.
+// Returns ErrMalformed for a negative prefetch or a lease below 100 ms, ErrClosed after Close. It
+// takes b.mu, but not while it waits.
 func (b *Broker) subscribe(ctx context.Context, name string, o broker.SubscribeOptions) (*subscription, error) {
 	if o.Prefetch < 0 {
 		return nil, fmt.Errorf("%w: prefetch %d", broker.ErrMalformed, o.Prefetch)
@@ -177,9 +179,9 @@ func (s *subscription) setFault(err error) {
 	s.line.Fail(err)
 }
 
-// SetPrefetch implements [broker.Resizer]. The levels share n as at Subscribe. It blocks until
-// the server no longer sends messages beyond a smaller n, or ctx ends: then it returns
-// ErrUnavailable, and n is valid nevertheless. A negative n counts as 0.
+// SetPrefetch implements [broker.Resizer]. The levels share n as at Subscribe, and each is set on
+// its own goroutine. It blocks until the server no longer sends messages beyond a smaller n. If
+// ctx ends first it returns ErrUnavailable, and n is valid nevertheless. A negative n counts as 0.
 func (s *subscription) SetPrefetch(ctx context.Context, n int) error {
 	n = max(n, 0)
 	errs := make([]error, len(s.levels))
@@ -197,7 +199,8 @@ func (s *subscription) SetPrefetch(ctx context.Context, n int) error {
 
 // Close implements [broker.Subscription]. Receive returns ErrClosed from now on. Close withdraws
 // the requests for messages and returns the messages that Receive has not returned to the queue.
-// It waits for the server until ctx ends; the subscription is closed even after an error.
+// It waits for the server until ctx ends; the subscription is closed even after an error. It takes
+// s.mu, but not while it waits. Returns ErrUnavailable if ctx ends first.
 func (s *subscription) Close(ctx context.Context) error {
 	s.mu.Lock()
 	first := s.line.Close(broker.ErrClosed)
@@ -274,8 +277,9 @@ func (s *subscription) loseAll() {
 	s.endIfDone()
 }
 
-// endIfDone ends a closed subscription when its last delivery is settled: it ends keepLeases and
-// removes the subscription from the Broker. Call it with s.mu held.
+// endIfDone ends a closed subscription when its last delivery is settled: it ends keepLeases. A
+// goroutine, which takes b.mu, removes the subscription from the Broker. It does nothing while a
+// delivery is unsettled. Call it with s.mu held.
 func (s *subscription) endIfDone() {
 	if !s.line.Closed() || s.fetch.Err() == nil {
 		return

@@ -124,8 +124,12 @@ func (st noteStore) read(ctx context.Context, b *Broker, subject string) (*natsc
 	return b.conn.GetLast(ctx, st.stream, st.prefix+subject)
 }
 
-// write stores m as the newest message of its subject, which replaces the one before it. Its header
-// may say which sequence that one must have. It waits up to noteTimeout for the confirmation.
+// write stores m as the newest message of its subject, which replaces the one before it. It adds
+// the prefix to m.Subject, and the expiry if st.ttl. It waits up to noteTimeout for the
+// confirmation.
+//
+// If m has the header headerExpectedSeq, the message before must have that sequence. Otherwise
+// write stores nothing and returns natsconn.ErrWrongSequence.
 func (st noteStore) write(ctx context.Context, b *Broker, m *nats.Msg) error {
 	m.Subject = st.prefix + m.Subject
 	if m.Header == nil {
@@ -140,16 +144,18 @@ func (st noteStore) write(ctx context.Context, b *Broker, m *nats.Msg) error {
 	return err
 }
 
-// NoteStart implements [broker.Witness]. The first note of a message is one round trip, each
-// further one three. The node of s answers questions about its presence from then on.
+// NoteStart implements [broker.Witness]. It stores a note of s and returns the earlier starts of
+// the message, with their latest verdicts. The first note of a message is one round trip, each
+// further one three. The node of s answers questions about its presence from then on. Returns
+// ErrMalformed if s is not valid, ErrNoQueue if the queue does not exist.
 func (b *Broker) NoteStart(ctx context.Context, queue string, s broker.Start) ([]broker.Start, error) {
 	earlier, err := b.noteStart(ctx, queue, s)
 	return earlier, wrap(err, "note a start in", queue)
 }
 
-// noteStart makes the node of s present, adds s to the stored notes, and returns the earlier
-// ones, with their latest verdicts. It waits for the server. If a note with the nonce of s exists
-// it stores nothing. Returns the errors of noteSubjectOf.
+// noteStart makes the node of s present, adds s to the stored notes, and returns the earlier ones,
+// with their latest verdicts. If a note with the nonce of s exists it stores nothing. It waits for
+// the server. Returns the errors of noteSubjectOf, makePresent and editNotes.
 func (b *Broker) noteStart(ctx context.Context, queue string, s broker.Start) (earlier []broker.Start, err error) {
 	subject, err := b.noteSubjectOf(ctx, queue, s)
 	if err != nil {
@@ -175,8 +181,9 @@ func (b *Broker) JudgeStart(ctx context.Context, queue string, s broker.Start) e
 	return wrap(b.judgeStart(ctx, queue, s), "judge a start in", queue)
 }
 
-// judgeStart stores the verdict of s in its note. It does nothing if the note does not exist or
-// has the verdict. It waits for the server.
+// judgeStart stores the verdict of s in the note that has the nonce of s. It does nothing if no
+// such note exists, or if the note has that verdict already. It waits for the server. Returns the
+// errors of noteSubjectOf and editNotes.
 func (b *Broker) judgeStart(ctx context.Context, queue string, s broker.Start) error {
 	subject, err := b.noteSubjectOf(ctx, queue, s)
 	if err != nil {
@@ -208,12 +215,12 @@ func (b *Broker) noteSubjectOf(ctx context.Context, queue string, s broker.Start
 	return noteSubject(queue, token, s.Generation), nil
 }
 
-// editNotes replaces the stored notes of a message by the result of edit. edit returns false if it
-// changes nothing.
+// editNotes replaces the stored notes of a message by the first result of edit. If the second
+// result, change, is false, it stores nothing and returns nil. It waits for the server.
 //
-// If blind is true, the first attempt assumes that no notes exist and does not read them. If
-// another process has changed the notes, it reads them and calls edit again, until ctx ends. It
-// does the same if it is not known whether the server has stored them.
+// If blind is true, the first attempt assumes that no notes exist and does not read them. After a
+// conflict with another process or a lost answer it reads the notes and calls edit again, until
+// ctx ends. Returns the errors of ensureNoteStore, and those that retryNotes does not repeat.
 func (b *Broker) editNotes(ctx context.Context, subject string, blind bool, edit func(have []broker.Start) (next []broker.Start, change bool)) error {
 	for {
 		st, err := b.ensureNoteStore(ctx)
@@ -264,8 +271,8 @@ func (b *Broker) retryNotes(ctx context.Context, err error) bool {
 }
 
 // readNotes returns the stored notes of a message and the sequence under which they are stored.
-// The sequence is 0 if the message has no notes. The notes have no ID and Generation. Returns
-// ErrMalformed if they are not JSON of the right form.
+// The sequence is 0 if the message has no notes. The notes have no ID and Generation. It waits for
+// the server. Returns ErrMalformed if they are not JSON of the right form.
 func (b *Broker) readNotes(ctx context.Context, store noteStore, subject string) ([]broker.Start, uint64, error) {
 	st, err := store.read(ctx, b, subject)
 	if errors.Is(err, natsconn.ErrNotFound) {

@@ -127,6 +127,7 @@ func (b *Bus) Unkept() uint64 {
 // Close implements [events.EventBus]. It sends the waiting events, ends the subscriptions and
 // closes the connections. After nil all events have reached the broker. If ctx ends first it drops
 // the rest and returns ctx's error. An unreachable broker delays Close by up to Batch.SendTimeout.
+// It takes b.mu, but not while it waits.
 func (b *Bus) Close(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed.Store(true)

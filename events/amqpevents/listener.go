@@ -21,9 +21,10 @@ type listener struct {
 	malformed atomic.Uint64
 }
 
-// Subscribe implements [events.EventBus]: it declares a queue and blocks until the listener
-// consumes it. Without a broker it waits until ctx ends. A refusal of the credentials is returned
-// at once. Both are [events.ErrUnavailable]. Returns ErrClosed after Close.
+// Subscribe implements [events.EventBus]: it returns a stream of the new events that match f. It
+// declares a queue and blocks until the listener consumes it. Without a broker it waits until ctx
+// ends. A refusal of the credentials is returned at once. Both are [events.ErrUnavailable].
+// Returns ErrClosed after Close.
 func (b *Bus) Subscribe(ctx context.Context, f events.Filter) (events.Subscription, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -38,7 +39,8 @@ func (b *Bus) Subscribe(ctx context.Context, f events.Filter) (events.Subscripti
 }
 
 // run declares a queue and adds its events to the buffer until the channel or ctx ends. The queue
-// ends with the connection. It is the callback of Supervise.
+// ends with the connection. It is the callback of Supervise. Returns nil if ctx has ended,
+// otherwise the error that ended the channel.
 func (l *listener) run(ctx context.Context, ch *amqpconn.Channel) error {
 	if err := l.bus.declareExchange(ch.Channel); err != nil {
 		return err

@@ -95,8 +95,9 @@ func (l *log) send(ctx context.Context, message []byte, _ int) error {
 	}
 }
 
-// sendOnce declares the queue if that was not done on the current session, and publishes m with
-// confirmation. It logs the first refusal to declare the queue.
+// sendOnce publishes m and waits for the confirmation. Before that it declares the queue if that
+// was not done on the current session. It logs the first refusal to declare the queue, and returns
+// it.
 func (l *log) sendOnce(ctx context.Context, m *amqp.Publishing) error {
 	sess, err := l.conn.Session(ctx)
 	if err != nil {
@@ -120,9 +121,10 @@ func (l *log) sendOnce(ctx context.Context, m *amqp.Publishing) error {
 // 50 ms.
 const declarePause = 20 * time.Millisecond
 
-// ready declares the stream queue and tries to consume it on the log's own connection. If the
-// server closes a connection for that, it is not the one of the listeners. It does nothing on a
-// connection that the server has blocked.
+// ready declares the stream queue and tries to consume it on the log's own connection, and waits
+// for the server. If the server closes a connection for that, it is not the one of the listeners.
+// On a connection that the server has blocked it does nothing and returns nil. Returns the error
+// of the connection, the declaration or the consumer.
 func (l *log) ready(ctx context.Context) error {
 	sess, err := l.conn.Session(ctx)
 	if err != nil || sess.Blocked() {

@@ -40,8 +40,9 @@ type replay struct {
 	taken int64     // its header swj-taken; 0: missing
 }
 
-// Replay implements [events.Retainer]. It waits and fails like [Bus.Subscribe]. A stream that is
-// read slowly is late, and misses, without a count, the events that are removed before it comes
+// Replay implements [events.Retainer]: it returns a stream of kept events from since on, and then
+// of new ones. It blocks until the stream is open, and fails like [Bus.Subscribe]. A stream that
+// is read slowly is late, and misses, without a count, the events that are removed before it comes
 // to them. Returns ErrNotRetained if the bus keeps no events, ErrClosed after Close.
 func (b *Bus) Replay(ctx context.Context, f events.Filter, since time.Time) (events.Subscription, error) {
 	if err := ctx.Err(); err != nil {
@@ -63,7 +64,8 @@ func (b *Bus) Replay(ctx context.Context, f events.Filter, since time.Time) (eve
 
 // run declares the stream queue, reads it over one channel and delivers its events until the
 // channel or ctx ends. After an interruption it first finds its position. It is the callback of
-// Supervise.
+// Supervise. Returns nil if ctx has ended, otherwise the error that ended the channel, or
+// errRecreated.
 func (r *replay) run(ctx context.Context, ch *amqpconn.Channel) error {
 	if err := r.bus.log.ready(ctx); err != nil {
 		return err
@@ -107,10 +109,15 @@ func (r *replay) offset() any {
 	}
 }
 
-// findPosition reads the first message after a reconnect. It skips the last received message, or
-// delivers a later one if that was removed. If no message or an unexpected one arrives, the queue
-// was deleted and made again. findPosition then returns errRecreated, and the next run begins by
-// time.
+// findPosition reads the first message after a reconnect, and waits for it up to positionWait.
+//
+//   - It is the last received message: findPosition skips it and returns nil.
+//   - It is a later message, because the last one was removed: findPosition delivers it.
+//   - It is another message, or none arrives: the queue was deleted and made again. findPosition
+//     returns errRecreated, and the next run begins by time.
+//   - ctx has ended: nil.
+//
+// Returns the error of f if its channel ends.
 func (r *replay) findPosition(ctx context.Context, f *amqpconn.Feed) error {
 	within, cancel := context.WithTimeout(ctx, r.bus.positionWait)
 	defer cancel()

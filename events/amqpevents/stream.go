@@ -29,7 +29,8 @@ type stream struct {
 
 // start runs run on a goroutine, on one channel after the other, until the stream ends. It blocks
 // until run has called open. If ctx ends first, or access is refused, it ends the stream and
-// returns ErrUnavailable. Returns ErrClosed after Close of the bus. Call it once. It takes b.mu.
+// returns ErrUnavailable. Returns ErrClosed after Close of the bus. Call it once. It takes b.mu,
+// but not while it waits.
 func (s *stream) start(ctx context.Context, b *Bus, from string, run func(ctx context.Context, ch *amqpconn.Channel) error) error {
 	s.bus, s.from = b, from
 	s.ended, s.opened = make(chan struct{}), make(chan struct{})

@@ -122,7 +122,7 @@ func New(c Config) (*Observer, error) {
 	}, nil
 }
 
-// Nodes returns all nodes, including offline ones, sorted by ID.
+// Nodes returns all nodes, including offline ones, sorted by ID. It takes o.mu.
 func (o *Observer) Nodes() []Node {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -130,7 +130,7 @@ func (o *Observer) Nodes() []Node {
 }
 
 // Refused returns the number of events that were ignored because MaxNodes nodes were online; see
-// Config.MaxNodes.
+// Config.MaxNodes. It takes o.mu.
 func (o *Observer) Refused() uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -36,7 +36,8 @@ type entry struct {
 	waiting        bool      // it is in changes
 }
 
-// table holds the nodes. It is not safe for concurrent use and receives all times as arguments.
+// table holds the nodes. It receives all times as arguments. Call its methods with Observer.mu
+// held.
 type table struct {
 	after, forget time.Duration
 	most          int
@@ -194,7 +195,8 @@ func (t *table) resetDeadlines(now time.Time) {
 }
 
 // change returns the next node whose state differs from the last reported one, and marks it as
-// reported. ok is false if no node has changed.
+// reported. It removes it and unchanged nodes before it from t.changes. ok, the second result, is
+// false if no node has changed.
 func (t *table) change() (Node, bool) {
 	for len(t.changes) > 0 {
 		n := t.nodes[t.changes[0]]

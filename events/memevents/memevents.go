@@ -80,7 +80,7 @@ func (b *Bus) Publish(_ context.Context, e events.Event) error { return b.Publis
 // PublishNow implements [events.PromptPublisher]: it normalizes e, keeps it if its type is kept,
 // and adds it to the buffer of every matching subscription, of all views. A full buffer drops its
 // oldest event. An event that cannot be normalized is dropped and counted, and PublishNow returns
-// nil. Returns ErrClosed after Close of the view.
+// nil. Returns ErrClosed after Close of the view. It takes log.mu if it keeps e.
 func (b *Bus) PublishNow(e events.Event) error {
 	if b.closed.Load() {
 		return events.ErrClosed
@@ -122,8 +122,8 @@ func wanted(subs []*subscription, e *events.Event) bool {
 	return false
 }
 
-// Subscribe implements [events.EventBus]: it adds a subscription with its own buffer to this view.
-// Returns ErrClosed after Close, and ctx's error if ctx has ended.
+// Subscribe implements [events.EventBus]: it returns a stream of the new events that match f, with
+// its own buffer. Returns ErrClosed after Close, and ctx's error if ctx has ended. It takes h.mu.
 func (b *Bus) Subscribe(ctx context.Context, f events.Filter) (events.Subscription, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -214,7 +214,7 @@ func unshare(e *events.Event) {
 }
 
 // Close implements [events.Subscription]: it removes the subscription from the bus and ends its
-// stream. It returns nil.
+// stream. It returns nil. It takes h.mu.
 func (s *subscription) Close(context.Context) error {
 	h := s.bus.h
 	h.mu.Lock()

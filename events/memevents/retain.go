@@ -64,9 +64,10 @@ type replay struct {
 	dropped uint64
 }
 
-// Replay implements [events.Retainer]. A slow stream that comes to a removed event continues with
-// the oldest kept one and counts the missed events. Returns ErrNotRetained if the bus keeps no
-// events, ErrClosed after Close, and ctx's error if ctx has ended.
+// Replay implements [events.Retainer]: it returns a stream of kept events from since on, and then
+// of new ones. A slow stream that comes to a removed event continues with the oldest kept one and
+// counts the missed events. Returns ErrNotRetained if the bus keeps no events, ErrClosed after
+// Close, and ctx's error if ctx has ended. It takes h.mu and log.mu.
 func (b *Bus) Replay(ctx context.Context, f events.Filter, since time.Time) (events.Subscription, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -125,9 +126,9 @@ func (r *replay) Receive(ctx context.Context) (events.Event, error) {
 	}
 }
 
-// take returns the next event from r.since on that matches, and advances the position of r.
-// Events that were removed before are counted as dropped. If no event is left it returns a
-// channel that is closed when a record is added. It takes log.mu.
+// take returns the next event from r.since on that matches, and advances the position of r. Events
+// that were removed before they were read are added to r.dropped. If no event is left it returns
+// nil and a channel that is closed when a record is added. It takes log.mu.
 func (r *replay) take() (*events.Event, <-chan struct{}) {
 	l := r.log
 	l.mu.Lock()
@@ -149,8 +150,8 @@ func (r *replay) take() (*events.Event, <-chan struct{}) {
 	return nil, l.more
 }
 
-// Dropped implements [events.DropCounter]: it counts the events that were removed before the stream
-// came to them, including those that its filter does not match.
+// Dropped implements [events.DropCounter]: it counts the events that were removed before the
+// stream came to them, including those that its filter does not match. It takes log.mu.
 func (r *replay) Dropped() uint64 {
 	r.log.mu.Lock()
 	defer r.log.mu.Unlock()
@@ -158,7 +159,7 @@ func (r *replay) Dropped() uint64 {
 }
 
 // Close implements [events.Subscription]: it ends the stream and removes it from its view. It
-// returns nil. Further calls do nothing.
+// returns nil. Further calls do nothing. It takes the hub's mu.
 func (r *replay) Close(context.Context) error {
 	h := r.bus.h
 	h.mu.Lock()

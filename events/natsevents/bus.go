@@ -83,8 +83,9 @@ func (b *Bus) send(ctx context.Context, message []byte, n int) error {
 	return nil
 }
 
-// publishParts publishes events in messages of at most the server's max_payload. It drops and
-// counts a single event that is larger.
+// publishParts publishes events in messages of at most the server's max_payload. It drops a single
+// event that is larger, and adds it to b.dropped. It stops at the first other error and returns
+// it; the messages before it stay published. It does not wait.
 func (b *Bus) publishParts(sess *natsconn.Session, parts [][]byte) error {
 	for _, message := range joinEvents(parts, int(sess.MaxPayload)) {
 		err := b.publish(sess, message)
@@ -125,7 +126,7 @@ func (b *Bus) Dropped() uint64 {
 // Close implements [events.EventBus]. It sends the waiting events, ends the subscriptions and
 // closes the connection. After nil the server has received all events. If ctx ends first it drops
 // the rest and returns ctx's error. An unreachable server delays Close by up to twice
-// Batch.SendTimeout.
+// Batch.SendTimeout. It takes b.mu, but not while it waits.
 func (b *Bus) Close(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed = true
@@ -161,9 +162,10 @@ func (b *Bus) unregister(s stream) {
 	delete(b.streams, s)
 }
 
-// spawn runs fn on a goroutine for which Close waits. After Close it returns false, because closing
-// the connection already cleaned up. Callers use it for calls of the client library that may block:
-// the library holds its lock while it dials. It takes b.mu.
+// spawn runs fn on a goroutine for which Close waits, and returns true. After Close it does not
+// run fn and returns false, because closing the connection already cleaned up. Callers use it for
+// calls of the client library that may block: the library holds its lock while it dials. It takes
+// b.mu.
 func (b *Bus) spawn(fn func()) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -90,8 +90,8 @@ func (k *keeper) keeps(event []byte) bool {
 func (k *keeper) dropped() uint64 { return k.waiting.Dropped() + k.lost.Load() }
 
 // close stores the waiting events and ends the goroutine. Call it after the batcher was closed. If
-// ctx ends first, the rest is dropped and close returns ctx's error. Further calls wait for the
-// same end.
+// ctx ends first, the rest is dropped and counted, and close returns ctx's error. Further calls
+// wait until the goroutine has ended.
 func (k *keeper) close(ctx context.Context) error {
 	k.start.Do(func() { close(k.ended) })
 	k.finish()
@@ -186,7 +186,8 @@ func (k *keeper) report(err error) {
 	k.failing = err != nil
 }
 
-// open makes the stream if it is not known to exist. It waits for the server.
+// open makes the stream if it is not known to exist. It waits for the server. Returns the errors
+// of ensureStream.
 func (k *keeper) open(ctx context.Context) error {
 	if k.created.Load() != nil {
 		return nil
@@ -196,7 +197,8 @@ func (k *keeper) open(ctx context.Context) error {
 }
 
 // ensureStream makes the stream, or gives an existing one the limits of Config.Retain, and returns
-// its state. It waits for k.opening and returns ErrUnavailable when ctx ends.
+// its state. It stores the stream's creation time in k.created. It waits for k.opening and for the
+// server, and returns ErrUnavailable when ctx ends.
 func (k *keeper) ensureStream(ctx context.Context) (*jetstream.StreamInfo, error) {
 	select {
 	case k.opening <- struct{}{}:

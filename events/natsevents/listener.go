@@ -33,9 +33,10 @@ type listener struct {
 	once      sync.Once
 }
 
-// Subscribe implements [events.EventBus]: it blocks until the server has received the
-// subscription. Without a server it waits until ctx ends. A refusal of the credentials is
-// returned at once. Both are [events.ErrUnavailable]. Returns ErrClosed after Close.
+// Subscribe implements [events.EventBus]: it returns a stream of the new events that match f. It
+// blocks until the server has received the subscription. Without a server it waits until ctx ends.
+// A refusal of the credentials is returned at once. Both are [events.ErrUnavailable]. Returns
+// ErrClosed after Close.
 func (b *Bus) Subscribe(ctx context.Context, f events.Filter) (events.Subscription, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -111,7 +112,8 @@ func (l *listener) Close(context.Context) error {
 	return nil
 }
 
-// end ends the stream and unsubscribes on a goroutine. It does not block.
+// end ends the stream, removes it from the bus and unsubscribes on a goroutine. It does not block.
+// Further calls do nothing. It takes bus.mu.
 func (l *listener) end() {
 	l.once.Do(func() {
 		l.Stream.Close()

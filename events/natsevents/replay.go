@@ -74,10 +74,11 @@ func (s *source) read(ctx context.Context) {
 	}
 }
 
-// Replay implements [events.Retainer]. It makes the stream if that does not exist, and waits for
-// a server like [Bus.Subscribe]. A slow stream that comes to a removed event continues with the
-// oldest kept one and counts the missed events. Returns ErrNotRetained if the bus keeps no
-// events, ErrClosed after Close.
+// Replay implements [events.Retainer]: it returns a stream of kept events from since on, and then
+// of new ones. It makes the JetStream stream if that does not exist, and waits for a server like
+// [Bus.Subscribe]. A slow stream that comes to a removed event continues with the oldest kept one
+// and counts the missed events. Returns ErrNotRetained if the bus keeps no events, ErrClosed after
+// Close.
 func (b *Bus) Replay(ctx context.Context, f events.Filter, since time.Time) (events.Subscription, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -125,9 +126,9 @@ func temporary(err error) bool {
 	return errors.Is(err, natsconn.ErrIndeterminate) || errors.Is(err, natsconn.ErrNoStream) || errors.Is(err, natsconn.ErrUnavailable)
 }
 
-// adjustNext corrects the next sequence for the state of the stream. A new stream of the same name
-// is read from its beginning. A stream that lost its last messages with its server is read from its
-// end.
+// adjustNext corrects r.next, the next sequence, for the state of the stream. A new stream with
+// the old name is read from its beginning. A stream that lost its last messages with its server is
+// read from its end. An unknown r.next, 0, stays. Call it with r.reading held.
 func (r *replay) adjustNext(info *jetstream.StreamInfo) {
 	switch {
 	case r.next == 0: // consume reads it from the consumer
@@ -139,9 +140,10 @@ func (r *replay) adjustNext(info *jetstream.StreamInfo) {
 	r.created = info.Created
 }
 
-// consume makes a consumer on the current session and stores it in r.source. It begins at r.next,
-// or if that is 0 at r.since, and sets r.next then. It returns an error if the server does not
-// answer within createTimeout. It waits for the server.
+// consume makes a consumer on the current session and stores it in r.source. It begins at r.next.
+// If that is 0 it begins at r.since, and sets r.next to the first sequence. It returns an error if
+// the server does not answer within createTimeout. It waits for the server. Call it with r.reading
+// held.
 func (r *replay) consume(ctx context.Context) error {
 	cfg := jetstream.ConsumerConfig{
 		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: idleTimeout,
@@ -201,8 +203,9 @@ func (r *replay) watch(s *source, sess *natsconn.Session, consumer string) error
 func (b *Bus) Retention() events.Retention { return b.cfg.Retain }
 
 // Receive implements [events.Subscription]: it waits for the next event that matches and returns
-// it. After a lost connection or consumer it makes a new consumer, until ctx ends. Returns ctx's
-// error when ctx ends and ErrClosed after Close of the subscription or the bus.
+// it. One call reads at a time, and others wait for it. After a lost connection or consumer it
+// makes a new consumer, until ctx ends. Returns ctx's error when ctx ends and ErrClosed after
+// Close of the subscription or the bus.
 func (r *replay) Receive(ctx context.Context) (events.Event, error) {
 	select {
 	case <-r.ctx.Done():
@@ -267,8 +270,12 @@ func (r *replay) fill(ctx context.Context) error {
 	return nil
 }
 
-// read waits for the next message of the source. If the source has ended or a message was lost on
-// the way, read drops the source and returns ok false. It also returns false when ctx ends.
+// read waits for the next message of the source. Call it with r.reading held.
+//
+//   - ctx ends: ok is false.
+//   - The source has ended, or a message was lost on the way: it drops the source, and ok is
+//     false.
+//   - Otherwise meta holds the message's sequences and time.
 func (r *replay) read(ctx context.Context) (m jetstream.Msg, meta *jetstream.MsgMetadata, ok bool) {
 	select {
 	case m, ok = <-r.source.messages:
@@ -286,7 +293,8 @@ func (r *replay) read(ctx context.Context) (m jetstream.Msg, meta *jetstream.Msg
 	return m, meta, ok
 }
 
-// drop closes s.unused of the current source, which ends it, and sets r.source to nil.
+// drop closes s.unused of the current source, which ends it, and sets r.source to nil. Call it
+// with r.reading held.
 func (r *replay) drop() {
 	close(r.source.unused)
 	r.source = nil

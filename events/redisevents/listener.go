@@ -24,10 +24,10 @@ type listener struct {
 	lost      error // why the previous connection ended
 }
 
-// Subscribe implements [events.EventBus]. It opens a connection and blocks until the server has
-// confirmed the subscription. Without a server it waits until ctx ends. A refusal of the
-// credentials or of the channel is returned at once. Both are [events.ErrUnavailable]. Returns
-// ErrClosed after Close.
+// Subscribe implements [events.EventBus]: it returns a stream of the new events that match f. It
+// opens a connection and blocks until the server has confirmed the subscription. Without a server
+// it waits until ctx ends. A refusal of the credentials or of the channel is returned at once.
+// Both are [events.ErrUnavailable]. Returns ErrClosed after Close.
 func (b *Bus) Subscribe(ctx context.Context, f events.Filter) (events.Subscription, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -42,9 +42,10 @@ type replay struct {
 	known   bool           // total is valid
 }
 
-// Replay implements [events.Retainer]. The zero Filter and time select all kept events. since is
-// compared with the server's clock. Replay blocks until the server has confirmed the subscription
-// to notifications. It reads no events: Receive does.
+// Replay implements [events.Retainer]: it returns a stream of kept events from since on, and then
+// of new ones. The zero Filter and time select all kept events. since is compared with the
+// server's clock. Replay blocks until the server has confirmed the subscription to notifications.
+// It reads no events: Receive does.
 //
 // Without a server Replay waits until ctx ends. A refusal of the credentials or of the channel is
 // returned at once. Both are [events.ErrUnavailable]. Returns ErrNotRetained if the bus keeps no
@@ -210,9 +211,10 @@ func fields(list any) (total uint64, message string) {
 	return total, message
 }
 
-// count compares the counter of an entry with n events with the last known one, and adds the events
-// removed in between to r.dropped. It logs a warning if there are any. The counter starts again
-// after the stream expired or was deleted.
+// count compares total, the counter of an entry with n events, with the last known one, and adds
+// the events removed in between to r.dropped. It logs a warning if there are any. The counter
+// starts again after the stream expired or was deleted. A total of 0 means that it is unknown: the
+// next entry is not compared. Call it with r.reading held.
 func (r *replay) count(total, n uint64) {
 	if missed := total - n - r.total; r.known && total >= n+r.total && missed > 0 {
 		r.dropped.Add(missed)

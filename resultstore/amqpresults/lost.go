@@ -54,7 +54,7 @@ func (n *replies) reportLost(ctx context.Context, cause error) {
 // Ready implements [resultstore.Replies]: it waits until the queue exists as far as known, and
 // returns nil. A lost connection alone does not make it wait, because the queue outlives the
 // connection. Returns ErrUnavailable with the cause of the loss when ctx ends, and ErrClosed after
-// Close. Safe for concurrent use.
+// Close. It takes n.mu, but not while it waits. Safe for concurrent use.
 func (n *replies) Ready(ctx context.Context) error {
 	for {
 		n.mu.Lock()
@@ -93,9 +93,9 @@ type absences struct {
 	since map[string]time.Time
 }
 
-// missed records that node's queue is missing, from the first call on. It reports whether that is
-// so for at least absence. If maxAbsences submitters are known it forgets all of them first. It
-// takes a.mu.
+// missed records that node's queue is missing; the first call sets the time. It returns true if
+// that time is at least absence ago. If maxAbsences submitters are known it forgets all of them
+// before it adds a new one. It takes a.mu.
 func (a *absences) missed(node string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -110,7 +110,7 @@ func (a *absences) missed(node string) bool {
 	return time.Since(at) >= absence
 }
 
-// found records that node's queue exists. It takes a.mu.
+// found records that node's queue exists: it deletes the time that missed has set. It takes a.mu.
 func (a *absences) found(node string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

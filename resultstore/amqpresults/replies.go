@@ -67,11 +67,12 @@ type item struct {
 
 // Replies implements [resultstore.Replier]: it declares the node's reply queue and blocks until
 // the stream consumes it. All streams of one node, also of other processes, share its queue, and
-// each record goes to one of them.
+// each record goes to one of them. A goroutine receives the records until the stream or the store
+// is closed. It takes s.mu, but not while it waits.
 //
-// Without a broker Replies waits until ctx ends. A refusal of the credentials is returned at
-// once. Both are [resultstore.ErrUnavailable]. An invalid node name is
-// [resultstore.ErrMalformed]. Returns ErrClosed after Close.
+// Without a broker Replies waits until ctx ends. A refusal of the credentials is returned at once.
+// Both are [resultstore.ErrUnavailable]. An invalid node name is [resultstore.ErrMalformed].
+// Returns ErrClosed after Close.
 func (s *Store) Replies(ctx context.Context, node string) (resultstore.Replies, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -146,9 +147,10 @@ var errStuck = errors.New("amqp: the queue delivers nothing although it has reco
 
 var errCancelled = errors.New("amqp: the queue was deleted, or its node is down")
 
-// run consumes the reply queue over one channel until the channel or ctx ends. It is the callback
-// of Supervise. When the queue of an open stream is gone it reports ErrLost to Receive; the next
-// run declares the queue again. It returns nil only when ctx ended.
+// run declares and consumes the reply queue over one channel, and sends its records to Receive,
+// until the channel or ctx ends. It is the callback of Supervise. When the queue of an open stream
+// is gone it reports ErrLost to Receive, and waits until that is received; the next run declares
+// the queue again. It returns nil only when ctx ended.
 func (n *replies) run(ctx context.Context, ch *amqpconn.Channel) error {
 	var deliveries <-chan amqp.Delivery
 	err := ch.Answered(func() (err error) { // a quorum queue without a leader may never answer
@@ -303,10 +305,11 @@ func (n *replies) read(body []byte) (it item, mine bool) {
 	}
 }
 
-// declare declares the queue. It uses a queue with other arguments, from an older configuration,
-// unchanged: the first call returns the server's refusal then, and the next one finds the queue.
-// If the queue was consumed before, declare only checks that it exists, because its loss must be
-// reported before the queue is made again.
+// declare declares the queue and waits for the server. If the queue exists with other arguments,
+// from an older configuration, it returns the server's refusal; the next call finds the queue and
+// uses it unchanged. If the queue was consumed before, declare only checks that it exists, because
+// its loss must be reported before the queue is made again. Then a missing queue is the server's
+// "not found".
 func (n *replies) declare(ch *amqp.Channel) error {
 	if n.foreign || n.held {
 		_, err := ch.QueueDeclarePassive(n.queue, true, false, false, false, nil)
@@ -343,7 +346,7 @@ func (n *replies) Receive(ctx context.Context) (resultstore.Record, error) {
 // removes the queue if no other stream reads it. Received records are acknowledged first; the
 // others stay in a queue that is not removed. If the broker cannot be reached now, the queue
 // expires later; that is not an error. Returns ctx's error if ctx ends first. Further calls wait
-// for the first one.
+// for the first one. It takes store.mu, but not while it waits.
 func (n *replies) Close(ctx context.Context) error {
 	n.closing.Do(func() {
 		defer close(n.gone)

@@ -118,9 +118,13 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 	return failure("result for "+r.ReplyTo, s.send(ctx, r.ReplyTo, m))
 }
 
-// send publishes m to the reply queue of node. While the queue is missing it tries again every
-// absenceRetry. It returns amqpconn.ErrUnroutable once the queue has been missing for absence. It
-// adds errDown if the queue's node is down, and errAbsent if ctx ended before that time.
+// send publishes m to the reply queue of node and waits for the confirmation. While the queue is
+// missing it tries again every absenceRetry.
+//
+//   - The queue has been missing for absence: amqpconn.ErrUnroutable.
+//   - ctx ends before that time: errAbsent and amqpconn.ErrUnroutable.
+//   - The queue exists, but its node is down: errDown and amqpconn.ErrUnroutable, at once.
+//   - Another error of the publish: that error, at once.
 func (s *Store) send(ctx context.Context, node string, m *amqp.Publishing) error {
 	queue := s.prefix + node
 	for {
@@ -187,7 +191,7 @@ func (s *Store) check(ctx context.Context, id task.ID) error {
 
 // Close implements [resultstore.ResultStore]. It closes all streams, waits for the answers of
 // running Saves and closes the connections. If ctx ends first it cuts the connections and returns
-// ctx's error.
+// ctx's error. It takes s.mu, but not while it waits.
 func (s *Store) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed.Store(true)

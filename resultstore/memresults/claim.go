@@ -70,8 +70,8 @@ func (s *Store) Release(ctx context.Context, key, holder string) error {
 	}, holder)
 }
 
-// withTable checks the arguments of a claim and calls fn with the table locked. It returns ctx's
-// error, ErrMalformed, ErrClosed or the error of fn.
+// withTable checks the arguments of a claim and calls fn with t.mu held. It returns ctx's error,
+// ErrMalformed, ErrClosed or the error of fn.
 func (s *Store) withTable(ctx context.Context, key string, ttl time.Duration, fn func(*table) error, holders ...string) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -59,8 +59,10 @@ func (g *gathering) sweep(now time.Duration) {
 
 // Arrive implements [resultstore.Gatherer]: it stores a copy of the end of a member, unless its
 // index is stored already. It sets the size and the decider of the group if they become known,
-// begins its retention again and returns its state. Returns ErrMalformed if a does not fit the
-// group, [task.ErrBadID] for an invalid id, and ErrClosed after Close.
+// begins its retention again and returns its state. It takes t.mu.
+//
+// Returns ErrMalformed if a does not fit the group, [task.ErrBadID] for an invalid id, ErrClosed
+// after Close, and ctx's error if ctx has ended.
 func (s *Store) Arrive(ctx context.Context, a resultstore.Arrival) (resultstore.Gathered, error) {
 	if err := check(ctx, a.Group); err != nil {
 		return resultstore.Gathered{}, err
@@ -96,7 +98,8 @@ func (m *members) known() resultstore.Gathered {
 }
 
 // Group implements [resultstore.Gatherer]: it returns the state of a group. Returns ErrNotFound if
-// no member has arrived or the group has expired, and ErrClosed after Close.
+// no member has arrived or the group has expired. Returns ErrClosed after Close, task.ErrBadID for
+// an invalid id, and ctx's error if ctx has ended. It takes t.mu.
 func (s *Store) Group(ctx context.Context, group task.ID) (resultstore.Gathered, error) {
 	if err := check(ctx, group); err != nil {
 		return resultstore.Gathered{}, err
@@ -113,8 +116,9 @@ func (s *Store) Group(ctx context.Context, group task.ID) (resultstore.Gathered,
 	return m.known(), nil
 }
 
-// check returns ErrMalformed if a does not fit the known size of the group. It also does so if an
-// index that has arrived does not fit the size in a.
+// check returns ErrMalformed if Index or Size of a does not fit the known size of the group. It
+// also does so if Size of a is not above the largest index that has arrived. Call it with table.mu
+// held.
 func (m *members) check(a *resultstore.Arrival) error {
 	if err := a.CheckPlace(m.size); err != nil {
 		return err
@@ -152,9 +156,10 @@ func (m *members) arrive(a *resultstore.Arrival) {
 	}
 }
 
-// Members implements [resultstore.Gatherer]: it returns the stored members from index from on, in
-// order. It stops at limit, at MaxMembersPage, or at the first index that has not arrived. A group
-// that is unknown or has expired has no members. Returns ErrClosed after Close.
+// Members implements [resultstore.Gatherer]: it returns copies of the stored members from index
+// from on, in order. It stops at limit, at MaxMembersPage, or at the first index that has not
+// arrived. A group that is unknown or has expired has no members. Returns ErrClosed after Close,
+// task.ErrBadID for an invalid id, and ctx's error if ctx has ended. It takes t.mu.
 func (s *Store) Members(ctx context.Context, group task.ID, from, limit int) ([]resultstore.Record, error) {
 	if err := check(ctx, group); err != nil {
 		return nil, err
@@ -181,8 +186,9 @@ func (s *Store) Members(ctx context.Context, group task.ID, from, limit int) ([]
 }
 
 // Begin implements [resultstore.Gatherer]: it claims task id for the copy that which names, if no
-// copy has an unexpired claim. It reports whether that copy has the claim then. A ttl of 0 or less
-// is DefaultGatherTTL. Returns ErrClosed after Close.
+// copy has an unexpired claim. It returns true if that copy has the claim after the call. A ttl of
+// 0 or less is DefaultGatherTTL. Returns ErrClosed after Close, task.ErrBadID for an invalid id,
+// and ctx's error if ctx has ended. It takes t.mu.
 func (s *Store) Begin(ctx context.Context, id task.ID, which string, ttl time.Duration) (bool, error) {
 	if err := check(ctx, id); err != nil {
 		return false, err

@@ -75,7 +75,7 @@ func positive[T cmp.Ordered](v, otherwise T) T {
 }
 
 // View returns another view of the same records, as another process would have it. A view of a
-// closed view is closed. The records exist until all open views are closed.
+// closed view is closed. The records exist until all open views are closed. It takes t.mu.
 func (s *Store) View() *Store {
 	s.t.mu.Lock()
 	defer s.t.mu.Unlock()
@@ -87,11 +87,12 @@ func (s *Store) View() *Store {
 }
 
 // Save implements [resultstore.ResultStore]: it stores a copy of r unless the stored record is
-// newer or final. It sends a stored terminal record to the streams of its submitter.
+// newer or final. It puts a stored terminal record into the buffers of its submitter's streams; it
+// takes t.mu, but not for that.
 //
 // Save also returns [task.ErrBadID] for an invalid ID and [resultstore.ErrMalformed] for a state
 // that is not recorded. It returns [resultstore.ErrTooLarge] for a Result above Config.MaxResult,
-// and ErrClosed after Close.
+// ErrClosed after Close, and ctx's error if ctx has ended.
 func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 	if err := check(ctx, r.ID); err != nil {
 		return err
@@ -110,8 +111,8 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 }
 
 // Load implements [resultstore.ResultStore]: it returns a copy of the record of task id. Returns
-// ErrNotFound if no record exists or it has expired, task.ErrBadID for an invalid id, and ErrClosed
-// after Close.
+// ErrNotFound if no record exists or it has expired, task.ErrBadID for an invalid id, ErrClosed
+// after Close, and ctx's error if ctx has ended. It takes t.mu.
 func (s *Store) Load(ctx context.Context, id task.ID) (resultstore.Record, error) {
 	if err := check(ctx, id); err != nil {
 		return resultstore.Record{}, err
@@ -131,7 +132,8 @@ func (s *Store) Load(ctx context.Context, id task.ID) (resultstore.Record, error
 }
 
 // Delete implements [resultstore.ResultStore]: it removes the record of task id. Returns nil if no
-// record exists, task.ErrBadID for an invalid id, and ErrClosed after Close.
+// record exists, task.ErrBadID for an invalid id, ErrClosed after Close, and ctx's error if ctx
+// has ended. It takes t.mu.
 func (s *Store) Delete(ctx context.Context, id task.ID) error {
 	if err := check(ctx, id); err != nil {
 		return err
@@ -149,7 +151,7 @@ func (s *Store) Delete(ctx context.Context, id task.ID) error {
 
 // Notify implements [resultstore.Notifier]. Every open stream of node receives every terminal
 // record that is saved from now on. A stream loses records only if its reader is slow, see
-// [Config.Buffer]. Returns ErrClosed after Close, and ctx's error if ctx has ended.
+// [Config.Buffer]. Returns ErrClosed after Close, and ctx's error if ctx has ended. It takes t.mu.
 func (s *Store) Notify(ctx context.Context, node string) (resultstore.Notifications, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -169,7 +171,8 @@ func (s *Store) Notify(ctx context.Context, node string) (resultstore.Notificati
 	return n, nil
 }
 
-// Len returns the number of stored records. It counts records that expired up to a second ago.
+// Len returns the number of stored records. It counts records that expired up to a second ago. It
+// takes t.mu.
 func (s *Store) Len() int {
 	s.t.mu.Lock()
 	defer s.t.mu.Unlock()
@@ -177,7 +180,8 @@ func (s *Store) Len() int {
 }
 
 // Close implements [resultstore.ResultStore]: it ends the streams of this view, and removes all
-// records if it was the last open view. It returns nil.
+// records if it was the last open view. It returns nil, and further calls do nothing. It takes
+// t.mu.
 func (s *Store) Close(context.Context) error {
 	s.t.mu.Lock()
 	defer s.t.mu.Unlock()
@@ -213,8 +217,8 @@ func (n *stream) Receive(ctx context.Context) (resultstore.Record, error) {
 	return e.owned(), nil
 }
 
-// Close implements [resultstore.Notifications]: it ends the stream and removes it from its view. It
-// returns nil.
+// Close implements [resultstore.Notifications]: it ends the stream and removes it from its view.
+// It returns nil. It takes t.mu.
 func (n *stream) Close(context.Context) error {
 	n.store.t.mu.Lock()
 	defer n.store.t.mu.Unlock()

@@ -99,7 +99,7 @@ func (t *table) find(id task.ID) *entry {
 	return e
 }
 
-// forget removes a record. Call it with t.mu held.
+// forget removes a record from t.records and t.expiry. Call it with t.mu held.
 func (t *table) forget(e *entry) {
 	delete(t.records, e.rec.ID)
 	t.expiry.remove(e)

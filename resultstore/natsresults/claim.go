@@ -35,8 +35,8 @@ func (s *Store) Claim(ctx context.Context, key, holder string, ttl time.Duration
 }
 
 // claim writes holder under key with retention ttl if key has no message. It returns the holder
-// that the message names then, which is another one if that came first. It repeats a write
-// without an answer.
+// that the stored message names after that: holder, or another one that came first. It waits for
+// the server and repeats a write without an answer, until ctx ends.
 func (s *Store) claim(ctx context.Context, st *stream, key, holder string, ttl time.Duration) (string, error) {
 	there, err := s.setFirst(ctx, st, key, []byte(holder), ttl)
 	if there != nil {
@@ -92,9 +92,9 @@ func (s *Store) Release(ctx context.Context, key, holder string) error {
 	}, holder)
 }
 
-// withClaim checks the arguments of a claim and calls fn with the stream. Returns ErrMalformed if
-// an argument is invalid or ttl exceeds the server's retention, and ErrClosed after Close. The
-// argument what names the operation in errors.
+// withClaim checks the arguments of a claim and calls fn with the stream, see withStream. Returns
+// ErrMalformed if an argument is invalid or ttl exceeds the server's retention, ErrClosed after
+// Close, and ctx's error if ctx has ended. The argument what names the operation in errors.
 func (s *Store) withClaim(ctx context.Context, what, key string, ttl time.Duration, fn func(*stream) error, holders ...string) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -208,10 +208,11 @@ func (s *Store) lockGroup(ctx context.Context, group task.ID) (unlock func(), er
 }
 
 // arrive stores the member of a and then the state of its group with compare-and-set, and returns
-// that state. If another end of the member is stored already, that one counts. It reads the state
-// again and repeats the write after a conflict or a lost answer, until ctx ends. When the group
-// is decided it shortens the retention of the members. Returns ErrMalformed if a does not fit the
-// group. Call it with the group locked.
+// that state. If another end of the member is stored already, the group counts the stored end. It
+// reads the state again and repeats the write after a conflict or a lost answer, until ctx ends.
+// When the group is decided it shortens the retention of the members. Returns ErrMalformed if a
+// does not fit the group, or if the stored state or member cannot be read. Call it with the group
+// locked.
 func (s *Store) arrive(ctx context.Context, st *stream, a *resultstore.Arrival, body []byte) (*groupState, error) {
 	stored, waits := false, false
 	for attempt := 0; ; attempt++ {
@@ -261,16 +262,17 @@ func (s *Store) arrive(ctx context.Context, st *stream, a *resultstore.Arrival, 
 }
 
 // retryable reports whether a write that failed with err may be repeated after the key was read
-// again. It may after a conflict, and, unless ctx has ended, after a lost or missing answer. It
-// may not after the connection was closed for good.
+// again. It returns true after a conflict, and, unless ctx has ended, after a lost or missing
+// answer. It returns false if the connection was closed for good, and after any other error.
 func (s *Store) retryable(ctx context.Context, err error) bool {
 	return errors.Is(err, natsconn.ErrWrongSequence) ||
 		(errors.Is(err, natsconn.ErrIndeterminate) && !errors.Is(err, natsconn.ErrClosed) || errors.Is(err, context.DeadlineExceeded)) && ctx.Err() == nil
 }
 
-// addMember stores the end of a member and waits for the server. If a different end is stored
-// already, addMember leaves it and returns the arrival with that end; otherwise it returns nil.
-// Of that arrival Decides is false if the stored member succeeded.
+// addMember stores the end of a member and waits for the server. It returns nil if it has stored
+// body, or if the same body is stored already. If another end is stored, it leaves that and
+// returns a copy of a with that end as Record. Decides of the copy is false if the stored member
+// succeeded. Returns ErrMalformed if the stored end cannot be decoded.
 func (s *Store) addMember(ctx context.Context, st *stream, a *resultstore.Arrival, body []byte, ttl time.Duration) (kept *resultstore.Arrival, err error) {
 	there, err := s.setFirst(ctx, st, memberKey(a.Group, a.Index), body, ttl)
 	if err != nil || there == nil || bytes.Equal(there, body) {
@@ -300,15 +302,21 @@ func (s *Store) setFirst(ctx context.Context, st *stream, key string, data []byt
 	}
 }
 
-// get reads the message of a group, a member, a begun task or a claim. data is nil if no message
-// exists or it has expired. seq is the sequence to expect for the next write.
+// get reads the message of a group, a member, a begun task or a claim, and waits for the server.
+// data is nil if no message exists or it has expired. seq is the sequence to expect for the next
+// write, 0 if no message exists.
 func (s *Store) get(ctx context.Context, st *stream, key string) (data []byte, seq uint64, err error) {
 	data, seq, _, err = s.getTimed(ctx, st, key)
 	return data, seq, err
 }
 
-// getTimed reads like get and also returns the remaining retention of the message. left is 0 if
-// the message does not expire. For an expired message data is nil and seq is its sequence.
+// getTimed reads the message of a key and waits for the server. Also for an expired message it
+// returns seq, the sequence to expect for the next write.
+//
+//   - No message exists: data is nil and seq 0.
+//   - It has expired: data is nil.
+//   - It does not expire: left is 0.
+//   - Otherwise left is its remaining retention.
 func (s *Store) getTimed(ctx context.Context, st *stream, key string) (data []byte, seq uint64, left time.Duration, err error) {
 	read := s.fromLeader
 	if st.direct {

@@ -30,9 +30,9 @@ func (s *Store) notify(node string, body []byte) {
 	}
 }
 
-// Notify implements [resultstore.Notifier]: it subscribes to the node's subject and blocks until
-// the server has received the subscription. Every open stream of a node receives every terminal
-// record of the node.
+// Notify implements [resultstore.Notifier]: it returns a stream of the terminal records of the
+// node. It subscribes to the node's subject and blocks until the server has received the
+// subscription. Every open stream of a node receives every terminal record of the node.
 //
 // Without a server Notify waits until ctx ends. A refusal of the credentials is returned at once.
 // Both are [resultstore.ErrUnavailable]. A node that is not 1 to 128 bytes of visible ASCII is
@@ -147,8 +147,9 @@ func (n *notifications) Close(context.Context) error {
 	return nil
 }
 
-// end ends the stream and unsubscribes on a goroutine. The library may hold its lock while it
-// dials, so Unsubscribe may block; it returns at the latest when the store is closed.
+// end ends the stream and unsubscribes on a goroutine. Further calls do nothing. The library may
+// hold its lock while it dials, so Unsubscribe may block; it returns at the latest when the store
+// is closed. It takes store.mu.
 func (n *notifications) end() {
 	n.once.Do(func() {
 		close(n.ended)

@@ -115,8 +115,9 @@ func (s *Store) put(ctx context.Context, st *stream, r *resultstore.Record, m *n
 	}
 }
 
-// publish publishes m and waits for the answer for one try. If a server behind the connected one
-// dies, the answer never comes although the connection stays open.
+// publish publishes m and waits for the answer for at most s.try. If a server behind the connected
+// one dies, the answer never comes although the connection stays open. Then it returns the error
+// of the time limit.
 func (s *Store) publish(ctx context.Context, m *nats.Msg) (natsconn.Ack, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.try)
 	defer cancel()

@@ -126,9 +126,10 @@ func (s *Store) Delete(ctx context.Context, id task.ID) error {
 	}))
 }
 
-// withStream calls fn with the known settings of the stream. If fn reports that the stream does not
-// exist, withStream makes the stream again and repeats fn, until ctx ends. Otherwise it returns the
-// error of fn.
+// withStream calls fn with the known settings of the stream, which it reads from the server if
+// they are unknown or outdated. If fn reports that the stream does not exist, withStream makes the
+// stream again and repeats fn, until ctx ends. Otherwise it returns the error of fn. Returns the
+// error of open without a call of fn.
 func (s *Store) withStream(ctx context.Context, fn func(st *stream) error) error {
 	for attempt := 0; ; attempt++ {
 		st, err := s.open(ctx)
@@ -143,9 +144,10 @@ func (s *Store) withStream(ctx context.Context, fn func(st *stream) error) error
 	}
 }
 
-// Close implements [resultstore.ResultStore]. It ends all notification streams, waits until running
-// calls have returned, and closes the connection. If ctx ends first it cuts the connection and
-// returns ctx's error.
+// Close implements [resultstore.ResultStore]. It ends all notification streams, waits until
+// running calls have returned, and closes the connection. If ctx ends first it cuts the
+// connection, waits until the calls return with errors, and returns ctx's error. It takes s.mu,
+// but not while it waits.
 func (s *Store) Close(ctx context.Context) error {
 	s.mu.Lock()
 	if !s.closed {

@@ -31,8 +31,9 @@ type stream struct {
 func (st *stream) now() time.Time { return time.Now().Add(st.ahead) }
 
 // open returns the settings of the stream. If they are unknown it waits for find. If they are
-// outdated, one caller refreshes them for at most one try while all others use the old ones. A
-// failed refresh returns the old ones, too.
+// older than freshness, one caller reads them again and waits for at most s.try; all others get
+// the old settings at once. If that read fails, open returns the old settings and no error, and
+// the next read happens after staleness.
 func (s *Store) open(ctx context.Context) (*stream, error) {
 	st := s.stream.Load()
 	switch {
@@ -77,8 +78,9 @@ func (s *Store) find(ctx context.Context) (*stream, error) {
 	return s.refresh(ctx)
 }
 
-// refresh reads the settings of the stream, or makes it, and stores them in s.stream. It logs a
-// warning once if the server is too old for message TTLs. Call it with s.opening held.
+// refresh reads the settings of the stream, or makes it, and stores them in s.stream. It waits for
+// the server. It logs a warning once if the server is too old for message TTLs. Call it with
+// s.opening held. After an error it stores nothing.
 func (s *Store) refresh(ctx context.Context) (*stream, error) {
 	info, err := s.conn.EnsureStream(ctx, jetstream.StreamConfig{
 		Name:              s.names.stream,
@@ -115,8 +117,11 @@ func (s *Store) refresh(ctx context.Context) (*stream, error) {
 }
 
 // merge returns the configuration that the existing stream have should get, and whether that is a
-// change. If AllowMsgTTL is off it switches it on, and sets MaxAge to Config.TTL if that has no
-// limit, because an older server ignores AllowMsgTTL. It does not ask such a server again.
+// change. It reports no change if AllowMsgTTL is on. It also reports none if the server has
+// ignored AllowMsgTTL before and MaxAge is set.
+//
+// Otherwise it switches AllowMsgTTL on. It also sets a missing MaxAge to Config.TTL, because an
+// older server ignores AllowMsgTTL.
 func (s *Store) merge(have jetstream.StreamConfig) (jetstream.StreamConfig, bool) {
 	if have.AllowMsgTTL {
 		return have, false

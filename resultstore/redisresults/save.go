@@ -141,9 +141,9 @@ func retryable(err error) bool {
 	return redisconn.Repeatable(err) || errors.Is(err, redisconn.ErrIndeterminate)
 }
 
-// untilAnswered calls call until its outcome is known, with a growing delay between calls. It
-// returns the last error when ctx ends or the store is closed. Only calls that may safely execute
-// twice are allowed.
+// untilAnswered calls call again while it returns ErrIndeterminate, with a growing delay between
+// calls. Then it returns the result of the last call. When ctx ends or the store is closed it
+// returns the last error. Only calls that may safely execute twice are allowed.
 func (s *Store) untilAnswered(ctx context.Context, call func() (any, error)) (any, error) {
 	for attempt := 0; ; attempt++ {
 		v, err := call()

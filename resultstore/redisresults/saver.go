@@ -52,7 +52,8 @@ type saver struct {
 
 // do adds s to the waiting saves and waits for its answer until ctx ends. After a retryable error
 // it calls sendOne and returns that outcome. When ctx ends it abandons s and returns ctx's error;
-// the record may still be stored. Returns ErrClosed after close.
+// the record may still be stored. Returns ErrClosed after close. It takes v.mu, but not while it
+// waits.
 func (v *saver) do(ctx context.Context, s *save) error {
 	if !v.enqueue(s) {
 		return resultstore.ErrClosed
@@ -119,7 +120,8 @@ func (v *saver) abandon(s *save) {
 	}
 }
 
-// run sends batches until no save waits.
+// run sends batches until no save waits, or until all callers of its last batch have abandoned it.
+// It is the body of a sending goroutine and waits for the server.
 func (v *saver) run() {
 	for v.sendNext() {
 	}

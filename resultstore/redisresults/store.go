@@ -102,7 +102,7 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 }
 
 // millis returns ttl in milliseconds, rounded up so that a record never expires early. If ttl is 0
-// or less it uses otherwise.
+// or less it returns the argument otherwise in milliseconds, also rounded up.
 func millis(ttl, otherwise time.Duration) int64 {
 	if ttl <= 0 {
 		ttl = otherwise
@@ -159,7 +159,8 @@ func (s *Store) check(ctx context.Context, id task.ID) error {
 }
 
 // Close implements [resultstore.ResultStore]. It ends all streams, waits for running Saves and
-// closes the connections. If ctx ends first it cuts the connections and returns ctx's error.
+// closes the connections. If ctx ends first it cuts the connections and returns ctx's error. It
+// takes s.mu, but not while it waits.
 func (s *Store) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed.Store(true)

@@ -32,7 +32,7 @@ type stream struct {
 // Notify implements [resultstore.Notifier]. It blocks until the server has confirmed the
 // subscription. Each open stream of a node has its own connection and receives every terminal
 // record of the node. If Config.Buffer notifications wait, the oldest is dropped for each further
-// one.
+// one. It takes s.mu, but not while it waits.
 //
 // Without a server Notify waits until ctx ends. A refusal of the credentials or of the channel is
 // returned at once. Both are [resultstore.ErrUnavailable]. An invalid node name is

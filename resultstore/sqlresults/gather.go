@@ -75,8 +75,8 @@ func (s *Store) arrive(ctx context.Context, tx *sqlconn.Tx, a *resultstore.Arriv
 	return g, err
 }
 
-// checkPlace returns ErrMalformed if a does not fit the known size of the group. It also does so if
-// the largest arrived index does not fit the size in a.
+// checkPlace returns ErrMalformed if Index or Size of a does not fit the known size of the group.
+// It also does so if Size of a is not above largest, the largest index that has arrived.
 func checkPlace(a *resultstore.Arrival, size, largest int) error {
 	if err := a.CheckPlace(size); err != nil {
 		return err
@@ -156,9 +156,9 @@ func (s *Store) Members(ctx context.Context, group task.ID, from, limit int) ([]
 	return page, nil
 }
 
-// members reads up to limit members from index from on, and stops before the first gap. For a
-// group that does not exist or has expired it returns none. Returns ErrMalformed if a stored
-// member is not a record.
+// members reads up to limit members from index from on, in transaction tx, and stops before the
+// first gap. It waits for the database. The list is empty for a group that does not exist or has
+// expired. Returns ErrMalformed if a stored member is not a record.
 func (s *Store) members(ctx context.Context, tx *sqlconn.Tx, group task.ID, from, limit int) (page []resultstore.Record, err error) {
 	rows, err := tx.Query(ctx, s.text.members, s.cfg.Namespace, string(group), from, limit)
 	if err != nil {

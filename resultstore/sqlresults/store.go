@@ -103,9 +103,11 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 }
 
 // save stores a record unless the stored one forbids that, and notifies topic, the topic of the
-// submitter's streams or "". It returns ErrStale if the stored record forbids it. If the same
-// final record is stored it returns nil, and notifies topic too. If the reason disappears between
-// the two statements, save starts again.
+// submitter's streams or "". It waits for the database.
+//
+//   - The stored record is newer, or final and different: it returns ErrStale.
+//   - The equal final record is stored already: it notifies topic too and returns nil.
+//   - That record disappeared between the two statements: save starts again.
 func (s *Store) save(ctx context.Context, r *resultstore.Record, topic string, args []any) error {
 	for {
 		kept, err := s.change(ctx, s.text.save, topic, args...)
@@ -122,9 +124,9 @@ func (s *Store) save(ctx context.Context, r *resultstore.Record, topic string, a
 	}
 }
 
-// tell notifies topic of a record that is stored already. This call may have stored it in an
-// earlier attempt whose answer was lost, so that no notification was sent. It waits for the
-// database.
+// tell notifies topic, unless it is "", of a record that is stored already. This call may have
+// stored it in an earlier attempt whose answer was lost, so that no notification was sent. It
+// waits for the database and returns its errors.
 func (s *Store) tell(ctx context.Context, topic string) error {
 	if topic == "" {
 		return nil
@@ -135,8 +137,8 @@ func (s *Store) tell(ctx context.Context, topic string) error {
 	})
 }
 
-// change runs one statement that writes, and reports whether it changed a row. If it did, change
-// notifies topic. It waits for the database.
+// change runs one statement that writes, and reports whether it changed a row. If it did, and
+// topic is not "", change notifies topic. It waits for the database and returns its errors.
 func (s *Store) change(ctx context.Context, text, topic string, args ...any) (changed bool, err error) {
 	err = s.conn.Single(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
 		n, err := tx.Exec(ctx, text, args...)
@@ -148,10 +150,13 @@ func (s *Store) change(ctx context.Context, text, topic string, args ...any) (ch
 	return changed, err
 }
 
-// judge reads the stored record and says why r was not stored. It returns ErrStale if the stored
-// record is newer, or final and different from r. It returns nil if the same final record is
-// stored. again is true if the reason has disappeared meanwhile, so that saving may succeed. It
-// waits for the database.
+// judge reads the stored record after the statement save has changed no row, and waits for the
+// database.
+//
+//   - The stored record is newer than r, or final and different, and r does not reopen it:
+//     ErrStale.
+//   - The equal final record is stored: false and nil.
+//   - No record is stored now, or one that r may replace: again is true, and saving may succeed.
 func (s *Store) judge(ctx context.Context, r *resultstore.Record) (again bool, err error) {
 	err = s.conn.View(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
 		again = false
@@ -215,7 +220,7 @@ func (s *Store) Delete(ctx context.Context, id task.ID) error {
 
 // Close implements [resultstore.ResultStore]. It ends all streams, waits for running calls and
 // sweeps, and closes the connections. If ctx ends first it returns ctx's error, and the rest ends
-// by itself.
+// by itself. It takes s.mu, but not while it waits.
 func (s *Store) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.end()
@@ -270,8 +275,9 @@ func (s *Store) repeat(ctx context.Context, what string, fn func() error) error 
 	}
 }
 
-// ready makes or updates the tables at its first call; after a success it does nothing.
-// Concurrent first calls wait for each other. After an error the next call tries again.
+// ready makes or updates the tables and waits for the database; after a success further calls
+// return nil at once. Concurrent first calls wait for each other. After an error the next call
+// tries again.
 func (s *Store) ready(ctx context.Context) error {
 	if s.migrated.Load() {
 		return nil

@@ -53,10 +53,11 @@ type cursor struct {
 	since, until, xact, id string
 }
 
-// Notify implements [resultstore.Notifier]. The stream holds all terminal records of the node
-// that are saved after Notify has returned. Every open stream of a node receives every one of
+// Notify implements [resultstore.Notifier]: it returns a stream of all terminal records of the
+// node that are saved after Notify has returned. Every open stream of node receives every one of
 // them. Without a database it waits until ctx ends and returns [resultstore.ErrUnavailable]. An
-// invalid node name is [resultstore.ErrMalformed]. Returns ErrClosed after Close.
+// invalid node name is [resultstore.ErrMalformed]. Returns ErrClosed after Close. It takes s.mu,
+// but not while it waits.
 func (s *Store) Notify(ctx context.Context, node string) (resultstore.Notifications, error) {
 	if s.life.Err() != nil {
 		return nil, resultstore.ErrClosed
@@ -93,7 +94,7 @@ func (s *Store) Notify(ctx context.Context, node string) (resultstore.Notificati
 }
 
 // here returns the cursor of a stream that begins now: on PostgreSQL the current snapshot, on
-// SQLite the highest seq so far.
+// SQLite the highest seq so far. It waits for the database and returns its errors.
 func (s *Store) here(ctx context.Context, tx *sqlconn.Tx) (at cursor, err error) {
 	if s.conn.Dialect() == sqlconn.Postgres {
 		err = tx.Row(ctx, s.text.here).Scan(&at.since)
@@ -174,7 +175,9 @@ func (n *stream) wait(ctx context.Context) error {
 	}
 }
 
-// read returns the record of a note, which it decodes or loads.
+// read returns the record of a note: decoded from its value, or loaded from the database if the
+// note has no value. Returns ErrMalformed if the value is not the record of next.id, and the
+// errors of Load.
 func (n *stream) read(ctx context.Context, next *note) (resultstore.Record, error) {
 	if next.value == nil {
 		return n.store.Load(ctx, task.ID(next.id))
@@ -205,7 +208,7 @@ func (n *stream) look(ctx context.Context) error {
 
 // lookSQLite reads a page of the rows after the last one, by seq, and returns it with the new
 // cursor. Expired rows are left out. A record above MaxNotice has no value. It changes nothing in
-// n.
+// n. It waits for the database and returns its errors. Call it with n.turn held.
 func (n *stream) lookSQLite(ctx context.Context, tx *sqlconn.Tx) (page []note, at cursor, err error) {
 	at = n.at
 	c := &n.store.cfg
@@ -226,7 +229,8 @@ func (n *stream) lookSQLite(ctx context.Context, tx *sqlconn.Tx) (page []note, a
 
 // lookPostgres reads a page of the rows that are not visible in the cursor's snapshot, and returns
 // it with the new cursor. After the last page the cursor gets the snapshot of the first page's
-// statement.
+// statement. A record above MaxNotice has no value. It changes nothing in n. It waits for the
+// database and returns its errors. Call it with n.turn held.
 func (n *stream) lookPostgres(ctx context.Context, tx *sqlconn.Tx) (page []note, at cursor, err error) {
 	at = n.at
 	c := &n.store.cfg

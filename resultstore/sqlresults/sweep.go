@@ -90,7 +90,8 @@ func (s *Store) sweepGroups(ctx context.Context) (more bool, err error) {
 }
 
 // expiredGroups returns namespace and id of up to s.batch expired groups. On PostgreSQL it locks
-// their rows for the transaction and skips rows that others have locked.
+// their rows for the transaction and skips rows that others have locked. It waits for the database
+// and returns its errors.
 func (s *Store) expiredGroups(ctx context.Context, tx *sqlconn.Tx) (groups [][2]string, err error) {
 	rows, err := tx.Query(ctx, s.text.sweepGroups, s.batch)
 	if err != nil {
