@@ -74,8 +74,9 @@ func newBroker(s *Server, up bool) *Broker {
 	return b
 }
 
-// ready blocks until the Broker is connected. Returns broker.ErrUnavailable if ctx ends first,
-// broker.ErrClosed after Close.
+// ready blocks until the Broker is connected and returns nil then. Returns broker.ErrUnavailable if
+// ctx ends first, broker.ErrClosed after Close, also if Close comes during the wait. While it is
+// connected it takes no lock. Otherwise it takes b.mu, but does not hold it while it waits.
 func (b *Broker) ready(ctx context.Context) error {
 	for {
 		switch b.gate.Load() {
@@ -98,16 +99,21 @@ func (b *Broker) ready(ctx context.Context) error {
 	}
 }
 
-// Publish implements [broker.Broker]. It waits only for a connection and for room in a limited
-// queue.
+// Publish implements [broker.Broker]. It is PublishAt without a time: the message is ready at once.
 func (b *Broker) Publish(ctx context.Context, queue string, m *broker.Message) error {
 	return b.PublishAt(ctx, queue, m, time.Time{})
 }
 
-// PublishAt implements [broker.Delayer]. It waits only for a connection and for room in a limited
-// queue. Returns ErrBlocked if ctx ends while the queue is full, ErrUnavailable if it ends
-// without a connection. A repeated (ID, Generation) or an earlier Generation than a stored one is
-// dropped, and PublishAt returns nil.
+// PublishAt implements [broker.Delayer]. It stores the message and gives ready messages to waiting
+// receivers. It waits only for a connection and for room in a limited queue. It takes the queue's
+// mutex.
+//
+//   - The message is invalid: ErrMalformed or ErrTooLarge.
+//   - The queue does not exist: ErrNoQueue.
+//   - ctx ends while the queue is full: ErrBlocked.
+//   - ctx ends without a connection: ErrUnavailable. After Close: ErrClosed.
+//   - The queue has the same (ID, Generation) or a later Generation: the message is dropped, and
+//     PublishAt returns nil.
 func (b *Broker) PublishAt(ctx context.Context, queue string, m *broker.Message, at time.Time) error {
 	if err := b.s.check(m); err != nil {
 		return err
@@ -132,8 +138,9 @@ func (b *Broker) PublishAt(ctx context.Context, queue string, m *broker.Message,
 	return nil
 }
 
-// waitForRoom blocks until the queue is not full. Call it with q.mu held: it returns nil with q.mu
-// held. If ctx ends first it returns broker.ErrBlocked with q.mu free.
+// waitForRoom blocks until the queue is not full. Waiting publishers continue in order. Call it
+// with q.mu held; it frees q.mu while it waits. It returns nil with q.mu held. If ctx ends first it
+// returns broker.ErrBlocked with q.mu free.
 func (q *queue) waitForRoom(ctx context.Context) error {
 	for q.full() {
 		if ctx.Err() != nil {
@@ -201,8 +208,12 @@ func (s *Server) check(m *broker.Message) error {
 }
 
 // Declare implements [broker.Declarer]. A queue may have up to 255 levels. A queue that Subscribe
-// created gets its levels from the first Declare. Later declarations change nothing. Declare
-// stops at the first error. It waits only for a connection.
+// created gets its levels from the first Declare. Later declarations change nothing; other levels
+// are logged once per queue. It waits only for a connection.
+//
+// Declare stops at the first error; the queues before it exist then. Returns ErrMalformed for an
+// invalid name, or for levels that descend or are too many. Returns ErrUnavailable if ctx ends
+// before a connection exists, ErrClosed after Close.
 func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 	if err := b.ready(ctx); err != nil {
 		return err
@@ -216,8 +227,11 @@ func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 }
 
 // Subscribe implements [broker.Broker]. It creates the queue if it does not exist, and waits only
-// for a connection. Lease is ignored, because a connection in memory always works until it is
-// cut. Returns ErrMalformed for a name that is not valid, ErrClosed after Close.
+// for a connection. A Prefetch of 0 or less means no limit. Lease is ignored, because a connection
+// in memory always works until it is cut. It takes b.mu.
+//
+// Returns ErrMalformed for a name that is not valid, ErrUnavailable if ctx ends before a connection
+// exists, ErrClosed after Close.
 func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.SubscribeOptions) (broker.Subscription, error) {
 	if err := checkName(queue); err != nil {
 		return nil, err
@@ -253,9 +267,10 @@ func (b *Broker) forget(s *subscription) {
 	delete(b.subs, s)
 }
 
-// Close implements [broker.Broker]. Unsettled messages that Receive has returned go back to their
-// queues too, and their Lost channel is closed. Waiting calls return ErrClosed. With a Broker of
-// [New] the delayed messages are lost. Close does not block. A second call returns nil.
+// Close implements [broker.Broker]. Unsettled messages go back to their queues, also those that
+// Receive has returned, and their Lost channels are closed. Waiting calls return ErrClosed. With a
+// Broker of [New] the delayed messages are lost. Close waits for no message and no settlement. A
+// second call returns nil. It takes the Server's mutex, b.mu and the queues' mutexes.
 func (b *Broker) Close(context.Context) error {
 	b.s.mu.Lock()
 	defer b.s.mu.Unlock()

@@ -12,8 +12,10 @@ import (
 type letter struct{ broker.Dead }
 
 // PutDead implements [broker.DeadLetterer]. It creates the queue if it does not exist, and drops
-// the oldest letters above the limits. It waits only for a connection. Returns ErrMalformed or
-// ErrTooLarge if the message cannot be stored.
+// the oldest letters above the limits. It waits only for a connection. It takes the queue's mutex.
+//
+// Returns ErrMalformed if the message or the queue name is not valid, ErrTooLarge if the message is
+// too large. Returns ErrUnavailable if ctx ends before a connection exists.
 func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error {
 	if err := b.s.check(d.Message); err != nil {
 		return err
@@ -34,8 +36,9 @@ func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error
 	return nil
 }
 
-// putDead adds the message m as a dead letter with the texts of d, and drops letters beyond the
-// limits. Call it with q.mu held.
+// putDead adds the message m as a dead letter with the reason, stack, time and attempts of d,
+// normalized. Then it drops the letters beyond the limits. d.Message and d.Queue are ignored. Call
+// it with q.mu held.
 func (q *queue) putDead(m *broker.Message, d broker.Dead) {
 	d = d.Normalized()
 	d.Message, d.Queue = m, q.name
@@ -43,8 +46,9 @@ func (q *queue) putDead(m *broker.Message, d broker.Dead) {
 	q.trimDead()
 }
 
-// trimDead drops letters that are older than the retention, by their At, and the oldest letters
-// above the maximum number. Call it with q.mu held.
+// trimDead drops the oldest letters: those above the maximum number, then those whose At is older
+// than the retention. It stops at the first younger letter. It counts the dropped letters in
+// q.deadDropped. Call it with q.mu held.
 func (q *queue) trimDead() {
 	n := 0
 	if q.s.deadMax > 0 {
@@ -65,9 +69,13 @@ func (q *queue) dropOldest(n int) {
 	q.dead = q.dead[n:]
 }
 
-// ScanDead implements [broker.DeadLetterer]. Each letter is removed before the next is shown. A
-// letter that the limits or another scan have removed meanwhile may still be shown. No mutex is
-// held during fn. If ctx ends it returns ctx's cause.
+// ScanDead implements [broker.DeadLetterer]. It first drops the letters beyond the limits, then
+// shows those that exist at that time, oldest first. A letter for which fn returns DeadRemove is
+// removed before the next is shown. A letter that another call has removed meanwhile may still be
+// shown. No mutex is held during fn.
+//
+// Before each letter it waits for a connection. Returns ErrNoQueue if the queue does not exist.
+// Returns ErrUnavailable if ctx ends during such a wait, otherwise ctx's cause.
 func (b *Broker) ScanDead(ctx context.Context, queue string, fn func(*broker.Dead) broker.DeadAction) error {
 	q, err := b.lookup(ctx, queue)
 	if err != nil {

@@ -41,8 +41,9 @@ func (d *delivery) Deliveries() (n int, exact bool) { return int(d.count), true 
 // is closed.
 func (d *delivery) Lost() <-chan struct{} { return d.lost }
 
-// Ack implements [broker.Delivery]. It removes the message at once and never blocks. Waiting
-// receivers may get further messages. Returns ErrSettled or ErrLeaseLost if d cannot be settled.
+// Ack implements [broker.Delivery]. It removes the message at once and does not wait. Waiting
+// receivers may get further messages. It takes the queue's mutex. Returns ErrSettled if d is
+// settled, ErrLeaseLost if the broker has taken the message back.
 func (d *delivery) Ack(context.Context) error {
 	q := d.sub.q
 	q.mu.Lock()
@@ -56,13 +57,13 @@ func (d *delivery) Ack(context.Context) error {
 	return nil
 }
 
-// AckSync implements [broker.SyncAcker]. It is the same as Ack, which takes effect before it
-// returns.
+// AckSync implements [broker.SyncAcker]. It is Ack, which takes effect before it returns.
 func (d *delivery) AckSync(ctx context.Context) error { return d.Ack(ctx) }
 
-// Release implements [broker.Delivery]. It takes effect at once and never blocks. Without a delay
-// the message goes back to its old place in the queue. With a delay it keeps its Generation.
-// Returns ErrSettled or ErrLeaseLost if d cannot be settled.
+// Release implements [broker.Delivery]. It takes effect at once and does not wait. Without a delay
+// the message goes back to its old place in the queue, and a waiting receiver may get it. With a
+// delay it keeps its Generation. It takes the queue's mutex. Returns ErrSettled if d is settled,
+// ErrLeaseLost if the broker has taken the message back.
 func (d *delivery) Release(_ context.Context, after time.Duration) error {
 	q := d.sub.q
 	q.mu.Lock()
@@ -80,9 +81,9 @@ func (d *delivery) Release(_ context.Context, after time.Duration) error {
 	return nil
 }
 
-// DeadLetter implements [broker.Delivery]. It moves the message to the dead letters of its queue
-// at once, and drops the oldest letters above the limits. It never blocks. Returns ErrSettled or
-// ErrLeaseLost if d cannot be settled.
+// DeadLetter implements [broker.Delivery]. It moves the message to the dead letters of its queue at
+// once, and drops the oldest letters above the limits. It does not wait. It takes the queue's
+// mutex. Returns ErrSettled if d is settled, ErrLeaseLost if the broker has taken the message back.
 func (d *delivery) DeadLetter(_ context.Context, dead broker.Dead) error {
 	q := d.sub.q
 	q.mu.Lock()
@@ -97,8 +98,8 @@ func (d *delivery) DeadLetter(_ context.Context, dead broker.Dead) error {
 	return nil
 }
 
-// check returns nil if d can be settled, ErrSettled or ErrLeaseLost otherwise. Call it with the
-// queue's mutex held.
+// check returns nil if d can be settled, ErrSettled if its consumer has settled it, and
+// ErrLeaseLost if the broker has taken it back. Call it with the queue's mutex held.
 func (d *delivery) check() error {
 	switch d.state {
 	case settled:
@@ -121,9 +122,9 @@ func (d *delivery) settle() {
 	s.refresh()
 }
 
-// done ends a settlement: it gives ready messages to waiting receivers and frees the queue's mutex,
-// which must be held. If d was the last delivery of a closed subscription it removes the
-// subscription from its Broker.
+// done ends a settlement: it gives ready messages to waiting receivers and frees the queue's mutex.
+// If d was the last delivery of a closed subscription it removes the subscription from its Broker.
+// Call it with the queue's mutex held and the Broker's b.mu free, which it takes.
 func (d *delivery) done() {
 	s := d.sub
 	s.q.dispatch()

@@ -8,8 +8,10 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// Find implements [broker.Finder]. Of several waiting generations it returns the highest. The
-// caller must not change the message. Returns ErrNotFound if no such message waits.
+// Find implements [broker.Finder]. Of several waiting generations it returns the highest. At is the
+// due time of a delayed message, otherwise zero. The caller must not change the message. It waits
+// only for a connection. It takes the queue's mutex. Returns ErrNotFound if no such message waits,
+// ErrNoQueue if the queue does not exist.
 func (b *Broker) Find(ctx context.Context, queue, id string) (broker.Outgoing, error) {
 	q, it, err := b.find(ctx, queue, id)
 	if err != nil {
@@ -23,8 +25,9 @@ func (b *Broker) Find(ctx context.Context, queue, id string) (broker.Outgoing, e
 	return o, nil
 }
 
-// Delete implements [broker.Finder]. It removes the waiting message, and a waiting publisher may
-// use its room. Returns ErrNotFound if no such message waits.
+// Delete implements [broker.Finder]. It removes the waiting message with the highest Generation,
+// and a waiting publisher may use its room. It waits only for a connection. It takes the queue's
+// mutex. Returns ErrNotFound if no such message waits, ErrNoQueue if the queue does not exist.
 func (b *Broker) Delete(ctx context.Context, queue, id string) error {
 	q, it, err := b.find(ctx, queue, id)
 	if err != nil {
@@ -35,10 +38,14 @@ func (b *Broker) Delete(ctx context.Context, queue, id string) error {
 	return nil
 }
 
-// Update implements [broker.Finder]. The message keeps its place in the queue if neither its time
-// nor its priority level changes. Its deliveries are counted from 1 again. Returns ErrMalformed
-// if o.Queue is neither queue nor empty, or if the message cannot be stored. Returns ErrNotFound
-// if no such message waits.
+// Update implements [broker.Finder]. It replaces the waiting message with the highest Generation.
+// The message keeps its place in the queue if it is ready and its priority level does not change.
+// Otherwise it goes to the end of its level, or waits for its new time. Its deliveries are counted
+// from 1 again. It takes the queue's mutex.
+//
+//   - The message cannot be stored: ErrMalformed or ErrTooLarge.
+//   - o.Queue is neither queue nor empty: ErrMalformed.
+//   - No such message waits: ErrNotFound. The queue does not exist: ErrNoQueue.
 func (b *Broker) Update(ctx context.Context, queue string, o broker.Outgoing) error {
 	if err := b.s.check(o.Message); err != nil {
 		return err
@@ -63,9 +70,13 @@ func (b *Broker) Update(ctx context.Context, queue string, o broker.Outgoing) er
 	return nil
 }
 
-// find returns the waiting message with the id and its queue, whose mutex is held: the caller
-// frees it. It waits for a connection. Returns ErrNotFound or ErrNoQueue, with the mutex free, if
-// no such message waits.
+// find waits for a connection and returns the waiting message with the id and the highest
+// Generation, and its queue. It returns with the queue's mutex held: the caller frees it. After an
+// error the mutex is free.
+//
+//   - No such message waits: ErrNotFound. The queue does not exist: ErrNoQueue.
+//   - The name is not valid: ErrMalformed.
+//   - ctx ends before a connection exists: ErrUnavailable. After Close: ErrClosed.
 func (b *Broker) find(ctx context.Context, name, id string) (*queue, *item, error) {
 	q, err := b.lookup(ctx, name)
 	if err != nil {

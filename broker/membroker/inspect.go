@@ -7,7 +7,9 @@ import (
 )
 
 // lookup waits for a connection and returns the queue with its mutex held: the caller frees it.
-// Returns ErrNoQueue if it does not exist, ErrUnavailable if ctx ends first.
+// After an error no mutex is held. Returns ErrNoQueue if the queue does not exist, ErrMalformed if
+// its name is not valid. Returns ErrUnavailable if ctx ends before a connection exists, ErrClosed
+// after Close.
 func (b *Broker) lookup(ctx context.Context, name string) (*queue, error) {
 	if err := b.ready(ctx); err != nil {
 		return nil, err
@@ -21,7 +23,8 @@ func (b *Broker) lookup(ctx context.Context, name string) (*queue, error) {
 }
 
 // Stats implements [broker.Inspector]. All counters are exact. It first drops dead letters beyond
-// the limits. Returns ErrNoQueue if the queue does not exist.
+// the limits. It waits only for a connection. It takes the queue's mutex. Returns ErrNoQueue if the
+// queue does not exist.
 func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) {
 	q, err := b.lookup(ctx, queue)
 	if err != nil {
@@ -33,7 +36,8 @@ func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) 
 }
 
 // Purge implements [broker.Inspector]. It removes the ready messages, lets waiting publishers use
-// their room, and returns their number.
+// their room, and returns their number. It waits only for a connection. It takes the queue's mutex.
+// Returns ErrNoQueue if the queue does not exist.
 func (b *Broker) Purge(ctx context.Context, queue string) (int, error) {
 	q, err := b.lookup(ctx, queue)
 	if err != nil {

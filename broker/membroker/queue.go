@@ -112,7 +112,8 @@ func (q *queue) superseded(m *broker.Message) bool {
 	return false
 }
 
-// append adds the item at the end of its level. Call it with q.mu held.
+// append makes the item ready at the end of its level, with a new seq. It wakes no receiver. Call
+// it with q.mu held.
 func (q *queue) append(it *item) {
 	it.level = q.levelOf(it.m.Priority)
 	it.seq = q.seq
@@ -122,8 +123,8 @@ func (q *queue) append(it *item) {
 	q.ready++
 }
 
-// giveBack puts the item back into the place that it had before its delivery. Call it with q.mu
-// held.
+// giveBack makes a delivered item ready again, in front of later messages of its level. It wakes no
+// receiver. Call it with q.mu held.
 func (q *queue) giveBack(it *item) {
 	it.place = returned
 	heap.Push(&q.levels[it.level].returned, it)
@@ -138,8 +139,9 @@ func (q *queue) delay(it *item, at time.Time) {
 	q.s.clock.add(it)
 }
 
-// due makes a delayed item ready and dispatches it, unless it was removed or changed meanwhile.
-// Call it without q.mu, which it takes.
+// due makes a delayed item ready at the end of its level and gives ready messages to waiting
+// receivers. It does nothing if the item was removed or got another time than at. Call it without
+// q.mu, which it takes.
 func (q *queue) due(it *item, at time.Time) {
 	q.mu.Lock()
 	if it.place == delayed && it.due.Equal(at) {
@@ -163,8 +165,8 @@ func (q *queue) levelOf(p int) uint8 {
 }
 
 // next removes and returns the most urgent ready item, or returns nil. Within a level a returned
-// item comes before the others. The caller must call deliver or forget for the item. Call it with
-// q.mu held.
+// item comes before the others. It does not change the item's field place: the caller must call
+// deliver or forget for the item. Call it with q.mu held.
 func (q *queue) next() *item {
 	if q.ready == 0 {
 		return nil
@@ -183,8 +185,8 @@ func (q *queue) next() *item {
 	return nil
 }
 
-// remove removes a waiting item from its ring, heap or clock. Its ID stays registered. Call it with
-// q.mu held.
+// remove removes a waiting item from its ring, heap or clock, and lowers the queue's counter. Its
+// ID stays in q.byID. Call it with q.mu held.
 func (q *queue) remove(it *item) {
 	switch it.place {
 	case ready:
@@ -260,9 +262,9 @@ func (q *queue) dispatch() {
 	}
 }
 
-// deliver makes the item, which the caller has taken from the ready items, a delivery of s. It
-// counts the delivery and returns it. A waiting publisher may then use the free room of the queue.
-// Call it with q.mu held.
+// deliver makes the item, which the caller has taken with next, a delivery of s and returns it. It
+// raises the item's number of deliveries, and the numbers of unsettled messages of s and the queue.
+// The item no longer fills the queue, so a waiting publisher may continue. Call it with q.mu held.
 func (q *queue) deliver(it *item, s *subscription) *delivery {
 	d := &it.first
 	if d.item != nil {

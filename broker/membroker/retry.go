@@ -8,10 +8,17 @@ import (
 	"github.com/swarmiji/swarmiji/capability"
 )
 
-// Retry implements [broker.Retrier]. The queue of next may be another one than that of d, and may
-// be full. d may be a delivery of any connection to the same Server, also behind a wrapper with
-// an Unwrap method. After an error nothing has changed. Returns ErrUnsupported if d is a delivery
-// of another Server.
+// Retry implements [broker.Retrier]. It removes the message of d and publishes next in one step,
+// and waits only for a connection. The queue of next may be another one than that of d, and may be
+// full. d may be a delivery of any connection to the same Server, also behind a wrapper with an
+// Unwrap method. It takes the mutexes of both queues.
+//
+// After an error nothing has changed:
+//
+//   - d is a delivery of another Server: ErrUnsupported.
+//   - d is settled: ErrSettled. The broker has taken it back: ErrLeaseLost.
+//   - next cannot be stored: ErrMalformed or ErrTooLarge. Its queue does not exist: ErrNoQueue.
+//   - ctx ends before a connection exists: ErrUnavailable.
 func (b *Broker) Retry(ctx context.Context, d broker.Delivery, next broker.Outgoing) error {
 	own, ok := capability.As[*delivery](d)
 	if !ok || own.sub.b.s != b.s {
@@ -47,7 +54,8 @@ func (b *Broker) Retry(ctx context.Context, d broker.Delivery, next broker.Outgo
 	return nil
 }
 
-// lockBoth locks two queues, which may be the same one, in an order that is equal for all callers.
+// lockBoth takes the mutexes of two queues, which may be the same one. The order is that of their
+// names, so that concurrent calls cannot deadlock. The caller frees them.
 func lockBoth(a, b *queue) {
 	switch {
 	case a == b:

@@ -39,7 +39,7 @@ func (r *ring) pop() *item {
 	return nil
 }
 
-// remove replaces the item by a hole.
+// remove replaces the item, which must be in the ring, by a hole. It does not shrink the ring.
 func (r *ring) remove(it *item) {
 	r.slots[it.pos&uint64(len(r.slots)-1)] = nil
 	r.holes++

@@ -73,7 +73,7 @@ func NewServer(c Config) *Server {
 }
 
 // Connect returns a new connection, like that of another process. While the server is down the
-// connection is disconnected, as after a loss.
+// connection is disconnected, as after a loss. It takes s.mu.
 func (s *Server) Connect() *Broker {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,8 +83,8 @@ func (s *Server) Connect() *Broker {
 }
 
 // Disconnect cuts the connection of b, for tests, as a network failure would. Its unsettled
-// deliveries are lost and go back to the front of their queues. b reconnects at once and its
-// subscriptions continue, unless the server is down or b is isolated.
+// deliveries are lost and go back to their old places in their queues. b reconnects at once and its
+// subscriptions continue, unless the server is down or b is isolated. It takes s.mu.
 func (s *Server) Disconnect(b *Broker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,9 +94,10 @@ func (s *Server) Disconnect(b *Broker) {
 	}
 }
 
-// Isolate cuts the connection of b, for tests, until back is called. For other connections its
-// process looks dead. They stay connected. With several calls, b reconnects after the last back.
-// A second call of back does nothing.
+// Isolate cuts the connection of b, for tests, until back is called. The other connections stay.
+// For them the process of b looks dead. With several calls, b reconnects after the last back, or
+// after Up if the server is down. A second call of the same back does nothing. Isolate and back
+// take s.mu.
 func (s *Server) Isolate(b *Broker) (back func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,8 +112,9 @@ func (s *Server) Isolate(b *Broker) (back func()) {
 	})
 }
 
-// Down makes the server unreachable, for tests, until Up is called. Every connection is cut, and
-// calls wait until their ctx ends. The queues keep their messages, as on a durable server.
+// Down makes the server unreachable, for tests, until Up is called. Every connection is cut: its
+// unsettled messages go back, and calls wait until their ctx ends. The queues keep their messages,
+// as on a durable server. It takes s.mu.
 func (s *Server) Down() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +124,7 @@ func (s *Server) Down() {
 	}
 }
 
-// Up makes the server reachable again. Every Broker that is not isolated reconnects.
+// Up makes the server reachable again. Every Broker that is not isolated reconnects. It takes s.mu.
 func (s *Server) Up() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,8 +136,8 @@ func (s *Server) Up() {
 	}
 }
 
-// queue returns the queue with the given name. Returns broker.ErrNoQueue if it does not exist,
-// broker.ErrMalformed if the name is not valid.
+// queue returns the queue with the given name. It takes no lock. Returns broker.ErrNoQueue if the
+// queue does not exist, broker.ErrMalformed if the name is not valid.
 func (s *Server) queue(name string) (*queue, error) {
 	if q, ok := (*s.queues.Load())[name]; ok {
 		return q, nil
@@ -146,8 +148,8 @@ func (s *Server) queue(name string) (*queue, error) {
 	return nil, fmt.Errorf("membroker: queue %q: %w", name, broker.ErrNoQueue)
 }
 
-// ensure returns the queue with the given name and creates it if necessary. Returns
-// broker.ErrMalformed if the name is not valid. It takes s.mu.
+// ensure returns the queue with the given name and creates it if it does not exist. Returns
+// broker.ErrMalformed if the name is not valid. It takes s.mu only to create the queue.
 func (s *Server) ensure(name string) (*queue, error) {
 	if q, ok := (*s.queues.Load())[name]; ok {
 		return q, nil
@@ -167,9 +169,10 @@ func (s *Server) ensure(name string) (*queue, error) {
 	return qs[name], nil
 }
 
-// declare creates a queue with levels. An existing queue that was never declared gets the levels.
-// Otherwise it keeps its levels, and a difference is logged once. Returns broker.ErrMalformed if
-// the levels are not ascending or too many. It takes q.mu.
+// declare creates the queue d.Name with the levels d.Levels. An existing queue that was never
+// declared gets these levels. A declared queue keeps its levels, and a difference is logged once
+// per queue. Returns broker.ErrMalformed if the name is not valid, or the levels descend or are
+// more than maxLevels. It takes s.mu, then the queue's mutex.
 func (s *Server) declare(d broker.Queue) error {
 	if !slices.IsSorted(d.Levels) || len(d.Levels) > maxLevels {
 		return fmt.Errorf("membroker: levels of queue %q are not ascending or more than %d: %w", d.Name, maxLevels, broker.ErrMalformed)

@@ -40,13 +40,15 @@ type subscription struct {
 // links returns the neighbors of s in its chain.
 func (s *subscription) links() *links[subscription] { return &s.link }
 
-// hasRoom reports whether s may get one more message. Call it with q.mu held.
+// hasRoom reports whether s may get one more message: its Broker is connected, s is open, and its
+// unsettled deliveries are below the limit. Call it with q.mu held.
 func (s *subscription) hasRoom() bool {
 	return s.live && s.err == nil && (s.limit < 0 || s.unsettled < s.limit)
 }
 
-// refresh adds s to the subscriptions that can get messages, or removes it. Call it with q.mu held
-// after each change of the waiters, the prefetch or the connection.
+// refresh adds s to q.eager, the subscriptions that can get messages, or removes it from there. s
+// belongs there if a receiver waits and hasRoom is true. Call it with q.mu held after each change
+// of the waiters, the prefetch or the connection.
 func (s *subscription) refresh() {
 	switch is := s.waiters.head != nil && s.hasRoom(); {
 	case is && !s.isEager:
@@ -58,9 +60,11 @@ func (s *subscription) refresh() {
 	}
 }
 
-// Receive implements [broker.Subscription]. It blocks until a message is ready and the prefetch
-// has room, ctx ends, or the subscription is closed. A ready message is returned even if ctx has
-// ended. Waiting callers are served in order. Returns ctx's error or ErrClosed.
+// Receive implements [broker.Subscription]. It blocks until a message is ready and the prefetch has
+// room, ctx ends, or the subscription or the Broker is closed. A ready message is returned even if
+// ctx has ended. Waiting callers are served in order. Without a connection it waits for the next
+// one. It takes q.mu, but does not hold it while it waits. Returns ctx.Err() if ctx ends first,
+// ErrClosed after Close.
 func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 	q := s.q
 	q.mu.Lock()
@@ -109,8 +113,8 @@ func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 	return d, nil
 }
 
-// Close implements [broker.Subscription]. It makes all calls of Receive return ErrClosed and never
-// blocks. Unsettled deliveries can still be settled.
+// Close implements [broker.Subscription]. It makes all calls of Receive return ErrClosed, does not
+// wait, and returns nil. Unsettled deliveries can still be settled. It takes q.mu.
 func (s *subscription) Close(context.Context) error {
 	q := s.q
 	q.mu.Lock()
@@ -124,8 +128,8 @@ func (s *subscription) Close(context.Context) error {
 }
 
 // SetPrefetch implements [broker.Resizer]. It takes effect at once and may deliver messages to
-// waiting receivers. A negative n counts as 0, which stops the deliveries. Returns ErrClosed
-// after Close.
+// waiting receivers. A negative n counts as 0, which stops the deliveries. Returns ErrClosed after
+// Close. It takes q.mu and does not wait.
 func (s *subscription) SetPrefetch(_ context.Context, n int) error {
 	q := s.q
 	q.mu.Lock()
@@ -139,8 +143,8 @@ func (s *subscription) SetPrefetch(_ context.Context, n int) error {
 	return nil
 }
 
-// end makes Receive return err from now on, and wakes the waiting callers with it. If s has ended
-// already, nothing changes. Call it with q.mu held.
+// end makes Receive return err from now on, and wakes the waiting receivers with err at the next
+// unlock. If s has ended already, nothing changes. Call it with q.mu held.
 func (s *subscription) end(err error) {
 	if s.err != nil {
 		return

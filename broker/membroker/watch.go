@@ -28,8 +28,9 @@ type change struct {
 	err   error
 }
 
-// set records a state. It starts goroutines that call the watchers, because the caller holds
-// mutexes, and does not wait. They end when nothing is left to report.
+// set records a state and starts goroutines that call the watchers with it; it does not wait for
+// them, because its caller holds mutexes. A watcher that another goroutine is calling gets the
+// state from that goroutine. It takes ws.mu.
 func (ws *watchers) set(s broker.ConnState, err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -58,8 +59,10 @@ func (ws *watchers) report(w *watcher) {
 	w.busy = false
 }
 
-// Watch implements [broker.Watcher]. The first call of fn happens before Watch returns. After stop
-// has returned no call begins, but one may still be in progress.
+// Watch implements [broker.Watcher]. It calls fn with the current state before it returns. Other
+// goroutines call fn later, after each change, one call at a time. After stop has returned no call
+// begins, but one may still be in progress. Watch and stop take the mutex of b.watch; no mutex is
+// held during fn.
 func (b *Broker) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
 	ws := &b.watch
 	ws.mu.Lock()

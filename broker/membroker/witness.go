@@ -43,8 +43,9 @@ type node struct {
 }
 
 // NoteStart implements [broker.Witness]. It stores s in the memory of the Server and returns the
-// earlier notes. It waits only for a connection. Returns ErrMalformed if s is not valid,
-// ErrNoQueue if the queue does not exist.
+// earlier notes of the message. It waits only for a connection. It takes the queue's mutex, then
+// that of the notes. Returns ErrMalformed if s is not valid, ErrNoQueue if the queue does not
+// exist, ErrUnavailable if ctx ends before a connection exists.
 func (b *Broker) NoteStart(ctx context.Context, queue string, s broker.Start) ([]broker.Start, error) {
 	if err := s.Check(); err != nil {
 		return nil, fmt.Errorf("membroker: queue %.128q: %w", queue, err)
@@ -58,8 +59,9 @@ func (b *Broker) NoteStart(ctx context.Context, queue string, s broker.Start) ([
 }
 
 // JudgeStart implements [broker.Witness]. It changes the verdict of the stored note and does
-// nothing if the note does not exist. It waits only for a connection. Returns ErrMalformed if s
-// is not valid, ErrNoQueue if the queue does not exist.
+// nothing if the note does not exist. It waits only for a connection. It takes the queue's mutex,
+// then that of the notes. Returns ErrMalformed if s is not valid, ErrNoQueue if the queue does not
+// exist, ErrUnavailable if ctx ends before a connection exists.
 func (b *Broker) JudgeStart(ctx context.Context, queue string, s broker.Start) error {
 	if err := s.Check(); err != nil {
 		return fmt.Errorf("membroker: queue %.128q: %w", queue, err)
@@ -73,9 +75,10 @@ func (b *Broker) JudgeStart(ctx context.Context, queue string, s broker.Start) e
 	return nil
 }
 
-// NodeState implements [broker.Witness]. A node is present while the Broker through which it
-// noted a start is connected. While b itself is not connected, NodeState waits. Returns
-// ErrUnavailable if ctx ends first.
+// NodeState implements [broker.Witness]. A node is present while the Broker through which it noted
+// a start is connected. While b itself is not connected, NodeState waits. It takes the Server's
+// mutex. Returns ErrMalformed if the name is not valid, ErrUnavailable if ctx ends before a
+// connection exists, ErrClosed after Close.
 func (b *Broker) NodeState(ctx context.Context, name string) (broker.NodeState, error) {
 	if err := checkNode(name); err != nil {
 		return broker.NodeAbsent, err
@@ -90,16 +93,18 @@ func (b *Broker) NodeState(ctx context.Context, name string) (broker.NodeState, 
 	}
 }
 
-// nodeStateNow returns the state of a node. ok is false if b is not connected and so cannot see it.
-// It takes the Server's mutex.
+// nodeStateNow returns the state of a node. ok is false if b is not connected: then state has no
+// meaning. It takes the Server's mutex, then that of the notes.
 func (b *Broker) nodeStateNow(name string) (state broker.NodeState, ok bool) {
 	b.s.mu.Lock() // all connections of a server that goes down or up change together under this mutex
 	defer b.s.mu.Unlock()
 	return b.s.notes.state(name), b.gate.Load() == connected
 }
 
-// Leave implements [broker.Witness]. It records that the node has left. It does nothing if the node
-// noted no start.
+// Leave implements [broker.Witness]. It records in the memory of the Server that the node has left.
+// It does nothing if the node noted no start or has left already. It waits only for a connection.
+// It takes the mutex of the notes. Returns ErrMalformed if the name is not valid, ErrUnavailable if
+// ctx ends before a connection exists.
 func (b *Broker) Leave(ctx context.Context, name string) error {
 	if err := checkNode(name); err != nil {
 		return err
@@ -125,7 +130,8 @@ func checkNode(name string) error {
 }
 
 // add adds s to the notes of its message and returns the earlier ones. s.Node is present from now
-// on through b, unless it has left. It drops old notes and nodes. It takes ns.mu.
+// on while b is connected, unless the node has left. It drops notes and nodes that are older than
+// noteRetention. It takes ns.mu.
 func (ns *notes) add(b *Broker, queue string, s broker.Start) []broker.Start {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()

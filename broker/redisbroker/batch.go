@@ -79,8 +79,9 @@ func (t *batcher[T]) add(es ...*entry[T]) {
 	}
 }
 
-// finish sets the result of e and wakes the caller if it is the call's last entry. If e was in a
-// round trip of unknown outcome, an error becomes ErrIndeterminate.
+// finish sets e.err to err and wakes the caller if e is the call's last unfinished entry. If e was
+// in a round trip of unknown outcome, an error becomes ErrIndeterminate and wraps err. Call it once
+// for each entry, with the batcher's mu held.
 func (e *entry[T]) finish(err error) {
 	if err != nil && e.maybeSent && !errors.Is(err, redisconn.ErrIndeterminate) {
 		err = fmt.Errorf("%w: %w", redisconn.ErrIndeterminate, err)

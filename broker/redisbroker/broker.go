@@ -86,8 +86,8 @@ func New(cfg Config) (*Broker, error) {
 	return b, nil
 }
 
-// open returns the queue with the given name. It sends nothing to the server. Returns
-// ErrMalformed if the name is not valid, ErrClosed after Close. It takes b.mu.
+// open returns the queue with the given name, also if it does not exist on the server. It sends
+// nothing. Returns ErrMalformed if the name is not valid, ErrClosed after Close. It takes b.mu.
 func (b *Broker) open(name string) (*queue, error) {
 	q, err := b.queue(name)
 	if err != nil {
@@ -117,15 +117,20 @@ func (b *Broker) start(fn func()) bool {
 	return true
 }
 
-// pause blocks for the backoff time of the given attempt. It returns false if ctx or the Broker
-// ended first.
+// pause blocks for the backoff time of the given attempt, and returns true then. It returns false
+// if ctx or the Broker ended first.
 func (b *Broker) pause(ctx context.Context, attempt int) bool {
 	return wake.SleepOr(ctx, b.ctx.Done(), b.conn.Backoff().Interval(attempt))
 }
 
-// Declare implements [broker.Declarer]. A queue keeps the levels with which it was declared
-// first. Declare stops at the first error; the queues before it exist then. The first success
-// starts a check of the server's settings in the background, see checkSettings.
+// Declare implements [broker.Declarer]. It creates the queues that do not exist, one after the
+// other, and waits for the server and for the replicas of Config.WaitReplicas. A queue keeps the
+// levels with which it was declared first; other levels are logged once. Declare stops at the first
+// error; the queues before it exist then. The first success starts a check of the server's settings
+// in the background, see checkSettings.
+//
+// Returns ErrMalformed for an invalid name or for levels that do not ascend or are too many,
+// ErrClosed after Close. Otherwise it returns the error of the server.
 func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 	for _, want := range qs {
 		q, err := b.open(want.Name)
@@ -141,9 +146,12 @@ func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 }
 
 // declare creates the queue on the server if it does not exist, with the given level bounds. It
-// stores the levels that the queue has in q. If they differ from bounds, the queue is used as it
-// is, and the difference is logged once. Returns ErrMalformed if the bounds do not ascend, do not
-// fit into 32 bits, or are more than maxLevels. It waits for the server.
+// stores the levels that the queue has on the server in q.levels. If they differ from bounds, the
+// queue is used as it is, and the difference is logged once. It waits for the server. It takes
+// q.mu.
+//
+// Returns ErrMalformed if the bounds do not ascend, do not fit into 32 bits, or are more than
+// maxLevels. Returns errAnswer if the server's answer has another form.
 func (q *queue) declare(ctx context.Context, bounds []int) error {
 	for i, bound := range bounds {
 		if i > 0 && bound <= bounds[i-1] || bound != int(int32(bound)) {
@@ -216,7 +224,8 @@ func (b *Broker) listenTo(s *subscription, own *owner) {
 	b.listener.Add(channel)
 }
 
-// stopListening ends what listenTo started for own. It does not wait. It takes b.mu.
+// stopListening ends the subscription to the channel of own, which listenTo added. It does not wait
+// for the server; messages on the way are ignored. It takes b.mu.
 func (b *Broker) stopListening(s *subscription, own *owner) {
 	channel := s.q.names.channel(own.number)
 	b.mu.Lock()
@@ -225,9 +234,10 @@ func (b *Broker) stopListening(s *subscription, own *owner) {
 	b.listener.Remove(channel)
 }
 
-// Watch implements [broker.Watcher]. Blocked means that the server accepts no writes. While a
-// callback is registered, an idle server is asked once a second whether it is alive. The err of
-// fn wraps a sentinel of package broker where one fits.
+// Watch implements [broker.Watcher]. It calls fn with the current state and at each change, until
+// stop is called or the Broker is closed. Blocked means that the server accepts no writes. While a
+// callback is registered, an idle server is asked once a second whether it is alive. The err of fn
+// wraps a sentinel of package broker if classOf finds one.
 func (b *Broker) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
 	return b.conn.Watch(func(s broker.ConnState, err error) {
 		if class := classOf(err); class != nil {
@@ -241,9 +251,9 @@ func (b *Broker) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
 // even those that Receive has returned: their Lost channels are closed. Calls of Publish in
 // progress get about a second for their answer. Then they return ErrClosed or ErrIndeterminate.
 //
-// If the server cannot be reached until ctx ends, Close returns an error. The messages go back
-// when the leases end then. A second call waits for the first one and returns nil, or ctx's
-// error.
+// If the server cannot be reached until ctx ends, Close returns an error. The messages go back when
+// the leases end then. A second call waits for the first one and returns nil, or ctx's error. It
+// takes b.mu, but does not hold it while it waits.
 func (b *Broker) Close(ctx context.Context) error {
 	b.mu.Lock()
 	first := !b.closed

@@ -71,7 +71,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// check sets the defaults in c and returns all problems joined. It returns nil if c is valid.
+// check replaces the unset fields of c by their defaults and returns all problems joined. It
+// returns nil if c is valid. It does not check c.Redis.
 func (c *Config) check() error {
 	var errs []error
 	if c.Namespace == "" {

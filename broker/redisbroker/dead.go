@@ -31,10 +31,12 @@ func (b *Broker) deadArgs(d broker.Dead) []any {
 // deadAge returns the maximum age of a dead letter in microseconds. 0: no limit.
 func (b *Broker) deadAge() int64 { return max(0, b.cfg.DeadTTL.Microseconds()) }
 
-// PutDead implements [broker.DeadLetterer]. One script stores the letter, drops letters beyond
-// the limits of age and number, and creates the queue if it does not exist. It waits for the
-// server and for the replicas of Config.WaitReplicas. Returns ErrMalformed or ErrTooLarge if the
-// message cannot be stored.
+// PutDead implements [broker.DeadLetterer]. One script stores the letter, drops letters beyond the
+// limits of age and number, and creates the queue if it does not exist. It waits for the server and
+// for the replicas of Config.WaitReplicas.
+//
+// Returns ErrMalformed if the message or the queue name is not valid, ErrTooLarge if the message is
+// too large, ErrClosed after Close.
 func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error {
 	q, err := b.open(queue)
 	if err != nil {
@@ -49,9 +51,13 @@ func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error
 	return wrap(err, "dead-letter in", queue)
 }
 
-// ScanDead implements [broker.DeadLetterer]. It reads the letters in chunks, and removes those of
-// a chunk after fn has seen the whole chunk. Letters that are equal byte for byte are shown once
-// if the first one is kept.
+// ScanDead implements [broker.DeadLetterer]. It reads the letters in chunks, oldest first, and
+// shows at most as many as existed at the first read. Those of a chunk for which fn returned
+// DeadRemove are removed after fn has seen the whole chunk. Letters that are equal byte for byte
+// are shown once if the first one is kept. It waits for the server.
+//
+// Returns ErrNoQueue if the queue does not exist, ErrMalformed if its name is not valid, ctx's
+// cause if ctx ends.
 func (b *Broker) ScanDead(ctx context.Context, queue string, fn func(*broker.Dead) broker.DeadAction) error {
 	q, err := b.open(queue)
 	if err != nil {

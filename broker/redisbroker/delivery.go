@@ -46,9 +46,13 @@ func (d *delivery) Deliveries() (n int, exact bool) { return d.count, true }
 // time, and by Broker.Close.
 func (d *delivery) Lost() <-chan struct{} { return d.claim.owner.lost }
 
-// beginSettle reserves d for one settlement. While another settlement is in progress it blocks.
-// Returns nil if d is reserved: the caller must call endSettle then. Returns ErrSettled,
-// ErrLeaseLost, or ErrUnavailable if ctx ends while it waits. It takes the subscription's mutex.
+// beginSettle reserves d for one settlement. While another settlement is in progress it blocks. It
+// takes the subscription's mutex, but does not hold it while it blocks.
+//
+//   - d is reserved: nil. The caller must call endSettle.
+//   - An earlier settlement succeeded: ErrSettled.
+//   - The lease of the owner was lost: ErrLeaseLost.
+//   - ctx ends while it waits: ErrUnavailable.
 func (d *delivery) beginSettle(ctx context.Context) error {
 	s := d.sub
 	for {
@@ -78,11 +82,15 @@ func (d *delivery) beginSettle(ctx context.Context) error {
 	}
 }
 
-// endSettle ends the settlement that beginSettle reserved, and wakes the calls of beginSettle
-// that wait. If err is nil, ErrSettled or ErrLeaseLost, d is settled and no longer held. The
-// claiming goroutine is woken if it can use the place. After another error d can be settled
-// again. acked must be true for acknowledgements, because sendAcks counts those itself. It takes
-// the subscription's mutex.
+// endSettle ends the settlement that beginSettle reserved, and wakes the calls of beginSettle that
+// wait. It takes the subscription's mutex.
+//
+//   - err is nil, ErrSettled or ErrLeaseLost: d is settled and no longer held. The claiming
+//     goroutine is woken if it can claim more messages now.
+//   - Another error: d can be settled again.
+//
+// acked must be true for acknowledgements. It prevents that d is counted as ended in its claim,
+// because sendAcks does that itself.
 func (d *delivery) endSettle(err error, acked bool) {
 	s := d.sub
 	s.mu.Lock()
@@ -125,9 +133,13 @@ func (d *delivery) Ack(ctx context.Context) error {
 }
 
 // AckSync implements [broker.SyncAcker]. It adds the acknowledgement to the next round trip and
-// waits for the answer, and for the replicas of Config.WaitReplicas. A lost answer is asked for
-// again. If ctx ends before the answer, it returns ErrUnavailable if nothing was sent, otherwise
-// ErrIndeterminate. Then d can be settled again.
+// waits for the answer, and for the replicas of Config.WaitReplicas. Before that it waits for
+// another settlement of d in progress. A lost answer is asked for again.
+//
+//   - ctx ends before the answer: ErrUnavailable if nothing was sent, otherwise ErrIndeterminate.
+//     Then d can be settled again.
+//   - Too few replicas confirm: ErrNotReplicated, with ErrIndeterminate.
+//   - d is no longer held: ErrSettled or ErrLeaseLost.
 func (d *delivery) AckSync(ctx context.Context) error {
 	if err := d.beginSettle(ctx); err != nil {
 		return err
@@ -172,9 +184,12 @@ func (d *delivery) notHeldError(ack, resent bool) error {
 	return d.wrapErr("settle", broker.ErrSettled)
 }
 
-// Release implements [broker.Delivery]. Without a delay the message goes to the front of its
-// queue. With a delay it keeps its Generation. In both cases the delivery counts. It waits for
-// the server, and before that for another settlement of d in progress.
+// Release implements [broker.Delivery]. Without a delay the message goes to the front of its queue.
+// With a delay it keeps its Generation. In both cases the delivery counts. It waits for the server,
+// and before that for another settlement of d in progress.
+//
+// Returns ErrSettled or ErrLeaseLost if d is no longer held. After another error d can be settled
+// again.
 func (d *delivery) Release(ctx context.Context, after time.Duration) error {
 	if err := d.beginSettle(ctx); err != nil {
 		return err
@@ -200,7 +215,11 @@ func (d *delivery) release(ctx context.Context, after time.Duration) error {
 }
 
 // DeadLetter implements [broker.Delivery]. One script moves the message from the held messages to
-// the dead letters. Another settlement in progress is waited for first.
+// the dead letters. It waits for the server and the replicas of Config.WaitReplicas, and before
+// that for another settlement of d in progress.
+//
+// Returns ErrSettled or ErrLeaseLost if d is no longer held. After another error d can be settled
+// again.
 func (d *delivery) DeadLetter(ctx context.Context, dead broker.Dead) error {
 	if err := d.beginSettle(ctx); err != nil {
 		return err

@@ -217,11 +217,13 @@ func (f *fetcher) claim(own *owner, want int) error {
 	return nil
 }
 
-// claimArgs returns arguments of the next claim: the time in microseconds by which to renew the
-// lease, 0 if that is not due, and the places of the open claims as text. Call it with s.mu held.
+// claimArgs returns arguments of the next claim. renew is the time in microseconds by which to
+// extend the lease, 0 if more than two thirds of the lease are left. open is the list of the places
+// of the open claims, with commas. Call it with s.mu held.
 //
-// Finished claims of which no message is held are left out when enough have been collected, and
-// returned. The server forgets them if it holds nothing of them either.
+// If at least enough finished claims were collected, up to maxDone of them are left out of open and
+// returned as finished. No message of these is held here. The server forgets them if it holds
+// nothing of them either.
 func (s *subscription) claimArgs(own *owner, enough int) (renew int64, open string, finished []*claim) {
 	if time.Until(own.until) < s.lease*2/3 {
 		renew = s.lease.Microseconds()

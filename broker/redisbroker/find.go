@@ -10,9 +10,11 @@ import (
 )
 
 // Find implements [broker.Finder]. Of several waiting generations it returns the last published
-// one. A JSON task that another program pushed has no id until it was delivered once. Returns
-// ErrNotFound if no such message waits or the id is not valid, ErrNoQueue if the queue does not
-// exist.
+// one. At is the time of a delayed message, otherwise zero. A JSON task that another program pushed
+// has no id until it was delivered once. It waits for the server.
+//
+// Returns ErrNotFound if no such message waits or the id is not valid. Returns ErrNoQueue if the
+// queue does not exist, ErrMalformed if its name is not valid.
 func (b *Broker) Find(ctx context.Context, queue, id string) (broker.Outgoing, error) {
 	q, err := b.open(queue)
 	if err != nil {
@@ -54,8 +56,9 @@ func foundError(id string, status int64, err error) error {
 	return nil
 }
 
-// Delete implements [broker.Finder]. One script removes the waiting message. Returns ErrNotFound if
-// no such message waits.
+// Delete implements [broker.Finder]. One script removes the waiting message. It waits for the
+// server and for the replicas of Config.WaitReplicas. Returns ErrNotFound if no such message waits,
+// ErrNoQueue if the queue does not exist.
 func (b *Broker) Delete(ctx context.Context, queue, id string) error {
 	q, err := b.open(queue)
 	if err != nil {
@@ -65,9 +68,12 @@ func (b *Broker) Delete(ctx context.Context, queue, id string) error {
 }
 
 // Update implements [broker.Finder]. The message keeps its place in the queue if neither its
-// Generation nor its time nor its priority level changes. Its deliveries are counted from 1
-// again. Returns ErrMalformed if o.Queue is neither queue nor empty, or if the message cannot be
-// stored. Returns ErrNotFound if no such message waits.
+// Generation nor its time nor its priority level changes. Its deliveries are counted from 1 again.
+// It waits for the server and for the replicas of Config.WaitReplicas.
+//
+//   - o.Queue is neither queue nor empty: ErrMalformed.
+//   - The message cannot be stored: ErrMalformed or ErrTooLarge.
+//   - No such message waits: ErrNotFound. The queue does not exist: ErrNoQueue.
 func (b *Broker) Update(ctx context.Context, queue string, o broker.Outgoing) error {
 	q, err := b.open(queue)
 	if err != nil {
@@ -85,7 +91,8 @@ func (b *Broker) Update(ctx context.Context, queue string, o broker.Outgoing) er
 
 // update replaces the waiting message id by the arguments with: key, value and time. Without
 // arguments it deletes the message. It waits for the server and for the replicas of
-// Config.WaitReplicas. Returns ErrNotFound if no such message waits.
+// Config.WaitReplicas. Returns ErrNotFound if no such message waits or the id is not valid,
+// ErrNoQueue if the queue does not exist.
 func (q *queue) update(ctx context.Context, id string, with ...any) error {
 	args := append([]any{q.names.channels(), keyOf(id, 0)}, with...)
 	answer, _, err := q.callWithLevels(ctx, q.b.write, q.b.scripts.update, args...)

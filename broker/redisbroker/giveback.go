@@ -9,9 +9,10 @@ import (
 )
 
 // returnUnreceived returns all messages that Receive has not returned to the queue, at the end of
-// the claiming. It first tells the server to deliver no more. It blocks, and repeats after
-// errors, until the lease is lost or the Broker is closed: then the messages go back when the
-// lease ends. Finally it stops listening on the owner's channel.
+// the claiming. It first tells the server to deliver no more. It blocks, and repeats after errors,
+// until the lease is lost or the Broker is closed: then the messages go back when the lease ends.
+// Finally it stops listening on the owner's channel. It takes s.mu, but does not hold it while it
+// waits.
 func (f *fetcher) returnUnreceived() {
 	s := f.s
 	s.mu.Lock()
@@ -91,8 +92,8 @@ func (f *fetcher) returnHeld(ds []*delivery) error {
 }
 
 // stopHandover makes the server deliver no further messages to own, until own's next claim. It
-// returns the place of the owner's last claim, -1 if the server does not know own. It waits for
-// the server.
+// returns the place of the owner's last claim, -1 if the server does not know own. It waits for the
+// server. Returns errAnswer if the answer has another form.
 func (s *subscription) stopHandover(ctx context.Context, own *owner) (int64, error) {
 	v, err := s.q.eval(ctx, s.b.conn.Eval, s.b.scripts.mute, own.number)
 	if err != nil {
@@ -133,9 +134,10 @@ func (s *subscription) returnToQueue(ctx context.Context, ds []*delivery, receiv
 	return nil
 }
 
-// leave returns the messages ds to the queue and removes own on the server. It repeats both after a
-// lost answer, until ctx ends or the Broker is closed: a message that was returned before is no
-// longer held under its claim, and is left alone.
+// leave returns the messages ds to the front of the queue and removes own on the server. The
+// deliveries count. It waits for the server. After a lost answer it repeats both steps, until ctx
+// ends or the Broker is closed. A message that was returned before is skipped then. It returns any
+// other error at once.
 func (s *subscription) leave(ctx context.Context, own *owner, ds []*delivery) error {
 	for attempt := 0; ; attempt++ {
 		err := s.returnToQueue(ctx, ds, true)
@@ -149,8 +151,8 @@ func (s *subscription) leave(ctx context.Context, own *owner, ds []*delivery) er
 }
 
 // removeOwner removes own on the server, which returns all messages that own still holds to the
-// front of the queue. It repeats the call until none is left. It returns nil if the queue no
-// longer exists.
+// front of the queue. It waits for the server and repeats the call until none is left. It returns
+// nil if the queue no longer exists, and stops at the first other error.
 func (s *subscription) removeOwner(ctx context.Context, own *owner) error {
 	for {
 		answer, _, err := s.q.callWithLevels(ctx, s.b.conn.Eval, s.b.scripts.leave, s.q.names.channels(), own.number)

@@ -10,7 +10,8 @@ import (
 // purgeChunk is the number of messages that one call removes.
 const purgeChunk = 500
 
-// Stats implements [broker.Inspector]. Delayed messages that are due count as ready.
+// Stats implements [broker.Inspector]. It waits for the server. Delayed messages that are due count
+// as ready. Returns ErrNoQueue if the queue does not exist, ErrMalformed if its name is not valid.
 func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) {
 	q, err := b.open(queue)
 	if err != nil {
@@ -24,9 +25,12 @@ func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) 
 	return broker.Stats{Ready: n(1), Held: n(2), Delayed: n(3), Dead: n(4), DeadDropped: n(5)}, nil
 }
 
-// Audit implements [broker.Auditor]. It reports settings of the server that weaken the promises,
-// and dead letters of the queue that are as many as Config.DeadMax. If the settings cannot be
-// read it returns the error too.
+// Audit implements [broker.Auditor]. It returns warnings: settings of the server that weaken the
+// promises, and dead letters of the queue that are as many as Config.DeadMax. An empty queue name
+// means only the settings. It waits for the server.
+//
+// If the dead letters cannot be counted it returns only that error, such as ErrNoQueue. If the
+// settings cannot be read it returns the error and the warning about dead letters.
 func (b *Broker) Audit(ctx context.Context, queue string) ([]string, error) {
 	full := ""
 	if queue != "" {
@@ -43,10 +47,12 @@ func (b *Broker) Audit(ctx context.Context, queue string) ([]string, error) {
 	return notes, wrap(err, "audit", queue)
 }
 
-// Purge implements [broker.Inspector]. It removes up to 500 messages with each call to the
-// server. It ends when none is ready, or when as many are removed as were ready at the beginning.
-// If consumers receive messages meanwhile, later messages may be removed in their place. After an
-// error it returns the number removed so far too.
+// Purge implements [broker.Inspector]. It removes up to 500 messages with each call to the server.
+// It ends when none is ready, or when as many are removed as were ready at the beginning. If
+// consumers receive messages meanwhile, later messages may be removed in their place.
+//
+// After an error it returns the number removed so far too. Returns ErrNoQueue if the queue does not
+// exist.
 func (b *Broker) Purge(ctx context.Context, queue string) (int, error) {
 	st, err := b.Stats(ctx, queue)
 	if err != nil {

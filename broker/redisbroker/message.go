@@ -83,7 +83,9 @@ func (b *Broker) check(m *broker.Message) error {
 }
 
 // encode returns the stored form of m, without its ID and Generation, which are in its key. Returns
-// ErrTooLarge or ErrMalformed if m cannot be stored.
+// ErrMalformed if check refuses m, or for a text that is not UTF-8 or a header of another type.
+// Returns ErrTooLarge if the body is too large, or headers and properties together are larger than
+// maxHeaders.
 func (b *Broker) encode(m *broker.Message) ([]byte, error) {
 	if err := b.check(m); err != nil {
 		return nil, err
@@ -181,7 +183,8 @@ func decode(m *broker.Message, key, value string, types *string) {
 }
 
 // decodeOwn fills m, except its ID and Generation, with a message that this adapter has stored.
-// It returns false for a damaged value. types holds the last content type and is updated.
+// value has at least the length header. It returns false for a damaged value, and m is unchanged
+// then. types holds the last content type and is updated.
 func decodeOwn(m *broker.Message, value string, types *string) bool {
 	fixed := []byte(value[:header])
 	typeLen := int(fixed[header-5])

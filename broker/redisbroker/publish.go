@@ -61,19 +61,26 @@ func unixMicro(at time.Time) int64 {
 }
 
 // Publish implements [broker.Broker]. It waits for the server and for the replicas of
-// Config.WaitReplicas. Concurrent calls share a round trip.
+// Config.WaitReplicas. Concurrent calls share a round trip. Its errors are those of publish.
 func (b *Broker) Publish(ctx context.Context, queue string, m *broker.Message) error {
 	return b.publish(ctx, broker.Outgoing{Queue: queue, Message: m})
 }
 
-// PublishAt implements [broker.Delayer]. The server's clock counts, to the microsecond.
+// PublishAt implements [broker.Delayer]. It is Publish with a due time. The server's clock counts,
+// to the microsecond.
 func (b *Broker) PublishAt(ctx context.Context, queue string, m *broker.Message, at time.Time) error {
 	return b.publish(ctx, broker.Outgoing{Queue: queue, Message: m, At: at})
 }
 
-// publish adds the message to the next round trip of its queue and waits for the answer. If ctx
-// has ended it sends nothing and returns ErrUnavailable. If ctx ends later, it returns
-// ErrUnavailable for a message that was not sent, otherwise ErrIndeterminate.
+// publish adds the message to the next round trip of its queue and waits for the answer.
+//
+//   - The message or the queue name is invalid: ErrMalformed or ErrTooLarge.
+//   - The queue does not exist: ErrNoQueue.
+//   - ctx has ended or ends before the message is sent: ErrUnavailable, or the cause why it could
+//     not be sent.
+//   - ctx ends after that, or the answer is lost: ErrIndeterminate.
+//   - Too few replicas confirm: ErrNotReplicated, with ErrIndeterminate.
+//   - The Broker is closed: ErrClosed.
 func (b *Broker) publish(ctx context.Context, o broker.Outgoing) error {
 	q, e, err := b.prepare(o)
 	if err != nil {

@@ -143,9 +143,10 @@ func (q *queue) callWithLevels(ctx context.Context, eval evaluator, s *script, a
 	return q.callFrom(ctx, eval, s, nil, args...)
 }
 
-// callFrom does the same as callWithLevels for a script that moves a message from the queue from
-// to q. The two may be the same; nil means that the script uses only q. Returns ErrNoQueue if q
-// does not exist.
+// callFrom executes a script like callWithLevels. The script moves a message from the queue from to
+// q. The two may be the same; nil means that the script uses only q. It waits for the server.
+// Returns ErrNoQueue if q does not exist, errAnswer if the levels differ three times or the answer
+// has another form.
 func (q *queue) callFrom(ctx context.Context, eval evaluator, s *script, from *queue, args ...any) ([]any, *levels, error) {
 	l := q.knownLevels()
 	for range 3 {
@@ -168,8 +169,8 @@ func (q *queue) callFrom(ctx context.Context, eval evaluator, s *script, from *q
 	return nil, l, fmt.Errorf("%w: the queue's priority levels changed during the call", errAnswer)
 }
 
-// parseAnswer returns the answer of a script as a list, and its status. Returns errAnswer if it has
-// another form.
+// parseAnswer returns the answer of a script as a list, and its status, the list's first element.
+// Returns errAnswer if v is not a list that begins with an integer.
 func parseAnswer(v any) ([]any, int64, error) {
 	answer, ok := v.([]any)
 	status, isInt := element(answer, 0).(int64)

@@ -120,9 +120,9 @@ func (b *Broker) Subscribe(ctx context.Context, name string, o broker.SubscribeO
 	return s, nil
 }
 
-// addSubscription adds s to the Broker's subscriptions, listens on its channel, and starts its
-// goroutines. It returns false if the Broker is closed: the caller removes the owner then. It
-// takes b.mu.
+// addSubscription adds s to the Broker's subscriptions, listens on its channel, and starts its two
+// goroutines. It does not wait. It returns false if the Broker is closed: the caller must remove
+// the owner on the server then. It takes b.mu.
 func (b *Broker) addSubscription(s *subscription) bool {
 	b.mu.Lock()
 	if b.closed {
@@ -257,8 +257,10 @@ func (s *subscription) afterSettle() {
 
 // SetPrefetch implements [broker.Resizer]. 0 stops the claiming. For a smaller n it blocks until
 // the server has stopped to deliver without claims, or ctx ends; the new limit applies even then.
-// Messages that still arrive while n is 0 go back to the queue. Returns ErrMalformed if n is
-// negative, ErrClosed after Close.
+// Messages that still arrive while n is 0 go back to the queue. It takes s.mu, but does not hold it
+// while it waits.
+//
+// Returns ErrMalformed if n is negative, ErrClosed after Close, or the error of the server.
 func (s *subscription) SetPrefetch(ctx context.Context, n int) error {
 	if n < 0 {
 		return fmt.Errorf("redis prefetch of %.128q: %w: %d", s.q.name, broker.ErrMalformed, n)
@@ -283,9 +285,11 @@ func (s *subscription) SetPrefetch(ctx context.Context, n int) error {
 	return nil
 }
 
-// Close implements [broker.Subscription]. It blocks until the messages that Receive has not
-// returned are back in the queue and all acknowledgements are sent. Returns ErrUnavailable if ctx
-// ends first.
+// Close implements [broker.Subscription]. Waiting calls of Receive return ErrClosed. It blocks
+// until the messages that Receive has not returned are back in the queue and all acknowledgements
+// are sent. Returns ErrUnavailable if ctx ends first; that work continues nevertheless. Deliveries
+// that Receive has returned can still be settled. It takes s.mu, but does not hold it while it
+// waits.
 func (s *subscription) Close(ctx context.Context) error {
 	s.stopReceiving()
 	select {
@@ -311,9 +315,10 @@ func (s *subscription) stopReceiving() {
 	s.wakeFetcher()
 }
 
-// closeWithBroker closes a subscription of a Broker that closes. It marks all held messages as
-// lost and returns them to the queue, also those that Receive has returned. It waits for the
-// server until ctx ends. After an error the rest goes back when the lease ends.
+// closeWithBroker closes a subscription of a Broker that closes. It marks all held messages as lost
+// and returns them to the queue, also those that Receive has returned. It waits for the server
+// until ctx ends. After an error the messages that were not returned go back when the lease ends.
+// It takes s.mu, but does not hold it while it waits.
 func (s *subscription) closeWithBroker(ctx context.Context) error {
 	err := s.Close(ctx)
 	s.mu.Lock()

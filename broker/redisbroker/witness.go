@@ -40,11 +40,12 @@ type nodes struct {
 }
 
 // NoteStart implements [broker.Witness]. It writes a sign of life of s.Node if the last one is
-// older than 5 s, and renews it from then on. Then it stores the note and returns the earlier
-// ones.
+// older than 5 s, and renews it from then on. Then it stores the note and returns the earlier ones.
+// It waits for the server.
 //
 // It does not wait for replicas, even with Config.WaitReplicas: if a failover loses a note, one
-// crash is not counted. A server whose memory is full still accepts notes.
+// crash is not counted. A server whose memory is full still accepts notes. Returns ErrMalformed if
+// s or the queue name is not valid, ErrClosed after Close, an error for a damaged stored note.
 func (b *Broker) NoteStart(ctx context.Context, queue string, s broker.Start) ([]broker.Start, error) {
 	key, err := b.noteKey(queue, s)
 	if err != nil {
@@ -73,7 +74,8 @@ func (b *Broker) NoteStart(ctx context.Context, queue string, s broker.Start) ([
 }
 
 // JudgeStart implements [broker.Witness]. It changes the verdict of the stored note and does
-// nothing if the note does not exist.
+// nothing if the note does not exist. It waits for the server. Returns ErrMalformed if s or the
+// queue name is not valid, ErrClosed after Close.
 func (b *Broker) JudgeStart(ctx context.Context, queue string, s broker.Start) error {
 	key, err := b.noteKey(queue, s)
 	if err != nil {
@@ -127,8 +129,9 @@ func parseNote(note string, s *broker.Start) error {
 	return nil
 }
 
-// NodeState implements [broker.Witness]. It waits up to 4 s for a sign of life of the node. If ctx
-// ends earlier it returns an error.
+// NodeState implements [broker.Witness]. It waits up to 4 s for a sign of life of the node. Returns
+// ErrMalformed if the name is not valid, ErrUnavailable if ctx ends earlier, ErrClosed if the
+// Broker is closed.
 func (b *Broker) NodeState(ctx context.Context, node string) (broker.NodeState, error) {
 	if err := b.checkNode(node); err != nil {
 		return broker.NodeAbsent, err
@@ -185,7 +188,8 @@ func (b *Broker) sleep(ctx context.Context, d time.Duration) error {
 
 // Leave implements [broker.Witness]. It stores "left" in the key of the node for 24 h, waits for
 // the server, and stops renewing the node. After an error the node is still renewed. It does
-// nothing for a node that noted no start in this Broker.
+// nothing for a node that noted no start in this Broker. Returns ErrMalformed if the name is not
+// valid, ErrClosed after Close. It takes the mutex of b.nodes, but does not hold it while it waits.
 func (b *Broker) Leave(ctx context.Context, node string) error {
 	if err := b.checkNode(node); err != nil {
 		return err
@@ -219,8 +223,9 @@ func (b *Broker) checkNode(node string) error {
 	return nil
 }
 
-// setNode stores state, nodeHere or nodeLeft, in the node's key with the given expiry. It returns
-// true if the state was stored, and false if the node has left before or after an error.
+// setNode stores state, nodeHere or nodeLeft, in the node's key with the given expiry. It waits for
+// the server. It returns true if the state was stored, false and nil if the node has left before,
+// and false with the error of the server.
 func (b *Broker) setNode(ctx context.Context, node, state string, ttl time.Duration, eval evaluator) (bool, error) {
 	v, err := eval(ctx, b.scripts.node.Script, []string{nodeKey(b.cfg.Namespace, node)}, state, ttl.Milliseconds())
 	return v == int64(1), err
@@ -284,9 +289,10 @@ func (b *Broker) renewNodes() {
 	}
 }
 
-// renewNode sends one sign of life of a node and waits up to 2 s for the answer. It records the
-// time if the server accepted it, unless Leave has forgotten the node meanwhile. It forgets the
-// node if the server says that it has left. It takes the mutex of b.nodes.
+// renewNode sends one sign of life of a node and waits up to 2 s for the answer. It returns the
+// error of that call and changes nothing then. It records the time if the server accepted it,
+// unless Leave has removed the node from b.nodes meanwhile. It removes the node from b.nodes if the
+// server says that it has left. It takes the mutex of b.nodes.
 func (b *Broker) renewNode(node string) error {
 	n := &b.nodes
 	ctx, cancel := context.WithTimeout(b.ctx, nodeTTL/5)

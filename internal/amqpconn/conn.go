@@ -73,9 +73,12 @@ func (c *Conn) notify() {
 	c.watchers.Notify(c.state())
 }
 
-// Session returns the current session and waits for the next one while the connection is lost.
-// Returns [ErrUnavailable] with ctx's error when ctx ends first, [ErrAccess] at once while the
-// server refuses the credentials, and [ErrClosed] after Close.
+// Session returns the current session. Without one it waits for the next session; the first such
+// call starts the goroutine that connects. It takes c.mu, but does not hold it while it waits.
+//
+// Returns [ErrUnavailable] with ctx's error when ctx ends first, and [ErrClosed] after Close.
+// Returns [ErrAccess] while the server refuses the credentials: at once if it never accepted them,
+// otherwise after the second refusal in a row.
 func (c *Conn) Session(ctx context.Context) (*Session, error) {
 	for {
 		if s := c.live.Load(); s != nil && s.Err() == nil {
@@ -146,8 +149,10 @@ func (c *Conn) waitUnblocked(ctx context.Context, s *Session) error {
 	return nil
 }
 
-// supervise connects and reconnects with backoff until the Conn is closed, and publishes each
-// session in c.live. It is the goroutine that Session starts.
+// supervise connects and reconnects with backoff until the Conn is closed. When a session ends it
+// removes it from c.live and records its error in c.lastErr. It counts refused credentials in a row
+// in c.refusals. It notifies waiting calls and watchers of each change. It is the goroutine that
+// Session starts. It takes c.mu, but does not hold it while it waits.
 func (c *Conn) supervise() {
 	attempt := 0
 	for c.ctx.Err() == nil {
@@ -272,7 +277,8 @@ func (c *Conn) runOnce(ctx context.Context, run func(ctx context.Context, ch *Ch
 // Close closes the connection with the AMQP handshake and ends all waiting calls. It waits for the
 // server's answer until ctx ends, for at most 5 s. If the server has an alarm and does not read, it
 // waits only briefly. Returns ctx's error if ctx ends first. Further calls wait for the same end.
-// No goroutine of the Conn runs after Close returned.
+// No goroutine of the Conn runs after Close returned. It takes c.mu, but does not hold it while it
+// waits.
 func (c *Conn) Close(ctx context.Context) error {
 	c.mu.Lock()
 	if !c.closed {

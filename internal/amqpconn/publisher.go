@@ -315,7 +315,9 @@ func (p *Publisher) open(sess *Session) (*opening, error) {
 	return op, nil
 }
 
-// newOutlet opens a channel of sess and prepares it for publishing.
+// newOutlet opens a channel of sess, runs Setup on it and enables confirmations, and returns it as
+// an outlet with Window free slots. An unconfirmed Publisher gets an outlet without slots. It waits
+// for the server. After an error the channel is closed.
 func (p *Publisher) newOutlet(sess *Session) (*outlet, error) {
 	ch, err := sess.open()
 	if err != nil {
@@ -346,7 +348,7 @@ func (p *Publisher) newOutlet(sess *Session) (*outlet, error) {
 }
 
 // prepare runs Setup on a new channel and enables confirmations, unless the Publisher is
-// unconfirmed.
+// unconfirmed. It waits for the server and returns the first error.
 func (p *Publisher) prepare(ch *amqp.Channel) error {
 	if p.cfg.Setup != nil {
 		if err := p.cfg.Setup(ch); err != nil {
@@ -361,8 +363,10 @@ func (p *Publisher) prepare(ch *amqp.Channel) error {
 
 // Close makes later calls return [ErrClosed]; calls that wait for an answer still receive it. It
 // waits for the pending answers and closes the channel, so that all buffered messages have reached
-// the server when it returns nil. If ctx ends first it returns ctx's error, and the channel stays
-// open until its Conn is closed. Further calls are allowed.
+// the server when it returns nil. Without an open channel it returns nil at once.
+//
+// If ctx ends first it returns ctx's error, and a goroutine continues the work. Further calls are
+// allowed. It takes p.mu, but does not hold it while it waits.
 func (p *Publisher) Close(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed = true

@@ -28,7 +28,8 @@ func New() *Pool {
 	return c
 }
 
-// Go runs fn on an idle goroutine, or on a new one. It does not wait.
+// Go runs fn on an idle goroutine, or on a new one. It does not wait for fn. A panic of fn is not
+// recovered.
 func (c *Pool) Go(fn func()) {
 	c.working.Add(1)
 	select {
@@ -44,8 +45,8 @@ func (c *Pool) Hold() { c.working.Add(1) }
 // Release ends one call of Hold, and wakes the callers of Wait after the last one.
 func (c *Pool) Release() { c.ended() }
 
-// Wait waits until no function runs. Go may be called meanwhile, which a sync.WaitGroup does not
-// allow.
+// Wait blocks until no function runs and each Hold was released. Go may be called meanwhile, which
+// a sync.WaitGroup does not allow. It takes c.mu, but does not hold it while it blocks.
 func (c *Pool) Wait() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,12 +71,14 @@ func (c *Pool) work(fn func()) {
 	}
 }
 
+// run calls fn and then ended, also if fn panics or calls runtime.Goexit.
 func (c *Pool) run(fn func()) {
 	defer c.ended()
 	fn()
 }
 
-// ended counts a function that has ended, and wakes the callers of Wait after the last one.
+// ended counts a function that has ended, or a call of Release, and wakes the callers of Wait after
+// the last one. It takes c.mu only for that.
 func (c *Pool) ended() {
 	if c.working.Add(-1) == 0 {
 		c.mu.Lock()
@@ -84,7 +87,8 @@ func (c *Pool) ended() {
 	}
 }
 
-// wait waits for another function. It returns nil when the idle timer fires or the Pool is closed.
+// wait blocks until Go gives another function, and returns it. It returns nil when the idle timer
+// fires or the Pool is closed.
 func (c *Pool) wait(idle <-chan time.Time) func() {
 	select {
 	case fn := <-c.next:

@@ -22,7 +22,8 @@ func Recover(err *error) {
 	}
 }
 
-// text describes a panic value. Its methods are user code and may panic, too.
+// text returns a description of the panic value p, at most task.MaxErrorText bytes. If a method of
+// p panics, it returns a text with the type of p.
 func text(p any) (text string) {
 	defer func() {
 		if recover() != nil {

@@ -39,8 +39,8 @@ func Run(ctx context.Context, h task.Handler, q *task.Request, stuck func(q *tas
 	return call(ctx, h, q)
 }
 
-// Apart does the same as [Run], but always runs h on another goroutine. It returns [ErrGoexit] if h
-// calls runtime.Goexit.
+// Apart runs h within the time limits of q's metadata like [Run], but always on another goroutine.
+// It returns [ErrGoexit] if h calls runtime.Goexit.
 func Apart(ctx context.Context, h task.Handler, q *task.Request, stuck func(q *task.Request, delta int)) (any, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -95,12 +95,14 @@ type returned struct {
 	err   error
 }
 
-// after ends a handler's context at its soft limit. Stop the returned timer when the handler has
-// returned.
+// after starts a timer that ends a handler's context with [task.ErrSoftTimeLimit] after the time
+// soft. Stop the returned timer when the handler has returned.
 func after(soft time.Duration, cancel context.CancelCauseFunc) *time.Timer {
 	return time.AfterFunc(soft, func() { cancel(fmt.Errorf("%w of %s", task.ErrSoftTimeLimit, soft)) })
 }
 
+// call runs h on the calling goroutine and returns its result. A panic is returned as a
+// [*task.PanicError].
 func call(ctx context.Context, h task.Handler, q *task.Request) (value any, err error) {
 	defer Recover(&err)
 	return h.Handle(ctx, q)

@@ -23,11 +23,12 @@ type Item struct {
 
 func (i *Item) item() *Item { return i }
 
-// Begin returns a context for the handler, derived from parent. Call over when the handler has
-// returned.
+// Begin returns a context for the handler, derived from parent, and from then on Runs is true. Call
+// over when the handler has returned: it ends the context, and Runs is false again.
 //
 // The context ends with cause [task.ErrLeaseLost] when the record is lost, or when its lease may
-// have ended ([Set.Expire]). If that is so already, it has ended when Begin returns.
+// have ended ([Set.Expire]). If that is so already, it has ended when Begin returns. Begin and over
+// take i.mu.
 func (i *Item) Begin(parent context.Context) (ctx context.Context, over func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	i.mu.Lock()
@@ -47,8 +48,8 @@ func (i *Item) Begin(parent context.Context) (ctx context.Context, over func()) 
 // Runs reports whether a handler runs.
 func (i *Item) Runs() bool { return i.is(func() bool { return i.cancel != nil }) }
 
-// Lose records that another process has claimed the record, and ends the handler's context. It
-// returns false if that was recorded before.
+// Lose records that another process has claimed the record, and ends the handler's context with
+// cause [task.ErrLeaseLost]. It returns false if that was recorded before. It takes i.mu.
 func (i *Item) Lose() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -66,7 +67,8 @@ func (i *Item) Lost() bool { return i.is(func() bool { return i.lost }) }
 func (i *Item) Ended() bool { return i.is(func() bool { return i.ended }) }
 
 // Settle records that the end of the attempt is being stored. From then on a failed renewal does
-// not make the record lost. It returns false if Settle was called before.
+// not make the record lost. It returns false if Settle was called before and not undone by Resume.
+// It takes i.mu.
 func (i *Item) Settle() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -75,7 +77,7 @@ func (i *Item) Settle() bool {
 	return first
 }
 
-// Resume undoes Settle: nothing was stored, and the attempt continues.
+// Resume undoes Settle: nothing was stored, and the attempt continues. It takes i.mu.
 func (i *Item) Resume() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -85,6 +87,7 @@ func (i *Item) Resume() {
 // Settling reports whether the end of the attempt is being stored or was stored.
 func (i *Item) Settling() bool { return i.is(func() bool { return i.settling }) }
 
+// is returns the result of what, which it calls with i.mu held.
 func (i *Item) is(what func() bool) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -99,7 +102,8 @@ func (i *Item) stop() {
 	}
 }
 
-// extend moves the end of a watched lease to at. It takes i.mu.
+// extend moves the end of a watched lease to at. It does nothing if the lease is not watched. It
+// takes i.mu.
 func (i *Item) extend(at time.Time) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -108,8 +112,9 @@ func (i *Item) extend(at time.Time) {
 	}
 }
 
-// watch ends the handler's context at time at of this process's clock, unless extend moves it. It
-// takes i.mu.
+// watch starts a timer for the end of the lease, at time at of this process's clock; extend moves
+// it. Then Ended is true, and the handler's context ends with cause [task.ErrLeaseLost]. It takes
+// i.mu.
 func (i *Item) watch(at time.Time) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

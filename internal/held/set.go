@@ -53,8 +53,9 @@ func New[K comparable, V Member](c Config[K, V]) *Set[K, V] {
 	return &Set[K, V]{c: c, freed: wake.New(), held: map[K]V{}}
 }
 
-// Hold adds a record. If the key is held already, Hold replaces that claim and returns it; the
-// caller must treat it as lost.
+// Hold adds a record. If another record is held under its key, Hold replaces that one and returns
+// it with replaced true; the caller must treat it as lost. Its lease is still watched until
+// Release. It takes s.mu.
 func (s *Set[K, V]) Hold(v V) (before V, replaced bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,7 +68,7 @@ func (s *Set[K, V]) Hold(v V) (before V, replaced bool) {
 }
 
 // Release removes records, ends the watch on their leases, and notifies [Set.Freed]. A record that
-// is not held, or whose key is held by another one, is not removed from the Set.
+// is not held, or whose key is held by another one, is not removed from the Set. It takes s.mu.
 func (s *Set[K, V]) Release(vs ...V) {
 	s.mu.Lock()
 	for _, v := range vs {
@@ -90,7 +91,7 @@ func (s *Set[K, V]) remove(key K, v V) {
 	}
 }
 
-// Get returns the record of a key. held is false if none is held.
+// Get returns the record of a key. held is false if none is held. It takes s.mu.
 func (s *Set[K, V]) Get(key K) (v V, held bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +106,7 @@ func (s *Set[K, V]) Holds(v V) bool {
 }
 
 // Idle records that no handler runs for v any more, and notifies [Set.Freed]. The record stays held
-// until its end is stored.
+// until Release. A record that is not held, or idle already, is not counted. It takes s.mu.
 func (s *Set[K, V]) Idle(v V) {
 	s.mu.Lock()
 	if i := v.item(); s.held[s.c.Key(v)] == v && !i.idle {
@@ -116,7 +117,7 @@ func (s *Set[K, V]) Idle(v V) {
 	s.freed.Notify()
 }
 
-// Len returns the number of held records and how many of them are idle.
+// Len returns the number of held records and how many of them are idle. It takes s.mu.
 func (s *Set[K, V]) Len() (all, idle int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +127,7 @@ func (s *Set[K, V]) Len() (all, idle int) {
 // Freed returns the signal that is notified when a record is released or becomes idle.
 func (s *Set[K, V]) Freed() wake.Signal { return s.freed }
 
-// All returns the held records in any order.
+// All returns the held records in any order. It takes s.mu.
 func (s *Set[K, V]) All() []V {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,6 +158,8 @@ func (s *Set[K, V]) Expire(v V, asked time.Time) {
 	v.item().watch(s.ends(asked))
 }
 
+// ends returns the time at which the handler's context ends, for a lease that begins at asked: a
+// tenth of the lease before its end.
 func (s *Set[K, V]) ends(asked time.Time) time.Time { return asked.Add(s.c.Lease - s.c.Lease/10) }
 
 // KeepRenewing renews the leases of all held records after each third of the lease. It blocks until
@@ -167,9 +170,14 @@ func (s *Set[K, V]) KeepRenewing(ctx context.Context) {
 	}
 }
 
-// Renew renews the leases of records in batches. It skips records that are lost or need no renewal.
-// It calls Lost for each record that another process has claimed. After an error it leaves a batch
-// for the next time.
+// Renew renews the leases of records in batches. It blocks until Config.Renew has returned for each
+// batch.
+//
+//   - A record that is lost, or for which Config.Renews returns false: skipped.
+//   - A renewed record: the time at which Expire ends its handler's context moves.
+//   - A record that Config.Renew reports as lost: Config.Lost is called, unless the record was
+//     settled, released or lost meanwhile.
+//   - Config.Renew fails for a batch: the batch is left for the next time.
 func (s *Set[K, V]) Renew(ctx context.Context, vs ...V) {
 	vs = slices.DeleteFunc(vs, func(v V) bool { return v.item().Lost() || !s.renews(v) })
 	for batch := range slices.Chunk(vs, s.c.Batch) {
@@ -188,4 +196,6 @@ func (s *Set[K, V]) Renew(ctx context.Context, vs ...V) {
 	}
 }
 
+// renews reports whether the lease of v must be renewed: the result of Config.Renews, true if that
+// is nil.
 func (s *Set[K, V]) renews(v V) bool { return s.c.Renews == nil || s.c.Renews(v) }

@@ -15,8 +15,9 @@ func Over(wg *sync.WaitGroup) <-chan struct{} {
 	return done
 }
 
-// Stop waits for ended, first for the time soft. Then it calls kill, which must end the work, and
-// waits for the time hard. It reports whether ended was closed.
+// Stop blocks until ended is closed, at first for the time soft. Then it calls kill, which must end
+// the work, and waits for the time hard. It returns true if ended was closed, false if it is still
+// open after both times.
 func Stop(ended <-chan struct{}, soft time.Duration, kill func(), hard time.Duration) bool {
 	t := time.NewTimer(soft)
 	defer t.Stop()

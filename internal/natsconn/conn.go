@@ -95,9 +95,12 @@ func New(cfg natsconnect.Config, purpose string, logger *slog.Logger) (*Conn, er
 	return c, nil
 }
 
-// Session returns the current session and waits for the next one while the connection is lost.
-// Returns [ErrUnavailable] with ctx's error when ctx ends first, [ErrAccess] at once while the
-// server refuses the credentials, and [ErrClosed] after Close.
+// Session returns the current session. Without one it waits for the next session; the first such
+// call starts the goroutine that connects. It takes c.mu, but does not hold it while it waits.
+//
+// Returns [ErrUnavailable] with ctx's error when ctx ends first, and [ErrClosed] after Close.
+// Returns [ErrAccess] while the server refuses the credentials: at once if it never accepted them,
+// otherwise after the second refusal in a row.
 func (c *Conn) Session(ctx context.Context) (*Session, error) {
 	for {
 		if s := c.live.Load(); s != nil {
@@ -165,12 +168,14 @@ var errLost = errors.New("connection lost")
 // doing is a running call of Do.
 type doing struct{ cancel context.CancelCauseFunc }
 
-// Do calls fn with the current session and waits for one. The ctx of fn ends when ctx or the
-// session ends. Do adds the matching class to the error of fn. It returns [ErrIndeterminate] if the
-// session ended within fn.
+// Do calls fn with the current session, and waits for one before, as Session does. The ctx of fn
+// ends when ctx or the session ends. No lock is held during fn; Do takes c.mu before and after.
 //
-// If the server refuses a request of the JetStream API, all running Do calls return [ErrAccess] at
-// once. The server does not answer a refused request and does not tell which one it was.
+//   - No session: the error of Session. fn returns nil: nil.
+//   - fn fails after the session ended, and ctx has not ended: [ErrIndeterminate].
+//   - The server refuses a request of the JetStream API: all running Do calls return [ErrAccess].
+//     The server does not answer a refused request and does not tell which one it was.
+//   - fn fails otherwise: its error with the matching class.
 func (c *Conn) Do(ctx context.Context, fn func(ctx context.Context, s *Session) error) error {
 	s, err := c.Session(ctx)
 	if err != nil {
@@ -198,6 +203,7 @@ func (c *Conn) Do(ctx context.Context, fn func(ctx context.Context, s *Session) 
 	return Classify(err)
 }
 
+// ended reports whether the session has ended. It does not wait.
 func (s *Session) ended() bool {
 	select {
 	case <-s.done:
@@ -215,7 +221,8 @@ func (c *Conn) cancelCalls(cause error) {
 }
 
 // connect makes the first connection, with backoff until it succeeds or the Conn is closed. From
-// then on the client library reconnects.
+// then on the client library reconnects. It logs once if TLS does not verify the server. It is the
+// goroutine that Session starts. It takes c.mu to record a failure.
 func (c *Conn) connect() {
 	warned := false
 	for attempt := 0; c.ctx.Err() == nil; attempt++ {
@@ -236,8 +243,9 @@ func (c *Conn) connect() {
 	}
 }
 
-// connectOnce makes one attempt to connect and begins the first session. It closes the connection
-// if the Conn was closed meanwhile.
+// connectOnce makes one attempt to connect and begins the first session. It blocks while it dials,
+// and takes c.mu afterwards. Returns the classified error of a failed attempt. If the Conn was
+// closed meanwhile, it closes the connection and returns ErrClosed.
 func (c *Conn) connectOnce() error {
 	opts, err := c.options()
 	if err != nil {
@@ -270,8 +278,9 @@ func (c *Conn) connectOnce() error {
 	return nil
 }
 
-// recordFailure stores the error of a failed attempt to connect and notifies waiters. Call it with
-// c.mu held.
+// recordFailure stores the error of a failed attempt to connect in c.lastErr, and notifies waiting
+// calls and watchers. It counts refused credentials in a row in c.refusals; any other error resets
+// that count. Call it with c.mu held.
 func (c *Conn) recordFailure(err error) {
 	c.lastErr = err
 	if errors.Is(err, ErrAccess) {
@@ -334,7 +343,8 @@ func (c *Conn) lost(sock *netconn.Socket, err error) {
 }
 
 // asyncError handles errors that the server sends without a request. It fails the operations on a
-// refused subject, and records refused credentials. The client library calls it.
+// refused subject, and records refused credentials; it ignores other errors. The client library
+// calls it. It takes c.mu.
 func (c *Conn) asyncError(_ *nats.Conn, _ *nats.Subscription, err error) {
 	switch {
 	case err == nil:
@@ -349,7 +359,7 @@ func (c *Conn) asyncError(_ *nats.Conn, _ *nats.Subscription, err error) {
 
 // refused fails the operations that a refused subject concerns, with err. For the inbox these are
 // all pending publishes, for the JetStream API all running Do calls. For any other subject these
-// are the pending publishes to it.
+// are the pending publishes to it. It takes c.mu or the mutex of c.pubs.
 func (c *Conn) refused(subject string, err error) {
 	switch {
 	case strings.HasPrefix(subject, c.pubs.prefix): // the inbox: no answer can arrive
@@ -372,7 +382,9 @@ func quoted(s string) string {
 
 // Close sends the buffered data, closes the connection and ends all waiting calls. It waits until
 // the server has received the data, for at most 5 s, and returns ctx's error if ctx ends first.
-// Further calls wait for the same end. No goroutine of the Conn runs after Close returned.
+// Data lost with the connection is not an error. Further calls wait for the same end and return
+// nil, or ctx's error. No goroutine of the Conn runs after the first call returned. It takes c.mu,
+// but does not hold it while it waits.
 func (c *Conn) Close(ctx context.Context) error {
 	c.mu.Lock()
 	first := !c.closing
@@ -415,8 +427,9 @@ func (c *Conn) Close(ctx context.Context) error {
 }
 
 // Flush waits until the server has read all data written on the current connection, until ctx ends
-// and for at most 5 s. Returns [ErrUnavailable] at once without a connection, and
-// [ErrIndeterminate] if the wait fails.
+// and for at most 5 s. It takes c.mu, but does not hold it while it waits. Returns [ErrUnavailable]
+// at once without a connection, [ErrClosed] after Close. Returns [ErrIndeterminate] if the wait
+// fails or the session ends.
 func (c *Conn) Flush(ctx context.Context) error {
 	s := c.live.Load()
 	if s == nil {

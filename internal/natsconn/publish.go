@@ -78,7 +78,9 @@ func (c *Conn) Publish(ctx context.Context, m *nats.Msg) (Ack, error) {
 }
 
 // PublishBatch publishes each message like Publish and waits for all answers. It sends the messages
-// in this order while the connection lasts. It sets Ack and Err of each.
+// in this order while the connection lasts, and sets Ack and Err of each. When ctx ends, messages
+// without an answer get [ErrIndeterminate]. It takes c.pubs.mu, but does not hold it while it
+// waits.
 func (c *Conn) PublishBatch(ctx context.Context, ps []Pub) {
 	b := &batch{left: 1, ended: make(chan struct{})}
 	for i := range ps {
@@ -175,8 +177,9 @@ func (p *publisher) subscribe(nc *nats.Conn) error {
 	return nil
 }
 
-// register waits for space in the window until ctx ends and adds the message to the pending ones.
-// It takes p.mu.
+// register gives pub a token, adds it to the pending messages and counts it in b. Before that it
+// waits for space in the window. Returns ErrUnavailable if ctx ends first; then nothing was added.
+// It takes p.mu, but does not hold it while it waits.
 func (p *publisher) register(ctx context.Context, pub *Pub, b *batch) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -201,7 +204,8 @@ func (p *publisher) register(ctx context.Context, pub *Pub, b *batch) error {
 	return nil
 }
 
-// unregister removes a pending message that was not sent. It takes p.mu.
+// unregister removes a pending message that was not sent, without an error. It does nothing if the
+// message has an outcome already. It takes p.mu.
 func (p *publisher) unregister(pub *Pub) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -62,6 +62,7 @@ type reply struct {
 
 func newReply() *reply { return &reply{arrived: make(chan struct{})} }
 
+// pending reports whether the server has not replied yet. It does not wait.
 func (r *reply) pending() bool {
 	select {
 	case <-r.arrived:
@@ -84,8 +85,8 @@ type request struct {
 	to   *reply
 }
 
-// Listen returns a listener without channels. Close it, or the Conn. After Close of the Conn the
-// listener is closed.
+// Listen returns a listener without channels. It does not connect; the first Add starts its
+// goroutine. Close it, or the Conn. After Close of the Conn the listener is closed. It takes c.mu.
 func (c *Conn) Listen(cfg ListenerConfig) *Listener {
 	if cfg.Ping <= 0 {
 		cfg.Ping = DefaultPing
@@ -102,8 +103,9 @@ func (c *Conn) Listen(cfg ListenerConfig) *Listener {
 	return l
 }
 
-// Add subscribes to channels until Remove, also after lost connections. It does not wait for the
-// server's confirmation. It takes l.mu.
+// Add subscribes to channels until Remove, also after lost connections. Channels that were added
+// before are skipped. The first call starts the listener's goroutine. Add does not wait for the
+// server's confirmation; see Wait. After Close it does nothing. It takes l.mu.
 func (l *Listener) Add(channels ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -126,7 +128,8 @@ func (l *Listener) Add(channels ...string) {
 	l.wake.Notify()
 }
 
-// Remove ends the subscription to channels. Messages on the way may still arrive. It takes l.mu.
+// Remove ends the subscription to channels; unknown ones are skipped. Messages on the way may still
+// arrive. It takes l.mu.
 func (l *Listener) Remove(channels ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -167,13 +170,12 @@ func (l *Listener) change(names []string, how func(*redis.PubSub, context.Contex
 	}
 }
 
-// Wait waits until the server has confirmed an added channel. Messages published from then on are
-// received until the connection is lost.
+// Wait blocks until the server has confirmed an added channel. Messages published from then on are
+// received until the connection is lost. It takes l.mu, but does not hold it while it waits.
 //
 // If the server refuses the channel or the credentials, Wait returns [ErrAccess] at once; the
-// listener still requests the channel again later. Without a server it returns [ErrUnavailable]
-// with the cause when ctx ends. It returns [ErrRefused] if the channel was not added, and
-// [ErrClosed] after Close.
+// listener still requests the channel again later. Returns [ErrUnavailable] with the cause if ctx
+// ends first, [ErrRefused] if the channel was not added, [ErrClosed] after Close.
 func (l *Listener) Wait(ctx context.Context, name string) error {
 	l.mu.Lock()
 	r, closed := l.channels[name], l.closed // a lost connection replaces this entry
@@ -271,8 +273,9 @@ func (l *Listener) ended() bool {
 	return l.closed
 }
 
-// open waits until the listener has channels and returns a connection object, which connects at the
-// first subscription. It returns nil after Close.
+// open blocks until the listener has channels and returns a connection object, which connects at
+// the first subscription. It returns nil after Close. It takes l.mu, but does not hold it while it
+// waits.
 func (l *Listener) open() *redis.PubSub {
 	for {
 		l.mu.Lock()
@@ -343,8 +346,9 @@ func (l *Listener) noDialCtx() context.Context { return context.WithValue(l.c.ct
 
 var errIdle = errors.New("no channel is left")
 
-// begin subscribes a new connection to all channels and makes it the current one. Then it sends the
-// changes of channels that were made meanwhile.
+// begin subscribes the new connection ps to all channels, makes it the current one, and sends the
+// changes of channels that were made meanwhile. Returns the error of a failed subscription, errIdle
+// without channels, redis.ErrClosed after Close. It takes l.mu, but not while it dials.
 func (l *Listener) begin(ps *redis.PubSub) error {
 	l.mu.Lock()
 	l.requests = nil

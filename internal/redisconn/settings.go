@@ -30,8 +30,9 @@ func (c *Conn) CheckSettings(ctx context.Context) ([]string, error) {
 	return found, nil
 }
 
-// Settings returns the warnings of [Conn.CheckSettings] and logs nothing. It may be called any
-// number of times.
+// Settings returns the warnings of [Conn.CheckSettings], each once, and logs nothing. It asks the
+// server, or all masters of a cluster, and waits for the answers until ctx ends. It may be called
+// any number of times. After an error it returns no warnings.
 func (c *Conn) Settings(ctx context.Context) ([]string, error) {
 	var mu sync.Mutex
 	seen := make(map[string]bool)

@@ -112,6 +112,8 @@ type socket struct {
 	used atomic.Bool
 }
 
+// Close closes the connection and removes it from those that closeSockets closes. It takes
+// c.socketsMu.
 func (s *socket) Close() error {
 	s.c.socketsMu.Lock()
 	delete(s.c.sockets, s)
@@ -119,6 +121,8 @@ func (s *socket) Close() error {
 	return s.Conn.Close()
 }
 
+// Write writes p. Unless p begins with a harmless command, it adds one to c.sent and marks the
+// connection as used. The error is that of mark.
 func (s *socket) Write(p []byte) (int, error) {
 	if !harmless(p) {
 		s.c.sent.Add(1)
@@ -128,6 +132,7 @@ func (s *socket) Write(p []byte) (int, error) {
 	return n, s.mark(err)
 }
 
+// Read reads into p. The error is that of mark.
 func (s *socket) Read(p []byte) (int, error) {
 	n, err := s.Conn.Read(p)
 	return n, s.mark(err)

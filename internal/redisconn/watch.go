@@ -63,8 +63,9 @@ func (c *Conn) setState(s broker.ConnState, reason error) {
 }
 
 // Watch calls fn with the current state and at each change, one call at a time, until stop is
-// called or the Conn is closed. While a watcher exists, the server is checked about once a second.
-// fn may call any method, including stop; a running call of fn is completed after stop.
+// called or the Conn is closed. While a watcher exists, a goroutine checks the server about once a
+// second. fn may call any method, including stop; a running call of fn is completed after stop.
+// Watch takes c.mu.
 func (c *Conn) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,8 +77,9 @@ func (c *Conn) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
 }
 
 // probe checks the server every probeEvery until no watcher exists or the Conn is closed. If the
-// server was blocked it tests a write; otherwise it sends a PING if no answer came since the last
-// check. It is the goroutine that Watch starts.
+// server was blocked it tests a write. Otherwise it sends a PING, if no answer came since the last
+// check or the state is not Connected. A failed PING sets the state to Disconnected. It is the
+// goroutine that Watch starts. It takes c.mu, but does not hold it while it waits.
 func (c *Conn) probe() {
 	for {
 		if !c.pause(c.ctx, probeEvery) {
@@ -109,8 +111,9 @@ func (c *Conn) probe() {
 	}
 }
 
-// probeBlocked checks whether a server that refused a write accepts writes again, and then sets the
-// state to Connected.
+// probeBlocked tests a write on a server that refused one, with the given key if that is not empty.
+// If the write succeeds it sets the state to Connected; otherwise it changes nothing. It waits for
+// the answer, at most twice probeEvery. It takes c.mu afterwards.
 func (c *Conn) probeBlocked(key string) {
 	ctx, cancel := context.WithTimeout(c.ctx, 2*probeEvery)
 	defer cancel()

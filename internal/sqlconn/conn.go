@@ -78,6 +78,7 @@ func (c *Conn) View(ctx context.Context, fn Func) error {
 	return c.db.View(ctx, fn)
 }
 
+// open returns nil, or the error of Closed after Close. It takes c.mu.
 func (c *Conn) open() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,7 +90,7 @@ func (c *Conn) open() error {
 
 // Close waits for running calls, ends the watchers and closes all connections. It is idempotent. If
 // ctx ends earlier, Close returns the error of ctx, and the remaining steps continue in the
-// background.
+// background. It takes c.mu, but does not hold it while it waits.
 func (c *Conn) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.closed = true

@@ -124,8 +124,9 @@ func (t *turn) leave(ctx context.Context) (bool, error) {
 	}
 }
 
-// call lets the caller run the turn's function and waits for its result. It returns false if the
-// caller has left.
+// call lets the caller run the turn's function with tx and waits until it has ended. The first
+// result is true then, and the second is the function's error. It returns false and nil if the
+// caller has left. It takes t.mu, but does not hold it while it waits.
 func (t *turn) call(tx *Tx) (bool, error) {
 	if !t.advance(running) {
 		return false, nil
@@ -180,7 +181,10 @@ func (g *group) add(t *turn, poll chan int64) error {
 	return nil
 }
 
-// work commits batches and answers polls until nothing waits.
+// work commits batches of at most maxGroup turns and answers polls until nothing waits. Turns that
+// commit returns are queued again, in front. At the end it records that it does not run; after
+// close it also closes the connection. It is the committing goroutine. It takes g.mu, but does not
+// hold it while it commits.
 func (g *group) work() {
 	for {
 		g.mu.Lock()
@@ -227,7 +231,8 @@ func (g *group) shut() {
 }
 
 // close refuses new calls and waits until the queued calls have ended and the connection is closed.
-// It is idempotent. Returns the error of ctx if ctx ends earlier.
+// It is idempotent. Returns the error of ctx if ctx ends earlier. It takes g.mu, but does not hold
+// it while it waits.
 func (g *group) close(ctx context.Context) error {
 	g.mu.Lock()
 	g.closed = true
@@ -243,8 +248,10 @@ func (g *group) close(ctx context.Context) error {
 	}
 }
 
-// version returns a number that changes when another connection has changed the database. It waits
-// for the committing goroutine.
+// version returns a number that changes when another connection has changed the database. 0 means
+// that the number is not known. It waits for the committing goroutine, which reads it. Returns the
+// error of ctx if ctx ends first, ErrClosed after close. It takes g.mu, but does not hold it while
+// it waits.
 func (g *group) version(ctx context.Context) (int64, error) {
 	answer := make(chan int64, 1)
 	if err := g.add(nil, answer); err != nil {
@@ -258,7 +265,9 @@ func (g *group) version(ctx context.Context) (int64, error) {
 	}
 }
 
-// answer sends the number of version to the polls. 0 means that the number is not known.
+// answer reads the number for version and sends it to each of the polls. It sends 0 if the
+// connection cannot be opened or the query fails. Without polls it does nothing. Call it on the
+// committing goroutine.
 func (g *group) answer(polls []chan int64) {
 	if len(polls) == 0 {
 		return
@@ -276,7 +285,8 @@ func (g *group) answer(polls []chan int64) {
 }
 
 // ready opens the connection if it is not open, and replaces a broken one. A broken connection to a
-// database in memory is kept.
+// database in memory is kept and used again. Returns the error of a failed open. Call it on the
+// committing goroutine.
 func (g *group) ready() error {
 	if g.conn != nil && !g.conn.broken {
 		return nil

@@ -181,7 +181,9 @@ func (l *lite) viewOnce(ctx context.Context, fn Func) error {
 // Tell implements Database. It does nothing: other processes poll the file.
 func (l *lite) Tell([]string) {}
 
-// Close implements Database. It waits for running calls. It is idempotent.
+// Close implements Database. It waits for running calls and closes all connections, and returns the
+// error of that. If ctx ends earlier it returns ctx's error, and a goroutine continues the work. It
+// is idempotent. It takes l.mu, but does not hold it while it waits.
 func (l *lite) Close(ctx context.Context) error {
 	l.mu.Lock()
 	l.closed = true
@@ -196,8 +198,9 @@ func (l *lite) Close(ctx context.Context) error {
 	}
 }
 
-// end waits for the writer, takes the readers as they become free, and closes all connections. It
-// must run once: two runs would wait for each other's readers.
+// end waits for the writer, takes the readers as they become free, and closes all connections. Then
+// it stores the error of the pool in l.failed and closes l.ended. It takes l.mu. It must run once:
+// two runs would wait for each other's readers.
 func (l *lite) end() {
 	<-l.group.idle
 	for range cap(l.free) {

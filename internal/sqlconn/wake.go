@@ -89,6 +89,9 @@ func newWakes(listen func(ctx context.Context, w *Wakes)) *Wakes {
 	}
 }
 
+// add registers w, also under its topics. It starts the listening goroutine if it is not running;
+// otherwise it wakes that goroutine to use the poll interval of w. After close it does nothing. It
+// takes s.mu.
 func (s *Wakes) add(w *Watcher) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,6 +117,8 @@ func (s *Wakes) add(w *Watcher) {
 	s.faster.Notify()
 }
 
+// remove removes w. If no watcher is left it ends the listening goroutine, without a wait. It takes
+// s.mu.
 func (s *Wakes) remove(w *Watcher) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +136,7 @@ func (s *Wakes) remove(w *Watcher) {
 	}
 }
 
-// topics notifies the watchers of the topics. It takes s.mu.
+// topics notifies the watchers of the topics, and the watchers of all topics. It takes s.mu.
 func (s *Wakes) topics(topics []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,8 +198,8 @@ func (s *Wakes) interval() time.Duration {
 	return d
 }
 
-// close stops listening and waits for the end of the listening goroutine, or of ctx. It is
-// idempotent.
+// close stops listening and waits for the end of the listening goroutine. Returns ctx's error if
+// ctx ends first. It is idempotent. It takes s.mu, but does not hold it while it waits.
 func (s *Wakes) close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
