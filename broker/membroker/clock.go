@@ -9,23 +9,28 @@ import (
 // clock holds the delayed items of a Server in a heap with one timer, which runs only while it has
 // items. Its mutex may be taken while a queue's mutex is held, never the other way round.
 type clock struct {
-	mu    sync.Mutex
-	items byDue
-	timer *time.Timer
+	mu      sync.Mutex
+	items   byDue
+	timer   *time.Timer
+	stopped bool
 }
 
 // add adds the item, which has a due time. If the item is due first, it starts or advances the
-// timer. It takes c.mu.
+// timer. After stop it does nothing. It takes c.mu.
 func (c *clock) add(it *item) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.stopped {
+		it.index = -1
+		return
+	}
 	heap.Push(&c.items, it)
 	if it.index == 0 {
 		c.arm(time.Now())
 	}
 }
 
-// remove removes the item, unless fire has removed it already. If no item is left it stops the
+// remove removes the item, unless fire or stop has removed it already. If no item is left it stops the
 // timer. It takes c.mu.
 func (c *clock) remove(it *item) {
 	c.mu.Lock()
@@ -78,6 +83,10 @@ func (c *clock) fire() {
 func (c *clock) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.stopped = true
+	for _, it := range c.items { // a call that began before may still remove one
+		it.index = -1
+	}
 	c.items = nil
 	if c.timer != nil {
 		c.timer.Stop()
