@@ -376,8 +376,8 @@ func (c *Consumer) stop(queues []*queue) error {
 // and gives the remaining tasks back, within KillGrace. It does not wait for handlers that it
 // leaves behind.
 //
-// Returns nil if all tasks were settled in the first wait. Returns [ErrForced] if handlers still
-// ran after the first wait, or settlements after the second one.
+// Returns [ErrForced] if handlers still ran after the first wait, or settlements after the second
+// one. Otherwise returns nil.
 func (c *Consumer) drain(drained chan struct{}) error {
 	soft := time.NewTimer(max(c.cfg.ShutdownTimeout, 0))
 	defer soft.Stop()

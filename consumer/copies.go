@@ -58,9 +58,10 @@ func (r *run) dropIfOtherCopy() bool {
 	return true
 }
 
-// beginCopy tells the gatherer that this copy of the task is about to run. It returns true if this
-// copy is the first, also if it has begun before. It returns false if another copy has begun first:
-// the task runs or ran from that one.
+// beginCopy tells the gatherer that this copy of the task is about to run. It tries once and
+// returns the error of the gatherer. It returns true if this copy is the first, also if it has
+// begun before. It returns false if another copy has begun first: the task runs or ran from that
+// one.
 func (r *run) beginCopy(ctx context.Context) (bool, error) {
 	return r.queue.c.gather.Begin(ctx, wire.LifeID(r.request.ID, r.request.Life), r.request.Copy, r.gatherTTL())
 }

@@ -126,7 +126,7 @@ func (q *Queue) untilReached(ctx context.Context, limit time.Duration, step func
 	}
 }
 
-// tryDeclare declares the queue.
+// tryDeclare declares the queue with the broker. It tries once and returns the error of the broker.
 func (q *Queue) tryDeclare(ctx context.Context) error {
 	return broker.Declare(ctx, q.cfg.Broker, q.cfg.Queue)
 }
@@ -160,7 +160,7 @@ func (q *Queue) Accepts() bool { return q.fetch.Err() == nil && !q.gate.shut.Loa
 func (q *Queue) Paused() bool { return q.gate.shut.Load() }
 
 // Accepting returns a context that ends when the queue is paused or fetching stops. It has ended
-// already if Accepts returns false.
+// already if Accepts returns false. It takes the lock of the gate.
 func (q *Queue) Accepting() context.Context { return q.gate.context(q.fetch) }
 
 // Buffered returns the messages that the subscription has fetched and no worker has received. It

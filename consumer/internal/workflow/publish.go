@@ -15,8 +15,8 @@ import (
 )
 
 // flush publishes the added successors and those that are added meanwhile, such as the error tasks
-// of a failed one. It blocks until each is confirmed, has failed, or a step is given up
-// (f.stopped).
+// of a failed one. It blocks until each is confirmed or has failed. If Run.Step gives a step up, it
+// sets f.stopped and returns; the other successors are not sent.
 func (f *Sender) flush() {
 	for len(f.outs) > 0 && !f.stopped {
 		outs := f.outs
