@@ -30,9 +30,10 @@ func (s *Store) start() {
 	}
 }
 
-// follow keeps the cache, the copy of the schedule in memory, up to date until the store is closed.
-// After an error it marks the cache as stale, waits, connects again and reads the whole stream
-// again. If the stream was deleted, it creates it again.
+// follow keeps the cache, the copy of the schedule in memory, up to date. It blocks until the store
+// is closed. After an error it marks the cache as stale, waits, connects again and reads the whole
+// stream again. If the stream was deleted, it creates it again. It takes s.mu, but not while it
+// waits.
 func (s *Store) follow() {
 	for attempt := 0; s.ctx.Err() == nil; attempt++ {
 		began := time.Now()
@@ -51,8 +52,9 @@ func (s *Store) follow() {
 	}
 }
 
-// open creates the stream if it does not exist, and notes whether the server can expire messages.
-// It blocks until the server answers or ctx ends. After a success it does nothing.
+// open creates the stream if it does not exist, and notes in s.ttl whether the server can expire
+// messages. It blocks until the server answers or ctx ends, and returns their error. After a
+// success it does nothing.
 func (s *Store) open(ctx context.Context) error {
 	if s.opened.Load() {
 		return nil
@@ -86,7 +88,8 @@ func (s *Store) markStale() {
 
 // followStream reads the whole schedule into a new cache, replaces the old one by it, and then
 // applies all changes. It blocks until ctx or the connection ends, s.reload is called, or a message
-// is missing, and then returns an error, never nil. A message that is not an entry is skipped.
+// is missing, and then returns an error, never nil. A message that is not an entry is skipped. It
+// sets s.reload. It takes s.mu, but not while it waits.
 func (s *Store) followStream(ctx context.Context, sess *natsconn.Session) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -220,8 +223,9 @@ func (s *Store) sync(ctx context.Context) (int64, error) {
 }
 
 // awaitCache waits until the cache has all changes of st. If it returns nil, s.mu is held; the
-// caller must unlock it. If the cache lags behind for longer than stuck, or the stream is a new
-// one, the stream is read again from the start.
+// caller must unlock it. It does not hold s.mu while it waits or after an error. If the cache lags
+// behind for longer than stuck, or the stream is a new one, the stream is read again from the
+// start.
 //
 // Returns natsconn.ErrClosed after Close, and natsconn.ErrUnavailable if ctx ends.
 func (s *Store) awaitCache(ctx context.Context, st *status) error {

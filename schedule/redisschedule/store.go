@@ -97,19 +97,19 @@ var (
 	_ schedule.Named    = (*Store)(nil)
 )
 
-// Name implements [schedule.Named].
+// Name returns the schedule's name. See [schedule.Named].
 func (s *Store) Name() string { return s.c.Name }
 
 // Close closes the connections. Claims stay until their leases end. Close is idempotent.
 func (s *Store) Close(ctx context.Context) error { return s.conn.Close(ctx) }
 
 // Add implements [schedule.Store]: it adds entries and returns for each whether it is new. An
-// existing entry is left as it is; without a due time, claim and pause it gets its Next, unless it
-// is a one-shot entry ([fixed]).
+// existing entry is not changed, with one exception: if it has no due time and no claim and is not
+// paused, it gets its Next, unless it is a one-shot entry ([fixed]).
 //
 // Entries that seven cron fields in UTC cannot express go to keys of their own. If an entry is
 // invalid, Add adds nothing and returns [schedule.ErrBadEntry]. After another error some may have
-// been added.
+// been added. Without entries it sends a PING and returns its error.
 func (s *Store) Add(ctx context.Context, entries []schedule.Entry) ([]bool, error) {
 	var errs []error
 	places := make([]int, len(entries)) // index of the layout for each entry
@@ -238,8 +238,10 @@ func (s *Store) drop(ctx context.Context, list []deadMember) error {
 }
 
 // Claim implements [schedule.Store]: it claims ticks for owner, gives their entries the next due
-// time, and returns for each whether owner holds it now. If the lease or a claim is invalid, it
-// returns [schedule.ErrBadEntry] and changes nothing. After another error some may be claimed.
+// time, and returns for each whether owner holds it now. A claim that owner holds already is only
+// renewed. A tick that has changed since Due, or whose entry does not exist, gives false. If the
+// lease or a claim is invalid, it returns [schedule.ErrBadEntry] and changes nothing. After another
+// error some may be claimed.
 func (s *Store) Claim(ctx context.Context, owner string, lease time.Duration, claims []schedule.Claim) ([]bool, error) {
 	errs := []error{schedule.CheckLease(owner, lease)}
 	args := make([]any, 0, 9*len(claims))
@@ -259,9 +261,10 @@ func (s *Store) Claim(ctx context.Context, owner string, lease time.Duration, cl
 	return s.eachBool(ctx, "claim", s.scripts.claim, s.all(), []any{lease.Milliseconds(), s.now()}, args, 9)
 }
 
-// Renew implements [schedule.Store]: the owner's claims on ticks end after lease from now; lease 0
-// makes the ticks due at once. It returns for each whether owner held the claim; if not, nothing
-// changes for it. If owner or lease is invalid, it returns [schedule.ErrBadEntry].
+// Renew implements [schedule.Store]: the owner's claims on ticks end after lease from now, even if
+// they have expired; lease 0 makes the ticks due at once. It returns for each whether owner held
+// the claim; if not, nothing changes for it. If owner or lease is invalid, it returns
+// [schedule.ErrBadEntry].
 func (s *Store) Renew(ctx context.Context, owner string, lease time.Duration, ticks []schedule.Tick) ([]bool, error) {
 	if err := schedule.CheckLease(owner, lease); err != nil {
 		return nil, err
@@ -382,7 +385,8 @@ func (s *Store) number(ctx context.Context, what string, script *redisconn.Scrip
 }
 
 // eval calls a script and returns its answer. While it is unknown whether the server executed the
-// call, eval waits and repeats it, until ctx ends. Errors are wrapped by wrap.
+// call, eval waits and repeats it, until ctx ends or the store is closed. Other errors are returned
+// at once. Errors are wrapped by wrap.
 func (s *Store) eval(ctx context.Context, what string, script *redisconn.Script, keys []string, args ...any) (any, error) {
 	for attempt := 0; ; attempt++ {
 		v, err := s.conn.Eval(ctx, script, keys, args...)
