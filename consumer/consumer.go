@@ -130,7 +130,7 @@ func New(c Config) (*Consumer, error) {
 // NodeID returns the name of this consumer in events and records.
 func (c *Consumer) NodeID() string { return c.cfg.Report.NodeID }
 
-// Register registers the handler h for tasks of the given name. It implements [task.Registrar].
+// Register registers the handler h for tasks of the given name, as [task.Registrar] describes.
 //
 // The handler is wrapped, from the outside: panic recovery, task hooks, Config.Middleware, the
 // middleware of the task, time limits. If the types of the task have secret fields, events hide

@@ -20,9 +20,9 @@ func gatherList(_ context.Context, r *task.Request) (any, error) {
 }
 
 // gatherTTL returns how long the gatherer (the store of groups) keeps a decided group after the
-// last arrival of a member. The gatherer remembers for the same time which copy of a task runs. It
-// is the ResultTTL of the task, but at least [resultstore.DefaultGatherTTL]: another member of the
-// group may take longer.
+// last arrival of a member. For as long it remembers which copy of a task runs. It is the ResultTTL
+// of the task, but at least [resultstore.DefaultGatherTTL]: another member of the group may take
+// longer.
 func (r *run) gatherTTL() time.Duration {
 	return max(r.request.Effective.ResultTTL.Or(0), resultstore.DefaultGatherTTL)
 }

@@ -281,8 +281,9 @@ func (q *queue) finishDeferred(ctx context.Context, r *run, v verdict, answered 
 }
 
 // restore returns the run of a received deferral, made from the message and the times that it
-// stores. It also sets these in a. The answer of the deferral settles the run; no handler runs.
-// Returns an error if the stored state or message cannot be read.
+// stores. It sets a.message, a.deliveries, a.atMostOnce and a.handlerTime from them. The answer of
+// the deferral settles the run; no handler runs. Returns an error if the stored state or message
+// cannot be read.
 func (q *queue) restore(a *answer) (*run, error) {
 	var kept deferredTask
 	if err := json.Unmarshal(a.claim.Attempt().State, &kept); err != nil {

@@ -119,7 +119,7 @@ func (r *run) mayHaveEnded() bool {
 // startOrSettle starts the task (execute), or settles it on another goroutine without a start:
 //
 //   - An earlier delivery of an at-most-once task may have started it: see settleIfStarted.
-//   - The task is revoked, has expired, or a dequeue hook has vetoed it: it is settled by that.
+//   - It is revoked, expired, or vetoed by a dequeue hook (settled like an error of the handler).
 //   - The revocations cannot be read, or the task comes too early: a later copy replaces it.
 //   - The task has no handler here: it is delayed, see park.
 //
@@ -435,9 +435,9 @@ func (r *run) settleIfRecorded() bool {
 }
 
 // retryLookup repeats the read of settleIfRecorded until the store answers, for at most StoreRetry.
-// If the store has the end of the task, it settles the task by that. If the task has a later life,
-// it drops the message. Otherwise it starts the task and may block until the handler has returned.
-// Without an answer it gives the task back.
+// If the store has the end of the task, it settles the task by that end. If the task has a later
+// life, it drops the message. Otherwise it calls startOrSettle and may block until the handler has
+// returned. Without an answer it gives the task back.
 func (r *run) retryLookup(store resultstore.ResultStore) {
 	c := r.queue.c
 	ctx, cancel := context.WithTimeout(c.settle, c.cfg.Tuning.StoreRetry)

@@ -86,7 +86,8 @@ func (w *answer) releaseUnsettled() {
 }
 
 // replace publishes the task's next message, and then tells the store that this message replaces
-// the deferral. It tries each once. A repeated call does not publish the same generation again.
+// the deferral. It tries each once. A repeated call with the same generation does not publish
+// again; w.published holds the generation.
 //
 // Returns errors of the broker and of the store. Returns nil also if the next attempt has already
 // claimed the deferral ([broker.ErrLeaseLost]). After a success it sets w.settled.
@@ -112,7 +113,7 @@ const answerRetryDelay = 5 * time.Second
 
 // settleAnswer settles the task of a received deferral, and blocks until that is done or given up.
 //
-//   - If answerVerdict knows how the attempt ended, it settles the task by that verdict.
+//   - If answerVerdict knows how the attempt ended, it settles the task by the returned verdict.
 //   - If the deferral was only woken, to check for a revocation, it returns the deferral to the
 //     store until its deadline.
 //   - If the attempt was abandoned, it deletes the deferral: the broker still has the message of

@@ -90,7 +90,8 @@ func Forward[A, R any](l *Listener, t task.Task[A, R]) error {
 	return nil
 }
 
-// Stats returns the current counts. Safe for concurrent use.
+// Stats returns the current counts of this Listener, see [Stats]. It takes no lock. Safe for
+// concurrent use.
 func (l *Listener) Stats() Stats {
 	return Stats{
 		Ran: l.stats.ran.Load(), Failed: l.stats.failed.Load(), Submitted: l.stats.submitted.Load(), Skipped: l.stats.skipped.Load(),

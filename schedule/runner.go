@@ -258,8 +258,8 @@ func (r *runner) waitForCapacity(ctx context.Context) int {
 	}
 }
 
-// queued removes all ticks that no worker or submitter has taken from the queues, and returns them.
-// It does not block. The ticks stay claimed and held; the caller must release them.
+// queued removes all ticks that no worker or submitter has taken from r.queue and r.batches, and
+// returns them. It does not block. The ticks stay claimed and held; the caller must release them.
 func (r *runner) queued() []*hold {
 	var taken []*hold
 	for {

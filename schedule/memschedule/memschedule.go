@@ -54,14 +54,14 @@ func New(c Config) (*Store, error) {
 }
 
 // View returns another view of the same schedule, as another process would have it. Each view is
-// closed separately.
+// closed separately; the new one is open even if s is closed.
 func (s *Store) View() *Store { return &Store{table: s.table, name: s.name} }
 
 // Name returns the schedule's name. See [schedule.Named].
 func (s *Store) Name() string { return s.name }
 
-// Close closes this view. The schedule and its other views stay open. Close is idempotent and never
-// returns an error.
+// Close closes this view: later calls return [schedule.ErrClosed]. It waits for no call. The
+// schedule and its other views stay open. Close is idempotent and never returns an error.
 func (s *Store) Close(context.Context) error {
 	s.closed.Store(true)
 	return nil

@@ -123,8 +123,8 @@ func (t *table) repairOne(id string, next time.Time) bool {
 	return repaired
 }
 
-// schedule sets the due time of e; zero removes it. A paused entry gets no due time. Call it with
-// t.mu held.
+// schedule sets the due time of e to at, in place of an earlier one; a zero at only removes it. A
+// paused entry gets no due time. Call it with t.mu held.
 func (t *table) schedule(e *entry, at time.Time) {
 	if e.next != nil {
 		heap.Remove(&t.dues, e.next.index)

@@ -311,7 +311,7 @@ func (s *Store) changeOne(ctx context.Context, what, id string, fn func(r *recor
 }
 
 // Remove implements [schedule.Store]: it deletes an entry with its claims and state, and reports
-// whether it existed.
+// whether it existed. After an error, which is wrapped by wrap, it returns false.
 func (s *Store) Remove(ctx context.Context, id string) (bool, error) {
 	return s.changeOne(ctx, "remove", id, func(r *record) bool {
 		r.Gone = true
@@ -320,7 +320,8 @@ func (s *Store) Remove(ctx context.Context, id string) (bool, error) {
 }
 
 // Pause implements [schedule.Pauser]: it removes an entry's due time until Resume. Claims on its
-// ticks stay. Returns [schedule.ErrNotFound] if the entry does not exist.
+// ticks stay. A paused entry stays as it is. Returns [schedule.ErrNotFound] if the entry does not
+// exist. Other errors are wrapped by wrap.
 func (s *Store) Pause(ctx context.Context, id string) error {
 	found, err := s.changeOne(ctx, "pause", id, func(r *record) bool {
 		r.schedule(time.Time{})

@@ -20,7 +20,8 @@ const (
 	stuck = 5 * time.Second
 )
 
-// start starts the goroutine of follow, unless it runs or the store is closed. It takes s.mu.
+// start starts the goroutine of follow, unless it runs or the store is closed, and returns at once.
+// It takes s.mu.
 func (s *Store) start() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,7 +150,8 @@ func (s *Store) followStream(ctx context.Context, sess *natsconn.Session) error 
 }
 
 // replaceCache replaces the cache by a complete one of the stream that was made at created. seq is
-// the last sequence that it holds. It wakes waiting calls and the watchers. It takes s.mu.
+// the last sequence that it holds. It wakes waiting calls and then, without s.mu, the watchers. It
+// takes s.mu.
 func (s *Store) replaceCache(t *table, seq uint64, created time.Time) {
 	s.mu.Lock()
 	s.cache, s.seq, s.created, s.fresh = t, seq, created, true
@@ -159,8 +161,8 @@ func (s *Store) replaceCache(t *table, seq uint64, created time.Time) {
 }
 
 // applyChange applies one message of the stream to the cache, and wakes waiting calls. If something
-// is due earlier, it wakes the watchers. If err is not nil, the message is not an entry: r is
-// ignored, and the message only counts as seen. It takes s.mu.
+// is due earlier, it then wakes the watchers, without s.mu. If err is not nil, the message is not
+// an entry: r is ignored, and the message only counts as seen. It takes s.mu.
 func (s *Store) applyChange(r *record, err error, seq uint64) {
 	s.mu.Lock()
 	sooner := err == nil && s.cache.apply(r, seq, true)

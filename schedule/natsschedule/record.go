@@ -130,7 +130,8 @@ func (r *record) held(owner string, due time.Time) int {
 	return -1
 }
 
-// schedule sets the due time of the entry; zero removes it. A paused entry gets no due time.
+// schedule sets the due time of the entry to next, in place of an earlier one; a zero next only
+// removes it. A paused entry gets no due time. It changes only r.
 func (r *record) schedule(next time.Time) {
 	r.Next, r.Timed = 0, false
 	if !next.IsZero() && !r.Paused {
@@ -142,8 +143,8 @@ func (r *record) schedule(next time.Time) {
 // and is neither paused nor removed.
 func (r *record) unscheduled() bool { return !r.Timed && len(r.Claims) == 0 && !r.Paused && !r.Gone }
 
-// repair sets the due time of an unscheduled entry, and reports whether it did so. Other records
-// stay unchanged.
+// repair sets the due time of an entry without due time, claim and pause, and reports whether it
+// did so. Other records, also removed ones, stay unchanged.
 func (r *record) repair(next time.Time) bool {
 	if !r.unscheduled() {
 		return false

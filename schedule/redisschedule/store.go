@@ -142,7 +142,8 @@ func (s *Store) Add(ctx context.Context, entries []schedule.Entry) ([]bool, erro
 
 // add adds the entries with the given indexes to a layout, and sets their results in added. Then it
 // repairs existing entries that have no due time, claim or pause, except one-shot entries. For this
-// it scans all members of the layout's sorted set.
+// it scans all members of the layout's sorted set. It returns the first error; some entries may be
+// added then.
 func (s *Store) add(ctx context.Context, l *layout, entries []schedule.Entry, some []int, added []bool) error {
 	args := make([]any, 0, 5*len(some))
 	for _, i := range some {
@@ -212,7 +213,7 @@ type deadMember struct{ id, member string }
 
 // drop removes members that name no entry from S:next, unless they changed meanwhile. It logs each
 // removed one and calls OnDrop, except for claims whose entry was removed. Without members it does
-// nothing.
+// nothing. Returns errors of the server.
 func (s *Store) drop(ctx context.Context, list []deadMember) error {
 	if len(list) == 0 {
 		return nil
@@ -328,7 +329,8 @@ func (s *Store) now() string {
 	return strconv.FormatInt(s.c.Clock().UnixMilli(), 10)
 }
 
-// eachBool calls a script as each does, and returns for each item whether its answer is "1".
+// eachBool calls a script as each does, and returns for each item whether its answer is "1". After
+// an error of each it returns no answers.
 func (s *Store) eachBool(ctx context.Context, what string, script *redisconn.Script, keys []string, head, list []any, width int) ([]bool, error) {
 	text, err := s.each(ctx, what, script, keys, head, list, width)
 	if err != nil {
@@ -345,8 +347,8 @@ func (s *Store) eachBool(ctx context.Context, what string, script *redisconn.Scr
 // character for each item. list holds width arguments for each item; head holds the arguments
 // before the items.
 //
-// After an error, the calls for earlier items have taken effect. Without items it sends a PING, and
-// returns its error.
+// After an error, the calls for earlier items have taken effect. Returns [schedule.ErrUnavailable]
+// for an answer of another form. Without items it sends a PING, and returns its error.
 func (s *Store) each(ctx context.Context, what string, script *redisconn.Script, keys []string, head, list []any, width int) (string, error) {
 	if len(list) == 0 {
 		// A call without items must fail like others if the server is unavailable.

@@ -234,7 +234,8 @@ func (w *work) claim(owner string, lease time.Duration, c *schedule.Claim) bool 
 	return true
 }
 
-// schedule sets the due time of the entry; zero removes it. A paused entry gets no due time.
+// schedule sets the due time of the entry to next, in place of an earlier one; a zero next only
+// removes it. A paused entry gets no due time. It sets e.changed, so that save writes it.
 func (e *entry) schedule(next time.Time) {
 	e.next, e.changed = nil, true
 	if !e.paused {

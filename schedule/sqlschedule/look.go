@@ -62,7 +62,8 @@ func read(ctx context.Context, tx *sqlconn.Tx, query string, args ...any) ([]sch
 }
 
 // Pause implements [schedule.Pauser]: it removes an entry's due time until Resume. Claims on its
-// ticks stay. Returns [schedule.ErrNotFound] if the entry does not exist.
+// ticks stay. A paused entry stays as it is. Returns [schedule.ErrNotFound] if the entry does not
+// exist. Other errors are wrapped by wrap.
 func (s *Store) Pause(ctx context.Context, id string) error {
 	return s.update(ctx, "pause", func(ctx context.Context, tx *sqlconn.Tx) error {
 		n, err := tx.Exec(ctx, s.text.pause, s.name, id)

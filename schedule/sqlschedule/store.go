@@ -161,9 +161,10 @@ func (s *Store) Add(ctx context.Context, entries []schedule.Entry) ([]bool, erro
 	return added, nil
 }
 
-// add adds up to chunk entries in one transaction and then repairs existing ones without a due time
-// in a second one. It returns for each whether it is new; of two entries with one id only the first
-// can be. It notifies the watchers of all processes if it added or repaired something.
+// add adds up to chunk entries in one transaction. In a second one it gives their Next to existing
+// entries without due time, claim and pause. It returns for each whether it is new; of two entries
+// with one id only the first can be. It notifies the watchers of all processes if it added or
+// changed an entry. After an error of the second transaction the entries are added.
 func (s *Store) add(ctx context.Context, entries []schedule.Entry) ([]bool, error) {
 	rows, query, place := make([][]any, len(entries)), s.text.add, 0
 	for i := range entries {
@@ -214,9 +215,9 @@ func (s *Store) add(ctx context.Context, entries []schedule.Entry) ([]bool, erro
 	return added, err
 }
 
-// repair sets the due time of those of the given entries (id, next) that are unscheduled: without a
-// due time, claim or pause. If it changed any, it notifies the watchers. It returns the number of
-// repaired entries. Without rows it does nothing.
+// repair sets the due time of those of the given entries (id, next) that have no due time, claim or
+// pause. If it changed any, it notifies the watchers. It returns the number of changed entries, and
+// errors as wrap does. Without rows it does nothing.
 func (s *Store) repair(ctx context.Context, what string, rows [][]any) (n int64, err error) {
 	if len(rows) == 0 {
 		return 0, nil

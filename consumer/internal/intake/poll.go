@@ -57,7 +57,7 @@ func newPoll(order Order, queues []*Queue) *poll {
 }
 
 // run starts a feeder goroutine for each queue, in the wait group of t. They end when fetching
-// stops.
+// stops. It takes no lock: call it before the workers of t start.
 func (p *poll) run(t *Workers) {
 	p.set = t
 	for i := range p.queues {

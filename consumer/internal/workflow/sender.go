@@ -117,7 +117,8 @@ func (f *Sender) failUnsent(e *task.Envelope, cause error) {
 }
 
 // failSuccessor records that a successor failed with cause before it could run, and handles the
-// tasks that follow it. If the record cannot be stored, it sets f.stopped and ends.
+// tasks that follow it, see handleEnd. It blocks while it stores the record. If the record cannot
+// be stored, it sets f.stopped and ends.
 func (f *Sender) failSuccessor(e *task.Envelope, cause *task.RemoteError) {
 	f.record(e.ID, e.Name, e, &e.Meta, cause)
 	if !f.stopped {
