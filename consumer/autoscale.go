@@ -147,9 +147,10 @@ func (q *queue) autoscale(ctx context.Context) {
 // sampleTimeout limits the read of the waiting tasks of a queue.
 const sampleTimeout = 10 * time.Second
 
-// sample reads the number of workers, running handlers and waiting tasks of the queue, and calls
-// Autoscale.Load. Returns an error if the broker does not answer within sampleTimeout. With a nil
-// inspector the number of waiting tasks is -1, unknown; without Load the load is 0.
+// sample reads the number of workers, running handlers (at most the number of workers) and waiting
+// tasks of the queue, and calls Autoscale.Load. It returns the error of the broker, also if that
+// does not answer within sampleTimeout. With a nil inspector the number of waiting tasks is -1,
+// unknown; without Load the load is 0.
 func (q *queue) sample(ctx context.Context, inspector broker.Inspector) (autoscaleSample, error) {
 	l := autoscaleSample{workers: q.workers.Count(), ready: -1}
 	if inspector != nil {

@@ -16,7 +16,8 @@ import (
 
 // newCommandServer returns the server of remote commands for c, or nil without Config.Control. It
 // starts nothing. If the revoke command is allowed but Config.Revocations is nil, it sets
-// c.cfg.Revocations to a list of this process only. Returns the errors of [control.NewServer].
+// c.cfg.Revocations to a list of this process only. Returns the errors of [control.NewServer], for
+// example for a missing bus.
 func newCommandServer(c *Consumer) (*control.Server, error) {
 	if c.cfg.Control == nil {
 		return nil, nil
@@ -114,8 +115,8 @@ const revokeTimeout = 5 * time.Second
 
 // Revoke adds a revocation of the tasks to Config.Revocations, which revokes them in this process
 // at once. If that list has a bus, it also sends the revocation to all consumers. It blocks for at
-// most revokeTimeout and returns the error of the list. terminate also ends running tasks. It
-// implements [control.Revoker].
+// most revokeTimeout and returns the error of the list. terminate also ends running tasks. See
+// [control.Revoker].
 func (n controlNode) Revoke(ctx context.Context, terminate bool, ids ...task.ID) error {
 	ctx, cancel := context.WithTimeout(ctx, revokeTimeout)
 	defer cancel()

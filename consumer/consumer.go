@@ -130,7 +130,7 @@ func New(c Config) (*Consumer, error) {
 // NodeID returns the name of this consumer in events and records.
 func (c *Consumer) NodeID() string { return c.cfg.Report.NodeID }
 
-// Register registers the handler h for tasks of the given name. It implements [task.Registrar].
+// Register registers the handler h for tasks of the given name, as [task.Registrar] describes.
 //
 // The handler is wrapped, from the outside: panic recovery, task hooks, Config.Middleware, the
 // middleware of the task, time limits. If the types of the task have secret fields, events hide
@@ -376,8 +376,8 @@ func (c *Consumer) stop(queues []*queue) error {
 // and gives the remaining tasks back, within KillGrace. It does not wait for handlers that it
 // leaves behind.
 //
-// Returns nil if all tasks were settled in the first wait. Returns [ErrForced] if handlers still
-// ran after the first wait, or settlements after the second one.
+// Returns [ErrForced] if handlers still ran after the first wait, or settlements after the second
+// one. Otherwise returns nil.
 func (c *Consumer) drain(drained chan struct{}) error {
 	soft := time.NewTimer(max(c.cfg.ShutdownTimeout, 0))
 	defer soft.Stop()

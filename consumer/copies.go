@@ -20,9 +20,9 @@ func gatherList(_ context.Context, r *task.Request) (any, error) {
 }
 
 // gatherTTL returns how long the gatherer (the store of groups) keeps a decided group after the
-// last arrival of a member. The gatherer remembers for the same time which copy of a task runs. It
-// is the ResultTTL of the task, but at least [resultstore.DefaultGatherTTL]: another member of the
-// group may take longer.
+// last arrival of a member. For as long it remembers which copy of a task runs. It is the ResultTTL
+// of the task, but at least [resultstore.DefaultGatherTTL]: another member of the group may take
+// longer.
 func (r *run) gatherTTL() time.Duration {
 	return max(r.request.Effective.ResultTTL.Or(0), resultstore.DefaultGatherTTL)
 }
@@ -58,9 +58,10 @@ func (r *run) dropIfOtherCopy() bool {
 	return true
 }
 
-// beginCopy tells the gatherer that this copy of the task is about to run. It returns true if this
-// copy is the first, also if it has begun before. It returns false if another copy has begun first:
-// the task runs or ran from that one.
+// beginCopy tells the gatherer that this copy of the task is about to run. It tries once and
+// returns the error of the gatherer. It returns true if this copy is the first, also if it has
+// begun before. It returns false if another copy has begun first: the task runs or ran from that
+// one.
 func (r *run) beginCopy(ctx context.Context) (bool, error) {
 	return r.queue.c.gather.Begin(ctx, wire.LifeID(r.request.ID, r.request.Life), r.request.Copy, r.gatherTTL())
 }

@@ -50,7 +50,9 @@ func (r crashRun) State() *crashes.State { return &r.crash }
 // Message returns the message and the name of the subscribed queue.
 func (r crashRun) Message() (queue string, m *broker.Message) { return r.queue.source, r.message }
 
-// WaitContext returns a context that ends when the task must not start any more.
+// WaitContext returns a context that ends when the task must not start any more, see
+// [queue.waitContext]: the consumer stops, the queue is paused, or the broker has taken the task
+// back.
 func (r crashRun) WaitContext() (context.Context, context.CancelFunc) {
 	return r.queue.waitContext(r.run)
 }
@@ -75,11 +77,12 @@ func (r *run) Reserve(waits bool) {
 	}
 }
 
-// Start starts the task on the calling goroutine and returns after its handler.
+// Start starts the task on the calling goroutine and returns after its handler. It waits for a free
+// slot first, see [queue.start].
 func (r crashRun) Start() { r.queue.start(r.run) }
 
-// GiveBack returns a task that has not started to its queue, on another goroutine. It is part of
-// [crashes.Run] and of [rates.Run].
+// GiveBack returns a task that has not started to its queue, on another goroutine, and frees its
+// early slot. It is part of [crashes.Run] and of [rates.Run].
 func (r *run) GiveBack() { r.giveBackUnstarted() }
 
 // DeadLetter fails the task with err and dead-letters its message, on another goroutine.

@@ -24,6 +24,7 @@ func isConsumerReason(err error) bool {
 // deadLetterInfo returns the description of the failed task for its dead letter: reason, stack and
 // number of attempts. The text of a handler's error is left out where events must not show it. The
 // attempts are the retries, plus one if the handler has returned or the run settles a deferral.
+// Unreadable is set if the arguments could not be read or do not fit the handler.
 func (r *run) deadLetterInfo(cause error) broker.Dead {
 	reason, stack := cause.Error(), ""
 	if !isConsumerReason(cause) {

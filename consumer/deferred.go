@@ -61,11 +61,13 @@ func (r *run) attempt() (deferral.Attempt, error) {
 }
 
 // Expect stores in the deferral store that this attempt expects an answer for key, so that an early
-// answer is kept. It sets r.expects. It implements [task.Expecter].
+// answer is kept. It sets r.expects and waits for the store. It is the [task.Expecter] that
+// task.Expect calls.
 //
-// Returns [task.ErrNoAnswers] if the handler has returned, and errors of the store.
-// [deferral.ErrStale] means that the attempt is over, or another delivery of its message has
-// deferred it. Expect then sets r.stale: the result of the handler is ignored.
+// Returns [task.ErrNoAnswers] if the handler has returned, an error if the attempt cannot be
+// encoded, and errors of the store. [deferral.ErrStale] means that the attempt is over, or another
+// delivery of its message has deferred it. Expect then sets r.stale: the result of the handler is
+// ignored.
 func (r *run) Expect(ctx context.Context, key string) error {
 	if r.returned.Load() {
 		return fmt.Errorf("%w: the handler has returned", task.ErrNoAnswers)
@@ -279,8 +281,9 @@ func (q *queue) finishDeferred(ctx context.Context, r *run, v verdict, answered 
 }
 
 // restore returns the run of a received deferral, made from the message and the times that it
-// stores. It also sets these in a. The answer of the deferral settles the run; no handler runs.
-// Returns an error if the stored state or message cannot be read.
+// stores. It sets a.message, a.deliveries, a.atMostOnce and a.handlerTime from them. The answer of
+// the deferral settles the run; no handler runs. Returns an error if the stored state or message
+// cannot be read.
 func (q *queue) restore(a *answer) (*run, error) {
 	var kept deferredTask
 	if err := json.Unmarshal(a.claim.Attempt().State, &kept); err != nil {

@@ -10,7 +10,8 @@ import (
 
 // execute starts a task on the calling goroutine if its rate limit allows it now, and returns after
 // the handler. Otherwise it returns at once or, without room to set the task aside, within a
-// second. The rate limiter then starts the task later or puts it back; do not use r any more.
+// second. The rate limiter then starts the task later, puts it back or gives it back; do not use r
+// any more.
 func (q *queue) execute(r *run) {
 	if q.rateAllows(r) {
 		q.start(r)
@@ -21,8 +22,9 @@ func (q *queue) execute(r *run) {
 // calling goroutine. It returns after the handler and frees the slot. A task that runs at most once
 // first takes an early slot, see acquireEarlySlot; its settlement frees that one.
 //
-// While it waits, the consumer may stop, the queue be paused or the broker take the task back.
-// start then returns, and another goroutine gives the task back.
+// If the consumer stops, the queue is paused or the broker takes the task back while start waits,
+// the handler does not run. start then calls giveBackUnstarted, which gives the task back on
+// another goroutine, and returns. It does the same if the pool refuses the task.
 func (q *queue) start(r *run) {
 	if !r.idempotent() && !q.acquireEarlySlot(r) {
 		r.giveBackUnstarted()

@@ -9,7 +9,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// publish queues an event for sending. It never blocks, and errors are only counted.
+// publish queues an event for sending. It never blocks. An event that is not passed to the bus is
+// dropped and counted in Metrics.Dropped. Without Config.Events it does nothing.
 func (c *Consumer) publish(e *events.Event) { c.report.Publish(e) }
 
 // notifyReceived sends the event that this consumer has received the task, with its arguments where

@@ -48,9 +48,9 @@ func newQueue(fetch context.Context, c *Consumer, name, source string, cfg *Queu
 // giveBackTimeout limits the time to give back tasks that have not started.
 const giveBackTimeout = 10 * time.Second
 
-// close gives back the fetched tasks that have not started and closes the subscription, within
-// giveBackTimeout. Call it after fetching has stopped. Returns the error of closing the
-// subscription.
+// close gives back the fetched tasks that have not started and closes the subscription. It waits
+// for the broker, at most giveBackTimeout. Call it after fetching has stopped. Returns the error of
+// closing the subscription.
 func (q *queue) close() error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(q.c.work), giveBackTimeout)
 	defer cancel()
@@ -66,7 +66,8 @@ func (q *queue) log(level slog.Level, msg string, attrs ...slog.Attr) {
 // queueTasks adapts a queue to [intake.Tasks].
 type queueTasks struct{ *queue }
 
-// Handle implements [intake.Tasks], see [queue.handle].
+// Handle starts or settles the task of a delivery and blocks while its handler runs, see
+// [queue.handle].
 func (q queueTasks) Handle(d broker.Delivery, worker int) { q.handle(d, worker) }
 
 // GiveBack returns a delivery that has not started to the broker, and blocks until ctx ends at the
@@ -94,14 +95,16 @@ func (q queueTasks) GiveBackLater(d broker.Delivery) {
 	r.giveBackUnstarted()
 }
 
-// GiveBackWaiting gives back the tasks of the queue that wait for their rate limit.
+// GiveBackWaiting gives back the tasks of the queue that wait for their rate limit, on other
+// goroutines. It takes the lock of c.rates.
 func (q queueTasks) GiveBackWaiting() { q.c.rates.GiveBack(&q.rateQueue) }
 
 // AcceptsChanged tells the receiver of deferrals which queues are paused now: it receives no
-// deferrals of these.
+// deferrals of these. Without Config.Deferrals it does nothing. It takes the receiver's lock.
 func (q queueTasks) AcceptsChanged() { q.c.answers.updateQueues() }
 
-// Resized sets the number of early and late slots to the prefetch.
+// Resized sets the number of early and late slots to n, the new prefetch. New slots go to waiting
+// tasks.
 func (q queueTasks) Resized(n int) {
 	q.earlySlots.Resize(int64(n))
 	q.lateSlots.Resize(int64(n))

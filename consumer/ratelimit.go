@@ -38,8 +38,8 @@ func (c *Consumer) SetRateLimit(name, limit string) error {
 }
 
 // rateAllows reports whether the rate limit of the task lets it start now. If not, the rate limiter
-// starts the task later or puts it back; the caller must not use r any more. It may block for up to
-// a second if the queue's prefetch leaves no room to set the task aside.
+// starts the task later, puts it back, or gives it back; the caller must not use r any more. It may
+// block for up to a second if the queue's prefetch leaves no room to set the task aside.
 func (q *queue) rateAllows(r *run) bool {
 	return q.c.rates.Admit(rateRun{r}, &q.rateQueue, r.request.Name, r.request.Effective.RateLimit.Or(""))
 }

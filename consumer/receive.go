@@ -94,10 +94,10 @@ func (q *queue) handle(d broker.Delivery, worker int) {
 	}
 }
 
-// settleEarlier checks whether an earlier delivery has deferred or ended the task. If so, it
-// settles the task by that, on another goroutine; otherwise it calls startOrSettle. A task whose
-// arguments cannot be read fails and is dead-lettered, on another goroutine. It may block until the
-// handler has returned.
+// settleEarlier checks whether an earlier delivery has deferred or ended the task. If so, another
+// goroutine acknowledges the message or settles the task by the stored end. Else it calls
+// startOrSettle and may block until the handler has returned. A task with unreadable arguments
+// fails and is dead-lettered, on another goroutine.
 func (q *queue) settleEarlier(r *run) {
 	switch {
 	case r.unreadable != nil:
@@ -119,7 +119,7 @@ func (r *run) mayHaveEnded() bool {
 // startOrSettle starts the task (execute), or settles it on another goroutine without a start:
 //
 //   - An earlier delivery of an at-most-once task may have started it: see settleIfStarted.
-//   - The task is revoked, has expired, or a dequeue hook has vetoed it: it is settled by that.
+//   - It is revoked, expired, or vetoed by a dequeue hook (settled like an error of the handler).
 //   - The revocations cannot be read, or the task comes too early: a later copy replaces it.
 //   - The task has no handler here: it is delayed, see park.
 //
@@ -143,12 +143,12 @@ func (q *queue) startOrSettle(r *run) {
 }
 
 // read decodes a delivery and returns a run with the merged metadata, the handler (nil if none is
-// registered) and the request. It begins the new life of a requeued task, see life.go. It ignores a
-// malformed reply address, which it counts and logs once. worker is the index of the worker that
-// received the delivery; 0: none.
+// registered) and the request. It begins the new life of a requeued task, see life.go. A message
+// without a task name gets QueueConfig.Task, one without an id that of foreignID. It counts a
+// malformed reply address, logs it once and ignores it. worker is the receiver's index, or 0.
 //
-// Returns an error if the message is malformed, cannot be opened, or names no task. It does not
-// fail for unreadable arguments but stores their error in r.unreadable.
+// Returns an error if the message is malformed, cannot be opened, or has no valid task name. It
+// does not fail for unreadable arguments but stores their error in r.unreadable.
 func (q *queue) read(d broker.Delivery, worker int) (*run, error) {
 	m := d.Message()
 	bind := q.c.bind
@@ -211,8 +211,9 @@ func (q *queue) read(d broker.Delivery, worker int) (*run, error) {
 	return r, nil
 }
 
-// decode decodes a message. In a queue with QueueConfig.Task, a message that does not declare
-// itself an envelope is taken as raw arguments; bare is then true. f is the format of the message.
+// decode decodes a message and returns the errors of the codec. In a queue with QueueConfig.Task, a
+// message that does not declare itself an envelope is taken as raw arguments; bare is then true. f
+// is the format of the message.
 func (q *queue) decode(m *broker.Message) (e *task.Envelope, f serializer.Format, bare bool, err error) {
 	if q.cfg.Task != "" {
 		return q.c.codec.DecodeRaw(m)
@@ -222,7 +223,7 @@ func (q *queue) decode(m *broker.Message) (e *task.Envelope, f serializer.Format
 }
 
 // foreignID returns the id of a task whose envelope has no id: the id of its message if that is a
-// valid task id, else a new one.
+// valid task id, else a new one. Returns an error if no new one can be made.
 func foreignID(m *broker.Message) (task.ID, error) {
 	if id := task.ID(m.ID); id.Check() == nil {
 		return id, nil
@@ -314,8 +315,8 @@ func (r *run) giveBackUnstarted() {
 
 // giveBack returns the task to its queue without counting an attempt, and clears the note of its
 // start. It tries once, counts a success as released, and returns the error of the broker. Where
-// the broker can, the task keeps its position at the front. A task that was acknowledged before its
-// start is left as it is. A deferral is released for answerRetryDelay.
+// the broker can, the task keeps its position at the front. For a task that was acknowledged before
+// its start it does nothing and returns nil. A deferral is only released for answerRetryDelay.
 func (r *run) giveBack(ctx context.Context) error {
 	switch {
 	case r.acked.Load():
@@ -402,15 +403,15 @@ func (r *run) saveParked(why error) bool {
 }
 
 // settleIfRecorded looks for the end of the task that an earlier delivery has stored, and waits up
-// to loadTimeout. It returns true if the task must not start now:
+// to loadTimeout. It returns true if the task must not start now; another goroutine continues then:
 //
 //   - The store has the end of the task: the task is settled by it.
 //   - The record belongs to a later life of the task (see life.go): the message is dropped.
 //   - The store failed: it is asked again, see retryLookup.
 //
-// All of these run on other goroutines. It returns false without a result store, without a record,
-// and for the failure of an earlier life. Stores that only send replies keep no records: the task
-// then runs again.
+// It returns false without a result store or a record. It also does so for a record that is
+// malformed, not final, or the failure of an earlier life. Stores that only send replies keep no
+// records.
 func (r *run) settleIfRecorded() bool {
 	store := r.store()
 	if store == nil {
@@ -434,9 +435,9 @@ func (r *run) settleIfRecorded() bool {
 }
 
 // retryLookup repeats the read of settleIfRecorded until the store answers, for at most StoreRetry.
-// If the store has the end of the task, it settles the task by that. If the task has a later life,
-// it drops the message. Otherwise it starts the task and may block until the handler has returned.
-// Without an answer it gives the task back.
+// If the store has the end of the task, it settles the task by that end. If the task has a later
+// life, it drops the message. Otherwise it calls startOrSettle and may block until the handler has
+// returned. Without an answer it gives the task back.
 func (r *run) retryLookup(store resultstore.ResultStore) {
 	c := r.queue.c
 	ctx, cancel := context.WithTimeout(c.settle, c.cfg.Tuning.StoreRetry)
@@ -460,9 +461,10 @@ func (r *run) retryLookup(store resultstore.ResultStore) {
 	}
 }
 
-// verdictOfRecord returns the verdict of the earlier attempt that stored rec, a final record. The
-// verdict has the stored result or error and is marked as recorded, so that it is not stored again.
-// It dead-letters the message if the error is a reason of the consumer, see isConsumerReason.
+// verdictOfRecord returns the verdict of the earlier attempt that stored rec, a final record: the
+// stored result or error. Without a stored error of a failure the error names the state. It is
+// marked as recorded, so that it is not stored again. It dead-letters the message if the error is a
+// reason of the consumer, see isConsumerReason.
 func verdictOfRecord(rec *resultstore.Record) verdict {
 	v := verdict{recorded: true, ran: !rec.StartedAt.IsZero(), result: rec.Result, contentType: rec.ContentType}
 	switch rec.State {

@@ -68,8 +68,8 @@ func (r *run) protectedRecord(state task.State, v verdict, ended time.Time) (res
 	return rec, nil
 }
 
-// load returns the task's record from the store, opened if it is final. It tries once. Its errors
-// are those of the store, and:
+// load returns the task's record from the store. It opens a final record and returns any other one
+// as it is. It tries once. Its errors are those of the store, and:
 //
 //   - [resultstore.ErrMalformed]: a final record cannot be opened, because another program wrote it
 //     or its key is gone. It is counted as rejected. No successors may be made from it.
@@ -93,9 +93,9 @@ func (r *run) load(ctx context.Context, store resultstore.ResultStore) (resultst
 
 // save stores the state of the task and repeats that until it succeeds or ctx ends. It blocks
 // meanwhile. Before a success it reopens the records of successors. After a final state it sets
-// r.final, if the store keeps records. A record that no reader can ever get counts as stored and as
-// rejected. It stores nothing without a result store. A store that only sends replies gets only
-// final states.
+// r.final, if the store keeps records. A record that the store refuses as malformed, or because its
+// submitter is gone, counts as stored and as rejected. It stores nothing without a result store. A
+// store that only sends replies gets only final states.
 //
 // It returns the verdict to continue with, which differs from v in two cases:
 //

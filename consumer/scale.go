@@ -14,7 +14,8 @@ const MaxWorkers = 100_000
 // tasks of a queue, use Pause.
 //
 // The prefetch changes with the workers, unless QueueConfig.Prefetch sets it. Fetched tasks above
-// the new prefetch that have not started are given back.
+// the new prefetch that have not started are given back. Scale waits for the broker; concurrent
+// calls for the same workers run one after the other.
 //
 // Returns [ErrNotRunning], [ErrNoQueue], or an error for a number out of range; these change
 // nothing. After an error of the broker the number of workers has changed, and the consumer repeats

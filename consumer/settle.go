@@ -114,7 +114,8 @@ func (r *run) decided(o task.Outcome) verdict {
 }
 
 // success encodes the result and returns the verdict of a success. The serializer is that of the
-// metadata, else that of the arguments. A result that cannot be encoded, or is larger than
+// metadata, else that of the arguments, else the default one. If that is for raw bytes and cannot
+// encode the result, the default one is used. A result that cannot be encoded, or is larger than
 // Tuning.MaxResult, fails the task with [task.ErrBadResult]: another run would not help.
 //
 // If the result is not kept and no task follows, it is not encoded, and the verdict has no result.
@@ -145,8 +146,9 @@ func (r *run) success(result any) verdict {
 }
 
 // settlesByAck reports whether settling v needs only an acknowledgement, so that a worker can do it
-// without waiting. That is so for a success, failure or revocation without a result store,
-// following tasks, a dead letter, a waiting submitter and a deferral.
+// without waiting. That is so for a success, failure or revocation, unless one of these must be
+// stored or sent: a result, following tasks, a dead letter, a record for a waiting submitter, a
+// deferral.
 func (r *run) settlesByAck(v verdict) bool {
 	if r.expects.Load() || r.answer != nil || r.mayHaveOpenDeferral(v) || r.submitterStore() != nil {
 		return false
@@ -168,11 +170,11 @@ func (r *run) deadLetters(v verdict) bool {
 
 // settle settles the task by v and blocks until that is done or given up. Each step is repeated for
 // up to StoreRetry. After that the task is given back; a task that was acknowledged before its
-// start is handled by retryAckedStep. settle frees the early slot of the task.
+// start is handled by retryAckedStep. settle frees the early slot of the task. It counts a snooze.
 //
 //   - The broker has taken the task back: settle only logs that.
 //   - Another delivery has settled or deferred the task (r.stale): settle only acknowledges.
-//   - The attempt has left a deferral: closeExpected ends it first and may replace v.
+//   - The attempt has left a deferral: closeExpected ends it first and may settle the task instead.
 func (q *queue) settle(r *run, v verdict) {
 	defer r.releaseEarlySlot()
 	if r.isLost() { // it runs elsewhere: no effect of this run may be visible
@@ -296,8 +298,8 @@ func (q *queue) settleFinal(ctx context.Context, r *run, v verdict) {
 	r.endJob(v)
 }
 
-// remove acknowledges the message, or dead-letters it if v asks for that (deadLetterOrAck). It
-// blocks and repeats that until it succeeds or ctx ends, and then returns true. A message that was
+// remove acknowledges the message, or dead-letters it if deadLetters says so (deadLetterOrAck). It
+// blocks and repeats that until it succeeds or ctx ends. Then it returns true. A message that was
 // acknowledged before its start is not acknowledged again. For a deferral it deletes the deferral
 // as well.
 //

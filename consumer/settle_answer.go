@@ -44,12 +44,13 @@ func (w *answer) Deliveries() (n int, exact bool) { return w.deliveries, true }
 // Lost returns a channel that is closed when the claim of the deferral is lost.
 func (w *answer) Lost() <-chan struct{} { return w.claim.Lost() }
 
-// Ack deletes the deferral. It blocks and repeats that until the store has done it, the claim is
-// lost or ctx ends. It returns the last error then.
+// Ack deletes the deferral and sets w.settled. It blocks and repeats that until the store has done
+// it, the claim is lost or ctx ends. Returns the last error then, or [broker.ErrLeaseLost].
 func (w *answer) Ack(ctx context.Context) error { return w.settleClaim(ctx, w.claim.Ack) }
 
-// Release returns the deferral to the store, which delivers it again after the given time. It
-// repeats that until the store has done it, the claim is lost or ctx ends.
+// Release returns the deferral to the store, which delivers it again after the given time, and sets
+// w.settled. It blocks and repeats that until the store has done it, the claim is lost or ctx ends.
+// Returns the last error then, or [broker.ErrLeaseLost].
 func (w *answer) Release(ctx context.Context, after time.Duration) error {
 	return w.settleClaim(ctx, func(ctx context.Context) error { return w.claim.Release(ctx, after) })
 }
@@ -59,8 +60,8 @@ func (w *answer) Release(ctx context.Context, after time.Duration) error {
 func (w *answer) DeadLetter(ctx context.Context, _ broker.Dead) error { return w.Ack(ctx) }
 
 // settleClaim calls settle until it succeeds, the claim of the deferral is lost, or ctx ends. It
-// logs the first error and returns the last one, or [broker.ErrLeaseLost]. After a success it sets
-// w.settled.
+// blocks meanwhile, logs the first error and returns the last one, or [broker.ErrLeaseLost]. After
+// a success it sets w.settled and returns nil.
 func (w *answer) settleClaim(ctx context.Context, settle func(context.Context) error) error {
 	err := repeat(ctx, w.claim.Lost(), settle, func(err error) {
 		w.c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "settling a deferral failed; it is repeated", slog.Any("error", err))
@@ -85,7 +86,8 @@ func (w *answer) releaseUnsettled() {
 }
 
 // replace publishes the task's next message, and then tells the store that this message replaces
-// the deferral. It tries each once. A repeated call does not publish the same generation again.
+// the deferral. It tries each once. A repeated call with the same generation does not publish
+// again; w.published holds the generation.
 //
 // Returns errors of the broker and of the store. Returns nil also if the next attempt has already
 // claimed the deferral ([broker.ErrLeaseLost]). After a success it sets w.settled.
@@ -111,7 +113,7 @@ const answerRetryDelay = 5 * time.Second
 
 // settleAnswer settles the task of a received deferral, and blocks until that is done or given up.
 //
-//   - If answerVerdict knows how the attempt ended, it settles the task by that verdict.
+//   - If answerVerdict knows how the attempt ended, it settles the task by the returned verdict.
 //   - If the deferral was only woken, to check for a revocation, it returns the deferral to the
 //     store until its deadline.
 //   - If the attempt was abandoned, it deletes the deferral: the broker still has the message of
@@ -171,12 +173,14 @@ func (r *run) answerVerdict() (v verdict, known bool) {
 	return verdict{}, false
 }
 
-// recordedVerdict returns the verdict that an earlier settlement of this deferral stored in the
-// result store, and true. It waits up to loadTimeout. Without a final record, or without a store
-// that keeps records, known is false.
+// recordedVerdict looks in the result store for the verdict that an earlier settlement of this
+// deferral stored. It waits up to loadTimeout. known, the second result, is true if the caller must
+// use the verdict or r.stale:
 //
-// If the store fails, the verdict is giveBack. If the record is of a later life of the task,
-// recordedVerdict sets r.stale, and the verdict has no meaning. known is true in both cases.
+//   - A final record: its verdict, true.
+//   - A record of a later life of the task: it sets r.stale; the verdict has no meaning, true.
+//   - The store fails: giveBack, true. It logs that.
+//   - No record, one that is malformed or not final, or no store that keeps records: false.
 func (r *run) recordedVerdict() (verdict, bool) {
 	store := r.store()
 	if store == nil || resultstore.RepliesOnly(store) {
@@ -198,8 +202,9 @@ func (r *run) recordedVerdict() (verdict, bool) {
 	return verdict{kind: giveBack}, true
 }
 
-// isRevoked reports whether the task is revoked. It may wait for the list of revocations. Returns
-// an error if that cannot be read now, and false without Config.Revocations.
+// isRevoked reports whether the task is revoked. It may wait for the list of revocations, at most
+// until the settlements of the consumer end. Returns an error if that cannot be read now, and false
+// without Config.Revocations.
 func (r *run) isRevoked() (bool, error) {
 	list := r.queue.c.cfg.Revocations
 	if list == nil {

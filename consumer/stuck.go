@@ -53,7 +53,8 @@ func (c *Consumer) timeLimit(next task.Handler) task.Handler {
 }
 
 // countStuck adds delta to the counts of stuck handlers, in total, of the queue and in the metrics,
-// and logs the change. delta is 1 when a handler becomes stuck and -1 when it returns.
+// and logs the change. delta is 1 when a handler becomes stuck and -1 when it returns. A queue that
+// is not configured has no count of its own.
 func (c *Consumer) countStuck(r *task.Request, delta int) {
 	total := c.stuck.total.Add(int64(delta))
 	if n := c.stuck.byQueue[r.Queue]; n != nil {

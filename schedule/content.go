@@ -132,7 +132,8 @@ func (c *Content) decodeOld() {
 	}
 }
 
-// read decodes a JSON field into to. It reports whether the field exists and could be decoded.
+// read decodes a JSON field into to. It reports whether the field exists and could be decoded. It
+// returns false for a nil raw; after a failed decoding, to may be changed in part.
 func read(raw json.RawMessage, to any) bool { return raw != nil && json.Unmarshal(raw, to) == nil }
 
 // check returns an error that joins all invalid fields and wraps [ErrBadEntry], or nil. Args must

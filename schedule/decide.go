@@ -258,7 +258,8 @@ const (
 )
 
 // reportProblem reports the problem of a decision to the log and OnReport, if it has one. A tick
-// that is postponed repeatedly is reported once an hour; see shouldReport.
+// that is postponed repeatedly is reported once an hour; see shouldReport. It takes r.mu for a
+// postponed tick.
 func (r *runner) reportProblem(v *decision) {
 	if v.problem != "" && (v.action != postponeTick || r.shouldReport(keyOf(&v.hold.tick))) {
 		job := ""

@@ -137,7 +137,7 @@ func (r *runner) renew(ctx context.Context, hs []*hold) (errs []error, asked tim
 	return errs, asked, nil
 }
 
-// ticks returns the ticks of held ticks, in the same order.
+// ticks returns the tick of each hold, in the same order.
 func ticks(hs []*hold) []Tick {
 	list := make([]Tick, len(hs))
 	for i, h := range hs {

@@ -50,7 +50,7 @@ func NewListener(c ListenerConfig) (*Listener, error) {
 	return &Listener{c: c, forwards: map[string]forward{}}, nil
 }
 
-// Register sets the handler for the job name; it implements task.Registrar. Call it before or
+// Register sets the handler for the job name, as [task.Registrar] describes. Call it before or
 // during Run. A name is any text of 1 to 255 bytes without control characters.
 //
 // Returns [ErrUnsupported] if the listener submits tasks; use [Forward] then. Returns
@@ -63,7 +63,8 @@ func (l *Listener) Register(name string, h task.Handler, defaults task.Metadata)
 	return l.handlers.Register(name, h, defaults)
 }
 
-// Forward gives a listener that submits tasks the definition of a task. Call it before Run.
+// Forward gives a listener that submits tasks the definition of a task. Call it before Run. It
+// takes l.mu.
 //
 // With the definition, the call gets the metadata of the task, and the producer's serializer
 // encodes the arguments. Metadata of the entry take precedence. Without it, arguments are submitted
@@ -89,7 +90,8 @@ func Forward[A, R any](l *Listener, t task.Task[A, R]) error {
 	return nil
 }
 
-// Stats returns the current counts. Safe for concurrent use.
+// Stats returns the current counts of this Listener, see [Stats]. It takes no lock. Safe for
+// concurrent use.
 func (l *Listener) Stats() Stats {
 	return Stats{
 		Ran: l.stats.ran.Load(), Failed: l.stats.failed.Load(), Submitted: l.stats.submitted.Load(), Skipped: l.stats.skipped.Load(),
@@ -118,8 +120,9 @@ func (l *Listener) Run(ctx context.Context) error {
 	return r.run(ctx)
 }
 
-// report logs a problem of tick k as a warning and calls OnReport, if it is set. If k has no Due,
-// the report concerns the entry, and its Task is "". report counts nothing.
+// report logs a problem of tick k as a warning and calls OnReport, if it is set, on the calling
+// goroutine. If k has no Due, the report concerns the entry, and its Task is "". report counts
+// nothing.
 func (l *Listener) report(p Problem, k *Tick, job string, err error) {
 	r := Report{Problem: p, Entry: k.Entry, Job: job, Due: k.Due, Err: err}
 	if !k.Due.IsZero() {

@@ -75,8 +75,8 @@ func duration(name string, o *task.Opt[time.Duration]) option {
 	}
 }
 
-// MarshalJSON implements json.Marshaler. It writes only the fields that are set, durations in
-// milliseconds.
+// MarshalJSON returns a JSON object with only the fields that are set, durations in milliseconds.
+// encoding/json calls it.
 func (m metadata) MarshalJSON() ([]byte, error) {
 	fields := map[string]any{}
 	for _, o := range m.options() {
@@ -87,8 +87,12 @@ func (m metadata) MarshalJSON() ([]byte, error) {
 	return taskio.Marshal(fields)
 }
 
-// UnmarshalJSON implements json.Unmarshaler. It ignores unknown keys, which newer versions may
-// write. A key that is missing or null leaves its field as it was.
+// UnmarshalJSON sets the fields of m from a JSON object. It ignores unknown keys, which newer
+// versions may write. A key that is missing or null leaves its field as it was. encoding/json calls
+// it.
+//
+// Returns an error if data is not a JSON object or a value has the wrong type; some fields may be
+// set then.
 func (m *metadata) UnmarshalJSON(data []byte) error {
 	fields := map[string]json.RawMessage{}
 	if err := json.Unmarshal(data, &fields); err != nil {

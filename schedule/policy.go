@@ -102,9 +102,16 @@ func (m Misfire) plan(spec when.Spec, due, now time.Time) plan {
 	return plan{next: after(spec, from), late: true}
 }
 
-// planSteps does the same as plan for a repeat that counts from its scheduled times. There each run
+// planSteps decides as plan does, for a repeat that counts from its scheduled times. There each run
 // time follows from the one before it, so a late run does not move the later ones. n is the number
 // of missed runs that m runs, at least 1; 1 if m is not MisfireAll.
+//
+//   - MisfireAll: if the tick is one of the newest n runs, next is the first run after due.
+//     Otherwise it is left out (late), and next is the oldest of the newest n.
+//   - Other policies: next is the first run after both due and now. late is true for MisfireSkip
+//     and a tick that is more than tooLate late.
+//
+// If more than maxMissed runs were missed, the repeat counts from now, see missed.
 func (m Misfire) planSteps(r *when.Repeat, due, now time.Time, n int) plan {
 	runs := missed(r, due, now, n)
 	switch _, all := m.limit(); {

@@ -50,7 +50,7 @@ func (r *runner) sweep(ctx context.Context, m Repairer, seen map[string]time.Tim
 }
 
 // repair gives e, an entry without a due time, its next due time in the store. If the store did so,
-// repair counts and reports it (ProblemRepaired).
+// repair counts and reports it (ProblemRepaired). It blocks until the store answers or ctx ends.
 //
 // It does nothing if this listener cannot read or run the entry, or if the entry has no further
 // run. Errors of the store are ignored; a later sweep tries again.

@@ -92,7 +92,8 @@ func (r *runner) finishRun(h *hold, q *task.Request, c *runState, value any, err
 
 // stateBefore returns the carried state ([SetState]) that the run starts with. It is the state of
 // the tick's entry, or of the original entry if [Schedule.RunNow] made the tick's entry. It asks
-// the store for the original entry and returns nil if that cannot be read.
+// the store for the original entry, waits for at most one lease, and returns nil if that cannot be
+// read.
 func (r *runner) stateBefore(h *hold) []byte {
 	if h.content.From == "" {
 		return h.tick.State
@@ -112,7 +113,7 @@ func (r *runner) stateBefore(h *hold) []byte {
 
 // request returns the request for the handler of h, received and started now. SentAt is the due
 // time of the tick, Deliveries is 1. The call's metadata take precedence over the handler's
-// defaults.
+// defaults. The request decodes its arguments with decodeArgs.
 func (r *runner) request(h *hold, defaults task.Metadata) *task.Request {
 	now := time.Now()
 	q := task.NewRequest(&task.Envelope{

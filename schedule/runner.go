@@ -258,8 +258,8 @@ func (r *runner) waitForCapacity(ctx context.Context) int {
 	}
 }
 
-// queued removes all ticks that no worker or submitter has taken from the queues, and returns them.
-// It does not block. The ticks stay claimed and held; the caller must release them.
+// queued removes all ticks that no worker or submitter has taken from r.queue and r.batches, and
+// returns them. It does not block. The ticks stay claimed and held; the caller must release them.
 func (r *runner) queued() []*hold {
 	var taken []*hold
 	for {
@@ -284,7 +284,7 @@ type pace struct {
 const waitBehind = 100 * time.Millisecond
 
 // note adds the duration of a run to the moving average, in which it counts an eighth. The first
-// duration becomes the average.
+// duration becomes the average. It takes p.mu.
 func (p *pace) note(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -296,15 +296,16 @@ func (p *pace) note(d time.Duration) {
 }
 
 // slow raises the average to at least stuck, so that no ticks are claimed ahead of the workers
-// until shorter runs lower it again.
+// until shorter runs lower it again. It takes p.mu.
 func (p *pace) slow() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mean = max(p.mean, stuck)
 }
 
-// ahead returns how many ticks may wait for a free worker, at most maxClaim. It is 0 while the
-// average run takes longer than waitBehind, and before the first run.
+// ahead returns how many ticks may wait for a free worker, at most maxClaim: as many as the workers
+// run in waitBehind. It is 0 while the average run takes longer than waitBehind, and before the
+// first run. It takes p.mu.
 func (p *pace) ahead(workers int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -149,7 +149,7 @@ func (s *Schedule) Add(ctx context.Context, at When, call task.Call, opts ...Opt
 
 // AddAll adds one entry for each call, as [Schedule.Add] does, with one call of Store.Add. It
 // returns one Added for each call, in the same order. Options apply to all calls. If one of the
-// calls is invalid, no entry is added.
+// calls is invalid, no entry is added. After [ErrUnavailable] some may have been added.
 func (s *Schedule) AddAll(ctx context.Context, at When, calls []task.Call, opts ...Option) ([]Added, error) {
 	now, err := s.now(ctx)
 	if err != nil {
@@ -183,7 +183,8 @@ func (s *Schedule) AddAll(ctx context.Context, at When, calls []task.Call, opts 
 	return added, nil
 }
 
-// now asks the store for the current time of its clock. It returns the store's error.
+// now asks the store for the current time of its clock and waits for the answer. It returns the
+// store's error.
 func (s *Schedule) now(ctx context.Context) (time.Time, error) {
 	b, err := s.c.Store.Due(ctx, 0)
 	return b.Now, err
@@ -193,8 +194,9 @@ func (s *Schedule) now(ctx context.Context) (time.Time, error) {
 // returns an error if the call or an option is not valid for an entry.
 //
 // Older versions wrote the payload in another form. If the store is a [Lister] and holds the entry
-// in that form, payload returns that form and its id. Then the entry is not added twice. It does
-// not look for the old form if atOnce is true: the entry runs once, at once.
+// in that form, payload returns that form and its id. Then the entry is not added twice. An error
+// of this read is returned. It does not look for the old form if atOnce is true: the entry runs
+// once, at once.
 func (s *Schedule) payload(ctx context.Context, call *task.Call, spec when.Spec, opts []Option, atOnce bool) (id string, payload []byte, err error) {
 	if err := checkCall(call); err != nil {
 		return "", nil, err

@@ -26,7 +26,7 @@ type runStateKey struct{}
 
 // State returns the state that the last run of the calling handler's entry stored with [SetState].
 // If this run has called SetState already, State returns that value. The zero value means that no
-// state is stored, or that SetState(ctx, nil) deleted it.
+// state is stored, or that SetState(ctx, nil) deleted it. It takes the lock of the run's state.
 //
 // Returns [ErrNoState] outside a run in place, and an error if the state is not valid JSON for S.
 func State[S any](ctx context.Context) (S, error) {
@@ -51,10 +51,10 @@ func State[S any](ctx context.Context) (S, error) {
 }
 
 // SetState sets the state for the next run of the calling handler's entry, encoded as JSON. The
-// last call counts. A nil state deletes the stored one.
+// last call counts. A nil state deletes the stored one. It takes the lock of the run's state.
 //
-// It is stored in the same step that ends the run, if the handler returns nil. If the handler fails
-// or another listener claims the tick, the stored state stays as it was.
+// The state is stored in the same step that ends the run, if the handler returns nil. If the
+// handler fails or another listener claims the tick, the stored state stays as it was.
 //
 // If runs of an entry overlap, the state of the run that ends last is kept. Returns [ErrNoState]
 // outside a run in place, an error if state cannot be encoded, and [ErrBadEntry] if the JSON is
@@ -81,7 +81,7 @@ func SetState(ctx context.Context, state any) error {
 }
 
 // stateToStore returns the state set by this run: nil if the run did not set it, empty but not nil
-// if the run deleted it.
+// if the run deleted it. It takes c.mu.
 func (c *runState) stateToStore() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -107,8 +107,9 @@ func (r *runner) makeCall(h *hold) (task.Call, error) {
 	return c, nil
 }
 
-// submit submits calls and blocks until all are answered or one lease has passed. It returns, for
-// each call, whether it was confirmed, and the error of the others.
+// submit submits calls and blocks until all are answered, one lease has passed or r.hard has ended.
+// A submitter without batches gets up to Workers calls at once. It returns, for each call, whether
+// it was confirmed. err is the error of the batch, or of the first call that was not confirmed.
 func (r *runner) submit(calls []task.Call) ([]bool, error) {
 	ctx, cancel := context.WithTimeout(r.hard, r.c.Lease)
 	defer cancel()
@@ -117,8 +118,10 @@ func (r *runner) submit(calls []task.Call) ([]bool, error) {
 }
 
 // refuse postpones ticks that cannot be submitted: it stops holding them and makes them due again
-// after UnknownDelay. It gives up a tick that is later than UnknownLimit if its entry has a later
-// tick: it ends the claim. It reports and counts both. It blocks until the store has answered.
+// after UnknownDelay. It ends the claim of a tick that is later than UnknownLimit if its entry has
+// a later tick. It counts both kinds (Stats.PutOff, Stats.Dropped) and reports them, a postponed
+// tick at most once an hour. It blocks until the store has answered, at most one lease. It takes
+// r.mu.
 func (r *runner) refuse(hs []*hold, err error) {
 	var put []*hold
 	for _, h := range hs {

@@ -120,7 +120,8 @@ func (w When) spec(now time.Time) (s when.Spec, first time.Time, said string, er
 }
 
 // echo returns an English description of a spec and of its first run; for a spec with one run only
-// the description of that run. now decides how the run's date is written, and in which time zone.
+// the description of that run. The date of the run is written relative to now, in the time zone of
+// now.
 func echo(s when.Spec, first, now time.Time) string {
 	at := when.DescribeTime(first, now)
 	if after(s, first).IsZero() {

@@ -54,14 +54,14 @@ func New(c Config) (*Store, error) {
 }
 
 // View returns another view of the same schedule, as another process would have it. Each view is
-// closed separately.
+// closed separately; the new one is open even if s is closed.
 func (s *Store) View() *Store { return &Store{table: s.table, name: s.name} }
 
-// Name implements [schedule.Named].
+// Name returns the schedule's name. See [schedule.Named].
 func (s *Store) Name() string { return s.name }
 
-// Close closes this view. The schedule and its other views stay open. Close is idempotent and never
-// returns an error.
+// Close closes this view: later calls return [schedule.ErrClosed]. It waits for no call. The
+// schedule and its other views stay open. Close is idempotent and never returns an error.
 func (s *Store) Close(context.Context) error {
 	s.closed.Store(true)
 	return nil
@@ -77,9 +77,9 @@ func (s *Store) ready(ctx context.Context) error {
 }
 
 // Add implements [schedule.Store]: it adds entries and returns for each whether it is new. An
-// existing entry is left as it is; without a due time, claim and pause it gets its Next. If an
-// entry is invalid, it adds nothing and returns [schedule.ErrBadEntry]. Returns an error if the
-// view is closed or ctx has ended.
+// existing entry is not changed, with one exception: if it has no due time and no claim and is not
+// paused, it gets its Next. If an entry is invalid, it adds nothing and returns
+// [schedule.ErrBadEntry]. Returns an error if the view is closed or ctx has ended.
 func (s *Store) Add(ctx context.Context, entries []schedule.Entry) ([]bool, error) {
 	var errs []error
 	for i := range entries {
@@ -120,10 +120,10 @@ func (s *Store) Claim(ctx context.Context, owner string, lease time.Duration, cl
 	return won, nil
 }
 
-// Renew implements [schedule.Store]: the owner's claims on ticks end after lease from now; lease 0
-// makes the ticks due at once. It returns for each whether owner held the claim; if not, nothing
-// changes for it. For an invalid owner or lease it returns [schedule.ErrBadEntry]. Returns an error
-// if the view is closed or ctx has ended.
+// Renew implements [schedule.Store]: the owner's claims on ticks end after lease from now, even if
+// they have expired. Lease 0 makes the ticks due at once and wakes the watchers. It returns for
+// each whether owner held the claim; if not, nothing changes for it. For an invalid owner or lease
+// it returns [schedule.ErrBadEntry]. Returns an error if the view is closed or ctx has ended.
 func (s *Store) Renew(ctx context.Context, owner string, lease time.Duration, ticks []schedule.Tick) ([]bool, error) {
 	if err := errors.Join(schedule.CheckLease(owner, lease), s.ready(ctx)); err != nil {
 		return nil, err
@@ -194,8 +194,9 @@ func (s *Store) Pause(ctx context.Context, id string) error {
 }
 
 // Resume implements [schedule.Pauser]: it ends an entry's pause, sets its due time to next and
-// wakes the watchers. An entry that is not paused stays as it is. Returns [schedule.ErrNotFound] if
-// the entry does not exist. Returns an error if the view is closed or ctx has ended.
+// wakes the watchers; a zero next sets no due time. An entry that is not paused stays as it is, but
+// the watchers are woken. Returns [schedule.ErrNotFound] if the entry does not exist. Returns an
+// error if the view is closed or ctx has ended.
 func (s *Store) Resume(ctx context.Context, id string, next time.Time) error {
 	if err := s.ready(ctx); err != nil {
 		return err
@@ -213,9 +214,10 @@ func (s *Store) Unscheduled(ctx context.Context) ([]schedule.Entry, error) {
 	return s.table.allUnscheduled(), nil
 }
 
-// Repair implements [schedule.Repairer]: it sets the due time of such an entry and reports whether
-// it did so. Other entries, and ids that do not exist, give false. Returns an error if the view is
-// closed or ctx has ended.
+// Repair implements [schedule.Repairer]: it sets the due time of an entry that has lost it to next,
+// and wakes the watchers. Such an entry has no due time and no claim, and is not paused. It reports
+// whether it set the time: false for other entries and for ids that do not exist. Returns an error
+// if the view is closed or ctx has ended.
 func (s *Store) Repair(ctx context.Context, id string, next time.Time) (bool, error) {
 	if err := s.ready(ctx); err != nil {
 		return false, err
@@ -224,5 +226,6 @@ func (s *Store) Repair(ctx context.Context, id string, next time.Time) (bool, er
 }
 
 // Watch implements [schedule.Watcher]: wake is called in the goroutine that adds, resumes, repairs
-// or releases something, in any view. stop removes it.
+// or releases something, in any view. stop removes it; a call in progress may still follow. Watch
+// works on a closed view too.
 func (s *Store) Watch(wake func()) (stop func()) { return s.table.watch(wake) }

@@ -59,8 +59,8 @@ func milli(t time.Time) time.Time { return time.UnixMilli(t.UnixMilli()).UTC() }
 func (t *table) clock() time.Time { return milli(t.now()) }
 
 // add adds checked entries, with copies of their payloads, and returns for each whether it is new.
-// An existing entry that is unscheduled gets its Next, with the result false. It wakes the watchers
-// if it added or repaired an entry.
+// An existing entry that is unscheduled gets its Next, with the result false. It takes t.mu. If it
+// added or repaired an entry, it wakes the watchers after that, without t.mu.
 func (t *table) add(entries []schedule.Entry) []bool {
 	t.mu.Lock()
 	added := make([]bool, len(entries))
@@ -84,11 +84,11 @@ func (t *table) add(entries []schedule.Entry) []bool {
 }
 
 // unscheduled reports whether e would never become due: it has no due time and no claim and is not
-// paused. Call it with the table's mu held.
+// paused. Call it with t.mu held.
 func (e *entry) unscheduled() bool { return e.next == nil && len(e.claims) == 0 && !e.Paused }
 
-// repair sets the due time of an unscheduled entry, and reports whether it did so. A nil e gives
-// false. It wakes no watchers. Call it with t.mu held.
+// repair sets the due time of e to next if e is unscheduled, and reports whether it did so. A nil e
+// gives false. It wakes no watchers. Call it with t.mu held.
 func (t *table) repair(e *entry, next time.Time) bool {
 	if e == nil || !e.unscheduled() {
 		return false
@@ -97,7 +97,7 @@ func (t *table) repair(e *entry, next time.Time) bool {
 	return true
 }
 
-// allUnscheduled returns copies of all unscheduled entries.
+// allUnscheduled returns copies of all entries without a due time, claim or pause. It takes t.mu.
 func (t *table) allUnscheduled() []schedule.Entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -110,8 +110,9 @@ func (t *table) allUnscheduled() []schedule.Entry {
 	return found
 }
 
-// repairOne repairs the entry with this id, and wakes the watchers if it did so. It returns false
-// if the entry does not exist or is not unscheduled.
+// repairOne sets the due time of the entry with this id to next, and wakes the watchers if it did
+// so. It returns false if the entry does not exist, has a due time or a claim, or is paused. It
+// takes t.mu, but not while it wakes the watchers.
 func (t *table) repairOne(id string, next time.Time) bool {
 	t.mu.Lock()
 	repaired := t.repair(t.entries[id], next)
@@ -122,8 +123,8 @@ func (t *table) repairOne(id string, next time.Time) bool {
 	return repaired
 }
 
-// schedule sets the due time of e; zero removes it. A paused entry gets no due time. Call it with
-// t.mu held.
+// schedule sets the due time of e to at, in place of an earlier one; a zero at only removes it. A
+// paused entry gets no due time. Call it with t.mu held.
 func (t *table) schedule(e *entry, at time.Time) {
 	if e.next != nil {
 		heap.Remove(&t.dues, e.next.index)
@@ -146,7 +147,7 @@ func (t *table) put(p *dueItem) *dueItem {
 }
 
 // due returns the Batch of up to most due ticks, in the order in which they became due. It leaves
-// them in the heap. b.Next is the first time after now.
+// them in the heap. b.Next is the first time in the heap after now. It takes t.mu.
 func (t *table) due(most int) schedule.Batch {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -165,7 +166,8 @@ func (t *table) due(most int) schedule.Batch {
 }
 
 // tick returns the tick of an item, with copies of the entry's bytes. Due is the instant of a
-// claimed tick, or else the entry's due time. Call it with the table's mu held.
+// claimed tick, or else the entry's due time. Owner is "" unless the item is a claim. Call it with
+// t.mu held.
 func (p *dueItem) tick() schedule.Tick {
 	k := schedule.Tick{Entry: p.entry.clone(), Due: p.due, Owner: p.owner}
 	if p.due.IsZero() {
@@ -174,7 +176,7 @@ func (p *dueItem) tick() schedule.Tick {
 	return k
 }
 
-// clone returns a copy of the entry that the caller may change.
+// clone returns a copy of the entry that the caller may change. Call it with t.mu held.
 func (e *entry) clone() schedule.Entry {
 	c := e.Entry
 	c.Payload, c.State = slices.Clone(c.Payload), slices.Clone(c.State)
@@ -182,7 +184,7 @@ func (e *entry) clone() schedule.Entry {
 }
 
 // claimed returns the claim on the tick of an instant, valid or expired; nil if the tick has no
-// claim. Call it with the table's mu held.
+// claim. Call it with t.mu held.
 func (e *entry) claimed(due time.Time) *dueItem {
 	for _, p := range e.claims {
 		if p.due.Equal(due) {
@@ -192,14 +194,15 @@ func (e *entry) claimed(due time.Time) *dueItem {
 	return nil
 }
 
-// claim claims one tick as Store.Claim describes, and reports whether the owner holds it now. It
-// gives the entry its next due time and, with c.Remember, its Last.
+// claim claims one tick as Store.Claim describes, and reports whether the owner holds it now. The
+// claim ends lease from now. It gives the entry its next due time and, with c.Remember, its Last.
+// It takes t.mu.
 //
-//   - The owner's own claim is renewed, and nothing else changes.
+//   - The owner's own claim is renewed, expired or not, and nothing else changes.
 //   - An expired claim of c.Owner is taken over. The entry gets c.Next only if it has no due time.
 //   - A tick without a claim must be the entry's due time, and c.Owner must be "".
 //
-// In all other cases it returns false and changes nothing.
+// In all other cases, also if the entry does not exist, it returns false and changes nothing.
 func (t *table) claim(owner string, lease time.Duration, c *schedule.Claim) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -252,8 +255,8 @@ func (t *table) held(owner string, k *schedule.Tick) *dueItem {
 }
 
 // renew makes the owner's claim on a tick end after lease from now, even if it has expired. It
-// reports whether the owner held the claim. With lease 0 the tick is due at once, and the watchers
-// are called.
+// reports whether the owner held the claim; if not, it changes nothing. With lease 0 the tick is
+// due at once, and the watchers are called. It takes t.mu, but not while it calls the watchers.
 func (t *table) renew(owner string, lease time.Duration, k *schedule.Tick) bool {
 	t.mu.Lock()
 	p := t.held(owner, k)
@@ -268,9 +271,10 @@ func (t *table) renew(owner string, lease time.Duration, k *schedule.Tick) bool 
 	return p != nil
 }
 
-// done ends the owner's claim on a tick. It stores f.State in the entry that f.StateOf names, if
-// that exists. With f.Remove it deletes the tick's entry unless that has a due time or another
-// claim. It reports whether the owner held the claim; otherwise it changes nothing.
+// done ends the owner's claim on a tick. It stores f.State in the entry that f.StateOf names (else
+// in the tick's entry), if that exists; an empty State deletes the stored one. With f.Remove it
+// deletes the tick's entry unless that has a due time or another claim. It reports whether the
+// owner held the claim; otherwise it changes nothing. It takes t.mu.
 func (t *table) done(owner string, f *schedule.Finish) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -291,7 +295,8 @@ func (t *table) done(owner string, f *schedule.Finish) bool {
 	return true
 }
 
-// remove deletes an entry with its due time and claims, and reports whether it existed.
+// remove deletes an entry with its due time and claims, and reports whether it existed. It takes
+// t.mu.
 func (t *table) remove(id string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -313,7 +318,7 @@ func (t *table) forget(id string) {
 	t.ids = nil
 }
 
-// get returns a copy of an entry, or [schedule.ErrNotFound].
+// get returns a copy of an entry, or [schedule.ErrNotFound]. It takes t.mu.
 func (t *table) get(id string) (schedule.Entry, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -324,7 +329,7 @@ func (t *table) get(id string) (schedule.Entry, error) {
 }
 
 // list returns copies of up to limit entries whose ids come after cursor, sorted by id. It also
-// returns the cursor of the next page; "" after the last page.
+// returns the cursor of the next page; "" after the last page. It takes t.mu.
 func (t *table) list(cursor string, limit int) ([]schedule.Entry, string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -346,8 +351,8 @@ func (t *table) list(cursor string, limit int) ([]schedule.Entry, string) {
 	return page, ids[from+limit-1]
 }
 
-// pause removes the due time of an entry and marks it as paused. Claims on its ticks stay. Returns
-// [schedule.ErrNotFound] if it does not exist.
+// pause removes the due time of an entry and marks it as paused. Claims on its ticks stay. A paused
+// entry stays as it is. Returns [schedule.ErrNotFound] if the entry does not exist. It takes t.mu.
 func (t *table) pause(id string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -362,7 +367,8 @@ func (t *table) pause(id string) error {
 
 // resume ends the pause of an entry, sets its due time and wakes the watchers; a zero next sets no
 // due time. An entry that is not paused stays as it is, but the watchers are woken. Returns
-// [schedule.ErrNotFound] if the entry does not exist.
+// [schedule.ErrNotFound] if the entry does not exist. It takes t.mu, but not while it wakes the
+// watchers.
 func (t *table) resume(id string, next time.Time) error {
 	t.mu.Lock()
 	e := t.entries[id]
@@ -379,6 +385,7 @@ func (t *table) resume(id string, next time.Time) error {
 }
 
 // watch registers a function that wake calls. stop removes it; a call in progress may still follow.
+// Both take t.mu.
 func (t *table) watch(wake func()) (stop func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -392,8 +399,8 @@ func (t *table) watch(wake func()) (stop func()) {
 	}
 }
 
-// wake calls all watchers in this goroutine. Call it without t.mu held, because a watcher may call
-// a method of t.
+// wake calls all watchers on the calling goroutine. It takes t.mu to read them. Call it without
+// t.mu held, because a watcher may call a method of t.
 func (t *table) wake() {
 	t.mu.Lock()
 	calls := slices.Collect(maps.Values(t.watchers))
@@ -407,7 +414,8 @@ func (t *table) wake() {
 type dueHeap []*dueItem
 
 // after returns the earliest time in the heap after now, or zero. It changes nothing. It descends
-// from the due items at the top of the heap until each branch has an item that is not due.
+// from the due items at the top of the heap until each branch has an item that is not due. Call it
+// with t.mu held.
 func (h dueHeap) after(now time.Time) time.Time {
 	var next time.Time
 	pending := []int{0}
@@ -427,8 +435,8 @@ func (h dueHeap) after(now time.Time) time.Time {
 
 func (h dueHeap) Len() int { return len(h) }
 
-// Less implements heap.Interface: items are sorted by time, and items of the same time by their
-// order.
+// Less reports whether item i comes before item j: items are sorted by time, and items of the same
+// time by their order. The package heap calls it.
 func (h dueHeap) Less(i, j int) bool {
 	if h[i].at.Equal(h[j].at) {
 		return h[i].order < h[j].order
@@ -436,20 +444,22 @@ func (h dueHeap) Less(i, j int) bool {
 	return h[i].at.Before(h[j].at)
 }
 
-// Swap implements heap.Interface. It keeps the indexes of both items up to date.
+// Swap exchanges two items and keeps their indexes up to date. The package heap calls it.
 func (h dueHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].index, h[j].index = i, j
 }
 
-// Push implements heap.Interface. It sets the index of the item.
+// Push appends x, a *dueItem, to the slice and sets its index. Only heap.Push calls it, which then
+// moves it to its position.
 func (h *dueHeap) Push(x any) {
 	p, _ := x.(*dueItem)
 	p.index = len(*h)
 	*h = append(*h, p)
 }
 
-// Pop implements heap.Interface: it removes and returns the last item of the slice.
+// Pop removes and returns the last item of the slice. Only heap.Pop and heap.Remove call it, which
+// first move the item there.
 func (h *dueHeap) Pop() any {
 	last := len(*h) - 1
 	p := (*h)[last]

@@ -139,7 +139,7 @@ func (st *step) decide(now int64, answers []bool, decide decideFunc) bool {
 
 // readEntry reads the record of a step's entry and its sequence from the server into st. The record
 // is nil if the entry has no message or was removed. The next attempt then uses it in place of the
-// cache.
+// cache. Returns errors of the server, and an error if the message is not an entry.
 func (s *Store) readEntry(ctx context.Context, st *step) error {
 	st.asked, st.rec, st.seq = true, nil, 0
 	m, err := s.conn.GetLast(ctx, s.stream, s.subject(st.id))
@@ -176,7 +176,8 @@ func (s *Store) applyStored(ctx context.Context, r *record, seq uint64) {
 }
 
 // Add implements [schedule.Store]: it adds entries and returns for each whether it is new. An
-// existing entry is left as it is; without a due time, claim and pause it gets its Next.
+// existing entry is not changed, with one exception: if it has no due time and no claim and is not
+// paused, it gets its Next.
 //
 // If an entry is invalid, it adds nothing and returns [schedule.ErrBadEntry]. After another error
 // some may have been added.
@@ -217,9 +218,10 @@ func (s *Store) Claim(ctx context.Context, owner string, lease time.Duration, cl
 	})
 }
 
-// Renew implements [schedule.Store]: the owner's claims on ticks end after lease from now; lease 0
-// makes the ticks due at once. It returns for each whether owner held the claim; if not, nothing
-// changes for it. If owner or lease is invalid, it returns [schedule.ErrBadEntry].
+// Renew implements [schedule.Store]: the owner's claims on ticks end after lease from now, even if
+// they have expired; lease 0 makes the ticks due at once. It returns for each whether owner held
+// the claim; if not, nothing changes for it. If owner or lease is invalid, it returns
+// [schedule.ErrBadEntry].
 func (s *Store) Renew(ctx context.Context, owner string, lease time.Duration, ticks []schedule.Tick) ([]bool, error) {
 	if err := schedule.CheckLease(owner, lease); err != nil {
 		return nil, err
@@ -273,7 +275,7 @@ func (s *Store) Done(ctx context.Context, owner string, done []schedule.Finish) 
 
 // storeOtherStates stores the states of runs that belong to another entry (Finish.StateOf), if the
 // claim of the run is still held and that entry exists. It does not end the claims. It blocks until
-// the states are stored.
+// the states are stored or ctx ends. After an error some may be stored.
 func (s *Store) storeOtherStates(ctx context.Context, owner string, done []schedule.Finish) error {
 	var others []schedule.Finish
 	for _, f := range done {
@@ -296,8 +298,8 @@ func (s *Store) storeOtherStates(ctx context.Context, owner string, done []sched
 }
 
 // changeOne changes one entry with fn, which reports whether it changed the record; only then the
-// record is stored. fn may be called again after a conflict. changeOne reports whether the entry
-// exists, and false after an error.
+// record is stored. fn may be called again after a conflict, with s.mu held. what names the
+// operation in errors. changeOne reports whether the entry exists, and false after an error.
 func (s *Store) changeOne(ctx context.Context, what, id string, fn func(r *record) bool) (bool, error) {
 	found, err := s.change(ctx, what, 1, func(int) string { return id }, func(_ int64, r *record, _ int) (*record, outcome) {
 		if r == nil {
@@ -309,7 +311,7 @@ func (s *Store) changeOne(ctx context.Context, what, id string, fn func(r *recor
 }
 
 // Remove implements [schedule.Store]: it deletes an entry with its claims and state, and reports
-// whether it existed.
+// whether it existed. After an error, which is wrapped by wrap, it returns false.
 func (s *Store) Remove(ctx context.Context, id string) (bool, error) {
 	return s.changeOne(ctx, "remove", id, func(r *record) bool {
 		r.Gone = true
@@ -318,7 +320,8 @@ func (s *Store) Remove(ctx context.Context, id string) (bool, error) {
 }
 
 // Pause implements [schedule.Pauser]: it removes an entry's due time until Resume. Claims on its
-// ticks stay. Returns [schedule.ErrNotFound] if the entry does not exist.
+// ticks stay. A paused entry stays as it is. Returns [schedule.ErrNotFound] if the entry does not
+// exist. Other errors are wrapped by wrap.
 func (s *Store) Pause(ctx context.Context, id string) error {
 	found, err := s.changeOne(ctx, "pause", id, func(r *record) bool {
 		r.schedule(time.Time{})

@@ -20,7 +20,8 @@ const (
 	stuck = 5 * time.Second
 )
 
-// start starts the goroutine of follow, unless it runs or the store is closed. It takes s.mu.
+// start starts the goroutine of follow, unless it runs or the store is closed, and returns at once.
+// It takes s.mu.
 func (s *Store) start() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -30,9 +31,10 @@ func (s *Store) start() {
 	}
 }
 
-// follow keeps the cache, the copy of the schedule in memory, up to date until the store is closed.
-// After an error it marks the cache as stale, waits, connects again and reads the whole stream
-// again. If the stream was deleted, it creates it again.
+// follow keeps the cache, the copy of the schedule in memory, up to date. It blocks until the store
+// is closed. After an error it marks the cache as stale, waits, connects again and reads the whole
+// stream again. If the stream was deleted, it creates it again. It takes s.mu, but not while it
+// waits.
 func (s *Store) follow() {
 	for attempt := 0; s.ctx.Err() == nil; attempt++ {
 		began := time.Now()
@@ -51,8 +53,9 @@ func (s *Store) follow() {
 	}
 }
 
-// open creates the stream if it does not exist, and notes whether the server can expire messages.
-// It blocks until the server answers or ctx ends. After a success it does nothing.
+// open creates the stream if it does not exist, and notes in s.ttl whether the server can expire
+// messages. It blocks until the server answers or ctx ends, and returns their error. After a
+// success it does nothing.
 func (s *Store) open(ctx context.Context) error {
 	if s.opened.Load() {
 		return nil
@@ -86,7 +89,8 @@ func (s *Store) markStale() {
 
 // followStream reads the whole schedule into a new cache, replaces the old one by it, and then
 // applies all changes. It blocks until ctx or the connection ends, s.reload is called, or a message
-// is missing, and then returns an error, never nil. A message that is not an entry is skipped.
+// is missing, and then returns an error, never nil. A message that is not an entry is skipped. It
+// sets s.reload. It takes s.mu, but not while it waits.
 func (s *Store) followStream(ctx context.Context, sess *natsconn.Session) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -146,7 +150,8 @@ func (s *Store) followStream(ctx context.Context, sess *natsconn.Session) error 
 }
 
 // replaceCache replaces the cache by a complete one of the stream that was made at created. seq is
-// the last sequence that it holds. It wakes waiting calls and the watchers. It takes s.mu.
+// the last sequence that it holds. It wakes waiting calls and then, without s.mu, the watchers. It
+// takes s.mu.
 func (s *Store) replaceCache(t *table, seq uint64, created time.Time) {
 	s.mu.Lock()
 	s.cache, s.seq, s.created, s.fresh = t, seq, created, true
@@ -156,8 +161,8 @@ func (s *Store) replaceCache(t *table, seq uint64, created time.Time) {
 }
 
 // applyChange applies one message of the stream to the cache, and wakes waiting calls. If something
-// is due earlier, it wakes the watchers. If err is not nil, the message is not an entry: r is
-// ignored, and the message only counts as seen. It takes s.mu.
+// is due earlier, it then wakes the watchers, without s.mu. If err is not nil, the message is not
+// an entry: r is ignored, and the message only counts as seen. It takes s.mu.
 func (s *Store) applyChange(r *record, err error, seq uint64) {
 	s.mu.Lock()
 	sooner := err == nil && s.cache.apply(r, seq, true)
@@ -220,8 +225,9 @@ func (s *Store) sync(ctx context.Context) (int64, error) {
 }
 
 // awaitCache waits until the cache has all changes of st. If it returns nil, s.mu is held; the
-// caller must unlock it. If the cache lags behind for longer than stuck, or the stream is a new
-// one, the stream is read again from the start.
+// caller must unlock it. It does not hold s.mu while it waits or after an error. If the cache lags
+// behind for longer than stuck, or the stream is a new one, the stream is read again from the
+// start.
 //
 // Returns natsconn.ErrClosed after Close, and natsconn.ErrUnavailable if ctx ends.
 func (s *Store) awaitCache(ctx context.Context, st *status) error {

@@ -78,7 +78,8 @@ func (s *Store) message(r *record, expected uint64) *nats.Msg {
 }
 
 // decode returns the record of a message. Its payload and state share memory with data. Returns an
-// error if the header Swj-Entry is missing, or if data is shorter than the payload.
+// error if the header Swj-Entry is missing or not JSON, or if the payload's size in it does not fit
+// data.
 func decode(h nats.Header, data []byte) (*record, error) {
 	r := &record{}
 	if err := json.Unmarshal([]byte(h.Get(headerEntry)), r); err != nil {
@@ -129,7 +130,8 @@ func (r *record) held(owner string, due time.Time) int {
 	return -1
 }
 
-// schedule sets the due time of the entry; zero removes it. A paused entry gets no due time.
+// schedule sets the due time of the entry to next, in place of an earlier one; a zero next only
+// removes it. A paused entry gets no due time. It changes only r.
 func (r *record) schedule(next time.Time) {
 	r.Next, r.Timed = 0, false
 	if !next.IsZero() && !r.Paused {
@@ -141,8 +143,8 @@ func (r *record) schedule(next time.Time) {
 // and is neither paused nor removed.
 func (r *record) unscheduled() bool { return !r.Timed && len(r.Claims) == 0 && !r.Paused && !r.Gone }
 
-// repair sets the due time of an unscheduled entry, and reports whether it did so. Other records
-// stay unchanged.
+// repair sets the due time of an entry without due time, claim and pause, and reports whether it
+// did so. Other records, also removed ones, stay unchanged.
 func (r *record) repair(next time.Time) bool {
 	if !r.unscheduled() {
 		return false
@@ -152,9 +154,10 @@ func (r *record) repair(next time.Time) bool {
 }
 
 // claim claims a tick for owner at the time now and reports whether the owner holds it now. It
-// changes only r. It gives the entry its next due time and, with c.Remember, its last tick.
+// changes only r. The claim ends lease after now. It gives the entry its next due time and, with
+// c.Remember, its last tick.
 //
-//   - The owner's own claim is renewed, and nothing else changes.
+//   - The owner's own claim is renewed, expired or not, and nothing else changes.
 //   - An expired claim of c.Owner is taken over. The entry gets c.Next only if it has no due time.
 //   - A tick without a claim must be the entry's due time, and c.Owner must be "".
 //

@@ -53,11 +53,12 @@ var (
 	_ schedule.Named    = (*Store)(nil)
 )
 
-// Name implements [schedule.Named].
+// Name returns the schedule's name. See [schedule.Named].
 func (s *Store) Name() string { return s.name }
 
 // Close ends waiting calls, closes the connection and waits for the goroutine that follows the
-// stream. It returns the error of ctx if ctx ends first. Close is idempotent.
+// stream. It returns the error of ctx if ctx ends first. Close is idempotent. It takes s.mu, but
+// not while it waits.
 func (s *Store) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
@@ -88,7 +89,7 @@ func wrap(what string, err error) error {
 
 // Due implements [schedule.Store]: it returns up to max due ticks without a valid claim, the
 // longest overdue first, and changes nothing. Like all calls, it first waits until the copy in
-// memory is up to date.
+// memory is up to date, see sync, and then takes s.mu. Errors are wrapped by wrap.
 func (s *Store) Due(ctx context.Context, max int) (schedule.Batch, error) {
 	now, err := s.sync(ctx)
 	if err != nil {
@@ -98,7 +99,8 @@ func (s *Store) Due(ctx context.Context, max int) (schedule.Batch, error) {
 	return s.cache.due(now, max), nil
 }
 
-// Get implements [schedule.Lister]: it returns a copy of an entry, or [schedule.ErrNotFound].
+// Get implements [schedule.Lister]: it returns a copy of an entry, or [schedule.ErrNotFound]. It
+// waits as Due does and takes s.mu. Other errors are wrapped by wrap.
 func (s *Store) Get(ctx context.Context, id string) (schedule.Entry, error) {
 	if _, err := s.sync(ctx); err != nil {
 		return schedule.Entry{}, wrap("get", err)
@@ -110,8 +112,9 @@ func (s *Store) Get(ctx context.Context, id string) (schedule.Entry, error) {
 	return schedule.Entry{}, schedule.ErrNotFound
 }
 
-// List implements [schedule.Lister]: it returns up to limit entries sorted by id, and the cursor of
-// the next page; "" after the last page. A page may have fewer than limit entries.
+// List implements [schedule.Lister]: it returns up to limit entries, at least one, sorted by id,
+// and the cursor of the next page; "" after the last page. A page may have fewer entries because
+// removed ones are left out. It waits as Due does and takes s.mu. Errors are wrapped by wrap.
 func (s *Store) List(ctx context.Context, cursor string, limit int) ([]schedule.Entry, string, error) {
 	if _, err := s.sync(ctx); err != nil {
 		return nil, "", wrap("list", err)
@@ -122,7 +125,8 @@ func (s *Store) List(ctx context.Context, cursor string, limit int) ([]schedule.
 }
 
 // Unscheduled implements [schedule.Repairer]: it returns the entries that would never become due.
-// They have no due time and no claim and are not paused.
+// They have no due time and no claim and are not paused. It waits as Due does and takes s.mu.
+// Errors are wrapped by wrap.
 func (s *Store) Unscheduled(ctx context.Context) ([]schedule.Entry, error) {
 	if _, err := s.sync(ctx); err != nil {
 		return nil, wrap("unscheduled", err)
@@ -138,7 +142,9 @@ func (s *Store) Unscheduled(ctx context.Context) ([]schedule.Entry, error) {
 }
 
 // Watch implements [schedule.Watcher]: it calls wake when something is due earlier than before, or
-// when the whole stream was read again. It starts to follow the stream. stop removes wake.
+// when the whole stream was read again. wake runs on the goroutine that received or stored the
+// change. Watch starts to follow the stream. stop removes wake; a call in progress may still
+// follow. Both take s.mu.
 func (s *Store) Watch(wake func()) (stop func()) {
 	s.start()
 	s.mu.Lock()
@@ -153,8 +159,8 @@ func (s *Store) Watch(wake func()) (stop func()) {
 	}
 }
 
-// wake calls all watchers in this goroutine. Call it without s.mu held, because a watcher may call
-// a method of s.
+// wake calls all watchers on the calling goroutine. It takes s.mu to read them. Call it without
+// s.mu held, because a watcher may call a method of s.
 func (s *Store) wake() {
 	s.mu.Lock()
 	calls := slices.Collect(maps.Values(s.watchers))

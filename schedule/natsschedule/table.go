@@ -42,7 +42,8 @@ type dueItem struct {
 func newTable() *table { return &table{entries: make(map[string]*cached)} }
 
 // apply puts a record into the table unless the table has a newer one, by the sequences of their
-// messages. It reports whether something is due earlier than before.
+// messages. It reports whether something of the entry is due earlier than before. A removed record
+// gives false. Call it with the Store's mu held.
 //
 // fromStream reports that the stream has sent the record. Then a removed entry is deleted from the
 // table. Otherwise it is kept as removed, so that an older message does not add it again.
@@ -86,7 +87,8 @@ func (t *table) apply(r *record, seq uint64, fromStream bool) (sooner bool) {
 	return sooner
 }
 
-// put adds an item to the heap, behind the items of the same time, and to its entry.
+// put adds an item to the heap, behind the items of the same time, and to its entry. Call it with
+// the Store's mu held.
 func (t *table) put(p *dueItem) {
 	t.order++
 	p.order = t.order
@@ -95,7 +97,8 @@ func (t *table) put(p *dueItem) {
 }
 
 // get returns the record of an entry and the sequence of its message. The record is nil if the
-// entry does not exist (sequence 0) or was removed. Do not change the record.
+// entry does not exist (sequence 0) or was removed. Do not change the record. Call it with the
+// Store's mu held.
 func (t *table) get(id string) (*record, uint64) {
 	k := t.entries[id]
 	switch {
@@ -108,7 +111,8 @@ func (t *table) get(id string) (*record, uint64) {
 }
 
 // due returns the Batch of up to most due ticks at the time now, in the order in which they became
-// due. It leaves them in the table. b.Next is the first time after now.
+// due. It leaves them in the table. b.Next is the first time in the heap after now. Call it with
+// the Store's mu held.
 func (t *table) due(now int64, most int) schedule.Batch {
 	b := schedule.Batch{Now: moment(now)}
 	var taken []*dueItem
@@ -125,7 +129,8 @@ func (t *table) due(now int64, most int) schedule.Batch {
 }
 
 // list returns the entries of up to limit ids after cursor, sorted by id, and the cursor of the
-// next page; "" after the last page. Removed entries are left out, so a page may be shorter.
+// next page; "" after the last page. Removed entries are left out, so a page may be shorter. Call
+// it with the Store's mu held.
 func (t *table) list(cursor string, limit int) ([]schedule.Entry, string) {
 	if t.ids == nil {
 		t.ids = slices.Sorted(maps.Keys(t.entries))
@@ -174,8 +179,8 @@ func (h dueHeap) after(now int64) time.Time {
 
 func (h dueHeap) Len() int { return len(h) }
 
-// Less implements heap.Interface: items are sorted by time, and items of the same time by their
-// order.
+// Less reports whether item i comes before item j: items are sorted by time, and items of the same
+// time by their order. The package heap calls it.
 func (h dueHeap) Less(i, j int) bool {
 	if h[i].at == h[j].at {
 		return h[i].order < h[j].order
@@ -183,20 +188,22 @@ func (h dueHeap) Less(i, j int) bool {
 	return h[i].at < h[j].at
 }
 
-// Swap implements heap.Interface. It keeps the indexes of both items up to date.
+// Swap exchanges two items and keeps their indexes up to date. The package heap calls it.
 func (h dueHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].index, h[j].index = i, j
 }
 
-// Push implements heap.Interface. It sets the index of the item.
+// Push appends x, a *dueItem, to the slice and sets its index. Only heap.Push calls it, which then
+// moves it to its position.
 func (h *dueHeap) Push(x any) {
 	p, _ := x.(*dueItem)
 	p.index = len(*h)
 	*h = append(*h, p)
 }
 
-// Pop implements heap.Interface: it removes and returns the last item of the slice.
+// Pop removes and returns the last item of the slice. Only heap.Pop and heap.Remove call it, which
+// first move the item there.
 func (h *dueHeap) Pop() any {
 	last := len(*h) - 1
 	p := (*h)[last]

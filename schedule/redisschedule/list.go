@@ -12,7 +12,8 @@ import (
 	"github.com/swarmiji/swarmiji/schedule"
 )
 
-// Get implements [schedule.Lister]: it returns an entry, or [schedule.ErrNotFound].
+// Get implements [schedule.Lister]: it returns an entry, or [schedule.ErrNotFound]. Other errors
+// are wrapped by wrap.
 func (s *Store) Get(ctx context.Context, id string) (schedule.Entry, error) {
 	entries, err := s.show(ctx, []string{id})
 	if err != nil {
@@ -74,7 +75,8 @@ func (s *Store) List(ctx context.Context, cursor string, limit int) ([]schedule.
 }
 
 // show returns the entries with these ids, with one call to the server. Ids that do not exist are
-// left out. An entry whose due time cannot be read gets none.
+// left out. An entry whose due time cannot be read gets none. Returns errors of the server, and
+// [schedule.ErrUnavailable] for an answer of another form.
 func (s *Store) show(ctx context.Context, ids []string) ([]schedule.Entry, error) {
 	args := make([]any, 0, 2*len(ids))
 	for _, id := range ids {
@@ -168,7 +170,7 @@ func (s *Store) Unscheduled(ctx context.Context) ([]schedule.Entry, error) {
 
 // deleteClaimed deletes from the map those ids that have a claim in the layout. Any other member of
 // the sorted set that is not the entry's own counts as a claim. It changes nothing in Redis. With
-// an empty map it does nothing.
+// an empty map it does nothing. After an error of the server the map may be incomplete.
 func (s *Store) deleteClaimed(ctx context.Context, l *layout, ids map[string]bool) error {
 	if len(ids) == 0 {
 		return nil
@@ -203,7 +205,8 @@ func (s *Store) scanKey(ctx context.Context, what string, script *redisconn.Scri
 }
 
 // Repair implements [schedule.Repairer]: it sets the due time of an entry that has no due time and
-// is not paused, and reports whether it did so. Claims are not looked at.
+// is not paused to next. It does not look at claims. It reports whether it set the time: false for
+// other entries and for ids that do not exist.
 func (s *Store) Repair(ctx context.Context, id string, next time.Time) (bool, error) {
 	n, err := s.number(ctx, "repair", s.scripts.repair, id, member(id), next.UnixMilli())
 	return n == 1, err

@@ -97,19 +97,19 @@ var (
 	_ schedule.Named    = (*Store)(nil)
 )
 
-// Name implements [schedule.Named].
+// Name returns the schedule's name. See [schedule.Named].
 func (s *Store) Name() string { return s.c.Name }
 
 // Close closes the connections. Claims stay until their leases end. Close is idempotent.
 func (s *Store) Close(ctx context.Context) error { return s.conn.Close(ctx) }
 
 // Add implements [schedule.Store]: it adds entries and returns for each whether it is new. An
-// existing entry is left as it is; without a due time, claim and pause it gets its Next, unless it
-// is a one-shot entry ([fixed]).
+// existing entry is not changed, with one exception: if it has no due time and no claim and is not
+// paused, it gets its Next, unless it is a one-shot entry ([fixed]).
 //
 // Entries that seven cron fields in UTC cannot express go to keys of their own. If an entry is
 // invalid, Add adds nothing and returns [schedule.ErrBadEntry]. After another error some may have
-// been added.
+// been added. Without entries it sends a PING and returns its error.
 func (s *Store) Add(ctx context.Context, entries []schedule.Entry) ([]bool, error) {
 	var errs []error
 	places := make([]int, len(entries)) // index of the layout for each entry
@@ -142,7 +142,8 @@ func (s *Store) Add(ctx context.Context, entries []schedule.Entry) ([]bool, erro
 
 // add adds the entries with the given indexes to a layout, and sets their results in added. Then it
 // repairs existing entries that have no due time, claim or pause, except one-shot entries. For this
-// it scans all members of the layout's sorted set.
+// it scans all members of the layout's sorted set. It returns the first error; some entries may be
+// added then.
 func (s *Store) add(ctx context.Context, l *layout, entries []schedule.Entry, some []int, added []bool) error {
 	args := make([]any, 0, 5*len(some))
 	for _, i := range some {
@@ -212,7 +213,7 @@ type deadMember struct{ id, member string }
 
 // drop removes members that name no entry from S:next, unless they changed meanwhile. It logs each
 // removed one and calls OnDrop, except for claims whose entry was removed. Without members it does
-// nothing.
+// nothing. Returns errors of the server.
 func (s *Store) drop(ctx context.Context, list []deadMember) error {
 	if len(list) == 0 {
 		return nil
@@ -238,8 +239,10 @@ func (s *Store) drop(ctx context.Context, list []deadMember) error {
 }
 
 // Claim implements [schedule.Store]: it claims ticks for owner, gives their entries the next due
-// time, and returns for each whether owner holds it now. If the lease or a claim is invalid, it
-// returns [schedule.ErrBadEntry] and changes nothing. After another error some may be claimed.
+// time, and returns for each whether owner holds it now. A claim that owner holds already is only
+// renewed. A tick that has changed since Due, or whose entry does not exist, gives false. If the
+// lease or a claim is invalid, it returns [schedule.ErrBadEntry] and changes nothing. After another
+// error some may be claimed.
 func (s *Store) Claim(ctx context.Context, owner string, lease time.Duration, claims []schedule.Claim) ([]bool, error) {
 	errs := []error{schedule.CheckLease(owner, lease)}
 	args := make([]any, 0, 9*len(claims))
@@ -259,9 +262,10 @@ func (s *Store) Claim(ctx context.Context, owner string, lease time.Duration, cl
 	return s.eachBool(ctx, "claim", s.scripts.claim, s.all(), []any{lease.Milliseconds(), s.now()}, args, 9)
 }
 
-// Renew implements [schedule.Store]: the owner's claims on ticks end after lease from now; lease 0
-// makes the ticks due at once. It returns for each whether owner held the claim; if not, nothing
-// changes for it. If owner or lease is invalid, it returns [schedule.ErrBadEntry].
+// Renew implements [schedule.Store]: the owner's claims on ticks end after lease from now, even if
+// they have expired; lease 0 makes the ticks due at once. It returns for each whether owner held
+// the claim; if not, nothing changes for it. If owner or lease is invalid, it returns
+// [schedule.ErrBadEntry].
 func (s *Store) Renew(ctx context.Context, owner string, lease time.Duration, ticks []schedule.Tick) ([]bool, error) {
 	if err := schedule.CheckLease(owner, lease); err != nil {
 		return nil, err
@@ -325,7 +329,8 @@ func (s *Store) now() string {
 	return strconv.FormatInt(s.c.Clock().UnixMilli(), 10)
 }
 
-// eachBool calls a script as each does, and returns for each item whether its answer is "1".
+// eachBool calls a script as each does, and returns for each item whether its answer is "1". After
+// an error of each it returns no answers.
 func (s *Store) eachBool(ctx context.Context, what string, script *redisconn.Script, keys []string, head, list []any, width int) ([]bool, error) {
 	text, err := s.each(ctx, what, script, keys, head, list, width)
 	if err != nil {
@@ -342,8 +347,8 @@ func (s *Store) eachBool(ctx context.Context, what string, script *redisconn.Scr
 // character for each item. list holds width arguments for each item; head holds the arguments
 // before the items.
 //
-// After an error, the calls for earlier items have taken effect. Without items it sends a PING, and
-// returns its error.
+// After an error, the calls for earlier items have taken effect. Returns [schedule.ErrUnavailable]
+// for an answer of another form. Without items it sends a PING, and returns its error.
 func (s *Store) each(ctx context.Context, what string, script *redisconn.Script, keys []string, head, list []any, width int) (string, error) {
 	if len(list) == 0 {
 		// A call without items must fail like others if the server is unavailable.
@@ -382,7 +387,8 @@ func (s *Store) number(ctx context.Context, what string, script *redisconn.Scrip
 }
 
 // eval calls a script and returns its answer. While it is unknown whether the server executed the
-// call, eval waits and repeats it, until ctx ends. Errors are wrapped by wrap.
+// call, eval waits and repeats it, until ctx ends or the store is closed. Other errors are returned
+// at once. Errors are wrapped by wrap.
 func (s *Store) eval(ctx context.Context, what string, script *redisconn.Script, keys []string, args ...any) (any, error) {
 	for attempt := 0; ; attempt++ {
 		v, err := s.conn.Eval(ctx, script, keys, args...)

@@ -27,10 +27,10 @@ func (s *Store) Claim(ctx context.Context, owner string, lease time.Duration, cl
 		func(w *work, c *schedule.Claim) bool { return w.claim(owner, lease, c) })
 }
 
-// Renew implements [schedule.Store]: the owner's claims on ticks end after lease from now. Lease 0
-// makes the ticks due at once and notifies the watchers. It returns for each whether owner held the
-// claim; if not, nothing changes for it. If owner or lease is invalid, it returns
-// [schedule.ErrBadEntry].
+// Renew implements [schedule.Store]: the owner's claims on ticks end after lease from now, even if
+// they have expired. Lease 0 makes the ticks due at once and notifies the watchers. It returns for
+// each whether owner held the claim; if not, nothing changes for it. If owner or lease is invalid,
+// it returns [schedule.ErrBadEntry].
 func (s *Store) Renew(ctx context.Context, owner string, lease time.Duration, ticks []schedule.Tick) ([]bool, error) {
 	if err := schedule.CheckLease(owner, lease); err != nil {
 		return nil, err
@@ -133,7 +133,8 @@ type claim struct {
 
 // load locks the entries with these ids, a JSON list, until the end of the transaction, and reads
 // them and their claims into w. Ids that do not exist are left out. It also sets w.now. It locks
-// them in the order of their ids, which prevents deadlocks.
+// them in the order of their ids, which prevents deadlocks. It waits for other transactions that
+// hold them, and returns errors of the database.
 func (w *work) load(ctx context.Context, tx *sqlconn.Tx, ids string) error {
 	rows, err := tx.Query(ctx, w.store.text.lock, w.store.name, ids)
 	if err != nil {
@@ -194,13 +195,14 @@ func (w *work) held(owner string, k *schedule.Tick) *claim {
 }
 
 // claim claims a tick for owner and reports whether the owner holds it now. It changes only w; save
-// writes it. It gives the entry its next due time and, with c.Remember, its last tick.
+// writes it. The claim ends lease after w.now. It gives the entry its next due time and, with
+// c.Remember, its last tick.
 //
-//   - The owner's own claim is renewed, and nothing else changes.
+//   - The owner's own claim is renewed, expired or not, and nothing else changes.
 //   - An expired claim of c.Owner is taken over. The entry gets c.Next only if it has no due time.
 //   - A tick without a claim must be the entry's due time, and c.Owner must be "".
 //
-// In all other cases it returns false and changes nothing.
+// In all other cases, also if the entry does not exist, it returns false and changes nothing.
 func (w *work) claim(owner string, lease time.Duration, c *schedule.Claim) bool {
 	e, held := w.claimed(&c.Tick)
 	if e == nil {
@@ -232,7 +234,8 @@ func (w *work) claim(owner string, lease time.Duration, c *schedule.Claim) bool 
 	return true
 }
 
-// schedule sets the due time of the entry; zero removes it. A paused entry gets no due time.
+// schedule sets the due time of the entry to next, in place of an earlier one; a zero next only
+// removes it. A paused entry gets no due time. It sets e.changed, so that save writes it.
 func (e *entry) schedule(next time.Time) {
 	e.next, e.changed = nil, true
 	if !e.paused {
@@ -261,7 +264,7 @@ func (w *work) done(owner string, f *schedule.Finish) bool {
 
 // save writes all pending changes in the transaction, with one statement for each kind of change.
 // Without changes it runs no statement. If a tick was released, the watchers of all processes are
-// notified after the commit.
+// notified after the commit. Returns the first error of the database.
 func (w *work) save(ctx context.Context, tx *sqlconn.Tx) error {
 	var times, states, entries, claims, ended [][]any
 	for _, e := range w.entries {

@@ -10,7 +10,8 @@ import (
 	"github.com/swarmiji/swarmiji/schedule"
 )
 
-// Get implements [schedule.Lister]: it returns an entry, or [schedule.ErrNotFound].
+// Get implements [schedule.Lister]: it returns an entry, or [schedule.ErrNotFound]. Other errors
+// are wrapped by wrap.
 func (s *Store) Get(ctx context.Context, id string) (schedule.Entry, error) {
 	var found []schedule.Entry
 	err := s.view(ctx, "get", func(ctx context.Context, tx *sqlconn.Tx) (err error) {
@@ -28,6 +29,7 @@ func (s *Store) Get(ctx context.Context, id string) (schedule.Entry, error) {
 
 // List implements [schedule.Lister]: it returns up to limit entries, at least one, sorted by id.
 // The cursor of the next page is the last id, or "" if the page has fewer than limit entries.
+// Errors are wrapped by wrap.
 func (s *Store) List(ctx context.Context, cursor string, limit int) ([]schedule.Entry, string, error) {
 	limit = max(limit, 1)
 	var page []schedule.Entry
@@ -41,7 +43,8 @@ func (s *Store) List(ctx context.Context, cursor string, limit int) ([]schedule.
 	return page, page[len(page)-1].ID, nil
 }
 
-// read runs a query and returns the entries of its rows. After an error it returns none of them.
+// read runs a query and returns the entries of its rows. It returns errors of the database; the
+// entries are then incomplete or nil.
 func read(ctx context.Context, tx *sqlconn.Tx, query string, args ...any) ([]schedule.Entry, error) {
 	rows, err := tx.Query(ctx, query, args...)
 	if err != nil {
@@ -59,7 +62,8 @@ func read(ctx context.Context, tx *sqlconn.Tx, query string, args ...any) ([]sch
 }
 
 // Pause implements [schedule.Pauser]: it removes an entry's due time until Resume. Claims on its
-// ticks stay. Returns [schedule.ErrNotFound] if the entry does not exist.
+// ticks stay. A paused entry stays as it is. Returns [schedule.ErrNotFound] if the entry does not
+// exist. Other errors are wrapped by wrap.
 func (s *Store) Pause(ctx context.Context, id string) error {
 	return s.update(ctx, "pause", func(ctx context.Context, tx *sqlconn.Tx) error {
 		n, err := tx.Exec(ctx, s.text.pause, s.name, id)
@@ -71,8 +75,9 @@ func (s *Store) Pause(ctx context.Context, id string) error {
 }
 
 // Resume implements [schedule.Pauser]: it ends an entry's pause, sets its due time to next and
-// notifies the watchers; a zero next sets no due time. An entry that is not paused stays as it is.
-// Returns [schedule.ErrNotFound] if the entry does not exist.
+// notifies the watchers; a zero next sets no due time. An entry that is not paused stays as it is,
+// and no watcher is notified. Returns [schedule.ErrNotFound] if the entry does not exist. Other
+// errors are wrapped by wrap.
 func (s *Store) Resume(ctx context.Context, id string, next time.Time) error {
 	return s.update(ctx, "resume", func(ctx context.Context, tx *sqlconn.Tx) error {
 		n, err := tx.Exec(ctx, s.text.resume, s.name, id, millis(next))
@@ -91,7 +96,7 @@ func (s *Store) Resume(ctx context.Context, id string, next time.Time) error {
 }
 
 // Unscheduled implements [schedule.Repairer]: it returns the entries that would never become due.
-// They have no due time and no claim and are not paused.
+// They have no due time and no claim and are not paused. Errors are wrapped by wrap.
 func (s *Store) Unscheduled(ctx context.Context) ([]schedule.Entry, error) {
 	var found []schedule.Entry
 	err := s.view(ctx, "astray", func(ctx context.Context, tx *sqlconn.Tx) (err error) {
@@ -101,15 +106,18 @@ func (s *Store) Unscheduled(ctx context.Context) ([]schedule.Entry, error) {
 	return found, err
 }
 
-// Repair implements [schedule.Repairer]: it sets the due time of such an entry, notifies the
-// watchers, and reports whether it did so. Other entries, and ids that do not exist, give false.
+// Repair implements [schedule.Repairer]: it sets the due time of an entry that has lost it to next,
+// and notifies the watchers. Such an entry has no due time and no claim, and is not paused. It
+// reports whether it set the time: false for other entries and for ids that do not exist. Errors
+// are wrapped by wrap.
 func (s *Store) Repair(ctx context.Context, id string, next time.Time) (bool, error) {
 	n, err := s.repair(ctx, "repair", [][]any{{id, next.UnixMilli()}})
 	return n > 0, err
 }
 
 // Watch implements [schedule.Watcher]: it calls wake after changes of this schedule by any process;
-// of a SQLite file, after any change. It starts a goroutine, which ends with stop or Close.
+// of a SQLite file, after any change. It starts a goroutine, which calls wake and ends with stop or
+// Close. stop does not wait for it and may be called repeatedly.
 func (s *Store) Watch(wake func()) (stop func()) {
 	w := s.conn.Watch(watchPoll, s.topic)
 	stopped := make(chan struct{})

@@ -51,7 +51,7 @@ var (
 	_ schedule.Named    = (*Store)(nil)
 )
 
-// Name implements [schedule.Named].
+// Name returns the schedule's name. See [schedule.Named].
 func (s *Store) Name() string { return s.name }
 
 // Close waits for running calls and closes all connections. It returns the error of ctx if ctx ends
@@ -62,7 +62,9 @@ func (s *Store) Close(ctx context.Context) error {
 }
 
 // ready creates or upgrades the tables with the first call, and does nothing after a success. It
-// blocks until the database answers or ctx ends. Returns [schedule.ErrClosed] after Close.
+// blocks until the database answers or ctx ends. It takes s.mu, but not while it waits, so
+// concurrent first calls may all do it. Returns [schedule.ErrClosed] after Close, and errors of the
+// database wrapped by wrap.
 func (s *Store) ready(ctx context.Context) error {
 	select {
 	case <-s.closing:
@@ -126,7 +128,8 @@ func (s *Store) update(ctx context.Context, what string, fn sqlconn.Func) error 
 }
 
 // Add implements [schedule.Store]: it adds entries and returns for each whether it is new. An
-// existing entry is left as it is; without a due time, claim and pause it gets its Next.
+// existing entry is not changed, with one exception: if it has no due time and no claim and is not
+// paused, it gets its Next.
 //
 // If an entry is invalid, it adds nothing and returns [schedule.ErrBadEntry]. The entries are added
 // in several transactions; after another error some may have been added.
@@ -158,9 +161,10 @@ func (s *Store) Add(ctx context.Context, entries []schedule.Entry) ([]bool, erro
 	return added, nil
 }
 
-// add adds up to chunk entries in one transaction and then repairs existing ones without a due time
-// in a second one. It returns for each whether it is new; of two entries with one id only the first
-// can be. It notifies the watchers of all processes if it added or repaired something.
+// add adds up to chunk entries in one transaction. In a second one it gives their Next to existing
+// entries without due time, claim and pause. It returns for each whether it is new; of two entries
+// with one id only the first can be. It notifies the watchers of all processes if it added or
+// changed an entry. After an error of the second transaction the entries are added.
 func (s *Store) add(ctx context.Context, entries []schedule.Entry) ([]bool, error) {
 	rows, query, place := make([][]any, len(entries)), s.text.add, 0
 	for i := range entries {
@@ -211,9 +215,9 @@ func (s *Store) add(ctx context.Context, entries []schedule.Entry) ([]bool, erro
 	return added, err
 }
 
-// repair sets the due time of those of the given entries (id, next) that are unscheduled: without a
-// due time, claim or pause. If it changed any, it notifies the watchers. It returns the number of
-// repaired entries. Without rows it does nothing.
+// repair sets the due time of those of the given entries (id, next) that have no due time, claim or
+// pause. If it changed any, it notifies the watchers. It returns the number of changed entries, and
+// errors as wrap does. Without rows it does nothing.
 func (s *Store) repair(ctx context.Context, what string, rows [][]any) (n int64, err error) {
 	if len(rows) == 0 {
 		return 0, nil
@@ -231,7 +235,8 @@ func (s *Store) repair(ctx context.Context, what string, rows [][]any) (n int64,
 }
 
 // Due implements [schedule.Store]: it returns up to max due ticks without a valid claim, the
-// longest overdue first, and changes nothing. With max 0 or less it returns only the times.
+// longest overdue first, and changes nothing. With max 0 or less it returns only the times. Errors
+// are wrapped by wrap.
 func (s *Store) Due(ctx context.Context, max int) (schedule.Batch, error) {
 	var b schedule.Batch
 	err := s.view(ctx, "due", func(ctx context.Context, tx *sqlconn.Tx) error {
@@ -264,7 +269,7 @@ func (s *Store) Due(ctx context.Context, max int) (schedule.Batch, error) {
 }
 
 // Remove implements [schedule.Store]: it deletes an entry with its state and claims in one
-// transaction, and reports whether it existed.
+// transaction, and reports whether it existed. Errors are wrapped by wrap.
 func (s *Store) Remove(ctx context.Context, id string) (bool, error) {
 	var n int64
 	err := s.update(ctx, "remove", func(ctx context.Context, tx *sqlconn.Tx) (err error) {

@@ -94,8 +94,9 @@ func New(work, fetch context.Context, cfg *Config) *Watch {
 	return &Watch{cfg: *cfg, work: work, fetch: fetch}
 }
 
-// Leave tells the broker that this node ends in order, if it has noted a start; else it does
-// nothing. Returns the error of the broker.
+// Leave tells the broker that this node ends in order, so that its noted starts count as no deaths.
+// It does nothing if this Watch has noted no start. It waits for the broker, at most until ctx
+// ends, and returns its error.
 func (w *Watch) Leave(ctx context.Context) error {
 	if !w.noted.Load() {
 		return nil

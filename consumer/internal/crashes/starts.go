@@ -102,11 +102,12 @@ func (w *Watch) openStarts(notes []broker.Start) (open []*broker.Start) {
 // mayStart decides by the earlier starts of a redelivered task whether its handler may run now.
 // Each of them has a verdict: a death, if it ended its process.
 //
-//   - MaxCrashes-1 deaths or more (at least two), the last one in quarantine: it logs that and
-//     dead-letters the task. start is false, later nil.
-//   - Any death, and r is not a suspect yet: it marks r as a suspect and clears its note. start is
-//     false, and later starts r in quarantine.
-//   - Otherwise start is true.
+//   - There were MaxCrashes-1 deaths or more, at least two, and the last death was in quarantine.
+//     It logs that and dead-letters the task on another goroutine: start is false, later nil.
+//   - Otherwise, if there was a death and r is not a suspect yet, it marks r as a suspect. It
+//     clears the note of this start with the broker. start is false, and later starts r in
+//     quarantine.
+//   - In all other cases start is true.
 func (w *Watch) mayStart(ctx context.Context, r Run, earlier []broker.Start) (start bool, later func()) {
 	deaths, quarantined := 0, false
 	for i := range earlier {

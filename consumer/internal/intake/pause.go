@@ -12,13 +12,16 @@ import (
 var ErrNotRunning = errors.New("swarmiji: consumer: not running")
 
 // Pause stops the queues from fetching and gives back their tasks that have not started. It does
-// nothing for a paused queue. It returns when the tasks are given back.
+// nothing for a paused queue. It returns when the tasks are given back. It takes the control lock
+// of each queue, so calls for the same queue run one after the other.
 //
 // Returns the errors of all queues, joined; [ErrNotRunning] for a queue whose fetching has ended.
 // After any other error the queue is paused as well: no task of it starts.
 func Pause(queues ...*Queue) error { return each(queues, (*Queue).pause) }
 
-// Resume ends the pause of the queues. It does nothing for a queue that is not paused.
+// Resume ends the pause of the queues and waits for the broker. It does nothing for a queue that is
+// not paused. It takes the control lock of each queue, so calls for the same queue run one after
+// the other.
 //
 // Returns the errors of all queues, joined; [ErrNotRunning] for a queue whose fetching has ended.
 // After an error the queue stays paused.

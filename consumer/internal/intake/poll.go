@@ -57,7 +57,7 @@ func newPoll(order Order, queues []*Queue) *poll {
 }
 
 // run starts a feeder goroutine for each queue, in the wait group of t. They end when fetching
-// stops.
+// stops. It takes no lock: call it before the workers of t start.
 func (p *poll) run(t *Workers) {
 	p.set = t
 	for i := range p.queues {
@@ -122,10 +122,10 @@ func (p *poll) offer(i int, d broker.Delivery) {
 	q.cfg.Tasks.GiveBackLater(d)
 }
 
-// next implements source: it blocks until a queue offers a task that may be taken now, and returns
-// it with its queue. choose selects the task. It tells the feeder of the queue that the task was
-// taken. Returns the error of ctx if that ends while no task may be taken. It takes p.mu, but not
-// while it waits.
+// next blocks until a queue offers a task that may be taken now, and returns it with its queue.
+// choose selects the task. It tells the feeder of the queue that the task was taken. Returns the
+// error of ctx if that ends while no task may be taken. It takes p.mu, but not while it waits. It
+// is the source of the workers of several queues.
 func (p *poll) next(ctx context.Context) (*Queue, broker.Delivery, error) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()

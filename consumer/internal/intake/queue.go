@@ -92,9 +92,9 @@ const (
 	firstTimeout = time.Second
 )
 
-// Declare declares the queue, to find out whether the broker can be used. It waits for an
-// unreachable broker as Open does, and returns the same errors. For a broker that declares no
-// queues it returns nil.
+// Declare declares the queue, to find out whether the broker can be used. While the broker is
+// unreachable it tries again, until ctx ends, and logs the first error. Returns an error that
+// waiting cannot change at once. For a broker that declares no queues it returns nil.
 func (q *Queue) Declare(ctx context.Context) error {
 	return q.untilReached(ctx, firstTimeout, q.tryDeclare)
 }
@@ -126,13 +126,13 @@ func (q *Queue) untilReached(ctx context.Context, limit time.Duration, step func
 	}
 }
 
-// tryDeclare declares the queue.
+// tryDeclare declares the queue with the broker. It tries once and returns the error of the broker.
 func (q *Queue) tryDeclare(ctx context.Context) error {
 	return broker.Declare(ctx, q.cfg.Broker, q.cfg.Queue)
 }
 
 // tryOpen declares the queue, subscribes to it and stores the subscription in q.sub. It tries once
-// and returns the error of the broker.
+// and returns the error of the broker. It takes no lock: call it before the queue has workers.
 func (q *Queue) tryOpen(ctx context.Context) error {
 	if err := q.tryDeclare(ctx); err != nil {
 		return err
@@ -160,7 +160,7 @@ func (q *Queue) Accepts() bool { return q.fetch.Err() == nil && !q.gate.shut.Loa
 func (q *Queue) Paused() bool { return q.gate.shut.Load() }
 
 // Accepting returns a context that ends when the queue is paused or fetching stops. It has ended
-// already if Accepts returns false.
+// already if Accepts returns false. It takes the lock of the gate.
 func (q *Queue) Accepting() context.Context { return q.gate.context(q.fetch) }
 
 // Buffered returns the messages that the subscription has fetched and no worker has received. It
@@ -209,9 +209,9 @@ func (q *Queue) returnHeld(ctx context.Context, n int) (stopped bool, err error)
 	return true, nil
 }
 
-// returnNext gives back one message that the subscription holds. It returns false if the
-// subscription holds no message. done is a context that has ended, so that Receive does not wait;
-// ctx limits the call of GiveBack.
+// returnNext gives back one message that the subscription holds, and waits for that. It returns
+// false if the subscription holds no message or is closed. done is a context that has ended, so
+// that Receive does not wait; ctx limits the call of GiveBack.
 func (q *Queue) returnNext(done, ctx context.Context) bool {
 	d, err := q.sub.Receive(done)
 	if err != nil {

@@ -20,9 +20,9 @@ type source interface {
 	next(ctx context.Context) (*Queue, broker.Delivery, error)
 }
 
-// next implements source for a queue with its own workers. It waits while the queue is paused.
-// Returns the error of ctx if that ends in this wait, else the result of the subscription's
-// Receive.
+// next waits for the next message of a queue with its own workers and returns it with the queue. It
+// waits while the queue is paused. Returns the error of ctx if that ends in this wait, else the
+// result of the subscription's Receive. It is the source of these workers.
 func (q *Queue) next(ctx context.Context) (*Queue, broker.Delivery, error) {
 	if q.gate.shut.Load() && !q.gate.await(ctx) {
 		return nil, nil, ctx.Err()
@@ -97,15 +97,19 @@ func (t *Workers) Prepare(fetch context.Context, failed chan<- error) {
 	}
 }
 
-// Start starts the workers. Call it once, after Prepare. It does nothing after Stop.
+// Start starts the workers and does not wait for them. Call it once, after Prepare. It does nothing
+// after Stop. It takes t.mu.
 func (t *Workers) Start() { t.resize(t.Count()) }
 
-// Scale sets the number of workers and slots, and the prefetch of their queues. Missing workers
-// start at once. Surplus workers leave after their current task; Scale does not wait for them.
+// Scale changes the number of workers and slots to n, and then the prefetch of their queues.
+// Missing workers start at once. Surplus workers leave after their current task; Scale does not
+// wait for them. Concurrent calls run one after the other, and each waits for the broker. It takes
+// t.scaling, and t.mu only for the number of workers.
 //
-// Returns [ErrNotRunning] or errors of the broker, joined. The number of workers has changed also
-// after an error of the broker, and the change of the prefetch is repeated until it succeeds. After
-// Stop it changes nothing.
+// Returns the errors of the queues, joined: errors of the broker, or [ErrNotRunning] for a queue
+// whose fetching has ended. The number of workers has changed nevertheless, and after an error of
+// the broker the change of the prefetch is repeated until it succeeds. After Stop it changes
+// nothing and returns ErrNotRunning.
 func (t *Workers) Scale(n int) error {
 	t.scaling.Lock()
 	defer t.scaling.Unlock()
@@ -150,14 +154,14 @@ func (t *Workers) Stop() {
 // Wait blocks until all goroutines of the workers have ended. Call it after Stop.
 func (t *Workers) Wait() { t.wg.Wait() }
 
-// Count returns the configured number of workers.
+// Count returns the configured number of workers. It takes t.mu.
 func (t *Workers) Count() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.size
 }
 
-// newWorker returns a worker that has not started.
+// newWorker returns a worker with this index that has not started. Its context ends with t.fetch.
 func (t *Workers) newWorker(index int) *worker {
 	ctx, leave := context.WithCancel(t.fetch)
 	return &worker{set: t, index: index, ctx: ctx, leave: leave}

@@ -207,8 +207,9 @@ func (rs *Rates) bucket(name, declared string) *bucket {
 	return b
 }
 
-// GiveBack gives all waiting tasks of a queue back to the broker; of all queues if q is nil. A
-// worker that waits in Admit gives its task back itself. It takes rs.mu.
+// GiveBack gives all waiting tasks of a queue back to the broker, with Run.GiveBack; of all queues
+// if q is nil. A worker that waits in Admit is woken and gives its task back itself. It takes
+// rs.mu.
 func (rs *Rates) GiveBack(q *Queue) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -226,7 +227,8 @@ func (rs *Rates) GiveBack(q *Queue) {
 }
 
 // Close gives back all waiting tasks, see GiveBack, and stops the timers. Later calls of Admit for
-// tasks with a limit give their task back too. It takes rs.mu.
+// tasks with a limit give their task back too. It takes rs.mu and does not wait for the given back
+// tasks.
 func (rs *Rates) Close() {
 	rs.mu.Lock()
 	rs.closed = true

@@ -180,8 +180,9 @@ func (b *bucket) startDue() time.Duration {
 	return 0
 }
 
-// serve starts the waiting tasks of the bucket that are due, and sets the timer that calls it again
-// for the next one. Without waiting tasks it sets no timer. Call it with rs.mu held.
+// serve starts the waiting tasks of the bucket that are due. It sets the timer that calls serve
+// again for the next one, with rs.mu held. Without waiting tasks it sets no timer. Call it with
+// rs.mu held.
 func (rs *Rates) serve(b *bucket) {
 	wait := b.startDue()
 	switch {

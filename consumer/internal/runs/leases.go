@@ -24,7 +24,7 @@ type lease struct {
 // Acquire returns a context that ends with parent, or when lost is closed, with the cause
 // [task.ErrLeaseLost]. If lost is nil, it returns parent. The first call for a channel starts a
 // goroutine; later ones return the same context, so always pass the same parent. Call Release for
-// each Acquire.
+// each Acquire. It takes l.mu.
 func (l *Leases) Acquire(parent context.Context, lost <-chan struct{}) context.Context {
 	if lost == nil {
 		return parent
@@ -72,7 +72,7 @@ func (l *Leases) sweepLocked() {
 
 // Release ends one use of the context that Acquire returned for the same channel. The context
 // itself may be kept for later deliveries with this channel. It does nothing for nil or an unknown
-// channel.
+// channel. It takes l.mu.
 func (l *Leases) Release(lost <-chan struct{}) {
 	if lost == nil {
 		return

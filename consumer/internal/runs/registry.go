@@ -18,7 +18,8 @@ type Registry[R comparable] struct {
 	}
 }
 
-// Add adds a run to the shard of the worker. Remove and End need the same worker.
+// Add adds a run to the shard of the worker. Remove and End need the same worker. It takes the lock
+// of the shard.
 func (g *Registry[R]) Add(r R, worker int) {
 	s := &g.shards[worker%len(g.shards)]
 	s.mu.Lock()
@@ -29,10 +30,12 @@ func (g *Registry[R]) Add(r R, worker int) {
 	s.mu.Unlock()
 }
 
-// Remove removes a run that did not start.
+// Remove removes a run that did not start, without counting it. It does nothing if the run is not
+// held. It takes the lock of the shard.
 func (g *Registry[R]) Remove(r R, worker int) { g.drop(r, worker, 0) }
 
-// End removes a run whose handler has returned, and counts it.
+// End removes a run whose handler has returned, and counts it in Ended. It takes the lock of the
+// shard.
 func (g *Registry[R]) End(r R, worker int) { g.drop(r, worker, 1) }
 
 // drop removes a run from the shard of the worker and adds done to the count of ended handlers. It
@@ -45,7 +48,8 @@ func (g *Registry[R]) drop(r R, worker int, done int64) {
 	s.mu.Unlock()
 }
 
-// Ended returns the number of handlers that have returned.
+// Ended returns the number of handlers that have returned, by the calls of End. It takes the locks
+// of the shards one by one.
 func (g *Registry[R]) Ended() (n int64) {
 	for i := range g.shards {
 		s := &g.shards[i]
@@ -56,7 +60,7 @@ func (g *Registry[R]) Ended() (n int64) {
 	return n
 }
 
-// All returns the runs in no particular order.
+// All returns the runs in no particular order. It takes the locks of the shards one by one.
 func (g *Registry[R]) All() []R {
 	var rs []R
 	for i := range g.shards {
@@ -70,7 +74,7 @@ func (g *Registry[R]) All() []R {
 	return rs
 }
 
-// Len returns the number of runs.
+// Len returns the number of runs. It takes the locks of the shards one by one.
 func (g *Registry[R]) Len() (n int) {
 	for i := range g.shards {
 		s := &g.shards[i]
@@ -87,7 +91,7 @@ type Set[R comparable] struct {
 	runs map[R]struct{}
 }
 
-// Add adds a run.
+// Add adds a run; a second Add of the same run has no effect. It takes g.mu.
 func (g *Set[R]) Add(r R) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -97,21 +101,21 @@ func (g *Set[R]) Add(r R) {
 	g.runs[r] = struct{}{}
 }
 
-// Remove removes a run. It does nothing if the run is not in the set.
+// Remove removes a run. It does nothing if the run is not in the set. It takes g.mu.
 func (g *Set[R]) Remove(r R) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.runs, r)
 }
 
-// All returns the runs in no particular order.
+// All returns the runs in no particular order. It takes g.mu.
 func (g *Set[R]) All() []R {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Collect(maps.Keys(g.runs))
 }
 
-// Len returns the number of runs.
+// Len returns the number of runs. It takes g.mu.
 func (g *Set[R]) Len() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -19,7 +19,7 @@ type Slots struct {
 }
 
 // TryAcquire takes a slot if one is free and no goroutine waits for a slot. It reports whether it
-// took one.
+// took one. It takes no lock and does not block.
 func (s *Slots) TryAcquire() bool { return s.waiting.Load() == 0 && s.tryTake() }
 
 // tryTake takes a slot if one is free and reports whether it did. It ignores waiting goroutines. It
@@ -64,7 +64,7 @@ func (s *Slots) Acquire(ctx context.Context) bool {
 	return false
 }
 
-// Release frees a slot. If goroutines wait, the first one gets it.
+// Release frees a slot. If goroutines wait, the first one gets it; only then Release takes s.mu.
 func (s *Slots) Release() {
 	s.used.Add(-1)
 	if s.waiting.Load() > 0 {

@@ -169,7 +169,8 @@ func (f *Sender) page(group task.ID, from, limit int) (page []resultstore.Record
 
 // addMember adds the end of a member to join as the policy says. The result of a success is added.
 // A failure is left out with the policy Ignore and added with Collect. With other policies it is
-// returned as the error, which fails the group.
+// returned as the error, which fails the group. An end that cannot be added fails the group too:
+// its error is returned.
 func addMember(join *wire.Joiner, policy task.Policy, rec *resultstore.Record) error {
 	v := wire.Value{ContentType: rec.ContentType, Data: rec.Result}
 	if rec.State == task.StateSucceeded {

@@ -45,7 +45,7 @@ func (c *Config) readPage(ctx context.Context, group task.ID, from, limit int) (
 
 // Members returns up to limit ends of members of a group, from index from on, for a handler. A
 // member that did not succeed has a Failure. It returns fewer if they are large or have not ended
-// yet. Returns the errors of readPage.
+// yet. After an error, which is that of readPage, it returns none.
 func (c *Config) Members(ctx context.Context, group task.ID, from, limit int) ([]task.MemberResult, error) {
 	page, err := c.readPage(ctx, group, from, limit)
 	members := make([]task.MemberResult, len(page))

@@ -15,8 +15,8 @@ import (
 )
 
 // flush publishes the added successors and those that are added meanwhile, such as the error tasks
-// of a failed one. It blocks until each is confirmed, has failed, or a step is given up
-// (f.stopped).
+// of a failed one. It blocks until each is confirmed or has failed. If Run.Step gives a step up, it
+// sets f.stopped and returns; the other successors are not sent.
 func (f *Sender) flush() {
 	for len(f.outs) > 0 && !f.stopped {
 		outs := f.outs
@@ -46,9 +46,10 @@ func (f *Sender) allowed(outs []outgoing) (allowed []outgoing, vetoed []unfit) {
 }
 
 // publish calls the enqueue hooks for outs, publishes outs, and repeats that until each is
-// confirmed or has failed. A confirmed successor is not sent again; for it publish calls
-// Config.Sent. A vetoed, refused or unencodable one is handled as a failed task. If the broker
-// fails for too long, publish sets f.stopped. It tells the hooks the outcome of each.
+// confirmed or has failed. It blocks meanwhile. A confirmed successor is not sent again; for it
+// publish calls Config.Sent. A vetoed, refused or unencodable one is handled as a failed task. If
+// the broker fails for too long, publish sets f.stopped and returns. It tells the hooks the outcome
+// of each.
 func (f *Sender) publish(outs []outgoing) {
 	outs, failures := f.allowed(outs)
 	defer func() {

@@ -30,10 +30,12 @@ type ending struct {
 	state task.State        // state of a failed task
 }
 
-// handleEnd adds the tasks that follow the task of e to those to send. e is the envelope of the
-// ended task of this run, or of a task that could not be sent. After a success these are its
-// successors. After a failure it calls handleFailure. It reports the end to the group of the task,
-// unless a successor takes over the place in the group.
+// handleEnd adds the tasks that follow the task of e to those to send; add may publish them at
+// once. e is the envelope of the ended task of this run, or of a task that could not be sent. After
+// a success these are its successors. After a failure it calls handleFailure.
+//
+// It reports the end to the group of the task, unless a successor (Link.Last) becomes the group's
+// member in its stead.
 func (f *Sender) handleEnd(e *task.Envelope, end ending) {
 	parent := *e
 	parent.SentAt, parent.Origin = f.at, f.c.Node
@@ -59,7 +61,7 @@ func (f *Sender) handleEnd(e *task.Envelope, end ending) {
 // handleFailure handles the end of a failed task. It adds the error tasks of the task to those to
 // send, with the failure as their argument. It records the failure of the steps that would have
 // followed the task, and reports the failure to its group. If the failure cannot be encoded, it
-// logs that.
+// logs that and adds the error tasks with an empty argument.
 func (f *Sender) handleFailure(parent *task.Envelope, end ending) {
 	if len(parent.Else) > 0 {
 		given, err := f.c.Codec.Fail(parent.ContentType, failureOf(parent.ID, end.cause))
@@ -83,7 +85,8 @@ func failureOf(id task.ID, cause *task.RemoteError) task.Failure {
 	return task.Failure{ID: id, Type: cause.Type, Message: cause.Message, Stack: cause.Stack}
 }
 
-// membershipOf returns the place of the task in its group, or nil if no task follows the group.
+// membershipOf returns the membership of the task in its group: group, index, size and following
+// task. It returns nil if no task follows the group.
 func membershipOf(e *task.Envelope) *task.Membership {
 	if e.Chord == nil {
 		return nil
@@ -91,9 +94,9 @@ func membershipOf(e *task.Envelope) *task.Membership {
 	return &task.Membership{Group: e.Group, Index: e.GroupIndex, Size: e.GroupSize, Chord: e.Chord}
 }
 
-// add adds a successor to those to send, and sends all of them if there are publishAtOnce. A
-// successor that cannot be sent (s.Err) counts as a failed task. It returns false after a step was
-// given up: then add no more.
+// add adds a successor to those to send. If there are publishAtOnce then, it publishes all of them
+// and blocks until that is done. A successor that cannot be sent (s.Err) counts as a failed task.
+// It returns false after a step was given up (f.stopped): then add no more.
 func (f *Sender) add(s wire.Successor) bool {
 	if s.Err != nil {
 		f.failUnsent(s.Envelope, s.Err)
@@ -114,7 +117,8 @@ func (f *Sender) failUnsent(e *task.Envelope, cause error) {
 }
 
 // failSuccessor records that a successor failed with cause before it could run, and handles the
-// tasks that follow it. If the record cannot be stored, it sets f.stopped and ends.
+// tasks that follow it, see handleEnd. It blocks while it stores the record. If the record cannot
+// be stored, it sets f.stopped and ends.
 func (f *Sender) failSuccessor(e *task.Envelope, cause *task.RemoteError) {
 	f.record(e.ID, e.Name, e, &e.Meta, cause)
 	if !f.stopped {

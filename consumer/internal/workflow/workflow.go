@@ -101,8 +101,8 @@ func Send(c *Config, run Run, t *Ended) bool {
 	return !f.stopped
 }
 
-// save stores the record of a task that does not run now. If that fails, it sets f.stopped. It does
-// nothing if f.stopped is set.
+// save stores the record of a task that does not run now, see Run.Save, and blocks until that is
+// done or given up. If it is given up, it sets f.stopped. It does nothing if f.stopped is set.
 func (f *Sender) save(id task.ID, name string, from *task.Envelope, meta *task.Metadata, rec resultstore.Record) {
 	if !f.stopped {
 		f.stopped = !f.run.Save(id, name, from, meta, rec)
