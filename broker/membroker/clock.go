@@ -30,8 +30,8 @@ func (c *clock) add(it *item) {
 	}
 }
 
-// remove removes the item, unless fire or stop has removed it already. If no item is left it stops the
-// timer. It takes c.mu.
+// remove removes the item, unless fire or stop has removed it already. If no item is left it stops
+// the timer. It takes c.mu.
 func (c *clock) remove(it *item) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
