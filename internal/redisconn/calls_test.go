@@ -218,9 +218,9 @@ func TestWaitsForTheServer(t *testing.T) {
 	relay := testserver.NewRelay(t, srv.Addr())
 	o := options(srv)
 	o.Addrs = []string{relay.Addr()}
+	relay.SetDown(true) // before the Conn has a connection, which might take a command as it is cut
 	c := open(t, Config{Redis: o})
 	one := NewScript("return 1")
-	relay.SetDown(true)
 	_, err := c.Eval(testwait.Brief(t), one, []string{"k"})
 	wantIs(t, err, ErrUnavailable, "Eval without a server")
 	var wg sync.WaitGroup
