@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 func TestParseAck(t *testing.T) {
@@ -34,5 +35,30 @@ func TestParseAck(t *testing.T) {
 	}
 	if _, err := ParseAck(&nats.Msg{Header: nats.Header{"Status": {"503"}}}); !errors.Is(err, ErrNoStream) {
 		t.Errorf("ParseAck of no responders: %v", err)
+	}
+}
+
+// A server without a leader refuses the removal of a message that another server may carry out: a
+// frozen leader that goes on. "Unavailable" would say that nothing was removed. A caller that then
+// finds no message would take it for another consumer's, and the task would be lost.
+func TestTakeResult(t *testing.T) {
+	refusal := func(code jetstream.ErrorCode, text string) error {
+		return Classify(&jetstream.APIError{Code: 503, ErrorCode: code, Description: text})
+	}
+	for name, c := range map[string]struct {
+		err  error
+		ok   bool
+		want error
+	}{
+		"removed":        {nil, true, nil},
+		"not there":      {refusal(10043, "no message found"), false, nil},
+		"no leader":      {refusal(10008, "JetStream system temporarily unavailable"), false, ErrIndeterminate},
+		"no connection":  {ErrUnavailable, false, ErrUnavailable},
+		"without answer": {ErrIndeterminate, false, ErrIndeterminate},
+	} {
+		ok, err := takeResult(c.err)
+		if ok != c.ok || !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, %v; want %v, %v", name, ok, err, c.ok, c.want)
+		}
 	}
 }

@@ -188,11 +188,20 @@ func (c *Conn) Take(ctx context.Context, stream string, seq uint64) (bool, error
 		defer cancel()
 		return request(ctx, s.NATS, "STREAM.MSG.DELETE."+stream, body, nil)
 	})
+	return takeResult(err)
+}
+
+// takeResult returns the result of Take after err, the error of its request or nil. A server that
+// knows no leader answers "unavailable". Another one may still lead, and remove the message: in a
+// cluster such an answer leaves the outcome open, and the error is [ErrIndeterminate].
+func takeResult(err error) (bool, error) {
 	switch code := Code(err); {
 	case err == nil:
 		return true, nil
 	case code == codeNoMessage, code == codeDeleteFailed && strings.Contains(err.Error(), "not found"):
 		return false, nil
+	case code == codeUnavailable:
+		return false, fmt.Errorf("nats take: %w: %w", ErrIndeterminate, err)
 	}
 	return false, fmt.Errorf("nats take: %w", err)
 }
