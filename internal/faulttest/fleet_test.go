@@ -102,6 +102,8 @@ func atLeast(n int, e ledger.Event) func(ledger.History) bool {
 // nothingLost is the condition that no confirmed task is lost.
 func nothingLost(h ledger.History) bool { return len(h.Check(ledger.NoLoss)) == 0 }
 
+func allTaken(h ledger.History) bool { return len(h.Lacking(ledger.Confirmed, ledger.Taken)) == 0 }
+
 func summary(h ledger.History) string {
 	s := "the ledger has"
 	for _, e := range []ledger.Event{ledger.Submitted, ledger.Confirmed, ledger.Failed, ledger.Started, ledger.Finished, ledger.Result} {
