@@ -105,7 +105,7 @@ func (l *load) finish() {
 	b := f.connect(l.run.place.direct(l.run)).Broker
 	if l.mode == atLeastOnce {
 		f.await("all confirmed tasks finished", nothingLost)
-	} else { // a queue whose messages a consumer has only fetched looks empty where the broker does not count these
+	} else { // RabbitMQ does not count fetched messages, so that drain may take the queue for empty
 		f.await("a consumer took each confirmed task", allTaken)
 	}
 	l.drain(b)

@@ -38,9 +38,9 @@ func TestParseAck(t *testing.T) {
 	}
 }
 
-// A server without a leader refuses the removal of a message that another server may carry out: a
-// frozen leader that goes on. "Unavailable" would say that nothing was removed. A caller that then
-// finds no message would take it for another consumer's, and the task would be lost.
+// A server without a leader refuses to remove a message. Another server may remove it all the same:
+// a leader that was frozen. "Unavailable" would say that nothing was removed. A caller that finds
+// no message then would take it for another consumer's, and the task would be lost.
 func TestTakeResult(t *testing.T) {
 	refusal := func(code jetstream.ErrorCode, text string) error {
 		return Classify(&jetstream.APIError{Code: 503, ErrorCode: code, Description: text})
