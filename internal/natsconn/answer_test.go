@@ -38,8 +38,8 @@ func TestParseAck(t *testing.T) {
 	}
 }
 
-// A server without a leader refuses to remove a message. Another server may remove it all the same:
-// a leader that was frozen. "Unavailable" would say that nothing was removed. A caller that finds
+// A server without a leader refuses to remove a message. Another server may still remove it: a
+// leader that was frozen. "Unavailable" would say that nothing was removed. A caller that finds
 // no message then would take it for another consumer's, and the task would be lost.
 func TestTakeResult(t *testing.T) {
 	refusal := func(code jetstream.ErrorCode, text string) error {
