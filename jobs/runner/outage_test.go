@@ -195,7 +195,9 @@ func TestCutOffRunnerGivesBack(t *testing.T) {
 		gate.closed.Store(false)
 		time.Sleep(10 * time.Minute)
 		s.is(id, jobs.Queued, `{}`)
-		if st := r.Stats(); st != (runner.Stats{Ran: 1, GivenBack: 1}) {
+		st := r.Stats()
+		st.Lost = 0 // 1 if the lease ended before the next attempt to give the job back, which has jitter
+		if st != (runner.Stats{Ran: 1, GivenBack: 1}) {
 			t.Errorf("%+v, %q", st, d.all())
 		}
 	})
