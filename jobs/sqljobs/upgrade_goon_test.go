@@ -83,7 +83,8 @@ func (u upgraded) in(id jobs.ID, want jobs.State) {
 
 func (u upgraded) jobsGoOn() {
 	u.Helper()
-	for _, name := range []string{"later", "again", "leased", "endless", "parent", "second", "postponed", "overdue"} {
+	// not "postponed", which is due a second after the fixture was written
+	for _, name := range []string{"later", "again", "leased", "endless", "parent", "second", "overdue"} {
 		got, err := u.s.Get(bound(u.T), jobs.Request{Max: 9, Selector: jobstore.Selector{Names: []string{name}}, Lease: time.Hour})
 		if !errors.Is(err, jobs.ErrNoJob) {
 			u.Errorf("%s is not due, and handed out are %+v, %v", name, got, err)
