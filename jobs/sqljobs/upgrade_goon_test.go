@@ -83,7 +83,7 @@ func (u upgraded) in(id jobs.ID, want jobs.State) {
 
 func (u upgraded) jobsGoOn() {
 	u.Helper()
-	// not "postponed", which is due a second after the fixture was written
+	// "postponed" is due a second after the fixture was written, so it is taken below
 	for _, name := range []string{"later", "again", "leased", "endless", "parent", "second", "overdue"} {
 		got, err := u.s.Get(bound(u.T), jobs.Request{Max: 9, Selector: jobstore.Selector{Names: []string{name}}, Lease: time.Hour})
 		if !errors.Is(err, jobs.ErrNoJob) {
@@ -91,6 +91,7 @@ func (u upgraded) jobsGoOn() {
 		}
 	}
 	u.finish(1, u.take("queued", 1).Token, "")
+	u.finish(37, u.take("postponed", 37).Token, "")
 	h := u.take("repeats", 3)
 	u.finish(3, h.Token, jobs.Queued)
 	if j, err := u.s.Query(bound(u.T), 3); err != nil || time.Until(j.NextRun) < 50*time.Minute {
