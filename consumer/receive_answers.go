@@ -36,12 +36,13 @@ func newAnswers(c *Consumer) *answers {
 	return a
 }
 
-// receiveAnswers starts goroutines that receive and settle the deferrals of the queues and wake
-// those of revoked tasks. A deferral is a stored task that waits for an answer from outside.
-// Without Config.Deferrals it does nothing.
+// receiveAnswers starts goroutines that receive and settle the deferrals of the queues, except of
+// side queues. A deferral is a stored task that waits for an answer from outside. With
+// Config.Revocations, and a store that can wake deferrals, they also wake those of revoked tasks.
+// Without Config.Deferrals it starts nothing, and stop and end do nothing.
 //
-// stop ends the receiving and waits for its goroutines. Deferrals that were received keep their
-// leases until end, which calls stop and closes the subscription.
+// The end of fetch ends the receiving. stop also ends it, and waits for the goroutines. Deferrals
+// that were received keep their leases until end, which calls stop and closes the subscription.
 func (c *Consumer) receiveAnswers(fetch context.Context, queues []*queue) (stop, end func()) {
 	a := c.answers
 	if a == nil {

@@ -242,8 +242,8 @@ func (s *subscription) claimArgs(own *owner, enough int) (renew int64, open stri
 	return renew, string(b), finished
 }
 
-// recordRenewal records that the lease was renewed by a call that was sent at the given time. It
-// takes s.mu.
+// recordRenewal records that a call sent at the given time renewed the lease of own. The lease then
+// ends s.lease after sent, but never earlier than before. It takes s.mu.
 func (s *subscription) recordRenewal(own *owner, sent time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
