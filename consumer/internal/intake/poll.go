@@ -47,8 +47,9 @@ type offer struct {
 // poll.mu held.
 func (o *offer) available() bool { return o.d != nil && !Lost(o.d) }
 
-// newPoll returns a poll of queues, which the caller has sorted, the most urgent first. It keeps the
-// slice. order is the rule by which a free worker selects a queue. It starts nothing; call run.
+// newPoll returns a poll of queues, which the caller has sorted, the most urgent first. It keeps
+// the slice. order is the rule by which a free worker selects a queue. It starts nothing; call
+// run.
 func newPoll(order Order, queues []*Queue) *poll {
 	p := &poll{order: order, queues: queues, offers: make([]offer, len(queues)), changed: make(chan struct{})}
 	for i := range p.offers {
