@@ -196,7 +196,9 @@ func TestCutOffRunnerGivesBack(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		s.is(id, jobs.Queued, `{}`)
 		st := r.Stats()
-		st.Lost = 0 // 1 if the lease ended before the next attempt to give the job back, which has jitter
+		if st.Lost == 1 { // the lease ended before the next attempt to give the job back, which has jitter
+			st.Lost = 0
+		}
 		if st != (runner.Stats{Ran: 1, GivenBack: 1}) {
 			t.Errorf("%+v, %q", st, d.all())
 		}
