@@ -196,7 +196,7 @@ func TestCutOffRunnerGivesBack(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		s.is(id, jobs.Queued, `{}`)
 		st := r.Stats()
-		if st.Lost == 1 { // the lease ended before the next attempt to give the job back, which has jitter
+		if st.Lost == 1 { // the lease ended before the next attempt to give it back, which has jitter
 			st.Lost = 0
 		}
 		if st != (runner.Stats{Ran: 1, GivenBack: 1}) {
