@@ -204,7 +204,7 @@ func closeCases() []testCase {
 					suite.Ends(w.World, d.Lost(), "Lost after the connection was cut")
 				}
 				w.closeSub(s)
-				w.ack(w.receive(unclosed))
+				w.ackAfterCut(unclosed)
 				w.closeBroker(b)
 				var leak error
 				ok := w.Poll(func() bool { leak = goleak.Find(before); return leak == nil })

@@ -107,6 +107,22 @@ func (w *world) ack(ds ...broker.Delivery) {
 	}
 }
 
+// ackAfterCut receives from s and acknowledges, until one acknowledgement succeeds. A delivery that
+// s received before Harness.Sever cut its connection may fail first; transient says how.
+func (w *world) ackAfterCut(s broker.Subscription) {
+	w.Helper()
+	for {
+		d := w.receive(s)
+		ctx, cancel := w.Ctx()
+		err := d.Ack(ctx)
+		cancel()
+		if w.h.Sever == nil || !transient(err) {
+			w.Must(err, "Ack(%s)", name(d.Message()))
+			return
+		}
+	}
+}
+
 // closeSub closes a subscription.
 func (w *world) closeSub(s broker.Subscription) {
 	w.Helper()
