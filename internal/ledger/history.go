@@ -23,11 +23,15 @@ func (t *Task) Count(e Event) int {
 	return n
 }
 
-// String returns the task's id and its events in order, for a message.
+// String returns the task's id and its events in order, for a message. An event with a time has the
+// seconds since the first one: "started+0.1s".
 func (t *Task) String() string {
 	s := t.ID + ":"
 	for _, l := range t.Lines {
 		s += " " + string(l.Event)
+		if since := l.At.Sub(t.Lines[0].At); !l.At.IsZero() && since > 0 {
+			s += fmt.Sprintf("+%.1fs", since.Seconds())
+		}
 	}
 	return s
 }
