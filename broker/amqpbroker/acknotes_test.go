@@ -44,6 +44,7 @@ func TestAckedBeforeKill(t *testing.T) {
 	t.Parallel()
 	for _, typ := range []amqpbroker.QueueType{amqpbroker.Quorum, amqpbroker.Classic} {
 		t.Run(string(typ), func(t *testing.T) {
+			t.Parallel()
 			srv := testserver.OwnRabbit(t, testserver.RabbitConfig{})
 			b := connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{srv.URL()}}, QueueType: typ})
 			begun := time.Now()
@@ -175,13 +176,13 @@ func drain(t testing.TB, b *amqpbroker.Broker, queue string) {
 // TestAckedBeforeUnknown shows that AckedBefore is true for a message without a time, and for one
 // that is older than the notes.
 func TestAckedBeforeUnknown(t *testing.T) {
-	srv := testserver.OwnRabbit(t, testserver.RabbitConfig{})
-	b := connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{srv.URL()}}})
+	srv, ns := testserver.RequireRabbit(t), testserver.Namespace()
+	b := connect(t, amqpbroker.Config{Namespace: ns})
 	q := declared(t, b)
 	publish(t, b, q, message("dated"))
 	published := time.Now()
 	raw(t, srv.URL(), func(ch *amqp.Channel) error {
-		return ch.PublishWithContext(testwait.Long(t), "", "swj.default.q."+q, false, false, amqp.Publishing{MessageId: "undated"})
+		return ch.PublishWithContext(testwait.Long(t), "", "swj."+ns+".q."+q, false, false, amqp.Publishing{MessageId: "undated"})
 	})
 	again := func() map[string]bool {
 		t.Helper()
@@ -206,7 +207,7 @@ func TestAckedBeforeUnknown(t *testing.T) {
 	}
 	testwait.Until(t, "a later second than that of the message", func() bool { return time.Since(published) > 2*time.Second })
 	raw(t, srv.URL(), func(ch *amqp.Channel) error {
-		_, err := ch.QueueDelete("swj.default.acks", false, false, false)
+		_, err := ch.QueueDelete("swj."+ns+".acks", false, false, false)
 		return err
 	})
 	if got := again(); !got["dated"] {
@@ -251,6 +252,7 @@ func TestAckNotesRefused(t *testing.T) {
 // TestNodeStateUnderAlarm shows that during an alarm, in which no node can answer, NodeState does
 // not return NodeAbsent.
 func TestNodeStateUnderAlarm(t *testing.T) {
+	t.Parallel()
 	srv := testserver.OwnRabbit(t, testserver.RabbitConfig{})
 	open := func() *amqpbroker.Broker {
 		return connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{srv.URL()}}})

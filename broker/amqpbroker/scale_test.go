@@ -17,9 +17,9 @@ import (
 // TestStatsClosesNoChannel shows that repeated Stats of a queue without levels and dead letters
 // cause no further errors on the server, which logs each one.
 func TestStatsClosesNoChannel(t *testing.T) {
-	srv := testserver.OwnRabbit(t, testserver.RabbitConfig{}) // no other test writes to its log
-	b := connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{srv.URL()}}})
-	q := declared(t, b)
+	srv := testserver.RequireRabbit(t)
+	b := connect(t, amqpbroker.Config{})
+	q := declared(t, b) // a random name, which finds the queue in the log
 	look := func() {
 		st, err := b.Stats(testwait.Long(t), q)
 		if err != nil || st.Ready != 0 || st.Dead != 0 {
@@ -34,11 +34,11 @@ func TestStatsClosesNoChannel(t *testing.T) {
 		return strings.Count(srv.Log(), "."+q+"'")
 	}
 	look()
-	first := closed("mark-1")
+	first := closed("mark-1-" + q)
 	for range 20 {
 		look()
 	}
-	if n := closed("mark-2") - first; n != 0 {
+	if n := closed("mark-2-"+q) - first; n != 0 {
 		t.Errorf("the server has closed %d channels for 20 looks", n)
 	}
 	dead := broker.Dead{Message: &broker.Message{ID: "a", Body: []byte("a")}, Reason: "why"}
@@ -95,6 +95,7 @@ func TestLazyDeadQueue(t *testing.T) {
 // TestChannelMax shows that a subscription without a free channel is refused, and that the others
 // continue.
 func TestChannelMax(t *testing.T) {
+	t.Parallel()
 	srv := testserver.OwnRabbit(t, testserver.RabbitConfig{Conf: "channel_max = 20"})
 	b := connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{srv.URL()}}})
 	for i, q := range []string{"a", "b", "c", "d", "e"} {

@@ -105,6 +105,7 @@ func TestNotesOfStartsFirst(t *testing.T) {
 // TestNotesOfStartsOutage shows that notes work after cut connections, a restart of the server and
 // a deletion of the stream.
 func TestNotesOfStartsOutage(t *testing.T) {
+	t.Parallel()
 	srv := testserver.OwnRabbit(t, testserver.RabbitConfig{})
 	relay := testserver.NewRelay(t, srv.Addr())
 	b := connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{relay.URL(srv.URL())}}})

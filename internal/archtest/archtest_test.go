@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -59,6 +60,32 @@ func packages(t *testing.T) []pkg {
 	return pkgs
 }
 
+// sources returns the parsed sources of all packages, and reports those that cannot be parsed.
+func sources(t *testing.T) []*source {
+	t.Helper()
+	all, err := parsed()
+	if err != nil {
+		t.Error(err)
+	}
+	return all
+}
+
+// parsed parses the packages of the module, once for all tests.
+var parsed = sync.OnceValues(func() ([]*source, error) {
+	pkgs, err := list()
+	bad := []error{err}
+	var all []*source
+	for _, p := range pkgs {
+		s, err := parse(p)
+		if err != nil {
+			bad = append(bad, fmt.Errorf("%s: %w", p.ImportPath, err))
+			continue
+		}
+		all = append(all, s)
+	}
+	return all, errors.Join(bad...)
+})
+
 func report(t *testing.T, bad []string) {
 	t.Helper()
 	for _, s := range bad {
@@ -73,12 +100,7 @@ func TestImports(t *testing.T) {
 }
 
 func TestSources(t *testing.T) {
-	for _, p := range packages(t) {
-		s, err := parse(p)
-		if err != nil {
-			t.Errorf("%s: %v", p.ImportPath, err)
-			continue
-		}
+	for _, s := range sources(t) {
 		report(t, s.checkLength())
 		report(t, s.checkSize())
 		report(t, s.checkInit())
@@ -94,14 +116,8 @@ func TestSources(t *testing.T) {
 // assertion, which does not look behind wrappers.
 func TestCapabilities(t *testing.T) {
 	known := map[string]bool{}
-	var all []*source
-	for _, p := range packages(t) {
-		s, err := parse(p)
-		if err != nil {
-			t.Errorf("%s: %v", p.ImportPath, err)
-			continue
-		}
-		all = append(all, s)
+	all := sources(t)
+	for _, s := range all {
 		for _, name := range s.interfaces() {
 			if matches(capable, s.rel) || matches(capable, name) {
 				known[name] = true

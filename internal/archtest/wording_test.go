@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp/syntax"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -78,6 +80,27 @@ func TestWordingRules(t *testing.T) {
 	for _, quoted := range []string{"Prints \"nobody\".", "The line `who` is sent.", "Text.\n\n\tnobody here"} {
 		if bad := checkWording(quoted); len(bad) > 0 {
 			t.Errorf("%q is quoted: %v", quoted, bad)
+		}
+	}
+}
+
+// TestRuleWords shows that each rule has words with which most texts are passed over, and that the
+// words are those of its pattern.
+func TestRuleWords(t *testing.T) {
+	for _, r := range wordingRules {
+		if words := r.pattern.words; len(words) == 0 || slices.Contains(words, "") {
+			t.Errorf("the rule %q is tried with every text, or with none: words %q", r.name, words)
+		}
+	}
+	for pattern, want := range map[string][]string{
+		`(?i)\b(Who|whom)\b`: {"who"}, `a(bc|d)`: {"a"}, `(abc|de) f`: {"abc", "de"}, `x*`: {""}, `(x|y?)`: {"x", ""}, `(xy)+z`: {"xy"},
+	} {
+		re, err := syntax.Parse(pattern, syntax.Perl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := wordsOf(re); !slices.Equal(got, want) {
+			t.Errorf("words of %s: %q, want %q", pattern, got, want)
 		}
 	}
 }

@@ -18,14 +18,10 @@ import (
 	"github.com/swarmiji/swarmiji/resultstore/amqpresults"
 )
 
-// TestRoadOverRabbitMQ runs the suite with tasks, results and events all on one RabbitMQ server,
-// through a proxy that can cut connections.
-//
-// Promises: S6.
-func TestRoadOverRabbitMQ(t *testing.T) {
-	rabbit := testserver.RequireRabbit(t)
-	noLeaks(t)
-	endtoend.Run(t, func(t *testing.T) *endtoend.Harness {
+// overRabbit returns an Open with tasks, results and events all on one RabbitMQ server, through a
+// proxy that can cut connections.
+func overRabbit(rabbit *testserver.Rabbit) endtoend.Open {
+	return func(*testing.T) *endtoend.Harness {
 		namespace := "t" + strings.ToLower(rand.Text()[:10])
 		proxies := make(map[broker.Broker]*testserver.Proxy)
 		return &endtoend.Harness{
@@ -57,5 +53,5 @@ func TestRoadOverRabbitMQ(t *testing.T) {
 			},
 			Sever: func(_ *testing.T, b broker.Broker) { proxies[b].Sever() },
 		}
-	})
+	}
 }

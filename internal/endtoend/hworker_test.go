@@ -14,13 +14,11 @@ import (
 	"github.com/swarmiji/swarmiji/serializer"
 )
 
-// TestRoadOverHworker runs the suite with tasks as JSON in hworker's four Redis keys, and with
-// results and events in memory. The layout has no namespaces, so the test has its own server, which
-// each case finds empty.
-func TestRoadOverHworker(t *testing.T) {
-	server := testserver.OwnRedis(t, testserver.RedisConfig{})
-	noLeaks(t)
-	endtoend.Run(t, func(t *testing.T) *endtoend.Harness {
+// overHworker returns an Open with tasks as JSON in hworker's four Redis keys, and with results and
+// events in memory. The layout has no namespaces, so no other test may use the server, which each
+// case finds empty.
+func overHworker(server *testserver.Redis) endtoend.Open {
+	return func(t *testing.T) *endtoend.Harness {
 		if _, err := server.Do(t.Context(), "FLUSHALL"); err != nil {
 			t.Fatal(err)
 		}
@@ -39,5 +37,5 @@ func TestRoadOverHworker(t *testing.T) {
 			NoTimes: true, OpenQueues: true, Uncounted: true, Reasonless: true,
 			Formats: []serializer.Format{serializer.JSONFormat{}},
 		}
-	})
+	}
 }

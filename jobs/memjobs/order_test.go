@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
@@ -82,19 +84,21 @@ func TestNamesAreForgotten(t *testing.T) {
 	}
 }
 
-// TestPatternsAreForgotten uses more patterns than are cached, and long ones.
+// TestPatternsAreForgotten uses more patterns than the cache holds, and patterns too long for it.
 func TestPatternsAreForgotten(t *testing.T) {
 	t.Parallel()
 	table := newTable()
 	table.insert(jobstore.Row{Job: jobstore.Job{ID: 1, Name: "a"}, Due: epoch})
+	find := func(pattern string) {
+		if found := table.findDue(&jobstore.Selector{Pattern: pattern}, math.MaxInt64, 1); len(found) != 1 {
+			t.Fatalf("pattern %.20q of %d bytes: %d jobs", pattern, len(pattern), len(found))
+		}
+	}
 	for i := range 3 * maxPatterns {
-		p := make([]byte, i*10)
-		for k := range p {
-			p[k] = '*'
-		}
-		if found := table.findDue(&jobstore.Selector{Pattern: string(p) + "*"}, math.MaxInt64, 1); len(found) != 1 {
-			t.Fatalf("pattern %d: %d jobs", i, len(found))
-		}
+		find("[a" + strconv.Itoa(i) + "]*")
+	}
+	for n := 1; n <= 3*maxPattern; n += 10 {
+		find(strings.Repeat("*", n))
 	}
 	for p := range table.names.patterns {
 		if len(p) > maxPattern {
