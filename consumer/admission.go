@@ -29,7 +29,7 @@ func (r *run) admit() bool {
 			return false
 		}
 		if earlier := r.releaseAdmitted; earlier != nil && release != nil {
-			r.releaseAdmitted = func() { defer earlier(); release() } // also if release panics
+			r.releaseAdmitted = func() { defer earlier(); release() } // also if release does not return
 		} else if release != nil {
 			r.releaseAdmitted = release
 		}

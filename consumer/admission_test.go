@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -61,4 +62,34 @@ func TestAdmit(t *testing.T) {
 		}
 		b.end()
 	})
+}
+
+// TestReleaseFails shows that the release of an admission may panic or end its goroutine. The other
+// releases run, and a task that runs at most once keeps its result.
+func TestReleaseFails(t *testing.T) {
+	for name, fail := range map[string]func(){"panic": func() { panic("release") }, "Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var released atomic.Int64
+				b := newTable(t, func(c *consumer.Config) {
+					admit := func(context.Context, *task.Request) (func(), error) {
+						return func() { released.Add(1); fail() }, nil
+					}
+					c.Admit = []middleware.Admit{admit, admit, admit}
+				})
+				b.run()
+				for i := range 20 { // more than there are workers
+					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+					if got, err := b.submit(i, task.WithIdempotent(false)).Get(ctx); err != nil || got != i {
+						t.Errorf("task %d: %d, %v", i, got, err)
+					}
+					cancel()
+				}
+				if n := released.Load(); n != 60 {
+					t.Errorf("%d releases, want 60", n)
+				}
+				b.end()
+			})
+		})
+	}
 }

@@ -120,16 +120,23 @@ func (r *run) commitStart() (start bool, later func()) {
 	return true, nil
 }
 
-// finish ends a run after its handler has returned: it releases the admissions and the context,
-// updates the metrics, and settles the task. result and err decide the settlement; a revocation of
-// the task may override them. It settles on another goroutine, unless the settlement is only an
-// acknowledgement. For a suspect it first clears the note of the start at the broker.
+// finish ends a run after its handler has returned: it releases the admissions and calls conclude,
+// also if a release calls runtime.Goexit. result and err decide the settlement. A stop waits for
+// finish.
 func (q *queue) finish(r *run, result any, err error) {
 	q.c.settling.Hold() // a stop waits from here on: releaseRunning leaves this run out
 	defer q.c.settling.Release()
 	r.ended = time.Now()
 	r.returned.Store(true)
+	defer q.conclude(r, result, err)
 	r.releaseAdmissions()
+}
+
+// conclude releases the context of a run, updates the metrics, and settles the task. result and err
+// of the handler decide the settlement; a revocation of the task may override them. It settles on
+// another goroutine, unless the settlement is only an acknowledgement. For a suspect it first
+// clears the note of the start at the broker.
+func (q *queue) conclude(r *run, result any, err error) {
 	q.c.running.End(r, r.worker)
 	q.c.cfg.Metrics.Active.Dec(1)
 	q.c.cfg.Metrics.Runtime.Update(r.ended.Sub(r.request.StartedAt).Microseconds())

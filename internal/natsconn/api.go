@@ -183,11 +183,16 @@ func (c *Conn) Take(ctx context.Context, stream string, seq uint64) (bool, error
 	if err != nil {
 		return false, err
 	}
+	what := "STREAM.MSG.DELETE." + stream
 	err = c.Do(ctx, func(ctx context.Context, s *Session) error {
 		ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 		defer cancel()
-		return request(ctx, s.NATS, "STREAM.MSG.DELETE."+stream, body, nil)
+		return request(ctx, s.NATS, what, body, nil)
 	})
+	// the server refused another request, which ended the wait for the answer of this one
+	if errors.Is(err, nats.ErrPermissionViolation) && quoted(err.Error()) != apiPrefix+what {
+		err = fmt.Errorf("%w: %w", ErrIndeterminate, err)
+	}
 	return takeResult(err)
 }
 

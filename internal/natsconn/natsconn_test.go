@@ -438,9 +438,9 @@ func TestAPausedServerHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// limited starts a server with a user whose permission to publish is limited, and returns a URL
-// without a user.
-func limited(t *testing.T) string {
+// limited starts a server with a user whose permission to publish is limited, and returns its
+// address. jetstream says whether the server has JetStream.
+func limited(t *testing.T, jetstream bool) string {
 	t.Helper()
 	program, err := testserver.NATSProgram(testwait.Long(t))
 	if errors.Is(err, testserver.ErrMissing) {
@@ -458,10 +458,14 @@ func limited(t *testing.T) string {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
+	storage := ""
+	if jetstream {
+		storage = fmt.Sprintf("jetstream { store_dir: %q }", dir)
+	}
 	conf := fmt.Sprintf(`listen: %q
-jetstream { store_dir: %q }
+%s
 authorization { users: [ { user: limited, password: secret-word, permissions: { publish: { deny: ["forbidden.>", "$JS.API.CONSUMER.>"] } } } ] }
-`, addr, dir)
+`, addr, storage)
 	file := filepath.Join(dir, "nats.conf")
 	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
 		t.Fatal(err)
@@ -485,7 +489,7 @@ authorization { users: [ { user: limited, password: secret-word, permissions: { 
 }
 
 func TestAccess(t *testing.T) {
-	addr := limited(t)
+	addr := limited(t, true)
 	c := connect(t, natsconnect.Config{URLs: []string{"nats://limited:secret-word@" + addr}})
 	if _, err := c.Publish(testwait.Long(t), nats.NewMsg("forbidden.a")); !errors.Is(err, natsconn.ErrAccess) || strings.Contains(err.Error(), "secret-word") {
 		t.Errorf("Publish to a forbidden subject: %v, want ErrAccess", err)
@@ -537,7 +541,7 @@ type pipe struct{ addr string }
 func (p pipe) InProcessConn() (net.Conn, error) { return net.Dial("tcp", p.addr) }
 
 func TestInProcess(t *testing.T) {
-	addr := limited(t)
+	addr := limited(t, true)
 	c, err := natsconn.New(natsconnect.Config{InProcess: pipe{addr}}, "", nil)
 	if err != nil {
 		t.Fatal(err)
