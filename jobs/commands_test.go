@@ -290,3 +290,30 @@ func TestRequeue(t *testing.T) {
 		}
 	})
 }
+
+// TestRequeueRepeats shows that a requeued job that repeats runs once for the time of its last run,
+// and then at its following times. The runs before are not repeated.
+func TestRequeueRepeats(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		id := w.create(jobs.Spec{Name: "a", Repeat: "SCHEDULED, +1 MINUTE"})
+		first := w.job(id).NextRun
+		for range 10 {
+			w.ok(w.Finish(w.Context(), jobs.Finish{ID: id, Token: w.get("a").Token}))
+			time.Sleep(time.Minute)
+		}
+		w.ok(w.Fail(w.Context(), jobs.Fail{ID: w.get("a").ID, Reason: "no"}))
+		w.ok(w.Requeue(w.Context(), []jobs.ID{id}, ""))
+		if got, want := w.job(id).NextRun, first.Add(10*time.Minute); !got.Equal(want) {
+			w.Fatalf("NextRun of the failed job is %v, want %v", got, want)
+		}
+		w.ok(w.Finish(w.Context(), jobs.Finish{ID: id, Token: w.get("a").Token}))
+		if got, want := w.job(id).NextRun, first.Add(11*time.Minute); !got.Equal(want) {
+			w.Fatalf("NextRun after the run is %v, want %v", got, want)
+		}
+		w.ok(w.Requeue(w.Context(), []jobs.ID{id}, "")) // a job that waits for its next time: run it now
+		if got, want := w.job(id).NextRun, first.Add(10*time.Minute); !got.Equal(want) {
+			w.Fatalf("NextRun of the waiting job is %v, want %v", got, want)
+		}
+	})
+}

@@ -105,9 +105,10 @@ func (s *Service) Retry(ctx context.Context, r Retry) error {
 }
 
 // Requeue makes jobs in any state QUEUED, all of them or none. A job becomes WAITING if its
-// sequence has another current job. NextRun becomes the time of its creation, moved into its
-// windows. Attempt starts at 1 again, and Reason is cleared. Data stay. name, if not "", replaces
-// the name of all.
+// sequence has another current job. NextRun becomes the time of its creation, or of its last run if
+// it repeats, moved into its windows. Earlier runs of a job that repeats are not made up for.
+// Attempt starts at 1 again, and Reason is cleared. Data stay. name, if not "", replaces the name
+// of all.
 //
 // Workers that run the jobs can no longer end them. Ids without a job are ignored.
 //
@@ -157,7 +158,11 @@ func (s *Service) Requeue(ctx context.Context, ids []ID, name string) error {
 				return err
 			}
 			rules.StartOver(j)
-			j.NextRun, j.Reason = s.windows.Place(j, j.Created, t.Now), ""
+			due := j.Created
+			if j.Repeat != "" && j.Scheduled.After(due) {
+				due = j.Scheduled
+			}
+			j.NextRun, j.Reason = s.windows.Place(j, due, t.Now), ""
 			rules.SetData(j, nil)
 			if err := t.Save(ctx, j); err != nil {
 				return err

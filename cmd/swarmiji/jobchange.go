@@ -54,11 +54,11 @@ func (a *app) jobRetryCmd(store *jobStore) *cobra.Command {
 		Use:   "retry ID...",
 		Short: "Let jobs run again",
 		Long: "Retry puts jobs back into the queue, all of them or none. FAILED and CANCELLED jobs, and jobs that wait for a\n" +
-			"later time, are due now, and their attempts are counted from the start. The command prints the state of each\n" +
-			"job before and after.\n\n" +
-			"A job that runs or awaits an answer is refused (status 1). With --force it runs again too: its current run\n" +
-			"continues beside the new one, but can no longer end the job. If one of the jobs does not exist, none is\n" +
-			"changed, and the exit status is 3.",
+			"later time, are due now, and their attempts are counted from the start. A job that repeats then continues\n" +
+			"after the time of its last run. The command prints the state of each job before and after.\n\n" +
+			"A job that runs, awaits an answer or is FINISHED is refused (status 1). With --force it runs again too. The\n" +
+			"current run of a job continues beside the new one, but can no longer end the job. If one of the jobs does not\n" +
+			"exist, none is changed, and the exit status is 3.",
 		Example: "  swarmiji job retry 17 18\n" +
 			"  swarmiji job ls --state FAILED -o json | jq '.[].id' | xargs swarmiji job retry",
 		Args: cobra.MinimumNArgs(1),
@@ -66,15 +66,19 @@ func (a *app) jobRetryCmd(store *jobStore) *cobra.Command {
 			return a.turn(cmd, store, texts, func(ctx context.Context, s *jobs.Service, all []jobs.Row) error {
 				ids := make([]jobs.ID, len(all))
 				for i := range all {
-					if ids[i] = all[i].ID; all[i].State.Runs() && !force {
-						return fmt.Errorf("job %d: %w; --force has it run again", all[i].ID, jobs.ErrIsRunning)
+					switch ids[i] = all[i].ID; {
+					case force:
+					case all[i].State.Runs():
+						return fmt.Errorf("job %d: %w; --force lets it run again", all[i].ID, jobs.ErrIsRunning)
+					case all[i].State == jobs.Finished:
+						return fmt.Errorf("job %d: %w: it is FINISHED; --force lets it run again", all[i].ID, jobs.ErrState)
 					}
 				}
 				return s.Requeue(ctx, ids, "")
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&force, "force", false, "also retry jobs that run or await an answer")
+	cmd.Flags().BoolVar(&force, "force", false, "also retry jobs that run, await an answer or are FINISHED")
 	return cmd
 }
 

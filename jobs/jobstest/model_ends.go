@@ -166,7 +166,11 @@ func (m *model) requeue(list []jobs.ID, name string, now time.Time) []error {
 			j.State = jobs.Queued
 		}
 		j.startOver()
-		j.NextRun, j.Reason, j.Changed = j.placed(j.Created, now), "", now
+		due := j.Created
+		if j.Repeat != "" && j.Scheduled.After(due) {
+			due = j.Scheduled
+		}
+		j.NextRun, j.Reason, j.Changed = j.placed(due, now), "", now
 		if name != "" {
 			j.Name = name
 		}
