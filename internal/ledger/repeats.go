@@ -9,8 +9,8 @@ type Fault struct {
 	From, To time.Time
 }
 
-// ackTime limits how long after its end a task may still wait for its acknowledgement. Its result is
-// stored before. On a busy machine that was seen to take longer than a second.
+// ackTime limits how long after its end a task may still wait for its acknowledgement. Its result
+// is stored before. On a busy machine that was seen to take longer than a second.
 const ackTime = 3 * time.Second
 
 // Resubmitted is the cause of a repeat whose task was submitted again.
