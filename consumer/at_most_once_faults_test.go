@@ -373,3 +373,22 @@ func TestFrozenNodeIsNotCountedLater(t *testing.T) {
 		b.end()
 	})
 }
+
+// TestStopWithoutAnswerToAcks shows that a consumer stops although the broker still answers none of
+// its acknowledgements. Each task whose acknowledgement has an unknown outcome has failed as
+// uncertain.
+func TestStopWithoutAnswerToAcks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTable(t, func(c *consumer.Config) { c.Broker = noAckAnswers(c.Broker) })
+		b.run()
+		for range 3 {
+			if _, err := b.submit(1, task.WithIdempotent(false)).Get(t.Context()); !errors.Is(err, task.ErrUncertain) {
+				t.Errorf("the task ended with %v, want ErrUncertain", err)
+			}
+		}
+		if n := b.runs.Load(); n != 0 {
+			t.Errorf("%d runs of tasks whose acknowledgement was not answered", n)
+		}
+		b.end() // its error would be a stop that had to be forced
+	})
+}

@@ -34,6 +34,7 @@ func (p spawner) Do(_ context.Context, fn func()) error {
 
 // TestRoadWithAPool (S8) runs the end-to-end cases with a user's pool.
 func TestRoadWithAPool(t *testing.T) {
+	t.Parallel() // its cases mostly wait
 	var runs atomic.Int64
 	endtoend.Run(t, func(t *testing.T) *endtoend.Harness {
 		server := membroker.NewServer(membroker.Config{})

@@ -19,6 +19,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper)) }
 
 func TestRoadInMemory(t *testing.T) {
+	t.Parallel() // its cases mostly wait
 	endtoend.Run(t, func(t *testing.T) *endtoend.Harness {
 		server := membroker.NewServer(membroker.Config{})
 		results := memresults.New(memresults.Config{})

@@ -77,6 +77,20 @@ func (d noNotesDelivery) AckSync(context.Context) error {
 	return fmt.Errorf("%w: %w: the server refuses the notes of acknowledgements", broker.ErrUnavailable, broker.ErrAccess)
 }
 
+// noAckAnswers returns a broker that executes early acknowledgements and loses each answer.
+func noAckAnswers(b broker.Broker) broker.Broker {
+	return deliveries{b.(*membroker.Broker), func(d broker.Delivery) broker.Delivery { return ackWithoutAnswer{d} }}
+}
+
+type ackWithoutAnswer struct{ broker.Delivery }
+
+func (d ackWithoutAnswer) Unwrap() any { return d.Delivery }
+
+func (d ackWithoutAnswer) AckSync(ctx context.Context) error {
+	_ = broker.AckSync(ctx, d.Delivery) // an earlier call may have settled it
+	return fmt.Errorf("the answer is lost: %w", broker.ErrIndeterminate)
+}
+
 // ahead is a broker whose clock is ahead of the clock of the processes.
 type ahead struct {
 	*membroker.Broker

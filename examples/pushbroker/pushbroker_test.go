@@ -26,6 +26,7 @@ func harness(hub *pushbroker.Hub) *endtoend.Harness {
 
 // Promises: S4.
 func TestRoadAtOnce(t *testing.T) {
+	t.Parallel() // its cases mostly wait
 	endtoend.Run(t, func(*testing.T) *endtoend.Harness {
 		h := harness(pushbroker.AtOnce())
 		h.NoQueues = true
@@ -35,6 +36,7 @@ func TestRoadAtOnce(t *testing.T) {
 
 // Promises: S4.
 func TestRoadPush(t *testing.T) {
+	t.Parallel() // its cases mostly wait
 	endtoend.Run(t, func(*testing.T) *endtoend.Harness { return harness(pushbroker.Push()) })
 }
 

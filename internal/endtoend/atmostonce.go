@@ -24,6 +24,7 @@ type faultyBroker struct {
 	ackSync func(d broker.Delivery) (error, bool) // replaces AckSync; false: it does not
 	// result of PublishAt; before: the message is not published
 	publish func(m *broker.Message) (err error, before bool)
+	lost    chan struct{} // replaces Lost of deliveries with ackSync; nil: it does not
 }
 
 // Unwrap makes the optional interfaces of the broker available.
@@ -83,6 +84,13 @@ func (d *faultyDelivery) AckSync(ctx context.Context) error {
 		return err
 	}
 	return broker.AckSync(ctx, d.Delivery)
+}
+
+func (d *faultyDelivery) Lost() <-chan struct{} {
+	if d.b.lost == nil {
+		return d.Delivery.Lost()
+	}
+	return d.b.lost
 }
 
 // awayStore is a store that fails as unreachable while away is set.
@@ -156,7 +164,7 @@ func testEarlyAckUnknown(t *testing.T, open Open) {
 
 func earlyAckUnknown(t *testing.T, open Open, answer error) {
 	const n = 12 // more than the prefetch
-	b := &faultyBroker{ackSync: func(d broker.Delivery) (error, bool) {
+	b := &faultyBroker{lost: make(chan struct{}), ackSync: func(d broker.Delivery) (error, bool) {
 		if !strings.HasPrefix(d.Message().ID, "unknown-") {
 			return nil, false
 		}
@@ -190,6 +198,8 @@ func earlyAckUnknown(t *testing.T, open Open, answer error) {
 	for i := range n {
 		r.wantDead(fmt.Sprintf("unknown-%d", i), "at most once")
 	}
+	// The consumer repeats the acknowledgements until the leases end, or for 10 s after its stop.
+	close(b.lost)
 }
 
 // testEarlyRetryUnknown: the retry of a task that runs at most once is not sent again after an

@@ -42,7 +42,7 @@ func TestRepeats(t *testing.T) {
 		},
 		{
 			"its process was killed long after it had finished",
-			[]ledger.Line{line("a", ledger.Started, 7, "c1"), line("a", ledger.Finished, 8, "c1"), line("a", ledger.Started, 12, "c2")},
+			[]ledger.Line{line("a", ledger.Started, 5, "c1"), line("a", ledger.Finished, 6, "c1"), line("a", ledger.Started, 12, "c2")},
 			map[string]int{},
 			1,
 		},

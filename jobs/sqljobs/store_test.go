@@ -38,8 +38,14 @@ func liteHarness(t testing.TB) *jobstest.Harness {
 }
 
 func postgresHarness(t testing.TB) *jobstest.Harness {
-	p := testserver.RequirePostgres(t)
-	dsn := postgresURL(t)
+	p, dsn := testserver.RequirePostgres(t), ""
+	if kills := strings.HasSuffix(t.Name(), "/a_restart") || strings.HasSuffix(t.Name(), "/a_server_that_is_away"); kills {
+		// When a killed server starts again, it syncs all its files. The shared one has thousands.
+		p = testserver.OwnPostgres(t, testserver.PostgresConfig{})
+		dsn = p.URL()
+	} else {
+		dsn = postgresURL(t)
+	}
 	restart := func() {
 		if err := p.Restart(bound(t)); err != nil {
 			t.Fatal(err)
