@@ -423,7 +423,7 @@ func (c *Consumer) drain(drained chan struct{}) error {
 }
 
 // releaseRunning gives back the tasks whose handlers ignore their ended context, all at once, and
-// waits for that within KillGrace. A running task that was acknowledged before its start is
+// waits for that within KillGrace. A started task that was acknowledged before its start is
 // dead-lettered and recorded as uncertain instead. It logs each task and each error.
 func (c *Consumer) releaseRunning() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.work), c.cfg.Tuning.KillGrace)
@@ -433,7 +433,7 @@ func (c *Consumer) releaseRunning() {
 	for _, r := range c.running.All() {
 		c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "handler left behind: it ignores its context", r.logAttrs()...)
 		leave := r.giveBack
-		if r.acked.Load() && r.isActive() {
+		if r.acked.Load() && r.started.Load() { // also if the release of an admission does not return
 			leave = func(ctx context.Context) error { return r.recordAbandoned(ctx, task.ErrUncertain) }
 		}
 		leaving.Go(func() {

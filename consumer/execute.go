@@ -55,7 +55,7 @@ func (q *queue) start(r *run) {
 //
 //   - The queue is paused, the consumer stops, or the broker has taken the task back.
 //   - The task is revoked, or Config.Admit refuses it.
-//   - commitStart refuses the start.
+//   - begin refuses the start.
 func (q *queue) perform(r *run) {
 	c := q.c
 	leave, ok := c.crashes.Enter(crashRun{r})
@@ -75,7 +75,7 @@ func (q *queue) perform(r *run) {
 		c.running.Remove(r, r.worker)
 		return
 	}
-	if start, later := r.commitStart(); !start {
+	if start, later := q.begin(r); !start {
 		r.releaseAdmissions()
 		c.running.Remove(r, r.worker)
 		if later != nil {
@@ -84,8 +84,6 @@ func (q *queue) perform(r *run) {
 		return
 	}
 	ctx := r.revocableContext(q.leases.Acquire(c.work, r.lost()))
-	r.request.StartedAt = time.Now()
-	r.started.Store(true)
 	c.cfg.Metrics.Started.Inc(1)
 	c.cfg.Metrics.Active.Inc(1)
 	r.notifyStarted()
@@ -101,6 +99,31 @@ func (q *queue) perform(r *run) {
 	result, err := r.handler.Handle(task.WithRequest(ctx, &r.request), &r.request)
 	returned = true
 	q.finish(r, result, err)
+}
+
+// begin calls commitStart and marks the run as started. Its results are those of commitStart. A
+// forced stop waits while begin runs for a task that runs at most once. Of such a task it then
+// finds a started run, or begin settles the task as uncertain or gives it back.
+func (q *queue) begin(r *run) (start bool, later func()) {
+	c := q.c
+	if !r.idempotent() {
+		c.settling.Hold()
+		defer c.settling.Release()
+		if c.settle.Err() != nil { // the stop may wait no longer
+			r.giveBackUnstarted()
+			return false, nil
+		}
+	}
+	if start, later = r.commitStart(); !start {
+		return false, later
+	}
+	r.request.StartedAt = time.Now()
+	r.started.Store(true)
+	if r.acked.Load() && c.settle.Err() != nil { // releaseRunning may have looked before
+		c.settling.Go(r.settleUncertain)
+		return false, nil
+	}
+	return true, nil
 }
 
 // commitStart is the last step before the handler. It acknowledges a task that runs at most once
