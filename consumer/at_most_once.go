@@ -62,16 +62,18 @@ func (r *run) releaseEarlySlot() {
 }
 
 // ackEarly acknowledges a task that runs at most once, immediately before its start. After an error
-// it logs that and repeats the acknowledgement for up to Tuning.StoreRetry. It blocks meanwhile.
+// it repeats that for up to Tuning.StoreRetry, blocks meanwhile, and logs the first error. A
+// missing permission ends the repeating.
 //
 // It returns true only if the broker has confirmed the acknowledgement, and then sets r.acked. If
-// it returns false, the task must not start:
+// it returns false, the task must not start. The first of these applies:
 //
 //   - The outcome is unknown: another goroutine fails the task with [task.ErrUncertain].
-//   - A permission is missing: another goroutine releases the task for noAccessDelay. That is
-//     logged once.
+//   - A permission is missing: it frees the early slot, and another goroutine releases the task for
+//     noAccessDelay. That is logged once.
 //   - The broker has taken the task back: only the early slot is freed.
-//   - Otherwise nothing was acknowledged, and another goroutine gives the task back.
+//   - Otherwise nothing was acknowledged: giveBackUnstarted frees the early slot and gives the task
+//     back on another goroutine.
 func (r *run) ackEarly() bool {
 	q, c := r.queue, r.queue.c
 	ctx, cancel := context.WithTimeout(c.settle, c.cfg.Tuning.StoreRetry)
@@ -255,7 +257,8 @@ func (r *run) retryAckedStep(what string, step func(context.Context) error, caus
 // that succeeds, and ends without the rest when the consumer stops. If the store has a final record
 // already, the task ends as that record says.
 //
-// At most prefetch tasks of a queue wait for this at once; further ones stay without a record.
+// At most prefetch tasks of a queue wait for this at once; further ones stay without a record, and
+// their successors are not sent.
 func (r *run) recordAfterDeadLetter(v verdict) {
 	q := r.queue
 	r.releaseEarlySlot()

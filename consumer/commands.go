@@ -15,9 +15,9 @@ import (
 )
 
 // newCommandServer returns the server of remote commands for c, or nil without Config.Control. It
-// starts nothing. If the revoke command is allowed but Config.Revocations is nil, it sets
-// c.cfg.Revocations to a list of this process only. Returns the errors of [control.NewServer], for
-// example for a missing bus.
+// starts nothing. Control.Logger defaults to Config.Logger. If the revoke command is allowed but
+// Config.Revocations is nil, it sets c.cfg.Revocations to a list of this process only. Returns the
+// errors of [control.NewServer], for example for a missing bus.
 func newCommandServer(c *Consumer) (*control.Server, error) {
 	if c.cfg.Control == nil {
 		return nil, nil

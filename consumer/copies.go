@@ -35,7 +35,8 @@ func (r *run) gatherTTL() time.Duration {
 //
 //   - This copy is the first: false.
 //   - Another copy was first: true. This message is acknowledged on another goroutine.
-//   - No answer within loadTimeout: true. Another goroutine asks again, see retryCopyCheck.
+//   - An error, or no answer within loadTimeout: true. Another goroutine asks again, see
+//     retryCopyCheck.
 //
 // Without a gatherer it returns the result of settleIfRecorded for a first delivery, and false for
 // a redelivered one.

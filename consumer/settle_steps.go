@@ -98,8 +98,10 @@ func (q *queue) untilStop() (context.Context, context.CancelFunc) {
 // cause. what names that part in the log. It blocks until the task is settled or given up.
 //
 // It tries to store the failure once, also for the submitter; errors of the stores are only logged.
-// Then it sends the successors, unless these could not be sent, and dead-letters the message. If a
-// step of the successors fails, that step has given the task back or settled it.
+// Then it sends the successors, unless these could not be sent (r.unsendable, which it sets). Last
+// it dead-letters the message, or acknowledges it if the broker cannot keep a dead letter. It
+// counts no failed task and sends no event. If a step of the successors fails, that step has given
+// the task back or settled it.
 func (r *run) failUnsendable(what string, cause error) {
 	r.log(slog.LevelError, "the task fails: its "+what+" cannot be sent", slog.Any("error", cause))
 	ctx, cancel := context.WithTimeout(r.queue.c.settle, r.queue.c.cfg.Tuning.StoreRetry)

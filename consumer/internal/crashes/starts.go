@@ -24,12 +24,13 @@ const (
 )
 
 // Note stores a note of the start of a redelivered task with the broker, as the last step before
-// the handler. It also reads the notes of earlier starts. It blocks for at most noteTimeout, or
-// twice that to clear its note. start reports whether the handler may run.
+// the handler. It keeps the note in the State of r, and a repeated call stores the same one. It
+// also reads the notes of earlier starts. It blocks for at most noteTimeout, or twice that to clear
+// its note. start reports whether the handler may run.
 //
 //   - There is no Witness, no message id, or the broker cannot keep the note: start is true. In the
 //     last case it calls Unsupported.
-//   - The task must not start any more: it is given back.
+//   - The task must not start any more: Note gives it back on another goroutine.
 //   - Another error: it is logged, and later starts the task again after noteRetryDelay.
 //   - It is unknown whether an earlier start ended its process: this start's note is cleared, and
 //     later waits for that verdict.

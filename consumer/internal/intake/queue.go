@@ -194,9 +194,10 @@ func (q *Queue) wrap(err error) error {
 // allHeld is more than any subscription holds.
 const allHeld = math.MaxInt
 
-// returnHeld stops fetching and gives back at most n messages that the subscription holds and no
-// worker has taken. If the broker cannot change the prefetch, stopped is false. In that case, and
-// after an error of the broker, it gives back nothing. Call it with q.control held.
+// returnHeld stops fetching, until setPrefetch is called, and gives back at most n messages that
+// the subscription holds and no worker has taken. If the broker cannot change the prefetch, stopped
+// is false. In that case, and after an error of the broker, it gives back nothing. Call it with
+// q.control held.
 func (q *Queue) returnHeld(ctx context.Context, n int) (stopped bool, err error) {
 	if stopped, err = broker.SetPrefetch(ctx, q.sub, 0); !stopped || err != nil {
 		return stopped, err
