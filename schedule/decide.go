@@ -305,8 +305,9 @@ func (r *runner) shouldReport(k tickKey) bool {
 //     can be run: policies are not applied twice.
 //
 // decision.others is true if another listener may be able to run the tick. decision.next is the
-// entry's next due time; it stays zero for postponed and dropped ticks. With OverlapSkip, decide
-// loads the record of the last run from the result store and blocks meanwhile.
+// entry's next due time; it stays zero for postponed and dropped ticks. decision.delay is
+// brokenDelay, UnknownDelay or, for the result store, a second. With OverlapSkip, decide loads the
+// record of the last run from the result store and blocks meanwhile.
 func (r *runner) decide(ctx context.Context, k *Tick, now time.Time) decision {
 	h := &hold{tick: *k, id: TickID(r.c.Name, k.ID, k.Due)}
 	var spec when.Spec

@@ -27,8 +27,8 @@ func (r *runner) worker() {
 // ends the claim. It blocks until the handler has returned. With OverlapSkip it first records the
 // run as started in the result store.
 //
-// If the tick was lost before the start, it only removes the tick from the held ones. A panic of
-// the handler becomes an error.
+// If another listener has claimed the tick before the start, it only removes the tick from the held
+// ones. A panic of the handler becomes an error.
 func (r *runner) runInPlace(h *hold) {
 	if h.Lost() {
 		r.held.Release(h)
@@ -58,7 +58,7 @@ func (r *runner) runInPlace(h *hold) {
 //   - If another listener has claimed the tick, it stores nothing and only removes the tick from
 //     the held ones.
 //   - If the handler failed after the end of ShutdownTimeout, it releases the tick, which runs
-//     again.
+//     again. It counts and records nothing.
 //   - After another failure it counts and reports the failure, records it in the result store, and
 //     ends the claim. The carried state stays as it was.
 //   - After a success it counts and records the result. It ends the claim and stores the state that

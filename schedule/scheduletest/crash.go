@@ -30,8 +30,8 @@ type crashingStore struct {
 // Unwrap returns the store, for its optional interfaces.
 func (m *crashingStore) Unwrap() any { return m.Store }
 
-// point counts one point, or crashes there and returns errDead. At the crash it calls m.die. After
-// it, each call returns errDead.
+// point counts one point, or crashes there and returns errDead. At the crash it sets m.name and
+// calls m.die, with m.mu held. After it, each call returns errDead. It takes m.mu.
 func (m *crashingStore) point(name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -46,7 +46,8 @@ func (m *crashingStore) point(name string) error {
 	return nil
 }
 
-// died returns the name of the point of the crash, and whether the store has crashed.
+// died returns the name of the point of the crash, and whether the store has crashed. It takes
+// m.mu.
 func (m *crashingStore) died() (string, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
