@@ -151,7 +151,8 @@ func (r *run) settleIfStarted() bool {
 //
 //   - It was acknowledged, so the task may have started: the task fails with [task.ErrUncertain].
 //   - It was not acknowledged: startOrSettle continues, with r.notStartedBefore set.
-//   - The checker does not answer: the task is given back, and the next consumer asks again.
+//   - The checker does not answer: ensureGivenBack gives the task back, and the next consumer asks
+//     again.
 //   - The broker has taken the task back: nothing happens.
 func (r *run) retryStartedCheck(checker broker.AckChecker) {
 	c := r.queue.c
@@ -215,8 +216,8 @@ const ackedStepTimeout = 10 * time.Second
 // After each failure it tries to dead-letter the task as uncertain instead, unless the end of the
 // task is stored already (r.final). It returns false when:
 //
-//   - The task was dead-lettered. It is then counted as failed, its event is sent, and
-//     recordAfterDeadLetter stores the failure.
+//   - It has dead-lettered the task. It then counts the failure and sends its event, and
+//     recordAfterDeadLetter stores it.
 //   - handleStepError has ended the settlement, for example because another attempt has settled the
 //     task.
 //   - The consumer stops (c.settle ends). It then tries once, for up to KillGrace, to record the

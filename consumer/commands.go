@@ -77,7 +77,8 @@ type controlNode struct{ *Consumer }
 func (n controlNode) Queues() []string { return slices.Sorted(maps.Keys(n.cfg.Queues)) }
 
 // Stats returns the state and the counts of the consumer in the form that commands send, see
-// [Consumer.Stats].
+// [Consumer.Stats]. Totals has received, started, succeeded, failed and retried; a negative count
+// becomes 0.
 func (n controlNode) Stats() control.Stats {
 	s := n.Consumer.Stats()
 	out := control.Stats{Totals: make(map[string]uint64)}

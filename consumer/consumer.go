@@ -289,8 +289,8 @@ func (c *Consumer) awaitServers(ctx context.Context) (unwatch func(), err error)
 	return c.awaitRevocations(ctx)
 }
 
-// logStart logs the consumed queues and the tasks that have handlers, as a warning if no task has
-// one.
+// logStart logs the consumed queues and the tasks that have handlers, each list cut to maxNames
+// bytes. Without handlers it is a warning.
 func (c *Consumer) logStart(queues []*queue) {
 	names := c.Names()
 	level, msg := slog.LevelInfo, "consumer started"
@@ -423,8 +423,9 @@ func (c *Consumer) drain(drained chan struct{}) error {
 }
 
 // releaseRunning gives back the tasks whose handlers ignore their ended context, all at once, and
-// waits for that within KillGrace. A running task that was acknowledged before its start is
-// dead-lettered and recorded as uncertain instead. It logs each task and each error.
+// waits for that within KillGrace. For a running task that was acknowledged before its start it
+// calls recordAbandoned instead, which dead-letters the task and records it as uncertain. It logs
+// each task and each error.
 func (c *Consumer) releaseRunning() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.work), c.cfg.Tuning.KillGrace)
 	defer cancel()

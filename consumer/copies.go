@@ -34,7 +34,7 @@ func (r *run) gatherTTL() time.Duration {
 // It asks the gatherer whether another copy of the task runs or ran:
 //
 //   - This copy is the first: false.
-//   - Another copy was first: true. This message is acknowledged on another goroutine.
+//   - Another copy was first: true. Another goroutine acknowledges this message (dropCopy).
 //   - An error, or no answer within loadTimeout: true. Another goroutine asks again, see
 //     retryCopyCheck.
 //

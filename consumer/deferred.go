@@ -223,10 +223,10 @@ func (r *run) tryClose(conclude func(context.Context) error) bool {
 // finishDeferred does. It blocks, and repeats a failed call of the store until ctx ends; then
 // runStep gives the task back.
 //
-//   - The store refuses the deferral, or it cannot be encoded: the task is settled as if its
+//   - The store refuses the deferral, or it cannot be encoded: settle settles the task as if its
 //     handler had returned that error.
-//   - Another delivery of the message has deferred or settled the task: the message is only
-//     acknowledged.
+//   - Another delivery of the message has deferred or settled the task: it only acknowledges the
+//     message.
 func (q *queue) settleDeferred(ctx context.Context, r *run, v verdict) {
 	a, refused := r.attempt()
 	var status deferral.Status
@@ -286,7 +286,7 @@ func (q *queue) finishDeferred(ctx context.Context, r *run, v verdict, answered 
 // restore returns the run of a received deferral, made from the message and the times that it
 // stores. It sets a.message, a.deliveries, a.atMostOnce and a.handlerTime from them. The answer of
 // the deferral settles the run; no handler runs. Returns an error if the stored state or message
-// cannot be read.
+// cannot be read, and [serializer.ErrMalformed] if the state has no message.
 func (q *queue) restore(a *answer) (*run, error) {
 	var kept deferredTask
 	if err := json.Unmarshal(a.claim.Attempt().State, &kept); err != nil {

@@ -85,7 +85,8 @@ func (q queueTasks) GiveBack(ctx context.Context, d broker.Delivery) {
 }
 
 // GiveBackLater returns a delivery that has not started to the broker, on another goroutine, which
-// repeats that after errors. A message that cannot be decoded is dead-lettered instead.
+// repeats that after errors. A message that cannot be decoded goes to deadLetterUnreadable instead,
+// which dead-letters it on another goroutine.
 func (q queueTasks) GiveBackLater(d broker.Delivery) {
 	r, err := q.read(d, 0)
 	if err != nil {

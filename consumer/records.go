@@ -103,8 +103,8 @@ func (r *run) load(ctx context.Context, store resultstore.ResultStore) (resultst
 //   - The store has the final record of another attempt: the verdict of that record. The own one
 //     counts as rejected.
 //
-// The second result is false if the settlement must not continue: the task is then given back,
-// failed or settled, see runStep.
+// The second result is false if the settlement must not continue: runStep has then given the task
+// back, failed it or settled it.
 func (r *run) save(ctx context.Context, state task.State, v verdict) (verdict, bool) {
 	if state == task.StateSucceeded && !r.reopenSuccessors() {
 		return v, false

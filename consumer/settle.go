@@ -214,11 +214,11 @@ func (q *queue) settle(r *run, v verdict) {
 
 // settleRetry settles a failed attempt that is retried, and blocks until that is done or given up.
 // It stores the state RETRYING, publishes the next message in place of this one, counts, and sends
-// the events. ctx limits the repeating of the first step. It stops at the first step that fails;
-// the task is then given back, failed or settled.
+// the events. ctx limits the repeating of the first step. It stops at the first step that fails:
+// runStep has then given the task back, failed it or settled it.
 //
-// If an enqueue hook vetoes the retry, the task fails. If another delivery has ended the task, the
-// task is settled by its stored end. The hooks get the outcome of the publish.
+// If an enqueue hook vetoes the retry, the task fails. If another delivery has ended the task,
+// settleFinal settles it by its stored end. The hooks get the outcome of the publish.
 func (q *queue) settleRetry(ctx context.Context, r *run, v verdict) {
 	next := r.next()
 	next.Retries++
@@ -250,8 +250,8 @@ func (q *queue) settleRetry(ctx context.Context, r *run, v verdict) {
 // settleFinal settles the end of a task by v, and blocks until that is done or given up. It stores
 // the result unless v is recorded already, sends the successors, tells the submitter, and
 // acknowledges or dead-letters the message. Then it counts, sends the event and ends the job of the
-// task. It stops at the first step that fails; the task is then given back, failed or settled, see
-// runStep. If another attempt has stored an end already, it continues with that one, see save.
+// task. It stops at the first step that fails: runStep has then given the task back, failed it or
+// settled it. If another attempt has stored an end already, it continues with that one, see save.
 //
 // ctx limits storing the result. It also limits the last step if settlesByAck. Otherwise that step
 // has the time Tuning.StoreRetry of its own.
@@ -363,10 +363,10 @@ func (e *nextEnvelope) setNotBefore(at time.Time) time.Time {
 // replace publishes next to queue and removes the message of r, so that the task continues as next.
 // The broker delivers next at the time at; zero: at once. why names the step in the log.
 //
-// Returns true if it did both. If it returns false, the task is given back, settled, or no longer
-// held by this consumer; the caller only returns. It frees the early slot of the task, takes no
-// lock, and blocks while it repeats failed steps for up to StoreRetry. If the broker cannot delay
-// messages, it also blocks until at.
+// Returns true if it did both. If it returns false, replace has given the task back or settled it,
+// or this consumer no longer holds it; the caller only returns. It frees the early slot of the
+// task, takes no lock, and blocks while it repeats failed steps for up to StoreRetry. If the broker
+// cannot delay messages, it also blocks until at.
 //
 // For a task that runs at most once it acknowledges before it publishes, unless the broker replaces
 // messages in one step. Such a task fails as uncertain if an earlier settlement of its deferral may

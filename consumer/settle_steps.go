@@ -21,8 +21,9 @@ var errDone = errors.New("swarmiji: settled by another attempt")
 // meanwhile and logs the first error. what names the step in the log. It returns true after a
 // success. It returns false if the settlement must not continue:
 //
-//   - ctx ended: the task is given back to run again. If it was acknowledged before its start,
-//     runStep returns the result of retryAckedStep instead, which repeats the step further.
+//   - ctx ended: ensureGivenBack gives the task back to run again. If it was acknowledged before
+//     its start, runStep returns the result of retryAckedStep instead, which repeats the step
+//     further.
 //   - The broker took the task back, or another attempt has settled it.
 //   - The step can never succeed: the task fails, see handleStepError.
 func (r *run) runStep(ctx context.Context, what string, step func(context.Context) error) bool {

@@ -156,8 +156,9 @@ func (r *runner) record(h *hold, q *task.Request, state task.State, value any, e
 }
 
 // save stores a result record. It blocks and retries for up to recordFor while the result store is
-// unavailable, but not after the end of r.calls. If the record cannot be stored, it logs a warning.
-// A record that the result store refuses as older than its own is dropped silently.
+// unavailable or does not answer within a lease. The end of r.calls, or any other error, ends that
+// at once. If the record cannot be stored, it logs a warning. A record that the result store
+// refuses as older than its own is dropped silently.
 func (r *runner) save(h *hold, rec resultstore.Record) {
 	deadline := time.Now().Add(recordFor)
 	for attempt := 0; ; attempt++ {

@@ -89,9 +89,10 @@ func (s *Store) markStale() {
 }
 
 // followStream reads the whole schedule into a new cache, replaces the old one by it, and then
-// applies all changes. It blocks until ctx or the connection ends, s.reload is called, or a message
-// is missing, and then returns an error, never nil. A message that is not an entry is skipped. It
-// sets s.reload. It takes s.mu, but not while it waits.
+// applies all changes. For this it makes a consumer on the server, in memory, which ends after idle
+// without requests. It blocks until ctx or the connection ends, s.reload is called, or a message is
+// missing, and then returns an error, never nil. A message that is not an entry is skipped. It sets
+// s.reload. It takes s.mu, but not while it waits.
 func (s *Store) followStream(ctx context.Context, sess *natsconn.Session) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

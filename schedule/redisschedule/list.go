@@ -75,8 +75,9 @@ func (s *Store) List(ctx context.Context, cursor string, limit int) ([]schedule.
 	return entries, cursor, nil
 }
 
-// show returns the entries with these ids, with one call to the server. Ids that do not exist are
-// left out. An entry whose due time cannot be read gets none. Returns errors of the server, and
+// show returns the entries with these ids, with one call to the server. The answer has five values
+// for each id: payload, score, pause, state and last instant. Ids that do not exist are left out.
+// An entry whose due time cannot be read gets none. Returns errors of the server, and
 // [schedule.ErrUnavailable] for an answer of another form.
 func (s *Store) show(ctx context.Context, ids []string) ([]schedule.Entry, error) {
 	args := make([]any, 0, 2*len(ids))
@@ -187,7 +188,7 @@ func (s *Store) deleteClaimed(ctx context.Context, l *layout, ids map[string]boo
 
 // scanKey calls a script that scans a key, until the scan is complete, and calls each with every
 // element. An element may come twice. It returns after the first error; each may have been called
-// before.
+// before. An answer of another form is [schedule.ErrUnavailable].
 func (s *Store) scanKey(ctx context.Context, what string, script *redisconn.Script, keys []string, each func(string)) error {
 	for cursor := "0"; ; {
 		v, err := s.eval(ctx, what, script, keys, cursor, scan)

@@ -267,8 +267,9 @@ func (w *work) done(owner string, f *schedule.Finish) bool {
 }
 
 // save writes all pending changes in the transaction, with one statement for each kind of change.
-// Without changes it runs no statement. If a tick was released, the watchers of all processes are
-// notified after the commit. Returns the first error of the database.
+// Of a deleted entry it writes only the claims and the deletion. Without changes it runs no
+// statement. If a tick was released, the watchers of all processes are notified after the commit.
+// Returns the first error of the database.
 func (w *work) save(ctx context.Context, tx *sqlconn.Tx) error {
 	var times, states, entries, claims, ended [][]any
 	for _, e := range w.entries {

@@ -164,9 +164,10 @@ func (s *Store) Add(ctx context.Context, entries []schedule.Entry) ([]bool, erro
 
 // add adds up to chunk entries in one transaction. In a second one it gives their Next to existing
 // entries without due time, claim and pause. It returns for each whether it is new; of two entries
-// with one id only the first can be. It notifies the watchers of all processes if it added or
-// changed an entry. After an error of the first transaction the entries may be added, and after one
-// of the second they are added. Errors are wrapped by wrap.
+// with one id only the first can be. AtOnce entries get the next free milliseconds of their second,
+// in their order. It notifies the watchers of all processes if it added or changed an entry. After
+// an error of the first transaction the entries may be added, and after one of the second they are
+// added. Errors are wrapped by wrap.
 func (s *Store) add(ctx context.Context, entries []schedule.Entry) ([]bool, error) {
 	rows, query, place := make([][]any, len(entries)), s.text.add, 0
 	for i := range entries {
@@ -285,7 +286,7 @@ func (s *Store) Remove(ctx context.Context, id string) (bool, error) {
 }
 
 // scan reads the columns of an entry from the current row and, into more, the columns after them.
-// An empty state becomes nil.
+// An empty state becomes nil. Returns the error of the read.
 func scan(rows sqlconn.Rows, more ...any) (schedule.Entry, error) {
 	var e schedule.Entry
 	var next, last *int64

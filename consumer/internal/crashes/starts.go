@@ -37,7 +37,7 @@ const (
 //   - Otherwise mayStart decides: start, quarantine or dead letter.
 //
 // If later is not nil, remove the run from the running ones and call later on another goroutine. If
-// start is false and later is nil, the task is given back or dead-lettered already.
+// start is false and later is nil, another goroutine gives the task back or dead-letters it.
 func (w *Watch) Note(r Run) (start bool, later func()) {
 	queue, m := r.Message()
 	if w.cfg.Witness == nil || m.ID == "" { // notes belong to a message id
