@@ -255,8 +255,9 @@ func (r *run) retryAckedStep(what string, step func(context.Context) error, caus
 
 // recordAfterDeadLetter stores the failure v of a dead-lettered task. It then sends the successors
 // of the task and tells its submitter. It first frees the early slot. It repeats each part until
-// that succeeds, and ends without the rest when the consumer stops. If the store has a final record
-// already, the task ends as that record says.
+// that succeeds. It ends without the rest when the consumer stops, when the failure cannot be
+// encoded, or when the task continues in another message. If the store has a final record already,
+// the task ends as that record says.
 //
 // At most prefetch tasks of a queue wait for this at once; further ones stay without a record, and
 // their successors are not sent.

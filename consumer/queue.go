@@ -34,7 +34,8 @@ type queue struct {
 }
 
 // newQueue returns a queue that is not subscribed yet and has no workers. name is the name in
-// tasks, source the name of the queue to subscribe to. Its fetching ends with fetch.
+// tasks, source the name of the queue to subscribe to. Its fetching ends with fetch. It has as many
+// early and late slots as its prefetch, see queueTasks.Resized.
 func newQueue(fetch context.Context, c *Consumer, name, source string, cfg *QueueConfig) *queue {
 	q := &queue{fetch: fetch, c: c, name: name, source: source, cfg: *cfg, meta: task.Merge(c.cfg.Defaults, cfg.Meta)}
 	q.rateQueue = q.newRateQueue()

@@ -84,8 +84,8 @@ func (r *run) runStepUntilStop(what string, step func(context.Context) error) {
 }
 
 // untilStop returns a context for steps that must succeed. It ends giveBackTimeout after fetching
-// has stopped, and with the settlement context of the consumer. Call the returned function to
-// release it.
+// has stopped (after the call, if it had stopped before), and with the settlement context of the
+// consumer. Call the returned function to release it.
 func (q *queue) untilStop() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(q.c.settle)
 	stop := context.AfterFunc(q.fetch, func() { time.AfterFunc(giveBackTimeout, cancel) })

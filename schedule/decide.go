@@ -63,7 +63,8 @@ var errOverlap = fmt.Errorf("%w: the entry's overlap policy needs a result store
 // because free ticks were chosen. It replaces r.left and sets the runner's clock. asked is the time
 // before the request of b; b.Now is the store's clock at that time.
 //
-// It blocks until the store answers or ctx ends. Only the goroutine of fetch calls it.
+// It blocks until the store answers or ctx ends; decide may also wait for the result store. Only
+// the goroutine of fetch calls it.
 func (r *runner) claimDue(ctx context.Context, b *Batch, asked time.Time, free int) int {
 	now := b.Now.Add(time.Since(asked))
 	r.setClock(now)

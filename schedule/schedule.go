@@ -292,7 +292,8 @@ const listPage = 500
 // iteration may appear twice. An entry whose payload cannot be read appears with its Item.Problem.
 //
 // Each iteration reads the store again, page by page. After an error, which comes with an empty
-// Item, the iteration ends. The error is [ErrUnsupported] if the store is not a [Lister].
+// Item, the iteration ends. The error is [ErrUnsupported] if the store is not a [Lister], else that
+// of the store.
 func (s *Schedule) List(ctx context.Context) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		l, err := feature[Lister](s.c.Store, "show entries")

@@ -278,7 +278,7 @@ func (s *Store) Done(ctx context.Context, owner string, done []schedule.Finish) 
 
 // storeOtherStates stores the states of runs that belong to another entry (Finish.StateOf), if the
 // claim of the run is still held and that entry exists. It does not end the claims. It blocks until
-// the states are stored or ctx ends. After an error some may be stored.
+// the states are stored or ctx ends. After an error, wrapped by wrap, some may be stored.
 func (s *Store) storeOtherStates(ctx context.Context, owner string, done []schedule.Finish) error {
 	var others []schedule.Finish
 	for _, f := range done {

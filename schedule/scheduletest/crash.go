@@ -94,15 +94,16 @@ type ran struct {
 	runs map[task.ID][]string
 }
 
-// of returns the names of the listeners that ran a task, in the order of the runs.
+// of returns the names of the listeners that ran a task, in the order of the runs. It takes r.mu.
 func (r *ran) of(id task.ID) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.runs[id]
 }
 
-// listen starts a listener in a goroutine. Its handler adds its runs to r, unless its process has
-// crashed. A crash of s ends the listener. stop ends it and waits for its end.
+// listen starts a listener in a goroutine. Its handler adds its runs to r, with r.mu held, unless
+// its process has crashed. A crash of s ends the listener. stop ends it and waits for its end; it
+// fails the test if Run returns an error.
 func (w *world) listen(s schedule.Store, who string, lease time.Duration, r *ran) (stop func()) {
 	w.Helper()
 	dead := func() bool { return false }

@@ -93,15 +93,16 @@ const (
 )
 
 // Declare declares the queue, to find out whether the broker can be used. While the broker is
-// unreachable it tries again, until ctx ends, and logs the first error. Returns an error that
-// waiting cannot change at once. For a broker that declares no queues it returns nil.
+// unreachable it tries again and logs the first error. If ctx ends, it returns the last error.
+// Returns an error that waiting cannot change at once. For a broker that declares no queues it
+// returns nil.
 func (q *Queue) Declare(ctx context.Context) error {
 	return q.untilReached(ctx, firstTimeout, q.tryDeclare)
 }
 
-// Open declares the queue and subscribes to it. While the broker is unreachable it tries again,
-// until ctx ends, and logs the first error. Returns an error that waiting cannot change at once,
-// such as [broker.ErrAccess].
+// Open declares the queue and subscribes to it. While the broker is unreachable it tries again and
+// logs the first error. If ctx ends, it returns the last error. Returns an error that waiting
+// cannot change at once, such as [broker.ErrAccess].
 func (q *Queue) Open(ctx context.Context) error { return q.untilReached(ctx, openTimeout, q.tryOpen) }
 
 // untilReached calls step until it succeeds, and blocks meanwhile. If ctx ends, or waiting cannot
@@ -224,7 +225,8 @@ func (q *Queue) returnNext(done, ctx context.Context) bool {
 
 // returnAll stops fetching and gives back all fetched tasks of the queue that have not started,
 // also those that wait after a worker received them. If the broker cannot change the prefetch,
-// fetched tasks stay; that is logged once and is not an error. Call it with q.control held.
+// fetched tasks stay; that is logged once and is not an error. Returns the error of the broker.
+// Call it with q.control held.
 func (q *Queue) returnAll(ctx context.Context) error {
 	q.cfg.Tasks.GiveBackWaiting()
 	ok, err := q.returnHeld(ctx, allHeld)
