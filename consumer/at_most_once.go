@@ -220,8 +220,8 @@ const ackedStepTimeout = 10 * time.Second
 //     recordAfterDeadLetter stores it.
 //   - handleStepError has ended the settlement, for example because another attempt has settled the
 //     task.
-//   - The consumer stops (c.settle ends). It then tries once, for up to KillGrace, to record the
-//     task as uncertain with recordAbandoned. If that fails too, it logs that.
+//   - The consumer stops (c.settle ends). It then calls recordAbandoned once, for up to KillGrace,
+//     which dead-letters the task and records it as uncertain. If both fail, it logs that.
 func (r *run) retryAckedStep(what string, step func(context.Context) error, cause error) bool {
 	c := r.queue.c
 	r.log(slog.LevelError, "an at-most-once task cannot be settled; the step is repeated", slog.String("step", what), slog.Any("error", cause))

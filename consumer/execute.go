@@ -135,7 +135,8 @@ func (q *queue) finish(r *run, result any, err error) {
 // conclude removes a run from the running tasks, releases its context, updates the metrics, and
 // settles the task. result and err of the handler decide the settlement; a revocation of the task
 // may override them. It settles on another goroutine, unless the settlement is only an
-// acknowledgement. For a suspect it first clears the note of the start at the broker.
+// acknowledgement. Before the settlement it clears a suspect's note of the start, and waits for the
+// broker.
 func (q *queue) conclude(r *run, result any, err error) {
 	q.c.running.End(r, r.worker)
 	q.c.cfg.Metrics.Active.Dec(1)

@@ -38,8 +38,8 @@ var (
 	_ schedule.Named    = (*Store)(nil)
 )
 
-// New returns a view of a new, empty schedule. It sets the defaults of Name and Now. Returns an
-// error that wraps [schedule.ErrBadEntry] if the name is invalid.
+// New returns a view of a new, empty schedule. An empty Name becomes "default", a nil Now time.Now.
+// Returns an error that wraps [schedule.ErrBadEntry] if the name is invalid.
 func New(c Config) (*Store, error) {
 	if c.Name == "" {
 		c.Name = "default"

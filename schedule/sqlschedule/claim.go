@@ -174,7 +174,7 @@ func (w *work) load(ctx context.Context, tx *sqlconn.Tx, ids string) error {
 }
 
 // claimed returns the entry of a tick and the claim on the tick. Both are nil if the entry does not
-// exist; the claim is nil if the tick is not claimed.
+// exist or w deletes it. The claim is nil if the tick is not claimed or w ends its claim.
 func (w *work) claimed(k *schedule.Tick) (*entry, *claim) {
 	e := w.entries[k.ID]
 	if e == nil || e.gone {

@@ -24,9 +24,10 @@ const (
 )
 
 // Note stores a note of the start of a redelivered task with the broker, as the last step before
-// the handler. It keeps the note in the State of r, and a repeated call stores the same one. It
-// also reads the notes of earlier starts. It blocks for at most noteTimeout, or twice that to clear
-// its note. start reports whether the handler may run.
+// the handler. It keeps the note in the State of r, and a repeated call stores the same one. From
+// then on Leave tells the broker about the end of this node. It also reads the notes of earlier
+// starts. It blocks for at most noteTimeout, or twice that to clear its note. start reports whether
+// the handler may run.
 //
 //   - There is no Witness, no message id, or the broker cannot keep the note: start is true. In the
 //     last case it calls Unsupported.
