@@ -45,8 +45,8 @@ func callAdmit(ctx context.Context, r *run, admit middleware.Admit) (release fun
 }
 
 // releaseAdmissions calls the release functions that Config.Admit returned for this task, the last
-// one first. If one panics, that is logged, and the remaining ones are not called. A second call
-// does nothing.
+// one first. If one panics, that is logged, and the remaining ones are called nevertheless. A
+// second call does nothing.
 func (r *run) releaseAdmissions() {
 	if r.releaseAdmitted == nil {
 		return

@@ -62,16 +62,18 @@ func (r *run) releaseEarlySlot() {
 }
 
 // ackEarly acknowledges a task that runs at most once, immediately before its start. After an error
-// it logs that and repeats the acknowledgement for up to Tuning.StoreRetry. It blocks meanwhile.
+// it repeats that for up to Tuning.StoreRetry, blocks meanwhile, and logs the first error. A
+// missing permission ends the repeating.
 //
 // It returns true only if the broker has confirmed the acknowledgement, and then sets r.acked. If
-// it returns false, the task must not start:
+// it returns false, the task must not start. The first of these applies:
 //
 //   - The outcome is unknown: another goroutine fails the task with [task.ErrUncertain].
-//   - A permission is missing: another goroutine releases the task for noAccessDelay. That is
-//     logged once.
+//   - A permission is missing: it frees the early slot, and another goroutine releases the task for
+//     noAccessDelay. That is logged once.
 //   - The broker has taken the task back: only the early slot is freed.
-//   - Otherwise nothing was acknowledged, and another goroutine gives the task back.
+//   - Otherwise nothing was acknowledged: giveBackUnstarted frees the early slot and gives the task
+//     back on another goroutine.
 func (r *run) ackEarly() bool {
 	q, c := r.queue, r.queue.c
 	ctx, cancel := context.WithTimeout(c.settle, c.cfg.Tuning.StoreRetry)
@@ -149,7 +151,8 @@ func (r *run) settleIfStarted() bool {
 //
 //   - It was acknowledged, so the task may have started: the task fails with [task.ErrUncertain].
 //   - It was not acknowledged: startOrSettle continues, with r.notStartedBefore set.
-//   - The checker does not answer: the task is given back, and the next consumer asks again.
+//   - The checker does not answer: ensureGivenBack gives the task back, and the next consumer asks
+//     again.
 //   - The broker has taken the task back: nothing happens.
 func (r *run) retryStartedCheck(checker broker.AckChecker) {
 	c := r.queue.c
@@ -213,12 +216,12 @@ const ackedStepTimeout = 10 * time.Second
 // After each failure it tries to dead-letter the task as uncertain instead, unless the end of the
 // task is stored already (r.final). It returns false when:
 //
-//   - The task was dead-lettered. It is then counted as failed, its event is sent, and
-//     recordAfterDeadLetter stores the failure.
+//   - It has dead-lettered the task. It then counts the failure and sends its event, and
+//     recordAfterDeadLetter stores it.
 //   - handleStepError has ended the settlement, for example because another attempt has settled the
 //     task.
-//   - The consumer stops (c.settle ends). It then tries once, for up to KillGrace, to record the
-//     task as uncertain with recordAbandoned. If that fails too, it logs that.
+//   - The consumer stops (c.settle ends). It then calls recordAbandoned once, for up to KillGrace,
+//     which dead-letters the task and records it as uncertain. If both fail, it logs that.
 func (r *run) retryAckedStep(what string, step func(context.Context) error, cause error) bool {
 	c := r.queue.c
 	r.log(slog.LevelError, "an at-most-once task cannot be settled; the step is repeated", slog.String("step", what), slog.Any("error", cause))
@@ -252,10 +255,12 @@ func (r *run) retryAckedStep(what string, step func(context.Context) error, caus
 
 // recordAfterDeadLetter stores the failure v of a dead-lettered task. It then sends the successors
 // of the task and tells its submitter. It first frees the early slot. It repeats each part until
-// that succeeds, and ends without the rest when the consumer stops. If the store has a final record
-// already, the task ends as that record says.
+// that succeeds. It ends without the rest when the consumer stops, when the failure cannot be
+// encoded, or when the task continues in another message. If the store has a final record already,
+// the task ends as that record says.
 //
-// At most prefetch tasks of a queue wait for this at once; further ones stay without a record.
+// At most prefetch tasks of a queue wait for this at once; further ones stay without a record, and
+// their successors are not sent.
 func (r *run) recordAfterDeadLetter(v verdict) {
 	q := r.queue
 	r.releaseEarlySlot()

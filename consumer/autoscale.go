@@ -111,7 +111,8 @@ func (c *Consumer) autoscale(fetch context.Context, queues []*queue) (wait func(
 
 // autoscale checks the queue every Autoscale.Every and scales its workers with Consumer.Scale,
 // until ctx ends. It blocks until then. While the queue is paused or the broker does not answer, it
-// changes nothing. It logs each change, and each error of Scale.
+// changes nothing. A pause restarts KeepAlive. It logs each change, and each error of Scale before
+// the end of ctx.
 func (q *queue) autoscale(ctx context.Context) {
 	a := q.cfg.Autoscale
 	inspector, _ := capability.As[broker.Inspector](q.c.cfg.Broker)

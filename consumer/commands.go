@@ -15,9 +15,9 @@ import (
 )
 
 // newCommandServer returns the server of remote commands for c, or nil without Config.Control. It
-// starts nothing. If the revoke command is allowed but Config.Revocations is nil, it sets
-// c.cfg.Revocations to a list of this process only. Returns the errors of [control.NewServer], for
-// example for a missing bus.
+// starts nothing. Control.Logger defaults to Config.Logger. If the revoke command is allowed but
+// Config.Revocations is nil, it sets c.cfg.Revocations to a list of this process only. Returns the
+// errors of [control.NewServer], for example for a missing bus.
 func newCommandServer(c *Consumer) (*control.Server, error) {
 	if c.cfg.Control == nil {
 		return nil, nil
@@ -77,7 +77,8 @@ type controlNode struct{ *Consumer }
 func (n controlNode) Queues() []string { return slices.Sorted(maps.Keys(n.cfg.Queues)) }
 
 // Stats returns the state and the counts of the consumer in the form that commands send, see
-// [Consumer.Stats].
+// [Consumer.Stats]. Totals has received, started, succeeded, failed and retried; a negative count
+// becomes 0.
 func (n controlNode) Stats() control.Stats {
 	s := n.Consumer.Stats()
 	out := control.Stats{Totals: make(map[string]uint64)}

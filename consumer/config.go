@@ -144,8 +144,8 @@ func QueuesOf(r router.Router) map[string]QueueConfig {
 }
 
 // complete sets the defaults of c, also of its queues, polls and tuning, and returns the codec of
-// c.Wire. If the broker advises a prefetch, that is the default of the prefetch. If there are
-// problems, it returns a nil codec and all problems, joined.
+// c.Wire. An empty Report.NodeID becomes a new name. If the broker advises a prefetch, that is the
+// default of the prefetch. If there are problems, it returns a nil codec and all problems, joined.
 func (c *Config) complete() (*wire.Codec, error) {
 	var errs []error
 	if c.Broker == nil {
@@ -185,8 +185,9 @@ func (c *Config) complete() (*wire.Codec, error) {
 
 // completeQueues replaces c.Queues by a copy with all defaults, which also holds the queues of the
 // polls. Without queues and polls it has router.DefaultQueue. With Autoscale, Workers is moved into
-// its limits. Returns all problems, joined, such as an invalid name, a negative number, or a name
-// that an older side queue has.
+// its limits. Workers defaults to GOMAXPROCS, PrefetchMultiplier to that of Tuning. Returns all
+// problems, joined, such as an invalid name, a negative number, or a name that an older side queue
+// has.
 func (c *Config) completeQueues() error {
 	if len(c.Queues) == 0 && len(c.Polls) == 0 {
 		c.Queues = map[string]QueueConfig{router.DefaultQueue: {}}

@@ -272,9 +272,9 @@ func (c *Consumer) Stop() { c.halt.Do(func() { close(c.stopped) }) }
 
 // awaitServers waits until the broker answers and the list of revocations is loaded. It declares
 // the first queue by name and then returns the results of awaitRevocations. While the broker cannot
-// be reached, it waits until ctx ends. It returns an error if the broker refuses the queue, except
-// for [broker.ErrTooMany]: openQueues skips such a queue. Call unwatch at the end, after an error
-// as well; it is never nil.
+// be reached, it waits; if ctx ends first, it returns the last error. It also returns an error if
+// the broker refuses the queue, except for [broker.ErrTooMany]: openQueues skips such a queue. Call
+// unwatch at the end, after an error as well; it is never nil.
 //
 // The broker comes first because its refusal must end Run. The bus of the revocations is usually on
 // the same server, so the wait for the bus might hide that refusal.
@@ -289,8 +289,8 @@ func (c *Consumer) awaitServers(ctx context.Context) (unwatch func(), err error)
 	return c.awaitRevocations(ctx)
 }
 
-// logStart logs the consumed queues and the tasks that have handlers, as a warning if no task has
-// one.
+// logStart logs the consumed queues and the tasks that have handlers, each list cut to maxNames
+// bytes. Without handlers it is a warning.
 func (c *Consumer) logStart(queues []*queue) {
 	names := c.Names()
 	level, msg := slog.LevelInfo, "consumer started"
@@ -423,8 +423,9 @@ func (c *Consumer) drain(drained chan struct{}) error {
 }
 
 // releaseRunning gives back the tasks whose handlers ignore their ended context, all at once, and
-// waits for that within KillGrace. A started task that was acknowledged before its start is
-// dead-lettered and recorded as uncertain instead. It logs each task and each error.
+// waits for that within KillGrace. For a started task that was acknowledged before its start it
+// calls recordAbandoned instead, which dead-letters the task and records it as uncertain. It logs
+// each task and each error.
 func (c *Consumer) releaseRunning() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.work), c.cfg.Tuning.KillGrace)
 	defer cancel()

@@ -34,8 +34,9 @@ func (r *run) gatherTTL() time.Duration {
 // It asks the gatherer whether another copy of the task runs or ran:
 //
 //   - This copy is the first: false.
-//   - Another copy was first: true. This message is acknowledged on another goroutine.
-//   - No answer within loadTimeout: true. Another goroutine asks again, see retryCopyCheck.
+//   - Another copy was first: true. Another goroutine acknowledges this message (dropCopy).
+//   - An error, or no answer within loadTimeout: true. Another goroutine asks again, see
+//     retryCopyCheck.
 //
 // Without a gatherer it returns the result of settleIfRecorded for a first delivery, and false for
 // a redelivered one.

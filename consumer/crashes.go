@@ -14,8 +14,8 @@ import (
 // newCrashWatch returns the watch that notes the starts of tasks with the broker, to find tasks
 // that end their process. It gives this run of the consumer a new node name for the notes. The
 // watch notes nothing if Tuning.MaxCrashes is negative or the broker does not implement
-// [broker.Witness]. It counts each crash that it finds. fetch ends when the consumer stops
-// fetching. Call newCrashWatch after c.work is set.
+// [broker.Witness]. It counts each crash that it finds. That the broker cannot store a note is
+// logged once. fetch ends when the consumer stops fetching. Call newCrashWatch after c.work is set.
 func (c *Consumer) newCrashWatch(fetch context.Context) *crashes.Watch {
 	cfg := crashes.Config{
 		Node: utf.Cut(c.cfg.Report.NodeID, 96) + "-" + rand.Text()[:12], MaxCrashes: c.cfg.Tuning.MaxCrashes, AbsentAfter: c.cfg.Tuning.AbsentAfter,

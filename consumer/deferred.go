@@ -61,8 +61,8 @@ func (r *run) attempt() (deferral.Attempt, error) {
 }
 
 // Expect stores in the deferral store that this attempt expects an answer for key, so that an early
-// answer is kept. It sets r.expects and waits for the store. It is the [task.Expecter] that
-// task.Expect calls.
+// answer is kept. It first sets r.expects, also if the store then fails. It calls the store once
+// and waits for it. It is the [task.Expecter] that task.Expect calls.
 //
 // Returns [task.ErrNoAnswers] if the handler has returned, an error if the attempt cannot be
 // encoded, and errors of the store. [deferral.ErrStale] means that the attempt is over, or another
@@ -149,8 +149,9 @@ func (r *run) mayHaveOpenDeferral(v verdict) bool {
 }
 
 // closeExpected ends the deferral that this or an earlier attempt of a task has left, before the
-// attempt is settled by v. It returns true if the caller must not settle the attempt by v. It does
-// nothing if v defers the task or gives it back, or if no deferral can exist.
+// attempt is settled by v. It returns true if the caller must not settle the attempt by v. If v
+// defers the task or gives it back, if no deferral can exist, or if the attempt cannot be encoded,
+// it only returns false.
 //
 //   - After a success, a revocation or a recorded end it deletes the expected answer; it returns
 //     false.
@@ -160,9 +161,9 @@ func (r *run) mayHaveOpenDeferral(v verdict) bool {
 //     acknowledges the message and returns true.
 //   - If there is no answer, it deletes the deferral and returns false.
 //
-// If the handler has called task.Expect, it repeats the call of the store until ctx ends. It then
-// gives the task back and returns true. Otherwise it repeats that only for loadTimeout, and then
-// returns false.
+// If the handler has called task.Expect, it repeats the call of the store until ctx ends. Then
+// runStep gives the task back, and it returns true. Otherwise it repeats that only for loadTimeout,
+// and then returns false.
 func (q *queue) closeExpected(ctx context.Context, r *run, v verdict) (settled bool) {
 	expected := r.expects.Load()
 	switch {
@@ -219,13 +220,13 @@ func (r *run) tryClose(conclude func(context.Context) error) bool {
 }
 
 // settleDeferred stores that the task waits for its answer and then settles the run as
-// finishDeferred does. It blocks, and repeats a failed call of the store until ctx ends; then it
-// gives the task back.
+// finishDeferred does. It blocks, and repeats a failed call of the store until ctx ends; then
+// runStep gives the task back.
 //
-//   - The store refuses the deferral, or it cannot be encoded: the task is settled as if its
+//   - The store refuses the deferral, or it cannot be encoded: settle settles the task as if its
 //     handler had returned that error.
-//   - Another delivery of the message has deferred or settled the task: the message is only
-//     acknowledged.
+//   - Another delivery of the message has deferred or settled the task: it only acknowledges the
+//     message.
 func (q *queue) settleDeferred(ctx context.Context, r *run, v verdict) {
 	a, refused := r.attempt()
 	var status deferral.Status
@@ -261,8 +262,10 @@ func (q *queue) settleDeferred(ctx context.Context, r *run, v verdict) {
 // in the result store, acknowledges the message, counts the deferral and sends the event. If
 // answered is true, the answer has come already, and the state is not stored.
 //
-// It first sets r.final, and wakes the deferral if the task is revoked. It blocks while steps are
-// repeated within ctx. It stops at the first step that fails; the message is then given back.
+// It first sets r.final, so that a message given back comes again unchanged, not as a new copy that
+// runs. Then wakeIfRevoked wakes the deferral of a revoked task. It blocks while steps are repeated
+// within ctx. It stops at the first step that fails: runStep has then given the message back, or
+// settled the task.
 func (q *queue) finishDeferred(ctx context.Context, r *run, v verdict, answered bool) {
 	// if it is given back, it must come again unchanged, to be acknowledged, and not as a new copy
 	// that runs
@@ -283,7 +286,7 @@ func (q *queue) finishDeferred(ctx context.Context, r *run, v verdict, answered 
 // restore returns the run of a received deferral, made from the message and the times that it
 // stores. It sets a.message, a.deliveries, a.atMostOnce and a.handlerTime from them. The answer of
 // the deferral settles the run; no handler runs. Returns an error if the stored state or message
-// cannot be read.
+// cannot be read, and [serializer.ErrMalformed] if the state has no message.
 func (q *queue) restore(a *answer) (*run, error) {
 	var kept deferredTask
 	if err := json.Unmarshal(a.claim.Attempt().State, &kept); err != nil {

@@ -54,7 +54,7 @@ func (q *queue) start(r *run) {
 // back, if one of these holds:
 //
 //   - The queue is paused, the consumer stops, or the broker has taken the task back.
-//   - The task is revoked, or Config.Admit refuses it.
+//   - The task is or may be revoked (settleIfRevoked), or Config.Admit refuses it.
 //   - begin refuses the start.
 func (q *queue) perform(r *run) {
 	c := q.c
@@ -143,9 +143,9 @@ func (r *run) commitStart() (start bool, later func()) {
 	return true, nil
 }
 
-// finish ends a run after its handler has returned: it releases the admissions and calls conclude,
-// also if a release calls runtime.Goexit. result and err decide the settlement. A stop waits for
-// finish.
+// finish ends a run after its handler has returned: it sets r.ended and r.returned, releases the
+// admissions and calls conclude, also if a release calls runtime.Goexit. result and err decide the
+// settlement. A stop waits for finish.
 func (q *queue) finish(r *run, result any, err error) {
 	q.c.settling.Hold() // a stop waits from here on: releaseRunning leaves this run out
 	defer q.c.settling.Release()
@@ -155,10 +155,11 @@ func (q *queue) finish(r *run, result any, err error) {
 	r.releaseAdmissions()
 }
 
-// conclude releases the context of a run, updates the metrics, and settles the task. result and err
-// of the handler decide the settlement; a revocation of the task may override them. It settles on
-// another goroutine, unless the settlement is only an acknowledgement. For a suspect it first
-// clears the note of the start at the broker.
+// conclude removes a run from the running tasks, releases its context, updates the metrics, and
+// settles the task. result and err of the handler decide the settlement; a revocation of the task
+// may override them. It settles on another goroutine, unless the settlement is only an
+// acknowledgement. Before the settlement it clears a suspect's note of the start, and waits for the
+// broker.
 func (q *queue) conclude(r *run, result any, err error) {
 	q.c.running.End(r, r.worker)
 	q.c.cfg.Metrics.Active.Dec(1)

@@ -30,8 +30,8 @@ type Poll struct {
 }
 
 // completePolls replaces c.Polls by a copy with its defaults. It adds the queues of the polls to
-// queues, with the workers of their poll. Returns all problems, joined, such as a queue in two
-// polls or with workers of its own.
+// queues, with the workers of their poll. Returns all problems, joined: a poll without queues, a
+// negative number, Share 1, and a queue in two polls or with workers of its own.
 func (c *Config) completePolls(queues map[string]QueueConfig) error {
 	var errs []error
 	c.Polls = slices.Clone(c.Polls)

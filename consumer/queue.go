@@ -34,7 +34,8 @@ type queue struct {
 }
 
 // newQueue returns a queue that is not subscribed yet and has no workers. name is the name in
-// tasks, source the name of the queue to subscribe to. Its fetching ends with fetch.
+// tasks, source the name of the queue to subscribe to. Its fetching ends with fetch. It has as many
+// early and late slots as its prefetch, see queueTasks.Resized.
 func newQueue(fetch context.Context, c *Consumer, name, source string, cfg *QueueConfig) *queue {
 	q := &queue{fetch: fetch, c: c, name: name, source: source, cfg: *cfg, meta: task.Merge(c.cfg.Defaults, cfg.Meta)}
 	q.rateQueue = q.newRateQueue()
@@ -85,7 +86,8 @@ func (q queueTasks) GiveBack(ctx context.Context, d broker.Delivery) {
 }
 
 // GiveBackLater returns a delivery that has not started to the broker, on another goroutine, which
-// repeats that after errors. A message that cannot be decoded is dead-lettered instead.
+// repeats that after errors. A message that cannot be decoded goes to deadLetterUnreadable instead,
+// which dead-letters it on another goroutine.
 func (q queueTasks) GiveBackLater(d broker.Delivery) {
 	r, err := q.read(d, 0)
 	if err != nil {

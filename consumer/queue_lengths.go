@@ -18,7 +18,8 @@ const statsTimeout = 5 * time.Second
 // and every Tuning.QueueLook. It does nothing without user metrics, if the broker cannot report
 // lengths, or if QueueLook is negative.
 //
-// stop ends the goroutine, which removes the lengths from the metrics, and waits for it.
+// stop ends the goroutine, which removes the lengths from the metrics, and waits for it. The end of
+// ctx ends it, too.
 func (c *Consumer) watchLengths(ctx context.Context) (stop func()) {
 	inspector, ok := capability.As[broker.Inspector](c.cfg.Broker)
 	if !c.exportsMetrics || !ok || c.cfg.Tuning.QueueLook < 0 {

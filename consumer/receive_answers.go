@@ -160,7 +160,7 @@ func (a *answers) warn(ctx context.Context, what string, err error) {
 }
 
 // settle settles a received deferral on a goroutine of c.settling and returns at once. If the
-// deferral is not settled when that goroutine ends, it is returned to the store for
+// deferral is not settled when that goroutine ends, releaseUnsettled returns it to the store for
 // answerRetryDelay.
 func (a *answers) settle(claim deferral.Delivery) {
 	w := &answer{c: a.c, claim: claim, outcome: claim.Outcome()}

@@ -100,10 +100,11 @@ func (r *run) load(ctx context.Context, store resultstore.ResultStore) (resultst
 // It returns the verdict to continue with, which differs from v in two cases:
 //
 //   - The result is too large for the store: the failure, which it has stored instead.
-//   - The store has the final record of another attempt: the verdict of that record.
+//   - The store has the final record of another attempt: the verdict of that record. The own one
+//     counts as rejected.
 //
-// The second result is false if the settlement must not continue: the task is then given back,
-// failed or settled, see runStep.
+// The second result is false if the settlement must not continue: runStep has then given the task
+// back, failed it or settled it.
 func (r *run) save(ctx context.Context, state task.State, v verdict) (verdict, bool) {
 	if state == task.StateSucceeded && !r.reopenSuccessors() {
 		return v, false
@@ -151,7 +152,7 @@ func (r *run) save(ctx context.Context, state task.State, v verdict) (verdict, b
 //   - errReopened, after it has replaced a failure of an earlier life (before a requeue, see
 //     life.go). The caller saves again.
 //   - [workflow.ErrUnsendable], if the record cannot be opened.
-//   - errDone, if the task continues in another message. This message is then acknowledged.
+//   - errDone, if the task continues in another message. It has then acknowledged this message.
 //   - errors of the store and of the acknowledgement.
 func (r *run) resolveStale(ctx context.Context, store resultstore.ResultStore, v *verdict) error {
 	rec, err := r.load(ctx, store)

@@ -46,10 +46,10 @@ const revokeCheckDelay = 5 * time.Second
 // returns false if the task is not revoked, and without Config.Revocations. If it returns true,
 // another goroutine continues with the task:
 //
-//   - The task is revoked: it is settled as revoked.
-//   - The list of revocations cannot be read now: the message is replaced by a copy for the time
-//     after revokeCheckDelay. A start could not be undone. That is logged.
-//   - The list cannot be read because fetching has stopped: the task is given back.
+//   - The task is revoked: settle settles it as revoked.
+//   - The list of revocations cannot be read now: replace publishes a copy of the message for the
+//     time after revokeCheckDelay. A start could not be undone. That is logged.
+//   - The list cannot be read because fetching has stopped: giveBackUnstarted gives the task back.
 //
 // It may block while the list asks its bus, see [revoke.List.Check], until fetching stops.
 func (r *run) settleIfRevoked() bool {

@@ -13,13 +13,13 @@ const MaxWorkers = 100_000
 // their current task. For queues of a [Poll], it changes the workers that they share. To stop all
 // tasks of a queue, use Pause.
 //
-// The prefetch changes with the workers, unless QueueConfig.Prefetch sets it. Fetched tasks above
-// the new prefetch that have not started are given back. Scale waits for the broker; concurrent
+// The prefetch changes with the workers, unless QueueConfig.Prefetch sets it. Scale gives back the
+// fetched tasks above the new prefetch that have not started. It waits for the broker; concurrent
 // calls for the same workers run one after the other.
 //
 // Returns [ErrNotRunning], [ErrNoQueue], or an error for a number out of range; these change
-// nothing. After an error of the broker the number of workers has changed, and the consumer repeats
-// the change of the prefetch until it succeeds. Safe for concurrent use.
+// nothing. After an error of the broker the number of workers has changed, and another goroutine
+// repeats the change of the prefetch until it succeeds. Safe for concurrent use.
 func (c *Consumer) Scale(name string, workers int) error {
 	l, err := c.consuming()
 	if err != nil {

@@ -169,8 +169,9 @@ func (r *run) deadLetters(v verdict) bool {
 }
 
 // settle settles the task by v and blocks until that is done or given up. Each step is repeated for
-// up to StoreRetry. After that the task is given back; a task that was acknowledged before its
-// start is handled by retryAckedStep. settle frees the early slot of the task. It counts a snooze.
+// up to StoreRetry; a settlement that only acknowledges (settlesByAck) until the settlements of the
+// consumer end. After that runStep gives the task back; retryAckedStep continues with a task that
+// was acknowledged before its start. settle frees the early slot of the task. It counts a snooze.
 //
 //   - The broker has taken the task back: settle only logs that.
 //   - Another delivery has settled or deferred the task (r.stale): settle only acknowledges.
@@ -213,11 +214,11 @@ func (q *queue) settle(r *run, v verdict) {
 
 // settleRetry settles a failed attempt that is retried, and blocks until that is done or given up.
 // It stores the state RETRYING, publishes the next message in place of this one, counts, and sends
-// the events. ctx limits the repeating of the first step. It stops at the first step that fails;
-// the task is then given back, failed or settled.
+// the events. ctx limits the repeating of the first step. It stops at the first step that fails:
+// runStep has then given the task back, failed it or settled it.
 //
-// If an enqueue hook vetoes the retry, the task fails. If another delivery has ended the task, the
-// task is settled by its stored end. The hooks get the outcome of the publish.
+// If an enqueue hook vetoes the retry, the task fails. If another delivery has ended the task,
+// settleFinal settles it by its stored end. The hooks get the outcome of the publish.
 func (q *queue) settleRetry(ctx context.Context, r *run, v verdict) {
 	next := r.next()
 	next.Retries++
@@ -249,8 +250,8 @@ func (q *queue) settleRetry(ctx context.Context, r *run, v verdict) {
 // settleFinal settles the end of a task by v, and blocks until that is done or given up. It stores
 // the result unless v is recorded already, sends the successors, tells the submitter, and
 // acknowledges or dead-letters the message. Then it counts, sends the event and ends the job of the
-// task. It stops at the first step that fails; the task is then given back, failed or settled, see
-// runStep. If another attempt has stored an end already, it continues with that one, see save.
+// task. It stops at the first step that fails: runStep has then given the task back, failed it or
+// settled it. If another attempt has stored an end already, it continues with that one, see save.
 //
 // ctx limits storing the result. It also limits the last step if settlesByAck. Otherwise that step
 // has the time Tuning.StoreRetry of its own.
@@ -299,12 +300,12 @@ func (q *queue) settleFinal(ctx context.Context, r *run, v verdict) {
 }
 
 // remove acknowledges the message, or dead-letters it if deadLetters says so (deadLetterOrAck). It
-// blocks and repeats that until it succeeds or ctx ends. Then it returns true. A message that was
-// acknowledged before its start is not acknowledged again. For a deferral it deletes the deferral
-// as well.
+// blocks and repeats that until it succeeds or ctx ends. It returns true after a success. A message
+// that was acknowledged before its start is not acknowledged again. For a deferral it deletes the
+// deferral as well.
 //
 // It returns false if the settlement must not continue: the broker has taken the message back, or
-// it was given back, see runStep.
+// runStep has given it back or settled the task.
 func (r *run) remove(ctx context.Context, v verdict) bool {
 	if r.deadLetters(v) {
 		if !r.runStep(ctx, "dead letter", func(ctx context.Context) error { return r.deadLetterOrAck(ctx, v.err) }) {
@@ -339,9 +340,9 @@ func (r *run) next() *nextEnvelope {
 	return next
 }
 
-// setDelay sets the earliest start to d from now and returns that time, rounded up to milliseconds.
-// For d <= 0 it clears the earliest start and returns zero. The envelope holds the time too, for
-// brokers that cannot delay for so long.
+// setDelay sets e.Meta.NotBefore to d from now, rounded up to milliseconds, and returns that time.
+// For d <= 0 it unsets NotBefore and returns zero. The caller also gives the time to the broker; a
+// broker that cannot delay for so long delivers earlier, and the next consumer reads NotBefore.
 func (e *nextEnvelope) setDelay(d time.Duration) time.Time {
 	if d <= 0 {
 		e.Meta.NotBefore = task.Opt[time.Time]{}
@@ -350,8 +351,8 @@ func (e *nextEnvelope) setDelay(d time.Duration) time.Time {
 	return e.setNotBefore(time.Now().Add(d))
 }
 
-// setNotBefore sets the earliest start in the envelope to at, rounded up to milliseconds, as the
-// message carries it. It returns the rounded time.
+// setNotBefore sets e.Meta.NotBefore to at, rounded up to milliseconds, as the message carries it.
+// It returns the rounded time.
 func (e *nextEnvelope) setNotBefore(at time.Time) time.Time {
 	// Add keeps the monotonic clock reading
 	at = at.Add(at.Add(time.Millisecond - 1).Truncate(time.Millisecond).Sub(at))
@@ -362,10 +363,10 @@ func (e *nextEnvelope) setNotBefore(at time.Time) time.Time {
 // replace publishes next to queue and removes the message of r, so that the task continues as next.
 // The broker delivers next at the time at; zero: at once. why names the step in the log.
 //
-// Returns true if it did both. If it returns false, the task is given back, settled, or no longer
-// held by this consumer; the caller only returns. It frees the early slot of the task, takes no
-// lock, and blocks while it repeats failed steps for up to StoreRetry. If the broker cannot delay
-// messages, it also blocks until at.
+// Returns true if it did both. If it returns false, replace has given the task back or settled it,
+// or this consumer no longer holds it; the caller only returns. It frees the early slot of the
+// task, takes no lock, and blocks while it repeats failed steps for up to StoreRetry. If the broker
+// cannot delay messages, it also blocks until at.
 //
 // For a task that runs at most once it acknowledges before it publishes, unless the broker replaces
 // messages in one step. Such a task fails as uncertain if an earlier settlement of its deferral may
@@ -400,9 +401,10 @@ func (r *run) replace(queue string, next *nextEnvelope, at time.Time, why string
 
 // publishNext encodes next in the format of the received message and publishes it in place of the
 // delivery; at is its earliest delivery. It tries once. The message has the next generation, the
-// same priority, and the foreign headers and properties. A repeated call may publish a second
-// message. If the queue was deleted, publishNext declares it again and returns the error; the
-// caller must repeat the call.
+// same priority, and the foreign headers and properties. Headers of the wire package mark a delay
+// (HeaderHeld), raw arguments (HeaderBare) and a wait for the rate limit (HeaderTurn). A repeated
+// call may publish a second message. If the queue was deleted, publishNext declares it again and
+// returns the error; the caller must repeat the call.
 //
 // Returns errors of the broker, and [workflow.ErrUnsendable] if next cannot be encoded. Returns
 // errUncertain if a task that runs at most once was published with an unknown outcome, unless the

@@ -72,9 +72,9 @@ func (w *answer) settleClaim(ctx context.Context, settle func(context.Context) e
 	return err
 }
 
-// releaseUnsettled returns the deferral to the store if it is neither settled nor lost, and waits
-// for that up to giveBackTimeout. The store delivers it again after answerRetryDelay. An error is
-// ignored: the lease of the deferral ends later.
+// releaseUnsettled returns the deferral to the store if it is neither settled nor lost. It tries
+// once and waits up to giveBackTimeout. The store delivers it again after answerRetryDelay. An
+// error is ignored: the lease of the deferral ends later.
 func (w *answer) releaseUnsettled() {
 	if w.settled.Load() || intake.Lost(w) {
 		return

@@ -21,8 +21,9 @@ var errDone = errors.New("swarmiji: settled by another attempt")
 // meanwhile and logs the first error. what names the step in the log. It returns true after a
 // success. It returns false if the settlement must not continue:
 //
-//   - ctx ended: the task is given back to run again. If it was acknowledged before its start,
-//     runStep returns the result of retryAckedStep instead, which repeats the step further.
+//   - ctx ended: ensureGivenBack gives the task back to run again. If it was acknowledged before
+//     its start, runStep returns the result of retryAckedStep instead, which repeats the step
+//     further.
 //   - The broker took the task back, or another attempt has settled it.
 //   - The step can never succeed: the task fails, see handleStepError.
 func (r *run) runStep(ctx context.Context, what string, step func(context.Context) error) bool {
@@ -83,8 +84,8 @@ func (r *run) runStepUntilStop(what string, step func(context.Context) error) {
 }
 
 // untilStop returns a context for steps that must succeed. It ends giveBackTimeout after fetching
-// has stopped, and with the settlement context of the consumer. Call the returned function to
-// release it.
+// has stopped (after the call, if it had stopped before), and with the settlement context of the
+// consumer. Call the returned function to release it.
 func (q *queue) untilStop() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(q.c.settle)
 	stop := context.AfterFunc(q.fetch, func() { time.AfterFunc(giveBackTimeout, cancel) })
@@ -98,8 +99,10 @@ func (q *queue) untilStop() (context.Context, context.CancelFunc) {
 // cause. what names that part in the log. It blocks until the task is settled or given up.
 //
 // It tries to store the failure once, also for the submitter; errors of the stores are only logged.
-// Then it sends the successors, unless these could not be sent, and dead-letters the message. If a
-// step of the successors fails, that step has given the task back or settled it.
+// Then it sends the successors, unless these could not be sent (r.unsendable, which it sets). Last
+// it dead-letters the message, or acknowledges it if the broker cannot keep a dead letter. It
+// counts no failed task and sends no event. If a step of the successors fails, that step has given
+// the task back or settled it.
 func (r *run) failUnsendable(what string, cause error) {
 	r.log(slog.LevelError, "the task fails: its "+what+" cannot be sent", slog.Any("error", cause))
 	ctx, cancel := context.WithTimeout(r.queue.c.settle, r.queue.c.cfg.Tuning.StoreRetry)

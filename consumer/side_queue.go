@@ -18,9 +18,9 @@ const sideSuffix = ".suspects"
 func (q *queue) side() bool { return q.source != q.name }
 
 // oldSideQueue subscribes to the side queue of q, if an older version has left one, and returns it.
-// It has one worker and a prefetch of 1. Returns nil if none exists, or if the broker cannot tell
-// or fails; failures are logged. It waits up to statsTimeout for the check, and for an unreachable
-// broker until ctx ends.
+// It has one worker and a prefetch of 1. Returns nil if none exists, if its name would be invalid,
+// or if the broker cannot tell or fails; failures are logged. It waits up to statsTimeout for the
+// check, and for an unreachable broker until ctx ends.
 func (q *queue) oldSideQueue(ctx context.Context) *queue {
 	inspector, ok := capability.As[broker.Inspector](q.c.cfg.Broker)
 	if !ok || task.CheckName(q.name+sideSuffix) != nil {

@@ -56,7 +56,8 @@ func (r *run) submitterStore() resultstore.ResultStore {
 // result; for a failure it has the error.
 //
 // It blocks and repeats that for up to StoreRetry. It returns true also if the store refuses the
-// record for good. Returns false if that failed; the task is then given back or failed.
+// record for good. Returns false if that failed: runStep has then given the task back, or
+// failUnsendable has failed it.
 func (r *run) saveForSubmitter(v verdict) bool {
 	store := r.submitterStore()
 	if store == nil {

@@ -30,8 +30,8 @@ func (c *Consumer) workflowConfig() *workflow.Config {
 
 // publishSuccessors sends the tasks that follow this task or its group, and blocks until they are
 // confirmed or recorded as failed. v is the end of the task. Returns true at once if no task
-// follows. Returns false if a step failed for good; the task is then given back or settled, see
-// runStep.
+// follows. Returns false if a step failed for good: runStep has then given the task back or settled
+// it.
 func (r *run) publishSuccessors(v verdict) bool {
 	if !wire.Followed(r.request.Envelope) {
 		return true
@@ -79,8 +79,8 @@ func (s settlement) Log(level slog.Level, msg string, attrs ...slog.Attr) {
 // to StoreRetry.
 //
 // Returns true also without a store, for an invalid id, and if the store refuses the record for
-// good. Returns false if the record could not be stored; the ended task is then given back or
-// failed.
+// good. Returns false if the record could not be stored: runStep has then given the ended task back
+// or failed it.
 func (s settlement) Save(id task.ID, name string, from *task.Envelope, meta *task.Metadata, rec resultstore.Record) bool {
 	merged := s.queue.meta
 	if from.Base != nil {

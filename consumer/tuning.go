@@ -63,7 +63,7 @@ type Tuning struct {
 }
 
 // complete sets the defaults of t. Returns all problems, joined: an AbsentAfter below minAbsent,
-// and a negative GroupWait or PrefetchMultiplier.
+// and a negative GroupWait or PrefetchMultiplier. It checks no other field.
 func (t *Tuning) complete() error {
 	setDefault(&t.PrefetchMultiplier, DefaultPrefetchMultiplier)
 	setDefault(&t.KillGrace, DefaultKillGrace)

@@ -48,9 +48,9 @@ func (a *answers) addRevocation(v revoke.Revocation) {
 	w.added.Notify()
 }
 
-// watchRevocations wakes the deferrals of revoked tasks whenever addRevocation notifies it. It
-// blocks until ctx ends. After an error it waits and tries again; it logs the first error of a
-// series. It needs its own goroutine, since it may read many deferrals.
+// watchRevocations wakes the deferrals of revoked tasks, at once and whenever addRevocation
+// notifies it. It blocks until ctx ends. After an error it waits and tries again; it logs the first
+// error of a series. It needs its own goroutine, since it may read many deferrals.
 func (a *answers) watchRevocations(ctx context.Context) {
 	var gap task.Backoff
 	for failures := 0; ; {

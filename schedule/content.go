@@ -206,8 +206,9 @@ func encodeOld(c *Content, spec when.Spec, escapeSlashes bool) ([]byte, error) {
 }
 
 // encode returns the payload of c with the times of spec and with unknown fields that Decode kept.
-// put adds the fields of this library that are not at their default, own, to the fields of the
-// payload. An error wraps [ErrBadEntry].
+// The times go to the field cron if seven cron fields can express them, else to spec. put adds the
+// fields of this library that are not at their default, own, to the fields of the payload. An error
+// wraps [ErrBadEntry].
 func (c *Content) encode(spec when.Spec, escapeSlashes bool, put func(fields, own map[string]json.RawMessage) error) ([]byte, error) {
 	fields, own := map[string]json.RawMessage{}, map[string]json.RawMessage{}
 	maps.Copy(fields, c.fields)

@@ -63,7 +63,8 @@ var errOverlap = fmt.Errorf("%w: the entry's overlap policy needs a result store
 // because free ticks were chosen. It replaces r.left and sets the runner's clock. asked is the time
 // before the request of b; b.Now is the store's clock at that time.
 //
-// It blocks until the store answers or ctx ends. Only the goroutine of fetch calls it.
+// It blocks until the store answers or ctx ends; decide may also wait for the result store. Only
+// the goroutine of fetch calls it.
 func (r *runner) claimDue(ctx context.Context, b *Batch, asked time.Time, free int) int {
 	now := b.Now.Add(time.Since(asked))
 	r.setClock(now)
@@ -305,8 +306,9 @@ func (r *runner) shouldReport(k tickKey) bool {
 //     can be run: policies are not applied twice.
 //
 // decision.others is true if another listener may be able to run the tick. decision.next is the
-// entry's next due time; it stays zero for postponed and dropped ticks. With OverlapSkip, decide
-// loads the record of the last run from the result store and blocks meanwhile.
+// entry's next due time; it stays zero for postponed and dropped ticks. decision.delay is
+// brokenDelay, UnknownDelay or, for the result store, a second. With OverlapSkip, decide loads the
+// record of the last run from the result store and blocks meanwhile.
 func (r *runner) decide(ctx context.Context, k *Tick, now time.Time) decision {
 	h := &hold{tick: *k, id: TickID(r.c.Name, k.ID, k.Due)}
 	var spec when.Spec

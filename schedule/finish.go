@@ -151,8 +151,8 @@ func ticks(hs []*hold) []Tick {
 func (r *runner) release(hs []*hold) { r.releaseAfter(hs, 0) }
 
 // releaseAfter stops holding ticks and makes them due again after d, for all listeners. It waits
-// for a running renewal and for the store's answer, at most one lease. If the store fails, it logs
-// the error; the ticks are due again when their leases end.
+// for a running renewal, calls the store once, and waits for its answer, at most one lease. If the
+// store fails, it logs the error; the ticks are due again when their leases end.
 func (r *runner) releaseAfter(hs []*hold, d time.Duration) {
 	if len(hs) == 0 {
 		return

@@ -137,9 +137,10 @@ type Stats struct {
 	Repaired  int64
 }
 
-// check sets each unset field of c to its default, except Submit, Results, OnReport and Backoff. It
-// returns an error that joins all problems: those of nameOf, [ErrUnsupported] for a result store
-// that stores nothing, an invalid NodeID, a negative Workers, and durations out of range.
+// check sets each unset field of c to its default, except Submit, Results, OnReport and Backoff.
+// Name becomes the store's name. It returns an error that joins all problems: those of nameOf,
+// [ErrUnsupported] for a result store that stores nothing, an invalid NodeID, a negative Workers,
+// and durations out of range. Any Sweep is valid.
 func (c *ListenerConfig) check() error {
 	name, err := nameOf(c.Name, c.Store)
 	errs := []error{err}

@@ -29,7 +29,7 @@ func (r *runner) startRepairs(ctx context.Context, wg *sync.WaitGroup) {
 // entry.
 //
 // It returns the map for the next call, which holds only the entries found now. After an error of
-// the store it returns seen unchanged and repairs nothing.
+// the store, which it does not log, it returns seen unchanged and repairs nothing.
 func (r *runner) sweep(ctx context.Context, m Repairer, seen map[string]time.Time) map[string]time.Time {
 	astray, err := m.Unscheduled(ctx)
 	if err != nil {

@@ -27,8 +27,8 @@ func (r *runner) worker() {
 // ends the claim. It blocks until the handler has returned. With OverlapSkip it first records the
 // run as started in the result store.
 //
-// If the tick was lost before the start, it only removes the tick from the held ones. A panic of
-// the handler becomes an error.
+// If another listener has claimed the tick before the start, it only removes the tick from the held
+// ones. A panic of the handler becomes an error.
 func (r *runner) runInPlace(h *hold) {
 	if h.Lost() {
 		r.held.Release(h)
@@ -58,7 +58,7 @@ func (r *runner) runInPlace(h *hold) {
 //   - If another listener has claimed the tick, it stores nothing and only removes the tick from
 //     the held ones.
 //   - If the handler failed after the end of ShutdownTimeout, it releases the tick, which runs
-//     again.
+//     again. It counts and records nothing.
 //   - After another failure it counts and reports the failure, records it in the result store, and
 //     ends the claim. The carried state stays as it was.
 //   - After a success it counts and records the result. It ends the claim and stores the state that
@@ -156,8 +156,9 @@ func (r *runner) record(h *hold, q *task.Request, state task.State, value any, e
 }
 
 // save stores a result record. It blocks and retries for up to recordFor while the result store is
-// unavailable, but not after the end of r.calls. If the record cannot be stored, it logs a warning.
-// A record that the result store refuses as older than its own is dropped silently.
+// unavailable or does not answer within a lease. The end of r.calls, or any other error, ends that
+// at once. If the record cannot be stored, it logs a warning. A record that the result store
+// refuses as older than its own is dropped silently.
 func (r *runner) save(h *hold, rec resultstore.Record) {
 	deadline := time.Now().Add(recordFor)
 	for attempt := 0; ; attempt++ {

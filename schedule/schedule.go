@@ -138,7 +138,7 @@ type Added struct {
 //
 // Add stores nothing if it returns [when.ErrBadSpec], [task.ErrBadArgs], task.ErrBadMetadata,
 // [ErrBadEntry] or [ErrUnsupported]. After [ErrUnavailable] the entry may have been stored; call
-// Add again.
+// Add again. With an error, Added is empty.
 func (s *Schedule) Add(ctx context.Context, at When, call task.Call, opts ...Option) (Added, error) {
 	added, err := s.AddAll(ctx, at, []task.Call{call}, opts...)
 	if err != nil {
@@ -147,9 +147,10 @@ func (s *Schedule) Add(ctx context.Context, at When, call task.Call, opts ...Opt
 	return added[0], nil
 }
 
-// AddAll adds one entry for each call, as [Schedule.Add] does, with one call of Store.Add. It
-// returns one Added for each call, in the same order. Options apply to all calls. If one of the
-// calls is invalid, no entry is added. After [ErrUnavailable] some may have been added.
+// AddAll adds one entry for each call, as [Schedule.Add] does, with one call of Store.Add. Before
+// that it reads the store's clock, and looks for entries of older versions. It returns one Added
+// for each call, in the same order. Options apply to all calls. If one of the calls is invalid, no
+// entry is added. With an error the list is nil. After [ErrUnavailable] some may have been added.
 func (s *Schedule) AddAll(ctx context.Context, at When, calls []task.Call, opts ...Option) ([]Added, error) {
 	now, err := s.now(ctx)
 	if err != nil {
@@ -269,9 +270,9 @@ func item(e Entry) Item {
 	return it
 }
 
-// Get returns the entry with this id. If its payload cannot be read, Get returns no error: see
-// Item.Problem. Returns [ErrNotFound] if the entry does not exist, and [ErrUnsupported] if the
-// store is not a [Lister].
+// Get reads the entry with this id from the store. If its payload cannot be read, Get returns no
+// error: see Item.Problem. Returns [ErrNotFound] if the entry does not exist, and [ErrUnsupported]
+// if the store is not a [Lister].
 func (s *Schedule) Get(ctx context.Context, id string) (Item, error) {
 	l, err := feature[Lister](s.c.Store, "show entries")
 	if err != nil {
@@ -291,7 +292,8 @@ const listPage = 500
 // iteration may appear twice. An entry whose payload cannot be read appears with its Item.Problem.
 //
 // Each iteration reads the store again, page by page. After an error, which comes with an empty
-// Item, the iteration ends. The error is [ErrUnsupported] if the store is not a [Lister].
+// Item, the iteration ends. The error is [ErrUnsupported] if the store is not a [Lister], else that
+// of the store.
 func (s *Schedule) List(ctx context.Context) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		l, err := feature[Lister](s.c.Store, "show entries")
@@ -345,7 +347,7 @@ func (s *Schedule) Next(ctx context.Context, id string, n int) ([]time.Time, err
 }
 
 // Remove deletes an entry with its carried state ([SetState]) and reports whether it existed. A run
-// that has already started continues.
+// that has already started continues. Returns errors of the store.
 func (s *Schedule) Remove(ctx context.Context, id string) (bool, error) {
 	return s.c.Store.Remove(ctx, id)
 }
@@ -370,7 +372,8 @@ func (s *Schedule) Pause(ctx context.Context, id string) error {
 //     [MisfireSkip] leaves it out.
 //
 // Returns [ErrNotFound] if the entry does not exist, and Item.Problem if its times cannot be read.
-// Returns [ErrUnsupported] if the store is not a [Pauser] and a [Lister].
+// Returns [ErrUnsupported] if the store is not a [Pauser] and a [Lister], and other errors of the
+// store. Ignore the time if there is an error.
 func (s *Schedule) Resume(ctx context.Context, id string) (time.Time, error) {
 	p, err := feature[Pauser](s.c.Store, "pause entries")
 	if err != nil {

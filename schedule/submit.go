@@ -109,7 +109,8 @@ func (r *runner) makeCall(h *hold) (task.Call, error) {
 
 // submit submits calls and blocks until all are answered, one lease has passed or r.hard has ended.
 // A submitter without batches gets up to Workers calls at once. It returns, for each call, whether
-// it was confirmed. err is the error of the batch, or of the first call that was not confirmed.
+// it was confirmed. err is the error of the batch, or of the first call in the list that was not
+// confirmed. It submits each call once; submitAll repeats.
 func (r *runner) submit(calls []task.Call) ([]bool, error) {
 	ctx, cancel := context.WithTimeout(r.hard, r.c.Lease)
 	defer cancel()

@@ -38,8 +38,8 @@ var (
 	_ schedule.Named    = (*Store)(nil)
 )
 
-// New returns a view of a new, empty schedule. It sets the defaults of Name and Now. Returns an
-// error that wraps [schedule.ErrBadEntry] if the name is invalid.
+// New returns a view of a new, empty schedule. An empty Name becomes "default", a nil Now time.Now.
+// Returns an error that wraps [schedule.ErrBadEntry] if the name is invalid.
 func New(c Config) (*Store, error) {
 	if c.Name == "" {
 		c.Name = "default"
@@ -78,8 +78,9 @@ func (s *Store) ready(ctx context.Context) error {
 
 // Add implements [schedule.Store]: it adds entries and returns for each whether it is new. An
 // existing entry is not changed, with one exception: if it has no due time and no claim and is not
-// paused, it gets its Next. If an entry is invalid, it adds nothing and returns
-// [schedule.ErrBadEntry]. Returns an error if the view is closed or ctx has ended.
+// paused, it gets its Next. If it changed something, it wakes the watchers. If an entry is invalid,
+// it adds nothing and returns [schedule.ErrBadEntry]. Returns [schedule.ErrClosed] after Close, and
+// the cause of an ended ctx.
 func (s *Store) Add(ctx context.Context, entries []schedule.Entry) ([]bool, error) {
 	var errs []error
 	for i := range entries {
@@ -92,8 +93,8 @@ func (s *Store) Add(ctx context.Context, entries []schedule.Entry) ([]bool, erro
 }
 
 // Due implements [schedule.Store]: it returns up to max due ticks without a valid claim, the
-// longest overdue first, and changes nothing. Returns an error if the view is closed or ctx has
-// ended.
+// longest overdue first, and changes nothing. Returns [schedule.ErrClosed] after Close, and the
+// cause of an ended ctx.
 func (s *Store) Due(ctx context.Context, max int) (schedule.Batch, error) {
 	if err := s.ready(ctx); err != nil {
 		return schedule.Batch{}, err
@@ -103,8 +104,8 @@ func (s *Store) Due(ctx context.Context, max int) (schedule.Batch, error) {
 
 // Claim implements [schedule.Store]: it claims ticks for owner, gives their entries the next due
 // time, and returns for each whether owner holds it now. It checks the lease and all claims first:
-// after an error nothing was claimed. Each claim is then a separate atomic step. Returns an error
-// if the view is closed or ctx has ended.
+// after an error nothing was claimed. Each claim is then a separate atomic step. Returns
+// [schedule.ErrClosed] after Close, and the cause of an ended ctx.
 func (s *Store) Claim(ctx context.Context, owner string, lease time.Duration, claims []schedule.Claim) ([]bool, error) {
 	errs := []error{schedule.CheckLease(owner, lease)}
 	for i := range claims {
@@ -123,7 +124,8 @@ func (s *Store) Claim(ctx context.Context, owner string, lease time.Duration, cl
 // Renew implements [schedule.Store]: the owner's claims on ticks end after lease from now, even if
 // they have expired. Lease 0 makes the ticks due at once and wakes the watchers. It returns for
 // each whether owner held the claim; if not, nothing changes for it. For an invalid owner or lease
-// it returns [schedule.ErrBadEntry]. Returns an error if the view is closed or ctx has ended.
+// it returns [schedule.ErrBadEntry]. Returns [schedule.ErrClosed] after Close, and the cause of an
+// ended ctx.
 func (s *Store) Renew(ctx context.Context, owner string, lease time.Duration, ticks []schedule.Tick) ([]bool, error) {
 	if err := errors.Join(schedule.CheckLease(owner, lease), s.ready(ctx)); err != nil {
 		return nil, err
@@ -138,7 +140,7 @@ func (s *Store) Renew(ctx context.Context, owner string, lease time.Duration, ti
 // Done implements [schedule.Store]: it ends the owner's claims, stores the states and removes
 // entries as each Finish says. It returns for each whether owner held the claim; if not, nothing
 // changes for it. If an item is invalid, it returns [schedule.ErrBadEntry] and changes nothing.
-// Returns an error if the view is closed or ctx has ended.
+// Returns [schedule.ErrClosed] after Close, and the cause of an ended ctx.
 func (s *Store) Done(ctx context.Context, owner string, done []schedule.Finish) ([]bool, error) {
 	errs := []error{schedule.CheckLease(owner, 0)}
 	for i := range done {
@@ -155,7 +157,7 @@ func (s *Store) Done(ctx context.Context, owner string, done []schedule.Finish) 
 }
 
 // Remove implements [schedule.Store]: it deletes an entry with its claims and state, and reports
-// whether it existed. Returns an error if the view is closed or ctx has ended.
+// whether it existed. Returns [schedule.ErrClosed] after Close, and the cause of an ended ctx.
 func (s *Store) Remove(ctx context.Context, id string) (bool, error) {
 	if err := s.ready(ctx); err != nil {
 		return false, err
@@ -164,7 +166,7 @@ func (s *Store) Remove(ctx context.Context, id string) (bool, error) {
 }
 
 // Get implements [schedule.Lister]: it returns a copy of an entry, or [schedule.ErrNotFound].
-// Returns an error if the view is closed or ctx has ended.
+// Returns [schedule.ErrClosed] after Close, and the cause of an ended ctx.
 func (s *Store) Get(ctx context.Context, id string) (schedule.Entry, error) {
 	if err := s.ready(ctx); err != nil {
 		return schedule.Entry{}, err
@@ -173,8 +175,8 @@ func (s *Store) Get(ctx context.Context, id string) (schedule.Entry, error) {
 }
 
 // List implements [schedule.Lister]: it returns up to limit entries, at least one, sorted by id,
-// and the cursor of the next page; "" after the last page. Returns an error if the view is closed
-// or ctx has ended.
+// and the cursor of the next page; "" after the last page. Returns [schedule.ErrClosed] after
+// Close, and the cause of an ended ctx.
 func (s *Store) List(ctx context.Context, cursor string, limit int) ([]schedule.Entry, string, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, "", err
@@ -183,9 +185,9 @@ func (s *Store) List(ctx context.Context, cursor string, limit int) ([]schedule.
 	return entries, next, nil
 }
 
-// Pause implements [schedule.Pauser]: it removes an entry's due time until Resume. Returns
-// [schedule.ErrNotFound] if the entry does not exist. Returns an error if the view is closed or ctx
-// has ended.
+// Pause implements [schedule.Pauser]: it removes an entry's due time until Resume. Claims on its
+// ticks stay. Returns [schedule.ErrNotFound] if the entry does not exist. Returns
+// [schedule.ErrClosed] after Close, and the cause of an ended ctx.
 func (s *Store) Pause(ctx context.Context, id string) error {
 	if err := s.ready(ctx); err != nil {
 		return err
@@ -195,8 +197,8 @@ func (s *Store) Pause(ctx context.Context, id string) error {
 
 // Resume implements [schedule.Pauser]: it ends an entry's pause, sets its due time to next and
 // wakes the watchers; a zero next sets no due time. An entry that is not paused stays as it is, but
-// the watchers are woken. Returns [schedule.ErrNotFound] if the entry does not exist. Returns an
-// error if the view is closed or ctx has ended.
+// the watchers are woken. Returns [schedule.ErrNotFound] if the entry does not exist. Returns
+// [schedule.ErrClosed] after Close, and the cause of an ended ctx.
 func (s *Store) Resume(ctx context.Context, id string, next time.Time) error {
 	if err := s.ready(ctx); err != nil {
 		return err
@@ -205,8 +207,8 @@ func (s *Store) Resume(ctx context.Context, id string, next time.Time) error {
 }
 
 // Unscheduled implements [schedule.Repairer]: it returns the entries that would never become due.
-// They have no due time and no claim and are not paused. Returns an error if the view is closed or
-// ctx has ended.
+// They have no due time and no claim and are not paused. Returns [schedule.ErrClosed] after Close,
+// and the cause of an ended ctx.
 func (s *Store) Unscheduled(ctx context.Context) ([]schedule.Entry, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
@@ -216,8 +218,8 @@ func (s *Store) Unscheduled(ctx context.Context) ([]schedule.Entry, error) {
 
 // Repair implements [schedule.Repairer]: it sets the due time of an entry that has lost it to next,
 // and wakes the watchers. Such an entry has no due time and no claim, and is not paused. It reports
-// whether it set the time: false for other entries and for ids that do not exist. Returns an error
-// if the view is closed or ctx has ended.
+// whether it set the time: false for other entries and for ids that do not exist. Returns
+// [schedule.ErrClosed] after Close, and the cause of an ended ctx.
 func (s *Store) Repair(ctx context.Context, id string, next time.Time) (bool, error) {
 	if err := s.ready(ctx); err != nil {
 		return false, err

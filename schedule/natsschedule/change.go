@@ -36,11 +36,12 @@ type step struct {
 
 // change calls decide for each item of a call and stores the changed records, one message for each
 // entry. If another process changed an entry meanwhile, it reads the entry again and repeats
-// decide. It blocks until all changes are stored or ctx ends.
+// decide. It blocks until all changes are stored or ctx ends. Without items it calls no server, and
+// returns only the cause of an ended ctx.
 //
 // n is the number of items, and id returns the entry's id of an item. The result has one answer for
-// each item. After an error the answers are nil, and some changes may have been stored. Errors are
-// wrapped by wrap.
+// each item. After an error the answers are nil, and some changes may have been stored, also one
+// whose message got no answer: it is not sent again. Errors are wrapped by wrap.
 func (s *Store) change(ctx context.Context, what string, n int, id func(item int) string, decide decideFunc) ([]bool, error) {
 	answers := make([]bool, n)
 	byID := make(map[string]*step, n)
@@ -68,12 +69,12 @@ func (s *Store) change(ctx context.Context, what string, n int, id func(item int
 	return answers, nil
 }
 
-// tryChange tries once to decide the items of the steps and to store the changed records. It writes
-// the answers into answers, and applies stored records to the cache.
+// tryChange waits for the cache (sync), decides the items of the steps and sends the changed
+// records once. It writes the answers into answers, and applies stored records to the cache.
 //
 // It returns the steps that must be repeated because another process changed their entries; their
-// records are read from the server again. Its error joins those of the failed messages; the other
-// messages are stored then. It takes s.mu for the decisions.
+// records are read from the server again. Its error is that of sync or of a read, or joins those of
+// the failed messages; the other messages are stored then. It takes s.mu for the decisions.
 func (s *Store) tryChange(ctx context.Context, steps []*step, answers []bool, decide decideFunc) ([]*step, error) {
 	now, err := s.sync(ctx)
 	if err != nil {
@@ -179,8 +180,8 @@ func (s *Store) applyStored(ctx context.Context, r *record, seq uint64) {
 // existing entry is not changed, with one exception: if it has no due time and no claim and is not
 // paused, it gets its Next.
 //
-// If an entry is invalid, it adds nothing and returns [schedule.ErrBadEntry]. After another error
-// some may have been added.
+// If an entry is invalid, it adds nothing and returns [schedule.ErrBadEntry]. After another error,
+// wrapped by wrap, some may have been added.
 func (s *Store) Add(ctx context.Context, entries []schedule.Entry) ([]bool, error) {
 	var errs []error
 	for i := range entries {
@@ -200,7 +201,8 @@ func (s *Store) Add(ctx context.Context, entries []schedule.Entry) ([]bool, erro
 
 // Claim implements [schedule.Store]: it claims ticks for owner, gives their entries the next due
 // time, and returns for each whether owner holds it now. If the lease or a claim is invalid, it
-// returns [schedule.ErrBadEntry] and changes nothing. After another error some may be claimed.
+// returns [schedule.ErrBadEntry] and changes nothing. After another error, wrapped by wrap, some
+// may be claimed.
 func (s *Store) Claim(ctx context.Context, owner string, lease time.Duration, claims []schedule.Claim) ([]bool, error) {
 	errs := []error{schedule.CheckLease(owner, lease)}
 	for i := range claims {
@@ -221,7 +223,7 @@ func (s *Store) Claim(ctx context.Context, owner string, lease time.Duration, cl
 // Renew implements [schedule.Store]: the owner's claims on ticks end after lease from now, even if
 // they have expired; lease 0 makes the ticks due at once. It returns for each whether owner held
 // the claim; if not, nothing changes for it. If owner or lease is invalid, it returns
-// [schedule.ErrBadEntry].
+// [schedule.ErrBadEntry]. After another error, wrapped by wrap, some may be renewed.
 func (s *Store) Renew(ctx context.Context, owner string, lease time.Duration, ticks []schedule.Tick) ([]bool, error) {
 	if err := schedule.CheckLease(owner, lease); err != nil {
 		return nil, err
@@ -242,6 +244,7 @@ func (s *Store) Renew(ctx context.Context, owner string, lease time.Duration, ti
 // Done implements [schedule.Store]: it ends the owner's claims, stores the states and removes
 // entries as each Finish says. It returns for each whether owner held the claim; if not, nothing
 // changes for it. If an item is invalid, it returns [schedule.ErrBadEntry] and changes nothing.
+// After another error, wrapped by wrap, some may be done.
 //
 // States for other entries (Finish.StateOf) are stored first, in messages of their own.
 func (s *Store) Done(ctx context.Context, owner string, done []schedule.Finish) ([]bool, error) {
@@ -275,7 +278,7 @@ func (s *Store) Done(ctx context.Context, owner string, done []schedule.Finish) 
 
 // storeOtherStates stores the states of runs that belong to another entry (Finish.StateOf), if the
 // claim of the run is still held and that entry exists. It does not end the claims. It blocks until
-// the states are stored or ctx ends. After an error some may be stored.
+// the states are stored or ctx ends. After an error, wrapped by wrap, some may be stored.
 func (s *Store) storeOtherStates(ctx context.Context, owner string, done []schedule.Finish) error {
 	var others []schedule.Finish
 	for _, f := range done {
@@ -311,7 +314,8 @@ func (s *Store) changeOne(ctx context.Context, what, id string, fn func(r *recor
 }
 
 // Remove implements [schedule.Store]: it deletes an entry with its claims and state, and reports
-// whether it existed. After an error, which is wrapped by wrap, it returns false.
+// whether it existed. It stores a record that is marked as removed, see message. After an error,
+// which is wrapped by wrap, it returns false.
 func (s *Store) Remove(ctx context.Context, id string) (bool, error) {
 	return s.changeOne(ctx, "remove", id, func(r *record) bool {
 		r.Gone = true
@@ -336,7 +340,7 @@ func (s *Store) Pause(ctx context.Context, id string) error {
 
 // Resume implements [schedule.Pauser]: it ends an entry's pause and sets its due time to next; a
 // zero next sets no due time. An entry that is not paused stays as it is. Returns
-// [schedule.ErrNotFound] if the entry does not exist.
+// [schedule.ErrNotFound] if the entry does not exist. Other errors are wrapped by wrap.
 func (s *Store) Resume(ctx context.Context, id string, next time.Time) error {
 	found, err := s.changeOne(ctx, "resume", id, func(r *record) bool {
 		if !r.Paused {
@@ -354,7 +358,7 @@ func (s *Store) Resume(ctx context.Context, id string, next time.Time) error {
 
 // Repair implements [schedule.Repairer]: it sets the due time of an entry that has neither a due
 // time nor a claim and is not paused. It reports whether it did so. Other entries, and ids that do
-// not exist, give false.
+// not exist, give false. Errors are wrapped by wrap.
 func (s *Store) Repair(ctx context.Context, id string, next time.Time) (bool, error) {
 	repaired, err := s.change(ctx, "repair", 1, func(int) string { return id }, func(_ int64, r *record, _ int) (*record, outcome) {
 		if r == nil {

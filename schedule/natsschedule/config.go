@@ -32,8 +32,9 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// New returns a Store. It does not connect and creates no stream: the first call does so. Its error
-// joins all problems of the configuration: an invalid name or Connect, or Replicas out of range.
+// New returns a Store. It does not connect and creates no stream: the first call does so. An empty
+// Name becomes [DefaultName], and Replicas 0 becomes 1. Its error joins all problems of the
+// configuration: an invalid name or Connect, or Replicas out of range.
 func New(c Config) (*Store, error) {
 	if c.Name == "" {
 		c.Name = DefaultName

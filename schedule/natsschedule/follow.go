@@ -53,9 +53,10 @@ func (s *Store) follow() {
 	}
 }
 
-// open creates the stream if it does not exist, and notes in s.ttl whether the server can expire
-// messages. It blocks until the server answers or ctx ends, and returns their error. After a
-// success it does nothing.
+// open creates the stream if it does not exist; an existing one keeps its settings. It notes in
+// s.ttl whether the server can expire messages. It blocks until the server answers or ctx ends, and
+// returns their error. After a success it does nothing, until follow or sync finds the stream
+// deleted.
 func (s *Store) open(ctx context.Context) error {
 	if s.opened.Load() {
 		return nil
@@ -88,9 +89,10 @@ func (s *Store) markStale() {
 }
 
 // followStream reads the whole schedule into a new cache, replaces the old one by it, and then
-// applies all changes. It blocks until ctx or the connection ends, s.reload is called, or a message
-// is missing, and then returns an error, never nil. A message that is not an entry is skipped. It
-// sets s.reload. It takes s.mu, but not while it waits.
+// applies all changes. For this it makes a consumer on the server, in memory, which ends after idle
+// without requests. It blocks until ctx or the connection ends, s.reload is called, or a message is
+// missing, and then returns an error, never nil. A message that is not an entry is skipped. It sets
+// s.reload. It takes s.mu, but not while it waits.
 func (s *Store) followStream(ctx context.Context, sess *natsconn.Session) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -194,9 +196,10 @@ type status struct {
 // sync waits until the cache has all changes that the stream has now, and returns the server's time
 // in milliseconds. If it returns nil as error, s.mu is held; the caller must unlock it.
 //
-// It starts follow, and creates the stream if it does not exist. If the server sends no time, it
-// returns the time of this process. It blocks until the server answers, ctx ends or the store is
-// closed.
+// It starts follow, and creates the stream if it does not exist or was deleted. If the server sends
+// no time, it returns the time of this process. It blocks until the server answers, ctx ends or the
+// store is closed. Returns natsconn.ErrUnavailable if ctx has ended, errors of open, of the server
+// and of awaitCache.
 func (s *Store) sync(ctx context.Context) (int64, error) {
 	if err := context.Cause(ctx); err != nil {
 		return 0, fmt.Errorf("%w: %w", natsconn.ErrUnavailable, err)

@@ -55,10 +55,11 @@ func (s *Store) subject(id string) string {
 }
 
 // message returns the message that stores r and replaces the entry's message with the sequence
-// expected. 0: the entry has no message yet. It does not send the message.
+// expected. 0: the entry has no message yet. It does not send the message. Its header Swj-Entry
+// holds r as JSON. Its data are the payload, then the state.
 //
-// It changes r: it sets r.Size, and clears the payload, state and claims of a removed record. The
-// message of a removed record expires after removedTTL seconds.
+// It changes r: it sets r.Size to the length of the payload. For a removed record it first clears
+// the payload, state and claims; the message then has no data and expires after removedTTL seconds.
 func (s *Store) message(r *record, expected uint64) *nats.Msg {
 	if r.Gone {
 		r.payload, r.state, r.Claims = nil, nil, nil

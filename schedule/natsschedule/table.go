@@ -202,8 +202,8 @@ func (h *dueHeap) Push(x any) {
 	*h = append(*h, p)
 }
 
-// Pop removes and returns the last item of the slice. Only heap.Pop and heap.Remove call it, which
-// first move the item there.
+// Pop removes the last item of the slice, without a change of its index, and returns it. Only
+// heap.Pop and heap.Remove call it, which first move the item there.
 func (h *dueHeap) Pop() any {
 	last := len(*h) - 1
 	p := (*h)[last]

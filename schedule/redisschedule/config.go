@@ -62,9 +62,9 @@ func tagged(name string) bool {
 	return closed && tag != ""
 }
 
-// New returns a Store. It does no I/O and starts nothing. Its error joins all problems of the
-// configuration: an invalid name, invalid Redis options, or, on a cluster, a name without a hash
-// tag ([schedule.ErrUnsupported]).
+// New returns a Store. It does no I/O and starts nothing. An empty Name becomes [DefaultName]. Its
+// error joins all problems of the configuration: an invalid name, invalid Redis options, or, on a
+// cluster, a name without a hash tag ([schedule.ErrUnsupported]).
 func New(c Config) (*Store, error) {
 	errs := []error{c.check()}
 	conn, err := redisconn.New(redisconn.Config{Redis: c.Redis, Logger: c.Logger})

@@ -31,7 +31,8 @@ const ownCursor = "swarmiji "
 
 // List implements [schedule.Lister]: it returns a page of about limit entries in no particular
 // order, and the cursor of the next page; "" after the last page. First come the published entries,
-// then those in this library's own keys. A page may be empty, and an entry may come twice.
+// then those in this library's own keys. A page may be empty, and an entry may come twice. Errors
+// are wrapped by wrap; an answer of another form is [schedule.ErrUnavailable].
 func (s *Store) List(ctx context.Context, cursor string, limit int) ([]schedule.Entry, string, error) {
 	from, behind := strings.CutPrefix(cursor, ownCursor)
 	jobs := s.published.jobs
@@ -74,8 +75,9 @@ func (s *Store) List(ctx context.Context, cursor string, limit int) ([]schedule.
 	return entries, cursor, nil
 }
 
-// show returns the entries with these ids, with one call to the server. Ids that do not exist are
-// left out. An entry whose due time cannot be read gets none. Returns errors of the server, and
+// show returns the entries with these ids, with one call to the server. The answer has five values
+// for each id: payload, score, pause, state and last instant. Ids that do not exist are left out.
+// An entry whose due time cannot be read gets none. Returns errors of the server, and
 // [schedule.ErrUnavailable] for an answer of another form.
 func (s *Store) show(ctx context.Context, ids []string) ([]schedule.Entry, error) {
 	args := make([]any, 0, 2*len(ids))
@@ -108,14 +110,15 @@ func (s *Store) show(ctx context.Context, ids []string) ([]schedule.Entry, error
 }
 
 // Pause implements [schedule.Pauser]: it removes an entry's due time until Resume. Claims on its
-// ticks stay. Returns [schedule.ErrNotFound] if the entry does not exist.
+// ticks stay. Returns [schedule.ErrNotFound] if the entry does not exist. Other errors are wrapped
+// by wrap.
 func (s *Store) Pause(ctx context.Context, id string) error {
 	return notFoundIfZero(s.number(ctx, "pause", s.scripts.pause, id, member(id)))
 }
 
 // Resume implements [schedule.Pauser]: it ends an entry's pause and sets its due time to next; a
 // zero next sets no due time. An entry that is not paused stays as it is. Returns
-// [schedule.ErrNotFound] if the entry does not exist.
+// [schedule.ErrNotFound] if the entry does not exist. Other errors are wrapped by wrap.
 func (s *Store) Resume(ctx context.Context, id string, next time.Time) error {
 	at := ""
 	if !next.IsZero() {
@@ -140,7 +143,8 @@ const scan = 1000
 // They have no due time and no claim and are not paused. It changes nothing.
 //
 // It examines all entries, a thousand with each call to the server, so that other clients are not
-// blocked. An entry that changes meanwhile may be among them.
+// blocked. An entry that changes meanwhile may be among them. After an error, wrapped by wrap, it
+// returns no entries.
 func (s *Store) Unscheduled(ctx context.Context) ([]schedule.Entry, error) {
 	ids := map[string]bool{}
 	for _, l := range []*layout{&s.published, &s.own} {
@@ -184,7 +188,7 @@ func (s *Store) deleteClaimed(ctx context.Context, l *layout, ids map[string]boo
 
 // scanKey calls a script that scans a key, until the scan is complete, and calls each with every
 // element. An element may come twice. It returns after the first error; each may have been called
-// before.
+// before. An answer of another form is [schedule.ErrUnavailable].
 func (s *Store) scanKey(ctx context.Context, what string, script *redisconn.Script, keys []string, each func(string)) error {
 	for cursor := "0"; ; {
 		v, err := s.eval(ctx, what, script, keys, cursor, scan)
@@ -206,7 +210,7 @@ func (s *Store) scanKey(ctx context.Context, what string, script *redisconn.Scri
 
 // Repair implements [schedule.Repairer]: it sets the due time of an entry that has no due time and
 // is not paused to next. It does not look at claims. It reports whether it set the time: false for
-// other entries and for ids that do not exist.
+// other entries and for ids that do not exist. Errors are wrapped by wrap.
 func (s *Store) Repair(ctx context.Context, id string, next time.Time) (bool, error) {
 	n, err := s.number(ctx, "repair", s.scripts.repair, id, member(id), next.UnixMilli())
 	return n == 1, err

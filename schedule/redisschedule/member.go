@@ -99,7 +99,9 @@ const (
 	dueWidth = 6
 )
 
-// readDue decodes the answer of due.lua: the Batch, and the members that name no entry. Returns
+// readDue decodes the answer of due.lua: the Batch, and the members that name no entry. The answer
+// holds the time, the next time ("": none) and 1 if there is more. Then it has six values for each
+// member, see readTick; a nil payload means that the member names no entry. Returns
 // [schedule.ErrUnavailable] if the answer has another form.
 func readDue(v any) (schedule.Batch, []deadMember, error) {
 	list, ok := v.([]any)

@@ -100,7 +100,8 @@ var (
 // Name returns the schedule's name. See [schedule.Named].
 func (s *Store) Name() string { return s.c.Name }
 
-// Close closes the connections. Claims stay until their leases end. Close is idempotent.
+// Close ends waiting calls and closes the connections. It returns the error of ctx if ctx ends
+// first. Claims stay until their leases end. Close is idempotent.
 func (s *Store) Close(ctx context.Context) error { return s.conn.Close(ctx) }
 
 // Add implements [schedule.Store]: it adds entries and returns for each whether it is new. An
@@ -183,8 +184,8 @@ func (s *Store) add(ctx context.Context, l *layout, entries []schedule.Entry, so
 // longest overdue first. The payloads of an answer are limited to about maxBytes; then Batch.More
 // is set.
 //
-// It removes members of S:next that name no entry; see Config.OnDrop. The first call also logs
-// warnings about unsafe settings of the server.
+// It removes members of S:next that name no entry; see Config.OnDrop. If that fails, it returns the
+// Batch with the error. The first call also logs warnings about unsafe settings of the server.
 func (s *Store) Due(ctx context.Context, max int) (schedule.Batch, error) {
 	v, err := s.eval(ctx, "due", s.scripts.due, s.all(), max, s.now(), maxBytes)
 	if err != nil {
@@ -265,7 +266,7 @@ func (s *Store) Claim(ctx context.Context, owner string, lease time.Duration, cl
 // Renew implements [schedule.Store]: the owner's claims on ticks end after lease from now, even if
 // they have expired; lease 0 makes the ticks due at once. It returns for each whether owner held
 // the claim; if not, nothing changes for it. If owner or lease is invalid, it returns
-// [schedule.ErrBadEntry].
+// [schedule.ErrBadEntry]. After another error some may be renewed.
 func (s *Store) Renew(ctx context.Context, owner string, lease time.Duration, ticks []schedule.Tick) ([]bool, error) {
 	if err := schedule.CheckLease(owner, lease); err != nil {
 		return nil, err
@@ -280,6 +281,7 @@ func (s *Store) Renew(ctx context.Context, owner string, lease time.Duration, ti
 // Done implements [schedule.Store]: it ends the owner's claims, stores the states and removes
 // entries as each Finish says. It returns for each whether owner held the claim; if not, nothing
 // changes for it. If an item is invalid, it returns [schedule.ErrBadEntry] and changes nothing.
+// After another error some may be done.
 func (s *Store) Done(ctx context.Context, owner string, done []schedule.Finish) ([]bool, error) {
 	errs := []error{schedule.CheckLease(owner, 0)}
 	args := make([]any, 0, 7*len(done))
@@ -314,7 +316,8 @@ func (s *Store) Done(ctx context.Context, owner string, done []schedule.Finish) 
 }
 
 // Remove implements [schedule.Store]: it deletes an entry with its state, and reports whether it
-// existed. Claims on its ticks stay until their leases end; then Due drops them.
+// existed. Claims on its ticks stay until their leases end; then Due drops them. Errors are wrapped
+// by wrap.
 func (s *Store) Remove(ctx context.Context, id string) (bool, error) {
 	n, err := s.number(ctx, "remove", s.scripts.remove, id, member(id))
 	return n == 1, err
@@ -347,8 +350,9 @@ func (s *Store) eachBool(ctx context.Context, what string, script *redisconn.Scr
 // character for each item. list holds width arguments for each item; head holds the arguments
 // before the items.
 //
-// After an error, the calls for earlier items have taken effect. Returns [schedule.ErrUnavailable]
-// for an answer of another form. Without items it sends a PING, and returns its error.
+// After an error, the calls for earlier items have taken effect, and the last one may have. Returns
+// [schedule.ErrUnavailable] for an answer of another form. Without items it sends a PING, and
+// returns its error.
 func (s *Store) each(ctx context.Context, what string, script *redisconn.Script, keys []string, head, list []any, width int) (string, error) {
 	if len(list) == 0 {
 		// A call without items must fail like others if the server is unavailable.

@@ -174,21 +174,21 @@ func (c *children) hear(node, line string) {
 	}
 }
 
-// said returns the runs reported so far by all children.
+// said returns a copy of the runs reported so far by all children. It takes c.mu.
 func (c *children) said() []run {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]run(nil), c.runs...)
 }
 
-// complaints returns the unexpected lines of all children.
+// complaints returns a copy of the unexpected lines of all children. It takes c.mu.
 func (c *children) complaints() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]string(nil), c.odd...)
 }
 
-// ran returns the ids of the tasks that have started.
+// ran returns the ids of the tasks that have started. It takes c.mu.
 func (c *children) ran() map[task.ID]bool {
 	ids := map[task.ID]bool{}
 	for _, r := range c.said() {

@@ -30,8 +30,8 @@ type crashingStore struct {
 // Unwrap returns the store, for its optional interfaces.
 func (m *crashingStore) Unwrap() any { return m.Store }
 
-// point counts one point, or crashes there and returns errDead. At the crash it calls m.die. After
-// it, each call returns errDead.
+// point counts one point, or crashes there and returns errDead. At the crash it sets m.name and
+// calls m.die, with m.mu held. After it, each call returns errDead. It takes m.mu.
 func (m *crashingStore) point(name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -46,7 +46,8 @@ func (m *crashingStore) point(name string) error {
 	return nil
 }
 
-// died returns the name of the point of the crash, and whether the store has crashed.
+// died returns the name of the point of the crash, and whether the store has crashed. It takes
+// m.mu.
 func (m *crashingStore) died() (string, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -93,15 +94,16 @@ type ran struct {
 	runs map[task.ID][]string
 }
 
-// of returns the names of the listeners that ran a task, in the order of the runs.
+// of returns the names of the listeners that ran a task, in the order of the runs. It takes r.mu.
 func (r *ran) of(id task.ID) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.runs[id]
 }
 
-// listen starts a listener in a goroutine. Its handler adds its runs to r, unless its process has
-// crashed. A crash of s ends the listener. stop ends it and waits for its end.
+// listen starts a listener in a goroutine. Its handler adds its runs to r, with r.mu held, unless
+// its process has crashed. A crash of s ends the listener. stop ends it and waits for its end; it
+// fails the test if Run returns an error.
 func (w *world) listen(s schedule.Store, who string, lease time.Duration, r *ran) (stop func()) {
 	w.Helper()
 	dead := func() bool { return false }

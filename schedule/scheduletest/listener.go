@@ -19,7 +19,7 @@ type said struct {
 	list []string
 }
 
-// all returns a copy of the arguments so far.
+// all returns a copy of the arguments so far. It takes r.mu.
 func (r *said) all() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -28,8 +28,9 @@ func (r *said) all() []string {
 
 var say = task.New[string, task.None]("say")
 
-// sayer starts a listener with one worker in a goroutine. Its handler adds its argument to r. If r
-// is nil, the listener has no handler. stop ends it and waits for its end.
+// sayer starts a listener with one worker in a goroutine. Its handler adds its argument to r, with
+// r.mu held. If r is nil, the listener has no handler. stop ends it and waits for its end; it fails
+// the test if Run returns an error.
 func (w *world) sayer(s Store, r *said) (l *schedule.Listener, stop func()) {
 	w.Helper()
 	l, err := schedule.NewListener(schedule.ListenerConfig{

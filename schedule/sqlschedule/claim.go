@@ -14,7 +14,8 @@ import (
 
 // Claim implements [schedule.Store]: it claims ticks for owner, gives their entries the next due
 // time, and returns for each whether owner holds it now. If the lease or a claim is invalid, it
-// returns [schedule.ErrBadEntry] and changes nothing. After another error some may be claimed.
+// returns [schedule.ErrBadEntry] and changes nothing. After another error, wrapped by wrap, some
+// may be claimed.
 func (s *Store) Claim(ctx context.Context, owner string, lease time.Duration, claims []schedule.Claim) ([]bool, error) {
 	errs := []error{schedule.CheckLease(owner, lease)}
 	for i := range claims {
@@ -30,7 +31,7 @@ func (s *Store) Claim(ctx context.Context, owner string, lease time.Duration, cl
 // Renew implements [schedule.Store]: the owner's claims on ticks end after lease from now, even if
 // they have expired. Lease 0 makes the ticks due at once and notifies the watchers. It returns for
 // each whether owner held the claim; if not, nothing changes for it. If owner or lease is invalid,
-// it returns [schedule.ErrBadEntry].
+// it returns [schedule.ErrBadEntry]. After another error, wrapped by wrap, some may be renewed.
 func (s *Store) Renew(ctx context.Context, owner string, lease time.Duration, ticks []schedule.Tick) ([]bool, error) {
 	if err := schedule.CheckLease(owner, lease); err != nil {
 		return nil, err
@@ -49,6 +50,7 @@ func (s *Store) Renew(ctx context.Context, owner string, lease time.Duration, ti
 // Done implements [schedule.Store]: it ends the owner's claims, stores the states and removes
 // entries as each Finish says. It returns for each whether owner held the claim; if not, nothing
 // changes for it. If an item is invalid, it returns [schedule.ErrBadEntry] and changes nothing.
+// After another error, wrapped by wrap, some may be done.
 func (s *Store) Done(ctx context.Context, owner string, done []schedule.Finish) ([]bool, error) {
 	errs := []error{schedule.CheckLease(owner, 0)}
 	for i := range done {
@@ -62,12 +64,13 @@ func (s *Store) Done(ctx context.Context, owner string, done []schedule.Finish) 
 }
 
 // change calls decide for each item of a call, in transactions of up to chunk items. Each
-// transaction locks the entries of its items, decides, and writes the changes. A transaction may be
-// repeated, and decide with it.
+// transaction locks the entries of its items, decides, and writes the changes. A transaction that
+// was surely not committed may be repeated, and decide with it.
 //
 // ids returns the ids of an item's entries. decide changes the entries in work and returns the
-// item's answer. The result has one answer for each item. After an error the answers are nil, and
-// earlier transactions may be committed.
+// item's answer. The result has one answer for each item. After an error the answers are nil;
+// earlier transactions are committed, and the last one may be. Errors are those of ready and
+// update.
 func change[T any](ctx context.Context, s *Store, what string, items []T, ids func(*T) []string, decide func(*work, *T) bool) ([]bool, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
@@ -171,7 +174,7 @@ func (w *work) load(ctx context.Context, tx *sqlconn.Tx, ids string) error {
 }
 
 // claimed returns the entry of a tick and the claim on the tick. Both are nil if the entry does not
-// exist; the claim is nil if the tick is not claimed.
+// exist or w deletes it. The claim is nil if the tick is not claimed or w ends its claim.
 func (w *work) claimed(k *schedule.Tick) (*entry, *claim) {
 	e := w.entries[k.ID]
 	if e == nil || e.gone {
@@ -243,9 +246,10 @@ func (e *entry) schedule(next time.Time) {
 	}
 }
 
-// done ends the owner's claim on a tick. It sets f.State in the entry that f.StateOf names, if that
-// exists. With f.Remove it deletes the tick's entry unless that has a due time or another claim. It
-// reports whether the owner held the claim; otherwise it changes nothing. save writes the changes.
+// done ends the owner's claim on a tick. It sets f.State in the entry that f.StateOf names (else in
+// the tick's entry), if that exists; an empty State deletes the stored one. With f.Remove it
+// deletes the tick's entry unless that has a due time or another claim. It reports whether the
+// owner held the claim; otherwise it changes nothing. save writes the changes.
 func (w *work) done(owner string, f *schedule.Finish) bool {
 	held := w.held(owner, &f.Tick)
 	if held == nil {
@@ -263,8 +267,9 @@ func (w *work) done(owner string, f *schedule.Finish) bool {
 }
 
 // save writes all pending changes in the transaction, with one statement for each kind of change.
-// Without changes it runs no statement. If a tick was released, the watchers of all processes are
-// notified after the commit. Returns the first error of the database.
+// Of a deleted entry it writes only the claims and the deletion. Without changes it runs no
+// statement. If a tick was released, the watchers of all processes are notified after the commit.
+// Returns the first error of the database.
 func (w *work) save(ctx context.Context, tx *sqlconn.Tx) error {
 	var times, states, entries, claims, ended [][]any
 	for _, e := range w.entries {

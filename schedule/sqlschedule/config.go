@@ -46,8 +46,9 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// New returns a Store. It does not connect and creates no tables: the first call does so. Its error
-// joins all problems of the configuration: an invalid name, engine or URL.
+// New returns a Store. It does not connect and creates no tables: the first call does so. An empty
+// Name becomes [DefaultName]. Its error joins all problems of the configuration: an invalid name,
+// engine or URL.
 func New(c Config) (*Store, error) {
 	if c.Name == "" {
 		c.Name = DefaultName

@@ -29,7 +29,7 @@ func (s *Store) Get(ctx context.Context, id string) (schedule.Entry, error) {
 
 // List implements [schedule.Lister]: it returns up to limit entries, at least one, sorted by id.
 // The cursor of the next page is the last id, or "" if the page has fewer than limit entries.
-// Errors are wrapped by wrap.
+// Errors are wrapped by wrap; ignore the page then.
 func (s *Store) List(ctx context.Context, cursor string, limit int) ([]schedule.Entry, string, error) {
 	limit = max(limit, 1)
 	var page []schedule.Entry

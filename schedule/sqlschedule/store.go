@@ -54,8 +54,8 @@ var (
 // Name returns the schedule's name. See [schedule.Named].
 func (s *Store) Name() string { return s.name }
 
-// Close waits for running calls and closes all connections. It returns the error of ctx if ctx ends
-// first. Close is idempotent.
+// Close ends the goroutines of Watch, waits for running calls and closes all connections. It
+// returns the error of ctx if ctx ends first. Close is idempotent.
 func (s *Store) Close(ctx context.Context) error {
 	s.end()
 	return s.conn.Close(ctx)
@@ -119,7 +119,8 @@ func (s *Store) view(ctx context.Context, what string, fn sqlconn.Func) error {
 }
 
 // update calls ready and then fn in a transaction that writes. It commits if fn returns nil, and
-// otherwise rolls back. fn may run more than once. Errors are wrapped by wrap.
+// otherwise rolls back. A transaction that was surely not committed is repeated, and fn with it.
+// Errors are wrapped by wrap. After [schedule.ErrUnavailable] the transaction may be committed.
 func (s *Store) update(ctx context.Context, what string, fn sqlconn.Func) error {
 	if err := s.ready(ctx); err != nil {
 		return err
@@ -132,7 +133,7 @@ func (s *Store) update(ctx context.Context, what string, fn sqlconn.Func) error 
 // paused, it gets its Next.
 //
 // If an entry is invalid, it adds nothing and returns [schedule.ErrBadEntry]. The entries are added
-// in several transactions; after another error some may have been added.
+// in several transactions; after another error, wrapped by wrap, some may have been added.
 func (s *Store) Add(ctx context.Context, entries []schedule.Entry) ([]bool, error) {
 	var errs []error
 	for i := range entries {
@@ -163,8 +164,10 @@ func (s *Store) Add(ctx context.Context, entries []schedule.Entry) ([]bool, erro
 
 // add adds up to chunk entries in one transaction. In a second one it gives their Next to existing
 // entries without due time, claim and pause. It returns for each whether it is new; of two entries
-// with one id only the first can be. It notifies the watchers of all processes if it added or
-// changed an entry. After an error of the second transaction the entries are added.
+// with one id only the first can be. AtOnce entries get the next free milliseconds of their second,
+// in their order. It notifies the watchers of all processes if it added or changed an entry. After
+// an error of the first transaction the entries may be added, and after one of the second they are
+// added. Errors are wrapped by wrap.
 func (s *Store) add(ctx context.Context, entries []schedule.Entry) ([]bool, error) {
 	rows, query, place := make([][]any, len(entries)), s.text.add, 0
 	for i := range entries {
@@ -283,7 +286,7 @@ func (s *Store) Remove(ctx context.Context, id string) (bool, error) {
 }
 
 // scan reads the columns of an entry from the current row and, into more, the columns after them.
-// An empty state becomes nil.
+// An empty state becomes nil. Returns the error of the read.
 func scan(rows sqlconn.Rows, more ...any) (schedule.Entry, error) {
 	var e schedule.Entry
 	var next, last *int64

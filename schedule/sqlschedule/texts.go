@@ -80,7 +80,8 @@ func rowsOf(d sqlconn.Dialect, cols ...column) string {
 	return "WITH v AS MATERIALIZED (SELECT " + strings.Join(parts, ", ") + " FROM " + from + ") "
 }
 
-// newTexts returns the statements in the dialect d.
+// newTexts returns the statements in the dialect d, as the fields of texts describe them. It calls
+// no database.
 func newTexts(d sqlconn.Dialect) *texts {
 	now := "(" + d.Now() + " / 1000)"
 	ids := rowsOf(d, column{"id", "text"})

@@ -32,7 +32,7 @@ type nodeWatch struct {
 // sign of life or has left in order (StartCleared), or has shown no sign for AbsentAfter
 // (StartDied). It starts a goroutine for the watch of the node if none runs; that ends with
 // w.fetch. It takes n.mu, but not while it waits. If it has to wait because the node is absent, it
-// first calls waits, once.
+// calls waits once, without n.mu.
 //
 // Returns StartOpen if ctx or w.fetch ends first.
 func (n *nodes) verdict(ctx context.Context, w *Watch, node string, waits func()) broker.StartVerdict {

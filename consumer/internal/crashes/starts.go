@@ -24,19 +24,21 @@ const (
 )
 
 // Note stores a note of the start of a redelivered task with the broker, as the last step before
-// the handler. It also reads the notes of earlier starts. It blocks for at most noteTimeout, or
-// twice that to clear its note. start reports whether the handler may run.
+// the handler. It keeps the note in the State of r, and a repeated call stores the same one. From
+// then on Leave tells the broker about the end of this node. It also reads the notes of earlier
+// starts. It blocks for at most noteTimeout, or twice that to clear its note. start reports whether
+// the handler may run.
 //
 //   - There is no Witness, no message id, or the broker cannot keep the note: start is true. In the
 //     last case it calls Unsupported.
-//   - The task must not start any more: it is given back.
+//   - The task must not start any more: Note gives it back on another goroutine.
 //   - Another error: it is logged, and later starts the task again after noteRetryDelay.
 //   - It is unknown whether an earlier start ended its process: this start's note is cleared, and
 //     later waits for that verdict.
 //   - Otherwise mayStart decides: start, quarantine or dead letter.
 //
 // If later is not nil, remove the run from the running ones and call later on another goroutine. If
-// start is false and later is nil, the task is given back or dead-lettered already.
+// start is false and later is nil, another goroutine gives the task back or dead-letters it.
 func (w *Watch) Note(r Run) (start bool, later func()) {
 	queue, m := r.Message()
 	if w.cfg.Witness == nil || m.ID == "" { // notes belong to a message id

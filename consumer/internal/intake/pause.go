@@ -130,8 +130,8 @@ func (g *gate) context(parent context.Context) context.Context {
 	return g.open
 }
 
-// await blocks until the gate is open and returns true, or returns false when ctx has ended. It
-// takes g.mu, but not while it waits.
+// await blocks until the gate is open and returns true, or returns false when ctx has ended. An
+// open gate gives true even then. It takes g.mu, but not while it waits.
 func (g *gate) await(ctx context.Context) bool {
 	for {
 		g.mu.Lock()

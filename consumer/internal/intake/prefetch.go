@@ -16,10 +16,10 @@ const NoLimit = -1
 // [broker.Resizer] takes 0 as a stop.
 const largePrefetch = 10_000
 
-// resizePrefetch changes the prefetch of the subscription for a new number of workers. Surplus
-// fetched tasks are given back. While the queue is paused it only stores the new value for resume.
-// If the prefetch stays the same, it does nothing. After an error, which it returns, it repeats the
-// change on another goroutine. Call it with q.control held.
+// resizePrefetch changes the prefetch of the subscription for a new number of workers. It gives
+// surplus fetched tasks back. While the queue is paused it only stores the new value for resume. If
+// the prefetch stays the same, it does nothing. After an error, which it returns, it restores
+// q.prefetch and repeats the change on another goroutine. Call it with q.control held.
 func (q *Queue) resizePrefetch(ctx context.Context, workers int) error {
 	before := q.prefetch
 	q.setLimit(q.cfg.Prefetch(workers))

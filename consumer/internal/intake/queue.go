@@ -93,15 +93,16 @@ const (
 )
 
 // Declare declares the queue, to find out whether the broker can be used. While the broker is
-// unreachable it tries again, until ctx ends, and logs the first error. Returns an error that
-// waiting cannot change at once. For a broker that declares no queues it returns nil.
+// unreachable it tries again and logs the first error. If ctx ends, it returns the last error.
+// Returns an error that waiting cannot change at once. For a broker that declares no queues it
+// returns nil.
 func (q *Queue) Declare(ctx context.Context) error {
 	return q.untilReached(ctx, firstTimeout, q.tryDeclare)
 }
 
-// Open declares the queue and subscribes to it. While the broker is unreachable it tries again,
-// until ctx ends, and logs the first error. Returns an error that waiting cannot change at once,
-// such as [broker.ErrAccess].
+// Open declares the queue and subscribes to it. While the broker is unreachable it tries again and
+// logs the first error. If ctx ends, it returns the last error. Returns an error that waiting
+// cannot change at once, such as [broker.ErrAccess].
 func (q *Queue) Open(ctx context.Context) error { return q.untilReached(ctx, openTimeout, q.tryOpen) }
 
 // untilReached calls step until it succeeds, and blocks meanwhile. If ctx ends, or waiting cannot
@@ -194,9 +195,10 @@ func (q *Queue) wrap(err error) error {
 // allHeld is more than any subscription holds.
 const allHeld = math.MaxInt
 
-// returnHeld stops fetching and gives back at most n messages that the subscription holds and no
-// worker has taken. If the broker cannot change the prefetch, stopped is false. In that case, and
-// after an error of the broker, it gives back nothing. Call it with q.control held.
+// returnHeld stops fetching, until setPrefetch is called, and gives back at most n messages that
+// the subscription holds and no worker has taken. If the broker cannot change the prefetch, stopped
+// is false. In that case, and after an error of the broker, it gives back nothing. Call it with
+// q.control held.
 func (q *Queue) returnHeld(ctx context.Context, n int) (stopped bool, err error) {
 	if stopped, err = broker.SetPrefetch(ctx, q.sub, 0); !stopped || err != nil {
 		return stopped, err
@@ -223,7 +225,8 @@ func (q *Queue) returnNext(done, ctx context.Context) bool {
 
 // returnAll stops fetching and gives back all fetched tasks of the queue that have not started,
 // also those that wait after a worker received them. If the broker cannot change the prefetch,
-// fetched tasks stay; that is logged once and is not an error. Call it with q.control held.
+// fetched tasks stay; that is logged once and is not an error. Returns the error of the broker.
+// Call it with q.control held.
 func (q *Queue) returnAll(ctx context.Context) error {
 	q.cfg.Tasks.GiveBackWaiting()
 	ok, err := q.returnHeld(ctx, allHeld)

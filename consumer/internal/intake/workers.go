@@ -108,8 +108,8 @@ func (t *Workers) Start() { t.resize(t.Count()) }
 //
 // Returns the errors of the queues, joined: errors of the broker, or [ErrNotRunning] for a queue
 // whose fetching has ended. The number of workers has changed nevertheless, and after an error of
-// the broker the change of the prefetch is repeated until it succeeds. After Stop it changes
-// nothing and returns ErrNotRunning.
+// the broker another goroutine repeats the change of the prefetch until it succeeds. After Stop it
+// changes nothing and returns ErrNotRunning.
 func (t *Workers) Scale(n int) error {
 	t.scaling.Lock()
 	defer t.scaling.Unlock()

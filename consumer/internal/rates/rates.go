@@ -128,7 +128,7 @@ func (rs *Rates) Override(name, limit string) {
 //     the one of this name with the latest start time is put back to the broker.
 //   - If the queue can set no task aside, it blocks until the start time and returns true. If that
 //     is more than a second away, it puts r back at once and returns false. A GiveBack or Close
-//     ends the wait: r is given back, and it returns false.
+//     ends the wait: Admit gives r back and returns false.
 //
 // If Admit returns false, it owns r: it starts r at its start time, or has given it to the broker.
 func (rs *Rates) Admit(r Run, q *Queue, name, declared string) bool {

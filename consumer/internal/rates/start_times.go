@@ -58,8 +58,9 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// set changes the limit of the bucket. It adds no tokens to an existing bucket. "" or a malformed
-// limit removes the limiter. It does not move the waiting tasks. Call it with Rates.mu held.
+// set changes the limit of the bucket, which then holds the tokens of 100 ms, at least one. It adds
+// no tokens to an existing bucket. "" or a malformed limit removes the limiter. It does not move
+// the waiting tasks. Call it with Rates.mu held.
 func (b *bucket) set(limit string) {
 	b.limit = limit
 	n, per, err := task.ParseRate(limit)
@@ -155,9 +156,10 @@ func (rs *Rates) reschedule(b *bucket) {
 	rs.serve(b)
 }
 
-// startDue starts the waiting tasks that are due and have a token; without a limiter it starts all.
-// It gives back the tasks that it meets and that the broker has taken back. It returns the time
-// until the next task may start, or 0 if no task waits. Call it with Rates.mu held.
+// startDue removes the tasks that are due and have a token from b.waiting and starts them; without
+// a limiter it starts all. It gives back the tasks that it meets and that the broker has taken
+// back. It returns the time until the next task may start, or 0 if no task waits. Call it with
+// Rates.mu held.
 func (b *bucket) startDue() time.Duration {
 	for len(b.waiting) > 0 {
 		w := b.waiting[0]
@@ -199,8 +201,9 @@ func (rs *Rates) serve(b *bucket) {
 }
 
 // resolve ends the wait of a task: it starts the task (true) or gives it back to the broker
-// (false). A worker that waits for the task gets the answer instead. The caller removes w from the
-// waiting tasks. Call it with Rates.mu held.
+// (false). It ends the reservation, and for a task set aside the timer and the count queue.aside. A
+// worker that waits for the task gets the answer instead. The caller removes w from the waiting
+// tasks. Call it with Rates.mu held.
 func (w *waiter) resolve(start bool) {
 	w.r.Reserve(false) // first: a started task may be reserved again for another wait
 	if w.wake != nil {

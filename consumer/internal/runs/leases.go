@@ -23,8 +23,9 @@ type lease struct {
 
 // Acquire returns a context that ends with parent, or when lost is closed, with the cause
 // [task.ErrLeaseLost]. If lost is nil, it returns parent. The first call for a channel starts a
-// goroutine; later ones return the same context, so always pass the same parent. Call Release for
-// each Acquire. It takes l.mu.
+// goroutine; later ones return the same context, so always pass the same parent. It may end
+// contexts of other channels that have no use any more, see sweepLocked. Call Release for each
+// Acquire. It takes l.mu.
 func (l *Leases) Acquire(parent context.Context, lost <-chan struct{}) context.Context {
 	if lost == nil {
 		return parent

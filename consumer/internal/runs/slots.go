@@ -36,8 +36,9 @@ func (s *Slots) tryTake() bool {
 	}
 }
 
-// Acquire blocks until it has taken a slot or ctx has ended. It reports whether it took a slot.
-// Waiting goroutines get slots in the order of their calls. It takes s.mu, but not while it waits.
+// Acquire blocks until it has taken a slot or ctx has ended. It reports whether it took a slot; one
+// that it gets while ctx ends may be released again. Waiting goroutines get slots in the order of
+// their calls. It takes s.mu, but not while it waits.
 func (s *Slots) Acquire(ctx context.Context) bool {
 	// first, so that a Release from now on grants its slot to a waiter
 	s.waiting.Add(1)
@@ -64,7 +65,8 @@ func (s *Slots) Acquire(ctx context.Context) bool {
 	return false
 }
 
-// Release frees a slot. If goroutines wait, the first one gets it; only then Release takes s.mu.
+// Release frees a slot. If goroutines wait, it then calls grant, which gives free slots to them in
+// order; only then it takes s.mu.
 func (s *Slots) Release() {
 	s.used.Add(-1)
 	if s.waiting.Load() > 0 {

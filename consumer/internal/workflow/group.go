@@ -35,7 +35,8 @@ var errNoGatherer = fmt.Errorf("%w: groups need a result store that can gather, 
 //
 //   - Without a gatherer it calls NoGatherer, and the following task fails, once for the group.
 //   - The gatherer refuses the report as malformed: that is logged, and nothing follows.
-//   - The result is too large for the gatherer: the member is reported as failed.
+//   - The result is too large for the gatherer: it reports the member as failed with
+//     [task.ErrBadResult].
 //   - The report is given up, or its record cannot be encoded: it sets f.stopped, and the task is
 //     delivered again or fails.
 func (f *Sender) reportMember(e *task.Envelope, end ending) {
