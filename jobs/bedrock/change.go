@@ -128,9 +128,10 @@ func cancelJob(ctx context.Context, c *call) error {
 }
 
 // requeueJobs executes RequeueJobs: it makes the jobs of the header jobIDs QUEUED for the time of
-// their creation, and renames them if a name is given. Returns a statusError for a missing or
-// malformed list and for more than maxJobs ids. It waits for units of work for lists, as CreateJobs
-// does.
+// their creation, and renames them if a name is given. It waits for units of work for lists, as
+// CreateJobs does. Returns a statusError for a missing or malformed list, for more than maxJobs
+// ids, and for an invalid name. Returns the error of ctx if it ends during the wait, or the error
+// of the service.
 func requeueJobs(ctx context.Context, c *call) error {
 	text := c.req.get("jobIDs")
 	if text == nil {

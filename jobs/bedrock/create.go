@@ -31,8 +31,8 @@ const mostID = 20
 // createJobs executes CreateJobs: it creates the jobs of the JSON list in the header jobs, all or
 // none, and answers with their ids. The header mockRequest makes all of them mock jobs. It waits
 // for units of work for lists. Before the creation it reserves memory for the answer. Returns
-// errNoMemory without that memory, a statusError for a bad list or job, or the error of the
-// service.
+// errNoMemory without that memory, and a statusError for a bad list or job. Returns the error of
+// ctx if it ends during the wait, or the error of the service.
 func createJobs(ctx context.Context, c *call) error {
 	n, all, err := objects(c.req.get("jobs"))
 	if err != nil {

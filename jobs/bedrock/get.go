@@ -49,10 +49,11 @@ func getJob(ctx context.Context, c *call) error {
 
 // getJobs executes GetJobs: it claims up to numResults due jobs in batches, as far as memory and
 // MaxAnswer allow, and answers with them. With Connection: wait it waits for the first job, and
-// then answers without waiting for more.
+// then answers without waiting for more. A job that RetryAfter has given up does not count and is
+// not in the answer.
 //
-// Returns ErrNoJob if the answer contains no job, and errors before the first job. A later error is
-// logged, and the jobs so far are answered.
+// Returns ErrNoJob if the answer contains no job, and errors before the first job. A later error
+// is logged, and the jobs so far are answered.
 func getJobs(ctx context.Context, c *call) error {
 	sel, err := fields{c.req}.selector()
 	if err != nil {
@@ -98,9 +99,10 @@ type batch struct {
 	full              bool
 }
 
-// takeBatch claims up to r.Max due jobs, fewer if little memory is free, and appends them to the
-// answer. empty is the length of an answer without jobs. It waits neither for jobs nor for memory.
-// Returns ErrNoJob if no job is due, and the errors of appendBatch.
+// takeBatch claims up to r.Max due jobs, fewer if little memory is free, records them in c.taken,
+// and appends them to the answer. empty is the length of an answer without jobs. It waits neither
+// for jobs nor for memory. Returns ErrNoJob if no job is due, the other errors of the service, and
+// the errors of appendBatch.
 func (c *call) takeBatch(ctx context.Context, r jobs.Request, empty int) (b batch, err error) {
 	limit, leave := c.memory.claim(r.Max)
 	defer leave()
@@ -113,8 +115,9 @@ func (c *call) takeBatch(ctx context.Context, r jobs.Request, empty int) (b batc
 	return c.appendBatch(ctx, got, empty)
 }
 
-// awaitOne blocks until a job is due, claims one job, and appends it to the answer. empty is the
-// length of an answer without jobs. Returns the errors of await and appendBatch.
+// awaitOne blocks until a job is due, claims one job, records it in c.taken, and appends it to the
+// answer. empty is the length of an answer without jobs. Returns the errors of await and
+// appendBatch.
 func (c *call) awaitOne(ctx context.Context, r jobs.Request, empty int) (b batch, err error) {
 	r.Max = 1
 	got, err := c.await(ctx, r)

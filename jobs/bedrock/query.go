@@ -88,10 +88,11 @@ type queried struct {
 	more     bool
 }
 
-// queryPage reads a page of at most q.Limit jobs, fewer if little memory is free, and appends it to
-// the answer. It first blocks until room for a row is free, or ctx ends. before is the number of
-// rows before it. Returns a statusError beyond maxRows or MaxAnswer, and errNoMemory without memory
-// for the answer.
+// queryPage reads a page of at most q.Limit jobs, fewer if little memory is free, and appends it
+// to the answer. It first blocks until room for a row is free, or ctx ends. before is the number
+// of rows before it. Returns a statusError beyond maxRows or MaxAnswer, and errNoMemory without
+// memory for the answer. Returns the error of ctx if it ends during the wait, and errors of the
+// service.
 func (c *call) queryPage(ctx context.Context, q jobs.Filter, before int) (r queried, err error) {
 	limit, leave, err := c.memory.pages.some(ctx, q.Limit)
 	if err != nil {

@@ -111,7 +111,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // status returns the HTTP status for a receipt, from Config.Status. The default applies without
-// Config.Status, if its number is outside 200 to 599, and if it panics, which is logged.
+// Config.Status, if its number is outside 200 to 599, and if it panics, which is logged. Defaults:
+// 202 for Early, 409 for Duplicate, 410 for Late, else 200.
 func (h *Handler) status(r jobs.Receipt) int {
 	if h.c.Status != nil {
 		code := 0

@@ -51,13 +51,14 @@ func (l *Listener) Stats() ListenerStats {
 // ErrRunning is the error of a second Run of a Listener.
 var ErrRunning = errors.New("callback: Run was already called; create a new listener")
 
-// Run receives and stores answers until ctx ends. It declares the queue first. At the end it stores
-// the answers that it has received, for up to ShutdownTimeout, releases the other messages, and
-// closes the subscription; an error of that is logged. While the broker or the store is
+// Run receives and stores answers until ctx ends. It declares the queue first. At the end it
+// stores the answers that it has received, for up to ShutdownTimeout, releases the other messages,
+// and closes the subscription; an error of that is logged. While the broker or the store is
 // unavailable, it waits. A Listener runs only once.
 //
-// Returns nil after a stop and [ErrRunning] for a second call. Returns another error if the broker
-// or the service was closed, or the broker denies access to the queue.
+// Returns [ErrRunning] for a second call, and nil after ctx has ended, except for an ErrAccess of
+// the broker. Before that it returns an ErrClosed of the broker or the service, and any other
+// error of the broker that is not an outage.
 func (l *Listener) Run(ctx context.Context) error {
 	if !l.running.CompareAndSwap(false, true) {
 		return ErrRunning
@@ -184,10 +185,11 @@ func (l *Listener) read(ctx context.Context, d broker.Delivery) *item {
 	return it
 }
 
-// storeBatch stores the answers of a batch and acknowledges their messages. It blocks until all are
-// settled. While the store is unavailable it reports that once and tries again with Config.Backoff.
-// If the store refuses a batch, its answers are stored one by one, and each refused one is handled
-// by retryLater.
+// storeBatch stores the answers of a batch and acknowledges their messages. It blocks until all
+// are settled. Before each try it drops the messages that the broker has taken back (stillHeld).
+// While the store is unavailable it reports that once and tries again with Config.Backoff. If the
+// store refuses a batch, its answers are stored one by one, and each refused one is handled by
+// retryLater.
 //
 // When ctx ends while it waits, it releases the remaining messages and returns nil. Returns an
 // error, after releasing them, if the service was closed. work is the context of the calls.
@@ -246,7 +248,8 @@ func (l *Listener) stillHeld(batch []*item) []*item {
 }
 
 // write stores the answers of a batch in one transaction within Config.Timeout, counts them by
-// their receipts, and acknowledges their messages. After an error no message is acknowledged.
+// their receipts, and acknowledges their messages. A success counts as a batch and ends a reported
+// outage (l.unavailable). After an error no message is acknowledged; the callers try again.
 func (l *Listener) write(work context.Context, batch []*item) error {
 	answers := make([]jobs.Answer, len(batch))
 	for i, it := range batch {
@@ -287,8 +290,8 @@ func (l *Listener) writeSingly(work context.Context, batch []*item) (rest []*ite
 
 // retryLater handles a message, one[0], whose answer the store has refused with err although it is
 // available. An invalid answer, and one that was tried Config.Attempts times, is counted and
-// dead-lettered. Otherwise the message is reported and released, to be delivered again after 2 s to
-// 1 min.
+// dead-lettered. Tries before this delivery count, as far as the message and the broker tell.
+// Otherwise the message is reported and released, to be delivered again after 2 s to 1 min.
 //
 // Returns nil if the message is settled. Returns one if the broker cannot delay it: the caller
 // tries again.

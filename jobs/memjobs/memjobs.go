@@ -106,9 +106,9 @@ func (c *core) lock(ctx context.Context) error {
 // unlock lets the next goroutine use the table.
 func (c *core) unlock() { <-c.token }
 
-// Update runs fn in a transaction, the only one at a time, and calls the watchers after the commit.
-// It blocks while another transaction runs. An error or a panic of fn undoes all changes. fn runs
-// once.
+// Update runs fn in a transaction, the only one at a time. After the commit it calls the watchers
+// in this goroutine, with the table unlocked. It blocks while another transaction runs. An error
+// or a panic of fn undoes all changes. fn runs once.
 //
 // Returns the error of fn, or the first error of a method of tx that prevents the commit. Returns
 // ErrClosed after Close, and ErrUnavailable if ctx ends before fn begins. The end of ctx during fn
@@ -209,8 +209,8 @@ func exact(t time.Time) time.Time {
 
 // Watch registers wake, for commits through this store and all joined stores. The goroutine that
 // has committed calls it, before its Update returns. stop, or Close of this store, ends the calls;
-// stop is idempotent. After Close it registers nothing. It takes s.mu. stop takes s.mu, too. It
-// implements [jobstore.Store].
+// stop is idempotent and does not wait for a running call. After Close it registers nothing. It
+// takes s.mu. stop takes s.mu, too. It implements [jobstore.Store].
 func (s *Store) Watch(wake func(names []string)) (stop func()) {
 	w := &watcher{wake}
 	s.mu.Lock()

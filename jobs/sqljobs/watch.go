@@ -21,8 +21,9 @@ type watchers struct {
 
 // Watch calls wake after each commit, by any process, that may make a job, a deferral or a lease
 // due, until stop is called. The names are the words of these records (such as
-// [jobstore.Row.Word]). nil means that notifications may be lost. wake is called from several
-// goroutines. It implements [jobstore.Store].
+// [jobstore.Row.Word]). nil means that notifications may be lost. wake is called without a lock,
+// in the goroutine that committed, or in that which listens to other processes. Calls may run at
+// the same time, and one may still run after stop. It implements [jobstore.Store].
 //
 // Watch takes w.mu and returns at once. The first watcher starts to listen to other processes, the
 // last one ends it. After Close, Watch does nothing.

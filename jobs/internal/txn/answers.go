@@ -53,12 +53,13 @@ func (t *Step) DeleteEarly(ctx context.Context, name, key string) error {
 	return t.Tx.DeleteEarly(ctx, name, key)
 }
 
-// DeferralOf returns the open deferral of a name and a key, locked. A deferral is a task that waits
-// for an answer. If no such deferral is open, it returns the last one that is over, or nil, without
-// a lock. In a batch it returns a copy with the changes so far.
+// DeferralOf returns the open deferral of a name and a key, locked. A deferral is a task that
+// waits for an answer. If no such deferral is open, it returns the last one that is over, or nil,
+// without a lock. In a batch it returns a copy with the changes so far.
 //
-// Returns ErrLocks if a batch has not locked the open deferral. The transaction then starts again
-// and locks it. Returns nil if the deferral was deleted, or has got another key, before its lock.
+// Returns ErrLocks if a batch has not locked the open deferral. It notes the task of the deferral,
+// so that the transaction starts again and locks it. Returns nil if the deferral was deleted, or
+// has got another key, before its lock.
 func (t *Step) DeferralOf(ctx context.Context, name, key string) (*jobstore.Deferral, error) {
 	if t.batch != nil {
 		for _, d := range t.batch.deferrals {
