@@ -43,8 +43,9 @@ func queryJob(ctx context.Context, c *call) error {
 // matching jobs as a JSON array of rows. It reads them page by page; each page waits until memory
 // for a row is free. It parses the statement itself; no text of a client ever becomes SQL.
 //
-// Returns a statusError without a statement, for another statement, for more than maxRows rows,
-// and for an answer above MaxAnswer. Returns errNoMemory, or the error of the service or of ctx.
+// Returns a statusError without a statement, for another statement or one above maxList bytes, for
+// more than maxRows rows, and for an answer above MaxAnswer. Returns errNoMemory, or the error of
+// the service or of ctx.
 func query(ctx context.Context, c *call) error {
 	text := c.req.get("query")
 	if text == nil {

@@ -69,8 +69,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// check sets the defaults, removes slashes at the end of Prefix, and checks the fields. Returns all
-// problems, joined.
+// check sets the defaults, removes slashes at the end of Prefix, and checks the fields. Returns
+// all problems, joined. Either Open must be set, or Signer or Verify, but not both.
 func (c *Config) check() error {
 	var errs []error
 	if c.Service == nil {

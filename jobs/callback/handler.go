@@ -68,7 +68,7 @@ func (h *Handler) Stats() Stats {
 
 // toService stores an answer with Service.Complete, or a refusal with Service.Reject, and returns
 // the receipt, which tells the effect. It blocks until that is stored. Answers of concurrent
-// requests share transactions there.
+// requests share transactions there. Returns the error of the service.
 func (h *Handler) toService(ctx context.Context, a jobs.Answer) (jobs.Receipt, error) {
 	if a.Refusal != "" {
 		return h.c.Service.Reject(ctx, a.Name, a.Key, errors.New(a.Refusal))

@@ -323,9 +323,9 @@ func (l *Listener) ack(ctx context.Context, it *item) {
 }
 
 // deadLetter moves a message to the dead-letter queue with the reason cause, and reports the
-// problem p. If the broker has no dead letters, it acknowledges the message and counts it as
-// dropped. If that fails too, it releases the message, with a delay of 1 s if the broker supports a
-// delay.
+// problem p, even after an error. If the broker has no dead letters, it acknowledges the message
+// and counts it as dropped. If that fails too, it releases the message, with a delay of 1 s if the
+// broker supports a delay.
 func (l *Listener) deadLetter(ctx context.Context, it *item, p Problem, cause error) {
 	r := Report{Problem: p, Message: it.delivery.Message(), Answer: it.answer, Err: cause}
 	err := it.delivery.DeadLetter(ctx, broker.Dead{Reason: cause.Error()})

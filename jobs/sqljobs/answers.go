@@ -331,7 +331,8 @@ func (t *tx) readDeferrals(ctx context.Context, query string, args ...any) (foun
 }
 
 // scanDeferral reads the columns of deferralList of the present row into d. An empty answer and an
-// empty state become nil.
+// empty state become nil. Missing times become zero. Returns the error of the row, which does not
+// fail the transaction.
 func scanDeferral(rows sqlconn.Rows, d *jobstore.Deferral) error {
 	var id, phase, verdict string
 	var generation, atMostOnce, claimed, deadline, due, expires int64

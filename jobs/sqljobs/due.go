@@ -180,8 +180,8 @@ func (t *tx) attempts(ctx context.Context, w *want, do func(ids []int64) (enough
 	}
 }
 
-// byID reads the jobs of the candidates and returns them in the order in which they are claimed. It
-// locks nothing: only SQLite and a View use it.
+// byID reads the jobs of the candidates and returns them in the order in which they are claimed.
+// It locks nothing: only SQLite and a View use it. Returns errors of the database.
 func (t *tx) byID(ctx context.Context, found []candidateRow) ([]jobstore.Row, error) {
 	ids := make([]jobstore.ID, len(found))
 	for i := range found {
@@ -415,12 +415,13 @@ const (
 	fewNames = 24
 )
 
-// ofPattern returns the first due rows whose name matches the pattern of w, at most room, in order.
-// all reports that it has found every row.
+// ofPattern returns the first due rows whose name matches the pattern of w, at most room, in
+// order. all reports that it has found every row.
 //
 // It first reads a few due rows, where a common pattern is found soon. If these contain fewer than
 // need matches, it reads the names of jobs. Many matching names are tried with a longer walk over
-// the due rows; otherwise, or if that fails, it looks up each name.
+// the due rows; otherwise, or if that fails, it looks up each name. It locks no row. Returns
+// errors of the database, which do not fail the transaction.
 func (t *tx) ofPattern(ctx context.Context, w *want, need, room int) (found []candidateRow, all bool, err error) {
 	m := w.pattern
 	if found, enough, all, err := t.walk(ctx, w, &m.short, shortWalk+need, need, room); err != nil || enough {

@@ -127,6 +127,7 @@ func (t *tx) OpenDeferrals(ctx context.Context, groups ...jobstore.Group) (map[j
 // returns. If states is nil, the statement takes no states.
 //
 // It ignores groups that no job can have. In a failed transaction it does nothing and returns nil.
+// Returns the first error of the database, which does not fail the transaction.
 func eachGroup[V any](ctx context.Context, t *tx, text string, by jobstore.GroupBy, all []jobstore.Group, states []string, have func(jobstore.Group, V)) error {
 	var names, keys []string
 	var groups []jobstore.Group

@@ -255,9 +255,9 @@ const (
 // transaction.
 type sweeper struct {
 	mu    sync.Mutex
-	fresh int
-	busy  bool
-	after string
+	fresh int    // new names since the last removal
+	busy  bool   // a goroutine removes names
+	after string // name after which the next sweep begins
 }
 
 // count adds fresh to the number of new names. At sweepEach names it removes unused names, page by

@@ -23,12 +23,12 @@ var migrations embed.FS
 // use.
 type Store struct {
 	conn    *sqlconn.Conn
-	lite    bool
+	lite    bool // the database is SQLite
 	text    *texts
-	closing chan struct{}
-	end     func()
+	closing chan struct{} // closed by end
+	end     func()        // idempotent
 
-	migrated  atomic.Bool
+	migrated  atomic.Bool // the tables have the newest version
 	migrating sync.Mutex
 
 	clock clock

@@ -86,9 +86,9 @@ func (w *watchers) tell(names []string) {
 	}
 }
 
-// heard handles a notification from another process: it calls the watchers with its word. An empty
-// text means that notifications may be lost: it calls the watchers with nil. Notifications with
-// another prefix than topic are ignored.
+// heard, which one goroutine of the connection calls, handles a notification from another process:
+// it calls the watchers with its word. An empty text means that notifications may be lost: it
+// calls the watchers with nil. Notifications with another prefix than topic are ignored.
 func (s *Store) heard(what string) {
 	if name, ok := strings.CutPrefix(what, topic); ok {
 		s.watch.tell([]string{name})
@@ -98,7 +98,7 @@ func (s *Store) heard(what string) {
 }
 
 // woken calls the watchers of this process with the wake-up words that a committed transaction has
-// noted. Without words it calls none of them.
+// noted, in this goroutine. Without words it calls none of them.
 func (s *Store) woken(t *tx) {
 	if len(t.given) > 0 {
 		s.watch.tell(t.given)

@@ -76,7 +76,7 @@ func (t *Step) begin(ctx context.Context) error {
 }
 
 // lockNames sorts names and locks them until the transaction ends. It blocks while another
-// transaction holds one of them. It does nothing without names.
+// transaction holds one of them. It does nothing without names. Returns errors of the store.
 func (t *Step) lockNames(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		return nil
@@ -199,7 +199,8 @@ func (t *Step) Save(ctx context.Context, jobs ...*jobstore.Row) error {
 }
 
 // Drop deletes jobs, which must be locked. In a batch they are deleted at the end of the
-// transaction, if the current change succeeds.
+// transaction, if the current change succeeds. Otherwise they are deleted at once. Returns errors
+// of the store.
 func (t *Step) Drop(ctx context.Context, ids ...jobstore.ID) error {
 	if t.batch != nil {
 		t.batch.deleted = append(t.batch.deleted, ids...)
