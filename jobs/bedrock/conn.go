@@ -153,12 +153,16 @@ func (c *conn) end(ctx context.Context, err error) {
 	c.takeBack(ctx, func() bool { return c.lost(ctx) })
 }
 
-// do executes a request and writes its answer. It gives back claimed jobs if the client cannot
-// receive the answer. Returns false if the connection ends: the client or the server asked for
-// that, the answer could not be written, or the request has Connection: forget.
+// do executes a request and writes its answer. It blocks. Returns false if the connection ends:
+// the client or the server asked for that, the answer could not be written, or the request has
+// Connection: forget (see forget).
 //
-// After the last answer it waits until the client closes its side or a limit passes, and until
-// answers with jobs are acknowledged.
+//   - The client broke the connection during a wait for a job: no answer is written.
+//   - In that case, and if the answer could not be written, it gives back the jobs of all answers
+//     that the client cannot have received. After a write deadline, jobs of earlier, acknowledged
+//     answers do not count.
+//   - After the last answer it waits until the client closes its side or a limit passes (linger),
+//     and until answers with jobs are acknowledged. It gives the jobs back if they will not be.
 func (c *conn) do(ctx context.Context, req *request) (again bool) {
 	call := newCall(c, req)
 	defer call.free()

@@ -27,9 +27,10 @@ func (s *Server) pages() page.Size {
 	return page.Size{Bytes: batchBytes, First: firstBatch, Most: int(s.memory.mostClaims)}
 }
 
-// getJob executes GetJob: it claims one due job that matches and answers with it. With Connection:
-// wait it waits for a job. Returns ErrNoJob without a due job, and a statusError for bad arguments.
-// A job that was given up because of RetryAfter is answered as {}.
+// getJob executes GetJob: it claims one due job that matches and answers with it. A job that was
+// given up because of RetryAfter is answered as {}. If no job is due, it returns ErrNoJob. With
+// Connection: wait it instead blocks until one is due, and returns the errors of await. Returns a
+// statusError for bad arguments, also for numResults, and the errors of the service.
 func getJob(ctx context.Context, c *call) error {
 	if c.req.get("numResults") != nil {
 		return statusError("402 Cannot use numResults with GetJob; try GetJobs")
@@ -171,8 +172,9 @@ func (c *call) appendJobs(got []jobs.Handout, empty int) int {
 	return len(got)
 }
 
-// selector returns the selector of the wanted jobs: one name pattern or several names, an optional
-// priority, and the mark of mock jobs. A list with less than two names is a pattern.
+// selector returns the selector of the wanted jobs. name is a pattern, or a list of several names
+// with commas. jobPriority is the optional priority. mockRequest or getMockedJobs also selects
+// mock jobs.
 //
 // Returns a statusError for a missing name, a list of more than maxNames names or maxList bytes,
 // or an invalid priority. The names themselves are not checked.

@@ -108,8 +108,8 @@ func (l *Listener) delayedContext(ctx context.Context) (context.Context, func())
 }
 
 // open declares the queue, subscribes to it and returns the subscription. While the broker is
-// unavailable it blocks: it logs a warning and tries again with Config.Backoff. Returns any other
-// error of the broker, and an error if ctx ends.
+// unavailable it blocks: it logs a warning and tries again with ListenerConfig.Backoff. Returns
+// any other error of the broker, and an error if ctx ends.
 func (l *Listener) open(ctx context.Context) (broker.Subscription, error) {
 	for attempt := 0; ; attempt++ {
 		err := broker.Declare(ctx, l.c.Broker, broker.Queue{Name: l.c.Queue})
@@ -136,8 +136,9 @@ type item struct {
 
 // receiveBatch blocks until a message arrives, and returns its answer with those of the messages
 // that have arrived with it. It counts all of them. It ends a batch at Prefetch messages or at
-// l.most bytes of results. Messages without an answer are settled at once, so the batch may be
-// empty. Returns the error of the first Receive.
+// l.most bytes of results. Messages without an answer are settled at once, with the context work,
+// so the batch may be empty. Returns the error of the first Receive. A later error only ends the
+// batch: the next Receive returns it again.
 func (l *Listener) receiveBatch(ctx, work context.Context, sub broker.Subscription) ([]*item, error) {
 	d, err := sub.Receive(ctx)
 	if err != nil {
@@ -187,9 +188,9 @@ func (l *Listener) read(ctx context.Context, d broker.Delivery) *item {
 
 // storeBatch stores the answers of a batch and acknowledges their messages. It blocks until all
 // are settled. Before each try it drops the messages that the broker has taken back (stillHeld).
-// While the store is unavailable it reports that once and tries again with Config.Backoff. If the
-// store refuses a batch, its answers are stored one by one, and each refused one is handled by
-// retryLater.
+// While the store is unavailable it reports that once and tries again with ListenerConfig.Backoff.
+// If the store refuses a batch, its answers are stored one by one, and each refused one is handled
+// by retryLater.
 //
 // When ctx ends while it waits, it releases the remaining messages and returns nil. Returns an
 // error, after releasing them, if the service was closed. work is the context of the calls.

@@ -161,9 +161,10 @@ func (c *core) update(ctx context.Context, fn func(ctx context.Context, tx jobst
 	return names, woken, nil
 }
 
-// View runs fn with a transaction that only reads, and returns the error of fn. Each call of tx
-// locks the table for itself, so jobs may change between two calls. Returns ErrClosed after Close,
-// and ErrUnavailable if ctx has ended. It implements [jobstore.Store].
+// View runs fn once, with a transaction that only reads, and returns the error of fn. Each call of
+// tx locks the table for itself, so jobs may change between two calls. Methods of tx that write
+// return ErrUnsupported. After fn has returned, reads return ErrClosed. Returns ErrClosed after
+// Close, and ErrUnavailable if ctx has ended before. It implements [jobstore.Store].
 func (s *Store) View(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) error {
 	if err := s.begin(); err != nil {
 		return err

@@ -158,10 +158,10 @@ func (t *tx) findDue(ctx context.Context, d jobstore.Due, limit int) ([]jobstore
 	return got, err
 }
 
-// attempts finds candidates, which are due rows that nothing has locked yet, and calls do with
-// their ids. Other transactions may have locked some of them. It therefore repeats this with more
-// candidates until do reports enough or no more exist. Returns the first error. PostgreSQL alone
-// uses it.
+// attempts reads candidates (due rows, which it does not lock) and calls do with their ids. do
+// skips those that other transactions have locked. It therefore repeats this with eight times as
+// many candidates until do reports enough or all due rows were candidates. Returns the first error
+// of do or the database, which does not fail the transaction. PostgreSQL alone uses it.
 func (t *tx) attempts(ctx context.Context, w *want, do func(ids []int64) (enough bool, err error)) error {
 	need := w.limit
 	for room := w.limit + spare; ; room *= 8 {

@@ -301,9 +301,9 @@ func column[T any](rows [][]any, c int) []*T {
 	return col
 }
 
-// insertMany inserts jobs with one statement, sets their ids in ascending order, and notes the
-// stored values. The names must be stored already. PostgreSQL alone uses it. Returns errors of the
-// database.
+// insertMany inserts jobs with one statement, sets their ids, ascending in the order of all, and
+// notes the stored values. The names must be stored already. PostgreSQL alone uses it. Returns
+// errors of the database.
 func (t *tx) insertMany(ctx context.Context, all []*jobstore.Row) error {
 	given := make([][]any, len(all))
 	for i, j := range all {

@@ -450,8 +450,9 @@ func (e *Engine) runAlone(ctx context.Context, c *Change) error {
 	return err
 }
 
-// OneOrBatch changes the job id by fn: as Batch does with one change if shares is true, else as One
-// does. In a batch, fn must return ErrNeedsOwnTx if other jobs depend on the job.
+// OneOrBatch changes the job id by fn: as Batch does with one change if shares is true, else as
+// One does. In a batch, fn must return ErrNeedsOwnTx if other jobs depend on the job. Returns the
+// errors of One or Batch.
 func (e *Engine) OneOrBatch(ctx context.Context, shares bool, id jobstore.ID, fn func(ctx context.Context, t *Step, j *jobstore.Row) error) error {
 	if !shares {
 		return e.One(ctx, id, fn)
