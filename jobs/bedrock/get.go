@@ -150,8 +150,9 @@ func (c *call) appendBatch(ctx context.Context, got []jobs.Handout, empty int) (
 }
 
 // appendJobs appends claimed jobs to the answer and returns how many of got were handled; the
-// others lack room or memory. empty is the length of an answer without jobs. Jobs with GivenUp are
-// counted, but not appended. The first job of an answer may exceed MaxAnswer.
+// others lack room or memory, and the caller gives them back. empty is the length of an answer
+// without jobs. Jobs with GivenUp are counted, but not appended. The first job of an answer may
+// exceed MaxAnswer.
 func (c *call) appendJobs(got []jobs.Handout, empty int) int {
 	for i := range got {
 		if got[i].GivenUp { // it is FAILED and was not claimed
@@ -198,7 +199,8 @@ func (f fields) selector() (s jobs.Selector, err error) {
 }
 
 // appendHandout appends a claimed job as a JSON object, for its worker. A job that was given up
-// becomes {}. Keys are sorted without regard to letter case.
+// becomes {}. Its data get the fields of dataForClient. Keys are sorted without regard to letter
+// case.
 func appendHandout(out []byte, h *jobs.Handout) []byte {
 	out = append(out, '{')
 	if h.GivenUp {

@@ -162,8 +162,9 @@ func (l *Listener) receiveBatch(ctx, work context.Context, sub broker.Subscripti
 }
 
 // read converts a message to an answer. A message that Read skips is acknowledged and counted. A
-// message that Read cannot decode, or whose answer is invalid, is counted and dead-lettered; so is
-// one at which Read panics. Returns nil in these cases. It blocks until such a message is settled.
+// message that Read cannot decode, or whose answer is invalid, is counted, reported and
+// dead-lettered (deadLetter); so is one at which Read panics. Returns nil in these cases. It
+// blocks until such a message is settled.
 func (l *Listener) read(ctx context.Context, d broker.Delivery) *item {
 	it := &item{delivery: d}
 	err := guard.Call(func() (err error) {

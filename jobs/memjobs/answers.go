@@ -41,7 +41,8 @@ func (d *deferral) at(t time.Time) placeOf[*deferral] {
 }
 
 // put replaces the deferral of a task by now, or deletes it if now is nil. It updates all indexes
-// and keeps its number. It returns the previous deferral, or nil. Call it with the table locked.
+// and keeps the number of a replaced deferral; a new one gets the next number. The table keeps the
+// memory of now. It returns the previous deferral, or nil. Call it with the table locked.
 func (t *answerTable) put(id task.ID, now *jobstore.Deferral) (before *jobstore.Deferral) {
 	old := t.deferrals[id]
 	if old != nil {

@@ -265,7 +265,7 @@ func (c *core) wake(names []string) {
 
 // Close makes later calls return ErrClosed, ends the watches of this store, and waits for running
 // calls. The jobs stay for joined stores. Returns nil, or the cause of ctx if ctx ends first.
-// Idempotent. It takes s.mu. It implements [jobstore.Store].
+// Idempotent. It takes s.mu, but does not hold it while it waits. It implements [jobstore.Store].
 func (s *Store) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true

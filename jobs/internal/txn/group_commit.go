@@ -225,8 +225,9 @@ func (e *Engine) runBatch(batch []*Change) {
 // left them. It writes each job once, at the end.
 //
 // Each change holds its own error in err. An error of a rule (isRule) drops only its change. Any
-// other error fails the whole transaction and is returned. When locks are missing, it notes the
-// missing locks of all changes and runs all of them again.
+// other error rolls the whole transaction back and is returned. When locks are missing, it rolls
+// back, notes the missing locks of all changes (and deferrals to lock in task), and runs all
+// changes again. Returns ErrUnavailable if ctx ends between two tries. It blocks.
 func (e *Engine) runShared(ctx context.Context, changes []*Change) error {
 	var l Locks
 	if err := e.findJobs(ctx, changes, &l); err != nil {
