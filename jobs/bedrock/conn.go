@@ -157,12 +157,12 @@ func (c *conn) end(ctx context.Context, err error) {
 // the client or the server asked for that, the answer could not be written, or the request has
 // Connection: forget (see forget).
 //
-//   - The client broke the connection during a wait for a job: no answer is written.
-//   - In that case, and if the answer could not be written, it gives back the jobs of all answers
-//     that the client cannot have received. After a write deadline, jobs of earlier, acknowledged
-//     answers do not count.
-//   - After the last answer it waits until the client closes its side or a limit passes (linger),
-//     and until answers with jobs are acknowledged. It gives the jobs back if they will not be.
+// If the client broke the connection during a wait for a job, it writes no answer. In this case,
+// and after a failed write, it resets the connection. It then gives back the jobs of this answer,
+// and of earlier ones that may not have arrived.
+//
+// After the last answer it waits until the client closes its side or a limit passes (linger), and
+// until answers with jobs are acknowledged. It gives the jobs back if they will not be.
 func (c *conn) do(ctx context.Context, req *request) (again bool) {
 	call := newCall(c, req)
 	defer call.free()

@@ -139,8 +139,8 @@ func (f finder) All(ctx context.Context, p jobstore.Page) ([]jobstore.Row, error
 }
 
 // Named returns a page of the jobs with a name. An empty name has no jobs. A negative Limit is an
-// ErrBadJob. Returns the error of tx.ready or view.read if the transaction cannot be used. It
-// implements [jobstore.Finder].
+// ErrBadJob; in an Update the transaction then cannot commit. Returns the error of tx.ready or
+// view.read if the transaction cannot be used. It implements [jobstore.Finder].
 func (f finder) Named(ctx context.Context, name string, p jobstore.Page) ([]jobstore.Row, error) {
 	if name == "" {
 		return f.in.find(ctx, findNothing)
@@ -149,8 +149,9 @@ func (f finder) Named(ctx context.Context, name string, p jobstore.Page) ([]jobs
 }
 
 // OfKey returns a page of the jobs with a name and a Key. An empty name or key has no jobs. A
-// negative Limit is an ErrBadJob. Returns the error of tx.ready or view.read if the transaction
-// cannot be used. It implements [jobstore.Finder].
+// negative Limit is an ErrBadJob; in an Update the transaction then cannot commit. Returns the
+// error of tx.ready or view.read if the transaction cannot be used. It implements
+// [jobstore.Finder].
 func (f finder) OfKey(ctx context.Context, name, key string, p jobstore.Page) ([]jobstore.Row, error) {
 	if name == "" || key == "" {
 		return f.in.find(ctx, findNothing)
@@ -182,8 +183,8 @@ func (f finder) First(ctx context.Context, states []jobstore.State, groups ...jo
 }
 
 // OfQueue returns a page of the jobs of a queue. An empty queue has no jobs. A negative Limit is
-// an ErrBadJob. Returns the error of tx.ready or view.read if the transaction cannot be used. It
-// implements [jobstore.Finder].
+// an ErrBadJob; in an Update the transaction then cannot commit. Returns the error of tx.ready or
+// view.read if the transaction cannot be used. It implements [jobstore.Finder].
 func (f finder) OfQueue(ctx context.Context, queue string, p jobstore.Page) ([]jobstore.Row, error) {
 	if queue == "" {
 		return f.in.find(ctx, findNothing)
@@ -192,8 +193,8 @@ func (f finder) OfQueue(ctx context.Context, queue string, p jobstore.Page) ([]j
 }
 
 // Children returns a page of the children of a job. A parent of 0 has no children. A negative
-// Limit is an ErrBadJob. Returns the error of tx.ready or view.read if the transaction cannot be
-// used. It implements [jobstore.Finder].
+// Limit is an ErrBadJob; in an Update the transaction then cannot commit. Returns the error of
+// tx.ready or view.read if the transaction cannot be used. It implements [jobstore.Finder].
 func (f finder) Children(ctx context.Context, parent jobstore.ID, p jobstore.Page) ([]jobstore.Row, error) {
 	if parent == 0 {
 		return f.in.find(ctx, findNothing)

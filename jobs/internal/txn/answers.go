@@ -34,7 +34,7 @@ func (t *Step) Early(ctx context.Context, name, key string) (*jobstore.EarlyAnsw
 
 // SaveEarly stores an early answer, in place of the one with the same name and key. In a batch (a
 // transaction that several changes share) the answer is written at the end of the transaction, if
-// the current change succeeds. Otherwise it is written at once. Returns errors of the store.
+// the current change succeeds. Outside a batch it is written at once. Returns errors of the store.
 func (t *Step) SaveEarly(ctx context.Context, e *jobstore.EarlyAnswer) error {
 	if t.batch != nil {
 		t.batch.pendingEarly = append(t.batch.pendingEarly, earlyChange{answerKey{e.Name, e.Key}, e})
@@ -44,8 +44,8 @@ func (t *Step) SaveEarly(ctx context.Context, e *jobstore.EarlyAnswer) error {
 }
 
 // DeleteEarly deletes the early answer to a name and a key. A missing one is ignored. In a batch
-// it is deleted at the end of the transaction, if the current change succeeds. Otherwise it is
-// deleted at once. Returns errors of the store.
+// it is deleted at the end of the transaction, if the current change succeeds. Outside a batch it
+// is deleted at once. Returns errors of the store.
 func (t *Step) DeleteEarly(ctx context.Context, name, key string) error {
 	if t.batch != nil {
 		t.batch.pendingEarly = append(t.batch.pendingEarly, earlyChange{answerKey{name, key}, nil})
@@ -86,7 +86,7 @@ func (t *Step) DeferralOf(ctx context.Context, name, key string) (*jobstore.Defe
 
 // SaveDeferral saves a deferral that DeferralOf has returned locked. In a batch it is written at
 // the end of the transaction, if the current change succeeds; a change can save one deferral.
-// Otherwise it is written at once. Returns errors of the store.
+// Outside a batch it is written at once. Returns errors of the store.
 func (t *Step) SaveDeferral(ctx context.Context, d *jobstore.Deferral) error {
 	if t.batch != nil {
 		t.batch.pendingDeferral = d

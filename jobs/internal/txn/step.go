@@ -185,7 +185,7 @@ func (t *Step) Hold(jobs []jobstore.Row) {
 // Save sets Changed to the time of the transaction, sets Due, and writes the jobs. Due becomes
 // NextRun for a QUEUED or RUNQUEUED job, stays for a RUNNING one, and is zero otherwise. A job
 // without an ID gets one. In a batch they are written at the end of the transaction, if the
-// current change succeeds. Otherwise it writes them at once, and returns errors of the store.
+// current change succeeds. Outside a batch they are written at once. Returns errors of the store.
 func (t *Step) Save(ctx context.Context, jobs ...*jobstore.Row) error {
 	for _, j := range jobs {
 		j.Changed = t.Now
@@ -199,8 +199,8 @@ func (t *Step) Save(ctx context.Context, jobs ...*jobstore.Row) error {
 }
 
 // Drop deletes jobs, which must be locked. In a batch they are deleted at the end of the
-// transaction, if the current change succeeds. Otherwise they are deleted at once. Returns errors
-// of the store.
+// transaction, if the current change succeeds. Outside a batch they are deleted at once. Returns
+// errors of the store.
 func (t *Step) Drop(ctx context.Context, ids ...jobstore.ID) error {
 	if t.batch != nil {
 		t.batch.deleted = append(t.batch.deleted, ids...)
