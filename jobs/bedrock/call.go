@@ -105,10 +105,10 @@ func newCall(c *conn, req *request) *call {
 	}
 }
 
-// answer executes the command within its time limit and returns its answer. An error becomes the
-// status of the answer, which then has no body: 430 for an unknown command, 402 for malformed
-// arguments, 503 without memory. If the command fails, it gives back the jobs that it has claimed.
-// It does not recover panics.
+// answer executes the command within its time limit and returns its answer. A command that may
+// wait for a job has Config.Timeout in addition. An error becomes the status of the answer, which
+// then has no body: 430 for an unknown command, 402 for malformed arguments, 503 without memory.
+// If the command fails, it gives back the jobs that it has claimed. It does not recover panics.
 func (c *call) answer(ctx context.Context) answer {
 	if c.cmd == nil {
 		return answer{status: statusUnknown}
@@ -133,10 +133,11 @@ func (c *call) answer(ctx context.Context) answer {
 	return answer{body: &c.body}
 }
 
-// do executes the command and returns its error. A request larger than a work unit (workUnit) first
-// waits for free units of work, unless the command claims jobs or reserves memory itself. A call
-// that has units must not wait for more: two such calls would wait for each other. Returns the
-// error of ctx if it ends while waiting.
+// do executes the command and returns its error. A request larger than a work unit (workUnit)
+// first waits for free units of work (work.enter), and gives them back when the command has
+// returned. A command that claims jobs or reserves memory itself needs no units here. A call that
+// has units must not wait for more: two such calls would wait for each other. Returns the error of
+// ctx if it ends while do waits; the command is then not executed.
 func (c *call) do(ctx context.Context) error {
 	if !c.cmd.takes && !c.cmd.reserves {
 		leave, err := c.memory.singles.enter(ctx, c.req.length)
@@ -163,9 +164,9 @@ func (c *call) giveBackLast(ctx context.Context, n int) {
 	c.taken = c.taken[:kept]
 }
 
-// setTimeout sets c.timeout to the header timeout in milliseconds, at most maxTimeout. Without the
-// header it is Config.Timeout, or ForgottenTimeout with Connection: forget. Returns a statusError
-// for a malformed header.
+// setTimeout sets c.timeout to the header timeout in milliseconds, at most maxTimeout; 0 is a
+// limit of 0, not the default. Without the header it is Config.Timeout, or ForgottenTimeout with
+// Connection: forget. Returns a statusError for a malformed header.
 func (c *call) setTimeout() error {
 	c.timeout = c.c.s.c.Timeout
 	if c.forget {

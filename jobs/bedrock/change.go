@@ -7,9 +7,10 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// updateJob executes UpdateJob: it changes the data of a job in any state, and its priority, next
-// run and repeat if they are given. data is required. Fields of retryAfter that the server has
-// added to the data are removed. Returns a statusError for bad arguments, or the error of the
+// updateJob executes UpdateJob: it changes the data of the job jobID in any state. The header data
+// is required; the fields of retryAfter that the server has added to it are removed. If given,
+// jobPriority sets the priority, nextRun the next run and repeat the repeat; without repeat,
+// shouldClearRepeat removes it. Returns a statusError for bad arguments, or the error of the
 // service.
 func updateJob(ctx context.Context, c *call) (err error) {
 	f := fields{c.req}
@@ -40,9 +41,10 @@ func updateJob(ctx context.Context, c *call) (err error) {
 	return c.s.Update(ctx, u)
 }
 
-// finishJob executes FinishJob: it ends the run of a job as a success, with its data replaced if
-// data are given. It needs only the id, so any client can end the run. Returns a statusError for
-// bad arguments, or the error of the service.
+// finishJob executes FinishJob: it ends the run of a job as a success, with its data replaced by
+// the header data if that is given. It needs only the header jobID, so any client can end the run.
+// Fields of retryAfter that the server has added to the data are removed. Returns a statusError
+// for bad arguments, or the error of the service.
 func finishJob(ctx context.Context, c *call) (err error) {
 	f := fields{c.req}
 	var end jobs.Finish
@@ -58,9 +60,10 @@ func finishJob(ctx context.Context, c *call) (err error) {
 	return c.s.Finish(ctx, end)
 }
 
-// retryJob executes RetryJob: it ends the run of a job and makes the job QUEUED again. The request
-// may change the next run or the delay, the name, the data and the priority, and may ignore the
-// repeat. Returns a statusError for bad arguments, or the error of the service.
+// retryJob executes RetryJob: it ends the run of a job and makes the job QUEUED again. The
+// optional headers nextRun, delay, name, data and jobPriority change the job; ignoreRepeat ignores
+// its repeat. Fields of retryAfter that the server has added to the data are removed. Returns a
+// statusError for bad arguments, or the error of the service.
 func retryJob(ctx context.Context, c *call) (err error) {
 	f := fields{c.req}
 	var again jobs.Retry
@@ -89,8 +92,9 @@ func retryJob(ctx context.Context, c *call) (err error) {
 	return c.s.Retry(ctx, again)
 }
 
-// failJob executes FailJob: it makes a running job FAILED, with its data replaced if data are
-// given. Its record stays. Returns a statusError for bad arguments, or the error of the service.
+// failJob executes FailJob: it makes a running job FAILED, with its data replaced by the header
+// data if that is given. Its record stays. Fields of retryAfter that the server has added to the
+// data are removed. Returns a statusError for bad arguments, or the error of the service.
 func failJob(ctx context.Context, c *call) (err error) {
 	f := fields{c.req}
 	var end jobs.Fail
@@ -128,9 +132,10 @@ func cancelJob(ctx context.Context, c *call) error {
 }
 
 // requeueJobs executes RequeueJobs: it makes the jobs of the header jobIDs QUEUED for the time of
-// their creation, and renames them if a name is given. Returns a statusError for a missing or
-// malformed list and for more than maxJobs ids. It waits for units of work for lists, as CreateJobs
-// does.
+// their creation, and renames them if a name is given. It waits for units of work for lists, as
+// CreateJobs does. Returns a statusError for a missing or malformed list, for more than maxJobs
+// ids, and for an invalid name. Returns the error of ctx if it ends during the wait, or the error
+// of the service.
 func requeueJobs(ctx context.Context, c *call) error {
 	text := c.req.get("jobIDs")
 	if text == nil {

@@ -49,8 +49,8 @@ func (rd *reader) readChunks(h *head) error {
 }
 
 // size reads the line before a chunk, and returns the size of the chunk; 0 means the end of the
-// body. It ignores text after a semicolon. Returns errChunk for a malformed number, and errBodySize
-// if the body would become too large.
+// body. It ignores text after a semicolon. It blocks for input. Returns errChunk for a malformed
+// number, errBodySize if the body would become too large, and the errors of line.
 func (c *chunks) size() (int, error) {
 	line, err := c.line()
 	if err != nil {
@@ -69,8 +69,9 @@ func (c *chunks) size() (int, error) {
 	return int(n), nil
 }
 
-// data reads a chunk of this size and the line end behind it, and joins the chunk to the body.
-// Returns errChunk if other text follows the chunk.
+// data reads a chunk of this size and the line end behind it, and joins the chunk to the body. It
+// blocks for input. Returns errChunk if other text follows the chunk, and the errors of fill and
+// line.
 func (c *chunks) data(size int) error {
 	for len(c.rest()) < size {
 		if err := c.fill(); err != nil {
@@ -88,7 +89,8 @@ func (c *chunks) data(size int) error {
 }
 
 // line reads a line that ends with \r\n or \n, and returns it without the end. The result is valid
-// until the next read. Returns errChunk if a line has more than maxTrailer bytes.
+// until the next read. It blocks for input. Returns errChunk if a line has more than maxTrailer
+// bytes, and the errors of fill.
 func (c *chunks) line() ([]byte, error) {
 	for scan := 0; ; {
 		b := c.rest()

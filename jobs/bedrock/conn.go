@@ -128,8 +128,9 @@ func (c *conn) handshake(ctx context.Context, t *tls.Conn) bool {
 }
 
 // end handles err, the error that ended the input. Invalid input (a refusal) and a request that
-// came too slowly are answered with their status. Other ends are not answered: the client has
-// closed or broken the connection, was idle too long, or the server stops.
+// came too slowly are answered with their status; it then waits until the client closes its side
+// (linger). Other ends are not answered: the client has closed or broken the connection, was idle
+// too long, or the server stops.
 //
 // It waits until answers with jobs are acknowledged, or will not be, and in the second case gives
 // the jobs back. It also gives them back if the connection is broken.
@@ -152,12 +153,16 @@ func (c *conn) end(ctx context.Context, err error) {
 	c.takeBack(ctx, func() bool { return c.lost(ctx) })
 }
 
-// do executes a request and writes its answer. It gives back claimed jobs if the client cannot
-// receive the answer. Returns false if the connection ends: the client or the server asked for
-// that, the answer could not be written, or the request has Connection: forget.
+// do executes a request and writes its answer. It blocks. Returns false if the connection ends:
+// the client or the server asked for that, the answer could not be written, or the request has
+// Connection: forget (see forget).
 //
-// After the last answer it waits until the client closes its side or a limit passes, and until
-// answers with jobs are acknowledged.
+// If the client broke the connection during a wait for a job, it writes no answer. In this case,
+// and after a failed write, it resets the connection. It then gives back the jobs of this answer,
+// and of earlier ones that may not have arrived.
+//
+// After the last answer it waits until the client closes its side or a limit passes (linger), and
+// until answers with jobs are acknowledged. It gives the jobs back if they will not be.
 func (c *conn) do(ctx context.Context, req *request) (again bool) {
 	call := newCall(c, req)
 	defer call.free()
@@ -196,8 +201,8 @@ func (c *conn) do(ctx context.Context, req *request) (again bool) {
 
 // forget answers 202, closes the writing side, and then executes a command. It blocks until the
 // command has ended and the client has closed its side (linger). The client does not see its
-// result; a failure is logged. Unknown commands, and commands that claim jobs, are not executed:
-// the jobs would be lost.
+// result; a failure is logged, as is an unknown command. A command that claims jobs is not
+// executed, since the jobs would be lost; that is not logged.
 func (c *conn) forget(ctx context.Context, call *call) {
 	if c.write(&answer{status: statusQueued, close: true}) == nil {
 		c.closeWrite()

@@ -31,8 +31,8 @@ const mostID = 20
 // createJobs executes CreateJobs: it creates the jobs of the JSON list in the header jobs, all or
 // none, and answers with their ids. The header mockRequest makes all of them mock jobs. It waits
 // for units of work for lists. Before the creation it reserves memory for the answer. Returns
-// errNoMemory without that memory, a statusError for a bad list or job, or the error of the
-// service.
+// errNoMemory without that memory, and a statusError for a bad list or job. Returns the error of
+// ctx if it ends during the wait, or the error of the service.
 func createJobs(ctx context.Context, c *call) error {
 	n, all, err := objects(c.req.get("jobs"))
 	if err != nil {
@@ -70,10 +70,13 @@ func createJobs(ctx context.Context, c *call) error {
 	return nil
 }
 
-// spec returns the Spec of the job that the fields describe. mock marks it as a mock job, whatever
-// the fields say; the data of a mock job get the member mockRequest. A missing priority becomes the
-// default of the protocol. "overwrite" as false or 0 sets Keep. Returns a statusError for the first
-// invalid field; the service checks repeat and retryAfter.
+// spec returns the Spec of the job that the fields describe: name, data, firstRun, sequentialKey,
+// parentJobID, repeat, retryAfter and unique. The priority is jobPriority, else priority, else the
+// default of the protocol. "overwrite" as false or 0 sets Keep.
+//
+// mock or the field mockRequest makes it a mock job, whose data get the member mockRequest
+// (mocked). Returns a statusError for the first invalid field; the service checks repeat and
+// retryAfter.
 func (f fields) spec(mock bool) (s jobs.Spec, err error) {
 	if s.Name, err = f.name(); err != nil {
 		return s, err

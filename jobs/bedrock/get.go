@@ -27,9 +27,10 @@ func (s *Server) pages() page.Size {
 	return page.Size{Bytes: batchBytes, First: firstBatch, Most: int(s.memory.mostClaims)}
 }
 
-// getJob executes GetJob: it claims one due job that matches and answers with it. With Connection:
-// wait it waits for a job. Returns ErrNoJob without a due job, and a statusError for bad arguments.
-// A job that was given up because of RetryAfter is answered as {}.
+// getJob executes GetJob: it claims one due job that matches and answers with it. A job that was
+// given up because of RetryAfter is answered as {}. If no job is due, it returns ErrNoJob. With
+// Connection: wait it instead blocks until one is due, and returns the errors of await. Returns a
+// statusError for bad arguments, also for numResults, and the errors of the service.
 func getJob(ctx context.Context, c *call) error {
 	if c.req.get("numResults") != nil {
 		return statusError("402 Cannot use numResults with GetJob; try GetJobs")
@@ -49,10 +50,11 @@ func getJob(ctx context.Context, c *call) error {
 
 // getJobs executes GetJobs: it claims up to numResults due jobs in batches, as far as memory and
 // MaxAnswer allow, and answers with them. With Connection: wait it waits for the first job, and
-// then answers without waiting for more.
+// then answers without waiting for more. A job that RetryAfter has given up does not count and is
+// not in the answer.
 //
-// Returns ErrNoJob if the answer contains no job, and errors before the first job. A later error is
-// logged, and the jobs so far are answered.
+// Returns ErrNoJob if the answer contains no job, and errors before the first job. A later error
+// is logged, and the jobs so far are answered.
 func getJobs(ctx context.Context, c *call) error {
 	sel, err := fields{c.req}.selector()
 	if err != nil {
@@ -98,9 +100,10 @@ type batch struct {
 	full              bool
 }
 
-// takeBatch claims up to r.Max due jobs, fewer if little memory is free, and appends them to the
-// answer. empty is the length of an answer without jobs. It waits neither for jobs nor for memory.
-// Returns ErrNoJob if no job is due, and the errors of appendBatch.
+// takeBatch claims up to r.Max due jobs, fewer if little memory is free, records them in c.taken,
+// and appends them to the answer. empty is the length of an answer without jobs. It waits neither
+// for jobs nor for memory. Returns ErrNoJob if no job is due, the other errors of the service, and
+// the errors of appendBatch.
 func (c *call) takeBatch(ctx context.Context, r jobs.Request, empty int) (b batch, err error) {
 	limit, leave := c.memory.claim(r.Max)
 	defer leave()
@@ -113,8 +116,9 @@ func (c *call) takeBatch(ctx context.Context, r jobs.Request, empty int) (b batc
 	return c.appendBatch(ctx, got, empty)
 }
 
-// awaitOne blocks until a job is due, claims one job, and appends it to the answer. empty is the
-// length of an answer without jobs. Returns the errors of await and appendBatch.
+// awaitOne blocks until a job is due, claims one job, records it in c.taken, and appends it to the
+// answer. empty is the length of an answer without jobs. Returns the errors of await and
+// appendBatch.
 func (c *call) awaitOne(ctx context.Context, r jobs.Request, empty int) (b batch, err error) {
 	r.Max = 1
 	got, err := c.await(ctx, r)
@@ -146,8 +150,9 @@ func (c *call) appendBatch(ctx context.Context, got []jobs.Handout, empty int) (
 }
 
 // appendJobs appends claimed jobs to the answer and returns how many of got were handled; the
-// others lack room or memory. empty is the length of an answer without jobs. Jobs with GivenUp are
-// counted, but not appended. The first job of an answer may exceed MaxAnswer.
+// others lack room or memory, and the caller gives them back. empty is the length of an answer
+// without jobs. Jobs with GivenUp are counted, but not appended. The first job of an answer may
+// exceed MaxAnswer.
 func (c *call) appendJobs(got []jobs.Handout, empty int) int {
 	for i := range got {
 		if got[i].GivenUp { // it is FAILED and was not claimed
@@ -168,8 +173,9 @@ func (c *call) appendJobs(got []jobs.Handout, empty int) int {
 	return len(got)
 }
 
-// selector returns the selector of the wanted jobs: one name pattern or several names, an optional
-// priority, and the mark of mock jobs. A list with less than two names is a pattern.
+// selector returns the selector of the wanted jobs. name is a list of names with commas; one with
+// fewer than two names is a pattern. jobPriority is the optional priority. mockRequest or
+// getMockedJobs also selects mock jobs.
 //
 // Returns a statusError for a missing name, a list of more than maxNames names or maxList bytes,
 // or an invalid priority. The names themselves are not checked.
@@ -193,7 +199,8 @@ func (f fields) selector() (s jobs.Selector, err error) {
 }
 
 // appendHandout appends a claimed job as a JSON object, for its worker. A job that was given up
-// becomes {}. Keys are sorted without regard to letter case.
+// becomes {}. Its data get the fields of dataForClient. Keys are sorted without regard to letter
+// case.
 func appendHandout(out []byte, h *jobs.Handout) []byte {
 	out = append(out, '{')
 	if h.GivenUp {

@@ -43,8 +43,9 @@ func queryJob(ctx context.Context, c *call) error {
 // matching jobs as a JSON array of rows. It reads them page by page; each page waits until memory
 // for a row is free. It parses the statement itself; no text of a client ever becomes SQL.
 //
-// Returns a statusError without a statement, for another statement, for more than maxRows rows,
-// and for an answer above MaxAnswer. Returns errNoMemory, or the error of the service or of ctx.
+// Returns a statusError without a statement, for another statement or one above maxList bytes, for
+// more than maxRows rows, and for an answer above MaxAnswer. Returns errNoMemory, or the error of
+// the service or of ctx.
 func query(ctx context.Context, c *call) error {
 	text := c.req.get("query")
 	if text == nil {
@@ -88,10 +89,11 @@ type queried struct {
 	more     bool
 }
 
-// queryPage reads a page of at most q.Limit jobs, fewer if little memory is free, and appends it to
-// the answer. It first blocks until room for a row is free, or ctx ends. before is the number of
-// rows before it. Returns a statusError beyond maxRows or MaxAnswer, and errNoMemory without memory
-// for the answer.
+// queryPage reads a page of at most q.Limit jobs, fewer if little memory is free, and appends it
+// to the answer. It first blocks until room for a row is free, or ctx ends. before is the number
+// of rows before it. Returns a statusError beyond maxRows or MaxAnswer, and errNoMemory without
+// memory for the answer. Returns the error of ctx if it ends during the wait, and errors of the
+// service.
 func (c *call) queryPage(ctx context.Context, q jobs.Filter, before int) (r queried, err error) {
 	limit, leave, err := c.memory.pages.some(ctx, q.Limit)
 	if err != nil {

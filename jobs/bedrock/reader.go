@@ -285,8 +285,9 @@ func (rd *reader) refer(req *request, h *head) {
 }
 
 // measure sets h.bodyAt, h.chunked and h.bodyLen from the headers; without a length the body is
-// empty. It blocks for the second byte of the blank line if a body follows. Returns errLength for
-// an invalid Content-Length, errBodySize for one that is too large, and the errors of fill.
+// empty. Transfer-Encoding: chunked takes precedence over Content-Length. It blocks for the second
+// byte of the blank line if a body follows. Returns errLength for an invalid Content-Length,
+// errBodySize for one that is too large, and the errors of fill.
 func (rd *reader) measure(req *request, h *head) error {
 	h.bodyAt = h.blank + 1
 	h.chunked = req.is("Transfer-Encoding", "chunked")

@@ -135,9 +135,11 @@ func (s *Server) accept(ctx, base context.Context, ln net.Listener) error {
 	}
 }
 
-// serveConn serves an accepted connection in a goroutine and does not block. It closes the
-// connection of a client that Config.Allow does not permit. Beyond MaxConns it refuses the
-// connection. It counts accepted and refused connections. It takes s.mu.
+// serveConn serves an accepted connection in a new goroutine, which at the end closes it and
+// removes it from s.conns. It closes the connection of a client that Config.Allow does not permit.
+// Beyond MaxConns it answers 503 and closes the connection (refuse), for which it may block 100
+// ms; otherwise it does not block. It counts accepted, refused and open connections. It takes
+// s.mu.
 func (s *Server) serveConn(base context.Context, nc net.Conn) {
 	s.stats.accepted.Add(1)
 	if !s.allowed(nc.RemoteAddr()) {

@@ -118,7 +118,8 @@ func (h *handed) measure() {
 }
 
 // forget removes the answers that are acknowledged, up to the first pending one: their jobs are no
-// longer given back.
+// longer given back. It first asks this system for the acknowledged bytes (measure). If the system
+// cannot report that, all answers are removed.
 func (h *handed) forget() {
 	if len(h.answers) == 0 {
 		return
@@ -240,8 +241,9 @@ func (c *conn) gone() bool {
 	return false
 }
 
-// giveBack undoes the claims of jobs and counts them, within giveBackTime, even if ctx has ended.
-// It logs errors, except for jobs that were ended or claimed meanwhile.
+// giveBack undoes the claims of jobs and counts them, even if ctx has ended. It blocks for at most
+// giveBackTime in total and calls the service once for each job. A job that it could not give back
+// stays claimed. It logs errors, except for jobs that were ended or claimed meanwhile.
 func (c *conn) giveBack(ctx context.Context, handed []jobs.Handout) {
 	if len(handed) == 0 {
 		return

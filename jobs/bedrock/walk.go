@@ -103,7 +103,8 @@ func isStop(c byte) bool {
 }
 
 // plainString returns the text of a JSON string without quotes and escapes. It refers to the input
-// if the string has no escapes.
+// if the string has no escapes and is UTF-8. Otherwise it is a copy, in which invalid bytes become
+// the replacement character.
 func plainString(quoted []byte) []byte {
 	if inner := quoted[1 : len(quoted)-1]; bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {
 		return inner

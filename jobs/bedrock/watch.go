@@ -45,9 +45,9 @@ func (c *conn) watch(ctx context.Context, timeout time.Duration) (context.Contex
 	return ctx, w
 }
 
-// run reads from the client into w.buf until the wait ends, the connection ends, or the client
-// vanishes. It then ends the context of the wait. When the buffer is full, it only waits: a
-// disconnection is then not noticed.
+// run reads from the client into w.buf until the wait ends, the server stops, the connection ends,
+// or the client vanishes (see vanished). It then ends the context of the wait. When the buffer is
+// full, it only waits: a disconnection is then not noticed.
 func (w *watch) run() {
 	defer close(w.done)
 	for w.err == nil && w.room() {

@@ -69,8 +69,9 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// check sets the defaults, removes slashes at the end of Prefix, and checks the fields. Returns all
-// problems, joined.
+// check sets the defaults, removes slashes at the end of Prefix, and checks the fields. Returns
+// all problems, joined. Either Open must be set, or Signer or Verify, but not both. MaxBody must
+// be 1 byte to 1 GiB, Timeout 1 ms to 1 h, and RetryAfter 1 s to 24 h; 0 means the default.
 func (c *Config) check() error {
 	var errs []error
 	if c.Service == nil {

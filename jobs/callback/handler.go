@@ -68,7 +68,7 @@ func (h *Handler) Stats() Stats {
 
 // toService stores an answer with Service.Complete, or a refusal with Service.Reject, and returns
 // the receipt, which tells the effect. It blocks until that is stored. Answers of concurrent
-// requests share transactions there.
+// requests share transactions there. Returns the error of the service.
 func (h *Handler) toService(ctx context.Context, a jobs.Answer) (jobs.Receipt, error) {
 	if a.Refusal != "" {
 		return h.c.Service.Reject(ctx, a.Name, a.Key, errors.New(a.Refusal))
@@ -111,7 +111,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // status returns the HTTP status for a receipt, from Config.Status. The default applies without
-// Config.Status, if its number is outside 200 to 599, and if it panics, which is logged.
+// Config.Status, if its number is outside 200 to 599, and if it panics, which is logged. Defaults:
+// 202 for Early, 409 for Duplicate, 410 for Late, else 200.
 func (h *Handler) status(r jobs.Receipt) int {
 	if h.c.Status != nil {
 		code := 0
@@ -137,9 +138,10 @@ func (h *Handler) status(r jobs.Receipt) int {
 	return http.StatusOK
 }
 
-// read converts a request to an answer: it checks the path, the method, the signature and the type,
-// reads the body, and calls Verify and then Read. Returns ErrSkip if Read returns it, and a refusal
-// if the request is rejected or Verify or Read panics. It neither counts nor responds.
+// read converts a request to an answer: it checks the path, the method, the signature and the
+// type, reads the body, and calls Verify and then Read, for which it empties r.Body. Returns
+// ErrSkip if Read returns it, and a refusal if the request is rejected or Verify or Read panics.
+// It neither counts nor responds.
 func (h *Handler) read(w http.ResponseWriter, r *http.Request) (jobs.Answer, error) {
 	addr, err := h.address(w, r)
 	if err != nil {

@@ -51,13 +51,14 @@ func (l *Listener) Stats() ListenerStats {
 // ErrRunning is the error of a second Run of a Listener.
 var ErrRunning = errors.New("callback: Run was already called; create a new listener")
 
-// Run receives and stores answers until ctx ends. It declares the queue first. At the end it stores
-// the answers that it has received, for up to ShutdownTimeout, releases the other messages, and
-// closes the subscription; an error of that is logged. While the broker or the store is
+// Run receives and stores answers until ctx ends. It declares the queue first. At the end it
+// stores the answers that it has received, for up to ShutdownTimeout, releases the other messages,
+// and closes the subscription; an error of that is logged. While the broker or the store is
 // unavailable, it waits. A Listener runs only once.
 //
-// Returns nil after a stop and [ErrRunning] for a second call. Returns another error if the broker
-// or the service was closed, or the broker denies access to the queue.
+// Returns [ErrRunning] for a second call, and nil after ctx has ended, except for an ErrAccess of
+// the broker. Before that it returns an ErrClosed of the broker or the service, and any other
+// error of the broker that is not an outage.
 func (l *Listener) Run(ctx context.Context) error {
 	if !l.running.CompareAndSwap(false, true) {
 		return ErrRunning
@@ -107,8 +108,8 @@ func (l *Listener) delayedContext(ctx context.Context) (context.Context, func())
 }
 
 // open declares the queue, subscribes to it and returns the subscription. While the broker is
-// unavailable it blocks: it logs a warning and tries again with Config.Backoff. Returns any other
-// error of the broker, and an error if ctx ends.
+// unavailable it blocks: it logs a warning and tries again with ListenerConfig.Backoff. Returns
+// any other error of the broker, and an error if ctx ends.
 func (l *Listener) open(ctx context.Context) (broker.Subscription, error) {
 	for attempt := 0; ; attempt++ {
 		err := broker.Declare(ctx, l.c.Broker, broker.Queue{Name: l.c.Queue})
@@ -135,8 +136,9 @@ type item struct {
 
 // receiveBatch blocks until a message arrives, and returns its answer with those of the messages
 // that have arrived with it. It counts all of them. It ends a batch at Prefetch messages or at
-// l.most bytes of results. Messages without an answer are settled at once, so the batch may be
-// empty. Returns the error of the first Receive.
+// l.most bytes of results. Messages without an answer are settled at once, with the context work,
+// so the batch may be empty. Returns the error of the first Receive. A later error only ends the
+// batch: the next Receive returns it again.
 func (l *Listener) receiveBatch(ctx, work context.Context, sub broker.Subscription) ([]*item, error) {
 	d, err := sub.Receive(ctx)
 	if err != nil {
@@ -160,8 +162,9 @@ func (l *Listener) receiveBatch(ctx, work context.Context, sub broker.Subscripti
 }
 
 // read converts a message to an answer. A message that Read skips is acknowledged and counted. A
-// message that Read cannot decode, or whose answer is invalid, is counted and dead-lettered; so is
-// one at which Read panics. Returns nil in these cases. It blocks until such a message is settled.
+// message that Read cannot decode, or whose answer is invalid, is counted, reported and
+// dead-lettered (deadLetter); so is one at which Read panics. Returns nil in these cases. It
+// blocks until such a message is settled.
 func (l *Listener) read(ctx context.Context, d broker.Delivery) *item {
 	it := &item{delivery: d}
 	err := guard.Call(func() (err error) {
@@ -184,8 +187,9 @@ func (l *Listener) read(ctx context.Context, d broker.Delivery) *item {
 	return it
 }
 
-// storeBatch stores the answers of a batch and acknowledges their messages. It blocks until all are
-// settled. While the store is unavailable it reports that once and tries again with Config.Backoff.
+// storeBatch stores the answers of a batch and acknowledges their messages. It blocks until all
+// are settled. Before each try it drops the messages that the broker has taken back (stillHeld).
+// While the store is unavailable it reports that once and tries again with ListenerConfig.Backoff.
 // If the store refuses a batch, its answers are stored one by one, and each refused one is handled
 // by retryLater.
 //
@@ -246,7 +250,8 @@ func (l *Listener) stillHeld(batch []*item) []*item {
 }
 
 // write stores the answers of a batch in one transaction within Config.Timeout, counts them by
-// their receipts, and acknowledges their messages. After an error no message is acknowledged.
+// their receipts, and acknowledges their messages. A success counts as a batch and ends a reported
+// outage (l.unavailable). After an error no message is acknowledged; the callers try again.
 func (l *Listener) write(work context.Context, batch []*item) error {
 	answers := make([]jobs.Answer, len(batch))
 	for i, it := range batch {
@@ -287,8 +292,8 @@ func (l *Listener) writeSingly(work context.Context, batch []*item) (rest []*ite
 
 // retryLater handles a message, one[0], whose answer the store has refused with err although it is
 // available. An invalid answer, and one that was tried Config.Attempts times, is counted and
-// dead-lettered. Otherwise the message is reported and released, to be delivered again after 2 s to
-// 1 min.
+// dead-lettered. Tries before this delivery count, as far as the message and the broker tell.
+// Otherwise the message is reported and released, to be delivered again after 2 s to 1 min.
 //
 // Returns nil if the message is settled. Returns one if the broker cannot delay it: the caller
 // tries again.
@@ -320,9 +325,9 @@ func (l *Listener) ack(ctx context.Context, it *item) {
 }
 
 // deadLetter moves a message to the dead-letter queue with the reason cause, and reports the
-// problem p. If the broker has no dead letters, it acknowledges the message and counts it as
-// dropped. If that fails too, it releases the message, with a delay of 1 s if the broker supports a
-// delay.
+// problem p, even after an error. If the broker has no dead letters, it acknowledges the message
+// and counts it as dropped. If that fails too, it releases the message, with a delay of 1 s if the
+// broker supports a delay.
 func (l *Listener) deadLetter(ctx context.Context, it *item, p Problem, cause error) {
 	r := Report{Problem: p, Message: it.delivery.Message(), Answer: it.answer, Err: cause}
 	err := it.delivery.DeadLetter(ctx, broker.Dead{Reason: cause.Error()})

@@ -57,7 +57,8 @@ type ListenerConfig struct {
 	Logger *slog.Logger
 }
 
-// check sets the defaults and checks the fields. Returns all problems, joined.
+// check sets the defaults and checks the fields. Returns all problems, joined. Prefetch and
+// Attempts must be 1 to 10,000, Timeout and ShutdownTimeout 1 ms to 1 h; 0 means the default.
 func (c *ListenerConfig) check() error {
 	var errs []error
 	if c.Service == nil {

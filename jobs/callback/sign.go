@@ -43,8 +43,8 @@ type Signer struct {
 	valid   time.Duration
 }
 
-// NewSigner returns a Signer with copies of the secrets. Returns all problems of c, joined. No
-// error contains a secret.
+// NewSigner returns a Signer with copies of the secrets. A Valid of 0 becomes [DefaultValid].
+// Returns all problems of c, joined; the Signer is then nil. No error contains a secret.
 func NewSigner(c SignerConfig) (*Signer, error) {
 	var errs []error
 	if len(c.Secrets) == 0 {
@@ -77,7 +77,9 @@ func (s *Signer) URL(base, name, key string) (string, error) {
 }
 
 // URLUntil is URL, but the result is valid until the given time, in whole seconds.
-// SignerConfig.Valid does not matter. It signs with the first secret. Returns the errors of [URL].
+// SignerConfig.Valid does not matter. It signs with the first secret. The query gets the
+// parameters "expires", in seconds since 1970, and "signature", in base64 for URLs. Returns the
+// errors of [URL].
 func (s *Signer) URLUntil(base, name, key string, until time.Time) (string, error) {
 	u, err := parseBase(base)
 	if err != nil {
@@ -97,10 +99,14 @@ var (
 	errExpired  = errors.New("callback: the URL has expired")
 )
 
-// verify checks the signature of an address and then its time. Returns nil if both are good.
-// Returns errUnsigned if the URL has no signature, errForged if none of the secrets has made the
-// signature, and errExpired after its time. A client without a valid signature thus does not learn
-// whether the time has passed.
+// verify checks the signature of an address and then its time, in this order:
+//
+//   - errUnsigned: the URL has no signature or no time.
+//   - errForged: the signature is malformed, or none of the secrets has made it.
+//   - errExpired: its time has passed.
+//   - nil: all is good.
+//
+// A client without a valid signature thus does not learn whether the time has passed.
 func (s *Signer) verify(a *address, now time.Time) error {
 	if a.signature == "" || a.expires == "" {
 		return errUnsigned
@@ -129,8 +135,9 @@ func (s *Signer) verify(a *address, now time.Time) error {
 	return nil
 }
 
-// sign returns the signature (HMAC-SHA256) of parts: the name, the key and a time. The length of
-// each part is included, so that no byte can move from one part to another.
+// sign returns the signature (HMAC-SHA256) of parts: the name, the key and a time. It covers a
+// fixed prefix, then each part after its length in 8 bytes, so that no byte can move from one part
+// to another.
 func sign(secret []byte, parts ...string) []byte {
 	h := hmac.New(sha256.New, secret)
 	h.Write([]byte("swarmiji callback 1\n"))

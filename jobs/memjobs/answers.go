@@ -41,7 +41,8 @@ func (d *deferral) at(t time.Time) placeOf[*deferral] {
 }
 
 // put replaces the deferral of a task by now, or deletes it if now is nil. It updates all indexes
-// and keeps its number. It returns the previous deferral, or nil. Call it with the table locked.
+// and keeps the number of a replaced deferral; a new one gets the next number. The table keeps the
+// memory of now. It returns the previous deferral, or nil. Call it with the table locked.
 func (t *answerTable) put(id task.ID, now *jobstore.Deferral) (before *jobstore.Deferral) {
 	old := t.deferrals[id]
 	if old != nil {
@@ -232,8 +233,9 @@ func (c *core) earlyOf(name, key string) *jobstore.EarlyAnswer {
 	return nil
 }
 
-// SaveEarly stores copies of early answers. Each replaces the early answer to its name and key.
-// Returns the error of ready if the transaction cannot be used. It implements [jobstore.AnswerTx].
+// SaveEarly stores copies of early answers. Each replaces the early answer to its name and key. It
+// records the previous state for a rollback. Returns the error of ready if the transaction cannot
+// be used. It implements [jobstore.AnswerTx].
 func (tx *tx) SaveEarly(ctx context.Context, answers ...*jobstore.EarlyAnswer) error {
 	if err := tx.ready(ctx); err != nil {
 		return err
@@ -256,8 +258,9 @@ func (tx *tx) setEarly(key [2]string, e *jobstore.EarlyAnswer) {
 	t.early[key] = e
 }
 
-// DeleteEarly deletes the early answer to a name and a key, if it exists. Returns the error of
-// ready if the transaction cannot be used. It implements [jobstore.AnswerTx].
+// DeleteEarly deletes the early answer to a name and a key, if it exists. It records the previous
+// state for a rollback. Returns the error of ready if the transaction cannot be used. It
+// implements [jobstore.AnswerTx].
 func (tx *tx) DeleteEarly(ctx context.Context, name, key string) error {
 	if err := tx.ready(ctx); err != nil {
 		return err
@@ -267,8 +270,9 @@ func (tx *tx) DeleteEarly(ctx context.Context, name, key string) error {
 }
 
 // ExpireEarly deletes early answers whose Expires is not after by, the earliest first, and returns
-// them. It deletes at most limit answers and stops once their Results have size bytes in total.
-// Returns the error of ready if the transaction cannot be used. It implements [jobstore.AnswerTx].
+// them. It deletes at most limit answers and stops once their Results have size bytes in total. It
+// records the previous state for a rollback. Returns the error of ready if the transaction cannot
+// be used. It implements [jobstore.AnswerTx].
 func (tx *tx) ExpireEarly(ctx context.Context, by time.Time, limit, size int) (gone []jobstore.EarlyAnswer, err error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err
@@ -343,9 +347,10 @@ func (tx *tx) AwaitingDeferrals(ctx context.Context, queue string, after task.ID
 	return tx.core.table.answerTable.awaiting(queue, after, limit), nil
 }
 
-// SaveDeferrals stores copies of deferrals, each in place of the deferral of its task. If one is
-// due now, watchers are called with the text of its queue after the commit. Returns the error of
-// ready if the transaction cannot be used. It implements [jobstore.AnswerTx].
+// SaveDeferrals stores copies of deferrals, each in place of the deferral of its task, which it
+// records for a rollback. If one is due now, watchers are called with the text of its queue after
+// the commit. Returns the error of ready if the transaction cannot be used. It implements
+// [jobstore.AnswerTx].
 func (tx *tx) SaveDeferrals(ctx context.Context, deferrals ...*jobstore.Deferral) error {
 	if err := tx.ready(ctx); err != nil {
 		return err
@@ -366,8 +371,9 @@ func (tx *tx) setDeferral(id task.ID, d *jobstore.Deferral) {
 	tx.undoneAnswers = append(tx.undoneAnswers, answerChange{id: id, deferral: before})
 }
 
-// DeleteDeferrals deletes the deferrals of tasks. Missing ones are ignored. Returns the error of
-// ready if the transaction cannot be used. It implements [jobstore.AnswerTx].
+// DeleteDeferrals deletes the deferrals of tasks. Missing ones are ignored. It records the
+// previous state for a rollback. Returns the error of ready if the transaction cannot be used. It
+// implements [jobstore.AnswerTx].
 func (tx *tx) DeleteDeferrals(ctx context.Context, tasks ...task.ID) error {
 	if err := tx.ready(ctx); err != nil {
 		return err
@@ -379,8 +385,8 @@ func (tx *tx) DeleteDeferrals(ctx context.Context, tasks ...task.ID) error {
 }
 
 // ExpireDeferrals deletes up to limit deferrals whose Expires is set and not after by, the
-// earliest first. It returns their number. Returns the error of ready if the transaction cannot be
-// used. It implements [jobstore.AnswerTx].
+// earliest first. It returns their number. It records the previous state for a rollback. Returns
+// the error of ready if the transaction cannot be used. It implements [jobstore.AnswerTx].
 func (tx *tx) ExpireDeferrals(ctx context.Context, by time.Time, limit int) (int, error) {
 	if err := tx.ready(ctx); err != nil {
 		return 0, err

@@ -122,7 +122,8 @@ func ofLine(l jobstore.Line, limit int, now func() time.Time) func(t *table) ([]
 }
 
 // Jobs returns the jobs with these ids, each once, in the order of ids. Missing ids are left out;
-// without ids the result is empty. It implements [jobstore.Finder].
+// without ids the result is empty. Returns the error of tx.ready or view.read if the transaction
+// cannot be used. It implements [jobstore.Finder].
 func (f finder) Jobs(ctx context.Context, ids ...jobstore.ID) ([]jobstore.Row, error) {
 	if len(ids) == 0 {
 		return f.in.find(ctx, findNothing)
@@ -131,13 +132,15 @@ func (f finder) Jobs(ctx context.Context, ids ...jobstore.ID) ([]jobstore.Row, e
 }
 
 // All returns a page of all jobs. A negative Limit is an ErrBadJob, here and in the other methods
-// with a Page; in an Update the transaction then cannot commit. It implements [jobstore.Finder].
+// with a Page; in an Update the transaction then cannot commit. Returns the error of tx.ready or
+// view.read if the transaction cannot be used. It implements [jobstore.Finder].
 func (f finder) All(ctx context.Context, p jobstore.Page) ([]jobstore.Row, error) {
 	return f.in.find(ctx, byQuery(query{Page: p}))
 }
 
-// Named returns a page of the jobs with a name. An empty name has no jobs. It implements
-// [jobstore.Finder].
+// Named returns a page of the jobs with a name. An empty name has no jobs. A negative Limit is an
+// ErrBadJob; in an Update the transaction then cannot commit. Returns the error of tx.ready or
+// view.read if the transaction cannot be used. It implements [jobstore.Finder].
 func (f finder) Named(ctx context.Context, name string, p jobstore.Page) ([]jobstore.Row, error) {
 	if name == "" {
 		return f.in.find(ctx, findNothing)
@@ -145,8 +148,10 @@ func (f finder) Named(ctx context.Context, name string, p jobstore.Page) ([]jobs
 	return f.in.find(ctx, byQuery(query{Page: p, name: name}))
 }
 
-// OfKey returns a page of the jobs with a name and a Key. An empty name or key has no jobs. It
-// implements [jobstore.Finder].
+// OfKey returns a page of the jobs with a name and a Key. An empty name or key has no jobs. A
+// negative Limit is an ErrBadJob; in an Update the transaction then cannot commit. Returns the
+// error of tx.ready or view.read if the transaction cannot be used. It implements
+// [jobstore.Finder].
 func (f finder) OfKey(ctx context.Context, name, key string, p jobstore.Page) ([]jobstore.Row, error) {
 	if name == "" || key == "" {
 		return f.in.find(ctx, findNothing)
@@ -154,8 +159,9 @@ func (f finder) OfKey(ctx context.Context, name, key string, p jobstore.Page) ([
 	return f.in.find(ctx, byQuery(query{Page: p, name: name, key: key}))
 }
 
-// LastOver returns a copy of the newest job, by id, with a name and a Key that is over. Returns nil
-// if no such job exists, or if name or key is empty. It implements [jobstore.Finder].
+// LastOver returns a copy of the newest job, by id, with a name and a Key that is over. Returns
+// nil if no such job exists, or if name or key is empty. Returns the error of tx.ready or
+// view.read if the transaction cannot be used. It implements [jobstore.Finder].
 func (f finder) LastOver(ctx context.Context, name, key string) (*jobstore.Row, error) {
 	found, err := f.in.find(ctx, lastOver(name, key))
 	if err != nil || len(found) == 0 {
@@ -165,7 +171,8 @@ func (f finder) LastOver(ctx context.Context, name, key string) (*jobstore.Row, 
 }
 
 // First returns, for each group, the lowest id of its jobs in one of the states; nil states mean
-// any state. Groups without such a job are left out. It implements [jobstore.Finder].
+// any state. Groups without such a job are left out. Returns the error of tx.ready or view.read if
+// the transaction cannot be used. It implements [jobstore.Finder].
 func (f finder) First(ctx context.Context, states []jobstore.State, groups ...jobstore.Group) (map[jobstore.Group]jobstore.ID, error) {
 	var first map[jobstore.Group]jobstore.ID
 	_, err := f.in.find(ctx, func(t *table) ([]*record, error) {
@@ -175,8 +182,9 @@ func (f finder) First(ctx context.Context, states []jobstore.State, groups ...jo
 	return first, err
 }
 
-// OfQueue returns a page of the jobs of a queue. An empty queue has no jobs. It implements
-// [jobstore.Finder].
+// OfQueue returns a page of the jobs of a queue. An empty queue has no jobs. A negative Limit is
+// an ErrBadJob; in an Update the transaction then cannot commit. Returns the error of tx.ready or
+// view.read if the transaction cannot be used. It implements [jobstore.Finder].
 func (f finder) OfQueue(ctx context.Context, queue string, p jobstore.Page) ([]jobstore.Row, error) {
 	if queue == "" {
 		return f.in.find(ctx, findNothing)
@@ -184,8 +192,9 @@ func (f finder) OfQueue(ctx context.Context, queue string, p jobstore.Page) ([]j
 	return f.in.find(ctx, byQuery(query{Page: p, queue: queue}))
 }
 
-// Children returns a page of the children of a job. A parent of 0 has no children. It implements
-// [jobstore.Finder].
+// Children returns a page of the children of a job. A parent of 0 has no children. A negative
+// Limit is an ErrBadJob; in an Update the transaction then cannot commit. Returns the error of
+// tx.ready or view.read if the transaction cannot be used. It implements [jobstore.Finder].
 func (f finder) Children(ctx context.Context, parent jobstore.ID, p jobstore.Page) ([]jobstore.Row, error) {
 	if parent == 0 {
 		return f.in.find(ctx, findNothing)
@@ -194,14 +203,15 @@ func (f finder) Children(ctx context.Context, parent jobstore.ID, p jobstore.Pag
 }
 
 // Due returns up to limit due jobs without a queue, in the order of Priority, Due and ID. A limit
-// below 1 is an ErrBadJob; in an Update the transaction then cannot commit. It implements
-// [jobstore.Finder].
+// below 1 is an ErrBadJob; in an Update the transaction then cannot commit. Returns the error of
+// tx.ready or view.read if the transaction cannot be used. It implements [jobstore.Finder].
 func (f finder) Due(ctx context.Context, d jobstore.Due, limit int) ([]jobstore.Row, error) {
 	return f.in.find(ctx, ofDue(d, limit, f.in.now))
 }
 
 // Line returns up to limit due jobs of a queue in the order that l asks for. A limit below 1 is an
-// ErrBadJob; in an Update the transaction then cannot commit. It implements [jobstore.Finder].
+// ErrBadJob; in an Update the transaction then cannot commit. Returns the error of tx.ready or
+// view.read if the transaction cannot be used. It implements [jobstore.Finder].
 func (f finder) Line(ctx context.Context, l jobstore.Line, limit int) ([]jobstore.Row, error) {
 	return f.in.find(ctx, ofLine(l, limit, f.in.now))
 }

@@ -106,9 +106,9 @@ func (c *core) lock(ctx context.Context) error {
 // unlock lets the next goroutine use the table.
 func (c *core) unlock() { <-c.token }
 
-// Update runs fn in a transaction, the only one at a time, and calls the watchers after the commit.
-// It blocks while another transaction runs. An error or a panic of fn undoes all changes. fn runs
-// once.
+// Update runs fn in a transaction, the only one at a time. After the commit it calls the watchers
+// in this goroutine, with the table unlocked. It blocks while another transaction runs. An error
+// or a panic of fn undoes all changes. fn runs once.
 //
 // Returns the error of fn, or the first error of a method of tx that prevents the commit. Returns
 // ErrClosed after Close, and ErrUnavailable if ctx ends before fn begins. The end of ctx during fn
@@ -161,9 +161,10 @@ func (c *core) update(ctx context.Context, fn func(ctx context.Context, tx jobst
 	return names, woken, nil
 }
 
-// View runs fn with a transaction that only reads, and returns the error of fn. Each call of tx
-// locks the table for itself, so jobs may change between two calls. Returns ErrClosed after Close,
-// and ErrUnavailable if ctx has ended. It implements [jobstore.Store].
+// View runs fn once, with a transaction that only reads, and returns the error of fn. Each call of
+// tx locks the table for itself, so jobs may change between two calls. Methods of tx that write
+// return ErrUnsupported. After fn has returned, reads return ErrClosed. Returns ErrClosed after
+// Close, and ErrUnavailable if ctx has ended before. It implements [jobstore.Store].
 func (s *Store) View(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) error {
 	if err := s.begin(); err != nil {
 		return err
@@ -209,8 +210,8 @@ func exact(t time.Time) time.Time {
 
 // Watch registers wake, for commits through this store and all joined stores. The goroutine that
 // has committed calls it, before its Update returns. stop, or Close of this store, ends the calls;
-// stop is idempotent. After Close it registers nothing. It takes s.mu. stop takes s.mu, too. It
-// implements [jobstore.Store].
+// stop is idempotent and does not wait for a running call. After Close it registers nothing. It
+// takes s.mu. stop takes s.mu, too. It implements [jobstore.Store].
 func (s *Store) Watch(wake func(names []string)) (stop func()) {
 	w := &watcher{wake}
 	s.mu.Lock()
@@ -264,7 +265,7 @@ func (c *core) wake(names []string) {
 
 // Close makes later calls return ErrClosed, ends the watches of this store, and waits for running
 // calls. The jobs stay for joined stores. Returns nil, or the cause of ctx if ctx ends first.
-// Idempotent. It takes s.mu. It implements [jobstore.Store].
+// Idempotent. It takes s.mu, but does not hold it while it waits. It implements [jobstore.Store].
 func (s *Store) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true

@@ -224,7 +224,7 @@ func until(by time.Time, now func() time.Time) int64 {
 }
 
 // Save checks all jobs, then stores copies of them. It sets the ID of each new job to the next
-// number.
+// number. An existing job keeps its Message. It records the previous jobs for a rollback.
 //
 // Returns the joined errors of Row.Check, which prevent the commit. Returns ErrNotFound if a job
 // with an ID does not exist; nothing is then stored, and the transaction can still commit. Returns
@@ -328,7 +328,8 @@ func (tx *tx) ExpireJobs(ctx context.Context, by time.Time, limit int) (int, err
 
 // Take claims up to limit due jobs that are simple, and returns copies of them after the claim.
 // Simple means here: without RetryAfter, Parent and children. It stops before the first other job;
-// rest is then true. [jobstore.Taker] lists the fields that a claim changes.
+// rest is then true. Without a lease (0) a job gets no Due. [jobstore.Taker] lists the fields that
+// a claim changes.
 //
 // A limit below 1 or a negative lease is an ErrBadJob, and the transaction cannot commit. Returns
 // the error of ready if the transaction cannot be used. It implements [jobstore.Taker].
@@ -409,7 +410,8 @@ func (v *view) end() {
 	v.over = true
 }
 
-// read calls fn with v.mu and the table locked, and waits for both. Returns errOver (an ErrClosed)
+// read calls fn with v.mu and the table locked, and waits for both, so concurrent calls of a view
+// run one after the other. The wait for v.mu does not end with ctx. Returns errOver (an ErrClosed)
 // after the end of the view, and ErrUnavailable if ctx ends first; fn is then not called.
 func (v *view) read(ctx context.Context, fn func()) error {
 	v.mu.Lock()

@@ -45,12 +45,13 @@ const (
 )
 
 // Lock locks the names until the transaction ends, and blocks while other transactions hold them.
-// It implements [jobstore.Tx]. The word before the first blank of a name is its kind. Beyond
-// mostLocks names in a transaction it locks all names of a kind at once.
+// It implements [jobstore.Tx]. The word before the first blank of a name is its kind; without a
+// blank the kind is empty. Beyond mostLocks names in a transaction it locks all names of a kind at
+// once.
 //
 // A transaction on SQLite has the whole file locked, so Lock only checks the names there. Returns
-// ErrBadJob if a name does not have 1 to 300 bytes, and ErrUnsupported in a View. Any database
-// error fails the transaction.
+// ErrBadJob if a name does not have 1 to 300 bytes, and ErrUnsupported in a View. Each error, also
+// one of the database, fails the transaction.
 func (t *tx) Lock(ctx context.Context, names ...string) error {
 	if err := t.writes("lock"); err != nil {
 		return err

@@ -220,8 +220,8 @@ func (t *tx) DeleteEarly(ctx context.Context, name, key string) error {
 
 // ExpireEarly deletes at most limit answers that expire at or before by, the oldest first, and
 // returns them. It stops after the answer with which their results reach size bytes. On PostgreSQL
-// it skips locked answers. A database error fails the transaction, and later calls return it. It
-// implements [jobstore.AnswerTx].
+// it skips locked answers. Returns ErrUnsupported in a View. A database error fails the
+// transaction, and later calls return it. It implements [jobstore.AnswerTx].
 func (t *tx) ExpireEarly(ctx context.Context, by time.Time, limit, size int) ([]jobstore.EarlyAnswer, error) {
 	if err := t.writes("expire early answers"); err != nil {
 		return nil, err
@@ -331,7 +331,8 @@ func (t *tx) readDeferrals(ctx context.Context, query string, args ...any) (foun
 }
 
 // scanDeferral reads the columns of deferralList of the present row into d. An empty answer and an
-// empty state become nil.
+// empty state become nil. Missing times become zero. Returns the error of the row, which does not
+// fail the transaction.
 func scanDeferral(rows sqlconn.Rows, d *jobstore.Deferral) error {
 	var id, phase, verdict string
 	var generation, atMostOnce, claimed, deadline, due, expires int64
@@ -353,9 +354,10 @@ func scanDeferral(rows sqlconn.Rows, d *jobstore.Deferral) error {
 }
 
 // SaveDeferrals inserts or updates the deferrals. If only moved columns (see deferralColumns)
-// differ from the stored row, it writes these columns alone. After the commit the watchers are
-// called for deferrals that are due. Returns ErrUnsupported in a View. A database error fails the
-// transaction, and later calls return it. It implements [jobstore.AnswerTx].
+// differ from the stored row, it writes these columns alone. It also stores copies in t.waits.
+// After the commit the watchers are called for deferrals that are due. Returns ErrUnsupported in a
+// View. A database error fails the transaction, and later calls return it. It implements
+// [jobstore.AnswerTx].
 func (t *tx) SaveDeferrals(ctx context.Context, deferrals ...*jobstore.Deferral) error {
 	if err := t.writes("save deferrals"); err != nil || len(deferrals) == 0 {
 		return err
@@ -443,9 +445,9 @@ func (t *tx) writeDeferrals(ctx context.Context, query string, rows [][]any, kin
 	return nil
 }
 
-// DeleteDeferrals deletes the deferrals of the tasks. Missing deferrals are ignored. Returns
-// ErrUnsupported in a View. A database error fails the transaction, and later calls return it. It
-// implements [jobstore.AnswerTx].
+// DeleteDeferrals deletes the deferrals of the tasks, and their copies in t.waits. Missing
+// deferrals are ignored. Returns ErrUnsupported in a View. A database error fails the transaction,
+// and later calls return it. It implements [jobstore.AnswerTx].
 func (t *tx) DeleteDeferrals(ctx context.Context, tasks ...task.ID) error {
 	if err := t.writes("delete deferrals"); err != nil || len(tasks) == 0 {
 		return err
@@ -459,8 +461,9 @@ func (t *tx) DeleteDeferrals(ctx context.Context, tasks ...task.ID) error {
 }
 
 // ExpireDeferrals deletes at most limit deferrals that expire at or before by, the oldest first,
-// and returns their number. On PostgreSQL it skips locked ones. A database error fails the
-// transaction, and later calls return it. It implements [jobstore.AnswerTx].
+// and returns their number. On PostgreSQL it skips locked ones. Returns ErrUnsupported in a View.
+// A database error fails the transaction, and later calls return it. It implements
+// [jobstore.AnswerTx].
 func (t *tx) ExpireDeferrals(ctx context.Context, by time.Time, limit int) (int, error) {
 	if err := t.writes("expire deferrals"); err != nil {
 		return 0, err

@@ -32,8 +32,12 @@ type want struct {
 }
 
 // want converts d to the form that the statements use: one name, all names, several names or a
-// pattern. Invalid names are left out. w.nothing reports that no job can match. Returns ErrBadJob
-// if limit is not positive. It reads nothing from the database.
+// pattern, which it adds to the cache of patterns. Invalid names are left out. Without d.By, w.by
+// is the store's time on SQLite, and nil on PostgreSQL (the server's time).
+//
+// w.nothing reports that no job can match: the list has no valid name, the pattern matches no
+// text, or the priority is beyond MaxPriority. Returns ErrBadJob if limit is not positive. It
+// reads nothing from the database.
 func (t *tx) want(d jobstore.Due, limit int) (want, error) {
 	w := want{mock: d.Mock, limit: limit}
 	if limit <= 0 {
@@ -122,7 +126,8 @@ func (t *tx) statement(w *want, k kind, mock bool, limit int) (string, []any) {
 
 // findDue returns at most limit due jobs that d selects, in the order in which they are claimed:
 // priority, due time, id. It changes no job. In an update on PostgreSQL it locks them and skips
-// jobs that others have locked. Returns ErrBadJob if limit is not positive.
+// jobs that others have locked. Returns ErrBadJob if limit is not positive, and errors of the
+// database. Neither fails the transaction: the callers do.
 func (t *tx) findDue(ctx context.Context, d jobstore.Due, limit int) ([]jobstore.Row, error) {
 	w, err := t.want(d, limit)
 	if err != nil || w.nothing {
@@ -153,10 +158,10 @@ func (t *tx) findDue(ctx context.Context, d jobstore.Due, limit int) ([]jobstore
 	return got, err
 }
 
-// attempts finds candidates, which are due rows that nothing has locked yet, and calls do with
-// their ids. Other transactions may have locked some of them. It therefore repeats this with more
-// candidates until do reports enough or no more exist. Returns the first error. PostgreSQL alone
-// uses it.
+// attempts reads candidates (due rows, which it does not lock) and calls do with their ids. do
+// skips those that other transactions have locked. It therefore repeats this with eight times as
+// many candidates until do reports enough or all due rows were candidates. Returns the first error
+// of do or the database, which does not fail the transaction. PostgreSQL alone uses it.
 func (t *tx) attempts(ctx context.Context, w *want, do func(ids []int64) (enough bool, err error)) error {
 	need := w.limit
 	for room := w.limit + spare; ; room *= 8 {
@@ -175,8 +180,8 @@ func (t *tx) attempts(ctx context.Context, w *want, do func(ids []int64) (enough
 	}
 }
 
-// byID reads the jobs of the candidates and returns them in the order in which they are claimed. It
-// locks nothing: only SQLite and a View use it.
+// byID reads the jobs of the candidates and returns them in the order in which they are claimed.
+// It locks nothing: only SQLite and a View use it. Returns errors of the database.
 func (t *tx) byID(ctx context.Context, found []candidateRow) ([]jobstore.Row, error) {
 	ids := make([]jobstore.ID, len(found))
 	for i := range found {
@@ -192,8 +197,9 @@ func (t *tx) byID(ctx context.Context, found []candidateRow) ([]jobstore.Row, er
 // the lease ends. A lease of 0 or below sets no end. It implements [jobstore.Taker].
 //
 // It stops before the first job with a retry rule, a parent or children, which needs other jobs to
-// be read. rest, the second result, is then true. With a lease, the watchers are called after the
-// commit. Returns ErrUnsupported in a View. A database error fails the transaction, and later
+// be read. rest, the second result, is then true. On PostgreSQL it skips locked jobs. With a
+// lease, the watchers are called after the commit. Returns ErrBadJob if limit is not positive, and
+// ErrUnsupported in a View. Each error, also one of the database, fails the transaction, and later
 // calls return it.
 func (t *tx) Take(ctx context.Context, d jobstore.Due, limit int, lease time.Duration) ([]jobstore.Row, bool, error) {
 	if err := t.writes("take"); err != nil {
@@ -219,7 +225,9 @@ func (t *tx) Take(ctx context.Context, d jobstore.Due, limit int, lease time.Dur
 }
 
 // takePostgres is Take on PostgreSQL. It skips jobs that others have locked. For one name, or all
-// names, it needs one statement.
+// names, it needs one statement. rest reports that it stopped before a job that is not plain (the
+// constant plain). It raises the lower bound in the store's clock to the time of the claims.
+// Returns errors of the database, which do not fail the transaction.
 func (t *tx) takePostgres(ctx context.Context, w *want, lease time.Duration) (taken []jobstore.Row, rest bool, err error) {
 	var until any
 	if lease > 0 {
@@ -244,7 +252,9 @@ func (t *tx) takePostgres(ctx context.Context, w *want, lease time.Duration) (ta
 }
 
 // takeLite is Take on SQLite, where the transaction is the only writer. It reads the due jobs,
-// stores the claim with one statement, and returns the jobs with the same changes.
+// stores the claim with one statement, and returns the jobs with the same changes. rest reports
+// that it stopped before a job with a retry rule, a parent or children. Errors do not fail the
+// transaction: Take does.
 func (t *tx) takeLite(ctx context.Context, d jobstore.Due, limit int, lease time.Duration) (taken []jobstore.Row, rest bool, err error) {
 	found, err := t.findDue(ctx, d, limit)
 	if err != nil {
@@ -405,12 +415,13 @@ const (
 	fewNames = 24
 )
 
-// ofPattern returns the first due rows whose name matches the pattern of w, at most room, in order.
-// all reports that it has found every row.
+// ofPattern returns the first due rows whose name matches the pattern of w, at most room, in
+// order. all reports that it has found every row.
 //
 // It first reads a few due rows, where a common pattern is found soon. If these contain fewer than
 // need matches, it reads the names of jobs. Many matching names are tried with a longer walk over
-// the due rows; otherwise, or if that fails, it looks up each name.
+// the due rows; otherwise, or if that fails, it looks up each name. It locks no row. Returns
+// errors of the database, which do not fail the transaction.
 func (t *tx) ofPattern(ctx context.Context, w *want, need, room int) (found []candidateRow, all bool, err error) {
 	m := w.pattern
 	if found, enough, all, err := t.walk(ctx, w, &m.short, shortWalk+need, need, room); err != nil || enough {

@@ -22,8 +22,8 @@ func (t *tx) All(ctx context.Context, p jobstore.Page) ([]jobstore.Row, error) {
 	return t.find(ctx, query{Page: p})
 }
 
-// Named returns a page of the jobs with a name and locks nothing. An empty name selects no job. A
-// database error fails the transaction, and later calls return it. It implements
+// Named returns a page of the jobs with a name and locks nothing. An empty or invalid name selects
+// no job. A database error fails the transaction, and later calls return it. It implements
 // [jobstore.Finder].
 func (t *tx) Named(ctx context.Context, name string, p jobstore.Page) ([]jobstore.Row, error) {
 	if name == "" {
@@ -32,9 +32,9 @@ func (t *tx) Named(ctx context.Context, name string, p jobstore.Page) ([]jobstor
 	return t.find(ctx, query{Page: p, name: name})
 }
 
-// OfKey returns a page of the jobs with a name and an answer key, and locks nothing. An empty name
-// or key selects no job. A database error fails the transaction, and later calls return it. It
-// implements [jobstore.Finder].
+// OfKey returns a page of the jobs with a name and an answer key, and locks nothing. An empty or
+// invalid name or key selects no job. A database error fails the transaction, and later calls
+// return it. It implements [jobstore.Finder].
 func (t *tx) OfKey(ctx context.Context, name, key string, p jobstore.Page) ([]jobstore.Row, error) {
 	if name == "" || key == "" {
 		return nil, t.err
@@ -43,9 +43,9 @@ func (t *tx) OfKey(ctx context.Context, name, key string, p jobstore.Page) ([]jo
 }
 
 // LastOver returns the finished, failed or cancelled job with the highest id among those with a
-// name and an answer key. Returns nil if no such job exists, or the name or the key is empty. It
-// locks nothing. A database error fails the transaction, and later calls return it. It implements
-// [jobstore.Finder].
+// name and an answer key. Returns nil if no such job exists, or the name or the key is empty or
+// invalid. It locks nothing. A database error fails the transaction, and later calls return it. It
+// implements [jobstore.Finder].
 func (t *tx) LastOver(ctx context.Context, name, key string) (*jobstore.Row, error) {
 	if name == "" || key == "" {
 		return nil, t.err
@@ -58,8 +58,8 @@ func (t *tx) LastOver(ctx context.Context, name, key string) (*jobstore.Row, err
 	return &found[0], nil
 }
 
-// OfQueue returns a page of the jobs of a queue and locks nothing. An empty queue selects no job.
-// A database error fails the transaction, and later calls return it. It implements
+// OfQueue returns a page of the jobs of a queue and locks nothing. An empty or invalid queue name
+// selects no job. A database error fails the transaction, and later calls return it. It implements
 // [jobstore.Finder].
 func (t *tx) OfQueue(ctx context.Context, queue string, p jobstore.Page) ([]jobstore.Row, error) {
 	if queue == "" {
@@ -80,8 +80,8 @@ func (t *tx) Children(ctx context.Context, parent jobstore.ID, p jobstore.Page) 
 
 // Due returns at most limit due jobs that d selects, in the order of claims. It changes no job. In
 // an update on PostgreSQL it locks them and skips locked ones. Returns ErrBadJob if limit is not
-// positive. A database error fails the transaction, and later calls return it. It implements
-// [jobstore.Finder].
+// positive. This and any database error fail the transaction, and later calls return it. It
+// implements [jobstore.Finder].
 func (t *tx) Due(ctx context.Context, d jobstore.Due, limit int) ([]jobstore.Row, error) {
 	if t.err != nil {
 		return nil, t.err
@@ -92,8 +92,8 @@ func (t *tx) Due(ctx context.Context, d jobstore.Due, limit int) ([]jobstore.Row
 
 // Line returns at most limit due jobs of a queue that l selects, in the queue's order. It changes
 // no job. In an update on PostgreSQL it locks them and skips locked ones. Returns ErrBadJob if
-// limit is not positive. A database error fails the transaction, and later calls return it. It
-// implements [jobstore.Finder].
+// limit is not positive. This and any database error fail the transaction, and later calls return
+// it. It implements [jobstore.Finder].
 func (t *tx) Line(ctx context.Context, l jobstore.Line, limit int) ([]jobstore.Row, error) {
 	if t.err != nil {
 		return nil, t.err

@@ -37,8 +37,9 @@ const groupTable = "unnest(CAST($1 AS text[]), CAST($2 AS text[])) WITH ORDINALI
 
 // firstText returns the statement for the job with the lowest id of each group of a kind. It looks
 // up each state separately, so jobs of other states are not read. The index of names does not
-// contain the state, so a group by name is looked up once for all states. It ignores jobs of queues
-// in a group by name.
+// contain the state, so a group by name is looked up once for all states. A group by name contains
+// no jobs of queues, and no jobs with an expiry time except FAILED ones. ByMockName selects mock
+// jobs, ByName the others.
 func firstText(d sqlconn.Dialect, by jobstore.GroupBy) string {
 	lite := d == sqlconn.SQLite
 	name, key, states := "g.name", "g.key", "unnest(CAST($3 AS text[])) AS s(value)"
@@ -91,9 +92,10 @@ func firstText(d sqlconn.Dialect, by jobstore.GroupBy) string {
 	return "SELECT g.n, i.id FROM " + groupTable + " CROSS JOIN LATERAL (" + first + ") AS i WHERE i.id IS NOT NULL"
 }
 
-// First returns the lowest id of a job in the states for each group. nil states means all states.
-// Groups without such a job are missing from the map. It locks nothing. A database error fails the
-// transaction, and later calls return it. It implements [jobstore.Finder].
+// First returns the lowest id of a job in the states for each group. nil states means all states;
+// an empty list means none. Groups without such a job, and groups that no job can have, are
+// missing from the map. It locks nothing. A database error fails the transaction, and later calls
+// return it. It implements [jobstore.Finder].
 func (t *tx) First(ctx context.Context, states []jobstore.State, groups ...jobstore.Group) (map[jobstore.Group]jobstore.ID, error) {
 	if states == nil {
 		states = everyState
@@ -125,6 +127,7 @@ func (t *tx) OpenDeferrals(ctx context.Context, groups ...jobstore.Group) (map[j
 // returns. If states is nil, the statement takes no states.
 //
 // It ignores groups that no job can have. In a failed transaction it does nothing and returns nil.
+// Returns the first error of the database, which does not fail the transaction.
 func eachGroup[V any](ctx context.Context, t *tx, text string, by jobstore.GroupBy, all []jobstore.Group, states []string, have func(jobstore.Group, V)) error {
 	var names, keys []string
 	var groups []jobstore.Group

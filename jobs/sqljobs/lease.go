@@ -36,9 +36,10 @@ func (t *tx) QueueLease(ctx context.Context, queue string) (*jobstore.QueueLease
 	return l, t.fail("lease", err)
 }
 
-// SaveQueueLease stores the lease of a queue. If the lease has ended, the watchers are called
-// after the commit. Returns ErrUnsupported in a View. A database error fails the transaction, and
-// later calls return it. It implements [jobstore.LeaseTx].
+// SaveQueueLease stores the lease of a queue in place of its last one, without comparing fences.
+// If the lease has ended, the watchers are called after the commit. Returns ErrUnsupported in a
+// View. A database error fails the transaction, and later calls return it. It implements
+// [jobstore.LeaseTx].
 func (t *tx) SaveQueueLease(ctx context.Context, l *jobstore.QueueLease) error {
 	if err := t.writes("save a lease"); err != nil {
 		return err

@@ -10,7 +10,8 @@ import (
 
 // findLine returns at most limit due jobs of the queue q.Queue that q selects, in the order of q.
 // Without q.By, due means due now. In an update on PostgreSQL it locks them and skips locked jobs.
-// An invalid queue or state selects no job. Returns ErrBadJob if limit is not positive.
+// An invalid queue or state selects no job. Returns ErrBadJob if limit is not positive, and errors
+// of the database. Neither fails the transaction: Line does.
 func (t *tx) findLine(ctx context.Context, q *jobstore.Line, limit int) ([]jobstore.Row, error) {
 	if limit <= 0 {
 		return nil, fmt.Errorf("%w: a line is asked for with the limit %d", jobstore.ErrBadJob, limit)

@@ -122,7 +122,7 @@ func (n *nameCache) learn(l *learnt) {
 }
 
 // of returns the cache entry of a pattern. It compiles a new pattern and adds it, for which other
-// patterns may be removed. It takes n.mu.
+// patterns may be removed. Removed entries stay usable for running calls. It takes n.mu.
 func (n *nameCache) of(pattern string) *matched {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -215,8 +215,8 @@ func (n *nameCache) match(m *matched, l *learnt) (names []string, of int) {
 }
 
 // readNames reads the names of jobs that were added since the cache's mark, or all names, and
-// returns them. It stores the result in t.learnt, from which it enters the cache after the commit.
-// An error does not fail the transaction.
+// returns them. It stores the result in t.learnt, in place of an earlier one, from which it enters
+// the cache after the commit. An error does not fail the transaction.
 func (t *tx) readNames(ctx context.Context) (*learnt, error) {
 	l := t.s.names.since()
 	args := []any{l.from.number, l.from.snapshot}
@@ -255,9 +255,9 @@ const (
 // transaction.
 type sweeper struct {
 	mu    sync.Mutex
-	fresh int
-	busy  bool
-	after string
+	fresh int    // new names since the last removal
+	busy  bool   // a goroutine removes names
+	after string // name after which the next sweep begins
 }
 
 // count adds fresh to the number of new names. At sweepEach names it removes unused names, page by

@@ -138,8 +138,9 @@ func values(j *jobstore.Row) []any {
 	}
 }
 
-// scan reads the columns (see the function columns) of the present row into j. Message is not among
-// them.
+// scan reads the columns (see the function columns) of the present row into j. Message is not
+// among them. An empty Answer becomes nil; missing times become zero. Returns the error of the
+// row, which does not fail the transaction.
 func scan(rows sqlconn.Rows, j *jobstore.Row) error {
 	var state, phase string
 	var id, priority, parent, children, mock, timeout, respond, handouts int64

@@ -23,8 +23,8 @@ const (
 // to a queue, see [jobstore.Row.Word]. It implements [jobstore.Tx].
 //
 // Returns ErrBadJob, joined, for invalid jobs; nothing is then written. Returns ErrNotFound if a
-// job to update does not exist; that alone does not fail the transaction. Returns ErrUnsupported
-// in a View. Any database error fails the transaction.
+// job to update does not exist; others may then be written. Returns ErrUnsupported in a View. Each
+// error except ErrNotFound, also one of the database, fails the transaction.
 func (t *tx) Save(ctx context.Context, all ...*jobstore.Row) error {
 	if err := t.writes("save"); err != nil {
 		return err
@@ -135,8 +135,8 @@ func (t *tx) saveEach(ctx context.Context, all []*jobstore.Row) error {
 }
 
 // saveOne inserts j if its id is 0, else updates it, and notes the stored values. An update adds a
-// new name to the table of names and writes only changed groups of columns. Returns ErrNotFound if
-// the job does not exist.
+// new name to the table of names and writes only changed groups of columns. It does not write
+// j.Message. Returns ErrNotFound if the job to update does not exist, and errors of the database.
 func (t *tx) saveOne(ctx context.Context, j *jobstore.Row) error {
 	if j.ID == 0 {
 		return t.insert(ctx, j)
@@ -212,9 +212,10 @@ func (t *tx) addNames(ctx context.Context, names []string) error {
 	return err
 }
 
-// saveAll writes jobs to PostgreSQL, at most chunk jobs per statement: it adds their names, inserts
-// new jobs and updates the others. If an id occurs twice, only the last job with it is written.
-// Returns ErrNotFound if a job to update does not exist.
+// saveAll writes jobs to PostgreSQL, at most chunk jobs per statement: it adds their names,
+// inserts new jobs and updates the others. If an id occurs twice, only the last job with it is
+// written. Returns ErrNotFound if a job to update does not exist, and errors of the database.
+// Without jobs it does nothing.
 func (t *tx) saveAll(ctx context.Context, all []*jobstore.Row) error {
 	if len(all) == 0 {
 		return nil
@@ -300,9 +301,9 @@ func column[T any](rows [][]any, c int) []*T {
 	return col
 }
 
-// insertMany inserts jobs with one statement, sets their ids in ascending order, and notes the
-// stored values. The names must be stored already. PostgreSQL alone uses it. Returns errors of the
-// database.
+// insertMany inserts jobs with one statement, sets their ids, ascending in the order of all, and
+// notes the stored values. The names must be stored already. PostgreSQL alone uses it. Returns
+// errors of the database.
 func (t *tx) insertMany(ctx context.Context, all []*jobstore.Row) error {
 	given := make([][]any, len(all))
 	for i, j := range all {
@@ -333,7 +334,8 @@ func (t *tx) insertMany(ctx context.Context, all []*jobstore.Row) error {
 
 // updateMany updates jobs, each id once, and notes the stored values. It runs a second statement
 // for the jobs whose long texts are unchanged, so these texts are not written again. Returns
-// ErrNotFound if a job does not exist; others may be written then. PostgreSQL alone uses it.
+// ErrNotFound, which names the first id of the statement, if any of its jobs does not exist;
+// others may be written then. PostgreSQL alone uses it.
 func (t *tx) updateMany(ctx context.Context, all []*jobstore.Row) error {
 	var parts [2]struct {
 		changed groups

@@ -23,12 +23,12 @@ var migrations embed.FS
 // use.
 type Store struct {
 	conn    *sqlconn.Conn
-	lite    bool
+	lite    bool // the database is SQLite
 	text    *texts
-	closing chan struct{}
-	end     func()
+	closing chan struct{} // closed by end
+	end     func()        // idempotent
 
-	migrated  atomic.Bool
+	migrated  atomic.Bool // the tables have the newest version
 	migrating sync.Mutex
 
 	clock clock
@@ -42,8 +42,10 @@ var (
 	_ jobstore.Inserter = (*Store)(nil)
 )
 
-// Close ends the store: later calls return ErrClosed. It stops the watchers and closes the
-// connections, for which it waits until ctx ends. It implements [jobstore.Store].
+// Close ends the store: later calls return ErrClosed. It removes the watchers and closes the
+// connections, for which it waits for running calls. If ctx ends first, it returns the error of
+// ctx, and the connections are closed in the background. It is idempotent. It implements
+// [jobstore.Store].
 func (s *Store) Close(ctx context.Context) error {
 	s.end()
 	s.watch.close()
@@ -51,8 +53,9 @@ func (s *Store) Close(ctx context.Context) error {
 }
 
 // ready creates or migrates the tables at the first call, and then returns nil. Returns ErrClosed
-// after Close, or the error of the migration, which the next call repeats. It takes s.migrating
-// for the migration, so other calls wait until that has ended.
+// after Close, or the error of the migration: ErrUnavailable if ctx ended first. The next call
+// tries again. It takes s.migrating for the migration: other calls wait until that has ended, even
+// if their ctx ends.
 func (s *Store) ready(ctx context.Context) error {
 	select {
 	case <-s.closing:
@@ -78,10 +81,15 @@ func (s *Store) ready(ctx context.Context) error {
 	return nil
 }
 
-// wrap adds the error of the port [jobstore] to an error of the database: ErrClosed, or
-// ErrUnavailable if the database is unavailable, full, or denies access. what names the failed
-// step. An error of the caller's function, nil, and an error with such a class are returned
-// unchanged.
+// wrap converts an error of the database to one of the port [jobstore]. what names the failed
+// step.
+//
+//   - The connections are closed: ErrClosed.
+//   - The database is unavailable, in conflict, full, denies access, or did not answer a commit:
+//     ErrUnavailable. In the last case the transaction may have been committed.
+//   - Other errors of the database: only the text is added.
+//   - nil, an error of the caller's function, and an error that is ErrUnavailable or ErrClosed
+//     already: unchanged.
 func wrap(what string, err error) error {
 	class := sqlconn.Class(err)
 	switch {
@@ -101,25 +109,27 @@ func wrap(what string, err error) error {
 // an error that fails the transaction. fn may run more than once. The watchers of this process are
 // called in this goroutine, after the commit.
 //
-// It blocks until the commit. Returns the error of fn or of a method of tx, ErrUnavailable if the
-// database does not reply, or ErrClosed after Close. It implements [jobstore.Store].
+// It blocks until the commit. Returns the error of fn or of a method of tx, or ErrClosed after
+// Close. Returns ErrUnavailable if the database does not reply until ctx ends; the changes may
+// nevertheless be committed. It implements [jobstore.Store].
 func (s *Store) Update(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) error {
 	return s.run(ctx, s.conn.Update, use{}, fn)
 }
 
-// Single is Update for an fn that calls one method of tx, besides Now. It implements
-// [jobstore.Store].
+// Single is Update for an fn that calls one method of tx, besides Now. Errors are those of Update.
+// It implements [jobstore.Store].
 //
-// The transaction begins together with its first statement, so one statement costs two round trips.
-// In one round trip the statement would be its own transaction, and an error of fn could not undo
-// it.
+// The transaction begins together with its first statement, so one statement costs two round
+// trips. In one round trip the statement would be its own transaction, and an error of fn could
+// not undo it.
 func (s *Store) Single(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) error {
 	return s.run(ctx, s.conn.Update, use{once: true}, fn)
 }
 
-// Insert stores the new jobs that draft returns for the time now, and sets their ids. draft may run
-// twice. Returns ErrBadJob, and stores nothing, if a job has an id or is invalid. It implements
-// [jobstore.Inserter].
+// Insert stores the new jobs that draft returns for the time now, and sets their ids. draft may
+// run more than once. Returns ErrBadJob, and stores nothing, if a job has an id or is invalid.
+// Returns ErrClosed after Close. After ErrUnavailable, for example a lost connection, the jobs may
+// nevertheless be stored: the commit is sent once. It implements [jobstore.Inserter].
 //
 // On PostgreSQL, one job without a message takes one statement and one round trip. That statement
 // is its own transaction, and no later step can fail. Otherwise Insert uses an ordinary
@@ -163,11 +173,12 @@ func (s *Store) View(ctx context.Context, fn func(ctx context.Context, tx jobsto
 }
 
 // run runs fn in a transaction of do. Before, it migrates the tables at the first call, and reads
-// the server's clock if the last reading is old. Errors are those of fn or a method of tx, as wrap
-// converts them.
+// the server's clock if the last reading is old. If one of these fails, fn does not run. Errors
+// are those of fn, else the first of a method of tx, as wrap converts them.
 //
-// After a commit it caches the names that were read, calls the watchers and may remove unused
-// names. After an error it caches only the names. It calls no watcher after a View.
+// After a commit it caches the names that were read, calls the watchers in this goroutine, and may
+// remove unused names, for which it blocks. After an error it caches only the names. It calls no
+// watcher after a View.
 func (s *Store) run(
 	ctx context.Context, do func(context.Context, sqlconn.Func) error, u use, fn func(ctx context.Context, tx jobstore.Tx) error,
 ) error {
@@ -219,9 +230,10 @@ func (s *Store) relearn(ctx context.Context, t *tx) {
 	}
 }
 
-// look asks the PostgreSQL server for its time if the last answer is old, and stores it in s.clock.
-// It runs before the transaction, so the transaction does not wait for the answer. On SQLite it
-// does nothing. Returns ErrUnavailable or ErrClosed if the server does not reply.
+// look asks the PostgreSQL server for its time if the last answer is old, and stores it in
+// s.clock. It runs before the transaction, so the transaction does not wait for the answer. On
+// SQLite, or while another call asks, it does nothing. Returns ErrUnavailable or ErrClosed if the
+// server does not reply.
 func (s *Store) look(ctx context.Context) error {
 	if s.lite || !s.clock.old() {
 		return nil
@@ -238,9 +250,11 @@ func (s *Store) look(ctx context.Context) error {
 }
 
 // Coming returns the store's time, the first due time after it, and at most max names of jobs that
-// became due after since. More reports further names. Jobs of queues do not count. A zero since
-// selects no names. It takes no lock. Returns ErrClosed after Close, and ErrUnavailable if the
-// database does not reply. It implements [jobstore.Store].
+// became due after since. More reports further names. Jobs of queues do not count. A zero since,
+// or one not before the present time, selects no names. The due time is zero if no job has one. On
+// PostgreSQL the answer also raises the lower bound in s.clock. It takes no lock. Returns
+// ErrClosed after Close, and ErrUnavailable if the database does not reply. It implements
+// [jobstore.Store].
 func (s *Store) Coming(ctx context.Context, since time.Time, max int) (jobstore.Coming, error) {
 	var answer jobstore.Coming
 	if err := s.ready(ctx); err != nil {

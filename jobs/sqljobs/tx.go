@@ -75,7 +75,7 @@ func (t *tx) Now(context.Context) (time.Time, error) {
 }
 
 // clock returns the store's time in microseconds, never less than an earlier result in this
-// transaction.
+// transaction. It stores the result in t.now.
 func (t *tx) clock() int64 {
 	us := t.s.clockNow()
 	t.now = max(t.now, us)
@@ -168,9 +168,9 @@ func (t *tx) Get(ctx context.Context, id jobstore.ID) (jobstore.Row, error) {
 	return found[0], nil
 }
 
-// Delete deletes the jobs in any state, with their messages. Missing ids are ignored. Returns
-// ErrUnsupported in a View. A database error fails the transaction, and later calls return it. It
-// implements [jobstore.Tx].
+// Delete deletes the jobs in any state, with their messages, and notifies no watcher. Missing ids
+// are ignored. Returns ErrUnsupported in a View. A database error fails the transaction, and later
+// calls return it. It implements [jobstore.Tx].
 func (t *tx) Delete(ctx context.Context, ids ...jobstore.ID) error {
 	if err := t.writes("delete"); err != nil || len(ids) == 0 {
 		return err
@@ -196,8 +196,9 @@ func (t *tx) Delete(ctx context.Context, ids ...jobstore.ID) error {
 }
 
 // ExpireJobs deletes at most limit jobs that expire at or before by, the oldest first, with their
-// messages, and returns their number. On PostgreSQL it skips locked jobs. A database error fails
-// the transaction, and later calls return it. It implements [jobstore.Tx].
+// messages, and returns their number. On PostgreSQL it skips locked jobs. Returns ErrUnsupported
+// in a View. A database error fails the transaction, and later calls return it. It implements
+// [jobstore.Tx].
 func (t *tx) ExpireJobs(ctx context.Context, by time.Time, limit int) (int, error) {
 	if err := t.writes("expire jobs"); err != nil {
 		return 0, err
@@ -212,7 +213,7 @@ func (t *tx) ExpireJobs(ctx context.Context, by time.Time, limit int) (int, erro
 }
 
 // Messages returns the stored messages of the jobs. Jobs without a message are missing from the
-// map, which is never nil without an error. It locks nothing. A database error fails the
+// map, which is empty, not nil, if none has one. It locks nothing. A database error fails the
 // transaction, and later calls return it. It implements [jobstore.Tx].
 func (t *tx) Messages(ctx context.Context, ids ...jobstore.ID) (map[jobstore.ID][]byte, error) {
 	found := map[jobstore.ID][]byte{}
@@ -246,8 +247,8 @@ func (t *tx) Messages(ctx context.Context, ids ...jobstore.ID) (map[jobstore.ID]
 
 // Drop deletes a running job if its token matches and no other job or later run depends on it
 // ([jobstore.Row.Simple]). A token of 0 matches every token. It reports whether it deleted the
-// job; false is not an error. A database error fails the transaction, and later calls return it.
-// It implements [jobstore.Dropper].
+// job; false is not an error. Returns ErrUnsupported in a View. A database error fails the
+// transaction, and later calls return it. It implements [jobstore.Dropper].
 func (t *tx) Drop(ctx context.Context, id jobstore.ID, token int64) (bool, error) {
 	if err := t.writes("drop"); err != nil {
 		return false, err

@@ -21,8 +21,9 @@ type watchers struct {
 
 // Watch calls wake after each commit, by any process, that may make a job, a deferral or a lease
 // due, until stop is called. The names are the words of these records (such as
-// [jobstore.Row.Word]). nil means that notifications may be lost. wake is called from several
-// goroutines. It implements [jobstore.Store].
+// [jobstore.Row.Word]). nil means that notifications may be lost. wake is called without a lock,
+// in the goroutine that committed, or in that which listens to other processes. Calls may run at
+// the same time, and one may still run after stop. It implements [jobstore.Store].
 //
 // Watch takes w.mu and returns at once. The first watcher starts to listen to other processes, the
 // last one ends it. After Close, Watch does nothing.
@@ -85,9 +86,9 @@ func (w *watchers) tell(names []string) {
 	}
 }
 
-// heard handles a notification from another process: it calls the watchers with its word. An empty
-// text means that notifications may be lost: it calls the watchers with nil. Notifications with
-// another prefix than topic are ignored.
+// heard, which one goroutine of the connection calls, handles a notification from another process:
+// it calls the watchers with its word. An empty text means that notifications may be lost: it
+// calls the watchers with nil. Notifications with another prefix than topic are ignored.
 func (s *Store) heard(what string) {
 	if name, ok := strings.CutPrefix(what, topic); ok {
 		s.watch.tell([]string{name})
@@ -97,7 +98,7 @@ func (s *Store) heard(what string) {
 }
 
 // woken calls the watchers of this process with the wake-up words that a committed transaction has
-// noted. Without words it calls none of them.
+// noted, in this goroutine. Without words it calls none of them.
 func (s *Store) woken(t *tx) {
 	if len(t.given) > 0 {
 		s.watch.tell(t.given)

@@ -55,8 +55,9 @@ func place(j *jobstore.Row) *jobstore.Row {
 }
 
 // Weigh returns the number of running jobs of a queue and the sum of their weights in thousandths.
-// Jobs that await an answer also run. It reads all of them in pages unless tx is a Weigher. After
-// an error both numbers are 0.
+// Jobs that await an answer also run. If tx is a Weigher, it returns the results of its Weigh.
+// Otherwise it reads all these jobs in pages. Returns errors of the store; both numbers are then
+// 0.
 func Weigh(ctx context.Context, tx jobstore.Tx, queue string) (n, weight int64, err error) {
 	if w, ok := tx.(jobstore.Weigher); ok {
 		return w.Weigh(ctx, queue)

@@ -20,8 +20,8 @@ type Windows struct {
 const maxWindowTexts = 256
 
 // of returns the parsed windows of j, which are the times at which j may start; nil if j has no
-// windows. Results are cached, errors are not. Returns an error that wraps ErrBadJob if they cannot
-// be parsed. It takes c.mu.
+// windows. Results are cached, errors are not. A full cache of maxWindowTexts results is first
+// emptied. Returns an error that wraps ErrBadJob if they cannot be parsed. It takes c.mu.
 func (c *Windows) of(j *jobstore.Row) (*when.Windows, error) {
 	if j.Window == "" {
 		return nil, nil

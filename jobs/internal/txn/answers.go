@@ -34,7 +34,7 @@ func (t *Step) Early(ctx context.Context, name, key string) (*jobstore.EarlyAnsw
 
 // SaveEarly stores an early answer, in place of the one with the same name and key. In a batch (a
 // transaction that several changes share) the answer is written at the end of the transaction, if
-// the current change succeeds.
+// the current change succeeds. Outside a batch it is written at once. Returns errors of the store.
 func (t *Step) SaveEarly(ctx context.Context, e *jobstore.EarlyAnswer) error {
 	if t.batch != nil {
 		t.batch.pendingEarly = append(t.batch.pendingEarly, earlyChange{answerKey{e.Name, e.Key}, e})
@@ -43,8 +43,9 @@ func (t *Step) SaveEarly(ctx context.Context, e *jobstore.EarlyAnswer) error {
 	return t.Tx.SaveEarly(ctx, e)
 }
 
-// DeleteEarly deletes the early answer to a name and a key. A missing one is ignored. In a batch it
-// is deleted at the end of the transaction, if the current change succeeds.
+// DeleteEarly deletes the early answer to a name and a key. A missing one is ignored. In a batch
+// it is deleted at the end of the transaction, if the current change succeeds. Outside a batch it
+// is deleted at once. Returns errors of the store.
 func (t *Step) DeleteEarly(ctx context.Context, name, key string) error {
 	if t.batch != nil {
 		t.batch.pendingEarly = append(t.batch.pendingEarly, earlyChange{answerKey{name, key}, nil})
@@ -53,12 +54,13 @@ func (t *Step) DeleteEarly(ctx context.Context, name, key string) error {
 	return t.Tx.DeleteEarly(ctx, name, key)
 }
 
-// DeferralOf returns the open deferral of a name and a key, locked. A deferral is a task that waits
-// for an answer. If no such deferral is open, it returns the last one that is over, or nil, without
-// a lock. In a batch it returns a copy with the changes so far.
+// DeferralOf returns the open deferral of a name and a key, locked. A deferral is a task that
+// waits for an answer. If no such deferral is open, it returns the last one that is over, or nil,
+// without a lock. In a batch it returns a copy with the changes so far.
 //
-// Returns ErrLocks if a batch has not locked the open deferral. The transaction then starts again
-// and locks it. Returns nil if the deferral was deleted, or has got another key, before its lock.
+// Returns ErrLocks if a batch has not locked the open deferral. It notes the task of the deferral,
+// so that the transaction starts again and locks it. Returns nil if the deferral was deleted, or
+// has got another key, before its lock.
 func (t *Step) DeferralOf(ctx context.Context, name, key string) (*jobstore.Deferral, error) {
 	if t.batch != nil {
 		for _, d := range t.batch.deferrals {
@@ -84,6 +86,7 @@ func (t *Step) DeferralOf(ctx context.Context, name, key string) (*jobstore.Defe
 
 // SaveDeferral saves a deferral that DeferralOf has returned locked. In a batch it is written at
 // the end of the transaction, if the current change succeeds; a change can save one deferral.
+// Outside a batch it is written at once. Returns errors of the store.
 func (t *Step) SaveDeferral(ctx context.Context, d *jobstore.Deferral) error {
 	if t.batch != nil {
 		t.batch.pendingDeferral = d

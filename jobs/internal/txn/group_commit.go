@@ -72,7 +72,8 @@ func New(store jobstore.Store, after func(context.Context, *Step, *jobstore.Row)
 
 // Do runs fn in a transaction of the store that holds all locks of l. When fn returns ErrLocks, it
 // runs fn again in a new transaction, with the locks that fn has added to l. It blocks until the
-// commit. Returns any other error of fn unchanged, and the error of the commit.
+// commit. Returns any other error of fn unchanged, the errors of the store, and ErrUnavailable if
+// ctx ends between two tries.
 func (e *Engine) Do(ctx context.Context, l *Locks, fn func(ctx context.Context, t *Step) error) error {
 	return Do(ctx, e.store, l, fn)
 }
@@ -82,7 +83,7 @@ func (e *Engine) Do(ctx context.Context, l *Locks, fn func(ctx context.Context, 
 // blocks until the commit. fn saves the job itself.
 //
 // Returns ErrNotFound if the job does not exist. Returns the error of fn or e.after, which rolls
-// everything back.
+// everything back, and the errors of Do.
 func (e *Engine) One(ctx context.Context, id jobstore.ID, fn func(ctx context.Context, t *Step, j *jobstore.Row) error) error {
 	var l Locks
 	return e.Do(ctx, &l, func(ctx context.Context, t *Step) error {
@@ -99,9 +100,9 @@ func (e *Engine) One(ctx context.Context, id jobstore.ID, fn func(ctx context.Co
 
 // Batch makes all changes in shared transactions and blocks until they are committed or refused.
 // Worker goroutines of the engine make the changes and call Then of each change that succeeded. A
-// change that returns ErrNeedsOwnTx gets a transaction of its own afterwards, in this goroutine.
-// One refused change does not stop the others. Returns the errors of the changes, joined; the
-// error of a single change unchanged.
+// change that returns ErrNeedsOwnTx gets a transaction of its own afterwards, in this goroutine
+// (runAlone). One refused change does not stop the others. Returns the errors of the changes,
+// joined; the error of a single change unchanged.
 //
 // Returns ErrUnavailable if ctx ends first. Changes that have begun may then still take effect;
 // the others are dropped. It takes e.mu, but does not hold it while it waits.
@@ -224,8 +225,9 @@ func (e *Engine) runBatch(batch []*Change) {
 // left them. It writes each job once, at the end.
 //
 // Each change holds its own error in err. An error of a rule (isRule) drops only its change. Any
-// other error fails the whole transaction and is returned. When locks are missing, it notes the
-// missing locks of all changes and runs all of them again.
+// other error rolls the whole transaction back and is returned. When locks are missing, it rolls
+// back, notes the missing locks of all changes (and deferrals to lock in task), and runs all
+// changes again. Returns ErrUnavailable if ctx ends between two tries. It blocks.
 func (e *Engine) runShared(ctx context.Context, changes []*Change) error {
 	var l Locks
 	if err := e.findJobs(ctx, changes, &l); err != nil {
@@ -410,10 +412,11 @@ func (t *Step) jobNotRead(ctx context.Context, c *Change) (jobstore.ID, error) {
 	return 0, err
 }
 
-// runAlone makes one change in a transaction of its own, and calls e.after with its job in the same
-// transaction. After the commit it calls Then. Do gets the locked job itself, or nil if no open job
-// has the key. It tries again, until ctx ends, if the job has lost its key before it was locked.
-// Returns ErrNotFound if a job selected by ID does not exist.
+// runAlone makes one change in a transaction of its own, and calls e.after with its job in the
+// same transaction. After the commit it calls Then. Do gets the locked job itself, or nil if no
+// open job has the key. It tries again, until ctx ends, if the job has lost its key before it was
+// locked. Returns ErrNotFound if a job selected by ID does not exist. Errors of c.Do or e.after
+// roll everything back and are returned, as are the errors of Engine.Do.
 func (e *Engine) runAlone(ctx context.Context, c *Change) error {
 	var l Locks
 	if c.Key != "" {
@@ -448,8 +451,9 @@ func (e *Engine) runAlone(ctx context.Context, c *Change) error {
 	return err
 }
 
-// OneOrBatch changes the job id by fn: as Batch does with one change if shares is true, else as One
-// does. In a batch, fn must return ErrNeedsOwnTx if other jobs depend on the job.
+// OneOrBatch changes the job id by fn: as Batch does with one change if shares is true, else as
+// One does. In a batch, fn must return ErrNeedsOwnTx if other jobs depend on the job. Returns the
+// errors of One or Batch.
 func (e *Engine) OneOrBatch(ctx context.Context, shares bool, id jobstore.ID, fn func(ctx context.Context, t *Step, j *jobstore.Row) error) error {
 	if !shares {
 		return e.One(ctx, id, fn)

@@ -76,7 +76,7 @@ func (t *Step) begin(ctx context.Context) error {
 }
 
 // lockNames sorts names and locks them until the transaction ends. It blocks while another
-// transaction holds one of them. It does nothing without names.
+// transaction holds one of them. It does nothing without names. Returns errors of the store.
 func (t *Step) lockNames(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		return nil
@@ -94,9 +94,10 @@ func named(prefix string, keys map[string]bool) []string {
 	return all
 }
 
-// job locks the job id and returns it. If t has locked it already, job returns the same row.
-// Returns ErrNotFound if it does not exist. Returns ErrLocks, together with the row, if its
-// sequence key or its parent is not locked yet; these locks are then added for the next try.
+// job locks the job id, stores it in t.own and returns it. It blocks while another transaction
+// holds the job. If t has locked it already, job returns the same row. Returns ErrNotFound if it
+// does not exist. Returns ErrLocks, together with the row, if its sequence key or its parent is
+// not locked yet; these locks are then added for the next try. Returns errors of the store.
 func (t *Step) job(ctx context.Context, id jobstore.ID) (*jobstore.Row, error) {
 	if p := t.Rows[id]; p != nil {
 		return p, t.Locks.AddJob(p)
@@ -109,12 +110,12 @@ func (t *Step) job(ctx context.Context, id jobstore.ID) (*jobstore.Row, error) {
 	return &j, t.Locks.AddJob(&j)
 }
 
-// Jobs locks jobs and returns those that exist, by id. It returns the same row for a job that t has
-// locked already. It blocks while other transactions hold a job.
+// Jobs locks jobs and returns those that exist, by id. It returns the same row for a job that t
+// has locked already. It blocks while other transactions hold a job.
 //
 // Rows must be locked in the order of ids. If a job with a higher id is already locked, Jobs adds
-// all rows to t.Locks and returns ErrLocks. The transaction then starts again and locks all of them
-// first.
+// all rows to t.Locks and returns ErrLocks. The transaction then starts again and locks all of
+// them first. Returns errors of the store.
 func (t *Step) Jobs(ctx context.Context, ids ...jobstore.ID) (map[jobstore.ID]*jobstore.Row, error) {
 	jobs := make(map[jobstore.ID]*jobstore.Row, len(ids))
 	var more []jobstore.ID
@@ -138,7 +139,8 @@ func (t *Step) Jobs(ctx context.Context, ids ...jobstore.ID) (map[jobstore.ID]*j
 
 // lockRows locks the jobs of ids, which are not locked yet, and stores them in t.Rows; nil for a
 // job that does not exist. It does nothing without ids. If a job with a higher id is locked, it
-// adds all rows to t.Locks and returns ErrLocks.
+// adds all rows to t.Locks and returns ErrLocks. Returns errors of the store. It blocks while
+// other transactions hold a job.
 func (t *Step) lockRows(ctx context.Context, ids []jobstore.ID) error {
 	if len(ids) == 0 {
 		return nil
@@ -182,8 +184,8 @@ func (t *Step) Hold(jobs []jobstore.Row) {
 
 // Save sets Changed to the time of the transaction, sets Due, and writes the jobs. Due becomes
 // NextRun for a QUEUED or RUNQUEUED job, stays for a RUNNING one, and is zero otherwise. A job
-// without an ID gets one. In a batch they are written at the end of the transaction, if the current
-// change succeeds.
+// without an ID gets one. In a batch they are written at the end of the transaction, if the
+// current change succeeds. Outside a batch they are written at once. Returns errors of the store.
 func (t *Step) Save(ctx context.Context, jobs ...*jobstore.Row) error {
 	for _, j := range jobs {
 		j.Changed = t.Now
@@ -197,7 +199,8 @@ func (t *Step) Save(ctx context.Context, jobs ...*jobstore.Row) error {
 }
 
 // Drop deletes jobs, which must be locked. In a batch they are deleted at the end of the
-// transaction, if the current change succeeds.
+// transaction, if the current change succeeds. Outside a batch they are deleted at once. Returns
+// errors of the store.
 func (t *Step) Drop(ctx context.Context, ids ...jobstore.ID) error {
 	if t.batch != nil {
 		t.batch.deleted = append(t.batch.deleted, ids...)

@@ -306,7 +306,8 @@ func (w *List) serve(g *group) {
 
 // serveLine calls Take once for a group that has callers, and gives its jobs to the first callers.
 // It gives back jobs that no caller wants any more. Call it with w.mu held; it releases w.mu
-// during calls of the store. Take is cancelled after takeTimeout.
+// during calls of the store. Take is cancelled after takeTimeout. The sizes of the jobs set the
+// limit of the next Take (w.size).
 //
 // If Take returned as many jobs as asked for, more may be due: it then sets g.again, so that serve
 // queues the group again. Otherwise answerRest replies to callers that do not wait, or to all if
