@@ -74,7 +74,7 @@ func testPoison(t *testing.T, open Open) {
 	if got := r.wantDead("poison", "in quarantine"); got.Message.ID != "poison" {
 		t.Fatal("the wrong task was given up")
 	}
-	r.eventually("the dead letter counts", func() bool { return m.DeadLettered.Count() > 0 }) // after it is stored
+	r.eventually("the dead letter counts", func() bool { return m.DeadLettered.Count() > 0 })
 	if m.Crashes.Count() != beside+1 || m.DeadLettered.Count() != 1 {
 		t.Fatalf("%d crashes counted, %d tasks given up; want %d and 1", m.Crashes.Count(), m.DeadLettered.Count(), beside+1)
 	}
