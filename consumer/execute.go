@@ -147,7 +147,7 @@ func (r *run) commitStart() (start bool, later func()) {
 // admissions and calls conclude, also if a release calls runtime.Goexit. result and err decide the
 // settlement. A stop waits for finish.
 func (q *queue) finish(r *run, result any, err error) {
-	q.c.settling.Hold() // a stop waits from here on: releaseRunning leaves this run out
+	q.c.settling.Hold() // a stop waits from here on: after running.End it does not find this run
 	defer q.c.settling.Release()
 	r.ended = time.Now()
 	r.returned.Store(true)

@@ -77,8 +77,8 @@ func TestStopWaitsForEarlyAcknowledgement(t *testing.T) {
 	}
 }
 
-// TestStopWithHangingRelease shows that a forced stop leaves a record of a task that runs at most
-// once, although the release of its admission does not return.
+// TestStopWithHangingRelease stops a consumer by force while the release of an admission hangs. The
+// task, which runs at most once, has a record or a dead letter when Run returns.
 func TestStopWithHangingRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})
