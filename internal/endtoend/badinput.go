@@ -119,7 +119,8 @@ func testCompressed(t *testing.T, open Open) {
 		}
 	}
 	runtime.ReadMemStats(&after)
-	if spent := after.TotalAlloc - before.TotalAlloc; spent > 128<<20 {
+	// One expanded body costs 256 MiB. Tests that run beside this one allocate too.
+	if spent := after.TotalAlloc - before.TotalAlloc; spent > 240<<20 {
 		t.Errorf("six small messages cost %d MiB", spent>>20)
 	}
 	want(r, submit(r, add, pair{1, 2}), 3)
