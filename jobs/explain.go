@@ -243,7 +243,8 @@ func (x *explainer) explainPaused(ctx context.Context) error {
 
 // explainQueued adds the reasons of a QUEUED job. A job that is not due waits for its time, window
 // or next attempt (explainNotDue). A due job of a queue waits for its leader (explainDueInQueue).
-// Any other due job waits for a free worker; a failed attempt is a second reason.
+// Any other due job waits for a free worker; a failed attempt is a second reason. Returns errors of
+// the store.
 func (x *explainer) explainQueued(ctx context.Context) error {
 	j := x.row
 	if j.NextRun.After(x.At) {
