@@ -422,10 +422,10 @@ func (r *session) concluded(h *heldJob, n *atomic.Int64, err error) bool {
 	return err == nil
 }
 
-// giveBack returns the claims of jobs to the store, concurrently, so that other runners can claim
-// the jobs at once. It blocks until the store has replied for each job, or the runner ends its
-// calls. It releases all jobs and counts those that were given back. Errors go to concluded: a job
-// whose attempt is over is marked as lost, and any other error is logged.
+// giveBack returns the claims of jobs to the store (Service.GiveBack), concurrently, so that other
+// runners can claim the jobs at once. It blocks until the store has replied for each job, or the
+// runner ends its calls. It releases all jobs and counts those that were given back. Errors go to
+// concluded: a job whose attempt is over is marked as lost, and any other error is logged.
 func (r *session) giveBack(hs ...*heldJob) {
 	var wg sync.WaitGroup
 	for _, h := range hs {

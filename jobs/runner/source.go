@@ -111,8 +111,9 @@ func (r *session) purge(ctx context.Context) {
 const mostRenewed = 500
 
 // renew renews the leases of jobs in one transaction. errs contains the result of each job, in
-// order; asked is a time before the new leases begin. If err is not nil, no lease was renewed. It
-// ignores its context, so that a stop does not interrupt it.
+// order; asked is a time before the new leases begin. If err is not nil, errs is nil, and the
+// leases may have been renewed or not. It ignores its context, so that a stop does not interrupt
+// it.
 func (r *session) renew(_ context.Context, hs []*heldJob) (errs []error, asked time.Time, err error) {
 	jobs := make([]*jobs.Row, len(hs))
 	for i, h := range hs {
