@@ -202,7 +202,8 @@ func (s *Store) end(ctx context.Context, c *claim) error {
 // next passes a claimed deferral on to the next attempt of the task, whose message is due at the
 // given time; a past time means now. The deferral then reserves the same key for that attempt: an
 // answer that comes is stored for it. The old answer and state are deleted. The attempt must begin
-// within Config.Retention. Returns the errors of updateClaimed, such as [broker.ErrLeaseLost].
+// within Config.Retention. Returns the errors of updateClaimed, such as [broker.ErrLeaseLost]. A
+// repeated call after a success returns ErrLeaseLost.
 func (s *Store) next(ctx context.Context, c *claim, at time.Time) error {
 	return s.updateClaimed(ctx, c, func(d *jobstore.Deferral, now time.Time) {
 		if at.Before(now) {
@@ -219,7 +220,8 @@ func (s *Store) next(ctx context.Context, c *claim, at time.Time) error {
 
 // release gives a claimed deferral back: it can be claimed again after the given time. A woken
 // deferral, which still awaits its answer, is due at its Deadline at the latest. Returns the errors
-// of updateClaimed, such as [broker.ErrLeaseLost].
+// of updateClaimed, such as [broker.ErrLeaseLost]. A repeated call after a success returns
+// ErrLeaseLost.
 func (s *Store) release(ctx context.Context, c *claim, after time.Duration) error {
 	return s.updateClaimed(ctx, c, func(d *jobstore.Deferral, now time.Time) {
 		d.Fence++

@@ -153,7 +153,7 @@ func (b *subscription) next() *delivery {
 //
 // Returns nil even if it claimed nothing: another call has filled b.ready, no queue is set, or no
 // deferral is due. Returns an error of the store, of ctx, or ErrClosed. Only the goroutine whose
-// element is in b.token may call it. It takes b.mu.
+// element is in b.token may call it. It takes b.mu, but does not hold it while it waits.
 func (b *subscription) fill(ctx context.Context) error {
 	b.mu.Lock()
 	all, _ := b.held.Len()
@@ -346,8 +346,9 @@ func (d *delivery) Ack(ctx context.Context) error {
 }
 
 // Next stores that the next attempt of the task was published and is due at the given time. The
-// deferral then keeps the answer for that attempt. Returns [broker.ErrLeaseLost] if another
-// consumer has claimed the deferral. After another error it may be repeated. It implements
+// deferral then reserves the same key for that attempt; its old answer and state are deleted.
+// Returns [broker.ErrLeaseLost] if another consumer has claimed the deferral. After another error
+// it may be repeated; it returns ErrLeaseLost if the first call took effect. It implements
 // [deferral.Delivery].
 func (d *delivery) Next(ctx context.Context, at time.Time) error {
 	return d.settle(func() error { return d.b.s.next(ctx, d.c, at) })

@@ -71,10 +71,11 @@ type LeaderConfig struct {
 	// Begin sets Key and Respond of a job before the start of its attempt is saved. It runs in a
 	// transaction and may run again. An error fails the attempt.
 	Begin func(*jobstore.Row) error
-	// Report receives errors that Next does not return.
+	// Report receives errors that Next does not return. The goroutines of Next, KeepLease and Close
+	// call it.
 	Report func(error)
 	// Held receives jobs that are held because their windows cannot be parsed. Default: Report
-	// receives the error.
+	// receives the error. The goroutine of Next calls it after the commit.
 	Held func(*jobstore.Row, error)
 	// NoDeadlines gives attempts no deadline, because the jobs are dispatched as tasks, which have
 	// time limits of their own.

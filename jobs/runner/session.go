@@ -140,8 +140,8 @@ func newSession(r *Runner, names []string) (*session, error) {
 
 // run claims and runs jobs until ctx ends or the service is closed. Its goroutines renew leases,
 // submit tasks, delete expired jobs and sweep. It blocks until all work has ended, in this order:
-// claims, submissions, handlers, waits for tasks, renewals. Jobs that were not submitted are given
-// back, and the lease of a queue is released.
+// claims, submissions, handlers, waits for tasks, renewals. giveBack returns the jobs that were not
+// submitted, and stepDown releases the lease of a queue.
 //
 // Handlers may run for ShutdownTimeout; then their contexts end. Returns the error of fetch. Also
 // returns an error if handlers have not returned in time; it then does not wait for them.
@@ -254,8 +254,9 @@ func (r *session) freeSlots(ctx context.Context) int {
 // startWork adds claimed jobs to the held set. It starts a goroutine for each handler, or passes
 // the jobs to the submitters as one batch. It does not wait for them.
 //
-// A job with GivenUp (FAILED after ten claims) is counted and reported only. If ctx has ended, the
-// other jobs are given back.
+// A job with GivenUp (FAILED after ten claims) is counted and reported only. If ctx has ended,
+// giveBack returns the other jobs, in goroutines. The size of the claim goes to r.size, which
+// limits the next one.
 func (r *session) startWork(ctx context.Context, got []jobs.Handout) {
 	b := batch{bytes: page.Handouts(got)}
 	r.size.Read(len(got), b.bytes)
