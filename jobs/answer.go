@@ -101,8 +101,9 @@ func (s *Service) answerOne(ctx context.Context, a Answer) (Receipt, error) {
 // receipts in the order of answers, and nil without answers. Of two answers with one key the first
 // counts. It blocks until the commits, which other changes may share.
 //
-// All answers are checked first: after a [FieldError] no answer was given. After any other error no
-// receipts are returned, but some answers may have been given. Repeating the call is harmless.
+// All answers are checked first: after a [FieldError] no answer was given. After any other error,
+// such as [ErrUnavailable] if ctx ends, no receipts are returned, but some answers may have been
+// given. Repeating the call is harmless.
 func (s *Service) AnswerAll(ctx context.Context, answers []Answer) ([]Receipt, error) {
 	if len(answers) == 0 {
 		return nil, nil

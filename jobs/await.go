@@ -204,7 +204,7 @@ func (s *Service) await(ctx context.Context, t *txn.Step, j *Row, a *Await) (has
 
 // redeliverAnswer makes j, whose answer has come, due now, so that a worker claims it and handles
 // the answer. It saves j. With Phase Answered the token stays; otherwise deliverAnswer does the
-// work.
+// work. Returns the error of saving j.
 func (s *Service) redeliverAnswer(ctx context.Context, t *txn.Step, j *Row) error {
 	if j.Phase == Answered {
 		j.Due = t.Now

@@ -113,7 +113,8 @@ func (s *Service) finish(ctx context.Context, t *txn.Step, j *Row, stop bool) (f
 // dropSimple deletes a running job in one statement if the job is simple (Row.Simple) and token
 // matches; 0 matches any. dropped reports whether it did. It is false without an error if the job
 // is not such a job, or the store is not a Dropper. The caller must then apply the rules. It
-// remembers that the store is not a Dropper.
+// remembers that the store is not a Dropper. Returns errors of the store; the job may then be
+// deleted.
 func (s *Service) dropSimple(ctx context.Context, id ID, token int64) (dropped bool, err error) {
 	if s.noDropper.Load() {
 		return false, nil

@@ -126,7 +126,7 @@ func (s *Service) claimDue(ctx context.Context, sel Selector, lease time.Duratio
 // rest reports that such a job is due, or that the store is not a Taker; then use claimByRules. If
 // the answer of a claimed job has come, it stores the Phase Answered in a second transaction. If
 // that fails, it returns the error together with the claimed jobs. It remembers that the store is
-// not a Taker.
+// not a Taker. Returns errors of the store; jobs may then stay claimed until their leases end.
 func (s *Service) claimSimple(ctx context.Context, sel Selector, lease time.Duration, limit int) (out []Handout, rest bool, err error) {
 	if s.noTaker.Load() {
 		return nil, true, nil

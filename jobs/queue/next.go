@@ -232,7 +232,8 @@ func (p *pace) poll(every time.Duration) time.Duration {
 // skipSlowSearches wraps find, which searches jobs up to a weight. The result skips a search and
 // returns no job if a recent search for the same or a higher weight was slow and found nothing.
 // Slow means longer than scanTime. Recent means less than slowScanFactor times its duration ago.
-// Searches without a maximum weight are never skipped.
+// Searches without a maximum weight are never skipped. It returns errors of find unchanged; such a
+// search never counts as slow.
 func (p *pace) skipSlowSearches(find func(context.Context, jobstore.Line, int) ([]jobstore.Row, error)) func(context.Context, jobstore.Line, int) ([]jobstore.Row, error) {
 	return func(ctx context.Context, q jobstore.Line, limit int) ([]jobstore.Row, error) {
 		most, set := q.MaxWeight.Get()

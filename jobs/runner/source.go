@@ -45,7 +45,8 @@ func (r *session) newSource() (source, error) {
 type getSource struct{ r *session }
 
 // Next claims at most slots due jobs of the session's names that have no queue. It blocks until a
-// job is due or ctx ends.
+// job is due or ctx ends. Returns the errors of Service.Get, such as ErrNoJob if ctx ends, and
+// ErrClosed after Close of the service.
 func (a getSource) Next(ctx context.Context, slots int) ([]jobs.Handout, error) {
 	return a.r.s.Get(ctx, jobs.Request{Selector: jobs.Selector{Names: a.r.names}, Lease: a.r.c.Lease, Max: slots, Wait: true})
 }
