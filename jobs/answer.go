@@ -61,8 +61,9 @@ const (
 //
 // It blocks until the commit, which other changes may share. The answer is counted; Config.OnAnswer
 // gets it unless it is Accepted. A repeated call is harmless: it returns Duplicate if the first one
-// was Accepted. Returns a [FieldError] for an invalid argument, and [ErrUnavailable] if ctx ends
-// before the store replies.
+// was Accepted. Returns a [FieldError] for an invalid argument, or a result that JSON cannot
+// encode. Returns [ErrUnavailable] if ctx ends before the store replies; the answer may then be
+// stored.
 func (s *Service) Complete(ctx context.Context, name, key string, result any) (Receipt, error) {
 	text, err := taskio.Marshal(result)
 	if err != nil {
@@ -74,7 +75,7 @@ func (s *Service) Complete(ctx context.Context, name, key string, result any) (R
 // Reject is [Service.Complete] with a refusal, which makes the attempt fail with reason. A worker
 // claims the job and handles the refusal, even if Respond is not set; it may start another attempt.
 // Only the text of reason is stored, cut to [MaxReason] bytes. A nil reason, or one without text,
-// becomes "refused".
+// becomes "refused". Returns the errors of Complete.
 func (s *Service) Reject(ctx context.Context, name, key string, reason error) (Receipt, error) {
 	text := ""
 	if reason != nil {
@@ -87,7 +88,7 @@ func (s *Service) Reject(ctx context.Context, name, key string, reason error) (R
 }
 
 // answerOne gives one answer, as AnswerAll does, and returns its receipt. Returns the errors of
-// AnswerAll with an empty receipt.
+// AnswerAll with an empty receipt; the answer may then be stored.
 func (s *Service) answerOne(ctx context.Context, a Answer) (Receipt, error) {
 	receipts, err := s.AnswerAll(ctx, []Answer{a})
 	if err != nil {
@@ -98,10 +99,11 @@ func (s *Service) answerOne(ctx context.Context, a Answer) (Receipt, error) {
 
 // AnswerAll gives many answers, as [Service.Complete] and [Service.Reject] do. It returns their
 // receipts in the order of answers, and nil without answers. Of two answers with one key the first
-// counts.
+// counts. It blocks until the commits, which other changes may share.
 //
-// All answers are checked first: after a [FieldError] no answer was given. After any other error no
-// receipts are returned, but some answers may have been given. Repeating the call is harmless.
+// All answers are checked first: after a [FieldError] no answer was given. After any other error,
+// such as [ErrUnavailable] if ctx ends, no receipts are returned, but some answers may have been
+// given. Repeating the call is harmless.
 func (s *Service) AnswerAll(ctx context.Context, answers []Answer) ([]Receipt, error) {
 	if len(answers) == 0 {
 		return nil, nil
@@ -158,7 +160,8 @@ func checkAnswer(a Answer) (Answer, error) {
 }
 
 // answerChange returns the change that gives the answer a, for txn.Engine.Batch; it does nothing
-// itself. After its commit the change stores the receipt in *receipt and calls reportAnswer.
+// itself. Do of the change calls applyAnswer. After the commit its Then stores the receipt in
+// *receipt and calls reportAnswer.
 func (s *Service) answerChange(a Answer, receipt *Receipt) *txn.Change {
 	var got Receipt
 	var ended runEnd
@@ -228,8 +231,8 @@ func (s *Service) reportAnswer(a Answer, r Receipt, ended runEnd) {
 //   - j already has an answer: Duplicate, and nothing changes.
 //   - Otherwise j accepts it (accept), with the receipt Accepted.
 //
-// runEnd is the effect on the run of j. Returns errors of the store, with an empty effect, and
-// those of accept.
+// runEnd is the effect on the run of j. Returns errors of the store and of accept; ignore the
+// receipt and the effect then.
 func (s *Service) applyAnswer(ctx context.Context, t *txn.Step, j *Row, a *Answer) (Receipt, runEnd, error) {
 	switch {
 	case j == nil:
@@ -253,11 +256,13 @@ func (s *Service) applyAnswer(ctx context.Context, t *txn.Step, j *Row, a *Answe
 
 // accept stores the answer a in j and saves j. Without Respond an answer that is not a refusal
 // finishes the run of j, as Finish does. runEnd is then runFinished or runFailed; otherwise it is
-// noEnd.
+// noEnd. After an error ignore it.
 //
 // In all other cases a worker must handle the answer: j becomes RUNNING and due now, with Phase
 // Answered. If a worker is still sending the request, only the answer is stored and the worker
-// keeps its lease.
+// keeps its lease. A refusal is stored in Reason.
+//
+// Returns errors of the store and of finish, such as ErrNeedsOwnTx.
 func (s *Service) accept(ctx context.Context, t *txn.Step, j *Row, a *Answer) (runEnd, error) {
 	if !j.Respond && a.Refusal == "" {
 		j.Answer, j.Phase = a.Result, Answered
@@ -283,7 +288,7 @@ func (s *Service) accept(ctx context.Context, t *txn.Step, j *Row, a *Answer) (r
 //   - The last job or task with the key is over: Late.
 //   - Otherwise the answer is stored as an early answer (storeEarly): Early, or Duplicate.
 //
-// Returns errors of the store, with an empty receipt.
+// Returns errors of the store, and ErrLocks for another try (DeferralOf); ignore the receipt then.
 func (s *Service) answerNoJob(ctx context.Context, t *txn.Step, a *Answer) (Receipt, error) {
 	d, err := t.DeferralOf(ctx, a.Name, a.Key)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 
 // storeEarly stores an answer that came before its request, until Config.EarlyFor has passed, and
 // returns the receipt Early. If an early answer is already stored for the key, it changes nothing
-// and returns the receipt Duplicate. The receipt names no job. Call it with the key locked.
-// Returns errors of the store.
+// and returns the receipt Duplicate. The receipt names no job. Call it with the key locked. Returns
+// errors of the store; ignore the receipt then.
 func (s *Service) storeEarly(ctx context.Context, t *txn.Step, a *Answer) (Receipt, error) {
 	stored, err := t.Early(ctx, a.Name, a.Key)
 	if err != nil {

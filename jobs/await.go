@@ -34,14 +34,16 @@ type Expect struct {
 }
 
 // Expect reserves a key for this attempt. Call it before sending a request whose key the handler
-// chooses. It stores the key and Respond in the job. The attempt continues. With another key, the
-// answer to the earlier key is deleted.
+// chooses. It stores the key and Respond in the job. The attempt continues. A new key clears Answer
+// and Reason of the job, and the job no longer accepts an answer to the earlier key. With the
+// present key only Respond changes.
 //
 // It blocks until the commit, which other changes may share. Returns [ErrKeyTaken] if another open
 // job or a waiting task has the key. Returns [ErrAnswerThere] if the attempt already has an answer
 // to its earlier key. Returns [ErrStale] or [ErrNotRunning] if the attempt is over, [ErrNotFound]
-// for an unknown id, and a [FieldError] for an invalid key. The call counts as [Stats].Expected, or
-// as Stale after ErrStale.
+// for an unknown id, and a [FieldError] for an invalid key. Returns [ErrUnavailable] if ctx ends
+// first; the key may then be reserved. The call counts as [Stats].Expected, or as Stale after
+// ErrStale.
 func (s *Service) Expect(ctx context.Context, e Expect) error {
 	if e.Key == "" {
 		return &FieldError{Field: "key", Problem: rules.Missing}
@@ -67,13 +69,12 @@ func (s *Service) Expect(ctx context.Context, e Expect) error {
 	return s.counted(&s.count.expected, err)
 }
 
-// register stores key as the Key of j, which runs, and saves j. It deletes the answer and the
-// Reason of the earlier key, and sets Attempt to at least 1. It does nothing if j already has this
-// key.
+// register stores key as the Key of j, which runs, and saves j. It clears Answer and Reason, and
+// sets Attempt to at least 1. It does nothing if j already has this key.
 //
 // Returns ErrLocks, for another try, if the key is not locked yet. Returns ErrAnswerThere if j has
 // an answer, and ErrKeyTaken if another open job or a waiting task has the key. j is then
-// unchanged.
+// unchanged. Returns errors of the store.
 func (s *Service) register(ctx context.Context, t *txn.Step, j *Row, key string) error {
 	if key == j.Key {
 		return nil
@@ -106,8 +107,8 @@ func (s *Service) register(ctx context.Context, t *txn.Step, j *Row, key string)
 // job or a waiting task has the key. Returns [ErrAnswerThere] for another key if the attempt has
 // its answer. Returns [ErrStale] or [ErrNotRunning] if the attempt is over, and [ErrNotFound] for
 // an unknown id. Returns a [FieldError] if neither a nor the job has a key, or if a field is
-// invalid. The call counts as [Stats].Awaiting, or as Stale after ErrStale; a claimed early answer
-// also as Accepted.
+// invalid. Returns [ErrUnavailable] if ctx ends first; the job may then await its answer. The call
+// counts as [Stats].Awaiting, or as Stale after ErrStale; a claimed early answer also as Accepted.
 func (s *Service) Await(ctx context.Context, a Await) (answered bool, err error) {
 	if err := checkKeyField("key", a.Key); err != nil {
 		return false, err
@@ -150,13 +151,14 @@ func (s *Service) Await(ctx context.Context, a Await) (answered bool, err error)
 // j.
 //
 //   - hasAnswer reports that the answer has come before. If it has ended the run, nothing changes.
-//     If it is stored in j, j is made due with it.
+//     If it is stored in j, redeliverAnswer makes j due with it.
 //   - If an early answer is stored, j accepts it at once (accept). hasAnswer is then true, got is
 //     its receipt, and ended its effect. In all other cases got is nil.
 //   - If j awaits an answer with this key already, nothing changes.
 //
 // Returns ErrLocks, for another try, if the key is not locked yet. Returns a FieldError without a
-// key, and ErrStale or ErrNotRunning if the attempt is over.
+// key, and ErrStale or ErrNotRunning if the attempt is over. Returns the errors of register (a
+// taken key, ErrAnswerThere), of accept and of the store.
 func (s *Service) await(ctx context.Context, t *txn.Step, j *Row, a *Await) (hasAnswer bool, got *Receipt, ended runEnd, err error) {
 	if a.Token != 0 && a.Token == j.Token && (j.State == Finished && j.Phase == Answered || !j.State.Runs() && !j.State.Over() && j.Attempt == 0) {
 		return true, nil, noEnd, nil // the answer has ended the run
@@ -202,7 +204,7 @@ func (s *Service) await(ctx context.Context, t *txn.Step, j *Row, a *Await) (has
 
 // redeliverAnswer makes j, whose answer has come, due now, so that a worker claims it and handles
 // the answer. It saves j. With Phase Answered the token stays; otherwise deliverAnswer does the
-// work.
+// work. Returns the error of saving j.
 func (s *Service) redeliverAnswer(ctx context.Context, t *txn.Step, j *Row) error {
 	if j.Phase == Answered {
 		j.Due = t.Now

@@ -37,7 +37,7 @@ func (s *Service) resumeParent(ctx context.Context, t *txn.Step, parent ID) erro
 }
 
 // unpauseChildren makes the PAUSED children of a job QUEUED, locked and saved page by page. These
-// were created while the parent ran; they may start now.
+// were created while the parent ran; they may start now. Returns the errors of eachChild.
 func (s *Service) unpauseChildren(ctx context.Context, t *txn.Step, parent ID) error {
 	return s.eachChild(ctx, t, parent, []State{Paused}, func(children []*Row) error {
 		for _, c := range children {
@@ -48,7 +48,8 @@ func (s *Service) unpauseChildren(ctx context.Context, t *txn.Step, parent ID) e
 }
 
 // deleteSeenChildren locks and deletes the FINISHED and CANCELLED children of a job. The claim has
-// passed them to the job's worker, so they are not needed after a successful run.
+// passed them to the job's worker, so they are not needed after a successful run. Returns the
+// errors of eachChild.
 func (s *Service) deleteSeenChildren(ctx context.Context, t *txn.Step, parent ID) error {
 	return s.eachChild(ctx, t, parent, []State{Finished, Cancelled}, func(children []*Row) error {
 		ids := make([]ID, len(children))

@@ -19,7 +19,9 @@ import (
 // A producer calls it (producer.Config.Jobs).
 //
 // All jobs are created in one transaction if none is refused. Otherwise the jobs that are not
-// refused are created in several. If the store fails, all jobs of a transaction get its error.
+// refused are created in several. If the store fails, all jobs of a transaction get its error. If
+// it fails while CreateForTasks looks for existing jobs, no job is created, and all valid tasks get
+// the error.
 //
 // Errors wrap [broker.ErrIndeterminate] if the store did not reply: the job may exist. They wrap
 // [task.ErrBadMetadata] for an invalid task. A [*task.TakenError], which wraps [ErrKeyTaken], names
@@ -119,8 +121,9 @@ func (k *conditionedJobs) withoutJob(ctx context.Context, some []int) (left []in
 }
 
 // create creates the jobs of the given task indexes in one transaction, in order. If the service
-// refuses them, it splits the list in halves and tries each half. It records the error of each
-// refused job in errs (refusal). An error of the store is recorded for all jobs of the transaction.
+// refuses several of them (ErrState or ErrBadJob), none is created; it then splits the list in
+// halves and tries each half. It records the error of each refused job in errs (refusal). An error
+// of the store is recorded for all jobs of the transaction; they are not tried again.
 func (k *conditionedJobs) create(ctx context.Context, some []int) {
 	if len(some) == 0 {
 		return
@@ -147,8 +150,8 @@ func (k *conditionedJobs) create(ctx context.Context, some []int) {
 
 // refusal returns the error of task i, whose job was not created because of err. Returns nil if the
 // job of the same task already exists. A taken unique key becomes a task.TakenError with the id of
-// the job that has the key, and of its task if it has one. Any other err becomes its
-// submissionError.
+// the job that has the key. It reads that job; if the job belongs to a task, the error also names
+// the task. Any other err becomes its submissionError.
 func (k *conditionedJobs) refusal(ctx context.Context, i int, err error) error {
 	var taken *KeyTakenError
 	if !errors.As(err, &taken) {

@@ -82,7 +82,7 @@ type Created struct {
 }
 
 // Create creates one job. It fills unset fields by the function of [Service.SetDefaults], if one is
-// registered. The job is stored durably when Create returns. Its state is
+// registered. It blocks until the commit; the job is then stored durably. Its state is
 //
 //   - WAITING if its sequence (the jobs with its SequenceKey) has a job that is not over;
 //   - PAUSED if its parent runs, until the parent pauses;
@@ -92,8 +92,9 @@ type Created struct {
 // existing job, and Existed is true.
 //
 // Returns a [FieldError] for an invalid Spec and a [KeyTakenError] if an open job or a waiting task
-// has the Key or the UniqueKey. Returns an error that wraps [ErrState] for an unsuitable parent.
-// The job counts as [Stats].Created or Existed.
+// has the Key or the UniqueKey. Returns an error that wraps [ErrState] for an unsuitable parent, or
+// if an existing unique job has another parent. Returns errors of the store; after [ErrUnavailable]
+// the job may exist. The job counts as [Stats].Created or Existed.
 func (s *Service) Create(ctx context.Context, spec Spec) (Created, error) {
 	all, err := s.CreateAll(ctx, []Spec{spec})
 	if err != nil {
@@ -119,7 +120,8 @@ func (e *specError) Error() string { return fmt.Sprintf("job %d of the call: %v"
 func (e *specError) Unwrap() error { return e.err }
 
 // CreateAll creates all jobs or none, in the order of specs, as [Service.Create] does. It returns
-// one [Created] for each Spec, in the same order. Without specs it returns nil.
+// one [Created] for each Spec, in the same order. Without specs it returns nil. After an error it
+// returns no [Created]; after [ErrUnavailable] the jobs may exist.
 //
 // It checks the fields of all specs before it creates the first job. The error of a refused Spec
 // names its index. Specs of one call see each other: the second of two Unique specs with one name
@@ -182,8 +184,8 @@ func (s *Service) CreateAll(ctx context.Context, specs []Spec) ([]Created, error
 }
 
 // withDefaults returns specs after the functions of SetDefaults have filled in unset fields. Specs
-// with NoDefaults, or without a function for their name, stay as given. It changes copies: the
-// result is specs itself only if no function applies.
+// with NoDefaults, or without a function for their name, stay as given. It calls the functions in
+// this goroutine and changes copies: the result is specs itself only if no function applies.
 func (s *Service) withDefaults(specs []Spec) []Spec {
 	given := specs
 	for i := range given {
@@ -264,7 +266,8 @@ func (s *Service) setTimes(j *Row, now time.Time) {
 
 // createSimple saves new jobs that depend on no other job and have no key. It changes no draft. It
 // uses Insert if the store implements it, else one Single. It returns their ids in the order of
-// drafts, with Existed false. Returns an error of the store unchanged.
+// drafts, with Existed false. Returns an error of the store unchanged; it does not repeat the call
+// itself.
 func (s *Service) createSimple(ctx context.Context, drafts []Row) ([]Created, error) {
 	jobs := make([]Row, len(drafts))
 	refs := make([]*Row, len(drafts))

@@ -59,6 +59,8 @@ func (m *maker) make(ctx context.Context, specs []Spec, drafts []Row) ([]Created
 //   - busy: the sequence keys that have a job that is not over;
 //   - named: the oldest existing job of each Unique spec, locked; nil if no such job exists;
 //   - taken: a KeyTakenError for each Key or UniqueKey that an open job or a waiting task has.
+//
+// Returns ErrLocks, for another try, if readNames cannot lock a job, and errors of the store.
 func (m *maker) read(ctx context.Context, specs []Spec, drafts []Row) error {
 	sequences, names, keys := map[jobstore.Group]bool{}, map[jobstore.Group]bool{}, map[jobstore.Group]bool{}
 	for i := range specs {

@@ -18,7 +18,7 @@ func (spec *Spec) canShareTx() bool {
 // trips to a server.
 //
 // Returns a KeyTakenError if an open job or a waiting task has the key. Returns ErrUnavailable if
-// ctx ends first; the job may then still be created.
+// ctx ends first; the job may then still be created. Returns other errors of the store unchanged.
 func (s *Service) createShared(ctx context.Context, draft Row) (Created, error) {
 	draft.Data = bytes.Clone(draft.Data) // the draft may outlive the call
 	var made *Row

@@ -13,8 +13,8 @@ import (
 // sequence becomes QUEUED, and so does its waiting parent if the parent has no other pending child.
 //
 // Returns [ErrNotFound] if the job does not exist, and [ErrIsRunning] if it runs. Returns
-// [ErrChildrenRunning] if it is PAUSED, and [ErrOutstanding] if it has children in any state. A
-// call without an error counts as [Stats].Deleted.
+// [ErrChildrenRunning] if it is PAUSED, and [ErrOutstanding] if it has children in any state.
+// Returns errors of the store. A call without an error counts as [Stats].Deleted.
 func (s *Service) Delete(ctx context.Context, id ID) error {
 	err := s.txn.One(ctx, id, func(ctx context.Context, t *txn.Step, j *Row) error {
 		switch {
@@ -33,7 +33,8 @@ func (s *Service) Delete(ctx context.Context, id ID) error {
 // end it. A child that is RUNNING, FINISHED, PAUSED or CANCELLED stays as it is, without an error.
 //
 // Returns [ErrNoParent] if the job has no parent, [ErrHasChildren] if it has children, and
-// [ErrNotFound] if it does not exist. A call without an error counts as [Stats].Cancelled.
+// [ErrNotFound] if it does not exist. Returns errors of the store. A call without an error counts
+// as [Stats].Cancelled.
 func (s *Service) Cancel(ctx context.Context, id ID) error {
 	err := s.txn.One(ctx, id, func(ctx context.Context, t *txn.Step, j *Row) error {
 		if j.HasChildren {
@@ -81,16 +82,16 @@ type Fail struct {
 //
 // Returns [ErrStale] if f.Token is not the token of the current attempt, and [ErrNotRunning] if the
 // job does not run. Returns [ErrNotFound] for an unknown id and a [FieldError] for invalid Data.
-// The call counts as [Stats].Failed, or as Stale after ErrStale. With the answer delivered it is
-// not counted.
+// Returns errors of the store; after [ErrUnavailable] the job may have failed. The call counts as
+// [Stats].Failed, or as Stale after ErrStale. With the answer delivered it is not counted.
 func (s *Service) Fail(ctx context.Context, f Fail) error {
 	_, err := s.FailUnlessAnswered(ctx, f)
 	return err
 }
 
 // FailUnlessAnswered is [Service.Fail]. delivered reports that an answer had come that no worker
-// had claimed. The job is then due with that answer and has not failed; only f.Data was stored.
-// Only a failure and ErrStale are counted.
+// had claimed. The job is then due with that answer and has not failed; of f only Data was stored.
+// Returns the errors of Fail. Only a failure and ErrStale are counted.
 func (s *Service) FailUnlessAnswered(ctx context.Context, f Fail) (delivered bool, err error) {
 	data, err := rules.CheckGiven(f.Data)
 	if err != nil {

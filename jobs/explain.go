@@ -68,7 +68,7 @@ const (
 // Explain returns why a job does not run, or the cause of its wait, as English sentences. It only
 // reads and works in any process. A leader decides which jobs of a queue start; Explain reads its
 // decisions from the status that it stores, which may be some seconds old. Returns [ErrNotFound] if
-// the job does not exist.
+// the job does not exist, and errors of the store.
 func (s *Service) Explain(ctx context.Context, id ID) (Explanation, error) {
 	var e Explanation
 	err := s.c.Store.View(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
@@ -243,7 +243,8 @@ func (x *explainer) explainPaused(ctx context.Context) error {
 
 // explainQueued adds the reasons of a QUEUED job. A job that is not due waits for its time, window
 // or next attempt (explainNotDue). A due job of a queue waits for its leader (explainDueInQueue).
-// Any other due job waits for a free worker; a failed attempt is a second reason.
+// Any other due job waits for a free worker; a failed attempt is a second reason. Returns errors of
+// the store.
 func (x *explainer) explainQueued(ctx context.Context) error {
 	j := x.row
 	if j.NextRun.After(x.At) {

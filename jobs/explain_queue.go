@@ -9,14 +9,14 @@ import (
 )
 
 // explainDueInQueue adds the reasons why a due job of a queue has not started. The first case that
-// applies decides; a failed attempt is added as a second reason:
+// applies decides; a failed attempt is added after it, as the last reason:
 //
 //   - Its windows cannot be parsed: only that.
 //   - Its window is closed.
 //   - No runner has ever served the queue, or the lease of the last one has ended.
 //   - Otherwise the leader of the queue has not started it (explainServed).
 //
-// A stored Status that cannot be parsed counts as empty.
+// A stored Status that cannot be parsed counts as empty. Returns errors of the store.
 func (x *explainer) explainDueInQueue(ctx context.Context) error {
 	j := x.row
 	switch at, err := x.s.windows.Opens(j, x.At); {
@@ -59,6 +59,8 @@ func (x *explainer) explainDueInQueue(ctx context.Context) error {
 //   - All workers of the leader are busy.
 //   - The throttler has admitted other jobs since the job was due.
 //   - Otherwise the next admission may start it.
+//
+// Returns errors of the store; it then adds no reason.
 func (x *explainer) explainServed(ctx context.Context, data *line.Status) error {
 	j := x.row
 	throttled, err := x.addLimit(ctx, data)

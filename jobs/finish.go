@@ -40,8 +40,9 @@ type Finish struct {
 // Returns [ErrStale] if f.Token is not the token of the current attempt, and [ErrNotRunning] if the
 // job does not run. Returns [ErrParentNotPaused] for a child whose parent is not PAUSED, and
 // [ErrOutstanding] if a job to delete has FAILED children. Returns [ErrNotFound] for an unknown id
-// and a [FieldError] for invalid Data. The call counts as [Stats].Finished, as Failed if the repeat
-// has no next run, or as Stale after ErrStale.
+// and a [FieldError] for invalid Data. Returns errors of the store; after [ErrUnavailable] the run
+// may have ended. The call counts as [Stats].Finished, as Failed if the repeat has no next run, or
+// as Stale after ErrStale.
 func (s *Service) Finish(ctx context.Context, f Finish) error {
 	data, err := rules.CheckGiven(f.Data)
 	if err != nil {
@@ -73,9 +74,10 @@ func (s *Service) Finish(ctx context.Context, f Finish) error {
 // With stop, a job that repeats ends as if it did not repeat. failed reports that j is FAILED
 // because its repeat has no next run. A FINISHED job with a Queue or a Key loses its Reason.
 //
-// The caller has checked that j can end, and updates the sequence and the parent of j afterwards.
-// Returns ErrNeedsOwnTx if other changes share t and other jobs depend on j. Returns ErrOutstanding
-// if a job to delete has children.
+// The caller has checked that j can end. Afterwards Engine.One updates the sequence and the parent
+// of j. Returns ErrNeedsOwnTx if other changes share t and other jobs depend on j. Returns
+// ErrOutstanding if a job to delete has children. Returns errors of the store, and ErrLocks for
+// another try (eachChild).
 func (s *Service) finish(ctx context.Context, t *txn.Step, j *Row, stop bool) (failed bool, err error) {
 	if t.Shared() && !rules.StandsAlone(j) {
 		return false, txn.ErrNeedsOwnTx
@@ -111,7 +113,8 @@ func (s *Service) finish(ctx context.Context, t *txn.Step, j *Row, stop bool) (f
 // dropSimple deletes a running job in one statement if the job is simple (Row.Simple) and token
 // matches; 0 matches any. dropped reports whether it did. It is false without an error if the job
 // is not such a job, or the store is not a Dropper. The caller must then apply the rules. It
-// remembers that the store is not a Dropper.
+// remembers that the store is not a Dropper. Returns errors of the store; the job may then be
+// deleted.
 func (s *Service) dropSimple(ctx context.Context, id ID, token int64) (dropped bool, err error) {
 	if s.noDropper.Load() {
 		return false, nil
@@ -131,8 +134,9 @@ func (s *Service) dropSimple(ctx context.Context, id ID, token int64) (dropped b
 }
 
 // repeat makes j QUEUED for its next run, moved into its windows. It sets Attempt to 0, so that the
-// next attempt is the first one. It does not save j. failed reports that the repeat has no next
-// run, and that j is FAILED with the cause as its Reason. err is an error of the store only.
+// next attempt is the first one. It clears Phase, Deadline and Expires (rules.StartOver). It does
+// not save j. failed reports that the repeat has no next run, and that j is FAILED with the cause
+// as its Reason. err is an error of the store only.
 func (s *Service) repeat(ctx context.Context, t *txn.Step, j *Row) (failed bool, err error) {
 	next, err := s.nextRun(j, t.Now)
 	if err != nil {
@@ -143,9 +147,9 @@ func (s *Service) repeat(ctx context.Context, t *txn.Step, j *Row) (failed bool,
 	return false, nil
 }
 
-// pause makes j PAUSED until its children are over, with Attempt 0, and its PAUSED children
-// QUEUED. NextRun becomes LastRun, so that j is due at once when it is resumed. It saves all of
-// them. Returns the errors of Save and unpauseChildren.
+// pause makes j PAUSED until its children are over, with Attempt 0, and its PAUSED children QUEUED.
+// NextRun becomes LastRun, so that j is due at once when it is resumed. It clears Phase, Deadline
+// and Expires of j, and saves all of them. Returns the errors of Save and unpauseChildren.
 func (s *Service) pause(ctx context.Context, t *txn.Step, j *Row) error {
 	rules.StartOver(j)
 	j.State, j.NextRun = Paused, j.LastRun
@@ -156,7 +160,7 @@ func (s *Service) pause(ctx context.Context, t *txn.Step, j *Row) error {
 }
 
 // remove deletes j. Returns ErrOutstanding, and deletes nothing, if j still has children, in any
-// state.
+// state. Returns errors of the store.
 func (s *Service) remove(ctx context.Context, t *txn.Step, j *Row) error {
 	if j.HasChildren {
 		left, err := t.Tx.Children(ctx, j.ID, jobstore.Page{Limit: 1})

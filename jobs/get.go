@@ -126,7 +126,7 @@ func (s *Service) claimDue(ctx context.Context, sel Selector, lease time.Duratio
 // rest reports that such a job is due, or that the store is not a Taker; then use claimByRules. If
 // the answer of a claimed job has come, it stores the Phase Answered in a second transaction. If
 // that fails, it returns the error together with the claimed jobs. It remembers that the store is
-// not a Taker.
+// not a Taker. Returns errors of the store; jobs may then stay claimed until their leases end.
 func (s *Service) claimSimple(ctx context.Context, sel Selector, lease time.Duration, limit int) (out []Handout, rest bool, err error) {
 	if s.noTaker.Load() {
 		return nil, true, nil
@@ -168,7 +168,7 @@ func (s *Service) claimSimple(ctx context.Context, sel Selector, lease time.Dura
 
 // markAnswered sets the Phase of a claimed job to Answered, clears its Deadline, and copies the
 // stored job to *j. It has a transaction of its own. It changes nothing, without an error, if the
-// job was deleted, was claimed again or has no answer.
+// job was deleted, was claimed again or has no answer. Returns other errors of the store.
 func (s *Service) markAnswered(ctx context.Context, j *Row) error {
 	var l txn.Locks
 	return s.txn.Do(ctx, &l, func(ctx context.Context, t *txn.Step) error {
@@ -189,8 +189,8 @@ func (s *Service) markAnswered(ctx context.Context, j *Row) error {
 // It returns them with the data of their parents and ended children.
 //
 // A job that RetryAfter has claimed too often becomes FAILED. It is returned with GivenUp, and its
-// sequence and parent may proceed. If the relatives cannot be read, it gives all claimed jobs back
-// and returns the error.
+// sequence and parent may proceed. If the relatives cannot be read after the commit, giveBackOrLog
+// gives all claimed jobs back, and the error is returned. Returns errors of the store.
 func (s *Service) claimByRules(ctx context.Context, sel Selector, lease time.Duration, limit int) ([]Handout, error) {
 	var l txn.Locks
 	var out []Handout
@@ -249,7 +249,7 @@ func (s *Service) claimByRules(ctx context.Context, sel Selector, lease time.Dur
 //   - A job that RetryAfter has claimed ten times in this run becomes FAILED; givenUp is then true.
 //
 // Returns ErrLocks, for another try, if a job to fail has a sequence or a parent that is not
-// locked.
+// locked. Returns the errors of fail and of setNextClaim.
 func (s *Service) claim(ctx context.Context, t *txn.Step, j *Row, lease time.Duration) (givenUp bool, err error) {
 	if rules.IsAnswered(j) { // its worker died before it handled the answer
 		j.Phase, j.Deadline = Answered, time.Time{}

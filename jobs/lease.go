@@ -20,9 +20,9 @@ import (
 // If the answer of the job has come, the job is made due with that answer instead. A job with
 // GivenUp stays FAILED, without an error.
 //
-// Returns [ErrStale] if the job was claimed again, awaits its answer, or does not run. Returns
-// [ErrNotFound] if the job does not exist. The call counts as [Stats].GivenBack, or as Stale after
-// ErrStale.
+// Returns [ErrStale] if the job was claimed again, awaits its answer, or does not run
+// ([ErrNotRunning] if h.Token is 0). Returns [ErrNotFound] if the job does not exist, and errors of
+// the store. The call counts as [Stats].GivenBack, or as Stale after ErrStale.
 func (s *Service) GiveBack(ctx context.Context, h Handout) error {
 	if h.GivenUp {
 		return nil
@@ -84,9 +84,10 @@ func (s *Service) giveBackOrLog(h Handout) {
 // always matches.
 //
 // It blocks until the commit, which other changes may share. Returns [ErrStale] if the attempt is
-// over or another worker has the job, and [ErrNotFound] if the job does not exist. Returns a
-// [FieldError] unless lease is positive. The call counts as [Stats].Renewed, or as Stale after
-// ErrStale.
+// over or another worker has the job, and [ErrNotFound] if the job does not exist. Returns
+// [ErrNotRunning] if token is 0 and the job does not run. Returns [ErrUnavailable] if ctx ends
+// first; the lease may then be extended. Returns a [FieldError] unless lease is positive. The call
+// counts as [Stats].Renewed, or as Stale after ErrStale.
 func (s *Service) Renew(ctx context.Context, id ID, token int64, lease time.Duration) error {
 	if lease <= 0 {
 		return &FieldError{Field: "lease", Problem: rules.Malformed}

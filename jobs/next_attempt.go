@@ -19,7 +19,8 @@ import (
 //
 // Returns [ErrStale] if token is not the token of the current attempt, and [ErrNotRunning] if the
 // job does not run. Returns [ErrNotFound] for an unknown id and a [FieldError] for invalid data or
-// an invalid time. It blocks until the commit, which other changes may share. The call counts as
+// an invalid time. It blocks until the commit, which other changes may share. Returns
+// [ErrUnavailable] if ctx ends first; the attempt may then have ended. The call counts as
 // [Stats].Retried, or as Stale after ErrStale.
 func (s *Service) NextAttempt(ctx context.Context, id ID, token int64, at time.Time, data []byte, why string, counted bool) error {
 	data, err := rules.CheckGiven(data)

@@ -13,13 +13,14 @@ import (
 // becomes RUNQUEUED and is claimed again after d. A negative d means 0, and d is cut to
 // [task.MaxTimeLimit]. If counted is false, the ended attempt does not count in Attempt.
 //
-// data replaces the job's data unless nil. It must be a JSON object; only the store checks it. If
-// an answer has come that no worker has claimed yet, the job is made due with that answer instead.
-// Only data is then stored.
+// data replaces the job's data unless nil. It must be a JSON object; only the store checks it
+// ([ErrBadJob]). If an answer has come that no worker has claimed yet, the job is made due with
+// that answer instead. Only data is then stored.
 //
 // It blocks until the commit. Returns [ErrStale] if token is not 0 and is not the token of the
 // current attempt. Returns [ErrNotRunning] if token is 0 and the job does not run, and
-// [ErrNotFound] for an unknown id. The call counts as [Stats].Retried, or as Stale after ErrStale.
+// [ErrNotFound] for an unknown id. Returns errors of the store. The call counts as [Stats].Retried,
+// or as Stale after ErrStale.
 func (s *Service) Postpone(ctx context.Context, id ID, token int64, d time.Duration, data []byte, counted bool) error {
 	err := s.txn.One(ctx, id, func(ctx context.Context, t *txn.Step, j *Row) error {
 		if err := rules.CheckAtWork(j, token); err != nil {

@@ -42,7 +42,7 @@ func TaskOf(j *Job) (task.ID, bool) {
 // TaskEnded ends the running job of a task with conditions ([task.Conditions]) after the end of the
 // task was recorded. The job becomes FINISHED, or FAILED with the text of failure if failure is not
 // nil. A job that does not run, has ended meanwhile or does not exist is not an error. Returns
-// errors of the store.
+// errors of the store. It calls Fail or Finish, which count in [Stats].
 //
 // A consumer with Config.Jobs calls it. The next task of a sequence or of a full queue then starts
 // without waiting for the runner's next check of the records.
@@ -67,14 +67,14 @@ func (s *Service) TaskEnded(ctx context.Context, name string, id task.ID, failur
 
 // JobOfTask returns the running job of the task with conditions that has this name and id. A job
 // that awaits an answer also runs. Returns [ErrStale], and counts it, if the job does not run or
-// does not exist.
+// does not exist. Returns errors of the store.
 func (s *Service) JobOfTask(ctx context.Context, name string, id task.ID) (Row, error) {
 	j, err := s.jobOfTask(ctx, name, id)
 	return j, s.countStale(err)
 }
 
 // jobOfTask returns the running job of a task with conditions. Returns ErrStale, without counting
-// it, if the job does not run or does not exist.
+// it, if the job does not run or does not exist. Returns errors of the store.
 func (s *Service) jobOfTask(ctx context.Context, name string, id task.ID) (Row, error) {
 	found, err := s.Rows(ctx, Filter{Name: name, Key: KeyOfTask(id), States: []State{Running, RunQueued}, Limit: 1})
 	switch {

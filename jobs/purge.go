@@ -15,7 +15,8 @@ const (
 
 // Purge deletes all jobs, deferrals (tasks that wait for an answer) and early answers whose Expires
 // has passed. It uses several transactions. It returns the number of deleted jobs and deferrals,
-// which also count as [Stats].Purged. After an error the number contains the committed deletions.
+// which also count as [Stats].Purged. It stops at the first error of the store and returns the
+// number of committed deletions with it.
 //
 // It counts each early answer as Unknown and passes it to Config.OnAnswer. Any process may call it
 // at any time; runners call it once a minute.

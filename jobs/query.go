@@ -6,7 +6,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// Query returns a job. Returns [ErrNotFound] if the job does not exist.
+// Query returns a job. Returns [ErrNotFound] if the job does not exist, and errors of the store.
 func (s *Service) Query(ctx context.Context, id ID) (Job, error) {
 	r, err := s.Row(ctx, id)
 	return r.Job, err
@@ -33,6 +33,7 @@ type Filter struct {
 
 // List returns the jobs that f selects, in the order of ids; an empty list if it selects no job.
 // Returns a [FieldError] if f sets more than one of Name, Queue and Parent, or Key without Name.
+// Returns errors of the store.
 func (s *Service) List(ctx context.Context, f Filter) ([]Job, error) {
 	rows, err := s.Rows(ctx, f)
 	if err != nil {
@@ -88,7 +89,7 @@ func (s *Service) view(ctx context.Context, read func(ctx context.Context, tx jo
 }
 
 // Row is [Service.Query] with the fields that only stores and workers use ([Row]), for tools and
-// protocols. Returns [ErrNotFound] if the job does not exist.
+// protocols. Returns [ErrNotFound] if the job does not exist. Returns errors of the store.
 func (s *Service) Row(ctx context.Context, id ID) (Row, error) {
 	var r Row
 	err := s.c.Store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {

@@ -14,7 +14,8 @@ import (
 //
 // errs contains the result of each job in the order of held: nil, [ErrNotFound], [ErrStale] or
 // [ErrNotRunning]. asked is a time of this process's clock: every renewed lease begins at asked or
-// later. If err is not nil, errs is nil, and the result of all renewals is unknown. Each job counts
+// later. err is an error of the store: errs is then nil, and the leases may be renewed or not. A
+// RUNQUEUED job, or one that awaits its answer, has no lease and stays unchanged. Each job counts
 // as [Stats].Renewed, or as Stale after ErrStale.
 func (s *Service) RenewAll(ctx context.Context, held []*Row, lease time.Duration) (errs []error, asked time.Time, err error) {
 	ids := make([]ID, len(held))

@@ -46,8 +46,8 @@ type Retry struct {
 // Returns [ErrStale] if r.Token is not the token of the current attempt, and [ErrNotRunning] if the
 // job does not run. Returns [ErrParentNotPaused] for a child whose parent is not PAUSED, and
 // [ErrKeyTaken] if a key of the job is taken under the new name. Returns [ErrNotFound] for an
-// unknown id and a [FieldError] for an invalid field. The call counts as [Stats].Retried, as Failed
-// if the repeat has no next run, or as Stale after ErrStale.
+// unknown id, a [FieldError] for an invalid field, and errors of the store. The call counts as
+// [Stats].Retried, as Failed if the repeat has no next run, or as Stale after ErrStale.
 func (s *Service) Retry(ctx context.Context, r Retry) error {
 	data, err := rules.CheckGiven(r.Data)
 	if err != nil {
@@ -114,7 +114,7 @@ func (s *Service) Retry(ctx context.Context, r Retry) error {
 //
 // Returns [ErrNotFound] if no job has any of the ids, and a [FieldError] without ids or for an
 // invalid name. Returns [ErrKeyTaken] if another job or a waiting task has a key of a job that was
-// over or is renamed. Each job counts as [Stats].Requeued.
+// over or is renamed. Returns errors of the store. Each job counts as [Stats].Requeued.
 func (s *Service) Requeue(ctx context.Context, ids []ID, name string) error {
 	if len(ids) == 0 {
 		return &FieldError{Field: "jobIDs", Problem: rules.Missing}

@@ -68,13 +68,14 @@ func ParseRun(s string) (Run, bool) {
 
 // CurrentRun returns the job of the run r if this run has not ended. Returns [ErrStale], and counts
 // it, if the run is over, the job has begun another run, or the job does not exist. An existing job
-// is returned also with ErrStale.
+// is returned also with ErrStale. Returns other errors of the store, with an empty Row.
 func (s *Service) CurrentRun(ctx context.Context, r Run) (Row, error) {
 	j, err := s.currentRun(ctx, r)
 	return j, s.countStale(err)
 }
 
-// currentRun returns the job of the run r, as CurrentRun does, without counting ErrStale.
+// currentRun returns the job of the run r, as CurrentRun does, without counting ErrStale. Returns
+// other errors of the store unchanged.
 func (s *Service) currentRun(ctx context.Context, r Run) (Row, error) {
 	j, err := s.Row(ctx, r.ID)
 	switch {

@@ -29,7 +29,8 @@ func firstOf(ctx context.Context, tx jobstore.Tx, key string, states ...State) (
 
 // promote makes the oldest WAITING job of a sequence QUEUED, and saves it, if the sequence has no
 // current job. It does nothing if key is "" or no job is WAITING. Call it with the sequence key
-// locked. Returns ErrLocks, for another try, if a job with a higher id is locked already.
+// locked. Returns ErrLocks, for another try, if a job with a higher id is locked already. Returns
+// errors of the store.
 func (s *Service) promote(ctx context.Context, t *txn.Step, key string) error {
 	if key == "" {
 		return nil

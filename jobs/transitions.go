@@ -47,7 +47,7 @@ func (s *Service) fail(ctx context.Context, t *txn.Step, j *Row, reason string) 
 // Deadline. It saves j. A worker then claims j and handles the answer.
 //
 // It increases the token unless j is RUNNING with an empty Phase. So a worker that has claimed j
-// for a timeout can no longer end the attempt.
+// for a timeout can no longer end the attempt. Returns the error of saving j.
 func (s *Service) deliverAnswer(ctx context.Context, t *txn.Step, j *Row) error {
 	// The worker that has the job, such as for a timeout, loses it.
 	if j.Phase != "" || j.State != Running {

@@ -14,6 +14,7 @@ import (
 // readNames finds the oldest unique job of each name, locks it, and stores it in m.named. A name
 // without such a job gets nil. It looks again for a job that has changed before the lock. It may
 // change names. Returns ErrLocks, for another try, if a job with a higher id is locked already.
+// Returns errors of the store.
 func (m *maker) readNames(ctx context.Context, names map[jobstore.Group]bool) error {
 	m.named = make(map[jobstore.Group]*Row, len(names))
 	for g := range names {
@@ -83,7 +84,8 @@ func (m *maker) updateExisting(old, j *Row, spec *Spec) error {
 //
 // If j has a Key or a UniqueKey, these must be free under the new name. Returns ErrKeyTaken if
 // another open job or a waiting task has one of them. Returns ErrLocks if these keys are not locked
-// yet; the locks are then added for the next try.
+// yet; the locks are then added for the next try. Returns errors of the store. After an error the
+// name stays.
 func (s *Service) rename(ctx context.Context, t *txn.Step, j *Row, name string) error {
 	if name == "" || name == j.Name {
 		return nil

@@ -33,13 +33,13 @@ type Update struct {
 // RUNNING job stays.
 //
 // NextRun becomes u.NextRun. If that is zero and Repeat is set, it is computed by the new Repeat,
-// from Scheduled if the job runs, else from NextRun. It is then moved into the job's windows
-// unless the job runs.
+// from Scheduled if the job runs, else from NextRun. It is then moved into the job's windows unless
+// the job runs.
 //
 // Returns [ErrNotFound] if the job does not exist and a [FieldError] for a missing or invalid
-// field. A Repeat for a job with a SequenceKey is invalid. Returns [ErrStale] if u.Token is not
-// the token of the current attempt. The call counts as [Stats].Updated, or as Stale after
-// ErrStale.
+// field. A Repeat for a job with a SequenceKey is invalid. Returns [ErrStale] if u.Token is not the
+// token of the current attempt. Returns errors of the store; after [ErrUnavailable] the change may
+// be stored. The call counts as [Stats].Updated, or as Stale after ErrStale.
 func (s *Service) Update(ctx context.Context, u Update) error {
 	if u.Data == nil {
 		return &FieldError{Field: "data", Problem: rules.Missing}

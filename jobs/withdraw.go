@@ -15,8 +15,8 @@ import (
 // A CANCELLED job stays so, without an error.
 //
 // Returns [ErrOver] if the job is FINISHED or FAILED, [ErrHasChildren] if it has children, and
-// [ErrNotFound] for an unknown id. If the job belongs to a task with conditions
-// ([task.Conditions]), the runner of its queue revokes that task at its next check
+// [ErrNotFound] for an unknown id. Returns errors of the store. If the job belongs to a task with
+// conditions ([task.Conditions]), the runner of its queue revokes that task at its next check
 // (runner.Config.Sweep). A call without an error counts as [Stats].Withdrawn.
 func (s *Service) Withdraw(ctx context.Context, id ID) error {
 	err := s.txn.One(ctx, id, func(ctx context.Context, t *txn.Step, j *Row) error {

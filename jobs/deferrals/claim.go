@@ -173,8 +173,8 @@ func (s *Store) updateClaimed(ctx context.Context, c *claim, fn func(d *jobstore
 }
 
 // end stores that a claimed deferral is settled. The deferral becomes over; its record stays for
-// Config.Retention without answer and state. Repeating the call is harmless. Returns
-// [broker.ErrLeaseLost] as updateClaimed does.
+// Config.Retention without answer and state. Repeating the call is harmless. Returns the errors of
+// updateClaimed, such as [broker.ErrLeaseLost].
 //
 // For an abandoned attempt the record does not count as the end of that attempt, whose message may
 // still be handled. If its answer has come after the claim and the attempt may be repeated, the
@@ -202,7 +202,8 @@ func (s *Store) end(ctx context.Context, c *claim) error {
 // next passes a claimed deferral on to the next attempt of the task, whose message is due at the
 // given time; a past time means now. The deferral then reserves the same key for that attempt: an
 // answer that comes is stored for it. The old answer and state are deleted. The attempt must begin
-// within Config.Retention. Returns [broker.ErrLeaseLost] as updateClaimed does.
+// within Config.Retention. Returns the errors of updateClaimed, such as [broker.ErrLeaseLost]. A
+// repeated call after a success returns ErrLeaseLost.
 func (s *Store) next(ctx context.Context, c *claim, at time.Time) error {
 	return s.updateClaimed(ctx, c, func(d *jobstore.Deferral, now time.Time) {
 		if at.Before(now) {
@@ -218,8 +219,9 @@ func (s *Store) next(ctx context.Context, c *claim, at time.Time) error {
 }
 
 // release gives a claimed deferral back: it can be claimed again after the given time. A woken
-// deferral, which still awaits its answer, is due at its Deadline at the latest. Returns
-// [broker.ErrLeaseLost] as updateClaimed does.
+// deferral, which still awaits its answer, is due at its Deadline at the latest. Returns the errors
+// of updateClaimed, such as [broker.ErrLeaseLost]. A repeated call after a success returns
+// ErrLeaseLost.
 func (s *Store) release(ctx context.Context, c *claim, after time.Duration) error {
 	return s.updateClaimed(ctx, c, func(d *jobstore.Deferral, now time.Time) {
 		d.Fence++
@@ -281,7 +283,8 @@ const (
 
 // Wake makes the deferrals of these tasks due now, if they await their answers. Other ids are
 // ignored. It changes at most wakeAtOnce deferrals per transaction; after an error the earlier ones
-// stay changed. It implements [deferral.Waker].
+// stay changed. Returns errors of the store, such as [deferral.ErrUnavailable]. It implements
+// [deferral.Waker].
 func (s *Store) Wake(ctx context.Context, ids ...task.ID) error {
 	for len(ids) > 0 {
 		n := min(len(ids), wakeAtOnce)
@@ -313,7 +316,8 @@ func (s *Store) Wake(ctx context.Context, ids ...task.ID) error {
 
 // Scan calls yield for the deferrals of a broker's queue that await their answers, in the order of
 // task ids, until yield returns false. It reads them page by page and locks nothing; no transaction
-// is open during yield. It implements [deferral.Waker].
+// is open during yield. Returns nil when yield returns false, and errors of the store, such as
+// [deferral.ErrUnavailable]. It implements [deferral.Waker].
 func (s *Store) Scan(ctx context.Context, queue string, yield func(id task.ID, state []byte) bool) error {
 	var after task.ID
 	for {

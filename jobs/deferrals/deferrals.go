@@ -133,8 +133,9 @@ func (c *change) awaitsOther() bool {
 // The attempt must report within task.DefaultAnswerWithin.
 //
 // A stored answer to the same key stays, unless an attempt has already ended to wait for it. Any
-// other answer is dropped. Returns jobs.ErrKeyTaken if another task or job has the key. The caller
-// saves the deferral.
+// other answer is dropped. It increases Fence, so a consumer that has claimed the deferral changes
+// nothing. Returns jobs.ErrKeyTaken if another task or job has the key, and errors of the store.
+// The caller saves the deferral.
 func (c *change) takeOver(ctx context.Context, key string) error {
 	if c.d == nil {
 		c.d = &jobstore.Deferral{Task: c.a.Task}
@@ -156,7 +157,8 @@ func (c *change) takeOver(ctx context.Context, key string) error {
 }
 
 // checkFree returns an error that wraps jobs.ErrKeyTaken and names the owner if another task, or a
-// job, awaits an answer to key. nil: the key is free, or this task has it.
+// job, awaits an answer to key. nil: the key is free, or this task has it. Returns errors of the
+// store.
 func (c *change) checkFree(ctx context.Context, key string) error {
 	k := jobstore.Group{By: jobstore.ByKey, Name: c.a.Name, Key: key}
 	tasks, err := c.tx.OpenDeferrals(ctx, k)
@@ -175,7 +177,7 @@ func (c *change) checkFree(ctx context.Context, key string) error {
 
 // claimEarly moves an early answer or refusal (stored before its request) to the key into the
 // deferral, and deletes it from the store. It does nothing if the deferral has an answer, or no
-// unexpired early answer exists. The caller saves the deferral.
+// unexpired early answer exists. The caller saves the deferral. Returns errors of the store.
 func (c *change) claimEarly(ctx context.Context) error {
 	if c.d.Answered() {
 		return nil
@@ -233,8 +235,9 @@ func wrap(err error) error {
 // second call with another key replaces the key, and an answer to the old key is dropped.
 //
 // Returns [deferral.ErrStale] if the attempt is deferred or over, or a later one has begun. Returns
-// [deferral.ErrRefused] for an invalid key and one that another task or job has. It implements
-// [deferral.Store].
+// [deferral.ErrRefused] for an invalid key, a key that another task or job has, and a state that is
+// too long. Returns errors of the store, such as [deferral.ErrUnavailable]; the key may then be
+// reserved. It implements [deferral.Store].
 func (s *Store) Reserve(ctx context.Context, a deferral.Attempt, key string) error {
 	if err := check(&a, key); err != nil {
 		return err
@@ -254,9 +257,10 @@ func (s *Store) Reserve(ctx context.Context, a deferral.Attempt, key string) err
 // the deferral as timed out. key "" means the reserved key. If the answer or an early answer has
 // come, the deferral is due at once and Status.Answered is true.
 //
-// A repeated call for a deferred attempt changes nothing; Status.Before is then true. Returns the
-// errors of Reserve, and ErrRefused if key is "" and no key is reserved. It implements
-// [deferral.Store].
+// A repeated call for a deferred attempt changes nothing; Status.Before is then true. Returns
+// [deferral.ErrStale] if the attempt is over or a later one has begun. Returns
+// [deferral.ErrRefused] as Reserve does, and if key is "" and no key is reserved. Returns errors of
+// the store; the attempt may then be deferred. It implements [deferral.Store].
 func (s *Store) Defer(ctx context.Context, a deferral.Attempt, key string, within time.Duration) (out deferral.Status, err error) {
 	if key != "" {
 		if err := check(&a, key); err != nil {
@@ -309,7 +313,8 @@ func wholeMicros(t time.Time) time.Time {
 
 // Drop deletes the deferral of a task whose attempt needs no answer, with an answer that has come.
 // A deferral of a deferred attempt stays. Returns nil if no deferral exists, or if the attempt is
-// over. It implements [deferral.Store].
+// over. Returns errors of the store, such as [deferral.ErrUnavailable]. It implements
+// [deferral.Store].
 func (s *Store) Drop(ctx context.Context, a deferral.Attempt) error {
 	_, err := s.drop(ctx, &a, false)
 	if errors.Is(err, deferral.ErrStale) {
@@ -320,8 +325,8 @@ func (s *Store) Drop(ctx context.Context, a deferral.Attempt) error {
 
 // DropUnanswered is Drop, but an attempt whose answer or refusal has come is deferred and due at
 // once instead. answered reports that the attempt is deferred, now or earlier. Returns
-// [deferral.ErrStale] if the attempt is over or a later one has begun. It implements
-// [deferral.Store].
+// [deferral.ErrStale] if the attempt is over or a later one has begun, and errors of the store. It
+// implements [deferral.Store].
 func (s *Store) DropUnanswered(ctx context.Context, a deferral.Attempt) (answered bool, err error) {
 	return s.drop(ctx, &a, true)
 }
@@ -331,7 +336,8 @@ func (s *Store) DropUnanswered(ctx context.Context, a deferral.Attempt) (answere
 // deferred and due instead.
 //
 // answered reports that this attempt is deferred. Returns [deferral.ErrStale] if the attempt is
-// over or a later one has begun. Without any deferral it only reads, and returns false.
+// over or a later one has begun. Without any deferral it only reads, and returns false. Returns
+// errors of the store, as wrap converts them.
 func (s *Store) drop(ctx context.Context, a *deferral.Attempt, keepAnswer bool) (answered bool, err error) {
 	if found, err := s.exists(ctx, a.Task); err != nil || !found {
 		return false, err
@@ -370,8 +376,8 @@ func (s *Store) exists(ctx context.Context, id task.ID) (is bool, err error) {
 }
 
 // Overtaken reports whether the attempt is deferred or over, or a later attempt of the task has
-// begun. It is false for a task without a deferral. It locks nothing. It implements
-// [deferral.Store].
+// begun. It is false for a task without a deferral. It locks nothing. Returns errors of the store,
+// as wrap converts them. It implements [deferral.Store].
 func (s *Store) Overtaken(ctx context.Context, a deferral.Attempt) (is bool, err error) {
 	err = s.store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		found, err := tx.Deferrals(ctx, a.Task)

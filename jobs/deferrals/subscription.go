@@ -153,7 +153,7 @@ func (b *subscription) next() *delivery {
 //
 // Returns nil even if it claimed nothing: another call has filled b.ready, no queue is set, or no
 // deferral is due. Returns an error of the store, of ctx, or ErrClosed. Only the goroutine whose
-// element is in b.token may call it. It takes b.mu.
+// element is in b.token may call it. It takes b.mu, but does not hold it while it waits.
 func (b *subscription) fill(ctx context.Context) error {
 	b.mu.Lock()
 	all, _ := b.held.Len()
@@ -233,7 +233,8 @@ func (b *subscription) purge(ctx context.Context) {
 
 // renew renews the leases of deliveries in one transaction. errs contains, for each of ds in order,
 // broker.ErrLeaseLost or nil; asked is a time before the new leases begin. If err is not nil, it
-// was logged and no lease was renewed. Close does not interrupt it, but callTimeout does.
+// was logged, and the leases may have been renewed or not. Close does not interrupt it, but
+// callTimeout does.
 func (b *subscription) renew(ctx context.Context, ds []*delivery) (errs []error, asked time.Time, err error) {
 	asked = time.Now()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
@@ -337,16 +338,17 @@ func (d *delivery) settle(store func() error) error {
 	return err
 }
 
-// Ack stores that the task of the deferral is settled; the deferral is then over. After an error it
-// may be repeated. Returns [broker.ErrLeaseLost] if another consumer has claimed the deferral. It
-// implements [deferral.Delivery].
+// Ack stores that the task of the deferral is settled; the deferral is then over. Returns
+// [broker.ErrLeaseLost] if another consumer has claimed the deferral. After another error it may be
+// repeated. It implements [deferral.Delivery].
 func (d *delivery) Ack(ctx context.Context) error {
 	return d.settle(func() error { return d.b.s.end(ctx, d.c) })
 }
 
 // Next stores that the next attempt of the task was published and is due at the given time. The
-// deferral then keeps the answer for that attempt. After an error it may be repeated. Returns
-// [broker.ErrLeaseLost] if another consumer has claimed the deferral. It implements
+// deferral then reserves the same key for that attempt; its old answer and state are deleted.
+// Returns [broker.ErrLeaseLost] if another consumer has claimed the deferral. After another error
+// it may be repeated; it returns ErrLeaseLost if the first call took effect. It implements
 // [deferral.Delivery].
 func (d *delivery) Next(ctx context.Context, at time.Time) error {
 	return d.settle(func() error { return d.b.s.next(ctx, d.c, at) })
@@ -354,7 +356,8 @@ func (d *delivery) Next(ctx context.Context, at time.Time) error {
 
 // Release gives the deferral back, so that it is delivered again after the given time. The renewal
 // of its lease ends in any case, also after an error. Returns [broker.ErrLeaseLost] if another
-// consumer has claimed the deferral. It implements [deferral.Delivery].
+// consumer has claimed the deferral. Returns errors of the store; the deferral is then delivered
+// again when its lease ends. It implements [deferral.Delivery].
 func (d *delivery) Release(ctx context.Context, after time.Duration) error {
 	d.Settle()
 	defer d.b.forget(d)

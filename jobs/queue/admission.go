@@ -55,13 +55,13 @@ type unreadWindow struct {
 }
 
 // runAdmission claims up to slots jobs in a transaction and returns them: running jobs that are
-// due, and QUEUED jobs that may start. If the queue has a throttler, it asks the throttler first.
-// Returns again if another admission at once may find more jobs. Returns ErrStale if another leader
-// has the lease; nothing is claimed then.
+// due, and QUEUED jobs that may start. If the queue has a throttler, it asks the throttler first
+// (plan), and runs no transaction if the plan is idle. Returns again if another admission at once
+// may find more jobs. Returns ErrStale if another leader has the lease; nothing is claimed then.
+// Returns errors of the store; after ErrUnavailable jobs may be claimed nevertheless.
 //
-// It counts the claimed jobs with Host.Taken, sets l.admittedAt and the Status, and updates the
-// roster. Jobs whose windows cannot be parsed go to LeaderConfig.Held. Only the goroutine of Next
-// calls it.
+// It calls Host.Taken, sets l.admittedAt and the Status, and updates the roster. Jobs whose windows
+// cannot be parsed go to LeaderConfig.Held. Only the goroutine of Next calls it.
 func (l *Leader) runAdmission(ctx context.Context, slots int) (out []jobstore.Handout, again bool, err error) {
 	token := l.Fence()
 	var plan *Admission
@@ -116,7 +116,7 @@ func (l *Leader) settleRoster(t *admitTx, err error) {
 // outdated: its roster lacks a due running job or an admission. The latter also sets t.outdated.
 //
 // Returns ErrStale if another leader has the lease. Returns ErrLocks if the lock of a key is
-// missing: txn.Do then repeats the transaction.
+// missing: txn.Do then repeats the transaction. Returns errors of the store.
 func (t *admitTx) run(ctx context.Context, token int64, plan *Admission) error {
 	rec, err := t.l.lockLease(ctx, t.Step, token)
 	if err != nil {
@@ -158,8 +158,8 @@ func (t *admitTx) run(ctx context.Context, token int64, plan *Admission) error {
 
 // resumeRuns claims at most t.slots running jobs that are due: their lease has ended, their answer
 // has come, or their deadline has passed. A due job that must still wait for its answer is not
-// claimed, only saved with its later Due. With LeaderConfig.NoDeadlines it first clears the phase
-// and deadline of unanswered jobs. run saves the jobs.
+// claimed, only saved with its later Due. With LeaderConfig.NoDeadlines it clears Phase and
+// Deadline of unanswered jobs first. run saves the jobs. Returns errors of the store.
 func (t *admitTx) resumeRuns(ctx context.Context) error {
 	found, err := t.Tx.Line(ctx, jobstore.Line{Queue: t.l.q.Name, State: jobstore.Running, By: t.Now}, t.slots)
 	if err != nil {
@@ -195,7 +195,7 @@ func (t *admitTx) claim(j *jobstore.Row, was jobstore.Before) {
 // a job whose window is closed to the next opening.
 //
 // It sets t.again if the slots are used up or mostMoved jobs were postponed. Slow searches may be
-// skipped: see pace.skipSlowSearches.
+// skipped: see pace.skipSlowSearches. Returns errors of the store.
 func (t *admitTx) admit(ctx context.Context) error {
 	g := line.Gauge{Limit: t.l.q.limit(), Strict: t.l.q.Strict}
 	if g.Limit > 0 {
@@ -235,8 +235,8 @@ func (t *admitTx) postpone(j *jobstore.Row, at time.Time, unread error) {
 	t.moved++
 }
 
-// start changes j to RUNNING for a new attempt and claims it. It sets a new token, the deadline,
-// the end of the lease and the counters. It calls LeaderConfig.Begin, which may set a new key.
+// start changes j to RUNNING for a new attempt and claims it. It sets Token, Deadline, Due and the
+// counters, and clears Phase, Reason and Answer. LeaderConfig.Begin may set a new key.
 //
 // If Begin fails or another job or task has the new key, j is claimed nevertheless: Handout.Refused
 // contains the error, and the old key stays. Returns only errors of the store. run saves j.
@@ -306,12 +306,12 @@ func (l *Leader) prepare(j *jobstore.Row) (err error) {
 	return l.c.Begin(j)
 }
 
-// applyPlan starts and postpones the jobs that the throttler has chosen, as long as slots are free.
-// It skips a job that has changed since the plan was made: another state, queue, token or weight,
-// or a later Due. It sets t.again if another admission at once may find more jobs.
+// applyPlan starts the jobs that the throttler has chosen, while slots are free, and postpones
+// others. It skips a job whose state, queue, token or weight has changed since the plan, or whose
+// Due is after now. It sets t.again if another admission at once may find more jobs.
 //
 // A postponed job waits for the first opening of its window after the chosen time. If its windows
-// cannot be parsed, it waits until the chosen time, and the error is reported.
+// cannot be parsed, it waits until the chosen time and is in t.unread. Returns errors of the store.
 func (t *admitTx) applyPlan(ctx context.Context, plan *Admission) error {
 	ids := slices.Concat(plan.starts, plan.later)
 	jobs := make(map[jobstore.ID]*jobstore.Row, len(ids))
@@ -461,7 +461,7 @@ func (r *roster) inherit(before *roster) {
 //
 // If the throttler returns an error, panics or calls runtime.Goexit, its decisions are dropped.
 // Only moves to the opening of a window stay. The error goes to LeaderConfig.Report, unless ctx has
-// ended. Returns only errors of the store.
+// ended. Returns only errors of the store (adm.err). Each error also empties begun of the roster.
 func (l *Leader) callThrottler(ctx context.Context, adm *Admission) error {
 	bounded, cancel := context.WithTimeout(ctx, l.lease/2)
 	defer cancel()

@@ -71,10 +71,11 @@ type LeaderConfig struct {
 	// Begin sets Key and Respond of a job before the start of its attempt is saved. It runs in a
 	// transaction and may run again. An error fails the attempt.
 	Begin func(*jobstore.Row) error
-	// Report receives errors that Next does not return.
+	// Report receives errors that Next does not return. The goroutines of Next, KeepLease and Close
+	// call it.
 	Report func(error)
 	// Held receives jobs that are held because their windows cannot be parsed. Default: Report
-	// receives the error.
+	// receives the error. The goroutine of Next calls it after the commit.
 	Held func(*jobstore.Row, error)
 	// NoDeadlines gives attempts no deadline, because the jobs are dispatched as tasks, which have
 	// time limits of their own.
@@ -210,7 +211,8 @@ func (l *Leader) renew(ctx context.Context) error {
 
 // writeLease stores the Status and sets the end of the lease to now plus lease, in a transaction of
 // its own that locks the record. A lease of 0 releases it. Returns ErrStale if token is not the
-// fencing token of the record: another leader has the lease. It takes l.mu.
+// fencing token of the record: another leader has the lease. Returns errors of the store. It takes
+// l.mu.
 func (l *Leader) writeLease(ctx context.Context, token int64, lease time.Duration) error {
 	var none txn.Locks
 	return txn.Do(ctx, l.store, &none, func(ctx context.Context, t *txn.Step) error {
@@ -223,7 +225,8 @@ func (l *Leader) writeLease(ctx context.Context, token int64, lease time.Duratio
 }
 
 // lockLease locks the lease record in t and returns it. Returns ErrStale if the record is missing
-// or token is not its fencing token. It does not check whether the lease has ended.
+// or token is not its fencing token. It does not check whether the lease has ended. Returns errors
+// of the store.
 func (l *Leader) lockLease(ctx context.Context, t *txn.Step, token int64) (*jobstore.QueueLease, error) {
 	rec, err := t.Tx.QueueLease(ctx, l.q.Name)
 	if err == nil && (rec == nil || rec.Fence != token) {
@@ -233,7 +236,7 @@ func (l *Leader) lockLease(ctx context.Context, t *txn.Step, token int64) (*jobs
 }
 
 // saveLease stores rec, the lease record, in t with the present Status and an end of now plus
-// lease. It takes l.mu.
+// lease. It takes l.mu. It changes Status and Until of rec. Returns errors of the store.
 func (l *Leader) saveLease(ctx context.Context, t *txn.Step, rec *jobstore.QueueLease, lease time.Duration) error {
 	l.mu.Lock()
 	data, err := json.Marshal(l.data)

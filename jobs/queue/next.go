@@ -15,15 +15,17 @@ const admissionGap = 2 * time.Millisecond
 
 // Next claims due jobs of the queue and returns at least one and at most slots of them. The data of
 // their parents and children are filled in. slots must be at least 1. It blocks until a job may
-// start, also while another leader has the lease: it claims the lease when that ends.
+// start, also while another leader has the lease: it claims the lease when that ends. It also waits
+// for the lease again if it has lost the lease during an admission.
 //
 // Each job begins an attempt, or is a running job whose lease, answer or deadline is due. Its Phase
 // tells the difference. A job with Refused set has failed before its attempt began.
 //
 // Returns [jobstore.ErrClosed] after Close of the leader or the service. Returns
 // [jobstore.ErrUnavailable] if ctx ends or the store does not reply; claimed jobs may then stay
-// RUNNING until their lease ends. If Host.Complete fails, it gives the claimed jobs back and
-// returns the error. One goroutine at a time may call it. The first call begins to watch the store.
+// RUNNING until their lease ends. If Host.Complete fails, Next calls Host.GiveBack for each claimed
+// job and returns the error. One goroutine at a time may call it. The first call begins to watch
+// the store, until Close.
 func (l *Leader) Next(ctx context.Context, slots int) ([]jobstore.Handout, error) {
 	if l.isClosed() {
 		return nil, jobstore.ErrClosed
@@ -86,9 +88,9 @@ func (l *Leader) admitOnce(ctx context.Context, slots int) (out []jobstore.Hando
 	return nil, min(wait, l.pace.poll(l.q.Poll)), err
 }
 
-// standBy blocks until this leader has claimed the lease. It tries again when the lease of the
-// other leader ends, or after a signal. Returns the error of the store, ErrClosed after Close of
-// the service, or ErrUnavailable if ctx ends.
+// standBy blocks until this leader has claimed the lease. It discards a signal that came before a
+// try. It tries again when the lease of the other leader ends, or after a signal. Returns the error
+// of the store, ErrClosed after Close of the service, or ErrUnavailable if ctx ends.
 func (l *Leader) standBy(ctx context.Context) error {
 	for {
 		select {
@@ -230,7 +232,8 @@ func (p *pace) poll(every time.Duration) time.Duration {
 // skipSlowSearches wraps find, which searches jobs up to a weight. The result skips a search and
 // returns no job if a recent search for the same or a higher weight was slow and found nothing.
 // Slow means longer than scanTime. Recent means less than slowScanFactor times its duration ago.
-// Searches without a maximum weight are never skipped.
+// Searches without a maximum weight are never skipped. It returns errors of find unchanged; such a
+// search never counts as slow.
 func (p *pace) skipSlowSearches(find func(context.Context, jobstore.Line, int) ([]jobstore.Row, error)) func(context.Context, jobstore.Line, int) ([]jobstore.Row, error) {
 	return func(ctx context.Context, q jobstore.Line, limit int) ([]jobstore.Row, error) {
 		most, set := q.MaxWeight.Get()

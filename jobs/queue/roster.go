@@ -124,7 +124,8 @@ func (l *Leader) readRunning(ctx context.Context) (*roster, error) {
 
 // sync removes ended jobs if the roster has more than running jobs, which is the number in the
 // store. In a long roster it checks one page per call and continues there at the next call. stale
-// reports that ended jobs remain. It changes nothing after an error.
+// reports that ended jobs remain. After an error of the store, which it returns, it removes
+// nothing.
 func (r *roster) sync(ctx context.Context, l *Leader, running int) (stale bool, err error) {
 	if len(r.all) <= running {
 		return false, nil

@@ -92,8 +92,8 @@ func (l *Admission) Running() []jobstore.Job {
 
 // Due returns an iterator over the due jobs whose window is open, in the order of the queue. It
 // reads them page by page, also while the loop runs. It ends when no worker is free, and after an
-// error of the store. Each new loop starts at the first job and leaves out jobs for which Start or
-// Later was called.
+// error of the store. No job starts after such an error, and [Leader.Next] returns it. Each new
+// loop starts at the first job and leaves out jobs for which Start or Later was called.
 //
 // If reading the due jobs takes more than 100 ms, the iterator may yield only the first part of
 // them while jobs start and end. It yields all of them every 10 s, or every five times the duration

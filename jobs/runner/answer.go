@@ -86,7 +86,7 @@ func (r *session) deferred(p *attempt, v *task.DeferVerdict) {
 	r.fail(p.heldJob, err, nil)
 }
 
-// answered handles the answer of a claimed job and counts it.
+// answered handles the answer of a claimed job and adds one to Stats.Answered.
 //
 //   - A refusal is an error of the attempt: task.ErrRejected with its reason.
 //   - An answer goes to Response of the job's [Type]; the result ends the attempt.
@@ -115,7 +115,7 @@ func (r *session) answered(p *attempt) {
 // is stored.
 //
 // If Retry is interrupted (see interrupted), the job is given back or released instead. p.dialog
-// must not be nil.
+// must not be nil. It blocks until Retry has returned and the end is stored.
 func (r *session) askRetry(p *attempt, err, reason error) {
 	if p.dialog.retry == nil {
 		r.held.Idle(p.heldJob)
@@ -143,7 +143,8 @@ func (r *session) askRetry(p *attempt, err, reason error) {
 // repeat ends the attempt as counted and makes the job due again at the time at, by this process's
 // clock. A job of a queue becomes QUEUED for another attempt, with the Reason why (NextAttempt).
 // Any other job becomes RUNQUEUED in the same run (Postpone), and why is not stored. data replaces
-// the job's data unless nil.
+// the job's data unless nil. It blocks until the end is stored (conclude). If the service refuses
+// the change, the job becomes FAILED.
 func (r *session) repeat(p *attempt, at time.Time, data []byte, why error) {
 	if p.Queue != "" {
 		r.conclude(p.heldJob, &r.r.stats.retried, func(ctx context.Context) error {
@@ -157,7 +158,9 @@ func (r *session) repeat(p *attempt, at time.Time, data []byte, why error) {
 }
 
 // snooze ends the attempt and makes the job due again after d, QUEUED in a queue and else
-// RUNQUEUED. The attempt does not count against the allowed ones. Stats count it as retried.
+// RUNQUEUED. The attempt does not count against the allowed ones. Stats count it as retried. It
+// blocks until the end is stored (conclude). If the service refuses the change, the job becomes
+// FAILED.
 func (r *session) snooze(p *attempt, d time.Duration) {
 	r.conclude(p.heldJob, &r.r.stats.retried, func(ctx context.Context) error {
 		if p.Queue != "" {
@@ -176,7 +179,7 @@ var ErrNoHandler = errors.New("jobs: the queue's runner has no handler for this 
 // A job of a queue is reported as ProblemUnknown and becomes QUEUED again after Config.PutOff, with
 // the Reason [ErrNoHandler]. The attempt does not count. Another runner of the queue may have the
 // handler. If the job has an answer or has timed out, only its lease is extended by PutOff, so that
-// this result stays. A job without a queue is given back.
+// this result stays. A job without a queue goes to giveBack. It blocks until the store replies.
 func (r *session) postponeUnknown(h *heldJob) {
 	if h.Queue == "" { // The job was found by its name, and handlers are never removed.
 		r.giveBack(h)

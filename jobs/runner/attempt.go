@@ -160,8 +160,10 @@ func (r *session) ran(p *attempt, value any, err error) {
 // returns false and changes nothing.
 //
 // If another worker has the job, interrupted only releases it. If the function failed after its
-// lease may have ended, or at the hard stop, the job is given back and will run again. A function
-// that succeeded or returned task.Defer was not interrupted.
+// lease may have ended, or at the hard stop, giveBack returns the job, which will run again. Its
+// attempt then continues if it has a Queue, or a Key without RetryAfter; otherwise Service.GiveBack
+// restores the state before the claim. A function that succeeded or returned task.Defer was not
+// interrupted.
 func (r *session) interrupted(p *attempt, err error) bool {
 	switch {
 	case p.Lost(): // reported already

@@ -33,8 +33,8 @@ func (r *Runner) taskOf(j *jobs.Row) (id task.ID, prepared bool) {
 // submitReady submits the stored messages of the submissions with the indexes in ready, several at
 // a time, and blocks until all are done. It sets confirmed and pending at those indexes.
 //
-// Returns the error of one submission if some are not confirmed. After an error of reading
-// messages, the submissions that remain are not tried.
+// Returns the error of the first submission, in their order, that is not confirmed. Each is sent
+// once. After an error of reading messages, the submissions that remain are not tried.
 func (r *session) submitReady(ctx context.Context, submissions []submission, ready []int, confirmed []bool, pending []task.Pending) error {
 	if len(ready) == 0 {
 		return nil
@@ -87,8 +87,9 @@ func (r *session) messages(ids []jobs.ID) (found map[jobs.ID][]byte, err error) 
 // their submitters wait for a result. done contains the jobs that were handled before. Returns the
 // jobs to pass as done to the next call.
 //
-// A failed revocation is logged and tried again by the next call. If the jobs cannot be read or ctx
-// ends, it stops early and returns done. Returns nil if the runner has no queue or cannot revoke.
+// A failed revocation is logged and tried again by the next call. A message that the submitter
+// refuses with task.ErrBadArgs counts as handled. If the jobs cannot be read or ctx ends, it stops
+// early and returns done. Returns nil if the runner has no queue or cannot revoke.
 func (r *session) revokeWithdrawn(ctx context.Context, done map[jobs.ID]bool) map[jobs.ID]bool {
 	submit, ok := r.c.Submit.(jobs.PreparedSubmitter)
 	if !ok || r.c.Queue == nil {

@@ -76,8 +76,9 @@ func Progress(ctx context.Context, v any) error {
 
 // update stores data as the job's data, and then in a.handout. For a task in a consumer it reads
 // the current token if its own is stale, and tries once more. Returns ErrStale after the end of the
-// handler, and if the run is over or another worker has the job. In the last case it marks the job
-// as lost. It takes a.mu during the call of the store, so one call runs at a time.
+// handler, and if the run is over or another worker has the job. In the last case a.lose, if set,
+// marks the job as lost. Returns other errors of the store; the data may then be stored. It takes
+// a.mu during the call of the store, so one call runs at a time.
 func (a *active) update(ctx context.Context, data []byte) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -123,7 +124,8 @@ func (a *active) Expect(ctx context.Context, key string) error {
 
 // expect reserves key for the answer of the attempt (Service.Expect), and sets Respond of the job
 // if respond is set. On success it updates a.handout. Returns ErrStale after the end of the
-// handler, and if the attempt is over; the job is then marked as lost. It takes a.mu.
+// handler. It also returns ErrStale if the attempt is over; a.lose, if set, then marks the job as
+// lost. Returns the other errors of Service.Expect; the key may then be reserved. It takes a.mu.
 func (a *active) expect(ctx context.Context, key string, respond task.Opt[bool]) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -158,13 +160,13 @@ func (a *active) end() {
 const readAgainAfter = 5 * time.Second
 
 // Current returns a middleware for consumers that run the tasks of dispatched jobs. Before a task
-// starts, it checks that the task belongs to the current run of its job. Otherwise the task fails
-// with [jobstore.ErrStale], and its handler does not run. For a task with conditions
-// (task.Conditions) it checks that the job runs.
+// starts, it checks that the task belongs to the current run of its job. For a task with conditions
+// (task.Conditions) it checks that the job runs. If the check fails, the handler does not run. The
+// task then fails for good with [jobstore.ErrStale], without a retry.
 //
-// If the job cannot be read for another reason, the handler does not run, and the task is delivered
-// again after 5 s. Tasks that belong to no job, and follow-up tasks of a job's task, pass
-// unchecked.
+// If the job cannot be read for another reason, the handler does not run, and the task runs again
+// after 5 s ([task.Snooze]). This counts as no attempt. Tasks that belong to no job, and follow-up
+// tasks of a job's task, pass unchecked.
 //
 // Without Current a task that is delivered again or submitted twice may run after the end of its
 // job. [Progress] and [FromContext] work only with it, until the handler returns.

@@ -140,8 +140,8 @@ func newSession(r *Runner, names []string) (*session, error) {
 
 // run claims and runs jobs until ctx ends or the service is closed. Its goroutines renew leases,
 // submit tasks, delete expired jobs and sweep. It blocks until all work has ended, in this order:
-// claims, submissions, handlers, waits for tasks, renewals. Jobs that were not submitted are given
-// back, and the lease of a queue is released.
+// claims, submissions, handlers, waits for tasks, renewals. giveBack returns the jobs that were not
+// submitted, and stepDown releases the lease of a queue.
 //
 // Handlers may run for ShutdownTimeout; then their contexts end. Returns the error of fetch. Also
 // returns an error if handlers have not returned in time; it then does not wait for them.
@@ -254,8 +254,9 @@ func (r *session) freeSlots(ctx context.Context) int {
 // startWork adds claimed jobs to the held set. It starts a goroutine for each handler, or passes
 // the jobs to the submitters as one batch. It does not wait for them.
 //
-// A job with GivenUp (FAILED after ten claims) is counted and reported only. If ctx has ended, the
-// other jobs are given back.
+// A job with GivenUp (FAILED after ten claims) is counted and reported only. If ctx has ended,
+// giveBack returns the other jobs, in goroutines. The size of the claim goes to r.size, which
+// limits the next one.
 func (r *session) startWork(ctx context.Context, got []jobs.Handout) {
 	b := batch{bytes: page.Handouts(got)}
 	r.size.Read(len(got), b.bytes)
@@ -422,10 +423,10 @@ func (r *session) concluded(h *heldJob, n *atomic.Int64, err error) bool {
 	return err == nil
 }
 
-// giveBack returns the claims of jobs to the store, concurrently, so that other runners can claim
-// the jobs at once. It blocks until the store has replied for each job, or the runner ends its
-// calls. It releases all jobs and counts those that were given back. Errors go to concluded: a job
-// whose attempt is over is marked as lost, and any other error is logged.
+// giveBack returns the claims of jobs to the store (Service.GiveBack), concurrently, so that other
+// runners can claim the jobs at once. It blocks until the store has replied for each job, or the
+// runner ends its calls. It releases all jobs and counts those that were given back. Errors go to
+// concluded: a job whose attempt is over is marked as lost, and any other error is logged.
 func (r *session) giveBack(hs ...*heldJob) {
 	var wg sync.WaitGroup
 	for _, h := range hs {

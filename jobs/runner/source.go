@@ -45,7 +45,8 @@ func (r *session) newSource() (source, error) {
 type getSource struct{ r *session }
 
 // Next claims at most slots due jobs of the session's names that have no queue. It blocks until a
-// job is due or ctx ends.
+// job is due or ctx ends. Returns the errors of Service.Get, such as ErrNoJob if ctx ends, and
+// ErrClosed after Close of the service.
 func (a getSource) Next(ctx context.Context, slots int) ([]jobs.Handout, error) {
 	return a.r.s.Get(ctx, jobs.Request{Selector: jobs.Selector{Names: a.r.names}, Lease: a.r.c.Lease, Max: slots, Wait: true})
 }
@@ -111,8 +112,9 @@ func (r *session) purge(ctx context.Context) {
 const mostRenewed = 500
 
 // renew renews the leases of jobs in one transaction. errs contains the result of each job, in
-// order; asked is a time before the new leases begin. If err is not nil, no lease was renewed. It
-// ignores its context, so that a stop does not interrupt it.
+// order; asked is a time before the new leases begin. If err is not nil, errs is nil, and the
+// leases may have been renewed or not. It ignores its context, so that a stop does not interrupt
+// it.
 func (r *session) renew(_ context.Context, hs []*heldJob) (errs []error, asked time.Time, err error) {
 	jobs := make([]*jobs.Row, len(hs))
 	for i, h := range hs {

@@ -168,9 +168,10 @@ func hopeless(err error) bool {
 	return errors.Is(err, task.ErrBadArgs) || errors.Is(err, task.ErrBadMetadata) || errors.Is(err, task.ErrBadName)
 }
 
-// refuse submits each task singly, to find the faulty ones. A job whose task is confirmed now waits
-// for it. If repetition cannot help, the job fails. Otherwise the job is postponed in the same run,
-// since the task may have been submitted. If r.hard has ended, the job is only released.
+// refuse submits each task singly and once, to find the faulty ones. A job whose task is confirmed
+// now waits for it. If repetition cannot help (hopeless), the job becomes FAILED. Otherwise the job
+// is postponed in the same run, since the task may have been submitted. If r.hard has ended, the
+// job is only released.
 func (r *session) refuse(submissions []submission) {
 	for i, p := range submissions {
 		confirmed, pending, err := r.submit(submissions[i : i+1])
@@ -187,8 +188,9 @@ func (r *session) refuse(submissions []submission) {
 	}
 }
 
-// postpone reports ProblemRefused for a job with the error why, and releases the job. It extends
-// the lease to Config.PutOff, so that the job is claimed again after that time in the same run.
+// postpone reports ProblemRefused for a job with the error why, and releases the job (conclude). It
+// first extends the lease to Config.PutOff, so that the job is claimed again after that time in the
+// same run. It counts the job as Stats.PutOff and blocks until the store replies.
 func (r *session) postpone(h *heldJob, why error) {
 	r.r.report(ProblemRefused, &h.Row, why)
 	r.conclude(h, &r.r.stats.putOff, func(ctx context.Context) error { return r.s.Renew(ctx, h.ID, h.Token, r.c.PutOff) })

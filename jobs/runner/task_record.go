@@ -49,7 +49,8 @@ func (r *session) recorded(h *heldJob, p task.Pending) end {
 
 // byRecord reads the record of a task once and, if it contains an end, ends the run of the job. A
 // success finishes the run with the result as data; any other end, and an unreadable record or
-// result, makes the job FAILED. It blocks until that is stored and releases the job.
+// result, makes the job FAILED. It blocks until that is stored and releases the job. Meanwhile the
+// job is marked as settling; after an unsure result it is unmarked (Resume).
 //
 // Returns settledElsewhere if another goroutine stores the end, or if storing failed. err is set
 // only with the result unsure.
