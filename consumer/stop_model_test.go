@@ -101,7 +101,7 @@ func (s slowStore) Save(ctx context.Context, r resultstore.Record) error {
 // TestStopModel draws stops of a consumer whose tasks run at most once: slow or unknown early
 // acknowledgements, a slow or missing store, handlers that ignore their context, retries, releases
 // of admissions that take long, and Kill. After Run has returned, each task has left a record, a
-// dead letter or its message, no attempt has started twice, and none starts any more.
+// dead letter or its message. No attempt has started twice, and none starts any more.
 func TestStopModel(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
