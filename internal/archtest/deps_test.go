@@ -66,6 +66,21 @@ func TestDrivers(t *testing.T) {
 	}
 }
 
+// TestZonesBelongToPrograms shows that the programs that run schedules or jobs embed the time
+// zones, for machines without zone files, and that no other package does. Zones have 0.4 MB.
+func TestZonesBelongToPrograms(t *testing.T) {
+	want := []string{"cmd/swarmiji", "examples/callback", "examples/jobs", "examples/schedule"}
+	var got []string
+	for _, p := range packages(t) {
+		if name, _ := relative(p.ImportPath); links(p, "time/tzdata") {
+			got = append(got, name)
+		}
+	}
+	if slices.Sort(got); !slices.Equal(got, want) {
+		t.Errorf("%v embed the time zones, want %v", got, want)
+	}
+}
+
 // links reports whether p links a package or a module.
 func links(p pkg, path string) bool {
 	return slices.ContainsFunc(p.Deps, func(dep string) bool { return dep == path || strings.HasPrefix(dep, path+"/") })
