@@ -12,7 +12,7 @@ import (
 )
 
 // TestCoreIsLight shows that a program that runs tasks in memory links neither net/http, crypto/tls
-// nor any client library.
+// and go-metrics nor any client library.
 func TestCoreIsLight(t *testing.T) {
 	core := slices.Concat([]string{"task", "producer", "consumer", "middleware", "open"}, sets["memory"])
 	for _, p := range packages(t) {
@@ -21,7 +21,7 @@ func TestCoreIsLight(t *testing.T) {
 			continue
 		}
 		core = slices.DeleteFunc(core, func(s string) bool { return s == name })
-		for _, heavy := range append([]string{"net/http", "crypto/tls"}, technologies...) {
+		for _, heavy := range append([]string{"net/http", "crypto/tls", "github.com/rcrowley/go-metrics"}, technologies...) {
 			if links(p, heavy) {
 				t.Errorf("%s links %s", name, heavy)
 			}
