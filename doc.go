@@ -22,7 +22,8 @@
 //   - producer: Submit and SubmitAll.
 //   - consumer: Run, queues with workers, the graceful stop.
 //   - middleware: wrappers of handlers and submissions, such as retries with backoff, logs and
-//     metrics.
+//     metrics. Below it, middleware/gometrics and middleware/prom show the metrics, and
+//     middleware/tracing makes traces.
 //   - when: recurring times by cron, English phrases, repeats or windows of the week.
 //   - schedule: tasks that run later or repeatedly, at the times of when.
 //   - jobs: records of work in a database, which can be queried, changed, repeated and answered.

@@ -16,6 +16,7 @@ import (
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/middleware"
+	"github.com/swarmiji/swarmiji/middleware/gometrics"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/router"
@@ -65,7 +66,7 @@ func dialSwarm(ctx context.Context, cfg *config) (client, error) {
 	}
 	if cfg.Metrics {
 		registry := metrics.NewRegistry()
-		c.metrics = middleware.NewMetrics(registry)
+		c.metrics = gometrics.NewMetrics(registry)
 		go read(ctx, registry)
 	}
 	pc := producer.Config{

@@ -92,7 +92,7 @@ type Config struct {
 	Control *control.Config
 	// Logger receives the messages about errors that no caller receives. Default: slog.Default().
 	Logger *slog.Logger
-	// Metrics counts tasks and events. nil: the consumer counts without a registry.
+	// Metrics counts tasks and events. nil: the consumer counts in Metrics of its own.
 	Metrics *middleware.Metrics
 	// Tuning holds limits and times that few programs change.
 	Tuning Tuning
@@ -173,7 +173,7 @@ func (c *Config) complete() (*wire.Codec, error) {
 		c.Logger = slog.Default()
 	}
 	if c.Metrics == nil {
-		c.Metrics = middleware.NewMetrics(nil)
+		c.Metrics = new(middleware.Metrics)
 	}
 	errs = append(errs, c.completeQueues())
 	codec, err := wire.New(c.Wire)

@@ -119,7 +119,7 @@ func TestManyAreDeferred(t *testing.T) {
 	if raceEnabled { // ten times slower
 		tasks = 1500
 	}
-	metrics := middleware.NewMetrics(nil)
+	metrics := new(middleware.Metrics)
 	d := newDeferring(t, nil, producer.Config{}, consumer.Config{
 		Metrics: metrics, Queues: map[string]consumer.QueueConfig{"default": {Workers: 4, Prefetch: 8}},
 	})

@@ -70,13 +70,21 @@ func (r *run) reopenTask(ctx context.Context, store resultstore.ResultStore) err
 	return nil
 }
 
-// reopenSuccessors replaces the failures that earlier lives have recorded for the tasks that follow
-// this one by the state REQUEUED. It blocks and repeats failed saves for up to StoreRetry each. It
-// returns true at once in a first life or if no task follows. Returns false if a record could not
-// be stored; the task is then given back.
+// reopenSuccessors saves a record with the state REQUEUED for each task that follows this one
+// (Envelope.Then and its successors). It replaces failures that earlier lives have recorded for
+// steps that they skipped. Steps without an id of their submission have no record: no future waits
+// for them. In the first life, or if no task follows, it does nothing and returns true.
 //
-// Call it before the success of the task is stored. Otherwise a reader of the success could take an
-// old failure of a later step for its end.
+// A record is saved by [settlement.Save], one after the other. A failed save is repeated for up to
+// StoreRetry, and of a task that was acknowledged before its start without a time limit. A record
+// that the store refuses for good, for example because it has a newer one, counts as saved.
+//
+// Returns true if all are saved. Returns false at the first one that is given up, and saves no
+// further ones. The caller must then end the settlement: Save has already given this task back, or
+// settled it as failed, or another attempt has it.
+//
+// Call it before the success of this task is stored. Otherwise a reader of the success could take
+// an old failure of a later step for its end. It takes no lock.
 func (r *run) reopenSuccessors() bool {
 	e := r.request.Envelope
 	if e.Life == 0 || len(e.Then) == 0 {

@@ -36,7 +36,7 @@ func TestForgedRecord(t *testing.T) {
 	defer cancel()
 	server, store := membroker.NewServer(membroker.Config{}), memresults.New(memresults.Config{})
 	quiet := slog.New(slog.DiscardHandler)
-	counted := middleware.NewMetrics(nil)
+	counted := new(middleware.Metrics)
 	sender := server.Connect()
 	p, err := producer.New(producer.Config{Broker: sender, Results: store, Wire: serializer.Wire{Sealer: testRing(t, "k")}, Metrics: counted, Logger: quiet})
 	if err != nil {
@@ -134,7 +134,7 @@ func TestSealerOnOneSideOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	m := middleware.NewMetrics(nil)
+	m := new(middleware.Metrics)
 	c, err := consumer.New(consumer.Config{Broker: server.Connect(), Logger: quiet, Metrics: m})
 	if err != nil {
 		t.Fatal(err)

@@ -94,28 +94,6 @@ func (q *queue) handle(d broker.Delivery, worker int) {
 	}
 }
 
-// settleEarlier checks whether an earlier delivery has deferred or ended the task. If so, another
-// goroutine acknowledges the message or settles the task by the stored end. Else it calls
-// startOrSettle and may block until the handler has returned. A task with unreadable arguments
-// fails and is dead-lettered, on another goroutine.
-func (q *queue) settleEarlier(r *run) {
-	switch {
-	case r.unreadable != nil:
-		q.settleAsync(r, verdict{kind: failed, err: fmt.Errorf("%w: %w", task.ErrBadArgs, r.unreadable), deadLetter: true})
-	case r.request.Deliveries > 1 && r.discardIfDeferred():
-	case r.mayHaveEnded() && r.settleIfRecorded():
-	default:
-		q.startOrSettle(r)
-	}
-}
-
-// mayHaveEnded reports whether the end of the task may be stored already, so that the result store
-// must be asked. That is so for a redelivered message, and for a copy of an at-most-once task,
-// which may have become uncertain when the copy was sent.
-func (r *run) mayHaveEnded() bool {
-	return r.request.Deliveries > 1 || r.message.Generation > 0 && !r.idempotent()
-}
-
 // startOrSettle starts the task (execute), or settles it on another goroutine without a start:
 //
 //   - An earlier delivery of an at-most-once task may have started it: see settleIfStarted.
@@ -401,91 +379,6 @@ func (r *run) saveParked(why error) bool {
 	}
 	return ok && !v.recorded
 }
-
-// settleIfRecorded looks for the end of the task that an earlier delivery has stored, and waits up
-// to loadTimeout. It returns true if the task must not start now; another goroutine continues then:
-//
-//   - The store has the end of the task: the task is settled by it.
-//   - The record belongs to a later life of the task (see life.go): the message is dropped.
-//   - The store failed: it is asked again, see retryLookup.
-//
-// It returns false without a result store or a record. It also does so for a record that is
-// malformed, not final, or the failure of an earlier life. Stores that only send replies keep no
-// records.
-func (r *run) settleIfRecorded() bool {
-	store := r.store()
-	if store == nil {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(r.queue.c.settle, loadTimeout)
-	defer cancel()
-	rec, err := r.load(ctx, store)
-	switch {
-	case err == nil && r.isSuperseded(&rec):
-		r.queue.c.settling.Go(r.dropCopy)
-		return true
-	case err == nil && rec.State.Terminal() && !r.isEarlierLife(&rec):
-		r.queue.settleAsync(r, verdictOfRecord(&rec))
-		return true
-	case err == nil, errors.Is(err, resultstore.ErrNotFound), errors.Is(err, resultstore.ErrMalformed):
-		return false
-	}
-	r.queue.c.settling.Go(func() { r.retryLookup(store) })
-	return true
-}
-
-// retryLookup repeats the read of settleIfRecorded until the store answers, for at most StoreRetry.
-// If the store has the end of the task, it settles the task by that end. If the task has a later
-// life, it drops the message. Otherwise it calls startOrSettle and may block until the handler has
-// returned. Without an answer it gives the task back.
-func (r *run) retryLookup(store resultstore.ResultStore) {
-	c := r.queue.c
-	ctx, cancel := context.WithTimeout(c.settle, c.cfg.Tuning.StoreRetry)
-	defer cancel()
-	var rec resultstore.Record
-	if !r.runStep(ctx, "read of its result", func(ctx context.Context) (err error) {
-		if rec, err = r.load(ctx, store); errors.Is(err, resultstore.ErrNotFound) || errors.Is(err, resultstore.ErrMalformed) {
-			return nil
-		}
-		return err
-	}) {
-		return
-	}
-	switch {
-	case r.isSuperseded(&rec):
-		r.dropCopy()
-	case rec.State.Terminal() && !r.isEarlierLife(&rec):
-		r.queue.settle(r, verdictOfRecord(&rec))
-	default:
-		r.queue.startOrSettle(r)
-	}
-}
-
-// verdictOfRecord returns the verdict of the earlier attempt that stored rec, a final record: the
-// stored result or error. Without a stored error of a failure the error names the state. It is
-// marked as recorded, so that it is not stored again. It dead-letters the message if the error is a
-// reason of the consumer, see isConsumerReason.
-func verdictOfRecord(rec *resultstore.Record) verdict {
-	v := verdict{recorded: true, ran: !rec.StartedAt.IsZero(), result: rec.Result, contentType: rec.ContentType}
-	switch rec.State {
-	case task.StateSucceeded:
-		return v
-	case task.StateExpired:
-		v.kind, v.err = expired, task.ErrExpired
-	case task.StateRevoked:
-		v.kind, v.err = revoked, task.ErrRevoked
-	default:
-		v.kind, v.err = failed, errors.New("swarmiji: task "+string(rec.State))
-	}
-	if rec.Error != nil {
-		v.err = rec.Error
-	}
-	v.deadLetter = isConsumerReason(v.err)
-	return v
-}
-
-// loadTimeout limits the first read of an earlier result, for which a worker waits.
-const loadTimeout = 2 * time.Second
 
 // logAttrs appends the id, name, queue and attempt of the task and the node to more.
 func (r *run) logAttrs(more ...slog.Attr) []slog.Attr {

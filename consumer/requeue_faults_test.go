@@ -20,7 +20,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-var _ = []any{errors.New, fmt.Sprint, slog.New, sync.NewCond, middleware.NewMetrics, (*atomic.Int64)(nil), resultstore.ErrStale}
+var _ = []any{errors.New, fmt.Sprint, slog.New, sync.NewCond, (*atomic.Int64)(nil), resultstore.ErrStale}
 
 // publishedUnconfirmed is a broker that publishes the first copy and returns an unknown outcome.
 type publishedUnconfirmed struct {

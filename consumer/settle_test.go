@@ -41,7 +41,7 @@ func newTable(t *testing.T, change func(*consumer.Config)) *table {
 	t.Helper()
 	b := &table{
 		t: t, server: membroker.NewServer(membroker.Config{}), store: memresults.New(memresults.Config{}),
-		metrics: middleware.NewMetrics(nil),
+		metrics: new(middleware.Metrics),
 	}
 	cfg := consumer.Config{Broker: b.server.Connect(), Results: b.store, Metrics: b.metrics, Logger: slog.New(slog.DiscardHandler)}
 	if change != nil {

@@ -154,18 +154,19 @@ func (c *Consumer) waiting() int {
 func (r *run) isActive() bool { return r.started.Load() && !r.returned.Load() }
 
 // infos returns the descriptions of those runs for which which returns true, sorted by the time
-// that since returns and then by id. A nil which selects all runs.
+// that since returns and then by id. A nil which selects all runs. It changes runs.
 func infos(runs []*run, which func(*run) bool, since func(*run) time.Time) []TaskInfo {
+	if which != nil {
+		runs = slices.DeleteFunc(runs, func(r *run) bool { return !which(r) })
+	}
+	slices.SortFunc(runs, func(a, b *run) int {
+		return cmp.Or(since(a).Compare(since(b)), strings.Compare(string(a.request.ID), string(b.request.ID)))
+	})
 	var ts []TaskInfo
 	for _, r := range runs {
-		if which == nil || which(r) {
-			ts = append(ts, TaskInfo{
-				ID: r.request.ID, Name: r.request.Name, Queue: r.queue.name, Since: since(r), Attempt: r.request.Retries + 1,
-			})
-		}
+		ts = append(ts, TaskInfo{
+			ID: r.request.ID, Name: r.request.Name, Queue: r.queue.name, Since: since(r), Attempt: r.request.Retries + 1,
+		})
 	}
-	slices.SortFunc(ts, func(a, b TaskInfo) int {
-		return cmp.Or(a.Since.Compare(b.Since), strings.Compare(string(a.ID), string(b.ID)))
-	})
 	return ts
 }

@@ -132,8 +132,8 @@ func TestActions(t *testing.T) {
 				bus := memevents.New(memevents.Config{})
 				since := time.Now().UTC()
 				n := &fake{id: "n1", queues: []string{"b", "a"}, tasks: []control.Task{
-					{ID: "2", Name: "mail.send", Queue: "a", Since: since.Add(time.Second), Attempt: 2},
 					{ID: "1", Name: "mail.send", Queue: "b", Since: since, Attempt: 1},
+					{ID: "2", Name: "mail.send", Queue: "a", Since: since.Add(time.Second), Attempt: 2},
 				}}
 				serve(t, control.Config{Bus: bus, Keys: k}, revoker{n})
 				c := client(t, bus, k)
@@ -148,8 +148,8 @@ func TestActions(t *testing.T) {
 					{control.Command{Do: control.DoStats, Queues: []string{"a"}}, control.Reply{Queues: []string{"a"}, Stats: &control.Stats{
 						Queues: []control.QueueStats{{Name: "a", Workers: 3, Prefetch: 12, Active: 1}}, Totals: map[string]uint64{"processed": 7},
 					}}, ""},
-					{control.Command{Do: control.DoActive}, control.Reply{Queues: ab, Tasks: []control.Task{n.tasks[1], n.tasks[0]}}, ""},
-					{control.Command{Do: control.DoActive, Queues: []string{"a"}}, control.Reply{Queues: []string{"a"}, Tasks: n.tasks[:1]}, ""},
+					{control.Command{Do: control.DoActive}, control.Reply{Queues: ab, Tasks: n.tasks}, ""},
+					{control.Command{Do: control.DoActive, Queues: []string{"a"}}, control.Reply{Queues: []string{"a"}, Tasks: n.tasks[1:]}, ""},
 					{control.Command{Do: control.DoReserved}, control.Reply{Queues: ab}, ""},
 					{control.Command{Do: control.DoRegistered}, control.Reply{Queues: ab, Names: n.Names()}, ""},
 					{control.Command{Do: control.DoRevoke, IDs: []task.ID{"x", "y"}, Terminate: true}, control.Reply{Queues: ab}, "revoke [x y] true"},

@@ -19,9 +19,10 @@ type Node interface {
 	Queues() []string
 	// Stats returns current sizes and totals.
 	Stats() Stats
-	// Active returns the running tasks.
+	// Active returns the running tasks, the oldest first.
 	Active() []Task
-	// Reserved returns the received tasks that wait for their start, see [DoReserved].
+	// Reserved returns the received tasks that wait for their start, the oldest first; see
+	// [DoReserved].
 	Reserved() []Task
 	// Names returns the names of the tasks that have a handler.
 	Names() []string
@@ -62,9 +63,9 @@ func execute(ctx context.Context, n Node, c *Command) (r Reply, after func()) {
 		s.Queues = slices.DeleteFunc(s.Queues, func(q QueueStats) bool { return !about(q.Name) })
 		r.Stats = &s
 	case DoActive:
-		r.Tasks = sorted(n.Active(), about)
+		r.Tasks = ofQueues(n.Active(), about)
 	case DoReserved:
-		r.Tasks = sorted(n.Reserved(), about)
+		r.Tasks = ofQueues(n.Reserved(), about)
 	case DoRegistered:
 		r.Names = n.Names()
 	case DoRevoke:
@@ -104,9 +105,7 @@ func each(queues []string, do func(queue string) error) error {
 	return errors.Join(errs...)
 }
 
-// sorted returns the tasks for whose queue about returns true, the oldest first. It changes ts.
-func sorted(ts []Task, about func(queue string) bool) []Task {
-	ts = slices.DeleteFunc(ts, func(t Task) bool { return !about(t.Queue) })
-	slices.SortStableFunc(ts, func(a, b Task) int { return a.Since.Compare(b.Since) })
-	return ts
+// ofQueues returns the tasks for whose queue about returns true, in their order. It changes ts.
+func ofQueues(ts []Task, about func(queue string) bool) []Task {
+	return slices.DeleteFunc(ts, func(t Task) bool { return !about(t.Queue) })
 }

@@ -5,8 +5,6 @@ import (
 	"math"
 	"math/bits"
 	"sync/atomic"
-
-	metrics "github.com/rcrowley/go-metrics"
 )
 
 // subBuckets is the number of buckets for each power of two. The relative error of a percentile is
@@ -17,24 +15,18 @@ const (
 	buckets    = (64 - subBits + 1) * subBuckets
 )
 
-// Histogram is a [metrics.Histogram] of non-negative values. Count, sum, minimum and maximum are
-// exact. Percentiles come from buckets and are at most 6.25 % too high. Negative values count as 0.
-// Safe for concurrent use.
+// Histogram counts non-negative values. Count, sum, minimum and maximum are exact. Percentiles come
+// from buckets and are at most 6.25 % too high. Negative values count as 0. The zero value is empty
+// and ready for use. Safe for concurrent use. It must not be copied.
 //
 // The histogram of go-metrics keeps only a sample of the values, so its sum is not exact. It also
 // needs ten times as much time.
 type Histogram struct {
 	count, sum atomic.Int64
 	squares    atomic.Uint64 // float64 bits of the sum of squares
-	min, max   atomic.Int64
+	max        atomic.Int64
+	below      atomic.Int64 // math.MaxInt64 minus the smallest value
 	bucket     [buckets]atomic.Int64
-}
-
-// NewHistogram returns an empty histogram.
-func NewHistogram() *Histogram {
-	h := &Histogram{}
-	h.min.Store(math.MaxInt64)
-	return h
 }
 
 // bucketOf returns the index of the bucket for v. Each value below subBuckets has its own bucket.
@@ -68,11 +60,15 @@ func (h *Histogram) Update(v int64) {
 			break
 		}
 	}
-	for old := h.min.Load(); v < old && !h.min.CompareAndSwap(old, v); old = h.min.Load() {
-	}
-	for old := h.max.Load(); v > old && !h.max.CompareAndSwap(old, v); old = h.max.Load() {
-	}
+	raise(&h.below, math.MaxInt64-v)
+	raise(&h.max, v)
 	h.count.Add(1)
+}
+
+// raise sets n to v if v is larger.
+func raise(n *atomic.Int64, v int64) {
+	for old := n.Load(); v > old && !n.CompareAndSwap(old, v); old = n.Load() {
+	}
 }
 
 // Clear removes all values. Parts of concurrent updates may remain.
@@ -84,7 +80,7 @@ func (h *Histogram) Clear() {
 	h.sum.Store(0)
 	h.squares.Store(0)
 	h.max.Store(0)
-	h.min.Store(math.MaxInt64)
+	h.below.Store(0)
 }
 
 // Count returns the number of values.
@@ -101,7 +97,7 @@ func (h *Histogram) Min() int64 {
 	if h.count.Load() == 0 {
 		return 0
 	}
-	return h.min.Load()
+	return math.MaxInt64 - h.below.Load()
 }
 
 // Mean returns the mean, or 0 without values.
@@ -168,21 +164,16 @@ func (h *Histogram) Buckets() iter.Seq2[int64, int64] {
 	}
 }
 
-// Sample returns an empty sample, because the histogram keeps no values.
-func (h *Histogram) Sample() metrics.Sample { return metrics.NilSample{} }
-
 // Snapshot returns a copy of the histogram. It may contain parts of concurrent updates.
-func (h *Histogram) Snapshot() metrics.Histogram {
-	s := NewHistogram()
+func (h *Histogram) Snapshot() *Histogram {
+	s := new(Histogram)
 	for i := range h.bucket {
 		s.bucket[i].Store(h.bucket[i].Load())
 	}
 	s.sum.Store(h.sum.Load())
 	s.squares.Store(h.squares.Load())
-	s.min.Store(h.min.Load())
+	s.below.Store(h.below.Load())
 	s.max.Store(h.max.Load())
 	s.count.Store(h.count.Load())
 	return s
 }
-
-var _ metrics.Histogram = (*Histogram)(nil)

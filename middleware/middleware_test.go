@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"slices"
@@ -12,7 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	metrics "github.com/rcrowley/go-metrics"
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
@@ -123,7 +123,7 @@ func TestLogSaysWhatBecameOfARun(t *testing.T) {
 func TestHistogram(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		vs := rapid.SliceOfN(rapid.Int64Range(0, math.MaxInt32), 1, 200).Draw(t, "values")
-		h := middleware.NewHistogram()
+		h := new(middleware.Histogram)
 		var sum int64
 		for _, v := range vs {
 			h.Update(v)
@@ -144,7 +144,7 @@ func TestHistogram(t *testing.T) {
 			t.Fatalf("mean %g, want %g", s.Mean(), mean)
 		}
 	})
-	h := middleware.NewHistogram()
+	h := new(middleware.Histogram)
 	h.Update(math.MaxInt64)
 	h.Update(-5)
 	if h.Min() != 0 || h.Max() != math.MaxInt64 || h.Percentile(1) != math.MaxInt64 {
@@ -156,14 +156,26 @@ func TestHistogram(t *testing.T) {
 	}
 }
 
-// Promises: S74.
-func TestMetricsShareARegistry(t *testing.T) {
-	r := metrics.NewRegistry()
-	a, b := middleware.NewMetrics(r), middleware.NewMetrics(r)
-	a.Sent.Inc(2)
-	a.Runtime.Update(7)
-	if b.Sent.Count() != 2 || b.Runtime.Sum() != 7 || r.Get("swarmiji.sent") == nil {
-		t.Fatal("two users of one registry count apart")
+// TestZeroMetrics shows that the zero value of Metrics counts, and that Waiting is the sum of all
+// queues whose length is known.
+func TestZeroMetrics(t *testing.T) {
+	var m middleware.Metrics
+	var told []string
+	m.OnQueue = func(queue string, ready, delayed, dead int) {
+		told = append(told, fmt.Sprintf("%s %d %d %d", queue, ready, delayed, dead))
+	}
+	m.Active.Inc(3)
+	m.Active.Dec(1)
+	m.Runtime.Update(7)
+	m.SetQueue("a", 4, -1, 2)
+	m.SetQueue("b", 5, 1, 0)
+	if m.Active.Count() != 2 || m.Runtime.Sum() != 7 || m.Runtime.Min() != 7 || m.Waiting.Value() != 9 {
+		t.Errorf("%d active, sum %d, minimum %d, %d wait", m.Active.Count(), m.Runtime.Sum(), m.Runtime.Min(), m.Waiting.Value())
+	}
+	m.SetQueue("a", -1, 1, 2)
+	m.ForgetQueue("b")
+	if m.Waiting.Value() != 0 || !slices.Equal(told, []string{"a 4 -1 2", "b 5 1 0", "a -1 1 2", "b -1 -1 -1"}) {
+		t.Errorf("%d wait; told %q", m.Waiting.Value(), told)
 	}
 }
 

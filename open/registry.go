@@ -70,8 +70,14 @@ func (r *Registry) Register(d Driver) error {
 func (r *Registry) entries() []entry {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	all := append([]entry{{memScheme(), memDriver{}}}, r.list...)
-	slices.SortStableFunc(all[1:], func(a, b entry) int { return homeIndex(a.scheme.Name) - homeIndex(b.scheme.Name) })
+	all := []entry{{memScheme(), memDriver{}}}
+	for row := range len(homes) + 1 {
+		for _, e := range r.list {
+			if homeIndex(e.scheme.Name) == row {
+				all = append(all, e)
+			}
+		}
+	}
 	return all
 }
 

@@ -67,7 +67,7 @@ type Config struct {
 	Timeout time.Duration
 	// Logger receives the messages about errors that no caller receives. Default: slog.Default().
 	Logger *slog.Logger
-	// Metrics counts tasks and events. nil: the producer counts without a registry.
+	// Metrics counts tasks and events. nil: the producer counts in Metrics of its own.
 	Metrics *middleware.Metrics
 }
 
@@ -112,7 +112,7 @@ func (c *Config) complete() (*wire.Codec, error) {
 		c.Logger = slog.Default()
 	}
 	if c.Metrics == nil {
-		c.Metrics = middleware.NewMetrics(nil)
+		c.Metrics = new(middleware.Metrics)
 	}
 	codec, err := wire.New(c.Wire)
 	if err := errors.Join(append(errs, err)...); err != nil {

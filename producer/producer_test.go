@@ -190,7 +190,7 @@ func TestUncertainTaskKeepsItsWaiter(t *testing.T) {
 func TestForeignResultsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memresults.New(memresults.Config{})
-		m := middleware.NewMetrics(nil)
+		m := new(middleware.Metrics)
 		p := newProducer(t, producer.Config{Broker: membroker.New(), Results: store, Report: events.Report{NodeID: "node-1"}, Metrics: m})
 		f, err := number.Submit(t.Context(), p, 1)
 		if err != nil {

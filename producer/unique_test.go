@@ -667,7 +667,7 @@ func TestUniqueBatchThatFails(t *testing.T) {
 // TestUniqueTellsMiddleware shows that middleware does not count a task that was not sent as sent.
 func TestUniqueTellsMiddleware(t *testing.T) {
 	var told []error
-	m := middleware.NewMetrics(nil)
+	m := new(middleware.Metrics)
 	configure := func(c *producer.Config) {
 		c.Metrics = m
 		c.Middleware = []middleware.SendMiddleware{func(next middleware.Sender) middleware.Sender {

@@ -175,6 +175,9 @@ func TestWhatOneCannotRead(t *testing.T) {
 			if one.Problem != schedule.ProblemBroken {
 				t.Errorf("%+v", one)
 			}
+			if text := one.Err.Error(); one.Entry.ID == "zone" && (!strings.Contains(text, `"Mars/Olympus"`) || !strings.Contains(text, "time/tzdata")) {
+				t.Errorf("the unknown zone is reported as: %s", text)
+			}
 			got[one.Entry.ID]++
 		}
 		if diff := cmp.Diff(map[string]int{"zone": 1, "field": 1, "cron": 1, "job": 1, "json": 1}, got); diff != "" {

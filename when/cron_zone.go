@@ -5,9 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	// A zone file that is missing on one machine would delay its entries. This adds 0.4 MB to a
-	// program.
-	_ "time/tzdata"
 )
 
 // maxUnix is later than all searched times, and far from an overflow of sums.
@@ -158,10 +155,14 @@ func loadZone(name string) (namedZone, error) {
 	}
 	loc, err := time.LoadLocation(name)
 	if err != nil {
-		return namedZone{}, &SpecError{Input: shorten(name), Problem: "the time zone is unknown", Nearest: "Europe/Berlin"}
+		return namedZone{}, &SpecError{Input: shorten(name), Problem: "the time zone " + zoneUnknown}
 	}
 	return namedZone{name, loc}, nil
 }
+
+// zoneUnknown ends the problem of a zone that package time does not find: the name is wrong, or the
+// machine has no zone files.
+const zoneUnknown = `is unknown here: check the name, install the zone files (tzdata), or import _ "time/tzdata" in your program`
 
 // parseOffset parses an offset from UTC, such as "+02:00", and returns it in seconds. It returns
 // false for any other form, and beyond 23:59.

@@ -15,5 +15,8 @@
 // [Parse] parses the String of any of these specs, and [Describe] describes a spec in English. For
 // daylight saving time see [Cron] and [Windows].
 //
+// Zones are those that [time.LoadLocation] finds: the machine's zone files, or package time/tzdata
+// (0.4 MB) if the program imports it. An unknown zone is refused with [ErrBadSpec].
+//
 // The package does not depend on tasks or stores. Packages schedule and jobs use it.
 package when

@@ -76,7 +76,7 @@ func ParsePhrase(text string, now time.Time) (Phrase, error) {
 		at, err := loadZone(zone)
 		if err != nil {
 			return Phrase{}, &SpecError{
-				Input: shorten(text), Understood: body, Problem: fmt.Sprintf("the time zone %q is unknown", zone), Nearest: body + " Europe/Berlin",
+				Input: shorten(text), Understood: body, Problem: fmt.Sprintf("the time zone %q ", zone) + zoneUnknown,
 			}
 		}
 		if now = now.UTC(); at.loc != nil {

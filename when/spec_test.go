@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestSpecErrorSaysAll(t *testing.T) {
@@ -16,6 +17,26 @@ func TestSpecErrorSaysAll(t *testing.T) {
 		`for example, this is accepted: "every 30 minutes"`
 	if err.Error() != want {
 		t.Errorf("got  %s\nwant %s", err, want)
+	}
+}
+
+// TestUnknownZone shows that each form with an unknown zone is refused. The error names the zone
+// and the next step.
+func TestUnknownZone(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"CRON_TZ=Mars/Olympus * * * * 9 0 0", "TZ=Mars/Olympus 0 9 * * *", "WINDOWS Mars/Olympus 09:00-17:00", "every day at 9am Mars/Olympus",
+	} {
+		_, err := Parse(text)
+		if strings.HasPrefix(text, "TZ=") {
+			_, err = ParseCron5(text, nil)
+		} else if strings.HasPrefix(text, "every") {
+			_, err = ParsePhrase(text, time.Now())
+		}
+		const next = `is unknown here: check the name, install the zone files (tzdata), or import _ "time/tzdata" in your program`
+		if !errors.Is(err, ErrBadSpec) || !strings.Contains(err.Error(), `"Mars/Olympus"`) || !strings.HasSuffix(err.Error(), next) {
+			t.Errorf("%q: %v", text, err)
+		}
 	}
 }
 

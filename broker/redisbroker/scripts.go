@@ -3,7 +3,6 @@ package redisbroker
 import (
 	"embed"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -90,23 +89,33 @@ func usedFunctions(lib, text string) string {
 	return kept
 }
 
-// substituteKeys replaces the names of keys in source, such as K.t, by their indexes in KEYS. It
-// returns an error for a name that is not among the script's keys.
+// substituteKeys replaces the names of keys in source, which begin with "K.", by elements of KEYS:
+// K.t and K.from.t by those of the parts t and from.t, and K.r(i) by ready list number i. K.r()
+// becomes all ready lists, as several values. It returns an error for a name that is not among the
+// script's keys. No other word in a script may end with "K.".
 func (s *script) substituteKeys(source string) (string, error) {
-	if s.lists {
-		n := strconv.Itoa(len(s.parts))
-		source = strings.ReplaceAll(source, "K.r()", "unpack(KEYS, "+n+" + 1)")
-		source = regexp.MustCompile(`\bK\.r\((\w+)\)`).ReplaceAllString(source, "KEYS["+n+" + $1]")
-	}
-	var err error
-	source = regexp.MustCompile(`\bK\.(from\.)?\w+`).ReplaceAllStringFunc(source, func(key string) string {
-		i := slices.Index(s.parts, strings.TrimPrefix(key, "K."))
-		if i < 0 {
-			err = fmt.Errorf("it uses %s, which is not among its keys", key)
+	texts := strings.Split(source, "K.")
+	for i, text := range texts[1:] {
+		text, moved := strings.CutPrefix(text, "from.")
+		rest := strings.TrimLeft(text, "abcdefghijklmnopqrstuvwxyz")
+		name := strings.TrimSuffix(text, rest)
+		if moved {
+			name = "from." + name
 		}
-		return "KEYS[" + strconv.Itoa(i+1) + "]"
-	})
-	return source, err
+		n := slices.Index(s.parts, name)
+		list, after, _ := strings.Cut(rest, ")")
+		switch {
+		case n >= 0:
+			texts[i+1] = "KEYS[" + strconv.Itoa(n+1) + "]" + rest
+		case !s.lists || name != "r" || !strings.HasPrefix(list, "("):
+			return "", fmt.Errorf("it uses K.%s, which is not among its keys", name)
+		case list == "(":
+			texts[i+1] = "unpack(KEYS, " + strconv.Itoa(len(s.parts)+1) + ")" + after
+		default:
+			texts[i+1] = "KEYS[" + strconv.Itoa(len(s.parts)) + " + " + list[1:] + "]" + after
+		}
+	}
+	return strings.Join(texts, ""), nil
 }
 
 // keys returns the names of the script's keys for queue q, in the order of KEYS: its parts, then

@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	_ "time/tzdata" // machines without zone files
 
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/open"

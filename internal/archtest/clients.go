@@ -91,10 +91,8 @@ var clients = []client{
 	},
 	{
 		path: "github.com/rcrowley/go-metrics",
-		may:  []string{"middleware", "middleware/prom", "@programs"},
-		// revoke has a middleware
-		reach: []string{"middleware/tracing", "producer", "consumer", "limit/...", "internal/endtoend", "tasktest", "revoke", "open", "open/..."},
-		why:   "metrics are counted where tasks pass",
+		may:  []string{"middleware/gometrics", "middleware/prom", "@programs"},
+		why:  "only programs with a registry link it; the core counts with atomics of its own",
 	},
 	{
 		path:  "github.com/prometheus",

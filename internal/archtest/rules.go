@@ -135,8 +135,8 @@ var layers = []rule{
 	},
 	{
 		"L1",
-		[]string{"middleware/prom", "middleware/tracing"},
-		[]string{"task", "middleware"},
+		[]string{"middleware/gometrics", "middleware/prom", "middleware/tracing"},
+		[]string{"task", "middleware", "middleware/gometrics"},
 		"each has a client of its own, which only programs link that import it",
 	},
 	{
@@ -442,7 +442,7 @@ var layers = []rule{
 	{
 		"L5",
 		[]string{"bench/...", "examples/..."},
-		[]string{"task", "@ports", "middleware", "when", "schedule", "jobs", "jobs/queue", "jobs/runner", "jobs/bedrock", "jobs/callback", "producer", "consumer", "open", "open/*", "@adapters", "@connects", "@leaves", "internal/testserver", "internal/ledger", "internal/graphs", "examples/demo", "limit", "revoke", "middleware/tracing"},
+		[]string{"task", "@ports", "middleware", "when", "schedule", "jobs", "jobs/queue", "jobs/runner", "jobs/bedrock", "jobs/callback", "producer", "consumer", "open", "open/*", "@adapters", "@connects", "@leaves", "internal/testserver", "internal/ledger", "internal/graphs", "examples/demo", "limit", "revoke", "middleware/gometrics", "middleware/tracing"},
 		"programs use the library as its users do; these may start a server of their own, keep a ledger, and run the tests' workflows",
 	},
 	{

@@ -53,7 +53,7 @@ func testHeaders(t *testing.T, open Open) {
 // testForgedCounts: numbers out of range in a message are refused or limited, and the task ends
 // (bad input 20).
 func testForgedCounts(t *testing.T, open Open) {
-	m := middleware.NewMetrics(nil)
+	m := new(middleware.Metrics)
 	r := newRoad(t, open, func(_ *producer.Config, c *consumer.Config) { c.Metrics = m })
 	seen := make(chan task.Request, 10)
 	handle(r, add, func(ctx context.Context, _ pair) (int, error) {

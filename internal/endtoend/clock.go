@@ -57,7 +57,7 @@ func testWrongClock(t *testing.T, open Open) {
 	for name, ahead := range map[string]time.Duration{"Ahead": 5 * time.Minute, "Behind": -5 * time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := middleware.NewMetrics(nil)
+			m := new(middleware.Metrics)
 			r := newRoad(t, open, func(p *producer.Config, c *consumer.Config) {
 				p.Broker, c.Broker, c.Metrics = &wrongClock{p.Broker, ahead}, &wrongClock{c.Broker, ahead}, m
 				c.Queues[queueName] = consumer.QueueConfig{Workers: 4, Prefetch: 1}

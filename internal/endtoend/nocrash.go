@@ -49,7 +49,7 @@ func testNoCrash(t *testing.T, open Open) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m := middleware.NewMetrics(nil)
+			m := new(middleware.Metrics)
 			var cfg consumer.Config
 			r := newRoad(t, open, func(_ *producer.Config, c *consumer.Config) {
 				c.Metrics, c.Tuning.AbsentAfter = m, shortAbsence

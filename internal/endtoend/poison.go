@@ -22,7 +22,7 @@ const shortAbsence = 300 * time.Millisecond
 // letter. Tasks that ran beside it when the first process died run again, each alone in the
 // process, and succeed. Tasks that were only held start at once.
 func testPoison(t *testing.T, open Open) {
-	m := middleware.NewMetrics(nil)
+	m := new(middleware.Metrics)
 	r := newRoad(t, open, func(_ *producer.Config, c *consumer.Config) { c.Metrics, c.Tuning.AbsentAfter = m, shortAbsence })
 	w, ok := capability.As[broker.Witness](r.broker)
 	if !ok {

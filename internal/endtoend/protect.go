@@ -43,7 +43,7 @@ func keyRing(t *testing.T, active string, opening ...string) serializer.Sealer {
 // arrives complete. A plain task, or one that was sealed for another task, becomes a dead letter.
 // The dead letters of sealed tasks show none of their content.
 func testSealed(t *testing.T, open Open) {
-	m := middleware.NewMetrics(nil)
+	m := new(middleware.Metrics)
 	r := newRoad(t, open, func(p *producer.Config, c *consumer.Config) {
 		p.Wire.Sealer, c.Wire.Sealer = keyRing(t, "k1"), keyRing(t, "k1")
 		c.Tuning.UnknownRetries, c.Metrics = -1, m

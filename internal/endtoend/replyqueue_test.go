@@ -47,7 +47,7 @@ func newReplying(t *testing.T, urls ...string) *replying {
 // newReplyingAt is like newReplying, but the consumer has its own order of nodes.
 func newReplyingAt(t *testing.T, urls, there []string) *replying {
 	t.Helper()
-	r := &replying{t: t, urls: urls, namespace: testserver.Namespace(), hold: make(chan struct{}), metrics: middleware.NewMetrics(nil)}
+	r := &replying{t: t, urls: urls, namespace: testserver.Namespace(), hold: make(chan struct{}), metrics: new(middleware.Metrics)}
 	own := urls
 	if len(urls) == 1 {
 		at := strings.TrimSuffix(urls[0][strings.LastIndex(urls[0], "@")+1:], "/")

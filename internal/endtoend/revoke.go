@@ -31,7 +31,7 @@ type revokable struct {
 func newRevokable(t *testing.T, open Open, change ...func(*producer.Config, *consumer.Config)) *revokable {
 	t.Helper()
 	h := open(t)
-	v := &revokable{open: func(*testing.T) *Harness { return h }, metrics: middleware.NewMetrics(nil)}
+	v := &revokable{open: func(*testing.T) *Harness { return h }, metrics: new(middleware.Metrics)}
 	v.list, v.bus = v.newList(t, h)
 	change = append(change, func(_ *producer.Config, c *consumer.Config) { c.Revocations, c.Metrics = v.list, v.metrics })
 	v.road = newRoad(t, v.open, change...)

@@ -343,7 +343,7 @@ func testTimeLimit(t *testing.T, open Open) {
 // returns (S20, fault 24).
 func testStuckHandlers(t *testing.T, open Open) {
 	const stuck = 5
-	m := middleware.NewMetrics(nil)
+	m := new(middleware.Metrics)
 	r := newRoad(t, open, func(_ *producer.Config, c *consumer.Config) {
 		c.Metrics = m
 		c.Queues[queueName] = consumer.QueueConfig{Workers: 1, Prefetch: 8}
@@ -374,7 +374,7 @@ func testStuckHandlers(t *testing.T, open Open) {
 // testRateLimit (S19): tasks start at their rate, with a burst of at most the tasks of 100 ms. Each
 // task is put back at most once.
 func testRateLimit(t *testing.T, open Open) {
-	m := middleware.NewMetrics(nil)
+	m := new(middleware.Metrics)
 	r := newRoad(t, open, func(_ *producer.Config, c *consumer.Config) { c.Metrics = m })
 	var mu sync.Mutex
 	var starts []time.Time
@@ -412,7 +412,7 @@ func testRateLimit(t *testing.T, open Open) {
 
 // testManyOnce: without faults every task runs exactly once (G2).
 func testManyOnce(t *testing.T, open Open) {
-	m := middleware.NewMetrics(nil)
+	m := new(middleware.Metrics)
 	r := newRoad(t, open, func(p *producer.Config, c *consumer.Config) { p.Metrics, c.Metrics = m, m })
 	const n = 1000
 	counts := make([]atomic.Int64, n)

@@ -177,7 +177,7 @@ func testKill(t *testing.T, open Open) {
 // knows of the loss, so that never counts as a crash.
 func testSeverInMidTask(t *testing.T, open Open) {
 	var side broker.Broker
-	m := middleware.NewMetrics(nil)
+	m := new(middleware.Metrics)
 	r := newRoad(t, open, func(_ *producer.Config, c *consumer.Config) { side, c.Metrics = c.Broker, m })
 	if r.h.Sever == nil {
 		t.Skip("this harness cannot cut connections")

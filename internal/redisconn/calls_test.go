@@ -45,9 +45,9 @@ func TestConfig(t *testing.T) {
 	if given.MaxRetries != 7 || given.TLSConfig.MinVersion != 0 || given.ClientName != "" {
 		t.Errorf("New has changed the options: %+v", given)
 	}
-	client, ok := c.Client().(*redis.Client)
+	client, ok := c.client.(*redis.Client)
 	if !ok || c.Clustered() {
-		t.Fatalf("a %T for one address", c.Client())
+		t.Fatalf("a %T for one address", c.client)
 	}
 	if o := client.Options(); o.MaxRetries != 0 || !o.ContextTimeoutEnabled || o.TLSConfig.MinVersion != tls.VersionTLS12 || o.ClientName != "swarmiji" {
 		t.Errorf("the client's options are %+v", o)

@@ -20,7 +20,7 @@ import (
 // Conn is a client of Redis. It connects at its first use and replaces lost connections until
 // Close.
 type Conn struct {
-	client  redis.UniversalClient
+	client  client
 	servers string // addresses, for errors
 	backoff task.Backoff
 	logger  *slog.Logger
@@ -78,22 +78,31 @@ func New(cfg Config) (*Conn, error) {
 	return c, nil
 }
 
+// client is a [*redis.Client] or [*redis.ClusterClient]. redis.UniversalClient would link the types
+// of all six hundred commands.
+type client interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+	Ping(ctx context.Context) *redis.StatusCmd
+	Subscribe(ctx context.Context, channels ...string) *redis.PubSub
+	Close() error
+}
+
 // newClient makes a client like redis.NewUniversalClient. It also sets an option of cluster clients
 // that the universal options lack.
-func newClient(o *redis.UniversalOptions) redis.UniversalClient {
-	if o.MasterName == "" && (len(o.Addrs) > 1 || o.IsClusterMode) {
+func newClient(o *redis.UniversalOptions) client {
+	switch {
+	case o.MasterName != "" && o.IsClusterMode:
+		return redis.NewFailoverClusterClient(o.Failover())
+	case o.MasterName != "":
+		return redis.NewFailoverClient(o.Failover())
+	case len(o.Addrs) > 1 || o.IsClusterMode:
 		co := o.Cluster()
 		// routing policies ask each node for its commands; scripts are routed by their keys
 		co.DisableRoutingPolicies = true
 		return redis.NewClusterClient(co)
 	}
-	return redis.NewUniversalClient(o)
+	return redis.NewClient(o.Simple())
 }
-
-// Client returns the client library's client, for commands whose errors the caller classifies with
-// [Conn.Classify]. On a single server or with Sentinel it never repeats a command. On a cluster it
-// does, except for commands of [Conn.Eval] and [Conn.Do].
-func (c *Conn) Client() redis.UniversalClient { return c.client }
 
 // Clustered reports whether the servers form a cluster, in which all keys of one script must be in
 // one slot.

@@ -156,8 +156,8 @@ func Repeatable(err error) bool {
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrBlocked)
 }
 
-// Classify wraps the error of a command that the caller executed with Client with its class. sent
-// reports whether a network error may have left the command executed.
+// Classify wraps the error of a command that the caller executed with a client of [Conn.Node] with
+// its class. sent reports whether a network error may have left the command executed.
 func (c *Conn) Classify(err error, sent bool) error { return c.classify(err, sent) }
 
 // reload makes a cluster client read the cluster's topology again after ErrUnavailable. By itself
@@ -202,7 +202,7 @@ func (c *Conn) EvalWait(ctx context.Context, replicas int, timeout time.Duration
 		have int
 	}
 	v, err := c.attempt(ctx, first(keys), func(ctx context.Context) (any, error) {
-		client, err := c.node(ctx, first(keys))
+		client, err := c.Node(ctx, first(keys))
 		if err != nil {
 			return nil, &failure{ErrUnavailable, err}
 		}
@@ -218,8 +218,10 @@ func (c *Conn) EvalWait(ctx context.Context, replicas int, timeout time.Duration
 	return a.v, a.have, err
 }
 
-// node returns the client of the server that holds a key.
-func (c *Conn) node(ctx context.Context, key string) (*redis.Client, error) {
+// Node returns the client of the server that holds a key, for commands whose errors the caller
+// classifies with [Conn.Classify]. On a cluster it may wait until a node has told the topology, and
+// returns an error if none does. Such a client never repeats a command.
+func (c *Conn) Node(ctx context.Context, key string) (*redis.Client, error) {
 	switch client := c.client.(type) {
 	case *redis.Client:
 		return client, nil

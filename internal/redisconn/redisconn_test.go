@@ -93,7 +93,13 @@ func TestCancelWhileTheServerIsSilent(t *testing.T) {
 			return err
 		},
 		"Call": func(ctx context.Context) error {
-			_, err := c.Call(ctx, func(ctx context.Context) (any, error) { return c.Client().Incr(ctx, key).Result() })
+			_, err := c.Call(ctx, func(ctx context.Context) (any, error) {
+				node, err := c.Node(ctx, key)
+				if err != nil {
+					return nil, err
+				}
+				return node.Incr(ctx, key).Result()
+			})
 			return err
 		},
 	} {

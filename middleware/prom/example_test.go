@@ -11,7 +11,7 @@ import (
 	metrics "github.com/rcrowley/go-metrics"
 
 	"github.com/swarmiji/swarmiji/broker/membroker"
-	"github.com/swarmiji/swarmiji/middleware"
+	"github.com/swarmiji/swarmiji/middleware/gometrics"
 	"github.com/swarmiji/swarmiji/middleware/prom"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/task"
@@ -21,7 +21,7 @@ import (
 // scrapes it.
 func ExampleHandler() {
 	registry := metrics.NewRegistry()
-	p, err := producer.New(producer.Config{Broker: membroker.New(), Metrics: middleware.NewMetrics(registry)})
+	p, err := producer.New(producer.Config{Broker: membroker.New(), Metrics: gometrics.NewMetrics(registry)})
 	must(err)
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", prom.Handler(registry))

@@ -16,7 +16,7 @@
 // Other metrics of the registry keep their names. Counters and gauges are gauges, because a counter
 // of go-metrics may decrease. For meters, timers and sampling histograms only the count is
 // exported, with "_total", because their sums and percentiles come from a sample. A
-// [*middleware.Histogram] is exported completely. Health checks are not exported. If two metrics
+// [gometrics.Histogram] is exported completely. Health checks are not exported. If two metrics
 // get the same name, only the one whose name comes first in the registry is exported.
 //
 // # Histograms
@@ -38,6 +38,7 @@ import (
 	metrics "github.com/rcrowley/go-metrics"
 
 	"github.com/swarmiji/swarmiji/middleware"
+	"github.com/swarmiji/swarmiji/middleware/gometrics"
 )
 
 // Handler returns an HTTP handler that exports the metrics of a registry, in the format that the
@@ -127,8 +128,8 @@ func (s *shown) metric(value any) (prometheus.Metric, string) {
 		return s.number(false, float64(v.Value()))
 	case metrics.GaugeFloat64:
 		return s.number(false, v.Value())
-	case *middleware.Histogram:
-		return s.histogram(v)
+	case gometrics.Histogram:
+		return s.histogram(v.Histogram)
 	case metrics.Histogram:
 		return s.number(true, float64(v.Count()))
 	case metrics.Meter:

@@ -25,6 +25,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/middleware"
+	"github.com/swarmiji/swarmiji/middleware/gometrics"
 	"github.com/swarmiji/swarmiji/middleware/prom"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/resultstore/memresults"
@@ -88,7 +89,7 @@ func TestScrapeAfterRuns(t *testing.T) {
 	registry := metrics.NewRegistry()
 	page := httptest.NewServer(prom.Handler(registry))
 	defer page.Close()
-	m := middleware.NewMetrics(registry)
+	m := gometrics.NewMetrics(registry)
 	server := membroker.NewServer(membroker.Config{})
 	b, results := server.Connect(), memresults.New(memresults.Config{})
 	p, err := producer.New(producer.Config{Broker: b, Results: results, Metrics: m})
@@ -175,7 +176,7 @@ func TestScrapeAfterRuns(t *testing.T) {
 	if _, stale := got["swarmiji_queue_ready_tasks{queue=default}"]; stale {
 		t.Error("the length of a queue that nobody looks at any more is still shown")
 	}
-	for name, h := range map[string]*middleware.Histogram{"swarmiji_runtime_seconds": m.Runtime, "swarmiji_pool_seconds": m.Pool} {
+	for name, h := range map[string]*middleware.Histogram{"swarmiji_runtime_seconds": &m.Runtime, "swarmiji_pool_seconds": &m.Pool} {
 		if h.Count() != 12 {
 			t.Errorf("%s: %d values were measured, want 12", name, h.Count())
 		}
@@ -226,7 +227,7 @@ func TestBucketsAreExact(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		vs := rapid.SliceOfN(rapid.OneOf(rapid.Int64Range(0, 200), rapid.Int64Range(0, 1<<33), rapid.SampledFrom([]int64{63, 64, 127, 128, 1<<32 - 1, 1 << 32, math.MaxInt64})), 0, 50).Draw(rt, "values")
 		registry := metrics.NewRegistry()
-		m := middleware.NewMetrics(registry)
+		m := gometrics.NewMetrics(registry)
 		for _, v := range vs {
 			m.Runtime.Update(v)
 		}
@@ -264,14 +265,14 @@ func TestBucketsAreExact(t *testing.T) {
 // TestOtherMetrics shows how other metrics of the registry are exported.
 func TestOtherMetrics(t *testing.T) {
 	registry := metrics.NewRegistry()
-	middleware.NewMetrics(registry).SetQueue("a.b", 4, -1, 2)
+	gometrics.NewMetrics(registry).SetQueue("a.b", 4, -1, 2)
 	falls := metrics.NewCounter()
 	falls.Inc(5)
 	falls.Dec(2)
 	level, ratio := metrics.NewGauge(), metrics.NewGaugeFloat64()
 	level.Update(7)
 	ratio.Update(0.5)
-	timer, sampled, whole := metrics.NewTimer(), metrics.NewHistogram(metrics.NewUniformSample(10)), middleware.NewHistogram()
+	timer, sampled, whole := metrics.NewTimer(), metrics.NewHistogram(metrics.NewUniformSample(10)), new(middleware.Histogram)
 	meter := metrics.NewMeter()
 	defer meter.Stop()
 	defer timer.Stop()
@@ -281,7 +282,7 @@ func TestOtherMetrics(t *testing.T) {
 	whole.Update(100)
 	meter.Mark(3)
 	for name, v := range map[string]any{
-		"my.jobs": falls, "my jobs": metrics.NewGauge(), "2nd": level, "ratio": ratio, "t": timer, "s": sampled, "sizes": whole, "m": meter,
+		"my.jobs": falls, "my jobs": metrics.NewGauge(), "2nd": level, "ratio": ratio, "t": timer, "s": sampled, "sizes": gometrics.Histogram{Histogram: whole}, "m": meter,
 		"health": metrics.NewHealthcheck(func(metrics.Healthcheck) {}), "swarmiji.sent.more": level,
 	} {
 		if err := registry.Register(name, v); err != nil {
@@ -313,7 +314,7 @@ func TestOtherMetrics(t *testing.T) {
 // a help text.
 func TestEveryMetricIsDescribed(t *testing.T) {
 	registry := metrics.NewRegistry()
-	middleware.NewMetrics(registry).SetQueue("q", 0, 0, 0)
+	gometrics.NewMetrics(registry).SetQueue("q", 0, 0, 0)
 	n := 0
 	registry.Each(func(string, any) { n++ })
 	page := httptest.NewServer(prom.Handler(registry))

@@ -18,10 +18,10 @@ import (
 // and ctx's error when ctx ends: the record may be stored then.
 func (s *Store) save(ctx context.Context, v *save) error {
 	var node *redis.Client
-	if cluster, ok := s.conn.Client().(*redis.ClusterClient); ok {
+	if s.conn.Clustered() {
 		var err error
 		// no node is known yet; saveOne repeats the lookup
-		if node, err = cluster.MasterForKey(ctx, v.key); err != nil {
+		if node, err = s.conn.Node(ctx, v.key); err != nil {
 			return s.saveOne(ctx, v)
 		}
 	}

@@ -1,4 +1,4 @@
-package middleware_test
+package gometrics_test
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	metrics "github.com/rcrowley/go-metrics"
 
 	"github.com/swarmiji/swarmiji/consumer"
-	"github.com/swarmiji/swarmiji/middleware"
+	"github.com/swarmiji/swarmiji/middleware/gometrics"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/task"
 	"github.com/swarmiji/swarmiji/tasktest"
@@ -17,7 +17,7 @@ import (
 // Producer and consumer count in a registry of the program. Any exporter of go-metrics can read it.
 func ExampleNewMetrics() {
 	registry := metrics.NewRegistry()
-	m := middleware.NewMetrics(registry)
+	m := gometrics.NewMetrics(registry)
 	half := task.New[int, int]("half")
 
 	s := tasktest.New(nil)
