@@ -313,9 +313,10 @@ func wholeMicros(t time.Time) time.Time {
 }
 
 // Drop deletes the deferral of a task whose attempt needs no answer, with an answer that has come.
-// A deferral of a deferred attempt stays. So does that of an earlier deferred attempt, unless a
-// consumer has begun to settle it. Returns nil if no deferral exists, or if the attempt is over.
-// Returns errors of the store, such as [deferral.ErrUnavailable]. It implements [deferral.Store].
+// A deferral of a deferred attempt stays. The deferral of an earlier deferred attempt also stays,
+// unless a consumer has begun to settle it. Returns nil if no deferral exists, or if the attempt is
+// over. Returns errors of the store, such as [deferral.ErrUnavailable]. It implements
+// [deferral.Store].
 func (s *Store) Drop(ctx context.Context, a deferral.Attempt) error {
 	_, err := s.drop(ctx, &a, false)
 	if errors.Is(err, deferral.ErrStale) {
