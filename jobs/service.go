@@ -55,8 +55,8 @@ const (
 )
 
 // Service applies the rules of jobs. Any number of processes may use one database. After an error
-// that wraps [ErrUnavailable] the result of the call is unknown. All methods are safe for
-// concurrent use.
+// that wraps [ErrUnavailable] the result of the call is unknown. Calls return [ErrClosed] if the
+// store is closed. All methods are safe for concurrent use.
 type Service struct {
 	c     Config
 	log   *slog.Logger

@@ -232,7 +232,8 @@ func wrap(err error) error {
 }
 
 // Reserve reserves key for the answer to a running attempt, and stores the state of the attempt. A
-// second call with another key replaces the key, and an answer to the old key is dropped.
+// second call with another key replaces the key, and an answer to the old key is dropped. With the
+// same key an answer that has come stays. The deferral of an earlier attempt passes to this one.
 //
 // Returns [deferral.ErrStale] if the attempt is deferred or over, or a later one has begun. Returns
 // [deferral.ErrRefused] for an invalid key, a key that another task or job has, and a state that is
@@ -312,7 +313,8 @@ func wholeMicros(t time.Time) time.Time {
 }
 
 // Drop deletes the deferral of a task whose attempt needs no answer, with an answer that has come.
-// A deferral of a deferred attempt stays. Returns nil if no deferral exists, or if the attempt is
+// A deferral of a deferred attempt stays. The deferral of an earlier deferred attempt also stays,
+// unless a consumer has begun to settle it. Returns nil if no deferral exists, or if the attempt is
 // over. Returns errors of the store, such as [deferral.ErrUnavailable]. It implements
 // [deferral.Store].
 func (s *Store) Drop(ctx context.Context, a deferral.Attempt) error {
@@ -332,8 +334,8 @@ func (s *Store) DropUnanswered(ctx context.Context, a deferral.Attempt) (answere
 }
 
 // drop deletes the open deferral of a task. It changes nothing if this attempt is deferred, or an
-// unrelated earlier attempt waits for its answer. With keepAnswer an attempt with an answer is
-// deferred and due instead.
+// unrelated earlier attempt waits for its answer (awaitsOther). With keepAnswer an attempt with an
+// answer is deferred and due instead.
 //
 // answered reports that this attempt is deferred. Returns [deferral.ErrStale] if the attempt is
 // over or a later one has begun. Without any deferral it only reads, and returns false. Returns

@@ -258,7 +258,8 @@ func (b *subscription) renew(ctx context.Context, ds []*delivery) (errs []error,
 }
 
 // lose marks a delivery as lost to another consumer, closes its Lost channel, and removes it from
-// the held ones. A repeated call has no effect.
+// b.held (forget), which takes b.mu. A repeated call has no effect. The goroutine that renews
+// leases calls it.
 func (b *subscription) lose(d *delivery, _ error) {
 	if d.Lose() {
 		close(d.lost)

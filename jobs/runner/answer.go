@@ -49,6 +49,9 @@ var errDeferred = fmt.Errorf("%w: a Response cannot wait for another answer", jo
 // answer (Service.Await) and releases the job. It counts the attempt as deferred. A stored early
 // answer takes effect at once. It blocks until the store replies or the runner ends its calls.
 //
+// The verdict's Timeout limits the wait; below 1 µs it becomes 1 µs. Without it the Timeout of the
+// [Type] applies to a job without a queue. Otherwise Await chooses the limit.
+//
 //   - The job was claimed with an answer: it cannot wait again and becomes FAILED.
 //   - The service refuses, for example because the key is taken: the attempt fails. Retry of the
 //     job's Type or the task's metadata decide about another attempt.
