@@ -45,8 +45,8 @@ func parseKey(key string) (id string, generation int) {
 }
 
 // encode returns the stored form of m, without its ID and Generation, which are in its key. Returns
-// ErrMalformed if messagecode.Check refuses m, or for a text that is not UTF-8. Returns it too for a
-// header of another type. Returns ErrTooLarge if the body is too large, or headers and properties
+// ErrMalformed if messagecode.Check refuses m, or for a text that is not UTF-8. Returns it too for
+// a header of another type. Returns ErrTooLarge if the body is too large, or headers and properties
 // together are larger than 64 KiB.
 func (b *Broker) encode(m *broker.Message) ([]byte, error) {
 	if err := messagecode.Check(m, b.cfg.MaxBody); err != nil {
