@@ -152,8 +152,7 @@ func (d *delivery) AckSync(ctx context.Context) error {
 // queue. With a delay it keeps its Generation. In both cases the delivery counts. It waits for the
 // database. Its errors are those of await.
 func (d *delivery) Release(ctx context.Context, after time.Duration) error {
-	us := max(0, (after+time.Microsecond-1)/time.Microsecond)
-	return d.await(ctx, settlement{d: d, kind: released, after: int64(us)}, "release in")
+	return d.await(ctx, settlement{d: d, kind: released, after: d.sub.b.delay(after)}, "release in")
 }
 
 // DeadLetter implements [broker.Delivery]. One transaction moves the message from the queue to the

@@ -38,11 +38,24 @@ func (b *Broker) encode(q *queue, m *broker.Message, at time.Time) (row, error) 
 	}
 	r := row{q: q, m: m, level: int64(q.levelOf(m.Priority)), meta: meta, expires: sqlconn.Micros(m.Expires)}
 	if d, fromNow := broker.FromNow(at); fromNow {
-		r.due, r.relative = int64(max(0, d)+time.Microsecond-1)/1000, 1
+		r.due, r.relative = b.delay(d), 1
 	} else if r.due = sqlconn.Micros(at); at.IsZero() {
 		r.relative = 1
 	}
 	return r, nil
+}
+
+// delay returns d as a duration for the database, in microseconds. It rounds up, so that no message
+// is early. SQLite's clock is cut to milliseconds, so its times from now need one more.
+func (b *Broker) delay(d time.Duration) int64 {
+	if d <= 0 {
+		return 0
+	}
+	us := int64((d + time.Microsecond - 1) / time.Microsecond)
+	if !b.postgres() {
+		us += 999
+	}
+	return us
 }
 
 // check returns the stored headers and properties of m. Returns ErrMalformed or ErrTooLarge if m
