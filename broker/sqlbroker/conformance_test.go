@@ -62,7 +62,7 @@ func TestConformanceSQLite(t *testing.T) {
 		ns := testserver.Namespace() // many namespaces share one file
 		return &brokertest.Harness{
 			Open:    func(t testing.TB) broker.Broker { return open(t, config(url, ns)) },
-			Restart: func(testing.TB) {}, // a file has no server; TestKilled covers killed processes
+			Restart: func(testing.TB) {}, // a file has no server
 			Bounded: func(t testing.TB, most int, age time.Duration) broker.Broker {
 				cfg := config(url, ns)
 				cfg.DeadMax, cfg.DeadTTL = most, age
