@@ -35,8 +35,8 @@
 //	cert, key            with TLS: files of the client's certificate
 //	server_name          with TLS: name in the server's certificate, if it is not the host
 //	queue_type           amqp: type of new queues: quorum (default) or classic
-//	dead_ttl             amqp, nats, redis: retention of dead letters; default 720h; 0: no limit
-//	dead_max             amqp, nats, redis: newest dead letters of a queue that are kept;
+//	dead_ttl             amqp, nats, redis, SQL: retention of dead letters; default 720h; 0: no limit
+//	dead_max             amqp, nats, redis, SQL: newest dead letters of a queue that are kept;
 //	                     default 100000; 0: no limit
 //	heartbeat            amqp: seconds; hworker: true keeps jobs that take longer than timeout
 //	timeout              hworker: time in progress after which a job is queued again; default 2m
@@ -66,13 +66,15 @@
 //
 // A part with its own URL uses the broker's namespace unless its URL names another.
 //
-// Results can also be stored in a SQL database, which is neither a broker nor an event bus:
+// A SQL database is a broker and stores results. It is not an event bus. The parameter events names
+// one; without it there are no events, commands and revocations.
 //
 //	sqlite:///path/app.db, sqlite:app.db          a SQLite file; the second in the working directory
 //	postgres://user:password@host:5432/database   PostgreSQL 13 and later, with the parameters of pgx
 //
-// Package open reads only the parameter namespace of these URLs. sslmode is verify-full, verify-ca
-// or disable. If the URL has no sslmode, the service file decides, then PGSSLMODE, then disable.
+// Package open reads only the parameters namespace, results, events, dead_ttl and dead_max of these
+// URLs. sslmode is verify-full, verify-ca or disable. If the URL has no sslmode, the service file
+// decides, then PGSSLMODE, then disable.
 //
 // # A server in the process
 //
@@ -144,7 +146,9 @@ type Options struct {
 type Swarm struct {
 	Broker  broker.Broker
 	Results resultstore.ResultStore
-	Events  events.EventBus
+	// Events is nil if no part names a URL for events and the broker's server carries none, as with a
+	// SQL database. Then Revocations is nil too: consumers run revoked tasks, and log that once.
+	Events events.EventBus
 	// Control is a bus for commands to consumers, see package control. It is nil unless
 	// [Options].Control is set. It is separate from Events, so a node that listens for commands does
 	// not receive the events of all tasks. It uses the server of Events, and a namespace with the
@@ -190,10 +194,13 @@ func (s *Swarm) make(ctx context.Context) (err error) {
 	if s.Results, err = made(ts.results.results()); err != nil {
 		return err
 	}
-	if s.Events, err = made(ts.events.events()); err != nil {
+	if s.Limiter, err = ts.limiter(); err != nil {
 		return err
 	}
-	if s.Limiter, err = ts.limiter(); err != nil {
+	if ts.busless() {
+		return nil
+	}
+	if s.Events, err = made(ts.events.events()); err != nil {
 		return err
 	}
 	if s.Revocations, err = made(ts.events.revocations().events()); err != nil || !ts.broker.options.Control {

@@ -108,7 +108,7 @@ func (t *target) part(param, option string) (*target, error) {
 // the error names schemes that have one.
 func (t *target) broker() (broker.Broker, error) {
 	if t.parts.Broker == nil {
-		return nil, fmt.Errorf("%s:// carries no tasks; mem://, amqp://, nats://, nats-embedded:// and redis:// do; "+
+		return nil, fmt.Errorf("%s:// carries no tasks; mem://, amqp://, nats://, nats-embedded://, redis://, postgres:// and sqlite:// do; "+
 			"it may keep results, as the parameter results of such a URL", t.Scheme.Name)
 	}
 	return t.parts.Broker(t.namespace)
@@ -123,11 +123,17 @@ func (t *target) results() (resultstore.ResultStore, error) {
 	return t.parts.Results(t.namespace)
 }
 
+// busless reports whether the Swarm has no event bus: no URL names a bus, no option needs one, and
+// the broker's server carries no events.
+func (ts *targets) busless() bool {
+	return ts.events == ts.broker && ts.events.parts.Events == nil && ts.events.retain.Age == 0 && !ts.broker.options.Control
+}
+
 // events constructs an event bus with t's namespace and retention, without connecting. Each call
 // returns another bus. Returns an error if the scheme has no event bus.
 func (t *target) events() (events.EventBus, error) {
 	if t.parts.Events == nil {
-		return nil, fmt.Errorf("%s:// carries no events; mem://, amqp://, nats://, nats-embedded:// and redis:// do", t.Scheme.Name)
+		return nil, fmt.Errorf("%s:// carries no events; mem://, amqp://, nats://, nats-embedded:// and redis:// do, as the parameter events of the URL", t.Scheme.Name)
 	}
 	return t.parts.Events(t.namespace, t.retain)
 }

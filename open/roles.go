@@ -79,7 +79,7 @@ func (s *Swarm) Consumer(c consumer.Config) (*consumer.Consumer, error) {
 		c.Admit = append([]middleware.Admit{admit}, c.Admit...)
 	}
 	var err error
-	if c.Revocations == nil {
+	if c.Revocations == nil && s.Revocations != nil {
 		if c.Revocations, err = s.revoked(c.Report.NodeID); err != nil {
 			return nil, err
 		}
@@ -135,7 +135,7 @@ func (s *Swarm) observe(node string) error {
 	if s.shared.closed {
 		return errClosed
 	}
-	if s.shared.stop != nil {
+	if s.shared.stop != nil || s.Events == nil {
 		return nil
 	}
 	o, err := liveness.New(liveness.Config{Bus: s.Events, NodeID: node, Logger: s.options().Logger})

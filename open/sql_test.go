@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -12,8 +13,11 @@ import (
 	"testing"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/limit"
 	"github.com/swarmiji/swarmiji/open"
+	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -26,6 +30,36 @@ func sqlURLs(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	return map[string]string{"sqlite": "sqlite://" + t.TempDir() + "/a,b.db", "postgres": p}
+}
+
+// TestTasksInSQL shows that the URL of a database alone carries tasks and their results, between
+// two Swarms. The database has no event bus, so there are neither events nor revocations.
+func TestTasksInSQL(t *testing.T) {
+	for name, at := range sqlURLs(t) {
+		t.Run(name, func(t *testing.T) {
+			o := open.Options{Namespace: "a", Logger: slog.New(slog.DiscardHandler)}
+			in, out := opened(t, at, o), opened(t, at, o)
+			roundTrip(t, out, in)
+			if in.Events != nil || in.Revocations != nil || in.Control != nil {
+				t.Error("it has an event bus")
+			}
+			if err := out.Ping(t.Context()); err != nil {
+				t.Errorf("Ping: %v", err)
+			}
+			p, err := in.Producer(producer.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := in.Consumer(consumer.Config{}); err != nil {
+				t.Error(err)
+			}
+			if err := p.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			withBus := opened(t, at, open.Options{Namespace: "a", Events: "mem://", Logger: o.Logger})
+			roundTrip(t, withBus, withBus)
+		})
+	}
 }
 
 // TestResultsInSQL stores results in a SQL database, named in the options, in the broker's URL, or
@@ -84,8 +118,11 @@ func TestSQLRefused(t *testing.T) {
 		o    open.Options
 		want string
 	}{
-		"as a broker":            {at, open.Options{}, "carries no tasks"},
-		"a file as a broker":     {"sqlite:app.db", open.Options{}, "carries no tasks"},
+		"commands":               {at, open.Options{Control: true}, "postgres:// carries no events"},
+		"commands in a file":     {"sqlite:app.db", open.Options{Control: true}, "sqlite:// carries no events"},
+		"retained events":        {at + "?retain=1h", open.Options{}, "carries no events"},
+		"limits":                 {"sqlite:app.db", open.Options{Limits: map[string][]limit.Permit{"a": {{Key: "b", Max: 1}}}}, "Limits need"},
+		"age of dead letters":    {"sqlite:app.db?dead_ttl=1", open.Options{}, "dead_ttl must be"},
 		"as a bus":               {"mem://", open.Options{Events: at}, "carries no events"},
 		"parts of a part":        {"mem://", open.Options{Results: at + "?results=mem://"}, "belong to the broker's URL"},
 		"retained results":       {"mem://", open.Options{Results: at + "?retain=1h"}, "belongs to the URL of the events"},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/messagecode"
 )
 
 // Find implements [broker.Finder]. Of several waiting generations it returns the last published
@@ -50,7 +51,7 @@ func foundError(id string, status int64, err error) error {
 		return err
 	case status == noQueue:
 		return broker.ErrNoQueue
-	case status == notFound || !validID(id):
+	case status == notFound || !messagecode.ValidID(id):
 		return fmt.Errorf("%w: %.128q", broker.ErrNotFound, id)
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/messagecode"
 	"github.com/swarmiji/swarmiji/internal/naming"
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
@@ -93,7 +94,7 @@ func (b *Broker) noteKey(queue string, s broker.Start) (string, error) {
 		return "", err
 	}
 	err = s.Check()
-	if err == nil && (!validID(s.ID) || s.Generation >= math.MaxInt32) {
+	if err == nil && (!messagecode.ValidID(s.ID) || s.Generation >= math.MaxInt32) {
 		err = fmt.Errorf("%w: a message cannot have the id %.128q and generation %d", broker.ErrMalformed, s.ID, s.Generation)
 	}
 	if err == nil && (s.Verdict < 0 || s.Verdict > 9) {

@@ -46,7 +46,7 @@ func TestDrivers(t *testing.T) {
 		"open/natsembedded": {technologies[2], technologies[3]}, "open/postgres": {technologies[4]}, "open/sqlite": {technologies[5]},
 		"open/all":          technologies,
 		"connect/pgconnect": {technologies[4]}, "connect/sqliteconnect": {technologies[5]},
-		"jobs/sqljobs": nil, "schedule/sqlschedule": nil, "resultstore/sqlresults": nil,
+		"jobs/sqljobs": nil, "schedule/sqlschedule": nil, "resultstore/sqlresults": nil, "broker/sqlbroker": nil,
 	}
 	for _, p := range packages(t) {
 		name, _ := relative(p.ImportPath)

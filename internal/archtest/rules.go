@@ -273,6 +273,12 @@ var layers = []rule{
 	},
 	{
 		"L2",
+		[]string{"internal/messagecode"},
+		[]string{"broker", "@leaves"},
+		"adapters whose servers know no headers store them in one form",
+	},
+	{
+		"L2",
 		[]string{"internal/wire"},
 		[]string{"task", "broker", "serializer", "serializer/*", "resultstore", "@leaves"},
 		"it is what producer and consumer must agree on",
@@ -340,7 +346,7 @@ var layers = []rule{
 	{
 		"L3",
 		[]string{"broker/*"},
-		[]string{"broker", "task", "@connects", "@conns", "@leaves"},
+		[]string{"broker", "task", "internal/messagecode", "@connects", "@conns", "@leaves"},
 		"an adapter knows its own port and never another adapter; of task it takes the Backoff",
 	},
 	{

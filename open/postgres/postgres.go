@@ -5,6 +5,8 @@
 package postgres
 
 import (
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/sqlbroker"
 	"github.com/swarmiji/swarmiji/connect/pgconnect"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
@@ -25,21 +27,31 @@ func (Driver) Schemes() []open.Scheme {
 	s := open.Scheme{ //nolint:gosec // an example, not a password
 		Name: "postgres", Form: "postgres://user:password@host:5432/database", Place: open.PlaceDatabase, Port: "5432",
 		Server: "PostgreSQL", Start: "start one, or name a file with sqlite:///path/app.db",
+		Params: []string{params.DeadTTL, params.DeadMax},
 	}
 	long := s
 	long.Name, long.Form = "postgresql", "postgresql://user:password@host:5432/database"
 	return []open.Scheme{s, long}
 }
 
-// Parts implements [open.Driver]. It returns constructors for a result store, a schedule store and
-// a job store. Returns an error if the TLS of the options is not a *tls.Config; the URL itself is
-// checked by the constructors.
+// Parts implements [open.Driver]. It returns constructors for a broker, a result store, a schedule
+// store and a job store. Returns an error if the TLS of the options is not a *tls.Config, or a
+// limit of dead letters is invalid. The URL itself is checked by the constructors.
 func (Driver) Parts(t *open.Target) (open.Parts, error) {
 	given, err := params.Given(t)
 	if err != nil {
 		return open.Parts{}, err
 	}
+	ttl, most, err := params.Dead(t)
+	if err != nil {
+		return open.Parts{}, err
+	}
 	return open.Parts{
+		Broker: func(namespace string) (broker.Broker, error) {
+			return sqlbroker.New(sqlbroker.Config{
+				Engine: pgconnect.Engine{}, URL: t.URL, Name: t.Name, Namespace: namespace, TLS: given, Logger: t.Logger, DeadTTL: ttl, DeadMax: most,
+			})
+		},
 		Results: func(namespace string) (resultstore.ResultStore, error) {
 			return sqlresults.New(sqlresults.Config{Engine: pgconnect.Engine{}, URL: t.URL, Name: t.Name, Namespace: namespace, TLS: given, Logger: t.Logger})
 		},

@@ -5,6 +5,8 @@
 package sqlite
 
 import (
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/sqlbroker"
 	"github.com/swarmiji/swarmiji/connect/sqliteconnect"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
@@ -22,18 +24,30 @@ type Driver struct{}
 
 // Schemes implements [open.Driver]. It returns sqlite.
 func (Driver) Schemes() []open.Scheme {
-	return []open.Scheme{{Name: "sqlite", Form: "sqlite:///path/app.db", Place: open.PlaceDatabase, Server: "SQLite"}}
+	return []open.Scheme{{
+		Name: "sqlite", Form: "sqlite:///path/app.db", Place: open.PlaceDatabase, Server: "SQLite",
+		Params: []string{params.DeadTTL, params.DeadMax},
+	}}
 }
 
-// Parts implements [open.Driver]. It returns constructors for a result store, a schedule store and
-// a job store. Returns an error if the TLS of the options is not a *tls.Config; the URL itself is
-// checked by the constructors.
+// Parts implements [open.Driver]. It returns constructors for a broker, a result store, a schedule
+// store and a job store. Returns an error if the TLS of the options is not a *tls.Config, or a
+// limit of dead letters is invalid. The URL itself is checked by the constructors.
 func (Driver) Parts(t *open.Target) (open.Parts, error) {
 	given, err := params.Given(t)
 	if err != nil {
 		return open.Parts{}, err
 	}
+	ttl, most, err := params.Dead(t)
+	if err != nil {
+		return open.Parts{}, err
+	}
 	return open.Parts{
+		Broker: func(namespace string) (broker.Broker, error) {
+			return sqlbroker.New(sqlbroker.Config{
+				Engine: sqliteconnect.Engine{}, URL: t.URL, Name: t.Name, Namespace: namespace, Logger: t.Logger, DeadTTL: ttl, DeadMax: most,
+			})
+		},
 		Results: func(namespace string) (resultstore.ResultStore, error) {
 			return sqlresults.New(sqlresults.Config{Engine: sqliteconnect.Engine{}, URL: t.URL, Name: t.Name, Namespace: namespace, Logger: t.Logger})
 		},

@@ -1,0 +1,231 @@
+package sqlbroker
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/internal/wake"
+)
+
+//go:embed migrations
+var migrations embed.FS
+
+// Broker is a [broker.Broker] over a SQL database. Create it with [New].
+type Broker struct {
+	cfg   Config
+	conn  *sqlconn.Conn
+	text  *texts
+	out   *batcher[row] // sends published messages
+	nodes nodes         // nodes that noted starts through this Broker
+	watch watchers
+
+	migrated atomic.Bool
+	queues   sync.Map // name -> *queue, for queues that exist
+
+	life  context.Context // of the goroutines; ends when Close has returned the messages
+	end   context.CancelFunc
+	calls context.Context // of the statements of goroutines; ends after life
+	cut   context.CancelFunc
+
+	mu        sync.Mutex
+	closed    bool // Close has begun
+	ended     bool // no further goroutine is started
+	subs      map[*subscription]struct{}
+	work      sync.WaitGroup
+	closeDone chan struct{} // closed when Close is done
+}
+
+var (
+	_ broker.Broker         = (*Broker)(nil)
+	_ broker.Delayer        = (*Broker)(nil)
+	_ broker.BatchPublisher = (*Broker)(nil)
+	_ broker.Retrier        = (*Broker)(nil)
+	_ broker.Declarer       = (*Broker)(nil)
+	_ broker.Inspector      = (*Broker)(nil)
+	_ broker.Auditor        = (*Broker)(nil)
+	_ broker.DeadLetterer   = (*Broker)(nil)
+	_ broker.Finder         = (*Broker)(nil)
+	_ broker.Watcher        = (*Broker)(nil)
+	_ broker.Witness        = (*Broker)(nil)
+	_ broker.Resizer        = (*subscription)(nil)
+	_ broker.Buffer         = (*subscription)(nil)
+	_ broker.SyncAcker      = (*delivery)(nil)
+)
+
+// New checks the configuration, sets its defaults and returns a Broker. It returns all problems as
+// one joined error. It does not connect: the first call that needs the database does, and creates
+// the tables.
+func New(cfg Config) (*Broker, error) {
+	err := cfg.check()
+	conn, connErr := sqlconn.New(cfg.connection())
+	if connErr != nil {
+		connErr = fmt.Errorf("sqlbroker: %w", connErr)
+	}
+	if err := errors.Join(err, connErr); err != nil {
+		return nil, err
+	}
+	cfg.URL, cfg.TLS = "", nil // they may hold secrets and are not needed any more
+	b := &Broker{
+		cfg: cfg, conn: conn, text: newTexts(conn.Dialect()),
+		subs: make(map[*subscription]struct{}), closeDone: make(chan struct{}),
+	}
+	b.life, b.end = context.WithCancel(context.Background())
+	b.calls, b.cut = context.WithCancel(context.Background())
+	b.out = &batcher[row]{b: b, send: b.insert, single: oneStatement[row], size: rowSize, added: wake.New()}
+	return b, nil
+}
+
+// postgres reports whether the database is PostgreSQL.
+func (b *Broker) postgres() bool { return b.conn.Dialect() == sqlconn.Postgres }
+
+// open returns ErrMalformed if the queue name is not valid, ErrClosed after Close. It takes b.mu.
+func (b *Broker) open(name string) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return fmt.Errorf("sql queue %.128q: %w", name, errClosed)
+	}
+	return nil
+}
+
+// ready makes or updates the tables and waits for the database. After a success further calls
+// return nil at once. After an error the next call tries again.
+func (b *Broker) ready(ctx context.Context) error {
+	if b.migrated.Load() {
+		return nil
+	}
+	files, err := fs.Sub(migrations, "migrations")
+	if err == nil {
+		err = b.conn.Migrate(ctx, "broker", files)
+	}
+	if err == nil {
+		b.migrated.Store(true)
+	}
+	return err
+}
+
+// update makes the tables and runs fn in a transaction. It waits for the database.
+func (b *Broker) update(ctx context.Context, fn sqlconn.Func) error {
+	if err := b.ready(ctx); err != nil {
+		return err
+	}
+	return b.conn.Update(ctx, fn)
+}
+
+// exec runs one statement that writes, and returns the number of rows that it changed. Unless topic
+// is "" it notifies the consumers of that topic. It waits for the database.
+func (b *Broker) exec(ctx context.Context, topic, query string, args ...any) (n int64, err error) {
+	if err := b.ready(ctx); err != nil {
+		return 0, err
+	}
+	err = b.conn.Single(ctx, func(ctx context.Context, tx *sqlconn.Tx) (err error) {
+		if n, err = tx.Exec(ctx, query, args...); n > 0 && topic != "" {
+			tx.Notify(topic)
+		}
+		return err
+	})
+	return n, err
+}
+
+// view makes the tables and runs fn, which only reads. It waits for the database.
+func (b *Broker) view(ctx context.Context, fn sqlconn.Func) error {
+	if err := b.ready(ctx); err != nil {
+		return err
+	}
+	return b.conn.View(ctx, fn)
+}
+
+// start runs fn in a goroutine for which Close waits. It returns false, without a start, if Close
+// no longer waits. It takes b.mu.
+func (b *Broker) start(fn func()) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ended {
+		return false
+	}
+	b.work.Add(1)
+	go func() {
+		defer b.work.Done()
+		fn()
+	}()
+	return true
+}
+
+// pause blocks for the backoff time of the given attempt, and returns true then. It returns false
+// if ctx or the Broker ended first.
+func (b *Broker) pause(ctx context.Context, attempt int) bool {
+	return wake.SleepOr(ctx, b.life.Done(), b.cfg.Backoff.Interval(attempt))
+}
+
+// answerTimeout limits the time that Close waits for outstanding answers.
+const answerTimeout = time.Second
+
+// Close implements [broker.Broker]. All messages that subscriptions hold go back to their queues,
+// even those that Receive has returned: their Lost channels are closed. Calls of Publish in
+// progress get about a second for their answer. Then they return ErrClosed or ErrIndeterminate.
+//
+// If the database cannot be reached until ctx ends, Close returns an error. The messages go back
+// when the leases end then. A second call waits for the first one and returns nil, or ctx's error.
+// It takes b.mu, but does not hold it while it waits.
+func (b *Broker) Close(ctx context.Context) error {
+	b.mu.Lock()
+	first := !b.closed
+	b.closed = true
+	subs := slices.Collect(maps.Keys(b.subs))
+	b.mu.Unlock()
+	if !first {
+		select {
+		case <-b.closeDone:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	defer close(b.closeDone)
+	errs := make([]error, len(subs))
+	var wg sync.WaitGroup
+	for i, s := range subs {
+		wg.Go(func() { errs[i] = s.closeWithBroker(ctx) })
+	}
+	wg.Wait()
+	b.mu.Lock()
+	b.ended = true
+	b.mu.Unlock()
+	b.end()
+	gone := make(chan struct{})
+	go func() {
+		b.work.Wait()
+		close(gone)
+	}()
+	t := time.NewTimer(answerTimeout)
+	defer t.Stop()
+	select {
+	case <-gone: // the last answers have arrived
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	b.cut() // ends the statements that still run
+	err := b.conn.Close(ctx)
+	select {
+	case <-gone:
+	case <-ctx.Done():
+		err = errors.Join(err, ctx.Err())
+	}
+	if err := errors.Join(errors.Join(errs...), err); err != nil {
+		return fmt.Errorf("sql close: %w", err)
+	}
+	return nil
+}

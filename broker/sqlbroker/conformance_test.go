@@ -1,0 +1,162 @@
+package sqlbroker_test
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/brokertest"
+	"github.com/swarmiji/swarmiji/broker/sqlbroker"
+	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+const testMaxBody = 6 << 20
+
+// promises are the promises over both kinds of databases.
+var promises = brokertest.Promises{
+	Durable: true, ExactCount: true, Dedupe: true, Order: true, Priorities: true, Delays: true, Batch: true, Retry: true,
+	SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Find: true, Watch: true, Witness: true, Outlives: true, MaxBody: testMaxBody,
+}
+
+// config returns the settings of the Brokers of the tests.
+func config(url, namespace string) sqlbroker.Config {
+	return sqlbroker.Config{
+		Engine: sqltest.Engine(url), URL: url, Namespace: namespace, MaxBody: testMaxBody,
+		Backoff: task.Backoff{Base: 5 * time.Millisecond, Max: 100 * time.Millisecond}, Logger: slog.New(slog.DiscardHandler),
+	}
+}
+
+// open returns a Broker with these settings.
+func open(t testing.TB, cfg sqlbroker.Config) *sqlbroker.Broker {
+	t.Helper()
+	b, err := sqlbroker.New(cfg)
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	return b
+}
+
+// memoryDir returns a directory in memory if the system has one, because thousands of commits on a
+// disk are slow.
+func memoryDir(t testing.TB) string {
+	dir, err := os.MkdirTemp("/dev/shm", "sqlbroker") //nolint:usetesting // that one is on the disk
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+func TestConformanceSQLite(t *testing.T) {
+	t.Parallel()
+	url := "sqlite://" + filepath.Join(memoryDir(t), "app.db")
+	brokertest.Run(t, func(c testing.TB) *brokertest.Harness {
+		ns := testserver.Namespace() // many namespaces share one file
+		return &brokertest.Harness{
+			Open:    func(t testing.TB) broker.Broker { return open(t, config(url, ns)) },
+			Restart: func(testing.TB) {}, // a file has no server
+			Bounded: func(t testing.TB, most int, age time.Duration) broker.Broker {
+				cfg := config(url, ns)
+				cfg.DeadMax, cfg.DeadTTL = most, age
+				return open(t, cfg)
+			},
+			Promises:    promises,
+			Leases:      leases(c),
+			Quiet:       150 * time.Millisecond,
+			ModelChecks: 10,
+			ModelSteps:  15,
+			Report:      "../../docs/capabilities/broker-sqlite.json",
+		}
+	})
+}
+
+func TestConformancePostgres(t *testing.T) {
+	t.Parallel()
+	srv := testserver.RequirePostgres(t)
+	brokertest.Run(t, func(c testing.TB) *brokertest.Harness { return postgresHarness(c, srv) })
+}
+
+// leases returns a lease that is longer than all cuts and restarts here, except in cases that wait
+// for its end.
+func leases(t testing.TB) time.Duration {
+	if strings.Contains(t.Name(), "keep_their_lease") || strings.Contains(t.Name(), "every_call_is_bounded") {
+		return 2 * time.Second
+	}
+	return 30 * time.Second
+}
+
+// postgresHarness returns a Harness whose Brokers each reach the server through a separate relay.
+func postgresHarness(t testing.TB, srv *testserver.Postgres) *brokertest.Harness {
+	var (
+		mu     sync.Mutex
+		relays = make(map[broker.Broker]*testserver.Relay)
+		spare  = testserver.NewRelay(t, srv.Addr()) // created before the case starts to count goroutines
+		down   bool
+	)
+	ns := testserver.Namespace()
+	of := func(b broker.Broker) *testserver.Relay {
+		mu.Lock()
+		defer mu.Unlock()
+		return relays[b]
+	}
+	all := func(to bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		down = to
+		for _, line := range relays {
+			line.SetDown(to)
+		}
+	}
+	return &brokertest.Harness{
+		Open: func(t testing.TB) broker.Broker {
+			mu.Lock()
+			defer mu.Unlock()
+			line := spare
+			if spare = nil; line == nil {
+				line = testserver.NewRelay(t, srv.Addr())
+			}
+			line.SetDown(down)
+			b := open(t, config(line.URL(srv.URL())+"&pool_max_conns=4", ns))
+			relays[b] = line
+			return b
+		},
+		Bounded: func(t testing.TB, most int, age time.Duration) broker.Broker {
+			cfg := config(srv.URL(), ns)
+			cfg.DeadMax, cfg.DeadTTL = most, age
+			return open(t, cfg)
+		},
+		Sever: func(_ testing.TB, b broker.Broker) { of(b).Sever() },
+		Isolate: func(_ testing.TB, b broker.Broker) (back func()) {
+			line := of(b)
+			line.SetDown(true)
+			return func() { line.SetDown(false) }
+		},
+		Restart: func(t testing.TB) {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			srv.Kill()
+			if err := srv.Restart(ctx); err != nil {
+				t.Fatalf("restarting the server: %v", err)
+			}
+		},
+		Down: func(testing.TB) (up func()) {
+			all(true)
+			return func() { all(false) }
+		},
+		Secret:      srv.Password(),
+		Promises:    promises,
+		Leases:      leases(t),
+		Quiet:       200 * time.Millisecond,
+		ModelChecks: 10,
+		ModelSteps:  15,
+		Report:      "../../docs/capabilities/broker-postgres.json",
+	}
+}

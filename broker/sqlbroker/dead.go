@@ -1,0 +1,268 @@
+package sqlbroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/messagecode"
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
+)
+
+const (
+	// deadPage is the number of dead letters that a scan reads at once.
+	deadPage = 50
+	// trimPart: a Broker removes the dead letters above the limits after each 1/trimPart of DeadMax
+	// letters that it has put.
+	trimPart = 100
+)
+
+// deadCount counts the dead letters that were put since the limits were applied.
+type deadCount struct{ put atomic.Int64 }
+
+// PutDead implements [broker.DeadLetterer]. It creates the queue if it does not exist. The same
+// letter put twice is two letters. It waits for the database.
+//
+// Returns ErrMalformed or ErrTooLarge if the message cannot be stored, ErrMalformed for an invalid
+// queue name.
+func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error {
+	if err := b.open(queue); err != nil {
+		return err
+	}
+	meta, err := b.check(d.Message)
+	if err != nil {
+		return wrap(err, "put a dead letter in", queue)
+	}
+	q, err := b.ensureKnown(ctx, queue)
+	if err != nil {
+		return wrap(err, "put a dead letter in", queue)
+	}
+	d = d.Normalized()
+	m := d.Message
+	_, err = b.exec(ctx, "", b.text.putDead, q.id, sqlconn.Micros(d.At), []byte(d.Reason), []byte(d.Stack), int64(d.Attempts),
+		m.ID, int64(m.Generation), int64(m.Priority), sqlconn.Micros(m.Expires), m.ContentType, meta, body(m))
+	if err != nil {
+		return wrap(err, "put a dead letter in", queue)
+	}
+	b.trimSoon(ctx, q)
+	return nil
+}
+
+// trimSoon counts a letter that was put, and applies the limits after the first one and after each
+// hundredth part of DeadMax. It ignores errors: the next letter tries again.
+func (b *Broker) trimSoon(ctx context.Context, q *queue) {
+	n := q.dead.put.Add(1)
+	if every := max(1, b.cfg.DeadMax/trimPart); n%int64(every) == 1%int64(every) {
+		_ = b.trim(ctx, q)
+	}
+}
+
+// trim removes the dead letters above the limits of age and number, and counts them. It waits for
+// the database.
+func (b *Broker) trim(ctx context.Context, q *queue) error {
+	if b.cfg.DeadMax < 0 && b.cfg.DeadTTL < 0 {
+		return nil
+	}
+	return b.update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
+		var many, old int64
+		var err error
+		if b.cfg.DeadMax > 0 {
+			if many, err = tx.Exec(ctx, b.text.manyDead, q.id, b.cfg.DeadMax); err != nil {
+				return err
+			}
+		}
+		if b.cfg.DeadTTL > 0 {
+			if old, err = tx.Exec(ctx, b.text.oldDead, q.id, b.cfg.DeadTTL.Microseconds()); err != nil {
+				return err
+			}
+		}
+		if many+old > 0 {
+			_, err = tx.Exec(ctx, b.text.countDead, q.id, many+old)
+		}
+		return err
+	})
+}
+
+// ScanDead implements [broker.DeadLetterer]. It first removes the letters above the limits. It
+// reads the letters in pages and removes those that fn chose after each page. No transaction is
+// open during fn. Returns ErrNoQueue if the queue does not exist.
+func (b *Broker) ScanDead(ctx context.Context, queue string, fn func(*broker.Dead) broker.DeadAction) error {
+	q, err := b.queue(ctx, queue)
+	if err == nil {
+		err = b.trim(ctx, q)
+	}
+	if err != nil {
+		return wrap(err, "scan the dead letters of", queue)
+	}
+	var last int64
+	err = b.view(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
+		return tx.Row(ctx, b.text.lastDead, q.id).Scan(&last)
+	})
+	for from, more := int64(0), true; err == nil && more; {
+		from, more, err = b.scanPage(ctx, q, from, last, fn)
+	}
+	return wrap(err, "scan the dead letters of", queue)
+}
+
+// letter is a dead letter with its number.
+type letter struct {
+	seq  int64
+	dead broker.Dead
+}
+
+// scanPage shows the letters of one page to fn, from the first after from on, and removes those
+// that fn chose. It returns the last letter that it has shown, and whether the scan continues.
+func (b *Broker) scanPage(ctx context.Context, q *queue, from, last int64, fn func(*broker.Dead) broker.DeadAction) (int64, bool, error) {
+	var page []letter
+	err := b.view(ctx, func(ctx context.Context, tx *sqlconn.Tx) (err error) {
+		page, err = b.readDead(ctx, tx, q, from, last)
+		return err
+	})
+	if err != nil {
+		return from, false, err
+	}
+	var remove [][]any
+	more := len(page) == deadPage
+	for i := range page {
+		if ctx.Err() != nil {
+			return from, false, errors.Join(context.Cause(ctx), b.dropDead(context.WithoutCancel(ctx), remove))
+		}
+		from = page[i].seq
+		action := fn(&page[i].dead)
+		if action == broker.DeadRemove {
+			remove = append(remove, []any{q.id, from})
+		}
+		if action == broker.DeadStop {
+			more = false
+			break
+		}
+	}
+	return from, more, b.dropDead(ctx, remove)
+}
+
+// readDead reads the letters of one page.
+func (b *Broker) readDead(ctx context.Context, tx *sqlconn.Tx, q *queue, from, last int64) (page []letter, err error) {
+	rows, err := tx.Query(ctx, b.text.readDead, q.id, from, last, deadPage)
+	if err != nil {
+		return nil, err
+	}
+	for rows.Next() {
+		var l letter
+		var at, attempts, generation, priority, expires int64
+		var reason, stack, meta []byte
+		m := &broker.Message{}
+		err := rows.Scan(&l.seq, &at, &reason, &stack, &attempts, &m.ID, &generation, &priority, &expires, &m.ContentType, &meta, &m.Body)
+		if err != nil {
+			return nil, err
+		}
+		m.Generation, m.Priority, m.Expires = int(generation), int(priority), sqlconn.Time(expires)
+		if len(meta) > 0 {
+			m.Headers, m.Properties, _ = messagecode.DecodeExtras(meta)
+		}
+		l.dead = broker.Dead{
+			Message: m, Queue: q.name, Reason: string(reason), Stack: string(stack), Attempts: int(attempts), At: sqlconn.Time(at),
+		}
+		page = append(page, l)
+	}
+	return page, errors.Join(rows.Err(), rows.Close())
+}
+
+// dropDead removes letters, in one transaction. Letters that do not exist are ignored. It waits for
+// the database.
+func (b *Broker) dropDead(ctx context.Context, letters [][]any) error {
+	if len(letters) == 0 {
+		return nil
+	}
+	return b.update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
+		for _, l := range letters {
+			if _, err := tx.Exec(ctx, b.text.dropDead, l...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// PurgeDead implements [broker.DeadLetterer]. It waits for the database. Returns ErrNoQueue if the
+// queue does not exist.
+func (b *Broker) PurgeDead(ctx context.Context, queue string) (int, error) {
+	q, err := b.queue(ctx, queue)
+	var n int64
+	if err == nil {
+		n, err = b.exec(ctx, "", b.text.purgeDead, q.id)
+	}
+	return int(n), wrap(err, "purge the dead letters of", queue)
+}
+
+// Audit implements [broker.Auditor]. It reports dead letters that are as many as Config.DeadMax.
+// Returns ErrNoQueue if the queue does not exist.
+func (b *Broker) Audit(ctx context.Context, queue string) ([]string, error) {
+	if queue == "" {
+		err := b.view(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
+			_, err := tx.Now(ctx)
+			return err
+		})
+		return nil, wrap(err, "audit", "")
+	}
+	st, err := b.Stats(ctx, queue)
+	if err != nil {
+		return nil, err
+	}
+	if note := broker.AuditDead(queue, st.Dead, b.cfg.DeadMax); note != "" {
+		return []string{note}, nil
+	}
+	return nil, nil
+}
+
+// Stats implements [broker.Inspector]. All counters are exact. It counts the rows of the queue, so
+// its time grows with their number. It first removes dead letters above the limits. Returns
+// ErrNoQueue if the queue does not exist.
+func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) {
+	q, err := b.queue(ctx, queue)
+	if err != nil {
+		return broker.Stats{}, wrap(err, "stats of", queue)
+	}
+	st, oldest, err := b.stats(ctx, q)
+	if err == nil && (b.cfg.DeadMax > 0 && st.Dead > b.cfg.DeadMax || b.cfg.DeadTTL > 0 && oldest >= b.cfg.DeadTTL) {
+		if err = b.trim(ctx, q); err == nil {
+			st, _, err = b.stats(ctx, q)
+		}
+	}
+	return st, wrap(err, "stats of", queue)
+}
+
+// stats counts the messages of a queue. It also returns the age of its oldest dead letter.
+func (b *Broker) stats(ctx context.Context, q *queue) (st broker.Stats, oldest time.Duration, err error) {
+	var ready, held, delayed, dead, dropped, age int64
+	err = b.view(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
+		return tx.Row(ctx, b.text.stats, q.id).Scan(&ready, &held, &delayed, &dead, &dropped, &age)
+	})
+	st = broker.Stats{Ready: int(ready), Held: int(held), Delayed: int(delayed), Dead: int(dead), DeadDropped: int(dropped)}
+	return st, time.Duration(age) * time.Microsecond, err
+}
+
+// purgeChunk is the number of messages that one transaction of Purge removes.
+const purgeChunk = 5000
+
+// Purge implements [broker.Inspector]. It removes up to 5,000 messages in a transaction. After an
+// error it also returns the number of messages that are removed already. Returns ErrNoQueue if the
+// queue does not exist.
+func (b *Broker) Purge(ctx context.Context, queue string) (int, error) {
+	q, err := b.queue(ctx, queue)
+	if err != nil {
+		return 0, wrap(err, "purge", queue)
+	}
+	for total := 0; ; {
+		n, err := b.exec(ctx, "", b.text.purge, q.id, purgeChunk)
+		total += int(n)
+		if err != nil || n < purgeChunk {
+			return total, wrap(err, "purge", queue)
+		}
+	}
+}
+
+// errNotFound returns ErrNotFound for an id.
+func errNotFound(id string) error { return fmt.Errorf("%w: %.128q", broker.ErrNotFound, id) }

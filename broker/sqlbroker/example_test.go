@@ -1,0 +1,48 @@
+package sqlbroker_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/sqlbroker"
+	"github.com/swarmiji/swarmiji/connect/sqliteconnect"
+)
+
+// A message waits in a file until a consumer, which may be another process, acknowledges it.
+func Example() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "broker")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	b, err := sqlbroker.New(sqlbroker.Config{
+		Engine: sqliteconnect.Engine{}, URL: "sqlite://" + filepath.ToSlash(filepath.Join(dir, "app.db")),
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer b.Close(ctx)
+	s, err := b.Subscribe(ctx, "inbox", broker.SubscribeOptions{Prefetch: 1}) // creates the queue
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := b.Publish(ctx, "inbox", &broker.Message{ID: "1", Body: []byte("dear reader")}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	d, err := s.Receive(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(string(d.Message().Body), d.Ack(ctx))
+	// Output:
+	// dear reader <nil>
+}

@@ -1,0 +1,421 @@
+package sqlbroker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/internal/wake"
+)
+
+const (
+	// claimBytes is the approximate limit of a claim, in bytes of bodies.
+	claimBytes = 8 << 20
+	// firstClaim limits the first claim, before the size of the messages is known.
+	firstClaim = 64
+	// cursorTime is the time after which a claim begins at the first message again.
+	cursorTime = time.Second
+	// recoverScan is the number of messages that the search for a claim of unknown outcome looks
+	// at.
+	recoverScan = 10_000
+)
+
+// fetcher is the state of the goroutine that claims messages.
+type fetcher struct {
+	s       *subscription
+	timer   *time.Timer
+	next    time.Time // when to claim without a notification
+	attempt int       // failures in a row
+	size    int       // the average body of the last claim; -1: unknown
+	unknown []*claim  // claims of unknown outcome
+
+	// The cursor of each level, for PostgreSQL: the last claimed message. Claims from the beginning
+	// would look at all messages that are held or were removed recently.
+	levels, due, seq []int64
+	moved            bool // a cursor is not at the beginning
+	reset            time.Time
+}
+
+// claim is one claim: a random token that fences its settlements, and the time when it was sent.
+type claim struct {
+	token int64
+	sent  time.Time
+	want  int
+	wake  time.Duration // the time until the next message is due
+
+	// For a claim of unknown outcome: when to look for its messages, and how often that was done.
+	look  time.Time
+	looks int
+}
+
+// lookAfter lists when the messages of a claim of unknown outcome are looked for, after the
+// previous time. A server that has lost the connection may execute the claim a moment later.
+var lookAfter = [...]time.Duration{0, 50 * time.Millisecond, 200 * time.Millisecond, time.Second, 4 * time.Second}
+
+// fetch claims messages until the subscription is closed. Then it returns the messages that Receive
+// has not returned to the queue, sets s.isIdle and closes s.idle. It is one of the subscription's
+// two goroutines. It takes s.mu.
+func (s *subscription) fetch() {
+	f := fetcher{s: s, timer: time.NewTimer(0), size: -1}
+	defer f.timer.Stop()
+	n := s.q.count()
+	f.levels, f.due, f.seq = make([]int64, n), make([]int64, n), make([]int64, n)
+	for i := range f.levels {
+		f.levels[i] = int64(i)
+	}
+	f.rewind()
+	for f.step() {
+	}
+	s.watcher.Close()
+	f.returnUnreceived()
+	s.mu.Lock()
+	s.isIdle = true
+	close(s.idle)
+	s.mu.Unlock()
+	s.wakeLease.Notify()
+}
+
+// rewind makes the next claim begin at the first message.
+func (f *fetcher) rewind() {
+	for i := range f.due {
+		f.due[i], f.seq[i] = math.MinInt64, 0
+	}
+	f.moved, f.reset = false, time.Now()
+}
+
+// step does one of these, the first that is necessary: it returns excess messages, looks for the
+// messages of a claim of unknown outcome, claims messages, or waits for work. It returns false if
+// the subscription is closed. It takes s.mu.
+func (f *fetcher) step() bool {
+	s := f.s
+	s.mu.Lock()
+	want, closed, excess := s.claimable(), s.isClosed, s.excess
+	s.excess = nil
+	s.mu.Unlock()
+	lost := f.lostClaim(time.Now())
+	switch {
+	case len(excess) > 0:
+		f.result(f.returnHeld(excess))
+	case closed || s.b.life.Err() != nil:
+		return false
+	case lost != nil:
+		f.result(f.recover(lost))
+	case want == 0:
+		f.wait()
+	default:
+		f.result(f.claim(want))
+	}
+	return true
+}
+
+// result records the result of a step. After an error it blocks for the backoff time, or until the
+// subscription or the Broker is closed. If access was refused, Receive returns the error until a
+// later step ends without that error. It takes s.mu.
+func (f *fetcher) result(err error) {
+	s := f.s
+	err = wrap(err, "receive from", s.q.name)
+	s.mu.Lock()
+	s.err = nil
+	if errors.Is(err, broker.ErrAccess) {
+		s.err = err
+		s.receivable.Notify()
+	}
+	s.mu.Unlock()
+	if err == nil {
+		f.attempt = 0
+		return
+	}
+	wake.SleepOr(s.b.life, s.closed, s.b.cfg.Backoff.Interval(f.attempt))
+	f.attempt++
+}
+
+// wait blocks until there is room for messages, a notification comes, the subscription is closed,
+// or the next poll is due.
+func (f *fetcher) wait() {
+	s := f.s
+	next := f.next
+	for _, c := range f.unknown {
+		if c.look.Before(next) {
+			next = c.look
+		}
+	}
+	f.timer.Reset(time.Until(next))
+	select {
+	case <-s.wakeFetch:
+		return
+	case <-s.closed:
+		return
+	case <-s.b.life.Done():
+		return
+	case <-s.watcher.C():
+	case now := <-f.timer.C:
+		if now.Before(f.next) {
+			return // to look for a lost claim
+		}
+		f.next = now.Add(s.b.cfg.Poll)
+	}
+	f.rewind()
+	s.mu.Lock()
+	s.drained = false
+	s.mu.Unlock()
+}
+
+// claim asks the database for up to want messages and stores them in the subscription. After a lost
+// answer it adds the claim to f.unknown. It waits for the database, and takes s.mu.
+func (f *fetcher) claim(want int) error {
+	s := f.s
+	limit := firstClaim
+	if f.size >= 0 {
+		limit = max(1, claimBytes/(f.size+1))
+	}
+	if time.Since(f.reset) > cursorTime {
+		f.rewind()
+	}
+	c := &claim{token: rand.Int64N(math.MaxInt64) + 1, sent: time.Now(), want: min(want, limit)}
+	ctx, cancel := context.WithTimeout(s.b.calls, s.lease)
+	defer cancel()
+	var rows []stored
+	write := s.b.conn.Update
+	if s.b.postgres() {
+		write = s.b.conn.Single
+	}
+	err := write(ctx, func(ctx context.Context, tx *sqlconn.Tx) (err error) {
+		c.sent = time.Now()
+		if s.b.postgres() {
+			rows, err = f.claimAll(ctx, tx, c)
+		} else {
+			rows, err = f.claimEach(ctx, tx, c)
+		}
+		return err
+	})
+	if err != nil {
+		if errors.Is(err, sqlconn.ErrIndeterminate) {
+			f.unknown = append(f.unknown, c)
+		}
+		return err
+	}
+	f.accept(c, rows)
+	return nil
+}
+
+// claimAll claims messages of all levels in one statement, for PostgreSQL.
+func (f *fetcher) claimAll(ctx context.Context, tx *sqlconn.Tx, c *claim) (rows []stored, err error) {
+	found, err := tx.Query(ctx, f.s.b.text.claim, f.s.q.id, f.levels, f.due, f.seq, c.want, f.s.lease.Microseconds(), c.token)
+	if err != nil {
+		return nil, err
+	}
+	for found.Next() {
+		var r stored
+		var next *int64
+		if err := found.Scan(append([]any{&next}, r.columns()...)...); err != nil {
+			return nil, err
+		}
+		c.wakeIn(next)
+		if r.id != nil {
+			rows = append(rows, r)
+		}
+	}
+	return rows, errors.Join(found.Err(), found.Close())
+}
+
+// claimEach claims messages level by level, for SQLite. If they are too few it also reads when the
+// next message is due.
+func (f *fetcher) claimEach(ctx context.Context, tx *sqlconn.Tx, c *claim) (rows []stored, err error) {
+	text, q := f.s.b.text, f.s.q.id
+	for _, level := range f.levels {
+		found, err := tx.Query(ctx, text.claim, q, level, c.want-len(rows), f.s.lease.Microseconds(), c.token)
+		if err != nil {
+			return nil, err
+		}
+		if rows, err = scan(found, rows); err != nil || len(rows) >= c.want {
+			return rows, err
+		}
+	}
+	for _, level := range f.levels {
+		var next int64
+		err := tx.Row(ctx, text.next, q, level).Scan(&next)
+		if err == nil {
+			c.wakeIn(&next)
+		} else if !errors.Is(err, sqlconn.ErrNoRows) {
+			return nil, err
+		}
+	}
+	return rows, nil
+}
+
+// scan appends the messages of a query to rows and closes the query.
+func scan(found sqlconn.Rows, rows []stored) ([]stored, error) {
+	for found.Next() {
+		var r stored
+		if err := found.Scan(r.columns()...); err != nil {
+			return nil, err
+		}
+		rows = append(rows, r)
+	}
+	return rows, errors.Join(found.Err(), found.Close())
+}
+
+// wakeIn notes that a message is due after us microseconds. It ignores nil.
+func (c *claim) wakeIn(us *int64) {
+	if us == nil {
+		return
+	}
+	if d := max(time.Duration(*us)*time.Microsecond, time.Microsecond); c.wake == 0 || d < c.wake {
+		c.wake = d
+	}
+}
+
+// lostClaim returns a claim of unknown outcome whose messages must be looked for now, or nil.
+func (f *fetcher) lostClaim(now time.Time) *claim {
+	for _, c := range f.unknown {
+		if !c.look.After(now) {
+			return c
+		}
+	}
+	return nil
+}
+
+// recover looks for the messages of a claim whose answer was lost, and stores them in the
+// subscription. If it finds no message it looks again later, as lookAfter says. After that they
+// would go back when their lease ends. It waits for the database, and takes s.mu.
+func (f *fetcher) recover(c *claim) error {
+	s := f.s
+	var rows []stored
+	if time.Since(c.sent) < s.lease {
+		ctx, cancel := context.WithDeadline(s.b.calls, c.sent.Add(s.lease))
+		defer cancel()
+		err := s.b.conn.View(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
+			found, err := tx.Query(ctx, s.b.text.recover, s.q.id, c.token, recoverScan)
+			if err == nil {
+				rows, err = scan(found, nil)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		c.looks++
+	}
+	if len(rows) == 0 && time.Since(c.sent) < s.lease && c.looks < len(lookAfter) {
+		c.look = time.Now().Add(lookAfter[c.looks])
+		return nil
+	}
+	f.unknown = slices.DeleteFunc(f.unknown, func(other *claim) bool { return other == c })
+	f.rewind()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f.add(c, rows)
+	return nil
+}
+
+// accept stores the messages of a claim in the subscription, moves the cursor, and computes when to
+// claim again. It takes s.mu.
+func (f *fetcher) accept(c *claim, rows []stored) {
+	s := f.s
+	slices.SortFunc(rows, func(x, y stored) int {
+		return cmp.Or(cmp.Compare(*x.level, *y.level), cmp.Compare(*x.due, *y.due), cmp.Compare(*x.seq, *y.seq))
+	})
+	short := len(rows) < c.want
+	bytes := 0
+	for i := range rows {
+		r := &rows[i]
+		bytes += len(r.body)
+		if s.b.postgres() {
+			f.due[*r.level], f.seq[*r.level] = *r.due, *r.seq
+		}
+	}
+	if len(rows) > 0 {
+		f.size = bytes / len(rows)
+	}
+	wait := s.b.cfg.Poll
+	if c.wake > 0 {
+		wait = min(wait, c.wake)
+	}
+	f.next = time.Now().Add(wait)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if short && !f.moved {
+		s.drained = true
+	}
+	f.moved = s.b.postgres() && len(rows) > 0
+	if short {
+		f.rewind()
+	}
+	f.add(c, rows)
+}
+
+// add adds the messages of a claim to the held ones and wakes Receive. Those above the prefetch, or
+// all if the subscription is closed, become excess. Call it with s.mu held.
+func (f *fetcher) add(c *claim, rows []stored) {
+	s := f.s
+	all := make([]delivery, len(rows))
+	for i := range rows {
+		d := &all[i]
+		d.sub, d.token, d.level, d.count = s, c.token, int(*rows[i].level), int(*rows[i].deliveries)
+		d.until, d.lost = c.sent.Add(s.lease), make(chan struct{})
+		rows[i].fill(&d.message)
+		s.held[d] = struct{}{}
+		if len(s.held) > s.limit || s.isClosed {
+			s.excess = append(s.excess, d)
+			continue
+		}
+		s.ready[d.level] = append(s.ready[d.level], d)
+		s.unread++
+	}
+	if s.unread > 0 {
+		s.receivable.Notify()
+	}
+}
+
+// returnUnreceived returns all messages that Receive has not returned to the queue, at the end of
+// the claiming. It blocks, and repeats after errors, until the leases have ended or the Broker is
+// closed: then the messages go back by themselves. It takes s.mu.
+func (f *fetcher) returnUnreceived() {
+	s := f.s
+	for attempt := 0; ; attempt++ {
+		var err error
+		for _, c := range slices.Clone(f.unknown) {
+			err = errors.Join(err, f.recover(c))
+		}
+		s.mu.Lock()
+		ds := s.excess
+		s.excess = nil
+		for level, list := range s.ready {
+			ds = append(ds, list...)
+			s.ready[level] = nil
+		}
+		s.unread = 0
+		s.mu.Unlock()
+		if err = errors.Join(err, f.returnHeld(ds)); err == nil || !s.b.pause(s.b.life, attempt) {
+			return
+		}
+	}
+}
+
+// returnHeld returns the messages ds, which Receive has not returned, to the queue, and marks them
+// as settled. The delivery does not count. After an error it keeps them as excess. It takes s.mu.
+func (f *fetcher) returnHeld(ds []*delivery) error {
+	s := f.s
+	ds = slices.DeleteFunc(ds, func(d *delivery) bool { return !d.alive(time.Now()) })
+	if len(ds) == 0 {
+		return nil
+	}
+	err := s.giveBack(s.b.calls, ds, 1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.excess = append(s.excess, ds...)
+		return err
+	}
+	for _, d := range ds {
+		d.state = settled
+		delete(s.held, d)
+	}
+	return nil
+}

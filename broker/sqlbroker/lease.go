@@ -1,0 +1,101 @@
+package sqlbroker
+
+import (
+	"context"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
+)
+
+// keepLease renews the leases of the held messages when a third of them is over, all in one
+// statement. It marks those as lost whose lease has ended or that the database has given to another
+// consumer. It is one of the subscription's two goroutines.
+//
+// It returns when the subscription is closed and holds no message, or when the Broker is closed. It
+// takes s.mu.
+func (s *subscription) keepLease() {
+	every := s.lease / 6
+	t := time.NewTimer(every)
+	defer t.Stop()
+	for {
+		ds, first, done := s.dueForRenewal(time.Now())
+		if done {
+			s.b.mu.Lock()
+			delete(s.b.subs, s)
+			s.b.mu.Unlock()
+			return
+		}
+		wait := every
+		if len(ds) > 0 && s.renew(ds, first) != nil {
+			wait = every / 4
+		}
+		t.Reset(wait)
+		select {
+		case <-t.C:
+		case <-s.wakeLease:
+		case <-s.b.life.Done():
+			return
+		}
+	}
+}
+
+// dueForRenewal returns the held deliveries with less than two thirds of their lease left, and the
+// first end of their leases. It marks those as lost whose lease has ended. done reports that the
+// subscription is closed and holds no message. It takes s.mu.
+func (s *subscription) dueForRenewal(now time.Time) (ds []*delivery, first time.Time, done bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for d := range s.held {
+		left := d.until.Sub(now)
+		switch {
+		case left <= 0:
+			s.lose(d)
+			continue
+		case left > s.lease*2/3, d.state == settling && left > s.lease/3:
+			continue
+		}
+		ds = append(ds, d)
+		if first.IsZero() || d.until.Before(first) {
+			first = d.until
+		}
+	}
+	return ds, first, s.isIdle && len(s.held) == 0
+}
+
+// renew renews the leases of ds. It waits for the database, until first at most. It marks those as
+// lost that the database has given to another consumer. After an error all leases last as long as
+// before. It takes s.mu.
+func (s *subscription) renew(ds []*delivery, first time.Time) error {
+	ctx, cancel := context.WithDeadline(s.b.calls, first)
+	defer cancel()
+	rows := make([][]any, len(ds))
+	for i, d := range ds {
+		rows[i] = append(d.key(), s.lease.Microseconds())
+	}
+	var hit []bool
+	var sent time.Time
+	write := s.b.conn.Update
+	if s.b.postgres() {
+		write = s.b.conn.Single
+	}
+	err := write(ctx, func(ctx context.Context, tx *sqlconn.Tx) (err error) {
+		sent = time.Now()
+		hit, err = s.b.each(ctx, tx, s.b.text.renew, renewColumns(), rows)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, d := range ds {
+		switch _, held := s.held[d]; {
+		case !held:
+		case hit[i]:
+			d.until = sent.Add(s.lease)
+		case d.state != settling: // a settlement may have been executed
+			s.lose(d)
+		}
+	}
+	return nil
+}

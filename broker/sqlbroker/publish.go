@@ -1,0 +1,188 @@
+package sqlbroker
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/messagecode"
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
+)
+
+// row is an encoded message with its queue, for insertion.
+type row struct {
+	q        *queue
+	m        *broker.Message
+	level    int64
+	due      int64 // microseconds since 1970, or with relative from now
+	relative int64 // 1 or 0
+	meta     []byte
+	expires  int64
+}
+
+// fixedSize is the approximate size of a message without its variable parts.
+const fixedSize = 200
+
+// rowSize returns the approximate size of a message, in bytes.
+func rowSize(e *entry[row]) int { return fixedSize + len(e.v.m.Body) + len(e.v.meta) }
+
+// encode returns m as a row of q, for delivery at the given time. Returns ErrMalformed or
+// ErrTooLarge if m cannot be stored.
+func (b *Broker) encode(q *queue, m *broker.Message, at time.Time) (row, error) {
+	meta, err := b.check(m)
+	if err != nil {
+		return row{}, err
+	}
+	r := row{q: q, m: m, level: int64(q.levelOf(m.Priority)), meta: meta, expires: sqlconn.Micros(m.Expires)}
+	if d, fromNow := broker.FromNow(at); fromNow {
+		r.due, r.relative = b.delay(d), 1
+	} else if r.due = sqlconn.Micros(at); at.IsZero() {
+		r.relative = 1
+	}
+	return r, nil
+}
+
+// delay returns d as a duration for the database, in microseconds. It rounds up, so that no message
+// is early. SQLite's clock is cut to milliseconds, so its times from now need one more.
+func (b *Broker) delay(d time.Duration) int64 {
+	if d <= 0 {
+		return 0
+	}
+	us := int64((d + time.Microsecond - 1) / time.Microsecond)
+	if !b.postgres() {
+		us += 999
+	}
+	return us
+}
+
+// check returns the stored headers and properties of m. Returns ErrMalformed or ErrTooLarge if m
+// cannot be stored.
+func (b *Broker) check(m *broker.Message) ([]byte, error) {
+	if err := messagecode.Check(m, b.cfg.MaxBody); err != nil {
+		return nil, err
+	}
+	if !utf8.ValidString(m.ContentType) || strings.Contains(m.ContentType, "\x00") {
+		return nil, fmt.Errorf("%w: the content type is not text", broker.ErrMalformed)
+	}
+	return messagecode.AppendExtras(nil, m)
+}
+
+// values returns the row in the order of insertColumns.
+func (r *row) values() []any {
+	return []any{
+		r.q.id, r.level, r.due, r.relative, r.m.ID, int64(r.m.Generation), int64(r.m.Priority), r.expires, r.m.ContentType, r.meta, body(r.m),
+	}
+}
+
+// body returns the body of m, never nil, because nil would be NULL.
+func body(m *broker.Message) []byte {
+	if m.Body == nil {
+		return []byte{}
+	}
+	return m.Body
+}
+
+// Publish implements [broker.Broker]. Concurrent calls share a transaction. Its errors are those of
+// publish.
+func (b *Broker) Publish(ctx context.Context, queue string, m *broker.Message) error {
+	return b.publish(ctx, broker.Outgoing{Queue: queue, Message: m})
+}
+
+// PublishAt implements [broker.Delayer]. It is Publish with a due time. The database's clock
+// counts.
+func (b *Broker) PublishAt(ctx context.Context, queue string, m *broker.Message, at time.Time) error {
+	return b.publish(ctx, broker.Outgoing{Queue: queue, Message: m, At: at})
+}
+
+// publish adds the message to the next transaction and waits for its commit.
+//
+//   - The message or the queue name is invalid: ErrMalformed or ErrTooLarge.
+//   - The queue does not exist: ErrNoQueue.
+//   - ctx has ended or ends before the message is sent: ErrUnavailable.
+//   - ctx ends after that, or the answer is lost: ErrIndeterminate.
+//   - The disk is full: ErrBlocked.
+//   - The Broker is closed: ErrClosed.
+func (b *Broker) publish(ctx context.Context, o broker.Outgoing) error {
+	r, err := b.prepare(ctx, o)
+	if err != nil {
+		return wrap(err, "publish to", o.Queue)
+	}
+	if ctx.Err() != nil {
+		return wrap(errNotSent(ctx), "publish to", o.Queue)
+	}
+	e := &entry[row]{v: r, call: newCall(1)}
+	b.out.add(e)
+	return wrap(b.out.wait(ctx, e.call, []*entry[row]{e})[0], "publish to", o.Queue)
+}
+
+// prepare returns the encoded message of o. It waits for the database if the queue is not known.
+// Returns ErrMalformed, ErrTooLarge, ErrNoQueue, ErrUnavailable or ErrClosed.
+func (b *Broker) prepare(ctx context.Context, o broker.Outgoing) (row, error) {
+	if err := b.open(o.Queue); err != nil {
+		return row{}, err
+	}
+	if _, err := b.check(o.Message); err != nil {
+		return row{}, err
+	}
+	q, err := b.queue(ctx, o.Queue)
+	if err != nil {
+		return row{}, err
+	}
+	return b.encode(q, o.Message, o.At)
+}
+
+// PublishBatch implements [broker.BatchPublisher]. The messages are sent in their order, up to
+// 1,000 and about 4 MiB in a transaction. It waits for all, and returns a BatchError if a message
+// failed.
+func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
+	errs := make([]error, len(ms))
+	es := make([]*entry[row], 0, len(ms))
+	at := make([]int, 0, len(ms))
+	failed := false
+	for i, o := range ms {
+		r, err := b.prepare(ctx, o)
+		if err != nil {
+			errs[i], failed = wrap(err, "publish to", o.Queue), true
+			continue
+		}
+		es, at = append(es, &entry[row]{v: r}), append(at, i)
+	}
+	if len(es) > 0 {
+		c := newCall(len(es))
+		for _, e := range es {
+			e.call = c
+		}
+		b.out.add(es...)
+		for i, err := range b.out.wait(ctx, c, es) {
+			if err != nil {
+				errs[at[i]], failed = wrap(err, "publish to", ms[at[i]].Queue), true
+			}
+		}
+	}
+	if failed {
+		return &broker.BatchError{Errs: errs}
+	}
+	return nil
+}
+
+// oneStatement reports that a batch needs one statement.
+func oneStatement[T any]([]*entry[T]) bool { return true }
+
+// insert stores the messages es and notifies the consumers of their queues. It is the send function
+// of the batcher of published messages.
+func (b *Broker) insert(ctx context.Context, tx *sqlconn.Tx, es []*entry[row]) error {
+	rows := make([][]any, len(es))
+	topics := make(map[*queue]bool)
+	for i, e := range es {
+		rows[i] = e.v.values()
+		if !topics[e.v.q] {
+			topics[e.v.q] = true
+			tx.Notify(e.v.q.topic)
+		}
+	}
+	_, err := b.each(ctx, tx, b.text.insert, insertColumns, rows)
+	return err
+}

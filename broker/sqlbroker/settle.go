@@ -1,0 +1,150 @@
+package sqlbroker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
+)
+
+// kind is a kind of settlement. The values are bits.
+type kind uint8
+
+const (
+	acked kind = 1 << iota
+	released
+	deadLettered
+	replaced
+)
+
+// settlement is one settlement of a delivery.
+type settlement struct {
+	d     *delivery
+	kind  kind
+	after int64       // released: the delay in microseconds
+	dead  broker.Dead // deadLettered: its texts
+	next  row         // replaced: the successor
+}
+
+// keyAnd returns the columns of a delivery's key and further columns.
+func keyAnd(columns ...string) []string { return append(slices.Clip(keyColumns), columns...) }
+
+func releaseColumns() []string    { return keyAnd("after bigint", "back bigint") }
+func renewColumns() []string      { return keyAnd("lease bigint") }
+func retryColumns() []string      { return keyAnd(insertColumns...) }
+func deadLetterColumns() []string { return keyAnd(deadColumns...) }
+
+// settlementSize returns the approximate size of a settlement, in bytes.
+func settlementSize(e *entry[settlement]) int {
+	if e.v.kind == replaced {
+		return fixedSize + len(e.v.next.m.Body) + len(e.v.next.meta)
+	}
+	return fixedSize + len(e.v.dead.Reason) + len(e.v.dead.Stack)
+}
+
+// oneKind reports whether PostgreSQL needs only one statement for the settlements es.
+func (s *subscription) oneKind(es []*entry[settlement]) bool {
+	for _, e := range es {
+		if e.v.kind != es[0].v.kind {
+			return false
+		}
+	}
+	return s.b.postgres()
+}
+
+// settle executes the settlements es, one statement for each kind on PostgreSQL. A settlement whose
+// message is not held under its token gets the error of notHeld. It is the send function of the
+// batcher of settlements.
+func (s *subscription) settle(ctx context.Context, tx *sqlconn.Tx, es []*entry[settlement]) error {
+	text := s.b.text
+	for _, k := range []struct {
+		kind    kind
+		query   string
+		columns []string
+		values  func(v *settlement) []any
+	}{
+		{acked, text.ack, keyColumns, func(*settlement) []any { return nil }},
+		{released, text.release, releaseColumns(), func(v *settlement) []any { return []any{v.after, int64(0)} }},
+		{deadLettered, text.dead, deadLetterColumns(), func(v *settlement) []any {
+			return []any{sqlconn.Micros(v.dead.At), []byte(v.dead.Reason), []byte(v.dead.Stack), int64(v.dead.Attempts)}
+		}},
+		{replaced, text.retry, retryColumns(), func(v *settlement) []any { return v.next.values() }},
+	} {
+		var some []*entry[settlement]
+		var rows [][]any
+		for _, e := range es {
+			if e.v.kind == k.kind {
+				some, rows = append(some, e), append(rows, append(e.v.d.key(), k.values(&e.v)...))
+			}
+		}
+		if len(some) == 0 {
+			continue
+		}
+		hit, err := s.settleKind(ctx, tx, k.kind, k.query, k.columns, rows)
+		if err != nil {
+			return err
+		}
+		for i, e := range some {
+			e.err = nil
+			if !hit[i] {
+				e.err = e.v.d.notHeld(k.kind, e.maybeSent)
+				continue
+			}
+			switch k.kind {
+			case released:
+				tx.Notify(s.q.topic)
+			case replaced:
+				tx.Notify(e.v.next.q.topic)
+			}
+		}
+	}
+	return nil
+}
+
+// settleKind executes settlements of one kind. It returns for each whether the message was held.
+func (s *subscription) settleKind(ctx context.Context, tx *sqlconn.Tx, k kind, query string, columns []string, rows [][]any) ([]bool, error) {
+	b := s.b
+	if b.postgres() || k == acked || k == released {
+		return b.each(ctx, tx, query, columns, rows)
+	}
+	hit := make([]bool, len(rows))
+	for i, r := range rows {
+		key, rest := r[:len(keyColumns)], r[len(keyColumns):]
+		steps := []struct {
+			query string
+			args  []any
+		}{{b.text.ack, key}, {b.text.insert, rest}}
+		if k == deadLettered {
+			steps[0].query, steps[0].args = b.text.dead, r
+			steps[1].query, steps[1].args = b.text.ack, key
+		}
+		for _, step := range steps {
+			n, err := tx.Exec(ctx, step.query, step.args...)
+			if err != nil {
+				return nil, err
+			}
+			if hit[i] = hit[i] || n > 0; !hit[i] {
+				break
+			}
+		}
+	}
+	return hit, nil
+}
+
+// Retry implements [broker.Retrier]. It is one transaction, with any queue of the same database.
+// Returns ErrUnsupported if d is not a delivery of this Broker. Its other errors are those of
+// Publish and of a settlement.
+func (b *Broker) Retry(ctx context.Context, d broker.Delivery, next broker.Outgoing) error {
+	own, ok := capability.As[*delivery](d)
+	if !ok || own.sub.b != b {
+		return fmt.Errorf("sql retry: %w: the delivery belongs to another broker", broker.ErrUnsupported)
+	}
+	r, err := b.prepare(ctx, next)
+	if err != nil {
+		return wrap(err, "retry into", next.Queue)
+	}
+	return own.await(ctx, settlement{d: own, kind: replaced, next: r}, "retry into")
+}

@@ -1,0 +1,232 @@
+package sqlbroker
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
+)
+
+// texts holds the SQL statements in the dialect of a database.
+//
+// PostgreSQL runs a statement of a batch once, with an array for each column. It returns the
+// numbers of the rows that had an effect, from 1 on. SQLite runs it once for each row. $1 to $4 of
+// ack, release, renew, retry and dead are queue, id, generation and token.
+type texts struct {
+	addQueue string // $1 namespace, $2 name, $3 levels
+	queue    string // $1 namespace, $2 name. It returns id and levels.
+
+	// insert: queue, level, due, relative, id, generation, priority, expires, content type, meta,
+	// body. due is a time, or with relative 1 a duration from now.
+	insert string
+	// claim: $1 queue. PostgreSQL: $2 levels, $3 and $4 the cursor of each, $5 number, $6 lease, $7
+	// token. It returns the next due time, then the columns of claimed. SQLite: $2 level, $3
+	// number, $4 lease, $5 token. It returns the columns of claimed.
+	claim string
+	// next: $1 queue, $2 level. It returns the next due time after now, for SQLite.
+	next string
+	// clock returns the time.
+	clock string
+	// recover: $1 queue, $2 token, $3 largest number of messages to look at. It returns the columns
+	// of claimed.
+	recover string
+
+	ack     string
+	release string // $5 delay, $6 what to subtract from the deliveries
+	renew   string // $5 lease
+	// retry: $5 and so on the columns of insert. For SQLite it is ack and insert.
+	retry string
+	// dead: $5 at, $6 reason, $7 stack, $8 attempts. SQLite runs it before ack.
+	dead string
+
+	// putDead: queue, at, reason, stack, attempts, id, generation, priority, expires, content type,
+	// meta, body
+	putDead   string
+	lastDead  string // $1 queue. It returns the largest seq, or 0.
+	readDead  string // $1 queue, $2 seq, $3 last seq, $4 number
+	dropDead  string // $1 queue, $2 seq
+	purgeDead string // $1 queue
+	manyDead  string // $1 queue, $2 how many stay
+	oldDead   string // $1 queue, $2 age
+	countDead string // $1 queue, $2 number: adds to the dropped letters
+
+	// stats: $1 queue. It returns ready, held, delayed, dead, dropped, and the age of the oldest
+	// letter.
+	stats string
+	purge string // $1 queue, $2 number
+
+	find   string // $1 queue, $2 id. It returns now, due and the columns of claimed.
+	remove string // $1 queue, $2 id
+	// update: $1 queue, $2 id, $3 level, $4 due, $5 relative, $6 generation, $7 priority, $8
+	// expires, $9 content type, $10 meta, $11 body.
+	update string
+
+	addNotes  string // $1 queue, $2 id, $3 generation
+	notes     string // $1 queue, $2 id, $3 generation. It locks the row.
+	saveNotes string // $1 queue, $2 id, $3 generation, $4 notes
+	oldNotes  string // $1 age
+	oldNodes  string // $1 age
+	here      string // $1 namespace, $2 node
+	beat      string // $1 namespace, $2 node
+	leave     string // $1 namespace, $2 node
+	look      string // $1 namespace, $2 node. It returns beat, gone and the time since the last beat.
+}
+
+// claimed lists the columns of a message that a delivery needs.
+const claimed = `m.level, m.due, m.seq, m.id, m.generation, m.deliveries, m.priority, m.expires, m.content_type, m.meta, m.body`
+
+// The columns of a batch, with their types.
+var (
+	keyColumns    = []string{"queue bigint", "id text", "generation bigint", "token bigint"}
+	insertColumns = []string{
+		"to_queue bigint", "level bigint", "due bigint", "relative bigint", "to_id text", "to_generation bigint",
+		"priority bigint", "expires bigint", "content_type text", "meta bytea", "body bytea",
+	}
+	deadColumns = []string{"at bigint", "reason bytea", "stack bytea", "attempts bigint"}
+)
+
+// unnest returns a table expression k of these columns and the row's number n, for PostgreSQL.
+func unnest(columns ...string) string {
+	args, names := make([]string, len(columns)), make([]string, len(columns))
+	for i, c := range columns {
+		name, kind, _ := strings.Cut(c, " ")
+		args[i], names[i] = fmt.Sprintf("$%d::%s[]", i+1, kind), name
+	}
+	return "unnest(" + strings.Join(args, ", ") + ") WITH ORDINALITY AS k(" + strings.Join(names, ", ") + ", n)"
+}
+
+// newTexts returns the statements in the dialect d.
+func newTexts(d sqlconn.Dialect) *texts {
+	now := d.Now()
+	once := "(SELECT " + now + ")" // read once, so that an index is used
+	const waiting = `leased <= `
+	newest := `SELECT max(generation) FROM swarmiji_message WHERE queue = $1 AND id = $2 AND ` + waiting + once
+	later := "greatest"
+	if d == sqlconn.SQLite {
+		later = "max"
+	}
+	t := &texts{
+		addQueue: `INSERT INTO swarmiji_queue (namespace, name, levels) VALUES ($1, $2, $3) ON CONFLICT (namespace, name) DO NOTHING`,
+		queue:    `SELECT id, levels FROM swarmiji_queue WHERE namespace = $1 AND name = $2`,
+		clock:    `SELECT ` + now,
+		recover: `SELECT ` + claimed + ` FROM swarmiji_message AS m WHERE (m.queue, m.id, m.generation) IN (
+				SELECT r.queue, r.id, r.generation FROM (SELECT queue, id, generation, token FROM swarmiji_message
+					WHERE queue = $1 AND due <= ` + once + ` ORDER BY level, due, seq LIMIT $3) AS r WHERE r.token = $2)
+			AND m.leased > ` + once,
+		lastDead: `SELECT coalesce(max(seq), 0) FROM swarmiji_dead WHERE queue = $1`,
+		readDead: `SELECT m.seq, m.at, m.reason, m.stack, m.attempts, m.id, m.generation, m.priority, m.expires, m.content_type, m.meta, m.body
+			FROM swarmiji_dead AS m WHERE m.queue = $1 AND m.seq > $2 AND m.seq <= $3 ORDER BY m.seq LIMIT $4`,
+		dropDead:  `DELETE FROM swarmiji_dead WHERE queue = $1 AND seq = $2`,
+		purgeDead: `DELETE FROM swarmiji_dead WHERE queue = $1`,
+		manyDead: `DELETE FROM swarmiji_dead WHERE queue = $1 AND seq <= (
+			SELECT seq FROM swarmiji_dead WHERE queue = $1 ORDER BY seq DESC LIMIT 1 OFFSET $2)`,
+		oldDead:   `DELETE FROM swarmiji_dead WHERE queue = $1 AND at <= ` + once + ` - $2`,
+		countDead: `UPDATE swarmiji_queue SET dropped = dropped + $2 WHERE id = $1`,
+		stats: `SELECT coalesce(sum(CASE WHEN m.leased <= c.t AND m.due <= c.t THEN 1 ELSE 0 END), 0),
+				coalesce(sum(CASE WHEN m.leased > c.t THEN 1 ELSE 0 END), 0),
+				coalesce(sum(CASE WHEN m.leased <= c.t AND m.due > c.t THEN 1 ELSE 0 END), 0),
+				(SELECT count(*) FROM swarmiji_dead WHERE queue = $1), (SELECT dropped FROM swarmiji_queue WHERE id = $1),
+				` + once + ` - coalesce((SELECT min(at) FROM swarmiji_dead WHERE queue = $1), ` + once + `)
+			FROM (SELECT ` + now + ` AS t) AS c JOIN swarmiji_message AS m ON m.queue = $1`,
+		find: `SELECT ` + once + `, ` + claimed + ` FROM swarmiji_message AS m WHERE m.queue = $1 AND m.id = $2 AND m.` + waiting + once + `
+			ORDER BY m.generation DESC LIMIT 1`,
+		remove: `DELETE FROM swarmiji_message WHERE queue = $1 AND id = $2 AND generation = (` + newest + `) AND ` + waiting + once,
+		update: `UPDATE swarmiji_message SET level = $3, due = CASE
+				WHEN due <= ` + once + ` AND level = $3 AND $4 + $5 * ` + once + ` <= ` + once + ` AND generation = $6 THEN due
+				ELSE ` + later + `($4 + $5 * ` + once + `, ` + once + `) END,
+			generation = $6, priority = $7, expires = $8, content_type = $9, meta = $10, body = $11, leased = 0, token = 0, deliveries = 0
+			WHERE queue = $1 AND id = $2 AND generation = (` + newest + `) AND ` + waiting + once,
+
+		addNotes: `INSERT INTO swarmiji_start (queue, id, generation, notes, noted) VALUES ($1, $2, $3, '[]', ` + now + `)
+			ON CONFLICT (queue, id, generation) DO NOTHING`,
+		notes:     `SELECT notes FROM swarmiji_start WHERE queue = $1 AND id = $2 AND generation = $3`,
+		saveNotes: `UPDATE swarmiji_start SET notes = $4, noted = ` + now + ` WHERE queue = $1 AND id = $2 AND generation = $3`,
+		oldNotes:  `DELETE FROM swarmiji_start WHERE noted < ` + once + ` - $1`,
+		oldNodes:  `DELETE FROM swarmiji_node WHERE seen < ` + once + ` - $1`,
+		here: `INSERT INTO swarmiji_node AS n (namespace, node, beat, gone, seen) VALUES ($1, $2, 1, 0, ` + now + `)
+			ON CONFLICT (namespace, node) DO UPDATE SET beat = n.beat + 1, seen = ` + now + ` WHERE n.gone = 0`,
+		beat:  `UPDATE swarmiji_node SET beat = beat + 1, seen = ` + now + ` WHERE namespace = $1 AND node = $2 AND gone = 0`,
+		leave: `UPDATE swarmiji_node SET gone = 1, seen = ` + now + ` WHERE namespace = $1 AND node = $2`,
+		look:  `SELECT beat, gone, ` + now + ` - seen FROM swarmiji_node WHERE namespace = $1 AND node = $2`,
+	}
+	if d == sqlconn.Postgres {
+		t.forPostgres(now, once)
+	} else {
+		t.forSQLite(now, once)
+	}
+	return t
+}
+
+const (
+	insertInto = `INSERT INTO swarmiji_message (queue, level, due, id, generation, priority, expires, content_type, meta, body) `
+	insertDead = `INSERT INTO swarmiji_dead (queue, at, reason, stack, attempts, id, generation, priority, expires, content_type, meta, body) `
+	unlessSame = ` ON CONFLICT (queue, id, generation) DO NOTHING`
+	ofKey      = `m.queue = k.queue AND m.id = k.id AND m.generation = k.generation AND m.token = k.token`
+)
+
+// forPostgres sets the statements that are particular to PostgreSQL.
+func (t *texts) forPostgres(now, once string) {
+	key := unnest(keyColumns...)
+	// The rows of a batch get their seq in the order of the batch.
+	selected := `SELECT k.to_queue, k.level, greatest(k.due + k.relative * c.t, c.t), k.to_id, k.to_generation, k.priority, k.expires,
+			k.content_type, k.meta, k.body FROM `
+	clock := ` CROSS JOIN (SELECT ` + now + ` AS t) AS c ORDER BY k.n`
+	t.insert = insertInto + selected + unnest(insertColumns...) + clock + unlessSame
+	t.claim = `WITH c AS MATERIALIZED (SELECT ` + now + ` AS t), f AS MATERIALIZED (
+			SELECT x.id, x.generation FROM unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS l(level, due, seq)
+			CROSS JOIN LATERAL (SELECT m.id, m.generation FROM swarmiji_message AS m
+				WHERE m.queue = $1 AND m.level = l.level AND m.due <= (SELECT t FROM c) AND (m.due, m.seq) > (l.due, l.seq)
+					AND m.leased <= (SELECT t FROM c)
+				ORDER BY m.due, m.seq LIMIT $5 FOR UPDATE SKIP LOCKED) AS x
+			LIMIT $5
+		), m AS (
+			UPDATE swarmiji_message AS m SET leased = (SELECT t FROM c) + $6, token = $7, deliveries = m.deliveries + 1
+			FROM f WHERE m.queue = $1 AND m.id = f.id AND m.generation = f.generation RETURNING ` + claimed + `
+		)
+		SELECT (SELECT min(d.due) FROM unnest($2::bigint[]) AS l(level) CROSS JOIN LATERAL (SELECT m.due FROM swarmiji_message AS m
+				WHERE m.queue = $1 AND m.level = l.level AND m.due > (SELECT t FROM c) ORDER BY m.due LIMIT 1) AS d) - c.t, ` + claimed + `
+		FROM c LEFT JOIN m ON true`
+	t.ack = `DELETE FROM swarmiji_message AS m USING ` + key + ` WHERE ` + ofKey + ` RETURNING k.n`
+	t.release = `UPDATE swarmiji_message AS m SET leased = 0, token = 0, deliveries = m.deliveries - k.back,
+			due = CASE WHEN k.after > 0 THEN ` + now + ` + k.after ELSE m.due END
+		FROM ` + unnest(releaseColumns()...) + ` WHERE ` + ofKey + ` RETURNING k.n`
+	t.renew = `UPDATE swarmiji_message AS m SET leased = ` + now + ` + k.lease FROM ` + unnest(renewColumns()...) + `
+		WHERE ` + ofKey + ` RETURNING k.n`
+	t.retry = `WITH k AS MATERIALIZED (SELECT * FROM ` + unnest(retryColumns()...) + `),
+		gone AS (DELETE FROM swarmiji_message AS m USING k WHERE ` + ofKey + ` RETURNING k.n),
+		next AS (` + insertInto + selected + `k JOIN gone ON gone.n = k.n` + clock + unlessSame + `)
+		SELECT n FROM gone`
+	t.dead = `WITH k AS MATERIALIZED (SELECT * FROM ` + unnest(deadLetterColumns()...) + `),
+		gone AS (DELETE FROM swarmiji_message AS m USING k WHERE ` + ofKey + ` RETURNING k.n, m.*),
+		letter AS (` + insertDead + `SELECT g.queue, k.at, k.reason, k.stack, k.attempts, g.id, g.generation, g.priority, g.expires,
+			g.content_type, g.meta, g.body FROM gone AS g JOIN k ON k.n = g.n ORDER BY g.n)
+		SELECT n FROM gone`
+	t.putDead = insertDead + `VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
+	t.purge = `WITH f AS MATERIALIZED (SELECT queue, id, generation FROM swarmiji_message
+			WHERE queue = $1 AND due <= ` + once + ` AND leased <= ` + once + ` LIMIT $2 FOR UPDATE SKIP LOCKED)
+		DELETE FROM swarmiji_message AS m USING f WHERE m.queue = f.queue AND m.id = f.id AND m.generation = f.generation`
+	t.notes += " FOR UPDATE"
+}
+
+// forSQLite sets the statements that are particular to SQLite. A message can be claimed from
+// max(due, leased) on, which has an index.
+func (t *texts) forSQLite(now, once string) {
+	const free = `max(due, leased)`
+	const ofRow = ` WHERE queue = $1 AND id = $2 AND generation = $3 AND token = $4`
+	t.insert = insertInto + `VALUES ($1, $2, max($3 + $4 * ` + now + `, ` + now + `), $5, $6, $7, $8, $9, $10, $11)` + unlessSame
+	t.claim = `UPDATE swarmiji_message AS m SET leased = ` + now + ` + $4, token = $5, deliveries = deliveries + 1
+		WHERE seq IN (SELECT seq FROM swarmiji_message WHERE queue = $1 AND level = $2 AND ` + free + ` <= ` + once + `
+			ORDER BY ` + free + `, seq LIMIT $3)
+		RETURNING ` + strings.ReplaceAll(claimed, "m.", "")
+	t.next = `SELECT ` + free + ` - ` + once + ` FROM swarmiji_message WHERE queue = $1 AND level = $2 AND ` + free + ` > ` + once + `
+		ORDER BY ` + free + `, seq LIMIT 1`
+	t.ack = `DELETE FROM swarmiji_message` + ofRow
+	t.release = `UPDATE swarmiji_message SET leased = 0, token = 0, deliveries = deliveries - $6,
+		due = CASE WHEN $5 > 0 THEN ` + now + ` + $5 ELSE due END` + ofRow
+	t.renew = `UPDATE swarmiji_message SET leased = ` + now + ` + $5` + ofRow
+	t.dead = insertDead + `SELECT queue, $5, $6, $7, $8, id, generation, priority, expires, content_type, meta, body
+		FROM swarmiji_message` + ofRow
+	t.putDead = insertDead + `VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
+	t.purge = `DELETE FROM swarmiji_message WHERE seq IN (SELECT seq FROM swarmiji_message
+		WHERE queue = $1 AND due <= ` + once + ` AND leased <= ` + once + ` LIMIT $2)`
+}

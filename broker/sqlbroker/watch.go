@@ -1,0 +1,109 @@
+package sqlbroker
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/internal/wake"
+)
+
+const (
+	// watchEvery is the interval at which the database is asked while there are watchers.
+	watchEvery = time.Second
+	// watchTime limits the wait for an answer.
+	watchTime = 2 * time.Second
+)
+
+// watchers holds the functions of Watch.
+type watchers struct {
+	mu      sync.Mutex
+	all     map[*watcher]struct{}
+	running bool
+}
+
+// watcher is one function of Watch. mu is held while fn runs.
+type watcher struct {
+	mu      sync.Mutex
+	fn      func(s broker.ConnState, err error)
+	told    broker.ConnState
+	stopped bool
+}
+
+// Watch implements [broker.Watcher]. While a function is registered, the database is asked once a
+// second, or each half second while it does not answer. The first state follows after the first
+// answer. err wraps a sentinel of package broker.
+func (b *Broker) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
+	w := &watcher{fn: fn}
+	ws := &b.watch
+	ws.mu.Lock()
+	if ws.all == nil {
+		ws.all = make(map[*watcher]struct{})
+	}
+	ws.all[w] = struct{}{}
+	if !ws.running {
+		ws.running = b.start(b.lookAfter)
+	}
+	ws.mu.Unlock()
+	return func() {
+		ws.mu.Lock()
+		delete(ws.all, w)
+		ws.mu.Unlock()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.stopped = true
+	}
+}
+
+// lookAfter asks the database and tells the watchers of changes, until none is left or the Broker
+// ends.
+func (b *Broker) lookAfter() {
+	ws := &b.watch
+	for {
+		ctx, cancel := context.WithTimeout(b.life, watchTime)
+		err := b.conn.View(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
+			_, err := tx.Now(ctx)
+			return err
+		})
+		cancel()
+		state, wait := broker.Connected, watchEvery
+		if err != nil {
+			state, wait = broker.Disconnected, watchEvery/2
+			if class := classOf(err); class != nil {
+				err = fmt.Errorf("%w: %w", class, err)
+			}
+		}
+		if b.life.Err() != nil {
+			return
+		}
+		ws.mu.Lock()
+		ws.running = len(ws.all) > 0
+		all := make([]*watcher, 0, len(ws.all))
+		for w := range ws.all {
+			all = append(all, w)
+		}
+		ws.mu.Unlock()
+		if len(all) == 0 {
+			return
+		}
+		for _, w := range all {
+			w.tell(state, err)
+		}
+		if !wake.Sleep(b.life, wait) {
+			return
+		}
+	}
+}
+
+// tell calls the function if the state is another than before.
+func (w *watcher) tell(state broker.ConnState, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.stopped && w.told != state {
+		w.told = state
+		w.fn(state, err)
+	}
+}
