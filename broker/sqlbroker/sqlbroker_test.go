@@ -59,8 +59,8 @@ func received(ctx context.Context, t *testing.T, s broker.Subscription) broker.D
 	return d
 }
 
-// A successor may have the pair (ID, Generation) of the delivery that it replaces. The one statement
-// that removes the delivery and adds the successor must not take them for duplicates.
+// A successor may have the pair (ID, Generation) of the delivery that it replaces. One statement
+// removes the delivery and adds the successor. It must not take them for duplicates.
 func TestRetryWithTheSamePair(t *testing.T) {
 	each(t, func(ctx context.Context, t *testing.T, b *sqlbroker.Broker) {
 		s := subscribed(ctx, t, b, "q", 1)
@@ -84,8 +84,8 @@ func TestRetryWithTheSamePair(t *testing.T) {
 	})
 }
 
-// A released message has its old place, although the cursor of its consumer has passed it. So have
-// the messages of a closed subscription.
+// A released message has its old place, although the cursor of its consumer has passed it. The
+// messages that a closed subscription returns have their old places too.
 func TestReleasedMessageIsFirst(t *testing.T) {
 	each(t, func(ctx context.Context, t *testing.T, b *sqlbroker.Broker) {
 		s := subscribed(ctx, t, b, "q", 1)

@@ -63,7 +63,8 @@ func TestErrors(t *testing.T) {
 		{"@ in the password", prints(2, "call", "x", "--broker", "amqp://u:"+password+"@x@h/"), "amqp:// URL", "cannot be parsed", "@ is %40", nil, 2},
 		{"port", prints(2, "call", "x", "--broker", "amqp://u:"+password+"@h:port/"), "amqp:// URL", "cannot be parsed", "a port is a number", nil, 2},
 		{"parameter", prints(2, "call", "x", "--broker", "redis://h/0?dbb=1"), "dbb", "unknown parameter", "known are namespace", nil, 2},
-		{"results as broker", prints(2, "call", "x", "--broker", "postgres://h/d"), "postgres://", "carries no tasks", "as the parameter results", nil, 2},
+		{"no event bus", prints(2, "queues", "--broker", "postgres://h/d"), "postgres://", "carries no events", "as the parameter events", nil, 2},
+		{"no events in a file", prints(2, "events", "--broker", "sqlite:app.db"), "this broker", "carries no events", "the parameter events of its URL", nil, 2},
 		{"no broker", prints(2, "call", "x"), "no broker", "no broker", "give --broker or set SWARMIJI_BROKER", nil, 2},
 
 		// a wrong password
@@ -75,6 +76,7 @@ func TestErrors(t *testing.T) {
 		{"RabbitMQ, password, submit", submits(wrong(rabbit.URL())), "RabbitMQ at " + rabbit.Addr(), "refused", login, broker.ErrAccess, 0},
 		{"Redis, password, submit", submits(wrong(redis.URL())), "Redis at " + redis.Addr(), "invalid username-password pair", login, broker.ErrAccess, 0},
 		{"NATS, password, submit", submits(wrong(nats.URL())), "NATS at " + nats.Addr(), "Authorization Violation", login, broker.ErrAccess, 0},
+		{"PostgreSQL, password, submit", submits(wrong(pg.URL())), "PostgreSQL at " + pg.Addr(), "password authentication failed", login, broker.ErrAccess, 0},
 		{"jobs, password", findsJob(wrong(pg.URL())), "PostgreSQL at " + pg.Addr(), "password authentication failed", login, jobs.ErrUnavailable, 0},
 		{"schedule, password", ticks(wrong(redis.URL())), "Redis at " + redis.Addr(), "invalid username-password pair", login, schedule.ErrUnavailable, 0},
 		{"command, password", prints(4, calls(wrong(rabbit.URL()))...), "RabbitMQ at " + rabbit.Addr(), "Login was refused", login, nil, 4},
@@ -95,6 +97,7 @@ func TestErrors(t *testing.T) {
 		{"RabbitMQ down, submit", submits(moved(rabbit.URL(), away)), "RabbitMQ at " + away, down, "check that it runs", broker.ErrUnavailable, 0},
 		{"Redis down, submit", submits(moved(redis.URL(), away)), "Redis at " + away, down, "check that it runs", broker.ErrUnavailable, 0},
 		{"NATS down, submit", submits(moved(nats.URL(), away)), "NATS at " + away, down, "check that it runs", broker.ErrUnavailable, 0},
+		{"PostgreSQL down, submit", submits(moved(pg.URL(), away)), "PostgreSQL at " + away, down, "check that it runs", broker.ErrUnavailable, 0},
 		{"jobs down", findsJob(moved(pg.URL(), away)), "PostgreSQL at " + away, down, "check that it runs", jobs.ErrUnavailable, 0},
 		{"schedule down", ticks(moved(pg.URL(), away)), "PostgreSQL at " + away, down, "check that it runs", schedule.ErrUnavailable, 0},
 		{"jobs command, down", prints(4, "job", "ls", "--store", moved(pg.URL(), away)), "PostgreSQL at " + away, down, "check that it runs", nil, 4},
@@ -108,6 +111,7 @@ func TestErrors(t *testing.T) {
 		// an unknown queue
 		{"queue, RabbitMQ", submitsTo(rabbit.URL()+ns, "missing"), `"missing"`, "no such queue", "correct the queue's name", broker.ErrNoQueue, 0},
 		{"queue, Redis", submitsTo(redis.URL()+ns, "missing"), `"missing"`, "no such queue", "correct the queue's name", broker.ErrNoQueue, 0},
+		{"queue, PostgreSQL", submitsTo(pg.URL()+"&"+ns[1:], "missing"), `"missing"`, "no such queue", "correct the queue's name", broker.ErrNoQueue, 0},
 		{"queue, NATS", submitsTo(nats.URL()+ns, "missing"), `"missing"`, "no such queue", "correct the queue's name", broker.ErrNoQueue, 0},
 		{"queue, memory", submitsTo("mem://", "missing"), `"missing"`, "no such queue", "correct the queue's name", broker.ErrNoQueue, 0},
 		{"queue, call", prints(3, calls(redis.URL()+ns, "--queue", "missing")...), `"missing"`, "no such queue", "see swarmiji queues", nil, 3},
