@@ -150,9 +150,9 @@ type Swarm struct {
 	// SQL database. Then Revocations is nil too: consumers run revoked tasks, and log that once.
 	Events events.EventBus
 	// Control is a bus for commands to consumers, see package control. It is nil unless
-	// [Options].Control is set. It is separate from Events, so a node that listens for commands does
-	// not receive the events of all tasks. It uses the server of Events, and a namespace with the
-	// suffix "-control".
+	// [Options].Control is set and Events is not nil. It is separate from Events, so a node that
+	// listens for commands does not receive the events of all tasks. It uses the server of Events, and
+	// a namespace with the suffix "-control".
 	Control events.EventBus
 	// Revocations is a separate bus on the server of Events, for revoke.Config and
 	// revoke.RevokerConfig. It retains the events that package revoke needs, whatever Options.Retain

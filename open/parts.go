@@ -123,10 +123,10 @@ func (t *target) results() (resultstore.ResultStore, error) {
 	return t.parts.Results(t.namespace)
 }
 
-// busless reports whether the Swarm has no event bus: no URL names a bus, no option needs one, and
-// the broker's server carries no events.
+// busless reports whether the Swarm has no event bus: no URL names a bus, no option retains events,
+// and the broker's server carries none.
 func (ts *targets) busless() bool {
-	return ts.events == ts.broker && ts.events.parts.Events == nil && ts.events.retain.Age == 0 && !ts.broker.options.Control
+	return ts.events == ts.broker && ts.events.parts.Events == nil && ts.events.retain.Age == 0
 }
 
 // events constructs an event bus with t's namespace and retention, without connecting. Each call

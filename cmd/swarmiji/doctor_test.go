@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -153,5 +154,14 @@ func TestDoctorPlainText(t *testing.T) {
 		if n != want {
 			t.Errorf("%s: %d warnings of plain text, want %d: %+v", url, n, want, f.list)
 		}
+	}
+}
+
+// TestDoctorWithoutBus shows that the doctor warns once about a broker without an event bus, and
+// examines the rest.
+func TestDoctorWithoutBus(t *testing.T) {
+	out, status := doctored(t, "--broker", "sqlite://"+filepath.Join(t.TempDir(), "app.db"))
+	if status != 0 || strings.Count(out, errNoBus.Error()) != 1 || !strings.Contains(out, "queue default") {
+		t.Errorf("status %d\n%s", status, out)
 	}
 }

@@ -48,7 +48,7 @@ func (a *app) eventsCmd() *cobra.Command {
 
 func (a *app) follow(ctx context.Context, s *open.Swarm, o *eventOptions) error {
 	if s.Events == nil {
-		return fmt.Errorf("%w: this broker carries no events; name a bus with the parameter events of its URL", errUsage)
+		return fmt.Errorf("%w: %w", errUsage, errNoBus)
 	}
 	sub, err := s.Events.Subscribe(ctx, events.Filter{Types: o.types, TaskID: task.ID(o.id)})
 	if err != nil {
