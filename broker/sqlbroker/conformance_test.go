@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,7 +19,10 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-const testMaxBody = 6 << 20
+const (
+	testMaxBody = 6 << 20
+	shortLease  = time.Second
+)
 
 // promises are the promises over both kinds of databases.
 var promises = brokertest.Promises{
@@ -81,7 +85,31 @@ func TestConformanceSQLite(t *testing.T) {
 func TestConformancePostgres(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequirePostgres(t)
-	brokertest.Run(t, func(c testing.TB) *brokertest.Harness { return postgresHarness(c, srv) })
+	brokertest.Run(t, func(c testing.TB) *brokertest.Harness {
+		h := postgresHarness(c, srv, 0)
+		h.Report = "../../docs/capabilities/broker-postgres.json"
+		return h
+	})
+}
+
+// TestConformanceShortLease runs the suite with cuts that last longer than the lease, so that
+// deliveries are lost.
+func TestConformanceShortLease(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: the default lease only")
+	}
+	t.Parallel()
+	srv := testserver.OwnPostgres(t, testserver.PostgresConfig{})
+	brokertest.Run(t, func(c testing.TB) *brokertest.Harness {
+		area := strings.Split(c.Name(), "/")[1]
+		if !slices.Contains([]string{"lease", "retry", "fault", "model"}, area) || strings.Contains(c.Name(), "restart") {
+			c.Skip("the lease makes no difference")
+		}
+		if area == "fault" {
+			testserver.Thorough(c)
+		}
+		return postgresHarness(c, srv, shortLease)
+	})
 }
 
 // leases returns a lease that is longer than all cuts and restarts here, except in cases that wait
@@ -93,8 +121,9 @@ func leases(t testing.TB) time.Duration {
 	return 30 * time.Second
 }
 
-// postgresHarness returns a Harness whose Brokers each reach the server through a separate relay.
-func postgresHarness(t testing.TB, srv *testserver.Postgres) *brokertest.Harness {
+// postgresHarness returns a Harness whose Brokers each reach the server through a separate relay. If
+// lease is not 0, cuts last longer than it.
+func postgresHarness(t testing.TB, srv *testserver.Postgres, lease time.Duration) *brokertest.Harness {
 	var (
 		mu     sync.Mutex
 		relays = make(map[broker.Broker]*testserver.Relay)
@@ -115,7 +144,7 @@ func postgresHarness(t testing.TB, srv *testserver.Postgres) *brokertest.Harness
 			line.SetDown(to)
 		}
 	}
-	return &brokertest.Harness{
+	h := &brokertest.Harness{
 		Open: func(t testing.TB) broker.Broker {
 			mu.Lock()
 			defer mu.Unlock()
@@ -133,7 +162,16 @@ func postgresHarness(t testing.TB, srv *testserver.Postgres) *brokertest.Harness
 			cfg.DeadMax, cfg.DeadTTL = most, age
 			return open(t, cfg)
 		},
-		Sever: func(_ testing.TB, b broker.Broker) { of(b).Sever() },
+		Sever: func(_ testing.TB, b broker.Broker) {
+			line := of(b)
+			if lease == 0 {
+				line.Sever()
+				return
+			}
+			line.SetDown(true)
+			time.Sleep(lease + lease/4)
+			line.SetDown(false)
+		},
 		Isolate: func(_ testing.TB, b broker.Broker) (back func()) {
 			line := of(b)
 			line.SetDown(true)
@@ -157,6 +195,9 @@ func postgresHarness(t testing.TB, srv *testserver.Postgres) *brokertest.Harness
 		Quiet:       200 * time.Millisecond,
 		ModelChecks: 10,
 		ModelSteps:  15,
-		Report:      "../../docs/capabilities/broker-postgres.json",
 	}
+	if lease != 0 {
+		h.Leases, h.Promises.Outlives, h.ModelChecks = lease, false, 4
+	}
+	return h
 }
