@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -327,7 +328,11 @@ func TestKeysAreTaken(t *testing.T) {
 			w.none("c")
 			w.ok(w.Withdraw(w.Context(), id))
 			second := w.create(spec)
-			w.is(w.Requeue(w.Context(), []jobs.ID{id}, ""), jobs.ErrKeyTaken)
+			err = w.Requeue(w.Context(), []jobs.ID{id}, "")
+			w.is(err, jobs.ErrKeyTaken)
+			if want := fmt.Sprintf("job %d: ", id); !strings.Contains(err.Error(), want) {
+				w.Fatalf("%q is not in %v", want, err)
+			}
 			w.ok(w.Requeue(w.Context(), []jobs.ID{id}, "other"))
 			w.is(w.Requeue(w.Context(), []jobs.ID{id}, spec.Name), jobs.ErrKeyTaken)
 			w.ok(w.Withdraw(w.Context(), second))

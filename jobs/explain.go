@@ -149,7 +149,7 @@ func (x *explainer) explainOver() {
 //   - It awaits an answer: WhyTimedOut after the Deadline, else WhyAnswer.
 //   - It is RUNQUEUED: WhyRuns, with the time of its next claim.
 //   - Its lease has ended: WhyLost.
-//   - Otherwise: WhyRuns, with the number of its attempt from the second on.
+//   - Otherwise: WhyRuns, with the end of its lease, and its attempt from the second on.
 func (x *explainer) explainRunning() {
 	j := x.row
 	late := !j.Deadline.IsZero() && !j.Deadline.After(x.At)
@@ -167,7 +167,11 @@ func (x *explainer) explainRunning() {
 	case !j.Due.IsZero() && !j.Due.After(x.At):
 		x.add(Why{Kind: WhyLost, At: j.Due}, "It started at %s, but its worker did not renew the lease, which ended at %s. It will run again.", stamp(j.LastRun), stamp(j.Due))
 	default:
-		x.add(Why{Kind: WhyRuns, At: j.LastRun}, "It has been running since %s%s.", stamp(j.LastRun), attempt(j))
+		lease := ""
+		if !j.Due.IsZero() {
+			lease = ", and its lease ends at " + stamp(j.Due)
+		}
+		x.add(Why{Kind: WhyRuns, At: j.LastRun}, "It has been running since %s%s%s.", stamp(j.LastRun), attempt(j), lease)
 	}
 }
 
@@ -289,13 +293,16 @@ func (x *explainer) explainNotDue() {
 	x.add(Why{Kind: WhyDue, At: j.NextRun}, "It is due at %s.", stamp(j.NextRun))
 }
 
-// addRetry adds the last attempt that failed, with its Reason, and the time of the next attempt. It
-// reports whether it added a reason. It adds nothing if the job has no Reason or no attempt has
-// begun.
+// addRetry adds the last attempt, which failed or does not count, with its Reason, and the time of
+// the next attempt. It reports whether it added a reason. It adds nothing if the job has no Reason.
 func (x *explainer) addRetry() bool {
 	j := x.row
-	if j.Reason == "" || j.Attempt == 0 {
+	switch {
+	case j.Reason == "":
 		return false
+	case j.Attempt == 0:
+		x.add(Why{Kind: WhyRetry, At: j.NextRun}, "Its last attempt does not count, and the next one begins at %s%s.", stamp(j.NextRun), because(j.Reason))
+		return true
 	}
 	x.add(Why{Kind: WhyRetry, At: j.NextRun}, "Attempt %d has failed, and attempt %d begins at %s%s.", j.Attempt, j.Attempt+1, stamp(j.NextRun), because(j.Reason))
 	return true

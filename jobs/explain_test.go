@@ -103,7 +103,7 @@ func TestExplainInAQueue(t *testing.T) {
 		w.why(a, "no runner", `No runner has ever served queue "q".`)
 		l := w.lead(queue.Queue{Limit: 10}, "node-7")
 		h := w.starts(l, "a")[0]
-		w.why(a, "runs", "It has been running since")
+		w.why(a, "runs", "It has been running since 2000-01-01 00:00:00 UTC, and its lease ends at "+h.Due.UTC().Format("2006-01-02 15:04:05 UTC."))
 
 		big, huge := in("big", 4.5, ""), in("huge", 12, "")
 		w.starts(l)
@@ -141,6 +141,8 @@ func TestExplainInAQueue(t *testing.T) {
 			j.Due = j.NextRun
 		})
 		w.why(a, "retry", "Attempt 1 has failed, and attempt 2 begins at 2000-01-01 00:30:00 UTC: no luck.")
+		w.modify(a, func(j *jobs.Row) { j.Attempt, j.Reason = 0, "no handler for this name" })
+		w.why(a, "retry", "Its last attempt does not count, and the next one begins at 2000-01-01 00:30:00 UTC: no handler for this name.")
 		w.modify(a, func(j *jobs.Row) { j.State, j.Phase, j.Due, j.Respond = jobs.Running, jobs.Answered, time.Now(), true })
 		w.why(a, "answered", `The answer for key "a" has come`)
 		w.modify(a, func(j *jobs.Row) { j.Phase, j.Deadline, j.Due = jobs.Awaiting, time.Now(), time.Now() })

@@ -1,7 +1,9 @@
 package jobs_test
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -73,5 +75,23 @@ func TestWaitForMixedJobs(t *testing.T) {
 		_, err := w.CreateAll(w.Context(), specs)
 		w.ok(err)
 		wg.Wait()
+	})
+}
+
+// TestListRefusesUnknownStates shows that a Filter with an unknown state is refused.
+func TestListRefusesUnknownStates(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		w.create(jobs.Spec{Name: "a"})
+		_, err := w.List(w.Context(), jobs.Filter{States: []jobs.State{jobs.Failed, "failed"}})
+		var field *jobs.FieldError
+		if !errors.As(err, &field) || !strings.Contains(err.Error(), `state "failed" is unknown, want some of [QUEUED`) {
+			w.Fatalf("%v", err)
+		}
+		found, err := w.List(w.Context(), jobs.Filter{States: []jobs.State{jobs.Failed, jobs.Queued}})
+		w.ok(err)
+		if len(found) != 1 {
+			w.Fatalf("%v", found)
+		}
 	})
 }

@@ -2,6 +2,8 @@ package jobs
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
@@ -32,8 +34,8 @@ type Filter struct {
 }
 
 // List returns the jobs that f selects, in the order of ids; an empty list if it selects no job.
-// Returns a [FieldError] if f sets more than one of Name, Queue and Parent, or Key without Name.
-// Returns errors of the store.
+// Returns a [FieldError] if f sets more than one of Name, Queue and Parent, Key without Name, or an
+// unknown state. Returns errors of the store.
 func (s *Service) List(ctx context.Context, f Filter) ([]Job, error) {
 	rows, err := s.Rows(ctx, f)
 	if err != nil {
@@ -57,6 +59,11 @@ func (s *Service) Rows(ctx context.Context, f Filter) ([]Row, error) {
 	}
 	if of > 1 || f.Key != "" && f.Name == "" {
 		return nil, &FieldError{Field: "filter", Problem: "set at most one of Name, Queue and Parent, and Key only together with Name"}
+	}
+	for _, state := range f.States {
+		if valid := jobstore.States(); !slices.Contains(valid, state) {
+			return nil, &FieldError{Field: "filter", Problem: fmt.Sprintf("state %q is unknown, want some of %v", state, valid)}
+		}
 	}
 	return s.view(ctx, func(ctx context.Context, tx jobstore.Tx) ([]Row, error) {
 		p := jobstore.Page{States: f.States, After: f.After, Limit: f.Limit}

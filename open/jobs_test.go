@@ -64,7 +64,11 @@ func TestJobsRefused(t *testing.T) {
 		"mysql://user:hunter2@host/db":                "there is no adapter for mysql://",
 		"sqlite:":                                     "names no SQLite file",
 		"postgres://u:hunter2@host/d?sslmode=require": "verifies no certificate",
-		"jobs.db": "no scheme",
+		"jobs.db":       "no scheme; write sqlite:jobs.db, postgres://",
+		"":              "empty; write sqlite:jobs.db, postgres://",
+		"sqlit:jobs.db": "unknown scheme sqlit; write sqlite:jobs.db",
+		"host:6379":     "no scheme",
+		"u:hunter2@h":   "no scheme",
 	} {
 		s, err := open.Jobs(t.Context(), url, open.JobsOptions{})
 		if err == nil {

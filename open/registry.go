@@ -84,12 +84,18 @@ func (r *Registry) entries() []entry {
 // writeURL is the advice in errors about URLs without a usable scheme.
 const writeURL = "write mem://, redis://:password@host:6379 or amqp://user:password@host:5672/vhost" //nolint:gosec // an example, not a password
 
+// Such advice for a job store and a schedule store.
+const (
+	writeJobs     = "write sqlite:jobs.db, postgres://user:password@host/database or mem://"
+	writeSchedule = "write sqlite:app.db, postgres://user:password@host/database, redis://:password@host:6379 or mem://" //nolint:gosec // an example, not a password
+)
+
 // find returns the entry for the scheme of a URL. Returns an error with a remedy if the URL is
 // empty, or its scheme is missing, malformed or unknown. For a scheme of this module without a
 // driver the error names the package to import.
-func (r *Registry) find(text string) (entry, error) {
+func (r *Registry) find(text, advice string) (entry, error) {
 	if text = strings.TrimSpace(text); text == "" {
-		return entry{}, fmt.Errorf("the URL is empty; %s", writeURL)
+		return entry{}, fmt.Errorf("the URL is empty; %s", advice)
 	}
 	name, rest, found := strings.Cut(text, ":")
 	name = strings.ToLower(name)
@@ -101,10 +107,13 @@ func (r *Registry) find(text string) (entry, error) {
 		return all[i], nil
 	case found && i < 0 && (slashes || isDatabase(name)) && home(name) != "":
 		return entry{}, r.missing(name)
+	// neither host:port nor user:password@host
+	case found && !slashes && isWord(name) && strings.Trim(rest[:min(len(rest), 1)], "0123456789") != "" && !strings.Contains(rest, "@"):
+		return entry{}, fmt.Errorf("the URL has the unknown scheme %s; %s", name, advice)
 	case !slashes:
-		return entry{}, fmt.Errorf("the URL has no scheme; %s", writeURL)
+		return entry{}, fmt.Errorf("the URL has no scheme; %s", advice)
 	case !isWord(name):
-		return entry{}, fmt.Errorf("the URL's scheme is malformed; %s", writeURL)
+		return entry{}, fmt.Errorf("the URL's scheme is malformed; %s", advice)
 	}
 	return entry{}, fmt.Errorf("there is no adapter for %s://; known are %s and the variants that package open lists; correct the scheme", name, strings.Join(schemeNames(all), ", "))
 }
@@ -185,7 +194,7 @@ func (r *Registry) Revocations(ctx context.Context, url string, o Options) (even
 // does. It connects at first use; Close also stops an embedded server. Returns an error if the URL
 // is invalid, or its server has no schedule store.
 func (r *Registry) Schedule(ctx context.Context, url string, o ScheduleOptions) (ScheduleStore, error) {
-	t, err := r.parseOne(ctx, url, Options{TLS: o.TLS, Logger: o.Logger})
+	t, err := r.parseOne(ctx, url, writeSchedule, Options{TLS: o.TLS, Logger: o.Logger})
 	if err != nil {
 		return nil, fmt.Errorf("open: schedule: %w", err)
 	}
@@ -197,7 +206,7 @@ func (r *Registry) Schedule(ctx context.Context, url string, o ScheduleOptions) 
 // connects at first use. Returns an error if the URL is invalid, its server has no job store, or
 // mem:// gets TLS.
 func (r *Registry) Jobs(ctx context.Context, url string, o JobsOptions) (jobs.Store, error) {
-	t, err := r.parseOne(ctx, url, Options{TLS: o.TLS, Logger: o.Logger})
+	t, err := r.parseOne(ctx, url, writeJobs, Options{TLS: o.TLS, Logger: o.Logger})
 	if err == nil && t.TLS != nil && t.Scheme.Place == PlaceNone {
 		err = fmt.Errorf("%s:// has no use for TLS", t.Scheme.Name)
 	}

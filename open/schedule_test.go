@@ -57,6 +57,7 @@ func TestScheduleRefused(t *testing.T) {
 		"redis://:hunter2@host?colour=red": "unknown parameter colour",
 		"redis-cluster://:hunter2@host":    "hash tag",
 		"sqlite:":                          "",
+		"sqlit:app.db":                     "unknown scheme sqlit; write sqlite:app.db",
 	} {
 		s, err := open.Schedule(t.Context(), url, open.ScheduleOptions{})
 		if err == nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/internal/glob"
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 const (
@@ -114,8 +115,8 @@ func (o *listOptions) lister() (*lister, error) {
 	}
 	for _, text := range o.states {
 		state := jobs.State(strings.ToUpper(text))
-		if !slices.Contains(allStates(), state) {
-			return nil, fmt.Errorf("%w: --state is %q, want some of %v", errUsage, visible(text), allStates())
+		if !slices.Contains(jobstore.States(), state) {
+			return nil, fmt.Errorf("%w: --state is %q, want some of %v", errUsage, visible(text), jobstore.States())
 		}
 		l.q.States = append(l.q.States, state)
 	}
@@ -142,10 +143,6 @@ func (o *listOptions) lister() (*lister, error) {
 		return nil, fmt.Errorf("%w: --order is %q, want id, newest, due or priority", errUsage, visible(o.order))
 	}
 	return l, nil
-}
-
-func allStates() []jobs.State {
-	return []jobs.State{jobs.Queued, jobs.RunQueued, jobs.Running, jobs.Paused, jobs.Waiting, jobs.Finished, jobs.Failed, jobs.Cancelled}
 }
 
 // read reads jobs until the limit is reached or all are read.

@@ -136,6 +136,9 @@ func (s State) Over() bool { return s == Finished || s == Failed || s == Cancell
 // WAITING.
 func OpenStates() []State { return []State{Queued, RunQueued, Running, Paused, Waiting} }
 
+// States returns all states: those of OpenStates, then FINISHED, FAILED and CANCELLED.
+func States() []State { return append(OpenStates(), Finished, Failed, Cancelled) }
+
 // CheckKey returns an error that wraps [ErrBadJob] unless key, as a Key or UniqueKey, has at most
 // [MaxKey] bytes of UTF-8 without a NUL. "" is valid.
 func CheckKey(key string) error {

@@ -59,10 +59,11 @@ func New(c Config) (*Runner, error) {
 	return &Runner{c: c, definitions: map[string]*definition{}}, nil
 }
 
-// Register makes h handle the jobs with this name. Any valid job name is allowed. A name that is
-// registered after Run has begun is not claimed. It implements task.Registrar.
+// Register makes h handle the jobs with this name. Any valid job name is allowed. It implements
+// task.Registrar.
 //
-// Returns [jobstore.ErrUnsupported] if jobs are dispatched; see [Dispatch]. Returns an error for an
+// Returns an error that wraps [ErrRunning] after Run has begun, whose names are fixed. Returns
+// [jobstore.ErrUnsupported] if jobs are dispatched; see [Dispatch]. Returns an error for an
 // invalid name or metadata, and [task.ErrDuplicateTask] for a registered name.
 func (r *Runner) Register(name string, h task.Handler, defaults task.Metadata) error {
 	if r.c.Submit != nil {
@@ -70,6 +71,9 @@ func (r *Runner) Register(name string, h task.Handler, defaults task.Metadata) e
 	}
 	if err := jobstore.CheckName(name); err != nil {
 		return err
+	}
+	if r.running.Load() {
+		return fmt.Errorf("jobs: register %q before Run: %w", name, ErrRunning)
 	}
 	return r.handlers.Register(name, h, defaults)
 }
@@ -84,7 +88,7 @@ func (r *Runner) Stats() Stats {
 	}
 }
 
-// ErrRunning is the error of a second Run of a Runner.
+// ErrRunning is the error of a second Run of a Runner, and of a Register after Run.
 var ErrRunning = errors.New("jobs: Run was already called; create a new runner")
 
 // Run runs jobs until ctx ends. Then it claims no more jobs and waits for handlers, up to

@@ -462,6 +462,10 @@ func TestRunnerStop(t *testing.T) {
 		if err := r.Run(t.Context()); !errors.Is(err, runner.ErrRunning) {
 			t.Errorf("a second Run: %v", err)
 		}
+		h := task.HandlerFunc(func(context.Context, *task.Request) (any, error) { return nil, nil })
+		if err := r.Register("late", h, task.Metadata{}); !errors.Is(err, runner.ErrRunning) || !strings.Contains(err.Error(), `register "late" before Run`) {
+			t.Errorf("Register after Run: %v", err)
+		}
 	})
 }
 

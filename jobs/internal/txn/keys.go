@@ -2,13 +2,14 @@ package txn
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// Free returns nil if the Key and the UniqueKey of j are free, or an error that wraps ErrKeyTaken.
-// Each must belong to no open job but j. No task may wait for the answer to the Key. Call it with
-// these keys locked.
+// Free returns nil if the Key and the UniqueKey of j are free, or an error that names j and wraps a
+// KeyTakenError. Each must belong to no open job but j. No task may wait for the answer to the Key.
+// Call it with these keys locked.
 func (t *Step) Free(ctx context.Context, j *jobstore.Row) error {
 	keys := j.Keys()
 	taken, err := t.Taken(ctx, j.ID, keys...)
@@ -17,7 +18,7 @@ func (t *Step) Free(ctx context.Context, j *jobstore.Row) error {
 	}
 	for _, k := range keys {
 		if err := taken[k]; err != nil {
-			return err
+			return fmt.Errorf("job %d: %w", j.ID, err)
 		}
 	}
 	return nil
