@@ -161,7 +161,7 @@ func TestDoctorPlainText(t *testing.T) {
 // examines the rest.
 func TestDoctorWithoutBus(t *testing.T) {
 	out, status := doctored(t, "--broker", "sqlite://"+filepath.Join(t.TempDir(), "app.db"))
-	if status != 0 || strings.Count(out, errNoBus.Error()) != 1 || !strings.Contains(out, "queue default") {
+	if status != 0 || strings.Count(out, errNoBus.Error()) != 1 || !strings.Contains(out, "results  ok") {
 		t.Errorf("status %d\n%s", status, out)
 	}
 }
