@@ -97,7 +97,7 @@ func (d *delivery) wrapErr(what string, err error) error {
 // Ack implements [broker.Delivery]. It does not block. The acknowledgement may be sent up to 1 ms
 // later, with others. If it is lost with the channel, Ack has returned nil, and the message is
 // delivered again. Returns ErrSettled or ErrLeaseLost if d cannot be settled. It takes the
-// channel's mutex.
+// channel's mutex and removes d from the channel's unsettled list.
 func (d *delivery) Ack(context.Context) error {
 	d.channel.mu.Lock()
 	defer d.channel.mu.Unlock()
@@ -123,7 +123,8 @@ func (d *delivery) Ack(context.Context) error {
 //   - broker.ErrLeaseLost: nothing was sent, and the message is delivered again.
 //   - broker.ErrSettled: d is settled, or another settlement is in progress.
 //   - broker.ErrIndeterminate: the acknowledgement was sent, and no answer arrived before ctx or
-//     the channel ended. AckSync may be called again to wait longer. Once Lost is closed it
+//     the channel ended, or the note could not be written. AckSync may be called again to wait
+//     longer: it sends no second acknowledgement, but a failed note again. Once Lost is closed it
 //     returns this error at once.
 //   - broker.ErrUnavailable with broker.ErrAccess: the server does not permit the stream, and
 //     nothing was sent.
@@ -198,8 +199,9 @@ func (d *delivery) giveBack() {
 	}
 }
 
-// requeue marks d as settled and sends the server a rejection with requeue at once, so that a later
-// multiple acknowledgement does not cover d. Call it with d.channel.mu held.
+// requeue marks d as settled, removes it from its channel's unsettled list (see remove), and sends
+// the server a rejection with requeue at once. A later multiple acknowledgement therefore does not
+// cover d. It ignores the error of the sending. Call it with d.channel.mu held.
 func (d *delivery) requeue() {
 	d.state = settled
 	d.channel.remove(d)

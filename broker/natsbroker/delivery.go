@@ -220,6 +220,8 @@ func (d *delivery) Ack(context.Context) error {
 //   - broker.ErrLeaseLost: another consumer has removed the message.
 //   - broker.ErrIndeterminate: no answer arrived. A second call returns broker.ErrLeaseLost too if
 //     the message no longer exists. It is not known then which caller removed it.
+//   - broker.ErrSettled: d is settled, or another settlement is in progress.
+//   - Another error, of the connection or because ctx ended: d can be settled again.
 func (d *delivery) AckSync(ctx context.Context) error {
 	return d.settleAndWait("acknowledge", func() error {
 		b, s := d.level.s.b, d.level.s

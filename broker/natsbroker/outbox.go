@@ -88,7 +88,8 @@ func (o *outbox) distrust() { o.trusted.Store(0) }
 
 // send sends a settlement. It never waits: without a connection the settlement is kept until one
 // exists, and dropped if until has passed by then. A goroutine, started if none runs, waits for
-// the connection, see flushLate. After Close the settlement is dropped. It takes o.mu.
+// the connection, see flushLate. The settlement is also kept if the connection's buffer is full.
+// It is dropped after Close, and if the connection is closed for good. It takes o.mu.
 func (o *outbox) send(q *queue, reply string, body []byte, until time.Time) {
 	if s := o.b.conn.Live(); s != nil && o.isTrusted(s) {
 		if err := s.NATS.Publish(reply, body); err == nil || !errors.Is(err, nats.ErrReconnectBufExceeded) {
@@ -112,8 +113,9 @@ func (o *outbox) send(q *queue, reply string, body []byte, until time.Time) {
 }
 
 // flushLate waits for a connection on which settlements are permitted. Then it sends the
-// settlements that waited for it, except those whose time has passed. It returns without sending
-// if ctx ends or the Broker is closed. It takes o.mu.
+// settlements in o.late, drops those whose time has passed, and clears o.waiting. After an error,
+// for example refused access, it tries again after a second. It returns without sending, and leaves
+// o.late and o.waiting, if ctx ends or the Broker is closed. It takes o.mu, but not while it waits.
 func (o *outbox) flushLate(ctx context.Context) {
 	for {
 		s, err := o.b.conn.Session(ctx)

@@ -168,8 +168,8 @@ func (t *batcher[T]) takePending() []*entry[T] {
 	return es
 }
 
-// setIdle records that no entry is pending or in progress, and wakes the callers of flush. Call it
-// with t.mu held.
+// setIdle records that no entry is pending or in progress, and wakes the callers of flush. It drops
+// t.pending: the caller must have finished those entries. Call it with t.mu held.
 func (t *batcher[T]) setIdle() {
 	t.pending, t.busy = nil, false
 	if t.idle != nil {
@@ -186,8 +186,9 @@ func (t *batcher[T]) setIdle() {
 //   - With err each entry for which shouldResend is true becomes pending again, in front. The
 //     others are finished with err.
 //
-// It returns true if entries must be sent again because of err, and keeps err for wait. The
-// caller pauses before the next round trip then.
+// It returns true if entries must be sent again because of err, and sets t.lastErr to err, the
+// cause that wait reports. The caller, run, then pauses before the next round trip. Otherwise it
+// clears t.lastErr.
 func (t *batcher[T]) complete(es []*entry[T], taken int, err error) (again bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -223,8 +224,8 @@ func (t *batcher[T]) complete(es []*entry[T], taken int, err error) (again bool)
 //
 //   - The caller of e has gone: no.
 //   - The round trip was certainly not executed: yes, unless t.resend refuses.
-//   - Its outcome is unknown: only if t.resend exists and agrees. It then also records that e may
-//     have been executed.
+//   - Its outcome is unknown: only if t.resend exists and agrees. If t.resend exists, shouldResend
+//     also sets e.maybeSent, even if t.resend refuses.
 //   - Any other error: no.
 func (t *batcher[T]) shouldResend(e *entry[T], err error) bool {
 	switch {
@@ -251,7 +252,8 @@ func (t *batcher[T]) failPending() {
 // wait blocks until all entries es of the call c are finished, and returns their errors, in the
 // order of es. It takes t.mu.
 //
-// If ctx ends first it returns at once, and the entries are not sent again:
+// If ctx ends first it removes c's entries from t.pending, marks all of es as abandoned, and
+// returns at once. The entries are not sent again:
 //
 //   - A finished entry has its own error, nil for success.
 //   - An entry that was never sent is withdrawn. Its error is redisconn.ErrUnavailable, or the

@@ -140,6 +140,7 @@ func (d *delivery) Ack(ctx context.Context) error {
 //     Then d can be settled again.
 //   - Too few replicas confirm: ErrNotReplicated, with ErrIndeterminate.
 //   - d is no longer held: ErrSettled or ErrLeaseLost.
+//   - The server answers with another error: that error. Then d can be settled again.
 func (d *delivery) AckSync(ctx context.Context) error {
 	if err := d.beginSettle(ctx); err != nil {
 		return err
@@ -188,8 +189,9 @@ func (d *delivery) notHeldError(ack, resent bool) error {
 // With a delay it keeps its Generation. In both cases the delivery counts. It waits for the server,
 // and before that for another settlement of d in progress.
 //
-// Returns ErrSettled or ErrLeaseLost if d is no longer held. After another error d can be settled
-// again.
+// Returns ErrSettled or ErrLeaseLost if d is no longer held, and ErrUnavailable if ctx ends before
+// the call. ErrIndeterminate means that the message may have been released. After any error but the
+// first two d can be settled again.
 func (d *delivery) Release(ctx context.Context, after time.Duration) error {
 	if err := d.beginSettle(ctx); err != nil {
 		return err
@@ -218,8 +220,8 @@ func (d *delivery) release(ctx context.Context, after time.Duration) error {
 // the dead letters. It waits for the server and the replicas of Config.WaitReplicas, and before
 // that for another settlement of d in progress.
 //
-// Returns ErrSettled or ErrLeaseLost if d is no longer held. After another error d can be settled
-// again.
+// Returns ErrSettled or ErrLeaseLost if d is no longer held. ErrIndeterminate means that the message
+// may have been moved. After any error but the first two d can be settled again.
 func (d *delivery) DeadLetter(ctx context.Context, dead broker.Dead) error {
 	if err := d.beginSettle(ctx); err != nil {
 		return err

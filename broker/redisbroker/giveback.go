@@ -93,7 +93,7 @@ func (f *fetcher) returnHeld(ds []*delivery) error {
 
 // stopHandover makes the server deliver no further messages to own, until own's next claim. It
 // returns the place of the owner's last claim, -1 if the server does not know own. It waits for the
-// server. Returns errAnswer if the answer has another form.
+// server. Returns the error of the call, or errAnswer if the answer has another form.
 func (s *subscription) stopHandover(ctx context.Context, own *owner) (int64, error) {
 	v, err := s.q.eval(ctx, s.b.conn.Eval, s.b.scripts.mute, own.number)
 	if err != nil {
@@ -115,7 +115,8 @@ func (s *subscription) isLost(own *owner) bool {
 
 // returnToQueue sends the messages ds back to the front of the queue and waits for the server.
 // received says whether Receive has returned them: then the delivery counts. A message that is no
-// longer held under its claim is skipped. It stops at the first error.
+// longer held under its claim is skipped. It sends maxBatch messages at a time and stops at the first
+// error: earlier parts are back in the queue then. It does not mark ds as settled here.
 func (s *subscription) returnToQueue(ctx context.Context, ds []*delivery, received bool) error {
 	counts := 0
 	if received {

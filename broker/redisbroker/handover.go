@@ -24,7 +24,8 @@ func (s *subscription) handoverMode(own *owner) string {
 // handleMessage handles payload, which the server published on the owner's channel. An empty
 // payload is a notification that messages can be claimed. Otherwise it holds the messages of a
 // claim that the server made itself, and they are added to the held ones. Unless the server
-// continues to deliver, handleMessage wakes the claiming goroutine. A payload that is damaged, or
+// continues to deliver, handleMessage wakes the claiming goroutine. Otherwise it only counts the
+// message in s.wakeups, for the claim in progress. A payload that is damaged, or
 // of another channel, counts as a notification. It takes s.mu.
 //
 // The payload's first line is the claim's place, a colon, how many further messages the server

@@ -7,7 +7,8 @@ import (
 )
 
 // keepLease renews the owner's lease when a third of it is over. It marks the owner as lost when
-// the lease has ended. It is one of the subscription's two goroutines.
+// the lease has ended. After a failed renewal it tries again within a twelfth of the lease. It is
+// one of the subscription's two goroutines.
 //
 // It returns when the subscription is closed and holds no message. When the Broker is closed it
 // first marks the owner as lost. In both cases it ends with removeWhenDone. It takes s.mu.
@@ -66,9 +67,10 @@ func (s *subscription) idleOr(known bool) <-chan struct{} {
 	return s.idle
 }
 
-// renew renews the lease of own on the server. It waits until the current lease ends at most. If
-// the server does not know the owner it marks own as lost and returns errNoOwner. After another
-// error the lease still lasts as long as before. It takes s.mu.
+// renew sends one renewal of own's lease to the server. It waits until the current lease ends at
+// most. The new lease counts from the sending; own.until never moves back. If the server does not
+// know the owner, renew marks own as lost and returns errNoOwner. It returns any other error of the
+// call, and own.until stays. It takes s.mu, but does not hold it while it waits.
 func (s *subscription) renew(own *owner) error {
 	s.mu.Lock()
 	until := own.until
