@@ -121,8 +121,8 @@ func leases(t testing.TB) time.Duration {
 	return 30 * time.Second
 }
 
-// postgresHarness returns a Harness whose Brokers each reach the server through a separate relay. If
-// lease is not 0, cuts last longer than it.
+// postgresHarness returns a Harness whose Brokers each reach the server through a separate relay.
+// If lease is not 0, cuts last longer than it.
 func postgresHarness(t testing.TB, srv *testserver.Postgres, lease time.Duration) *brokertest.Harness {
 	var (
 		mu     sync.Mutex
