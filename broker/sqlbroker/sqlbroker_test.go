@@ -190,3 +190,30 @@ func BenchmarkPostgres(b *testing.B) {
 		}
 	})
 }
+
+// The statements for each message use an index, whatever the number of messages.
+func TestPlans(t *testing.T) {
+	each(t, func(ctx context.Context, t *testing.T, b *sqlbroker.Broker) {
+		plans, err := sqlbroker.Plans(ctx, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, plan := range plans {
+			index := "pkey"
+			switch {
+			case name == "claim", name == "recover":
+				index = "swarmiji_message_due"
+			case strings.Contains(plan, "sqlite_autoindex"):
+				index = "sqlite_autoindex_swarmiji_message"
+			}
+			if !strings.Contains(plan, index) {
+				t.Errorf("%s does not use %s:\n%s", name, index, plan)
+			}
+			for _, slow := range []string{"Seq Scan", "SCAN swarmiji_message", "Join Filter", "Materialize", "Hash Join", "Merge Join"} {
+				if strings.Contains(plan, slow) {
+					t.Errorf("%s has a %s:\n%s", name, slow, plan)
+				}
+			}
+		}
+	})
+}

@@ -172,16 +172,18 @@ func (t *texts) forPostgres(now, once string) {
 			k.content_type, k.meta, k.body FROM `
 	clock := ` CROSS JOIN (SELECT ` + now + ` AS t) AS c ORDER BY k.n`
 	t.insert = insertInto + selected + unnest(insertColumns...) + clock + unlessSame
+	// The last join compares the queue with that of f. With $1 the server may choose to read the whole
+	// queue for each row.
 	t.claim = `WITH c AS MATERIALIZED (SELECT ` + now + ` AS t), f AS MATERIALIZED (
-			SELECT x.id, x.generation FROM unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS l(level, due, seq)
-			CROSS JOIN LATERAL (SELECT m.id, m.generation FROM swarmiji_message AS m
+			SELECT x.queue, x.id, x.generation FROM unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS l(level, due, seq)
+			CROSS JOIN LATERAL (SELECT m.queue, m.id, m.generation FROM swarmiji_message AS m
 				WHERE m.queue = $1 AND m.level = l.level AND m.due <= (SELECT t FROM c) AND (m.due, m.seq) > (l.due, l.seq)
 					AND m.leased <= (SELECT t FROM c)
 				ORDER BY m.due, m.seq LIMIT $5 FOR UPDATE SKIP LOCKED) AS x
 			LIMIT $5
 		), m AS (
 			UPDATE swarmiji_message AS m SET leased = (SELECT t FROM c) + $6, token = $7, deliveries = m.deliveries + 1
-			FROM f WHERE m.queue = $1 AND m.id = f.id AND m.generation = f.generation RETURNING ` + claimed + `
+			FROM f WHERE m.queue = f.queue AND m.id = f.id AND m.generation = f.generation RETURNING ` + claimed + `
 		)
 		SELECT (SELECT min(d.due) FROM unnest($2::bigint[]) AS l(level) CROSS JOIN LATERAL (SELECT m.due FROM swarmiji_message AS m
 				WHERE m.queue = $1 AND m.level = l.level AND m.due > (SELECT t FROM c) ORDER BY m.due LIMIT 1) AS d) - c.t, ` + claimed + `
@@ -192,14 +194,13 @@ func (t *texts) forPostgres(now, once string) {
 		FROM ` + unnest(releaseColumns()...) + ` WHERE ` + ofKey + ` RETURNING k.n`
 	t.renew = `UPDATE swarmiji_message AS m SET leased = ` + now + ` + k.lease FROM ` + unnest(renewColumns()...) + `
 		WHERE ` + ofKey + ` RETURNING k.n`
-	t.retry = `WITH k AS MATERIALIZED (SELECT * FROM ` + unnest(retryColumns()...) + `),
-		gone AS (DELETE FROM swarmiji_message AS m USING k WHERE ` + ofKey + ` RETURNING k.n),
-		next AS (` + insertInto + selected + `k JOIN gone ON gone.n = k.n` + clock + unlessSame + `)
+	t.retry = `WITH gone AS (DELETE FROM swarmiji_message AS m USING ` + unnest(retryColumns()...) + ` WHERE ` + ofKey + ` RETURNING k.*),
+		next AS (` + insertInto + selected + `gone AS k` + clock + unlessSame + `)
 		SELECT n FROM gone`
-	t.dead = `WITH k AS MATERIALIZED (SELECT * FROM ` + unnest(deadLetterColumns()...) + `),
-		gone AS (DELETE FROM swarmiji_message AS m USING k WHERE ` + ofKey + ` RETURNING k.n, m.*),
-		letter AS (` + insertDead + `SELECT g.queue, k.at, k.reason, k.stack, k.attempts, g.id, g.generation, g.priority, g.expires,
-			g.content_type, g.meta, g.body FROM gone AS g JOIN k ON k.n = g.n ORDER BY g.n)
+	t.dead = `WITH gone AS (DELETE FROM swarmiji_message AS m USING ` + unnest(deadLetterColumns()...) + ` WHERE ` + ofKey + `
+			RETURNING k.n, k.at, k.reason, k.stack, k.attempts, m.*),
+		letter AS (` + insertDead + `SELECT g.queue, g.at, g.reason, g.stack, g.attempts, g.id, g.generation, g.priority, g.expires,
+			g.content_type, g.meta, g.body FROM gone AS g ORDER BY g.n)
 		SELECT n FROM gone`
 	t.putDead = insertDead + `VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
 	t.purge = `WITH f AS MATERIALIZED (SELECT queue, id, generation FROM swarmiji_message
