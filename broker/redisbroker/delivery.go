@@ -220,8 +220,8 @@ func (d *delivery) release(ctx context.Context, after time.Duration) error {
 // the dead letters. It waits for the server and the replicas of Config.WaitReplicas, and before
 // that for another settlement of d in progress.
 //
-// Returns ErrSettled or ErrLeaseLost if d is no longer held. ErrIndeterminate means that the message
-// may have been moved. After any error but the first two d can be settled again.
+// Returns ErrSettled or ErrLeaseLost if d is no longer held. ErrIndeterminate means that the
+// message may have been moved. After any error but the first two d can be settled again.
 func (d *delivery) DeadLetter(ctx context.Context, dead broker.Dead) error {
 	if err := d.beginSettle(ctx); err != nil {
 		return err

@@ -115,8 +115,8 @@ func (s *subscription) isLost(own *owner) bool {
 
 // returnToQueue sends the messages ds back to the front of the queue and waits for the server.
 // received says whether Receive has returned them: then the delivery counts. A message that is no
-// longer held under its claim is skipped. It sends maxBatch messages at a time and stops at the first
-// error: earlier parts are back in the queue then. It does not mark ds as settled here.
+// longer held under its claim is skipped. It sends maxBatch messages at a time and stops at the
+// first error: earlier parts are back in the queue then. It does not mark ds as settled here.
 func (s *subscription) returnToQueue(ctx context.Context, ds []*delivery, received bool) error {
 	counts := 0
 	if received {

@@ -78,9 +78,9 @@ func (o *owner) alive(now time.Time) bool { return !o.gone && now.Before(o.until
 
 // Subscribe implements [broker.Broker]. If the queue does not exist it is created, without
 // priority levels. It waits for the server and starts two goroutines, which claim messages and
-// renew the lease. Prefetch 0 means no limit, Lease 0 means Config.Lease. Returns ErrMalformed for a
-// negative prefetch or a lease that is negative or shorter than 100 ms, ErrClosed after Close, or
-// the error of the server.
+// renew the lease. Prefetch 0 means no limit, Lease 0 means Config.Lease. Returns ErrMalformed for
+// a negative prefetch, or a lease that is negative or shorter than 100 ms. After Close it returns
+// ErrClosed. It also returns the error of the server.
 //
 // The first subscription also starts a check of the server's settings, see checkSettings. Unless
 // the server is a cluster, it starts pollLoop too.
@@ -257,10 +257,10 @@ func (s *subscription) afterSettle() {
 	}
 }
 
-// SetPrefetch implements [broker.Resizer]. 0 stops the claiming. It wakes the claiming goroutine. For
-// a smaller n it then blocks until the server has stopped to deliver without claims, or ctx ends.
-// Messages that still arrive while n is 0 go back to the queue. It takes s.mu, but does not hold it
-// while it waits.
+// SetPrefetch implements [broker.Resizer]. 0 stops the claiming. It wakes the claiming goroutine.
+// For a smaller n it then blocks until the server has stopped to deliver without claims, or ctx
+// ends. Messages that still arrive while n is 0 go back to the queue. It takes s.mu, but does not
+// hold it while it waits.
 //
 // Returns ErrMalformed if n is negative, and ErrClosed after Close: then the limit stays. It also
 // returns the error of that wait, of the server or because ctx ended: then the new limit applies.
@@ -320,9 +320,9 @@ func (s *subscription) stopReceiving() {
 
 // closeWithBroker closes a subscription of a Broker that closes. It marks all held messages as lost
 // and returns them to the queue, also those that Receive has returned. It waits for the server
-// until ctx ends. If Close fails, or the lease was lost before, it returns none of the messages that
-// Receive has returned. Messages that were not returned go back when the lease ends.
-// It takes s.mu, but does not hold it while it waits.
+// until ctx ends. If Close fails, or the lease was lost before, it returns none of the messages
+// that Receive has returned. Messages that were not returned go back when the lease ends. It takes
+// s.mu, but does not hold it while it waits.
 func (s *subscription) closeWithBroker(ctx context.Context) error {
 	err := s.Close(ctx)
 	s.mu.Lock()
