@@ -65,13 +65,13 @@ func Apart(ctx context.Context, h task.Handler, q *task.Request, stuck func(q *t
 		return r.value, r.err
 	case <-limit:
 	}
-	err := fmt.Errorf("%w of %s", task.ErrTimeLimit, hard)
-	cancel(err)
 	select {
-	case r := <-done: // it ended at the same moment
+	case r := <-done: // it ended at the same moment, before its context
 		return r.value, r.err
 	default:
 	}
+	err := fmt.Errorf("%w of %s", task.ErrTimeLimit, hard)
+	cancel(err)
 	if stuck == nil {
 		return nil, err
 	}

@@ -57,6 +57,13 @@ func TestRun(t *testing.T) {
 				return nil, mine
 			}, err: task.ErrTimeLimit, took: time.Second,
 		},
+		"a hard limit, obeyed at once": {
+			meta: task.Metadata{TimeLimit: task.Set(time.Second)},
+			run: func(ctx context.Context, _ *task.Request) (any, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}, err: task.ErrTimeLimit, took: time.Second,
+		},
 	} {
 		for where, run := range map[string]func(context.Context, task.Handler, *task.Request, func(*task.Request, int)) (any, error){
 			"here": guard.Run, "apart": guard.Apart,
