@@ -97,8 +97,8 @@ func checkTimeout(d time.Duration) (time.Duration, error) {
 }
 
 // thousandths converts a weight to thousandths, rounded up. It uses the decimal digits, since 1.1
-// times 1000 is slightly above 1100 in binary. Returns a FieldError for a number below 0, above
-// MaxWeight or NaN.
+// times 1000 is slightly above 1100 in binary. Returns a FieldError for NaN, a number below 0, or
+// one above MaxWeight/1000, as MaxWeight is in thousandths.
 func thousandths(weight float64) (int64, error) {
 	bad := &FieldError{Field: "weight", Problem: rules.Malformed}
 	if math.IsNaN(weight) || weight < 0 || weight > float64(MaxWeight/1000) {

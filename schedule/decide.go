@@ -172,8 +172,8 @@ func (b *Batch) expect(t time.Time) {
 }
 
 // holds reports whether this listener holds the tick, which means that it has claimed it and not
-// yet ended the claim. If so, holds renews the lease with a call to the store and blocks until that
-// returns.
+// yet ended the claim. If so, holds also renews the lease with a call to the store and blocks until
+// that returns. The result does not depend on the renewal.
 func (r *runner) holds(k *Tick) bool {
 	h, held := r.held.Get(keyOf(k))
 	if held {

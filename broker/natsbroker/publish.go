@@ -217,7 +217,9 @@ func (b *Broker) replaceOlder(ctx context.Context, p *publishing) (done bool, er
 	return false, nil
 }
 
-// withHeader returns a copy of m with the header k set to v, or without the header if v is empty.
+// withHeader returns a message with the subject and the data of m, which is shared, and a copy of
+// its headers. The header k is set to v, or is missing if v is empty. Other fields of m are left
+// out. With a v, m.Header must not be nil.
 func withHeader(m *nats.Msg, k, v string) *nats.Msg {
 	h := maps.Clone(m.Header)
 	if v == "" {

@@ -172,9 +172,10 @@ func (s *Store) Unscheduled(ctx context.Context) ([]schedule.Entry, error) {
 	return entries, nil
 }
 
-// deleteClaimed deletes from the map those ids that have a claim in the layout. Any other member of
-// the sorted set that is not the entry's own counts as a claim. It changes nothing in Redis. With
-// an empty map it does nothing. After an error of the server the map may be incomplete.
+// deleteClaimed deletes from the map those ids that have a claim in the layout. Each member of the
+// sorted set that is not an entry's own is a claim, for every id of idsOf. It changes nothing in
+// Redis. With an empty map it does nothing. After an error of the server the map may still contain
+// ids with a claim.
 func (s *Store) deleteClaimed(ctx context.Context, l *layout, ids map[string]bool) error {
 	if len(ids) == 0 {
 		return nil

@@ -99,9 +99,9 @@ func (rs *Rates) putBackLast(b *bucket, q *Queue, now time.Time) {
 	}
 }
 
-// expire ends the time for which the task of w is set aside. If the task is due, it starts it.
-// Otherwise it puts the task back to the broker. It does nothing if w no longer waits. It takes
-// rs.mu.
+// expire ends the time for which the task of w is set aside. It first starts the due tasks of b,
+// those of other waiters too. If w then still waits, it puts the task of w back to the broker. It
+// takes rs.mu and holds it meanwhile.
 func (rs *Rates) expire(b *bucket, w *waiter) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
