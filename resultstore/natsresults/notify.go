@@ -35,9 +35,9 @@ func (s *Store) notify(node string, body []byte) {
 // subscription. Every open stream of a node receives every terminal record of the node.
 //
 // If ctx has ended already, Notify returns ctx's error. Without a server it waits until ctx ends. A
-// refusal of the credentials is returned at once. Both are [resultstore.ErrUnavailable]. A node that
-// is not 1 to 128 bytes of visible ASCII is [resultstore.ErrMalformed]. Returns ErrClosed after
-// Close.
+// refusal of the credentials is returned at once. Both are [resultstore.ErrUnavailable]. A node
+// that is not 1 to 128 bytes of visible ASCII is [resultstore.ErrMalformed]. Returns ErrClosed
+// after Close.
 func (s *Store) Notify(ctx context.Context, node string) (resultstore.Notifications, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
