@@ -118,8 +118,6 @@ func TestSQLRefused(t *testing.T) {
 		o    open.Options
 		want string
 	}{
-		"commands":               {at, open.Options{Control: true}, "postgres:// carries no events"},
-		"commands in a file":     {"sqlite:app.db", open.Options{Control: true}, "sqlite:// carries no events"},
 		"retained events":        {at + "?retain=1h", open.Options{}, "carries no events"},
 		"limits":                 {"sqlite:app.db", open.Options{Limits: map[string][]limit.Permit{"a": {{Key: "b", Max: 1}}}}, "Limits need"},
 		"age of dead letters":    {"sqlite:app.db?dead_ttl=1", open.Options{}, "dead_ttl must be"},
@@ -145,6 +143,10 @@ func TestSQLRefused(t *testing.T) {
 				t.Errorf("%v; want %q", err, c.want)
 			}
 		})
+	}
+	// a database alone has no bus, also for commands
+	if s := opened(t, "sqlite::memory:", open.Options{Control: true}); s.Events != nil || s.Control != nil || s.Revocations != nil {
+		t.Errorf("buses of a database: %v, %v, %v", s.Events, s.Control, s.Revocations)
 	}
 	// a file ignores the TLS of the broker
 	s := opened(t, "mem://", open.Options{Results: "sqlite::memory:", TLS: &tls.Config{}})

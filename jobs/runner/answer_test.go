@@ -400,7 +400,7 @@ func TestTypeKeys(t *testing.T) {
 		s.run(r)
 		time.Sleep(2 * time.Minute)
 		d.about(t, "0s: ask taken", "1s:  1: jobs: the job has no key for its answer", "2s: panic 1: panic: boom",
-			`4s: other 1: jobs: not in this state: another job or task has this key: "taken", job 1`, "1m4s: ask other")
+			`4s: other 1: job 5: jobs: not in this state: another job or task has this key: "taken", job 1`, "1m4s: ask other")
 		for _, id := range []jobs.ID{none, panics, unfit} {
 			if j := s.job(id); j.State != jobs.Failed {
 				t.Errorf("%s is %s", j.Data, j.State)
