@@ -16,6 +16,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker/sqlbroker"
 	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -162,14 +163,15 @@ func postgresHarness(t testing.TB, srv *testserver.Postgres, lease time.Duration
 			cfg.DeadMax, cfg.DeadTTL = most, age
 			return open(t, cfg)
 		},
-		Sever: func(_ testing.TB, b broker.Broker) {
+		Sever: func(c testing.TB, b broker.Broker) {
 			line := of(b)
 			if lease == 0 {
 				line.Sever()
 				return
 			}
 			line.SetDown(true)
-			time.Sleep(lease + lease/4)
+			cut := time.Now()
+			testwait.Until(c, "the leases have ended", func() bool { return time.Since(cut) > lease+lease/4 })
 			line.SetDown(false)
 		},
 		Isolate: func(_ testing.TB, b broker.Broker) (back func()) {
