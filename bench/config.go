@@ -126,6 +126,8 @@ const (
 	techNATS     = "nats"
 	techRedis    = "redis"
 	techHworker  = "hworker"
+	techPostgres = "postgres"
+	techSQLite   = "sqlite"
 )
 
 // technology returns the technology of the broker's URL.
@@ -137,7 +139,7 @@ func (c *config) technology() string {
 	case techEmbedded:
 		return techEmbedded
 	}
-	for _, t := range []string{techMemory, techAMQP, techNATS, techRedis, techHworker} {
+	for _, t := range []string{techMemory, techAMQP, techNATS, techRedis, techHworker, techPostgres, techSQLite} {
 		if strings.HasPrefix(scheme, t) {
 			return t
 		}

@@ -35,6 +35,10 @@
 //     round trip stores the result in a stream and announces it by core NATS before the
 //     acknowledgement. With -plain the raw client has one subject and a stream without settings,
 //     for which Swarmiji has no equivalent.
+//   - postgres and sqlite: one connection and a table with the same keys. 1,000 tasks are inserted
+//     by one statement (SQLite: in one transaction). C tasks are claimed with a lease and a token,
+//     then deleted by another transaction. Each commit is on disk. All tasks of the database are
+//     removed at the end.
 //
 // Without -results, -events and -metrics, results are ignored, no events are sent and no metrics
 // are read.

@@ -22,6 +22,10 @@ func dialRaw(ctx context.Context, cfg *config) (client, error) {
 		return dialRawHworker(ctx, cfg)
 	case techNATS:
 		return dialRawNATS(ctx, cfg)
+	case techPostgres:
+		return dialRawSQL(ctx, cfg, connectPostgres)
+	case techSQLite:
+		return dialRawSQL(ctx, cfg, connectSQLite)
 	}
 	return nil, fmt.Errorf("there is no bare client for %s", cfg.address())
 }

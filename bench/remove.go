@@ -19,6 +19,8 @@ func removeAll(ctx context.Context, cfg *config, names ...string) error {
 		return removeKeys(ctx, cfg)
 	case techNATS:
 		return removeStreams(ctx, cfg)
+	case techPostgres, techSQLite:
+		return emptyTable(ctx, cfg, "swarmiji_message")
 	}
 	return nil // it ends with the process
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -24,6 +26,8 @@ func engines() []engine {
 		{"redis", "Redis, append-only file synced every second", redisRows(), startRedis},
 		{"nats", "NATS JetStream, file storage", natsRows(), startNATS},
 		{"hworker", "hworker's four keys in Redis, append-only file synced every second", hworkerRows(), startHworker},
+		{"postgres", "PostgreSQL, each commit on disk", postgresRows(), startPostgres},
+		{"sqlite", "SQLite, each commit on disk", sqliteRows(), startSQLite},
 		{"memory", "memory", memoryRows(), func(context.Context) (string, func() error, error) {
 			return "mem://", func() error { return nil }, nil
 		}},
@@ -40,7 +44,7 @@ func chosen(list string) ([]engine, error) {
 	for name := range strings.SplitSeq(list, ",") {
 		i := slices.IndexFunc(all, func(e engine) bool { return e.name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("unknown engine %q; known are rabbit, redis, nats, hworker, memory", name)
+			return nil, fmt.Errorf("unknown engine %q; known are rabbit, redis, nats, hworker, postgres, sqlite, memory", name)
 		}
 		some = append(some, all[i])
 	}
@@ -74,4 +78,20 @@ func startNATS(ctx context.Context) (string, func() error, error) {
 		return "", nil, err
 	}
 	return s.URL(), s.Close, nil
+}
+
+func startPostgres(ctx context.Context) (string, func() error, error) {
+	s, err := testserver.StartPostgres(ctx, testserver.PostgresConfig{})
+	if err != nil {
+		return "", nil, err
+	}
+	return s.URL(), s.Close, nil
+}
+
+func startSQLite(context.Context) (string, func() error, error) {
+	dir, err := os.MkdirTemp("", "swarmiji-bench-")
+	if err != nil {
+		return "", nil, err
+	}
+	return "sqlite://" + filepath.Join(dir, "bench.db"), func() error { return os.RemoveAll(dir) }, nil
 }

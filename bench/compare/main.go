@@ -2,7 +2,7 @@
 // and with the bare client. It prints a table of the medians, their ratios and the targets. It
 // exits with status 1 if a row misses its target.
 //
-//	go run ./bench/compare [-engines rabbit,redis,nats,memory] [-runs 3] [-scale 1]
+//	go run ./bench/compare [-engines rabbit,redis,nats,postgres,sqlite,memory] [-runs 3] [-scale 1]
 //		[-only drain] [-base FILE] [-new FILE]
 //
 // -base is a build of ./bench of an older commit. It replaces the bare client, and the target is a
@@ -53,7 +53,7 @@ func parse(args []string) (options, error) {
 	only := fs.String("only", "", "regular expression on the rows")
 	base := fs.String("base", "", "a build of ./bench to compare with; \"\": the bare client")
 	program := fs.String("new", "", "a build of ./bench to measure; \"\": of the checkout, made now")
-	names := fs.String("engines", "", "comma list of rabbit, redis, nats and memory; \"\": all")
+	names := fs.String("engines", "", "comma list of rabbit, redis, nats, hworker, postgres, sqlite and memory; \"\": all")
 	if err := fs.Parse(args); err != nil {
 		return options{}, err
 	}

@@ -72,6 +72,22 @@ func hworkerRows() []row {
 	}
 }
 
+func postgresRows() []row { return sqlRows(0.7) }
+
+func sqliteRows() []row { return sqlRows(0.6) }
+
+// sqlRows returns the rows of a database. wanted is the target for the ratio to one bare connection.
+func sqlRows(wanted float64) []row {
+	return []row{
+		{name: "enqueue, SubmitAll, against 1,000 rows in one transaction", workload: "enqueue", n: tasks, raw: []string{}, figure: rate(), wanted: wanted},
+		{name: "enqueue, 256 concurrent Submits, against one connection", workload: "enqueue", n: tasks / 5, flags: wide, raw: []string{}, figure: rate()},
+		{name: "drain, prefetch 512", workload: "drain", n: tasks, flags: []string{"-concurrency", "512"}, raw: []string{}, figure: rate(), wanted: wanted},
+		{name: "end to end in one process, 256 concurrent Submits", workload: "e2e", n: tasks, flags: wide, figure: rate()},
+		{name: "round trip, one after the other, default prefetch, p50", workload: "roundtrip", n: roundTrips, ours: []string{"-prefetch", "-1"}, figure: p50(), wanted: 5},
+		{name: "idle consumer", workload: "idle", n: 2, figure: processor(), wanted: 0.5},
+	}
+}
+
 // single returns rows about tasks that are each due at a different time.
 func single(milliseconds float64) []row {
 	return []row{
