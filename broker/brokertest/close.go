@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
-
-	"go.uber.org/goleak"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/suite"
@@ -191,25 +190,31 @@ func closeCases() []testCase {
 			Area: "close", Name: "no goroutine is left",
 			Explain: "Close releases all resources: no goroutine of the Broker or its subscriptions runs after it.",
 			Run: func(w *world) {
-				before := goleak.IgnoreCurrent()
-				b := w.Open()
-				q := w.queue(b, "leak")
-				w.publish(b, q, msgs("m", 4)...)
-				s, unclosed := w.subscribe(b, q, 2), w.subscribe(b, q, 2)
-				d := w.receive(s)
-				if w.h.Sever != nil {
-					w.h.Sever(w.TB, b)
+				var t tracker
+				stop := make(chan struct{})
+				t.run(func() { go func() { <-stop }() })
+				if len(t.running()) != 1 {
+					w.Fatalf("the tracker found %d goroutines of one", len(t.running()))
 				}
-				if w.h.Sever != nil && !w.h.Promises.Outlives {
-					suite.Ends(w.World, d.Lost(), "Lost after the connection was cut")
-				}
-				w.closeSub(s)
-				w.ackAfterCut(unclosed)
-				w.closeBroker(b)
-				var leak error
-				ok := w.Poll(func() bool { leak = goleak.Find(before); return leak == nil })
-				if !ok {
-					w.Errorf("after Broker.Close: %v", leak)
+				close(stop)
+				t.run(func() {
+					b := w.Open()
+					q := w.queue(b, "leak")
+					w.publish(b, q, msgs("m", 4)...)
+					s, unclosed := w.subscribe(b, q, 2), w.subscribe(b, q, 2)
+					d := w.receive(s)
+					if w.h.Sever != nil {
+						w.h.Sever(w.TB, b)
+					}
+					if w.h.Sever != nil && !w.h.Promises.Outlives {
+						suite.Ends(w.World, d.Lost(), "Lost after the connection was cut")
+					}
+					w.closeSub(s)
+					w.ackAfterCut(unclosed)
+					w.closeBroker(b)
+				})
+				if !w.Poll(func() bool { return len(t.running()) == 0 }) {
+					w.Errorf("after Broker.Close: %s", strings.Join(t.running(), "\n\n"))
 				}
 			},
 		},

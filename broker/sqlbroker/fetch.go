@@ -181,11 +181,8 @@ func (f *fetcher) claim(want int) error {
 	ctx, cancel := context.WithTimeout(s.b.calls, s.lease)
 	defer cancel()
 	var rows []stored
-	write := s.b.conn.Update
-	if s.b.postgres() {
-		write = s.b.conn.Single
-	}
-	err := write(ctx, func(ctx context.Context, tx *sqlconn.Tx) (err error) {
+	// A claim that is forgotten in a crash of the server is only a redelivery.
+	err := s.b.conn.Relaxed(ctx, func(ctx context.Context, tx *sqlconn.Tx) (err error) {
 		c.sent = time.Now()
 		if s.b.postgres() {
 			rows, err = f.claimAll(ctx, tx, c)

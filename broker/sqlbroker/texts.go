@@ -174,7 +174,7 @@ func (t *texts) forPostgres(now, once string) {
 	t.insert = insertInto + selected + unnest(insertColumns...) + clock + unlessSame
 	// The last join compares the queue with that of f. With $1 the server may choose to read the whole
 	// queue for each row.
-	t.claim = `WITH c AS MATERIALIZED (SELECT ` + now + ` AS t), f AS MATERIALIZED (
+	t.claim = `WITH c AS MATERIALIZED (SELECT ` + now + ` AS t, set_config('synchronous_commit', 'off', true)), f AS MATERIALIZED (
 			SELECT x.queue, x.id, x.generation FROM unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS l(level, due, seq)
 			CROSS JOIN LATERAL (SELECT m.queue, m.id, m.generation FROM swarmiji_message AS m
 				WHERE m.queue = $1 AND m.level = l.level AND m.due <= (SELECT t FROM c) AND (m.due, m.seq) > (l.due, l.seq)

@@ -3,6 +3,7 @@ package sqlconn
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -55,6 +56,9 @@ func (g *group) begin(batch []*turn) ([]*turn, error) {
 			return nil, nil
 		}
 		err := g.ready()
+		if err == nil {
+			err = g.conn.relax(!slices.ContainsFunc(batch, func(t *turn) bool { return !t.relaxed }))
+		}
 		if err == nil {
 			_, err = g.conn.Exec(context.Background(), "BEGIN IMMEDIATE", nil)
 		}

@@ -47,7 +47,7 @@ func (c *Conn) Shared() bool { return c.db.Shared() }
 //
 // fn may run more than once, one run at a time, in the caller's goroutine. See the package comment
 // for the consequences. If the database is down or locked, Update waits until ctx ends.
-func (c *Conn) Update(ctx context.Context, fn Func) error { return c.write(ctx, false, fn) }
+func (c *Conn) Update(ctx context.Context, fn Func) error { return c.write(ctx, Whole, fn) }
 
 // Single is Update for a function that runs one statement. PostgreSQL then needs one round trip
 // instead of three. If the connection is lost during the statement, Single returns
@@ -55,13 +55,19 @@ func (c *Conn) Update(ctx context.Context, fn Func) error { return c.write(ctx, 
 //
 // If fn returns an error after a successful statement, PostgreSQL does not undo the statement. So
 // fn must return only the errors of the statement.
-func (c *Conn) Single(ctx context.Context, fn Func) error { return c.write(ctx, true, fn) }
+func (c *Conn) Single(ctx context.Context, fn Func) error { return c.write(ctx, Single, fn) }
 
-func (c *Conn) write(ctx context.Context, single bool, fn Func) error {
+// Relaxed is Single for a change that may be undone if the computer or the PostgreSQL server
+// crashes within a second. SQLite then does not wait for the disk, unless another call shares the
+// commit. PostgreSQL waits for it unless the statement sets synchronous_commit. A later commit of
+// another kind makes the change durable.
+func (c *Conn) Relaxed(ctx context.Context, fn Func) error { return c.write(ctx, Relaxed, fn) }
+
+func (c *Conn) write(ctx context.Context, kind Kind, fn Func) error {
 	if err := c.open(); err != nil {
 		return err
 	}
-	topics, err := c.db.Update(ctx, single, fn)
+	topics, err := c.db.Update(ctx, kind, fn)
 	if len(topics) > 0 && err == nil {
 		c.wake.topics(topics)
 		c.db.Tell(topics)

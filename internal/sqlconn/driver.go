@@ -16,7 +16,7 @@ type Database interface {
 	Shared() bool
 	// Update runs fn in a transaction. If it commits, Update returns the topics that fn passed to
 	// Notify.
-	Update(ctx context.Context, single bool, fn Func) ([]string, error)
+	Update(ctx context.Context, kind Kind, fn Func) ([]string, error)
 	View(ctx context.Context, fn Func) error
 	// Migrate runs fn, which migrates the tables of a component, as Update does.
 	Migrate(ctx context.Context, component string, fn Func) error
@@ -26,6 +26,16 @@ type Database interface {
 	Watch(ctx context.Context, w *Wakes)
 	Close(ctx context.Context) error
 }
+
+// Kind is a kind of writing transaction.
+type Kind uint8
+
+// The kinds of transactions: those of [Conn.Update], [Conn.Single] and [Conn.Relaxed].
+const (
+	Whole Kind = iota
+	Single
+	Relaxed
+)
 
 // Link runs statements on one connection.
 type Link interface {

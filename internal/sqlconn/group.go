@@ -31,9 +31,10 @@ type group struct {
 
 // turn is one call of update. Its function runs as part of a batch.
 type turn struct {
-	tx   chan *Tx   // allows the call to run its function
-	ran  chan error // result of the function
-	done chan struct{}
+	relaxed bool       // the commit need not wait for the disk
+	tx      chan *Tx   // allows the call to run its function
+	ran     chan error // result of the function
+	done    chan struct{}
 
 	mu    sync.Mutex
 	state state
@@ -60,8 +61,8 @@ func newGroup(l *lite) *group { return &group{lite: l, idle: make(chan struct{})
 // update queues fn for the next batch, runs it in the caller's goroutine and waits for the commit.
 // It returns the topics that fn passed to Notify. If ctx ends before fn runs, fn does not run. If
 // ctx ends during the commit, update returns ErrIndeterminate.
-func (g *group) update(ctx context.Context, fn Func) ([]string, error) {
-	t := &turn{tx: make(chan *Tx), ran: make(chan error), done: make(chan struct{})}
+func (g *group) update(ctx context.Context, relaxed bool, fn Func) ([]string, error) {
+	t := &turn{relaxed: relaxed, tx: make(chan *Tx), ran: make(chan error), done: make(chan struct{})}
 	if err := g.add(t, nil); err != nil {
 		return nil, err
 	}

@@ -125,13 +125,13 @@ func (l *lite) make() error {
 }
 
 // Update implements Database. Concurrent calls share a commit.
-func (l *lite) Update(ctx context.Context, _ bool, fn Func) ([]string, error) {
-	return l.group.update(ctx, fn)
+func (l *lite) Update(ctx context.Context, kind Kind, fn Func) ([]string, error) {
+	return l.group.update(ctx, kind == Relaxed, fn)
 }
 
 // Migrate implements Database. It does the same as Update.
 func (l *lite) Migrate(ctx context.Context, _ string, fn Func) error {
-	_, err := l.group.update(ctx, fn)
+	_, err := l.group.update(ctx, false, fn)
 	return err
 }
 
@@ -139,7 +139,7 @@ func (l *lite) Migrate(ctx context.Context, _ string, fn Func) error {
 // writer.
 func (l *lite) View(ctx context.Context, fn Func) error {
 	if l.file == "" {
-		_, err := l.group.update(ctx, fn)
+		_, err := l.group.update(ctx, false, fn)
 		return err
 	}
 	for attempt := 0; ; attempt++ {
@@ -226,6 +226,7 @@ type liteConn struct {
 	prepared map[string]*sql.Stmt
 	rows     *sql.Rows // of the last query, if they are open
 	broken   bool
+	relaxed  bool // commits do not wait for the disk
 }
 
 // prepare sets the mode of the connection: read-only for a reader, WAL for the writer of a file. If
@@ -277,6 +278,25 @@ func (c *liteConn) stmt(ctx context.Context, query string) (*sql.Stmt, error) {
 	}
 	c.prepared[query] = s
 	return s, nil
+}
+
+// relax sets whether the following commits may return before their data are on the disk. Call it
+// outside a transaction.
+func (c *liteConn) relax(relaxed bool) error {
+	if c.relaxed == relaxed {
+		return nil
+	}
+	c.closeRows()
+	level := "FULL"
+	if relaxed {
+		level = "NORMAL"
+	}
+	// not a prepared statement: SQLite executes this one while it prepares it
+	if _, err := c.conn.ExecContext(context.Background(), "PRAGMA synchronous = "+level); err != nil {
+		return c.check(err)
+	}
+	c.relaxed = relaxed
+	return nil
 }
 
 // Exec implements Link.

@@ -463,3 +463,38 @@ func TestMicros(t *testing.T) {
 		t.Errorf("a time before 1970 comes back as %v", got)
 	}
 }
+
+// TestRelaxed shows that a commit of SQLite skips the wait for the disk only if all calls that
+// share it are relaxed.
+func TestRelaxed(t *testing.T) {
+	c := open(t, sqlconn.Config{URL: liteURL(t)})
+	level := func(do func(context.Context, sqlconn.Func) error, then func()) (s string) {
+		err := do(testwait.Long(t), func(ctx context.Context, tx *sqlconn.Tx) error {
+			err := tx.Row(ctx, "PRAGMA synchronous").Scan(&s)
+			then()
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		return s
+	}
+	nothing := func() {}
+	for range 2 {
+		if full, normal := level(c.Update, nothing), level(c.Relaxed, nothing); full != "2" || normal != "1" {
+			t.Errorf("synchronous is %s for Update and %s for Relaxed, want 2 and 1", full, normal)
+		}
+	}
+	// While the first call holds the file, a relaxed and another one wait and share the next commit.
+	var wg sync.WaitGroup
+	var relaxed, single string
+	level(c.Update, func() {
+		wg.Go(func() { relaxed = level(c.Relaxed, nothing) })
+		wg.Go(func() { single = level(c.Single, nothing) })
+		testwait.Until(t, "both wait", func() bool { return sqlconn.Queued(c) == 2 })
+	})
+	wg.Wait()
+	if relaxed != "2" || single != "2" {
+		t.Errorf("synchronous is %s and %s in a shared commit, want 2", relaxed, single)
+	}
+}

@@ -26,7 +26,8 @@ type Watcher struct {
 //
 // The Watcher is notified of changes by this process at once. Changes by other processes follow
 // later. PostgreSQL sends a notification up to 5 ms after a commit. A SQLite file is polled every
-// poll, where any change counts, since the file does not show the topic. Default for poll: 10ms.
+// poll, and at most every 50 ms if it was not written for 200 ms. Any change counts, since the
+// file does not show the topic. Default for poll: 10ms.
 //
 // A Watcher may be notified without a change. A notification may be lost with a connection, so the
 // caller must also check by itself at intervals.

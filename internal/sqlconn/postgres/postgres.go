@@ -124,9 +124,9 @@ func (p *postgres) isClosed() bool {
 }
 
 // Update implements [sqlconn.Database].
-func (p *postgres) Update(ctx context.Context, single bool, fn sqlconn.Func) (topics []string, err error) {
+func (p *postgres) Update(ctx context.Context, kind sqlconn.Kind, fn sqlconn.Func) (topics []string, err error) {
 	err = p.retry(ctx, func(ctx context.Context) error {
-		topics, err = p.once(ctx, single, fn)
+		topics, err = p.once(ctx, kind != sqlconn.Whole, fn)
 		return err
 	})
 	return topics, err
