@@ -21,10 +21,10 @@ type rawSQL struct {
 	mu sync.Mutex // one call at a time uses the connection
 }
 
-// rawDB runs the statements of rawSQL in the dialect of a database, each in a transaction of its
-// own that is on disk when the method returns.
+// rawDB runs the statements of rawSQL in the dialect of a database. Each method is one transaction,
+// which is on disk when the method returns.
 type rawDB interface {
-	// schema returns the statements that create what does not exist.
+	// schema returns the statements that create the table and its index.
 	schema() []string
 	// exec runs a statement without parameters.
 	exec(ctx context.Context, text string) error

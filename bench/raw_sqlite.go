@@ -57,8 +57,8 @@ func (s *rawSQLite) prepared(ctx context.Context, tx *sql.Tx, text string) (*sql
 	return tx.StmtContext(ctx, st), nil
 }
 
-// each runs a statement once for each of the n rows of parameters, in one transaction, and returns
-// the number of rows that had an effect.
+// each runs a statement once for each of the n rows of parameters, in one transaction. It returns
+// the number of runs that had an effect.
 func (s *rawSQLite) each(ctx context.Context, text string, n int, row func(i int) []any) (int, error) {
 	tx, err := s.conn.BeginTx(ctx, nil)
 	if err != nil {

@@ -76,7 +76,8 @@ func postgresRows() []row { return sqlRows(0.7) }
 
 func sqliteRows() []row { return sqlRows(0.6) }
 
-// sqlRows returns the rows of a database. wanted is the target for the ratio to one bare connection.
+// sqlRows returns the rows of a database. wanted is the target for the ratio to one bare
+// connection.
 func sqlRows(wanted float64) []row {
 	return []row{
 		{name: "enqueue, SubmitAll, against 1,000 rows in one transaction", workload: "enqueue", n: tasks, raw: []string{}, figure: rate(), wanted: wanted},
