@@ -131,10 +131,10 @@ func (b *Broker) bindOn(ch *amqp.Channel, sess *amqpconn.Session, amqpQueue stri
 	return nil
 }
 
-// declareDeliverExchange declares the exchange at the end of the delay levels, once per
-// connection. Messages that it cannot route, because their queue was deleted meanwhile, go to the
-// undeliverable queue, which is declared too. It waits for the server and stops at the first
-// error; the next call tries again.
+// declareDeliverExchange declares the exchange at the end of the delay levels, once per connection.
+// Messages that it cannot route, because their queue was deleted meanwhile, go to the undeliverable
+// queue, which is declared and bound too. It waits for the server and stops at the first error; the
+// next call tries again.
 func (b *Broker) declareDeliverExchange(ctx context.Context, sess *amqpconn.Session) error {
 	name := b.names.undeliverable()
 	if gen, ok := b.bound.Load(name); ok && gen == sess.Generation() {

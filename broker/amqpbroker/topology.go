@@ -157,9 +157,9 @@ func (b *Broker) declareWorkOn(ctx context.Context, sess *amqpconn.Session, queu
 const prepareWait = 2 * time.Second
 
 // ensureAckNotes creates the stream of acknowledgement notes, so that it exists before the first
-// message is acknowledged. It waits at most prepareWait and ignores errors. If the server refuses
-// access, it logs that once and AckSync fails from then on. Everything else in the queue works
-// without the stream.
+// message is acknowledged. It waits at most prepareWait and returns no error. If the server refuses
+// access, it sets acks.refused, with which AckSync fails, and logs that once. Any other outcome
+// clears acks.refused. Everything else in the queue works without the stream.
 func (b *Broker) ensureAckNotes(ctx context.Context, sess *amqpconn.Session) {
 	ctx, cancel := context.WithTimeout(ctx, prepareWait)
 	defer cancel()
