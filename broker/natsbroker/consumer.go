@@ -39,8 +39,8 @@ func (b *Broker) consumerConfig(q *queue, level int, lease time.Duration) jetstr
 // consumer. If the stream is missing it creates the stream and the queue again. It waits for the
 // server.
 //
-// After ErrUnavailable and ErrIndeterminate of the connection it tries again until ctx or the
-// Broker ends. It returns other errors at once.
+// After ErrUnavailable and ErrIndeterminate of the connection it tries again. When ctx or the
+// Broker ends it returns the error of the last attempt. It returns other errors at once.
 func (b *Broker) ensureConsumer(ctx context.Context, q *queue, level int, lease time.Duration) (*jetstream.ConsumerInfo, error) {
 	for {
 		var info *jetstream.ConsumerInfo

@@ -38,7 +38,8 @@ func (s *subscription) checkInterval() time.Duration { return s.lease / 6 }
 
 // addHeld adds d to the newest group of held deliveries, or to a new group if that is too old or
 // lost. After a freeze of the process the new group counts from before the freeze, because d may
-// have waited in a buffer since then. Call it with s.mu held.
+// have waited in a buffer since then. It does not count d in level.unsettled. Call it with s.mu
+// held.
 func (s *subscription) addHeld(d *delivery) {
 	now := time.Now()
 	if now.Sub(s.lastCheck) > 2*s.checkInterval() {
@@ -62,7 +63,8 @@ func (s *subscription) addHeld(d *delivery) {
 	h.n++
 }
 
-// removeHeld removes a delivery from its group. Call it with s.mu held.
+// removeHeld removes a delivery from its group. It changes neither d.state nor level.unsettled.
+// Call it with s.mu held.
 func (s *subscription) removeHeld(d *delivery) {
 	h := d.group
 	if d.prev != nil {
@@ -94,9 +96,9 @@ func (s *subscription) loseGroup(h *leaseGroup) {
 	}
 }
 
-// keepLeases checks the leases of held deliveries every sixth of the lease: it marks groups as
-// lost whose lease has ended, and renews the others every third. It also notices that the process
-// was frozen. It returns when ctx ends. It takes s.mu.
+// keepLeases checks the leases of held deliveries every sixth of the lease: it marks groups as lost
+// whose lease has ended, and renews the others every third. It also notices that the process was
+// frozen, and sets s.frozenSince. It returns when ctx ends. It takes s.mu.
 func (s *subscription) keepLeases(ctx context.Context) {
 	t := time.NewTicker(s.checkInterval())
 	defer t.Stop()

@@ -138,7 +138,7 @@ func (lv *level) run() {
 }
 
 // ensureConsumer creates the consumer of the level again if it was deleted, logs that, and reads
-// the queue again. It waits for the server. It takes s.mu.
+// the queue again. It waits for the server and returns its error. It takes s.mu.
 func (lv *level) ensureConsumer() error {
 	s := lv.s
 	info, err := s.b.ensureConsumer(s.fetch, s.q, lv.index, s.lease)

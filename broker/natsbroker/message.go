@@ -124,7 +124,7 @@ func encode(m *broker.Message, subject, msgID string) (*nats.Msg, error) {
 }
 
 // plainHeader reports whether the server returns s unchanged as a header's value: up to 1,024
-// printable ASCII characters without a space at the ends.
+// printable ASCII characters without a space at the ends, or nothing.
 func plainHeader(s string) bool {
 	if s == "" {
 		return true
@@ -322,7 +322,8 @@ func headerValue(h nats.Header, k string) string {
 	return ""
 }
 
-// generationOf returns the generation in the headers of a stored message, 0 if they hold none.
+// generationOf returns the generation in the headers of a stored message, 0 if they hold none or
+// one that is not valid.
 func generationOf(h nats.Header) int {
 	n, err := strconv.Atoi(headerValue(h, headerGeneration))
 	if err != nil || n < 0 {

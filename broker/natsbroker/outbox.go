@@ -211,9 +211,10 @@ func (o *outbox) dropQueue(q *queue) {
 	o.late = slices.DeleteFunc(o.late, func(l lateSettlement) bool { return l.queue == q })
 }
 
-// checkQueues checks whether each queue with deliveries or settlements of this process is still
-// in the same stream. The time of its record shows that, because the record is written only once.
-// Deliveries and settlements of a queue in another stream are lost, with a warning in the log.
+// checkQueues checks whether each queue with deliveries or settlements of this process is still in
+// the same stream. The time of its record shows that, because the record is written only once. If
+// the queue is in another stream, checkQueues drops its settlements, marks its deliveries as lost,
+// and logs a warning.
 //
 // It reads each record from the server, and creates a lost queue again. Returns the first error;
 // the queues after it are not checked then. It waits for the server. It takes b.mu, o.mu and the

@@ -195,8 +195,9 @@ func (d *delivery) movedNotice() *nats.Msg {
 }
 
 // publishAtomic stores all messages in one atomic step, or none of them, and waits for the
-// confirmation. Returns natsconn.ErrWrongSequence if a subject has not the expected sequence. It
-// does not repeat anything.
+// confirmation. It makes one attempt. Returns natsconn.ErrWrongSequence if a subject has not the
+// expected sequence. After natsconn.ErrIndeterminate all or none may be stored. Needs a server of
+// 2.12 or later.
 func (b *Broker) publishAtomic(ctx context.Context, ms ...*nats.Msg) error {
 	id := rand.Text()
 	return b.conn.Do(ctx, func(ctx context.Context, s *natsconn.Session) error {

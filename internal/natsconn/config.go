@@ -71,7 +71,9 @@ func checkURL(raw string) (scheme string, err error) {
 	return u.Scheme, nil
 }
 
-// options returns the options for the client library.
+// options returns the options for the client library: the settings of c.cfg, the dialer, and the
+// handlers that report lost and new connections to c. It reads the file of the nkey seed and
+// returns an error if that fails.
 func (c *Conn) options() ([]nats.Option, error) {
 	cfg := c.cfg
 	opts := []nats.Option{

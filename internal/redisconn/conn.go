@@ -48,7 +48,8 @@ type Conn struct {
 	sockets   map[*socket]struct{} // nil: closed
 }
 
-// New checks the configuration and returns a Conn. It does not connect.
+// New checks the configuration and returns a Conn, or all problems joined in one error. It does not
+// connect and starts no goroutine.
 func New(cfg Config) (*Conn, error) {
 	o, err := cfg.options()
 	if err != nil {
@@ -117,9 +118,10 @@ func (c *Conn) Done() <-chan struct{} { return c.done }
 // Backoff returns the delays of the Conn between attempts.
 func (c *Conn) Backoff() task.Backoff { return c.backoff }
 
-// Close ends all listeners, watchers and waiting calls, and closes all connections. It waits for
-// running functions of a [ListenerConfig]. If ctx ends first it returns ctx's error, and those
-// functions end by themselves. Further calls only wait.
+// Close ends all listeners, watchers and waiting calls, and closes all connections. Watchers get
+// the state Disconnected with ErrClosed. Close waits for running functions of a [ListenerConfig].
+// If ctx ends first it returns ctx's error, and those functions end by themselves. Further calls
+// only wait. It takes c.mu and the mutexes of the listeners, but not while it waits.
 func (c *Conn) Close(ctx context.Context) error {
 	c.mu.Lock()
 	first := !c.closed

@@ -12,7 +12,8 @@ import (
 
 // CheckSettings reads the settings of the servers and logs a warning for each one that may lose
 // confirmed data: eviction, no append-only file, or an append-only file that is never flushed. It
-// logs once in the life of the Conn and returns the warnings; later calls return nil.
+// logs once in the life of the Conn and returns the warnings; later calls return nil and ask
+// nothing. It waits for the servers until ctx ends.
 //
 // Managed servers often forbid reading settings; the warning then says so. CheckSettings returns an
 // error only if a server does not answer, and may then be called again.
@@ -95,7 +96,8 @@ func settings(ctx context.Context, client *redis.Client) ([]string, error) {
 	return notes, nil
 }
 
-// firstWord returns the code at the beginning of a server's error, such as NOPERM.
+// firstWord returns the code at the beginning of a server's error, such as NOPERM: the text up to
+// the first space.
 func firstWord(err error) string {
 	w, _, _ := strings.Cut(err.Error(), " ")
 	return w

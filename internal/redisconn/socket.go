@@ -48,6 +48,7 @@ func (c *Conn) dialer(dial func(ctx context.Context, network, addr string) (net.
 }
 
 // newDialer returns a dial function like redis.NewDialer, but its TLS handshake ends when ctx ends.
+// A dial takes at most o.DialTimeout.
 func newDialer(o *redis.UniversalOptions) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	d := &net.Dialer{
 		Timeout:         o.DialTimeout,
@@ -94,6 +95,7 @@ func (c *Conn) closeSockets() {
 // certainly not executed.
 type unusedError struct{ error }
 
+// Unwrap returns the wrapped error.
 func (e *unusedError) Unwrap() error { return e.error }
 
 // Timeout reports whether the wrapped error is a timeout. The client asks for it.
@@ -153,6 +155,7 @@ type rawSocket struct {
 	raw syscall.Conn
 }
 
+// SyscallConn returns the system socket of the connection.
 func (s *rawSocket) SyscallConn() (syscall.RawConn, error) { return s.raw.SyscallConn() }
 
 // harmless reports whether p begins with a command that changes no data. The client sends such
