@@ -142,9 +142,10 @@ type ackKeys struct {
 // empty reports whether no note was read yet.
 func (x *ackIndex) empty() bool { return !x.started }
 
-// add adds the keys of a note at the given offset of the stream. A block of ackBlock keys is
-// sorted and moved to x.blocks. If there are more than ackBlocks blocks, add drops the oldest.
-// Call it with the mutex of ackNotes held, like the other methods.
+// add adds the keys of a note at the given offset of the stream. A block of ackBlock keys is sorted
+// and moved to x.blocks. If there are more than ackBlocks blocks, add drops the oldest and sets
+// x.whole to false. The first note sets x.whole if its offset is 0. Call it with the mutex of
+// ackNotes held, like the other methods.
 func (x *ackIndex) add(n *note, offset int64) {
 	if !x.started {
 		x.started, x.whole = true, offset == 0

@@ -195,7 +195,7 @@ func (g *channel) receiveFrom(c *consumer, deliveries <-chan amqp.Delivery) {
 	}
 }
 
-// stopFetching cancels all consumers, see cancelConsumers. It takes g.rpc and g.mu.
+// stopFetching cancels all consumers and returns the error of cancelConsumers. It takes g.rpc.
 func (g *channel) stopFetching() error {
 	g.rpc.Lock()
 	defer g.rpc.Unlock()
@@ -320,7 +320,7 @@ func (g *channel) settledSignal() <-chan struct{} {
 //
 // The collected acknowledgements are sent when a quarter of the prefetch is collected or after
 // ackDelay, because one multiple acknowledgement can stand for many. If now is true they are sent
-// at once. Call it with g.mu held.
+// at once. Call it with g.mu held. The caller sets d.state.
 func (g *channel) ack(d *delivery, now bool) {
 	g.remove(d)
 	g.acked = append(g.acked, d.tag)
@@ -347,8 +347,8 @@ func (g *channel) flushAcks() {
 // sends the other collected tags singly if all is true or if they have reached the threshold. Call
 // it with g.mu held.
 //
-// It does not block, because writes go to a buffer. An error means that the channel is closed. Then
-// the messages are delivered again.
+// It sets g.ackSentAt and does not block, because writes go to a buffer. An error means that the
+// channel is closed. Then the messages are delivered again.
 func (g *channel) sendAcks(all bool) {
 	if len(g.acked) == 0 {
 		return
@@ -385,7 +385,7 @@ func (g *channel) sendAcks(all bool) {
 
 // hasPending reports whether the server may send a message that has not arrived yet: the prefetch
 // is not used up and the queue holds messages. It waits for two answers of the server. It returns
-// false after an error. It takes g.rpc and g.mu.
+// false after an error and for a closed channel. It takes g.rpc and g.mu.
 func (g *channel) hasPending() bool {
 	g.rpc.Lock()
 	defer g.rpc.Unlock()

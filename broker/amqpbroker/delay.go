@@ -121,8 +121,9 @@ func (b *Broker) bind(ctx context.Context, amqpQueue string) error {
 	})
 }
 
-// bindOn binds amqpQueue to the exchange at the end of the delay levels, on ch, and waits for the
-// server. After a success it stores the number of the connection sess in b.bound.
+// bindOn binds amqpQueue to the exchange at the end of the delay levels, on ch, waits for the
+// server and returns its error. After a success it stores the number of the connection sess in
+// b.bound.
 func (b *Broker) bindOn(ch *amqp.Channel, sess *amqpconn.Session, amqpQueue string) error {
 	if err := ch.QueueBind(amqpQueue, "#."+b.names.topic(amqpQueue), b.names.deliver(), false, nil); err != nil {
 		return err

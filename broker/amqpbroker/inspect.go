@@ -47,8 +47,8 @@ func isRecent(notes *sync.Map, queue string, age time.Duration) bool {
 	return ok && time.Since(at.(time.Time)) < age //nolint:forcetypeassert // nothing else is in it
 }
 
-// loadLevelsCached calls loadLevels and returns its error. It does nothing if the queue was found
-// without levels less than levellessFor ago.
+// loadLevelsCached calls loadLevels, which waits for the server, and returns its error. It does
+// nothing if the queue was found without levels less than levellessFor ago.
 func (b *Broker) loadLevelsCached(ctx context.Context, queue string) error {
 	if isRecent(&b.levelless, queue, levellessFor) {
 		return nil

@@ -188,8 +188,9 @@ func (b *Broker) readLevels(ctx context.Context, queue string) (bounds []int, er
 	return bounds, nil
 }
 
-// firstEntry consumes the stream on ch and sends its first entry to got. Returns the error of
-// awaitEntry if no entry arrives, the server's "not found" if the stream does not exist.
+// firstEntry consumes the stream on ch, waits up to levelsWait for its first entry and sends that
+// to got, which must have space for it. The consumer ends with ch. Returns the error of awaitEntry
+// if no entry arrives, the server's "not found" if the stream does not exist.
 func firstEntry(ctx context.Context, sess *amqpconn.Session, ch *amqp.Channel, stream string, got chan<- []byte) error {
 	if _, err := ch.QueueDeclarePassive(stream, true, false, false, false, nil); err != nil {
 		return err

@@ -45,7 +45,8 @@ func isForeign(name string) bool {
 
 // encode fills p with m. It refuses every message to which the client library or the server would
 // answer by closing the channel or the connection. That would affect other messages too. After an
-// error p may be filled in part.
+// error p may be filled in part. p.Timestamp is now, or zero if the id holds the time (see idTime)
+// and Generation is 0.
 //
 //   - ErrTooLarge: the body is larger than [broker.BodyLimit], or the headers are larger than
 //     maxHeaders.

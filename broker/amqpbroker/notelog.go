@@ -306,7 +306,8 @@ func (l *noteLog) readFailed(err error) {
 
 // read declares the stream and applies its notes, until ch or ctx ends. On a later channel it
 // continues after the last note that was applied. Returns nil if ctx has ended. After another end
-// it returns the error, and Supervise calls it again with a new channel.
+// it returns the error, and Supervise calls it again with a new channel. The stream may have been
+// deleted then: read clears l.declared, so that the stream is declared again.
 func (l *noteLog) read(ctx context.Context, ch *amqpconn.Channel) error {
 	if err := l.declare(ctx, ch.Session()); err != nil {
 		return err

@@ -181,7 +181,8 @@ func (s *subscription) push(st *stream, d *delivery) {
 }
 
 // streamReady records that a stream consumes, which ends a failure of Receive. When all streams
-// have consumed once it lets Subscribe return. It takes s.mu.
+// have consumed once it lets Subscribe return; later calls for a stream do not count. It takes
+// s.mu.
 func (s *subscription) streamReady(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -238,8 +239,8 @@ func (s *subscription) SetPrefetch(ctx context.Context, n int) error {
 	return wrap(errors.Join(errs...), "set the prefetch of", s.queue)
 }
 
-// closeReceive makes Receive return ErrClosed and ends the fetching. It reports whether this is the
-// first call. It does not wait for the streams. It takes s.mu.
+// closeReceive makes Receive return ErrClosed and ends s.fetch, so that the streams stop fetching.
+// It reports whether this is the first call. It does not wait for the streams. It takes s.mu.
 func (s *subscription) closeReceive() bool {
 	s.mu.Lock()
 	first := s.line.Close(broker.ErrClosed)

@@ -67,7 +67,7 @@ func (w *witness) clearStarts() {
 }
 
 // apply changes the state as the note n says. Unknown kinds, repeated starts and verdicts on
-// unknown starts are ignored. Call it with w.mu held.
+// unknown starts are ignored. A new start drops old ones, see dropOld. Call it with w.mu held.
 func (w *witness) apply(n *note) {
 	switch n.Kind {
 	case noteStart:

@@ -97,8 +97,8 @@ func (b *Broker) findConsumer(ctx context.Context, js jetstream.JetStream, q *qu
 	return c.CachedInfo(), nil
 }
 
-// logTooMany logs once per queue that a deleted consumer cannot be created again, because the
-// stream has too many.
+// logTooMany logs an error, once per queue, that a deleted consumer cannot be created again,
+// because the stream has too many.
 func (b *Broker) logTooMany(ctx context.Context, q *queue, err error) {
 	if b.firstTime("consumers " + q.name) {
 		b.cfg.Logger.LogAttrs(ctx, slog.LevelError, "nats: a consumer was deleted and cannot be created again, because the stream has too many; nothing is consumed from the queue; raise the limit or delete unused consumers",

@@ -218,6 +218,10 @@ func (d *delivery) Ack(context.Context) error {
 // a message to two consumers, each time as the first delivery. It accepts the acknowledgements of
 // both.
 //
+// It waits for a connection until ctx ends, makes one attempt and waits for the answer. After a
+// success it also sends the acknowledgement, because the consumer still counts the message. It
+// takes the subscription's mutex, but not while it waits.
+//
 // Errors:
 //   - broker.ErrLeaseLost: another consumer has removed the message.
 //   - broker.ErrIndeterminate: no answer arrived. A second call returns broker.ErrLeaseLost too if

@@ -34,9 +34,9 @@ func (b *Broker) Find(ctx context.Context, name, id string) (broker.Outgoing, er
 }
 
 // find searches the levels and then the schedules of a queue for the message id, and waits for the
-// server. Returns ErrNotFound if no such message waits, if a consumer has received it, or if the id
-// is not valid. Returns ErrNoQueue if the queue does not exist, ErrMalformed if the time of a
-// schedule cannot be read.
+// server. It skips notices of moved messages. Returns ErrNotFound if no such message waits, if a
+// consumer has received it, or if the id is not valid. Returns ErrNoQueue if the queue does not
+// exist, ErrMalformed if the time of a schedule cannot be read.
 func (b *Broker) find(ctx context.Context, name, id string) (*found, error) {
 	q, err := b.queue(ctx, name)
 	if err != nil {

@@ -121,7 +121,8 @@ func (b *Broker) purge(ctx context.Context, name string) (int, error) {
 	return sum, nil
 }
 
-// lastSeq asks the server for the highest sequence of the stream so far, and waits for the answer.
+// lastSeq asks the server for the highest sequence of the stream so far, waits for the answer and
+// returns the error of the request.
 func (b *Broker) lastSeq(ctx context.Context) (uint64, error) {
 	var resp struct {
 		State struct {
@@ -134,7 +135,8 @@ func (b *Broker) lastSeq(ctx context.Context) (uint64, error) {
 
 // drain fetches and acknowledges waiting messages of a level, until it has counted limit or none
 // waits. It waits until the server has received the acknowledgements. It returns the number of
-// messages, without notices of moved messages, also after an error.
+// messages, without notices of moved messages, also after an error: that of ctx or of the
+// connection.
 func (b *Broker) drain(ctx context.Context, q *queue, level, limit int) (int, error) {
 	sum := 0
 	err := b.conn.Do(ctx, func(ctx context.Context, s *natsconn.Session) error {
@@ -220,10 +222,10 @@ func (b *Broker) readMark(ctx context.Context, name string) (m mark, seq uint64,
 	return m, st.Seq, errors.Join(json.Unmarshal(st.Data, &m))
 }
 
-// markRemoved raises a queue's mark to the sequence upTo, unless it is higher already. It waits
-// for the confirmation, and repeats after a conflict and while the server is busy. With a server
-// of 2.11 or later the mark expires shortly after Config.Dedupe. Call it before the removal: a
-// mark without a removal is harmless.
+// markRemoved raises a queue's mark to the sequence upTo, unless it is higher already. It waits for
+// the confirmation, and repeats after a conflict and while the server is busy. It returns other
+// errors of the server. With a server of 2.11 or later the mark expires shortly after
+// Config.Dedupe. Call it before the removal: a mark without a removal is harmless.
 func (b *Broker) markRemoved(ctx context.Context, name string, upTo uint64) error {
 	f, err := b.ensureStream(ctx)
 	if err != nil {

@@ -23,8 +23,8 @@ type leaseGroup struct {
 // margin returns how much earlier than on the server a lease ends here: a tenth of the lease.
 func (s *subscription) margin() time.Duration { return s.lease / 10 }
 
-// deadline returns when the deliveries in h are lost unless the lease is renewed. Call it with s.mu
-// held.
+// deadline returns when the deliveries in h are lost here unless the lease is renewed: nine tenths
+// of the lease after h.born or the last renewal. Call it with s.mu held.
 func (s *subscription) deadline(h *leaseGroup) time.Time {
 	from := h.born
 	if s.renewed.After(from) {
@@ -155,10 +155,11 @@ func (s *subscription) repliesToRenew(now time.Time) []string {
 	return replies
 }
 
-// renewLeases sends a renewal for each of the replies and does not wait. Without a connection on
-// which settlements are permitted it sends nothing. The renewal counts when the server has
-// answered a later request on the same connection: a goroutine waits for that, and also ends the
-// state after a freeze. It takes s.mu.
+// renewLeases sends a renewal for each of the replies, sets s.renewSentAt to now, and does not
+// wait. Without a connection on which settlements are permitted it does nothing. The renewal counts
+// when the server has answered a later request on the same connection. A goroutine waits for that
+// up to the lease. Then it sets s.renewed to now and clears s.frozenSince. renewLeases and the
+// goroutine take s.mu.
 func (s *subscription) renewLeases(ctx context.Context, now time.Time, replies []string) {
 	sess := s.b.conn.Live()
 	if sess == nil || !s.b.outbox.isTrusted(sess) {

@@ -79,9 +79,9 @@ func newLevel(s *subscription, index, want int) *level {
 	return &level{s: s, index: index, want: want, wake: wake.New(), resets: make(chan chan struct{})}
 }
 
-// requestable returns how many messages may be requested now. While a request is in progress it
-// returns 0 for a small number, so that not every settlement causes a request. Call it with s.mu
-// held.
+// requestable returns how many messages may be requested now, 0 without an inbox or with a prefetch
+// of 0. While a request is in progress it returns 0 for a small number, so that not every
+// settlement causes a request. Call it with s.mu held.
 func (lv *level) requestable() int {
 	l := lv.inbox
 	if l == nil || lv.want == 0 {
@@ -384,13 +384,13 @@ func (lv *level) matchesReceived(delivered uint64) bool {
 	return delivered == lv.delivered || delivered > lv.delivered && !asked
 }
 
-// handleMessage handles a message that arrives through the inbox:
+// handleMessage handles a status message with handleStatus, and a delivery that arrives through l:
 //   - It holds a delivery and passes it to Receive, or to handleEarly if its time has not come.
 //   - It acknowledges a notice of a moved message.
 //   - It returns a message that arrived after Close to the queue.
 //   - It ignores a message whose lease has ended on the way.
 //
-// It takes the subscription's mutex.
+// It updates l.outstanding and lv.unsettled. It takes the subscription's mutex.
 func (l *pullInbox) handleMessage(m *nats.Msg) {
 	l.heardAt.Store(time.Now().UnixNano())
 	if m.Reply == "" {

@@ -196,7 +196,7 @@ func (b *Broker) retryLater(ctx context.Context, err error) bool {
 }
 
 // replaceOlder decides about p after the server found a message with its id in its subject. It
-// reads that message and waits for the server.
+// reads that message, waits for the server and returns the error of the read.
 //
 //   - The stored message has the generation of p or a newer one: done is true, and p need not be
 //     published.

@@ -54,10 +54,13 @@ func (b *Broker) Subscribe(ctx context.Context, name string, o broker.SubscribeO
 	return s, nil
 }
 
-// subscribe creates the queue and its consumers if they do not exist, and waits for the server.
-// Then it starts the goroutines of the subscription: one for each level, and one for the leases.
-// Returns ErrMalformed for a negative prefetch or a lease below 100 ms, ErrClosed after Close. It
-// takes b.mu, but not while it waits.
+// subscribe creates the queue and its consumers if they do not exist, and waits for the server. It
+// notes in b.declared that this Broker uses the queue. Then it starts the goroutines of the
+// subscription: one for each level, and one for the leases. The lease of the subscription is the
+// shortest lease of its consumers.
+//
+// Returns ErrMalformed for a negative prefetch or a lease below 100 ms, ErrClosed after Close, and
+// the errors of ensureConsumer. It takes b.mu, but not while it waits.
 func (b *Broker) subscribe(ctx context.Context, name string, o broker.SubscribeOptions) (*subscription, error) {
 	if o.Prefetch < 0 {
 		return nil, fmt.Errorf("%w: prefetch %d", broker.ErrMalformed, o.Prefetch)

@@ -81,6 +81,7 @@ func (ep endpoint) unusable(found, next string, class, cause error) error {
 
 // handshakeError returns an error that names the likely cause of a failed handshake: a timeout, TLS
 // on one side only, refused credentials or virtual host (both ErrAccess), or a broken connection.
+// Without one of these signs it names err.
 func (ep endpoint) handshakeError(ctx context.Context, err error, sock *socket) error {
 	first := sock.first.Load() - 1
 	ae, ok := errors.AsType[*amqp.Error](err)

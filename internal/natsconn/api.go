@@ -55,8 +55,8 @@ func (c *Conn) change(ctx context.Context, what string, req, resp any) error {
 	return err
 }
 
-// ask sends a request like API. sent reports whether an attempt without an answer may have reached
-// the server.
+// ask sends a request like API and returns the same errors. sent reports whether an attempt without
+// an answer may have reached the server.
 func (c *Conn) ask(ctx context.Context, what string, req, resp any) (sent bool, err error) {
 	body, err := json.Marshal(req)
 	if err != nil {
@@ -182,9 +182,10 @@ func (c *Conn) DeleteSeq(ctx context.Context, stream string, seq uint64) error {
 	return err
 }
 
-// Take removes the message with sequence seq in one attempt. It reports whether the message
-// existed: of several concurrent calls exactly one returns true. After [ErrIndeterminate] the
-// message may have been removed. The caller must know that the stream was not created again.
+// Take removes the message with sequence seq in one attempt and waits for the answer. It reports
+// whether the message existed: of several concurrent calls exactly one returns true. After
+// [ErrIndeterminate] the message may have been removed. The caller must know that the stream was
+// not created again.
 //
 // Take does not use Purge: after a Purge the server forgets messages that consumers of the stream
 // have returned.
@@ -206,9 +207,11 @@ func (c *Conn) Take(ctx context.Context, stream string, seq uint64) (bool, error
 	return takeResult(err)
 }
 
-// takeResult returns the result of Take after err, the error of its request or nil. A server that
-// knows no leader answers "unavailable". Another one may still lead, and remove the message: in a
-// cluster such an answer leaves the outcome open, and the error is [ErrIndeterminate].
+// takeResult returns the result of Take after err, the error of its request: true for nil, false
+// for the answer that the message does not exist. A server that knows no leader answers
+// "unavailable". Another one may still lead, and remove the message: in a cluster such an answer
+// leaves the outcome open, and the error is [ErrIndeterminate]. Any other err is returned with
+// false.
 func takeResult(err error) (bool, error) {
 	switch code := Code(err); {
 	case err == nil:

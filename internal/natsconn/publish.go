@@ -151,7 +151,8 @@ func (c *Conn) send(ctx context.Context, pub *Pub, b *batch) error {
 	}
 }
 
-// reply returns the subject for the answer to a message.
+// reply returns the subject for the answer to a message: the prefix of the inbox and the token in
+// base 36.
 func (p *publisher) reply(token uint64) string {
 	buf := make([]byte, 0, len(p.prefix)+13)
 	buf = append(buf, p.prefix...)
@@ -227,7 +228,8 @@ func (p *publisher) failLost(pub *Pub, cause error) {
 	}
 }
 
-// finish sets the outcome of a message and removes it from the pending ones. Call it with p.mu
+// finish sets the outcome of a message, removes it from the pending ones and counts down its batch.
+// When a quarter of the window is free, it wakes the calls of register that wait. Call it with p.mu
 // held.
 func (p *publisher) finish(token uint64, w waiting, ack Ack, err error) {
 	delete(p.pending, token)
@@ -246,8 +248,8 @@ func (p *publisher) done(b *batch) {
 	}
 }
 
-// answer sets the outcome of the pending message that m answers. The client library calls it. It
-// takes p.mu.
+// answer sets the outcome of the pending message that m answers. It ignores answers to messages
+// that are not pending. The client library calls it. It takes p.mu.
 func (p *publisher) answer(m *nats.Msg) {
 	if len(m.Subject) <= len(p.prefix) {
 		return

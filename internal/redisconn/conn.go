@@ -88,8 +88,9 @@ type client interface {
 	Close() error
 }
 
-// newClient makes a client like redis.NewUniversalClient. It also sets an option of cluster clients
-// that the universal options lack.
+// newClient makes a client like redis.NewUniversalClient: for Sentinel with a MasterName, for a
+// cluster with several addresses or IsClusterMode, otherwise for one server. It also sets an option
+// of cluster clients that the universal options lack.
 func newClient(o *redis.UniversalOptions) client {
 	switch {
 	case o.MasterName != "" && o.IsClusterMode:

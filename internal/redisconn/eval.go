@@ -71,7 +71,8 @@ func (c *Conn) process(ctx context.Context, args []any) (any, error) {
 }
 
 // evalOnce executes a script by its digest with do, and sends the source if the server does not
-// know it. A nil answer is nil without an error.
+// know it. It waits for the answers and returns the error of do. A nil answer is nil without an
+// error.
 func (c *Conn) evalOnce(ctx context.Context, do func(context.Context, []any) (any, error), s *Script, keys []string, args []any) (any, error) {
 	full := make([]any, 0, 3+len(keys)+len(args))
 	full = append(full, "evalsha", s.hash, len(keys))

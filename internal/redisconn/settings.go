@@ -68,8 +68,9 @@ func (c *Conn) Settings(ctx context.Context) ([]string, error) {
 	return found, nil
 }
 
-// settings returns the warnings about the settings of one server. A server that refuses to show
-// them gives one warning. Returns an error if the server does not answer.
+// settings asks one server for its settings, waits for the answers, and returns the warnings. A
+// server that refuses to show them gives one warning. Returns an error if the server does not
+// answer or cannot serve now.
 func settings(ctx context.Context, client *redis.Client) ([]string, error) {
 	values := make(map[string]string)
 	for _, name := range []string{"maxmemory-policy", "appendonly", "appendfsync"} {

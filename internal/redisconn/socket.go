@@ -20,6 +20,9 @@ import (
 // written. If dialing fails it returns a connection whose every use fails with that error. With a
 // plain error the client would log each failure itself, and after several failures return an old
 // error for a second.
+//
+// A dial ends when ctx ends or the Conn is closed. With a ctx that holds noDial it does not dial,
+// and fails with errLost.
 func (c *Conn) dialer(dial func(ctx context.Context, network, addr string) (net.Conn, error)) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		dead := func(err error) (net.Conn, error) {
@@ -159,7 +162,8 @@ type rawSocket struct {
 func (s *rawSocket) SyscallConn() (syscall.RawConn, error) { return s.raw.SyscallConn() }
 
 // harmless reports whether p begins with a command that changes no data. The client sends such
-// commands in the handshake, to find other servers, and to check connections.
+// commands in the handshake, to find other servers, and to check connections. It returns false for
+// any other text.
 func harmless(p []byte) bool {
 	if len(p) == 0 || p[0] != '*' {
 		return false
