@@ -159,12 +159,13 @@ func (b *Broker) declareDeliverExchange(ctx context.Context, sess *amqpconn.Sess
 	return err
 }
 
-// setUpDelays declares the delay exchanges and queues on a new publishing channel. The Publisher
-// calls it and opens another channel after an error.
+// setUpDelays declares the delay exchanges and queues on a new publishing channel, and waits for
+// the server. The Publisher calls it and opens another channel after an error.
 //
 // If the queues exist with other settings, the server closes the channel. Another process may be
-// configured with another queue type. Then setUpDelays declares each queue singly and returns the
-// error. On the next channel it declares only the exchanges. It waits for the server.
+// configured with another queue type. Then setUpDelays declares each queue singly, sets
+// b.delaysFound and returns the error. On the next channel it declares only the exchanges and
+// clears b.delaysFound.
 func (b *Broker) setUpDelays(ch *amqp.Channel) error {
 	if b.delaysFound.Swap(false) {
 		return b.declareDelays(ch, false)

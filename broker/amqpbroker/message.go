@@ -180,10 +180,10 @@ func encodeProperty(p *amqp.Publishing, k, v string) error {
 	return nil
 }
 
-// decode fills m with the received message d. Headers of the adapter set fields of m, and are
-// ignored if their value is invalid. Without a header swj-prio the priority is 100. Foreign
-// headers and native properties are copied, except values of types that a broker.Message cannot
-// hold.
+// decode fills m with the received message d; the body is shared. Headers of the adapter set fields
+// of m, and are ignored if their value is invalid. Without a header swj-prio the priority is 100.
+// Foreign headers and native properties are copied, except values of types that a broker.Message
+// cannot hold.
 func decode(m *broker.Message, d *amqp.Delivery) {
 	m.ID, m.ContentType, m.Body, m.Priority = d.MessageId, d.ContentType, d.Body, defaultPriority
 	for k, v := range d.Headers {

@@ -173,7 +173,7 @@ const limitDeadTimeout = 5 * time.Second
 
 // limitDead drops the oldest letters of a queue if there are more than Config.DeadMax, and adds
 // their number to q.deadDropped. It counts them at the first letter that this process stores, and
-// after each hundredth part of the limit.
+// after each hundredth part of the limit. It does nothing without a limit.
 //
 // It waits for the server up to limitDeadTimeout. It does not report errors: after one it counts
 // again at the next letter.

@@ -80,8 +80,8 @@ func (s *subscription) removeHeld(d *delivery) {
 }
 
 // loseGroup marks the group h as lost: it closes the Lost channel of its deliveries and removes
-// them, which frees their prefetch and wakes their levels. A lost group does not change. Call it
-// with s.mu held.
+// them, which frees their prefetch and wakes their levels. It does nothing for a lost group. It
+// does not change d.state. Call it with s.mu held.
 func (s *subscription) loseGroup(h *leaseGroup) {
 	if h.isLost {
 		return

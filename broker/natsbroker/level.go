@@ -445,9 +445,9 @@ func (s *subscription) addReady(d *delivery) {
 	s.line.Serve()
 }
 
-// handleStatus handles a status message about the requests. The end of a request reduces
-// l.outstanding. A missing consumer, a new leader or an unknown status ends the inbox. It takes
-// s.mu.
+// handleStatus handles a status message about the requests; it ignores a heartbeat. The end of a
+// request reduces l.outstanding and may wake the level. A missing consumer, a new leader, a refused
+// request or an unknown status ends the inbox. It takes s.mu.
 func (l *pullInbox) handleStatus(m *nats.Msg) {
 	code, text := headerValue(m.Header, "Status"), strings.ToLower(headerValue(m.Header, "Description"))
 	switch code {

@@ -86,7 +86,8 @@ func (b *Broker) check(m *broker.Message) error {
 	return nil
 }
 
-// encode returns m for a subject that must not hold a message yet. msgID, which may be empty, is
+// encode returns m for a subject that must not hold a message yet: it expects sequence 0. The data
+// is that of m, shared, and the package comment lists the headers. msgID, which may be empty, is
 // the server's key for dropping repeated messages. Returns ErrMalformed or ErrTooLarge if the
 // headers cannot be sent.
 func encode(m *broker.Message, subject, msgID string) (*nats.Msg, error) {
@@ -226,9 +227,10 @@ func (v value) goValue() (any, bool) {
 	}
 }
 
-// decode fills m with a stored message. Without a header Swj-Priority the priority is 100. Headers
-// that belong neither to the adapter nor to the server come from a foreign program and are copied,
-// each with its first value. Headers of the adapter that cannot be read are ignored.
+// decode fills m with a stored message: id, body, and the headers that the package comment lists.
+// The body is shared. Without a header Swj-Priority the priority is 100. Headers that belong
+// neither to the adapter nor to the server come from a foreign program and are copied, each with
+// its first value. Headers of the adapter that cannot be read are ignored.
 func decode(m *broker.Message, id string, h nats.Header, body []byte) {
 	m.ID, m.Body, m.Priority = id, body, defaultPriority
 	for k, vs := range h {

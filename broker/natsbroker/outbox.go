@@ -147,7 +147,7 @@ func (o *outbox) flushLate(ctx context.Context) {
 //
 //   - It checks that the queues are still in the same stream, since settlements would else concern
 //     other messages. It skips this on the first connection.
-//   - It permits settlements on s.
+//   - It permits settlements on s, unless a newer connection exists.
 //   - It sends the acknowledgements again that may have been lost with the last connection.
 //
 // It does nothing if s is permitted already. Concurrent callers wait until the first is done.
