@@ -144,9 +144,9 @@ func (b *Broker) auditQueue(ctx context.Context, dead, name string, args amqp.Ta
 	return fmt.Sprintf("amqp: the queue %s was declared with other settings, which may be weaker: %v", name, difference), nil
 }
 
-// isMissing calls fn with a temporary channel and reports whether the server answered "not
-// found". Any other error of fn is returned. fn may be called several times. It waits for the
-// server.
+// isMissing calls fn with a temporary channel and reports whether the server answered "not found".
+// Any other error of fn is returned. A queue whose node is down is not missing: fn is called again,
+// until ctx ends. It waits for the server.
 func (b *Broker) isMissing(ctx context.Context, fn func(ch *amqp.Channel) error) (bool, error) {
 	err := b.retry(ctx, func(sess *amqpconn.Session) error { return sess.Do(ctx, fn) })
 	if amqpconn.IsNotFound(err) {

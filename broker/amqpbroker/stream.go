@@ -147,7 +147,8 @@ func (st *stream) drain(g *channel) error {
 // channel begins with n.
 //
 // Returns the server's error, or ctx's error if ctx ends first. The limit n stays wanted in both
-// cases. It takes st.mu, but not while it waits.
+// cases, and after the end of ctx a goroutine still applies it. It takes st.mu, but not while it
+// waits.
 func (st *stream) setPrefetch(ctx context.Context, n int) error {
 	st.mu.Lock()
 	st.want = n

@@ -30,8 +30,8 @@ func NewFeed(ch *Channel, deliveries <-chan amqp.Delivery) *Feed {
 
 // Next waits for the next message and returns it. If none is ready it first acknowledges the
 // messages passed to Taken, because the server closes a channel with a message unacknowledged for
-// consumer_timeout. ok is false when ctx ends. Returns the reason when the channel or the consumer
-// ends.
+// consumer_timeout. When ctx ends, ok is false and err is nil. Returns the reason when the channel
+// or the consumer ends.
 func (f *Feed) Next(ctx context.Context) (d amqp.Delivery, ok bool, err error) {
 	if f.unacked > 0 {
 		runtime.Gosched() // the library delivers from its own buffer: give it a chance to do so

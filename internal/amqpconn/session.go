@@ -197,13 +197,14 @@ func (s *Session) open() (*Channel, error) {
 	return c, nil
 }
 
-// Do runs fn with a temporary channel, closes it afterwards, and returns fn's error. A server
-// error, such as a refused declaration, closes only that channel. The error wraps ErrAccess if the
-// server refused permission. Returns [ErrIndeterminate] if fn fails and the connection has ended,
-// unless the server's answer to fn is known.
+// Do runs fn with a temporary channel on another goroutine, waits for it, closes the channel and
+// returns fn's error. A server error, such as a refused declaration, closes only that channel. The
+// error wraps ErrAccess if the server refused permission. Returns [ErrIndeterminate] if fn fails
+// and the connection has ended, unless the server's answer to fn is known. If no channel can be
+// opened, it does not call fn and returns the error of [Session.Channel].
 //
-// When ctx ends Do returns [ErrUnavailable] with ctx's error. fn then continues on its goroutine,
-// at the latest until the session ends.
+// When ctx ends Do returns [ErrUnavailable] with ctx's error at once. fn then continues, at the
+// latest until the session ends.
 func (s *Session) Do(ctx context.Context, fn func(ch *amqp.Channel) error) error {
 	ch, err := s.Channel(ctx)
 	if err != nil {

@@ -176,9 +176,9 @@ func (l *Listener) change(names []string, how func(*redis.PubSub, context.Contex
 // Wait blocks until the server has confirmed an added channel. Messages published from then on are
 // received until the connection is lost. It takes l.mu, but does not hold it while it waits.
 //
-// If the server refuses the channel or the credentials, Wait returns [ErrAccess] at once; the
-// listener still requests the channel again later. Returns [ErrUnavailable] with the cause if ctx
-// ends first, [ErrRefused] if the channel was not added, [ErrClosed] after Close.
+// If the server refuses the channel or the credentials, Wait returns [ErrAccess] or [ErrRefused] at
+// once; the listener requests the channel again later. Returns [ErrUnavailable] with the cause if
+// ctx ends first, [ErrRefused] if the channel was not added, [ErrClosed] after Close.
 func (l *Listener) Wait(ctx context.Context, name string) error {
 	l.mu.Lock()
 	r, closed := l.channels[name], l.closed // a lost connection replaces this entry
@@ -441,7 +441,7 @@ func (l *Listener) refuse(err error) bool {
 	return true
 }
 
-// retryRefused subscribes again to the channels that were refused. It takes l.mu.
+// retryRefused subscribes again to the refused channels, for which Wait then waits. It takes l.mu.
 func (l *Listener) retryRefused() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
