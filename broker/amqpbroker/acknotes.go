@@ -38,8 +38,9 @@ type ackNotes struct {
 	index   ackIndex
 }
 
-// newAckNotes returns the ackNotes of a Broker, whose log adds each note that it reads to the
-// index, under the mutex of ackNotes. It sends nothing to the server and starts no goroutine.
+// newAckNotes returns the ackNotes of a Broker. Its log adds each note that it reads to the index,
+// and empties the index when the log is reset (see noteLog.reset). It holds a.mu for both.
+// newAckNotes sends nothing to the server and starts no goroutine.
 func (b *Broker) newAckNotes() *ackNotes {
 	a := &ackNotes{log: b.newNoteLog(b.names.acks(), ackNoteBytes, ackNoteSegment)}
 	a.log.apply = func(n *note, offset int64) {
@@ -83,8 +84,9 @@ func (a *ackNotes) add(key uint64) *roundTrip {
 	return r
 }
 
-// writeLoop writes the collected keys as one note after the other, waits for each confirmation,
-// and passes the result to the callers of add. It returns when no key is left. It takes a.mu.
+// writeLoop writes the collected keys as one note after the other and waits for each confirmation.
+// It sets the result that the calls of add share, and closes its done channel. It returns when no
+// key is left. It takes a.mu, but not while it waits.
 func (a *ackNotes) writeLoop() {
 	for {
 		a.mu.Lock()
@@ -140,9 +142,10 @@ type ackKeys struct {
 // empty reports whether no note was read yet.
 func (x *ackIndex) empty() bool { return !x.started }
 
-// add adds the keys of a note at the given offset of the stream. A block of ackBlock keys is
-// sorted and moved to x.blocks. If there are more than ackBlocks blocks, add drops the oldest.
-// Call it with the mutex of ackNotes held, like the other methods.
+// add adds the keys of a note at the given offset of the stream. A block of ackBlock keys is sorted
+// and moved to x.blocks. If there are more than ackBlocks blocks, add drops the oldest and sets
+// x.whole to false. The first note sets x.whole if its offset is 0. Call it with the mutex of
+// ackNotes held, like the other methods.
 func (x *ackIndex) add(n *note, offset int64) {
 	if !x.started {
 		x.started, x.whole = true, offset == 0
@@ -168,8 +171,8 @@ func (x *ackIndex) add(n *note, offset int64) {
 	}
 }
 
-// covers reports whether the index holds all notes since t. It returns false for a zero t and for
-// an empty index.
+// covers reports whether the index holds all notes since t. It returns false for a zero t, for an
+// empty index, and if the oldest note holds no valid time.
 //
 // If the index begins with the first note of the stream, it covers every t since that note. One
 // second is tolerated, because AMQP times are whole seconds. Otherwise t must lie at least

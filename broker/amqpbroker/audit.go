@@ -12,9 +12,14 @@ import (
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
 )
 
-// Audit implements [broker.Auditor]. It reports missing queues and exchanges of queue, AMQP queues
-// that were declared with other settings, and full dead letters. It changes nothing on the server.
-// For "" it returns nil, because every check belongs to a queue.
+// Audit implements [broker.Auditor]. It returns a sentence for each missing queue or exchange of
+// queue, and for each AMQP queue that was declared with other settings. One more sentence tells
+// that the dead letters are full. It changes nothing on the server. For "" it returns nil, because
+// every check belongs to a queue.
+//
+// The dead queue is checked only if a process consumes from queue or dead letters exist. Audit
+// waits for the server until ctx ends. It returns the errors of Stats, for example ErrNoQueue.
+// After a later error it returns the sentences found so far with the error.
 func (b *Broker) Audit(ctx context.Context, queue string) ([]string, error) {
 	if queue == "" { // the server alone is not checked
 		return nil, nil
@@ -93,7 +98,8 @@ func (b *Broker) isUnboundedDead(ctx context.Context, name string) bool {
 }
 
 // deadPolicyCommand returns the rabbitmqctl command that limits the dead queues of the namespace by
-// age and number. A policy is needed because the arguments of an existing queue cannot be changed.
+// age and number. A limit that is switched off in the Config is left out. A policy is needed
+// because the arguments of an existing queue cannot be changed.
 func (b *Broker) deadPolicyCommand() string {
 	var keys []string
 	if b.cfg.DeadTTL > 0 {
@@ -106,13 +112,13 @@ func (b *Broker) deadPolicyCommand() string {
 		b.cfg.Namespace, regexp.QuoteMeta(b.cfg.Namespace), strings.Join(keys, ","))
 }
 
-// auditQueue compares the AMQP queue name with args, the arguments that the adapter would
-// declare. It returns a sentence for people if the queue is missing or has other settings, ""
-// otherwise.
+// auditQueue compares the AMQP queue name with args, the arguments that the adapter would declare.
+// It returns a sentence for people if the queue is missing or has other settings, "" otherwise.
+// Other errors of the server are returned with "".
 //
-// lost is the consequence of a missing queue, for the sentence. dead is the name of the dead
-// queue: if name is that queue and has no limits, the sentence holds the command that sets them.
-// The redeclaration changes nothing on the server. It waits for the server.
+// lost is the consequence of a missing queue, for the sentence. dead is the name of the dead queue:
+// if name is that queue and has no limits, the sentence holds the command that sets them. The
+// redeclaration changes nothing on the server. It waits for the server.
 func (b *Broker) auditQueue(ctx context.Context, dead, name string, args amqp.Table, lost string) (note string, err error) {
 	missing, err := b.isMissing(ctx, func(ch *amqp.Channel) error {
 		_, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
@@ -138,9 +144,9 @@ func (b *Broker) auditQueue(ctx context.Context, dead, name string, args amqp.Ta
 	return fmt.Sprintf("amqp: the queue %s was declared with other settings, which may be weaker: %v", name, difference), nil
 }
 
-// isMissing calls fn with a temporary channel and reports whether the server answered "not
-// found". Any other error of fn is returned. fn may be called several times. It waits for the
-// server.
+// isMissing calls fn with a temporary channel and reports whether the server answered "not found".
+// Any other error of fn is returned. A queue whose node is down is not missing: fn is called again,
+// until ctx ends. It waits for the server.
 func (b *Broker) isMissing(ctx context.Context, fn func(ch *amqp.Channel) error) (bool, error) {
 	err := b.retry(ctx, func(sess *amqpconn.Session) error { return sess.Do(ctx, fn) })
 	if amqpconn.IsNotFound(err) {

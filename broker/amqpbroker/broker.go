@@ -143,8 +143,9 @@ func (b *Broker) Locate(queue string) (exchange, routingKey string) {
 	return "", q
 }
 
-// Publish implements [broker.Broker]. It waits until RabbitMQ has confirmed m. Returns ErrNoQueue
-// if RabbitMQ returns m as unroutable, ErrMalformed or ErrTooLarge if m cannot be sent.
+// Publish implements [broker.Broker]. It sends m once and waits until RabbitMQ has confirmed it.
+// Returns ErrNoQueue if RabbitMQ returns m as unroutable, ErrMalformed or ErrTooLarge if m cannot
+// be sent. After ErrIndeterminate, m may be in the queue.
 func (b *Broker) Publish(ctx context.Context, queue string, m *broker.Message) error {
 	var p amqp.Publishing
 	key, err := b.encodeAndRoute(&p, queue, m)
@@ -189,9 +190,10 @@ func (b *Broker) PublishAt(ctx context.Context, queue string, m *broker.Message,
 	return wrap(err, "publish later to", queue)
 }
 
-// PublishBatch implements [broker.BatchPublisher]. It waits until RabbitMQ has confirmed or
-// refused every message. It publishes the messages that are due before the delayed ones. Returns
-// nil if all were confirmed, otherwise a [broker.BatchError] with the error of each message.
+// PublishBatch implements [broker.BatchPublisher]. It waits until RabbitMQ has confirmed or refused
+// every message. It publishes the messages that are due before the delayed ones. A message that
+// fails does not stop the others. Returns nil if all were confirmed, otherwise a
+// [broker.BatchError] with the error of each message.
 func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 	errs := make([]error, len(ms))
 	publishings := make([]amqp.Publishing, len(ms))
@@ -239,7 +241,7 @@ func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 }
 
 // assignErrors stores part[i] in errs[at[i]] for each i. part holds the errors of a part of a
-// batch, at their indexes in the whole batch.
+// batch, and at holds their indexes in the whole batch. A nil part changes nothing.
 func assignErrors(errs []error, at []int, part []error) {
 	for i, err := range part {
 		errs[at[i]] = err

@@ -4,8 +4,8 @@ import "github.com/swarmiji/swarmiji/broker"
 
 var _ broker.Buffer = (*subscription)(nil)
 
-// Buffered implements [broker.Buffer]. It returns the deliveries that the server has sent and
-// Receive has not returned. It takes s.mu.
+// Buffered implements [broker.Buffer]. It returns the messages that the server has sent and Receive
+// has not returned, the most urgent level first. They stay held for Receive. It takes s.mu.
 func (s *subscription) Buffered() (ms []*broker.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -111,13 +111,12 @@ func (g *channel) isLost() bool {
 }
 
 // adjustConsumers starts and cancels consumers so that their prefetches add up to the stream's
-// wanted prefetch. It waits for the server and returns its first error. It does nothing once the
-// subscription is closed. It takes g.rpc, g.st.mu and g.mu.
+// wanted prefetch, and calls setAckThreshold. It waits for the server and returns its first error.
+// It does nothing once the subscription is closed. It takes g.rpc, g.st.mu and g.mu.
 //
-// The server fixes a consumer's prefetch when the consumer starts. For a higher prefetch one more
-// consumer is started. For a lower one all are cancelled and a new one is started. Unsettled
-// deliveries of cancelled consumers count against the new prefetch. As they are settled, further
-// consumers follow.
+// The server fixes a consumer's prefetch at its start. For a higher prefetch one more consumer is
+// started. For a lower one all are cancelled and a new one is started. Unsettled deliveries of
+// cancelled consumers count against the new prefetch. As they are settled, more consumers follow.
 func (g *channel) adjustConsumers() error {
 	g.rpc.Lock()
 	defer g.rpc.Unlock()
@@ -156,7 +155,8 @@ func (g *channel) adjustConsumers() error {
 }
 
 // startConsumer starts a consumer with the given prefetch, 0 for no limit, and a goroutine that
-// receives its deliveries. It waits for the server. Call it with g.rpc held.
+// receives its deliveries. A prefetch above 65,535 becomes 65,535. It waits for the server, see
+// Channel.Answered, and returns its error. Call it with g.rpc held; it takes g.mu.
 func (g *channel) startConsumer(prefetch int) error {
 	prefetch = min(prefetch, math.MaxUint16)
 	if err := g.ch.Qos(prefetch, 0, false); err != nil {
@@ -183,8 +183,9 @@ func (g *channel) startConsumer(prefetch int) error {
 	return nil
 }
 
-// receiveFrom adds each delivery of consumer c to the unsettled list and passes it to the
-// subscription. It returns when deliveries is closed, and then closes c.done.
+// receiveFrom adds each delivery of consumer c to the unsettled list and pushes it to the
+// subscription, for Receive. It returns when deliveries is closed, and closes c.done. It takes g.mu
+// and sub.mu.
 func (g *channel) receiveFrom(c *consumer, deliveries <-chan amqp.Delivery) {
 	defer close(c.done)
 	for m := range deliveries {
@@ -194,17 +195,16 @@ func (g *channel) receiveFrom(c *consumer, deliveries <-chan amqp.Delivery) {
 	}
 }
 
-// stopFetching cancels all consumers and waits until their deliveries are in the unsettled list.
-// It takes g.rpc and g.mu.
+// stopFetching cancels all consumers and returns the error of cancelConsumers. It takes g.rpc.
 func (g *channel) stopFetching() error {
 	g.rpc.Lock()
 	defer g.rpc.Unlock()
 	return g.cancelConsumers()
 }
 
-// cancelConsumers cancels all consumers and waits until their deliveries are in the unsettled
-// list. These become orphans, which count against the prefetch of later consumers. It stops at
-// the first error. Call it with g.rpc held.
+// cancelConsumers cancels all consumers and waits until their deliveries are in the unsettled list.
+// These become orphans, which count against the prefetch of later consumers. It stops at the first
+// error. Call it with g.rpc held; it takes g.mu.
 func (g *channel) cancelConsumers() error {
 	for len(g.consumers) > 0 {
 		c := g.consumers[0]
@@ -223,7 +223,7 @@ func (g *channel) cancelConsumers() error {
 }
 
 // setAckThreshold sets the number of acknowledgements that are collected before one is sent: a
-// quarter of the wanted prefetch, at least 1 and at most ackBatch. It takes g.mu.
+// quarter of want, at least 1 and at most ackBatch. Unlimited: ackBatch. It takes g.mu.
 func (g *channel) setAckThreshold(want int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -270,8 +270,9 @@ func (g *channel) add(d *delivery) {
 	}
 }
 
-// remove removes d from the unsettled list and updates the counters. If orphans free prefetch it
-// wakes the stream to start another consumer. If d was the last delivery it closes the channel of
+// remove removes d from the unsettled list and updates the counters. If the prefetch of an urgent
+// level was used up, it sets st.unsure: less urgent levels wait. If orphans free prefetch it wakes
+// the stream to start another consumer. If d was the last delivery it closes the channel of
 // settledSignal. Call it with g.mu held.
 func (g *channel) remove(d *delivery) {
 	if d.prev == nil {
@@ -319,7 +320,7 @@ func (g *channel) settledSignal() <-chan struct{} {
 //
 // The collected acknowledgements are sent when a quarter of the prefetch is collected or after
 // ackDelay, because one multiple acknowledgement can stand for many. If now is true they are sent
-// at once. Call it with g.mu held.
+// at once. Call it with g.mu held. The caller sets d.state.
 func (g *channel) ack(d *delivery, now bool) {
 	g.remove(d)
 	g.acked = append(g.acked, d.tag)
@@ -346,8 +347,8 @@ func (g *channel) flushAcks() {
 // sends the other collected tags singly if all is true or if they have reached the threshold. Call
 // it with g.mu held.
 //
-// It does not block, because writes go to a buffer. An error means that the channel is closed. Then
-// the messages are delivered again.
+// It sets g.ackSentAt and does not block, because writes go to a buffer. An error means that the
+// channel is closed. Then the messages are delivered again.
 func (g *channel) sendAcks(all bool) {
 	if len(g.acked) == 0 {
 		return
@@ -384,7 +385,7 @@ func (g *channel) sendAcks(all bool) {
 
 // hasPending reports whether the server may send a message that has not arrived yet: the prefetch
 // is not used up and the queue holds messages. It waits for two answers of the server. It returns
-// false after an error. It takes g.rpc and g.mu.
+// false after an error and for a closed channel. It takes g.rpc and g.mu.
 func (g *channel) hasPending() bool {
 	g.rpc.Lock()
 	defer g.rpc.Unlock()
@@ -404,8 +405,7 @@ func (g *channel) hasPending() bool {
 
 // ackLinger is the time that a channel stays open after its last acknowledgements. RabbitMQ (3.10)
 // holds acknowledgements to a quorum queue back while many are in progress, and forgets them when
-// the channel closes. Without the wait, one stop in five right after a burst of 256 single
-// acknowledgements ran some tasks again.
+// the channel closes. Without the wait, one stop in five after a burst ran some tasks again.
 const ackLinger = 250 * time.Millisecond
 
 // waitForAcks blocks until ackLinger has passed since the last acknowledgement was sent, or until
@@ -478,9 +478,9 @@ func (g *channel) barrier(ctx context.Context) error {
 	return r.await(ctx, nil)
 }
 
-// runRoundTrips makes one round trip after the other while callers of barrier wait. The request
-// is basic.qos for future consumers. It has no effect, because every consumer sets its own
-// prefetch when it starts. It takes g.rpc and g.mu.
+// runRoundTrips makes one round trip after the other while callers of barrier wait. The request,
+// basic.qos for future consumers, has no effect: every consumer sets its own prefetch. It takes
+// g.mu, and g.rpc, which it holds during a request.
 func (g *channel) runRoundTrips() {
 	for {
 		g.rpc.Lock()

@@ -19,8 +19,9 @@ import (
 // its connection.
 const maxCopied = 96 << 10
 
-// encodeCopy fills p with m, a message that the server has delivered. It returns the names of the
-// headers and properties that the copy does not keep.
+// encodeCopy fills p with m, a message that the server has delivered, with the adapter's headers
+// and the current time. It returns the names of the headers and properties that the copy does not
+// keep.
 //
 // It never fails, because a message that could be neither released nor dead-lettered would be
 // delivered for ever. A foreign publisher may have sent a message that encode refuses. So the

@@ -16,11 +16,12 @@ import (
 
 // publishDead publishes the dead letter d to the dead queue of queue and waits for the
 // confirmation. d.Message is copied with [encodeCopy], which never refuses a message; dropped
-// headers are logged.
+// headers are logged. Reason, Queue, At, Stack and Attempts become headers.
 //
-// If the dead queue does not exist or another process is creating it, publishDead declares it and
-// publishes again, up to 10 times. It pauses for deadPause in the second case. Returns the errors
-// of the declaration and all other errors of the publish at once.
+// If the dead queue does not exist or RabbitMQ refuses the letter, publishDead declares the queue
+// and publishes again, up to 10 times. RabbitMQ refuses letters while another process creates the
+// queue; then it first pauses for deadPause. Returns the errors of the declaration and all other
+// errors of the publish at once. If ctx ends during a pause it returns the last error.
 func (b *Broker) publishDead(ctx context.Context, queue string, d broker.Dead) error {
 	d = d.Normalized()
 	var p amqp.Publishing
@@ -56,9 +57,10 @@ const (
 	deadPause    = 50 * time.Millisecond
 )
 
-// PutDead implements [broker.DeadLetterer]. It declares the dead queue if that does not exist,
-// and waits until RabbitMQ has confirmed the letter. The queue itself need not exist. Returns
-// ErrMalformed for a name that is not valid or a missing message.
+// PutDead implements [broker.DeadLetterer]. It declares the dead queue if that does not exist, and
+// waits until RabbitMQ has confirmed the letter. The queue itself need not exist. Returns
+// ErrMalformed for a name that is not valid or a missing message. After ErrIndeterminate the letter
+// may be stored.
 func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error {
 	if _, err := b.route(queue, defaultPriority); err != nil {
 		return wrap(err, "dead-letter in", queue)
@@ -69,10 +71,10 @@ func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error
 	return wrap(b.publishDead(ctx, queue, d), "dead-letter in", queue)
 }
 
-// decodeDead returns the dead letter in d, a message of the dead queue. If publishDead has stored
-// it, its headers hold queue, reason, time, stack and attempts. Headers of another type are
-// ignored. If the server has dead-lettered the message, the reason and the time come from the
-// server's headers, as far as they exist.
+// decodeDead returns the dead letter in d, a message of the dead queue of queue. If publishDead has
+// stored it, its headers hold queue, reason, time, stack and attempts. Headers of another type are
+// ignored. Without a header for it, Queue is queue. If the server has dead-lettered the message,
+// the reason and the time come from the server's headers, as far as they exist.
 func decodeDead(queue string, d *amqp.Delivery) broker.Dead {
 	m := &broker.Message{}
 	decode(m, d)
@@ -107,11 +109,13 @@ func decodeDead(queue string, d *amqp.Delivery) broker.Dead {
 	return dead
 }
 
-// withDeadQueue calls fn with a temporary channel and the name of the dead queue of queue. If
-// again is true, fn is called again when the connection ends during the call.
+// withDeadQueue calls fn with a temporary channel and the name of the dead queue of queue, and
+// returns fn's error. If again is true, fn is called again when the connection ends during the
+// call. It waits for the server.
 //
 // If the dead queue does not exist but the queue does, fn is not called and withDeadQueue returns
-// nil. Returns the server's "not found" if neither exists. It waits for the server.
+// nil. Returns the server's "not found" if neither exists, ErrMalformed for a name that is not
+// valid.
 func (b *Broker) withDeadQueue(ctx context.Context, queue string, again bool, fn func(ch *amqp.Channel, name string) error) error {
 	if _, err := b.route(queue, defaultPriority); err != nil {
 		return err
@@ -140,8 +144,9 @@ func (b *Broker) withDeadQueue(ctx context.Context, queue string, again bool, fn
 	return err
 }
 
-// PurgeDead implements [broker.DeadLetterer]. It returns the number of removed letters, 0 if the
-// dead queue does not exist. Returns ErrNoQueue if the queue does not exist either.
+// PurgeDead implements [broker.DeadLetterer]. It waits for the server and returns the number of
+// removed letters, 0 if the dead queue does not exist. Returns ErrNoQueue if the queue does not
+// exist either. After an error the number is 0, although letters may have been removed.
 func (b *Broker) PurgeDead(ctx context.Context, queue string) (int, error) {
 	var n int
 	err := b.withDeadQueue(ctx, queue, true, func(ch *amqp.Channel, name string) error {

@@ -121,8 +121,9 @@ func (b *Broker) bind(ctx context.Context, amqpQueue string) error {
 	})
 }
 
-// bindOn binds amqpQueue to the exchange at the end of the delay levels, on ch, and waits for the
-// server. After a success it stores the number of the connection sess in b.bound.
+// bindOn binds amqpQueue to the exchange at the end of the delay levels, on ch, waits for the
+// server and returns its error. After a success it stores the number of the connection sess in
+// b.bound.
 func (b *Broker) bindOn(ch *amqp.Channel, sess *amqpconn.Session, amqpQueue string) error {
 	if err := ch.QueueBind(amqpQueue, "#."+b.names.topic(amqpQueue), b.names.deliver(), false, nil); err != nil {
 		return err
@@ -131,10 +132,10 @@ func (b *Broker) bindOn(ch *amqp.Channel, sess *amqpconn.Session, amqpQueue stri
 	return nil
 }
 
-// declareDeliverExchange declares the exchange at the end of the delay levels, once per
-// connection. Messages that it cannot route, because their queue was deleted meanwhile, go to the
-// undeliverable queue, which is declared too. It waits for the server and stops at the first
-// error; the next call tries again.
+// declareDeliverExchange declares the exchange at the end of the delay levels, once per connection.
+// Messages that it cannot route, because their queue was deleted meanwhile, go to the undeliverable
+// queue, which is declared and bound too. It waits for the server and stops at the first error; the
+// next call tries again.
 func (b *Broker) declareDeliverExchange(ctx context.Context, sess *amqpconn.Session) error {
 	name := b.names.undeliverable()
 	if gen, ok := b.bound.Load(name); ok && gen == sess.Generation() {
@@ -158,12 +159,13 @@ func (b *Broker) declareDeliverExchange(ctx context.Context, sess *amqpconn.Sess
 	return err
 }
 
-// setUpDelays declares the delay exchanges and queues on a new publishing channel. The Publisher
-// calls it and opens another channel after an error.
+// setUpDelays declares the delay exchanges and queues on a new publishing channel, and waits for
+// the server. The Publisher calls it and opens another channel after an error.
 //
 // If the queues exist with other settings, the server closes the channel. Another process may be
-// configured with another queue type. Then setUpDelays declares each queue singly and returns the
-// error. On the next channel it declares only the exchanges. It waits for the server.
+// configured with another queue type. Then setUpDelays declares each queue singly, sets
+// b.delaysFound and returns the error. On the next channel it declares only the exchanges and
+// clears b.delaysFound.
 func (b *Broker) setUpDelays(ch *amqp.Channel) error {
 	if b.delaysFound.Swap(false) {
 		return b.declareDelays(ch, false)

@@ -178,8 +178,10 @@ func (d *delivery) key() messageKey {
 
 // AckedBefore implements [broker.AckChecker]. It reads the stream of acknowledgement notes up to
 // its end, and blocks until that is done or ctx ends. It returns true if a note names the message.
-// It also returns true if the notes do not go back to the time of publishing, or if the message
-// does not hold that time. Returns ErrUnavailable if ctx ends first, ErrClosed after Close.
+//
+// It also returns true if the notes do not go back to the time of publishing. The same holds if the
+// message holds no such time, or one that lies more than clockSkew in the future. Returns
+// ErrUnavailable if ctx ends first or the stream was created again, ErrClosed after Close.
 func (d *delivery) AckedBefore(ctx context.Context) (bool, error) {
 	var since time.Time
 	if now := time.Now().Add(clockSkew).Unix(); d.since > 0 && d.since < now {
@@ -214,7 +216,8 @@ func (d *delivery) requeue() {
 // Headers that the copy cannot keep are logged.
 //
 // Returns ErrSettled or ErrLeaseLost if d cannot be settled, ErrUnsupported for more than 8.7
-// years. It takes the channel's mutex, but not while it waits.
+// years. If the copy cannot be published, Release returns that error and d can be settled again. It
+// takes the channel's mutex, but not while it waits.
 func (d *delivery) Release(ctx context.Context, after time.Duration) error {
 	if after <= 0 {
 		d.channel.mu.Lock()

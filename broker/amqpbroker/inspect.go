@@ -47,8 +47,8 @@ func isRecent(notes *sync.Map, queue string, age time.Duration) bool {
 	return ok && time.Since(at.(time.Time)) < age //nolint:forcetypeassert // nothing else is in it
 }
 
-// loadLevelsCached calls loadLevels and returns its error. It does nothing if the queue was found
-// without levels less than levellessFor ago.
+// loadLevelsCached calls loadLevels, which waits for the server, and returns its error. It does
+// nothing if the queue was found without levels less than levellessFor ago.
 func (b *Broker) loadLevelsCached(ctx context.Context, queue string) error {
 	if isRecent(&b.levelless, queue, levellessFor) {
 		return nil
@@ -95,9 +95,10 @@ func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) 
 	return broker.Stats{Ready: ready, Held: -1, Delayed: -1, Dead: dead, DeadDropped: -1}, nil
 }
 
-// Purge implements [broker.Inspector]. It removes the waiting messages of all priority levels and
-// returns their number. Delayed messages and dead letters stay. Returns ErrNoQueue if the queue
-// does not exist. After an error the number is 0, although some messages may have been removed.
+// Purge implements [broker.Inspector]. It removes the waiting messages of all priority levels,
+// waits for the server and returns their number. Delayed messages and dead letters stay. Returns
+// ErrNoQueue if the queue does not exist, ErrMalformed for a name that is not valid. After an error
+// the number is 0, although some messages may have been removed.
 func (b *Broker) Purge(ctx context.Context, queue string) (int, error) {
 	if _, err := b.route(queue, defaultPriority); err != nil {
 		return 0, wrap(err, "purge", queue)

@@ -77,16 +77,18 @@ func (b *Broker) loadLevels(ctx context.Context, queue string) error {
 	return err
 }
 
-// declareLevels decides the priority levels of a queue and stores them in b.queues. It may wait
-// up to levelsWait for the first entry of the queue's stream.
+// declareLevels decides the priority levels of a queue and stores them in b.queues. It may wait up
+// to levelsWait for the first entry of the queue's stream.
 //
 //   - The stream holds an entry: those levels are valid.
 //   - The queue exists without a stream: it has one level.
 //   - Neither exists: it writes want as an entry. A queue with one level needs no entry.
-//   - The stream exists without an entry: it writes want, or one level if the queue exists.
+//   - The stream exists without an entry: it writes want. It writes one level if the queue exists
+//     or want has fewer than two.
 //
 // If another process has written an entry first, the levels of that one are valid. If the valid
-// levels differ from want, it logs a warning, once.
+// levels differ from want, it logs a warning, once. Returns the server's errors; then b.queues is
+// unchanged, although an entry may have been written.
 func (b *Broker) declareLevels(ctx context.Context, queue string, want []int) error {
 	err := b.loadLevels(ctx, queue)
 	unwritten := errors.Is(err, errNoLevels)
@@ -124,8 +126,9 @@ func (b *Broker) declareLevels(ctx context.Context, queue string, want []int) er
 	return nil
 }
 
-// writeLevels declares the stream of a queue's levels, appends an entry with bounds, and waits for
-// the confirmation. It does not check whether another entry is first.
+// writeLevels declares the stream of a queue's levels, appends an entry with bounds, separated by
+// commas, and waits for the confirmation. It does not check whether another entry is first. Returns
+// the error of the declaration or of the publish; after ErrIndeterminate the entry may be stored.
 func (b *Broker) writeLevels(ctx context.Context, queue string, bounds []int) error {
 	stream := b.names.levels(queue)
 	if err := b.retry(ctx, func(sess *amqpconn.Session) error {
@@ -140,7 +143,8 @@ func (b *Broker) writeLevels(ctx context.Context, queue string, bounds []int) er
 	return b.direct.Publish(ctx, "", stream, &amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte(strings.Join(text, ","))})
 }
 
-// warnLevels logs once per queue that the queue exists with other priority levels than wanted.
+// warnLevels logs once per queue that the queue exists with the priority levels have, not want. A
+// nil have means one level.
 func (b *Broker) warnLevels(ctx context.Context, queue string, want, have []int) {
 	if _, known := b.warned.LoadOrStore(b.names.levels(queue), struct{}{}); !known {
 		b.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "amqp: the queue exists with other priority levels and is used as it is; to create it again, delete it and its levels queue when it is empty",
@@ -149,8 +153,9 @@ func (b *Broker) warnLevels(ctx context.Context, queue string, want, have []int)
 }
 
 // readLevels returns the bounds in the first entry of a queue's stream, nil if the stream does not
-// exist. It waits for the server, and up to levelsWait for the entry. Returns errNoLevels if the
-// stream holds no entry by then, ErrMalformed if the entry is not a list of ascending numbers.
+// exist. It waits for the server, and up to levelsWait for the entry. If the reading is
+// interrupted, it begins again after pollPause. Returns errNoLevels if the stream holds no entry by
+// then, ErrMalformed if the entry is not a list of ascending numbers.
 func (b *Broker) readLevels(ctx context.Context, queue string) (bounds []int, err error) {
 	name := b.names.levels(queue)
 	var body []byte
@@ -183,8 +188,9 @@ func (b *Broker) readLevels(ctx context.Context, queue string) (bounds []int, er
 	return bounds, nil
 }
 
-// firstEntry consumes the stream on ch and sends its first entry to got. Returns the error of
-// awaitEntry if no entry arrives, the server's "not found" if the stream does not exist.
+// firstEntry consumes the stream on ch, waits up to levelsWait for its first entry and sends that
+// to got, which must have space for it. The consumer ends with ch. Returns the error of awaitEntry
+// if no entry arrives, the server's "not found" if the stream does not exist.
 func firstEntry(ctx context.Context, sess *amqpconn.Session, ch *amqp.Channel, stream string, got chan<- []byte) error {
 	if _, err := ch.QueueDeclarePassive(stream, true, false, false, false, nil); err != nil {
 		return err

@@ -43,9 +43,15 @@ func isForeign(name string) bool {
 	return !strings.HasPrefix(name, "x-") && !strings.HasPrefix(name, "swj-")
 }
 
-// encode fills p with m. It returns ErrMalformed or ErrTooLarge for every message to which the
-// client library or the server would answer by closing the channel or the connection. That would
-// affect other messages too.
+// encode fills p with m. It refuses every message to which the client library or the server would
+// answer by closing the channel or the connection. That would affect other messages too. After an
+// error p may be filled in part. p.Timestamp is now, or zero if the id holds the time (see idTime)
+// and Generation is 0.
+//
+//   - ErrTooLarge: the body is larger than [broker.BodyLimit], or the headers are larger than
+//     maxHeaders.
+//   - ErrMalformed: m is nil, its Generation is negative, or its ID or ContentType has more than
+//     255 bytes. The same holds for a header or property that AMQP cannot carry.
 func (b *Broker) encode(p *amqp.Publishing, m *broker.Message) error {
 	if m == nil {
 		return fmt.Errorf("%w: no message", broker.ErrMalformed)
@@ -74,8 +80,9 @@ func (b *Broker) encode(p *amqp.Publishing, m *broker.Message) error {
 	return nil
 }
 
-// encodeHeaders sets p.Headers to the foreign headers of m and those of the adapter. Returns
-// ErrMalformed for a name or type that cannot be sent, ErrTooLarge above maxHeaders.
+// encodeHeaders sets p.Headers to the foreign headers of m and those of the adapter. Headers of m
+// that begin with "x-" or "swj-" are left out. Returns ErrMalformed for a name or type that cannot
+// be sent, ErrTooLarge above maxHeaders.
 func encodeHeaders(p *amqp.Publishing, m *broker.Message) error {
 	p.Headers = make(amqp.Table, len(m.Headers)+3)
 	size := 0
@@ -173,10 +180,10 @@ func encodeProperty(p *amqp.Publishing, k, v string) error {
 	return nil
 }
 
-// decode fills m with the received message d. Headers of the adapter set fields of m, and are
-// ignored if their value is invalid. Without a header swj-prio the priority is 100. Foreign
-// headers and native properties are copied, except values of types that a broker.Message cannot
-// hold.
+// decode fills m with the received message d; the body is shared. Headers of the adapter set fields
+// of m, and are ignored if their value is invalid. Without a header swj-prio the priority is 100.
+// Foreign headers and native properties are copied, except values of types that a broker.Message
+// cannot hold.
 func decode(m *broker.Message, d *amqp.Delivery) {
 	m.ID, m.ContentType, m.Body, m.Priority = d.MessageId, d.ContentType, d.Body, defaultPriority
 	for k, v := range d.Headers {

@@ -51,7 +51,8 @@ func (n *note) encode() []byte {
 // small and every id fits.
 type messageKey [16]byte
 
-// keyOf returns the key of a message. If the id is empty, the body is hashed instead of the id.
+// keyOf returns the key of a message: the hash of its generation, queue and id. If the id is empty,
+// the body is hashed too.
 func keyOf(queue, id string, generation int, body []byte) messageKey {
 	h := sha256.New()
 	h.Write([]byte(strconv.Itoa(generation) + "/" + queue + "/" + id)) // a queue name has no slash

@@ -89,8 +89,9 @@ func (l *noteLog) args() amqp.Table {
 	}
 }
 
-// declare creates the stream if it does not exist, once per connection of notes. Concurrent callers
-// wait until one of them has done it. Returns ErrUnavailable if ctx ends first.
+// declare creates the stream if it does not exist, once per connection of notes, and waits for the
+// server. Concurrent callers wait until one of them has done it. Returns ErrUnavailable if ctx ends
+// first, and the errors of declareOne; then the next call tries again.
 func (l *noteLog) declare(ctx context.Context, sess *amqpconn.Session) error {
 	if l.declared.Load() == sess.Generation() {
 		return nil
@@ -111,9 +112,10 @@ func (l *noteLog) declare(ctx context.Context, sess *amqpconn.Session) error {
 	return nil
 }
 
-// ensureStream makes sure that the stream exists, once per connection. sess is the connection
-// that consumes; the stream is written over another one. If it had to be created, ensureStream
-// writes a first note, whose time says since when the stream exists. It waits for the server.
+// ensureStream makes sure that the stream exists, once per connection. sess is the connection that
+// consumes; the stream is written over another one. If it had to be created, ensureStream writes a
+// first note, whose time says since when the stream exists. It waits for the server. After an error
+// the next call tries again.
 func (l *noteLog) ensureStream(ctx context.Context, sess *amqpconn.Session) error {
 	if l.ensured.Load() == sess.Generation() {
 		return nil
@@ -140,10 +142,12 @@ func (l *noteLog) newNoteID() string {
 }
 
 // append writes n to the stream under the id name and waits for the confirmation. The note may be
-// stored even if append returns an error.
+// stored even if append returns an error, and more than once.
 //
-// It repeats the attempt until ctx ends if the stream does not exist or is being created, its node
-// is down, or no answer arrived. It returns other errors at once.
+// An attempt creates a missing stream. append repeats the attempt until ctx ends in these cases:
+// the stream was missing or is being created, the server refused the note, its node is down, or no
+// answer arrived. If ctx ends, it returns the error of the last attempt. It returns other errors,
+// also ErrAccess, at once.
 func (l *noteLog) append(ctx context.Context, name string, n *note) error {
 	p := &amqp.Publishing{DeliveryMode: amqp.Persistent, MessageId: name, Body: n.encode()}
 	for {
@@ -163,7 +167,8 @@ func (l *noteLog) append(ctx context.Context, name string, n *note) error {
 
 // appendOnce publishes p to the stream once and waits for the confirmation. It declares the stream
 // if that was not done on this connection. If no answer arrives within noteAnswer it returns
-// ErrIndeterminate.
+// ErrIndeterminate. While the server blocks publishers with an alarm, it waits until ctx ends
+// instead.
 func (l *noteLog) appendOnce(ctx context.Context, p *amqp.Publishing) error {
 	sess, err := l.b.notes.Session(ctx)
 	if err != nil {
@@ -301,7 +306,8 @@ func (l *noteLog) readFailed(err error) {
 
 // read declares the stream and applies its notes, until ch or ctx ends. On a later channel it
 // continues after the last note that was applied. Returns nil if ctx has ended. After another end
-// it returns the error, and Supervise calls it again with a new channel.
+// it returns the error, and Supervise calls it again with a new channel. The stream may have been
+// deleted then: read clears l.declared, so that the stream is declared again.
 func (l *noteLog) read(ctx context.Context, ch *amqpconn.Channel) error {
 	if err := l.declare(ctx, ch.Session()); err != nil {
 		return err
@@ -373,14 +379,15 @@ func (l *noteLog) resume(ctx context.Context, f *amqpconn.Feed) error {
 	return f.Taken(&d)
 }
 
-// offsetOf returns the offset of a message in its stream.
+// offsetOf returns the offset of a message in its stream, 0 if the message has no valid header for
+// it.
 func offsetOf(d *amqp.Delivery) int64 {
 	n, _ := integer(d.Headers["x-stream-offset"])
 	return n
 }
 
-// applyDelivery applies the note in d, records its offset, and wakes the writer that waits for
-// it. It ignores a body that is not a note. It takes l.mu.
+// applyDelivery passes the note in d to l.apply, records its offset and id, and wakes the writer
+// that waits for it. It ignores a body that is not a note. It takes l.mu, but not during l.apply.
 func (l *noteLog) applyDelivery(d *amqp.Delivery) {
 	var n note
 	if err := json.Unmarshal(d.Body, &n); err == nil { // other bodies are ignored

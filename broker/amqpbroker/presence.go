@@ -55,7 +55,7 @@ func (w *witness) recordLeave(node string, at time.Time) {
 }
 
 // recordAnswer records a sign of life of a node, if a question is waiting for one and its note was
-// read before. Call it with w.mu held.
+// read before. It wakes the goroutine in ask by closing seen. Call it with w.mu held.
 func (w *witness) recordAnswer(node string) {
 	if s := w.nodes[node]; s != nil && s.seen != nil && s.noteID == "" {
 		close(s.seen)
@@ -64,8 +64,9 @@ func (w *witness) recordAnswer(node string) {
 }
 
 // recordQuestion handles the note with the id name, which asks for a node. If the question is this
-// process's own, later answers count from now on. If the node belongs to this process, it starts a
-// goroutine that answers. Call it with w.mu held.
+// process's own, later answers count from now on. If this process answers for the node,
+// recordQuestion adds the node to w.asked and starts answerLoop, unless that runs. Call it with
+// w.mu held.
 func (w *witness) recordQuestion(node, name string) {
 	if s := w.nodes[node]; s != nil && s.noteID == name {
 		s.noteID = ""
@@ -106,9 +107,10 @@ func (w *witness) answerLoop() {
 	}
 }
 
-// NodeState implements [broker.Witness]. It asks the node through the stream of starts. It takes
-// 2 s to find that a node is absent. Returns an error if ctx ends first or the stream cannot be
-// written.
+// NodeState implements [broker.Witness]. It asks the node through the stream of starts and blocks
+// until the answer is known. It takes 2 s to find that a node is absent. Returns ErrUnavailable if
+// ctx ends first, ErrMalformed for a malformed name, ErrClosed after Close. It also returns an
+// error if the stream cannot be written or read.
 func (b *Broker) NodeState(ctx context.Context, node string) (broker.NodeState, error) {
 	state, err := b.witness.nodeState(ctx, node)
 	return state, wrap(err, "get the state of node", node)
@@ -116,7 +118,8 @@ func (b *Broker) NodeState(ctx context.Context, node string) (broker.NodeState, 
 
 // nodeState asks a node over the stream of notes whether it is present, and blocks until the answer
 // is known: present, left in order, or absent because it did not answer in time. Callers at the
-// same time share one question. It takes w.mu, but not while it waits.
+// same time share one question, which the goroutine of askLoop asks. It takes w.mu, but not while
+// it waits.
 //
 // Returns ErrUnavailable if ctx ends first, ErrMalformed for a malformed name, ErrClosed after
 // Close, and errors of the stream.
@@ -157,8 +160,10 @@ func (w *witness) checkNode(node string) error {
 	return nil
 }
 
-// askLoop asks for a node while callers of nodeState wait for a question that was not asked yet.
-// It pauses for syncPause between two questions. It takes w.mu.
+// askLoop asks for a node while callers of nodeState wait for a question that was not asked yet. It
+// passes each answer or error to the callers. It pauses for syncPause between two questions. At the
+// end it drops the entry of the node, unless the node has left in order. It takes w.mu, but not
+// while it waits.
 func (w *witness) askLoop(node string) {
 	for {
 		w.mu.Lock()
@@ -228,15 +233,17 @@ func (w *witness) ask(node, name string, seen <-chan struct{}) (broker.NodeState
 }
 
 // Leave implements [broker.Witness]. It stores a note that the node ended in order and waits for
-// the confirmation. It does nothing for a node that noted no start in this Broker.
+// the confirmation. It does nothing for a node that noted no start in this Broker. Returns
+// ErrMalformed for a malformed name, ErrClosed after Close, and the error of the write. Even after
+// an error of the write the note may be stored.
 func (b *Broker) Leave(ctx context.Context, node string) error {
 	return wrap(b.witness.leave(ctx, node), "leave as node", node)
 }
 
 // leave writes a note that the node ended in order and waits for the confirmation. Then this
-// process no longer answers for the node. After an error it still answers. It does nothing if the
-// node noted no start in this process. Returns the errors of checkNode. It takes w.mu, but does
-// not hold it while it waits.
+// process no longer answers for the node. After an error it still answers, although the note may be
+// stored. It does nothing if the node noted no start in this process. Returns the errors of
+// checkNode and append. It takes w.mu, but does not hold it while it waits.
 func (w *witness) leave(ctx context.Context, node string) error {
 	if err := w.checkNode(node); err != nil {
 		return err

@@ -29,6 +29,11 @@ const (
 // other consumer sees them. A process runs one scan of a queue at a time, and a second scan waits.
 // Memory holds the bodies of one window; of the kept letters it holds only numbers.
 //
+// Returns nil without a call of fn if the dead queue does not exist, ErrNoQueue if the queue does
+// not exist either. If ctx ends it returns ErrUnavailable at once, and another goroutine returns
+// the kept letters. A lost connection ends the scan with an error, and the server puts the kept
+// letters back.
+//
 // A quorum queue puts returned letters before letters that were never fetched, but after letters
 // that were returned earlier. So a scan that stops still fetches the letters that an earlier scan
 // had fetched. Only a scan that fails or crashes may change the order.
@@ -217,9 +222,10 @@ func (s *deadScan) keep(tag uint64) {
 }
 
 // showLetter passes a letter to the caller of ScanDead and waits for the decision. If the decision
-// is DeadRemove, it acknowledges the letter and returns true, even if the acknowledgement fails.
-// After DeadStop it shows nothing and returns false, so that every letter is kept. Returns an error
-// if ctx ends or the acknowledgement fails.
+// is DeadRemove, it acknowledges the letter and returns true, even if the acknowledgement fails. It
+// returns false for a letter that is kept. The decision DeadStop keeps the letter and sets
+// s.stopped; later calls show nothing and return false. Returns an error if ctx ends or the
+// acknowledgement fails.
 func (s *deadScan) showLetter(ctx context.Context, d *amqp.Delivery) (removed bool, err error) {
 	if s.stopped {
 		return false, nil

@@ -50,8 +50,9 @@ func newStream(s *subscription, name string, want int) *stream {
 	return &stream{sub: s, name: name, want: want, returned: make(chan struct{})}
 }
 
-// run consumes the queue, on a new channel whenever one is lost. It returns when the subscription
-// is closed and all deliveries are settled, or when the Broker is closed.
+// run consumes the queue, on a new channel whenever one is lost, and reports each loss to
+// streamFailed. It returns when the subscription is closed and all deliveries are settled, or when
+// the Broker is closed.
 func (st *stream) run() {
 	st.sub.b.con.Supervise(st.sub.fetch, st.consume, func(err error) { st.sub.streamFailed(st, err) })
 	st.signalReturned()
@@ -61,10 +62,13 @@ func (st *stream) run() {
 // several times.
 func (st *stream) signalReturned() { st.once.Do(func() { close(st.returned) }) }
 
-// consume declares the queue with all that it needs and consumes it on the channel ch. It returns
-// the error that ended the channel, errCancelled if the server cancelled a consumer. Its
-// deliveries are lost then. When fetch ends, because the subscription is closed, it drains the
-// channel instead, see drain. It takes st.mu.
+// consume declares the queue with all that it needs and consumes it on the channel ch. Once
+// consumers run it calls streamReady, and it adjusts them whenever the prefetch changes. It blocks
+// until the channel ends and returns the error, errCancelled if the server cancelled a consumer.
+// Its deliveries are lost then.
+//
+// When fetch ends, because the subscription is closed, it drains the channel instead, see drain. In
+// all cases it closes the channel at the end. It takes st.mu.
 func (st *stream) consume(fetch context.Context, ch *amqpconn.Channel) error {
 	b := st.sub.b
 	if err := b.declareConsumed(fetch, ch.Session(), st.sub.queue, st.name); err != nil {
@@ -143,7 +147,8 @@ func (st *stream) drain(g *channel) error {
 // channel begins with n.
 //
 // Returns the server's error, or ctx's error if ctx ends first. The limit n stays wanted in both
-// cases. It takes st.mu, but not while it waits.
+// cases, and after the end of ctx a goroutine still applies it. It takes st.mu, but not while it
+// waits.
 func (st *stream) setPrefetch(ctx context.Context, n int) error {
 	st.mu.Lock()
 	st.want = n

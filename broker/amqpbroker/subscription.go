@@ -45,7 +45,7 @@ type subscription struct {
 //   - ErrClosed: the Broker is closed.
 //   - ErrTooMany: the connection has too few channels.
 //   - ErrAccess: RabbitMQ refuses access.
-//   - ErrUnavailable: ctx ended first.
+//   - ErrUnavailable: ctx ended first, or the queue's levels cannot be read.
 func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.SubscribeOptions) (broker.Subscription, error) {
 	if _, err := b.route(queue, defaultPriority); err != nil {
 		return nil, wrap(err, "subscribe to", queue)
@@ -134,8 +134,8 @@ func (s *subscription) abandon(err error) error {
 }
 
 // Receive implements [broker.Subscription]. It blocks until a delivery is held, ctx ends, the
-// subscription is closed, or the server refuses access. A lost connection does not end it.
-// Returns ctx's error, ErrClosed or ErrAccess.
+// subscription is closed, or the server refuses access. A held delivery is returned even if ctx has
+// ended. A lost connection does not end the wait. Returns ctx's error, ErrClosed or ErrAccess.
 func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 	d, err := s.line.Receive(ctx)
 	if err != nil {
@@ -181,7 +181,8 @@ func (s *subscription) push(st *stream, d *delivery) {
 }
 
 // streamReady records that a stream consumes, which ends a failure of Receive. When all streams
-// have consumed once it lets Subscribe return. It takes s.mu.
+// have consumed once it lets Subscribe return; later calls for a stream do not count. It takes
+// s.mu.
 func (s *subscription) streamReady(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -238,8 +239,8 @@ func (s *subscription) SetPrefetch(ctx context.Context, n int) error {
 	return wrap(errors.Join(errs...), "set the prefetch of", s.queue)
 }
 
-// closeReceive makes Receive return ErrClosed and ends the fetching. It reports whether this is the
-// first call. It does not wait for the streams. It takes s.mu.
+// closeReceive makes Receive return ErrClosed and ends s.fetch, so that the streams stop fetching.
+// It reports whether this is the first call. It does not wait for the streams. It takes s.mu.
 func (s *subscription) closeReceive() bool {
 	s.mu.Lock()
 	first := s.line.Close(broker.ErrClosed)
@@ -261,8 +262,9 @@ func (s *subscription) removeWhenDone() {
 }
 
 // Close implements [broker.Subscription]. It blocks until the messages that Receive has not
-// returned are back in the queue. If ctx ends first it returns ErrUnavailable, and they go back
-// when the connection is closed.
+// returned are back in the queue. Deliveries that Receive has returned can still be settled. If ctx
+// ends first Close returns ErrUnavailable, and the messages go back when the connection is closed.
+// Further calls wait too.
 func (s *subscription) Close(ctx context.Context) error {
 	if s.closeReceive() {
 		s.removeWhenDone()
@@ -277,7 +279,8 @@ func (s *subscription) Close(ctx context.Context) error {
 	return nil
 }
 
-// awaitStreams blocks until all streams have ended or ctx ends.
+// awaitStreams blocks until all streams have ended or ctx ends. A stream ends when its deliveries
+// are settled or lost after Close, or when the Broker is closed.
 func (s *subscription) awaitStreams(ctx context.Context) {
 	ended := make(chan struct{})
 	go func() {

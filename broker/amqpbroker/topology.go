@@ -17,9 +17,9 @@ import (
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
-// queueArgs adds the arguments that all queues of the adapter have to args and returns it. args may
-// be nil. A quorum queue that dead-letters uses the strategy at-least-once: the message stays until
-// its target has confirmed it.
+// queueArgs adds the arguments that all queues of the adapter have to args, in place, and returns
+// it: the queue type. args may be nil. A quorum queue that dead-letters uses the strategy
+// at-least-once: the message stays until its target has confirmed it.
 func (b *Broker) queueArgs(args amqp.Table) amqp.Table {
 	if args == nil {
 		args = amqp.Table{}
@@ -59,7 +59,7 @@ func (b *Broker) unboundedDeadArgs() amqp.Table {
 }
 
 // workArgs returns the arguments of a work queue. Messages that RabbitMQ itself dead-letters go to
-// the dead queue that [delivery.DeadLetter] uses.
+// the dead queue that [delivery.DeadLetter] uses. A quorum queue gets Config.DeliveryLimit.
 func (b *Broker) workArgs(queue string) amqp.Table {
 	args := amqp.Table{
 		"x-dead-letter-exchange":    "",
@@ -120,7 +120,7 @@ func (b *Broker) declareWork(ctx context.Context, queue, amqpQueue string) error
 
 // declareConsumed declares on the connection sess the dead queue of a queue, and then all that
 // declareWork lists. A queue that is consumed needs a dead queue, because the server may
-// dead-letter its messages. It waits for the server.
+// dead-letter its messages. It waits for the server and stops at its first error.
 func (b *Broker) declareConsumed(ctx context.Context, sess *amqpconn.Session, queue, amqpQueue string) error {
 	if err := b.declareDead(ctx, sess, queue); err != nil {
 		return err
@@ -128,8 +128,8 @@ func (b *Broker) declareConsumed(ctx context.Context, sess *amqpconn.Session, qu
 	return b.declareWorkOn(ctx, sess, queue, amqpQueue)
 }
 
-// declareDead declares the dead queue of a queue and waits for the server. It deletes the queue's
-// entry in b.deadless, so that Stats counts its letters.
+// declareDead declares the dead queue of a queue, waits for the server and returns the error of
+// declareOne. It first deletes the queue's entry in b.deadless, so that Stats counts its letters.
 func (b *Broker) declareDead(ctx context.Context, sess *amqpconn.Session, queue string) error {
 	b.deadless.Delete(queue)
 	return b.declareOne(ctx, sess, b.names.dead(queue), b.deadArgs())
@@ -157,9 +157,9 @@ func (b *Broker) declareWorkOn(ctx context.Context, sess *amqpconn.Session, queu
 const prepareWait = 2 * time.Second
 
 // ensureAckNotes creates the stream of acknowledgement notes, so that it exists before the first
-// message is acknowledged. It waits at most prepareWait and ignores errors. If the server refuses
-// access, it logs that once and AckSync fails from then on. Everything else in the queue works
-// without the stream.
+// message is acknowledged. It waits at most prepareWait and returns no error. If the server refuses
+// access, it sets acks.refused, with which AckSync fails, and logs that once. Any other outcome
+// clears acks.refused. Everything else in the queue works without the stream.
 func (b *Broker) ensureAckNotes(ctx context.Context, sess *amqpconn.Session) {
 	ctx, cancel := context.WithTimeout(ctx, prepareWait)
 	defer cancel()

@@ -7,9 +7,9 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// Watch implements [broker.Watcher]. It calls fn with the combined state of the publishing and the
-// consuming connection, now and after each change. It makes one call at a time, until stop is
-// called. The state is:
+// Watch implements [broker.Watcher]. It calls fn on another goroutine with the combined state of
+// the publishing and the consuming connection, now and after each change. It makes one call at a
+// time, until stop is called. The state is:
 //
 //   - Disconnected, if one of them was used and is disconnected. It is also the state, with no
 //     error, before either is used.
@@ -47,8 +47,8 @@ type watch struct {
 }
 
 // update records the state of connection i, 0 for publishing and 1 for consuming. It calls fn if
-// the combined state or its cause has changed and both states are known. It takes w.calling and
-// w.mu.
+// the combined state or its cause has changed, both states are known and the watch is not stopped.
+// It takes w.calling, which it holds while fn runs, and w.mu, which it does not.
 func (w *watch) update(i int, s broker.ConnState, err error) {
 	w.calling.Lock()
 	defer w.calling.Unlock()

@@ -67,7 +67,7 @@ func (w *witness) clearStarts() {
 }
 
 // apply changes the state as the note n says. Unknown kinds, repeated starts and verdicts on
-// unknown starts are ignored. Call it with w.mu held.
+// unknown starts are ignored. A new start drops old ones, see dropOld. Call it with w.mu held.
 func (w *witness) apply(n *note) {
 	switch n.Kind {
 	case noteStart:
@@ -118,7 +118,7 @@ func (w *witness) dropOld(now time.Time) {
 
 // NoteStart implements [broker.Witness]. It writes a note of s into a stream, blocks until this
 // process has read it back, and returns the earlier starts of the message. The first call in a
-// process starts to read all notes of the namespace.
+// process starts to read all notes of the namespace. For errors see noteStart.
 func (b *Broker) NoteStart(ctx context.Context, queue string, s broker.Start) (earlier []broker.Start, err error) {
 	earlier, err = b.witness.noteStart(ctx, queue, s)
 	return earlier, wrap(err, "note a start in", queue)
@@ -169,7 +169,8 @@ func checkStart(queue string, s *broker.Start) error {
 
 // JudgeStart implements [broker.Witness]. It appends the verdict to the stream of starts and waits
 // for the confirmation. It does not check that the start was noted. Returns ErrMalformed if the
-// queue name or s is not valid.
+// queue name or s is not valid, and the errors of append. The verdict may be stored even after an
+// error of append.
 func (b *Broker) JudgeStart(ctx context.Context, queue string, s broker.Start) error {
 	if err := checkStart(queue, &s); err != nil {
 		return wrap(err, "judge a start in", queue)

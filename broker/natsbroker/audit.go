@@ -8,8 +8,8 @@ import (
 
 // Audit implements [broker.Auditor]. It returns one sentence if the dead letters of the queue are
 // as many as Config.DeadMax, otherwise nil. Without a queue it checks nothing and returns nil.
-// Streams that exist with other settings are reported in the log instead. Returns the errors of
-// Stats.
+// Streams that exist with other settings are reported in the log instead. It waits for the server
+// and returns the errors of Stats.
 func (b *Broker) Audit(ctx context.Context, queue string) ([]string, error) {
 	if queue == "" {
 		return nil, nil

@@ -90,7 +90,8 @@ func (b *Broker) pause(ctx context.Context, d time.Duration) bool {
 }
 
 // Watch implements [broker.Watcher]. It reports the states of the Broker's only connection to fn,
-// until stop is called.
+// until stop is called: the current one and each change. fn runs on another goroutine, one call at
+// a time. It does not connect.
 func (b *Broker) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
 	return b.conn.Watch(func(s broker.ConnState, err error) {
 		fn(s, wrap(err, "connect", "server"))

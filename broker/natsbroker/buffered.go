@@ -5,7 +5,8 @@ import "github.com/swarmiji/swarmiji/broker"
 var _ broker.Buffer = (*subscription)(nil)
 
 // Buffered implements [broker.Buffer]. It returns the messages that have arrived, that Receive has
-// not returned, and whose lease lasts. It takes s.mu.
+// not returned, and whose lease lasts, the most urgent level first. They stay held for Receive. It
+// takes s.mu.
 func (s *subscription) Buffered() (ms []*broker.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -77,9 +77,11 @@ func (b *Broker) serverTime(ctx context.Context) *serverClock {
 }
 
 // dueTime returns the time on the server's clock at which a message for delivery at at is due. It
-// returns the zero time if the message is due now, and for a zero at. For any other at it creates
-// the stream if that does not exist, and may ask the server for its time, for which it waits.
-// Returns the errors of ensureStream.
+// returns the zero time if the message is due now, and for a zero at. If at has a reading of the
+// monotonic clock, the wait from now counts, see [broker.FromNow]; otherwise the date.
+//
+// For a zero at it sends nothing. Otherwise it creates the stream if that does not exist. It may
+// also ask the server for its time and wait for the answer. Returns the errors of ensureStream.
 func (b *Broker) dueTime(ctx context.Context, at time.Time) (time.Time, error) {
 	if at.IsZero() {
 		return at, nil
@@ -99,8 +101,8 @@ func (b *Broker) dueTime(ctx context.Context, at time.Time) (time.Time, error) {
 }
 
 // untilDue returns how long from now at, a time on the server's clock, is. The result may be a
-// little too long. It does not wait for the server: if the known time is old, it asks for it in
-// the background.
+// little too long, and is 0 or less for a time that has come. It does not wait for the server: if
+// the known time is old, it asks for it in the background.
 func (b *Broker) untilDue(at time.Time) time.Duration {
 	c := b.clock.Load()
 	if !c.fresh(b.conn.Live()) {

@@ -39,8 +39,8 @@ func (b *Broker) consumerConfig(q *queue, level int, lease time.Duration) jetstr
 // consumer. If the stream is missing it creates the stream and the queue again. It waits for the
 // server.
 //
-// After ErrUnavailable and ErrIndeterminate of the connection it tries again until ctx or the
-// Broker ends. It returns other errors at once.
+// After ErrUnavailable and ErrIndeterminate of the connection it tries again. When ctx or the
+// Broker ends it returns the error of the last attempt. It returns other errors at once.
 func (b *Broker) ensureConsumer(ctx context.Context, q *queue, level int, lease time.Duration) (*jetstream.ConsumerInfo, error) {
 	for {
 		var info *jetstream.ConsumerInfo
@@ -97,8 +97,8 @@ func (b *Broker) findConsumer(ctx context.Context, js jetstream.JetStream, q *qu
 	return c.CachedInfo(), nil
 }
 
-// logTooMany logs once per queue that a deleted consumer cannot be created again, because the
-// stream has too many.
+// logTooMany logs an error, once per queue, that a deleted consumer cannot be created again,
+// because the stream has too many.
 func (b *Broker) logTooMany(ctx context.Context, q *queue, err error) {
 	if b.firstTime("consumers " + q.name) {
 		b.cfg.Logger.LogAttrs(ctx, slog.LevelError, "nats: a consumer was deleted and cannot be created again, because the stream has too many; nothing is consumed from the queue; raise the limit or delete unused consumers",

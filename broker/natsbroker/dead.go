@@ -15,10 +15,13 @@ import (
 	"github.com/swarmiji/swarmiji/internal/natsconn"
 )
 
-// DeadLetter implements [broker.Delivery]. It publishes a copy with the reason to the dead
-// letters, and waits until the server has confirmed it. Then it acknowledges the delivery without
-// waiting. A server of 2.12 or later refuses the copy if the message no longer exists: then it
-// returns ErrLeaseLost.
+// DeadLetter implements [broker.Delivery]. It publishes a copy with the reason to the dead letters,
+// and waits until the server has confirmed it. Then it acknowledges the delivery without waiting. A
+// server of 2.12 or later refuses the copy if the message no longer exists: then it returns
+// ErrLeaseLost.
+//
+// Returns ErrSettled or ErrLeaseLost if d cannot be settled. After another error d can be settled
+// again, see settleAndWait; after ErrIndeterminate the letter may be stored.
 func (d *delivery) DeadLetter(ctx context.Context, dead broker.Dead) error {
 	return d.settleAndWait("dead-letter", func() error {
 		dead.Message = &d.msg
@@ -31,9 +34,10 @@ func (d *delivery) DeadLetter(ctx context.Context, dead broker.Dead) error {
 	})
 }
 
-// deadLetter publishes the dead letter of d and waits for the confirmation. Returns ErrLeaseLost
-// if the stream no longer exists. Returns it too if the message no longer exists, but only
-// servers of 2.12 and later check that.
+// deadLetter publishes the dead letter of d and waits for the confirmation. Returns ErrLeaseLost if
+// the stream no longer exists. Returns it too if the message no longer exists, but only servers of
+// 2.12 and later check that. It does not settle d. Returns the errors of encodeDead and
+// publishDead.
 func (d *delivery) deadLetter(ctx context.Context, dead broker.Dead) error {
 	b := d.level.s.b
 	m, err := b.encodeDead(d.level.s.q, lastToken(d.subject), dead)
@@ -52,9 +56,10 @@ func (d *delivery) deadLetter(ctx context.Context, dead broker.Dead) error {
 }
 
 // encodeDead returns the stored form of the dead letter d, normalized: a message to a dead-letter
-// subject of q. token is the message's id in a subject. With a server of 2.11 or later the letter
-// expires after Config.DeadTTL, at least a second. Returns ErrMalformed or ErrTooLarge if the
-// headers cannot be sent.
+// subject of q. It replaces a stored letter of the same id and generation. token is the message's
+// id in a subject. With a server of 2.11 or later the letter expires after Config.DeadTTL, at least
+// a second. Without d.At the letter holds no time of death. Returns ErrMalformed or ErrTooLarge if
+// the headers cannot be sent.
 func (b *Broker) encodeDead(q *queue, token string, d broker.Dead) (*nats.Msg, error) {
 	died := d.At
 	d = d.Normalized()
@@ -101,7 +106,7 @@ func decodeDead(q *queue, st *natsconn.Stored) broker.Dead {
 // publishDead publishes a dead letter and waits for the confirmation. It repeats while the server
 // is busy. If the letter is too large it is published without the stack, then without the reason.
 // After the confirmation it drops the oldest letters if there are too many, see limitDead. Returns
-// all other errors of the publish.
+// all other errors of the publish; after ErrIndeterminate the letter may be stored.
 func (b *Broker) publishDead(ctx context.Context, q *queue, m *nats.Msg) error {
 	for {
 		_, err := b.conn.Publish(ctx, m)
@@ -119,17 +124,20 @@ func (b *Broker) publishDead(ctx context.Context, q *queue, m *nats.Msg) error {
 	}
 }
 
-// PutDead implements [broker.DeadLetterer]. It creates the queue if that does not exist, and
-// waits until the stream has stored the letter. A letter that is too large loses its stack, then
-// its reason.
+// PutDead implements [broker.DeadLetterer]. It creates the queue if that does not exist, and waits
+// until the stream has stored the letter. A letter that is too large loses its stack, then its
+// reason. After ErrIndeterminate the letter may be stored.
+//
+//   - ErrMalformed: the message is missing, its id is empty, or the name is not valid.
+//   - ErrTooLarge: the body or the headers cannot be sent.
 func (b *Broker) PutDead(ctx context.Context, name string, d broker.Dead) error {
 	err := b.addDead(ctx, name, d)
 	return wrap(err, "dead-letter in", name)
 }
 
 // addDead stores the dead letter d for the queue, see PutDead, and waits for the confirmation. It
-// creates a queue or stream that does not exist. Returns ErrMalformed or ErrTooLarge if the
-// message cannot be stored. Its errors do not name the queue.
+// creates a queue or stream that does not exist. Returns ErrMalformed or ErrTooLarge if the message
+// cannot be stored, and the errors of publishDead. Its errors do not name the queue.
 func (b *Broker) addDead(ctx context.Context, name string, d broker.Dead) error {
 	if err := b.check(d.Message); err != nil {
 		return err
@@ -165,7 +173,7 @@ const limitDeadTimeout = 5 * time.Second
 
 // limitDead drops the oldest letters of a queue if there are more than Config.DeadMax, and adds
 // their number to q.deadDropped. It counts them at the first letter that this process stores, and
-// after each hundredth part of the limit.
+// after each hundredth part of the limit. It does nothing without a limit.
 //
 // It waits for the server up to limitDeadTimeout. It does not report errors: after one it counts
 // again at the next letter.
@@ -231,10 +239,11 @@ func decodeText(s string) string {
 	return text
 }
 
-// ScanDead implements [broker.DeadLetterer]. It calls fn with each dead letter, from the oldest
-// on, until fn returns DeadStop. Each letter is read, and removed if fn says so, with a separate
-// request to the server. A letter is removed before the next is shown. On servers before 2.11 it
-// first drops letters older than Config.DeadTTL. Returns ErrNoQueue if the queue does not exist.
+// ScanDead implements [broker.DeadLetterer]. It calls fn with each dead letter, from the oldest on,
+// until fn returns DeadStop. fn runs on the calling goroutine. Each letter is read, and removed if
+// fn says so, with a separate request to the server. A letter is removed before the next is shown.
+// On servers before 2.11 it first drops letters older than Config.DeadTTL. Returns ErrNoQueue if
+// the queue does not exist, and the server's first error.
 func (b *Broker) ScanDead(ctx context.Context, name string, fn func(*broker.Dead) broker.DeadAction) error {
 	return wrap(b.scanDead(ctx, name, fn), "scan the dead letters of", name)
 }
@@ -281,7 +290,8 @@ func (b *Broker) scanDead(ctx context.Context, name string, fn func(*broker.Dead
 }
 
 // PurgeDead implements [broker.DeadLetterer]. One request removes all messages of the queue's
-// dead-letter subjects. Returns their number, ErrNoQueue if the queue does not exist.
+// dead-letter subjects; PurgeDead waits for the answer. Returns their number, ErrNoQueue if the
+// queue does not exist. After ErrIndeterminate letters may have been removed.
 func (b *Broker) PurgeDead(ctx context.Context, name string) (int, error) {
 	q, err := b.queue(ctx, name)
 	n := 0

@@ -46,9 +46,10 @@ type ackInfo struct {
 	pending   uint64
 }
 
-// parseReply reads the reply subject of a delivery. It returns false for any other subject. The
-// form is $JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>.<time>.<pending>, or
-// the newer form with a domain and a hash before the stream.
+// parseReply reads the reply subject of a delivery. It returns false for any other subject, and if
+// a number in it is malformed. The form is $JS.ACK.<stream>.<consumer>.<deliveries>.<stream
+// seq>.<consumer seq>.<time>.<pending>, or the newer form with a domain and a hash before the
+// stream.
 func parseReply(reply string) (ackInfo, bool) {
 	rest, ok := strings.CutPrefix(reply, "$JS.ACK.")
 	if !ok {
@@ -109,9 +110,10 @@ func (d *delivery) wrapErr(what string, err error) error {
 	return wrap(fmt.Errorf("message %.128q: %w", d.msg.ID, err), what, d.level.s.q.name)
 }
 
-// beginSettle reserves d for one settlement. Returns ErrSettled if d is settled or being settled,
-// ErrLeaseLost if its lease has ended, which it also records. Call it with the subscription's mutex
-// held.
+// beginSettle reserves d for one settlement and returns nil; end it with endSettle. Returns
+// ErrSettled if d is settled or being settled, ErrLeaseLost if its lease has ended. If the end is
+// found only now, it marks the whole group of d as lost, see loseGroup. Call it with the
+// subscription's mutex held.
 func (d *delivery) beginSettle() error {
 	s := d.level.s
 	switch {
@@ -216,6 +218,10 @@ func (d *delivery) Ack(context.Context) error {
 // a message to two consumers, each time as the first delivery. It accepts the acknowledgements of
 // both.
 //
+// It waits for a connection until ctx ends, makes one attempt and waits for the answer. After a
+// success it also sends the acknowledgement, because the consumer still counts the message. It
+// takes the subscription's mutex, but not while it waits.
+//
 // Errors:
 //   - broker.ErrLeaseLost: another consumer has removed the message.
 //   - broker.ErrIndeterminate: no answer arrived. A second call returns broker.ErrLeaseLost too if
@@ -255,7 +261,7 @@ func (d *delivery) AckSync(ctx context.Context) error {
 // Release implements [broker.Delivery]. If after is 0 or less the message goes back at once, and
 // Release does not wait for the server. Otherwise a message of the next Generation replaces it in
 // one atomic step, see replace, and Release waits for the confirmation. Returns ErrSettled or
-// ErrLeaseLost if d cannot be settled.
+// ErrLeaseLost if d cannot be settled. After another error of replace d can be settled again.
 func (d *delivery) Release(ctx context.Context, after time.Duration) error {
 	if after <= 0 {
 		return d.settleNoWait("release", d.level.s.b.outbox.nak)

@@ -15,7 +15,7 @@ var ports = [...]error{
 }
 
 // wrap returns err with the operation what and the queue in its text. If err wraps no sentinel of
-// package broker yet, it adds a fitting one. It returns nil for a nil err.
+// package broker yet, it adds the one that classOf returns, if any. It returns nil for a nil err.
 func wrap(err error, what, queue string) error {
 	if err == nil {
 		return nil

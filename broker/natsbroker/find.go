@@ -21,10 +21,10 @@ type found struct {
 	delayed bool      // it is a schedule
 }
 
-// Find implements [broker.Finder]. It returns the waiting message id and the time when it is due.
-// A message that was returned to the queue counts as held until it is delivered again. Returns
-// ErrNotFound if no such message waits, ErrNoQueue if the queue does not exist. It waits for the
-// server.
+// Find implements [broker.Finder]. It returns the waiting message id and the time when it is due,
+// zero for one without a delay. A message that was returned to the queue counts as held until it is
+// delivered again. Returns ErrNotFound if no such message waits, ErrNoQueue if the queue does not
+// exist. It waits for the server.
 func (b *Broker) Find(ctx context.Context, name, id string) (broker.Outgoing, error) {
 	f, err := b.find(ctx, name, id)
 	if err != nil {
@@ -33,10 +33,10 @@ func (b *Broker) Find(ctx context.Context, name, id string) (broker.Outgoing, er
 	return broker.Outgoing{Queue: name, Message: f.m, At: f.at}, nil
 }
 
-// find searches the levels and then the schedules of a queue for the message id. Returns
-// ErrNotFound if no such message waits, if a consumer has received it, or if the id is not valid.
-// Returns ErrNoQueue if the queue does not exist, ErrMalformed if the time of a schedule cannot
-// be read.
+// find searches the levels and then the schedules of a queue for the message id, and waits for the
+// server. It skips notices of moved messages. Returns ErrNotFound if no such message waits, if a
+// consumer has received it, or if the id is not valid. Returns ErrNoQueue if the queue does not
+// exist, ErrMalformed if the time of a schedule cannot be read.
 func (b *Broker) find(ctx context.Context, name, id string) (*found, error) {
 	q, err := b.queue(ctx, name)
 	if err != nil {
@@ -86,9 +86,10 @@ func (b *Broker) find(ctx context.Context, name, id string) (*found, error) {
 	return f, nil
 }
 
-// Delete implements [broker.Finder]. It removes the waiting message id and waits for the server.
-// If a consumer receives the message at that moment it may be handled although Delete returns nil.
-// Returns ErrNotFound if no such message waits, ErrNoQueue if the queue does not exist.
+// Delete implements [broker.Finder]. It removes the waiting message id and waits for the server. If
+// a consumer receives the message at that moment it may be handled although Delete returns nil.
+// Returns ErrNotFound if no such message waits, ErrNoQueue if the queue does not exist. After
+// ErrIndeterminate the message may be removed. See remove for a second effect.
 func (b *Broker) Delete(ctx context.Context, name, id string) error {
 	err := b.remove(ctx, name, id)
 	if err != nil {
@@ -99,7 +100,8 @@ func (b *Broker) Delete(ctx context.Context, name, id string) error {
 
 // remove deletes the waiting message id. It first raises the queue's mark, so that the same (ID,
 // Generation) can be published again, see mark. It waits for the server. Returns ErrNotFound if no
-// such message waits, and the errors of find.
+// such message waits, and the errors of find, markRemoved and the deletion. After an error of the
+// deletion the mark stays raised, which is harmless.
 func (b *Broker) remove(ctx context.Context, name, id string) error {
 	f, err := b.find(ctx, name, id)
 	if err != nil {
@@ -115,10 +117,11 @@ func (b *Broker) remove(ctx context.Context, name, id string) error {
 	return err
 }
 
-// Update implements [broker.Finder]. It replaces the waiting message with the id of o.Message by
-// o, and waits for the server. The message goes to the end of its queue. A change of time or level
+// Update implements [broker.Finder]. It replaces the waiting message with the id of o.Message by o,
+// and waits for the server. The message goes to the end of its queue. A change of time or level
 // needs a server of 2.12 or later. Otherwise it returns broker.ErrUnsupported. Returns ErrNotFound
-// if no such message waits.
+// if no such message waits, ErrNoQueue if the queue does not exist. Returns ErrMalformed or
+// ErrTooLarge if o cannot be sent.
 func (b *Broker) Update(ctx context.Context, name string, o broker.Outgoing) error {
 	err := b.update(ctx, name, o)
 	if err != nil && o.Message != nil {
@@ -162,7 +165,7 @@ func (b *Broker) update(ctx context.Context, name string, o broker.Outgoing) err
 // exchange replaces the waiting message f by o in one atomic step and waits for the server, also
 // while that is busy. The message may change its subject: level, or from and to the schedules.
 // Returns natsconn.ErrWrongSequence, and stores nothing, if f.st is no longer the last message of
-// its subject. Returns the errors of dueTime and encodeTo.
+// its subject. Returns the errors of dueTime, encodeTo and the publish.
 func (b *Broker) exchange(ctx context.Context, f *found, o broker.Outgoing) error {
 	at, err := b.dueTime(ctx, o.At)
 	if err != nil {

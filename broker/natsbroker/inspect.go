@@ -42,8 +42,8 @@ func (b *Broker) Stats(ctx context.Context, name string) (broker.Stats, error) {
 }
 
 // stats adds up the counters of all levels of a queue, with one or more requests for each, see
-// Stats. Returns ErrNoQueue if the queue does not exist. After an error of the server the sums are
-// incomplete. It waits for the server.
+// Stats. All messages of a level without a consumer are ready. Returns ErrNoQueue if the queue does
+// not exist. After an error of the server the sums are incomplete. It waits for the server.
 func (b *Broker) stats(ctx context.Context, name string) (broker.Stats, error) {
 	var sum broker.Stats
 	q, err := b.queue(ctx, name)
@@ -78,9 +78,10 @@ func (b *Broker) stats(ctx context.Context, name string) (broker.Stats, error) {
 const purgeBatch = 256
 
 // Purge implements [broker.Inspector]. It removes the waiting messages and returns their number,
-// also after an error. It fetches them through the queue's consumers and acknowledges them. The
-// server itself can purge only by subject, which would remove held messages too. Returns
-// ErrNoQueue if the queue does not exist.
+// also after an error. Delayed messages and dead letters stay. It fetches the messages through the
+// queue's consumers and acknowledges them. The server itself can purge only by subject, which would
+// remove held messages too. Returns ErrNoQueue if the queue does not exist. It waits for the
+// server.
 func (b *Broker) Purge(ctx context.Context, name string) (int, error) {
 	n, err := b.purge(ctx, name)
 	return n, wrap(err, "purge", name)
@@ -120,7 +121,8 @@ func (b *Broker) purge(ctx context.Context, name string) (int, error) {
 	return sum, nil
 }
 
-// lastSeq asks the server for the highest sequence of the stream so far, and waits for the answer.
+// lastSeq asks the server for the highest sequence of the stream so far, waits for the answer and
+// returns the error of the request.
 func (b *Broker) lastSeq(ctx context.Context) (uint64, error) {
 	var resp struct {
 		State struct {
@@ -131,9 +133,10 @@ func (b *Broker) lastSeq(ctx context.Context) (uint64, error) {
 	return resp.State.Last, err
 }
 
-// drain fetches and acknowledges waiting messages of a level, until limit is reached or none
+// drain fetches and acknowledges waiting messages of a level, until it has counted limit or none
 // waits. It waits until the server has received the acknowledgements. It returns the number of
-// messages, without notices of moved messages, also after an error.
+// messages, without notices of moved messages, also after an error: that of ctx or of the
+// connection.
 func (b *Broker) drain(ctx context.Context, q *queue, level, limit int) (int, error) {
 	sum := 0
 	err := b.conn.Do(ctx, func(ctx context.Context, s *natsconn.Session) error {
@@ -219,10 +222,10 @@ func (b *Broker) readMark(ctx context.Context, name string) (m mark, seq uint64,
 	return m, st.Seq, errors.Join(json.Unmarshal(st.Data, &m))
 }
 
-// markRemoved raises a queue's mark to the sequence upTo, unless it is higher already. It waits
-// for the confirmation, and repeats after a conflict and while the server is busy. With a server
-// of 2.11 or later the mark expires shortly after Config.Dedupe. Call it before the removal: a
-// mark without a removal is harmless.
+// markRemoved raises a queue's mark to the sequence upTo, unless it is higher already. It waits for
+// the confirmation, and repeats after a conflict and while the server is busy. It returns other
+// errors of the server. With a server of 2.11 or later the mark expires shortly after
+// Config.Dedupe. Call it before the removal: a mark without a removal is harmless.
 func (b *Broker) markRemoved(ctx context.Context, name string, upTo uint64) error {
 	f, err := b.ensureStream(ctx)
 	if err != nil {

@@ -23,8 +23,8 @@ type leaseGroup struct {
 // margin returns how much earlier than on the server a lease ends here: a tenth of the lease.
 func (s *subscription) margin() time.Duration { return s.lease / 10 }
 
-// deadline returns when the deliveries in h are lost unless the lease is renewed. Call it with s.mu
-// held.
+// deadline returns when the deliveries in h are lost here unless the lease is renewed: nine tenths
+// of the lease after h.born or the last renewal. Call it with s.mu held.
 func (s *subscription) deadline(h *leaseGroup) time.Time {
 	from := h.born
 	if s.renewed.After(from) {
@@ -38,7 +38,8 @@ func (s *subscription) checkInterval() time.Duration { return s.lease / 6 }
 
 // addHeld adds d to the newest group of held deliveries, or to a new group if that is too old or
 // lost. After a freeze of the process the new group counts from before the freeze, because d may
-// have waited in a buffer since then. Call it with s.mu held.
+// have waited in a buffer since then. It does not count d in level.unsettled. Call it with s.mu
+// held.
 func (s *subscription) addHeld(d *delivery) {
 	now := time.Now()
 	if now.Sub(s.lastCheck) > 2*s.checkInterval() {
@@ -62,7 +63,8 @@ func (s *subscription) addHeld(d *delivery) {
 	h.n++
 }
 
-// removeHeld removes a delivery from its group. Call it with s.mu held.
+// removeHeld removes a delivery from its group. It changes neither d.state nor level.unsettled.
+// Call it with s.mu held.
 func (s *subscription) removeHeld(d *delivery) {
 	h := d.group
 	if d.prev != nil {
@@ -78,8 +80,8 @@ func (s *subscription) removeHeld(d *delivery) {
 }
 
 // loseGroup marks the group h as lost: it closes the Lost channel of its deliveries and removes
-// them, which frees their prefetch and wakes their levels. A lost group does not change. Call it
-// with s.mu held.
+// them, which frees their prefetch and wakes their levels. It does nothing for a lost group. It
+// does not change d.state. Call it with s.mu held.
 func (s *subscription) loseGroup(h *leaseGroup) {
 	if h.isLost {
 		return
@@ -94,9 +96,9 @@ func (s *subscription) loseGroup(h *leaseGroup) {
 	}
 }
 
-// keepLeases checks the leases of held deliveries every sixth of the lease: it marks groups as
-// lost whose lease has ended, and renews the others every third. It also notices that the process
-// was frozen. It returns when ctx ends. It takes s.mu.
+// keepLeases checks the leases of held deliveries every sixth of the lease: it marks groups as lost
+// whose lease has ended, and renews the others every third. It also notices that the process was
+// frozen, and sets s.frozenSince. It returns when ctx ends. It takes s.mu.
 func (s *subscription) keepLeases(ctx context.Context) {
 	t := time.NewTicker(s.checkInterval())
 	defer t.Stop()
@@ -153,10 +155,11 @@ func (s *subscription) repliesToRenew(now time.Time) []string {
 	return replies
 }
 
-// renewLeases sends a renewal for each of the replies and does not wait. Without a connection on
-// which settlements are permitted it sends nothing. The renewal counts when the server has
-// answered a later request on the same connection: a goroutine waits for that, and also ends the
-// state after a freeze. It takes s.mu.
+// renewLeases sends a renewal for each of the replies, sets s.renewSentAt to now, and does not
+// wait. Without a connection on which settlements are permitted it does nothing. The renewal counts
+// when the server has answered a later request on the same connection. A goroutine waits for that
+// up to the lease. Then it sets s.renewed to now and clears s.frozenSince. renewLeases and the
+// goroutine take s.mu.
 func (s *subscription) renewLeases(ctx context.Context, now time.Time, replies []string) {
 	sess := s.b.conn.Live()
 	if sess == nil || !s.b.outbox.isTrusted(sess) {

@@ -79,9 +79,9 @@ func newLevel(s *subscription, index, want int) *level {
 	return &level{s: s, index: index, want: want, wake: wake.New(), resets: make(chan chan struct{})}
 }
 
-// requestable returns how many messages may be requested now. While a request is in progress it
-// returns 0 for a small number, so that not every settlement causes a request. Call it with s.mu
-// held.
+// requestable returns how many messages may be requested now, 0 without an inbox or with a prefetch
+// of 0. While a request is in progress it returns 0 for a small number, so that not every
+// settlement causes a request. Call it with s.mu held.
 func (lv *level) requestable() int {
 	l := lv.inbox
 	if l == nil || lv.want == 0 {
@@ -138,7 +138,7 @@ func (lv *level) run() {
 }
 
 // ensureConsumer creates the consumer of the level again if it was deleted, logs that, and reads
-// the queue again. It waits for the server. It takes s.mu.
+// the queue again. It waits for the server and returns its error. It takes s.mu.
 func (lv *level) ensureConsumer() error {
 	s := lv.s
 	info, err := s.b.ensureConsumer(s.fetch, s.q, lv.index, s.lease)
@@ -384,13 +384,13 @@ func (lv *level) matchesReceived(delivered uint64) bool {
 	return delivered == lv.delivered || delivered > lv.delivered && !asked
 }
 
-// handleMessage handles a message that arrives through the inbox:
+// handleMessage handles a status message with handleStatus, and a delivery that arrives through l:
 //   - It holds a delivery and passes it to Receive, or to handleEarly if its time has not come.
 //   - It acknowledges a notice of a moved message.
 //   - It returns a message that arrived after Close to the queue.
 //   - It ignores a message whose lease has ended on the way.
 //
-// It takes the subscription's mutex.
+// It updates l.outstanding and lv.unsettled. It takes the subscription's mutex.
 func (l *pullInbox) handleMessage(m *nats.Msg) {
 	l.heardAt.Store(time.Now().UnixNano())
 	if m.Reply == "" {
@@ -445,9 +445,9 @@ func (s *subscription) addReady(d *delivery) {
 	s.line.Serve()
 }
 
-// handleStatus handles a status message about the requests. The end of a request reduces
-// l.outstanding. A missing consumer, a new leader or an unknown status ends the inbox. It takes
-// s.mu.
+// handleStatus handles a status message about the requests; it ignores a heartbeat. The end of a
+// request reduces l.outstanding and may wake the level. A missing consumer, a new leader, a refused
+// request or an unknown status ends the inbox. It takes s.mu.
 func (l *pullInbox) handleStatus(m *nats.Msg) {
 	code, text := headerValue(m.Header, "Status"), strings.ToLower(headerValue(m.Header, "Description"))
 	switch code {

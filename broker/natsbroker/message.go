@@ -86,7 +86,8 @@ func (b *Broker) check(m *broker.Message) error {
 	return nil
 }
 
-// encode returns m for a subject that must not hold a message yet. msgID, which may be empty, is
+// encode returns m for a subject that must not hold a message yet: it expects sequence 0. The data
+// is that of m, shared, and the package comment lists the headers. msgID, which may be empty, is
 // the server's key for dropping repeated messages. Returns ErrMalformed or ErrTooLarge if the
 // headers cannot be sent.
 func encode(m *broker.Message, subject, msgID string) (*nats.Msg, error) {
@@ -124,7 +125,7 @@ func encode(m *broker.Message, subject, msgID string) (*nats.Msg, error) {
 }
 
 // plainHeader reports whether the server returns s unchanged as a header's value: up to 1,024
-// printable ASCII characters without a space at the ends.
+// printable ASCII characters without a space at the ends, or nothing.
 func plainHeader(s string) bool {
 	if s == "" {
 		return true
@@ -226,9 +227,10 @@ func (v value) goValue() (any, bool) {
 	}
 }
 
-// decode fills m with a stored message. Without a header Swj-Priority the priority is 100. Headers
-// that belong neither to the adapter nor to the server come from a foreign program and are copied,
-// each with its first value. Headers of the adapter that cannot be read are ignored.
+// decode fills m with a stored message: id, body, and the headers that the package comment lists.
+// The body is shared. Without a header Swj-Priority the priority is 100. Headers that belong
+// neither to the adapter nor to the server come from a foreign program and are copied, each with
+// its first value. Headers of the adapter that cannot be read are ignored.
 func decode(m *broker.Message, id string, h nats.Header, body []byte) {
 	m.ID, m.Body, m.Priority = id, body, defaultPriority
 	for k, vs := range h {
@@ -322,7 +324,8 @@ func headerValue(h nats.Header, k string) string {
 	return ""
 }
 
-// generationOf returns the generation in the headers of a stored message, 0 if they hold none.
+// generationOf returns the generation in the headers of a stored message, 0 if they hold none or
+// one that is not valid.
 func generationOf(h nats.Header) int {
 	n, err := strconv.Atoi(headerValue(h, headerGeneration))
 	if err != nil || n < 0 {

@@ -73,8 +73,10 @@ func (b *Broker) nodeSubscription(name string) (*nats.Subscription, bool) {
 	return sub, known
 }
 
-// NodeState implements [broker.Witness]. It asks the node itself. A node that does not answer
-// within 3 s is absent. If ctx ends earlier it returns an error.
+// NodeState implements [broker.Witness]. It asks the node itself and waits. A node that answers is
+// NodePresent. A node that does not answer within 3 s is NodeLeft if it has called Leave, otherwise
+// NodeAbsent. Returns ErrMalformed if the name is not valid, ErrClosed after Close, and an error if
+// ctx ends earlier or the server cannot be asked.
 func (b *Broker) NodeState(ctx context.Context, node string) (broker.NodeState, error) {
 	state, err := b.nodeState(ctx, node)
 	return state, wrap(err, "state of node", node)
@@ -84,8 +86,8 @@ func (b *Broker) NodeState(ctx context.Context, node string) (broker.NodeState, 
 // For a node without an answer it reads from the stream of notes whether the node has left in
 // order; else the node is absent. It takes b.mu, but not while it waits.
 //
-// Returns an error, and no state, if this process cannot ask or read: ErrMalformed or ErrClosed of
-// the port, the error of ctx, or one of the client.
+// Returns an error if this process cannot ask or read; the state means nothing then. The error is
+// ErrMalformed or ErrClosed of the port, the error of ctx, or one of the client.
 func (b *Broker) nodeState(ctx context.Context, node string) (broker.NodeState, error) {
 	if err := b.checkNode(node); err != nil {
 		return broker.NodeAbsent, err
@@ -138,8 +140,10 @@ func answers(ctx context.Context, nc *nats.Conn, subject string) (bool, error) {
 	return false, nc.FlushWithContext(flush)
 }
 
-// Leave implements [broker.Witness]. It stores that the node has left, for 24 h, and stops
-// answering for it. It does nothing for a node that noted no start in this Broker.
+// Leave implements [broker.Witness]. It stores that the node has left, for 24 h, waits for the
+// confirmation, and stops answering for it. It does nothing for a node that noted no start in this
+// Broker. Returns ErrMalformed if the name is not valid, ErrClosed after Close. After an error
+// Leave may be called again.
 func (b *Broker) Leave(ctx context.Context, node string) error {
 	return wrap(b.leave(ctx, node), "leave of node", node)
 }

@@ -147,7 +147,7 @@ func (o *outbox) flushLate(ctx context.Context) {
 //
 //   - It checks that the queues are still in the same stream, since settlements would else concern
 //     other messages. It skips this on the first connection.
-//   - It permits settlements on s.
+//   - It permits settlements on s, unless a newer connection exists.
 //   - It sends the acknowledgements again that may have been lost with the last connection.
 //
 // It does nothing if s is permitted already. Concurrent callers wait until the first is done.
@@ -211,9 +211,10 @@ func (o *outbox) dropQueue(q *queue) {
 	o.late = slices.DeleteFunc(o.late, func(l lateSettlement) bool { return l.queue == q })
 }
 
-// checkQueues checks whether each queue with deliveries or settlements of this process is still
-// in the same stream. The time of its record shows that, because the record is written only once.
-// Deliveries and settlements of a queue in another stream are lost, with a warning in the log.
+// checkQueues checks whether each queue with deliveries or settlements of this process is still in
+// the same stream. The time of its record shows that, because the record is written only once. If
+// the queue is in another stream, checkQueues drops its settlements, marks its deliveries as lost,
+// and logs a warning.
 //
 // It reads each record from the server, and creates a lost queue again. Returns the first error;
 // the queues after it are not checked then. It waits for the server. It takes b.mu, o.mu and the

@@ -25,9 +25,11 @@ const (
 	lastYear = 2200
 )
 
-// Publish implements [broker.Broker]. It waits until the stream has stored the message. A message
-// that the queue holds already, in the same or a newer generation, is a success. Returns
-// ErrNoQueue if the queue does not exist, ErrMalformed or ErrTooLarge if m cannot be sent.
+// Publish implements [broker.Broker]. It waits until the stream has stored the message. It stores
+// nothing and returns nil if the queue holds the message already, in the same or a newer
+// generation. It does the same if the server remembers the pair of id and generation, see
+// Config.Dedupe. Returns ErrNoQueue if the queue does not exist, ErrMalformed or ErrTooLarge if m
+// cannot be sent. After ErrIndeterminate the message may be stored.
 func (b *Broker) Publish(ctx context.Context, queue string, m *broker.Message) error {
 	return wrap(b.publish(ctx, broker.Outgoing{Queue: queue, Message: m}), "publish to", queue)
 }
@@ -186,15 +188,15 @@ func (b *Broker) handleAnswer(ctx context.Context, p publishing, ack natsconn.Ac
 }
 
 // retryLater pauses for busyPause if err says that the server cannot accept the message just now,
-// and returns true: the message may be sent again. It returns false for other errors, at once,
-// and if ctx or the Broker ends during the pause.
+// and returns true: the message was not stored and may be sent again. It returns false for other
+// errors, at once, and if ctx or the Broker ends during the pause.
 func (b *Broker) retryLater(ctx context.Context, err error) bool {
 	busy := errors.Is(err, natsconn.ErrBlocked) || errors.Is(err, natsconn.ErrUnavailable) && natsconn.Code(err) != 0
 	return busy && b.pause(ctx, busyPause)
 }
 
 // replaceOlder decides about p after the server found a message with its id in its subject. It
-// reads that message and waits for the server.
+// reads that message, waits for the server and returns the error of the read.
 //
 //   - The stored message has the generation of p or a newer one: done is true, and p need not be
 //     published.
@@ -231,8 +233,9 @@ func withHeader(m *nats.Msg, k, v string) *nats.Msg {
 }
 
 // PublishBatch implements [broker.BatchPublisher]. It sends all messages at once and waits until
-// each was stored or refused. A message that cannot be sent does not hinder the others. Returns
-// nil if all were stored, otherwise a [broker.BatchError] with the error of each message.
+// each was stored or refused. Those that were refused for the moment it sends again, one after the
+// other. A message that cannot be sent does not hinder the others. Returns nil if all were stored,
+// otherwise a [broker.BatchError] with the error of each message.
 func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 	if len(ms) == 0 {
 		return nil

@@ -96,7 +96,7 @@ func (b *Broker) queue(ctx context.Context, name string) (*queue, error) {
 // loadQueue reads a queue's record from the server and remembers the queue in b.queues. If the
 // record was lost with its stream, and this Broker has declared or consumed the queue, it writes
 // the record again. Returns ErrNoQueue if the record does not exist otherwise, ErrMalformed if it
-// is damaged. It waits for the server.
+// is damaged, natsconn.ErrNoStream without a stream. It waits for the server.
 func (b *Broker) loadQueue(ctx context.Context, name string) (*queue, error) {
 	st, err := b.conn.GetLast(ctx, b.names.stream, b.names.record(name))
 	if errors.Is(err, natsconn.ErrNotFound) {
@@ -128,10 +128,10 @@ func ascending(levels []int) bool {
 	return true
 }
 
-// writeRecord writes a queue's record with the given levels, unless it exists. It returns the
-// queue with the levels of the stored record, and logs once per queue if they differ from levels.
-// It notes in b.declared that this Broker has declared the queue. It creates a missing stream, and
-// repeats while the server is busy. It waits for the server.
+// writeRecord writes a queue's record with the given levels, unless it exists. One level is stored
+// as none. It returns the queue with the levels of the stored record, and logs once per queue if
+// they differ from levels. It notes in b.declared that this Broker has declared the queue. It
+// creates a missing stream, and repeats while the server is busy. It waits for the server.
 func (b *Broker) writeRecord(ctx context.Context, name string, levels []int) (*queue, error) {
 	if len(levels) == 1 {
 		levels = nil

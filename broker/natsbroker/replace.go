@@ -112,9 +112,9 @@ func (d *delivery) replaceSameSubject(ctx context.Context, p publishing) error {
 
 // publishReplacement publishes m, which replaces d's message, waits for the confirmation, and
 // repeats while the server is busy. If the server dropped m as a repetition, it publishes m again
-// without the header by which the server notices that. generation is that of the successor.
-// Returns ErrLeaseLost if the message of d or the stream no longer exists; see checkReplaced for
-// the exception.
+// without the header by which the server notices that. generation is that of the successor. Returns
+// ErrLeaseLost if the message of d or the stream no longer exists; see checkReplaced for the
+// exception. It returns other errors of the publish at once.
 func (d *delivery) publishReplacement(ctx context.Context, m *nats.Msg, generation int) error {
 	b := d.level.s.b
 	for {
@@ -186,8 +186,8 @@ func (d *delivery) replaceOtherSubject(ctx context.Context, p publishing) error 
 	}
 }
 
-// movedNotice returns a message that replaces d's message and says that it was moved. It expires
-// after one second.
+// movedNotice returns a message that replaces d's message and says that it was moved. The server
+// accepts it only while d's message is stored. It expires after one second.
 func (d *delivery) movedNotice() *nats.Msg {
 	return &nats.Msg{Subject: d.subject, Header: nats.Header{
 		headerMoved: {"1"}, headerTTL: {"1s"}, headerExpectedSeq: {strconv.FormatUint(d.seq, 10)},
@@ -195,8 +195,9 @@ func (d *delivery) movedNotice() *nats.Msg {
 }
 
 // publishAtomic stores all messages in one atomic step, or none of them, and waits for the
-// confirmation. Returns natsconn.ErrWrongSequence if a subject has not the expected sequence. It
-// does not repeat anything.
+// confirmation. It makes one attempt. Returns natsconn.ErrWrongSequence if a subject has not the
+// expected sequence. After natsconn.ErrIndeterminate all or none may be stored. Needs a server of
+// 2.12 or later.
 func (b *Broker) publishAtomic(ctx context.Context, ms ...*nats.Msg) error {
 	id := rand.Text()
 	return b.conn.Do(ctx, func(ctx context.Context, s *natsconn.Session) error {
@@ -224,13 +225,14 @@ func (b *Broker) publishAtomic(ctx context.Context, ms ...*nats.Msg) error {
 // handleEarly handles a delivery whose time at has not come; wait is the time until then. It does
 // not block. Call it with s.mu held.
 //
-//   - On a server without schedules it returns the message to the queue for that time.
+//   - On a server without schedules it returns the message to the queue for that time and settles
+//     d.
 //   - A wait of up to shortDelay happens here, on a timer, after which Receive gets the delivery.
 //     That is limited to the case that the prefetch has room for the pending messages: many short
-//     delays would otherwise block all others. If Close was called meanwhile, the message goes
-//     back to the queue.
-//   - Otherwise a goroutine moves the message to the schedules. If that fails, the message goes
-//     back to the queue for a second.
+//     delays would otherwise block all others. If Close was called meanwhile, the message goes back
+//     to the queue.
+//   - Otherwise a goroutine moves the message to the schedules and acknowledges d. If the move
+//     fails, the message goes back to the queue for a second. d is settled in both cases.
 func (s *subscription) handleEarly(d *delivery, m *nats.Msg, at time.Time, wait time.Duration, pending uint64) {
 	f := s.b.features.Load()
 	switch {
@@ -277,10 +279,10 @@ func nakDelay(d time.Duration) []byte {
 	return fmt.Appendf(nil, `-NAK {"delay": %d}`, max(d.Nanoseconds(), 1))
 }
 
-// moveToSchedule stores a message that was delivered before its time as a schedule, in place of
-// d's message. It waits for the server. It returns nil if another process has moved or replaced
-// the message already. Returns natsconn.ErrWrongSequence if the server refused although d's
-// message is still stored.
+// moveToSchedule stores a message that was delivered before its time as a schedule, in place of d's
+// message. It waits for the server. It returns nil if another process has moved or replaced the
+// message already. Returns natsconn.ErrWrongSequence if the server refused although d's message is
+// still stored, and other errors of the server.
 func (b *Broker) moveToSchedule(ctx context.Context, d *delivery, header nats.Header, at time.Time) error {
 	h := make(nats.Header, len(header)+4)
 	for k, v := range header {

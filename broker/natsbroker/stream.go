@@ -78,10 +78,10 @@ func allowConsumers(have jetstream.StreamConfig) (jetstream.StreamConfig, bool) 
 // waits for the server at the first call, and after the stream was found missing; otherwise it
 // returns the known features.
 //
-// An existing stream keeps its settings, except that missing features are switched on if the
-// server is new enough. Differences are logged once. It also asks for the server's time.
-// Concurrent callers wait for one of them. Returns ErrUnavailable if ctx ends first, ErrClosed
-// after Close.
+// An existing stream keeps its settings, except that missing features and a missing limit of
+// consumers are set if the server is new enough. Differences are logged once. It also asks for the
+// server's time. Concurrent callers wait for one of them. Returns ErrUnavailable if ctx ends first,
+// ErrClosed after Close, and the errors of the server.
 func (b *Broker) ensureStream(ctx context.Context) (*features, error) {
 	if f := b.features.Load(); f != nil {
 		return f, nil
@@ -130,15 +130,17 @@ func (b *Broker) ensureStream(ctx context.Context) (*features, error) {
 	return f, nil
 }
 
-// newerThanStream reports whether the server may know settings that the stream lacks. It prevents
-// an update that an old server would ignore. Without a connection it returns false.
+// newerThanStream reports whether the server may know settings that the stream lacks: it has
+// version 2.12 or later, and the stream allows no schedules. It prevents an update that an old
+// server would ignore. Without a connection it returns false.
 func (b *Broker) newerThanStream(have jetstream.StreamConfig) bool {
 	s := b.conn.Live()
 	return s != nil && s.AtLeast(2, 12) && !have.AllowMsgSchedules
 }
 
-// logDifferences logs, once, the settings of the existing stream that differ from the wanted ones
-// or may lose tasks.
+// logDifferences logs, once per Broker, the settings of the existing stream that differ from the
+// wanted ones or may lose tasks. It also logs that the server is too old for schedules. It changes
+// nothing.
 func (b *Broker) logDifferences(ctx context.Context, want, have jetstream.StreamConfig) {
 	if !b.firstTime("stream") {
 		return

@@ -54,10 +54,13 @@ func (b *Broker) Subscribe(ctx context.Context, name string, o broker.SubscribeO
 	return s, nil
 }
 
-// subscribe creates the queue and its consumers if they do not exist, and waits for the server.
-// Then it starts the goroutines of the subscription: one for each level, and one for the leases.
-// Returns ErrMalformed for a negative prefetch or a lease below 100 ms, ErrClosed after Close. It
-// takes b.mu, but not while it waits.
+// subscribe creates the queue and its consumers if they do not exist, and waits for the server. It
+// notes in b.declared that this Broker uses the queue. Then it starts the goroutines of the
+// subscription: one for each level, and one for the leases. The lease of the subscription is the
+// shortest lease of its consumers.
+//
+// Returns ErrMalformed for a negative prefetch or a lease below 100 ms, ErrClosed after Close, and
+// the errors of ensureConsumer. It takes b.mu, but not while it waits.
 func (b *Broker) subscribe(ctx context.Context, name string, o broker.SubscribeOptions) (*subscription, error) {
 	if o.Prefetch < 0 {
 		return nil, fmt.Errorf("%w: prefetch %d", broker.ErrMalformed, o.Prefetch)
@@ -113,8 +116,10 @@ func (b *Broker) subscribe(ctx context.Context, name string, o broker.SubscribeO
 }
 
 // Receive implements [broker.Subscription]. It blocks until a delivery is held, ctx ends, the
-// subscription is closed, or the server refuses access. A lost connection does not end it.
-// Returns ctx's error, ErrClosed or ErrAccess.
+// subscription is closed, or the server refuses access. A held delivery is returned even if ctx has
+// ended, but not after Close. A lost connection does not end the wait. Returns ctx's error,
+// ErrClosed or ErrAccess. Returns ErrNoQueue or ErrMalformed while the queue's record is missing or
+// damaged.
 func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 	d, err := s.line.Receive(ctx)
 	if err != nil {
@@ -172,7 +177,8 @@ func (s *subscription) holdsBelow(level int) bool {
 	return false
 }
 
-// setFault makes Receive return err until a level works again. It takes s.mu.
+// setFault makes Receive return err while no delivery is held, until a level works again. Waiting
+// calls return it at once. It takes s.mu.
 func (s *subscription) setFault(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,8 +205,9 @@ func (s *subscription) SetPrefetch(ctx context.Context, n int) error {
 
 // Close implements [broker.Subscription]. Receive returns ErrClosed from now on. Close withdraws
 // the requests for messages and returns the messages that Receive has not returned to the queue.
-// It waits for the server until ctx ends; the subscription is closed even after an error. It takes
-// s.mu, but not while it waits. Returns ErrUnavailable if ctx ends first.
+// Other deliveries can still be settled while their lease lasts. It waits for the server until ctx
+// ends; the subscription is closed even after an error. It takes s.mu, but not while it waits.
+// Returns ErrUnavailable if ctx ends first.
 func (s *subscription) Close(ctx context.Context) error {
 	s.mu.Lock()
 	first := s.line.Close(broker.ErrClosed)
@@ -218,8 +225,9 @@ func (s *subscription) Close(ctx context.Context) error {
 	return wrap(errors.Join(errs...), "close the subscription of", s.q.name)
 }
 
-// returnUnreceived returns the messages that Receive has not returned to the queue. It does not
-// wait for the server. It takes s.mu.
+// returnUnreceived settles the messages that Receive has not returned: it sends them back to the
+// queue. If no other delivery is unsettled, the subscription ends, see endIfDone. It does not wait
+// for the server. It takes s.mu.
 func (s *subscription) returnUnreceived() {
 	s.mu.Lock()
 	var replies []string
@@ -267,7 +275,8 @@ func (s *subscription) returnUnsettled() {
 	}
 }
 
-// loseAll marks all deliveries as lost, because their stream no longer exists. It takes s.mu.
+// loseAll marks all deliveries as lost, because their stream no longer exists. A closed
+// subscription ends then, see endIfDone. It takes s.mu.
 func (s *subscription) loseAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -124,9 +124,9 @@ func (st noteStore) read(ctx context.Context, b *Broker, subject string) (*natsc
 	return b.conn.GetLast(ctx, st.stream, st.prefix+subject)
 }
 
-// write stores m as the newest message of its subject, which replaces the one before it. It adds
-// the prefix to m.Subject, and the expiry if st.ttl. It waits up to noteTimeout for the
-// confirmation.
+// write stores m as the newest message of its subject, which replaces the one before it. It changes
+// m: it adds the prefix to m.Subject, and the expiry if st.ttl. It waits up to noteTimeout for the
+// confirmation. After natsconn.ErrIndeterminate m may be stored.
 //
 // If m has the header headerExpectedSeq, the message before must have that sequence. Otherwise
 // write stores nothing and returns natsconn.ErrWrongSequence.
@@ -144,10 +144,11 @@ func (st noteStore) write(ctx context.Context, b *Broker, m *nats.Msg) error {
 	return err
 }
 
-// NoteStart implements [broker.Witness]. It stores a note of s and returns the earlier starts of
-// the message, with their latest verdicts. The first note of a message is one round trip, each
-// further one three. The node of s answers questions about its presence from then on. Returns
-// ErrMalformed if s is not valid, ErrNoQueue if the queue does not exist.
+// NoteStart implements [broker.Witness]. It stores a note of s, waits for the confirmation, and
+// returns the earlier starts of the message, with their latest verdicts. The first note of a
+// message is one round trip, each further one three. The node of s answers questions about its
+// presence from then on. Returns ErrMalformed if s is not valid, ErrNoQueue if the queue does not
+// exist, ErrClosed after Close. If ctx ends, the note may be stored.
 func (b *Broker) NoteStart(ctx context.Context, queue string, s broker.Start) ([]broker.Start, error) {
 	earlier, err := b.noteStart(ctx, queue, s)
 	return earlier, wrap(err, "note a start in", queue)
@@ -175,8 +176,9 @@ func (b *Broker) noteStart(ctx context.Context, queue string, s broker.Start) (e
 	return earlier, err
 }
 
-// JudgeStart implements [broker.Witness]. It changes the verdict of the stored note and does
-// nothing if the note does not exist.
+// JudgeStart implements [broker.Witness]. It changes the verdict of the stored note, waits for the
+// confirmation, and does nothing if the note does not exist. Returns ErrMalformed if s is not
+// valid, ErrNoQueue if the queue does not exist. If ctx ends, the verdict may be stored.
 func (b *Broker) JudgeStart(ctx context.Context, queue string, s broker.Start) error {
 	return wrap(b.judgeStart(ctx, queue, s), "judge a start in", queue)
 }
@@ -248,10 +250,11 @@ func (b *Broker) editNotes(ctx context.Context, subject string, blind bool, edit
 	}
 }
 
-// retryNotes reports whether an operation on the stream of notes is repeated after err, and
-// pauses first if that is useful. It is repeated after a conflict, after a lost answer, and while
-// the server is busy. It is also repeated if the stream is missing: the next attempt creates it
-// again. Other errors end the operation.
+// retryNotes reports whether an operation on the stream of notes is repeated after err, and pauses
+// first if that is useful. It is repeated after a conflict, after a lost answer, and while the
+// server is busy. It is also repeated if the stream is missing: retryNotes forgets the stream, so
+// that the next attempt creates it again. Other errors end the operation, and so does the end of
+// ctx or the Broker.
 func (b *Broker) retryNotes(ctx context.Context, err error) bool {
 	switch {
 	case errors.Is(err, natsconn.ErrWrongSequence):

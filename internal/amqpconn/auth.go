@@ -20,6 +20,9 @@ func (a auth) Response() string {
 	return a.Authentication.Response()
 }
 
+// sasl returns the one SASL mechanism of the endpoint: EXTERNAL if the URL asks for it, otherwise
+// PLAIN with user and password. Its Response changes properties, the client properties of the
+// connection.
 func (ep endpoint) sasl(properties amqp.Table) []amqp.Authentication {
 	var inner amqp.Authentication = &amqp.PlainAuth{Username: ep.user, Password: ep.pass}
 	if ep.external {

@@ -35,8 +35,8 @@ type endpoint struct {
 	timeout   time.Duration
 }
 
-// endpoints returns the endpoints of all URLs. It returns all problems of the configuration joined
-// in one error.
+// endpoints returns the endpoints of all URLs, and reads the certificate files that they name. It
+// returns all problems of the configuration joined in one error, also that no URL is given.
 func endpoints(c amqpconnect.Config) ([]endpoint, error) {
 	var errs []error
 	if len(c.URLs) == 0 {
@@ -54,7 +54,12 @@ func endpoints(c amqpconnect.Config) ([]endpoint, error) {
 	return eps, errors.Join(errs...)
 }
 
-// newEndpoint parses and checks one URL. Its errors never quote the URL.
+// newEndpoint parses and checks one URL, and sets defaults for parameters that it lacks. For amqps
+// it reads the certificate files. Its errors never quote the URL. It refuses:
+//
+//   - a scheme other than amqp and amqps, a fragment, a malformed host or port
+//   - parameters that are unknown or have a bad value
+//   - settings for TLS with the scheme amqp, and those that tlsFor refuses
 func newEndpoint(c amqpconnect.Config, raw string) (endpoint, error) {
 	// The errors of the parsers may quote a part of the password, so they are not returned.
 	u, err := url.Parse(raw)
@@ -132,8 +137,9 @@ func hasTLS(a amqp.URI) bool {
 	return a.CACertFile != "" || a.CertFile != "" || a.KeyFile != "" || a.ServerName != ""
 }
 
-// tlsFor returns the TLS settings for an amqps URL: those of c, or of the files that the URL names.
-// The minimum version is 1.2. It returns an error if both are given.
+// tlsFor returns the TLS settings for an amqps URL: those of c, or of the files that the URL names,
+// which it reads. The minimum version is 1.2, and the default server name is the URL's host. It
+// returns an error if both are given, or if a file cannot be used.
 func tlsFor(c amqpconnect.Config, a amqp.URI) (*tls.Config, error) {
 	var t *tls.Config
 	if c.TLS != nil {
@@ -154,7 +160,8 @@ func tlsFor(c amqpconnect.Config, a amqp.URI) (*tls.Config, error) {
 	return t, nil
 }
 
-// loadFiles loads the certificates of the files that the URL names into t.
+// loadFiles loads the certificates of the files that the URL names into t. It returns an error if a
+// file cannot be read or holds no certificate, or if only one of certfile and keyfile is given.
 func loadFiles(t *tls.Config, a amqp.URI) error {
 	if a.CACertFile != "" {
 		pem, err := os.ReadFile(a.CACertFile)

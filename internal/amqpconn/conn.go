@@ -126,8 +126,9 @@ func (c *Conn) unavailable(ctx context.Context, last error) error {
 	return reach.Ended(ErrUnavailable, last, ctx.Err())
 }
 
-// waitUnblocked waits until the server does not block publishers on s any more, or s has ended.
-// Returns ErrBlocked with the server's reason when ctx ends first, and ErrClosed after Close.
+// waitUnblocked waits until the server does not block publishers on s any more, or s has ended;
+// both return nil. Returns ErrBlocked with the server's reason when ctx ends first, and ErrClosed
+// after Close. It takes c.mu, but does not hold it while it waits.
 func (c *Conn) waitUnblocked(ctx context.Context, s *Session) error {
 	for s.Blocked() {
 		c.mu.Lock()
@@ -190,9 +191,10 @@ func (c *Conn) supervise() {
 	}
 }
 
-// connect tries each URL once, in order. It stores the first session that succeeds in c.live,
-// notifies waiters and returns it. Otherwise it returns the errors of all URLs joined in one. It
-// takes c.mu.
+// connect tries each URL once, in order. It stores the first session that succeeds in c.live, sets
+// c.refusals to 0, clears c.lastErr, notifies waiters and returns the session. If Close was called
+// in the meantime, it ends the session at once. Without a success it returns the errors of all URLs
+// joined in one, or ErrClosed after Close. It takes c.mu, but not while it connects.
 func (c *Conn) connect() (*Session, error) {
 	var errs []error
 	for _, ep := range c.endpoints {
@@ -225,7 +227,8 @@ func (c *Conn) connect() (*Session, error) {
 	return nil, errors.Join(errs...)
 }
 
-// Do waits for a session and calls [Session.Do].
+// Do waits for a session and calls [Session.Do] once. It returns the errors of [Conn.Session] and
+// Session.Do.
 func (c *Conn) Do(ctx context.Context, fn func(ch *amqp.Channel) error) error {
 	s, err := c.Session(ctx)
 	if err != nil {
@@ -235,11 +238,11 @@ func (c *Conn) Do(ctx context.Context, fn func(ch *amqp.Channel) error) error {
 }
 
 // Supervise calls run with an open channel. When run has returned, it closes the channel, waits
-// with full jitter, and calls run with a new one. It blocks until ctx ends or the Conn is closed.
-// The delay grows while runs are short.
+// with full jitter, and calls run with a new one, also if run returned nil. It blocks until ctx
+// ends or the Conn is closed. The delay grows while runs are short.
 //
 // If report is not nil, it is called with the error of each run and of each failure to open a
-// channel. It is not called for the end of ctx.
+// channel. It is not called for the end of ctx. Both functions run on the calling goroutine.
 func (c *Conn) Supervise(ctx context.Context, run func(ctx context.Context, ch *Channel) error, report func(error)) {
 	for attempt := 0; ; attempt++ {
 		begin := time.Now()
@@ -260,7 +263,7 @@ func (c *Conn) Supervise(ctx context.Context, run func(ctx context.Context, ch *
 }
 
 // runOnce waits for a session, opens a channel, calls run with it and closes it. It returns the
-// error of run or of opening.
+// error of run or of opening, with ErrAccess if the server refused permission.
 func (c *Conn) runOnce(ctx context.Context, run func(ctx context.Context, ch *Channel) error) error {
 	s, err := c.Session(ctx)
 	if err != nil {

@@ -20,8 +20,10 @@ import (
 // client.
 const tlsAlert = 0x15
 
-// dial makes one connection, with TLS and the AMQP handshake. Its errors name the address and no
-// other part of the URL.
+// dial makes one connection, with TLS and the AMQP handshake, and blocks for at most ep.timeout. It
+// starts the goroutine that writes to the socket. It logs a warning if the server's certificate is
+// not verified. After an error the connection is closed. Its errors name the address, and a refused
+// user or virtual host, but never the password.
 func (ep endpoint) dial(ctx context.Context, name string, log *slog.Logger) (*amqp.Connection, *socket, error) {
 	ctx, cancel := context.WithTimeout(ctx, ep.timeout)
 	defer cancel()
@@ -70,13 +72,16 @@ func (ep endpoint) dial(ctx context.Context, name string, log *slog.Logger) (*am
 	return c, sock, nil
 }
 
-// unusable returns the error of a connection that was not made.
+// unusable returns the error of a connection that was not made. Its text names the server, the
+// problem found and the next step for a person. It wraps class, for example ErrAccess or nil, and
+// cause.
 func (ep endpoint) unusable(found, next string, class, cause error) error {
 	return &reach.Error{Server: "RabbitMQ at " + ep.addr, Found: found, Next: next, Class: class, Cause: cause}
 }
 
 // handshakeError returns an error that names the likely cause of a failed handshake: a timeout, TLS
 // on one side only, refused credentials or virtual host (both ErrAccess), or a broken connection.
+// Without one of these signs it names err.
 func (ep endpoint) handshakeError(ctx context.Context, err error, sock *socket) error {
 	first := sock.first.Load() - 1
 	ae, ok := errors.AsType[*amqp.Error](err)
@@ -101,7 +106,8 @@ func (ep endpoint) handshakeError(ctx context.Context, err error, sock *socket) 
 	}
 }
 
-// answer returns the first sentence of the server's reason, without the name of its code.
+// answer returns the first sentence of the server's reason, without the name of its code, which
+// stands before " - ".
 func answer(e *amqp.Error) string {
 	text := e.Reason
 	if _, after, ok := strings.Cut(text, " - "); ok {

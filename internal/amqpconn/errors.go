@@ -62,8 +62,9 @@ func IsChannelError(err error) bool {
 }
 
 // IsBeingDeclared reports whether err is an answer of RabbitMQ (3.10) to a connection that uses a
-// stream while another connection declares it. The server says that the queue exists and then
-// closes the connection.
+// stream while another connection declares it. The server then returns or refuses the message
+// ([ErrUnroutable], [ErrRefused]). Or it says that the queue exists and closes the connection with
+// an internal or resource error. These errors may also have other causes.
 func IsBeingDeclared(err error) bool {
 	if errors.Is(err, ErrUnroutable) || errors.Is(err, ErrRefused) {
 		return true
@@ -72,6 +73,7 @@ func IsBeingDeclared(err error) bool {
 	return ok && e.Server && (e.Code == amqp.InternalError || e.Code == amqp.ResourceError)
 }
 
+// hasCode reports whether err wraps an AMQP error with the reply code code.
 func hasCode(err error, code int) bool {
 	e, ok := errors.AsType[*amqp.Error](err)
 	return ok && e.Code == code

@@ -30,8 +30,8 @@ func NewFeed(ch *Channel, deliveries <-chan amqp.Delivery) *Feed {
 
 // Next waits for the next message and returns it. If none is ready it first acknowledges the
 // messages passed to Taken, because the server closes a channel with a message unacknowledged for
-// consumer_timeout. ok is false when ctx ends. Returns the reason when the channel or the consumer
-// ends.
+// consumer_timeout. When ctx ends, ok is false and err is nil. Returns the reason when the channel
+// or the consumer ends.
 func (f *Feed) Next(ctx context.Context) (d amqp.Delivery, ok bool, err error) {
 	if f.unacked > 0 {
 		runtime.Gosched() // the library delivers from its own buffer: give it a chance to do so
@@ -56,8 +56,9 @@ func (f *Feed) Next(ctx context.Context) (d amqp.Delivery, ok bool, err error) {
 	return d, true, nil
 }
 
-// Taken records that a message was processed. It acknowledges after every half prefetch window, so
-// that a continuous stream of messages does not stop.
+// Taken records that d was processed; call it in the order of Next. It acknowledges all messages so
+// far after every half prefetch window, so that a continuous stream of messages does not stop. It
+// does not block. Returns the reason if the channel has ended.
 func (f *Feed) Taken(d *amqp.Delivery) error {
 	f.last = d.DeliveryTag
 	if f.unacked++; f.unacked >= FeedPrefetch/2 {
@@ -66,7 +67,8 @@ func (f *Feed) Taken(d *amqp.Delivery) error {
 	return nil
 }
 
-// acknowledge acknowledges all messages up to f.last.
+// acknowledge acknowledges all messages up to f.last, if any was not acknowledged yet. It returns
+// an error only if the channel has ended.
 func (f *Feed) acknowledge() error {
 	if f.unacked == 0 {
 		return nil
@@ -80,8 +82,8 @@ func (f *Feed) acknowledge() error {
 }
 
 // cause returns the reason why the deliveries ended. The library ends them shortly before the
-// channel. If the server cancels the consumer, the channel stays open, and cause returns
-// errFeedCancelled.
+// channel, so cause waits for the end of the channel. If the server cancels the consumer, the
+// channel stays open, and cause returns errFeedCancelled at once.
 func (f *Feed) cause() error {
 	if f.ch.IsClosed() {
 		<-f.ch.Done()

@@ -40,8 +40,10 @@ type flight struct {
 	dc       *amqp.DeferredConfirmation
 }
 
-// write encodes m into the connection's buffer. Returns errGone if m was not sent,
-// ErrIndeterminate, or ErrMalformed. It takes o.mu.
+// write encodes m into the connection's buffer. It fills the slot f and marks it as active, so that
+// outcome finds its confirmation. A nil f means an unconfirmed message. Returns errGone if m was
+// not sent, ErrIndeterminate if it may have been sent, or ErrMalformed. f is unchanged after an
+// error. It takes o.mu and does not wait for the server.
 func (o *outlet) write(f *flight, exchange, key string, m *amqp.Publishing) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -76,7 +78,8 @@ func writeError(err error, sent int64, size int) error {
 	}
 }
 
-// release frees the slot of f.
+// release clears the marks of f and puts it back to the free slots, which may wake a waiting
+// publish.
 func (o *outlet) release(f *flight) {
 	f.active.Store(false)
 	f.returned.Store(nil)
@@ -84,7 +87,9 @@ func (o *outlet) release(f *flight) {
 }
 
 // outcome returns the answer to f and frees its slot: nil if confirmed, ErrUnroutable if returned,
-// ErrRefused if refused, and ErrIndeterminate if the channel ended first.
+// ErrRefused if refused, and ErrIndeterminate if the channel ended first. Call it once, after f.dc
+// is done. It takes o.mu if messages were returned. If the channel has ended it waits for the
+// reason.
 func (o *outlet) outcome(f *flight) error {
 	// The return of a message arrives before its confirmation. It is still in o.returns, or another
 	// call has set anyReturned and matches it while it holds mu.
@@ -107,8 +112,9 @@ func (o *outlet) outcome(f *flight) error {
 }
 
 // matchReturns assigns each returned message to its publish: the earliest unanswered one with an
-// equal message, because returns arrive in the order of publishes. Equal messages are
-// interchangeable, so it does not matter which of them was stored. It takes o.mu.
+// equal message, because returns arrive in the order of publishes. It marks that flight as
+// returned. Equal messages are interchangeable, so it does not matter which of them was stored. It
+// takes o.mu.
 func (o *outlet) matchReturns() {
 	o.anyReturned.Store(true)
 	o.mu.Lock()
@@ -136,8 +142,8 @@ func (o *outlet) matchReturns() {
 	}
 }
 
-// drain waits until no message is pending, by taking all slots, and closes the channel. It returns
-// nil if the channel ends first.
+// drain waits until no message is pending, by taking all slots, closes the channel and waits for
+// the server's answer. It returns nil if the channel ends first, otherwise the error of closing.
 func (o *outlet) drain() error {
 	for range o.all {
 		select {

@@ -57,7 +57,8 @@ type opening struct {
 	err  error
 }
 
-// NewPublisher returns a Publisher on conn. It does no I/O.
+// NewPublisher returns a Publisher on conn. It does no I/O. A Window of 0 or less becomes
+// DefaultWindow.
 func NewPublisher(conn *Conn, cfg PublisherConfig) *Publisher {
 	if cfg.Window <= 0 {
 		cfg.Window = DefaultWindow
@@ -65,15 +66,17 @@ func NewPublisher(conn *Conn, cfg PublisherConfig) *Publisher {
 	return &Publisher{conn: conn, cfg: cfg}
 }
 
-// Open waits until the Publisher has a channel on which Setup has run. Publish does the same when
-// needed. It returns the errors of Publish for a message that was not sent.
+// Open waits until the Publisher has a channel on which Setup has run, or ctx ends. Publish does
+// the same when needed. It returns ErrUnavailable, ErrBlocked, ErrAccess or ErrClosed, like Publish
+// for a message that was not sent.
 func (p *Publisher) Open(ctx context.Context) error {
 	_, err := p.outlet(ctx)
 	return err
 }
 
-// Publish publishes m and waits until the server has confirmed it. Errors, besides ErrClosed and
-// ErrAccess:
+// Publish publishes m once and waits until the server has confirmed it, or ctx ends. While no
+// channel is open or the server blocks publishers, it waits before it sends. An unconfirmed
+// Publisher returns nil when m is buffered. Errors, besides ErrClosed and ErrAccess:
 //
 //   - not sent: [ErrUnavailable], [ErrMalformed], and [ErrBlocked] without ErrIndeterminate
 //   - not stored: [ErrUnroutable], [ErrRefused]
@@ -89,8 +92,10 @@ func (p *Publisher) Publish(ctx context.Context, exchange, key string, m *amqp.P
 	return p.await(ctx, f)
 }
 
-// PublishBatch publishes all messages and then waits for the answers. It returns nil if all are
-// confirmed. Otherwise it returns one error for each message, which is nil for a confirmed one.
+// PublishBatch publishes all messages in their order and then waits for the answers. If the window
+// is full it first waits for the earliest answers. A message that fails does not stop the others.
+// It returns nil if all are confirmed. Otherwise it returns one error for each message, which is
+// nil for a confirmed one. See Publish for the errors.
 func (p *Publisher) PublishBatch(ctx context.Context, ms []Outgoing) []error {
 	var (
 		errs    []error
@@ -135,8 +140,10 @@ func (p *Publisher) PublishBatch(ctx context.Context, ms []Outgoing) []error {
 var errNoSlot = errors.New("amqp: all slots of the window are taken")
 
 // send writes m to the connection and returns its flight, or nil if the Publisher is unconfirmed.
-// It waits for a channel and, if wait is true, for a free slot; otherwise it returns errNoSlot.
-// After an error the message was not sent, unless the error is ErrIndeterminate.
+// It waits for a channel and, if wait is true, for a free slot; otherwise it returns errNoSlot. If
+// the channel has ended before m was sent, it sends m on the next one. After an error the message
+// was not sent, unless the error is ErrIndeterminate. Returns ErrUnavailable if ctx has ended
+// already.
 func (p *Publisher) send(ctx context.Context, exchange, key string, m *amqp.Publishing, wait bool) (*flight, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
@@ -157,8 +164,9 @@ func (p *Publisher) send(ctx context.Context, exchange, key string, m *amqp.Publ
 var errGone = errors.New("amqp: the channel has ended")
 
 // sendOn writes m to one channel, like send. It waits while the server blocks publishers, the write
-// buffer is full, or, if wait is true, no slot is free. It returns errGone if the channel has ended
-// and m was not sent.
+// buffer is full, or, if wait is true, no slot is free. Returns errGone if the channel has ended
+// and m was not sent. If ctx ends first, it returns ErrBlocked if the server blocks publishers,
+// ErrUnavailable otherwise.
 func (p *Publisher) sendOn(ctx context.Context, out *outlet, exchange, key string, m *amqp.Publishing, wait bool) (*flight, error) {
 	sess := out.ch.sess
 	if sess.Blocked() {
@@ -204,7 +212,9 @@ func (p *Publisher) sendOn(ctx context.Context, out *outlet, exchange, key strin
 	return f, nil
 }
 
-// await waits for the answer to f and returns it. Returns ErrIndeterminate when ctx ends first.
+// await waits for the answer to f and returns it, and frees the slot. Returns ErrIndeterminate when
+// ctx ends first, with ErrBlocked if the server blocks publishers. Then a goroutine waits for the
+// answer and frees the slot.
 func (p *Publisher) await(ctx context.Context, f *flight) error {
 	select {
 	case <-f.dc.Done():
@@ -236,9 +246,10 @@ func (p *Publisher) await(ctx context.Context, f *flight) error {
 // full queue refuses many messages in a row.
 const retireAge = time.Second
 
-// outcome returns the answer to f. After a refusal it replaces the channel. RabbitMQ (3.10) keeps
-// refusing messages on a channel that first used a quorum queue during the election of its leader.
-// It accepts them on other channels.
+// outcome returns the answer to f and frees its slot, see the method of outlet. After a refusal it
+// replaces a channel that is older than retireAge: a goroutine drains and closes it, and the next
+// publish opens another. RabbitMQ (3.10) keeps refusing messages on a channel that first used a
+// quorum queue during the election of its leader. It accepts them on other channels.
 func (p *Publisher) outcome(f *flight) error {
 	o := f.out
 	err := o.outcome(f)
@@ -248,7 +259,8 @@ func (p *Publisher) outcome(f *flight) error {
 	return err
 }
 
-// outlet returns the open channel and waits for one if needed. Returns ErrUnavailable, ErrBlocked,
+// outlet returns the open channel. Without one it waits until a channel is open and prepared, and
+// repeats failed attempts with backoff until ctx ends. Returns ErrUnavailable, ErrBlocked,
 // ErrAccess or ErrClosed.
 func (p *Publisher) outlet(ctx context.Context) (*outlet, error) {
 	if o := p.live.Load(); o != nil && !o.ch.IsClosed() {
@@ -284,8 +296,10 @@ func (p *Publisher) outlet(ctx context.Context) (*outlet, error) {
 	}
 }
 
-// open starts opening a channel of sess, or returns the opening that is already running. Returns
-// ErrClosed after Close. It takes p.mu.
+// open starts a goroutine that opens a channel of sess and stores it in p.live. If an opening is
+// running already, also one of an earlier session, open returns that. If a channel is open, it
+// returns a finished opening with it. It does not wait. Returns ErrClosed after Close. It takes
+// p.mu, and so does the goroutine.
 func (p *Publisher) open(sess *Session) (*opening, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -25,9 +25,10 @@ type Session struct {
 // errEarlyEnd is the reason of a connection or channel that ended before NotifyClose was called.
 var errEarlyEnd = errors.New("ended right after it was opened")
 
-// newSession returns the session of a new connection and starts goroutines that watch it. changed
-// is called when the server blocks or unblocks the connection. owner ends before the Conn closes
-// the connection.
+// newSession returns the session of a new connection and starts two goroutines that watch it. When
+// the connection ends, one sets s.err, closes the socket and then s.done. The other calls changed
+// when the server blocks or unblocks the connection. owner ends before the Conn closes the
+// connection.
 func newSession(owner context.Context, gen uint64, addr string, c *amqp.Connection, sock *socket, changed func(blocked bool, reason string)) *Session {
 	s := &Session{gen: gen, addr: addr, conn: c, sock: sock, done: make(chan struct{})}
 	// The library closes both channels when the connection has ended.
@@ -115,7 +116,7 @@ type Channel struct {
 func (c *Channel) Session() *Session { return c.sess }
 
 // Close closes the channel and waits for the server's answer. It does nothing if the channel has
-// ended.
+// ended. Err returns ErrClosed afterwards, unless the server ended the channel.
 func (c *Channel) Close() error {
 	c.closed.Store(true)
 	return c.Channel.Close()
@@ -135,8 +136,10 @@ func (c *Channel) Err() error {
 	}
 }
 
-// Channel opens a channel. The caller must close it. Returns [ErrUnavailable] with ctx's error when
-// ctx ends first.
+// Channel opens a channel and waits for the server. The caller must close it. Returns
+// [ErrUnavailable] with ctx's error when ctx ends first, or with the session's error when the
+// session ends. Other errors of the server are returned with its address. A channel that opens too
+// late is closed.
 func (s *Session) Channel(ctx context.Context) (*Channel, error) {
 	type opened struct {
 		ch  *Channel
@@ -164,8 +167,9 @@ func (s *Session) Channel(ctx context.Context) (*Channel, error) {
 	}
 }
 
-// open opens a channel and starts a goroutine that records its end. It blocks until the server
-// answers or the session ends.
+// open opens a channel and starts a goroutine that sets its err and closes its done when it ends.
+// It blocks until the server answers or the session ends. Returns ErrUnavailable if the session has
+// ended, and the server's error.
 func (s *Session) open() (*Channel, error) {
 	ch, err := s.conn.Channel()
 	if err != nil {
@@ -193,12 +197,14 @@ func (s *Session) open() (*Channel, error) {
 	return c, nil
 }
 
-// Do runs fn with a temporary channel and closes it afterwards. A server error, such as a refused
-// declaration, closes only that channel. Returns [ErrIndeterminate] if the connection ends before
-// fn has returned.
+// Do runs fn with a temporary channel on another goroutine, waits for it, closes the channel and
+// returns fn's error. A server error, such as a refused declaration, closes only that channel. The
+// error wraps ErrAccess if the server refused permission. Returns [ErrIndeterminate] if fn fails
+// and the connection has ended, unless the server's answer to fn is known. If no channel can be
+// opened, it does not call fn and returns the error of [Session.Channel].
 //
-// When ctx ends Do returns [ErrUnavailable] with ctx's error. fn then continues, at the latest
-// until the session ends.
+// When ctx ends Do returns [ErrUnavailable] with ctx's error at once. fn then continues, at the
+// latest until the session ends.
 func (s *Session) Do(ctx context.Context, fn func(ch *amqp.Channel) error) error {
 	ch, err := s.Channel(ctx)
 	if err != nil {

@@ -22,6 +22,8 @@ type socket struct {
 	first atomic.Int32 // first byte read, plus 1; it reveals a wrong protocol in the handshake
 }
 
+// newSocket returns a socket over c and starts the goroutine that writes its buffered data. The
+// goroutine ends after Close or a failure, and then closes the connection.
 func newSocket(c net.Conn) *socket {
 	s := &socket{Socket: netconn.NewSocket(c, netconn.SocketConfig{Room: socketRoom, Keep: keepBuffer, Stall: stallTimeout})}
 	go s.Run()

@@ -7,6 +7,9 @@ import amqp "github.com/rabbitmq/amqp091-go"
 // messages are unacknowledged at the same time. An acknowledgement only moves this window, because
 // a stream keeps read messages. An offset after the end delivers nothing until the stream reaches
 // it.
+//
+// It waits for the server, see [Session.Answered], and returns its error, for example if the stream
+// does not exist. The returned channel is closed when the consumer or ch ends.
 func (s *Session) ConsumeStream(ch *amqp.Channel, stream string, offset any, prefetch int) (<-chan amqp.Delivery, error) {
 	if err := ch.Qos(prefetch, 0, false); err != nil { // required for a consumer of a stream
 		return nil, err

@@ -21,13 +21,16 @@ func (c *Conn) state() (broker.ConnState, error) {
 // blockedError is ErrBlocked with the server's reason.
 type blockedError struct{ reason string }
 
+// Error returns the text of ErrBlocked and the server's reason.
 func (e *blockedError) Error() string { return ErrBlocked.Error() + ": " + e.reason }
+
+// Unwrap returns ErrBlocked.
 func (e *blockedError) Unwrap() error { return ErrBlocked }
 
-// Watch calls fn with the current state, at each change and after each failed attempt to connect.
-// It makes one call at a time until stop is called or the Conn is closed. It does not connect. fn
-// may call any method, including stop; a running call of fn is completed after stop. Watch takes
-// c.mu.
+// Watch calls fn on another goroutine with the current state, at each change and after each failed
+// attempt to connect. It makes one call at a time until stop is called or the Conn is closed. It
+// does not connect. fn may call any method, including stop; a running call of fn is completed after
+// stop. Watch takes c.mu.
 func (c *Conn) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

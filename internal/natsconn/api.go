@@ -32,17 +32,21 @@ type Stored struct {
 	Time    time.Time // time at which the stream stored it
 }
 
-// API sends a request of the JetStream API and decodes its answer into resp, which may be nil. The
-// argument what holds the rest of the subject after $JS.API., such as "STREAM.MSG.GET.S". The
-// request is repeated until ctx ends if its answer is lost or the server cannot serve now. Use it
-// only for requests that may be executed twice.
+// API sends a request of the JetStream API, waits for its answer and decodes it into resp, which
+// may be nil. The argument what holds the rest of the subject after $JS.API., such as
+// "STREAM.MSG.GET.S". The request is repeated until ctx ends if its answer is lost or the server
+// cannot serve now. Use it only for requests that may be executed twice.
+//
+// The server's error answer is returned with its class, for example [ErrNotFound]. When ctx ends,
+// API returns the error of the last attempt, [ErrUnavailable] or [ErrIndeterminate].
 func (c *Conn) API(ctx context.Context, what string, req, resp any) error {
 	_, err := c.ask(ctx, what, req, resp)
 	return err
 }
 
 // change sends a request that changes data, like API. It returns [ErrIndeterminate] if an earlier
-// attempt may have been executed, even if no connection existed afterwards.
+// attempt may have been executed, even if no connection existed afterwards. A repeated request gets
+// the answer to its last attempt only.
 func (c *Conn) change(ctx context.Context, what string, req, resp any) error {
 	sent, err := c.ask(ctx, what, req, resp)
 	if sent && errors.Is(err, ErrUnavailable) {
@@ -51,8 +55,8 @@ func (c *Conn) change(ctx context.Context, what string, req, resp any) error {
 	return err
 }
 
-// ask sends a request like API. sent reports whether an attempt without an answer may have reached
-// the server.
+// ask sends a request like API and returns the same errors. sent reports whether an attempt without
+// an answer may have reached the server.
 func (c *Conn) ask(ctx context.Context, what string, req, resp any) (sent bool, err error) {
 	body, err := json.Marshal(req)
 	if err != nil {
@@ -61,8 +65,9 @@ func (c *Conn) ask(ctx context.Context, what string, req, resp any) (sent bool, 
 	return c.repeat(ctx, what, func(ctx context.Context, s *Session) error { return request(ctx, s.NATS, what, body, resp) })
 }
 
-// repeat calls try until it succeeds, with apiTimeout for each attempt, while the error may pass
-// and ctx has not ended. sent reports whether an attempt without an answer may have reached the
+// repeat calls try until it succeeds, with apiTimeout for each attempt and apiPause between two. It
+// repeats only after [ErrUnavailable] and [ErrIndeterminate], and while ctx lasts. It returns the
+// error of the last attempt. sent reports whether an attempt without an answer may have reached the
 // server.
 func (c *Conn) repeat(ctx context.Context, what string, try func(ctx context.Context, s *Session) error) (sent bool, err error) {
 	for {
@@ -81,8 +86,9 @@ func (c *Conn) repeat(ctx context.Context, what string, try func(ctx context.Con
 	}
 }
 
-// request sends one request of the JetStream API and decodes its answer into resp, which may be
-// nil. An error answer is returned as a *jetstream.APIError.
+// request sends one request of the JetStream API, waits for its answer until ctx ends, and decodes
+// it into resp, which may be nil. An error answer is returned as a *jetstream.APIError. An answer
+// that is not JSON of the right form is errAnswer.
 func request(ctx context.Context, nc *nats.Conn, what string, body []byte, resp any) error {
 	m, err := nc.RequestWithContext(ctx, apiPrefix+what, body)
 	if err != nil {
@@ -106,9 +112,9 @@ func request(ctx context.Context, nc *nats.Conn, what string, body []byte, resp 
 	return nil
 }
 
-// StreamTime reads the time of the server that leads a stream. It also returns the local times just
-// before and just after the request, with readings of the monotonic clock. A server before 2.10
-// does not send its time: told is zero.
+// StreamTime reads the time of the server that leads a stream, and repeats the request like API. It
+// also returns the local times just before and just after the request, with readings of the
+// monotonic clock. A server before 2.10 does not send its time: told is zero.
 func (c *Conn) StreamTime(ctx context.Context, stream string) (told, asked, heard time.Time, err error) {
 	var resp struct {
 		Time time.Time `json:"ts"`
@@ -124,19 +130,21 @@ func (c *Conn) StreamTime(ctx context.Context, stream string) (told, asked, hear
 }
 
 // GetLast returns the newest message of a subject, which may have wildcards, from the stream's
-// leader. Returns [ErrNotFound] if no message exists.
+// leader. It waits like API. Returns [ErrNotFound] if no message exists, [ErrNoStream] without the
+// stream.
 func (c *Conn) GetLast(ctx context.Context, stream, subject string) (*Stored, error) {
 	return c.get(ctx, stream, map[string]any{"last_by_subj": subject})
 }
 
 // GetNext returns the oldest message of a subject, which may have wildcards, with at least sequence
-// seq, from the stream's leader. Returns [ErrNotFound] if no message exists.
+// seq, from the stream's leader. It waits like API. Returns [ErrNotFound] if no message exists,
+// [ErrNoStream] without the stream.
 func (c *Conn) GetNext(ctx context.Context, stream, subject string, seq uint64) (*Stored, error) {
 	return c.get(ctx, stream, map[string]any{"next_by_subj": subject, "seq": max(seq, 1)})
 }
 
-// get reads one message of a stream from its leader. Returns [ErrNotFound] if no message matches
-// req.
+// get reads one message of a stream from its leader, and waits like API. Returns [ErrNotFound] if
+// no message matches req, and an error without a class if its headers cannot be decoded.
 func (c *Conn) get(ctx context.Context, stream string, req map[string]any) (*Stored, error) {
 	var resp struct {
 		Message struct {
@@ -162,7 +170,9 @@ func (c *Conn) get(ctx context.Context, stream string, req map[string]any) (*Sto
 	return st, nil
 }
 
-// DeleteSeq removes a message from a stream. Returns [ErrNotFound] if the message does not exist.
+// DeleteSeq removes a message from a stream and waits for the answer. It repeats the request like
+// API. Returns [ErrNotFound] if the message does not exist, also because an attempt whose answer
+// was lost has removed it. After [ErrIndeterminate] the message may have been removed.
 func (c *Conn) DeleteSeq(ctx context.Context, stream string, seq uint64) error {
 	err := c.change(ctx, "STREAM.MSG.DELETE."+stream, map[string]any{"seq": seq, "no_erase": true}, nil)
 	switch c := Code(err); {
@@ -172,9 +182,10 @@ func (c *Conn) DeleteSeq(ctx context.Context, stream string, seq uint64) error {
 	return err
 }
 
-// Take removes the message with sequence seq in one attempt. It reports whether the message
-// existed: of several concurrent calls exactly one returns true. After [ErrIndeterminate] the
-// message may have been removed. The caller must know that the stream was not created again.
+// Take removes the message with sequence seq in one attempt and waits for the answer. It reports
+// whether the message existed: of several concurrent calls exactly one returns true. After
+// [ErrIndeterminate] the message may have been removed. The caller must know that the stream was
+// not created again.
 //
 // Take does not use Purge: after a Purge the server forgets messages that consumers of the stream
 // have returned.
@@ -196,9 +207,11 @@ func (c *Conn) Take(ctx context.Context, stream string, seq uint64) (bool, error
 	return takeResult(err)
 }
 
-// takeResult returns the result of Take after err, the error of its request or nil. A server that
-// knows no leader answers "unavailable". Another one may still lead, and remove the message: in a
-// cluster such an answer leaves the outcome open, and the error is [ErrIndeterminate].
+// takeResult returns the result of Take after err, the error of its request: true for nil, false
+// for the answer that the message does not exist. A server that knows no leader answers
+// "unavailable". Another one may still lead, and remove the message: in a cluster such an answer
+// leaves the outcome open, and the error is [ErrIndeterminate]. Any other err is returned with
+// false.
 func takeResult(err error) (bool, error) {
 	switch code := Code(err); {
 	case err == nil:
@@ -211,12 +224,16 @@ func takeResult(err error) (bool, error) {
 	return false, fmt.Errorf("nats take: %w", err)
 }
 
-// Purge removes the messages of a subject, which may have wildcards, and returns their number.
+// Purge removes the messages of a subject, which may have wildcards, and returns their number. See
+// PurgeOldest for repeated requests and errors.
 func (c *Conn) Purge(ctx context.Context, stream, subject string) (int, error) {
 	return c.PurgeOldest(ctx, stream, subject, 0)
 }
 
-// PurgeOldest removes the messages of a subject like Purge, except the newest keep messages.
+// PurgeOldest removes the messages of a subject like Purge, except the newest keep messages. It
+// waits for the answer and repeats the request like API. The number is that of the last attempt: it
+// lacks the messages that an attempt without an answer has removed. After [ErrIndeterminate]
+// messages may have been removed, and the number is 0.
 func (c *Conn) PurgeOldest(ctx context.Context, stream, subject string, keep int) (int, error) {
 	var resp struct {
 		Purged int `json:"purged"`
@@ -230,7 +247,7 @@ func (c *Conn) PurgeOldest(ctx context.Context, stream, subject string, keep int
 }
 
 // Subjects returns the number of subjects of a stream that match a subject with wildcards and have
-// messages.
+// messages. It waits like API.
 func (c *Conn) Subjects(ctx context.Context, stream, subject string) (int, error) {
 	const beyond = 1 << 40 // an offset after the end of the list, because only its length is needed
 	var resp struct {

@@ -21,7 +21,8 @@ const (
 // pingsOut is the number of unanswered pings after which a connection is closed.
 const pingsOut = 2
 
-// check returns all problems of the configuration joined in one error.
+// check returns all problems of the configuration joined in one error. It refuses, for example, no
+// or malformed URLs, mixed schemes, and two kinds of credentials. It reads no file.
 func check(c natsconnect.Config) error {
 	var errs []error
 	switch {
@@ -54,8 +55,9 @@ func check(c natsconnect.Config) error {
 	return errors.Join(errs...)
 }
 
-// checkURL checks one URL and returns its scheme. Its errors never quote the URL or the parser's
-// error, because either may hold a part of the password.
+// checkURL checks one URL and returns its scheme, nats or tls. It refuses another scheme, a missing
+// host, and a path, query or fragment. Its errors never quote the URL or the parser's error,
+// because either may hold a part of the password.
 func checkURL(raw string) (scheme string, err error) {
 	u, err := url.Parse(raw)
 	switch {
@@ -71,7 +73,9 @@ func checkURL(raw string) (scheme string, err error) {
 	return u.Scheme, nil
 }
 
-// options returns the options for the client library.
+// options returns the options for the client library: the settings of c.cfg, the dialer, and the
+// handlers that report lost and new connections to c. It reads the file of the nkey seed and
+// returns an error if that fails.
 func (c *Conn) options() ([]nats.Option, error) {
 	cfg := c.cfg
 	opts := []nats.Option{

@@ -291,8 +291,10 @@ func (c *Conn) recordFailure(err error) {
 	c.notify()
 }
 
-// connected begins a session on the newest socket, if that is still open. The client library calls
-// it after each reconnect. It takes c.mu.
+// connected begins a session on the newest socket, if that is still open and belongs to no session
+// yet. It stores the session in c.live and the server's limit in c.max, clears c.refusals and
+// c.lastErr, and notifies waiting calls and watchers. The client library calls it after each
+// reconnect. It takes c.mu.
 func (c *Conn) connected(nc *nats.Conn) {
 	maxPayload, version := nc.MaxPayload(), nc.ConnectedServerVersion()
 	c.max.Store(maxPayload)
@@ -312,8 +314,10 @@ func (c *Conn) connected(nc *nats.Conn) {
 	c.notify()
 }
 
-// lost ends the session of sock, or the current one if sock is nil, and fails all operations that
-// wait for an answer. A later call only stores a better reason. It takes c.mu.
+// lost removes sock from c.socks and ends its session, or the current one if sock is nil. It closes
+// the session's done, cancels the running calls of Do, and ends the pending publishes with
+// ErrIndeterminate. It stores the reason in c.lastErr and notifies waiting calls and watchers.
+// Without such a session, a later call only stores a better reason. It takes c.mu.
 func (c *Conn) lost(sock *netconn.Socket, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -373,7 +377,7 @@ func (c *Conn) refused(subject string, err error) {
 	}
 }
 
-// quoted returns the text between the first two double quotes.
+// quoted returns the text between the first two double quotes, "" without a quote.
 func quoted(s string) string {
 	_, rest, _ := strings.Cut(s, `"`)
 	in, _, _ := strings.Cut(rest, `"`)

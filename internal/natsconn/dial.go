@@ -16,8 +16,9 @@ import (
 // dialer makes connections for the client library. A dial ends when the Conn is closed.
 type dialer struct{ c *Conn }
 
-// Dial connects to a server and returns the connection as a netconn.Socket of the Conn. It stores
-// the error of the attempt in c.dialErr. It takes c.mu.
+// Dial connects to a server and returns the connection as a netconn.Socket of the Conn. It waits
+// for at most Config.DialTimeout, or until Close. It stores the error of the attempt in c.dialErr.
+// It takes c.mu, but not while it waits. Returns ErrClosed after Close.
 func (d dialer) Dial(network, address string) (net.Conn, error) {
 	nd := net.Dialer{Timeout: d.c.cfg.DialTimeout}
 	conn, err := nd.DialContext(d.c.ctx, network, address)
@@ -31,7 +32,7 @@ func (d dialer) Dial(network, address string) (net.Conn, error) {
 }
 
 // InProcessConn connects to the server in this process and returns the connection as a
-// netconn.Socket of the Conn.
+// netconn.Socket of the Conn. Returns ErrClosed after Close. It takes c.mu, see adopt.
 func (d dialer) InProcessConn() (net.Conn, error) {
 	conn, err := d.c.cfg.InProcess.InProcessConn()
 	if err != nil {
@@ -40,8 +41,9 @@ func (d dialer) InProcessConn() (net.Conn, error) {
 	return d.c.adopt(conn)
 }
 
-// adopt wraps conn in a netconn.Socket, starts its goroutine and makes it the newest socket. After
-// Close it closes conn and returns ErrClosed. It takes c.mu.
+// adopt wraps conn in a netconn.Socket, starts its goroutine, and makes it the newest socket,
+// c.sock. The end of the socket ends its session, see lost. After Close it closes conn and returns
+// ErrClosed. It takes c.mu.
 func (c *Conn) adopt(conn net.Conn) (net.Conn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,7 +58,9 @@ func (c *Conn) adopt(conn net.Conn) (net.Conn, error) {
 	return s, nil
 }
 
-// unusable returns the error of a connection that was not made. It takes c.mu.
+// unusable returns the error of a connection that was not made: a [reach.Error] that wraps class,
+// which may be nil, and cause. Its text names the servers, the problem found and the next step for
+// a person. It takes c.mu.
 func (c *Conn) unusable(class, cause error) error {
 	e := &reach.Error{Server: c.servers(), Class: class, Cause: cause}
 	c.mu.Lock()

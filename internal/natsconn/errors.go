@@ -132,6 +132,7 @@ func classOf(err error) error {
 	}
 }
 
+// isAny reports whether err wraps one of targets.
 func isAny(err error, targets ...error) bool {
 	for _, t := range targets {
 		if errors.Is(err, t) {
@@ -141,7 +142,8 @@ func isAny(err error, targets ...error) bool {
 	return false
 }
 
-// classOfCode returns the class of a JetStream API error with the given code, or nil.
+// classOfCode returns the class of a JetStream API error with the given code, or nil. For the code
+// of a failed store the text of err decides.
 func classOfCode(code int, err error) error {
 	switch code {
 	case codeAccountResources, codeResources, codeMemory, codeNoMemory, codeStorage, codeTooManyRequests:

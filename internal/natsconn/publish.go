@@ -59,6 +59,8 @@ type batch struct {
 	ended chan struct{}
 }
 
+// init makes the map of pending messages and the random prefix of the inbox. Call it once before
+// use.
 func (p *publisher) init() {
 	p.prefix = nats.NewInbox() + "."
 	p.pending = make(map[uint64]waiting)
@@ -109,7 +111,8 @@ func (c *Conn) PublishBatch(ctx context.Context, ps []Pub) {
 // send registers and writes one message of batch b. It waits for a session, for space in the write
 // buffer and in the window, until ctx ends. After a lost connection it tries again with the next
 // session if the message was certainly not sent. After an error the message was not sent and is not
-// registered.
+// registered. After nil, the outcome is set by another goroutine, or by send if the session has
+// ended.
 func (c *Conn) send(ctx context.Context, pub *Pub, b *batch) error {
 	for {
 		s, err := c.Session(ctx)
@@ -148,7 +151,8 @@ func (c *Conn) send(ctx context.Context, pub *Pub, b *batch) error {
 	}
 }
 
-// reply returns the subject for the answer to a message.
+// reply returns the subject for the answer to a message: the prefix of the inbox and the token in
+// base 36.
 func (p *publisher) reply(token uint64) string {
 	buf := make([]byte, 0, len(p.prefix)+13)
 	buf = append(buf, p.prefix...)
@@ -224,7 +228,8 @@ func (p *publisher) failLost(pub *Pub, cause error) {
 	}
 }
 
-// finish sets the outcome of a message and removes it from the pending ones. Call it with p.mu
+// finish sets the outcome of a message, removes it from the pending ones and counts down its batch.
+// When a quarter of the window is free, it wakes the calls of register that wait. Call it with p.mu
 // held.
 func (p *publisher) finish(token uint64, w waiting, ack Ack, err error) {
 	delete(p.pending, token)
@@ -243,8 +248,8 @@ func (p *publisher) done(b *batch) {
 	}
 }
 
-// answer sets the outcome of the pending message that m answers. The client library calls it. It
-// takes p.mu.
+// answer sets the outcome of the pending message that m answers. It ignores answers to messages
+// that are not pending. The client library calls it. It takes p.mu.
 func (p *publisher) answer(m *nats.Msg) {
 	if len(m.Subject) <= len(p.prefix) {
 		return
@@ -262,7 +267,7 @@ func (p *publisher) answer(m *nats.Msg) {
 }
 
 // fail ends all pending messages with ErrIndeterminate and err, because their answers are lost with
-// the connection. It takes p.mu.
+// the connection. That ends their calls of PublishBatch. It takes p.mu.
 func (p *publisher) fail(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -287,7 +292,7 @@ func (p *publisher) refuse(subject string, err error) {
 var errAnswer = errors.New("the answer is not one of JetStream")
 
 // ParseAck decodes a stream's answer to a message. An error answer is returned with its class, if
-// it has one.
+// it has one. Returns ErrNoStream if no stream accepts the subject, errAnswer for any other text.
 func ParseAck(m *nats.Msg) (Ack, error) {
 	if seq, ok := fastAck(m.Data); ok {
 		return Ack{Sequence: seq}, nil

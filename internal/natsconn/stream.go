@@ -14,14 +14,18 @@ import (
 // streamRetry is the time between two attempts while a cluster elects a leader.
 const streamRetry = 100 * time.Millisecond
 
-// EnsureStream creates the stream that want describes, if it does not exist, and returns the
-// configuration that the server uses. Check that configuration: an older server silently ignores
-// settings that it does not know.
+// EnsureStream creates the stream that want describes, if it does not exist, waits for the server,
+// and returns the configuration that the server uses. Check that configuration: an older server
+// silently ignores settings that it does not know.
 //
-// An existing stream with other settings is left unchanged, unless merge returns a configuration to
-// which it is updated; merge may be nil. Many processes may call EnsureStream at the same time if
-// merge returns the same configuration for all of them. Without a server or a leader it tries again
-// until ctx ends.
+// An existing stream with other settings is left unchanged, unless merge returns true and a
+// configuration to which it is updated; merge may be nil. merge is called again with each attempt.
+// Many processes may call EnsureStream at the same time if merge returns the same configuration for
+// all of them.
+//
+// Without a server or a leader it tries again until ctx ends; then it returns the last error,
+// [ErrUnavailable] or [ErrIndeterminate]. It returns other errors at once, for example that the
+// update is refused.
 func (c *Conn) EnsureStream(ctx context.Context, want jetstream.StreamConfig, merge func(have jetstream.StreamConfig) (jetstream.StreamConfig, bool)) (*jetstream.StreamInfo, error) {
 	for {
 		var info *jetstream.StreamInfo
@@ -42,7 +46,8 @@ func (c *Conn) EnsureStream(ctx context.Context, want jetstream.StreamConfig, me
 	}
 }
 
-// ensureStream makes one attempt of [Conn.EnsureStream], of at most 5 s.
+// ensureStream makes one attempt of [Conn.EnsureStream], of at most 5 s. It returns the error of
+// the client library, without a class.
 func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig, merge func(have jetstream.StreamConfig) (jetstream.StreamConfig, bool)) (*jetstream.StreamInfo, error) {
 	// A short timeout: a leader that has just died never answers.
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)

@@ -22,10 +22,10 @@ func (c *Conn) notify() {
 	c.watchers.Notify(c.state())
 }
 
-// Watch calls fn with the current state, at each change and after each failed attempt to connect.
-// It makes one call at a time until stop is called or the Conn is closed. It does not connect. fn
-// may call any method, including stop; a running call of fn is completed after stop. Watch takes
-// c.mu.
+// Watch calls fn on another goroutine with the current state, at each change and after each failed
+// attempt to connect. It makes one call at a time until stop is called or the Conn is closed. It
+// does not connect. fn may call any method, including stop; a running call of fn is completed after
+// stop. Watch takes c.mu.
 func (c *Conn) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,6 +16,7 @@ const grace = 50 * time.Millisecond
 // command is sent for a caller that has returned.
 type callCtx struct{ context.Context }
 
+// Deadline returns the deadline of the wrapped ctx, or a time in the past once that ctx has ended.
 func (c callCtx) Deadline() (time.Time, bool) {
 	if c.Err() != nil {
 		return time.Unix(1, 0), true
@@ -30,8 +31,11 @@ type answer struct {
 }
 
 // await makes a call on a goroutine and returns when ctx ends, although the client would wait until
-// a deadline or for ReadTimeout. An abandoned call returns [ErrIndeterminate]. Its goroutine ends
-// with the connection or at that timeout.
+// a deadline or for ReadTimeout. After ctx has ended it still waits up to grace for the call's own
+// answer. An abandoned call returns [ErrIndeterminate]. Its goroutine ends with the connection or
+// at that timeout. Returns redis.ErrClosed, without a call, after Close.
+//
+// If ctx never ends, await makes the call itself, without a goroutine.
 func (c *Conn) await(ctx context.Context, call func(context.Context) (any, error)) (any, error) {
 	if ctx.Done() == nil {
 		return call(ctx)
@@ -58,7 +62,8 @@ func (c *Conn) await(ctx context.Context, call func(context.Context) (any, error
 	}
 }
 
-// spawn runs fn on a goroutine of c.calls. It returns false after Close. It takes c.mu.
+// spawn runs fn on a goroutine of c.calls, for which Close waits. It returns false, without a
+// start, after Close. It takes c.mu.
 func (c *Conn) spawn(fn func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

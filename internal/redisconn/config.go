@@ -52,7 +52,11 @@ func OptionsOf(c *redis.Client) *redis.UniversalOptions {
 }
 
 // options checks the configuration and returns a copy of its options with the settings and defaults
-// of this package. It returns all problems joined in one error.
+// of this package. It returns all problems joined in one error:
+//
+//   - no options, or an empty address
+//   - reading from replicas, or a database other than 0 on a cluster
+//   - a negative timeout, or a certificate that is not verified
 func (c Config) options() (*redis.UniversalOptions, error) {
 	if c.Redis == nil {
 		return nil, errors.New("redis: no options are given")

@@ -48,7 +48,8 @@ type Conn struct {
 	sockets   map[*socket]struct{} // nil: closed
 }
 
-// New checks the configuration and returns a Conn. It does not connect.
+// New checks the configuration and returns a Conn, or all problems joined in one error. It does not
+// connect and starts no goroutine.
 func New(cfg Config) (*Conn, error) {
 	o, err := cfg.options()
 	if err != nil {
@@ -87,8 +88,9 @@ type client interface {
 	Close() error
 }
 
-// newClient makes a client like redis.NewUniversalClient. It also sets an option of cluster clients
-// that the universal options lack.
+// newClient makes a client like redis.NewUniversalClient: for Sentinel with a MasterName, for a
+// cluster with several addresses or IsClusterMode, otherwise for one server. It also sets an option
+// of cluster clients that the universal options lack.
 func newClient(o *redis.UniversalOptions) client {
 	switch {
 	case o.MasterName != "" && o.IsClusterMode:
@@ -117,9 +119,10 @@ func (c *Conn) Done() <-chan struct{} { return c.done }
 // Backoff returns the delays of the Conn between attempts.
 func (c *Conn) Backoff() task.Backoff { return c.backoff }
 
-// Close ends all listeners, watchers and waiting calls, and closes all connections. It waits for
-// running functions of a [ListenerConfig]. If ctx ends first it returns ctx's error, and those
-// functions end by themselves. Further calls only wait.
+// Close ends all listeners, watchers and waiting calls, and closes all connections. Watchers get
+// the state Disconnected with ErrClosed. Close waits for running functions of a [ListenerConfig].
+// If ctx ends first it returns ctx's error, and those functions end by themselves. Further calls
+// only wait. It takes c.mu and the mutexes of the listeners, but not while it waits.
 func (c *Conn) Close(ctx context.Context) error {
 	c.mu.Lock()
 	first := !c.closed

@@ -49,6 +49,7 @@ func (e *failure) Error() string {
 	return e.class.Error() + ": " + e.cause.Error()
 }
 
+// Unwrap returns class and cause.
 func (e *failure) Unwrap() []error { return []error{e.class, e.cause} }
 
 // Class returns the class of an error of this package, or nil for any other error.
@@ -62,7 +63,8 @@ func Class(err error) error {
 }
 
 // classify wraps an error of the client with its class. sent reports whether the command may have
-// been sent. It returns nil, redis.Nil and classified errors unchanged.
+// been sent: a lost connection is then ErrIndeterminate, otherwise ErrUnavailable. An error answer
+// gets the class of classOfAnswer. It returns nil, redis.Nil and classified errors unchanged.
 func classify(err error, sent bool) error {
 	if err == nil || errors.Is(err, redis.Nil) || Class(err) != nil {
 		return err
@@ -170,6 +172,10 @@ func IsNoScript(err error) bool { return redis.HasErrorPrefix(err, "NOSCRIPT") }
 
 // ended returns the error of a call that waited to be repeated when its ctx ended or its Conn was
 // closed. last is the error of its last attempt, or nil.
+//
+//   - ctx has not ended: ErrClosed.
+//   - ctx has ended without an attempt: ErrUnavailable with ctx's error.
+//   - Otherwise: last with ctx's error in its text and its chain.
 func (c *Conn) ended(ctx context.Context, last error) error {
 	switch {
 	case ctx.Err() == nil:

@@ -31,33 +31,39 @@ type once struct{ *redis.Cmd }
 func (once) NoRetry() bool { return true }
 
 // Eval executes a script and returns its answer in the types of go-redis: nil, int64, string or
-// []any of these. It repeats the call until ctx ends while the script was certainly not executed,
-// and never otherwise. A script that the server does not know is sent in full. On a cluster all
-// keys must be in one slot, and at least one key is needed.
+// []any of these. It repeats the call until ctx ends while the script was certainly not executed
+// ([ErrUnavailable], [ErrBlocked]), and never otherwise. A script that the server does not know is
+// sent in full. On a cluster all keys must be in one slot, and at least one key is needed.
+//
+// When ctx ends it returns the error of the last attempt, or [ErrIndeterminate] if the script may
+// have been executed. Returns [ErrAccess] or [ErrRefused] after the server's error answer,
+// [ErrClosed] after Close.
 func (c *Conn) Eval(ctx context.Context, s *Script, keys []string, args ...any) (any, error) {
 	return c.repeat(ctx, first(keys), func(ctx context.Context) (any, error) { return c.evalOnce(ctx, c.process, s, keys, args) })
 }
 
 // EvalOnce executes a script like Eval, but in one attempt. Callers use it to repeat in their own
-// way.
+// way. It also returns [ErrUnavailable] and [ErrBlocked] at once; the script was not executed then.
 func (c *Conn) EvalOnce(ctx context.Context, s *Script, keys []string, args ...any) (any, error) {
 	return c.attempt(ctx, first(keys), func(ctx context.Context) (any, error) { return c.evalOnce(ctx, c.process, s, keys, args) })
 }
 
-// Do executes one command and repeats it by the same rules as Eval. A nil answer is the error
-// redis.Nil.
+// Do executes one command and repeats it by the same rules as Eval, with the same errors. A nil
+// answer is the error redis.Nil.
 func (c *Conn) Do(ctx context.Context, args ...any) (any, error) {
 	return c.repeat(ctx, "", func(ctx context.Context) (any, error) { return c.process(ctx, args) })
 }
 
-// Call runs call, which uses the client, in one attempt. It returns when ctx ends even if call has
-// not returned. call must therefore not write to memory that the caller reads. The error has a
-// class like that of EvalOnce.
+// Call runs call, which uses the client, in one attempt, and returns its results. It returns when
+// ctx ends even if call has not returned. call must therefore not write to memory that the caller
+// reads. The error has a class like that of EvalOnce. call runs on another goroutine if ctx can
+// end.
 func (c *Conn) Call(ctx context.Context, call func(ctx context.Context) (any, error)) (any, error) {
 	return c.attempt(ctx, "", call)
 }
 
-// process executes one command on a connection that the client selects.
+// process executes one command on a connection that the client selects, and waits for the answer.
+// The error is that of the client, without a class; redis.Nil stands for a nil answer.
 func (c *Conn) process(ctx context.Context, args []any) (any, error) {
 	cmd := redis.NewCmd(ctx, args...)
 	_ = c.client.Process(ctx, once{cmd})
@@ -65,7 +71,8 @@ func (c *Conn) process(ctx context.Context, args []any) (any, error) {
 }
 
 // evalOnce executes a script by its digest with do, and sends the source if the server does not
-// know it. A nil answer is nil without an error.
+// know it. It waits for the answers and returns the error of do. A nil answer is nil without an
+// error.
 func (c *Conn) evalOnce(ctx context.Context, do func(context.Context, []any) (any, error), s *Script, keys []string, args []any) (any, error) {
 	full := make([]any, 0, 3+len(keys)+len(args))
 	full = append(full, "evalsha", s.hash, len(keys))
@@ -85,7 +92,9 @@ func (c *Conn) evalOnce(ctx context.Context, do func(context.Context, []any) (an
 }
 
 // attempt makes one call, updates the connection state from its result, and returns its error with
-// a class. Returns ErrUnavailable without a call if ctx has ended, and ErrClosed after Close.
+// a class. key, which may be empty, is a key of the call, for the test of a blocked server (see
+// probeBlocked). Returns ErrUnavailable without a call if ctx has ended, and ErrClosed after Close.
+// It takes c.mu, but not while it waits.
 func (c *Conn) attempt(ctx context.Context, key string, call func(context.Context) (any, error)) (any, error) {
 	select {
 	case <-c.done:
@@ -104,9 +113,10 @@ func (c *Conn) attempt(ctx context.Context, key string, call func(context.Contex
 	return v, err
 }
 
-// adjustClosed corrects the class of an error that depends on whether the Conn was closed. After
-// Close an unsent command returns [ErrClosed]. Before that a closed connection belongs to the
-// client, such as one to a node that left the cluster, and returns ErrUnavailable.
+// adjustClosed corrects the class of an error that depends on whether the Conn was closed, and
+// returns any other error unchanged. After Close an unsent command returns [ErrClosed]. Before that
+// a closed connection belongs to the client, such as one to a node that left the cluster, and
+// returns ErrUnavailable.
 func (c *Conn) adjustClosed(err error) error {
 	f, ok := err.(*failure) //nolint:errorlint // as classify made it
 	if !ok {
@@ -128,7 +138,8 @@ func (c *Conn) adjustClosed(err error) error {
 }
 
 // repeat calls call until it was executed or may have been executed, with backoff between attempts.
-// When ctx ends it returns the last error of an attempt with ctx's error.
+// It returns the first error that is not [Repeatable] at once. When ctx ends it returns the last
+// error of an attempt with ctx's error. Returns ErrClosed after Close.
 func (c *Conn) repeat(ctx context.Context, key string, call func(context.Context) (any, error)) (any, error) {
 	var last error
 	for i := 0; ; i++ {
@@ -161,7 +172,8 @@ func Repeatable(err error) bool {
 func (c *Conn) Classify(err error, sent bool) error { return c.classify(err, sent) }
 
 // reload makes a cluster client read the cluster's topology again after ErrUnavailable. By itself
-// it does so every 10 s or after a redirection, but a dead node sends none.
+// it does so every 10 s or after a redirection, but a dead node sends none. It does nothing after
+// other errors and for a client of another kind.
 func (c *Conn) reload(ctx context.Context, err error) {
 	cluster, ok := c.client.(*redis.ClusterClient)
 	if ok && errors.Is(err, ErrUnavailable) {
@@ -173,8 +185,9 @@ func (c *Conn) reload(ctx context.Context, err error) {
 // could have an unknown outcome.
 const minAttemptTime = 5 * time.Millisecond
 
-// pause waits for d. It returns false if ctx ended or ends too soon for another attempt, or the
-// Conn was closed.
+// pause waits for d and returns true. It returns false if the Conn was closed or ctx ended during
+// the wait. If ctx ends too soon for another attempt after d, pause waits until ctx ends or the
+// Conn is closed, and returns false.
 func (c *Conn) pause(ctx context.Context, d time.Duration) bool {
 	if end, ok := ctx.Deadline(); ok && time.Until(end) < d+minAttemptTime {
 		select {
@@ -186,6 +199,7 @@ func (c *Conn) pause(ctx context.Context, d time.Duration) bool {
 	return wake.SleepOr(ctx, c.done, d)
 }
 
+// first returns the first key, "" without keys.
 func first(keys []string) string {
 	if len(keys) == 0 {
 		return ""
@@ -195,7 +209,8 @@ func first(keys []string) string {
 
 // EvalWait executes a script like EvalOnce. Then the server waits, for at most timeout, until the
 // given number of replicas has its writes. It returns the script's answer and the number of
-// replicas that have them. If only that wait fails the error is [ErrIndeterminate].
+// replicas that have them, which may be too low without an error. If only that wait fails the error
+// is [ErrIndeterminate]. After any error the answer is nil and the number 0.
 func (c *Conn) EvalWait(ctx context.Context, replicas int, timeout time.Duration, s *Script, keys []string, args ...any) (any, int, error) {
 	type answer struct {
 		v    any
@@ -220,7 +235,8 @@ func (c *Conn) EvalWait(ctx context.Context, replicas int, timeout time.Duration
 
 // Node returns the client of the server that holds a key, for commands whose errors the caller
 // classifies with [Conn.Classify]. On a cluster it may wait until a node has told the topology, and
-// returns an error if none does. Such a client never repeats a command.
+// returns an error if none does. Without a cluster it ignores key. Such a client never repeats a
+// command.
 func (c *Conn) Node(ctx context.Context, key string) (*redis.Client, error) {
 	switch client := c.client.(type) {
 	case *redis.Client:
@@ -231,8 +247,12 @@ func (c *Conn) Node(ctx context.Context, key string) (*redis.Client, error) {
 	return nil, errors.New("redis: no single server")
 }
 
-// evalWait executes a script and WAIT on one connection. It extends the client's read timeout if
-// WAIT may take long, because a cut answer does not tell the number of replicas.
+// evalWait sends a script and WAIT on one connection and waits for both answers. It returns the
+// script's answer and the number of replicas that WAIT counted. It extends the client's read
+// timeout if WAIT may take long, because a cut answer does not tell the number of replicas.
+//
+// An error of the script is returned as it is; a nil answer is redis.Nil with the number. If only
+// WAIT fails it returns ErrIndeterminate.
 func evalWait(ctx context.Context, client *redis.Client, replicas int, timeout time.Duration, full []any) (any, int, error) {
 	if read := client.Options().ReadTimeout; read > 0 && timeout > read/2 {
 		client = client.WithTimeout(read + timeout)

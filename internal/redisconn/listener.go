@@ -103,9 +103,9 @@ func (c *Conn) Listen(cfg ListenerConfig) *Listener {
 	return l
 }
 
-// Add subscribes to channels until Remove, also after lost connections. Channels that were added
-// before are skipped. The first call starts the listener's goroutine. Add does not wait for the
-// server's confirmation; see Wait. After Close it does nothing. It takes l.mu.
+// Add subscribes to channels until Remove, also after lost connections. It skips channels that it
+// has. The first call starts the listener's goroutine. Add may block for up to Ping to write, but
+// does not wait for confirmations; see Wait. After Close it does nothing. It takes l.mu and c.mu.
 func (l *Listener) Add(channels ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,8 +128,9 @@ func (l *Listener) Add(channels ...string) {
 	l.wake.Notify()
 }
 
-// Remove ends the subscription to channels; unknown ones are skipped. Messages on the way may still
-// arrive. It takes l.mu.
+// Remove ends the subscription to channels and skips unknown ones. Late messages may still arrive.
+// Wait for a removed channel may last until its ctx ends. Remove may block up to Ping, with l.mu
+// held.
 func (l *Listener) Remove(channels ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,8 +144,9 @@ func (l *Listener) Remove(channels ...string) {
 	l.change(gone, (*redis.PubSub).Unsubscribe)
 }
 
-// subscribe sends a SUBSCRIBE command for each channel on the current connection. A refused channel
-// therefore does not affect the others. Call it with l.mu held.
+// subscribe sends a SUBSCRIBE command for each channel on the current connection and appends it to
+// l.requests. A refused channel thus does not affect the others. Without a connection it does
+// nothing. Call it with l.mu held.
 func (l *Listener) subscribe(names []string) {
 	for _, name := range names {
 		if l.ps == nil {
@@ -155,8 +157,9 @@ func (l *Listener) subscribe(names []string) {
 	}
 }
 
-// change sends a change of channels on the current connection, if one exists. If that fails it
-// closes the connection; the next one begins with the right channels. Call it with l.mu held.
+// change sends a change of channels on the current connection, if one exists. If that fails or
+// takes longer than Ping, it closes the connection and stores the error in l.dropCause. The next
+// connection begins with the right channels. Call it with l.mu held.
 func (l *Listener) change(names []string, how func(*redis.PubSub, context.Context, ...string) error) {
 	if l.ps == nil || len(names) == 0 {
 		return
@@ -173,9 +176,9 @@ func (l *Listener) change(names []string, how func(*redis.PubSub, context.Contex
 // Wait blocks until the server has confirmed an added channel. Messages published from then on are
 // received until the connection is lost. It takes l.mu, but does not hold it while it waits.
 //
-// If the server refuses the channel or the credentials, Wait returns [ErrAccess] at once; the
-// listener still requests the channel again later. Returns [ErrUnavailable] with the cause if ctx
-// ends first, [ErrRefused] if the channel was not added, [ErrClosed] after Close.
+// If the server refuses the channel or the credentials, Wait returns [ErrAccess] or [ErrRefused] at
+// once; the listener requests the channel again later. Returns [ErrUnavailable] with the cause if
+// ctx ends first, [ErrRefused] if the channel was not added, [ErrClosed] after Close.
 func (l *Listener) Wait(ctx context.Context, name string) error {
 	l.mu.Lock()
 	r, closed := l.channels[name], l.closed // a lost connection replaces this entry
@@ -208,7 +211,7 @@ func (l *Listener) withCause(err error) error {
 }
 
 // Subscribe adds one channel and waits for its confirmation like Wait. If that fails it removes the
-// channel.
+// channel and returns the error of Wait.
 func (l *Listener) Subscribe(ctx context.Context, name string) error {
 	l.Add(name)
 	err := l.Wait(ctx, name)
@@ -218,8 +221,8 @@ func (l *Listener) Subscribe(ctx context.Context, name string) error {
 	return err
 }
 
-// Close ends the listener and its connection. It does not wait for a running callback; Close of the
-// Conn does. Further calls do nothing. It takes l.mu.
+// Close ends the listener and its connection, and makes Wait return ErrClosed. It does not wait for
+// a running callback; Close of the Conn does. Further calls do nothing. It takes l.mu and c.mu.
 func (l *Listener) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -240,8 +243,8 @@ func (l *Listener) Close() {
 }
 
 // run keeps a connection open while the listener has channels, with backoff after each loss, until
-// Close. It calls Lost after the loss of a connection with a confirmed channel. It is the goroutine
-// of the listener.
+// Close of the listener or the Conn. It calls Lost after the loss of a connection with a confirmed
+// channel. It is the goroutine of the listener, on which all callbacks run.
 func (l *Listener) run() {
 	for attempt := 0; ; {
 		ps := l.open()
@@ -296,9 +299,9 @@ func (l *Listener) open() *redis.PubSub {
 	}
 }
 
-// receive subscribes to all channels and calls the callbacks. It returns the error of a lost
-// connection, or nil when no channel is left. confirmed reports whether the server has confirmed
-// any channel.
+// receive subscribes to all channels and calls the callbacks until the connection is lost, whose
+// error it returns. It returns nil when no channel is left. It pings an idle server and requests
+// refused channels again. confirmed reports whether the server has confirmed any channel.
 func (l *Listener) receive(ps *redis.PubSub) (confirmed bool, err error) {
 	if err := l.begin(ps); err != nil {
 		return false, err
@@ -397,8 +400,8 @@ func (l *Listener) begin(ps *redis.PubSub) error {
 }
 
 // confirm records the server's confirmation of the oldest request for a channel. It wakes Wait and
-// calls Subscribed, unless the channel was removed or requested again meanwhile. It takes l.mu, but
-// not while it calls Subscribed.
+// calls Subscribed, unless the channel was removed or requested again meanwhile. It ignores a
+// channel without a request. It takes l.mu, but not while it calls Subscribed.
 func (l *Listener) confirm(name string) {
 	l.mu.Lock()
 	i := slices.IndexFunc(l.requests, func(q request) bool { return q.name == name })
@@ -418,8 +421,8 @@ func (l *Listener) confirm(name string) {
 	}
 }
 
-// refuse handles an error answer of the server: it refuses the oldest request. It returns false if
-// err is not such an answer, so that the connection is unusable. It takes l.mu.
+// refuse handles an error answer of the server: it refuses the oldest request, which ends its Wait.
+// It returns false if err is not such an answer or no request is open. It takes l.mu.
 func (l *Listener) refuse(err error) bool {
 	err = classify(err, true)
 	if !errors.Is(err, ErrAccess) && !errors.Is(err, ErrRefused) {
@@ -438,7 +441,7 @@ func (l *Listener) refuse(err error) bool {
 	return true
 }
 
-// retryRefused subscribes again to the channels that were refused. It takes l.mu.
+// retryRefused subscribes again to the refused channels, for which Wait then waits. It takes l.mu.
 func (l *Listener) retryRefused() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -473,8 +476,8 @@ func (l *Listener) ping(ps *redis.PubSub) bool {
 }
 
 // drop closes and forgets a connection that ended with err; its channels wait for a reply on the
-// next one. It returns the reason, which is l.dropCause if this package closed the connection. It
-// takes l.mu.
+// next one. If the server refused the credentials, waiting calls of Wait return that error. It
+// returns the reason, which is l.dropCause if this package closed the connection. It takes l.mu.
 func (l *Listener) drop(ps *redis.PubSub, err error) error {
 	_ = ps.Close()
 	l.mu.Lock()

@@ -12,7 +12,8 @@ import (
 
 // CheckSettings reads the settings of the servers and logs a warning for each one that may lose
 // confirmed data: eviction, no append-only file, or an append-only file that is never flushed. It
-// logs once in the life of the Conn and returns the warnings; later calls return nil.
+// logs once in the life of the Conn and returns the warnings; later calls return nil and ask
+// nothing. It waits for the servers until ctx ends.
 //
 // Managed servers often forbid reading settings; the warning then says so. CheckSettings returns an
 // error only if a server does not answer, and may then be called again.
@@ -67,8 +68,9 @@ func (c *Conn) Settings(ctx context.Context) ([]string, error) {
 	return found, nil
 }
 
-// settings returns the warnings about the settings of one server. A server that refuses to show
-// them gives one warning. Returns an error if the server does not answer.
+// settings asks one server for its settings, waits for the answers, and returns the warnings. A
+// server that refuses to show them gives one warning. Returns an error if the server does not
+// answer or cannot serve now.
 func settings(ctx context.Context, client *redis.Client) ([]string, error) {
 	values := make(map[string]string)
 	for _, name := range []string{"maxmemory-policy", "appendonly", "appendfsync"} {
@@ -95,7 +97,8 @@ func settings(ctx context.Context, client *redis.Client) ([]string, error) {
 	return notes, nil
 }
 
-// firstWord returns the code at the beginning of a server's error, such as NOPERM.
+// firstWord returns the code at the beginning of a server's error, such as NOPERM: the text up to
+// the first space.
 func firstWord(err error) string {
 	w, _, _ := strings.Cut(err.Error(), " ")
 	return w

@@ -20,6 +20,9 @@ import (
 // written. If dialing fails it returns a connection whose every use fails with that error. With a
 // plain error the client would log each failure itself, and after several failures return an old
 // error for a second.
+//
+// A dial ends when ctx ends or the Conn is closed. With a ctx that holds noDial it does not dial,
+// and fails with errLost.
 func (c *Conn) dialer(dial func(ctx context.Context, network, addr string) (net.Conn, error)) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		dead := func(err error) (net.Conn, error) {
@@ -48,6 +51,7 @@ func (c *Conn) dialer(dial func(ctx context.Context, network, addr string) (net.
 }
 
 // newDialer returns a dial function like redis.NewDialer, but its TLS handshake ends when ctx ends.
+// A dial takes at most o.DialTimeout.
 func newDialer(o *redis.UniversalOptions) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	d := &net.Dialer{
 		Timeout:         o.DialTimeout,
@@ -94,6 +98,7 @@ func (c *Conn) closeSockets() {
 // certainly not executed.
 type unusedError struct{ error }
 
+// Unwrap returns the wrapped error.
 func (e *unusedError) Unwrap() error { return e.error }
 
 // Timeout reports whether the wrapped error is a timeout. The client asks for it.
@@ -153,10 +158,12 @@ type rawSocket struct {
 	raw syscall.Conn
 }
 
+// SyscallConn returns the system socket of the connection.
 func (s *rawSocket) SyscallConn() (syscall.RawConn, error) { return s.raw.SyscallConn() }
 
 // harmless reports whether p begins with a command that changes no data. The client sends such
-// commands in the handshake, to find other servers, and to check connections.
+// commands in the handshake, to find other servers, and to check connections. It returns false for
+// any other text.
 func harmless(p []byte) bool {
 	if len(p) == 0 || p[0] != '*' {
 		return false

@@ -18,9 +18,15 @@ const probeEvery = time.Second
 // writes.
 const probeSource = "#!lua\nreturn 1"
 
-// updateState derives the connection state from the result of a call on key: Connected after an
-// answer, Blocked after a refused write, otherwise Disconnected. It ignores calls that their caller
-// cancelled. It takes c.mu.
+// updateState derives the connection state from the result of a call on key. The first case counts:
+//
+//   - An answer or ErrRefused: Connected, unless the state is Blocked, which only the probe ends.
+//   - ErrBlocked: Blocked; the probe will test key.
+//   - ErrAccess or ErrClosed: Disconnected.
+//   - The caller cancelled the call, or its short deadline passed after a recent answer: no change.
+//   - Any other error: Disconnected.
+//
+// It notifies the watchers of a change. It does nothing after Close. It takes c.mu.
 func (c *Conn) updateState(ctx context.Context, key string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -48,8 +54,8 @@ func (c *Conn) updateState(ctx context.Context, key string, err error) {
 	}
 }
 
-// setState stores the state and its reason and notifies the watchers if one of them changed. Call
-// it with c.mu held.
+// setState stores the state and its reason and notifies the watchers, unless the state and the text
+// of the reason are the same as before. Call it with c.mu held.
 func (c *Conn) setState(s broker.ConnState, reason error) {
 	if s == c.state && s == broker.Connected {
 		return
@@ -62,10 +68,10 @@ func (c *Conn) setState(s broker.ConnState, reason error) {
 	c.watchers.Notify(s, reason)
 }
 
-// Watch calls fn with the current state and at each change, one call at a time, until stop is
-// called or the Conn is closed. While a watcher exists, a goroutine checks the server about once a
-// second. fn may call any method, including stop; a running call of fn is completed after stop.
-// Watch takes c.mu.
+// Watch calls fn on another goroutine with the current state and at each change, one call at a
+// time. That ends when stop is called or the Conn is closed. While a watcher exists, a goroutine
+// checks the server about once a second. fn may call any method, including stop; a running call of
+// fn is completed after stop. Watch takes c.mu.
 func (c *Conn) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
