@@ -226,8 +226,9 @@ func (b *Batcher) take(batch []Event) []Event {
 	return batch
 }
 
-// sendAll sends a batch in one or more messages of at most MaxBytes. It skips and counts events
-// that cannot be encoded. It returns false if a message could not be sent.
+// sendAll sends a batch in one or more messages of at most MaxBytes, and waits for each. It skips
+// and counts events that cannot be encoded. If a message could not be sent it counts its events,
+// still sends the others, and returns false.
 func (b *Batcher) sendAll(batch []Event) (ok bool) {
 	ok = true
 	var message []byte
