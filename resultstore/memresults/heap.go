@@ -15,7 +15,7 @@ type entry struct {
 }
 
 // expiry is a binary heap of entries; the entry that expires first is at index 0. Every entry knows
-// its index, so that a deleted record is removed at once.
+// its index, so that a deleted record is removed at once. Guarded by table.mu.
 type expiry []*entry
 
 // push adds e and restores the order of the heap.

@@ -63,8 +63,9 @@ func (s *Store) open(ctx context.Context) (*stream, error) {
 	return &again, nil
 }
 
-// find waits for s.opening and then reads the settings of the stream, or makes it. Returns
-// ErrUnavailable when ctx ends.
+// find waits for s.opening and then reads the settings of the stream, or makes it. If another call
+// has read them meanwhile it returns those. Returns ErrUnavailable when ctx ends, and the errors of
+// refresh.
 func (s *Store) find(ctx context.Context) (*stream, error) {
 	select {
 	case s.opening <- struct{}{}:

@@ -13,9 +13,11 @@ import (
 )
 
 // save stores a record in one batch with concurrent records for the same server and waits for the
-// outcome. Each cluster node has its own saver, so that a silent node delays only its own
-// records. Returns ErrStale, ErrMalformed or errAnswer as outcome does, ErrClosed after Close,
-// and ctx's error when ctx ends: the record may be stored then.
+// outcome. Each cluster node has its own saver, so that a silent node delays only its own records.
+// If a batch fails with an unknown outcome, it repeats this record alone until ctx ends.
+//
+// Returns ErrStale, errNoRecord or errAnswer as outcome does, ErrClosed after Close, and other
+// errors of the server. It returns ctx's error when ctx ends: the record may be stored then.
 func (s *Store) save(ctx context.Context, v *save) error {
 	var node *redis.Client
 	if s.conn.Clustered() {
