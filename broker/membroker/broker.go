@@ -106,9 +106,10 @@ func (b *Broker) Publish(ctx context.Context, queue string, m *broker.Message) e
 
 // PublishAt implements [broker.Delayer]. It stores the message and gives ready messages to waiting
 // receivers. It waits only for a connection and for room in a limited queue. It takes the queue's
-// mutex.
+// mutex, but does not hold it while it waits. A waiting message with the same ID and an earlier
+// Generation is replaced.
 //
-//   - The message is invalid: ErrMalformed or ErrTooLarge.
+//   - The message or the queue name is invalid: ErrMalformed or ErrTooLarge.
 //   - The queue does not exist: ErrNoQueue.
 //   - ctx ends while the queue is full: ErrBlocked.
 //   - ctx ends without a connection: ErrUnavailable. After Close: ErrClosed.
@@ -168,9 +169,10 @@ func (q *queue) waitForRoom(ctx context.Context) error {
 	return nil
 }
 
-// check returns an error if the broker cannot store m; it changes nothing. Returns ErrMalformed
-// for a nil message, a negative Generation or a header of another type. Returns ErrTooLarge if
-// the body, or headers and properties together, are larger than MaxBody.
+// check returns an error if the broker cannot store m; it changes nothing. Returns ErrMalformed for
+// a nil message, a negative Generation or a header of another type. Returns ErrTooLarge if the body
+// is larger than broker.BodyLimit allows for MaxBody and the Generation. It also does so if headers
+// and properties together are larger than MaxBody. A maxBody of 0 or less limits nothing.
 func (s *Server) check(m *broker.Message) error {
 	if m == nil {
 		return fmt.Errorf("membroker: nil message: %w", broker.ErrMalformed)

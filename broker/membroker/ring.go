@@ -1,6 +1,7 @@
 package membroker
 
-// ring is a queue of items in which a removed item leaves a hole. The zero value is empty.
+// ring is a queue of items in which a removed item leaves a hole. The zero value is empty. The
+// queue's mutex guards it.
 type ring struct {
 	slots      []*item // its length is a power of two; the item at position p is in slots[p & (len-1)]
 	head, tail uint64  // positions of the first used and the first free slot

@@ -232,10 +232,12 @@ func (s *Store) release(ctx context.Context, c *claim, after time.Duration) erro
 	})
 }
 
-// renew sets the end of the leases of claims to lease from now, in one transaction. lost contains
-// the claims that another consumer has taken or whose deferral is deleted. Claims whose deferral
-// is over are ignored. Without claims it does nothing. Returns errors of the store, as wrap
-// converts them.
+// renew sets the end of the leases of claims to lease from now, in one transaction. A claim whose
+// lease has ended is renewed too, if no other consumer has claimed the deferral since. lost
+// contains the claims whose deferral is deleted or has another fencing token. Claims whose deferral
+// is over with their token are ignored. Without claims it does nothing.
+//
+// Returns errors of the store, as wrap converts them; lost has no meaning then.
 func (s *Store) renew(ctx context.Context, claims []*claim, lease time.Duration) (lost []*claim, err error) {
 	if len(claims) == 0 {
 		return nil, nil
