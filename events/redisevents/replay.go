@@ -271,6 +271,7 @@ func (p position) after() position {
 	return p
 }
 
+// String returns the id of the entry as Redis writes it: ms and seq with a '-' between them.
 func (p position) String() string {
 	return strconv.FormatUint(p.ms, 10) + "-" + strconv.FormatUint(p.seq, 10)
 }
