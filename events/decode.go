@@ -205,8 +205,9 @@ func (d *decoder) count(to *int) error {
 	return err
 }
 
-// time reads a time in milliseconds since 1970 into *to. null and 0 are the zero time. Returns
-// ErrMalformed for a time after the year 9999.
+// time reads a time in milliseconds since 1970, without the fraction, into *to. null and 0 are the
+// zero time. Returns ErrMalformed for a time after the year 9999, a negative number or another
+// value.
 func (d *decoder) time(to *time.Time) error {
 	ms, err := d.whole(latest)
 	*to = fromMillis(ms)
@@ -215,7 +216,7 @@ func (d *decoder) time(to *time.Time) error {
 
 // duration reads milliseconds with a fraction into *to. null is 0. A number without an exponent and
 // with at most six decimal places is read exactly. Returns ErrMalformed for a negative or too large
-// number.
+// number or another value.
 func (d *decoder) duration(to *time.Duration) error {
 	if d.word("null") {
 		*to = 0

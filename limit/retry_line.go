@@ -51,8 +51,9 @@ func lineKey(ps []Permit) string {
 	return b.String()
 }
 
-// admitted counts an admission of the line's tasks at the current time. delay is Config.Delay. If
-// no task was refused before, there is no line, and it does nothing. It takes ls.mu.
+// admitted counts an admission of the line's tasks at the current time. At manyAdmitted admissions
+// it halves the counts. delay is Config.Delay. If no task was refused before, there is no line, and
+// it does nothing. It takes ls.mu.
 func (ls *lines) admitted(key string, delay time.Duration) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

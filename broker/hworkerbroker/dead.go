@@ -63,7 +63,7 @@ func (b *Broker) logFailure(queue, id string, d broker.Dead) {
 	b.log(slog.LevelError, queue, "Failure: "+reason, slog.String("task_id", id))
 }
 
-// logBroken logs a job that cannot be read, with the reason.
+// logBroken logs, at error level, a job of the queue that cannot be read, with the reason.
 func (b *Broker) logBroken(queue, id, reason string) {
 	b.log(slog.LevelError, queue, "the job cannot be read and goes to the broken jobs", slog.String("task_id", id), slog.String("error", reason))
 }
@@ -105,8 +105,10 @@ const dropChunk = 100
 
 // scan calls fn with the letters of one key, "failed" or "broken", and removes those for which fn
 // returns DeadRemove. It removes them in groups of dropChunk, and the rest at the end. It reports
-// whether fn returned DeadStop. If ctx ends it returns ctx's cause, and up to dropChunk letters
-// that fn has removed stay. It waits for the server.
+// whether fn returned DeadStop.
+//
+// It waits for the server and stops at the first error of a removal. If ctx ends it returns ctx's
+// cause, and up to dropChunk letters that fn has removed stay.
 func (b *Broker) scan(ctx context.Context, k keys, which string, letters []Noted, fn func(*broker.Dead) broker.DeadAction) (stop bool, err error) {
 	key := k.failed
 	if which == "broken" {

@@ -226,9 +226,11 @@ func (d *delivery) markLost() {
 }
 
 // markReceived must be called before Receive returns the delivery. It reports whether the job is
-// still held. If the job has waited in this process for longer than checkInterval, its time
-// begins now: markReceived renews the start time on the server. It waits for that for at most
-// about checkInterval; without an answer the start time stays. It takes d.mu.
+// still held, and marks it as received. If the job has waited in this process for longer than
+// checkInterval, its time begins now: markReceived renews the start time on the server (renew).
+//
+// It waits for that for at most about checkInterval; without an answer the start time stays. It
+// takes d.mu, and waits for a settlement or renewal in progress even after the end of ctx.
 func (d *delivery) markReceived(ctx context.Context) bool {
 	d.mu <- struct{}{}
 	defer d.unlock()

@@ -100,6 +100,7 @@ func (b *Broker) ready(ctx context.Context) error {
 }
 
 // Publish implements [broker.Broker]. It is PublishAt without a time: the message is ready at once.
+// It returns the errors of PublishAt.
 func (b *Broker) Publish(ctx context.Context, queue string, m *broker.Message) error {
 	return b.PublishAt(ctx, queue, m, time.Time{})
 }
@@ -209,9 +210,10 @@ func (s *Server) check(m *broker.Message) error {
 	return nil
 }
 
-// Declare implements [broker.Declarer]. A queue may have up to 255 levels. A queue that Subscribe
-// created gets its levels from the first Declare. Later declarations change nothing; other levels
-// are logged once per queue. It waits only for a connection.
+// Declare implements [broker.Declarer]. It creates the queues that do not exist. A queue may have
+// up to 255 levels. A queue that Subscribe or PutDead created gets its levels from the first
+// Declare. Later declarations change nothing; other levels are logged once per queue. It waits only
+// for a connection. It takes the Server's mutex and the queues' mutexes.
 //
 // Declare stops at the first error; the queues before it exist then. Returns ErrMalformed for an
 // invalid name, or for levels that descend or are too many. Returns ErrUnavailable if ctx ends

@@ -16,7 +16,7 @@ type clock struct {
 }
 
 // add adds the item, which has a due time. If the item is due first, it starts or advances the
-// timer. After stop it does nothing. It takes c.mu.
+// timer. After stop it only marks the item as in no heap. It takes c.mu.
 func (c *clock) add(it *item) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -197,7 +197,8 @@ func (ns *notes) state(name string) broker.NodeState {
 	}
 }
 
-// dropOldStarts drops the notes of messages whose latest note is older than noteRetention. Call it
+// dropOldStarts drops the notes of messages whose latest note is older than noteRetention. It
+// checks each message once in noteRetention, so notes may stay for up to twice that time. Call it
 // with ns.mu held.
 func (ns *notes) dropOldStarts(now time.Time) {
 	for len(ns.byAge) > 0 && now.Sub(ns.byAge[0].queued) > noteRetention {

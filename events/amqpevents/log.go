@@ -145,9 +145,9 @@ func (l *log) ready(ctx context.Context) error {
 	})
 }
 
-// declare declares the stream queue. If it exists with other arguments, declare uses it
-// unchanged, logs one warning and returns nil. Returns the server's refusal if it cannot be used
-// either. It waits for the server.
+// declare declares the stream queue. If it exists with other arguments, declare uses it unchanged,
+// logs one warning for this bus and returns nil. Returns the server's refusal if it cannot be used
+// either, and any other error unchanged. It waits for the server.
 func (l *log) declare(ctx context.Context, sess *amqpconn.Session) error {
 	err := sess.Do(ctx, func(ch *amqp.Channel) error {
 		_, err := ch.QueueDeclare(l.queue, true, false, false, false, l.arguments())

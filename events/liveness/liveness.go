@@ -108,8 +108,8 @@ type Observer struct {
 	table table
 }
 
-// New makes an observer. It does no I/O and starts no goroutine. It returns all problems of c
-// joined in one error.
+// New makes an observer with the defaults in the fields of c that are zero. It does no I/O and
+// starts no goroutine. It returns all problems of c joined in one error.
 func New(c Config) (*Observer, error) {
 	if err := c.complete(); err != nil {
 		return nil, err

@@ -39,9 +39,9 @@ func (l *log) add(e *events.Event) {
 	}
 }
 
-// trim removes the records that are older than Age or exceed Max. It clears them, so that the
-// collector frees the events at once. append replaces the array behind them later. Call it with
-// l.mu held.
+// trim removes the records that at the time now are older than Age, or exceed Max, and advances
+// l.first. It clears them, so that the collector frees the events at once. append replaces the
+// array behind them later. Call it with l.mu held.
 func (l *log) trim(now time.Time) {
 	n := max(len(l.records)-l.keep.Max, 0)
 	for n < len(l.records) && now.Sub(l.records[n].taken) > l.keep.Age {

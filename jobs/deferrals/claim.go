@@ -173,12 +173,12 @@ func (s *Store) updateClaimed(ctx context.Context, c *claim, fn func(d *jobstore
 }
 
 // end stores that a claimed deferral is settled. The deferral becomes over; its record stays for
-// Config.Retention without answer and state. Repeating the call is harmless. Returns the errors of
-// updateClaimed, such as [broker.ErrLeaseLost].
+// Config.Retention without answer and state. Returns the errors of updateClaimed, such as
+// [broker.ErrLeaseLost]. A repeated call changes nothing and returns nil.
 //
 // For an abandoned attempt the record does not count as the end of that attempt, whose message may
 // still be handled. If its answer has come after the claim and the attempt may be repeated, the
-// deferral is postponed instead.
+// deferral is postponed instead. A repeated call then returns ErrLeaseLost.
 func (s *Store) end(ctx context.Context, c *claim) error {
 	return s.updateClaimed(ctx, c, func(d *jobstore.Deferral, now time.Time) {
 		abandoned := c.outcome.Kind == deferral.Abandoned

@@ -107,9 +107,10 @@ func (l *Limiter) Acquire(ctx context.Context, holder string, lease time.Duratio
 }
 
 // Renew implements [limit.Limiter]. It waits for the server, and repeats a call of unknown outcome,
-// until ctx ends. Returns [limit.ErrLost] if the holder does not hold one of the permits,
-// [limit.ErrBadPermit] for invalid arguments. After [limit.ErrUnavailable], also returned after
-// Close, the leases may be extended or not.
+// until ctx ends. Without permits it returns nil and asks no server. Returns [limit.ErrLost], with
+// no lease changed, if the holder does not hold one of the permits. Returns [limit.ErrBadPermit]
+// for invalid arguments. After [limit.ErrUnavailable], also returned after Close, the leases may be
+// extended or not.
 func (l *Limiter) Renew(ctx context.Context, holder string, lease time.Duration, ps ...limit.Permit) error {
 	answer, err := l.eval(ctx, "renew", holder, lease, ps)
 	if err == nil && answer == 0 {

@@ -50,8 +50,8 @@ type Store struct {
 	closed  bool      // guarded by t.mu
 }
 
-// New returns an empty store. It starts no goroutine. While records exist, a timer waits for the
-// next one to expire.
+// New returns an empty store with the defaults in the fields of c that are 0 or less. It starts no
+// goroutine. While records exist, a timer waits for the next one to expire.
 func New(c Config) *Store {
 	c.TTL = positive(c.TTL, DefaultTTL)
 	c.MaxResult = positive(c.MaxResult, DefaultMaxResult)

@@ -276,9 +276,9 @@ func (s *Store) retryable(ctx context.Context, err error) bool {
 }
 
 // addMember stores the end of a member and waits for the server. It returns nil if it has stored
-// body, or if the same body is stored already. If another end is stored, it leaves that and
-// returns a copy of a with that end as Record. Decides of the copy is false if the stored member
-// succeeded. Returns ErrMalformed if the stored end cannot be decoded.
+// body, or if the same body is stored already. If another end is stored, it leaves that and returns
+// a copy of a with that end as Record. Decides of the copy is false if the stored member succeeded.
+// Returns ErrMalformed if the stored end cannot be decoded, and the errors of setFirst.
 func (s *Store) addMember(ctx context.Context, st *stream, a *resultstore.Arrival, body []byte, ttl time.Duration) (kept *resultstore.Arrival, err error) {
 	there, err := s.setFirst(ctx, st, memberKey(a.Group, a.Index), body, ttl)
 	if err != nil || there == nil || bytes.Equal(there, body) {

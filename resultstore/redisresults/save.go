@@ -34,8 +34,8 @@ func (s *Store) save(ctx context.Context, v *save) error {
 	return to.do(ctx, v)
 }
 
-// saverOf returns the saver of a node and makes it at the first call. It returns nil after Close.
-// It takes s.mu.
+// saverOf returns the saver of a node of the cluster, or of the only server for nil. It makes the
+// saver at the first call. It returns nil after Close. It takes s.mu.
 func (s *Store) saverOf(node *redis.Client) *saver {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,8 +137,8 @@ func outcome(answers any, i int, err error) error {
 
 var errNoRecord = fmt.Errorf("%w: the key holds a value that is not a record", resultstore.ErrMalformed)
 
-// retryable reports whether a Save that failed with err may be repeated. This includes an unknown
-// outcome, because saving twice is safe.
+// retryable reports whether a Save that failed with err may be repeated: the server certainly did
+// not execute it, or the outcome is unknown. The latter is allowed because saving twice is safe.
 func retryable(err error) bool {
 	return redisconn.Repeatable(err) || errors.Is(err, redisconn.ErrIndeterminate)
 }

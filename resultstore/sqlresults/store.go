@@ -110,7 +110,8 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 }
 
 // save stores a record unless the stored one forbids that, and notifies topic, the topic of the
-// submitter's streams or "". It waits for the database.
+// submitter's streams or "". args are the arguments of the statement texts.save. It waits for the
+// database and returns its errors.
 //
 //   - The stored record is newer, or final and different: it returns ErrStale.
 //   - The equal final record is stored already: it notifies topic too and returns nil.
@@ -157,8 +158,8 @@ func (s *Store) change(ctx context.Context, text, topic string, args ...any) (ch
 	return changed, err
 }
 
-// judge reads the stored record after the statement save has changed no row, and waits for the
-// database.
+// judge reads the stored record after the statement save has changed no row. It waits for the
+// database and returns its errors.
 //
 //   - The stored record is newer than r, or final and different, and r does not reopen it:
 //     ErrStale.
