@@ -119,7 +119,8 @@ func (b *Batcher) Add(e Event) error {
 	return nil
 }
 
-// bound cuts s if it is longer than limit bytes. All other checks of it are left to the goroutine.
+// bound cuts s if it is longer than limit bytes. The sending goroutine does all other checks of the
+// text.
 func bound(s string, limit int) string {
 	if len(s) <= limit {
 		return s

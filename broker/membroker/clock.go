@@ -79,7 +79,7 @@ func (c *clock) fire() {
 	}
 }
 
-// stop removes all items and stops the timer. It takes c.mu.
+// stop removes all items and stops the timer for good: add then adds nothing. It takes c.mu.
 func (c *clock) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

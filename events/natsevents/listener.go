@@ -109,8 +109,8 @@ func (l *listener) Dropped() uint64 {
 	return l.Stream.Dropped() + l.malformed.Load() + l.missed.Load()
 }
 
-// Close implements [events.Subscription]: it ends the subscription. It does not block and returns
-// nil.
+// Close implements [events.Subscription]: it ends the subscription, so that every Receive returns
+// ErrClosed. It does not block and returns nil. It takes bus.mu.
 func (l *listener) Close(context.Context) error {
 	l.end()
 	return nil

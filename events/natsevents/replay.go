@@ -124,8 +124,9 @@ func (r *replay) connect(ctx context.Context) error {
 	}
 }
 
-// temporary reports whether making a consumer may succeed later: while a cluster elects a leader,
-// servers give no answer or refuse.
+// temporary reports whether making a consumer that failed with err may succeed later: without an
+// answer, a stream or a connection, for example while a cluster elects a leader. It returns false
+// for nil.
 func temporary(err error) bool {
 	return errors.Is(err, natsconn.ErrIndeterminate) || errors.Is(err, natsconn.ErrNoStream) || errors.Is(err, natsconn.ErrUnavailable)
 }
@@ -147,10 +148,10 @@ func (r *replay) adjustNext(info *jetstream.StreamInfo) {
 	r.created = info.Created
 }
 
-// consume makes a consumer on the current session and stores it in r.source. It begins at r.next.
-// If that is 0 it begins at r.since, and sets r.next to the first sequence. It waits for the
-// server. It returns an error if the server refuses or does not answer within createTimeout, and
-// ErrClosed after Close of the bus. Call it with r.reading held.
+// consume makes a consumer on the current session, stores it in r.source and starts its goroutines
+// (watch). It begins at r.next. If that is 0 it begins at r.since, and sets r.next to the first
+// sequence. It waits for the server. It returns an error if the server refuses or does not answer
+// within createTimeout, and ErrClosed after Close of the bus. Call it with r.reading held.
 func (r *replay) consume(ctx context.Context) error {
 	cfg := jetstream.ConsumerConfig{
 		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: idleTimeout,
@@ -314,8 +315,8 @@ func (r *replay) drop() {
 // came to them, including those that its filter does not match, and messages without events.
 func (r *replay) Dropped() uint64 { return r.missed.Load() }
 
-// Close implements [events.Subscription]: it ends the subscription. It does not block and returns
-// nil.
+// Close implements [events.Subscription]: it ends the subscription, so that every Receive returns
+// ErrClosed. It does not block and returns nil. It takes bus.mu.
 func (r *replay) Close(context.Context) error {
 	r.end()
 	return nil

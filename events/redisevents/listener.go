@@ -86,8 +86,8 @@ func (l *listener) Receive(ctx context.Context) (events.Event, error) { return l
 // and invalid messages. Events lost on the way are not counted.
 func (l *listener) Dropped() uint64 { return l.Stream.Dropped() + l.malformed.Load() }
 
-// Close implements [events.Subscription]: it ends the subscription and its connection. It does not
-// block and returns nil.
+// Close implements [events.Subscription]: it ends the subscription, so that every Receive returns
+// ErrClosed, and its connection. It does not block and returns nil. It takes bus.mu.
 func (l *listener) Close(context.Context) error {
 	l.end()
 	return nil

@@ -168,7 +168,8 @@ var errEntry = fmt.Errorf("%w: the server's answer is not a list of entries", re
 
 // addEntry adds the matching events of an entry to r.ready, advances the position and counts
 // removed events (count). It counts an entry that is not a valid list of events as one dropped
-// event. Returns errEntry if the answer has another form. Call it with r.reading held.
+// event, and the next entry is then not compared. Returns errEntry if the answer has another form.
+// Call it with r.reading held.
 func (r *replay) addEntry(entry any) error {
 	pair, _ := entry.([]any)
 	if len(pair) != 2 {
@@ -230,8 +231,8 @@ func (r *replay) count(total, n uint64) {
 // read, including those that the filter does not match, and entries without events.
 func (r *replay) Dropped() uint64 { return r.dropped.Load() }
 
-// Close implements [events.Subscription]: it ends the subscription and its connection. It does not
-// block and returns nil.
+// Close implements [events.Subscription]: it ends the subscription, so that every Receive returns
+// ErrClosed, and its connection. It does not block and returns nil. It takes bus.mu.
 func (r *replay) Close(context.Context) error {
 	r.end()
 	return nil

@@ -149,9 +149,12 @@ var errStuck = errors.New("amqp: the queue delivers nothing although it has reco
 var errCancelled = errors.New("amqp: the queue was deleted, or its node is down")
 
 // run declares and consumes the reply queue over one channel, and sends its records to Receive,
-// until the channel or ctx ends. It is the callback of Supervise. When the queue of an open stream
-// is gone it reports ErrLost to Receive, and waits until that is received; the next run declares
-// the queue again. It returns nil only when ctx ended.
+// until the channel or ctx ends. Supervise calls it on the stream's goroutine, once for each
+// channel. Once it consumes, it wakes Ready and Replies (markPresent, open). If it cannot consume,
+// or the server cancels the consumer, Ready waits again (markAbsent).
+//
+// When the queue of an open stream is gone it reports ErrLost to Receive, and waits until that is
+// received; the next run declares the queue again. It returns nil only when ctx ended.
 func (n *replies) run(ctx context.Context, ch *amqpconn.Channel) error {
 	var deliveries <-chan amqp.Delivery
 	err := ch.Answered(func() (err error) { // a quorum queue without a leader may never answer

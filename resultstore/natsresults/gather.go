@@ -214,11 +214,13 @@ func (s *Store) lockGroup(ctx context.Context, group task.ID) (unlock func(), er
 }
 
 // arrive stores the member of a and then the state of its group with compare-and-set, and returns
-// that state. If another end of the member is stored already, the group counts the stored end. It
-// reads the state again and repeats the write after a conflict or a lost answer, until ctx ends.
-// When the group is decided it shortens the retention of the members. Returns ErrMalformed if a
-// does not fit the group, or if the stored state or member cannot be read. Call it with the group
-// locked.
+// that state. If another end of the member is stored already, the group counts the stored end. If
+// the arrival changes nothing it writes no state. It reads the state again and repeats the write
+// after a conflict or a lost answer, until ctx ends. Call it with the group locked.
+//
+// If this member is the decider it shortens the retention of all members; if the group was decided
+// meanwhile, only that of this member. Returns ErrMalformed if a does not fit the group, or if the
+// stored state or member cannot be read. It returns other errors of the server at once.
 func (s *Store) arrive(ctx context.Context, st *stream, a *resultstore.Arrival, body []byte) (*groupState, error) {
 	stored, waits := false, false
 	for attempt := 0; ; attempt++ {

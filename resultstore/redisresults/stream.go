@@ -166,8 +166,8 @@ func (n *stream) load(ctx context.Context, id task.ID, message string) (resultst
 	return r, err
 }
 
-// Close implements [resultstore.Notifications]: it ends the stream and its connection. It does not
-// block and returns nil.
+// Close implements [resultstore.Notifications]: it ends the stream, so that every Receive returns
+// ErrClosed, and its connection. It does not block and returns nil. It takes store.mu.
 func (n *stream) Close(context.Context) error {
 	n.end()
 	return nil

@@ -265,8 +265,8 @@ func (n *stream) lookPostgres(ctx context.Context, tx *sqlconn.Tx) (page []note,
 	return page, at, nil
 }
 
-// Close implements [resultstore.Notifications]: it ends the stream. It does not block and returns
-// nil.
+// Close implements [resultstore.Notifications]: it ends the stream, so that every Receive returns
+// ErrClosed. It does not block and returns nil. It takes store.mu.
 func (n *stream) Close(context.Context) error {
 	n.finish()
 	return nil
