@@ -301,9 +301,9 @@ func (b *Broker) Close(context.Context) error {
 }
 
 // disconnect ends the connection and reports Disconnected, with cause, to the watchers. All
-// unsettled deliveries are lost and go back to their queues. Closed subscriptions are removed. It
-// does nothing if the Broker is not connected. Call it with the Server's mutex held; it takes
-// b.mu and the queues' mutexes.
+// unsettled deliveries are lost: their Lost channels are closed, and their messages go back to the
+// queues. Closed subscriptions are removed. It does nothing if the Broker is not connected. Call it
+// with the Server's mutex held; it takes b.mu and the queues' mutexes.
 func (b *Broker) disconnect(cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

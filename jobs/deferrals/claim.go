@@ -149,7 +149,7 @@ func postpone(d *jobstore.Deferral, now time.Time) {
 }
 
 // updateClaimed calls fn with a claimed deferral in a transaction, and saves the deferral. fn must
-// only change the deferral, since it may run again.
+// only change the deferral, since it may run again. It waits for the store.
 //
 //   - Another consumer has claimed the deferral, or it does not exist: [broker.ErrLeaseLost].
 //   - The deferral is over: nil. fn is not called.
@@ -232,10 +232,10 @@ func (s *Store) release(ctx context.Context, c *claim, after time.Duration) erro
 	})
 }
 
-// renew sets the end of the leases of claims to lease from now, in one transaction. A claim whose
-// lease has ended is renewed too, if no other consumer has claimed the deferral since. lost
-// contains the claims whose deferral is deleted or has another fencing token. Claims whose deferral
-// is over with their token are ignored. Without claims it does nothing.
+// renew sets the end of the leases of claims to lease from now, in one transaction, and waits for
+// the store. A claim whose lease has ended is renewed too, if no other consumer has claimed the
+// deferral since. lost contains the claims whose deferral is deleted or has another fencing token.
+// Claims whose deferral is over with their token are ignored. Without claims it does nothing.
 //
 // Returns errors of the store, as wrap converts them; lost has no meaning then.
 func (s *Store) renew(ctx context.Context, claims []*claim, lease time.Duration) (lost []*claim, err error) {

@@ -231,10 +231,10 @@ func (b *subscription) purge(ctx context.Context) {
 	}
 }
 
-// renew renews the leases of deliveries in one transaction. errs contains, for each of ds in order,
-// broker.ErrLeaseLost or nil; asked is a time before the new leases begin. If err is not nil, it
-// was logged, and the leases may have been renewed or not. Close does not interrupt it, but
-// callTimeout does.
+// renew renews the leases of deliveries in one transaction and waits for the store. errs contains,
+// for each of ds in order, broker.ErrLeaseLost or nil; asked is a time before the new leases begin.
+// If err is not nil, it was logged, and the leases may have been renewed or not. Close does not
+// interrupt it, but callTimeout does.
 func (b *subscription) renew(ctx context.Context, ds []*delivery) (errs []error, asked time.Time, err error) {
 	asked = time.Now()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)

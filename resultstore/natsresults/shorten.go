@@ -62,7 +62,8 @@ func (s *Store) shorten(ctx context.Context, st *stream, a *resultstore.Arrival,
 }
 
 // shortenOne writes a member again with retention ttl, unless it is gone or expires at most a
-// minute after ttl. It makes two round trips, and returns their errors without repeating them.
+// minute after ttl. It makes two round trips and waits for them. It returns their errors without
+// repeating the requests.
 func (s *Store) shortenOne(ctx context.Context, st *stream, key string, ttl time.Duration) error {
 	data, seq, left, err := s.getTimed(ctx, st, key)
 	// the clocks may differ a little

@@ -121,8 +121,8 @@ func (n *stream) next(ctx context.Context) (string, error) {
 	}
 }
 
-// read decodes the record in a message, or loads the record that a notice names. Returns
-// ErrMalformed if it is not a record for this node, and the errors of load.
+// read decodes the record in a message, or loads the record that a notice names and waits for that.
+// Returns ErrMalformed if it is not a record for this node, and the errors of load.
 func (n *stream) read(ctx context.Context, message string) (resultstore.Record, error) {
 	id, large := noticed(message)
 	var r resultstore.Record

@@ -180,9 +180,9 @@ func (n *stream) wait(ctx context.Context) error {
 	}
 }
 
-// read returns the record of a note: decoded from its value, or loaded from the database if the
-// note has no value. Returns ErrMalformed if the value is not the record of next.id, and the
-// errors of Load.
+// read returns the record of a note: decoded from its value, or, if the note has no value, loaded
+// from the database, for which it waits. Returns ErrMalformed if the value is not the record of
+// next.id, and the errors of Load.
 func (n *stream) read(ctx context.Context, next *note) (resultstore.Record, error) {
 	if next.value == nil {
 		return n.store.Load(ctx, task.ID(next.id))

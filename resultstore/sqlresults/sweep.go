@@ -54,7 +54,7 @@ func (s *Store) sweep() {
 }
 
 // sweepRows deletes up to s.batch rows with one statement, and reports whether more may have
-// expired. It waits for the database.
+// expired. It waits for the database and returns its errors.
 func (s *Store) sweepRows(ctx context.Context, text string) (more bool, err error) {
 	err = s.conn.Single(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
 		n, err := tx.Exec(ctx, text, s.batch)
@@ -64,9 +64,9 @@ func (s *Store) sweepRows(ctx context.Context, text string) (more bool, err erro
 	return more, err
 }
 
-// sweepGroups deletes up to s.batch expired members and their groups, and reports whether more
-// may have expired. A large group needs several transactions; its own row is deleted last. It
-// waits for the database.
+// sweepGroups deletes up to s.batch expired members and their groups, and reports whether more may
+// have expired. A large group needs several transactions; its own row is deleted last. It waits for
+// the database and returns its errors.
 func (s *Store) sweepGroups(ctx context.Context) (more bool, err error) {
 	err = s.conn.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
 		groups, err := s.expiredGroups(ctx, tx)
