@@ -119,7 +119,8 @@ func (b *Batcher) Add(e Event) error {
 	return nil
 }
 
-// bound cuts s if it is longer than limit bytes. All other checks of it are left to the goroutine.
+// bound cuts s if it is longer than limit bytes. The sending goroutine does all other checks of the
+// text.
 func bound(s string, limit int) string {
 	if len(s) <= limit {
 		return s
@@ -226,8 +227,9 @@ func (b *Batcher) take(batch []Event) []Event {
 	return batch
 }
 
-// sendAll sends a batch in one or more messages of at most MaxBytes. It skips and counts events
-// that cannot be encoded. It returns false if a message could not be sent.
+// sendAll sends a batch in one or more messages of at most MaxBytes, and waits for each. It skips
+// and counts events that cannot be encoded. If a message could not be sent it counts its events,
+// still sends the others, and returns false.
 func (b *Batcher) sendAll(batch []Event) (ok bool) {
 	ok = true
 	var message []byte

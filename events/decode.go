@@ -16,8 +16,9 @@ type decoder struct {
 	last Event
 }
 
-// event reads one map, normalizes its event and appends it to d.events. Returns ErrMalformed for an
-// invalid event and for more than MaxBatch events.
+// event reads one map, normalizes its event, appends it to d.events and stores its texts in d.last.
+// The values of Fields are counted from 0 for each event. Returns ErrMalformed for an invalid event
+// and for more than MaxBatch events.
 func (d *decoder) event() error {
 	if len(d.events) == MaxBatch {
 		return d.fail("too many events")
@@ -72,8 +73,8 @@ func (d *decoder) remember(e *Event) {
 }
 
 // typeName reads the type of an event into *to; null is "". The types of task events share
-// constants, because they alternate in a message. Returns ErrMalformed for a value of another
-// type.
+// constants, because they alternate in a message. Another text is cut to MaxText bytes. Returns
+// ErrMalformed for a value that is not a text.
 func (d *decoder) typeName(to *string) error {
 	if d.word("null") {
 		*to = ""
@@ -204,8 +205,9 @@ func (d *decoder) count(to *int) error {
 	return err
 }
 
-// time reads a time in milliseconds since 1970 into *to. null and 0 are the zero time. Returns
-// ErrMalformed for a time after the year 9999.
+// time reads a time in milliseconds since 1970, without the fraction, into *to. null and 0 are the
+// zero time. Returns ErrMalformed for a time after the year 9999, a negative number or another
+// value.
 func (d *decoder) time(to *time.Time) error {
 	ms, err := d.whole(latest)
 	*to = fromMillis(ms)
@@ -214,7 +216,7 @@ func (d *decoder) time(to *time.Time) error {
 
 // duration reads milliseconds with a fraction into *to. null is 0. A number without an exponent and
 // with at most six decimal places is read exactly. Returns ErrMalformed for a negative or too large
-// number.
+// number or another value.
 func (d *decoder) duration(to *time.Duration) error {
 	if d.word("null") {
 		*to = 0

@@ -207,9 +207,9 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// normalValue returns a copy of v in the types of JSON and subtracts its size from budget. A
-// value of another type is converted with encoding/json. ok is false if v has no such form, is
-// nested too deep, or exceeds the budget.
+// normalValue returns a copy of v in the types of JSON and subtracts its size from budget. It cuts
+// texts to MaxText. A value of another type is converted with encoding/json. ok is false if v has
+// no such form, is nested deeper than maxDepth, has an invalid key, or exceeds the budget.
 func normalValue(v any, depth int, budget *int) (_ any, ok bool) {
 	if *budget -= 16; *budget < 0 {
 		return nil, false

@@ -159,7 +159,8 @@ func appendWorker(dst []byte, w *Worker) []byte {
 }
 
 // takeWorker moves the members of e.Fields with the names of Worker fields to e.Worker. A null
-// value counts as absent. Returns ErrMalformed for a value of a wrong type or out of range.
+// value counts as absent. If none is present e.Worker stays nil. Returns ErrMalformed for a value
+// of a wrong type or out of range; e is then half changed.
 func (e *Event) takeWorker() error {
 	w := Worker{Load: -1, Mem: -1}
 	found := false
@@ -183,7 +184,7 @@ func (e *Event) takeWorker() error {
 }
 
 // set sets the field of w with the given wire name to v. It reports whether name is known and v has
-// the right type and range.
+// the right type and range. If not, the field may hold any value.
 func (w *Worker) set(name string, v any) bool {
 	text := func(to *string) bool {
 		s, ok := v.(string)
@@ -235,7 +236,8 @@ func (w *Worker) set(name string, v any) bool {
 	return ok
 }
 
-// setQueues sets w.Queues to a list of texts. It reports whether v is one.
+// setQueues appends the texts of the list v to w.Queues. It reports whether v is a list of texts.
+// If not, w.Queues may be half set.
 func (w *Worker) setQueues(v any) bool {
 	list, ok := v.([]any)
 	for _, q := range list {

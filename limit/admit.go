@@ -99,7 +99,8 @@ type admitter struct {
 }
 
 // admit acquires the permits of a task and implements [middleware.Admit]. It blocks for at most
-// askTimeout. A task without permits may start: both results are nil. Otherwise:
+// askTimeout. It counts an admission or a refusal in the line of the permits, which sets the
+// delays. A task without permits may start: both results are nil. Otherwise:
 //
 //   - Granted: it starts a goroutine that renews the permits until release is called. release is
 //     nil if no permit has a Max.

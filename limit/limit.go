@@ -90,8 +90,8 @@ type Ask struct {
 }
 
 // Check checks the arguments of a Limiter's methods. It returns the permits with their defaults, in
-// the same order. Its error wraps [ErrBadPermit] and joins all problems, such as a key that occurs
-// twice.
+// the same order. Without permits the list is empty. Its error wraps [ErrBadPermit] and joins all
+// problems, such as a key that occurs twice; the list is nil then.
 func Check(holder string, lease time.Duration, ps []Permit) ([]Ask, error) {
 	var errs []error
 	if holder == "" || len(holder) > maxKey {

@@ -31,8 +31,9 @@ func NewMemory() *Memory { return &Memory{keys: make(map[string]*memoryKey)} }
 
 var _ Limiter = (*Memory)(nil)
 
-// Acquire implements [Limiter]. It does not wait for permits. If ctx has ended, it returns its
-// error and changes nothing. It takes m.mu.
+// Acquire implements [Limiter]. It does not wait for permits. Returns [ErrBadPermit] for invalid
+// arguments, and ctx's error if ctx has ended; then it changes nothing. Without permits it grants.
+// At most once a minute it also removes ended leases and unused limits. It takes m.mu.
 func (m *Memory) Acquire(ctx context.Context, holder string, lease time.Duration, ps ...Permit) (Decision, error) {
 	asks, err := Check(holder, lease, ps)
 	if err != nil {
@@ -60,8 +61,9 @@ func (m *Memory) Acquire(ctx context.Context, holder string, lease time.Duration
 	return Decision{Granted: true}, nil
 }
 
-// Renew implements [Limiter]. If ctx has ended, it returns its error and changes nothing. It takes
-// m.mu.
+// Renew implements [Limiter]. Returns [ErrLost], and changes no lease, if the holder does not hold
+// one of the permits with a Max or its lease has ended. Returns [ErrBadPermit] for invalid
+// arguments, and ctx's error if ctx has ended. It takes m.mu.
 func (m *Memory) Renew(ctx context.Context, holder string, lease time.Duration, ps ...Permit) error {
 	asks, err := Check(holder, lease, ps)
 	if err != nil {
@@ -87,8 +89,8 @@ func (m *Memory) Renew(ctx context.Context, holder string, lease time.Duration, 
 	return nil
 }
 
-// Release implements [Limiter]. If ctx has ended, it returns its error and releases nothing. It
-// takes m.mu.
+// Release implements [Limiter]. Returns [ErrBadPermit] for invalid arguments, and ctx's error if
+// ctx has ended; then it releases nothing. It takes m.mu.
 func (m *Memory) Release(ctx context.Context, holder string, ps ...Permit) error {
 	asks, err := Check(holder, MinLease, ps)
 	if err != nil {

@@ -51,8 +51,9 @@ func lineKey(ps []Permit) string {
 	return b.String()
 }
 
-// admitted counts an admission of the line's tasks at the current time. delay is Config.Delay. If
-// no task was refused before, there is no line, and it does nothing. It takes ls.mu.
+// admitted counts an admission of the line's tasks at the current time. At manyAdmitted admissions
+// it halves the counts. delay is Config.Delay. If no task was refused before, there is no line, and
+// it does nothing. It takes ls.mu.
 func (ls *lines) admitted(key string, delay time.Duration) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -75,10 +76,11 @@ func (l *line) count(now time.Time, delay time.Duration) {
 	l.last = now
 }
 
-// refused returns the delay of a refused task: at least least, and more if other tasks wait, up to
-// about 15 minutes. It adds the task to its line, which it makes if necessary. delay is
-// Config.Delay. While the gap is unknown, tasks refused together get the same delay; the caller
-// spreads them. It takes ls.mu.
+// refused returns the delay of a refused task: at least least, and more if other tasks wait. The
+// limit is a random time from 7.5 to 15 minutes, or least if that is longer. It adds the task to
+// its line, which it makes if necessary; a task at the limit is not added. delay is Config.Delay.
+// While the gap is unknown, tasks refused together get the same delay; the caller spreads them. It
+// takes ls.mu.
 func (ls *lines) refused(key string, least, delay time.Duration) time.Duration {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

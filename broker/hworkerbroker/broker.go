@@ -68,8 +68,9 @@ func New(cfg Config) (*Broker, error) {
 	return b, nil
 }
 
-// Subscribe implements [broker.Broker]. Every valid name is a queue. SubscribeOptions.Lease is
-// ignored: the time that a job may be in progress is the same for all workers, [Config.Timeout].
+// Subscribe implements [broker.Broker]. Every valid name is a queue. A Prefetch of 0 or less means
+// no limit. SubscribeOptions.Lease is ignored: the time that a job may be in progress is the same
+// for all workers, [Config.Timeout].
 //
 // Subscribe reads the queue's size once, to see that the server is reachable and grants access.
 // Then it starts a goroutine that claims jobs at once. The first subscription also starts the

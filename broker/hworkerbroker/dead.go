@@ -15,8 +15,11 @@ import (
 // PutDead implements [broker.DeadLetterer]. The layout stores only payloads: the reason is logged,
 // and the stack, the attempts and the time are lost. Failed jobs are limited to
 // [Config].FailedSize, the newest ones. Unreadable letters go to the broken jobs, which have no
-// limit. It waits for the server. Returns ErrMalformed for a queue name that is not valid, a
-// missing message, or one that cannot be encoded.
+// limit.
+//
+// It waits for the server. Returns ErrMalformed for a queue name that is not valid, a missing
+// message, or one that cannot be encoded. After an error of the server nothing is logged. After
+// ErrIndeterminate the letter may be stored, and a repeated call may store it twice.
 func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error {
 	k, err := keysOf(queue)
 	if err != nil {
@@ -60,7 +63,7 @@ func (b *Broker) logFailure(queue, id string, d broker.Dead) {
 	b.log(slog.LevelError, queue, "Failure: "+reason, slog.String("task_id", id))
 }
 
-// logBroken logs a job that cannot be read, with the reason.
+// logBroken logs, at error level, a job of the queue that cannot be read, with the reason.
 func (b *Broker) logBroken(queue, id, reason string) {
 	b.log(slog.LevelError, queue, "the job cannot be read and goes to the broken jobs", slog.String("task_id", id), slog.String("error", reason))
 }
@@ -68,8 +71,11 @@ func (b *Broker) logBroken(queue, id, reason string) {
 // ScanDead implements [broker.DeadLetterer]. It first reads all letters into memory. It calls fn
 // with the failed jobs first, then the broken ones, each from the oldest on. A letter has no
 // reason, no stack and no attempts. Only a broken one has a time. Letters are removed up to 100 at
-// a time, after fn has seen them. It waits for the server. Returns ErrMalformed for a queue name
-// that is not valid, and ctx's cause if ctx ends between two letters.
+// a time, after fn has seen them.
+//
+// It waits for the server and returns its errors. Returns nil after the last letter and when fn
+// returns DeadStop. Returns ErrMalformed for a queue name that is not valid. If ctx ends between
+// two letters it returns ctx's cause, and up to 100 letters that fn has removed stay.
 func (b *Broker) ScanDead(ctx context.Context, queue string, fn func(*broker.Dead) broker.DeadAction) error {
 	k, err := keysOf(queue)
 	if err != nil {
@@ -99,8 +105,10 @@ const dropChunk = 100
 
 // scan calls fn with the letters of one key, "failed" or "broken", and removes those for which fn
 // returns DeadRemove. It removes them in groups of dropChunk, and the rest at the end. It reports
-// whether fn returned DeadStop. If ctx ends it returns ctx's cause, and up to dropChunk letters
-// that fn has removed stay. It waits for the server.
+// whether fn returned DeadStop.
+//
+// It waits for the server and stops at the first error of a removal. If ctx ends it returns ctx's
+// cause, and up to dropChunk letters that fn has removed stay.
 func (b *Broker) scan(ctx context.Context, k keys, which string, letters []Noted, fn func(*broker.Dead) broker.DeadAction) (stop bool, err error) {
 	key := k.failed
 	if which == "broken" {
@@ -137,9 +145,9 @@ func (b *Broker) scan(ctx context.Context, k keys, which string, letters []Noted
 	return false, drop()
 }
 
-// PurgeDead implements [broker.DeadLetterer]. It removes the failed and the broken jobs and
-// returns their number. It waits for the server. Returns ErrMalformed for a queue name that is not
-// valid.
+// PurgeDead implements [broker.DeadLetterer]. It removes the failed and the broken jobs and returns
+// their number. It waits for the server. Returns ErrMalformed for a queue name that is not valid,
+// and the errors of Stats. After ErrIndeterminate they may be removed.
 func (b *Broker) PurgeDead(ctx context.Context, queue string) (int, error) {
 	k, err := keysOf(queue)
 	if err != nil {

@@ -51,19 +51,22 @@ func (d *delivery) Deliveries() (int, bool) { return 1, false }
 // the queue, or may have done so: the server could not be reached for long.
 func (d *delivery) Lost() <-chan struct{} { return d.lost }
 
-// Ack implements [broker.Delivery]. It is hworker's Success: it removes the job, and waits for
-// the server. Returns ErrSettled or ErrLeaseLost if the job is no longer held. After any other
-// error it may be called again.
+// Ack implements [broker.Delivery]. It is hworker's Success: it removes the job, and waits for the
+// server. Returns ErrSettled or ErrLeaseLost if the job is no longer held. After any other error it
+// may be called again. It takes d.mu, for which it waits until ctx ends.
 func (d *delivery) Ack(ctx context.Context) error { return d.settle(ctx, "done", "", "") }
 
 // AckSync implements [broker.SyncAcker]. It removes the job like Ack, which already waits for the
 // server, and returns the same errors.
 func (d *delivery) AckSync(ctx context.Context) error { return d.Ack(ctx) }
 
-// Release implements [broker.Delivery]. The job goes to the front of the queue, as one that was
-// not run, and subscriptions of this process are woken. A failed job that runs again goes to the
-// back, see [Broker.Retry]. It waits for the server. A delay is ErrUnsupported, because a list
-// cannot delay a job; the job stays held then.
+// Release implements [broker.Delivery]. The job goes to the front of the queue, as one that was not
+// run, and subscriptions of this process are woken. A failed job that runs again goes to the back,
+// see [Broker.Retry]. It waits for the server. It takes d.mu.
+//
+// Returns ErrSettled or ErrLeaseLost if the job is no longer held. A delay is ErrUnsupported,
+// because a list cannot delay a job; the job stays held then. After any other error of the server
+// it may be called again.
 func (d *delivery) Release(ctx context.Context, after time.Duration) error {
 	if after > 0 {
 		if err := d.settleError(ctx); err != nil {
@@ -80,8 +83,9 @@ func (d *delivery) Release(ctx context.Context, after time.Duration) error {
 
 // DeadLetter implements [broker.Delivery]. It is hworker's Failure: the job goes to the failed
 // jobs, and the oldest of these above [Config].FailedSize are dropped. An Unreadable job goes to
-// the broken ones. The layout stores no reasons, so the reason is only logged. It waits for the
-// server. Returns ErrSettled or ErrLeaseLost if the job is no longer held.
+// the broken ones. The layout stores no reasons, so the reason is only logged, after a success. It
+// waits for the server. Returns ErrSettled or ErrLeaseLost if the job is no longer held. After any
+// other error it may be called again. It takes d.mu.
 func (d *delivery) DeadLetter(ctx context.Context, dead broker.Dead) error {
 	b := d.sub.broker
 	how, key, size := b.deadTarget(d.sub.keys, dead)
@@ -222,9 +226,11 @@ func (d *delivery) markLost() {
 }
 
 // markReceived must be called before Receive returns the delivery. It reports whether the job is
-// still held. If the job has waited in this process for longer than checkInterval, its time
-// begins now: markReceived renews the start time on the server. It waits for that for at most
-// about checkInterval; without an answer the start time stays. It takes d.mu.
+// still held, and marks it as received. If the job has waited in this process for longer than
+// checkInterval, its time begins now: markReceived renews the start time on the server (renew).
+//
+// It waits for that for at most about checkInterval; without an answer the start time stays. It
+// takes d.mu, and waits for a settlement or renewal in progress even after the end of ctx.
 func (d *delivery) markReceived(ctx context.Context) bool {
 	d.mu <- struct{}{}
 	defer d.unlock()

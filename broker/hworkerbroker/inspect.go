@@ -14,9 +14,11 @@ import (
 )
 
 // Stats implements [broker.Inspector]. Held counts the jobs of all workers of the queue. Dead
-// counts the failed and the broken jobs. Delayed is 0, since no job can be delayed, and
-// DeadDropped is unknown, -1. A queue without keys has all counters 0. It waits for the server.
-// Returns ErrMalformed for a queue name that is not valid.
+// counts the failed and the broken jobs. Delayed is 0, since no job can be delayed, and DeadDropped
+// is unknown, -1. A queue without keys has all counters 0. It waits for the server.
+//
+// Returns ErrMalformed for a queue name that is not valid, ErrUnavailable if ctx ends first,
+// ErrClosed after Close, and other errors of the server.
 func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) {
 	k, err := keysOf(queue)
 	if err != nil {
@@ -35,8 +37,8 @@ func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) 
 }
 
 // Purge implements [broker.Inspector]. It deletes the waiting jobs and returns their number. Jobs
-// in progress and dead letters stay. It waits for the server. Returns ErrMalformed for a queue
-// name that is not valid.
+// in progress and dead letters stay. It waits for the server. Returns ErrMalformed for a queue name
+// that is not valid, and the errors of Stats. After ErrIndeterminate the jobs may be deleted.
 func (b *Broker) Purge(ctx context.Context, queue string) (int, error) {
 	k, err := keysOf(queue)
 	if err != nil {
@@ -47,7 +49,8 @@ func (b *Broker) Purge(ctx context.Context, queue string) (int, error) {
 
 // Destroy deletes the four keys of a queue: the waiting jobs, the jobs in progress, and the failed
 // and broken jobs. It waits for the server. Settlements of the deleted jobs return ErrLeaseLost
-// afterwards. Returns ErrMalformed for a queue name that is not valid.
+// afterwards. Returns ErrMalformed for a queue name that is not valid, and the errors of Stats.
+// After ErrIndeterminate the keys may be deleted.
 func (b *Broker) Destroy(ctx context.Context, queue string) error {
 	k, err := keysOf(queue)
 	if err != nil {
@@ -63,12 +66,14 @@ type Job struct {
 	Value json.RawMessage // unchanged, as any program wrote it
 }
 
-// Jobs returns the waiting jobs, the newest first. Jobs that cannot be read are left out.
+// Jobs returns the waiting jobs, the newest first. Jobs that cannot be read are left out. It waits
+// for the server and returns the errors of Stats.
 func (b *Broker) Jobs(ctx context.Context, queue string) ([]Job, error) {
 	return b.jobs(ctx, queue, "jobs")
 }
 
 // Failed returns the stored failed jobs, the newest first. Jobs that cannot be read are left out.
+// It waits for the server and returns the errors of Stats.
 func (b *Broker) Failed(ctx context.Context, queue string) ([]Job, error) {
 	return b.jobs(ctx, queue, "failed")
 }
@@ -98,12 +103,14 @@ type Noted struct {
 }
 
 // Broken returns the jobs that could not be read, the oldest first. The usual cause is another
-// version or another program on the same queue.
+// version or another program on the same queue. It waits for the server and returns the errors of
+// Stats.
 func (b *Broker) Broken(ctx context.Context, queue string) ([]Noted, error) {
 	return b.noted(ctx, queue, "broken")
 }
 
-// Progress returns the jobs in progress, the oldest first.
+// Progress returns the jobs in progress, the oldest first. It waits for the server and returns the
+// errors of Stats.
 func (b *Broker) Progress(ctx context.Context, queue string) ([]Noted, error) {
 	return b.noted(ctx, queue, "progress")
 }
@@ -124,9 +131,9 @@ func (b *Broker) noted(ctx context.Context, queue, which string) ([]Noted, error
 	return notes, nil
 }
 
-// readKey returns the values of one of the four keys: "jobs", "progress", "broken" or "failed".
-// For the two hashes, "progress" and "broken", payloads and times alternate. It waits for the
-// server. Returns ErrMalformed for a queue name that is not valid.
+// readKey returns the values of one of the four keys: "jobs", "progress", "broken" or "failed". For
+// the two hashes, "progress" and "broken", payloads and times alternate. It waits for the server.
+// Returns ErrMalformed for a queue name that is not valid, and the errors of runScript.
 func (b *Broker) readKey(ctx context.Context, queue, which string) ([]string, error) {
 	k, err := keysOf(queue)
 	if err != nil {
@@ -135,9 +142,9 @@ func (b *Broker) readKey(ctx context.Context, queue, which string) ([]string, er
 	return b.runTexts(ctx, which, b.scripts.show, k.all(), which)
 }
 
-// Debug writes the waiting jobs and the jobs in progress of a queue to w at the given interval,
-// until ctx ends. Then it returns nil. An interval of 0 or less means one second. It returns the
-// first error of a read or of w.
+// Debug writes the waiting jobs and the jobs in progress of a queue to w, at once and then at the
+// given interval. When ctx ends it returns nil. An interval of 0 or less means one second. It
+// returns the first error of a read or of w, also if ctx ended during the read.
 func (b *Broker) Debug(ctx context.Context, queue string, every time.Duration, w io.Writer) error {
 	if every <= 0 {
 		every = time.Second

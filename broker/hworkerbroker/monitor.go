@@ -15,8 +15,8 @@ import (
 
 // upkeepLoop renews the held jobs and runs the monitor for all subscribed queues, at each
 // checkInterval until Close. It is one goroutine for all queues. With Config.NoMonitor it only
-// renews. Errors are ignored, because the next check repeats the work. At its end it closes
-// b.upkeepDone.
+// renews. One check waits for the server for at most a checkInterval (at least minTimeout). Errors
+// are ignored, because the next check repeats the work. At its end it closes b.upkeepDone.
 func (b *Broker) upkeepLoop() {
 	defer close(b.upkeepDone)
 	pace := time.NewTicker(b.checkInterval())
@@ -49,9 +49,11 @@ func (b *Broker) subscribedQueues() []keys {
 
 // Monitor returns the jobs of dead workers to the queue, at each tenth of [Config.Timeout], until
 // ctx ends. It is for a program without a subscription to the queue, since a subscription has a
-// monitor unless [Config.NoMonitor] is set. Any number of monitors may run. It returns ctx's
-// error, [broker.ErrClosed], or an error that waiting does not remove. Other errors are ignored,
-// and the next check repeats the work.
+// monitor unless [Config.NoMonitor] is set. Any number of monitors may run.
+//
+// It returns ctx's error, [broker.ErrClosed], [broker.ErrMalformed] for an invalid name, or an
+// error that waiting does not remove: [broker.ErrAccess] or [broker.ErrUnsupported]. Other errors
+// are ignored, and the next check repeats the work.
 func (b *Broker) Monitor(ctx context.Context, queue string) error {
 	k, err := keysOf(queue)
 	if err != nil {
@@ -73,11 +75,11 @@ func (b *Broker) Monitor(ctx context.Context, queue string) error {
 	}
 }
 
-// requeueExpired checks all jobs in progress of a queue once. It returns jobs that are in
-// progress for longer than Config.Timeout to the front of the queue. It works page by page,
-// because the server is blocked while a script runs. It logs the number of returned jobs as a
-// warning and wakes the subscriptions. After an error, jobs that were returned before are not
-// logged. Returns ErrUnsupported for an answer of another form.
+// requeueExpired checks all jobs in progress of a queue once. It returns jobs that are in progress
+// for longer than Config.Timeout to the front of the queue. It works page by page, because the
+// server is blocked while a script runs. It logs the number of returned jobs as a warning and wakes
+// the subscriptions, for which it takes b.mu. After an error, jobs that were returned before are
+// not logged. Returns the errors of runScript, and ErrUnsupported for an answer of another form.
 func (b *Broker) requeueExpired(ctx context.Context, k keys) error {
 	timeout := strconv.FormatInt(b.cfg.Timeout.Microseconds(), 10)
 	cursor, back := "0", 0

@@ -48,10 +48,10 @@ const (
 // uuidExtras separates a uuid from the extras of a job whose bytes stay unchanged.
 const uuidExtras = " " + extrasOpening
 
-// encode returns the payload of m. uuid is that of the job which m follows, or "" for a random
-// one. If the body holds no id of its own, the id of m becomes the uuid. The body of a dead
-// letter with contentPayload is the payload, unchanged. Returns ErrMalformed if m cannot be
-// encoded.
+// encode returns the payload of m in one of the forms above. uuid is that of the job which m
+// follows, or "" for a random one. If the body holds no id of its own, the id of m becomes the
+// uuid. The body of a dead letter with contentPayload is the payload, unchanged. Returns
+// ErrMalformed if m cannot be encoded, see extrasOf.
 func encode(m *broker.Message, uuid string) (string, error) {
 	if m.ContentType == contentPayload {
 		return string(m.Body), nil
@@ -185,8 +185,9 @@ func bodyIsObject(body []byte) bool {
 	return survivesArray(body) && body[0] == '{' && !bytes.HasPrefix(body, []byte(extrasOpening)) && json.Valid(body)
 }
 
-// survivesArray reports whether body is unchanged after it was written as an element of an array
-// and read back.
+// survivesArray reports whether decode returns body unchanged after it was written as the job of a
+// payload. It does not if body is empty, begins or ends with white space, is not UTF-8, or begins
+// like a job with the member "swj". It does not check that body is JSON.
 func survivesArray(body []byte) bool {
 	return len(body) > 0 && len(bytes.TrimSpace(body)) == len(body) && utf8.Valid(body) && !bytes.HasPrefix(body, []byte(extrasOpening))
 }

@@ -12,9 +12,14 @@ import (
 )
 
 // Publish implements [broker.Broker]. It adds the job at the left of the list; the right end is
-// next. It waits for the server and wakes the subscriptions of this process. A message of
-// generation 0 with an expiry is ErrUnsupported. A later copy may have one, because some program
-// has put it into its job. A repeated (ID, Generation) is a second job.
+// next. It waits for the server and wakes the subscriptions of this process. A repeated (ID,
+// Generation) is a second job. It takes b.mu, but not while it waits.
+//
+//   - The message or the queue name is invalid: ErrMalformed. The body is too large: ErrTooLarge.
+//   - A message of generation 0 has an expiry: ErrUnsupported. A later copy may have one, because
+//     some program has put it into its job.
+//   - ctx ends without a connection: ErrUnavailable. After Close: ErrClosed.
+//   - The job may have been added: ErrIndeterminate. It is not sent again.
 func (b *Broker) Publish(ctx context.Context, queue string, m *broker.Message) error {
 	k, payload, err := b.prepare(broker.Outgoing{Queue: queue, Message: m}, "")
 	if err != nil {
@@ -27,9 +32,12 @@ func (b *Broker) Publish(ctx context.Context, queue string, m *broker.Message) e
 	return nil
 }
 
-// prepare checks a message and returns its queue's keys and its payload. It sends nothing. uuid
-// is passed to [encode]. Returns ErrUnsupported for a delay, or for an expiry of generation 0.
-// Returns ErrTooLarge, ErrMalformed, or ErrClosed.
+// prepare checks a message and returns its queue's keys and its payload. It sends nothing. uuid is
+// passed to [encode]. It takes b.mu.
+//
+//   - o has a delay, or generation 0 and an expiry: ErrUnsupported.
+//   - The queue name is invalid, or the message is nil or cannot be encoded: ErrMalformed.
+//   - The body is larger than broker.BodyLimit allows: ErrTooLarge. After Close: ErrClosed.
 func (b *Broker) prepare(o broker.Outgoing, uuid string) (keys, string, error) {
 	k, err := keysOf(o.Queue)
 	if err == nil {
@@ -74,12 +82,13 @@ type batchCall struct {
 	bytes    int
 }
 
-// PublishBatch implements [broker.BatchPublisher]. The messages of one queue keep their order.
-// They are sent in calls of up to 500 messages and about 1 MiB, one call after the other. It waits
-// for the server and wakes the subscriptions of this process.
+// PublishBatch implements [broker.BatchPublisher]. The messages of one queue keep their order. They
+// are sent in calls of up to 500 messages and about 1 MiB, one call after the other. It waits for
+// the server and wakes the subscriptions of this process. It takes b.mu, but not while it waits.
 //
-// If a call fails, each of its messages has the error, and the other calls are still sent. Returns
-// nil if all were stored, otherwise a [broker.BatchError] with the error of each message.
+// If a call fails, each of its messages has the error, and the other calls are still sent. An
+// invalid message is not sent and has its error, one of those of Publish. Returns nil if all were
+// stored, otherwise a [broker.BatchError] with the error of each message.
 func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 	errs := make([]error, len(ms))
 	failed := false

@@ -83,8 +83,10 @@ func permanent(err error) bool {
 	return errors.Is(err, broker.ErrAccess) || errors.Is(err, broker.ErrUnsupported)
 }
 
-// Watch implements [broker.Watcher]. It reports the states of the Broker's connection to fn, until
-// stop is called.
+// Watch implements [broker.Watcher]. It calls fn with the current state of the Broker's connection
+// and at each change, one call at a time. The calls end when stop is called or the Broker is
+// closed; a running one is completed. The errors have the sentinels of package broker. While a
+// watcher exists, a goroutine checks the server about once a second.
 func (b *Broker) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
 	return b.conn.Watch(func(s broker.ConnState, err error) {
 		fn(s, wrapErr("watch", err))

@@ -153,10 +153,11 @@ func (s *subscription) report(err error) {
 }
 
 // claim claims as many jobs as the prefetch allows, at most maxAhead, and makes them ready for
-// Receive. It waits for the server. It takes s.claiming, s.mu and b.mu. It returns n, the number
-// of claimed jobs. full is true if no job may be claimed, see room: then it does not ask the
-// server. Jobs that cannot be read go to the broken jobs, see settleBroken, and count in n.
-// Returns the error of the script.
+// Receive. It waits for the server, with s.claiming held. It takes s.mu and b.mu, but not while it
+// waits. Jobs that cannot be read go to the broken jobs, see settleBroken.
+//
+// It returns n, the number of claimed jobs, including those that cannot be read. full is true if no
+// job may be claimed, see room: then it does not ask the server. Returns the error of the script.
 func (s *subscription) claim() (full bool, n int, err error) {
 	s.claiming <- struct{}{}
 	defer func() { <-s.claiming }()

@@ -7,9 +7,12 @@ import (
 )
 
 // PublishBatch implements [broker.BatchPublisher]. Consecutive messages of one queue are stored
-// under one lock of the queue. It blocks while there is no connection, and while a limited queue
-// is full. Messages that fail do not hinder the others: each has its own error in the BatchError.
-// If ctx ends before a connection exists, all fail.
+// under one lock of the queue. It waits for a connection, and while a limited queue is full; it
+// holds no lock while it waits.
+//
+// Messages that fail do not hinder the others: each has its own error, one of those of PublishAt,
+// in the BatchError. If ctx ends before a connection exists, all fail. It returns nil if none
+// fails.
 func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 	var errs []error
 	fail := func(i int, err error) {

@@ -100,15 +100,17 @@ func (b *Broker) ready(ctx context.Context) error {
 }
 
 // Publish implements [broker.Broker]. It is PublishAt without a time: the message is ready at once.
+// It returns the errors of PublishAt.
 func (b *Broker) Publish(ctx context.Context, queue string, m *broker.Message) error {
 	return b.PublishAt(ctx, queue, m, time.Time{})
 }
 
 // PublishAt implements [broker.Delayer]. It stores the message and gives ready messages to waiting
 // receivers. It waits only for a connection and for room in a limited queue. It takes the queue's
-// mutex.
+// mutex, but does not hold it while it waits. A waiting message with the same ID and an earlier
+// Generation is replaced.
 //
-//   - The message is invalid: ErrMalformed or ErrTooLarge.
+//   - The message or the queue name is invalid: ErrMalformed or ErrTooLarge.
 //   - The queue does not exist: ErrNoQueue.
 //   - ctx ends while the queue is full: ErrBlocked.
 //   - ctx ends without a connection: ErrUnavailable. After Close: ErrClosed.
@@ -168,9 +170,10 @@ func (q *queue) waitForRoom(ctx context.Context) error {
 	return nil
 }
 
-// check returns an error if the broker cannot store m; it changes nothing. Returns ErrMalformed
-// for a nil message, a negative Generation or a header of another type. Returns ErrTooLarge if
-// the body, or headers and properties together, are larger than MaxBody.
+// check returns an error if the broker cannot store m; it changes nothing. Returns ErrMalformed for
+// a nil message, a negative Generation or a header of another type. Returns ErrTooLarge if the body
+// is larger than broker.BodyLimit allows for MaxBody and the Generation. It also does so if headers
+// and properties together are larger than MaxBody. A maxBody of 0 or less limits nothing.
 func (s *Server) check(m *broker.Message) error {
 	if m == nil {
 		return fmt.Errorf("membroker: nil message: %w", broker.ErrMalformed)
@@ -207,9 +210,10 @@ func (s *Server) check(m *broker.Message) error {
 	return nil
 }
 
-// Declare implements [broker.Declarer]. A queue may have up to 255 levels. A queue that Subscribe
-// created gets its levels from the first Declare. Later declarations change nothing; other levels
-// are logged once per queue. It waits only for a connection.
+// Declare implements [broker.Declarer]. It creates the queues that do not exist. A queue may have
+// up to 255 levels. A queue that Subscribe or PutDead created gets its levels from the first
+// Declare. Later declarations change nothing; other levels are logged once per queue. It waits only
+// for a connection. It takes the Server's mutex and the queues' mutexes.
 //
 // Declare stops at the first error; the queues before it exist then. Returns ErrMalformed for an
 // invalid name, or for levels that descend or are too many. Returns ErrUnavailable if ctx ends
@@ -297,9 +301,9 @@ func (b *Broker) Close(context.Context) error {
 }
 
 // disconnect ends the connection and reports Disconnected, with cause, to the watchers. All
-// unsettled deliveries are lost and go back to their queues. Closed subscriptions are removed. It
-// does nothing if the Broker is not connected. Call it with the Server's mutex held; it takes
-// b.mu and the queues' mutexes.
+// unsettled deliveries are lost: their Lost channels are closed, and their messages go back to the
+// queues. Closed subscriptions are removed. It does nothing if the Broker is not connected. Call it
+// with the Server's mutex held; it takes b.mu and the queues' mutexes.
 func (b *Broker) disconnect(cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

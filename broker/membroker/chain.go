@@ -13,7 +13,8 @@ type linked[T any] interface {
 // zero value is empty. A member is in at most one chain at a time.
 type chain[T any, P linked[T]] struct{ head, tail *T }
 
-// push adds m at the end.
+// push adds m, which must be in no chain, at the end. Call it with the mutex held that guards the
+// chain.
 func (c *chain[T, P]) push(m *T) {
 	l := P(m).links()
 	l.prev, l.next = c.tail, nil
@@ -25,7 +26,7 @@ func (c *chain[T, P]) push(m *T) {
 	c.tail = m
 }
 
-// remove removes m, which must be in the chain.
+// remove removes m, which must be in the chain. Call it with the mutex held that guards the chain.
 func (c *chain[T, P]) remove(m *T) {
 	l := P(m).links()
 	if l.prev == nil {

@@ -16,7 +16,7 @@ type clock struct {
 }
 
 // add adds the item, which has a due time. If the item is due first, it starts or advances the
-// timer. After stop it does nothing. It takes c.mu.
+// timer. After stop it only marks the item as in no heap. It takes c.mu.
 func (c *clock) add(it *item) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,7 +79,7 @@ func (c *clock) fire() {
 	}
 }
 
-// stop removes all items and stops the timer. It takes c.mu.
+// stop removes all items and stops the timer for good: add then adds nothing. It takes c.mu.
 func (c *clock) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,7 +15,7 @@ type letter struct{ broker.Dead }
 // the oldest letters above the limits. It waits only for a connection. It takes the queue's mutex.
 //
 // Returns ErrMalformed if the message or the queue name is not valid, ErrTooLarge if the message is
-// too large. Returns ErrUnavailable if ctx ends before a connection exists.
+// too large. Returns ErrUnavailable if ctx ends before a connection exists, ErrClosed after Close.
 func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error {
 	if err := b.s.check(d.Message); err != nil {
 		return err
@@ -72,10 +72,12 @@ func (q *queue) dropOldest(n int) {
 // ScanDead implements [broker.DeadLetterer]. It first drops the letters beyond the limits, then
 // shows those that exist at that time, oldest first. A letter for which fn returns DeadRemove is
 // removed before the next is shown. A letter that another call has removed meanwhile may still be
-// shown. No mutex is held during fn.
+// shown. It takes the queue's mutex, but holds none during fn.
 //
-// Before each letter it waits for a connection. Returns ErrNoQueue if the queue does not exist.
-// Returns ErrUnavailable if ctx ends during such a wait, otherwise ctx's cause.
+// Before each letter it waits for a connection. Returns nil after the last letter and when fn
+// returns DeadStop. Returns ErrNoQueue if the queue does not exist, ErrMalformed for an invalid
+// name, and ErrClosed after Close. Returns ErrUnavailable if ctx ends during such a wait, otherwise
+// ctx's cause.
 func (b *Broker) ScanDead(ctx context.Context, queue string, fn func(*broker.Dead) broker.DeadAction) error {
 	q, err := b.lookup(ctx, queue)
 	if err != nil {
@@ -108,9 +110,10 @@ func (b *Broker) ScanDead(ctx context.Context, queue string, fn func(*broker.Dea
 	return nil
 }
 
-// PurgeDead implements [broker.DeadLetterer]. It removes all dead letters of the queue and
-// returns their number. It waits only for a connection. Returns ErrNoQueue if the queue does not
-// exist.
+// PurgeDead implements [broker.DeadLetterer]. It removes all dead letters of the queue and returns
+// their number. It waits only for a connection. It takes the queue's mutex. Returns ErrNoQueue if
+// the queue does not exist, ErrMalformed for an invalid name. Returns ErrUnavailable if ctx ends
+// before a connection exists, ErrClosed after Close.
 func (b *Broker) PurgeDead(ctx context.Context, queue string) (int, error) {
 	q, err := b.lookup(ctx, queue)
 	if err != nil {

@@ -42,8 +42,8 @@ func (d *delivery) Deliveries() (n int, exact bool) { return int(d.count), true 
 func (d *delivery) Lost() <-chan struct{} { return d.lost }
 
 // Ack implements [broker.Delivery]. It removes the message at once and does not wait. Waiting
-// receivers may get further messages. It takes the queue's mutex. Returns ErrSettled if d is
-// settled, ErrLeaseLost if the broker has taken the message back.
+// receivers may get further messages. It takes the queue's mutex, then b.mu. Returns ErrSettled if
+// d is settled, ErrLeaseLost if the broker has taken the message back.
 func (d *delivery) Ack(context.Context) error {
 	q := d.sub.q
 	q.mu.Lock()
@@ -62,8 +62,9 @@ func (d *delivery) AckSync(ctx context.Context) error { return d.Ack(ctx) }
 
 // Release implements [broker.Delivery]. It takes effect at once and does not wait. Without a delay
 // the message goes back to its old place in the queue, and a waiting receiver may get it. With a
-// delay it keeps its Generation. It takes the queue's mutex. Returns ErrSettled if d is settled,
-// ErrLeaseLost if the broker has taken the message back.
+// delay it is ready after that time, at the end of its level, with the same Generation. It takes
+// the queue's mutex, then b.mu. Returns ErrSettled if d is settled, ErrLeaseLost if the broker has
+// taken the message back.
 func (d *delivery) Release(_ context.Context, after time.Duration) error {
 	q := d.sub.q
 	q.mu.Lock()
@@ -83,7 +84,8 @@ func (d *delivery) Release(_ context.Context, after time.Duration) error {
 
 // DeadLetter implements [broker.Delivery]. It moves the message to the dead letters of its queue at
 // once, and drops the oldest letters above the limits. It does not wait. It takes the queue's
-// mutex. Returns ErrSettled if d is settled, ErrLeaseLost if the broker has taken the message back.
+// mutex, then b.mu. Returns ErrSettled if d is settled, ErrLeaseLost if the broker has taken the
+// message back.
 func (d *delivery) DeadLetter(_ context.Context, dead broker.Dead) error {
 	q := d.sub.q
 	q.mu.Lock()
@@ -123,8 +125,8 @@ func (d *delivery) settle() {
 }
 
 // done ends a settlement: it gives ready messages to waiting receivers and frees the queue's mutex.
-// If d was the last delivery of a closed subscription it removes the subscription from its Broker.
-// Call it with the queue's mutex held and the Broker's b.mu free, which it takes.
+// If d was the last delivery of a closed subscription it then removes the subscription from its
+// Broker. Call it with the queue's mutex held and the Broker's b.mu free, which it takes.
 func (d *delivery) done() {
 	s := d.sub
 	s.q.dispatch()

@@ -10,8 +10,11 @@ import (
 
 // Find implements [broker.Finder]. Of several waiting generations it returns the highest. At is the
 // due time of a delayed message, otherwise zero. The caller must not change the message. It waits
-// only for a connection. It takes the queue's mutex. Returns ErrNotFound if no such message waits,
-// ErrNoQueue if the queue does not exist.
+// only for a connection. It takes the queue's mutex.
+//
+// Returns ErrNotFound if no such message waits, ErrNoQueue if the queue does not exist,
+// ErrMalformed for an invalid queue name. Returns ErrUnavailable if ctx ends before a connection
+// exists, ErrClosed after Close.
 func (b *Broker) Find(ctx context.Context, queue, id string) (broker.Outgoing, error) {
 	q, it, err := b.find(ctx, queue, id)
 	if err != nil {
@@ -27,7 +30,7 @@ func (b *Broker) Find(ctx context.Context, queue, id string) (broker.Outgoing, e
 
 // Delete implements [broker.Finder]. It removes the waiting message with the highest Generation,
 // and a waiting publisher may use its room. It waits only for a connection. It takes the queue's
-// mutex. Returns ErrNotFound if no such message waits, ErrNoQueue if the queue does not exist.
+// mutex. Returns the errors of Find.
 func (b *Broker) Delete(ctx context.Context, queue, id string) error {
 	q, it, err := b.find(ctx, queue, id)
 	if err != nil {
@@ -41,11 +44,12 @@ func (b *Broker) Delete(ctx context.Context, queue, id string) error {
 // Update implements [broker.Finder]. It replaces the waiting message with the highest Generation.
 // The message keeps its place in the queue if it is ready and its priority level does not change.
 // Otherwise it goes to the end of its level, or waits for its new time. Its deliveries are counted
-// from 1 again. It takes the queue's mutex.
+// from 1 again. It waits only for a connection. It takes the queue's mutex.
 //
 //   - The message cannot be stored: ErrMalformed or ErrTooLarge.
-//   - o.Queue is neither queue nor empty: ErrMalformed.
+//   - o.Queue is neither queue nor empty, or the name is invalid: ErrMalformed.
 //   - No such message waits: ErrNotFound. The queue does not exist: ErrNoQueue.
+//   - ctx ends before a connection exists: ErrUnavailable. After Close: ErrClosed.
 func (b *Broker) Update(ctx context.Context, queue string, o broker.Outgoing) error {
 	if err := b.s.check(o.Message); err != nil {
 		return err

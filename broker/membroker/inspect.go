@@ -24,7 +24,8 @@ func (b *Broker) lookup(ctx context.Context, name string) (*queue, error) {
 
 // Stats implements [broker.Inspector]. All counters are exact. It first drops dead letters beyond
 // the limits. It waits only for a connection. It takes the queue's mutex. Returns ErrNoQueue if the
-// queue does not exist.
+// queue does not exist, ErrMalformed for an invalid name. Returns ErrUnavailable if ctx ends before
+// a connection exists, ErrClosed after Close.
 func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) {
 	q, err := b.lookup(ctx, queue)
 	if err != nil {
@@ -36,8 +37,10 @@ func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) 
 }
 
 // Purge implements [broker.Inspector]. It removes the ready messages, lets waiting publishers use
-// their room, and returns their number. It waits only for a connection. It takes the queue's mutex.
-// Returns ErrNoQueue if the queue does not exist.
+// their room, and returns their number. Delayed and delivered messages stay. It waits only for a
+// connection. It takes the queue's mutex. Returns ErrNoQueue if the queue does not exist,
+// ErrMalformed for an invalid name. Returns ErrUnavailable if ctx ends before a connection exists,
+// ErrClosed after Close.
 func (b *Broker) Purge(ctx context.Context, queue string) (int, error) {
 	q, err := b.lookup(ctx, queue)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// place is the place of an item.
+// place says in which container of its queue an item is.
 type place uint8
 
 const (

@@ -64,7 +64,8 @@ func (q *queue) wakeLater(w *waiter) {
 	q.wake = w
 }
 
-// full reports whether the queue accepts no more messages. Call it with q.mu held.
+// full reports whether the queue accepts no more messages: its ready and delayed messages, without
+// the delivered ones, have reached MaxQueue. Call it with q.mu held.
 func (q *queue) full() bool { return q.s.maxQueue > 0 && q.ready+q.delayed >= q.s.maxQueue }
 
 // put stores m for delivery at the given time. If the queue has the same (ID, Generation) or a

@@ -10,15 +10,16 @@ import (
 
 // Retry implements [broker.Retrier]. It removes the message of d and publishes next in one step,
 // and waits only for a connection. The queue of next may be another one than that of d, and may be
-// full. d may be a delivery of any connection to the same Server, also behind a wrapper with an
-// Unwrap method. It takes the mutexes of both queues.
+// full. If that queue has the same (ID, Generation) as next or a later Generation, next is dropped.
+// d may be a delivery of any connection to the same Server, also behind a wrapper with an Unwrap
+// method. It takes the mutexes of both queues.
 //
 // After an error nothing has changed:
 //
 //   - d is a delivery of another Server: ErrUnsupported.
 //   - d is settled: ErrSettled. The broker has taken it back: ErrLeaseLost.
 //   - next cannot be stored: ErrMalformed or ErrTooLarge. Its queue does not exist: ErrNoQueue.
-//   - ctx ends before a connection exists: ErrUnavailable.
+//   - ctx ends before a connection exists: ErrUnavailable. After Close: ErrClosed.
 func (b *Broker) Retry(ctx context.Context, d broker.Delivery, next broker.Outgoing) error {
 	own, ok := capability.As[*delivery](d)
 	if !ok || own.sub.b.s != b.s {

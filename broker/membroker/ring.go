@@ -1,6 +1,7 @@
 package membroker
 
-// ring is a queue of items in which a removed item leaves a hole. The zero value is empty.
+// ring is a queue of items in which a removed item leaves a hole. The zero value is empty. The
+// queue's mutex guards it.
 type ring struct {
 	slots      []*item // its length is a power of two; the item at position p is in slots[p & (len-1)]
 	head, tail uint64  // positions of the first used and the first free slot
@@ -10,7 +11,8 @@ type ring struct {
 // minRing is the smallest number of slots of a ring that shrinks.
 const minRing = 64
 
-// push adds the item at the end and grows the ring if it is full.
+// push adds the item at the end, sets its pos, and grows the ring if it is full. Call it with the
+// queue's mutex held.
 func (r *ring) push(it *item) {
 	if int(r.tail-r.head) == len(r.slots) {
 		r.resize()
@@ -21,6 +23,7 @@ func (r *ring) push(it *item) {
 }
 
 // pop removes and returns the first item, or returns nil. It shrinks a ring that is mostly empty.
+// Call it with the queue's mutex held.
 func (r *ring) pop() *item {
 	for r.head != r.tail {
 		slot := &r.slots[r.head&uint64(len(r.slots)-1)]
@@ -39,7 +42,8 @@ func (r *ring) pop() *item {
 	return nil
 }
 
-// remove replaces the item, which must be in the ring, by a hole. It does not shrink the ring.
+// remove replaces the item, which must be in the ring, by a hole. It does not shrink the ring. Call
+// it with the queue's mutex held.
 func (r *ring) remove(it *item) {
 	r.slots[it.pos&uint64(len(r.slots)-1)] = nil
 	r.holes++

@@ -113,8 +113,8 @@ func (s *Server) Isolate(b *Broker) (back func()) {
 }
 
 // Down makes the server unreachable, for tests, until Up is called. Every connection is cut: its
-// unsettled messages go back, and calls wait until their ctx ends. The queues keep their messages,
-// as on a durable server. It takes s.mu.
+// unsettled messages go back, its watchers get Disconnected, and calls wait until their ctx ends.
+// The queues keep their messages, as on a durable server. It takes s.mu.
 func (s *Server) Down() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +124,8 @@ func (s *Server) Down() {
 	}
 }
 
-// Up makes the server reachable again. Every Broker that is not isolated reconnects. It takes s.mu.
+// Up makes the server reachable again. Every Broker that is not isolated reconnects, and its
+// watchers get Connected. It takes s.mu.
 func (s *Server) Up() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -219,7 +220,7 @@ func (s *Server) newWaiter() *waiter {
 	return &waiter{ch: make(chan struct{}, 1)}
 }
 
-// freeWaiter returns a waiter to the pool. The caller must not use it afterwards.
+// freeWaiter clears a waiter and returns it to the pool. The caller must not use it afterwards.
 func (s *Server) freeWaiter(w *waiter) {
 	w.d, w.err, w.admitted = nil, nil, false
 	s.waiters.Put(w)

@@ -114,7 +114,8 @@ func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 }
 
 // Close implements [broker.Subscription]. It makes all calls of Receive return ErrClosed, does not
-// wait, and returns nil. Unsettled deliveries can still be settled. It takes q.mu.
+// wait, and returns nil. Unsettled deliveries can still be settled. The Broker forgets the
+// subscription after the last of them. It takes q.mu, then b.mu.
 func (s *subscription) Close(context.Context) error {
 	q := s.q
 	q.mu.Lock()

@@ -43,9 +43,11 @@ type node struct {
 }
 
 // NoteStart implements [broker.Witness]. It stores s in the memory of the Server and returns the
-// earlier notes of the message. It waits only for a connection. It takes the queue's mutex, then
-// that of the notes. Returns ErrMalformed if s is not valid, ErrNoQueue if the queue does not
-// exist, ErrUnavailable if ctx ends before a connection exists.
+// earlier notes of the message. The node is present from now on while b is connected. It waits only
+// for a connection. It takes the queue's mutex, then that of the notes.
+//
+// Returns ErrMalformed if s or the queue name is not valid, ErrNoQueue if the queue does not exist.
+// Returns ErrUnavailable if ctx ends before a connection exists, ErrClosed after Close.
 func (b *Broker) NoteStart(ctx context.Context, queue string, s broker.Start) ([]broker.Start, error) {
 	if err := s.Check(); err != nil {
 		return nil, fmt.Errorf("membroker: queue %.128q: %w", queue, err)
@@ -58,10 +60,12 @@ func (b *Broker) NoteStart(ctx context.Context, queue string, s broker.Start) ([
 	return b.s.notes.add(b, q.name, s), nil
 }
 
-// JudgeStart implements [broker.Witness]. It changes the verdict of the stored note and does
-// nothing if the note does not exist. It waits only for a connection. It takes the queue's mutex,
-// then that of the notes. Returns ErrMalformed if s is not valid, ErrNoQueue if the queue does not
-// exist, ErrUnavailable if ctx ends before a connection exists.
+// JudgeStart implements [broker.Witness]. It stores the verdict of s in the note with the nonce of
+// s, and does nothing if that note does not exist. It waits only for a connection. It takes the
+// queue's mutex, then that of the notes.
+//
+// Returns ErrMalformed if s or the queue name is not valid, ErrNoQueue if the queue does not exist.
+// Returns ErrUnavailable if ctx ends before a connection exists, ErrClosed after Close.
 func (b *Broker) JudgeStart(ctx context.Context, queue string, s broker.Start) error {
 	if err := s.Check(); err != nil {
 		return fmt.Errorf("membroker: queue %.128q: %w", queue, err)
@@ -104,7 +108,7 @@ func (b *Broker) nodeStateNow(name string) (state broker.NodeState, ok bool) {
 // Leave implements [broker.Witness]. It records in the memory of the Server that the node has left.
 // It does nothing if the node noted no start or has left already. It waits only for a connection.
 // It takes the mutex of the notes. Returns ErrMalformed if the name is not valid, ErrUnavailable if
-// ctx ends before a connection exists.
+// ctx ends before a connection exists, ErrClosed after Close.
 func (b *Broker) Leave(ctx context.Context, name string) error {
 	if err := checkNode(name); err != nil {
 		return err
@@ -193,7 +197,8 @@ func (ns *notes) state(name string) broker.NodeState {
 	}
 }
 
-// dropOldStarts drops the notes of messages whose latest note is older than noteRetention. Call it
+// dropOldStarts drops the notes of messages whose latest note is older than noteRetention. It
+// checks each message once in noteRetention, so notes may stay for up to twice that time. Call it
 // with ns.mu held.
 func (ns *notes) dropOldStarts(now time.Time) {
 	for len(ns.byAge) > 0 && now.Sub(ns.byAge[0].queued) > noteRetention {

@@ -35,6 +35,8 @@ func testAbandoned(w *world) {
 	w.defers(next, "", time.Hour, deferral.Status{})
 }
 
+// testAbandonedWithAnswer expects that the answer of a silent attempt is kept for days, until the
+// attempt is repeated or the next one begins.
 func testAbandonedWithAnswer(w *world) {
 	a := attempt("t1", 0)
 	w.reserve(a, "k")
@@ -60,6 +62,8 @@ func testAbandonedWithAnswer(w *world) {
 	w.ack(w.take(deferral.Answered))
 }
 
+// testAbandonedAtMostOnce expects that a silent attempt that runs at most once is delivered after a
+// day: as Answered if it has an answer, otherwise as Abandoned.
 func testAbandonedAtMostOnce(w *world) {
 	a := attempt("t1", 0)
 	a.AtMostOnce = true
@@ -79,6 +83,8 @@ func testAbandonedAtMostOnce(w *world) {
 	w.ack(w.take(deferral.Abandoned))
 }
 
+// testAnsweredWhileAbandoned expects that an answer between an Abandoned delivery and its Ack is
+// kept for the repeated attempt.
 func testAnsweredWhileAbandoned(w *world) {
 	a := attempt("t1", 0)
 	w.reserve(a, "k")

@@ -15,6 +15,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
+// testAnswered follows an attempt from Reserve to Ack after an answer. It checks the delivery, the
+// receipts of repeated answers, and that the end is forgotten only after a day.
 func testAnswered(w *world) {
 	a := attempt("t1", 0)
 	w.overtaken(a, false)
@@ -48,6 +50,8 @@ func testAnswered(w *world) {
 	w.overtaken(a, false)
 }
 
+// testTimesOut expects a TimedOut delivery at the deadline. Later answers are Late, and after Ack
+// the key is free.
 func testTimesOut(w *world) {
 	w.defers(attempt("t1", 0), "k", time.Hour, deferral.Status{})
 	w.advance(time.Hour)
@@ -59,6 +63,7 @@ func testTimesOut(w *world) {
 	w.ack(w.take(deferral.TimedOut))
 }
 
+// testAnswerAfterATimeout expects that an answer between Next and the next attempt is for that one.
 func testAnswerAfterATimeout(w *world) {
 	w.defers(attempt("t1", 0), "k", time.Hour, deferral.Status{})
 	w.advance(time.Hour)
@@ -72,6 +77,8 @@ func testAnswerAfterATimeout(w *world) {
 	}
 }
 
+// testRefused expects a Refused delivery with its reason. After Next the earlier attempt is stale,
+// and an answer for the key is kept for the next attempt.
 func testRefused(w *world) {
 	a := attempt("t1", 0)
 	w.defers(a, "k", time.Hour, deferral.Status{})
@@ -95,6 +102,8 @@ func testRefused(w *world) {
 	w.is(w.s.Reserve(w.ctx(), next, "k"), deferral.ErrStale)
 }
 
+// testEarly expects that an answer before Defer, or before Reserve, makes the deferral due at once.
+// An answer for a key that was replaced is deleted.
 func testEarly(w *world) {
 	w.answer("k", Early)
 	w.defers(attempt("t1", 0), "k", time.Hour, deferral.Status{Answered: true})
@@ -116,6 +125,8 @@ func testEarly(w *world) {
 	w.defers(e, "", time.Hour, deferral.Status{})
 }
 
+// testOneHolder expects that a deferral whose lease has ended goes to another consumer, with Again
+// set. All settlements of the first one then return ErrLeaseLost.
 func testOneHolder(w *world) {
 	w.defers(attempt("t1", 0), "k", time.Hour, deferral.Status{})
 	w.answer("k", Accepted)
@@ -133,6 +144,8 @@ func testOneHolder(w *world) {
 	w.ack(second)
 }
 
+// testRenewed expects that a subscription renews leases until its Close. A holder that loses a
+// deferral sees its Lost channel closed.
 func testRenewed(w *world) {
 	w.defers(attempt("t1", 0), "k", time.Hour, deferral.Status{})
 	w.defers(attempt("t2", 0), "l", time.Hour, deferral.Status{})
@@ -176,6 +189,8 @@ func testRenewed(w *world) {
 	}
 }
 
+// testGivenBack expects that a released deferral comes again after its time. Close gives back the
+// deferrals that Receive has not returned.
 func testGivenBack(w *world) {
 	w.defers(attempt("t1", 0), "k", time.Hour, deferral.Status{})
 	w.answer("k", Accepted)
@@ -196,6 +211,8 @@ func testGivenBack(w *world) {
 	w.ack(w.take(deferral.Answered)) // the other consumer
 }
 
+// testWoken expects that Scan names the tasks of a queue that await answers, and that Wake delivers
+// them as Woken. It is skipped if the store is not a Waker.
 func testWoken(w *world) {
 	waker, ok := capability.As[deferral.Waker](w.s)
 	if !ok {
@@ -227,6 +244,8 @@ func testWoken(w *world) {
 	w.idle()
 }
 
+// testDropped expects that Drop frees the key and deletes the answer. An older attempt drops
+// nothing, and its Reserve is stale.
 func testDropped(w *world) {
 	a := attempt("t1", 0)
 	w.reserve(a, "k")
@@ -242,6 +261,8 @@ func testDropped(w *world) {
 	w.answer("k", Early)
 }
 
+// testDroppedUnlessAnswered expects that DropUnanswered drops an attempt without an answer, and
+// defers one that has an answer or a refusal, also of an earlier attempt.
 func testDroppedUnlessAnswered(w *world) {
 	unanswered := func(a deferral.Attempt, want bool) {
 		w.Helper()
@@ -283,6 +304,8 @@ func testDroppedLater(w *world) {
 	w.ack(w.take(deferral.Answered))
 }
 
+// testRefusals expects ErrRefused for missing, long and invalid keys and for a state above 1 MiB.
+// No error text contains a raw NUL.
 func testRefusals(w *world) {
 	large := attempt("t1", 0)
 	large.State = make([]byte, 1<<20+1)
@@ -305,6 +328,8 @@ func testRefusals(w *world) {
 	w.idle()
 }
 
+// testQueues expects that a subscription delivers only deferrals of its queues, which SetQueues
+// changes, and holds at most Prefetch. After Close a delivery can still be settled.
 func testQueues(w *world) {
 	other := attempt("t1", 0)
 	other.Queue = "other"
@@ -334,6 +359,7 @@ func testQueues(w *world) {
 	w.nothing(all)
 }
 
+// testNotified expects that a waiting Receive returns soon after the answer comes.
 func testNotified(w *world) {
 	w.defers(attempt("t1", 0), "k", time.Hour, deferral.Status{})
 	b := w.subscribe(broker.SubscribeOptions{})
@@ -353,6 +379,7 @@ func testNotified(w *world) {
 	}
 }
 
+// testClosed expects that Close ends a waiting Receive with ErrClosed and may be repeated.
 func testClosed(w *world) {
 	b := w.subscribe(broker.SubscribeOptions{})
 	ended := make(chan error, 1)
@@ -367,6 +394,8 @@ func testClosed(w *world) {
 	w.is(err, deferral.ErrClosed)
 }
 
+// testMany defers and answers 50 tasks from two goroutines while two consumers receive. It expects
+// that each task is delivered once.
 func testMany(w *world) {
 	const tasks = 50
 	var mu sync.Mutex

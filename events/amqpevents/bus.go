@@ -78,15 +78,16 @@ func New(c Config) (*Bus, error) {
 	return b, nil
 }
 
-// declareExchange makes the exchange. Every publisher and listener calls it, so that their order
-// does not matter.
+// declareExchange declares the durable fanout exchange on ch and waits for the server. Every
+// publisher and listener calls it, so that their order does not matter. Returns the error of the
+// server or the channel, for example if the exchange exists with other properties.
 func (b *Bus) declareExchange(ch *amqp.Channel) error {
 	return ch.ExchangeDeclare(b.exchange, amqp.ExchangeFanout, true, false, false, false, nil)
 }
 
-// send publishes one message. It returns when the message is in the connection's limited buffer:
-// there is no confirmation. Without a connection, or while the broker blocks publishers, it waits
-// until ctx ends and returns an error.
+// send publishes one message; the batcher's goroutine calls it. It returns nil when the message is
+// in the connection's limited buffer: there is no confirmation. Without a connection, or while the
+// broker blocks publishers, it waits until ctx ends and returns an error.
 func (b *Bus) send(ctx context.Context, message []byte, _ int) error {
 	return b.publisher.Publish(ctx, b.exchange, "", &amqp.Publishing{
 		ContentType:  contentType,
@@ -124,10 +125,12 @@ func (b *Bus) Unkept() uint64 {
 	return b.log.batcher.Dropped()
 }
 
-// Close implements [events.EventBus]. It sends the waiting events, ends the subscriptions and
-// closes the connections. After nil all events have reached the broker. If ctx ends first it drops
-// the rest and returns ctx's error. An unreachable broker delays Close by up to Batch.SendTimeout.
-// It takes b.mu, but not while it waits.
+// Close implements [events.EventBus]. It sends the waiting events, ends the subscriptions, whose
+// unread events are dropped, and closes the connections. After nil all events have reached the
+// broker.
+//
+// If ctx ends first it drops the rest and returns ctx's error. An unreachable broker delays Close
+// by up to Batch.SendTimeout. It takes b.mu, but not while it waits.
 func (b *Bus) Close(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed.Store(true)

@@ -22,9 +22,12 @@ type listener struct {
 }
 
 // Subscribe implements [events.EventBus]: it returns a stream of the new events that match f. It
-// declares a queue and blocks until the listener consumes it. Without a broker it waits until ctx
-// ends. A refusal of the credentials is returned at once. Both are [events.ErrUnavailable].
-// Returns ErrClosed after Close.
+// declares a queue and blocks until the listener consumes it. If ctx has already ended, it returns
+// ctx's error unwrapped.
+//
+// Without a broker, or while the broker refuses the queue, it tries until ctx ends. A refusal of
+// the credentials or a permission is returned at once. Both are [events.ErrUnavailable]. Returns
+// ErrClosed after Close.
 func (b *Bus) Subscribe(ctx context.Context, f events.Filter) (events.Subscription, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -38,9 +41,10 @@ func (b *Bus) Subscribe(ctx context.Context, f events.Filter) (events.Subscripti
 	return l, nil
 }
 
-// run declares a queue and adds its events to the buffer until the channel or ctx ends. The queue
-// ends with the connection. It is the callback of Supervise. Returns nil if ctx has ended,
-// otherwise the error that ended the channel.
+// run declares an exclusive queue on the exchange and reports to start that it consumes (l.open).
+// It adds the queue's events to the buffer until the channel or ctx ends. The queue ends with the
+// connection. Supervise calls it on the stream's goroutine, once for each channel. Returns nil if
+// ctx has ended, otherwise the server's refusal or the error that ended the channel.
 func (l *listener) run(ctx context.Context, ch *amqpconn.Channel) error {
 	if err := l.bus.declareExchange(ch.Channel); err != nil {
 		return err
@@ -92,7 +96,8 @@ func (l *listener) onMessage(message []byte) {
 }
 
 // Receive implements [events.Subscription]: it waits for the next event in the buffer and returns
-// it. Returns ctx's error when ctx ends and ErrClosed after Close of the subscription or the bus.
+// it, also if ctx has ended. Returns ctx's error when ctx ends and ErrClosed after Close of the
+// subscription or the bus.
 func (l *listener) Receive(ctx context.Context) (events.Event, error) { return l.buffer.Get(ctx) }
 
 // Dropped implements [events.DropCounter]: it counts events that newer ones replaced in the buffer,

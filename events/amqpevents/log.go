@@ -47,7 +47,8 @@ type log struct {
 	refused  bool   // the server refused to declare the queue, and this was logged
 }
 
-// newLog makes the log for a complete configuration. It closes conn at its end. It does no I/O.
+// newLog makes the log, which publishes over conn, for a complete configuration. [Bus.Close] closes
+// conn. It does no I/O and starts no goroutine.
 func newLog(c Config, conn *amqpconn.Conn) *log {
 	l := &log{
 		queue: "swj." + c.Namespace + ".ev.log", keep: c.Retain, logger: c.Logger, conn: conn,
@@ -64,15 +65,19 @@ func (l *log) add(e events.Event) {
 	}
 }
 
-// close sends the waiting events until ctx ends, and closes the publisher.
+// close sends the waiting events until ctx ends, and closes the publisher, but not the connection.
+// After ctx's end it drops and counts the rest. It returns the errors of both joined.
 func (l *log) close(ctx context.Context) error {
 	return errors.Join(l.batcher.Close(ctx), closeError(l.publisher.Close(ctx)))
 }
 
-// send publishes one message and waits for its confirmation. Only one message is unconfirmed at a
-// time, to limit the memory of a slow broker; the batcher counts unconfirmed ones. Until the
-// queue has accepted a message, a refusal means that the queue is still being declared. send then
-// tries again until ctx ends. Any other error it returns at once, and the message is not kept.
+// send publishes one message and waits for its confirmation; the batcher's goroutine calls it. Only
+// one message is unconfirmed at a time, to limit the memory of a slow broker. After an error the
+// batcher counts the events of the message as unkept.
+//
+// Until the queue has accepted a message, a refusal means that the queue is still being declared.
+// send then tries again until ctx ends. If the queue was deleted, send forgets that it was declared
+// and tries again, too. It returns any other error at once.
 func (l *log) send(ctx context.Context, message []byte, _ int) error {
 	m := &amqp.Publishing{
 		ContentType:  contentType,
@@ -96,8 +101,9 @@ func (l *log) send(ctx context.Context, message []byte, _ int) error {
 }
 
 // sendOnce publishes m and waits for the confirmation. Before that it declares the queue if that
-// was not done on the current session. It logs the first refusal to declare the queue, and returns
-// it.
+// was not done on the current session. Returns the error of the connection, the declaration or the
+// publication. It logs the server's refusal to declare the queue as an error, once until a
+// declaration succeeds.
 func (l *log) sendOnce(ctx context.Context, m *amqp.Publishing) error {
 	sess, err := l.conn.Session(ctx)
 	if err != nil {
@@ -139,9 +145,9 @@ func (l *log) ready(ctx context.Context) error {
 	})
 }
 
-// declare declares the stream queue. If it exists with other arguments, declare uses it
-// unchanged, logs one warning and returns nil. Returns the server's refusal if it cannot be used
-// either. It waits for the server.
+// declare declares the stream queue. If it exists with other arguments, declare uses it unchanged,
+// logs one warning for this bus and returns nil. Returns the server's refusal if it cannot be used
+// either, and any other error unchanged. It waits for the server.
 func (l *log) declare(ctx context.Context, sess *amqpconn.Session) error {
 	err := sess.Do(ctx, func(ch *amqp.Channel) error {
 		_, err := ch.QueueDeclare(l.queue, true, false, false, false, l.arguments())

@@ -41,9 +41,12 @@ type replay struct {
 }
 
 // Replay implements [events.Retainer]: it returns a stream of kept events from since on, and then
-// of new ones. It blocks until the stream is open, and fails like [Bus.Subscribe]. A stream that
-// is read slowly is late, and misses, without a count, the events that are removed before it comes
-// to them. Returns ErrNotRetained if the bus keeps no events, ErrClosed after Close.
+// of new ones. It blocks until the stream is open, and fails like [Bus.Subscribe]. A stream that is
+// read slowly is late, and misses, without a count, the events that are removed before it comes to
+// them.
+//
+// Returns ErrNotRetained if the bus keeps no events, ErrClosed after Close. It takes b.mu, but not
+// while it waits.
 func (b *Bus) Replay(ctx context.Context, f events.Filter, since time.Time) (events.Subscription, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -62,9 +65,10 @@ func (b *Bus) Replay(ctx context.Context, f events.Filter, since time.Time) (eve
 	return r, nil
 }
 
-// run declares the stream queue, reads it over one channel and delivers its events until the
-// channel or ctx ends. After an interruption it first finds its position. It is the callback of
-// Supervise. Returns nil if ctx has ended, otherwise the error that ended the channel, or
+// run declares the stream queue, consumes it over one channel, reports that to start (r.open), and
+// delivers its events until the channel or ctx ends. After an interruption it first finds its
+// position. It waits while Receive does not take the events. Supervise calls it on the stream's
+// goroutine. Returns nil if ctx has ended, otherwise the error that ended the channel, or
 // errRecreated.
 func (r *replay) run(ctx context.Context, ch *amqpconn.Channel) error {
 	if err := r.bus.log.ready(ctx); err != nil {
@@ -151,9 +155,9 @@ func position(d *amqp.Delivery) (offset, taken int64) {
 }
 
 // deliver sends the matching events of a message to Receive, and waits until they are received. A
-// message from before r.since is skipped. It returns false, without advancing the position, if
-// ctx ended first. Otherwise it advances the position. It counts a message without events as one
-// dropped event.
+// message from before r.since is skipped. It counts a message that is not a valid list of events as
+// one dropped event. In these cases it advances the position and returns true. If ctx ends first it
+// returns false without advancing the position.
 func (r *replay) deliver(ctx context.Context, d *amqp.Delivery) bool {
 	offset, taken := position(d)
 	if taken == 0 || r.since.IsZero() || taken >= r.since.UnixMilli() {
@@ -180,8 +184,8 @@ func (r *replay) deliver(ctx context.Context, d *amqp.Delivery) bool {
 func (b *Bus) Retention() events.Retention { return b.cfg.Retain }
 
 // Receive implements [events.Subscription]: it waits for the next event from the goroutine of the
-// stream and returns it. Returns ctx's error when ctx ends and ErrClosed after Close of the
-// subscription or the bus.
+// stream and returns it. If ctx has ended and an event waits, it returns either. Returns ctx's
+// error when ctx ends and ErrClosed after Close of the subscription or the bus.
 func (r *replay) Receive(ctx context.Context) (events.Event, error) {
 	if r.ctx.Err() != nil { // a closed stream returns no waiting events
 		return events.Event{}, events.ErrClosed
@@ -196,6 +200,6 @@ func (r *replay) Receive(ctx context.Context) (events.Event, error) {
 	}
 }
 
-// Dropped implements [events.DropCounter]: it counts messages without events. Events that were
-// removed before the stream came to them are not counted.
+// Dropped implements [events.DropCounter]: it counts messages that are not valid lists of events,
+// once each. Events that were removed before the stream came to them are not counted.
 func (r *replay) Dropped() uint64 { return r.malformed.Load() }

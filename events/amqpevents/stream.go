@@ -27,10 +27,12 @@ type stream struct {
 	openErr  error
 }
 
-// start runs run on a goroutine, on one channel after the other, until the stream ends. It blocks
-// until run has called open. If ctx ends first, or access is refused, it ends the stream and
-// returns ErrUnavailable. Returns ErrClosed after Close of the bus. Call it once. It takes b.mu,
-// but not while it waits.
+// start runs run on a goroutine, on one channel after the other, until the stream ends. It
+// registers s with the bus and blocks until run has called open. It takes b.mu, but not while it
+// waits. Call it once.
+//
+// If ctx ends first, or access is refused, it ends the stream and returns [events.ErrUnavailable]
+// without waiting for the goroutine. Returns ErrClosed after Close of the bus.
 func (s *stream) start(ctx context.Context, b *Bus, from string, run func(ctx context.Context, ch *amqpconn.Channel) error) error {
 	s.bus, s.from = b, from
 	s.ended, s.opened = make(chan struct{}), make(chan struct{})
@@ -75,8 +77,9 @@ func (s *stream) open(err error) {
 	})
 }
 
-// report handles the end of a run with err. It logs a warning if the stream was open. Otherwise it
-// passes a refusal of access to start, because repeating does not help.
+// report handles the end of a run, or the failure to open its channel, with err. Supervise calls it
+// on the stream's goroutine and then tries again. It logs a warning if the stream was open. Before
+// that it passes only a refusal of access to start, because repeating does not help.
 func (s *stream) report(err error) {
 	select {
 	case <-s.opened:
@@ -89,8 +92,8 @@ func (s *stream) report(err error) {
 	}
 }
 
-// end ends the stream, calls s.ending and removes the stream from the bus. It does not block. It
-// takes bus.mu.
+// end ends the stream, calls s.ending and removes the stream from the bus. It does not wait for the
+// goroutine. Further calls change nothing. It takes bus.mu.
 func (s *stream) end() {
 	s.stop()
 	if s.ending != nil {
@@ -102,8 +105,9 @@ func (s *stream) end() {
 }
 
 // Close implements [events.Subscription]: it ends the stream and waits for its goroutine. If ctx
-// ends first it returns ctx's error, and the consumer and its queue may exist until the connection
-// ends.
+// ends first it returns an error with ctx's error, and the consumer and its queue may exist until
+// the connection ends. Returns nil if the goroutine has already ended. It takes bus.mu, but not
+// while it waits.
 func (s *stream) Close(ctx context.Context) error {
 	s.end()
 	select {

@@ -41,6 +41,8 @@ type testCase = suite.Case[*Harness, *world]
 // need checks whether the harness supports a case. It returns the reason to skip the case, or "".
 type need = func(h *Harness) string
 
+// The needs… functions return the reason to skip a case, or "" if the harness has what their name
+// says.
 func needsSever(h *Harness) string { return suite.Unless(h.Sever != nil, "the harness has no Sever") }
 
 func needsRestart(h *Harness) string {

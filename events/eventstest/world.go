@@ -34,7 +34,7 @@ func newWorld(t testing.TB, h *Harness) *world {
 	return w
 }
 
-// event returns a simple event of a new task. Safe for concurrent use.
+// event returns a simple event of a new task. It takes w.mu. Safe for concurrent use.
 func (w *world) event() events.Event {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -56,6 +56,7 @@ func (w *world) send(b events.EventBus, n int) []events.Event {
 	return es
 }
 
+// publish publishes e on b and fails the case on an error.
 func (w *world) publish(b events.EventBus, e events.Event) {
 	w.Helper()
 	w.Must(b.Publish(context.Background(), e), "Publish of %s", show(e))

@@ -108,8 +108,8 @@ type Observer struct {
 	table table
 }
 
-// New makes an observer. It does no I/O and starts no goroutine. It returns all problems of c
-// joined in one error.
+// New makes an observer with the defaults in the fields of c that are zero. It does no I/O and
+// starts no goroutine. It returns all problems of c joined in one error.
 func New(c Config) (*Observer, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
@@ -137,10 +137,12 @@ func (o *Observer) Refused() uint64 {
 	return o.table.refused
 }
 
-// Run receives events and reports changes until ctx ends, and then returns nil. It waits for a
-// bus that cannot be reached. At its end it waits up to a second for the bus. It returns
-// [events.ErrClosed] when the bus is closed, another error of the subscription, and [ErrRunning]
-// if Run was called before.
+// Run receives events and reports changes until ctx ends, and then returns nil. It waits for a bus
+// that cannot be reached. It calls OnChange on its own goroutine, so that it ends only after a
+// running call. At its end it waits up to a second for the bus.
+//
+// It returns [events.ErrClosed] when the bus is closed, another error of the subscription or of
+// closing it, and [ErrRunning] if Run was called before.
 func (o *Observer) Run(ctx context.Context) error {
 	if !o.started.CompareAndSwap(false, true) {
 		return ErrRunning
@@ -239,7 +241,7 @@ func (o *Observer) watch(ctx context.Context) {
 // checkSilent marks nodes that are silent for too long as offline, and sends worker-offline for
 // them. It returns the time of the next check, at most tick from now. due is the time for which
 // this check was planned. After a delay of more than tick it gives all nodes new deadlines first.
-// It takes o.mu.
+// It takes o.mu, but not while it sends.
 func (o *Observer) checkSilent(now, due time.Time, tick time.Duration) time.Time {
 	o.mu.Lock()
 	if now.Sub(due) > tick {
@@ -257,7 +259,8 @@ func (o *Observer) checkSilent(now, due time.Time, tick time.Duration) time.Time
 	return next
 }
 
-// announce sends worker-offline about n, unless the observer is silent or n is its own node.
+// announce sends worker-offline about n with the data of its last event, and does not wait for the
+// bus. It sends nothing if the observer is silent or n is its own node.
 func (o *Observer) announce(n *Node, now time.Time) {
 	if o.cfg.Silent || n.ID == o.cfg.NodeID { // an observer that misses its own events cannot judge
 		return

@@ -55,9 +55,11 @@ func newTable(c *Config) table {
 
 // apply applies an event to its node, which it adds if needed, and reports whether the node came
 // online or went offline. Any event of a node, except worker-offline, makes the node online and
-// begins its deadline again. Worker-offline of another observer, of an unknown or offline node,
-// and events without a node id are ignored. If the table is full of online nodes it counts a
-// refused event.
+// begins its deadline again. Worker-offline of the node itself makes it offline and sets Left. Call
+// it with Observer.mu held.
+//
+// Worker-offline of another observer, of an unknown or offline node, and events without a node id
+// are ignored. If the table is full of online nodes it counts a refused event.
 func (t *table) apply(e *events.Event, now time.Time) bool {
 	if e.NodeID == "" {
 		return false
@@ -92,8 +94,8 @@ func (t *table) apply(e *events.Event, now time.Time) bool {
 	return true
 }
 
-// update stores the data of an event in the node: the times, the Worker if the event has one,
-// and, of a heartbeat, the further fields.
+// update stores the data of an event in the node: the times, the Worker if the event has one, and,
+// of a heartbeat, the further fields. Call it with Observer.mu held.
 func (n *entry) update(e *events.Event, now time.Time) {
 	n.Heard, n.Told = now, e.Time
 	if e.Worker != nil {
@@ -111,7 +113,8 @@ func (t *table) window(n *entry) time.Duration {
 }
 
 // add adds a node, which is offline until set is called. If the table is full it removes the node
-// that has been offline for longest. It returns nil if all are online.
+// that has been offline for longest. It returns nil if all are online. Call it with Observer.mu
+// held.
 func (t *table) add(id string) *entry {
 	if len(t.nodes) >= t.most && !t.evict() {
 		return nil
@@ -123,7 +126,7 @@ func (t *table) add(id string) *entry {
 }
 
 // evict removes the node that has been offline for longest. It returns false if all nodes are
-// online.
+// online. Call it with Observer.mu held.
 func (t *table) evict() bool {
 	if t.offline == 0 {
 		return false
@@ -138,7 +141,8 @@ func (t *table) evict() bool {
 	return true
 }
 
-// remove removes an offline node, and its waiting call of OnChange.
+// remove removes an offline node, and its waiting call of OnChange: that change is not reported.
+// Call it with Observer.mu held.
 func (t *table) remove(n *entry) {
 	delete(t.nodes, n.ID)
 	t.offline--
@@ -148,7 +152,8 @@ func (t *table) remove(n *entry) {
 }
 
 // set marks a node online or offline, since now, and queues a call of OnChange. It corrects the
-// number of offline nodes only for a node that goes offline.
+// number of offline nodes only for a node that goes offline: for the other case the caller does.
+// Call it with Observer.mu held.
 func (t *table) set(n *entry, online bool, now time.Time) {
 	if n.Online && !online {
 		t.offline++
@@ -162,7 +167,7 @@ func (t *table) set(n *entry, online bool, now time.Time) {
 
 // sweep marks the nodes offline whose deadline has passed and returns them, sorted by ID. It also
 // returns the first deadline of the other online nodes, or the zero time. It removes nodes that
-// have been offline for ForgetAfter.
+// have been offline for ForgetAfter. Call it with Observer.mu held.
 func (t *table) sweep(now time.Time) (gone []Node, next time.Time) {
 	var silent []*entry
 	for _, n := range t.nodes {
@@ -187,7 +192,7 @@ func (t *table) sweep(now time.Time) (gone []Node, next time.Time) {
 	return gone, next
 }
 
-// resetDeadlines gives every node a new deadline, counted from now.
+// resetDeadlines gives every node a new deadline, counted from now. Call it with Observer.mu held.
 func (t *table) resetDeadlines(now time.Time) {
 	for _, n := range t.nodes {
 		n.deadline = now.Add(t.window(n))
@@ -196,7 +201,7 @@ func (t *table) resetDeadlines(now time.Time) {
 
 // change returns the next node whose state differs from the last reported one, and marks it as
 // reported. It removes it and unchanged nodes before it from t.changes. ok, the second result, is
-// false if no node has changed.
+// false if no node has changed. Call it with Observer.mu held.
 func (t *table) change() (Node, bool) {
 	for len(t.changes) > 0 {
 		n := t.nodes[t.changes[0]]
@@ -212,7 +217,7 @@ func (t *table) change() (Node, bool) {
 	return Node{}, false
 }
 
-// all returns all nodes, sorted by ID.
+// all returns copies of all nodes, sorted by ID. Call it with Observer.mu held.
 func (t *table) all() []Node {
 	ns := make([]Node, 0, len(t.nodes))
 	for _, n := range t.nodes {

@@ -79,8 +79,11 @@ func (b *Bus) Publish(_ context.Context, e events.Event) error { return b.Publis
 
 // PublishNow implements [events.PromptPublisher]: it normalizes e, keeps it if its type is kept,
 // and adds it to the buffer of every matching subscription, of all views. A full buffer drops its
-// oldest event. An event that cannot be normalized is dropped and counted, and PublishNow returns
-// nil. Returns ErrClosed after Close of the view. It takes log.mu if it keeps e.
+// oldest event. It never waits for a listener. It takes log.mu if it keeps e.
+//
+// If no subscription matches and the type is not kept, it does nothing and returns nil. Otherwise
+// an event that Normalize refuses is dropped and counted by Dropped, and PublishNow returns nil.
+// Returns ErrClosed after Close of the view.
 func (b *Bus) PublishNow(e events.Event) error {
 	if b.closed.Load() {
 		return events.ErrClosed
@@ -123,7 +126,8 @@ func wanted(subs []*subscription, e *events.Event) bool {
 }
 
 // Subscribe implements [events.EventBus]: it returns a stream of the new events that match f, with
-// its own buffer. Returns ErrClosed after Close, and ctx's error if ctx has ended. It takes h.mu.
+// its own buffer. It does not block. Returns ErrClosed after Close, and ctx's error if ctx has
+// ended. It takes h.mu.
 func (b *Bus) Subscribe(ctx context.Context, f events.Filter) (events.Subscription, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -148,9 +152,9 @@ func (b *Bus) Subscribe(ctx context.Context, f events.Filter) (events.Subscripti
 // [events.Normalize] refused. Each subscription counts the events that it lost.
 func (b *Bus) Dropped() uint64 { return b.dropped.Load() }
 
-// Close implements [events.EventBus]: it ends all subscriptions and replays of this view; other
-// views continue. No event waits to be sent, so it returns nil at once. Further calls do nothing.
-// It takes h.mu.
+// Close implements [events.EventBus]: it ends all subscriptions and replays of this view and drops
+// their waiting events; other views continue. No event waits to be sent, so it returns nil at once.
+// Further calls do nothing. It takes h.mu.
 func (b *Bus) Close(context.Context) error {
 	b.h.mu.Lock()
 	defer b.h.mu.Unlock()
@@ -192,9 +196,9 @@ type subscription struct {
 	filter events.Filter
 }
 
-// Receive implements [events.Subscription]: it waits for the next event and returns it with its own
-// copies of Fields and Worker. Returns ctx's error when ctx ends and ErrClosed after Close of the
-// subscription or its view.
+// Receive implements [events.Subscription]: it waits for the next event in the buffer and returns
+// it with its own copies of Fields and Worker. A waiting event is returned even if ctx has ended.
+// Returns ctx's error when ctx ends and ErrClosed after Close of the subscription or its view.
 func (s *subscription) Receive(ctx context.Context) (e events.Event, err error) {
 	if e, err = s.Get(ctx); err == nil {
 		unshare(&e)
@@ -213,8 +217,9 @@ func unshare(e *events.Event) {
 	}
 }
 
-// Close implements [events.Subscription]: it removes the subscription from the bus and ends its
-// stream. It returns nil. It takes h.mu.
+// Close implements [events.Subscription]: it removes the subscription from the bus, drops the
+// events in its buffer and ends every Receive. It returns nil. Further calls do nothing. It takes
+// h.mu.
 func (s *subscription) Close(context.Context) error {
 	h := s.bus.h
 	h.mu.Lock()

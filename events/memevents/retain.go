@@ -39,9 +39,9 @@ func (l *log) add(e *events.Event) {
 	}
 }
 
-// trim removes the records that are older than Age or exceed Max. It clears them, so that the
-// collector frees the events at once. append replaces the array behind them later. Call it with
-// l.mu held.
+// trim removes the records that at the time now are older than Age, or exceed Max, and advances
+// l.first. It clears them, so that the collector frees the events at once. append replaces the
+// array behind them later. Call it with l.mu held.
 func (l *log) trim(now time.Time) {
 	n := max(len(l.records)-l.keep.Max, 0)
 	for n < len(l.records) && now.Sub(l.records[n].taken) > l.keep.Age {
@@ -65,9 +65,11 @@ type replay struct {
 }
 
 // Replay implements [events.Retainer]: it returns a stream of kept events from since on, and then
-// of new ones. A slow stream that comes to a removed event continues with the oldest kept one and
-// counts the missed events. Returns ErrNotRetained if the bus keeps no events, ErrClosed after
-// Close, and ctx's error if ctx has ended. It takes h.mu and log.mu.
+// of new ones. It removes expired events first, and does not block. A slow stream that comes to a
+// removed event continues with the oldest kept one and counts the missed events.
+//
+// Returns ErrNotRetained if the bus keeps no events, ErrClosed after Close of the view, and ctx's
+// error if ctx has ended. It takes h.mu and log.mu.
 func (b *Bus) Replay(ctx context.Context, f events.Filter, since time.Time) (events.Subscription, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -90,8 +92,8 @@ func (b *Bus) Replay(ctx context.Context, f events.Filter, since time.Time) (eve
 	return r, nil
 }
 
-// Retention implements [events.RetentionTeller]: it returns the retention of the bus, or the zero
-// value.
+// Retention implements [events.RetentionTeller]: it returns Config.Retain with its defaults, or the
+// zero value if the bus keeps no events.
 func (b *Bus) Retention() events.Retention {
 	if b.h.log == nil {
 		return events.Retention{}
@@ -100,8 +102,8 @@ func (b *Bus) Retention() events.Retention {
 }
 
 // Receive implements [events.Subscription]: it waits for the next kept event that matches and
-// returns a copy. Returns ctx's error when ctx ends and ErrClosed after Close of the stream or its
-// view.
+// returns a copy. Returns ErrClosed after Close of the stream or its view, and ctx's error when ctx
+// ends, also if events are left. It takes log.mu, but not while it waits.
 func (r *replay) Receive(ctx context.Context) (events.Event, error) {
 	for {
 		select {

@@ -54,10 +54,12 @@ func New(c Config) (*Bus, error) {
 	return b, nil
 }
 
-// send publishes one message of n events, and passes its events to the keeper. It returns when
-// the message is in the connection's limited buffer, or with an error when ctx ends. A message
-// above the server's max_payload is published in several parts. After an error the keeper does
-// not get the events.
+// send publishes one message of n events, and passes its events to the keeper. The batcher's
+// goroutine calls it. It waits for a connection with space in its limited buffer, and returns when
+// the message is in it. A message above the server's max_payload is published in several parts.
+//
+// Returns the error of the connection, also if ctx ends first, or of the client library. Parts may
+// then be published, but the keeper does not get the events.
 func (b *Bus) send(ctx context.Context, message []byte, n int) error {
 	sess, err := b.conn.Session(ctx)
 	if err != nil {
@@ -99,7 +101,7 @@ func (b *Bus) publishParts(sess *natsconn.Session, parts [][]byte) error {
 }
 
 // publish writes a message to the connection's buffer, for the subject of all events. It does not
-// wait.
+// wait. Returns the client library's error, for example ErrMaxPayload for a too large message.
 func (b *Bus) publish(sess *natsconn.Session, message []byte) error {
 	return sess.NATS.Publish(b.names.live, message)
 }
@@ -113,8 +115,8 @@ func (b *Bus) PublishNow(e events.Event) error { return b.batcher.Add(e) }
 
 // Dropped implements [events.DropCounter]. It counts events published on this bus that were dropped
 // before they reached the connection: more than Batch.Capacity waited, the server could not be
-// reached, or the event could not be encoded or was too large. It also counts events that should be
-// kept and are not.
+// reached, or the event could not be encoded or was too large. It also counts events of kept types
+// that were published but not stored.
 func (b *Bus) Dropped() uint64 {
 	n := b.batcher.Dropped() + b.dropped.Load()
 	if b.keeper != nil {
@@ -123,10 +125,12 @@ func (b *Bus) Dropped() uint64 {
 	return n
 }
 
-// Close implements [events.EventBus]. It sends the waiting events, ends the subscriptions and
-// closes the connection. After nil the server has received all events. If ctx ends first it drops
-// the rest and returns ctx's error. An unreachable server delays Close by up to twice
-// Batch.SendTimeout. It takes b.mu, but not while it waits.
+// Close implements [events.EventBus]. It sends and stores the waiting events, ends the
+// subscriptions, whose unread events are dropped, and closes the connection. After nil the server
+// has received all events.
+//
+// If ctx ends first it drops the rest and returns ctx's error. An unreachable server delays Close
+// by up to twice Batch.SendTimeout. It takes b.mu, but not while it waits.
 func (b *Bus) Close(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed = true

@@ -47,9 +47,9 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// complete returns c with the default in each field that is 0 or "", and with a copy of
-// Retain.Types. The error joins all problems: a negative Buffer, Replicas out of range, an invalid
-// Namespace, and those of Retain. It does not check Connect.
+// complete returns c with the default in each field that is 0, "" or a nil Logger, and with a copy
+// of Retain.Types. The error joins all problems: a negative Buffer, Replicas out of range, an
+// invalid Namespace, and those of Retain. It does not check Connect.
 func (c Config) complete() (Config, error) {
 	var errs []error
 	if c.Buffer < 0 {

@@ -112,7 +112,8 @@ func (k *keeper) close(ctx context.Context) error {
 }
 
 // run stores the waiting events, up to maxPending at a time, until close was called and none is
-// left. After close it stops at the first failure and counts the rest as lost.
+// left. A failed batch is not repeated. After close it stops at the first failure, counts the rest
+// as lost and closes the queue. At its end it closes k.ended.
 func (k *keeper) run() {
 	defer close(k.ended)
 	pubs := make([]natsconn.Pub, 0, maxPending)
@@ -144,9 +145,10 @@ func (k *keeper) pub(event []byte) natsconn.Pub {
 	return natsconn.Pub{Msg: &nats.Msg{Subject: k.bus.names.kept, Data: event}}
 }
 
-// store stores events once, waits for the acknowledgements within Batch.SendTimeout, and counts
-// the events that failed. It makes the stream if necessary. It logs the first failure and the
-// first success after it. It returns one of the errors.
+// store stores events once, waits for the acknowledgements within Batch.SendTimeout, and counts the
+// events that failed. It makes the stream if necessary; if the server reports that it is missing,
+// the next call makes it again. It logs the first failure and the first success after it. It
+// returns one of the errors.
 func (k *keeper) store(pubs []natsconn.Pub) error {
 	timeout := k.bus.cfg.Batch.SendTimeout
 	if timeout <= 0 {
@@ -197,8 +199,9 @@ func (k *keeper) open(ctx context.Context) error {
 }
 
 // ensureStream makes the stream, or gives an existing one the limits of Config.Retain, and returns
-// its state. It stores the stream's creation time in k.created. It waits for k.opening and for the
-// server, and returns ErrUnavailable when ctx ends.
+// its state. It stores the stream's creation time in k.created. One call runs at a time
+// (k.opening). It waits for the server and tries again while the server cannot be reached or has no
+// leader. It returns ErrUnavailable when ctx ends first, and other errors of EnsureStream at once.
 func (k *keeper) ensureStream(ctx context.Context) (*jetstream.StreamInfo, error) {
 	select {
 	case k.opening <- struct{}{}:

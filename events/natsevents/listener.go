@@ -34,9 +34,11 @@ type listener struct {
 }
 
 // Subscribe implements [events.EventBus]: it returns a stream of the new events that match f. It
-// blocks until the server has received the subscription. Without a server it waits until ctx ends.
-// A refusal of the credentials is returned at once. Both are [events.ErrUnavailable]. Returns
-// ErrClosed after Close.
+// blocks until the server has received the subscription. If ctx has already ended, it returns ctx's
+// error unwrapped. It takes b.mu, but not while it waits.
+//
+// Without a server it waits until ctx ends. A refusal of the credentials is returned at once. Both
+// are [events.ErrUnavailable]. Returns ErrClosed after Close.
 func (b *Bus) Subscribe(ctx context.Context, f events.Filter) (events.Subscription, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -93,11 +95,13 @@ func (l *listener) onMessage(m *nats.Msg) {
 }
 
 // Receive implements [events.Subscription]: it waits for the next event in the buffer and returns
-// it. Returns ctx's error when ctx ends and ErrClosed after Close of the subscription or the bus.
+// it, also if ctx has ended. Returns ctx's error when ctx ends and ErrClosed after Close of the
+// subscription or the bus.
 func (l *listener) Receive(ctx context.Context) (events.Event, error) { return l.Get(ctx) }
 
 // Dropped implements [events.DropCounter]: it counts events that newer ones replaced in the buffer,
-// invalid messages, and messages that arrived faster than they were decoded.
+// invalid messages, and messages that arrived faster than they were decoded. It keeps the client
+// library's count of the latter for calls after Close.
 func (l *listener) Dropped() uint64 {
 	if n, err := l.sub.Dropped(); err == nil && n > 0 {
 		l.missed.Store(uint64(n))
@@ -105,15 +109,16 @@ func (l *listener) Dropped() uint64 {
 	return l.Stream.Dropped() + l.malformed.Load() + l.missed.Load()
 }
 
-// Close implements [events.Subscription]: it ends the subscription. It does not block and returns
-// nil.
+// Close implements [events.Subscription]: it ends the subscription, so that every Receive returns
+// ErrClosed. It does not block and returns nil. It takes bus.mu.
 func (l *listener) Close(context.Context) error {
 	l.end()
 	return nil
 }
 
-// end ends the stream, removes it from the bus and unsubscribes on a goroutine. It does not block.
-// Further calls do nothing. It takes bus.mu.
+// end ends the stream, drops its buffered events, removes it from the bus and unsubscribes on a
+// goroutine. After Close of the bus it does not unsubscribe, since the connection ends. It does not
+// block. Further calls do nothing. It takes bus.mu.
 func (l *listener) end() {
 	l.once.Do(func() {
 		l.Stream.Close()

@@ -54,9 +54,10 @@ type source struct {
 	unused   chan struct{}      // closed when the replay does not use the source any more
 }
 
-// read sends each arriving message to s.messages until the source ends. The client library checks
-// the server's heartbeats only within one call of Next. read therefore runs longer than a Receive
-// whose ctx ends early.
+// read sends each arriving message to s.messages until the source ends, s.unused is closed or ctx
+// ends, and closes s.messages then. It drops the error. The client library checks the server's
+// heartbeats only within one call of Next. read therefore runs longer than a Receive whose ctx ends
+// early.
 func (s *source) read(ctx context.Context) {
 	defer close(s.messages)
 	for {
@@ -75,10 +76,12 @@ func (s *source) read(ctx context.Context) {
 }
 
 // Replay implements [events.Retainer]: it returns a stream of kept events from since on, and then
-// of new ones. It makes the JetStream stream if that does not exist, and waits for a server like
-// [Bus.Subscribe]. A slow stream that comes to a removed event continues with the oldest kept one
-// and counts the missed events. Returns ErrNotRetained if the bus keeps no events, ErrClosed after
-// Close.
+// of new ones. It makes the JetStream stream if that does not exist, changes its limits to
+// Config.Retain, and blocks until its consumer exists. It fails like [Bus.Subscribe].
+//
+// A slow stream that comes to a removed event continues with the oldest kept one and counts the
+// missed events. Returns ErrNotRetained if the bus keeps no events, ErrClosed after Close. It takes
+// b.mu, but not while it waits.
 func (b *Bus) Replay(ctx context.Context, f events.Filter, since time.Time) (events.Subscription, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -103,9 +106,10 @@ func (b *Bus) Replay(ctx context.Context, f events.Filter, since time.Time) (eve
 	return r, nil
 }
 
-// connect makes the stream if it does not exist, and a consumer that begins at the next message
-// of the stream. It waits for a server until ctx ends, and tries again after errors that are
-// temporary. Call it with r.reading held.
+// connect makes the stream if it does not exist, and a consumer that begins at the next message of
+// the stream. It waits for a server until ctx ends. After a temporary failure to make the consumer
+// it tries again every retryDelay. Returns the error of ensureStream, another error of consume, or
+// the last one if ctx ends. Call it with r.reading held.
 func (r *replay) connect(ctx context.Context) error {
 	for {
 		info, err := r.bus.keeper.ensureStream(ctx)
@@ -120,15 +124,19 @@ func (r *replay) connect(ctx context.Context) error {
 	}
 }
 
-// temporary reports whether making a consumer may succeed later: while a cluster elects a leader,
-// servers give no answer or refuse.
+// temporary reports whether making a consumer that failed with err may succeed later: without an
+// answer, a stream or a connection, for example while a cluster elects a leader. It returns false
+// for nil.
 func temporary(err error) bool {
 	return errors.Is(err, natsconn.ErrIndeterminate) || errors.Is(err, natsconn.ErrNoStream) || errors.Is(err, natsconn.ErrUnavailable)
 }
 
-// adjustNext corrects r.next, the next sequence, for the state of the stream. A new stream with
-// the old name is read from its beginning. A stream that lost its last messages with its server is
-// read from its end. An unknown r.next, 0, stays. Call it with r.reading held.
+// adjustNext corrects r.next, the next sequence, for the state of the stream, and stores the
+// stream's creation time in r.created. Call it with r.reading held.
+//
+//   - The creation time differs: the stream is a new one with the old name, and r.next is 1.
+//   - The stream has lost its last messages with its server: r.next is the sequence after its last.
+//   - r.next is 0, not known: it stays 0, and consume sets it.
 func (r *replay) adjustNext(info *jetstream.StreamInfo) {
 	switch {
 	case r.next == 0: // consume reads it from the consumer
@@ -140,10 +148,10 @@ func (r *replay) adjustNext(info *jetstream.StreamInfo) {
 	r.created = info.Created
 }
 
-// consume makes a consumer on the current session and stores it in r.source. It begins at r.next.
-// If that is 0 it begins at r.since, and sets r.next to the first sequence. It returns an error if
-// the server does not answer within createTimeout. It waits for the server. Call it with r.reading
-// held.
+// consume makes a consumer on the current session, stores it in r.source and starts its goroutines
+// (watch). It begins at r.next. If that is 0 it begins at r.since, and sets r.next to the first
+// sequence. It waits for the server. It returns an error if the server refuses or does not answer
+// within createTimeout, and ErrClosed after Close of the bus. Call it with r.reading held.
 func (r *replay) consume(ctx context.Context) error {
 	cfg := jetstream.ConsumerConfig{
 		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: idleTimeout,
@@ -178,9 +186,9 @@ func (r *replay) consume(ctx context.Context) error {
 	})
 }
 
-// watch starts a goroutine that reads from s. A second one stops s when its session or the stream
-// ends or s is not used any more, and removes its consumer. After Close of the bus it stops s and
-// returns ErrClosed.
+// watch starts a goroutine that reads from s. A second one stops s and asks the server to remove
+// its consumer when s.unused is closed, or the session or the replay ends. After Close of the bus
+// watch stops s and returns ErrClosed. It takes bus.mu.
 func (r *replay) watch(s *source, sess *natsconn.Session, consumer string) error {
 	watching := r.bus.spawn(func() { s.read(r.ctx) }) && r.bus.spawn(func() {
 		select {
@@ -203,9 +211,9 @@ func (r *replay) watch(s *source, sess *natsconn.Session, consumer string) error
 func (b *Bus) Retention() events.Retention { return b.cfg.Retain }
 
 // Receive implements [events.Subscription]: it waits for the next event that matches and returns
-// it. One call reads at a time, and others wait for it. After a lost connection or consumer it
-// makes a new consumer, until ctx ends. Returns ctx's error when ctx ends and ErrClosed after
-// Close of the subscription or the bus.
+// it. One call reads at a time, and others wait for it. After a lost connection or consumer, and
+// after every error of the server, it makes a new consumer until ctx ends. Returns ctx's error when
+// ctx ends and ErrClosed after Close of the subscription or the bus.
 func (r *replay) Receive(ctx context.Context) (events.Event, error) {
 	select {
 	case <-r.ctx.Done():
@@ -241,9 +249,12 @@ func (r *replay) Receive(ctx context.Context) (events.Event, error) {
 }
 
 // fill reads one message of the source and puts its matching events into r.buffer, maybe none.
-// Messages from before r.since are skipped. Without a source it makes one and reads nothing. It
-// counts the events that the server removed before they were read, and a message without events.
-// It returns an error only if no source can be made. Call it with r.reading held.
+// Messages from before r.since, or that were read already, are skipped. Without a source it makes
+// one and reads nothing. It adds to r.missed the events that the server removed before they were
+// read, and 1 for an invalid message.
+//
+// It returns nil also if ctx ended or the source was lost, and an error only if no source can be
+// made. Call it with r.reading held.
 func (r *replay) fill(ctx context.Context) error {
 	if r.source == nil {
 		return r.connect(ctx)
@@ -304,14 +315,15 @@ func (r *replay) drop() {
 // came to them, including those that its filter does not match, and messages without events.
 func (r *replay) Dropped() uint64 { return r.missed.Load() }
 
-// Close implements [events.Subscription]: it ends the subscription. It does not block and returns
-// nil.
+// Close implements [events.Subscription]: it ends the subscription, so that every Receive returns
+// ErrClosed. It does not block and returns nil. It takes bus.mu.
 func (r *replay) Close(context.Context) error {
 	r.end()
 	return nil
 }
 
-// end ends the stream and removes it from the bus. It does not block. It takes bus.mu.
+// end ends the stream and its goroutines, and removes it from the bus. Every Receive then returns
+// ErrClosed. It does not block. It takes bus.mu.
 func (r *replay) end() {
 	r.stop()
 	r.bus.unregister(r)

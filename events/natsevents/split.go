@@ -6,8 +6,9 @@ import (
 	"github.com/swarmiji/swarmiji/events"
 )
 
-// split returns the events of a message of a Batcher, which is a JSON list of n maps. Each part
-// is the JSON of one map and shares the message's memory. The message must be valid JSON.
+// split returns the events of a message of a Batcher, which is a JSON list of n maps. Each part is
+// the JSON of one map and shares the message's memory. The message must be valid JSON; n only sizes
+// the result.
 func split(message []byte, n int) [][]byte {
 	parts := make([][]byte, 0, n)
 	depth, start, quoted := 0, 0, false

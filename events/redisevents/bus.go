@@ -54,9 +54,9 @@ func New(c Config) (*Bus, error) {
 	return b, nil
 }
 
-// send publishes one message and adds its kept events to the stream, in one script. It waits for
-// the server. It repeats the call only if the server certainly did not execute it, until ctx ends.
-// After an error the message may have been published.
+// send publishes one message and adds its kept events to the stream, in one script. The batcher's
+// goroutine calls it. It waits for the server. It repeats the call only if the server certainly did
+// not execute it, until ctx ends. After an error the message may have been published.
 func (b *Bus) send(ctx context.Context, message []byte, n int) error {
 	kept, count := retained(b.cfg.Retain, message, n)
 	_, err := b.conn.Eval(ctx, b.script, []string{b.names.kept},
@@ -76,10 +76,12 @@ func (b *Bus) PublishNow(e events.Event) error { return b.batcher.Add(e) }
 // the event could not be encoded.
 func (b *Bus) Dropped() uint64 { return b.batcher.Dropped() }
 
-// Close implements [events.EventBus]. It sends the waiting events, ends the subscriptions and
-// closes the connections. After nil the server has received all events. If ctx ends first it drops
-// the rest and returns ctx's error. An unreachable server delays Close by up to Batch.SendTimeout.
-// It takes b.mu, but not while it waits.
+// Close implements [events.EventBus]. It sends the waiting events, then ends the subscriptions,
+// whose unread events are dropped, and closes the connections. After nil the server has received
+// all events.
+//
+// If ctx ends first it drops the rest and returns ctx's error. An unreachable server delays Close
+// by up to Batch.SendTimeout. It takes b.mu, but not while it waits.
 func (b *Bus) Close(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed = true

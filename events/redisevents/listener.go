@@ -25,9 +25,11 @@ type listener struct {
 }
 
 // Subscribe implements [events.EventBus]: it returns a stream of the new events that match f. It
-// opens a connection and blocks until the server has confirmed the subscription. Without a server
-// it waits until ctx ends. A refusal of the credentials or of the channel is returned at once.
-// Both are [events.ErrUnavailable]. Returns ErrClosed after Close.
+// opens a connection and blocks until the server has confirmed the subscription. If ctx has already
+// ended, it returns ctx's error unwrapped. It takes b.mu, but not while it waits.
+//
+// Without a server it waits until ctx ends. A refusal of the credentials or of the channel is
+// returned at once. Both are [events.ErrUnavailable]. Returns ErrClosed after Close.
 func (b *Bus) Subscribe(ctx context.Context, f events.Filter) (events.Subscription, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -76,22 +78,23 @@ func (l *listener) onMessage(_, message string) {
 }
 
 // Receive implements [events.Subscription]: it waits for the next event in the buffer and returns
-// it. Returns ctx's error when ctx ends and ErrClosed after Close of the subscription or the bus.
+// it, also if ctx has ended. Returns ctx's error when ctx ends and ErrClosed after Close of the
+// subscription or the bus.
 func (l *listener) Receive(ctx context.Context) (events.Event, error) { return l.Get(ctx) }
 
 // Dropped implements [events.DropCounter]: it counts events that newer ones replaced in the buffer,
 // and invalid messages. Events lost on the way are not counted.
 func (l *listener) Dropped() uint64 { return l.Stream.Dropped() + l.malformed.Load() }
 
-// Close implements [events.Subscription]: it ends the subscription and its connection. It does not
-// block and returns nil.
+// Close implements [events.Subscription]: it ends the subscription, so that every Receive returns
+// ErrClosed, and its connection. It does not block and returns nil. It takes bus.mu.
 func (l *listener) Close(context.Context) error {
 	l.end()
 	return nil
 }
 
-// end ends the subscription and its connection and removes it from the bus. It does not block. It
-// takes bus.mu.
+// end ends the subscription, drops its buffered events, closes its connection and removes it from
+// the bus. It does not block. It takes bus.mu.
 func (l *listener) end() {
 	l.Stream.Close()
 	l.conn.Close()

@@ -43,13 +43,14 @@ type replay struct {
 }
 
 // Replay implements [events.Retainer]: it returns a stream of kept events from since on, and then
-// of new ones. The zero Filter and time select all kept events. since is compared with the
-// server's clock. Replay blocks until the server has confirmed the subscription to notifications.
-// It reads no events: Receive does.
+// of new ones. The zero Filter and time select all kept events. since is compared with the server's
+// clock. Replay blocks until the server has confirmed the subscription to notifications. It reads
+// no events: Receive does. It takes b.mu, but not while it waits.
 //
-// Without a server Replay waits until ctx ends. A refusal of the credentials or of the channel is
-// returned at once. Both are [events.ErrUnavailable]. Returns ErrNotRetained if the bus keeps no
-// events, ErrClosed after Close.
+// If ctx has already ended, Replay returns ctx's error unwrapped. Without a server it waits until
+// ctx ends. A refusal of the credentials or of the channel is returned at once. Both are
+// [events.ErrUnavailable]. Returns ErrNotRetained if the bus keeps no events, ErrClosed after
+// Close.
 func (b *Bus) Replay(ctx context.Context, f events.Filter, since time.Time) (events.Subscription, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -146,8 +147,9 @@ func (r *replay) fill(ctx context.Context) error {
 }
 
 // read reads the next page and returns its number of entries. It adds their matching events to
-// r.ready. It may be repeated after an error. It waits for the server. Call it with r.reading
-// held.
+// r.ready and advances r.next past each entry, so that it may be repeated after an error. It waits
+// for the server. Returns the error of the connection or the server, or errEntry. Call it with
+// r.reading held.
 func (r *replay) read(ctx context.Context) (int, error) {
 	answer, err := r.bus.conn.Do(ctx, "XRANGE", r.bus.names.kept, r.next.String(), "+", "COUNT", pageSize)
 	if err != nil {
@@ -164,9 +166,10 @@ func (r *replay) read(ctx context.Context) (int, error) {
 
 var errEntry = fmt.Errorf("%w: the server's answer is not a list of entries", redisconn.ErrRefused)
 
-// addEntry adds the matching events of an entry to r.ready and advances the position. It counts an
-// entry without events as one dropped event. Returns errEntry if the answer has another form. Call
-// it with r.reading held.
+// addEntry adds the matching events of an entry to r.ready, advances the position and counts
+// removed events (count). It counts an entry that is not a valid list of events as one dropped
+// event, and the next entry is then not compared. Returns errEntry if the answer has another form.
+// Call it with r.reading held.
 func (r *replay) addEntry(entry any) error {
 	pair, _ := entry.([]any)
 	if len(pair) != 2 {
@@ -228,15 +231,15 @@ func (r *replay) count(total, n uint64) {
 // read, including those that the filter does not match, and entries without events.
 func (r *replay) Dropped() uint64 { return r.dropped.Load() }
 
-// Close implements [events.Subscription]: it ends the subscription and its connection. It does not
-// block and returns nil.
+// Close implements [events.Subscription]: it ends the subscription, so that every Receive returns
+// ErrClosed, and its connection. It does not block and returns nil. It takes bus.mu.
 func (r *replay) Close(context.Context) error {
 	r.end()
 	return nil
 }
 
-// end ends the subscription and its connection and removes it from the bus. It does not block. It
-// takes bus.mu.
+// end ends the subscription, closes its connection and removes it from the bus. Every Receive then
+// returns ErrClosed. It does not block. It takes bus.mu.
 func (r *replay) end() {
 	r.stop()
 	r.conn.Close()
@@ -261,7 +264,7 @@ func parsePosition(id string) (position, bool) {
 	return p, ok && err1 == nil && err2 == nil
 }
 
-// after returns the next position.
+// after returns the position that follows p directly.
 func (p position) after() position {
 	if p.seq++; p.seq == 0 {
 		p.ms++
@@ -269,6 +272,7 @@ func (p position) after() position {
 	return p
 }
 
+// String returns the id of the entry as Redis writes it: ms and seq with a '-' between them.
 func (p position) String() string {
 	return strconv.FormatUint(p.ms, 10) + "-" + strconv.FormatUint(p.seq, 10)
 }

@@ -9,9 +9,12 @@ import (
 // sameMessage is the script argument for "keep the whole message".
 const sameMessage = "="
 
-// retained returns the part of a message of n events that r keeps, and its number of events. The
-// part is sameMessage for the whole message, so that it is sent only once, a new message with some
-// events, or "" for none.
+// retained returns the part of a message of n events that r keeps, and its number of events. kept,
+// the first result, is one of these:
+//
+//   - sameMessage, if all are kept, so that the message is sent only once
+//   - a new message with the kept events
+//   - "", with the number 0, if none is kept
 func retained(r events.Retention, message []byte, n int) (kept any, count int) {
 	if !r.On() {
 		return "", 0

@@ -149,7 +149,7 @@ func postpone(d *jobstore.Deferral, now time.Time) {
 }
 
 // updateClaimed calls fn with a claimed deferral in a transaction, and saves the deferral. fn must
-// only change the deferral, since it may run again.
+// only change the deferral, since it may run again. It waits for the store.
 //
 //   - Another consumer has claimed the deferral, or it does not exist: [broker.ErrLeaseLost].
 //   - The deferral is over: nil. fn is not called.
@@ -173,12 +173,12 @@ func (s *Store) updateClaimed(ctx context.Context, c *claim, fn func(d *jobstore
 }
 
 // end stores that a claimed deferral is settled. The deferral becomes over; its record stays for
-// Config.Retention without answer and state. Repeating the call is harmless. Returns the errors of
-// updateClaimed, such as [broker.ErrLeaseLost].
+// Config.Retention without answer and state. Returns the errors of updateClaimed, such as
+// [broker.ErrLeaseLost]. A repeated call changes nothing and returns nil.
 //
 // For an abandoned attempt the record does not count as the end of that attempt, whose message may
 // still be handled. If its answer has come after the claim and the attempt may be repeated, the
-// deferral is postponed instead.
+// deferral is postponed instead. A repeated call then returns ErrLeaseLost.
 func (s *Store) end(ctx context.Context, c *claim) error {
 	return s.updateClaimed(ctx, c, func(d *jobstore.Deferral, now time.Time) {
 		abandoned := c.outcome.Kind == deferral.Abandoned
@@ -232,10 +232,12 @@ func (s *Store) release(ctx context.Context, c *claim, after time.Duration) erro
 	})
 }
 
-// renew sets the end of the leases of claims to lease from now, in one transaction. lost contains
-// the claims that another consumer has taken or whose deferral is deleted. Claims whose deferral
-// is over are ignored. Without claims it does nothing. Returns errors of the store, as wrap
-// converts them.
+// renew sets the end of the leases of claims to lease from now, in one transaction, and waits for
+// the store. A claim whose lease has ended is renewed too, if no other consumer has claimed the
+// deferral since. lost contains the claims whose deferral is deleted or has another fencing token.
+// Claims whose deferral is over with their token are ignored. Without claims it does nothing.
+//
+// Returns errors of the store, as wrap converts them; lost has no meaning then.
 func (s *Store) renew(ctx context.Context, claims []*claim, lease time.Duration) (lost []*claim, err error) {
 	if len(claims) == 0 {
 		return nil, nil

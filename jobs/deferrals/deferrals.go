@@ -157,8 +157,8 @@ func (c *change) takeOver(ctx context.Context, key string) error {
 }
 
 // checkFree returns an error that wraps jobs.ErrKeyTaken and names the owner if another task, or a
-// job, awaits an answer to key. nil: the key is free, or this task has it. Returns errors of the
-// store.
+// job, awaits an answer to key. nil: the key is free, or this task has it. It waits for the store
+// and returns its errors.
 func (c *change) checkFree(ctx context.Context, key string) error {
 	k := jobstore.Group{By: jobstore.ByKey, Name: c.a.Name, Key: key}
 	tasks, err := c.tx.OpenDeferrals(ctx, k)
@@ -177,7 +177,8 @@ func (c *change) checkFree(ctx context.Context, key string) error {
 
 // claimEarly moves an early answer or refusal (stored before its request) to the key into the
 // deferral, and deletes it from the store. It does nothing if the deferral has an answer, or no
-// unexpired early answer exists. The caller saves the deferral. Returns errors of the store.
+// unexpired early answer exists. The caller saves the deferral. It waits for the store and returns
+// its errors.
 func (c *change) claimEarly(ctx context.Context) error {
 	if c.d.Answered() {
 		return nil
@@ -366,8 +367,9 @@ func (s *Store) drop(ctx context.Context, a *deferral.Attempt, keepAnswer bool) 
 	return answered, err
 }
 
-// exists reports whether a task has a deferral, open or over. It locks nothing. Most tasks have no
-// deferral and then end without a transaction. Returns errors of the store, as wrap converts them.
+// exists reports whether a task has a deferral, open or over. It waits for the store and locks
+// nothing. Most tasks have no deferral and then end without a transaction. Returns errors of the
+// store, as wrap converts them.
 func (s *Store) exists(ctx context.Context, id task.ID) (is bool, err error) {
 	err = s.store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		found, err := tx.Deferrals(ctx, id)

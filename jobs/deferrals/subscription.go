@@ -231,10 +231,10 @@ func (b *subscription) purge(ctx context.Context) {
 	}
 }
 
-// renew renews the leases of deliveries in one transaction. errs contains, for each of ds in order,
-// broker.ErrLeaseLost or nil; asked is a time before the new leases begin. If err is not nil, it
-// was logged, and the leases may have been renewed or not. Close does not interrupt it, but
-// callTimeout does.
+// renew renews the leases of deliveries in one transaction and waits for the store. errs contains,
+// for each of ds in order, broker.ErrLeaseLost or nil; asked is a time before the new leases begin.
+// If err is not nil, it was logged, and the leases may have been renewed or not. Close does not
+// interrupt it, but callTimeout does.
 func (b *subscription) renew(ctx context.Context, ds []*delivery) (errs []error, asked time.Time, err error) {
 	asked = time.Now()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
@@ -346,11 +346,12 @@ func (d *delivery) Ack(ctx context.Context) error {
 	return d.settle(func() error { return d.b.s.end(ctx, d.c) })
 }
 
-// Next stores that the next attempt of the task was published and is due at the given time. The
-// deferral then reserves the same key for that attempt; its old answer and state are deleted.
+// Next stores that the next attempt of the task was published and is due at the given time; a past
+// time means now. The deferral then reserves the same key for that attempt; its old answer and
+// state are deleted. Its lease is no longer renewed. It implements [deferral.Delivery].
+//
 // Returns [broker.ErrLeaseLost] if another consumer has claimed the deferral. After another error
-// it may be repeated; it returns ErrLeaseLost if the first call took effect. It implements
-// [deferral.Delivery].
+// it may be repeated; it returns ErrLeaseLost if the first call took effect.
 func (d *delivery) Next(ctx context.Context, at time.Time) error {
 	return d.settle(func() error { return d.b.s.next(ctx, d.c, at) })
 }

@@ -128,6 +128,8 @@ type wrapper struct{ limit.Limiter }
 
 func (w wrapper) Unwrap() any { return w.Limiter }
 
+// testWrapper expects that a wrapper with Unwrap is a limit.Closer if and only if the limiter is
+// one.
 func testWrapper(w *world) {
 	want, has := capability.As[limit.Closer](w.l)
 	if got, ok := capability.As[limit.Closer](wrapper{w.l}); ok != has || got != want {
@@ -135,6 +137,7 @@ func testWrapper(w *world) {
 	}
 }
 
+// testMax expects that Max 2 grants a key to two holders and refuses the third until a Release.
 func testMax(w *world) {
 	p := limit.Permit{Key: "a", Max: 2}
 	w.granted(true, "1", p)
@@ -146,6 +149,7 @@ func testMax(w *world) {
 	w.granted(false, "5", p)
 }
 
+// testKeys expects that odd texts of up to 256 bytes are different keys, each with Max and Rate.
 func testKeys(w *world) {
 	keys := []string{
 		"a", "A", " ", "a b", "a:b", "{a}", "}{", "ends:a", "-", ".", "\n", "\x00", "\xff", "Kunde Müller & Söhne", "株式会社", "a*?[b]\\",
@@ -165,6 +169,7 @@ func testKeys(w *world) {
 	}
 }
 
+// testWeights expects that the weights of the holders of a key add up to at most Max.
 func testWeights(w *world) {
 	heavy, light := limit.Permit{Key: "a", Weight: 4, Max: 10}, limit.Permit{Key: "a", Max: 10}
 	w.granted(true, "1", heavy)
@@ -178,6 +183,7 @@ func testWeights(w *world) {
 	w.granted(false, "6", light)
 }
 
+// testSeveral expects that a second limiter of the same store shares the limit of the first.
 func testSeveral(w *world) {
 	p := limit.Permit{Key: "a", Max: 1}
 	w.granted(true, "1", p)
@@ -187,6 +193,7 @@ func testSeveral(w *world) {
 	w.granted(true, "2", p)
 }
 
+// testAllOrNothing expects that a refusal of one permit leaves the others free and counts no rate.
 func testAllOrNothing(w *world) {
 	a, b, c := limit.Permit{Key: "a", Max: 1}, limit.Permit{Key: "b", Max: 1}, limit.Permit{Key: "c", Rate: 1, Per: time.Hour}
 	w.granted(true, "1", b)
@@ -195,6 +202,7 @@ func testAllOrNothing(w *world) {
 	w.granted(true, "4", c)
 }
 
+// testAgain expects that a repeated Acquire of a holder is granted, and counted once.
 func testAgain(w *world) {
 	p := limit.Permit{Key: "a", Max: 2, Rate: 2, Per: time.Hour, Burst: 2}
 	w.granted(true, "1", p)
@@ -206,6 +214,8 @@ func testAgain(w *world) {
 	w.granted(true, "3", limit.Permit{Key: "a", Max: 2})
 }
 
+// testLeaseEnds expects that a lease ends by itself, not earlier than it should. A late Release of
+// its former holder frees nothing.
 func testLeaseEnds(w *world) {
 	p := limit.Permit{Key: "a", Max: 1}
 	begin := time.Now()
@@ -220,6 +230,8 @@ func testLeaseEnds(w *world) {
 	w.granted(false, "3", p)
 }
 
+// testRenew expects that Renew extends a lease or shortens it. It expects ErrLost, with no change,
+// if the holder does not hold one of the permits. A permit with only a rate is ignored.
 func testRenew(w *world) {
 	a, b := limit.Permit{Key: "a", Max: 1}, limit.Permit{Key: "b", Max: 1}
 	rate := limit.Permit{Key: "r", Rate: 1, Per: time.Hour}
@@ -247,6 +259,7 @@ func testRenew(w *world) {
 	}
 }
 
+// testReleaseTwice expects that Release of a permit that is not held returns nil and frees nothing.
 func testReleaseTwice(w *world) {
 	p := limit.Permit{Key: "a", Max: 1}
 	w.release("1", p)
@@ -259,6 +272,8 @@ func testReleaseTwice(w *world) {
 	w.granted(false, "3", p)
 }
 
+// testRate expects that a rate of 5 per second with a burst of 2 lets 7 start in no less than a
+// second. It checks RetryAfter, and that the default burst is at least the weight.
 func testRate(w *world) {
 	p := limit.Permit{Key: "a", Rate: 5, Burst: 2} // one in 200 ms
 	begin := time.Now()
@@ -283,6 +298,8 @@ func testRate(w *world) {
 	}
 }
 
+// testRateAndMax expects that a refusal by Max counts no rate, and a refusal by the rate holds
+// nothing.
 func testRateAndMax(w *world) {
 	p := limit.Permit{Key: "a", Max: 1, Rate: 2, Per: time.Hour, Burst: 2}
 	w.granted(true, "1", p)
@@ -297,6 +314,8 @@ func testRateAndMax(w *world) {
 	w.granted(true, "4", limit.Permit{Key: "a", Max: 1})
 }
 
+// testBadPermits expects ErrBadPermit from Acquire for invalid permits, holders and leases, and for
+// two permits of one key. Afterwards the key is still free.
 func testBadPermits(w *world) {
 	good := limit.Permit{Key: "a", Max: 1}
 	for _, p := range []limit.Permit{
@@ -327,6 +346,7 @@ func testBadPermits(w *world) {
 	w.granted(true, "1", good)
 }
 
+// testNothing expects that Acquire, Renew and Release succeed without permits.
 func testNothing(w *world) {
 	w.granted(true, "1")
 	if err := w.l.Renew(w.ctx(), "1", lease); err != nil { // there was nothing to lose
@@ -335,6 +355,7 @@ func testNothing(w *world) {
 	w.release("1")
 }
 
+// testEndedContext expects an error of every method if ctx has ended.
 func testEndedContext(w *world) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -347,6 +368,8 @@ func testEndedContext(w *world) {
 	}
 }
 
+// testRace acquires and releases one limit with Max 3 from eight goroutines on two limiters. It
+// expects that never more than 3 hold it, and that all 160 holders get it.
 func testRace(w *world) {
 	p := limit.Permit{Key: "a", Max: 3}
 	views := []limit.Limiter{w.l, w.view(w.T)}

@@ -90,8 +90,11 @@ func New(c Config) (*Limiter, error) {
 	return &Limiter{conn: conn, script: redisconn.NewScript(source), prefix: "swj:limit:{" + c.Namespace + "}:"}, nil
 }
 
-// Acquire implements [limit.Limiter]. After [limit.ErrUnavailable] the permits may be held. They
-// become free when the lease ends.
+// Acquire implements [limit.Limiter]. It waits for the server, and repeats a call of unknown
+// outcome, until ctx ends. Without permits it grants and asks no server.
+//
+// Returns [limit.ErrBadPermit] for invalid arguments. After [limit.ErrUnavailable], which it also
+// returns after Close, the permits may be held. They become free when the lease ends.
 func (l *Limiter) Acquire(ctx context.Context, holder string, lease time.Duration, ps ...limit.Permit) (limit.Decision, error) {
 	answer, err := l.eval(ctx, "acquire", holder, lease, ps)
 	switch {
@@ -103,7 +106,11 @@ func (l *Limiter) Acquire(ctx context.Context, holder string, lease time.Duratio
 	return limit.Decision{RetryAfter: time.Duration(answer) * time.Microsecond}, nil
 }
 
-// Renew implements [limit.Limiter]. After [limit.ErrUnavailable] the leases may be extended or not.
+// Renew implements [limit.Limiter]. It waits for the server, and repeats a call of unknown outcome,
+// until ctx ends. Without permits it returns nil and asks no server. Returns [limit.ErrLost], with
+// no lease changed, if the holder does not hold one of the permits. Returns [limit.ErrBadPermit]
+// for invalid arguments. After [limit.ErrUnavailable], also returned after Close, the leases may be
+// extended or not.
 func (l *Limiter) Renew(ctx context.Context, holder string, lease time.Duration, ps ...limit.Permit) error {
 	answer, err := l.eval(ctx, "renew", holder, lease, ps)
 	if err == nil && answer == 0 {
@@ -112,14 +119,17 @@ func (l *Limiter) Renew(ctx context.Context, holder string, lease time.Duration,
 	return err
 }
 
-// Release implements [limit.Limiter]. After [limit.ErrUnavailable] the permits may still be held.
-// They become free when the lease ends.
+// Release implements [limit.Limiter]. It waits for the server, and repeats a call of unknown
+// outcome, until ctx ends. Returns [limit.ErrBadPermit] for invalid arguments. After
+// [limit.ErrUnavailable], also returned after Close, the permits may still be held. They become
+// free when the lease ends.
 func (l *Limiter) Release(ctx context.Context, holder string, ps ...limit.Permit) error {
 	_, err := l.eval(ctx, "release", holder, limit.MinLease, ps)
 	return err
 }
 
-// Close closes the connections. Held permits stay until their leases end. Close is idempotent.
+// Close closes the connections and ends waiting calls. Held permits stay until their leases end. It
+// returns ctx's error if ctx ends first. Close is idempotent.
 func (l *Limiter) Close(ctx context.Context) error { return l.conn.Close(ctx) }
 
 // eval runs the operation op of the script and returns its answer. While the outcome is unknown, it

@@ -65,10 +65,11 @@ type Config struct {
 // maxRest limits the bytes of a record beside its Result: error texts, names and the correlation.
 const maxRest = 1 << 20
 
-// complete returns c with the default in each field that is 0 or "". The default of QueueType is
-// Quorum with several URLs, otherwise Classic. The error joins all problems: negative or too large
-// numbers, an Expires below 1 s, an invalid Namespace, an unknown QueueType. It does not check
-// Connect.
+// complete returns c with the default in each field that is 0, "" or a nil Logger. The default of
+// QueueType is Quorum with several URLs, otherwise Classic. It does not check Connect.
+//
+// The error joins all problems: negative numbers, a Prefetch above 65,535, an Expires below 1 s, an
+// invalid Namespace, an unknown QueueType.
 func (c Config) complete() (Config, error) {
 	var errs []error
 	negative := func(field string, v int64) {

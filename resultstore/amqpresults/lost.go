@@ -16,7 +16,7 @@ import (
 // before it declares it. The consumer tries for a while to send a record without a queue, because
 // the submitter may be about to declare it.
 
-// markPresent records that the queue exists and wakes Ready. It takes n.mu.
+// markPresent records that the queue exists, clears n.absent and wakes Ready. It takes n.mu.
 func (n *replies) markPresent() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -28,8 +28,8 @@ func (n *replies) markPresent() {
 	}
 }
 
-// markAbsent records that the queue does not exist or cannot be consumed. Ready waits from then on.
-// It takes n.mu.
+// markAbsent records that the queue does not exist or cannot be consumed. Ready waits from then on,
+// and reports cause if its ctx ends. It takes n.mu.
 func (n *replies) markAbsent(cause error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -41,8 +41,9 @@ func (n *replies) markAbsent(cause error) {
 	}
 }
 
-// reportLost sends ErrLost to Receive and blocks until it is received or ctx ends. Once it is
-// received, declare may make the queue again. Call it on the stream's goroutine.
+// reportLost sends ErrLost to Receive and blocks until Receive has taken it or ctx ends. Once it is
+// taken, reportLost sets n.held to false, so that the next declare makes the queue again. Call it
+// on the stream's goroutine.
 func (n *replies) reportLost(ctx context.Context, cause error) {
 	select {
 	case n.items <- item{err: fmt.Errorf("amqp reply queue of %s: %w: %w", n.node, resultstore.ErrLost, cause)}:

@@ -65,14 +65,14 @@ type item struct {
 	err error
 }
 
-// Replies implements [resultstore.Replier]: it declares the node's reply queue and blocks until
-// the stream consumes it. All streams of one node, also of other processes, share its queue, and
-// each record goes to one of them. A goroutine receives the records until the stream or the store
-// is closed. It takes s.mu, but not while it waits.
+// Replies implements [resultstore.Replier]: it declares the node's reply queue and blocks until the
+// stream consumes it. All streams of one node, also of other processes, share its queue, and each
+// record goes to one of them. A goroutine receives the records until the stream or the store is
+// closed. It takes s.mu, but not while it waits.
 //
-// Without a broker Replies waits until ctx ends. A refusal of the credentials is returned at once.
-// Both are [resultstore.ErrUnavailable]. An invalid node name is [resultstore.ErrMalformed].
-// Returns ErrClosed after Close.
+// If ctx has already ended, Replies returns ctx's error. Without a broker it waits until ctx ends.
+// A refusal of the credentials is returned at once. Both are [resultstore.ErrUnavailable]. An
+// invalid node name is [resultstore.ErrMalformed]. Returns ErrClosed after Close.
 func (s *Store) Replies(ctx context.Context, node string) (resultstore.Replies, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -129,8 +129,9 @@ func (n *replies) open(err error) {
 	})
 }
 
-// report handles the end of a run with err. It logs a warning if the stream was open. Otherwise it
-// passes a refusal of access to Replies, because repeating does not help.
+// report handles the end of a run, or the failure to open its channel, with err. Supervise calls it
+// on the stream's goroutine and then tries again. It logs a warning if the stream was open. Before
+// that it passes only a refusal of access to Replies, because repeating does not help.
 func (n *replies) report(err error) {
 	select {
 	case <-n.opened:
@@ -148,9 +149,12 @@ var errStuck = errors.New("amqp: the queue delivers nothing although it has reco
 var errCancelled = errors.New("amqp: the queue was deleted, or its node is down")
 
 // run declares and consumes the reply queue over one channel, and sends its records to Receive,
-// until the channel or ctx ends. It is the callback of Supervise. When the queue of an open stream
-// is gone it reports ErrLost to Receive, and waits until that is received; the next run declares
-// the queue again. It returns nil only when ctx ended.
+// until the channel or ctx ends. Supervise calls it on the stream's goroutine, once for each
+// channel. Once it consumes, it wakes Ready and Replies (markPresent, open). If it cannot consume,
+// or the server cancels the consumer, Ready waits again (markAbsent).
+//
+// When the queue of an open stream is gone it reports ErrLost to Receive, and waits until that is
+// received; the next run declares the queue again. It returns nil only when ctx ended.
 func (n *replies) run(ctx context.Context, ch *amqpconn.Channel) error {
 	var deliveries <-chan amqp.Delivery
 	err := ch.Answered(func() (err error) { // a quorum queue without a leader may never answer
@@ -185,9 +189,11 @@ func (n *replies) run(ctx context.Context, ch *amqpconn.Channel) error {
 }
 
 // deliver sends records to Receive until ctx or the channel ends, and acknowledges them when
-// Receive has taken them. Records that isSent excludes are acknowledged only. It returns nil when
-// ctx ends, errCancelled if the server cancelled the consumer, otherwise the error of the
-// channel.
+// Receive has taken them. Records that isSent excludes are acknowledged only. A message that is not
+// a record for this node becomes ErrMalformed at Receive and is acknowledged, too.
+//
+// It returns nil when ctx ends, errCancelled if the server cancelled the consumer, errStuck as
+// await does, otherwise the error of the channel.
 func (n *replies) deliver(ctx context.Context, ch *amqpconn.Channel, deliveries <-chan amqp.Delivery) error {
 	var last uint64 // tag of the last record that was received
 	unacked := 0
@@ -246,7 +252,8 @@ func (n *replies) next(ctx context.Context, ch *amqpconn.Channel, deliveries <-c
 
 // await waits for a delivery. Every checkInterval it checks that the queue exists and has a
 // consumer. It returns errStuck if two checks in a row find messages or no consumer: after a
-// partition a server may silently drop a consumer. ok is false when ctx or the deliveries end.
+// partition a server may silently drop a consumer. It returns the error of a check that fails. ok
+// is false when ctx or the deliveries end.
 func (n *replies) await(ctx context.Context, ch *amqpconn.Channel, deliveries <-chan amqp.Delivery) (d amqp.Delivery, ok bool, err error) {
 	check := time.NewTicker(checkInterval)
 	defer check.Stop()

@@ -72,22 +72,23 @@ func New(c Config) (*Store, error) {
 // says why the task waits.
 func isSent(r *resultstore.Record) bool { return r.State.Terminal() || r.Error != nil }
 
-// Save implements [resultstore.ResultStore]: it publishes a terminal record, or an open one with
-// an error, to the reply queue of r.ReplyTo. It waits for the broker's confirmation. For any
-// other record, or without ReplyTo, it returns nil and does nothing.
+// Save implements [resultstore.ResultStore]: it publishes a terminal record, or an open one with an
+// error, to the reply queue of r.ReplyTo. It waits for the broker's confirmation. For any other
+// record, or without ReplyTo, it returns nil and sends nothing.
 //
 // While the queue does not exist Save tries again, because the submitter may be about to declare
-// it. Once the queue has been missing for 3 s, Save and all later ones for this node return
-// [resultstore.ErrUnreachable] at once.
+// it. Once the queue has been missing for 3 s, Save returns [resultstore.ErrUnreachable]. All later
+// ones for this node do so at once, until the queue exists again.
 //
 // Save never returns ErrStale. It also returns:
 //
 //   - [task.ErrBadID] for an invalid ID
-//   - [resultstore.ErrMalformed] for an invalid ReplyTo or a state that is not recorded
+//   - [resultstore.ErrMalformed] for an invalid ReplyTo, a state that is not recorded, or a record
+//     that cannot be encoded
 //   - [resultstore.ErrTooLarge] for a record above the limits
-//   - [resultstore.ErrUnavailable] if the record may or may not have arrived; saving it again is
-//     safe
-//   - ErrClosed after Close
+//   - [resultstore.ErrUnavailable] if the record may or may not have arrived, for example when ctx
+//     ends; saving it again is safe
+//   - ErrClosed after Close, and ctx's error if ctx has already ended
 func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 	if err := s.check(ctx, r.ID); err != nil {
 		return err
@@ -166,7 +167,7 @@ func (s *Store) isDown(ctx context.Context, queue string) bool {
 }
 
 // Load implements [resultstore.ResultStore]: it returns [resultstore.ErrNotFound] for every valid
-// id.
+// id, [task.ErrBadID] for another one, ErrClosed after Close, and ctx's error if ctx has ended.
 func (s *Store) Load(ctx context.Context, id task.ID) (resultstore.Record, error) {
 	if err := s.check(ctx, id); err != nil {
 		return resultstore.Record{}, err
@@ -174,7 +175,8 @@ func (s *Store) Load(ctx context.Context, id task.ID) (resultstore.Record, error
 	return resultstore.Record{}, resultstore.ErrNotFound
 }
 
-// Delete implements [resultstore.ResultStore]: it checks id and does nothing.
+// Delete implements [resultstore.ResultStore]: it does nothing, because no record is kept. Returns
+// [task.ErrBadID] for an invalid id, ErrClosed after Close, and ctx's error if ctx has ended.
 func (s *Store) Delete(ctx context.Context, id task.ID) error { return s.check(ctx, id) }
 
 // check returns ErrClosed after Close, ctx's error if ctx has ended, or [task.ErrBadID] if id is

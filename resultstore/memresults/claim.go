@@ -12,8 +12,9 @@ import (
 // id, because claims share a map with begun tasks.
 func claimKey(key string) task.ID { return task.ID(" " + key) }
 
-// claim claims key for which until ttl has passed, if the key is free. It returns the holder of the
-// claim after the call. Call it with t.mu held.
+// claim claims key for which until ttl has passed, if the key has no unexpired claim. It returns
+// the holder of the claim after the call, and does not extend an existing claim. It first removes
+// expired claims and groups if that is due (sweep). Call it with t.mu held.
 func (t *table) claim(key task.ID, which string, ttl time.Duration) string {
 	now := t.now()
 	g := &t.gathering
@@ -27,7 +28,8 @@ func (t *table) claim(key task.ID, which string, ttl time.Duration) string {
 
 // Claim implements [resultstore.Claimer]: it claims key for holder for the time ttl if the key has
 // no unexpired claim. It returns the holder that has the claim then. An existing claim is not
-// extended. Returns ErrMalformed for an invalid argument and ErrClosed after Close.
+// extended. Returns ErrMalformed for an invalid argument, ErrClosed after Close, and ctx's error if
+// ctx has ended. It takes t.mu.
 func (s *Store) Claim(ctx context.Context, key, holder string, ttl time.Duration) (string, error) {
 	var winner string
 	err := s.withTable(ctx, key, ttl, func(t *table) error {
@@ -38,14 +40,16 @@ func (s *Store) Claim(ctx context.Context, key, holder string, ttl time.Duration
 }
 
 // Extend implements [resultstore.Claimer]: it makes the claim of holder end after ttl from now, by
-// calling Pass with holder as next. Returns ErrStale if holder does not have the claim.
+// calling Pass with holder as next. Returns ErrStale if holder does not have the claim, and the
+// other errors of Pass. It takes t.mu.
 func (s *Store) Extend(ctx context.Context, key, holder string, ttl time.Duration) error {
 	return s.Pass(ctx, key, holder, holder, ttl)
 }
 
 // Pass implements [resultstore.Claimer]: it gives the claim of key to next until ttl from now, if
-// holder or next has it. Returns ErrStale if neither has it, ErrMalformed for an invalid argument
-// and ErrClosed after Close.
+// holder or next has it. Returns ErrStale if neither has it, also if the claim has expired. Returns
+// ErrMalformed for an invalid argument, ErrClosed after Close, and ctx's error if ctx has ended. It
+// takes t.mu.
 func (s *Store) Pass(ctx context.Context, key, holder, next string, ttl time.Duration) error {
 	return s.withTable(ctx, key, ttl, func(t *table) error {
 		now := t.now()
@@ -59,8 +63,8 @@ func (s *Store) Pass(ctx context.Context, key, holder, next string, ttl time.Dur
 }
 
 // Release implements [resultstore.Claimer]: it deletes the claim of key if holder has it. Otherwise
-// it changes nothing and returns nil. Returns ErrMalformed for an invalid argument and ErrClosed
-// after Close.
+// it changes nothing and returns nil. Returns ErrMalformed for an invalid argument, ErrClosed after
+// Close, and ctx's error if ctx has ended. It takes t.mu.
 func (s *Store) Release(ctx context.Context, key, holder string) error {
 	return s.withTable(ctx, key, 1, func(t *table) error {
 		if t.gathering.begun[claimKey(key)].which == holder {

@@ -59,7 +59,8 @@ func (g *gathering) sweep(now time.Duration) {
 
 // Arrive implements [resultstore.Gatherer]: it stores a copy of the end of a member, unless its
 // index is stored already. It sets the size and the decider of the group if they become known,
-// begins its retention again and returns its state. It takes t.mu.
+// begins its retention again and returns its state. An expired group begins again without members.
+// It takes t.mu.
 //
 // Returns ErrMalformed if a does not fit the group, [task.ErrBadID] for an invalid id, ErrClosed
 // after Close, and ctx's error if ctx has ended.
@@ -158,8 +159,9 @@ func (m *members) arrive(a *resultstore.Arrival) {
 
 // Members implements [resultstore.Gatherer]: it returns copies of the stored members from index
 // from on, in order. It stops at limit, at MaxMembersPage, or at the first index that has not
-// arrived. A group that is unknown or has expired has no members. Returns ErrClosed after Close,
-// task.ErrBadID for an invalid id, and ctx's error if ctx has ended. It takes t.mu.
+// arrived. A from below 0 counts as 0. A group that is unknown or has expired has no members.
+// Returns ErrClosed after Close, task.ErrBadID for an invalid id, and ctx's error if ctx has ended.
+// It takes t.mu.
 func (s *Store) Members(ctx context.Context, group task.ID, from, limit int) ([]resultstore.Record, error) {
 	if err := check(ctx, group); err != nil {
 		return nil, err

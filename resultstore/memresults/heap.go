@@ -15,17 +15,18 @@ type entry struct {
 }
 
 // expiry is a binary heap of entries; the entry that expires first is at index 0. Every entry knows
-// its index, so that a deleted record is removed at once.
+// its index, so that a deleted record is removed at once. Guarded by table.mu.
 type expiry []*entry
 
-// push adds e and restores the order of the heap.
+// push adds e, sets its index and restores the order of the heap. Call it with table.mu held.
 func (h *expiry) push(e *entry) {
 	e.pos = len(*h)
 	*h = append(*h, e)
 	h.up(e.pos)
 }
 
-// remove removes e, which must be in the heap, and restores the order of the heap.
+// remove removes e, which must be in the heap, and restores the order of the heap. Call it with
+// table.mu held.
 func (h *expiry) remove(e *entry) {
 	i, last := e.pos, len(*h)-1
 	h.swap(i, last)
@@ -36,7 +37,8 @@ func (h *expiry) remove(e *entry) {
 	}
 }
 
-// replace puts e at the index of old and restores the order of the heap.
+// replace puts e at the index of old, which is then no longer in the heap, and restores the order
+// of the heap. Call it with table.mu held.
 func (h *expiry) replace(old, e *entry) {
 	e.pos = old.pos
 	(*h)[e.pos] = e

@@ -50,8 +50,8 @@ type Store struct {
 	closed  bool      // guarded by t.mu
 }
 
-// New returns an empty store. It starts no goroutine. While records exist, a timer waits for the
-// next one to expire.
+// New returns an empty store with the defaults in the fields of c that are 0 or less. It starts no
+// goroutine. While records exist, a timer waits for the next one to expire.
 func New(c Config) *Store {
 	c.TTL = positive(c.TTL, DefaultTTL)
 	c.MaxResult = positive(c.MaxResult, DefaultMaxResult)
@@ -87,8 +87,10 @@ func (s *Store) View() *Store {
 }
 
 // Save implements [resultstore.ResultStore]: it stores a copy of r unless the stored record is
-// newer or final. It puts a stored terminal record into the buffers of its submitter's streams; it
-// takes t.mu, but not for that.
+// newer or final (then ErrStale, or nil if it is the same final record). It adds a newly stored
+// terminal record to the buffers of its submitter's streams. If Config.MaxRecords is exceeded it
+// removes the record that expires first. It takes t.mu, but does not hold it while it fills
+// buffers.
 //
 // Save also returns [task.ErrBadID] for an invalid ID and [resultstore.ErrMalformed] for a state
 // that is not recorded. It returns [resultstore.ErrTooLarge] for a Result above Config.MaxResult,
@@ -207,8 +209,9 @@ type stream struct {
 	node  string
 }
 
-// Receive implements [resultstore.Notifications]: it waits for the next record and returns a copy.
-// Returns ctx's error when ctx ends and ErrClosed after Close of the stream or its view.
+// Receive implements [resultstore.Notifications]: it waits for the next record in the buffer and
+// returns a copy, also if ctx has ended. Returns ctx's error when ctx ends and ErrClosed after
+// Close of the stream or its view.
 func (n *stream) Receive(ctx context.Context) (resultstore.Record, error) {
 	e, err := n.Get(ctx)
 	if err != nil {

@@ -19,9 +19,11 @@ func claimKey(key string) string { return " c" + key }
 
 // Claim implements [resultstore.Claimer]: it claims key for holder for the time ttl if the key has
 // no unexpired claim. It returns the holder that has the claim then. An existing claim is not
-// extended. Returns ErrMalformed for an invalid argument and ErrClosed after Close. After a lost
-// answer it tries again until ctx ends; then it returns ErrUnavailable. It makes one round trip for
-// the first holder and two for any other.
+// extended. It makes one round trip for the first holder and two for any other.
+//
+// Returns ErrMalformed for an invalid argument or a ttl above the stream's own limit, ErrClosed
+// after Close, and ctx's error if ctx has already ended. After a lost answer it tries again until
+// ctx ends; then it returns ErrUnavailable.
 func (s *Store) Claim(ctx context.Context, key, holder string, ttl time.Duration) (string, error) {
 	var winner string
 	err := s.withClaim(ctx, "claim", key, ttl, func(st *stream) (err error) {
@@ -36,7 +38,8 @@ func (s *Store) Claim(ctx context.Context, key, holder string, ttl time.Duration
 
 // claim writes holder under key with retention ttl if key has no message. It returns the holder
 // that the stored message names after that: holder, or another one that came first. It waits for
-// the server and repeats a write without an answer, until ctx ends.
+// the server and repeats a write without an answer, until ctx ends. After an error the returned
+// holder has no meaning.
 func (s *Store) claim(ctx context.Context, st *stream, key, holder string, ttl time.Duration) (string, error) {
 	there, err := s.setFirst(ctx, st, key, []byte(holder), ttl)
 	if there != nil {
@@ -46,16 +49,19 @@ func (s *Store) claim(ctx context.Context, st *stream, key, holder string, ttl t
 }
 
 // Extend implements [resultstore.Claimer]: it makes the claim of holder end after ttl from now, by
-// calling Pass with holder as next. Returns ErrStale if holder does not have the claim. It makes
-// two round trips.
+// calling Pass with holder as next. Returns ErrStale if holder does not have the claim, and the
+// other errors of Pass. It makes two round trips.
 func (s *Store) Extend(ctx context.Context, key, holder string, ttl time.Duration) error {
 	return s.Pass(ctx, key, holder, holder, ttl)
 }
 
 // Pass implements [resultstore.Claimer]: it gives the claim of key to next until ttl from now, if
-// holder or next has it. Returns ErrStale if neither has it, ErrMalformed for an invalid argument
-// and ErrClosed after Close. After a lost answer it tries again until ctx ends; then it returns
-// ErrUnavailable. It makes two round trips.
+// holder or next has it. It makes two round trips. After a conflict or a lost answer it reads the
+// claim and tries again until ctx ends; then it returns ErrUnavailable. It also returns:
+//
+//   - ErrStale if neither holder nor next has the claim
+//   - ErrMalformed for an invalid argument or a ttl above the stream's own limit
+//   - ErrClosed after Close, and ctx's error if ctx has already ended
 func (s *Store) Pass(ctx context.Context, key, holder, next string, ttl time.Duration) error {
 	return s.withClaim(ctx, "pass a claim", key, ttl, func(st *stream) error {
 		for attempt := 0; ; attempt++ {
@@ -92,9 +98,10 @@ func (s *Store) Release(ctx context.Context, key, holder string) error {
 	}, holder)
 }
 
-// withClaim checks the arguments of a claim and calls fn with the stream, see withStream. Returns
-// ErrMalformed if an argument is invalid or ttl exceeds the server's retention, ErrClosed after
-// Close, and ctx's error if ctx has ended. The argument what names the operation in errors.
+// withClaim checks the arguments of a claim and calls fn with the stream; withStream says when fn
+// is repeated. Returns ErrMalformed if an argument is invalid or ttl exceeds the server's
+// retention. Returns ErrClosed after Close, ctx's error if ctx has ended, and the error of fn. The
+// argument what names the operation in errors.
 func (s *Store) withClaim(ctx context.Context, what, key string, ttl time.Duration, fn func(*stream) error, holders ...string) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -55,8 +55,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// complete returns c with the default in each field that is 0 or "", and TTL limited to maxTTL.
-// The error joins all problems: negative numbers, Replicas above maxReplicas, an invalid
+// complete returns c with the default in each field that is 0, "" or a nil Logger, and TTL limited
+// to maxTTL. The error joins all problems: negative numbers, Replicas above maxReplicas, an invalid
 // Namespace. It does not check Connect.
 func (c Config) complete() (Config, error) {
 	var errs []error

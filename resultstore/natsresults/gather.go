@@ -119,14 +119,15 @@ func decodeGroup(data []byte) (*groupState, error) {
 	return nil, fmt.Errorf("%w: the state of a group cannot be read", resultstore.ErrMalformed)
 }
 
-// Arrive implements [resultstore.Gatherer]: it stores the end of a member and returns the state
-// of its group. It makes three round trips, and two more for each process that reports to the
-// same group at the same time.
+// Arrive implements [resultstore.Gatherer]: it stores the end of a member and returns the state of
+// its group. A repeated arrival that changes nothing does not begin the retention again. It makes
+// three round trips, and two more for each process that reports to the same group at the same time.
+// Arrivals of one process at the same group run one after the other.
 //
 // It also returns [task.ErrBadID] for an invalid id, [resultstore.ErrMalformed] for an Index or
-// Size beyond 4,194,304, and [resultstore.ErrTooLarge] for a Result above Config.MaxResult.
-// Returns ErrClosed after Close. After [resultstore.ErrUnavailable] the member may have been
-// stored; repeating the call is safe.
+// Size beyond 4,194,304, and [resultstore.ErrTooLarge] for a Result above Config.MaxResult. Returns
+// ErrClosed after Close, and ctx's error if ctx has already ended. After
+// [resultstore.ErrUnavailable] the member may have been stored; repeating the call is safe.
 func (s *Store) Arrive(ctx context.Context, a resultstore.Arrival) (resultstore.Gathered, error) {
 	if err := errors.Join(check(ctx, a.Group), a.Check()); err != nil {
 		return resultstore.Gathered{}, err
@@ -162,9 +163,14 @@ func (s *Store) Arrive(ctx context.Context, a resultstore.Arrival) (resultstore.
 	return g.known(), nil
 }
 
-// Group implements [resultstore.Gatherer]: it returns the state of a group. Returns ErrNotFound if
-// no member has arrived or the group has expired, and ErrClosed after Close. After a lost answer it
-// tries again until ctx ends; then it returns ErrUnavailable. It makes one round trip.
+// Group implements [resultstore.Gatherer]: it returns the state of a group. It makes one round
+// trip. After a lost answer it tries again until ctx ends; then it returns ErrUnavailable. It also
+// returns:
+//
+//   - ErrNotFound if no member has arrived or the group has expired
+//   - ErrMalformed if the stored state cannot be read
+//   - task.ErrBadID for an invalid id
+//   - ErrClosed after Close, and ctx's error if ctx has already ended
 func (s *Store) Group(ctx context.Context, group task.ID) (resultstore.Gathered, error) {
 	if err := check(ctx, group); err != nil {
 		return resultstore.Gathered{}, err
@@ -208,11 +214,13 @@ func (s *Store) lockGroup(ctx context.Context, group task.ID) (unlock func(), er
 }
 
 // arrive stores the member of a and then the state of its group with compare-and-set, and returns
-// that state. If another end of the member is stored already, the group counts the stored end. It
-// reads the state again and repeats the write after a conflict or a lost answer, until ctx ends.
-// When the group is decided it shortens the retention of the members. Returns ErrMalformed if a
-// does not fit the group, or if the stored state or member cannot be read. Call it with the group
-// locked.
+// that state. If another end of the member is stored already, the group counts the stored end. If
+// the arrival changes nothing it writes no state. It reads the state again and repeats the write
+// after a conflict or a lost answer, until ctx ends. Call it with the group locked.
+//
+// If this member is the decider it shortens the retention of all members; if the group was decided
+// meanwhile, only that of this member. Returns ErrMalformed if a does not fit the group, or if the
+// stored state or member cannot be read. It returns other errors of the server at once.
 func (s *Store) arrive(ctx context.Context, st *stream, a *resultstore.Arrival, body []byte) (*groupState, error) {
 	stored, waits := false, false
 	for attempt := 0; ; attempt++ {
@@ -270,9 +278,9 @@ func (s *Store) retryable(ctx context.Context, err error) bool {
 }
 
 // addMember stores the end of a member and waits for the server. It returns nil if it has stored
-// body, or if the same body is stored already. If another end is stored, it leaves that and
-// returns a copy of a with that end as Record. Decides of the copy is false if the stored member
-// succeeded. Returns ErrMalformed if the stored end cannot be decoded.
+// body, or if the same body is stored already. If another end is stored, it leaves that and returns
+// a copy of a with that end as Record. Decides of the copy is false if the stored member succeeded.
+// Returns ErrMalformed if the stored end cannot be decoded, and the errors of setFirst.
 func (s *Store) addMember(ctx context.Context, st *stream, a *resultstore.Arrival, body []byte, ttl time.Duration) (kept *resultstore.Arrival, err error) {
 	there, err := s.setFirst(ctx, st, memberKey(a.Group, a.Index), body, ttl)
 	if err != nil || there == nil || bytes.Equal(there, body) {
@@ -288,8 +296,8 @@ func (s *Store) addMember(ctx context.Context, st *stream, a *resultstore.Arriva
 
 // setFirst writes a message if none exists for key. It returns nil if it has written the message,
 // otherwise the existing one. It writes before it reads, because in most cases no message exists.
-// It repeats a failed write while retryable allows it and ctx has not ended. It waits for the
-// server.
+// After a failed write that retryable allows it reads the key and writes again, until ctx ends. It
+// returns any other error at once. It waits for the server.
 func (s *Store) setFirst(ctx context.Context, st *stream, key string, data []byte, ttl time.Duration) (there []byte, err error) {
 	seq := uint64(0)
 	for attempt := 0; ; attempt++ {
@@ -337,8 +345,9 @@ func (s *Store) getTimed(ctx context.Context, st *stream, key string) (data []by
 	return raw.Data, raw.Seq, left, nil
 }
 
-// set publishes a message for key with retention ttl and waits for one try. The message is stored
-// only if the last sequence of its subject is seq; otherwise set returns natsconn.ErrWrongSequence.
+// set publishes a message for key with retention ttl, which lifetime rounds and limits, and waits
+// for one try. The message is stored only if the last sequence of its subject is seq; otherwise set
+// returns natsconn.ErrWrongSequence. After another error of publish it may be stored.
 func (s *Store) set(ctx context.Context, st *stream, key string, seq uint64, data []byte, ttl time.Duration) error {
 	m := &nats.Msg{Subject: s.names.record(task.ID(key)), Header: make(nats.Header, 3), Data: data}
 	seconds, exact := s.lifetime(ttl)
@@ -352,10 +361,14 @@ func (s *Store) set(ctx context.Context, st *stream, key string, seq uint64, dat
 }
 
 // Members implements [resultstore.Gatherer]: it returns the stored members from index from on, in
-// order. It stops at limit, at MaxMembersPage, or at the first index that has not arrived. A group
-// that is unknown or has expired has no members. Returns ErrClosed after Close. After a lost answer
-// it tries again until ctx ends; then it returns ErrUnavailable. It makes one round trip for the
-// group and one for each member.
+// order. It stops at limit, at MaxMembersPage, or at the first index that has not arrived or has
+// expired. A from below 0 counts as 0. A group that is unknown or has expired has no members. It
+// makes one round trip for the group and one for each member.
+//
+// Returns ErrMalformed if a stored message cannot be read, and task.ErrBadID for an invalid id.
+// Returns ErrClosed after Close, and ctx's error if ctx has already ended. After a lost answer it
+// tries again until ctx ends; then it returns ErrUnavailable. With an error the list may be
+// incomplete.
 func (s *Store) Members(ctx context.Context, group task.ID, from, limit int) ([]resultstore.Record, error) {
 	if err := check(ctx, group); err != nil {
 		return nil, err
@@ -396,9 +409,11 @@ func (s *Store) Members(ctx context.Context, group task.ID, from, limit int) ([]
 
 // Begin implements [resultstore.Gatherer]: it claims task id for the copy that which names, if no
 // copy has an unexpired claim. It reports whether that copy has the claim then. A ttl of 0 or less
-// is DefaultGatherTTL. Returns ErrClosed after Close. After a lost answer it tries again until ctx
-// ends; then it returns ErrUnavailable. It makes one round trip for the first copy and two for any
-// other.
+// is DefaultGatherTTL. It makes one round trip for the first copy and two for any other.
+//
+// Returns task.ErrBadID for an invalid id, ErrClosed after Close, and ctx's error if ctx has
+// already ended. After a lost answer it tries again until ctx ends; then it returns ErrUnavailable.
+// After an error the first result is false.
 func (s *Store) Begin(ctx context.Context, id task.ID, which string, ttl time.Duration) (bool, error) {
 	if err := check(ctx, id); err != nil {
 		return false, err

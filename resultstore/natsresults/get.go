@@ -26,9 +26,10 @@ type kept struct {
 // errAnswer reports an answer of the server that does not follow its protocol.
 var errAnswer = errors.New("the answer of the server cannot be read")
 
-// fetch reads the stored record of a task. It returns the zero value if nothing is stored, and
-// only the sequence of an expired record. It repeats a request whose answer was lost, until ctx
-// ends. Returns ErrMalformed if the message is not a record of the task.
+// fetch reads the stored record of a task and waits for the server. It returns the zero value if
+// nothing is stored, and only the sequence of an expired record. It repeats a request whose answer
+// was lost, until ctx ends. Returns ErrMalformed if the message is not a record of the task, and
+// the errors of fromLeader or fromAny.
 func (s *Store) fetch(ctx context.Context, st *stream, id task.ID) (kept, error) {
 	get := s.fromLeader
 	if st.direct {
@@ -68,8 +69,9 @@ func lifetimeOf(h nats.Header) time.Duration {
 	return 0
 }
 
-// fromLeader reads the last message of a key from the stream's leader. Returns natsconn.ErrNotFound
-// if none exists.
+// fromLeader reads the last message of a key from the stream's leader, and waits for it. It repeats
+// a request whose answer was lost, until ctx ends. Returns natsconn.ErrNotFound if no message
+// exists.
 func (s *Store) fromLeader(ctx context.Context, id task.ID) (*natsconn.Stored, error) {
 	return s.conn.GetLast(ctx, s.names.stream, s.names.record(id))
 }

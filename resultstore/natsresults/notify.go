@@ -32,7 +32,8 @@ func (s *Store) notify(node string, body []byte) {
 
 // Notify implements [resultstore.Notifier]: it returns a stream of the terminal records of the
 // node. It subscribes to the node's subject and blocks until the server has received the
-// subscription. Every open stream of a node receives every terminal record of the node.
+// subscription. Every open stream of a node receives every terminal record of the node. It takes
+// s.mu, but not while it waits.
 //
 // If ctx has ended already, Notify returns ctx's error. Without a server it waits until ctx ends. A
 // refusal of the credentials is returned at once. Both are [resultstore.ErrUnavailable]. A node
@@ -90,8 +91,8 @@ type notifications struct {
 	ended   chan struct{}
 }
 
-// onMessage adds a message to items. It drops the message if items is full or holds maxWaiting
-// bytes. It runs on the subscription's goroutine and does not block.
+// onMessage adds a message to items. It drops the message if items is full or would hold more than
+// maxWaiting bytes. It runs on the subscription's goroutine and does not block.
 func (n *notifications) onMessage(m *nats.Msg) {
 	size := int64(len(m.Data))
 	if n.waiting.Add(size) > maxWaiting {
@@ -141,8 +142,9 @@ func (n *notifications) Receive(ctx context.Context) (resultstore.Record, error)
 	}
 }
 
-// Close implements [resultstore.Notifications]: it ends the stream and unsubscribes in the
-// background. It does not block and returns nil.
+// Close implements [resultstore.Notifications]: it ends the stream, so that every Receive returns
+// ErrClosed, and unsubscribes in the background. It does not block and returns nil. It takes
+// store.mu.
 func (n *notifications) Close(context.Context) error {
 	n.end()
 	return nil

@@ -20,13 +20,18 @@ import (
 )
 
 // Save implements [resultstore.ResultStore]: it stores r and, if r is terminal, publishes a
-// notification for its submitter. It waits until the stream has stored r. It also returns
-// [task.ErrBadID] for an invalid ID and [resultstore.ErrMalformed] for a state that is not
-// recorded. It returns [resultstore.ErrTooLarge] for a record above the limits, and ErrClosed
-// after Close.
+// notification for its submitter, also if the same record was stored already. It waits until the
+// stream has stored r. It makes the stream if that does not exist. Two terminal records are the
+// same if task, token and state are equal.
 //
-// After [resultstore.ErrUnavailable] the record may have been stored; saving it again is safe.
-// Two terminal records are the same if task, token and state are equal.
+// While the outcome is unknown it tries again until ctx ends. After [resultstore.ErrUnavailable]
+// the record may have been stored; saving it again is safe. It also returns:
+//
+//   - [task.ErrBadID] for an invalid ID
+//   - [resultstore.ErrMalformed] for a state that is not recorded or a record that cannot be
+//     encoded
+//   - [resultstore.ErrTooLarge] for a record above the limits
+//   - ErrClosed after Close, and ctx's error if ctx has already ended
 func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 	if err := check(ctx, r.ID); err != nil {
 		return err
@@ -53,8 +58,8 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 }
 
 // message checks a record and returns its message without the headers, which depend on the stream.
-// Returns ErrMalformed for a state that is not recorded and ErrTooLarge for a record above the
-// limits.
+// Returns ErrMalformed for a state that is not recorded or a record that cannot be encoded, and
+// ErrTooLarge for a record above the limits.
 func (s *Store) message(r *resultstore.Record) (*nats.Msg, error) {
 	if !r.State.Recorded() {
 		return nil, fmt.Errorf("%w: state %q is not recorded", resultstore.ErrMalformed, utf.Cut(string(r.State), 32))
@@ -72,9 +77,13 @@ func (s *Store) message(r *resultstore.Record) (*nats.Msg, error) {
 	return &nats.Msg{Subject: s.names.record(r.ID), Header: make(nats.Header, 3), Data: body}, nil
 }
 
-// put stores the record with compare-and-set. If another record was written before, put reads it
-// and tries again, or returns ErrStale if checkToken forbids it. It also repeats a publish without
-// an answer, until ctx ends: because of the expected sequence the message is stored at most once.
+// put stores the record with compare-and-set and sets the headers of m for that. If another record
+// was written before, put reads it and tries again, or returns ErrStale if checkToken forbids it.
+// If the same final record is stored already, it returns nil.
+//
+// It also repeats a publish without an answer, until ctx ends: because of the expected sequence the
+// message is stored at most once. It returns other errors at once. It waits for the server, and
+// remembers the sequence of an open record in s.recent.
 func (s *Store) put(ctx context.Context, st *stream, r *resultstore.Record, m *nats.Msg) error {
 	seconds, exact := s.lifetime(r.TTL)
 	if st.ttl {

@@ -14,13 +14,15 @@ const (
 	shortenTime = 5 * time.Minute // for all members of a group
 )
 
-// shorten reduces the retention of the members from one index to another to that of the decided
-// group. They were stored with the longer retention of an undecided group. Call it when the
-// arrival a decided the group or found it decided. After Close it does nothing.
+// shorten reduces the retention of the members from one index to another to twice that of the
+// decided group. They were stored with the longer retention of an undecided group. Call it when the
+// arrival a decided the group or found it decided. After Close it does nothing. It takes s.mu, but
+// not while it works.
 //
-// It works in the background while fewer than maxShortens goroutines do so, and otherwise blocks
-// until ctx ends. It makes two round trips for each member. It stops at the first failure and
-// logs it, which only means that members use the stream longer.
+// It works on a goroutine of its own if fewer than maxShortens exist, also after the end of ctx.
+// Otherwise the caller does the work and blocks until the end of ctx at most. Both end after
+// shortenTime or at Close. It makes two round trips for each member. It stops at the first failure
+// and logs it, which only means that members use the stream longer.
 func (s *Store) shorten(ctx context.Context, st *stream, a *resultstore.Arrival, g *groupState, from, to int) {
 	group, ttl := a.Group, 2*a.Kept(true)
 	if !s.begin() {
@@ -59,8 +61,9 @@ func (s *Store) shorten(ctx context.Context, st *stream, a *resultstore.Arrival,
 	}
 }
 
-// shortenOne writes a member again with retention ttl, unless it is gone or expires within about
-// that time already. It makes two round trips, and does not repeat them after an error.
+// shortenOne writes a member again with retention ttl, unless it is gone or expires at most a
+// minute after ttl. It makes two round trips and waits for them. It returns their errors without
+// repeating the requests.
 func (s *Store) shortenOne(ctx context.Context, st *stream, key string, ttl time.Duration) error {
 	data, seq, left, err := s.getTimed(ctx, st, key)
 	// the clocks may differ a little

@@ -84,8 +84,11 @@ func (s *Store) end() { s.calls.Done() }
 
 // Load implements [resultstore.ResultStore]: it reads the record of task id. Returns ErrNotFound if
 // no record exists or it has expired, and [resultstore.ErrMalformed] if the message is not its
-// record. Returns [task.ErrBadID] for an invalid id and ErrClosed after Close. While the outcome is
-// unknown it repeats the call, until ctx ends; then it returns ErrUnavailable.
+// record.
+//
+// Returns [task.ErrBadID] for an invalid id, ErrClosed after Close, and ctx's error if ctx has
+// already ended. While the outcome is unknown it repeats the call, until ctx ends; then it returns
+// ErrUnavailable. It makes the stream if that does not exist.
 func (s *Store) Load(ctx context.Context, id task.ID) (resultstore.Record, error) {
 	if err := check(ctx, id); err != nil {
 		return resultstore.Record{}, err
@@ -109,8 +112,11 @@ func (s *Store) Load(ctx context.Context, id task.ID) (resultstore.Record, error
 }
 
 // Delete implements [resultstore.ResultStore]: it purges the message of the record of task id.
-// Returns nil if no record exists, task.ErrBadID for an invalid id, and ErrClosed after Close.
-// While the outcome is unknown it repeats the call, until ctx ends; then it returns ErrUnavailable.
+// Returns nil if no record exists.
+//
+// Returns task.ErrBadID for an invalid id, ErrClosed after Close, and ctx's error if ctx has
+// already ended. While the outcome is unknown it repeats the call, until ctx ends; then it returns
+// ErrUnavailable. It makes the stream if that does not exist.
 func (s *Store) Delete(ctx context.Context, id task.ID) error {
 	if err := check(ctx, id); err != nil {
 		return err

@@ -30,10 +30,10 @@ type stream struct {
 // now returns the time on the server's clock, or slightly earlier.
 func (st *stream) now() time.Time { return time.Now().Add(st.ahead) }
 
-// open returns the settings of the stream. If they are unknown it waits for find. If they are
-// older than freshness, one caller reads them again and waits for at most s.try; all others get
-// the old settings at once. If that read fails, open returns the old settings and no error, and
-// the next read happens after staleness.
+// open returns the settings of the stream. If they are unknown it waits for find and returns its
+// result. If they are older than freshness, one caller reads them again and waits for at most
+// s.try; all others get the old settings at once. If that read fails, open returns the old settings
+// and no error, and the next read happens after staleness.
 func (s *Store) open(ctx context.Context) (*stream, error) {
 	st := s.stream.Load()
 	switch {
@@ -63,8 +63,9 @@ func (s *Store) open(ctx context.Context) (*stream, error) {
 	return &again, nil
 }
 
-// find waits for s.opening and then reads the settings of the stream, or makes it. Returns
-// ErrUnavailable when ctx ends.
+// find waits for s.opening and then reads the settings of the stream, or makes it. If another call
+// has read them meanwhile it returns those. Returns ErrUnavailable when ctx ends, and the errors of
+// refresh.
 func (s *Store) find(ctx context.Context) (*stream, error) {
 	select {
 	case s.opening <- struct{}{}:
@@ -78,9 +79,10 @@ func (s *Store) find(ctx context.Context) (*stream, error) {
 	return s.refresh(ctx)
 }
 
-// refresh reads the settings of the stream, or makes it, and stores them in s.stream. It waits for
-// the server. It logs a warning once if the server is too old for message TTLs. Call it with
-// s.opening held. After an error it stores nothing.
+// refresh reads the settings of the stream and stores them in s.stream. It makes a missing stream,
+// and changes the settings of an existing one as merge says. It waits for the server. It logs a
+// warning once if the server is too old for message TTLs. Returns the errors of EnsureStream, and
+// stores nothing then. Call it with s.opening held.
 func (s *Store) refresh(ctx context.Context) (*stream, error) {
 	info, err := s.conn.EnsureStream(ctx, jetstream.StreamConfig{
 		Name:              s.names.stream,
@@ -137,9 +139,9 @@ func (s *Store) merge(have jetstream.StreamConfig) (jetstream.StreamConfig, bool
 	return have, true
 }
 
-// lifetime returns the retention of a record: in whole seconds for the server, rounded up, and
-// exact to a millisecond. 0 or less selects Config.TTL. More than maxTTL, 100 years, counts as
-// maxTTL.
+// lifetime returns the retention of a record: in whole seconds for the server, and exact, in whole
+// milliseconds. Both are rounded up. 0 or less selects Config.TTL. More than maxTTL, 100 years,
+// counts as maxTTL.
 func (s *Store) lifetime(ttl time.Duration) (seconds int64, exact time.Duration) {
 	if ttl <= 0 {
 		ttl = s.cfg.TTL

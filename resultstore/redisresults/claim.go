@@ -28,9 +28,9 @@ func newClaimScripts() claimScripts {
 
 // Claim implements [resultstore.Claimer]: it claims key for holder for the time ttl if the key has
 // no unexpired claim. It returns the holder that has the claim then. An existing claim is not
-// extended. Returns ErrMalformed for an invalid argument and ErrClosed after Close. While the
-// outcome of its script is unknown it repeats the call, until ctx ends; then it returns
-// ErrUnavailable.
+// extended. Returns ErrMalformed for an invalid argument, ErrClosed after Close, and ctx's error if
+// ctx has already ended. While the outcome of its script is unknown it repeats the call, until ctx
+// ends; then it returns ErrUnavailable.
 func (s *Store) Claim(ctx context.Context, key, holder string, ttl time.Duration) (string, error) {
 	if err := s.checkClaim(ctx, key, ttl, holder); err != nil {
 		return "", err
@@ -40,7 +40,8 @@ func (s *Store) Claim(ctx context.Context, key, holder string, ttl time.Duration
 
 // claim sets the Redis key to holder for ms milliseconds if it does not exist. It returns the
 // holder that the key names then. It repeats the call while the outcome is unknown, until ctx ends.
-// The argument what names the operation in errors.
+// It returns the errors of failure, for example ErrUnavailable. The argument what names the
+// operation in them.
 func (s *Store) claim(ctx context.Context, what, key, holder string, ms int64) (string, error) {
 	answer, err := s.untilAnswered(ctx, func() (any, error) {
 		return s.conn.Eval(ctx, s.claims.claim, []string{key}, holder, ms)
@@ -56,15 +57,16 @@ func (s *Store) claim(ctx context.Context, what, key, holder string, ms int64) (
 }
 
 // Extend implements [resultstore.Claimer]: it makes the claim of holder end after ttl from now, by
-// calling Pass with holder as next. Returns ErrStale if holder does not have the claim.
+// calling Pass with holder as next. Returns ErrStale if holder does not have the claim, and the
+// other errors of Pass.
 func (s *Store) Extend(ctx context.Context, key, holder string, ttl time.Duration) error {
 	return s.Pass(ctx, key, holder, holder, ttl)
 }
 
 // Pass implements [resultstore.Claimer]: it gives the claim of key to next until ttl from now, if
-// holder or next has it. Returns ErrStale if neither has it, ErrMalformed for an invalid argument
-// and ErrClosed after Close. While the outcome of its script is unknown it repeats the call, until
-// ctx ends; then it returns ErrUnavailable.
+// holder or next has it. Returns ErrStale if neither has it, ErrMalformed for an invalid argument,
+// ErrClosed after Close, and ctx's error if ctx has already ended. While the outcome of its script
+// is unknown it repeats the call, until ctx ends; then it returns ErrUnavailable.
 func (s *Store) Pass(ctx context.Context, key, holder, next string, ttl time.Duration) error {
 	if err := s.checkClaim(ctx, key, ttl, holder, next); err != nil {
 		return err
@@ -83,9 +85,9 @@ func (s *Store) Pass(ctx context.Context, key, holder, next string, ttl time.Dur
 }
 
 // Release implements [resultstore.Claimer]: it deletes the claim of key if holder has it. Otherwise
-// it changes nothing and returns nil. Returns ErrMalformed for an invalid argument and ErrClosed
-// after Close. While the outcome of its script is unknown it repeats the call, until ctx ends; then
-// it returns ErrUnavailable.
+// it changes nothing and returns nil. Returns ErrMalformed for an invalid argument, ErrClosed after
+// Close, and ctx's error if ctx has already ended. While the outcome of its script is unknown it
+// repeats the call, until ctx ends; then it returns ErrUnavailable.
 func (s *Store) Release(ctx context.Context, key, holder string) error {
 	if err := s.checkClaim(ctx, key, 1, holder); err != nil {
 		return err

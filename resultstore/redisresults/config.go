@@ -59,8 +59,8 @@ type Config struct {
 // maxRest limits the bytes of a record beside its Result: error texts, names and the correlation.
 const maxRest = 1 << 20
 
-// complete returns c with the default in each field that is 0 or "". The error joins all problems:
-// negative numbers, a TTL below 1 ms, an invalid Namespace. It does not check Redis.
+// complete returns c with the default in each field that is 0, "" or a nil Logger. The error joins
+// all problems: negative numbers, a TTL below 1 ms, an invalid Namespace. It does not check Redis.
 func (c Config) complete() (Config, error) {
 	var errs []error
 	number := func(field string, v *int, otherwise int) {

@@ -17,11 +17,14 @@ var gatherSource string
 
 // Arrive implements [resultstore.Gatherer]: it stores the end of a member, unless its index is
 // stored already, and returns the state of the group. One script does both and begins the retention
-// of the group again.
+// of the group again. While its outcome is unknown it repeats the call, until ctx ends. After
+// [resultstore.ErrUnavailable] the member may have been stored; repeating the call is safe. It also
+// returns:
 //
-// Returns ErrMalformed if a does not fit the group, [task.ErrBadID] for an invalid id,
-// [resultstore.ErrTooLarge] for a Result above Config.MaxResult, and ErrClosed after Close. After
-// [resultstore.ErrUnavailable] the member may have been stored; repeating the call is safe.
+//   - ErrMalformed if a does not fit the group or its record cannot be encoded
+//   - [task.ErrBadID] for an invalid id
+//   - [resultstore.ErrTooLarge] for a Result above Config.MaxResult
+//   - ErrClosed after Close, and ctx's error if ctx has already ended
 func (s *Store) Arrive(ctx context.Context, a resultstore.Arrival) (resultstore.Gathered, error) {
 	if err := s.check(ctx, a.Group); err != nil {
 		return resultstore.Gathered{}, err
@@ -80,8 +83,10 @@ func gathered(answer any, a *resultstore.Arrival) (resultstore.Gathered, error) 
 }
 
 // Group implements [resultstore.Gatherer]: it returns the state of a group. Returns ErrNotFound if
-// no member has arrived or the group has expired, and ErrClosed after Close. While the outcome of
-// its script is unknown it repeats the call, until ctx ends; then it returns ErrUnavailable.
+// no member has arrived or the group has expired, and task.ErrBadID for an invalid id. Returns
+// ErrClosed after Close, and ctx's error if ctx has already ended. While the outcome is unknown it
+// repeats the call, until ctx ends. Then, and for an answer that cannot be read, it returns
+// ErrUnavailable.
 func (s *Store) Group(ctx context.Context, group task.ID) (resultstore.Gathered, error) {
 	if err := s.check(ctx, group); err != nil {
 		return resultstore.Gathered{}, err
@@ -110,9 +115,12 @@ func (s *Store) Group(ctx context.Context, group task.ID) (resultstore.Gathered,
 }
 
 // Members implements [resultstore.Gatherer]: it returns the stored members from index from on, in
-// order. It stops at limit, at MaxMembersPage, or at the first index that has not arrived. A group
-// that is unknown or has expired has no members. Returns ErrClosed after Close. While the outcome
-// of its script is unknown it repeats the call, until ctx ends; then it returns ErrUnavailable.
+// order. It stops at limit, at MaxMembersPage, or at the first index that has not arrived. A from
+// below 0 counts as 0. A group that is unknown or has expired has no members.
+//
+// Returns ErrMalformed if a stored member is not a record, and task.ErrBadID for an invalid id.
+// Returns ErrClosed after Close, and ctx's error if ctx has already ended. While the outcome is
+// unknown it repeats the call, until ctx ends; then it returns ErrUnavailable.
 func (s *Store) Members(ctx context.Context, group task.ID, from, limit int) ([]resultstore.Record, error) {
 	if err := s.check(ctx, group); err != nil {
 		return nil, err
@@ -147,8 +155,11 @@ func (s *Store) Members(ctx context.Context, group task.ID, from, limit int) ([]
 
 // Begin implements [resultstore.Gatherer]: it claims task id for the copy that which names, if no
 // copy has an unexpired claim. It reports whether that copy has the claim then. A ttl of 0 or less
-// is DefaultGatherTTL. Returns ErrClosed after Close. While the outcome of its script is unknown it
-// repeats the call, until ctx ends; then it returns ErrUnavailable.
+// is DefaultGatherTTL.
+//
+// Returns task.ErrBadID for an invalid id, ErrClosed after Close, and ctx's error if ctx has
+// already ended. While the outcome of its script is unknown it repeats the call, until ctx ends;
+// then it returns ErrUnavailable. After an error the first result is false.
 func (s *Store) Begin(ctx context.Context, id task.ID, which string, ttl time.Duration) (bool, error) {
 	if err := s.check(ctx, id); err != nil {
 		return false, err

@@ -13,9 +13,11 @@ import (
 )
 
 // save stores a record in one batch with concurrent records for the same server and waits for the
-// outcome. Each cluster node has its own saver, so that a silent node delays only its own
-// records. Returns ErrStale, ErrMalformed or errAnswer as outcome does, ErrClosed after Close,
-// and ctx's error when ctx ends: the record may be stored then.
+// outcome. Each cluster node has its own saver, so that a silent node delays only its own records.
+// If a batch fails with an unknown outcome, it repeats this record alone until ctx ends.
+//
+// Returns ErrStale, errNoRecord or errAnswer as outcome does, ErrClosed after Close, and other
+// errors of the server. It returns ctx's error when ctx ends: the record may be stored then.
 func (s *Store) save(ctx context.Context, v *save) error {
 	var node *redis.Client
 	if s.conn.Clustered() {
@@ -32,8 +34,8 @@ func (s *Store) save(ctx context.Context, v *save) error {
 	return to.do(ctx, v)
 }
 
-// saverOf returns the saver of a node and makes it at the first call. It returns nil after Close.
-// It takes s.mu.
+// saverOf returns the saver of a node of the cluster, or of the only server for nil. It makes the
+// saver at the first call. It returns nil after Close. It takes s.mu.
 func (s *Store) saverOf(node *redis.Client) *saver {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,8 +137,8 @@ func outcome(answers any, i int, err error) error {
 
 var errNoRecord = fmt.Errorf("%w: the key holds a value that is not a record", resultstore.ErrMalformed)
 
-// retryable reports whether a Save that failed with err may be repeated. This includes an unknown
-// outcome, because saving twice is safe.
+// retryable reports whether a Save that failed with err may be repeated: the server certainly did
+// not execute it, or the outcome is unknown. The latter is allowed because saving twice is safe.
 func retryable(err error) bool {
 	return redisconn.Repeatable(err) || errors.Is(err, redisconn.ErrIndeterminate)
 }

@@ -168,7 +168,7 @@ func (v *saver) take() *batch {
 }
 
 // close refuses further saves and waits until all calls of do have returned. Returns ctx's error if
-// ctx ends first. It takes v.mu.
+// ctx ends first; a goroutine then continues to wait. It takes v.mu, but not while it waits.
 func (v *saver) close(ctx context.Context) error {
 	v.mu.Lock()
 	v.closed = true

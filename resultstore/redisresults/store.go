@@ -65,14 +65,17 @@ func New(c Config) (*Store, error) {
 }
 
 // Save implements [resultstore.ResultStore]: it stores r and notifies its submitter if r is
-// terminal. It waits for the server. It also returns [task.ErrBadID] for an invalid ID and
-// [resultstore.ErrMalformed] for a state that is not recorded. It returns
-// [resultstore.ErrTooLarge] for a record above the limits of Config.MaxResult, and ErrClosed
-// after Close.
+// terminal and its ReplyTo is a valid name. It waits for the server. While the outcome is unknown
+// it repeats the call, until ctx ends; then it returns [resultstore.ErrUnavailable], and the record
+// may have been stored. Saving it again is safe.
 //
-// After [resultstore.ErrUnavailable] the record may have been stored; saving it again is safe. If
-// the key holds a value that is not a record, Save returns [resultstore.ErrMalformed] and leaves
-// the value.
+// It also returns:
+//
+//   - [task.ErrBadID] for an invalid ID
+//   - [resultstore.ErrMalformed] for a state that is not recorded, a record that cannot be encoded,
+//     or if the key holds a value that is not a record, which stays
+//   - [resultstore.ErrTooLarge] for a record above the limits of Config.MaxResult
+//   - ErrClosed after Close, and ctx's error if ctx has already ended
 func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 	if err := s.check(ctx, r.ID); err != nil {
 		return err
@@ -116,8 +119,10 @@ func millis(ttl, otherwise time.Duration) int64 {
 
 // Load implements [resultstore.ResultStore]: it reads the record of task id. Returns ErrNotFound if
 // no record exists or it has expired, and ErrMalformed if the stored value is not its record.
-// Returns task.ErrBadID for an invalid id and ErrClosed after Close. While the outcome is unknown
-// it repeats the call, until ctx ends; then it returns ErrUnavailable.
+//
+// Returns task.ErrBadID for an invalid id, ErrClosed after Close, and ctx's error if ctx has
+// already ended. While the outcome is unknown or the server cannot be reached it repeats the call,
+// until ctx ends. Then, and after any other refusal of the server, it returns ErrUnavailable.
 func (s *Store) Load(ctx context.Context, id task.ID) (resultstore.Record, error) {
 	if err := s.check(ctx, id); err != nil {
 		return resultstore.Record{}, err
@@ -136,8 +141,11 @@ func (s *Store) Load(ctx context.Context, id task.ID) (resultstore.Record, error
 }
 
 // Delete implements [resultstore.ResultStore]: it removes the record of task id. Returns nil if no
-// record exists, task.ErrBadID for an invalid id, and ErrClosed after Close. While the outcome is
-// unknown it repeats the call, until ctx ends; then it returns ErrUnavailable.
+// record exists.
+//
+// Returns task.ErrBadID for an invalid id, ErrClosed after Close, and ctx's error if ctx has
+// already ended. While the outcome is unknown or the server cannot be reached it repeats the call,
+// until ctx ends. Then, and after a refusal of the server, it returns ErrUnavailable.
 func (s *Store) Delete(ctx context.Context, id task.ID) error {
 	if err := s.check(ctx, id); err != nil {
 		return err

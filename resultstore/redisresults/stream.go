@@ -29,14 +29,15 @@ type stream struct {
 	lost   error // why the previous connection ended
 }
 
-// Notify implements [resultstore.Notifier]. It blocks until the server has confirmed the
-// subscription. Each open stream of a node has its own connection and receives every terminal
-// record of the node. If Config.Buffer notifications wait, the oldest is dropped for each further
-// one. It takes s.mu, but not while it waits.
+// Notify implements [resultstore.Notifier]: it returns a stream of the terminal records of the
+// node. It blocks until the server has confirmed the subscription. Each open stream of a node has
+// its own connection and receives every terminal record of the node. If Config.Buffer notifications
+// wait, the oldest is dropped for each further one. It takes s.mu, but not while it waits.
 //
-// Without a server Notify waits until ctx ends. A refusal of the credentials or of the channel is
-// returned at once. Both are [resultstore.ErrUnavailable]. An invalid node name is
-// [resultstore.ErrMalformed]. Returns ErrClosed after Close.
+// If ctx has already ended, Notify returns ctx's error. Without a server it waits until ctx ends. A
+// refusal of the credentials or of the channel is returned at once. Both are
+// [resultstore.ErrUnavailable]. An invalid node name is [resultstore.ErrMalformed]. Returns
+// ErrClosed after Close.
 func (s *Store) Notify(ctx context.Context, node string) (resultstore.Notifications, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -83,9 +84,10 @@ func (n *stream) subscribed(channel string) {
 }
 
 // Receive implements [resultstore.Notifications]: it waits for the next terminal record for the
-// node and returns it. Records that were deleted or have expired since are skipped. If ctx ends
-// it returns ctx's error. A record that was being loaded then comes with a later call. The stream
-// continues after these additional errors:
+// node and returns it. Records that were deleted or have expired since are skipped. Returns
+// ErrClosed after Close of the stream or the store. If ctx ends it returns ctx's error. A record
+// that was being loaded then comes with a later call. The stream continues after these additional
+// errors:
 //
 //   - [resultstore.ErrMalformed] for a message that is not a record for this node
 //   - [resultstore.ErrUnavailable] for a large record that the server refuses to return
@@ -119,8 +121,8 @@ func (n *stream) next(ctx context.Context) (string, error) {
 	}
 }
 
-// read decodes the record in a message, or loads the record that a notice names. Returns
-// ErrMalformed if it is not a record for this node, and the errors of load.
+// read decodes the record in a message, or loads the record that a notice names and waits for that.
+// Returns ErrMalformed if it is not a record for this node, and the errors of load.
 func (n *stream) read(ctx context.Context, message string) (resultstore.Record, error) {
 	id, large := noticed(message)
 	var r resultstore.Record
@@ -139,9 +141,10 @@ func (n *stream) read(ctx context.Context, message string) (resultstore.Record, 
 	return r, nil
 }
 
-// load loads the record of a task until ctx or the stream ends. If ctx ends first it puts message
-// back for the next Receive, unless 16 messages are put back already. Returns ErrMalformed for an
-// invalid id, ErrNotFound if no record exists, ErrClosed if the stream ends.
+// load loads the record of a task until ctx or the stream ends. If ctx ends first it returns ctx's
+// error and puts message into n.pending for the next Receive, unless that holds 16 messages.
+// Returns ErrMalformed for an invalid id, ErrClosed if the stream ends, and the errors of
+// Store.Load: ErrNotFound if no record exists.
 func (n *stream) load(ctx context.Context, id task.ID, message string) (resultstore.Record, error) {
 	if err := id.Check(); err != nil {
 		return resultstore.Record{}, fmt.Errorf("%w: %w", resultstore.ErrMalformed, err)
@@ -163,15 +166,15 @@ func (n *stream) load(ctx context.Context, id task.ID, message string) (resultst
 	return r, err
 }
 
-// Close implements [resultstore.Notifications]: it ends the stream and its connection. It does not
-// block and returns nil.
+// Close implements [resultstore.Notifications]: it ends the stream, so that every Receive returns
+// ErrClosed, and its connection. It does not block and returns nil. It takes store.mu.
 func (n *stream) Close(context.Context) error {
 	n.end()
 	return nil
 }
 
-// end ends the stream and its subscription and removes it from the store. It does not block. It
-// takes store.mu.
+// end ends the stream and its subscription, drops its waiting messages and removes it from the
+// store. It does not block. It takes store.mu.
 func (n *stream) end() {
 	n.stop()
 	n.messages.Close()

@@ -14,8 +14,8 @@ import (
 // maxHead is larger than the first line of any value: two numbers, a state and "final" or "open".
 const maxHead = 96
 
-// encode returns the value of a record: the first line and the msgpack form. Returns the error of
-// wire.EncodeRecord.
+// encode returns the value of a record: the first line, which is described in the package comment,
+// and the msgpack form. Returns the error of wire.EncodeRecord, which is ErrMalformed.
 func encode(r *resultstore.Record) ([]byte, error) {
 	body, err := wire.EncodeRecord(r)
 	if err != nil {

@@ -32,7 +32,7 @@ func newWorld(t testing.TB, h *Harness) *world {
 	})}
 }
 
-// id returns a new task id. Safe for concurrent use.
+// id returns a new task id with the Prefix of the harness. It takes w.mu. Safe for concurrent use.
 func (w *world) id() task.ID {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -15,9 +15,9 @@ func claimID(key string) string { return " " + strconv.QuoteToASCII(key) }
 
 // Claim implements [resultstore.Claimer]: it claims key for holder for the time ttl if the key has
 // no unexpired claim. It returns the holder that has the claim then. An existing claim is not
-// extended. Returns ErrMalformed for an invalid argument and ErrClosed after Close. While the
-// outcome of its statement is unknown it repeats the call, until ctx ends; then it returns
-// ErrUnavailable.
+// extended. It may start a sweep of expired rows on a goroutine. Returns ErrMalformed for an
+// invalid argument, ErrClosed after Close, and ctx's error if ctx has already ended. While the
+// outcome is unknown it repeats the call, until ctx ends; then it returns ErrUnavailable.
 func (s *Store) Claim(ctx context.Context, key, holder string, ttl time.Duration) (string, error) {
 	if err := s.checkClaim(ctx, key, ttl, holder); err != nil {
 		return "", err
@@ -26,8 +26,8 @@ func (s *Store) Claim(ctx context.Context, key, holder string, ttl time.Duration
 }
 
 // claim sets the row of an id to holder for us microseconds if the row does not exist or has
-// expired. It returns the holder in the row then. The argument what names the operation in
-// errors. It waits for the database.
+// expired. It returns the holder in the row then. It waits for the database, and returns its errors
+// as repeat does; the argument what names the operation in them. It may start a sweep.
 func (s *Store) claim(ctx context.Context, what, id, holder string, us int64) (string, error) {
 	defer s.sweepSoon()
 	var winner []byte
@@ -43,15 +43,17 @@ func (s *Store) claim(ctx context.Context, what, id, holder string, us int64) (s
 }
 
 // Extend implements [resultstore.Claimer]: it makes the claim of holder end after ttl from now, by
-// calling Pass with holder as next. Returns ErrStale if holder does not have the claim.
+// calling Pass with holder as next. Returns ErrStale if holder does not have the claim, and the
+// other errors of Pass.
 func (s *Store) Extend(ctx context.Context, key, holder string, ttl time.Duration) error {
 	return s.Pass(ctx, key, holder, holder, ttl)
 }
 
 // Pass implements [resultstore.Claimer]: it gives the claim of key to next until ttl from now, if
-// holder or next has it. Returns ErrStale if neither has it, ErrMalformed for an invalid argument
-// and ErrClosed after Close. While the outcome of its statement is unknown it repeats the call,
-// until ctx ends; then it returns ErrUnavailable.
+// holder or next has it. Returns ErrStale if neither has it, also if the claim has expired. Returns
+// ErrMalformed for an invalid argument, ErrClosed after Close, and ctx's error if ctx has already
+// ended. While the outcome is unknown it repeats the call, until ctx ends; then it returns
+// ErrUnavailable.
 func (s *Store) Pass(ctx context.Context, key, holder, next string, ttl time.Duration) error {
 	if err := s.checkClaim(ctx, key, ttl, holder, next); err != nil {
 		return err
@@ -67,9 +69,9 @@ func (s *Store) Pass(ctx context.Context, key, holder, next string, ttl time.Dur
 }
 
 // Release implements [resultstore.Claimer]: it deletes the claim of key if holder has it. Otherwise
-// it changes nothing and returns nil. Returns ErrMalformed for an invalid argument and ErrClosed
-// after Close. While the outcome of its statement is unknown it repeats the call, until ctx ends;
-// then it returns ErrUnavailable.
+// it changes nothing and returns nil. Returns ErrMalformed for an invalid argument, ErrClosed after
+// Close, and ctx's error if ctx has already ended. While the outcome is unknown it repeats the
+// call, until ctx ends; then it returns ErrUnavailable.
 func (s *Store) Release(ctx context.Context, key, holder string) error {
 	if err := s.checkClaim(ctx, key, 1, holder); err != nil {
 		return err

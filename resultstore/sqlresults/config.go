@@ -77,9 +77,9 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// complete returns c with the default in each field that is 0 or "". The error joins all problems:
-// numbers that are negative or above maxResult, a TTL or Sweep below 1 ms, an invalid Namespace.
-// It does not check the database.
+// complete returns c with the default in each field that is 0, "" or a nil Logger. The error joins
+// all problems: numbers that are negative or above maxResult, a TTL or Sweep below 1 ms, an invalid
+// Namespace. It does not check the database.
 func (c Config) complete() (Config, error) {
 	var errs []error
 	number := func(field string, v *int, otherwise, most int) {

@@ -13,11 +13,16 @@ import (
 
 // Arrive implements [resultstore.Gatherer]: it stores the end of a member, unless its index is
 // stored already, and returns the state of the group. One transaction does both and begins the
-// retention of the group again.
+// retention of the group again. It may start a sweep of expired rows on a goroutine.
 //
-// Returns ErrMalformed if a does not fit the group, [task.ErrBadID] for an invalid id, and
-// ErrClosed after Close. Returns [resultstore.ErrTooLarge] for a record above the limits of Save.
-// After [resultstore.ErrUnavailable] the member may have been stored; repeating the call is safe.
+// While its outcome is unknown it repeats the transaction, until ctx ends. After
+// [resultstore.ErrUnavailable] the member may have been stored; repeating the call is safe. It also
+// returns:
+//
+//   - ErrMalformed if a does not fit the group or its record cannot be encoded
+//   - [task.ErrBadID] for an invalid id
+//   - [resultstore.ErrTooLarge] for a record above the limits of Save
+//   - ErrClosed after Close, and ctx's error if ctx has already ended
 func (s *Store) Arrive(ctx context.Context, a resultstore.Arrival) (resultstore.Gathered, error) {
 	if err := s.check(ctx, a.Group); err != nil {
 		return resultstore.Gathered{}, err
@@ -47,7 +52,8 @@ func (s *Store) Arrive(ctx context.Context, a resultstore.Arrival) (resultstore.
 // arrive stores an arrival in transaction tx and returns the state of its group. It locks the
 // group's row first: a concurrent arrival waits until the transaction is committed and then sees
 // its changes. A group that has expired begins again, without its members. A second arrival at an
-// index does not change the member. Returns ErrMalformed if a does not fit the group.
+// index does not change the member. It begins the retention again. Returns ErrMalformed if a does
+// not fit the group, and the errors of the database.
 func (s *Store) arrive(ctx context.Context, tx *sqlconn.Tx, a *resultstore.Arrival, value []byte) (resultstore.Gathered, error) {
 	var g resultstore.Gathered
 	var largest int
@@ -110,8 +116,9 @@ func count(g *resultstore.Gathered, a *resultstore.Arrival, fresh bool) {
 }
 
 // Group implements [resultstore.Gatherer]: it returns the state of a group. Returns ErrNotFound if
-// no member has arrived or the group has expired, and ErrClosed after Close. While the outcome of
-// its statement is unknown it repeats the call, until ctx ends; then it returns ErrUnavailable.
+// no member has arrived or the group has expired, and task.ErrBadID for an invalid id. Returns
+// ErrClosed after Close, and ctx's error if ctx has already ended. While the outcome is unknown it
+// repeats the call, until ctx ends; then it returns ErrUnavailable.
 func (s *Store) Group(ctx context.Context, group task.ID) (resultstore.Gathered, error) {
 	if err := s.check(ctx, group); err != nil {
 		return resultstore.Gathered{}, err
@@ -133,9 +140,12 @@ func (s *Store) Group(ctx context.Context, group task.ID) (resultstore.Gathered,
 }
 
 // Members implements [resultstore.Gatherer]: it returns the stored members from index from on, in
-// order. It stops at limit, at MaxMembersPage, or at the first index that has not arrived. A group
-// that is unknown or has expired has no members. Returns ErrClosed after Close. While the outcome
-// of its statement is unknown it repeats the call, until ctx ends; then it returns ErrUnavailable.
+// order. It stops at limit, at MaxMembersPage, or at the first index that has not arrived. A from
+// below 0 counts as 0. A group that is unknown or has expired has no members.
+//
+// Returns ErrMalformed if a stored member is not a record, and task.ErrBadID for an invalid id.
+// Returns ErrClosed after Close, and ctx's error if ctx has already ended. While the outcome is
+// unknown it repeats the call, until ctx ends; then it returns ErrUnavailable.
 func (s *Store) Members(ctx context.Context, group task.ID, from, limit int) ([]resultstore.Record, error) {
 	if err := s.check(ctx, group); err != nil {
 		return nil, err
@@ -185,8 +195,11 @@ func (s *Store) members(ctx context.Context, tx *sqlconn.Tx, group task.ID, from
 
 // Begin implements [resultstore.Gatherer]: it claims task id for the copy that which names, if no
 // copy has an unexpired claim. It reports whether that copy has the claim then. A ttl of 0 or less
-// is DefaultGatherTTL. Returns ErrClosed after Close. While the outcome of its statement is unknown
-// it repeats the call, until ctx ends; then it returns ErrUnavailable.
+// is DefaultGatherTTL. It may start a sweep of expired rows on a goroutine.
+//
+// Returns task.ErrBadID for an invalid id, ErrClosed after Close, and ctx's error if ctx has
+// already ended. While the outcome is unknown it repeats the call, until ctx ends; then it returns
+// ErrUnavailable. After an error the first result is false.
 func (s *Store) Begin(ctx context.Context, id task.ID, which string, ttl time.Duration) (bool, error) {
 	if err := s.check(ctx, id); err != nil {
 		return false, err

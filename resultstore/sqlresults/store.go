@@ -71,12 +71,19 @@ func newStore(c Config, conn *sqlconn.Conn, release func(context.Context) error)
 	return s
 }
 
-// Save implements [resultstore.ResultStore]: it stores r and notifies its submitter if r is
-// terminal. It waits for the database. It also returns [task.ErrBadID] for an invalid ID and
-// [resultstore.ErrMalformed] for a state that is not recorded. It returns
-// [resultstore.ErrTooLarge] for a record above the limits of Config.MaxResult, and ErrClosed
-// after Close. After [resultstore.ErrUnavailable] the record may have been stored; saving it
-// again is safe.
+// Save implements [resultstore.ResultStore]: it stores r and waits for the database. It notifies
+// the submitter if r is terminal and its ReplyTo is a valid name, also if the same record was
+// stored already. It may start a sweep of expired rows on a goroutine.
+//
+// While the outcome is unknown it repeats the call, until ctx ends. After
+// [resultstore.ErrUnavailable] the record may have been stored; saving it again is safe. It also
+// returns:
+//
+//   - [task.ErrBadID] for an invalid ID
+//   - [resultstore.ErrMalformed] for a state that is not recorded or a record that cannot be
+//     encoded
+//   - [resultstore.ErrTooLarge] for a record above the limits of Config.MaxResult
+//   - ErrClosed after Close, and ctx's error if ctx has already ended
 func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 	if err := s.check(ctx, r.ID); err != nil {
 		return err
@@ -103,7 +110,8 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 }
 
 // save stores a record unless the stored one forbids that, and notifies topic, the topic of the
-// submitter's streams or "". It waits for the database.
+// submitter's streams or "". args are the arguments of the statement texts.save. It waits for the
+// database and returns its errors.
 //
 //   - The stored record is newer, or final and different: it returns ErrStale.
 //   - The equal final record is stored already: it notifies topic too and returns nil.
@@ -150,8 +158,8 @@ func (s *Store) change(ctx context.Context, text, topic string, args ...any) (ch
 	return changed, err
 }
 
-// judge reads the stored record after the statement save has changed no row, and waits for the
-// database.
+// judge reads the stored record after the statement save has changed no row. It waits for the
+// database and returns its errors.
 //
 //   - The stored record is newer than r, or final and different, and r does not reopen it:
 //     ErrStale.
@@ -183,8 +191,10 @@ func (s *Store) judge(ctx context.Context, r *resultstore.Record) (again bool, e
 
 // Load implements [resultstore.ResultStore]: it reads the record of task id. Returns ErrNotFound if
 // no record exists or it has expired, and ErrMalformed if the stored value is not its record.
-// Returns task.ErrBadID for an invalid id and ErrClosed after Close. While the outcome is unknown
-// it repeats the call, until ctx ends; then it returns ErrUnavailable.
+//
+// Returns task.ErrBadID for an invalid id, ErrClosed after Close, and ctx's error if ctx has
+// already ended. While the outcome is unknown it repeats the call, until ctx ends; then it returns
+// ErrUnavailable.
 func (s *Store) Load(ctx context.Context, id task.ID) (resultstore.Record, error) {
 	if err := s.check(ctx, id); err != nil {
 		return resultstore.Record{}, err
@@ -206,8 +216,11 @@ func (s *Store) Load(ctx context.Context, id task.ID) (resultstore.Record, error
 }
 
 // Delete implements [resultstore.ResultStore]: it removes the record of task id. Returns nil if no
-// record exists, task.ErrBadID for an invalid id, and ErrClosed after Close. While the outcome is
-// unknown it repeats the call, until ctx ends; then it returns ErrUnavailable.
+// record exists.
+//
+// Returns task.ErrBadID for an invalid id, ErrClosed after Close, and ctx's error if ctx has
+// already ended. While the outcome is unknown it repeats the call, until ctx ends; then it returns
+// ErrUnavailable.
 func (s *Store) Delete(ctx context.Context, id task.ID) error {
 	if err := s.check(ctx, id); err != nil {
 		return err
@@ -254,8 +267,9 @@ func (s *Store) check(ctx context.Context, id task.ID) error {
 }
 
 // repeat makes the tables and calls fn. It calls fn again while the outcome is unknown, until ctx
-// ends; every fn of this store may be executed twice. It returns the error with that of the port.
-// The argument what names the operation.
+// ends; every fn of this store may be executed twice. It returns other errors at once. failure
+// wraps each error with that of the port: ErrClosed if the store was closed during a pause. The
+// argument what names the operation.
 func (s *Store) repeat(ctx context.Context, what string, fn func() error) error {
 	for attempt := 0; ; attempt++ {
 		err := s.ready(ctx)
@@ -293,7 +307,7 @@ func (s *Store) ready(ctx context.Context) error {
 }
 
 // encode returns the value of a record. Returns ErrTooLarge if the result or the record exceeds its
-// limit.
+// limit, and ErrMalformed if the record cannot be encoded.
 func (s *Store) encode(r *resultstore.Record) ([]byte, error) {
 	if len(r.Result) > s.cfg.MaxResult {
 		return nil, fmt.Errorf("%w: a result of %d bytes, at most %d are kept", resultstore.ErrTooLarge, len(r.Result), s.cfg.MaxResult)

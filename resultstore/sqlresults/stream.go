@@ -53,11 +53,13 @@ type cursor struct {
 	since, until, xact, id string
 }
 
-// Notify implements [resultstore.Notifier]: it returns a stream of all terminal records of the
-// node that are saved after Notify has returned. Every open stream of node receives every one of
-// them. Without a database it waits until ctx ends and returns [resultstore.ErrUnavailable]. An
-// invalid node name is [resultstore.ErrMalformed]. Returns ErrClosed after Close. It takes s.mu,
-// but not while it waits.
+// Notify implements [resultstore.Notifier]: it returns a stream of all terminal records of the node
+// that are saved after Notify has returned. Every open stream of node receives every one of them.
+// It waits for the database. It takes s.mu, but not while it waits.
+//
+// If ctx has already ended, Notify returns ctx's error. If ctx ends later, or the database refuses,
+// it returns [resultstore.ErrUnavailable]. An invalid node name is [resultstore.ErrMalformed].
+// Returns ErrClosed after Close.
 func (s *Store) Notify(ctx context.Context, node string) (resultstore.Notifications, error) {
 	if s.life.Err() != nil {
 		return nil, resultstore.ErrClosed
@@ -138,9 +140,12 @@ func (n *stream) Receive(ctx context.Context) (resultstore.Record, error) {
 	}
 }
 
-// next waits for the next record and returns it. When ctx ends, the record stays for the next
-// call. After another error, such as ErrNotFound for an expired record, the record is skipped.
-// Call it with n.turn held.
+// next waits for the next record and returns it. Call it with n.turn held.
+//
+//   - ctx ends: it returns an error, and the record stays for the next call.
+//   - The table cannot be read: it returns the error, and the next call reads again.
+//   - A read record cannot be returned, for example ErrNotFound because it has expired: it returns
+//     the error and skips the record.
 func (n *stream) next(ctx context.Context) (resultstore.Record, error) {
 	for len(n.ready) == 0 {
 		if !n.dirty {
@@ -175,9 +180,9 @@ func (n *stream) wait(ctx context.Context) error {
 	}
 }
 
-// read returns the record of a note: decoded from its value, or loaded from the database if the
-// note has no value. Returns ErrMalformed if the value is not the record of next.id, and the
-// errors of Load.
+// read returns the record of a note: decoded from its value, or, if the note has no value, loaded
+// from the database, for which it waits. Returns ErrMalformed if the value is not the record of
+// next.id, and the errors of Load.
 func (n *stream) read(ctx context.Context, next *note) (resultstore.Record, error) {
 	if next.value == nil {
 		return n.store.Load(ctx, task.ID(next.id))
@@ -260,14 +265,15 @@ func (n *stream) lookPostgres(ctx context.Context, tx *sqlconn.Tx) (page []note,
 	return page, at, nil
 }
 
-// Close implements [resultstore.Notifications]: it ends the stream. It does not block and returns
-// nil.
+// Close implements [resultstore.Notifications]: it ends the stream, so that every Receive returns
+// ErrClosed. It does not block and returns nil. It takes store.mu.
 func (n *stream) Close(context.Context) error {
 	n.finish()
 	return nil
 }
 
-// finish ends the stream and removes it from the store. It does not block. It takes store.mu.
+// finish ends the stream and its watcher and removes it from the store. Every Receive then returns
+// ErrClosed. It does not block. It takes store.mu.
 func (n *stream) finish() {
 	n.stop()
 	n.watch.Close()

@@ -32,8 +32,9 @@ func (s *Store) sweepSoon() {
 	}
 }
 
-// sweep deletes all expired records, claims and groups in batches, for at most sweepTime or until
-// Close. It logs a failure; the next sweep tries again.
+// sweep deletes all expired records, claims and groups, of all namespaces, in batches. It stops
+// after sweepTime or at Close. It runs on its own goroutine. It logs a failure; the next sweep
+// tries again.
 func (s *Store) sweep() {
 	ctx, cancel := context.WithTimeout(s.life, sweepTime)
 	defer cancel()
@@ -53,7 +54,7 @@ func (s *Store) sweep() {
 }
 
 // sweepRows deletes up to s.batch rows with one statement, and reports whether more may have
-// expired. It waits for the database.
+// expired. It waits for the database and returns its errors.
 func (s *Store) sweepRows(ctx context.Context, text string) (more bool, err error) {
 	err = s.conn.Single(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
 		n, err := tx.Exec(ctx, text, s.batch)
@@ -63,9 +64,9 @@ func (s *Store) sweepRows(ctx context.Context, text string) (more bool, err erro
 	return more, err
 }
 
-// sweepGroups deletes up to s.batch expired members and their groups, and reports whether more
-// may have expired. A large group needs several transactions; its own row is deleted last. It
-// waits for the database.
+// sweepGroups deletes up to s.batch expired members and their groups, and reports whether more may
+// have expired. A large group needs several transactions; its own row is deleted last. It waits for
+// the database and returns its errors.
 func (s *Store) sweepGroups(ctx context.Context) (more bool, err error) {
 	err = s.conn.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
 		groups, err := s.expiredGroups(ctx, tx)
