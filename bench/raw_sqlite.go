@@ -65,7 +65,7 @@ func (s *rawSQLite) each(ctx context.Context, text string, n int, row func(i int
 		return 0, err
 	}
 	defer func() { _ = tx.Rollback() }() // without effect after a commit
-	st, err := s.prepared(ctx, tx, text)
+	st, err := s.prepared(ctx, tx, text) //nolint:sqlclosecheck // it is kept
 	if err != nil {
 		return 0, err
 	}
@@ -91,6 +91,9 @@ func (s *rawSQLite) insert(ctx context.Context, queue string, ids []string, bodi
 	return err
 }
 
+const claimLite = `UPDATE bench_raw SET leased = $1, token = $2 WHERE seq IN (SELECT seq FROM bench_raw
+	WHERE queue = $3 AND max(due, leased) <= $4 ORDER BY max(due, leased), seq LIMIT $5) RETURNING id, body`
+
 func (s *rawSQLite) claim(ctx context.Context, queue string, token int64, n int) (ids []string, bodies [][]byte, err error) {
 	tx, err := s.conn.BeginTx(ctx, nil)
 	if err != nil {
@@ -98,8 +101,7 @@ func (s *rawSQLite) claim(ctx context.Context, queue string, token int64, n int)
 	}
 	defer func() { _ = tx.Rollback() }() // without effect after a commit
 	now := time.Now()
-	st, err := s.prepared(ctx, tx, `UPDATE bench_raw SET leased = $1, token = $2 WHERE seq IN (SELECT seq FROM bench_raw
-		WHERE queue = $3 AND max(due, leased) <= $4 ORDER BY max(due, leased), seq LIMIT $5) RETURNING id, body`)
+	st, err := s.prepared(ctx, tx, claimLite) //nolint:sqlclosecheck // it is kept
 	if err != nil {
 		return nil, nil, err
 	}
@@ -107,6 +109,7 @@ func (s *rawSQLite) claim(ctx context.Context, queue string, token int64, n int)
 	if err != nil {
 		return nil, nil, err
 	}
+	defer func() { _ = rows.Close() }() // without effect at their end
 	for rows.Next() {
 		var id string
 		var body []byte
@@ -115,7 +118,7 @@ func (s *rawSQLite) claim(ctx context.Context, queue string, token int64, n int)
 		}
 		ids, bodies = append(ids, id), append(bodies, body)
 	}
-	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+	if err := rows.Err(); err != nil {
 		return nil, nil, err
 	}
 	return ids, bodies, tx.Commit()

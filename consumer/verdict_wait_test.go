@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -27,7 +26,7 @@ func TestWaitForAVerdictIsLogged(t *testing.T) {
 			}
 			want := 1
 			if left {
-				must0(t, broker.Witness((*membroker.Broker)(other)).Leave(t.Context(), "former"))
+				must0(t, other.Leave(t.Context(), "former"))
 				want = 0
 			}
 			must0(t, other.Close(t.Context()))

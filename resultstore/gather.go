@@ -31,8 +31,8 @@ type Arrival struct {
 	// Record holds how the member ended. The store keeps ID, Name, State, ContentType, Result and
 	// Error.
 	Record Record
-	// TTL is the retention of the whole group from this arrival on if the group is decided. Default:
-	// [DefaultGatherTTL].
+	// TTL is the retention of the whole group from this arrival on if the group is decided. An arrival
+	// that the store knows already may leave the retention as it is. Default: [DefaultGatherTTL].
 	TTL time.Duration
 	// Wait is the retention of the whole group from this arrival on while the group is undecided.
 	// Default: [DefaultGroupWait].

@@ -107,7 +107,7 @@ func (s *deadScan) run(ctx context.Context) error {
 	for size, over := firstWindow, s.expected == 0; !over && err == nil; {
 		var bytes, count int
 		bytes, count, over, err = s.window(ctx, size)
-		if bytes > 0 {
+		if count > 0 {
 			size = max(1, min(4*size, maxWindow, windowBytes/max(1, bytes/count)))
 		}
 	}

@@ -182,7 +182,9 @@ func (b *Broker) declareOne(ctx context.Context, sess *amqpconn.Session, name st
 	if difference != nil && args["x-overflow"] == "drop-head" {
 		bounded := difference
 		if difference, err = b.declareOrFind(ctx, sess, name, b.unboundedDeadArgs()); difference == nil {
-			b.logUnbounded(ctx, name)
+			if err == nil {
+				b.logUnbounded(ctx, name)
+			}
 			return err
 		}
 		difference = bounded

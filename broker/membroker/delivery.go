@@ -21,6 +21,7 @@ const (
 // other fields except link do not change.
 type delivery struct {
 	item  *item
+	m     *broker.Message // of the item when it was delivered
 	sub   *subscription
 	lost  chan struct{} // closed when the connection ends; shared by all its deliveries
 	link  links[delivery]
@@ -32,7 +33,7 @@ type delivery struct {
 func (d *delivery) links() *links[delivery] { return &d.link }
 
 // Message implements [broker.Delivery]. It returns the same pointer each time.
-func (d *delivery) Message() *broker.Message { return d.item.m }
+func (d *delivery) Message() *broker.Message { return d.m }
 
 // Deliveries implements [broker.Delivery]. It is always exact.
 func (d *delivery) Deliveries() (n int, exact bool) { return int(d.count), true }
@@ -94,7 +95,7 @@ func (d *delivery) DeadLetter(_ context.Context, dead broker.Dead) error {
 		return err
 	}
 	d.settle()
-	q.putDead(d.item.m, dead)
+	q.putDead(d.m, dead)
 	q.forget(d.item)
 	d.done()
 	return nil
@@ -105,9 +106,9 @@ func (d *delivery) DeadLetter(_ context.Context, dead broker.Dead) error {
 func (d *delivery) check() error {
 	switch d.state {
 	case settled:
-		return fmt.Errorf("membroker: %q: %w", d.item.m.ID, broker.ErrSettled)
+		return fmt.Errorf("membroker: %q: %w", d.m.ID, broker.ErrSettled)
 	case taken:
-		return fmt.Errorf("membroker: %q: %w", d.item.m.ID, broker.ErrLeaseLost)
+		return fmt.Errorf("membroker: %q: %w", d.m.ID, broker.ErrLeaseLost)
 	}
 	return nil
 }

@@ -273,7 +273,7 @@ func (q *queue) deliver(it *item, s *subscription) *delivery {
 	}
 	it.place = held
 	it.count++
-	d.item, d.sub, d.lost, d.count = it, s, s.lost, it.count
+	d.item, d.m, d.sub, d.lost, d.count = it, it.m, s, s.lost, it.count
 	s.held.push(d)
 	s.unsettled++
 	q.held++

@@ -32,8 +32,7 @@ func wrap(err error, what, queue string) error {
 }
 
 // classOf returns the sentinel of package broker that fits err, an error of the connection, or
-// nil. A missing stream or consumer counts as ErrUnavailable, a bad configuration as
-// ErrUnsupported.
+// nil. A missing stream or consumer counts as ErrUnavailable.
 func classOf(err error) error {
 	switch {
 	case errors.Is(err, natsconn.ErrIndeterminate):
@@ -50,8 +49,6 @@ func classOf(err error) error {
 		return broker.ErrClosed
 	case errors.Is(err, natsconn.ErrUnavailable), errors.Is(err, natsconn.ErrNoStream), errors.Is(err, natsconn.ErrNoConsumer):
 		return broker.ErrUnavailable
-	case errors.Is(err, natsconn.ErrConfig):
-		return broker.ErrUnsupported
 	case errors.Is(err, natsconn.ErrNotFound):
 		return broker.ErrNotFound
 	default:

@@ -64,15 +64,20 @@ func (o *outbox) init(b *Broker) { o.b, o.checks = b, make(chan struct{}, 1) }
 // sent later, unless until has passed. The last acknowledgements are remembered, to send them again
 // after a lost connection. It takes o.mu.
 func (o *outbox) ack(q *queue, reply string, until time.Time) {
-	o.mu.Lock()
-	if len(o.recent) < maxRecent {
-		o.recent = append(o.recent, acked{q, reply})
-	} else {
-		o.recent[o.next] = acked{q, reply}
-		o.next = (o.next + 1) % maxRecent
-	}
-	o.mu.Unlock()
+	o.remember(acked{q, reply})
 	o.send(q, reply, ackBody, until)
+}
+
+// remember keeps an acknowledgement, and forgets the oldest if there are too many. It takes o.mu.
+func (o *outbox) remember(a acked) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.recent) < maxRecent {
+		o.recent = append(o.recent, a)
+		return
+	}
+	o.recent[o.next] = a
+	o.next = (o.next + 1) % maxRecent
 }
 
 // nak sends the return of a delivery to its queue. It does not wait. Without a connection it is
@@ -206,8 +211,8 @@ func (o *outbox) addQueues(qs map[*queue]struct{}) {
 func (o *outbox) dropQueue(q *queue) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.recent = slices.DeleteFunc(o.recent, func(r acked) bool { return r.queue == q })
-	o.next = 0
+	inOrder := slices.Concat(o.recent[o.next:], o.recent[:o.next]) // so that the oldest is overwritten next
+	o.recent, o.next = slices.DeleteFunc(inOrder, func(r acked) bool { return r.queue == q }), 0
 	o.late = slices.DeleteFunc(o.late, func(l lateSettlement) bool { return l.queue == q })
 }
 

@@ -24,7 +24,7 @@ func wrap(err error, what, queue string) error {
 // classOf returns the sentinel of package broker that fits err, an error of the connection. It
 // returns nil for any other error, which may wrap a sentinel already.
 func classOf(err error) error {
-	switch sqlconn.Class(err) {
+	switch sqlconn.Class(err) { //nolint:errorlint // Class returns the sentinel itself
 	case sqlconn.ErrIndeterminate:
 		return broker.ErrIndeterminate
 	case sqlconn.ErrUnavailable, sqlconn.ErrConflict:

@@ -150,7 +150,7 @@ func (s *Session) Channel(ctx context.Context) (*Channel, error) {
 		ch, err := s.open()
 		if err == nil && ctx.Err() != nil {
 			_ = ch.Close() // no caller waits for it any more
-			err = ctx.Err()
+			ch, err = nil, s.notOpened(ctx)
 		}
 		res <- opened{ch, err}
 	}()
@@ -163,8 +163,13 @@ func (s *Session) Channel(ctx context.Context) (*Channel, error) {
 				_ = r.ch.Close() // opened between the two checks
 			}
 		}()
-		return nil, fmt.Errorf("amqp %s: %w: opening a channel: %w", s.addr, ErrUnavailable, ctx.Err())
+		return nil, s.notOpened(ctx)
 	}
+}
+
+// notOpened returns the error of a channel that did not open before ctx ended.
+func (s *Session) notOpened(ctx context.Context) error {
+	return fmt.Errorf("amqp %s: %w: opening a channel: %w", s.addr, ErrUnavailable, ctx.Err())
 }
 
 // open opens a channel and starts a goroutine that sets its err and closes its done when it ends.

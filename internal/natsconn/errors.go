@@ -47,15 +47,12 @@ var (
 	ErrOccupied = errors.New("nats subject already holds a message")
 	// ErrTooMany reports that the stream or the account has its maximum number of consumers.
 	ErrTooMany = errors.New("too many nats consumers")
-	// ErrConfig reports that a stream exists with a configuration that cannot be changed to the
-	// required one.
-	ErrConfig = errors.New("nats stream has another configuration")
 )
 
 // classes lists all classes.
 var classes = [...]error{
 	ErrClosed, ErrUnavailable, ErrIndeterminate, ErrBlocked, ErrAccess, ErrNoStream, ErrNoConsumer, ErrNotFound, ErrTooLarge,
-	ErrWrongSequence, ErrOccupied, ErrTooMany, ErrConfig,
+	ErrWrongSequence, ErrOccupied, ErrTooMany,
 }
 
 // Codes of the JetStream API for which the client has no names.
