@@ -86,7 +86,7 @@ const writeURL = "write mem://, redis://:password@host:6379 or amqp://user:passw
 
 // Such advice for a job store and a schedule store.
 const (
-	writeJobs     = "write sqlite:jobs.db, postgres://user:password@host/database or mem://" //nolint:gosec // an example, not a password
+	writeJobs     = "write sqlite:jobs.db, postgres://user:password@host/database or mem://"                             //nolint:gosec // an example, not a password
 	writeSchedule = "write sqlite:app.db, postgres://user:password@host/database, redis://:password@host:6379 or mem://" //nolint:gosec // an example, not a password
 )
 
