@@ -58,10 +58,11 @@ func (l *load) producerSettings() settings {
 // kill kills consumer i, records the kill and starts another consumer.
 func (l *load) kill(i int) {
 	victim := l.consumers[i]
+	from := time.Now() // another consumer may start the victim's tasks before kill returns
 	victim.kill()
 	now := time.Now()
 	l.died[victim.name] = now
-	l.kills = append(l.kills, ledger.Fault{Name: "consumer killed", By: victim.name, From: now, To: now})
+	l.kills = append(l.kills, ledger.Fault{Name: "consumer killed", By: victim.name, From: from, To: now})
 	l.consumers[i] = l.consumer()
 }
 
