@@ -24,8 +24,8 @@ func TestKilledConsumerLosesNothing(t *testing.T) {
 		f.await("the first consumer in mid-task", func(h ledger.History) bool {
 			return len(h.Tasks(ledger.Finished)) >= 6 && len(h.Open()) >= 3
 		})
+		died := time.Now() // at the earliest
 		victim.kill()
-		died := time.Now()
 		left := held(f.history(), died.Add(-ackTime))
 		f.consumer(e.quick(settings{"TASK_MS": 10}))
 		if code := p.exit(patience); code != 0 {
