@@ -211,7 +211,8 @@ func (o *outbox) addQueues(qs map[*queue]struct{}) {
 func (o *outbox) dropQueue(q *queue) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	inOrder := slices.Concat(o.recent[o.next:], o.recent[:o.next]) // so that the oldest is overwritten next
+	// The oldest comes first, so that it is overwritten next.
+	inOrder := slices.Concat(o.recent[o.next:], o.recent[:o.next])
 	o.recent, o.next = slices.DeleteFunc(inOrder, func(r acked) bool { return r.queue == q }), 0
 	o.late = slices.DeleteFunc(o.late, func(l lateSettlement) bool { return l.queue == q })
 }
