@@ -39,6 +39,8 @@
 //   - connect/amqpconnect, connect/natsconnect: the connection settings that all adapters of a
 //     server share.
 //   - connect/pgconnect, connect/sqliteconnect: the SQL client libraries that a program links.
+//   - tx: your own database transactions, for submitting and settling tasks in them. tx/sqltx and
+//     tx/pgxtx convert those of database/sql and pgx.
 //   - capability: optional interfaces of adapters, also behind wrappers.
 //   - tasktest: tests of programs with tasks, without a server and without waiting.
 //   - open: adapters from a URL. Below it, import a package per kind of server, or open/all.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/swarmiji/swarmiji/tx"
 )
 
 // Outgoing is a message with its destination: a queue, and the earliest time of delivery. A zero At
@@ -215,4 +217,20 @@ type Watcher interface {
 	// Watch calls fn with the current state and after each change, one call at a time, until stop is
 	// called. err is the cause of a Disconnected or Blocked state. It holds no secret.
 	Watch(fn func(s ConnState, err error)) (stop func())
+}
+
+// TxPublisher is a Broker whose messages are in a SQL database, or an outbox in front of another
+// Broker.
+type TxPublisher interface {
+	// PublishTx stores messages in a transaction of the caller, all or none. Their consumers see them
+	// if and only if the caller commits. It neither commits nor rolls back, and sends no notification
+	// before the commit.
+	//
+	//   - Returns [ErrUnsupported] if t is a transaction of another database.
+	//   - Returns [ErrNoQueue], [ErrMalformed] or [ErrTooLarge] as Publish does.
+	//   - After each of these errors nothing was stored, and t can go on and commit.
+	//   - Other errors are those of the database. They may have ended t.
+	//
+	// A message whose (ID, Generation) is queued already is not stored again; that is a success.
+	PublishTx(ctx context.Context, t tx.Tx, ms []Outgoing) error
 }

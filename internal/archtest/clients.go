@@ -49,7 +49,7 @@ var clients = []client{
 	{
 		path: "github.com/jackc/pgx/v5",
 		// the tests of internal/sqlconn
-		may:   []string{"internal/sqlconn", "internal/sqlconn/postgres", "internal/testserver", "bench/..."},
+		may:   []string{"internal/sqlconn", "internal/sqlconn/postgres", "internal/testserver", "tx/pgxtx", "bench/..."},
 		reach: []string{"connect/pgconnect", "internal/sqlconn/sqltest", "open/postgres", "open/all", "@programs"},
 		why:   "SQL is spoken through one connection, which knows the servers' errors",
 	},

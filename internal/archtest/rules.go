@@ -99,6 +99,12 @@ var layers = []rule{
 	},
 	{
 		"L0",
+		[]string{"tx/sqltx", "tx/pgxtx"},
+		[]string{"tx"},
+		"each wraps the transactions of one client library",
+	},
+	{
+		"L0",
 		[]string{"task"},
 		[]string{"@leaves"},
 		"a program that only defines tasks needs nothing else",

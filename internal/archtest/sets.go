@@ -5,7 +5,7 @@ var sets = map[string][]string{
 	// Small tools. All packages may import them. They import no other package.
 	"leaves": {
 		"capability", "internal/gopool", "internal/glob", "internal/naming", "internal/nodeid", "internal/rawmsgpack", "internal/reach", "internal/receive", "internal/ring",
-		"internal/utf", "internal/wake",
+		"internal/utf", "internal/wake", "tx",
 	},
 	// Conformance suites: <port>test beside its port, and the end-to-end suite of producer and
 	// consumer. tasktest is for the tests of users.
