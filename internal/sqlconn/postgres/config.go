@@ -56,6 +56,11 @@ func check(cfg sqlconn.Config) (config, error) {
 		// A process that is frozen during a transaction must release its locks.
 		cc.RuntimeParams["idle_in_transaction_session_timeout"] = "30000"
 	}
+	if _, ok := cc.RuntimeParams["default_transaction_isolation"]; !ok {
+		// Statements of their own must see what the holders of their locks have committed, whatever the
+		// database's default.
+		cc.RuntimeParams["default_transaction_isolation"] = "read committed"
+	}
 	for name, value := range p.Settings {
 		if _, ok := cc.RuntimeParams[name]; !ok {
 			cc.RuntimeParams[name] = value
