@@ -28,7 +28,8 @@
 //     put a hundredth part of DeadMax letters. So a queue may have a few more for a time.
 //
 // The clock of the database decides about times and leases. If it is set forward by more than a
-// lease, leases end and the held messages are delivered again.
+// lease, leases end and the held messages are delivered again. If it is set back, the messages that
+// were published before wait until it shows the time of their publication again.
 //
 // A file needs a local disk, since SQLite shares memory between its processes. Only one process
 // writes at a time.

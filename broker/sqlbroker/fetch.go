@@ -131,6 +131,9 @@ func (f *fetcher) result(err error) {
 		f.attempt = 0
 		return
 	}
+	if f.attempt == 0 && classOf(err) != broker.ErrUnavailable && classOf(err) != broker.ErrIndeterminate { //nolint:errorlint // classOf returns the sentinel itself
+		s.b.cfg.Logger.WarnContext(s.b.life, "sql: no messages can be claimed; it is repeated", "queue", s.q.name, "error", err)
+	}
 	wake.SleepOr(s.b.life, s.closed, s.b.cfg.Backoff.Interval(f.attempt))
 	f.attempt++
 }
@@ -181,7 +184,8 @@ func (f *fetcher) claim(want int) error {
 	ctx, cancel := context.WithTimeout(s.b.calls, s.lease)
 	defer cancel()
 	var rows []stored
-	// A claim that is forgotten in a crash of the server is only a redelivery.
+	// A claim that is forgotten in a crash of the server is a redelivery, since AckSync makes it durable
+	// before the acknowledgement.
 	err := s.b.conn.Relaxed(ctx, func(ctx context.Context, tx *sqlconn.Tx) (err error) {
 		c.sent = time.Now()
 		if s.b.postgres() {
@@ -351,11 +355,11 @@ func (f *fetcher) accept(c *claim, rows []stored) {
 // all if the subscription is closed, become excess. Call it with s.mu held.
 func (f *fetcher) add(c *claim, rows []stored) {
 	s := f.s
-	all := make([]delivery, len(rows))
+	all, now := make([]delivery, len(rows)), time.Now()
 	for i := range rows {
 		d := &all[i]
 		d.sub, d.token, d.level, d.count = s, c.token, int(*rows[i].level), int(*rows[i].deliveries)
-		d.until, d.lost = c.sent.Add(s.lease), make(chan struct{})
+		d.claimed, d.until, d.lost = now, c.sent.Add(s.lease), make(chan struct{})
 		rows[i].fill(&d.message)
 		s.held[d] = struct{}{}
 		if len(s.held) > s.limit || s.isClosed {
