@@ -21,6 +21,13 @@ const (
 	firstClaim = 64
 	// cursorTime is the time after which a claim begins at the first message again.
 	cursorTime = time.Second
+	// A claim from the first message that takes longer than cheapSweep may take at most one part in
+	// sweepPart of the time.
+	cheapSweep = 50 * time.Millisecond
+	sweepPart  = 20
+	// lateCommit is the time for which a message may be committed after its due time, and is still
+	// found without a claim from the first message.
+	lateCommit = 2 * time.Second
 	// recoverScan is the number of messages that the search for a claim of unknown outcome looks
 	// at.
 	recoverScan = 10_000
@@ -40,6 +47,12 @@ type fetcher struct {
 	levels, due, seq []int64
 	moved            bool // a cursor is not at the beginning
 	reset            time.Time
+
+	// A transaction of anybody that lasts long keeps all messages that were removed meanwhile, so a
+	// claim from the first message takes long too.
+	sweep time.Duration // the time of the last claim from the first message
+	swept time.Time     // when it was sent
+	floor int64         // the queue had no message due before, apart from held and late ones
 }
 
 // claim is one claim: a random token that fences its settlements, and the time when it was sent.
@@ -48,6 +61,7 @@ type claim struct {
 	sent  time.Time
 	want  int
 	wake  time.Duration // the time until the next message is due
+	now   int64         // the database's time, for PostgreSQL
 
 	// For a claim of unknown outcome: when to look for its messages, and how often that was done.
 	look  time.Time
@@ -64,6 +78,7 @@ var lookAfter = [...]time.Duration{0, 50 * time.Millisecond, 200 * time.Millisec
 func (s *subscription) fetch() {
 	f := fetcher{s: s, timer: time.NewTimer(0), size: -1}
 	defer f.timer.Stop()
+	f.floor = math.MinInt64
 	n := s.q.count()
 	f.levels, f.due, f.seq = make([]int64, n), make([]int64, n), make([]int64, n)
 	for i := range f.levels {
@@ -81,12 +96,26 @@ func (s *subscription) fetch() {
 	s.wakeLease.Notify()
 }
 
-// rewind makes the next claim begin at the first message.
+// rewind makes the next claim begin at the first message. While that is costly, it leaves cursors
+// that have moved, since new messages come behind them, and moves the others to the floor.
 func (f *fetcher) rewind() {
+	from := int64(math.MinInt64)
+	if f.costly() {
+		if f.moved {
+			return
+		}
+		from = f.floor
+	}
 	for i := range f.due {
-		f.due[i], f.seq[i] = math.MinInt64, 0
+		f.due[i], f.seq[i] = from, 0
 	}
 	f.moved, f.reset = false, time.Now()
+}
+
+// costly reports whether claims from the first message take long, and the last one was sent not
+// long ago.
+func (f *fetcher) costly() bool {
+	return f.sweep > cheapSweep && time.Since(f.swept) < sweepPart*f.sweep
 }
 
 // step does one of these, the first that is necessary: it returns excess messages, looks for the
@@ -181,6 +210,7 @@ func (f *fetcher) claim(want int) error {
 		f.rewind()
 	}
 	c := &claim{token: rand.Int64N(math.MaxInt64) + 1, sent: time.Now(), want: min(want, limit)}
+	sweeps := s.b.postgres() && f.due[0] == math.MinInt64
 	ctx, cancel := context.WithTimeout(s.b.calls, s.lease)
 	defer cancel()
 	var rows []stored
@@ -195,6 +225,9 @@ func (f *fetcher) claim(want int) error {
 		}
 		return err
 	})
+	if sweeps {
+		f.sweep, f.swept = time.Since(c.sent), c.sent
+	}
 	if err != nil {
 		if errors.Is(err, sqlconn.ErrIndeterminate) {
 			f.unknown = append(f.unknown, c)
@@ -214,7 +247,7 @@ func (f *fetcher) claimAll(ctx context.Context, tx *sqlconn.Tx, c *claim) (rows 
 	for found.Next() {
 		var r stored
 		var next *int64
-		if err := found.Scan(append([]any{&next}, r.columns()...)...); err != nil {
+		if err := found.Scan(append([]any{&next, &c.now}, r.columns()...)...); err != nil {
 			return nil, err
 		}
 		c.wakeIn(next)
@@ -346,6 +379,7 @@ func (f *fetcher) accept(c *claim, rows []stored) {
 	}
 	f.moved = s.b.postgres() && len(rows) > 0
 	if short {
+		f.floor, f.moved = c.now-lateCommit.Microseconds(), false
 		f.rewind()
 	}
 	f.add(c, rows)
