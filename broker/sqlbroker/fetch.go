@@ -41,6 +41,7 @@ type fetcher struct {
 	attempt int       // failures in a row
 	size    int       // the average body of the last claim; -1: unknown
 	unknown []*claim  // claims of unknown outcome
+	short   bool      // the last claim found fewer messages than it wanted
 
 	// The cursor of each level, for PostgreSQL: the last claimed message. Claims from the beginning
 	// would look at all messages that are held or were removed recently.
@@ -213,6 +214,12 @@ func (f *fetcher) claim(want int) error {
 	sweeps := s.b.postgres() && f.due[0] == math.MinInt64
 	ctx, cancel := context.WithTimeout(s.b.calls, s.lease)
 	defer cancel()
+	if ready, err := f.mayFind(ctx, c); err != nil || !ready {
+		if err == nil {
+			f.accept(c, nil)
+		}
+		return err
+	}
 	var rows []stored
 	// A claim that is forgotten in a crash of the server is a redelivery, since AckSync makes it durable
 	// before the acknowledgement.
@@ -271,16 +278,39 @@ func (f *fetcher) claimEach(ctx context.Context, tx *sqlconn.Tx, c *claim) (rows
 			return rows, err
 		}
 	}
+	_, err = f.readNext(ctx, tx, c)
+	return rows, err
+}
+
+// mayFind reports whether to send the claim c. After a claim that found too little in a file it
+// reads first whether there is a message: a claim without result would lock out all other writers.
+// Each change of the file wakes the consumers of all queues.
+func (f *fetcher) mayFind(ctx context.Context, c *claim) (ready bool, err error) {
+	conn := f.s.b.conn
+	if f.s.b.postgres() || !conn.Shared() || !f.short {
+		return true, nil
+	}
+	err = conn.View(ctx, func(ctx context.Context, tx *sqlconn.Tx) (err error) {
+		ready, err = f.readNext(ctx, tx, c)
+		return err
+	})
+	return ready, err
+}
+
+// readNext reads when the next message of each level can be claimed, for SQLite. It notes in c when
+// to claim again, and reports whether a message can be claimed now.
+func (f *fetcher) readNext(ctx context.Context, tx *sqlconn.Tx, c *claim) (ready bool, err error) {
 	for _, level := range f.levels {
 		var next int64
-		err := tx.Row(ctx, text.next, q, level).Scan(&next)
+		err := tx.Row(ctx, f.s.b.text.next, f.s.q.id, level).Scan(&next)
 		if err == nil {
 			c.wakeIn(&next)
+			ready = ready || next <= 0
 		} else if !errors.Is(err, sqlconn.ErrNoRows) {
-			return nil, err
+			return false, err
 		}
 	}
-	return rows, nil
+	return ready, nil
 }
 
 // scan appends the messages of a query to rows and closes the query.
@@ -356,6 +386,7 @@ func (f *fetcher) accept(c *claim, rows []stored) {
 		return cmp.Or(cmp.Compare(*x.level, *y.level), cmp.Compare(*x.due, *y.due), cmp.Compare(*x.seq, *y.seq))
 	})
 	short := len(rows) < c.want
+	f.short = short
 	bytes := 0
 	for i := range rows {
 		r := &rows[i]

@@ -149,3 +149,42 @@ func TestRefusedClaimIsLogged(t *testing.T) {
 		})
 	})
 }
+
+// A consumer of an empty queue does not write, since it would wait for other writers of the file
+// and make them wait.
+func TestIdleConsumerTakesNoLock(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	url := urls(t)["sqlite"]
+	cfg := config(url, "n")
+	cfg.Poll = 10 * time.Millisecond
+	b := open(t, cfg)
+	s := subscribed(ctx, t, b, "q", 10)
+	if err := b.Publish(ctx, "q", &broker.Message{ID: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := broker.AckSync(ctx, received(ctx, t, s)); err != nil {
+		t.Fatal(err)
+	}
+	polls := func() {
+		begun := time.Now()
+		testwait.Until(t, "some polls have passed", func() bool { return time.Since(begun) > 20*cfg.Poll })
+	}
+	polls() // the first of them may follow the message
+	conn, err := sqlconn.New(sqlconn.Config{Engine: sqltest.Engine(url), URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = conn.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error { // holds the lock of the file
+		if _, err := tx.Exec(ctx, "UPDATE swarmiji_queue SET dropped = dropped"); err != nil {
+			return err
+		}
+		polls()
+		short, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		return b.Close(short)
+	})
+	if err := errors.Join(err, conn.Close(ctx)); err != nil {
+		t.Error(err)
+	}
+}

@@ -23,7 +23,7 @@ type texts struct {
 	// token. It returns the time until the next is due, the time, and the columns of claimed. SQLite:
 	// $2 level, $3 number, $4 lease, $5 token. It returns the columns of claimed.
 	claim string
-	// next: $1 queue, $2 level. It returns the next due time after now, for SQLite.
+	// next: $1 queue, $2 level. It returns the time until the first message can be claimed, for SQLite.
 	next string
 	// clock returns the time.
 	clock string
@@ -219,7 +219,7 @@ func (t *texts) forSQLite(now, once string) {
 		WHERE seq IN (SELECT seq FROM swarmiji_message WHERE queue = $1 AND level = $2 AND ` + free + ` <= ` + once + `
 			ORDER BY ` + free + `, seq LIMIT $3)
 		RETURNING ` + strings.ReplaceAll(claimed, "m.", "")
-	t.next = `SELECT ` + free + ` - ` + once + ` FROM swarmiji_message WHERE queue = $1 AND level = $2 AND ` + free + ` > ` + once + `
+	t.next = `SELECT ` + free + ` - ` + once + ` FROM swarmiji_message WHERE queue = $1 AND level = $2
 		ORDER BY ` + free + `, seq LIMIT 1`
 	t.ack = `DELETE FROM swarmiji_message` + ofRow
 	t.release = `UPDATE swarmiji_message SET leased = 0, token = 0, deliveries = deliveries - $6,
