@@ -1,7 +1,6 @@
 package sqlconn
 
 import (
-	"context"
 	"os"
 	"time"
 )
@@ -29,17 +28,6 @@ type traces struct {
 
 // idle reports whether the files have not changed for a while.
 func (t *traces) idle() bool { return time.Since(t.moved) > idleAfter }
-
-// wait blocks until the files should be looked at again, and returns true. That is after the
-// shortest interval of the watchers, and after at least idlePoll while the files are idle. A new
-// watcher ends it. It returns false if ctx ends first.
-func (t *traces) wait(ctx context.Context, w *Wakes) bool {
-	d := w.interval()
-	if d > 0 && t.idle() {
-		d = max(d, idlePoll)
-	}
-	return d == 0 || w.faster.Wait(ctx, d)
-}
 
 // trace is the size and time of a file. The zero value means that the file does not exist.
 type trace struct {

@@ -1,11 +1,9 @@
 package sqlconn
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -54,27 +52,6 @@ func TestTraces(t *testing.T) {
 			t.Errorf("%s: changed %v", step.what, got)
 		}
 	}
-}
-
-// TestPollOfIdleFile shows that an idle file is polled less often, until it is written.
-func TestPollOfIdleFile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWakes(func(ctx context.Context, _ *Wakes) { <-ctx.Done() })
-		c := &Conn{wake: w}
-		defer c.Watch(0).Close()
-		defer c.Watch(time.Minute).Close()
-		<-w.faster // the second watcher
-		tr := traces{moved: time.Now()}
-		for _, want := range []time.Duration{DefaultPoll, idlePoll, DefaultPoll} {
-			begun := time.Now()
-			if !tr.wait(t.Context(), w) || time.Since(begun) != want {
-				t.Errorf("the wait took %v, want %v", time.Since(begun), want)
-			}
-			if time.Sleep(2 * idleAfter); want == idlePoll {
-				tr.moved = time.Now()
-			}
-		}
-	})
 }
 
 // TestIdleTraces shows that a file counts as idle a while after its last write.

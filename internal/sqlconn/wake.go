@@ -231,7 +231,7 @@ func (l *lite) Watch(ctx context.Context, w *Wakes) {
 	var last int64
 	t := traces{file: l.file}
 	for {
-		if !t.wait(ctx, w) {
+		if d := w.interval(); d > 0 && !w.faster.Wait(ctx, d) {
 			return
 		}
 		if !t.changed() {
