@@ -147,7 +147,7 @@ func (l *lite) checkLite() error {
 		l.file, err = url.PathUnescape(u.Opaque)
 	}
 	if err != nil || l.file == "" || strings.HasSuffix(l.file, "/") || strings.ContainsRune(l.file, 0) {
-		return errors.New("sql: the URL names no SQLite file")
+		return errors.New("sql: the URL names no SQLite file; write sqlite:app.db or sqlite:///path/app.db")
 	}
 	return nil
 }
