@@ -63,7 +63,7 @@ func TestJobsRefused(t *testing.T) {
 		"redis://:hunter2@host":        "redis:// keeps no jobs",
 		"mysql://user:hunter2@host/db": "there is no adapter for mysql://",
 		"sqlite:":                      "names no SQLite file; write sqlite:app.db",
-		"mem:":                         "two slashes are missing after mem: in the URL",
+		"mem:jobs":                     "two slashes are missing after mem: in the URL",
 		"postgres://u:hunter2@host/d?sslmode=require": "verifies no certificate",
 		"jobs.db":       "no scheme; write sqlite:jobs.db, postgres://",
 		"":              "empty; write sqlite:jobs.db, postgres://",

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
