@@ -78,12 +78,12 @@ func TestWaitForMixedJobs(t *testing.T) {
 	})
 }
 
-// TestRefusalsSayWhatIsWanted: the error for a refused field names what was found or what is wanted.
-func TestRefusalsSayWhatIsWanted(t *testing.T) {
+// TestRefusalsSayWhy: the error for a refused field names the found value or an accepted one.
+func TestRefusalsSayWhy(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		for want, spec := range map[string]jobs.Spec{
-			`data: malformed: they are no JSON object, such as {"page": 1}`:   {Name: "a", Data: []byte("[1]")},
+			`data: malformed: want a JSON object, such as {"page": 1}`:        {Name: "a", Data: []byte("[1]")},
 			"weight: malformed: -1 is not from 0 to 1099511627":               {Name: "a", Queue: "q", Weight: task.Set(-1.0)},
 			"jobPriority: malformed: 2000000 is not from -1048576 to 1048576": {Name: "a", Priority: task.Set(2_000_000)},
 		} {

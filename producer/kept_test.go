@@ -348,8 +348,8 @@ func TestExpiredKeptTask(t *testing.T) {
 	}
 }
 
-// TestWaitForConditions shows that the error of a wait for a task that waits for its conditions names
-// the command that explains them.
+// TestWaitForConditions shows that the error of a wait for a task with conditions names the command
+// that explains them.
 func TestWaitForConditions(t *testing.T) {
 	o := newOffice(t)
 	f, err := number.Submit(t.Context(), o, 1, task.WithThrottle("q"))

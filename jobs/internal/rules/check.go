@@ -46,7 +46,7 @@ func CheckGiven(data []byte) ([]byte, error) {
 	case len(data) > jobstore.MaxData:
 		return nil, LongerThan("data", len(data), jobstore.MaxData)
 	case jobstore.CheckData(data) != nil:
-		return nil, &jobstore.FieldError{Field: "data", Problem: Malformed, Detail: `they are no JSON object, such as {"page": 1}`}
+		return nil, &jobstore.FieldError{Field: "data", Problem: Malformed, Detail: `want a JSON object, such as {"page": 1}`}
 	}
 	return data, nil
 }
