@@ -135,8 +135,9 @@ func (b *Broker) prepare(ctx context.Context, o broker.Outgoing) (row, error) {
 }
 
 // PublishBatch implements [broker.BatchPublisher]. The messages are sent in their order, up to
-// 1,000 and about 4 MiB in a transaction. It waits for all, and returns a BatchError if a message
-// failed.
+// 1,000 and about 4 MiB in a transaction. It waits for all. A message that fails does not stop the
+// others, except those of its transaction. Returns nil if all were stored, otherwise a
+// [broker.BatchError] with the error of each message, one of those of publish.
 func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 	errs := make([]error, len(ms))
 	es := make([]*entry[row], 0, len(ms))
@@ -171,8 +172,9 @@ func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 // oneStatement reports that a batch needs one statement.
 func oneStatement[T any]([]*entry[T]) bool { return true }
 
-// insert stores the messages es and notifies the consumers of their queues. It is the send function
-// of the batcher of published messages.
+// insert stores the messages es and notifies the consumers of their queues after the commit. A
+// message with the same id and generation as a stored one is dropped. Returns errors of the
+// database. It is the send function of the batcher of published messages.
 func (b *Broker) insert(ctx context.Context, tx *sqlconn.Tx, es []*entry[row]) error {
 	rows := make([][]any, len(es))
 	topics := make(map[*queue]bool)

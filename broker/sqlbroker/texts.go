@@ -95,7 +95,8 @@ func unnest(columns ...string) string {
 	return "unnest(" + strings.Join(args, ", ") + ") WITH ORDINALITY AS k(" + strings.Join(names, ", ") + ", n)"
 }
 
-// newTexts returns the statements in the dialect d.
+// newTexts returns the statements in the dialect d, as the fields of texts describe them. It calls
+// no database.
 func newTexts(d sqlconn.Dialect) *texts {
 	now := d.Now()
 	once := "(SELECT " + now + ")" // read once, so that an index is used
