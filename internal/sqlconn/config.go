@@ -124,7 +124,8 @@ func (c Config) driver() (Driver, error) {
 }
 
 // checkLite checks the URL of a SQLite database and sets l.file, which stays "" for a database in
-// memory.
+// memory. It opens nothing. Returns an error, which never holds the URL, for a URL that names no
+// file, for parameters, and for a TLS configuration.
 func (l *lite) checkLite() error {
 	_, rest, _ := strings.Cut(l.URL, ":")
 	if l.TLS != nil {

@@ -36,7 +36,8 @@ type trace struct {
 }
 
 // changed reports whether the database may have changed since the last call. It may return true
-// without a change. It finds each change within the time surely.
+// without a change. It finds each change within the time surely. It reads the sizes and times of
+// the files, and counts a file that cannot be read as missing.
 func (t *traces) changed() bool {
 	now := time.Now()
 	look := [2]trace{traceOf(t.file), traceOf(t.file + "-wal")}

@@ -151,7 +151,8 @@ func (s *Wakes) topics(topics []string) {
 	}
 }
 
-// NotifyAll notifies all watchers that something has or may have changed. It takes s.mu.
+// NotifyAll notifies all watchers that something has or may have changed, and calls the functions
+// of Listen with "". It takes s.mu, but does not hold it during these calls.
 func (s *Wakes) NotifyAll() {
 	s.mu.Lock()
 	for w := range s.open {
@@ -163,7 +164,8 @@ func (s *Wakes) NotifyAll() {
 	s.tell("")
 }
 
-// Foreign notifies the watchers of a topic that another process has sent. It takes s.mu.
+// Foreign notifies the watchers of a topic that another process has sent, and calls the functions
+// of Listen with it. It takes s.mu, but does not hold it during these calls.
 func (s *Wakes) Foreign(topic string) {
 	s.topics([]string{topic})
 	s.tell(topic)
@@ -222,8 +224,10 @@ func (s *Wakes) close(ctx context.Context) error {
 	}
 }
 
-// Watch implements Database. It polls the file and the database's number of changes, and notifies
-// the watchers. It blocks until ctx ends or the database is closed.
+// Watch implements Database. It polls the file at the shortest interval of the watchers, and asks
+// the database for its number of changes if the file seems changed. If that number is another, it
+// notifies the watchers. It blocks until ctx ends or the database is closed; for a database in
+// memory it returns at once.
 func (l *lite) Watch(ctx context.Context, w *Wakes) {
 	if l.file == "" {
 		return
