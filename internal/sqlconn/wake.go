@@ -26,8 +26,7 @@ type Watcher struct {
 //
 // The Watcher is notified of changes by this process at once. Changes by other processes follow
 // later. PostgreSQL sends a notification up to 5 ms after a commit. A SQLite file is polled every
-// poll, and at most every 50 ms if it was not written for 200 ms. Any change counts, since the
-// file does not show the topic. Default for poll: 10ms.
+// poll, where any change counts, since the file does not show the topic. Default for poll: 10ms.
 //
 // A Watcher may be notified without a change. A notification may be lost with a connection, so the
 // caller must also check by itself at intervals.
@@ -235,8 +234,8 @@ func (l *lite) Watch(ctx context.Context, w *Wakes) {
 	var last int64
 	t := traces{file: l.file}
 	for {
-		if d := w.interval(); d > 0 && !w.faster.Wait(ctx, d) {
-			return
+		if d := w.interval(); d == 0 || !w.faster.Wait(ctx, d) {
+			return // without watchers, ctx has ended
 		}
 		if !t.changed() {
 			continue
