@@ -267,7 +267,7 @@ func ofPatterns(d sqlconn.Dialect, mock bool) source {
 const serverBy = "coalesce(CAST($2 AS bigint), (SELECT t FROM n))"
 
 // dueText returns the statement about due jobs that key identifies; the type dueKey lists its
-// arguments.
+// arguments. It calls no database.
 func dueText(d sqlconn.Dialect, key dueKey) string {
 	s := newSource(d)
 	next := 3
