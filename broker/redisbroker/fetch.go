@@ -329,8 +329,8 @@ func (s *subscription) addHeld(own *owner, ds []*delivery) bool {
 	return true
 }
 
-// setLevels sorts the ready deliveries by the levels l, which another process has declared. Call it
-// with s.mu held.
+// setLevels sorts the ready deliveries by the levels l, which another process has declared, into a
+// new s.ready. It does not set s.levels. Call it with s.mu held.
 func (s *subscription) setLevels(l *levels) {
 	ready := make([][]*delivery, max(1, len(l.bounds)))
 	for _, ds := range s.ready {

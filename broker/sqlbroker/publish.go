@@ -29,7 +29,8 @@ const fixedSize = 200
 // rowSize returns the approximate size of a message, in bytes.
 func rowSize(e *entry[row]) int { return fixedSize + len(e.v.m.Body) + len(e.v.meta) }
 
-// encode returns m as a row of q, for delivery at the given time. Returns ErrMalformed or
+// encode returns m as a row of q, for delivery at the given time; zero: at once. A time from
+// broker.FromNow counts from the insertion, by the database's clock. Returns ErrMalformed or
 // ErrTooLarge if m cannot be stored.
 func (b *Broker) encode(q *queue, m *broker.Message, at time.Time) (row, error) {
 	meta, err := b.check(m)

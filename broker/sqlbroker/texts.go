@@ -165,7 +165,8 @@ const (
 	ofKey      = `m.queue = k.queue AND m.id = k.id AND m.generation = k.generation AND m.token = k.token`
 )
 
-// forPostgres sets the statements that are particular to PostgreSQL.
+// forPostgres sets the statements of t that are particular to PostgreSQL. now and once are
+// expressions for the time: the current one, and one that is read once.
 func (t *texts) forPostgres(now, once string) {
 	key := unnest(keyColumns...)
 	// The rows of a batch get their seq in the order of the batch.

@@ -98,7 +98,8 @@ func (b *Broker) JudgeStart(ctx context.Context, queue string, s broker.Start) e
 	return wrap(err, "judge a start in", queue)
 }
 
-// checkNote returns ErrMalformed if s or the queue name is not valid, ErrClosed after Close.
+// checkNote returns ErrMalformed if s or the queue name is not valid, ErrClosed after Close, and
+// nil otherwise. It takes b.mu.
 func (b *Broker) checkNote(queue string, s broker.Start) error {
 	if err := b.open(queue); err != nil {
 		return err
