@@ -229,7 +229,7 @@ func (s *Store) repair(ctx context.Context, what string, rows [][]any) (n int64,
 		return 0, err
 	}
 	err = s.conn.Single(ctx, func(ctx context.Context, tx *sqlconn.Tx) (err error) {
-		if n, err = tx.Exec(ctx, s.text.mend, s.name, asJSON(rows)); n > 0 {
+		if n, err = tx.Exec(ctx, s.text.repair, s.name, asJSON(rows)); n > 0 {
 			tx.Notify(s.topic)
 		}
 		return err
