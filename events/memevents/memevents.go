@@ -50,7 +50,8 @@ type hub struct {
 	mu sync.Mutex
 }
 
-// New makes a bus without listeners. It starts no goroutine.
+// New makes a bus without listeners. Default of Buffer: DefaultBuffer; of Retain.Max, if events are
+// retained: events.DefaultRetained. It starts no goroutine and cannot fail.
 func New(c Config) *Bus {
 	if c.Buffer <= 0 {
 		c.Buffer = DefaultBuffer

@@ -72,7 +72,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// complete returns c with its defaults. Its error lists all faults except those of the URL.
+// complete returns c with its defaults. Its error joins all faults: negative values of Readers,
+// Timeout and LockWait. It does not check the URL.
 func (c Config) complete() (Config, error) {
 	var errs []error
 	for _, n := range []struct {

@@ -21,7 +21,8 @@ type Conn struct {
 // invalid after the function returns.
 type Func func(ctx context.Context, tx *Tx) error
 
-// New returns a Conn for cfg. It does not connect. Its error lists all faults of cfg.
+// New returns a Conn for cfg. It does not connect and starts no goroutine. Its error joins all
+// faults of cfg; there is no Conn then.
 func New(cfg Config) (*Conn, error) {
 	cfg, err := cfg.complete()
 	driver, noDriver := cfg.driver()

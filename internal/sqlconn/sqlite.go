@@ -61,7 +61,8 @@ func (l *lite) Dialect() Dialect { return SQLite }
 // Shared implements Database. It returns false for a database in memory.
 func (l *lite) Shared() bool { return l.file != "" }
 
-// source returns the driver's name of the database, with the settings of every connection.
+// source returns the driver's name of the database, with the settings of every connection: the wait
+// for locks, durable commits, foreign keys, and the given pragmas.
 func (l *lite) source(pragmas ...string) string {
 	u := url.URL{Scheme: "file", OmitHost: true, Path: l.file}
 	q := url.Values{"_pragma": append([]string{
