@@ -112,8 +112,8 @@ func (b *Broker) checkNote(queue string, s broker.Start) error {
 }
 
 // changeNotes replaces the notes of the message of s by what fn returns, in one transaction that
-// locks them. fn gets the stored notes, none if there are none, and may run more than once. If
-// create is false and the message has no notes it does nothing. It waits for the database. Returns
+// locks them. fn gets the stored notes, which may be empty, and may run more than once. If create
+// is false and the message has no row of notes it does nothing. It waits for the database. Returns
 // its errors, and ErrAccess if the stored notes cannot be read.
 func (b *Broker) changeNotes(ctx context.Context, q *queue, s broker.Start, create bool, fn func([]broker.Start) []broker.Start) error {
 	return b.update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
@@ -187,8 +187,8 @@ func (b *Broker) NodeState(ctx context.Context, node string) (broker.NodeState, 
 //
 //   - NodePresent: the beat has grown since the first read.
 //   - NodeLeft: the row says so.
-//   - NodeAbsent: there is no row, the beat did not grow within nodeSilence, or the last one is
-//     older than nodeOld.
+//   - NodeAbsent: the node has no row, or the beat did not grow within nodeSilence.
+//   - NodeAbsent, too: the last beat is older than nodeOld.
 //
 // Returns ErrUnavailable if ctx ends first, errClosed if the Broker ends first, and errors of the
 // database, with a state that means nothing.

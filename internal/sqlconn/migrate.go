@@ -71,9 +71,9 @@ func (c *Conn) Migrate(ctx context.Context, component string, files fs.FS) error
 	})
 }
 
-// version returns the stored version of a component, or 0 if there is none. It takes no lock of the
-// database, so a program with current tables does not wait for other processes. It waits for the
-// database and returns its errors; the caller then reads the version with a lock.
+// version returns the stored version of a component, or 0 if it has no tables yet. It takes no lock
+// of the database, so a program with current tables does not wait for other processes. It waits for
+// the database and returns its errors; the caller then reads the version with a lock.
 func (c *Conn) version(ctx context.Context, component string) (have int, err error) {
 	err = c.View(ctx, func(ctx context.Context, tx *Tx) error {
 		var n int
@@ -90,7 +90,7 @@ func (c *Conn) version(ctx context.Context, component string) (have int, err err
 	return have, err
 }
 
-// version returns the stored version of a component, or 0 if there is none, and errors of the
+// version returns the stored version of a component, or 0 for an unknown one, and errors of the
 // database. The table of versions must exist.
 func (t *Tx) version(ctx context.Context, component string) (int, error) {
 	var have int

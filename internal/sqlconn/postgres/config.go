@@ -23,8 +23,8 @@ type config struct {
 }
 
 // check returns cfg with the configuration of the client's pool, which it parses from the URL and
-// the environment. It sets the defaults of the pool, of timeouts and of cfg.Settings where the URL
-// has none. It does not connect.
+// the environment. It sets the defaults of the pool, of timeouts and of cfg.Settings that are not
+// in the URL. It does not connect.
 //
 // Returns an error for a URL that cannot be read and for TLS settings that contradict each other.
 // Also returns one if a server's certificate would not be verified. The client's errors quote the
