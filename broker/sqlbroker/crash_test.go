@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
@@ -35,20 +35,11 @@ func TestCrashUndoesClaim(t *testing.T) {
 	d := received(ctx, t, s)
 
 	// The acknowledgement waits for a lock when the server is killed.
-	locker, err := pgx.Connect(ctx, srv.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = locker.Close(ctx) }() // the server is killed before
-	if _, err := locker.Exec(ctx, "BEGIN; LOCK TABLE swarmiji_message IN EXCLUSIVE MODE"); err != nil {
-		t.Fatal(err)
-	}
+	blocked := blockUntilEnd(ctx, t, srv, "BEGIN; LOCK TABLE swarmiji_message IN EXCLUSIVE MODE")
 	acked := make(chan error, 1)
 	go func() { acked <- broker.AckSync(ctx, d) }()
 	testwait.Until(t, "the acknowledgement waits for the lock", func() bool {
-		var n int
-		err := locker.QueryRow(ctx, "SELECT count(*) FROM pg_locks WHERE NOT granted").Scan(&n)
-		return err == nil && n > 0
+		return blocked("SELECT count(*) FROM pg_locks WHERE NOT granted") > 0
 	})
 	srv.Kill()
 	if err := srv.Restart(ctx); err != nil {
@@ -68,4 +59,38 @@ func TestCrashUndoesClaim(t *testing.T) {
 	if ackErr != nil && !errors.Is(ackErr, broker.ErrLeaseLost) {
 		t.Errorf("AckSync: %v, want ErrLeaseLost", ackErr)
 	}
+}
+
+// blockUntilEnd runs statements in a session that then sleeps, until the server or the test ends.
+// It returns a function that reads a number in another session, or -1 after an error.
+func blockUntilEnd(ctx context.Context, t *testing.T, srv *testserver.Postgres, text string) func(query string) int64 {
+	t.Helper()
+	conn, err := sqlconn.New(sqlconn.Config{Engine: sqltest.Engine(srv.URL()), URL: srv.URL(), Name: "control"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := ctx
+	read := func(query string) int64 {
+		n := int64(-1)
+		err := conn.View(whole, func(ctx context.Context, tx *sqlconn.Tx) error { return tx.Row(ctx, query).Scan(&n) })
+		if err != nil {
+			return -1
+		}
+		return n
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = srv.Exec(ctx, "postgres", text+"; SELECT pg_sleep(600)") // it is interrupted
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+		_ = conn.Close(context.Background())
+	})
+	testwait.Until(t, "the session sleeps", func() bool {
+		return read("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") == 1
+	})
+	return read
 }

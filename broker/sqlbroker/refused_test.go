@@ -93,7 +93,8 @@ func TestRefusedAckIsRepeated(t *testing.T) {
 		if err := first.Ack(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if err := broker.AckSync(ctx, second); !errors.Is(err, broker.ErrAccess) { // sent with the first or after it
+		// it is sent with the first or after it
+		if err := broker.AckSync(ctx, second); !errors.Is(err, broker.ErrAccess) {
 			t.Fatalf("AckSync: %v, want ErrAccess", err)
 		}
 		end()
@@ -175,7 +176,8 @@ func TestIdleConsumerTakesNoLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = conn.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error { // holds the lock of the file
+	// the transaction holds the lock of the file
+	err = conn.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
 		if _, err := tx.Exec(ctx, "UPDATE swarmiji_queue SET dropped = dropped"); err != nil {
 			return err
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
-// SQLite goes on with a file that was moved or deleted. What is committed then would be lost, so
+// SQLite continues with a file that was moved or deleted. The changes would be lost with it, so
 // calls fail until the file is back.
 func TestMovedFile(t *testing.T) {
 	ctx := t.Context()
