@@ -19,15 +19,6 @@ const (
 	claimBytes = 8 << 20
 	// firstClaim limits the first claim, before the size of the messages is known.
 	firstClaim = 64
-	// cursorTime is the time after which a claim begins at the first message again.
-	cursorTime = time.Second
-	// A claim from the first message that takes longer than cheapSweep may take at most one part in
-	// sweepPart of the time.
-	cheapSweep = 50 * time.Millisecond
-	sweepPart  = 20
-	// lateCommit limits the time between the due time of a message and its commit. A message that is
-	// committed later is found by a claim from the first message only.
-	lateCommit = 2 * time.Second
 	// recoverScan is the number of messages that the search for a claim of unknown outcome looks
 	// at.
 	recoverScan = 10_000
@@ -95,28 +86,6 @@ func (s *subscription) fetch() {
 	close(s.idle)
 	s.mu.Unlock()
 	s.wakeLease.Notify()
-}
-
-// rewind makes the next claim begin at the first message. While that is costly, it leaves cursors
-// that have moved, since new messages come behind them, and moves the others to the floor.
-func (f *fetcher) rewind() {
-	from := int64(math.MinInt64)
-	if f.costly() {
-		if f.moved {
-			return
-		}
-		from = f.floor
-	}
-	for i := range f.due {
-		f.due[i], f.seq[i] = from, 0
-	}
-	f.moved, f.reset = false, time.Now()
-}
-
-// costly reports whether claims from the first message take long, and the last one was sent not
-// long ago.
-func (f *fetcher) costly() bool {
-	return f.sweep > cheapSweep && time.Since(f.swept) < sweepPart*f.sweep
 }
 
 // step does one of these, the first that is necessary: it returns excess messages, looks for the
