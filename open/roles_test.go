@@ -200,6 +200,8 @@ func TestRolesLimit(t *testing.T) {
 	for name, server := range map[string]func(t *testing.T) (string, open.Options){
 		"memory": func(*testing.T) (string, open.Options) { return "mem://", open.Options{} },
 		"redis":  func(t *testing.T) (string, open.Options) { return testserver.RequireRedis(t).URL(), open.Options{} },
+		"sqlite":   func(t *testing.T) (string, open.Options) { return sqlURLs(t)["sqlite"], open.Options{} },
+		"postgres": func(t *testing.T) (string, open.Options) { return sqlURLs(t)["postgres"], open.Options{} },
 		"rabbit, results in redis": func(t *testing.T) (string, open.Options) {
 			return testserver.RequireRabbit(t).URL(), open.Options{Results: testserver.RequireRedis(t).URL()}
 		},
