@@ -68,7 +68,7 @@ func TestRevokedInSQL(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := r.Revoke(ctx, revoke.Options{}, f.ID()); err != nil && !errors.Is(err, revoke.ErrUnheard) {
+			if _, err := r.Revoke(ctx, revoke.Options{}, f.ID()); err != nil && !errors.Is(err, revoke.ErrUnheard) {
 				t.Fatal(err)
 			}
 			c, err := opened(t, at, o).Consumer(consumer.Config{})

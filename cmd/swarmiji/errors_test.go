@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net/url"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
