@@ -72,8 +72,8 @@
 //	postgres://user:password@host:5432/database   PostgreSQL 13 and later, with the parameters of pgx
 //
 // Package open reads only the parameters namespace, results, events, retain, dead_ttl and dead_max
-// of these URLs. sslmode is verify-full, verify-ca or disable. If the URL has no sslmode, the service file
-// decides, then PGSSLMODE, then disable.
+// of these URLs. sslmode is verify-full, verify-ca or disable. If the URL has no sslmode, the
+// service file decides, then PGSSLMODE, then disable.
 //
 // # A server in the process
 //
@@ -145,9 +145,9 @@ type Options struct {
 type Swarm struct {
 	Broker  broker.Broker
 	Results resultstore.ResultStore
-	// Events is nil if no part names a URL for events and the driver of the broker's URL has none,
-	// which may be a driver of another module. Then Revocations is nil too: consumers run revoked
-	// tasks, and log that once.
+	// Events is nil if no part names a URL for events and the broker's driver carries no events. All
+	// drivers of this module do. Then Revocations is nil too: consumers run revoked tasks, and log
+	// that once.
 	Events events.EventBus
 	// Control is a bus for commands to consumers, see package control. It is nil unless
 	// [Options].Control is set and Events is not nil. It is separate from Events, so a node that

@@ -125,7 +125,7 @@ func (t *target) results() (resultstore.ResultStore, error) {
 }
 
 // busless reports whether the Swarm has no event bus: no URL names a bus, no option retains events,
-// and the driver of the broker has none.
+// and the driver of the broker carries no events.
 func (ts *targets) busless() bool {
 	return ts.events == ts.broker && ts.events.parts.Events == nil && ts.events.retain.Age == 0
 }

@@ -52,8 +52,8 @@ func TestTasksInSQL(t *testing.T) {
 	}
 }
 
-// TestRevokedInSQL revokes a task in one Swarm before a consumer of another one starts. The database
-// alone keeps the revocation, and the consumer skips the task.
+// TestRevokedInSQL revokes a task in one Swarm before a consumer of another one starts. The
+// consumer finds the revocation in the database and skips the task.
 func TestRevokedInSQL(t *testing.T) {
 	for name, at := range sqlURLs(t) {
 		t.Run(name, func(t *testing.T) {

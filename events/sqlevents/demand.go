@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// askEvery is how long a publisher relies on its knowledge of the listeners.
+	// askEvery limits how long a publisher relies on its knowledge of the listeners.
 	askEvery = 250 * time.Millisecond
-	// settleTime is how long a new listener waits until every publisher has asked again. The
-	// clocks of two machines may run at slightly different rates.
+	// settleTime is the time after which every publisher has asked again. It is longer than
+	// askEvery, because the clocks of two machines may run at slightly different rates.
 	settleTime = askEvery + 50*time.Millisecond
-	// lease is how long a bus that ended without Close is still written for.
+	// lease limits the time for which publishers write for a bus that ended without Close.
 	lease = 30 * time.Second
 )
 

@@ -9,7 +9,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 )
 
-// liveTime is how long a message waits for a listener that lost its connection.
+// liveTime limits how long a message waits for a listener that lost its connection.
 const liveTime = 10 * time.Second
 
 // send writes the events of a message that are kept or that a listener wants. The batcher's

@@ -10,7 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/limit"
 )
 
-// state is what the database knows of one permit.
+// state is the stored state of one permit.
 type state struct {
 	now  int64 // the database's time, in microseconds
 	used int64 // the time up to which the rate is used

@@ -103,7 +103,7 @@ func rows(t *testing.T, c *sqlconn.Conn) (n int) {
 }
 
 // TestNothingStays shows that any limiter of the database deletes the rows of dead processes and of
-// unused rates, of all namespaces, also if they are more than one statement deletes.
+// unused rates, in all namespaces. More rows than one statement deletes need several calls.
 func TestNothingStays(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		dead, conn := opened(t, url, "a"), beside(t, url)

@@ -9,9 +9,9 @@ type texts struct {
 	// lock: $1 is a list of numbers, in order. It takes their advisory locks until the transaction
 	// ends. "" on SQLite, which has one writer.
 	lock string
-	// state: $2 list, with the place of each permit as its number; $3 holder. It returns the place,
-	// the time, the time up to which the rate is used, the held weight, and 1 if the holder holds
-	// the permit.
+	// state: $2 list, with the place of each permit as its number; $3 holder. The columns are the
+	// place, the time, the time up to which the rate is used, and the held weight. The last one is 1
+	// if the holder holds the permit.
 	state string
 	hold  string // $2 list of weights, $3 holder, $4 time, $5 end of the lease
 	use   string // $2 list of the times up to which the rates are used

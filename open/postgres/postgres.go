@@ -39,8 +39,8 @@ func (Driver) Schemes() []open.Scheme {
 }
 
 // Parts implements [open.Driver]. It returns the constructors of all adapters. Returns an error if
-// the TLS of the options is not a *tls.Config, or a limit of dead letters is invalid. The URL itself
-// is checked by the constructors.
+// the TLS of the options is not a *tls.Config, or a limit of dead letters is invalid. The
+// constructors check the URL itself.
 func (Driver) Parts(t *open.Target) (open.Parts, error) {
 	given, err := params.Given(t)
 	if err != nil {
