@@ -17,3 +17,6 @@ func AddIn(ctx context.Context, tx *sqlconn.Tx, b *Bus, message []byte) error {
 	_, err := tx.Exec(ctx, b.text.add, b.cfg.Namespace, 1, 0, liveTime.Microseconds(), message, lockKey(b.cfg.Namespace))
 	return err
 }
+
+// Asked reports whether b has asked which events are wanted.
+func Asked(b *Bus) bool { return b.demand.Load() != nil }

@@ -182,6 +182,7 @@ func TestNextEvent(t *testing.T) {
 					}
 				}
 			}()
+			testwait.Until(t, "the publisher has asked", func() bool { return sqlevents.Asked(publisher) })
 			s := subscribe(t, listener, "other", "after")
 			close(subscribed)
 			receive(t, s, "after")
