@@ -70,8 +70,8 @@ func (b *Bus) Subscribe(ctx context.Context, f events.Filter) (events.Subscripti
 }
 
 // begin lets l receive the rows that are written from now on, and starts the reading goroutine if
-// it does not run. It waits for the database and returns its errors. Returns ErrClosed if the bus was
-// closed meanwhile. It takes b.mu, but not while it waits.
+// it does not run. It waits for the database and returns its errors. Returns ErrClosed if the bus
+// was closed meanwhile. It takes b.mu, but not while it waits.
 func (b *Bus) begin(ctx context.Context, l *listener) error {
 	var here int64
 	err := b.view(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {

@@ -118,7 +118,7 @@ func TestUnwantedEventsAreNotWritten(t *testing.T) {
 			before := number(t, conn, messages)
 			last := open(t, config(url, "a"))
 			publish(t, last, "wanted", 1)
-			if err := last.Close(testwait.Long(t)); err != nil { // sends what waits
+			if err := last.Close(testwait.Long(t)); err != nil { // sends the waiting event
 				t.Fatal(err)
 			}
 			return number(t, conn, messages) == before
@@ -262,7 +262,7 @@ func TestCommitOrder(t *testing.T) {
 }
 
 // TestSweep shows that a bus that publishes deletes expired messages and listeners of all
-// namespaces, and that a reader counts exactly the kept events that it has missed.
+// namespaces. A reader counts exactly the kept events that it has missed.
 func TestSweep(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		c := config(url, "a")

@@ -12,8 +12,8 @@ import (
 	"github.com/swarmiji/swarmiji/resultstore"
 )
 
-// TestRoadOverPostgres runs the suite with all parts in one PostgreSQL database. A proxy can cut the
-// broker's connections.
+// TestRoadOverPostgres runs the suite with all parts in one PostgreSQL database. A proxy can cut
+// the broker's connections.
 func TestRoadOverPostgres(t *testing.T) {
 	server := testserver.RequirePostgres(t)
 	noLeaks(t)
