@@ -217,6 +217,8 @@ func (w *waiter) unfinished(cause error) error {
 	switch {
 	case open != "":
 		return fmt.Errorf("swarmiji: waiting for the result of %s: still %s%s: %w", w.id, open, why, cause)
+	case w.inbox.submitted(w.id) && w.inbox.producer.cfg.Jobs != nil:
+		return fmt.Errorf("swarmiji: waiting for the result of %s: no consumer has recorded the task in this result store; if it has conditions, its job may wait (swarmiji job ls --task, swarmiji job why); else check that a consumer serves its queue and has this store: %w", w.id, cause)
 	case w.inbox.submitted(w.id):
 		return fmt.Errorf("swarmiji: waiting for the result of %s: no consumer has recorded the task in this result store; check that a consumer serves its queue and has this store: %w", w.id, cause)
 	case resultstore.RepliesOnly(w.inbox.store):
