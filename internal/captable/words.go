@@ -110,6 +110,7 @@ var reasons = map[string]string{
 	"the adapter does not promise Retry":                                "a retry is published, confirmed and only then settled",
 	"the adapter does not promise Find":                                 "tasks cannot be found by their id",
 	"the adapter does not promise Witness":                              "it keeps no notes of starts",
+	"the adapter does not promise Transactions":                         "it is not in a database of the caller",
 	"the adapter does not promise Outlives":                             "a delivery ends with its connection",
 	"the adapter is no reply queue":                                     "the case is for reply queues",
 	"the adapter keeps no records":                                      "a reply queue keeps no records",
