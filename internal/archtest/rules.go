@@ -223,7 +223,7 @@ var layers = []rule{
 	{
 		"L3",
 		[]string{"jobs"},
-		[]string{"jobs/internal/*", "jobs/queue", "jobs/jobstore", "task", "broker", "when", "internal/taskio"},
+		[]string{"jobs/internal/*", "jobs/queue", "jobs/jobstore", "task", "broker", "when", "internal/taskio", "capability", "tx"},
 		"a job is a record with rules; its stores are handed in. When it repeats is a Spec of when; broker has the errors of submissions",
 	},
 	{
@@ -331,8 +331,8 @@ var layers = []rule{
 	{
 		"test",
 		[]string{"internal/sqlconn/sqltest"},
-		[]string{"connect/sqlconnect", "@engines"},
-		"it chooses an engine for the URLs of tests; only tests may import it",
+		[]string{"connect/sqlconnect", "@engines", "tx", "tx/pgxtx", "tx/sqltx"},
+		"it chooses an engine for the URLs of tests, and begins transactions as users do; only tests may import it",
 	},
 	{
 		"L2",
@@ -451,7 +451,7 @@ var layers = []rule{
 	{
 		"L5",
 		[]string{"bench/...", "examples/..."},
-		[]string{"task", "@ports", "middleware", "when", "schedule", "jobs", "jobs/queue", "jobs/runner", "jobs/bedrock", "jobs/callback", "producer", "consumer", "open", "open/*", "@adapters", "@connects", "@leaves", "internal/testserver", "internal/ledger", "internal/graphs", "examples/demo", "limit", "revoke", "middleware/gometrics", "middleware/tracing"},
+		[]string{"task", "@ports", "middleware", "when", "schedule", "jobs", "jobs/queue", "jobs/runner", "jobs/bedrock", "jobs/callback", "producer", "consumer", "open", "open/*", "@adapters", "@connects", "@leaves", "tx/sqltx", "internal/testserver", "internal/ledger", "internal/graphs", "examples/demo", "limit", "revoke", "middleware/gometrics", "middleware/tracing"},
 		"programs use the library as its users do; these may start a server of their own, keep a ledger, and run the tests' workflows",
 	},
 	{
