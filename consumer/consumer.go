@@ -23,6 +23,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/consumer/internal/crashes"
 	"github.com/swarmiji/swarmiji/consumer/internal/intake"
+	"github.com/swarmiji/swarmiji/consumer/internal/intx"
 	"github.com/swarmiji/swarmiji/consumer/internal/rates"
 	"github.com/swarmiji/swarmiji/consumer/internal/runs"
 	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
@@ -62,6 +63,7 @@ type Consumer struct {
 	// codec.BindArgs, stored once: a method value allocates
 	bind       func(contentType string, data []byte, v any) error
 	successors *workflow.Config
+	databases  intx.Databases
 	gather     resultstore.Gatherer // nil: no gatherer
 	members    task.MembersFunc     // reads the members of groups for handlers; nil: no gatherer
 	mux        task.Mux
@@ -286,6 +288,7 @@ func (c *Consumer) awaitServers(ctx context.Context) (unwatch func(), err error)
 	if err != nil && !errors.Is(err, broker.ErrTooMany) {
 		return func() {}, fmt.Errorf("swarmiji: consumer: queue %q: %w", name, err)
 	}
+	c.prepareTx(ctx)
 	return c.awaitRevocations(ctx)
 }
 

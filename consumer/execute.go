@@ -159,7 +159,7 @@ func (q *queue) finish(r *run, result any, err error) {
 // settles the task. result and err of the handler decide the settlement; a revocation of the task
 // may override them. It settles on another goroutine, unless the settlement is only an
 // acknowledgement. Before the settlement it clears a suspect's note of the start, and waits for the
-// broker.
+// broker. After SettleTx it calls settleAfterTx.
 func (q *queue) conclude(r *run, result any, err error) {
 	q.c.running.End(r, r.worker)
 	q.c.cfg.Metrics.Active.Dec(1)
@@ -170,6 +170,10 @@ func (q *queue) conclude(r *run, result any, err error) {
 	// be lost
 	if r.crash.Suspect() {
 		q.c.crashes.Clear(q.c.settle, crashRun{r})
+	}
+	if end := r.inTx.Close(); end != nil {
+		q.c.settling.Go(func() { q.settleAfterTx(r, end, result, err) })
+		return
 	}
 	v := r.applyRevocation(r.judge(result, err), err)
 	if r.settlesByAck(v) {

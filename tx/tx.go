@@ -28,3 +28,12 @@ type Rows interface {
 	// Close releases the rows. It may be called repeatedly.
 	Close() error
 }
+
+// Checker is a Broker or a store whose data are in a SQL database. A consumer asks each of them
+// before it settles a task in a transaction.
+type Checker interface {
+	// CheckTx returns nil if t is a transaction of the same database. It writes nothing, and t can go
+	// on in each case. Returns ErrUnsupported of the port for another database. Other errors are those
+	// of the database.
+	CheckTx(ctx context.Context, t Tx) error
+}
