@@ -10,6 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/consumer/internal/intx"
+	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
 	"github.com/swarmiji/swarmiji/internal/guard"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -70,10 +71,10 @@ func (r *run) writeEnd(ctx context.Context, w *intx.Writer, v verdict) error {
 		return err
 	}
 	now := time.Now()
-	s := &inTransaction{settlement: settlement{r}, save: w.Save}
-	s.step = func(do func(context.Context) error) error { return do(ctx) }
+	s := &intx.Steps{Run: settlement{r}, W: w, Record: r.successorRecord}
+	s.Do = func(do func(context.Context) error) error { return do(ctx) }
 	if !r.reopenSuccessors(s) {
-		return s.err
+		return s.Err
 	}
 	if store != nil {
 		if err := r.saveEnd(ctx, w, store, v, now); err != nil {
@@ -81,14 +82,14 @@ func (r *run) writeEnd(ctx context.Context, w *intx.Writer, v verdict) error {
 		}
 	}
 	if !r.sendSuccessors(w.Workflow(c.successors), s, v) {
-		return s.err
+		return s.Err
 	}
 	if awaited == nil {
 		return nil
 	}
 	rec, err := r.submitterRecord(v, now)
 	if err == nil {
-		err = accepted(w.Save(ctx, awaited, rec))
+		err = workflow.Accepted(w.Save(ctx, awaited, rec))
 	}
 	return err
 }
@@ -113,39 +114,6 @@ func (r *run) saveEnd(ctx context.Context, w *intx.Writer, store resultstore.Res
 		err = fmt.Errorf("%w: %w", task.ErrBadResult, err)
 	}
 	return err
-}
-
-// inTransaction adapts a run to [workflow.Run] whose steps are writes of one transaction. A step is
-// not repeated.
-type inTransaction struct {
-	settlement
-	step func(do func(context.Context) error) error
-	save func(ctx context.Context, store resultstore.ResultStore, rec resultstore.Record) error
-	err  error // of the first step that failed
-}
-
-// Step calls do. It calls do again if the store refuses a result as too large: the sender then
-// stores a failure instead.
-func (s *inTransaction) Step(_ string, do func(context.Context) error) bool {
-	err := s.step(do)
-	if errors.Is(err, resultstore.ErrTooLarge) {
-		err = s.step(do)
-	}
-	if s.err == nil {
-		s.err = err
-	}
-	return err == nil
-}
-
-// Save is that of [settlement] in the transaction.
-func (s *inTransaction) Save(id task.ID, name string, from *task.Envelope, meta *task.Metadata, rec resultstore.Record) bool {
-	store, rec, err := s.successorRecord(id, name, from, meta, rec)
-	return store == nil || s.Step("", func(ctx context.Context) error {
-		if err != nil {
-			return err
-		}
-		return accepted(s.save(ctx, store, rec))
-	})
 }
 
 // settleAfterTx settles a task whose handler has returned and may have committed a transaction with
@@ -190,30 +158,10 @@ func (q *queue) reportCommitted(r *run, end *intx.End) {
 	q.closeExpected(ctx, r, v)
 	for _, s := range end.Saved {
 		// saving the same record again only notifies its submitter
-		_ = repeat(ctx, nil, func(ctx context.Context) error { return accepted(s.Store.Save(ctx, s.Record)) }, func(error) {})
+		_ = repeat(ctx, nil, func(ctx context.Context) error { return workflow.Accepted(s.Store.Save(ctx, s.Record)) }, func(error) {})
 	}
 	end.Committed()
 	q.c.cfg.Metrics.Succeeded.Inc(1)
 	r.notifySucceeded(v)
 	r.endJob(v)
-}
-
-// prepareTx makes the tables of the result stores that SettleTx may use. The first SettleTx could not
-// make them on SQLite, where the transaction of the handler holds the write lock. It asks each store
-// once. Errors are ignored: SettleTx returns them.
-func (c *Consumer) prepareTx(ctx context.Context) {
-	if _, ok := capability.As[tx.Checker](c.cfg.Broker); !ok {
-		return
-	}
-	stores := []resultstore.ResultStore{c.cfg.Results}
-	for _, s := range c.cfg.Stores {
-		stores = append(stores, s)
-	}
-	for _, s := range stores {
-		if _, ok := capability.As[resultstore.TxSaver](s); ok {
-			ctx, cancel := context.WithTimeout(ctx, loadTimeout)
-			_, _ = s.Load(ctx, "none")
-			cancel()
-		}
-	}
 }

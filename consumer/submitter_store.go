@@ -2,10 +2,10 @@ package consumer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
+	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
 	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -71,7 +71,7 @@ func (r *run) saveForSubmitter(v verdict) bool {
 	}
 	ctx, cancel := context.WithTimeout(r.queue.c.settle, r.queue.c.cfg.Tuning.StoreRetry)
 	defer cancel()
-	return r.runStep(ctx, "end for its submitter", func(ctx context.Context) error { return accepted(store.Save(ctx, rec)) })
+	return r.runStep(ctx, "end for its submitter", func(ctx context.Context) error { return workflow.Accepted(store.Save(ctx, rec)) })
 }
 
 // submitterRecord returns the record that saveForSubmitter stores. Returns an error if it cannot be
@@ -83,15 +83,6 @@ func (r *run) submitterRecord(v verdict, ended time.Time) (resultstore.Record, e
 	}
 	err := r.queue.c.codec.ProtectRecord(&rec, task.Opt[string]{})
 	return rec, err
-}
-
-// accepted returns err, the error of a Save. It returns nil if the store refused the record: because
-// it has a newer one, because the record is malformed, or because the submitter is gone.
-func accepted(err error) error {
-	if errors.Is(err, resultstore.ErrStale) || errors.Is(err, resultstore.ErrUnreachable) || errors.Is(err, resultstore.ErrMalformed) {
-		return nil
-	}
-	return err
 }
 
 // noResultError returns the error that tells the submitter why its store has no result of the

@@ -92,7 +92,7 @@ func (s settlement) Save(id task.ID, name string, from *task.Envelope, meta *tas
 		if err != nil {
 			return err
 		}
-		return accepted(store.Save(ctx, rec))
+		return workflow.Accepted(store.Save(ctx, rec))
 	})
 }
 

@@ -410,6 +410,18 @@ var layers = []rule{
 		"which task ends its process is judged from the broker's notes of starts; how it ends is the consumer's",
 	},
 	{
+		"L3",
+		[]string{"consumer/internal/intx"},
+		[]string{"task", "@ports", "consumer/internal/workflow", "internal/wire", "@leaves"},
+		"what one transaction writes is decided by the consumer; how is a question of the ports",
+	},
+	{
+		"L3",
+		[]string{"consumer/internal/wakes"},
+		[]string{"task", "@ports", "revoke", "@leaves"},
+		"which deferrals a revocation wakes is a question of the list and the store",
+	},
+	{
 		"L4",
 		[]string{"consumer"},
 		[]string{"task", "@ports", "consumer/internal/*", "middleware", "control", "revoke", "internal/guard", "internal/wire", "internal/report", "@leaves"},

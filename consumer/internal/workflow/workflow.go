@@ -108,3 +108,12 @@ func (f *Sender) save(id task.ID, name string, from *task.Envelope, meta *task.M
 		f.stopped = !f.run.Save(id, name, from, meta, rec)
 	}
 }
+
+// Accepted returns err, the error of a Save. Returns nil if the store refused the record: because it
+// has a newer one, because the record is malformed, or because the submitter is gone.
+func Accepted(err error) error {
+	if errors.Is(err, resultstore.ErrStale) || errors.Is(err, resultstore.ErrUnreachable) || errors.Is(err, resultstore.ErrMalformed) {
+		return nil
+	}
+	return err
+}
