@@ -76,6 +76,7 @@ func (l *ledger) count(id string) (n int) {
 // txSwarm is a producer and a consumer over one database.
 type txSwarm struct {
 	*ledger
+	ns      string
 	broker  *sqlbroker.Broker
 	results *sqlresults.Store
 	p       *producer.Producer
@@ -86,7 +87,7 @@ type txSwarm struct {
 func newTxSwarm(t *testing.T, url string, change func(c *consumer.Config)) *txSwarm {
 	t.Helper()
 	ns, quiet := testserver.Namespace(), slog.New(slog.DiscardHandler)
-	s := &txSwarm{ledger: newLedger(t, url)}
+	s := &txSwarm{ledger: newLedger(t, url), ns: ns}
 	var err error
 	if s.broker, err = sqlbroker.New(sqlbroker.Config{Engine: sqltest.Engine(url), URL: url, Namespace: ns, Logger: quiet}); err != nil {
 		t.Fatal(err)
@@ -264,7 +265,7 @@ func TestSettleTxOutcomes(t *testing.T) {
 					s := newTxSwarm(t, url, nil)
 					var n atomic.Int64
 					ended := make(chan func(), 1)
-					def := task.New[string, string]("settle", task.WithRetryDelay(0), task.WithMaxRetries(2))
+					def := task.New[string, string]("settle", task.WithRetry(task.RetryPolicy{}), task.WithRetryDelay(0), task.WithMaxRetries(2))
 					if err := def.Handle(s.c, func(ctx context.Context, id string) (string, error) {
 						a := &attempt{txSwarm: s, t: t, id: id, n: n.Add(1)}
 						defer func() {
@@ -418,7 +419,7 @@ func TestSettleTxSuccessors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newTxSwarm(t, url, nil)
 			var n, next atomic.Int64
-			def := task.New[int, int]("settle", task.WithRetryDelay(0))
+			def := task.New[int, int]("settle", task.WithRetry(task.RetryPolicy{}), task.WithRetryDelay(0))
 			if err := def.Handle(s.c, func(ctx context.Context, i int) (int, error) {
 				own := s.begin(ctx, fmt.Sprint(i))
 				if err := task.SettleTx(ctx, sqltx.Wrap(own), i*i); err != nil {
