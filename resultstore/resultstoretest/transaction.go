@@ -113,7 +113,8 @@ func transactionCases() []testCase {
 			Run: func(w *world) {
 				s := w.prepared()
 				final := token(w.succeeded(""), task.StateSucceeded, 1, 1)
-				w.save(s, final)
+				open := token(w.succeeded(""), task.StateRetrying, 0, 1)
+				w.save(s, final, open)
 				t := w.h.Begin(w.TB)
 				for _, r := range []resultstore.Record{token(final, task.StateSucceeded, 0, 1), token(final, task.StateSucceeded, 1, 2), token(final, task.StateFailed, 1, 1)} {
 					w.WantIs(w.saveTx(s, t.Tx, r), resultstore.ErrStale, "SaveTx of %s over %s", show(r), show(final))
@@ -125,8 +126,6 @@ func transactionCases() []testCase {
 				bad.ID = "not an id"
 				w.WantIs(w.saveTx(s, t.Tx, bad), task.ErrBadID, "SaveTx of a bad id")
 				w.lives(t.Tx, "the refused records")
-				open := token(w.succeeded(""), task.StateRetrying, 0, 1)
-				w.save(s, open)
 				next := token(open, task.StateSucceeded, 1, 1)
 				w.Must(w.saveTx(s, t.Tx, next), "SaveTx of a newer record")
 				w.Must(t.Commit(), "Commit")
