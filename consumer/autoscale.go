@@ -32,8 +32,8 @@ type Autoscale struct {
 	// KeepAlive is the time for which fewer workers must suffice before some are removed. Default:
 	// 30s.
 	KeepAlive time.Duration
-	// Load returns how busy the machine is, from 0 to 1. Above MaxLoad no workers are added. Default:
-	// nil, the load is ignored.
+	// Load returns how busy the machine is, from 0 to 1. Above MaxLoad no workers are added.
+	// Default: nil, the load is ignored.
 	Load func() float64
 	// MaxLoad is the limit for Load. Default: 0.9.
 	MaxLoad float64

@@ -166,8 +166,8 @@ func (q *queue) conclude(r *run, result any, err error) {
 	q.c.cfg.Metrics.Runtime.Update(r.ended.Sub(r.request.StartedAt).Microseconds())
 	r.releaseContext()
 	q.leases.Release(r.lost())
-	// before the next task starts: if that task ends the process, the acknowledgement of this one may
-	// be lost
+	// before the next task starts: if that task ends the process, the acknowledgement of this one
+	// may be lost
 	if r.crash.Suspect() {
 		q.c.crashes.Clear(q.c.settle, crashRun{r})
 	}

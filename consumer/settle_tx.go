@@ -117,9 +117,9 @@ func (r *run) saveEnd(ctx context.Context, w *intx.Writer, store resultstore.Res
 }
 
 // settleAfterTx settles a task whose handler has returned and may have committed a transaction with
-// its end. It blocks until the broker knows whether the message is gone. Then it settles the task by
-// the result and the error of the handler, or reports its success. After a stop the message stays
-// with the broker, which delivers it again if the transaction was rolled back.
+// its end. It blocks until the broker knows whether the message is gone. Then it settles the task
+// by the result and the error of the handler, or reports its success. After a stop the message
+// stays with the broker, which delivers it again if the transaction was rolled back.
 func (q *queue) settleAfterTx(r *run, end *intx.End, result any, failure error) {
 	ctx, cancel := q.untilStop()
 	defer cancel()
@@ -147,9 +147,9 @@ func (q *queue) settleAfterTx(r *run, end *intx.End, result any, failure error) 
 	q.settle(r, r.applyRevocation(r.judge(result, failure), failure))
 }
 
-// reportCommitted tells everybody about a task that its handler has settled: the submitter, the hooks
-// of the sent tasks, the metrics, the listeners and the job. It blocks meanwhile, for at most
-// StoreRetry while the result store fails: the submitter then finds the record later.
+// reportCommitted reports a task that its handler has settled to the submitter, the hooks of the sent
+// tasks, the metrics, the listeners and the job. It blocks meanwhile, for at most StoreRetry while
+// the result store fails. The submitter then finds the record later.
 func (q *queue) reportCommitted(r *run, end *intx.End) {
 	r.final.Store(true)
 	v := verdict{kind: succeeded, result: end.Value.Data, contentType: end.Value.ContentType}

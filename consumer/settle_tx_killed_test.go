@@ -59,7 +59,8 @@ func settlingConsumer() error {
 		return err
 	}
 	c, err := consumer.New(consumer.Config{
-		Broker: b, Results: results, Logger: quiet, Tuning: consumer.Tuning{MaxCrashes: -1}, // no task is to blame for the kills
+		Broker: b, Results: results, Logger: quiet,
+		Tuning: consumer.Tuning{MaxCrashes: -1}, // the kills are not the fault of a task
 		Queues: map[string]consumer.QueueConfig{"default": {Workers: 8, Prefetch: 16, Lease: time.Second}},
 	})
 	if err != nil {
@@ -101,8 +102,8 @@ func settlingConsumer() error {
 	return errors.Join(err, b.Close(end), results.Close(end), db.Close())
 }
 
-// TestSettleTxKilled kills consumers with SIGKILL. Each task has its effect exactly once, and a record
-// of its success.
+// TestSettleTxKilled kills consumers with SIGKILL. Each task has its effect exactly once, and a
+// record of its success.
 func TestSettleTxKilled(t *testing.T) {
 	kills := 15
 	if testserver.IsThorough() {

@@ -321,8 +321,8 @@ func (n nested) Query(ctx context.Context, q string, args ...any) (tx.Rows, erro
 	return n.Tx.Query(ctx, q, args...)
 }
 
-// TestSettleTxUnsupported shows that SettleTx refuses what it cannot do before it writes anything: the
-// transaction goes on, and the handler's return settles the task.
+// TestSettleTxUnsupported shows that SettleTx refuses a task before it writes anything. The transaction
+// continues, and the handler's return settles the task.
 func TestSettleTxUnsupported(t *testing.T) {
 	if err := task.SettleTx(t.Context(), nil, 1); !errors.Is(err, task.ErrNoSettler) {
 		t.Errorf("outside of a handler: %v", err)
@@ -413,7 +413,7 @@ func TestSettleTxMemory(t *testing.T) {
 }
 
 // TestSettleTxSuccessors shows that the tasks after a settled one are sent if and only if its
-// transaction commits, and that the members of a group arrive in it.
+// transaction commits. The members of a group arrive in it.
 func TestSettleTxSuccessors(t *testing.T) {
 	for name, url := range databases(t) {
 		t.Run(name, func(t *testing.T) {

@@ -96,8 +96,8 @@ func (s settlement) Save(id task.ID, name string, from *task.Envelope, meta *tas
 	})
 }
 
-// successorRecord returns the complete record for Save, with its store. Returns no store if there is
-// nothing to save, and [workflow.ErrUnsendable] if the record cannot be encoded.
+// successorRecord returns the complete record for Save, with its store. Returns no store if there
+// is nothing to save, and [workflow.ErrUnsendable] if the record cannot be encoded.
 func (r *run) successorRecord(
 	id task.ID, name string, from *task.Envelope, meta *task.Metadata, rec resultstore.Record,
 ) (resultstore.ResultStore, resultstore.Record, error) {

@@ -7,9 +7,9 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// addRevocation queues v, whose deferrals are woken. It also receives the revocations from before the
-// start of this consumer. It does nothing if a is nil or its store has no [deferral.Waker]. It does
-// not block.
+// addRevocation queues v, whose deferrals are woken. It also receives the revocations from before
+// the start of this consumer. It does nothing if a is nil or its store has no [deferral.Waker]. It
+// does not block.
 func (a *answers) addRevocation(v revoke.Revocation) {
 	if a != nil {
 		a.waker.Add(v)

@@ -19,8 +19,8 @@ const (
 	settled
 )
 
-// delivery implements broker.Delivery, broker.SyncAcker and broker.TxAcker. Its message, token, level and count do
-// not change. The subscription's mutex guards the other fields.
+// delivery implements broker.Delivery, broker.SyncAcker and broker.TxAcker. Its message, token,
+// level and count do not change. The subscription's mutex guards the other fields.
 type delivery struct {
 	message broker.Message
 	sub     *subscription

@@ -177,8 +177,8 @@ func (t *texts) forPostgres(now, once string) {
 			k.content_type, k.meta, k.body FROM `
 	clock := ` CROSS JOIN (SELECT ` + now + ` AS t) AS c ORDER BY k.n`
 	t.insert = insertInto + selected + unnest(insertColumns...) + clock + unlessSame
-	// The last join compares the queue with that of f. With $1 the server may choose to read the whole
-	// queue for each row.
+	// The last join compares the queue with that of f. With $1 the server may choose to read the
+	// whole queue for each row.
 	t.claim = `WITH c AS MATERIALIZED (SELECT ` + now + ` AS t, set_config('synchronous_commit', 'off', true)), f AS MATERIALIZED (
 			SELECT x.queue, x.id, x.generation FROM unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS l(level, due, seq)
 			CROSS JOIN LATERAL (SELECT m.queue, m.id, m.generation FROM swarmiji_message AS m

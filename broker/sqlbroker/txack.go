@@ -13,8 +13,9 @@ import (
 // ackRights are the privileges that the role of a transaction of AckTx needs.
 var ackRights = []string{"SELECT swarmiji_message", "DELETE swarmiji_message"}
 
-// CheckTx implements [tx.Checker]. On PostgreSQL the search_path of t must reach the Broker's tables,
-// and its role needs SELECT, INSERT and DELETE on swarmiji_message. Returns ErrAccess without these.
+// CheckTx implements [tx.Checker]. On PostgreSQL the search_path of t must reach the Broker's
+// tables, and its role needs SELECT, INSERT and DELETE on swarmiji_message. Returns ErrAccess
+// without these.
 func (b *Broker) CheckTx(ctx context.Context, t tx.Tx) error {
 	err := b.conn.Join(ctx, t, b.ready, append(ackRights, joinRights...), func(context.Context, *sqlconn.Tx) error { return nil })
 	return wrap(err, "use a transaction in", b.cfg.Namespace)
@@ -50,10 +51,10 @@ func (d *delivery) AckTx(ctx context.Context, t tx.Tx) error {
 
 const inTransaction = "acknowledge in a transaction"
 
-// beginTx sets d.inTx, so that the delivery is not lost by time. again reports that it was set by an
-// earlier call. On PostgreSQL the database is then asked for the outcome of the earlier transaction:
-// the delete of the new one would wait for it. On SQLite only one of both can be open. It takes the
-// subscription's mutex, but does not hold it while it waits.
+// beginTx sets d.inTx, so that the delivery is not lost by time. again reports that it was set by
+// an earlier call. On PostgreSQL the database is then asked for the outcome of the earlier
+// transaction: the delete of the new one would wait for it. On SQLite only one of both can be open.
+// It takes the subscription's mutex, but does not hold it while it waits.
 //
 // Returns ErrSettled if the message is settled, or a settlement or the earlier transaction has not
 // ended. Returns ErrLeaseLost if the lease was lost.
@@ -88,9 +89,9 @@ func (d *delivery) beginTx(ctx context.Context) (again bool, err error) {
 var errOpenTx = errors.New("the transaction that acknowledges the message has not ended")
 
 // Settled implements [broker.TxAcker]. A message that is still there is one of these: its
-// transaction was rolled back, and the renewal of its lease succeeds; or its transaction is open. On
-// SQLite the renewal waits for the end of an open transaction. It takes the subscription's mutex, but
-// does not hold it while it waits.
+// transaction was rolled back, and the renewal of its lease succeeds; or its transaction is open.
+// On SQLite the renewal waits for the end of an open transaction. It takes the subscription's
+// mutex, but does not hold it while it waits.
 func (d *delivery) Settled(ctx context.Context) (bool, error) {
 	const what = "look for the end of a transaction in"
 	s := d.sub

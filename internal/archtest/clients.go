@@ -4,8 +4,8 @@ package archtest
 type client struct {
 	path string // of the module; covers all its packages
 	may  []string
-	// reach lists further packages whose programs may link the module through others. A program that
-	// uses one broker never links the client of another.
+	// reach lists further packages whose programs may link the module through others. A program
+	// that uses one broker never links the client of another.
 	reach []string
 	// tests opens it to all _test.go files.
 	tests bool
@@ -83,7 +83,7 @@ var clients = []client{
 		path: "github.com/klauspost/compress",
 		may:  []string{"serializer/compress"},
 		reach: []string{ // NATS brings it along
-			"internal/wire", "revoke", "deadletter", "producer", "consumer", "consumer/internal/workflow", "consumer/internal/intx", "resultstore/*", "events/*",
+			"internal/wire", "revoke", "deadletter", "producer", "consumer", "consumer/internal/workflow", "consumer/internal/intx", "consumer/internal/wakes", "resultstore/*", "events/*",
 			"internal/natsconn", "broker/natsbroker", "broker/natsbroker/embedded",
 			"schedule/natsschedule", "internal/testserver", "internal/testserver/natsd", "internal/endtoend", "tasktest", "open", "open/...", "@programs",
 		},

@@ -30,8 +30,8 @@ type Harness struct {
 	// when it is gone. Required with RepliesOnly.
 	Lose func(t testing.TB, node string)
 
-	// Begin begins a transaction on the database of the stores, by a connection that belongs to none of
-	// them. Needed with the promise Transactions.
+	// Begin begins a transaction on the database of the stores, by a connection that belongs to none
+	// of them. Needed with the promise Transactions.
 	Begin func(t testing.TB) Transaction
 
 	// Foreign begins transactions that the stores must refuse, by the names of their databases.

@@ -97,8 +97,8 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 	return s.repeat(ctx, "save", func() error { return s.save(ctx, &r, topic, args) })
 }
 
-// saveArgs returns the arguments of the statement texts.save for r, and the topic of its submitter or
-// "". Its errors are those of Save, except for the database's.
+// saveArgs returns the arguments of the statement texts.save for r, and the topic of its submitter
+// or "". Its errors are those of Save, except for the database's.
 func (s *Store) saveArgs(ctx context.Context, r *resultstore.Record) (topic string, args []any, err error) {
 	if err := s.check(ctx, r.ID); err != nil {
 		return "", nil, err

@@ -25,8 +25,8 @@ func (s *Store) CheckTx(ctx context.Context, t tx.Tx) error {
 	return s.join(ctx, t, "use a transaction", slices.Concat(saveRights, gatherRights), func(context.Context, *sqlconn.Tx) error { return nil })
 }
 
-// SaveTx implements [resultstore.TxSaver]. On PostgreSQL the role of t needs SELECT, INSERT and UPDATE
-// on swarmiji_result. If the record equals the stored final one, nothing is changed.
+// SaveTx implements [resultstore.TxSaver]. On PostgreSQL the role of t needs SELECT, INSERT and
+// UPDATE on swarmiji_result. If the record equals the stored final one, nothing is changed.
 func (s *Store) SaveTx(ctx context.Context, t tx.Tx, r resultstore.Record) error {
 	_, args, err := s.saveArgs(ctx, &r)
 	if err != nil {
@@ -45,8 +45,8 @@ func (s *Store) SaveTx(ctx context.Context, t tx.Tx, r resultstore.Record) error
 	})
 }
 
-// ArriveTx implements [resultstore.TxGatherer]. On PostgreSQL the role of t needs SELECT, INSERT and
-// UPDATE on swarmiji_result_group and SELECT, INSERT and DELETE on swarmiji_result_member.
+// ArriveTx implements [resultstore.TxGatherer]. On PostgreSQL the role of t needs SELECT, INSERT
+// and UPDATE on swarmiji_result_group and SELECT, INSERT and DELETE on swarmiji_result_member.
 func (s *Store) ArriveTx(ctx context.Context, t tx.Tx, a resultstore.Arrival) (known resultstore.Gathered, err error) {
 	value, err := s.memberValue(ctx, &a)
 	if err != nil {

@@ -11,13 +11,13 @@ import (
 // statsTimeout limits one read of the length of a queue.
 const statsTimeout = 5 * time.Second
 
-// Lengths reads the lengths of queues now and then.
+// Lengths reads the lengths of queues at intervals.
 type Lengths struct {
 	Broker broker.Inspector
 	Queues []string
 	Every  time.Duration
-	// Read is called with the counters of a queue. err says that they cannot be read, also at the end:
-	// it is then the error of the context.
+	// Read is called with the counters of a queue. err says that they cannot be read, also at the
+	// end: it is then the error of the context.
 	Read func(queue string, s broker.Stats, err error)
 }
 

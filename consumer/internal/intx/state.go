@@ -22,8 +22,8 @@ const (
 	closed       // the handler has returned
 )
 
-// Enter begins a call of SettleTx. Call Leave after nil. Returns [task.ErrNoSettler] after Close, and
-// [broker.ErrSettled] during another call.
+// Enter begins a call of SettleTx. Call Leave after nil. Returns [task.ErrNoSettler] after Close,
+// and [broker.ErrSettled] during another call.
 func (s *State) Enter() error {
 	switch {
 	case s.phase.CompareAndSwap(idle, busy):
@@ -37,9 +37,9 @@ func (s *State) Enter() error {
 // Leave ends a call of SettleTx.
 func (s *State) Leave() { s.phase.CompareAndSwap(busy, idle) }
 
-// Acknowledge calls ack, which acknowledges the message in the transaction with the end e. From then
-// on Close returns an End, unless ack returns [broker.ErrUnsupported]. It does not call ack if Close
-// was called, and returns [task.ErrNoSettler]. Otherwise it returns the error of ack.
+// Acknowledge calls ack, which acknowledges the message in the transaction with the end e. From
+// then on Close returns an End, unless ack returns [broker.ErrUnsupported]. It does not call ack if
+// Close was called, and returns [task.ErrNoSettler]. Otherwise it returns the error of ack.
 func (s *State) Acknowledge(e *End, ack func() error) error {
 	first := s.end.CompareAndSwap(nil, e)
 	if s.phase.Load() == closed {
@@ -59,8 +59,8 @@ func (s *State) Acknowledge(e *End, ack func() error) error {
 }
 
 // Close ends the calls of SettleTx when the handler has returned. It returns the end that the last
-// transaction has stored if it is committed. Returns nil if no transaction may have acknowledged the
-// message.
+// transaction has stored if it is committed. Returns nil if no transaction may have acknowledged
+// the message.
 func (s *State) Close() *End {
 	s.phase.Store(closed)
 	return s.end.Load()

@@ -19,8 +19,8 @@ type Steps struct {
 	W            *Writer
 	// Do calls do.
 	Do func(do func(context.Context) error) error
-	// Record returns the complete record of a task that does not run now, with its store. nil: there is
-	// nothing to save.
+	// Record returns the complete record of a task that does not run now, with its store. nil:
+	// there is nothing to save.
 	Record func(id task.ID, name string, from *task.Envelope, meta *task.Metadata, rec resultstore.Record) (resultstore.ResultStore, resultstore.Record, error)
 	Err    error // of the first step that failed
 }
@@ -49,9 +49,9 @@ func (s *Steps) Save(id task.ID, name string, from *task.Envelope, meta *task.Me
 	})
 }
 
-// Prepare makes the tables of the stores if b is in a SQL database. The first SettleTx could not make
-// them on SQLite, where the transaction of the handler holds the write lock. It asks each store once,
-// for at most limit. Errors are ignored: SettleTx returns them.
+// Prepare makes the tables of the stores if b is in a SQL database. The first SettleTx could not
+// make them on SQLite, where the transaction of the handler holds the write lock. It asks each
+// store once, for at most limit. Errors are ignored: SettleTx returns them.
 func Prepare(ctx context.Context, b broker.Broker, limit time.Duration, stores ...resultstore.ResultStore) {
 	if _, ok := capability.As[tx.Checker](b); !ok {
 		return

@@ -17,7 +17,7 @@ import (
 // End is the end of a task that a transaction stores, with the calls that must wait for the commit.
 type End struct {
 	Value wire.Value // the result
-	// Saved are the records for submitters. Their stores have not notified anybody.
+	// Saved are the records for submitters. Their stores have sent no notification.
 	Saved    []Saved
 	outcomes []func(error) // hooks of the sent tasks
 	sent     []func()
@@ -52,8 +52,8 @@ type Writer struct {
 	End
 }
 
-// Save stores a record. A submitter is notified after the commit. Returns [broker.ErrUnsupported] if
-// the store is not in the database of the transaction, and errors of the store.
+// Save stores a record. A submitter is notified after the commit. Returns [broker.ErrUnsupported]
+// if the store is not in the database of the transaction, and errors of the store.
 func (w *Writer) Save(ctx context.Context, store resultstore.ResultStore, rec resultstore.Record) error {
 	saver, ok := capability.As[resultstore.TxSaver](store)
 	if !ok {
@@ -69,8 +69,8 @@ func (w *Writer) Save(ctx context.Context, store resultstore.ResultStore, rec re
 	return err
 }
 
-// Workflow returns a copy of c whose senders write in the transaction. The tasks are reported as sent
-// by Committed.
+// Workflow returns a copy of c whose senders write in the transaction. The tasks are reported as
+// sent by Committed.
 func (w *Writer) Workflow(c *workflow.Config) *workflow.Config {
 	in := *c
 	in.Broker = publisher{c.Broker, w.T}

@@ -2,8 +2,8 @@ package runs
 
 import "sync/atomic"
 
-// Stuck counts the handlers of queues that run beyond their time limit. Make it with [NewStuck]. Safe
-// for concurrent use.
+// Stuck counts the handlers of queues that run beyond their time limit. Make it with [NewStuck].
+// Safe for concurrent use.
 type Stuck struct {
 	total   atomic.Int64
 	byQueue map[string]*atomic.Int64 // one count per queue; the map does not change

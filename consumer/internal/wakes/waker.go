@@ -44,8 +44,8 @@ func New(store deferral.Waker, selects func(queue string, state []byte, rules []
 	return &Waker{store: store, selects: selects, failed: failed, added: wake.New()}
 }
 
-// Add queues v for Watch. Above maxPending it drops the ids or the selector. It does nothing if w is
-// nil. It takes w.mu and does not block.
+// Add queues v for Watch. Above maxPending it drops the ids or the selector. It does nothing if w
+// is nil. It takes w.mu and does not block.
 func (w *Waker) Add(v revoke.Revocation) {
 	if w == nil {
 		return
@@ -86,9 +86,9 @@ func (w *Waker) Watch(ctx context.Context, queues []string) {
 	}
 }
 
-// wakePending wakes the deferrals of the tasks that were revoked since its last success. It calls the
-// store only if there are any. After an error it keeps the revocations for the next call and returns
-// the error. It takes w.mu, but not during the calls of the store.
+// wakePending wakes the deferrals of the tasks that were revoked since its last success. It calls
+// the store only if there are any. After an error it keeps the revocations for the next call and
+// returns the error. It takes w.mu, but not during the calls of the store.
 func (w *Waker) wakePending(ctx context.Context, queues []string) error {
 	w.mu.Lock()
 	ids, rules := w.ids, w.rules
@@ -109,8 +109,8 @@ func (w *Waker) wakePending(ctx context.Context, queues []string) error {
 	return err
 }
 
-// wakeAll wakes the deferrals of the tasks, wakeAtOnce in one call of the store, each call limited by
-// wakeTimeout. Returns the first error; later deferrals are then not woken.
+// wakeAll wakes the deferrals of the tasks, wakeAtOnce in one call of the store, each call limited
+// by wakeTimeout. Returns the first error; later deferrals are then not woken.
 func (w *Waker) wakeAll(ctx context.Context, ids []task.ID) error {
 	for part := range slices.Chunk(ids, wakeAtOnce) {
 		call, cancel := context.WithTimeout(ctx, wakeTimeout)
