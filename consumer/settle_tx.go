@@ -147,8 +147,8 @@ func (q *queue) settleAfterTx(r *run, end *intx.End, result any, failure error) 
 	q.settle(r, r.applyRevocation(r.judge(result, failure), failure))
 }
 
-// reportCommitted reports a task that its handler has settled to the submitter, the hooks of the sent
-// tasks, the metrics, the listeners and the job. It blocks meanwhile, for at most StoreRetry while
+// reportCommitted reports a task that its handler has settled to the submitter, the hooks of the
+// sent tasks, the metrics, the listeners and the job. It blocks meanwhile, for at most StoreRetry while
 // the result store fails. The submitter then finds the record later.
 func (q *queue) reportCommitted(r *run, end *intx.End) {
 	r.final.Store(true)

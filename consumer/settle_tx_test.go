@@ -321,8 +321,8 @@ func (n nested) Query(ctx context.Context, q string, args ...any) (tx.Rows, erro
 	return n.Tx.Query(ctx, q, args...)
 }
 
-// TestSettleTxUnsupported shows that SettleTx refuses a task before it writes anything. The transaction
-// continues, and the handler's return settles the task.
+// TestSettleTxUnsupported shows that SettleTx refuses a task before it writes anything. The
+// transaction continues, and the handler's return settles the task.
 func TestSettleTxUnsupported(t *testing.T) {
 	if err := task.SettleTx(t.Context(), nil, 1); !errors.Is(err, task.ErrNoSettler) {
 		t.Errorf("outside of a handler: %v", err)

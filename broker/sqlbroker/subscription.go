@@ -217,7 +217,7 @@ func (s *subscription) Close(ctx context.Context) error {
 // closeWithBroker closes a subscription of a Broker that closes. It marks all held messages as lost
 // and returns them to the queue, also those that Receive has returned. It waits for the database
 // until ctx ends. After an error the messages that were not returned go back when their leases end.
-// So do those whose transaction of AckTx may be open.
+// A message whose transaction of AckTx may be open goes back when its lease ends.
 // It takes s.mu, but does not hold it while it waits.
 func (s *subscription) closeWithBroker(ctx context.Context) error {
 	err := s.Close(ctx)

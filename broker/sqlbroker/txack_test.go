@@ -147,8 +147,8 @@ func TestAckTxLost(t *testing.T) {
 	}
 }
 
-// TestAckTxSerializable shows that AckTx fails in a transaction with a snapshot from before a renewal
-// of the lease. Its error is that for which such transactions are repeated.
+// TestAckTxSerializable shows that AckTx fails in a transaction with a snapshot from before a
+// renewal of the lease. Its error is that for which such transactions are repeated.
 func TestAckTxSerializable(t *testing.T) {
 	t.Parallel()
 	url, ctx := testserver.RequirePostgres(t).URL(), testwait.Long(t)
