@@ -106,7 +106,7 @@ func (b *Broker) open(name string) error {
 }
 
 // ready makes or updates the tables and waits for the database. After a success further calls
-// return nil at once. After an error the next call tries again.
+// return nil at once. After an error of the migration, which it returns, the next call tries again.
 func (b *Broker) ready(ctx context.Context) error {
 	if b.migrated.Load() {
 		return nil
@@ -121,7 +121,9 @@ func (b *Broker) ready(ctx context.Context) error {
 	return err
 }
 
-// update makes the tables and runs fn in a transaction. It waits for the database.
+// update makes the tables and runs fn in a transaction that may write. It waits for the database.
+// fn may run more than once. Returns the errors of ready, of the database and of fn; after an error
+// nothing is changed, except that ErrIndeterminate leaves it unknown.
 func (b *Broker) update(ctx context.Context, fn sqlconn.Func) error {
 	if err := b.ready(ctx); err != nil {
 		return err
@@ -129,8 +131,9 @@ func (b *Broker) update(ctx context.Context, fn sqlconn.Func) error {
 	return b.conn.Update(ctx, fn)
 }
 
-// exec runs one statement that writes, and returns the number of rows that it changed. Unless topic
-// is "" it notifies the consumers of that topic. It waits for the database.
+// exec makes the tables, runs one statement that writes, and returns the number of rows that it
+// changed. Unless topic is "" it notifies the consumers of that topic if a row was changed. It
+// waits for the database and returns its errors.
 func (b *Broker) exec(ctx context.Context, topic, query string, args ...any) (n int64, err error) {
 	if err := b.ready(ctx); err != nil {
 		return 0, err
@@ -144,7 +147,8 @@ func (b *Broker) exec(ctx context.Context, topic, query string, args ...any) (n 
 	return n, err
 }
 
-// view makes the tables and runs fn, which only reads. It waits for the database.
+// view makes the tables and runs fn, which only reads. It waits for the database. fn may run more
+// than once. Returns the errors of ready, of the database and of fn.
 func (b *Broker) view(ctx context.Context, fn sqlconn.Func) error {
 	if err := b.ready(ctx); err != nil {
 		return err

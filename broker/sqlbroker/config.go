@@ -107,7 +107,8 @@ func (c *Config) check() error {
 	return errors.Join(errs...)
 }
 
-// connection returns the settings of the connection.
+// connection returns the settings of the connection. For PostgreSQL they include planner settings
+// that make each statement use its indexes.
 func (c *Config) connection() sqlconn.Config {
 	return sqlconn.Config{
 		Engine: c.Engine, URL: c.URL, TLS: c.TLS, Name: c.Name, Backoff: c.Backoff, Logger: c.Logger,

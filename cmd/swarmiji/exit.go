@@ -33,7 +33,7 @@ var (
 	errLate      = errors.New("the answer is late")
 	errDuplicate = errors.New("the answer is not the first")
 	errNoBus     = errors.New("this broker carries no events and commands; the parameter events of its URL names a bus that does")
-	errNobody    = errors.New("no consumer answered; consumers answer only when their configuration enables control, with the same keys, if any")
+	errNobody    = errors.New("no consumer answered; a consumer answers only if its program sets open.Options.Control and consumer.Config.Control, with the same keys, if any")
 )
 
 // taskFailedError reports that the task ran, or was refused, and did not succeed.

@@ -72,7 +72,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// complete returns c with its defaults. Its error lists all faults except those of the URL.
+// complete returns c with its defaults. Its error joins all faults: negative values of Readers,
+// Timeout and LockWait. It does not check the URL.
 func (c Config) complete() (Config, error) {
 	var errs []error
 	for _, n := range []struct {
@@ -124,7 +125,8 @@ func (c Config) driver() (Driver, error) {
 }
 
 // checkLite checks the URL of a SQLite database and sets l.file, which stays "" for a database in
-// memory.
+// memory. It opens nothing. Returns an error, which never holds the URL, for a URL that names no
+// file, for parameters, and for a TLS configuration.
 func (l *lite) checkLite() error {
 	_, rest, _ := strings.Cut(l.URL, ":")
 	if l.TLS != nil {
@@ -147,7 +149,7 @@ func (l *lite) checkLite() error {
 		l.file, err = url.PathUnescape(u.Opaque)
 	}
 	if err != nil || l.file == "" || strings.HasSuffix(l.file, "/") || strings.ContainsRune(l.file, 0) {
-		return errors.New("sql: the URL names no SQLite file")
+		return errors.New("sql: the URL names no SQLite file; write sqlite:app.db or sqlite:///path/app.db")
 	}
 	return nil
 }

@@ -24,7 +24,8 @@ type Conn struct {
 // invalid after the function returns.
 type Func func(ctx context.Context, tx *Tx) error
 
-// New returns a Conn for cfg. It does not connect. Its error lists all faults of cfg.
+// New returns a Conn for cfg. It does not connect and starts no goroutine. Its error joins all
+// faults of cfg; there is no Conn then.
 func New(cfg Config) (*Conn, error) {
 	cfg, err := cfg.complete()
 	driver, noDriver := cfg.driver()
@@ -56,7 +57,9 @@ func (c *Conn) Shared() bool { return c.db.Shared() }
 // the disk. If fn returns an error, it rolls back and returns this error unchanged.
 //
 // fn may run more than once, one run at a time, in the caller's goroutine. See the package comment
-// for the consequences. If the database is down or locked, Update waits until ctx ends.
+// for the consequences. If the database is down or locked, Update waits until ctx ends and returns
+// ErrUnavailable. Returns ErrIndeterminate if the transaction may be committed, ErrClosed after
+// Close, and other errors of the database with their class.
 func (c *Conn) Update(ctx context.Context, fn Func) error { return c.write(ctx, Whole, fn) }
 
 // Single is Update for a function that runs one statement. PostgreSQL then needs one round trip
@@ -73,6 +76,9 @@ func (c *Conn) Single(ctx context.Context, fn Func) error { return c.write(ctx, 
 // another kind makes the change durable.
 func (c *Conn) Relaxed(ctx context.Context, fn Func) error { return c.write(ctx, Relaxed, fn) }
 
+// write runs fn with the database's Update. After a commit it notifies the watchers of the topics
+// that fn passed to Notify, in this process at once. Returns ErrClosed after Close, and the errors
+// of Update. It takes c.mu, but does not hold it while it waits.
 func (c *Conn) write(ctx context.Context, kind Kind, fn Func) error {
 	if err := c.open(); err != nil {
 		return err
@@ -91,7 +97,8 @@ func (c *Conn) tell(topics []string) {
 }
 
 // View runs fn, which only reads. Its statements do not share a transaction. Each statement sees
-// the data that was committed before it. fn may run more than once.
+// the data that was committed before it. fn may run more than once. It waits as Update does, and
+// returns the error of fn or of the database, or ErrClosed after Close.
 func (c *Conn) View(ctx context.Context, fn Func) error {
 	if err := c.open(); err != nil {
 		return err

@@ -71,9 +71,9 @@ func (c *Conn) Migrate(ctx context.Context, component string, files fs.FS) error
 	})
 }
 
-// version returns the stored version of a component, or 0. It takes no lock, so a program with
-// current tables does not wait for other processes. After an error, the caller reads the version
-// with a lock.
+// version returns the stored version of a component, or 0 if it has no tables yet. It takes no lock
+// of the database, so a program with current tables does not wait for other processes. It waits for
+// the database and returns its errors; the caller then reads the version with a lock.
 func (c *Conn) version(ctx context.Context, component string) (have int, err error) {
 	err = c.View(ctx, func(ctx context.Context, tx *Tx) error {
 		var n int
@@ -90,6 +90,8 @@ func (c *Conn) version(ctx context.Context, component string) (have int, err err
 	return have, err
 }
 
+// version returns the stored version of a component, or 0 for an unknown one, and errors of the
+// database. The table of versions must exist.
 func (t *Tx) version(ctx context.Context, component string) (int, error) {
 	var have int
 	err := t.Row(ctx, "SELECT version FROM swarmiji_schema WHERE component = $1", component).Scan(&have)
@@ -100,7 +102,8 @@ func (t *Tx) version(ctx context.Context, component string) (int, error) {
 }
 
 // lockSchema creates the table of versions and locks out migrations by other processes until the
-// transaction ends. A transaction on SQLite holds such a lock already.
+// transaction ends. It waits for such a migration. A transaction on SQLite holds such a lock
+// already. Returns errors of the database.
 func (t *Tx) lockSchema(ctx context.Context) error {
 	if t.dialect == Postgres {
 		if _, err := t.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(migrationLock)); err != nil {
@@ -119,8 +122,8 @@ func (t *Tx) script(ctx context.Context, text string) error {
 	return t.fail(t.link.Script(ctx, text))
 }
 
-// migrations returns the texts of a dialect's files, in order. Returns an error if their numbers
-// have a gap.
+// migrations returns the texts of a dialect's files, in order. Returns an error if a file cannot be
+// read, is not named 0001_name.sql and so on, or if the numbers have a gap.
 func migrations(files fs.FS, d Dialect) ([]string, error) {
 	entries, err := fs.ReadDir(files, string(d))
 	if err != nil {

@@ -41,7 +41,8 @@ type lite struct {
 }
 
 // OpenSQLite implements Open of package sqlite, which links the driver "sqlite" of database/sql. It
-// checks cfg and does not open the file.
+// does not open the file and starts no goroutine. Returns an error if the URL or TLS of cfg is not
+// valid, see checkLite.
 func OpenSQLite(cfg Config) (Database, error) {
 	l := &lite{Config: cfg, free: make(chan *liteConn, cfg.Readers), ended: make(chan struct{})}
 	if err := l.checkLite(); err != nil {
@@ -60,7 +61,8 @@ func (l *lite) Dialect() Dialect { return SQLite }
 // Shared implements Database. It returns false for a database in memory.
 func (l *lite) Shared() bool { return l.file != "" }
 
-// source returns the driver's name of the database, with the settings of every connection.
+// source returns the driver's name of the database, with the settings of every connection: the wait
+// for locks, durable commits, foreign keys, and the given pragmas.
 func (l *lite) source(pragmas ...string) string {
 	u := url.URL{Scheme: "file", OmitHost: true, Path: l.file}
 	q := url.Values{"_pragma": append([]string{
@@ -77,8 +79,9 @@ func (l *lite) source(pragmas ...string) string {
 	return u.String() + "?" + q.Encode()
 }
 
-// connect opens a connection. The first call creates the file. Returns ErrClosed after Close. It
-// takes l.mu.
+// connect opens a connection, for reading only if reader is set, and waits for the file. The first
+// call creates the file. Returns ErrClosed after Close, ErrAccess if the file cannot be used, and
+// other errors of the driver with their class. It takes l.mu, and holds it while it waits.
 func (l *lite) connect(ctx context.Context, reader bool) (*liteConn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,8 +111,9 @@ func (l *lite) connect(ctx context.Context, reader bool) (*liteConn, error) {
 	return c, nil
 }
 
-// make creates the file with mode 0600. SQLite would make it readable by other users. SQLite gives
-// its additional files the same mode.
+// make creates the file with mode 0600 if it does not exist. SQLite would make it readable by other
+// users. SQLite gives its additional files the same mode. For a database in memory it does nothing.
+// Returns ErrAccess, without the path, if the file cannot be opened.
 func (l *lite) make() error {
 	if l.file == "" {
 		return nil
@@ -135,8 +139,10 @@ func (l *lite) Migrate(ctx context.Context, _ string, fn Func) error {
 	return err
 }
 
-// View implements Database. A database in memory has one connection only, so View then uses the
-// writer.
+// View implements Database. It waits for a free reader, and repeats fn while the file is locked for
+// a recovery, until ctx ends. A database in memory has one connection only, so View then uses the
+// writer. Returns the error of fn or of a statement, ErrUnavailable if ctx ends first, ErrClosed
+// after Close.
 func (l *lite) View(ctx context.Context, fn Func) error {
 	if l.file == "" {
 		_, err := l.group.update(ctx, false, fn)
@@ -153,6 +159,9 @@ func (l *lite) View(ctx context.Context, fn Func) error {
 	}
 }
 
+// viewOnce runs fn once on a free reader, for which it waits, and opens the reader if necessary. It
+// drops a broken one. Returns the error of fn or of a statement, the errors of connect, and
+// ErrUnavailable if ctx ends during the wait.
 func (l *lite) viewOnce(ctx context.Context, fn Func) error {
 	var c *liteConn
 	select {
@@ -231,7 +240,8 @@ type liteConn struct {
 
 // prepare sets the mode of the connection: read-only for a reader, WAL for the writer of a file. If
 // another process opens the file at the same moment, SQLite returns busy without a wait. So prepare
-// repeats the statement until ctx ends.
+// repeats the statement until ctx ends, and then returns ErrUnavailable. Returns ErrAccess if the
+// file system does not support WAL, and other errors of the driver.
 func (c *liteConn) prepare(ctx context.Context, reader, file bool) error {
 	if reader {
 		_, err := c.conn.ExecContext(ctx, "PRAGMA query_only = 1")
@@ -263,8 +273,9 @@ func (c *liteConn) calm(ctx context.Context) context.Context {
 	return ctx
 }
 
-// stmt returns the prepared statement of a query, and prepares a new query. It returns nil if there
-// are maxStatements already; the query then runs unprepared.
+// stmt returns the prepared statement of a query, and prepares and keeps that of a new query. It
+// returns nil and nil if there are maxStatements already; the query then runs unprepared. Returns
+// the driver's error if the query cannot be prepared.
 func (c *liteConn) stmt(ctx context.Context, query string) (*sql.Stmt, error) {
 	if s, ok := c.prepared[query]; ok {
 		return s, nil
@@ -281,7 +292,8 @@ func (c *liteConn) stmt(ctx context.Context, query string) (*sql.Stmt, error) {
 }
 
 // relax sets whether the following commits may return before their data are on the disk. Call it
-// outside a transaction.
+// outside a transaction. It closes open rows. It does nothing if that is set already. Returns the
+// driver's error; the setting is then as before.
 func (c *liteConn) relax(relaxed bool) error {
 	if c.relaxed == relaxed {
 		return nil
@@ -299,7 +311,9 @@ func (c *liteConn) relax(relaxed bool) error {
 	return nil
 }
 
-// Exec implements Link.
+// Exec implements Link. It first closes the open rows. It returns the number of changed rows, and
+// the driver's error, not classified. The end of ctx interrupts only a reader. An error of the
+// connection marks c as broken.
 func (c *liteConn) Exec(ctx context.Context, query string, args []any) (int64, error) {
 	c.closeRows()
 	ctx = c.calm(ctx)
@@ -319,7 +333,9 @@ func (c *liteConn) Exec(ctx context.Context, query string, args []any) (int64, e
 	return res.RowsAffected()
 }
 
-// Query implements Link.
+// Query implements Link. It first closes the open rows. The next statement closes the returned
+// rows. It returns the driver's error, not classified. The end of ctx interrupts only a reader. An
+// error of the connection marks c as broken.
 func (c *liteConn) Query(ctx context.Context, query string, args []any) (Rows, error) {
 	c.closeRows()
 	ctx = c.calm(ctx)
@@ -355,6 +371,8 @@ func (c *liteConn) closeRows() {
 	}
 }
 
+// check returns err unchanged. It marks c as broken if err is an error of the connection, not only
+// of a busy file.
 func (c *liteConn) check(err error) error {
 	if err != nil && (errors.Is(err, sql.ErrConnDone) || errors.Is(Classify(err), ErrUnavailable) && !isBusy(err)) {
 		c.broken = true
@@ -362,6 +380,8 @@ func (c *liteConn) check(err error) error {
 	return err
 }
 
+// close closes the open rows, the prepared statements and the connection. It ignores errors: every
+// commit has written to the disk already.
 func (c *liteConn) close() {
 	c.closeRows()
 	for _, s := range c.prepared {

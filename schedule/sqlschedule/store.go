@@ -261,7 +261,7 @@ func (s *Store) repair(ctx context.Context, what string, rows [][]any) (n int64,
 
 // setDue is repair in a transaction.
 func (s *Store) setDue(ctx context.Context, tx *sqlconn.Tx, rows [][]any) (int64, error) {
-	n, err := tx.Exec(ctx, s.text.mend, s.name, asJSON(rows))
+	n, err := tx.Exec(ctx, s.text.repair, s.name, asJSON(rows))
 	if n > 0 {
 		tx.Notify(s.topic)
 	}
@@ -269,8 +269,9 @@ func (s *Store) setDue(ctx context.Context, tx *sqlconn.Tx, rows [][]any) (int64
 }
 
 // Due implements [schedule.Store]: it returns up to max due ticks without a valid claim, the
-// longest overdue first, and changes nothing. With max 0 or less it returns only the times. Errors
-// are wrapped by wrap.
+// longest overdue first, and changes nothing. With max 0 or less it returns only the times: that of
+// the database, and the next one at which a tick or the end of a claim is due. It waits for the
+// database. Errors are wrapped by wrap.
 func (s *Store) Due(ctx context.Context, max int) (schedule.Batch, error) {
 	var b schedule.Batch
 	err := s.view(ctx, "due", func(ctx context.Context, tx *sqlconn.Tx) error {

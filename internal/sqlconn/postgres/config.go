@@ -22,8 +22,13 @@ type config struct {
 	pool *pgxpool.Config
 }
 
-// check checks cfg and parses the URL with the client. The client's errors quote the URL, so check
-// does not return them.
+// check returns cfg with the configuration of the client's pool, which it parses from the URL and
+// the environment. It sets the defaults of the pool, of timeouts and of cfg.Settings that are not
+// in the URL. It does not connect.
+//
+// Returns an error for a URL that cannot be read and for TLS settings that contradict each other.
+// Also returns one if a server's certificate would not be verified. The client's errors quote the
+// URL, so check does not return them.
 func check(cfg sqlconn.Config) (config, error) {
 	p := config{Config: cfg}
 	u, err := url.Parse(p.URL)
@@ -67,7 +72,9 @@ func check(cfg sqlconn.Config) (config, error) {
 }
 
 // parsePool lets the client parse the URL, the environment and the service file. mode is the
-// sslmode of the URL. Returns an error if a server's certificate would not be verified.
+// sslmode of the URL. It may change u. Without any sslmode it chooses disable, since the client's
+// default would continue without TLS after a refusal. Returns an error if the client cannot read
+// them, or if a server's certificate would not be verified.
 func (p *config) parsePool(u *url.URL, mode string) (*pgxpool.Config, error) {
 	parse := func(add string) (*pgxpool.Config, error) {
 		if add != "" {
@@ -114,7 +121,8 @@ func anyTLS(pool *pgxpool.Config, is func(t *tls.Config) bool) bool {
 	return is(cc.TLSConfig) || slices.ContainsFunc(cc.Fallbacks, func(f *pgconn.FallbackConfig) bool { return is(f.TLSConfig) })
 }
 
-// setTLS sets p.TLS, if it is not nil, for all hosts. It raises the minimum version to TLS 1.2.
+// setTLS sets p.TLS, if it is not nil, for all hosts, with the name of each host unless p.TLS has
+// one. It raises the minimum version to TLS 1.2.
 func (p *config) setTLS() {
 	cc := &p.pool.ConnConfig.Config
 	set := func(host string, t *tls.Config) *tls.Config {

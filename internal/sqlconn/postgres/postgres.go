@@ -60,7 +60,11 @@ func (p *postgres) Dialect() sqlconn.Dialect { return sqlconn.Postgres }
 func (p *postgres) Shared() bool { return true }
 
 // acquire returns a connection of the pool, and creates the pool at first use. It waits for a free
-// connection until ctx ends. The caller must release the connection. Returns ErrClosed after Close.
+// connection until ctx ends. The caller must release the connection. It takes p.mu, but does not
+// hold it while it waits.
+//
+// Returns ErrClosed after Close, and ErrUnavailable if ctx ends first. The error of a server that
+// cannot be used names the server and the next step.
 func (p *postgres) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	p.mu.Lock()
 	if p.closed {
@@ -95,8 +99,8 @@ func unanswered(host string, port uint16, found, next string, cause error) *reac
 	return &reach.Error{Server: "PostgreSQL at " + at, Found: found, Next: next, Cause: cause}
 }
 
-// unusable adds the server and the next step to the error of a connection that was not made.
-// Returns other errors unchanged.
+// unusable adds the server and the next step to the error of a connection that was not made, and
+// keeps its class. Returns other errors, and nil, unchanged.
 func unusable(err error) error {
 	c, ok := errors.AsType[*pgconn.ConnectError](err)
 	if !ok {
@@ -123,7 +127,9 @@ func (p *postgres) isClosed() bool {
 	return p.closed
 }
 
-// Update implements [sqlconn.Database].
+// Update implements [sqlconn.Database]. It runs fn in a transaction, or for other kinds than Whole
+// without one around its statement, and returns the topics of a commit. It waits, repeats and
+// returns errors as retry does.
 func (p *postgres) Update(ctx context.Context, kind sqlconn.Kind, fn sqlconn.Func) (topics []string, err error) {
 	err = p.retry(ctx, func(ctx context.Context) error {
 		topics, err = p.once(ctx, kind != sqlconn.Whole, fn)
@@ -132,7 +138,8 @@ func (p *postgres) Update(ctx context.Context, kind sqlconn.Kind, fn sqlconn.Fun
 	return topics, err
 }
 
-// View implements [sqlconn.Database].
+// View implements [sqlconn.Database]. It runs fn on a connection of the pool, without a
+// transaction. It waits, repeats and returns errors as retry does.
 func (p *postgres) View(ctx context.Context, fn sqlconn.Func) error {
 	return p.retry(ctx, func(ctx context.Context) error {
 		conn, err := p.acquire(ctx)
@@ -154,9 +161,9 @@ type retryable struct {
 
 func (e *retryable) Unwrap() error { return e.error }
 
-// again returns err as a retryable if a repetition can help. The error of the first failed
-// statement decides, whatever the function has returned. Use it for an attempt that was rolled
-// back.
+// again returns err as a retryable if a repetition can help, and otherwise unchanged. The error of
+// the first failed statement of tx decides, whatever the function has returned. Use it for an
+// attempt that was rolled back.
 func again(tx *sqlconn.Tx, err error) error {
 	if isTransient(tx.Err()) {
 		return &retryable{err, tx.Success()}
@@ -169,8 +176,11 @@ func isTransient(err error) bool {
 }
 
 // retry repeats attempt after retryable errors, with a growing wait, until ctx ends. Each attempt
-// has its own ctx with the Timeout of the configuration. If that ends after a statement succeeded,
-// retry returns an error: a repetition would take as long.
+// has its own ctx with the Timeout of the configuration. It returns the error of the last attempt,
+// nil after a success, and adds the cause of ctx if that has ended.
+//
+// If the time of an attempt ends after a statement succeeded, retry returns an error: a repetition
+// would take as long.
 func (p *postgres) retry(ctx context.Context, attempt func(ctx context.Context) error) error {
 	for n := 0; ; n++ {
 		one, cancel := context.WithTimeout(ctx, p.config.Timeout)
@@ -201,6 +211,10 @@ func (p *postgres) retry(ctx context.Context, attempt func(ctx context.Context) 
 
 // once makes one attempt of a transaction and returns the topics of a commit. With single it runs
 // fn without a transaction around its statement. If fn panics, it closes the connection.
+//
+// It waits for a connection and the server. Returns the errors of acquire, fn, statement and
+// commit; those that a repetition can help are retryable. After another error than ErrIndeterminate
+// nothing is committed.
 func (p *postgres) once(ctx context.Context, single bool, fn sqlconn.Func) ([]string, error) {
 	conn, err := p.acquire(ctx)
 	if err != nil {
@@ -233,8 +247,10 @@ func (p *postgres) once(ctx context.Context, single bool, fn sqlconn.Func) ([]st
 	return tx.Topics(), link.commit(ctx)
 }
 
-// statement runs a function with one statement, which is its own transaction. Returns
-// ErrIndeterminate if the connection is lost after the statement was sent.
+// statement runs a function with one statement, which is its own transaction, and returns its
+// topics. Returns ErrIndeterminate if the connection is lost after the statement was sent, and a
+// retryable if a repetition can help. Returns the function's other errors, even if its statement
+// has succeeded.
 func (p *postgres) statement(ctx context.Context, conn *pgx.Conn, fn sqlconn.Func) ([]string, error) {
 	if err := unsent(ctx, conn); err != nil {
 		return nil, &retryable{error: err}
@@ -250,8 +266,10 @@ func (p *postgres) statement(ctx context.Context, conn *pgx.Conn, fn sqlconn.Fun
 	return nil, again(tx, err)
 }
 
-// Close implements [sqlconn.Database]. It rolls back running migrations and waits for other calls.
-// It is idempotent.
+// Close implements [sqlconn.Database]. It rolls back running migrations, waits for other calls and
+// closes all connections. If ctx ends first it returns ctx's error, and a goroutine continues the
+// work. It is idempotent: a further call only waits. It takes p.mu, but does not hold it while it
+// waits.
 func (p *postgres) Close(ctx context.Context) error {
 	_ = p.notifier.close(ctx) // an error means that ctx has ended, which is returned below
 	p.mu.Lock()

@@ -42,7 +42,9 @@ type pgTx struct {
 	rows  *pgRows // of the last query, if they are open
 }
 
-// Exec implements [sqlconn.Link]. It begins the transaction if necessary.
+// Exec implements [sqlconn.Link]. It first closes the open rows. It begins the transaction if
+// necessary, in the same round trip. It returns the number of changed rows, and the client's error,
+// not classified.
 func (l *pgTx) Exec(ctx context.Context, query string, args []any) (int64, error) {
 	l.closeRows()
 	if l.begun {
@@ -60,7 +62,9 @@ func (l *pgTx) Exec(ctx context.Context, query string, args []any) (int64, error
 	return tag.RowsAffected(), err
 }
 
-// Query implements [sqlconn.Link]. It begins the transaction if necessary.
+// Query implements [sqlconn.Link]. It first closes the open rows. It begins the transaction if
+// necessary, in the same round trip. The next statement closes the returned rows. Returns the
+// client's error, not classified.
 func (l *pgTx) Query(ctx context.Context, query string, args []any) (sqlconn.Rows, error) {
 	l.closeRows()
 	if l.begun {
@@ -91,6 +95,8 @@ func (l *pgTx) Script(ctx context.Context, text string) error {
 	return err
 }
 
+// begin sends the start of the transaction and a query in one round trip, and returns both answers,
+// which the caller must close. It sets l.begun.
 func (l *pgTx) begin(ctx context.Context, query string, args []any) pgx.BatchResults {
 	l.begun = true
 	b := &pgx.Batch{}
@@ -101,6 +107,8 @@ func (l *pgTx) begin(ctx context.Context, query string, args []any) pgx.BatchRes
 	return l.conn.SendBatch(ctx, b)
 }
 
+// closeRows closes the rows that the last query has left open. It ignores their error: the next
+// statement returns it.
 func (l *pgTx) closeRows() {
 	if l.rows != nil {
 		_ = l.rows.Close() // the next statement returns the same error
@@ -116,8 +124,9 @@ func (l *pgTx) rollback(ctx context.Context) {
 	}
 }
 
-// commit commits the transaction. Returns ErrIndeterminate if the server's answer is missing, and a
-// retryable if a repetition can help.
+// commit commits the transaction and waits for the server. Returns ErrIndeterminate if the server's
+// answer is missing, and a retryable if a repetition can help. Returns ErrRefused if the server has
+// rolled back because a statement had failed.
 //
 // The client can report that an error came before anything was sent. This report is not reliable. A
 // connection that is lost during the wait for the answer is sometimes reported as closed before.
@@ -165,7 +174,8 @@ type pgRows struct {
 	after func() error
 }
 
-// Close implements [sqlconn.Rows]. It is idempotent.
+// Close implements [sqlconn.Rows]. It also ends the batch in which the rows were read. Returns the
+// first error of the rows or of the batch. It is idempotent.
 func (r *pgRows) Close() error {
 	r.Rows.Close()
 	err := r.Rows.Err()
