@@ -10,6 +10,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/consumer/internal/intake"
 )
 
 // Defaults of [Autoscale].
@@ -31,8 +32,8 @@ type Autoscale struct {
 	// KeepAlive is the time for which fewer workers must suffice before some are removed. Default:
 	// 30s.
 	KeepAlive time.Duration
-	// Load returns how busy the machine is, from 0 to 1. Above MaxLoad no workers are added. Default:
-	// nil, the load is ignored.
+	// Load returns how busy the machine is, from 0 to 1. Above MaxLoad no workers are added.
+	// Default: nil, the load is ignored.
 	Load func() float64
 	// MaxLoad is the limit for Load. Default: 0.9.
 	MaxLoad float64
@@ -54,49 +55,6 @@ func (a Autoscale) complete() (*Autoscale, error) {
 	return &a, errors.Join(errs...)
 }
 
-// autoscaleSample holds the numbers that one decision of the autoscaler uses.
-type autoscaleSample struct {
-	at      time.Time
-	workers int // configured number of workers
-	active  int // running handlers
-	ready   int // tasks that wait for a consumer; negative: unknown
-	load    float64
-}
-
-// decide returns the number of workers that the queue should have after the sample l, within Min
-// and Max. It has no other effect.
-//
-//   - A number outside of Min and Max, set by Scale, becomes the nearest limit.
-//   - If all workers are busy or tasks wait, workers are added, up to twice as many. Above MaxLoad
-//     the number stays.
-//   - If fewer workers would have been enough for KeepAlive, at most half of them are removed.
-//
-// idle is the time since which fewer workers would have been enough, or zero. since is the value to
-// pass as idle to the next call.
-func (a *Autoscale) decide(l autoscaleSample, idle time.Time) (workers int, since time.Time) {
-	need := l.active + max(l.ready, 0)
-	if l.active >= l.workers { // all workers are busy, so tasks may wait in the prefetch as well
-		need = max(need, l.workers+1)
-	}
-	need = min(max(need, a.Min), a.Max)
-	switch {
-	case l.workers < a.Min || l.workers > a.Max: // Scale has set a number outside the limits
-		return min(max(l.workers, a.Min), a.Max), time.Time{}
-	case need > l.workers:
-		if l.load > a.MaxLoad {
-			return l.workers, time.Time{}
-		}
-		return min(need, 2*l.workers), time.Time{} // at most double the workers between two samples
-	case need == l.workers:
-		return l.workers, time.Time{}
-	case idle.IsZero():
-		return l.workers, l.at
-	case l.at.Sub(idle) < a.KeepAlive:
-		return l.workers, idle
-	}
-	return max(need, l.workers/2), time.Time{}
-}
-
 // autoscale starts a goroutine for each queue with an Autoscale configuration, side queues of older
 // versions excepted. The goroutines end with fetch. wait blocks until all have ended.
 func (c *Consumer) autoscale(fetch context.Context, queues []*queue) (wait func()) {
@@ -115,6 +73,7 @@ func (c *Consumer) autoscale(fetch context.Context, queues []*queue) (wait func(
 // the end of ctx.
 func (q *queue) autoscale(ctx context.Context) {
 	a := q.cfg.Autoscale
+	scaling := intake.Scaling{Min: a.Min, Max: a.Max, KeepAlive: a.KeepAlive, MaxLoad: a.MaxLoad}
 	inspector, _ := capability.As[broker.Inspector](q.c.cfg.Broker)
 	tick := time.NewTicker(a.Every)
 	defer tick.Stop()
@@ -134,14 +93,14 @@ func (q *queue) autoscale(ctx context.Context) {
 			continue // the broker is unreachable: the queue logs that
 		}
 		var n int
-		if n, idle = a.decide(l, idle); n == l.workers {
+		if n, idle = scaling.Decide(l, idle); n == l.Workers {
 			continue
 		}
 		if err := q.c.Scale(q.name, n); err != nil && ctx.Err() == nil {
 			q.log(slog.LevelWarn, "autoscaling failed", slog.Int("workers", n), slog.Any("error", err))
 			continue
 		}
-		q.log(slog.LevelInfo, "scaled", slog.Int("from", l.workers), slog.Int("workers", n), slog.Int("ready", l.ready))
+		q.log(slog.LevelInfo, "scaled", slog.Int("from", l.Workers), slog.Int("workers", n), slog.Int("ready", l.Ready))
 	}
 }
 
@@ -152,8 +111,8 @@ const sampleTimeout = 10 * time.Second
 // tasks of the queue, and calls Autoscale.Load. It returns the error of the broker, also if that
 // does not answer within sampleTimeout. With a nil inspector the number of waiting tasks is -1,
 // unknown; without Load the load is 0.
-func (q *queue) sample(ctx context.Context, inspector broker.Inspector) (autoscaleSample, error) {
-	l := autoscaleSample{workers: q.workers.Count(), ready: -1}
+func (q *queue) sample(ctx context.Context, inspector broker.Inspector) (intake.Sample, error) {
+	l := intake.Sample{Workers: q.workers.Count(), Ready: -1}
 	if inspector != nil {
 		asking, cancel := context.WithTimeout(ctx, sampleTimeout)
 		defer cancel()
@@ -161,12 +120,12 @@ func (q *queue) sample(ctx context.Context, inspector broker.Inspector) (autosca
 		if err != nil {
 			return l, err
 		}
-		l.ready = s.Ready
+		l.Ready = s.Ready
 	}
-	l.active = int(min(q.workers.Slots.Used(), int64(l.workers)))
+	l.Active = int(min(q.workers.Slots.Used(), int64(l.Workers)))
 	if load := q.cfg.Autoscale.Load; load != nil {
-		l.load = load()
+		l.Load = load()
 	}
-	l.at = time.Now()
+	l.At = time.Now()
 	return l, nil
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/consumer/internal/crashes"
 	"github.com/swarmiji/swarmiji/consumer/internal/intake"
+	"github.com/swarmiji/swarmiji/consumer/internal/intx"
 	"github.com/swarmiji/swarmiji/consumer/internal/rates"
 	"github.com/swarmiji/swarmiji/consumer/internal/runs"
 	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
@@ -62,6 +63,7 @@ type Consumer struct {
 	// codec.BindArgs, stored once: a method value allocates
 	bind       func(contentType string, data []byte, v any) error
 	successors *workflow.Config
+	databases  intx.Databases
 	gather     resultstore.Gatherer // nil: no gatherer
 	members    task.MembersFunc     // reads the members of groups for handlers; nil: no gatherer
 	mux        task.Mux
@@ -75,8 +77,8 @@ type Consumer struct {
 	dequeued func(context.Context, *task.Request) error
 	enqueued func(ctx context.Context, queue string, e *task.Envelope) (after func(error), veto error)
 
-	stuck          stuck // handlers that run beyond their hard time limit
-	exportsMetrics bool  // Config.Metrics is set, so its values are read
+	stuck          *runs.Stuck // handlers that run beyond their hard time limit
+	exportsMetrics bool        // Config.Metrics is set, so its values are read
 
 	started  atomic.Bool
 	killed   chan struct{} // closed by Kill
@@ -115,7 +117,7 @@ func New(c Config) (*Consumer, error) {
 	if consumer.gather != nil {
 		consumer.members = consumer.successors.Members
 	}
-	consumer.stuck = newStuck(c.Queues)
+	consumer.stuck = runs.NewStuck(slices.Collect(maps.Keys(c.Queues))...)
 	consumer.report, consumer.pid = consumer.newReport(), os.Getpid()
 	consumer.dequeued, consumer.enqueued = c.Hooks.Tasks.Dequeued(c.Logger), c.Hooks.Tasks.Enqueued(c.Logger)
 	if c.Deferrals != nil {
@@ -286,6 +288,7 @@ func (c *Consumer) awaitServers(ctx context.Context) (unwatch func(), err error)
 	if err != nil && !errors.Is(err, broker.ErrTooMany) {
 		return func() {}, fmt.Errorf("swarmiji: consumer: queue %q: %w", name, err)
 	}
+	intx.Prepare(ctx, c.cfg.Broker, loadTimeout, append(slices.Collect(maps.Values(c.cfg.Stores)), c.cfg.Results)...)
 	return c.awaitRevocations(ctx)
 }
 

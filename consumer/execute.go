@@ -159,17 +159,21 @@ func (q *queue) finish(r *run, result any, err error) {
 // settles the task. result and err of the handler decide the settlement; a revocation of the task
 // may override them. It settles on another goroutine, unless the settlement is only an
 // acknowledgement. Before the settlement it clears a suspect's note of the start, and waits for the
-// broker.
+// broker. After SettleTx it calls settleAfterTx.
 func (q *queue) conclude(r *run, result any, err error) {
 	q.c.running.End(r, r.worker)
 	q.c.cfg.Metrics.Active.Dec(1)
 	q.c.cfg.Metrics.Runtime.Update(r.ended.Sub(r.request.StartedAt).Microseconds())
 	r.releaseContext()
 	q.leases.Release(r.lost())
-	// before the next task starts: if that task ends the process, the acknowledgement of this one may
-	// be lost
+	// before the next task starts: if that task ends the process, the acknowledgement of this one
+	// may be lost
 	if r.crash.Suspect() {
 		q.c.crashes.Clear(q.c.settle, crashRun{r})
+	}
+	if end := r.inTx.Close(); end != nil {
+		q.c.settling.Go(func() { q.settleAfterTx(r, end, result, err) })
+		return
 	}
 	v := r.applyRevocation(r.judge(result, err), err)
 	if r.settlesByAck(v) {

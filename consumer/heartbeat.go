@@ -19,7 +19,7 @@ func (c *Consumer) newReport() *report.Reporter {
 		Bus: c.cfg.Events, Report: c.cfg.Report, Role: events.RoleConsumer,
 		Counts: func() report.Counts {
 			return report.Counts{
-				Active: c.running.Len(), Reserved: c.waiting(), Stuck: int(c.stuck.total.Load()), Processed: c.running.Ended(), Queues: queues,
+				Active: c.running.Len(), Reserved: c.waiting(), Stuck: int(c.stuck.Total()), Processed: c.running.Ended(), Queues: queues,
 			}
 		},
 		Lost:     m.Dropped.Inc,

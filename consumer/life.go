@@ -1,11 +1,11 @@
 package consumer
 
 import (
-	"context"
 	"errors"
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -57,14 +57,14 @@ var errReopened = errors.New("swarmiji: the task's record was of an earlier life
 // REQUEUED. It tries once. It returns nil also if another process has done so. Other errors of the
 // store are returned, and [workflow.ErrUnsendable] if the record cannot be encoded. It is needed
 // where Requeue did not know the store of the record.
-func (r *run) reopenTask(ctx context.Context, store resultstore.ResultStore) error {
+func (r *run) reopenTask(save func(rec resultstore.Record) error) error {
 	rec, err := r.protectedRecord(task.StateRequeued, verdict{}, time.Time{})
 	if err != nil {
 		return err
 	}
 	rec.Generation, rec.Deliveries = wire.FirstGeneration(r.request.Life), 0
 	// another process has replaced it
-	if err := store.Save(ctx, rec); !errors.Is(err, resultstore.ErrStale) {
+	if err := save(rec); !errors.Is(err, resultstore.ErrStale) {
 		return err
 	}
 	return nil
@@ -75,7 +75,7 @@ func (r *run) reopenTask(ctx context.Context, store resultstore.ResultStore) err
 // steps that they skipped. Steps without an id of their submission have no record: no future waits
 // for them. In the first life, or if no task follows, it does nothing and returns true.
 //
-// A record is saved by [settlement.Save], one after the other. A failed save is repeated for up to
+// A record is saved by by.Save, one after the other. A failed save is repeated for up to
 // StoreRetry, and of a task that was acknowledged before its start without a time limit. A record
 // that the store refuses for good, for example because it has a newer one, counts as saved.
 //
@@ -85,14 +85,14 @@ func (r *run) reopenTask(ctx context.Context, store resultstore.ResultStore) err
 //
 // Call it before the success of this task is stored. Otherwise a reader of the success could take
 // an old failure of a later step for its end. It takes no lock.
-func (r *run) reopenSuccessors() bool {
+func (r *run) reopenSuccessors(by workflow.Run) bool {
 	e := r.request.Envelope
 	if e.Life == 0 || len(e.Then) == 0 {
 		return true
 	}
 	ok := true
 	wire.EachStep(e.Then, func(l *task.Link) bool {
-		ok = settlement{r}.Save(l.ID, l.Name, e, &l.Meta, resultstore.Record{State: task.StateRequeued, Generation: wire.FirstGeneration(e.Life)})
+		ok = by.Save(l.ID, l.Name, e, &l.Meta, resultstore.Record{State: task.StateRequeued, Generation: wire.FirstGeneration(e.Life)})
 		return ok
 	})
 	return ok

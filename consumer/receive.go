@@ -13,6 +13,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/consumer/internal/crashes"
+	"github.com/swarmiji/swarmiji/consumer/internal/intx"
 	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
 	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/internal/wire"
@@ -50,6 +51,7 @@ type run struct {
 	answer  *answer     // the deferral that this run settles; nil: a message of the broker
 	expects atomic.Bool // its handler has called task.Expect
 	stale   atomic.Bool // another delivery has settled or deferred the task: ignore this one
+	inTx    intx.State  // its handler may settle it in a transaction
 
 	// Progress of the run. A stop that leaves a handler behind reads these fields from another
 	// goroutine.
@@ -166,6 +168,7 @@ func (q *queue) read(d broker.Delivery, worker int) (*run, error) {
 	req := &r.request
 	req.Queue, req.NodeID, req.Generation, req.Received = q.name, q.c.cfg.Report.NodeID, m.Generation, time.Now()
 	req.Deliveries, req.Exact = d.Deliveries()
+	req.SettleBy(r)
 	handler, definition, known := q.c.mux.Lookup(e.Name)
 	r.handler = handler
 	if r.handler == nil && e.Name == task.GatherName {

@@ -9,20 +9,21 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/consumer/internal/wakes"
 	"github.com/swarmiji/swarmiji/deferral"
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/middleware"
+	"github.com/swarmiji/swarmiji/revoke"
 	"github.com/swarmiji/swarmiji/task"
 )
 
 // answers receives and settles the deferrals of all queues of a consumer. It uses one or two
 // goroutines, however many tasks wait for answers.
 type answers struct {
-	c            *Consumer
-	store        deferral.Store
-	waker        deferral.Waker    // nil: a revoked task ends only when its answer comes
-	queues       map[string]*queue // by name, without side queues
-	pendingWakes pendingWakes
+	c      *Consumer
+	store  deferral.Store
+	waker  *wakes.Waker      // nil: a revoked task ends only when its answer comes
+	queues map[string]*queue // by name, without side queues
 
 	mu           sync.Mutex
 	subscription deferral.Subscription // nil: Run has not subscribed yet
@@ -31,8 +32,13 @@ type answers struct {
 // newAnswers returns the receiver of deferrals for c. It starts nothing.
 func newAnswers(c *Consumer) *answers {
 	a := &answers{c: c, store: c.cfg.Deferrals}
-	a.waker, _ = capability.As[deferral.Waker](a.store)
-	a.pendingWakes.added = wake.New()
+	if store, ok := capability.As[deferral.Waker](a.store); ok {
+		a.waker = wakes.New(store, func(queue string, state []byte, rules []revoke.Selector) bool {
+			return a.queues[queue].selectsDeferral(state, rules)
+		}, func(ctx context.Context, err error) {
+			a.warn(ctx, "revoked tasks that wait for answers are not looked at now", err)
+		})
+	}
 	return a
 }
 
@@ -60,7 +66,7 @@ func (c *Consumer) receiveAnswers(fetch context.Context, queues []*queue) (stop,
 	var taker sync.WaitGroup
 	taker.Go(func() { a.receive(taking, names) })
 	if c.cfg.Revocations != nil && a.waker != nil {
-		taker.Go(func() { a.watchRevocations(taking) })
+		taker.Go(func() { a.waker.Watch(taking, names) })
 	}
 	stop = func() {
 		stopTaking()

@@ -106,7 +106,7 @@ func (r *run) load(ctx context.Context, store resultstore.ResultStore) (resultst
 // The second result is false if the settlement must not continue: runStep has then given the task
 // back, failed it or settled it.
 func (r *run) save(ctx context.Context, state task.State, v verdict) (verdict, bool) {
-	if state == task.StateSucceeded && !r.reopenSuccessors() {
+	if state == task.StateSucceeded && !r.reopenSuccessors(settlement{r}) {
 		return v, false
 	}
 	store := r.store()
@@ -163,7 +163,7 @@ func (r *run) resolveStale(ctx context.Context, store resultstore.ResultStore, v
 		return err
 	// the program that requeued the task did not know the store of the record
 	case err == nil && r.isEarlierLife(&rec):
-		if err := r.reopenTask(ctx, store); err != nil {
+		if err := r.reopenTask(func(rec resultstore.Record) error { return store.Save(ctx, rec) }); err != nil {
 			return err
 		}
 		return errReopened

@@ -1,6 +1,8 @@
 package consumer_test
 
 import (
+	"fmt"
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -10,13 +12,22 @@ import (
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/memevents"
 	"github.com/swarmiji/swarmiji/internal/endtoend"
+	"github.com/swarmiji/swarmiji/internal/suite"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/memresults"
 	"github.com/swarmiji/swarmiji/revoke"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper)) }
+func TestMain(m *testing.M) {
+	if suite.ProcessNode() != "" {
+		if err := settlingConsumer(); err != nil {
+			_, _ = fmt.Fprintln(os.Stdout, err)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper))
+}
 
 func TestRoadInMemory(t *testing.T) {
 	t.Parallel() // its cases mostly wait

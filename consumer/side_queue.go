@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/capability"
@@ -13,6 +14,9 @@ import (
 // sideSuffix is the suffix of the side queues in which older versions ran tasks that seemed to end
 // their process. Tasks that remain there after an upgrade run here.
 const sideSuffix = ".suspects"
+
+// statsTimeout limits the check for a side queue.
+const statsTimeout = 5 * time.Second
 
 // side reports whether q is the side queue of an older version.
 func (q *queue) side() bool { return q.source != q.name }

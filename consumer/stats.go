@@ -71,7 +71,7 @@ func (c *Consumer) Stats() Stats {
 	}
 	for i := range s.Queues {
 		byName[s.Queues[i].Name] = &s.Queues[i]
-		s.Queues[i].Stuck = c.stuck.of(s.Queues[i].Name)
+		s.Queues[i].Stuck = c.stuck.Of(s.Queues[i].Name)
 		s.Stuck += s.Queues[i].Stuck
 		if l != nil {
 			l.find(s.Queues[i].Name).describe(&s.Queues[i])

@@ -3,7 +3,6 @@ package consumer
 import (
 	"context"
 	"log/slog"
-	"sync/atomic"
 
 	"github.com/swarmiji/swarmiji/consumer/internal/intake"
 	"github.com/swarmiji/swarmiji/internal/guard"
@@ -19,29 +18,6 @@ import (
 // not started, and logs that. Handlers that run at this moment may exceed the limit.
 const MaxStuck = 256
 
-// stuck counts the stuck handlers, see [MaxStuck].
-type stuck struct {
-	total   atomic.Int64
-	byQueue map[string]*atomic.Int64 // one count per consumed queue; the map does not change
-}
-
-// newStuck returns a count of 0 for each queue.
-func newStuck(queues map[string]QueueConfig) stuck {
-	by := make(map[string]*atomic.Int64, len(queues))
-	for name := range queues {
-		by[name] = new(atomic.Int64)
-	}
-	return stuck{byQueue: by}
-}
-
-// of returns the number of stuck handlers of a queue, 0 for an unknown queue.
-func (s *stuck) of(queue string) int {
-	if n := s.byQueue[queue]; n != nil {
-		return int(n.Load())
-	}
-	return 0
-}
-
 // timeLimit is the middleware that applies the time limits of a task, see [middleware.TimeLimit]. A
 // handler that has not returned a second after its hard limit is stuck: its worker takes other
 // tasks. timeLimit counts and logs it until it returns.
@@ -56,10 +32,7 @@ func (c *Consumer) timeLimit(next task.Handler) task.Handler {
 // and logs the change. delta is 1 when a handler becomes stuck and -1 when it returns. A queue that
 // is not configured has no count of its own.
 func (c *Consumer) countStuck(r *task.Request, delta int) {
-	total := c.stuck.total.Add(int64(delta))
-	if n := c.stuck.byQueue[r.Queue]; n != nil {
-		n.Add(int64(delta))
-	}
+	total := c.stuck.Add(r.Queue, delta)
 	c.cfg.Metrics.Stuck.Inc(int64(delta))
 	level, msg := slog.LevelWarn, "handler runs beyond its hard time limit; its worker takes other tasks"
 	if delta < 0 {
@@ -75,12 +48,12 @@ func (c *Consumer) countStuck(r *task.Request, delta int) {
 // of these queues.
 func (c *Consumer) tooManyStuck(queues []*queue) func(*intake.Workers) bool {
 	return func(t *intake.Workers) bool {
-		if c.stuck.total.Load() < MaxStuck {
+		if c.stuck.Total() < MaxStuck {
 			return false
 		}
 		n := 0
 		for _, q := range queues {
-			n += c.stuck.of(q.name)
+			n += c.stuck.Of(q.name)
 		}
 		return n >= max(MaxStuck, 2*t.Count())
 	}

@@ -2,9 +2,10 @@ package consumer
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"time"
 
+	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
 	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -63,28 +64,25 @@ func (r *run) saveForSubmitter(v verdict) bool {
 	if store == nil {
 		return true
 	}
-	rec := r.record(v.kind.state(), v, r.ended)
-	if v.kind == succeeded {
-		rec.ContentType, rec.Result, rec.Error = "", nil, task.Remote(r.noResultError())
-	}
-	if err := r.queue.c.codec.ProtectRecord(&rec, task.Opt[string]{}); err != nil {
+	rec, err := r.submitterRecord(v, r.ended)
+	if err != nil {
 		r.failUnsendable("end", err)
 		return false
 	}
 	ctx, cancel := context.WithTimeout(r.queue.c.settle, r.queue.c.cfg.Tuning.StoreRetry)
 	defer cancel()
-	return r.runStep(ctx, "end for its submitter", func(ctx context.Context) error { return saveIfAccepted(ctx, store, rec) })
+	return r.runStep(ctx, "end for its submitter", func(ctx context.Context) error { return workflow.Accepted(store.Save(ctx, rec)) })
 }
 
-// saveIfAccepted saves a record once. It returns nil also if the store refuses the record: because
-// it has a newer one, because the record is malformed, or because the submitter is gone. Other
-// errors are returned.
-func saveIfAccepted(ctx context.Context, store resultstore.ResultStore, rec resultstore.Record) error {
-	err := store.Save(ctx, rec)
-	if errors.Is(err, resultstore.ErrStale) || errors.Is(err, resultstore.ErrUnreachable) || errors.Is(err, resultstore.ErrMalformed) {
-		return nil
+// submitterRecord returns the record that saveForSubmitter stores. Returns an error if it cannot be
+// encoded.
+func (r *run) submitterRecord(v verdict, ended time.Time) (resultstore.Record, error) {
+	rec := r.record(v.kind.state(), v, ended)
+	if v.kind == succeeded {
+		rec.ContentType, rec.Result, rec.Error = "", nil, task.Remote(r.noResultError())
 	}
-	return err
+	err := r.queue.c.codec.ProtectRecord(&rec, task.Opt[string]{})
+	return rec, err
 }
 
 // noResultError returns the error that tells the submitter why its store has no result of the

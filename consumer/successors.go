@@ -33,6 +33,11 @@ func (c *Consumer) workflowConfig() *workflow.Config {
 // follows. Returns false if a step failed for good: runStep has then given the task back or settled
 // it.
 func (r *run) publishSuccessors(v verdict) bool {
+	return r.sendSuccessors(r.queue.c.successors, settlement{r}, v)
+}
+
+// sendSuccessors is publishSuccessors with the given senders and steps.
+func (r *run) sendSuccessors(c *workflow.Config, steps workflow.Run, v verdict) bool {
 	if !wire.Followed(r.request.Envelope) {
 		return true
 	}
@@ -48,7 +53,7 @@ func (r *run) publishSuccessors(v verdict) bool {
 	if v.kind != succeeded {
 		t.Cause, t.State = task.Remote(v.err), v.kind.state()
 	}
-	return workflow.Send(r.queue.c.successors, settlement{r}, &t)
+	return workflow.Send(c, steps, &t)
 }
 
 // settlement adapts a run whose task has ended to [workflow.Run].
@@ -82,26 +87,38 @@ func (s settlement) Log(level slog.Level, msg string, attrs ...slog.Attr) {
 // good. Returns false if the record could not be stored: runStep has then given the ended task back
 // or failed it.
 func (s settlement) Save(id task.ID, name string, from *task.Envelope, meta *task.Metadata, rec resultstore.Record) bool {
-	merged := s.queue.meta
+	store, rec, err := s.successorRecord(id, name, from, meta, rec)
+	return store == nil || s.Step("record of a successor", func(ctx context.Context) error {
+		if err != nil {
+			return err
+		}
+		return workflow.Accepted(store.Save(ctx, rec))
+	})
+}
+
+// successorRecord returns the complete record for Save, with its store. Returns no store if there
+// is nothing to save, and [workflow.ErrUnsendable] if the record cannot be encoded.
+func (r *run) successorRecord(
+	id task.ID, name string, from *task.Envelope, meta *task.Metadata, rec resultstore.Record,
+) (resultstore.ResultStore, resultstore.Record, error) {
+	merged := r.queue.meta
 	if from.Base != nil {
 		merged = task.Merge(*from.Base, merged)
 	}
 	merged.Overlay(meta)
-	store := s.queue.c.storeOf(&merged, from.ReplyTo)
+	store := r.queue.c.storeOf(&merged, from.ReplyTo)
 	// the task never reached the consumer whose metadata decide
-	if awaited := s.queue.c.submitterStore(from.Base, meta, from.ReplyTo, store); awaited != nil {
+	if awaited := r.queue.c.submitterStore(from.Base, meta, from.ReplyTo, store); awaited != nil {
 		store = awaited
 	}
 	if store == nil || id.Check() != nil || !rec.State.Terminal() && resultstore.RepliesOnly(store) {
-		return true
+		return nil, rec, nil
 	}
 	rec.ID, rec.Name, rec.Life = id, utf.Cut(name, 255), from.Life
-	rec.NodeID, rec.ReplyTo, rec.Correlation, rec.TTL = s.request.NodeID, from.ReplyTo, from.Correlation, merged.ResultTTL.Or(0)
-	unfit := s.queue.c.codec.ProtectRecord(&rec, merged.Compression)
-	return s.Step("record of a successor", func(ctx context.Context) error {
-		if unfit != nil {
-			return errors.Join(workflow.ErrUnsendable, unfit)
-		}
-		return saveIfAccepted(ctx, store, rec)
-	})
+	rec.NodeID, rec.ReplyTo, rec.Correlation, rec.TTL = r.request.NodeID, from.ReplyTo, from.Correlation, merged.ResultTTL.Or(0)
+	err := r.queue.c.codec.ProtectRecord(&rec, merged.Compression)
+	if err != nil {
+		err = errors.Join(workflow.ErrUnsendable, err)
+	}
+	return store, rec, err
 }

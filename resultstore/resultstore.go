@@ -23,6 +23,8 @@ var (
 	ErrUnavailable = errors.New("resultstore: unavailable")
 	ErrTooLarge    = errors.New("resultstore: record too large")
 	ErrMalformed   = errors.New("resultstore: malformed record")
+	// ErrUnsupported: the store cannot do this, such as a write in a transaction of another database.
+	ErrUnsupported = errors.New("resultstore: not supported")
 	// ErrUnreachable reports that the reply queue of the submitter is gone, so that no process will
 	// read the record. Repeating Save does not help.
 	ErrUnreachable = errors.New("resultstore: the submitter is gone")

@@ -56,6 +56,7 @@ var wireTypes = []struct {
 	{"swarmiji.AnswerTimeout", ErrAnswerTimeout},
 	{"swarmiji.NoAnswers", ErrNoAnswers},
 	{"swarmiji.NoResult", ErrNoResult},
+	{"swarmiji.NotCommitted", ErrNotCommitted},
 }
 
 // Limits of the texts of a RemoteError, in bytes.

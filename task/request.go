@@ -31,6 +31,7 @@ type Request struct {
 
 	decode  func(contentType string, data []byte, v any) error
 	members MembersFunc // nil without a Gatherer and outside of consumers
+	settler Settler     // nil outside of consumers
 }
 
 // NewRequest returns the request of an envelope. Its effective metadata are those of the envelope.

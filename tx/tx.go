@@ -22,9 +22,18 @@ type Rows interface {
 	Next() bool
 	// Scan copies the columns of the current row into dest.
 	Scan(dest ...any) error
-	// Err returns the error that ended the rows, or nil. PostgreSQL reports some errors of a statement
-	// only here.
+	// Err returns the error that ended the rows, or nil. PostgreSQL reports some errors of a
+	// statement only here.
 	Err() error
 	// Close releases the rows. It may be called repeatedly.
 	Close() error
+}
+
+// Checker is a Broker or a store whose data are in a SQL database. A consumer asks each of them
+// before it settles a task in a transaction.
+type Checker interface {
+	// CheckTx returns nil if t is a transaction of the same database. It writes nothing, and t can
+	// continue in each case. Returns ErrUnsupported of the port for another database. Other errors
+	// are those of the database.
+	CheckTx(ctx context.Context, t Tx) error
 }

@@ -66,6 +66,6 @@ func cases() []testCase {
 	return slices.Concat(
 		deliverCases(), nameCases(), settleCases(), prefetchCases(), orderCases(), priorityCases(), delayCases(),
 		closeCases(), batchCases(), retryCases(), deadCases(), scanCases(), inspectCases(), findCases(),
-		leaseCases(), faultCases(), watchCases(), witnessCases(), transactionCases(), modelCases(),
+		leaseCases(), faultCases(), watchCases(), witnessCases(), transactionCases(), acknowledgementCases(), modelCases(),
 	)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/internal/suite"
+	"github.com/swarmiji/swarmiji/tx"
 )
 
 // methodsOfQueue returns a call of each optional method of b that takes a queue name.
@@ -75,6 +76,8 @@ func checkPromises(w *world) {
 	has("Watch", p.Watch, offers[broker.Watcher](b))
 	has("Witness", p.Witness, offers[broker.Witness](b))
 	has("Transactions", p.Transactions, offers[broker.TxPublisher](b))
+	has("Transactions (of acknowledgements)", p.Transactions, offers[broker.TxAcker](d))
+	has("Transactions (to check)", p.Transactions, offers[tx.Checker](b))
 	has("Resize", p.Resize, offers[broker.Resizer](s))
 	has("SyncAck", p.SyncAck, offers[broker.SyncAcker](d))
 	if a, ok := capability.As[broker.PrefetchAdviser](b); ok && a.PrefetchPerWorker() < 1 {

@@ -15,6 +15,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/internal/wake"
+	"github.com/swarmiji/swarmiji/tx"
 )
 
 //go:embed migrations
@@ -58,9 +59,11 @@ var (
 	_ broker.Watcher        = (*Broker)(nil)
 	_ broker.Witness        = (*Broker)(nil)
 	_ broker.TxPublisher    = (*Broker)(nil)
+	_ tx.Checker            = (*Broker)(nil)
 	_ broker.Resizer        = (*subscription)(nil)
 	_ broker.Buffer         = (*subscription)(nil)
 	_ broker.SyncAcker      = (*delivery)(nil)
+	_ broker.TxAcker        = (*delivery)(nil)
 )
 
 // New checks the configuration, sets its defaults and returns a Broker. It returns all problems as

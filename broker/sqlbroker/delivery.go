@@ -1,6 +1,7 @@
 package sqlbroker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,8 +20,8 @@ const (
 	settled
 )
 
-// delivery implements broker.Delivery and broker.SyncAcker. Its message, token, level and count do
-// not change. The subscription's mutex guards the other fields.
+// delivery implements broker.Delivery, broker.SyncAcker and broker.TxAcker. Its message, token,
+// level and count do not change. The subscription's mutex guards the other fields.
 type delivery struct {
 	message broker.Message
 	sub     *subscription
@@ -35,6 +36,7 @@ type delivery struct {
 	state   settleState
 	next    chan struct{} // closed when the current settlement ends; nil: no waiter
 	maybe   kind          // a settlement of this kind may have been executed; 0: none
+	inTx    bool      // a transaction of AckTx may be open or committed
 }
 
 // key returns the columns that identify the delivery in the database.
@@ -61,9 +63,10 @@ func (d *delivery) Lost() <-chan struct{} { return d.lost }
 // takes the subscription's mutex, but does not hold it while it blocks.
 //
 //   - d is reserved: nil. The caller must call endSettle.
-//   - An earlier settlement succeeded: ErrSettled.
+//   - An earlier settlement or a transaction of AckTx succeeded: ErrSettled.
 //   - The lease was lost: ErrLeaseLost.
 //   - ctx ends while it waits: ErrUnavailable.
+//   - After AckTx it waits for the database. Its further errors are those of Settled.
 func (d *delivery) beginSettle(ctx context.Context) error {
 	s := d.sub
 	for {
@@ -75,6 +78,12 @@ func (d *delivery) beginSettle(ctx context.Context) error {
 		case d.gone:
 			s.mu.Unlock()
 			return d.wrapErr("settle", broker.ErrLeaseLost)
+		case d.state == open && d.inTx:
+			s.mu.Unlock()
+			if gone, err := d.Settled(ctx); err != nil || gone {
+				return cmp.Or(err, d.wrapErr("settle", broker.ErrSettled))
+			}
+			continue
 		case d.state == open:
 			d.state = settling
 			s.mu.Unlock()
@@ -116,6 +125,12 @@ func (d *delivery) endSettle(k kind, err error) {
 		}
 		return
 	}
+	s.finished(d)
+}
+
+// finished marks d as settled and no longer held. It wakes the claiming goroutine if it can claim
+// more messages now. Call it with s.mu held.
+func (s *subscription) finished(d *delivery) {
 	d.state = settled
 	delete(s.held, d)
 	if s.claimable() > 0 {

@@ -44,20 +44,24 @@ func (s *subscription) keepLease() {
 // dueForRenewal returns the held deliveries with less than two thirds of their lease left, and the
 // first end of their leases. It marks those as lost whose lease has ended. done reports that the
 // subscription is closed and holds no message. It takes s.mu.
+//
+// A delivery after AckTx is not lost by time: while the transaction is open no consumer can claim
+// it, and Settled finds out later.
 func (s *subscription) dueForRenewal(now time.Time) (ds []*delivery, first time.Time, done bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	first = now.Add(s.lease)
 	for d := range s.held {
 		left := d.until.Sub(now)
 		switch {
-		case left <= 0:
+		case left <= 0 && !d.inTx:
 			s.lose(d)
 			continue
 		case left > s.lease*2/3, d.state == settling && left > s.lease/3:
 			continue
 		}
 		ds = append(ds, d)
-		if first.IsZero() || d.until.Before(first) {
+		if !d.inTx && d.until.Before(first) {
 			first = d.until
 		}
 	}
@@ -71,10 +75,19 @@ func (s *subscription) dueForRenewal(now time.Time) (ds []*delivery, first time.
 func (s *subscription) renew(ds []*delivery, first time.Time) error {
 	ctx, cancel := context.WithDeadline(s.b.calls, first)
 	defer cancel()
+	_, err := s.renewNow(ctx, ds)
+	return err
+}
+
+// renewNow is renew that waits until ctx ends. It returns which leases were renewed.
+func (s *subscription) renewNow(ctx context.Context, ds []*delivery) ([]bool, error) {
 	rows := make([][]any, len(ds))
+	before := make([]time.Time, len(ds))
+	s.mu.Lock()
 	for i, d := range ds {
-		rows[i] = append(d.key(), s.lease.Microseconds())
+		rows[i], before[i] = append(d.key(), s.lease.Microseconds()), d.until
 	}
+	s.mu.Unlock()
 	var hit []bool
 	var sent time.Time
 	write := s.b.conn.Update
@@ -87,7 +100,7 @@ func (s *subscription) renew(ds []*delivery, first time.Time) error {
 		return err
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if slices.Contains(hit, true) {
 		s.setDurable(sent)
@@ -99,9 +112,10 @@ func (s *subscription) renew(ds []*delivery, first time.Time) error {
 		case !held:
 		case hit[i]:
 			d.until = sent.Add(s.lease)
+		case d.inTx, d.until != before[i]: // the row was locked by a transaction of AckTx
 		case d.state != settling: // a settlement may have been executed
 			s.lose(d)
 		}
 	}
-	return nil
+	return hit, nil
 }

@@ -222,15 +222,16 @@ func (s *subscription) Close(ctx context.Context) error {
 // closeWithBroker closes a subscription of a Broker that closes. It marks all held messages as lost
 // and returns them to the queue, also those that Receive has returned. It waits for the database
 // until ctx ends. Returns the errors of Close and giveBack; the messages that were not returned
-// then go back when their leases end. It takes s.mu, but does not hold it while it waits.
+// then go back when their leases end. A message whose transaction of AckTx may be open goes back
+// then, too. It takes s.mu, but does not hold it while it waits.
 func (s *subscription) closeWithBroker(ctx context.Context) error {
 	err := s.Close(ctx)
 	s.mu.Lock()
 	held := make([]*delivery, 0, len(s.held))
 	for d := range s.held {
-		held = append(held, d)
-	}
-	for _, d := range held {
+		if !d.inTx { // otherwise the others would wait for the transaction that has locked it
+			held = append(held, d)
+		}
 		s.lose(d)
 	}
 	s.mu.Unlock()

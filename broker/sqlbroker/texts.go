@@ -32,6 +32,8 @@ type texts struct {
 	recover string
 
 	ack     string
+	ackOne  string // $1 to $4 as of ack, not as arrays
+	tokenOf string // $1 queue, $2 id, $3 generation. It returns the token.
 	release string // $5 delay, $6 what to subtract from the deliveries
 	renew   string // $5 lease
 	// retry: $5 and so on the columns of insert. For SQLite it is ack and insert.
@@ -110,6 +112,8 @@ func newTexts(d sqlconn.Dialect) *texts {
 		addQueue: `INSERT INTO swarmiji_queue (namespace, name, levels) VALUES ($1, $2, $3) ON CONFLICT (namespace, name) DO NOTHING`,
 		queue:    `SELECT id, levels FROM swarmiji_queue WHERE namespace = $1 AND name = $2`,
 		clock:    `SELECT ` + now,
+		ackOne:   `DELETE FROM swarmiji_message` + ofRow,
+		tokenOf:  `SELECT token FROM swarmiji_message WHERE queue = $1 AND id = $2 AND generation = $3`,
 		recover: `SELECT ` + claimed + ` FROM swarmiji_message AS m WHERE (m.queue, m.id, m.generation) IN (
 				SELECT r.queue, r.id, r.generation FROM (SELECT queue, id, generation, token FROM swarmiji_message
 					WHERE queue = $1 AND due <= ` + once + ` ORDER BY level, due, seq LIMIT $3) AS r WHERE r.token = $2)
@@ -160,6 +164,7 @@ func newTexts(d sqlconn.Dialect) *texts {
 
 const (
 	insertInto = `INSERT INTO swarmiji_message (queue, level, due, id, generation, priority, expires, content_type, meta, body) `
+	ofRow      = ` WHERE queue = $1 AND id = $2 AND generation = $3 AND token = $4`
 	insertDead = `INSERT INTO swarmiji_dead (queue, at, reason, stack, attempts, id, generation, priority, expires, content_type, meta, body) `
 	unlessSame = ` ON CONFLICT (queue, id, generation) DO NOTHING`
 	ofKey      = `m.queue = k.queue AND m.id = k.id AND m.generation = k.generation AND m.token = k.token`
@@ -174,8 +179,8 @@ func (t *texts) forPostgres(now, once string) {
 			k.content_type, k.meta, k.body FROM `
 	clock := ` CROSS JOIN (SELECT ` + now + ` AS t) AS c ORDER BY k.n`
 	t.insert = insertInto + selected + unnest(insertColumns...) + clock + unlessSame
-	// The last join compares the queue with that of f. With $1 the server may choose to read the whole
-	// queue for each row.
+	// The last join compares the queue with that of f. With $1 the server may choose to read the
+	// whole queue for each row.
 	t.claim = `WITH c AS MATERIALIZED (SELECT ` + now + ` AS t, set_config('synchronous_commit', 'off', true)), f AS MATERIALIZED (
 			SELECT x.queue, x.id, x.generation FROM unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS l(level, due, seq)
 			CROSS JOIN LATERAL (SELECT m.queue, m.id, m.generation FROM swarmiji_message AS m
@@ -194,8 +199,11 @@ func (t *texts) forPostgres(now, once string) {
 	t.release = `UPDATE swarmiji_message AS m SET leased = 0, token = 0, deliveries = m.deliveries - k.back,
 			due = CASE WHEN k.after > 0 THEN ` + now + ` + k.after ELSE m.due END
 		FROM ` + unnest(releaseColumns()...) + ` WHERE ` + ofKey + ` RETURNING k.n`
-	t.renew = `UPDATE swarmiji_message AS m SET leased = ` + now + ` + k.lease FROM ` + unnest(renewColumns()...) + `
-		WHERE ` + ofKey + ` RETURNING k.n`
+	// A row that a transaction of AckTx has locked is left out. The others would wait for its end.
+	t.renew = `WITH k AS MATERIALIZED (SELECT m.queue, m.id, m.generation, k.lease, k.n FROM ` + unnest(renewColumns()...) + `
+			JOIN swarmiji_message AS m ON ` + ofKey + ` FOR UPDATE OF m SKIP LOCKED)
+		UPDATE swarmiji_message AS m SET leased = ` + now + ` + k.lease FROM k
+		WHERE m.queue = k.queue AND m.id = k.id AND m.generation = k.generation RETURNING k.n`
 	t.retry = `WITH gone AS (DELETE FROM swarmiji_message AS m USING ` + unnest(retryColumns()...) + ` WHERE ` + ofKey + ` RETURNING k.*),
 		next AS (` + insertInto + selected + `gone AS k` + clock + unlessSame + `)
 		SELECT n FROM gone`
@@ -215,7 +223,6 @@ func (t *texts) forPostgres(now, once string) {
 // max(due, leased) on, which has an index.
 func (t *texts) forSQLite(now, once string) {
 	const free = `max(due, leased)`
-	const ofRow = ` WHERE queue = $1 AND id = $2 AND generation = $3 AND token = $4`
 	t.insert = insertInto + `VALUES ($1, $2, max($3 + $4 * ` + now + `, ` + now + `), $5, $6, $7, $8, $9, $10, $11)` + unlessSame
 	t.claim = `UPDATE swarmiji_message AS m SET leased = ` + now + ` + $4, token = $5, deliveries = deliveries + 1
 		WHERE seq IN (SELECT seq FROM swarmiji_message WHERE queue = $1 AND level = $2 AND ` + free + ` <= ` + once + `
@@ -223,7 +230,7 @@ func (t *texts) forSQLite(now, once string) {
 		RETURNING ` + strings.ReplaceAll(claimed, "m.", "")
 	t.next = `SELECT ` + free + ` - ` + once + ` FROM swarmiji_message WHERE queue = $1 AND level = $2
 		ORDER BY ` + free + `, seq LIMIT 1`
-	t.ack = `DELETE FROM swarmiji_message` + ofRow
+	t.ack = t.ackOne
 	t.release = `UPDATE swarmiji_message SET leased = 0, token = 0, deliveries = deliveries - $6,
 		due = CASE WHEN $5 > 0 THEN ` + now + ` + $5 ELSE due END` + ofRow
 	t.renew = `UPDATE swarmiji_message SET leased = ` + now + ` + $5` + ofRow

@@ -4,8 +4,8 @@ package archtest
 type client struct {
 	path string // of the module; covers all its packages
 	may  []string
-	// reach lists further packages whose programs may link the module through others. A program that
-	// uses one broker never links the client of another.
+	// reach lists further packages whose programs may link the module through others. A program
+	// that uses one broker never links the client of another.
 	reach []string
 	// tests opens it to all _test.go files.
 	tests bool
@@ -76,14 +76,14 @@ var clients = []client{
 		path: "github.com/vmihailenco/msgpack/v5",
 		// the tests of rawmsgpack compare it with the library
 		may:   []string{"serializer/msgpack", "internal/rawmsgpack"},
-		reach: []string{"internal/wire", "revoke", "deadletter", "producer", "consumer", "consumer/internal/workflow", "internal/endtoend", "tasktest", "resultstore/*", "open", "open/...", "@programs"},
+		reach: []string{"internal/wire", "revoke", "deadletter", "producer", "consumer", "consumer/internal/workflow", "consumer/internal/intx", "consumer/internal/wakes", "internal/endtoend", "tasktest", "resultstore/*", "open", "open/...", "@programs"},
 		why:   "bytes from outside reach it only after the pre-scan",
 	},
 	{
 		path: "github.com/klauspost/compress",
 		may:  []string{"serializer/compress"},
 		reach: []string{ // NATS brings it along
-			"internal/wire", "revoke", "deadletter", "producer", "consumer", "consumer/internal/workflow", "resultstore/*", "events/*",
+			"internal/wire", "revoke", "deadletter", "producer", "consumer", "consumer/internal/workflow", "consumer/internal/intx", "consumer/internal/wakes", "resultstore/*", "events/*",
 			"internal/natsconn", "broker/natsbroker", "broker/natsbroker/embedded",
 			"schedule/natsschedule", "internal/testserver", "internal/testserver/natsd", "internal/endtoend", "tasktest", "open", "open/...", "@programs",
 		},

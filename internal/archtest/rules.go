@@ -378,21 +378,15 @@ var layers = []rule{
 	},
 	{
 		"L3",
-		[]string{"consumer/internal/workflow"},
-		[]string{"task", "@ports", "internal/wire", "@leaves"},
-		"what follows a task is decided by its envelope; how steps are repeated and recorded is the consumer's",
+		[]string{"consumer/internal/workflow", "consumer/internal/intx", "consumer/internal/wakes"},
+		[]string{"task", "@ports", "consumer/internal/workflow", "revoke", "internal/wire", "@leaves"},
+		"what follows a task is decided by its envelope, and what a revocation wakes by its list; how steps are repeated and recorded is the consumer's",
 	},
 	{
 		"L3",
-		[]string{"consumer/internal/rates"},
+		[]string{"consumer/internal/rates", "consumer/internal/runs"},
 		[]string{"task", "control"},
-		"when a task may start by its rate limit is a question of time",
-	},
-	{
-		"L3",
-		[]string{"consumer/internal/runs"},
-		[]string{"task"},
-		"what runs and what waits is counted, whatever it is",
+		"when a task may start by its rate limit is a question of time; what runs and what waits is counted, whatever it is",
 	},
 	{
 		"L3",

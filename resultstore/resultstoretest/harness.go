@@ -30,6 +30,13 @@ type Harness struct {
 	// when it is gone. Required with RepliesOnly.
 	Lose func(t testing.TB, node string)
 
+	// Begin begins a transaction on the database of the stores, by a connection that belongs to none
+	// of them. Needed with the promise Transactions.
+	Begin func(t testing.TB) Transaction
+
+	// Foreign begins transactions that the stores must refuse, by the names of their databases.
+	Foreign map[string]func(t testing.TB) Transaction
+
 	// Prefix begins the id of every task and node in the suite, for servers where a namespace is only
 	// a prefix. At most 32 bytes of visible ASCII.
 	Prefix string
@@ -71,6 +78,8 @@ type Promises struct {
 	Notify      bool // resultstore.Notifier, or the stream of a resultstore.Replier
 	Gather      bool // resultstore.Gatherer
 	Claim       bool // resultstore.Claimer
+	// resultstore.TxSaver, and resultstore.TxGatherer with Gather
+	Transactions bool
 	// a saved record survives Restart; with RepliesOnly: a record that was not received yet
 	Durable bool
 

@@ -24,14 +24,7 @@ import (
 //   - [resultstore.ErrTooLarge] for a record above the limits of Save
 //   - ErrClosed after Close, and ctx's error if ctx has already ended
 func (s *Store) Arrive(ctx context.Context, a resultstore.Arrival) (resultstore.Gathered, error) {
-	if err := s.check(ctx, a.Group); err != nil {
-		return resultstore.Gathered{}, err
-	}
-	if err := a.Check(); err != nil {
-		return resultstore.Gathered{}, err
-	}
-	r := &a.Record
-	value, err := s.encode(&resultstore.Record{ID: r.ID, Name: r.Name, State: r.State, ContentType: r.ContentType, Result: r.Result, Error: r.Error})
+	value, err := s.memberValue(ctx, &a)
 	if err != nil {
 		return resultstore.Gathered{}, err
 	}
@@ -47,6 +40,19 @@ func (s *Store) Arrive(ctx context.Context, a resultstore.Arrival) (resultstore.
 		return resultstore.Gathered{}, err
 	}
 	return known, nil
+}
+
+// memberValue returns the value of a member. Its errors are those of Arrive, except for the
+// database's.
+func (s *Store) memberValue(ctx context.Context, a *resultstore.Arrival) ([]byte, error) {
+	if err := s.check(ctx, a.Group); err != nil {
+		return nil, err
+	}
+	if err := a.Check(); err != nil {
+		return nil, err
+	}
+	r := &a.Record
+	return s.encode(&resultstore.Record{ID: r.ID, Name: r.Name, State: r.State, ContentType: r.ContentType, Result: r.Result, Error: r.Error})
 }
 
 // arrive stores an arrival in transaction tx and returns the state of its group. It locks the
@@ -71,13 +77,13 @@ func (s *Store) arrive(ctx context.Context, tx *sqlconn.Tx, a *resultstore.Arriv
 	if err := checkPlace(a, g.Size, largest); err != nil {
 		return g, err
 	}
-	n, err := tx.Exec(ctx, s.text.member, s.cfg.Namespace, string(a.Group), a.Index, value)
+	n, err := tx.Exec(ctx, s.text.member, s.cfg.Namespace, string(a.Group), int64(a.Index), value)
 	if err != nil {
 		return g, err
 	}
 	count(&g, a, n > 0)
-	_, err = tx.Exec(ctx, s.text.arrived, s.cfg.Namespace, g.Size, g.Done, g.Failed, max(largest, a.Index), g.Decider,
-		micros(a.Kept(g.Decider >= 0), 0), string(a.Group))
+	_, err = tx.Exec(ctx, s.text.arrived, s.cfg.Namespace, int64(g.Size), int64(g.Done), int64(g.Failed), int64(max(largest, a.Index)),
+		int64(g.Decider), micros(a.Kept(g.Decider >= 0), 0), string(a.Group))
 	return g, err
 }
 
@@ -170,7 +176,7 @@ func (s *Store) Members(ctx context.Context, group task.ID, from, limit int) ([]
 // first gap. It waits for the database. The list is empty for a group that does not exist or has
 // expired. Returns ErrMalformed if a stored member is not a record.
 func (s *Store) members(ctx context.Context, tx *sqlconn.Tx, group task.ID, from, limit int) (page []resultstore.Record, err error) {
-	rows, err := tx.Query(ctx, s.text.members, s.cfg.Namespace, string(group), from, limit)
+	rows, err := tx.Query(ctx, s.text.members, s.cfg.Namespace, string(group), int64(from), int64(limit))
 	if err != nil {
 		return nil, err
 	}

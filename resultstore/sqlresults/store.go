@@ -19,6 +19,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/tx"
 )
 
 //go:embed migrations
@@ -47,6 +48,9 @@ var (
 	_ resultstore.ResultStore = (*Store)(nil)
 	_ resultstore.Notifier    = (*Store)(nil)
 	_ resultstore.Gatherer    = (*Store)(nil)
+	_ resultstore.TxSaver     = (*Store)(nil)
+	_ resultstore.TxGatherer  = (*Store)(nil)
+	_ tx.Checker              = (*Store)(nil)
 )
 
 // New checks c and makes a Store. It does no I/O and starts no goroutine. It returns all problems
@@ -85,28 +89,37 @@ func newStore(c Config, conn *sqlconn.Conn, release func(context.Context) error)
 //   - [resultstore.ErrTooLarge] for a record above the limits of Config.MaxResult
 //   - ErrClosed after Close, and ctx's error if ctx has already ended
 func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
-	if err := s.check(ctx, r.ID); err != nil {
-		return err
-	}
-	if !r.State.Recorded() {
-		return fmt.Errorf("%w: state %q is not recorded", resultstore.ErrMalformed, utf.Cut(string(r.State), 32))
-	}
-	value, err := s.encode(&r)
+	topic, args, err := s.saveArgs(ctx, &r)
 	if err != nil {
 		return err
 	}
-	final, node, topic := 0, any(nil), ""
+	defer s.sweepSoon()
+	return s.repeat(ctx, "save", func() error { return s.save(ctx, &r, topic, args) })
+}
+
+// saveArgs returns the arguments of the statement texts.save for r, and the topic of its submitter
+// or "". Its errors are those of Save, except for the database's.
+func (s *Store) saveArgs(ctx context.Context, r *resultstore.Record) (topic string, args []any, err error) {
+	if err := s.check(ctx, r.ID); err != nil {
+		return "", nil, err
+	}
+	if !r.State.Recorded() {
+		return "", nil, fmt.Errorf("%w: state %q is not recorded", resultstore.ErrMalformed, utf.Cut(string(r.State), 32))
+	}
+	value, err := s.encode(r)
+	if err != nil {
+		return "", nil, err
+	}
+	final, node := int64(0), ""
 	if r.State.Terminal() {
 		final = 1
 		if naming.ValidName(r.ReplyTo) { // an invalid node name has no stream
 			node, topic = r.ReplyTo, s.topic(r.ReplyTo)
 		}
 	}
-	args := []any{
-		s.cfg.Namespace, string(r.ID), r.Generation, r.Deliveries, string(r.State), final, node, micros(r.TTL, s.cfg.TTL), value,
-	}
-	defer s.sweepSoon()
-	return s.repeat(ctx, "save", func() error { return s.save(ctx, &r, topic, args) })
+	return topic, []any{
+		s.cfg.Namespace, string(r.ID), int64(r.Generation), int64(r.Deliveries), string(r.State), final, node, micros(r.TTL, s.cfg.TTL), value,
+	}, nil
 }
 
 // save stores a record unless the stored one forbids that, and notifies topic, the topic of the
@@ -166,27 +179,30 @@ func (s *Store) change(ctx context.Context, text, topic string, args ...any) (ch
 //   - The equal final record is stored: false and nil.
 //   - No record is stored now, or one that r may replace: again is true, and saving may succeed.
 func (s *Store) judge(ctx context.Context, r *resultstore.Record) (again bool, err error) {
-	err = s.conn.View(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
-		again = false
-		var old resultstore.Record
-		var state string
-		var final int
-		err := tx.Row(ctx, s.text.token, s.cfg.Namespace, string(r.ID)).Scan(&old.Generation, &old.Deliveries, &state, &final)
-		switch {
-		case errors.Is(err, sqlconn.ErrNoRows):
-			again = true
-			return nil
-		case err != nil:
-			return err
-		}
-		old.State = task.State(state)
-		if r.Older(&old) || final == 1 && !r.Reopens(&old) && (old.Older(r) || old.State != r.State) {
-			return resultstore.ErrStale
-		}
-		again = final == 0 || r.Reopens(&old)
-		return nil
+	err = s.conn.View(ctx, func(ctx context.Context, tx *sqlconn.Tx) (err error) {
+		again, err = s.judgeIn(ctx, tx, r)
+		return err
 	})
 	return again, err
+}
+
+// judgeIn is judge in a transaction or a view.
+func (s *Store) judgeIn(ctx context.Context, tx *sqlconn.Tx, r *resultstore.Record) (again bool, err error) {
+	var old resultstore.Record
+	var state string
+	var final int
+	err = tx.Row(ctx, s.text.token, s.cfg.Namespace, string(r.ID)).Scan(&old.Generation, &old.Deliveries, &state, &final)
+	switch {
+	case errors.Is(err, sqlconn.ErrNoRows):
+		return true, nil
+	case err != nil:
+		return false, err
+	}
+	old.State = task.State(state)
+	if r.Older(&old) || final == 1 && !r.Reopens(&old) && (old.Older(r) || old.State != r.State) {
+		return false, resultstore.ErrStale
+	}
+	return final == 0 || r.Reopens(&old), nil
 }
 
 // Load implements [resultstore.ResultStore]: it reads the record of task id. Returns ErrNotFound if
@@ -352,6 +368,8 @@ func failure(what string, err error) error {
 		return fmt.Errorf("sql %s: %w", what, err)
 	case errors.Is(err, sqlconn.ErrClosed):
 		class = resultstore.ErrClosed
+	case errors.Is(err, sqlconn.ErrForeign):
+		class = resultstore.ErrUnsupported
 	}
 	return fmt.Errorf("sql %s: %w: %w", what, class, err)
 }

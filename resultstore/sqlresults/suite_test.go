@@ -17,7 +17,7 @@ import (
 const largest = 2 << 20
 
 func promises() resultstoretest.Promises {
-	return resultstoretest.Promises{Notify: true, Gather: true, Claim: true, Durable: true, TTL: 100 * time.Millisecond, MaxResult: largest}
+	return resultstoretest.Promises{Notify: true, Gather: true, Claim: true, Transactions: true, Durable: true, TTL: 100 * time.Millisecond, MaxResult: largest}
 }
 
 // quiet is the suite's wait for records that must not arrive. A notification of another process
@@ -52,6 +52,8 @@ func fileHarness(dsn string) *resultstoretest.Harness {
 		Open: func(t testing.TB) resultstore.ResultStore {
 			return open(t, sqlresults.Config{Engine: sqltest.Engine(dsn), URL: dsn, Namespace: ns, MaxResult: largest})
 		},
+		Begin:    begin(dsn),
+		Foreign:  foreign,
 		Restart:  func(testing.TB) {}, // a file has no server; TestKilled covers killed processes
 		Prefix:   ns,
 		Promises: promises(),
@@ -65,7 +67,7 @@ func fileHarness(dsn string) *resultstoretest.Harness {
 func memoryHarness(root *sqlresults.Store) *resultstoretest.Harness {
 	ns := testserver.Namespace()
 	p := promises()
-	p.Durable = false
+	p.Durable = false // and no other connection reaches it: the transaction cases are those of files
 	return &resultstoretest.Harness{
 		Open:     func(testing.TB) resultstore.ResultStore { return sqlresults.Share(root, ns) },
 		Prefix:   ns,
@@ -100,6 +102,8 @@ func postgresHarness(t testing.TB) *resultstoretest.Harness {
 			p.Kill()
 			return func() { up(t) }
 		},
+		Begin:    begin(p.URL()),
+		Foreign:  foreign,
 		Prefix:   ns,
 		Secret:   p.Password(),
 		Promises: promises(),
@@ -107,6 +111,18 @@ func postgresHarness(t testing.TB) *resultstoretest.Harness {
 		Unread:   unread,
 		Report:   "../../docs/capabilities/results-postgres.json",
 	}
+}
+
+// begin returns a function that begins transactions on the database of a URL.
+func begin(url string) func(t testing.TB) resultstoretest.Transaction {
+	return func(t testing.TB) resultstoretest.Transaction {
+		return resultstoretest.Transaction(sqltest.Begin(t, url))
+	}
+}
+
+// foreign begins transactions of other databases.
+var foreign = map[string]func(t testing.TB) resultstoretest.Transaction{
+	"another file": func(t testing.TB) resultstoretest.Transaction { return begin(fileURL(t))(t) },
 }
 
 func closed(t testing.TB, s resultstore.ResultStore) {

@@ -5,7 +5,7 @@ import "github.com/swarmiji/swarmiji/internal/sqlconn"
 // texts holds the SQL statements in a database's dialect. $1 is the namespace, unless the comment
 // says otherwise. Times are in microseconds.
 type texts struct {
-	// save: $2 id, $3 generation, $4 deliveries, $5 state, $6 final, $7 node or null, $8 retention, $9
+	// save: $2 id, $3 generation, $4 deliveries, $5 state, $6 final, $7 node or '', $8 retention, $9
 	// value. It changes a row if the record is stored.
 	save string
 	// token: $2 id. It returns generation, deliveries, state and final.
@@ -109,7 +109,7 @@ func newTexts(d sqlconn.Dialect) *texts {
 // of seq.
 func (t *texts) forSQLite(now string) {
 	t.save = `INSERT OR REPLACE INTO swarmiji_result (namespace, id, generation, deliveries, state, final, node, expires, value)
-		SELECT $1, $2, $3, $4, $5, $6, $7, ` + now + ` + $8, $9 WHERE NOT EXISTS (
+		SELECT $1, $2, $3, $4, $5, $6, nullif($7, ''), ` + now + ` + $8, $9 WHERE NOT EXISTS (
 			SELECT 1 FROM swarmiji_result AS r WHERE r.namespace = $1 AND r.id = $2 AND r.expires > ` + now + `
 				AND ((r.generation, r.deliveries) > ($3, $4) OR r.final = 1
 					AND NOT ($5 = 'requeued' AND r.generation < $3 AND r.state IN ('failed', 'expired'))))`
@@ -129,7 +129,7 @@ func (t *texts) forSQLite(now string) {
 // everything since the oldest open transaction.
 func (t *texts) forPostgres(now string) {
 	t.save = `INSERT INTO swarmiji_result AS r (namespace, id, generation, deliveries, state, final, node, xact, expires, value)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, pg_current_xact_id(), ` + now + ` + $8, $9)
+		VALUES ($1, $2, $3, $4, $5, $6, nullif($7, ''), pg_current_xact_id(), ` + now + ` + $8, $9)
 		ON CONFLICT (namespace, id) DO UPDATE SET generation = excluded.generation, deliveries = excluded.deliveries, state = excluded.state,
 			final = excluded.final, node = excluded.node, xact = excluded.xact, expires = excluded.expires, value = excluded.value
 		WHERE r.expires <= ` + now + `

@@ -32,8 +32,8 @@ type Config struct {
 	GroupWait time.Duration
 	// Node is the name of the consumer.
 	Node string
-	// BeforeEnqueue calls the enqueue hooks for a task before it is sent. after receives the outcome.
-	// An error is a veto.
+	// BeforeEnqueue calls the enqueue hooks for a task before it is sent. after receives the
+	// outcome. An error is a veto.
 	BeforeEnqueue func(queue string, e *task.Envelope) (after func(error), veto error)
 	// Sent is called after each confirmed publish.
 	Sent func(queue string, e *task.Envelope)
@@ -107,4 +107,13 @@ func (f *Sender) save(id task.ID, name string, from *task.Envelope, meta *task.M
 	if !f.stopped {
 		f.stopped = !f.run.Save(id, name, from, meta, rec)
 	}
+}
+
+// Accepted returns err, the error of a Save. Returns nil if the store refused the record: because
+// it has a newer one, because the record is malformed, or because the submitter is gone.
+func Accepted(err error) error {
+	if errors.Is(err, resultstore.ErrStale) || errors.Is(err, resultstore.ErrUnreachable) || errors.Is(err, resultstore.ErrMalformed) {
+		return nil
+	}
+	return err
 }

@@ -1,0 +1,142 @@
+package sqlbroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/tx"
+)
+
+// ackRights are the privileges that the role of a transaction of AckTx needs.
+var ackRights = []string{"SELECT swarmiji_message", "DELETE swarmiji_message"}
+
+// CheckTx implements [tx.Checker]. On PostgreSQL the search_path of t must reach the Broker's
+// tables, and its role needs SELECT, INSERT and DELETE on swarmiji_message. Returns ErrAccess
+// without these.
+func (b *Broker) CheckTx(ctx context.Context, t tx.Tx) error {
+	err := b.conn.Join(ctx, t, b.ready, append(ackRights, joinRights...), func(context.Context, *sqlconn.Tx) error { return nil })
+	return wrap(err, "use a transaction in", b.cfg.Namespace)
+}
+
+// AckTx implements [broker.TxAcker]. It deletes the message under the token of its claim. On
+// PostgreSQL the role of t needs SELECT and DELETE on swarmiji_message. In a transaction with
+// REPEATABLE READ or SERIALIZABLE it fails with a serialization failure if the lease was renewed
+// after the first statement of t.
+func (d *delivery) AckTx(ctx context.Context, t tx.Tx) error {
+	again, err := d.beginTx(ctx)
+	if err != nil {
+		return err
+	}
+	var gone int64
+	err = d.sub.b.conn.Join(ctx, t, d.sub.b.ready, ackRights, func(ctx context.Context, j *sqlconn.Tx) (err error) {
+		gone, err = j.Exec(ctx, d.sub.b.text.ackOne, d.key()...)
+		return err
+	})
+	switch {
+	case err != nil:
+		return wrap(err, inTransaction, d.sub.q.name)
+	case gone > 0:
+		return nil
+	case again: // SQLite: the earlier transaction is this one, or has committed
+		return d.wrapErr(inTransaction, broker.ErrSettled)
+	}
+	d.sub.mu.Lock()
+	defer d.sub.mu.Unlock()
+	d.inTx = false
+	return d.wrapErr(inTransaction, broker.ErrLeaseLost)
+}
+
+const inTransaction = "acknowledge in a transaction"
+
+// beginTx sets d.inTx, so that the delivery is not lost by time. again reports that it was set by
+// an earlier call. On PostgreSQL the database is then asked for the outcome of the earlier
+// transaction: the delete of the new one would wait for it. On SQLite only one of both can be open.
+// It takes the subscription's mutex, but does not hold it while it waits.
+//
+// Returns ErrSettled if the message is settled, or a settlement or the earlier transaction has not
+// ended. Returns ErrLeaseLost if the lease was lost.
+func (d *delivery) beginTx(ctx context.Context) (again bool, err error) {
+	s := d.sub
+	s.mu.Lock()
+	again = d.inTx
+	switch {
+	case d.state != open:
+		err = broker.ErrSettled
+	case d.gone:
+		err = broker.ErrLeaseLost
+	}
+	s.mu.Unlock()
+	if err == nil && again && s.b.postgres() {
+		var gone bool
+		gone, err = d.Settled(ctx)
+		if gone || errors.Is(err, errOpenTx) {
+			err = broker.ErrSettled
+		}
+	}
+	if err != nil {
+		return false, d.wrapErr(inTransaction, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d.inTx = true
+	return again, nil
+}
+
+// errOpenTx reports a message that a transaction has locked.
+var errOpenTx = errors.New("the transaction that acknowledges the message has not ended")
+
+// Settled implements [broker.TxAcker]. A message that is still there is one of these: its
+// transaction was rolled back, and the renewal of its lease succeeds; or its transaction is open.
+// On SQLite the renewal waits for the end of an open transaction. It takes the subscription's
+// mutex, but does not hold it while it waits.
+func (d *delivery) Settled(ctx context.Context) (bool, error) {
+	const what = "look for the end of a transaction in"
+	s := d.sub
+	s.mu.Lock()
+	state, inTx, lost := d.state, d.inTx, d.gone
+	s.mu.Unlock()
+	switch {
+	case state == settled:
+		return true, nil
+	case !inTx && lost:
+		return false, d.wrapErr("settle", broker.ErrLeaseLost)
+	case !inTx:
+		return false, nil
+	}
+	token, found := int64(0), true
+	err := s.b.view(ctx, func(ctx context.Context, t *sqlconn.Tx) error {
+		err := t.Row(ctx, s.b.text.tokenOf, d.key()[:3]...).Scan(&token)
+		if found = !errors.Is(err, sqlconn.ErrNoRows); !found {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return false, wrap(err, what, s.q.name)
+	}
+	renewed := false
+	if found && token == d.token {
+		hit, err := s.renewNow(ctx, []*delivery{d})
+		if err != nil {
+			return false, wrap(err, what, s.q.name)
+		}
+		if renewed = hit[0]; !renewed {
+			return false, d.wrapErr("settle", fmt.Errorf("%w: %w", broker.ErrIndeterminate, errOpenTx))
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d.inTx = false
+	switch {
+	case !found:
+		s.finished(d)
+		return true, nil
+	case renewed:
+		return false, nil
+	}
+	s.lose(d)
+	return false, d.wrapErr("settle", broker.ErrLeaseLost)
+}

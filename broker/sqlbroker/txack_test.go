@@ -1,0 +1,190 @@
+package sqlbroker_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/sqlbroker"
+	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
+	"github.com/swarmiji/swarmiji/tx/pgxtx"
+)
+
+// held returns deliveries of new messages with these ids, and another Broker of the namespace.
+func held(t *testing.T, url string, lease time.Duration, ids ...string) (ds []broker.Delivery, other *sqlbroker.Broker) {
+	t.Helper()
+	ctx, ns := testwait.Long(t), testserver.Namespace()
+	b, other := open(t, config(url, ns)), open(t, config(url, ns))
+	t.Cleanup(func() {
+		if err := errors.Join(b.Close(context.Background()), other.Close(context.Background())); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	s, err := b.Subscribe(ctx, "q", broker.SubscribeOptions{Prefetch: len(ids), Lease: lease})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
+		if err := b.Publish(ctx, "q", &broker.Message{ID: id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range ids {
+		ds = append(ds, received(ctx, t, s))
+	}
+	return ds, other
+}
+
+func txAcker(t *testing.T, d broker.Delivery) broker.TxAcker {
+	t.Helper()
+	a, ok := capability.As[broker.TxAcker](d)
+	if !ok {
+		t.Fatal("the delivery is no TxAcker")
+	}
+	return a
+}
+
+// TestAckTxBesideOthers shows that an open transaction neither loses its message nor delays the
+// renewals and settlements of others, however long it is open.
+func TestAckTxBesideOthers(t *testing.T) {
+	t.Parallel()
+	url, ctx := testserver.RequirePostgres(t).URL(), testwait.Long(t)
+	const lease = time.Second
+	ds, other := held(t, url, lease, "a", "b", "c")
+	own := sqltest.Begin(t, url)
+	if err := txAcker(t, ds[0]).AckTx(ctx, own.Tx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := txAcker(t, ds[0]).Settled(ctx); !errors.Is(err, broker.ErrIndeterminate) {
+		t.Errorf("Settled of an open transaction: %v", err)
+	}
+	if err := ds[0].Release(ctx, 0); !errors.Is(err, broker.ErrIndeterminate) {
+		t.Errorf("Release during the transaction: %v", err)
+	}
+	begun := time.Now()
+	testwait.Until(t, "the first leases have ended", func() bool { return time.Since(begun) > 2*lease })
+	if err := broker.AckSync(ctx, ds[1]); err != nil {
+		t.Errorf("settling another message: %v", err)
+	}
+	for i, d := range []broker.Delivery{ds[0], ds[2]} {
+		select {
+		case <-d.Lost():
+			t.Errorf("delivery %d is lost", i)
+		default:
+		}
+	}
+	s := subscribed(ctx, t, other, "q", 3)
+	short, cancel := context.WithTimeout(ctx, lease)
+	defer cancel()
+	if d, err := s.Receive(short); err == nil {
+		t.Errorf("another consumer received %s", d.Message().ID)
+	}
+	if err := own.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if gone, err := txAcker(t, ds[0]).Settled(ctx); err != nil || !gone {
+		t.Errorf("Settled after the commit: %v, %v", gone, err)
+	}
+	if err := broker.AckSync(ctx, ds[2]); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAckTxLost shows what happens when another consumer has claimed the message: before AckTx, and
+// after a rollback.
+func TestAckTxLost(t *testing.T) {
+	t.Parallel()
+	for name, url := range map[string]string{"sqlite": "sqlite://" + filepath.Join(memoryDir(t), "app.db"), "postgres": testserver.RequirePostgres(t).URL()} {
+		t.Run(name, func(t *testing.T) {
+			ctx := testwait.Long(t)
+			ds, other := held(t, url, time.Minute, "a-"+testserver.Namespace(), "b-"+testserver.Namespace())
+			db := sqltest.OpenSQL(t, url)
+			s := subscribed(ctx, t, other, "q", 2)
+			claim := func(d broker.Delivery) broker.Delivery {
+				if _, err := db.ExecContext(ctx, "UPDATE swarmiji_message SET leased = 0 WHERE id = $1", d.Message().ID); err != nil {
+					t.Fatal(err)
+				}
+				return received(ctx, t, s)
+			}
+			theirs := claim(ds[0])
+			own := sqltest.Begin(t, url)
+			if err := txAcker(t, ds[0]).AckTx(ctx, own.Tx); !errors.Is(err, broker.ErrLeaseLost) {
+				t.Errorf("AckTx of a message of another consumer: %v", err)
+			}
+			if rows, err := own.Tx.Query(ctx, "SELECT 1"); err != nil || rows.Close() != nil {
+				t.Errorf("the transaction has ended: %v", err)
+			}
+			if err := own.Commit(); err != nil {
+				t.Error(err)
+			}
+			own = sqltest.Begin(t, url)
+			if err := txAcker(t, ds[1]).AckTx(ctx, own.Tx); err != nil {
+				t.Errorf("AckTx: %v", err)
+			}
+			if err := own.Rollback(); err != nil {
+				t.Error(err)
+			}
+			also := claim(ds[1])
+			if _, err := txAcker(t, ds[1]).Settled(ctx); !errors.Is(err, broker.ErrLeaseLost) {
+				t.Errorf("Settled of a message of another consumer: %v", err)
+			}
+			testwait.Closed(t, "the delivery is lost", ds[1].Lost())
+			for _, d := range []broker.Delivery{theirs, also} {
+				if err := broker.AckSync(ctx, d); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// TestAckTxSerializable shows that AckTx fails in a transaction with a snapshot from before a
+// renewal of the lease. Its error is that for which such transactions are repeated.
+func TestAckTxSerializable(t *testing.T) {
+	t.Parallel()
+	url, ctx := testserver.RequirePostgres(t).URL(), testwait.Long(t)
+	ds, _ := held(t, url, 500*time.Millisecond, "a")
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	ack := func(wait bool) error {
+		own, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = own.Rollback(ctx) }()
+		if wait {
+			var n int
+			if err := own.QueryRow(ctx, "SELECT 1").Scan(&n); err != nil { // takes the snapshot
+				t.Fatal(err)
+			}
+			begun := time.Now()
+			testwait.Until(t, "the lease is renewed", func() bool { return time.Since(begun) > time.Second })
+		}
+		if err := txAcker(t, ds[0]).AckTx(ctx, pgxtx.Wrap(own)); err != nil {
+			return err
+		}
+		return own.Commit(ctx)
+	}
+	failed, ok := errors.AsType[*pgconn.PgError](ack(true))
+	if !ok || failed.Code != "40001" {
+		t.Errorf("AckTx after a renewal: %v", failed)
+	}
+	if err := ack(false); err != nil {
+		t.Errorf("AckTx in a new transaction: %v", err)
+	}
+	if gone, err := txAcker(t, ds[0]).Settled(ctx); err != nil || !gone {
+		t.Errorf("Settled: %v, %v", gone, err)
+	}
+}

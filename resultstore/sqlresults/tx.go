@@ -1,0 +1,89 @@
+package sqlresults
+
+import (
+	"context"
+	"slices"
+
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/tx"
+)
+
+// The privileges that the role of a caller's transaction needs on PostgreSQL.
+var (
+	saveRights   = []string{"SELECT swarmiji_result", "INSERT swarmiji_result", "UPDATE swarmiji_result"}
+	gatherRights = []string{
+		"SELECT swarmiji_result_group", "INSERT swarmiji_result_group", "UPDATE swarmiji_result_group",
+		"SELECT swarmiji_result_member", "INSERT swarmiji_result_member", "DELETE swarmiji_result_member",
+	}
+)
+
+// CheckTx implements [tx.Checker]. On PostgreSQL the search_path of t must reach the tables of the
+// store, and its role needs privileges on them, which the error names.
+func (s *Store) CheckTx(ctx context.Context, t tx.Tx) error {
+	return s.join(ctx, t, "use a transaction", slices.Concat(saveRights, gatherRights), func(context.Context, *sqlconn.Tx) error { return nil })
+}
+
+// SaveTx implements [resultstore.TxSaver]. On PostgreSQL the role of t needs SELECT, INSERT and
+// UPDATE on swarmiji_result. If the record equals the stored final one, nothing is changed.
+func (s *Store) SaveTx(ctx context.Context, t tx.Tx, r resultstore.Record) error {
+	_, args, err := s.saveArgs(ctx, &r)
+	if err != nil {
+		return err
+	}
+	return s.join(ctx, t, "save in a transaction", saveRights, func(ctx context.Context, j *sqlconn.Tx) error {
+		for {
+			n, err := j.Exec(ctx, s.text.save, args...)
+			if err != nil || n > 0 {
+				return err
+			}
+			if again, err := s.judgeIn(ctx, j, &r); err != nil || !again {
+				return err
+			}
+		}
+	})
+}
+
+// ArriveTx implements [resultstore.TxGatherer]. On PostgreSQL the role of t needs SELECT, INSERT
+// and UPDATE on swarmiji_result_group and SELECT, INSERT and DELETE on swarmiji_result_member.
+func (s *Store) ArriveTx(ctx context.Context, t tx.Tx, a resultstore.Arrival) (known resultstore.Gathered, err error) {
+	value, err := s.memberValue(ctx, &a)
+	if err != nil {
+		return resultstore.Gathered{}, err
+	}
+	err = s.join(ctx, t, "gather in a transaction", gatherRights, func(ctx context.Context, j *sqlconn.Tx) (err error) {
+		known, err = s.arrive(ctx, j, &a, value)
+		return err
+	})
+	if err != nil {
+		return resultstore.Gathered{}, err
+	}
+	return known, nil
+}
+
+// MembersTx implements [resultstore.TxGatherer]. It needs the privileges of ArriveTx.
+func (s *Store) MembersTx(ctx context.Context, t tx.Tx, group task.ID, from, limit int) (page []resultstore.Record, err error) {
+	if err := s.check(ctx, group); err != nil {
+		return nil, err
+	}
+	if limit = min(limit, resultstore.MaxMembersPage); limit <= 0 {
+		return nil, nil
+	}
+	err = s.join(ctx, t, "members in a transaction", gatherRights, func(ctx context.Context, j *sqlconn.Tx) (err error) {
+		page, err = s.members(ctx, j, group, max(from, 0), limit)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return page, nil
+}
+
+// join runs fn in t. Its errors are those of the port and of [sqlconn.Conn.Join].
+func (s *Store) join(ctx context.Context, t tx.Tx, what string, rights []string, fn sqlconn.Func) error {
+	if s.life.Err() != nil {
+		return resultstore.ErrClosed
+	}
+	return failure(what, s.conn.Join(ctx, t, s.ready, rights, fn))
+}
