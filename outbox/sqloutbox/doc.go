@@ -1,0 +1,33 @@
+// Package sqloutbox stores messages in a table of the user's database, in the user's transaction:
+// PostgreSQL 13 and later, or a SQLite file. A relay of package outbox publishes them.
+//
+//	store, err := sqloutbox.New(sqloutbox.Config{
+//		Engine: pgconnect.Engine{}, URL: "postgres://user:password@host/database",
+//	})
+//
+// The first call creates the tables, whose names begin with "swarmiji_outbox". Call Prepare at the
+// start of the program: on a SQLite file the tables cannot be created while a transaction of the
+// program writes. The files in migrations document the columns.
+//
+// # In the user's transaction
+//
+// PublishTx runs two statements on the transaction, a third one if a message is stored already. The
+// first one checks what the second one needs, so that no statement of this package makes the
+// transaction fail. Parameters are strings, int64 and []byte only, so that any client library can
+// carry them. The role of the transaction needs INSERT and SELECT on swarmiji_outbox, and SELECT on
+// swarmiji_outbox_origin.
+//
+// A message with the id of one that another open transaction stores waits for the end of that
+// transaction.
+//
+// # Relays
+//
+// Messages become visible when their transactions commit, not in the order of their numbers. So a
+// relay remembers no position: it reads from the beginning of each of its buckets, and deletes what
+// was sent. One statement reads a page. So if it sees a message of a key, it sees all messages that
+// were committed before the transaction of that message began.
+//
+// A relay is woken by changes of the SQLite file, and on PostgreSQL by a notification that the
+// writer sends on a connection of its own, 10 and 100 ms after PublishTx. It also reads by itself,
+// after 50 ms when it was busy, and each second when it was idle.
+package sqloutbox
