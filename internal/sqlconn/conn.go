@@ -5,13 +5,16 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 )
 
 // Conn is a database. It connects at first use and replaces lost connections, until Close. Safe for
 // concurrent use.
 type Conn struct {
-	db   Database
-	wake *Wakes
+	db       Database
+	wake     *Wakes
+	ring     *ring        // for transactions of callers
+	identity atomic.Value // string, see isOwn
 
 	mu     sync.Mutex
 	closed bool
@@ -32,7 +35,9 @@ func New(cfg Config) (*Conn, error) {
 	if err := errors.Join(err, noDriver); err != nil {
 		return nil, err
 	}
-	return &Conn{db: db, wake: newWakes(db.Watch)}, nil
+	c := &Conn{db: db, wake: newWakes(db.Watch)}
+	c.ring = newRing(c.tell)
+	return c, nil
 }
 
 // Dialect returns the kind of the database.
@@ -69,10 +74,15 @@ func (c *Conn) write(ctx context.Context, kind Kind, fn Func) error {
 	}
 	topics, err := c.db.Update(ctx, kind, fn)
 	if len(topics) > 0 && err == nil {
-		c.wake.topics(topics)
-		c.db.Tell(topics)
+		c.tell(topics)
 	}
 	return err
+}
+
+// tell notifies the watchers of topics in all processes.
+func (c *Conn) tell(topics []string) {
+	c.wake.topics(topics)
+	c.db.Tell(topics)
 }
 
 // View runs fn, which only reads. Its statements do not share a transaction. Each statement sees
@@ -101,6 +111,7 @@ func (c *Conn) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
+	c.ring.close()
 	// The database is closed even if ctx has ended; it then ends in the background.
 	return cmp.Or(c.wake.close(ctx), c.db.Close(ctx))
 }
