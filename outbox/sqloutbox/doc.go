@@ -11,14 +11,10 @@
 //
 // # In the user's transaction
 //
-// PublishTx runs two statements on the transaction, a third one if a message is stored already. The
-// first one checks what the second one needs, so that no statement of this package makes the
-// transaction fail. Parameters are strings, int64 and []byte only, so that any client library can
-// carry them. The role of the transaction needs INSERT and SELECT on swarmiji_outbox, and SELECT on
-// swarmiji_outbox_origin.
-//
-// A message with the id of one that another open transaction stores waits for the end of that
-// transaction.
+// PublishTx first checks the transaction, so that no statement of this package makes it fail.
+// Parameters are strings, int64 and []byte only, so that any client library can carry them. The role
+// of the transaction needs INSERT and SELECT on swarmiji_outbox. A message with the id of one that
+// another open transaction stores waits for the end of that transaction.
 //
 // # Relays
 //
@@ -27,7 +23,7 @@
 // was sent. One statement reads a page. So if it sees a message of a key, it sees all messages that
 // were committed before the transaction of that message began.
 //
-// A relay is woken by changes of the SQLite file, and on PostgreSQL by a notification that the
-// writer sends on a connection of its own, 10 and 100 ms after PublishTx. It also reads by itself,
-// after 50 ms when it was busy, and each second when it was idle.
+// A relay is woken by changes of the SQLite file, and on PostgreSQL by notifications that the writer
+// sends on a connection of its own, 5, 50 and 500 ms after PublishTx. It also reads by itself, after
+// 50 ms when it was busy, and each second when it was idle.
 package sqloutbox

@@ -1,17 +1,13 @@
 package sqloutbox_test
 
 import (
-	"context"
-	"database/sql"
 	"flag"
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
 
 	"github.com/swarmiji/swarmiji/broker"
@@ -20,9 +16,6 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/outbox/sqloutbox"
 	"github.com/swarmiji/swarmiji/task"
-	"github.com/swarmiji/swarmiji/tx"
-	"github.com/swarmiji/swarmiji/tx/pgxtx"
-	"github.com/swarmiji/swarmiji/tx/sqltx"
 )
 
 func TestMain(m *testing.M) {
@@ -31,17 +24,7 @@ func TestMain(m *testing.M) {
 }
 
 // database is a database of a user.
-type database struct {
-	url   string
-	begin func(t testing.TB) transaction
-}
-
-// transaction is a transaction of a user.
-type transaction struct {
-	tx.Tx
-
-	commit, rollback func()
-}
+type database struct{ url string }
 
 // each runs a test on both kinds of databases.
 func each(t *testing.T, test func(t *testing.T, d *database)) {
@@ -56,44 +39,17 @@ func each(t *testing.T, test func(t *testing.T, d *database)) {
 }
 
 func sqlite(t testing.TB) *database {
-	file := filepath.Join(t.TempDir(), "app.db")
-	db, err := sql.Open("sqlite", "file:"+file+"?_pragma=busy_timeout(5000)&_txlock=immediate")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
-	return &database{url: "sqlite://" + file, begin: func(t testing.TB) transaction {
-		begun, err := db.BeginTx(testwait.Long(t), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return transaction{sqltx.Wrap(begun), func() { must(t, begun.Commit()) }, func() { _ = begun.Rollback() }}
-	}}
+	return &database{"sqlite://" + filepath.Join(t.TempDir(), "app.db")}
 }
 
 func postgres(t testing.TB) *database {
-	ctx := testwait.Long(t)
-	url, err := testserver.RequirePostgres(t).Database(ctx, strings.ReplaceAll(testserver.Namespace(), "-", "_"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &database{url: url, begin: func(t testing.TB) transaction {
-		conn, err := pgx.Connect(ctx, url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = conn.Close(context.Background()) })
-		begun, err := conn.Begin(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		end := func(err error) {
-			must(t, err)
-			must(t, conn.Close(ctx))
-		}
-		return transaction{pgxtx.Wrap(begun), func() { end(begun.Commit(ctx)) }, func() { end(begun.Rollback(ctx)) }}
-	}}
+	url, err := testserver.RequirePostgres(t).Database(testwait.Long(t), testserver.Namespace())
+	must(t, err)
+	return &database{url}
 }
+
+// begin begins a transaction of the user. On SQLite it has the write lock.
+func (d *database) begin(t testing.TB) sqltest.Transaction { return sqltest.Begin(t, d.url) }
 
 func must(t testing.TB, err error) {
 	t.Helper()
@@ -131,7 +87,7 @@ func (d *database) submit(t testing.TB, s *sqloutbox.Store, ms ...broker.Outgoin
 	t.Helper()
 	u := d.begin(t)
 	must(t, s.PublishTx(testwait.Long(t), u, ms))
-	u.commit()
+	must(t, u.Commit())
 }
 
 // numbered returns n messages of a key, whose ids begin with prefix.

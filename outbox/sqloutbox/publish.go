@@ -24,58 +24,50 @@ const (
 	maxInsertBytes = 4 << 20
 	// maxKey limits an OrderKey, in bytes.
 	maxKey = 255
-	// prepareTime limits the wait for the tables in PublishTx. If the caller's transaction has locked
-	// the file already, no wait would help.
-	prepareTime = 5 * time.Second
 )
+
+// rights are the privileges that the role of the caller's transaction needs.
+var rights = []string{"SELECT swarmiji_outbox", "INSERT swarmiji_outbox"}
 
 // PublishTx implements [broker.TxPublisher]. It stores the messages in the transaction t of the
 // caller. A relay publishes them after the commit.
 //
 //   - Returns [broker.ErrMalformed] for a message, queue or OrderKey that is not valid, and
 //     [broker.ErrTooLarge]. Whether the queue exists is not known before a relay publishes.
-//   - Returns [broker.ErrUnsupported] if t is a transaction of another database, is read-only, or may
-//     not write to the outbox.
+//   - Returns [broker.ErrUnsupported] if t is a transaction of another database, and
+//     [broker.ErrAccess] if it is read-only or its role lacks SELECT or INSERT on swarmiji_outbox.
+//   - The first call prepares the tables. On SQLite that waits for at most a second, and returns
+//     [broker.ErrUnavailable] if t has locked the file. See [Store.Prepare].
 //   - After these errors nothing was stored, and t can go on and commit.
-//   - The first call prepares the tables, see [Store.Prepare], and has the errors of that.
 //   - Other errors are those of the database. They may have ended t.
+//
+// On PostgreSQL the search_path of the transaction must reach the tables.
 func (s *Store) PublishTx(ctx context.Context, t tx.Tx, ms []broker.Outgoing) error {
+	if len(ms) == 0 {
+		return nil
+	}
 	rows := make([][]any, len(ms))
-	sizes := make([]int, len(ms))
 	for i, o := range ms {
 		var err error
 		if rows[i], err = s.encode(o); err != nil {
 			return fmt.Errorf("outbox publish to %.128q: %w", o.Queue, err)
 		}
-		sizes[i] = len(o.Message.Body)
 	}
-	if len(ms) == 0 {
+	err := s.conn.Join(ctx, t, s.migrate, rights, func(ctx context.Context, j *sqlconn.Tx) error {
+		j.Notify(s.topic)
+		for from := 0; from < len(rows); {
+			to, size := from+1, len(ms[from].Message.Body)
+			for ; to < min(len(rows), from+maxInsert) && size+len(ms[to].Message.Body) <= maxInsertBytes; to++ {
+				size += len(ms[to].Message.Body)
+			}
+			if _, err := j.Exec(ctx, s.text.insert(to-from), slices.Concat(rows[from:to]...)...); err != nil {
+				return err
+			}
+			from = to
+		}
 		return nil
-	}
-	preparing, cancel := context.WithTimeout(ctx, prepareTime)
-	defer cancel()
-	o, err := s.ready(preparing)
-	if err != nil {
-		return fmt.Errorf("%w (call Prepare before the first transaction)", err)
-	}
-	if err := o.check(ctx, t); err != nil {
-		return fmt.Errorf("outbox publish: %w", err)
-	}
-	for from := 0; from < len(rows); {
-		to, size := from+1, sizes[from]
-		for to < len(rows) && to < from+maxInsert && size+sizes[to] <= maxInsertBytes {
-			size += sizes[to]
-			to++
-		}
-		if err := s.insert(ctx, o, t, rows[from:to]); err != nil {
-			return fmt.Errorf("outbox publish: %w", err)
-		}
-		from = to
-	}
-	if s.conn.Dialect() == sqlconn.Postgres { // relays watch a file themselves
-		s.bell.strike()
-	}
-	return nil
+	})
+	return wrap(err, "publish")
 }
 
 // encode returns the values of a message in the order of columns. Returns ErrMalformed or
@@ -142,12 +134,24 @@ func bucketOf(key string) int64 {
 	return int64(h.Sum32() % outbox.Buckets)
 }
 
-// insert stores rows in the transaction t of a user. Rows that are stored already are left out.
-// Returns ErrUnsupported if t is a transaction of another database.
-func (s *Store) insert(ctx context.Context, o *origin, t tx.Tx, rows [][]any) error {
-	n, err := t.Exec(ctx, o.insert(s.text, len(rows)), append(slices.Concat(rows...), o.id)...)
-	if err != nil || n == int64(len(rows)) {
-		return err
+// insert returns the statement that stores n messages, with the values of encode as parameters.
+// Messages that are stored already are left out. The values are cast, since a client library may
+// pass them without types.
+func (t *texts) insert(n int) string {
+	types := []string{"text", "bigint", "text", "text", "bigint", "bigint", "text", "bigint", "bigint", "bigint", "text", t.bytes, t.bytes}
+	var b strings.Builder
+	b.WriteString("INSERT INTO swarmiji_outbox (" + content + ", stored) VALUES ")
+	for i := range n {
+		values := make([]string, len(types))
+		for j, kind := range types {
+			values[j] = fmt.Sprintf("CAST($%d AS %s)", i*len(types)+j+1, kind)
+		}
+		values[4] += " + " + values[5] + " * " + t.now // at and from_now
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString("(" + strings.Join(values, ", ") + ", " + t.now + ")")
 	}
-	return o.confirm(ctx, t)
+	b.WriteString(" ON CONFLICT (namespace, id, generation, queue) DO NOTHING")
+	return b.String()
 }

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"sync"
+	"sync/atomic"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
@@ -22,10 +22,7 @@ type Store struct {
 	conn  *sqlconn.Conn
 	topic string // relays are notified of it
 	text  *texts
-	bell  bell
-
-	mu     sync.Mutex
-	origin *origin // nil until the tables exist
+	ready atomic.Bool // the tables exist
 }
 
 var (
@@ -50,9 +47,7 @@ func New(cfg Config) (*Store, error) {
 		return nil, err
 	}
 	cfg.URL, cfg.TLS = "", nil // they may hold secrets and are not needed any more
-	s := &Store{cfg: cfg, conn: conn, topic: "outbox " + cfg.Namespace, text: newTexts(conn.Dialect())}
-	s.bell.ring = s.notify
-	return s, nil
+	return &Store{cfg: cfg, conn: conn, topic: "outbox " + cfg.Namespace, text: newTexts(conn.Dialect())}, nil
 }
 
 // Prepare creates or updates the tables and waits for the database until ctx ends. The first call
@@ -60,41 +55,27 @@ func New(cfg Config) (*Store, error) {
 //
 // Call it before the first transaction with messages. A SQLite file has one writer, so the tables
 // cannot be created while a transaction of the program writes.
-func (s *Store) Prepare(ctx context.Context) error {
-	_, err := s.ready(ctx)
-	return err
-}
+func (s *Store) Prepare(ctx context.Context) error { return wrap(s.migrate(ctx), "prepare") }
 
-// ready is Prepare that returns the identity of the database. It takes s.mu, but not while it
-// waits.
-func (s *Store) ready(ctx context.Context) (*origin, error) {
-	s.mu.Lock()
-	o := s.origin
-	s.mu.Unlock()
-	if o != nil {
-		return o, nil
+// migrate is Prepare with the errors of the connection.
+func (s *Store) migrate(ctx context.Context) error {
+	if s.ready.Load() {
+		return nil
 	}
 	files, err := fs.Sub(migrations, "migrations")
 	if err == nil {
 		err = s.conn.Migrate(ctx, "outbox", files)
 	}
-	o = &origin{}
 	if err == nil {
-		err = s.conn.View(ctx, func(ctx context.Context, tx *sqlconn.Tx) error { return o.read(ctx, tx) })
+		s.ready.Store(true)
 	}
-	if err != nil {
-		return nil, wrap(err, "prepare")
-	}
-	s.mu.Lock()
-	s.origin = o
-	s.mu.Unlock()
-	return o, nil
+	return err
 }
 
 // update prepares the tables and runs fn in a transaction. It waits for the database. Errors are
 // wrapped by wrap.
 func (s *Store) update(ctx context.Context, what string, fn sqlconn.Func) error {
-	if _, err := s.ready(ctx); err != nil {
+	if err := s.Prepare(ctx); err != nil {
 		return err
 	}
 	return wrap(s.conn.Update(ctx, fn), what)
@@ -103,7 +84,7 @@ func (s *Store) update(ctx context.Context, what string, fn sqlconn.Func) error 
 // view prepares the tables and runs fn, which only reads. It waits for the database. Errors are
 // wrapped by wrap.
 func (s *Store) view(ctx context.Context, what string, fn sqlconn.Func) error {
-	if _, err := s.ready(ctx); err != nil {
+	if err := s.Prepare(ctx); err != nil {
 		return err
 	}
 	return wrap(s.conn.View(ctx, fn), what)
@@ -115,21 +96,9 @@ func (s *Store) Watch() (changed <-chan struct{}, stop func()) {
 	return w.C(), w.Close
 }
 
-// notify wakes the relays, in all processes.
-func (s *Store) notify(ctx context.Context) {
-	// An error is ignored: relays also read by themselves.
-	_ = s.conn.Single(ctx, func(_ context.Context, tx *sqlconn.Tx) error {
-		tx.Notify(s.topic)
-		return nil
-	})
-}
-
 // Close waits for running calls and closes all connections. It is idempotent. Relays of the Store
 // end with broker.ErrClosed. If ctx ends earlier, Close returns its error.
-func (s *Store) Close(ctx context.Context) error {
-	s.bell.close()
-	return s.conn.Close(ctx)
-}
+func (s *Store) Close(ctx context.Context) error { return s.conn.Close(ctx) }
 
 // wrap returns err with the operation what in its text, and with the sentinel of package broker
 // that fits it. It returns nil for a nil err.
@@ -149,6 +118,8 @@ func wrap(err error, what string) error {
 		class = broker.ErrAccess
 	case sqlconn.ErrClosed:
 		class = broker.ErrClosed
+	case sqlconn.ErrForeign:
+		class = broker.ErrUnsupported
 	default:
 		return fmt.Errorf("outbox %s: %w", what, err)
 	}

@@ -68,8 +68,3 @@ CREATE TABLE swarmiji_outbox_relay (
 	until     bigint NOT NULL,
 	PRIMARY KEY (namespace, relay)
 );
-
--- The identity of this database, by which a transaction of another one is refused.
-CREATE TABLE swarmiji_outbox_origin (id text COLLATE "C" PRIMARY KEY);
-
-INSERT INTO swarmiji_outbox_origin (id) VALUES (CAST(gen_random_uuid() AS text));

@@ -66,8 +66,3 @@ CREATE TABLE swarmiji_outbox_relay (
 	until     bigint NOT NULL,
 	PRIMARY KEY (namespace, relay)
 );
-
--- The identity of this database, by which a transaction of another one is refused.
-CREATE TABLE swarmiji_outbox_origin (id text PRIMARY KEY);
-
-INSERT INTO swarmiji_outbox_origin (id) VALUES (hex(randomblob(16)));
