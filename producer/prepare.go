@@ -27,10 +27,11 @@ type staged struct {
 	conditions  *task.Conditions  // may be nil
 	conditioned *task.Conditioned // the task as Config.Jobs stores it, if it has conditions
 	unique      *task.Unique      // may be nil
-	first       task.ID           // earlier submission that has the unique key; "": none
-	followed    bool              // a step of a workflow: its waiter is registered separately
-	chosen      bool              // the caller chose the id and can submit it again
-	shown       bool              // the arguments have no secrets, so previews show them
+	orderKey    string
+	first       task.ID // earlier submission that has the unique key; "": none
+	followed    bool    // a step of a workflow: its waiter is registered separately
+	chosen      bool    // the caller chose the id and can submit it again
+	shown       bool    // the arguments have no secrets, so previews show them
 	producer    *Producer
 	onEnd       *ending // functions of middleware to call at the end of the submission
 }
@@ -112,7 +113,7 @@ func (p *Producer) prepare(ctx context.Context, c *task.Call, s *staged) error {
 		s.unique = c.Unique
 	}
 	s.setEnvelope(e)
-	s.conditions = c.Conditions
+	s.conditions, s.orderKey = c.Conditions, c.OrderKey
 	queue, err := p.route(ctx, s)
 	if err != nil {
 		return err
@@ -264,7 +265,7 @@ func (s *staged) stage(ctx context.Context, queue string, e *task.Envelope) erro
 			m.Expires = s.effective.Expires.Or(time.Time{})
 		}
 	}
-	s.out = broker.Outgoing{Queue: queue, Message: m, At: s.effective.NotBefore.Or(time.Time{})}
+	s.out = broker.Outgoing{Queue: queue, Message: m, At: s.effective.NotBefore.Or(time.Time{}), OrderKey: s.orderKey}
 	wire.StampHeld(m, wire.HeaderHeld, s.out.At)
 	if s.conditioned != nil {
 		if err := s.finishConditioned(); err != nil {

@@ -309,6 +309,18 @@ var layers = []rule{
 	},
 	{
 		"L2",
+		[]string{"outbox"},
+		[]string{"broker", "@leaves"},
+		"a relay works with every broker and so knows none; where messages wait is its adapter's concern",
+	},
+	{
+		"L3",
+		[]string{"outbox/*"},
+		[]string{"outbox", "broker", "task", "internal/messagecode", "@connects", "@conns", "@leaves"},
+		"an adapter knows its own port and never another adapter; of task it takes the Backoff",
+	},
+	{
+		"L2",
 		[]string{"internal/netconn"},
 		[]string{"broker", "@leaves"},
 		"connections of several technologies stand on it; their states are those of the port",
@@ -418,7 +430,7 @@ var layers = []rule{
 	{
 		"L5",
 		[]string{"open"},
-		[]string{"task", "@ports", "middleware", "limit", "revoke", "schedule", "jobs", "producer", "consumer", "events/liveness", "@memory", "@leaves"},
+		[]string{"task", "@ports", "middleware", "limit", "revoke", "schedule", "jobs", "outbox", "producer", "consumer", "events/liveness", "@memory", "@leaves"},
 		"it wires adapters into producers and consumers, and knows those in memory alone: the others come with their drivers",
 	},
 	{
@@ -448,7 +460,7 @@ var layers = []rule{
 	{
 		"L5",
 		[]string{"cmd/..."},
-		[]string{"task", "@ports", "serializer/*", "control", "revoke", "deadletter", "when", "schedule", "jobs", "jobs/jobstore", "jobs/bedrock", "producer", "open", "open/all", "@adapters", "@leaves", "internal/wire"},
+		[]string{"task", "@ports", "serializer/*", "control", "revoke", "deadletter", "when", "schedule", "jobs", "jobs/jobstore", "jobs/bedrock", "outbox", "producer", "open", "open/all", "@adapters", "@leaves", "internal/wire"},
 		"programs use the library as its users do; the wire alone opens what others have sealed, for people to see it",
 	},
 	{

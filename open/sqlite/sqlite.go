@@ -12,6 +12,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/open/internal/params"
+	"github.com/swarmiji/swarmiji/outbox/sqloutbox"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/sqlresults"
 	"github.com/swarmiji/swarmiji/schedule/sqlschedule"
@@ -31,7 +32,7 @@ func (Driver) Schemes() []open.Scheme {
 }
 
 // Parts implements [open.Driver]. It returns constructors for a broker, a result store, a schedule
-// store and a job store. Returns an error if the TLS of the options is not a *tls.Config, or a
+// store, a job store and an outbox. Returns an error if the TLS of the options is not a *tls.Config, or a
 // limit of dead letters is invalid. The URL itself is checked by the constructors.
 func (Driver) Parts(t *open.Target) (open.Parts, error) {
 	given, err := params.Given(t)
@@ -53,6 +54,9 @@ func (Driver) Parts(t *open.Target) (open.Parts, error) {
 		},
 		Schedule: func(name string) (open.ScheduleStore, error) {
 			return sqlschedule.New(sqlschedule.Config{Engine: sqliteconnect.Engine{}, URL: t.URL, Name: name, TLS: given, Logger: t.Logger})
+		},
+		Outbox: func(namespace string) (open.OutboxStore, error) {
+			return sqloutbox.New(sqloutbox.Config{Engine: sqliteconnect.Engine{}, URL: t.URL, Name: t.Name, Namespace: namespace, TLS: given, Logger: t.Logger})
 		},
 		Jobs: func() (jobs.Store, error) {
 			return sqljobs.New(sqljobs.Config{Engine: sqliteconnect.Engine{}, URL: t.URL, TLS: given, Logger: t.Logger})

@@ -1,0 +1,112 @@
+package sqloutbox_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/swarmiji/swarmiji/internal/testwait"
+	"github.com/swarmiji/swarmiji/outbox"
+	"github.com/swarmiji/swarmiji/outbox/sqloutbox"
+)
+
+// TestShares shows that relays that come, renew, leave and are silent have fair shares after each
+// has renewed twice, and that no bucket has two owners.
+func TestShares(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		s, ctx, n := d.open(t), testwait.Long(t), 0
+		rapid.Check(t, func(r *rapid.T) {
+			n++
+			held := map[string][]int{}
+			renew := func(name string) outbox.Share {
+				share, err := s.Lease(ctx, name, time.Hour)
+				must(t, err)
+				held[name] = share.Buckets
+				var owned []int
+				for _, buckets := range held {
+					owned = append(owned, buckets...)
+				}
+				slices.Sort(owned)
+				if len(slices.Compact(slices.Clone(owned))) != len(owned) {
+					t.Fatalf("a bucket has two owners: %v", held)
+				}
+				return share
+			}
+			for range rapid.IntRange(1, 8).Draw(r, "changes") {
+				name := fmt.Sprint(n, "-", rapid.IntRange(0, 4).Draw(r, "relay"))
+				if rapid.Bool().Draw(r, "leaves") {
+					must(t, s.Leave(ctx, name))
+					delete(held, name)
+				} else {
+					renew(name)
+				}
+			}
+			for range 2 {
+				for name := range held {
+					renew(name)
+				}
+			}
+			for name := range held {
+				share := renew(name)
+				if got, fair := len(share.Buckets), outbox.Buckets/len(held); share.Missing != 0 || got < fair || got > fair+1 {
+					t.Fatalf("one of %d relays has %d buckets and misses %d", len(held), got, share.Missing)
+				}
+				must(t, s.Leave(ctx, name))
+			}
+		})
+	})
+}
+
+// TestTakeover shows that the buckets of a silent relay are free when its lease has ended, and not
+// earlier.
+func TestTakeover(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		s, ctx := d.open(t), testwait.Long(t)
+		const lease = 300 * time.Millisecond
+		begun := time.Now()
+		_, err := s.Lease(ctx, "silent", lease)
+		must(t, err)
+		var share outbox.Share
+		testwait.Until(t, "the other relay has all buckets", func() bool {
+			share, err = s.Lease(ctx, "other", time.Hour)
+			must(t, err)
+			if len(share.Buckets) > 0 && time.Since(begun) < lease {
+				t.Error("buckets are taken before the lease has ended")
+			}
+			return len(share.Buckets) == outbox.Buckets
+		})
+		if st, err := s.Stats(ctx); st.Relays != 1 || err != nil {
+			t.Errorf("%d relays are alive, %v", st.Relays, err)
+		}
+	})
+}
+
+// TestNamespaces shows that outboxes in one database do not see each other.
+func TestNamespaces(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		ctx := testwait.Long(t)
+		one, other := d.open(t), d.open(t, func(c *sqloutbox.Config) { c.Namespace = "other" })
+		d.submit(t, one, numbered("m", "", 2)...)
+		d.submit(t, other, numbered("m", "", 1)...)
+		for _, s := range []*sqloutbox.Store{one, other} {
+			share, err := s.Lease(ctx, "relay", time.Hour)
+			must(t, err)
+			if len(share.Buckets) != outbox.Buckets {
+				t.Errorf("the only relay of a namespace has %d buckets", len(share.Buckets))
+			}
+		}
+		rows := waiting(t, one)
+		must(t, other.Settle(ctx, outbox.Settlement{
+			Sent: []int64{rows[0].Seq}, Dead: []outbox.Failure{{Seq: rows[1].Seq}}, Failed: []outbox.Failure{{Seq: rows[1].Seq, After: time.Hour}},
+		}))
+		if a, b := len(waiting(t, one)), len(waiting(t, other)); a != 2 || b != 1 {
+			t.Errorf("%d and %d messages wait, want 2 and 1", a, b)
+		}
+	})
+}
