@@ -28,7 +28,8 @@ const (
 // promises are the promises over both kinds of databases.
 var promises = brokertest.Promises{
 	Durable: true, ExactCount: true, Dedupe: true, Order: true, Priorities: true, Delays: true, Batch: true, Retry: true,
-	SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Find: true, Watch: true, Witness: true, Outlives: true, MaxBody: testMaxBody,
+	SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Find: true, Watch: true, Witness: true, Transactions: true,
+	Outlives: true, MaxBody: testMaxBody,
 }
 
 // config returns the settings of the Brokers of the tests.
@@ -73,6 +74,8 @@ func TestConformanceSQLite(t *testing.T) {
 				cfg.DeadMax, cfg.DeadTTL = most, age
 				return open(t, cfg)
 			},
+			Begin:       begin(url),
+			Foreign:     foreign(c),
 			Promises:    promises,
 			Leases:      leases(c),
 			Quiet:       150 * time.Millisecond,
@@ -91,6 +94,40 @@ func TestConformancePostgres(t *testing.T) {
 		h.Report = "../../docs/capabilities/broker-postgres.json"
 		return h
 	})
+}
+
+// begin returns a function that begins transactions on the database of a URL.
+func begin(url string) func(t testing.TB) brokertest.Transaction {
+	return func(t testing.TB) brokertest.Transaction { return brokertest.Transaction(sqltest.Begin(t, url)) }
+}
+
+// foreign returns transactions of other databases.
+func foreign(t testing.TB) map[string]func(t testing.TB) brokertest.Transaction {
+	if !strings.Contains(t.Name(), "/transaction/") {
+		return nil
+	}
+	other := filepath.Join(t.TempDir(), "other.db")
+	closed(t, open(t, config("sqlite://"+other, "other"))) // it has the tables too
+	srv := testserver.RequirePostgres(t)
+	database, err := srv.Database(testwait.Long(t), testserver.Namespace())
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed(t, open(t, config(database, "other")))
+	return map[string]func(t testing.TB) brokertest.Transaction{
+		"another file": begin("sqlite://" + other), "a database in memory": begin("sqlite::memory:"), "another database of the server": begin(database),
+	}
+}
+
+// closed makes the tables of b and closes it.
+func closed(t testing.TB, b *sqlbroker.Broker) {
+	t.Helper()
+	if err := b.Declare(t.Context(), broker.Queue{Name: "q"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestConformanceShortLease runs the suite with cuts that last longer than the lease, so that
@@ -191,6 +228,8 @@ func postgresHarness(t testing.TB, srv *testserver.Postgres, lease time.Duration
 			all(true)
 			return func() { all(false) }
 		},
+		Begin:       begin(srv.URL()),
+		Foreign:     foreign(t),
 		Secret:      srv.Password(),
 		Promises:    promises,
 		Leases:      leases(t),

@@ -346,8 +346,8 @@ var layers = []rule{
 	{
 		"test",
 		[]string{"internal/sqlconn/sqltest"},
-		[]string{"connect/sqlconnect", "@engines"},
-		"it chooses an engine for the URLs of tests; only tests may import it",
+		[]string{"connect/sqlconnect", "@engines", "tx", "tx/pgxtx", "tx/sqltx"},
+		"it chooses an engine for the URLs of tests, and begins transactions as users do; only tests may import it",
 	},
 	{
 		"L2",

@@ -16,7 +16,7 @@ import (
 
 // Transaction is a transaction of a test's own connection, as the program of a user has.
 type Transaction struct {
-	tx.Tx
+	Tx       tx.Tx
 	Commit   func() error
 	Rollback func() error
 }
