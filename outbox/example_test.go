@@ -7,89 +7,80 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/connect/sqliteconnect"
+	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/outbox"
 	"github.com/swarmiji/swarmiji/outbox/sqloutbox"
+	"github.com/swarmiji/swarmiji/producer"
+	"github.com/swarmiji/swarmiji/task"
 	"github.com/swarmiji/swarmiji/tx/sqltx"
 )
 
-// A relay publishes what a program has stored in its own SQLite file.
+var receipt = task.New[int, task.None]("receipt.mail", task.WithIgnoreResult(true))
+
+// A program stores an order and its task in one transaction on its SQLite file. A relay sends the
+// task to the broker.
 func Example() {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, stop := context.WithCancel(context.Background())
 	dir, err := os.MkdirTemp("", "outbox")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	check(err)
 	defer os.RemoveAll(dir)
-	box, err := sqloutbox.New(sqloutbox.Config{
-		Engine: sqliteconnect.Engine{}, URL: "sqlite://" + filepath.ToSlash(filepath.Join(dir, "app.db")),
-	})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	file := filepath.Join(dir, "app.db")
+	box, err := sqloutbox.New(sqloutbox.Config{Engine: sqliteconnect.Engine{}, URL: "sqlite://" + filepath.ToSlash(file)})
+	check(err)
 	defer box.Close(context.Background())
-	if err := box.Prepare(ctx); err != nil {
-		fmt.Println(err)
-		return
-	}
-	queue := membroker.New()
-	defer queue.Close(context.Background())
-	relay, err := outbox.New(outbox.Config{Store: box, Broker: queue, Queues: []broker.Queue{{Name: "mail"}}})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	ended := make(chan error)
+	check(box.Prepare(ctx)) // before the first transaction
+
+	queues := membroker.New()
+	defer queues.Close(context.Background())
+	c, err := consumer.New(consumer.Config{Broker: queues})
+	check(err)
+	mailed := make(chan int)
+	check(receipt.Handle(c, func(_ context.Context, order int) (task.None, error) {
+		mailed <- order
+		return task.None{}, nil
+	}))
+	relay, err := outbox.New(outbox.Config{Store: box, Broker: queues})
+	check(err)
+	ended := make(chan error, 2)
+	go func() { ended <- c.Run(ctx) }()
 	go func() { ended <- relay.Run(ctx) }()
 
-	purchase(ctx, filepath.Join(dir, "app.db"), box)
+	p, err := producer.New(producer.Config{Broker: queues, Outbox: box})
+	check(err)
+	defer p.Close(context.Background())
+	db, err := sql.Open("sqlite", file+"?_txlock=immediate&_pragma=busy_timeout(5000)") // it is not the only writer
+	check(err)
+	defer db.Close()
+	check(purchase(ctx, db, p, 7))
 
-	s, err := queue.Subscribe(ctx, "mail", broker.SubscribeOptions{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	d, err := s.Receive(ctx)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(d.Message().ID, string(d.Message().Body), d.Ack(ctx))
-	cancel()
-	fmt.Println(<-ended)
+	fmt.Println("mailed", <-mailed)
+	stop()
+	fmt.Println(<-ended, <-ended)
 	// Output:
-	// order-7 thank you <nil>
-	// <nil>
+	// mailed 7
+	// <nil> <nil>
 }
 
-// purchase stores an order and its message in one transaction.
-func purchase(ctx context.Context, file string, box *sqloutbox.Store) {
-	db, err := sql.Open("sqlite", file)
+// purchase stores an order and submits its task in one transaction.
+func purchase(ctx context.Context, db *sql.DB, p *producer.Producer, order int) error {
+	t, err := db.BeginTx(ctx, nil)
 	if err != nil {
-		fmt.Println(err)
-		return
+		return err
 	}
-	defer db.Close()
-	order, err := db.BeginTx(ctx, nil)
+	defer t.Rollback() // does nothing after the commit
+	if _, err := t.ExecContext(ctx, "CREATE TABLE purchase AS SELECT CAST($1 AS integer) AS id", order); err != nil {
+		return err
+	}
+	if _, err := receipt.SubmitTx(ctx, p, sqltx.Wrap(t), order, task.WithOrderKey("customer 12")); err != nil {
+		return err
+	}
+	return t.Commit()
+}
+
+func check(err error) {
 	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer order.Rollback() // does nothing after the commit
-	if _, err := order.ExecContext(ctx, "CREATE TABLE purchase AS SELECT 7 AS id"); err != nil {
-		fmt.Println(err)
-		return
-	}
-	m := &broker.Message{ID: "order-7", Body: []byte("thank you")}
-	if err := box.PublishTx(ctx, sqltx.Wrap(order), []broker.Outgoing{{Queue: "mail", Message: m}}); err != nil {
-		fmt.Println(err)
-		return
-	}
-	if err := order.Commit(); err != nil {
-		fmt.Println(err)
+		panic(err)
 	}
 }

@@ -118,8 +118,8 @@ func (c *target) different() int {
 const writers = 4
 
 // write runs n transactions of the user, half of which roll back. Each writes a row of the user and
-// a message. A writer begins each transaction after the one before it has ended, and has keys of its
-// own. It returns the committed ids.
+// a message. A writer begins each transaction after the end of the one before, and has its own
+// keys. It returns the committed ids.
 func (l *lane) write(phase string, n int) (committed []string) {
 	l.t.Helper()
 	ctx := testwait.Long(l.t)
@@ -166,8 +166,7 @@ func (l *lane) purchase(ctx context.Context, db *sql.DB, id, key string) (bool, 
 	return true, u.Commit()
 }
 
-// judge reports messages that are missing or that nobody committed, and returns how many were
-// repeated.
+// judge reports messages that are missing or were not committed, and returns the number of repeats.
 func judge(t *testing.T, committed, received []string) (repeats int) {
 	t.Helper()
 	times := make(map[string]int)

@@ -79,7 +79,7 @@ func (l *lane) submit(key string, ids ...string) {
 		ms = append(ms, broker.Outgoing{Queue: "work", OrderKey: key, Message: &broker.Message{ID: id, Body: []byte(key)}})
 	}
 	u := sqltest.Begin(l.t, l.url)
-	must(l.t, l.store.PublishTx(testwait.Long(l.t), u, ms))
+	must(l.t, l.store.PublishTx(testwait.Long(l.t), u.Tx, ms))
 	must(l.t, u.Commit())
 }
 
@@ -123,7 +123,7 @@ func (l *lane) untilEmpty() {
 	l.until("nothing waits in the outbox", func(s outbox.Stats) bool { return s.Waiting == 0 })
 }
 
-// scripted is a broker that notes what is published, and refuses what the test says.
+// scripted is a broker that notes published messages, and refuses those that the test names.
 type scripted struct {
 	broker.Broker
 

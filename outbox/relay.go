@@ -62,7 +62,7 @@ func New(c Config) (*Relay, error) {
 // Run publishes messages until ctx ends. While the database or the broker cannot be reached, it
 // tries again.
 //
-// When ctx ends, it finishes the publish in progress, deletes what was confirmed, and releases its
+// When ctx ends, it finishes the publish in progress, deletes confirmed messages, and releases its
 // buckets. Each of these steps takes up to 5 s. Then it returns nil. Returns [broker.ErrClosed] if
 // the broker or the store was closed. Several calls, in one process or many, share the messages.
 func (r *Relay) Run(ctx context.Context) error {

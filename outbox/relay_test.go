@@ -136,7 +136,7 @@ func TestDatabaseAway(t *testing.T) {
 	}
 }
 
-// TestStop shows that a relay that is told to stop waits for the publish in progress and leaves its
+// TestStop shows that a relay waits at its stop for the publish in progress. It then leaves its
 // messages to others at once, without repeats.
 func TestStop(t *testing.T) {
 	t.Parallel()
@@ -197,8 +197,8 @@ func (w *watched) Lease(ctx context.Context, relay string, lease time.Duration) 
 	return share, err
 }
 
-// TestNewRelay shows that a new relay gets its share while the others are busy, and that a key's
-// order and the single publish of each message survive the move.
+// TestNewRelay shows that a new relay gets its share while the others are busy. The order of a key
+// holds, and each message is published once.
 func TestNewRelay(t *testing.T) {
 	t.Parallel()
 	l := newFile(t)

@@ -34,7 +34,7 @@ type Store interface {
 	Watch() (changed <-chan struct{}, stop func())
 }
 
-// Share is what a relay has leased.
+// Share lists the buckets that a relay has leased.
 type Share struct {
 	Buckets []int // in ascending order
 	// Missing is the number of buckets that the relay should have and other relays still hold.
@@ -84,7 +84,7 @@ type DeadMessage struct {
 	Reason     string
 }
 
-// Inspector shows and changes what an outbox holds.
+// Inspector shows the messages of an outbox, and changes dead ones.
 type Inspector interface {
 	// Stats counts the messages. Its time grows with their number.
 	Stats(ctx context.Context) (Stats, error)

@@ -75,7 +75,8 @@ func WithCorrelation(s string) Option { return func(c *Call) { c.Correlation = s
 // WithOrderKey has an outbox publish the tasks with this key in the order of their submissions, see
 // package outbox. The key is a text of at most 255 bytes, such as the number of a customer. The
 // order is that of the publishes: consumers may run the tasks at the same time. Submissions without
-// an outbox ignore the key, and so do the later steps of a workflow. "": no order.
+// an outbox ignore the key. The key of a workflow's submission is that of its first steps. "": no
+// order.
 func WithOrderKey(key string) Option { return func(c *Call) { c.OrderKey = key } }
 
 // WithMetadata sets the keys that m sets and overrides earlier values.

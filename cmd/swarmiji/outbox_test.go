@@ -38,7 +38,7 @@ func newBoxed(t *testing.T, namespace string) *boxed {
 	}
 	u := sqltest.Begin(t, url)
 	for _, id := range []string{"a", "b"} {
-		if err := s.PublishTx(ctx, u, []broker.Outgoing{{Queue: "mail", OrderKey: "k", Message: &broker.Message{ID: id, Body: []byte("x")}}}); err != nil {
+		if err := s.PublishTx(ctx, u.Tx, []broker.Outgoing{{Queue: "mail", OrderKey: "k", Message: &broker.Message{ID: id, Body: []byte("x")}}}); err != nil {
 			t.Fatal(err)
 		}
 	}

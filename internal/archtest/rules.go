@@ -75,15 +75,9 @@ var layers = []rule{
 	},
 	{
 		"L0",
-		[]string{"internal/nodeid"},
+		[]string{"internal/nodeid", "internal/utf"},
 		[]string{"internal/naming"},
-		"a node's id is made of the characters that package naming allows",
-	},
-	{
-		"L0",
-		[]string{"internal/utf"},
-		[]string{"internal/naming"},
-		"what has ASCII alone is the most common text",
+		"a node's id is made of the characters that package naming allows, and a text of these alone is the most common one",
 	},
 	{
 		"L0",
@@ -483,27 +477,15 @@ var layers = []rule{
 	},
 	{
 		"test",
-		[]string{"docs"},
+		[]string{"docs", "internal/archtest", "internal/testwait"},
 		nil,
-		"its tests compile the Go code of the pages; it has _test.go files only",
-	},
-	{
-		"test",
-		[]string{"internal/testwait"},
-		nil,
-		"it waits, for whatever a test says; only tests may import it",
+		"two read the texts and sources of the module, and one waits for whatever a test says; only tests may import them",
 	},
 	{
 		"test",
 		[]string{"internal/graphs"},
 		[]string{"task"},
 		"it composes workflows and knows what they come to, whoever runs them",
-	},
-	{
-		"test",
-		[]string{"internal/archtest"},
-		nil,
-		"it reads sources and imports none",
 	},
 	{
 		"doc",

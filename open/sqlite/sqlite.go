@@ -32,8 +32,9 @@ func (Driver) Schemes() []open.Scheme {
 }
 
 // Parts implements [open.Driver]. It returns constructors for a broker, a result store, a schedule
-// store, a job store and an outbox. Returns an error if the TLS of the options is not a *tls.Config, or a
-// limit of dead letters is invalid. The URL itself is checked by the constructors.
+// store, a job store and an outbox. Returns an error if the TLS of the options is not a
+// *tls.Config, or a limit of dead letters is invalid. The URL itself is checked by the
+// constructors.
 func (Driver) Parts(t *open.Target) (open.Parts, error) {
 	given, err := params.Given(t)
 	if err != nil {

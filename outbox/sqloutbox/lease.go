@@ -82,7 +82,7 @@ func shareOf(relays []string, relay string) int {
 }
 
 // divide returns the buckets that relay holds from now on, in ascending order, and those that it
-// releases: it keeps what it has up to its share, and adds free buckets.
+// releases: it keeps its buckets up to its share, and adds free buckets.
 func divide(all []bucket, relays []string, relay string, now int64) (keep, release []int64) {
 	want := shareOf(relays, relay)
 	for _, b := range all {

@@ -86,7 +86,7 @@ func (d *database) unprepared(t testing.TB, change ...func(*sqloutbox.Config)) *
 func (d *database) submit(t testing.TB, s *sqloutbox.Store, ms ...broker.Outgoing) {
 	t.Helper()
 	u := d.begin(t)
-	must(t, s.PublishTx(testwait.Long(t), u, ms))
+	must(t, s.PublishTx(testwait.Long(t), u.Tx, ms))
 	must(t, u.Commit())
 }
 

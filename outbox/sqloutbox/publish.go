@@ -38,7 +38,7 @@ var rights = []string{"SELECT swarmiji_outbox", "INSERT swarmiji_outbox"}
 //     [broker.ErrAccess] if it is read-only or its role lacks SELECT or INSERT on swarmiji_outbox.
 //   - The first call prepares the tables. On SQLite that waits for at most a second, and returns
 //     [broker.ErrUnavailable] if t has locked the file. See [Store.Prepare].
-//   - After these errors nothing was stored, and t can go on and commit.
+//   - After these errors nothing was stored, and t can continue and commit.
 //   - Other errors are those of the database. They may have ended t.
 //
 // On PostgreSQL the search_path of the transaction must reach the tables.

@@ -55,10 +55,10 @@ func TestContent(t *testing.T) {
 		}}
 		bare := broker.Outgoing{Queue: "work.b", Message: &broker.Message{ID: "bare"}}
 		lost := d.begin(t)
-		must(t, s.PublishTx(ctx, lost, numbered("lost", "", 3)))
+		must(t, s.PublishTx(ctx, lost.Tx, numbered("lost", "", 3)))
 		must(t, lost.Rollback())
 		u := d.begin(t)
-		must(t, s.PublishTx(ctx, u, []broker.Outgoing{full, bare}))
+		must(t, s.PublishTx(ctx, u.Tx, []broker.Outgoing{full, bare}))
 		if got := waiting(t, s); len(got) > 0 {
 			t.Errorf("before the commit a relay reads %v", ids(got))
 		}
@@ -171,12 +171,12 @@ func TestRefused(t *testing.T) {
 		} {
 			ms := numbered("bad", "", 2)
 			c.spoil(&ms[1])
-			if err := s.PublishTx(ctx, u, ms); !errors.Is(err, c.want) {
+			if err := s.PublishTx(ctx, u.Tx, ms); !errors.Is(err, c.want) {
 				t.Errorf("%s: %v, want %v", name, err, c.want)
 			}
 		}
-		must(t, s.PublishTx(ctx, u, nil))
-		must(t, s.PublishTx(ctx, u, numbered("good", "", 1)))
+		must(t, s.PublishTx(ctx, u.Tx, nil))
+		must(t, s.PublishTx(ctx, u.Tx, numbered("good", "", 1)))
 		must(t, u.Commit())
 		if got := ids(waiting(t, s)); !slices.Equal(got, []string{"good0"}) {
 			t.Errorf("a relay reads %v", got)
@@ -184,8 +184,8 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// TestOtherDatabase shows that a transaction of another database is refused and can go on, whether
-// that has an outbox or not, and whatever its kind.
+// TestOtherDatabase shows that a transaction of another database is refused and can continue. It
+// may be of any kind, with an outbox or without.
 func TestOtherDatabase(t *testing.T) {
 	t.Parallel()
 	all := map[string]*database{
@@ -197,10 +197,10 @@ func TestOtherDatabase(t *testing.T) {
 		s := own.open(t)
 		for name, d := range all {
 			u := d.begin(t)
-			if err := s.PublishTx(testwait.Long(t), u, numbered("m", "", 1)); !errors.Is(err, broker.ErrUnsupported) {
+			if err := s.PublishTx(testwait.Long(t), u.Tx, numbered("m", "", 1)); !errors.Is(err, broker.ErrUnsupported) {
 				t.Errorf("outbox on %s, transaction on %s: %v, want ErrUnsupported", kind, name, err)
 			}
-			if _, err := u.Exec(testwait.Long(t), "CREATE TABLE still_works (a integer)"); err != nil {
+			if _, err := u.Tx.Exec(testwait.Long(t), "CREATE TABLE still_works (a integer)"); err != nil {
 				t.Errorf("outbox on %s, transaction on %s: then %v", kind, name, err)
 			}
 			must(t, u.Rollback())
@@ -208,8 +208,8 @@ func TestOtherDatabase(t *testing.T) {
 	}
 }
 
-// TestNotAllowed shows that a transaction that may not write to the outbox is refused and can go
-// on.
+// TestNotAllowed shows that a transaction that may not write to the outbox is refused and can
+// continue.
 func TestNotAllowed(t *testing.T) {
 	t.Parallel()
 	d := postgres(t)
@@ -224,13 +224,13 @@ func TestNotAllowed(t *testing.T) {
 	} {
 		u := d.begin(t)
 		for text := range strings.SplitSeq(c.first, ";") {
-			_, err := u.Exec(ctx, text)
+			_, err := u.Tx.Exec(ctx, text)
 			must(t, err)
 		}
-		if err := s.PublishTx(ctx, u, numbered("m", "", 1)); !errors.Is(err, c.want) {
+		if err := s.PublishTx(ctx, u.Tx, numbered("m", "", 1)); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
-		if _, err := u.Exec(ctx, "SELECT 1"); err != nil {
+		if _, err := u.Tx.Exec(ctx, "SELECT 1"); err != nil {
 			t.Errorf("%s: then %v", name, err)
 		}
 		must(t, u.Rollback())
@@ -238,15 +238,15 @@ func TestNotAllowed(t *testing.T) {
 }
 
 // TestUnprepared shows that PublishTx in a transaction that has locked the file says what to do,
-// and that the transaction goes on.
+// and that the transaction continues.
 func TestUnprepared(t *testing.T) {
 	t.Parallel()
 	d := sqlite(t)
 	u := d.begin(t)
-	_, err := u.Exec(testwait.Long(t), "CREATE TABLE purchase (a integer)")
+	_, err := u.Tx.Exec(testwait.Long(t), "CREATE TABLE purchase (a integer)")
 	must(t, err)
 	fresh := d.unprepared(t)
-	if err := fresh.PublishTx(testwait.Long(t), u, numbered("m", "", 1)); !errors.Is(err, broker.ErrUnavailable) || !strings.Contains(err.Error(), "before the transaction begins") {
+	if err := fresh.PublishTx(testwait.Long(t), u.Tx, numbered("m", "", 1)); !errors.Is(err, broker.ErrUnavailable) || !strings.Contains(err.Error(), "before the transaction begins") {
 		t.Errorf("%v, want ErrUnavailable and what to do", err)
 	}
 	must(t, u.Commit())
@@ -261,7 +261,7 @@ func TestVisibleLate(t *testing.T) {
 	d := postgres(t)
 	s, ctx := d.open(t), testwait.Long(t)
 	late := d.begin(t)
-	must(t, s.PublishTx(ctx, late, numbered("late", "k", 1)))
+	must(t, s.PublishTx(ctx, late.Tx, numbered("late", "k", 1)))
 	d.submit(t, s, numbered("early", "k", 1)...)
 	if got := ids(waiting(t, s)); !slices.Equal(got, []string{"early0"}) {
 		t.Errorf("before the late commit a relay reads %v", got)

@@ -48,8 +48,8 @@ func scan(rows sqlconn.Rows) (outbox.Row, error) {
 		return r, err
 	}
 	m.Expires = sqlconn.Time(expires)
-	if r.At = sqlconn.Time(at); wait > 0 {
-		r.At = time.Now().Add(time.Duration(wait) * time.Microsecond) // a time from now, whatever this process's clock
+	if r.At = sqlconn.Time(at); wait > 0 { // a time from now, whatever the clock of this process shows
+		r.At = time.Now().Add(time.Duration(wait) * time.Microsecond)
 	}
 	if len(meta) > 0 {
 		var ok bool
