@@ -78,8 +78,8 @@ func (a *app) root() *cobra.Command {
 		Short: "Submit tasks, show queues and consumers, and send commands to consumers",
 		Long: "Swarmiji submits tasks and shows their results. It shows queues, consumers, jobs and schedules, sends commands\n" +
 			"to consumers, handles dead letters, and checks a set-up.\n\n" +
-			"Most commands need the URL of a broker, from --broker or $SWARMIJI_BROKER. The commands schedule, job and\n" +
-			"bedrock have a --store of their own. Results go to the standard output, errors and remarks to the standard\n" +
+			"Most commands need the URL of a broker, from --broker or $SWARMIJI_BROKER. The commands schedule, job, outbox\n" +
+			"and bedrock have a --store of their own. Results go to the standard output, errors and remarks to the standard\n" +
 			"error.\n\n" +
 			"The exit status is one of these:\n" +
 			"  0  success\n" +
