@@ -12,9 +12,9 @@ import (
 	"github.com/swarmiji/swarmiji/tx"
 )
 
-// declareWait limits how long SubmitTx waits for the declaration of queues. On SQLite the transaction
-// of the caller may hold the lock for which the declaration waits.
-const declareWait = 2 * time.Second
+// connectWait limits how long the first SubmitTx waits for queues and for the streams of results. On
+// SQLite the transaction of the caller may hold the lock for which their tables wait.
+const connectWait = 2 * time.Second
 
 var (
 	// errNoTx refuses SubmitTx if neither an outbox nor the broker can store tasks in a transaction.
@@ -38,16 +38,41 @@ type JobTxCreator interface {
 	CreateForTaskTx(ctx context.Context, t tx.Tx, c task.Conditioned) error
 }
 
-// Declare declares the queues of the Router and of Config.Queues, which Submit otherwise does at its
-// first call. A program that calls [Producer.SubmitTx] on SQLite calls Declare at its start, since a
-// transaction keeps all others from writing to the file. Its errors are those of Submit for a broker
-// that cannot be used. It may be called repeatedly.
-func (p *Producer) Declare(ctx context.Context) error {
+// Connect does what the first submission otherwise does: it declares the queues of the Router and of
+// Config.Queues, and opens the streams of results. A program that calls [Producer.SubmitTx] on SQLite
+// calls Connect at its start, since a transaction keeps all others from writing to the file. It may
+// be called repeatedly.
+//
+// Returns [ErrClosed] after Close, and an error that wraps [broker.ErrUnavailable] if the broker or a
+// result store cannot be used before ctx, or Timeout, ends.
+func (p *Producer) Connect(ctx context.Context) error {
 	if err := p.begin(); err != nil {
 		return err
 	}
 	defer p.inFlight.Done()
-	return p.declareWithin(ctx)
+	ctx, cancel := p.withTimeout(ctx)
+	defer cancel()
+	return p.connect(ctx, true)
+}
+
+// connect declares the queues if declare is true, and opens the streams of results. What has succeeded
+// once is not done again.
+func (p *Producer) connect(ctx context.Context, declare bool) error {
+	if declare {
+		if err := p.declareQueues(ctx); err != nil {
+			return err
+		}
+	}
+	if p.connected.Load() {
+		return nil
+	}
+	for _, in := range p.inbox {
+		if _, err := in.listening(ctx); err != nil {
+			return err
+		}
+	}
+	p.connected.Store(true)
+	return nil
 }
 
 // SubmitTx submits one task in a transaction of the caller: the task exists if and only if the caller
@@ -73,9 +98,11 @@ func (p *Producer) Declare(ctx context.Context) error {
 //   - the conditions cannot hold in a transaction of the caller
 //
 // After an error of Submit or [broker.ErrUnsupported] nothing was stored, and t can go on and commit.
-// An error of the database may have ended t. If the queues are not declared yet, SubmitTx waits at
-// most 2 seconds for that and returns [broker.ErrUnavailable]; see [Producer.Declare]. Config.Outbox
-// needs no declared queues here. Config.Timeout does not limit the statements in t.
+// An error of the database may have ended t. Config.Timeout does not limit the statements in t.
+//
+// The first call waits at most 2 seconds for the queues and the streams of results, and returns
+// [broker.ErrUnavailable] after that; see [Producer.Connect]. With Config.Outbox it declares no
+// queues, and needs no connection to the broker.
 func (p *Producer) SubmitTx(ctx context.Context, t tx.Tx, c task.Call) (task.Pending, error) {
 	if err := p.begin(); err != nil {
 		return nil, err
@@ -114,25 +141,23 @@ func (p *Producer) prepareTx(ctx context.Context, c *task.Call, s *staged) error
 	return p.prepare(ctx, c, s)
 }
 
-// beforeTx returns the port that stores tasks in transactions, after the queues were declared. For a
-// task with conditions the port is not needed and may be nil. Returns [broker.ErrUnsupported] without
-// one, and the errors of declareQueues.
+// beforeTx returns the port that stores tasks in transactions, after connect. For a task with
+// conditions the port is not needed and may be nil. Returns [broker.ErrUnsupported] without one, and
+// the errors of connect.
 func (p *Producer) beforeTx(ctx context.Context, conditions bool) (broker.TxPublisher, error) {
-	if p.cfg.Outbox != nil {
-		return p.cfg.Outbox, nil
+	out := p.cfg.Outbox
+	if out == nil {
+		out, _ = capability.As[broker.TxPublisher](p.cfg.Broker)
 	}
-	out, ok := capability.As[broker.TxPublisher](p.cfg.Broker)
-	if !ok && !conditions {
+	if out == nil && !conditions {
 		return nil, errNoTx
 	}
-	if conditions {
-		return out, nil // the runner of the job declares them
-	}
-	short, cancel := context.WithTimeout(ctx, declareWait)
+	short, cancel := context.WithTimeout(ctx, connectWait)
 	defer cancel()
-	err := p.declareQueues(short)
+	// Conditions need no queue here: the runner of the job declares it.
+	err := p.connect(short, p.cfg.Outbox == nil && !conditions)
 	if err != nil && ctx.Err() == nil && short.Err() != nil {
-		err = fmt.Errorf("%w; call Producer.Declare before the transaction begins, which on SQLite keeps others from writing", err)
+		err = fmt.Errorf("%w; call Producer.Connect before the transaction begins, which on SQLite keeps others from writing", err)
 	}
 	return out, err
 }

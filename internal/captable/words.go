@@ -61,11 +61,12 @@ var words = map[string]string{
 	"results.TTL":         "a record may have its own time to live (time: the shortest tested)",
 	"results.MaxResult":   "a larger result is refused (size: configured by the suite)",
 
-	"schedules.List":    "entries can be shown",
-	"schedules.Pause":   "entries can be paused",
-	"schedules.Watch":   "a sleeping listener is notified of an earlier entry",
-	"schedules.Repair":  "entries that another program lost are found again",
-	"schedules.Durable": "confirmed entries survive a restart of the server",
+	"schedules.List":         "entries can be shown",
+	"schedules.Pause":        "entries can be paused",
+	"schedules.Watch":        "a sleeping listener is notified of an earlier entry",
+	"schedules.Repair":       "entries that another program lost are found again",
+	"schedules.Transactions": "entries can be added in a transaction of the caller",
+	"schedules.Durable":      "confirmed entries survive a restart of the server",
 
 	"jobs.Parallel": "transactions about different jobs do not wait for each other",
 	"jobs.Take":     "a job without special fields is claimed in one step",

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 
@@ -28,8 +29,7 @@ const kind = "SELECT CAST(1=0 AS text)"
 //
 // ready runs first, without t. It makes the tables and reads by the Conn's own connection. rights are
 // the privileges on tables that fn needs, such as "INSERT swarmiji_message". Statements of fn have
-// parameters of the types string, int64 and []byte only, which are numbered in the order of their
-// first use.
+// parameters of the types string, int64 and []byte only.
 //
 //   - Returns [ErrForeign] if t belongs to another database, or reaches tables of another schema.
 //   - Returns [ErrAccess] if t is read-only or its role lacks one of the rights.
@@ -187,22 +187,34 @@ func inSavepoint(ctx context.Context, j *Tx, fn Func) error {
 // joined runs statements in a transaction of the caller.
 type joined struct {
 	t tx.Tx
-	// calm is set for SQLite: an interrupted write would roll back the whole transaction.
+	// calm is set on SQLite: an interrupted write would roll back the whole transaction.
 	calm bool
 }
 
 // Exec implements Link.
 func (j joined) Exec(ctx context.Context, query string, args []any) (int64, error) {
-	return j.t.Exec(j.context(ctx), query, args...)
+	return j.t.Exec(j.context(ctx), j.text(query), args...)
 }
 
 // Query implements Link.
 func (j joined) Query(ctx context.Context, query string, args []any) (Rows, error) {
-	rows, err := j.t.Query(j.context(ctx), query, args...)
+	rows, err := j.t.Query(j.context(ctx), j.text(query), args...)
 	if err != nil {
 		return nil, err
 	}
 	return rows, nil
+}
+
+// parameter is a parameter in a statement.
+var parameter = regexp.MustCompile(`\$([0-9]+)`)
+
+// text returns the statement with the parameters ?1 on SQLite: $1 is a name there, and some drivers
+// number names by their first use.
+func (j joined) text(query string) string {
+	if j.calm {
+		return parameter.ReplaceAllString(query, "?$1")
+	}
+	return query
 }
 
 // context returns the context of a statement.
