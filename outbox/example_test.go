@@ -50,7 +50,8 @@ func Example() {
 	p, err := producer.New(producer.Config{Broker: queues, Outbox: box})
 	check(err)
 	defer p.Close(context.Background())
-	db, err := sql.Open("sqlite", file+"?_txlock=immediate&_pragma=busy_timeout(5000)") // it is not the only writer
+	// the program is not the only writer of the file
+	db, err := sql.Open("sqlite", file+"?_txlock=immediate&_pragma=busy_timeout(5000)")
 	check(err)
 	defer db.Close()
 	check(purchase(ctx, db, p, 7))

@@ -20,7 +20,7 @@ import (
 
 const (
 	// maxInsert and maxInsertBytes limit the messages of one statement.
-	maxInsert      = 100
+	maxInsert      = 20
 	maxInsertBytes = 4 << 20
 	// maxKey limits an OrderKey, in bytes.
 	maxKey = 255
