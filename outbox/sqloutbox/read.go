@@ -3,7 +3,6 @@ package sqloutbox
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -38,7 +37,7 @@ func (s *Store) Read(ctx context.Context, buckets []int) ([]outbox.Row, error) {
 	return page, err
 }
 
-// scan returns the message of a row.
+// scan returns the message of a row. Headers that cannot be read are left out.
 func scan(rows sqlconn.Rows) (outbox.Row, error) {
 	r := outbox.Row{Outgoing: broker.Outgoing{Message: &broker.Message{}}}
 	m := r.Message
@@ -52,10 +51,7 @@ func scan(rows sqlconn.Rows) (outbox.Row, error) {
 		r.At = time.Now().Add(time.Duration(wait) * time.Microsecond)
 	}
 	if len(meta) > 0 {
-		var ok bool
-		if m.Headers, m.Properties, ok = messagecode.DecodeExtras(meta); !ok {
-			return r, fmt.Errorf("the headers of message %q are damaged", m.ID)
-		}
+		m.Headers, m.Properties, _ = messagecode.DecodeExtras(meta)
 	}
 	return r, nil
 }
