@@ -47,8 +47,8 @@
 //   - open: adapters from a URL. Below it, import a package per kind of server, or open/all.
 //
 // The directories below the ports, schedule, jobs, limit and outbox are adapters, named by
-// technology and port, such as broker/membroker and broker/amqpbroker. Beside them are the test suites that every
-// adapter passes.
+// technology and port, such as broker/membroker and broker/amqpbroker. Beside them are the test
+// suites that every adapter passes.
 //
 // A broker carries tasks, a result store carries results back, and an event bus reports what
 // happens to tasks. Each is chosen separately: any broker works with any store and any bus.
