@@ -2,7 +2,6 @@ package outbox_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/suite"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
@@ -30,6 +28,7 @@ const (
 	memberFrom      = "SWARMIJI_OUTBOX_TEST_FROM"
 	memberTo        = "SWARMIJI_OUTBOX_TEST_TO"
 	memberNamespace = "SWARMIJI_OUTBOX_TEST_NAMESPACE"
+	memberLease     = "SWARMIJI_OUTBOX_TEST_LEASE"
 )
 
 // member is a relay that runs until it is told to stop or killed.
@@ -44,7 +43,11 @@ func member() (err error) {
 	if err != nil {
 		return err
 	}
-	r, err := outbox.New(outbox.Config{Store: s, Broker: swarm.Broker, Lease: time.Second, Logger: quiet})
+	lease, err := time.ParseDuration(os.Getenv(memberLease))
+	if err != nil {
+		return err
+	}
+	r, err := outbox.New(outbox.Config{Store: s, Broker: swarm.Broker, Lease: lease, Logger: quiet})
 	if err != nil {
 		return err
 	}
@@ -123,8 +126,7 @@ const writers = 4
 func (l *lane) write(phase string, n int) (committed []string) {
 	l.t.Helper()
 	ctx := testwait.Long(l.t)
-	db := sqltest.OpenSQL(l.t, l.url)
-	_, err := db.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS purchase (id text PRIMARY KEY)")
+	_, err := l.db.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS purchase (id text PRIMARY KEY)")
 	must(l.t, err)
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -132,7 +134,7 @@ func (l *lane) write(phase string, n int) (committed []string) {
 		wg.Go(func() {
 			for i := range n / writers {
 				id := fmt.Sprintf("%s-%d-%05d", phase, w, i)
-				kept, err := l.purchase(ctx, db, id, fmt.Sprint("key-", w, "-", i%3))
+				kept, err := l.purchase(ctx, id, fmt.Sprint("key-", w, "-", i%3))
 				if err != nil {
 					l.t.Errorf("transaction %s: %v", id, err)
 					return
@@ -150,8 +152,8 @@ func (l *lane) write(phase string, n int) (committed []string) {
 }
 
 // purchase runs one transaction of the user, and reports whether it committed.
-func (l *lane) purchase(ctx context.Context, db *sql.DB, id, key string) (bool, error) {
-	u, err := db.BeginTx(ctx, nil)
+func (l *lane) purchase(ctx context.Context, id, key string) (bool, error) {
+	u, err := l.db.BeginTx(ctx, nil)
 	if err != nil {
 		return false, err
 	}
@@ -228,18 +230,28 @@ func TestKilled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l, c := newLane(t, c.from(t)), consume(t, c.to(t))
-			relays := suite.NewProcesses(t, func(node, line string) { t.Errorf("%s says %q", node, line) },
-				memberFrom+"="+l.url, memberTo+"="+c.url, memberNamespace+"="+c.namespace)
-			one := relays.Start()
+			relays := func(lease time.Duration) *suite.Processes {
+				return suite.NewProcesses(t, func(node, line string) { t.Errorf("%s says %q", node, line) },
+					memberFrom+"="+l.url, memberTo+"="+c.url, memberNamespace+"="+c.namespace, memberLease+"="+lease.String())
+			}
+			stop := func(all ...*suite.Process) {
+				for _, p := range all {
+					if err := p.Stop(); err != nil {
+						t.Errorf("%s: %v", p.Node, err)
+					}
+				}
+			}
+			calmRelays := relays(calmLease)
+			one := calmRelays.Start()
 			joined := make(chan *suite.Process)
 			go func() {
 				for c.different() < transactions/10 && t.Context().Err() == nil {
 					<-time.After(time.Millisecond)
 				}
-				joined <- relays.Start()
+				joined <- calmRelays.Start()
 			}()
 			committed := l.write("calm", transactions)
-			alive := []*suite.Process{one, <-joined}
+			two := <-joined
 			l.untilEmpty()
 			testwait.Until(t, "all messages arrive", func() bool { return c.different() >= len(committed) })
 			calm := c.received()
@@ -247,7 +259,10 @@ func TestKilled(t *testing.T) {
 				t.Errorf("%d messages were repeated without a kill", again)
 			}
 			ordered(t, calm)
+			stop(one, two)
 
+			stormRelays := relays(stormLease)
+			alive := []*suite.Process{stormRelays.Start(), stormRelays.Start()}
 			killed := make(chan struct{})
 			go func() {
 				defer close(killed)
@@ -257,18 +272,14 @@ func TestKilled(t *testing.T) {
 					}
 					<-time.After(rand.N(20 * time.Millisecond))
 					alive[i%2].Kill()
-					alive[i%2] = relays.Start()
+					alive[i%2] = stormRelays.Start()
 				}
 			}()
 			stormy := l.write("storm", transactions)
 			<-killed
 			l.untilEmpty()
 			testwait.Until(t, "all messages arrive", func() bool { return c.different() >= len(committed)+len(stormy) })
-			for _, p := range alive {
-				if err := p.Stop(); err != nil {
-					t.Errorf("%s: %v", p.Node, err)
-				}
-			}
+			stop(alive...)
 			t.Logf("%d of %d messages were repeated", judge(t, stormy, c.received()[len(calm):]), len(stormy))
 		})
 	}
@@ -289,7 +300,7 @@ func TestBrokerAway(t *testing.T) {
 	srv := testserver.RequireRedis(t)
 	line := testserver.NewRelay(t, srv.Addr())
 	l, c := newFile(t), consume(t, srv.URL())
-	l.run(openAt(t, line.URL(srv.URL()), c.namespace).Broker, func(c *outbox.Config) { c.Lease = time.Second })
+	l.run(openAt(t, line.URL(srv.URL()), c.namespace).Broker, func(c *outbox.Config) { c.Lease = stormLease })
 	committed := l.write("before", 20)
 	l.untilEmpty()
 	line.SetDown(true)

@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"flag"
 	"fmt"
@@ -23,6 +24,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/outbox"
 	"github.com/swarmiji/swarmiji/outbox/sqloutbox"
+	"github.com/swarmiji/swarmiji/tx/sqltx"
 )
 
 func TestMain(m *testing.M) {
@@ -44,6 +46,13 @@ func must(t testing.TB, err error) {
 	}
 }
 
+// calmLease is longer than any stall of a busy machine. stormLease is short, so that the buckets of
+// a killed relay are soon free.
+const (
+	calmLease  = 6 * time.Second
+	stormLease = time.Second
+)
+
 var quiet = slog.New(slog.DiscardHandler)
 
 // store opens the outbox of a database.
@@ -56,6 +65,7 @@ type lane struct {
 	t     *testing.T
 	url   string
 	store *sqloutbox.Store
+	db    *sql.DB // of the user
 }
 
 func newLane(t *testing.T, url string) *lane {
@@ -64,7 +74,7 @@ func newLane(t *testing.T, url string) *lane {
 	must(t, err)
 	t.Cleanup(func() { must(t, s.Close(testwait.Long(t))) })
 	must(t, s.Prepare(testwait.Long(t)))
-	return &lane{t, url, s}
+	return &lane{t, url, s, sqltest.OpenSQL(t, url)}
 }
 
 func newFile(t *testing.T) *lane {
@@ -78,15 +88,17 @@ func (l *lane) submit(key string, ids ...string) {
 	for _, id := range ids {
 		ms = append(ms, broker.Outgoing{Queue: "work", OrderKey: key, Message: &broker.Message{ID: id, Body: []byte(key)}})
 	}
-	u := sqltest.Begin(l.t, l.url)
-	must(l.t, l.store.PublishTx(testwait.Long(l.t), u.Tx, ms))
+	u, err := l.db.BeginTx(testwait.Long(l.t), nil)
+	must(l.t, err)
+	defer func() { _ = u.Rollback() }() // an error says that it has ended
+	must(l.t, l.store.PublishTx(testwait.Long(l.t), sqltx.Wrap(u), ms))
 	must(l.t, u.Commit())
 }
 
 // run runs a relay until stop is called, which waits for its end. The end of the test stops it too.
 func (l *lane) run(b broker.Broker, change ...func(*outbox.Config)) (stop func()) {
 	l.t.Helper()
-	cfg := outbox.Config{Store: l.store, Broker: b, Logger: quiet, Lease: 3 * time.Second}
+	cfg := outbox.Config{Store: l.store, Broker: b, Logger: quiet, Lease: calmLease}
 	for _, c := range change {
 		c(&cfg)
 	}

@@ -213,7 +213,7 @@ func TestNewRelay(t *testing.T) {
 	}
 	for i := range relays {
 		relays[i] = &watched{Store: l.store}
-		l.run(b, func(c *outbox.Config) { c.Store, c.Lease = relays[i], 600*time.Millisecond })
+		l.run(b, func(c *outbox.Config) { c.Store = relays[i] })
 		n := 0
 		testwait.Until(t, "each relay has its share", func() bool {
 			n++
