@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -217,7 +218,7 @@ func TestNewRelay(t *testing.T) {
 		n := 0
 		testwait.Until(t, "each relay has its share", func() bool {
 			n++
-			id := "k" + string(rune('a'+i)) + strings.Repeat("x", n)
+			id := fmt.Sprintf("%d-%05d", i, n)
 			want = append(want, id)
 			l.submit("key", id)
 			for _, w := range relays[:i+1] {
