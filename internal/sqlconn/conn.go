@@ -36,7 +36,12 @@ func New(cfg Config) (*Conn, error) {
 		return nil, err
 	}
 	c := &Conn{db: db, wake: newWakes(db.Watch)}
-	c.ring = newRing(c.tell)
+	c.ring = newRing(func(topics []string) {
+		for _, t := range topics {
+			c.wake.Foreign(t) // also to the functions of Listen: the change is not one of this Conn
+		}
+		c.db.Tell(topics)
+	})
 	return c, nil
 }
 

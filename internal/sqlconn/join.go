@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -29,7 +31,7 @@ const kind = "SELECT CAST(1=0 AS text)"
 //
 // ready runs first, without t. It makes the tables and reads by the Conn's own connection. rights are
 // the privileges on tables that fn needs, such as "INSERT swarmiji_message". Statements of fn have
-// parameters of the types string, int64 and []byte only.
+// parameters of the types string, int64, []byte, []string and []int64 only.
 //
 //   - Returns [ErrForeign] if t belongs to another database, or reaches tables of another schema.
 //   - Returns [ErrAccess] if t is read-only or its role lacks one of the rights.
@@ -193,12 +195,12 @@ type joined struct {
 
 // Exec implements Link.
 func (j joined) Exec(ctx context.Context, query string, args []any) (int64, error) {
-	return j.t.Exec(j.context(ctx), j.text(query), args...)
+	return j.t.Exec(j.context(ctx), j.text(query), plain(args)...)
 }
 
 // Query implements Link.
 func (j joined) Query(ctx context.Context, query string, args []any) (Rows, error) {
-	rows, err := j.t.Query(j.context(ctx), j.text(query), args...)
+	rows, err := j.t.Query(j.context(ctx), j.text(query), plain(args)...)
 	if err != nil {
 		return nil, err
 	}
@@ -216,6 +218,31 @@ func (j joined) text(query string) string {
 	}
 	return query
 }
+
+// plain returns args with arrays as texts, which the statement casts: database/sql passes no arrays.
+func plain(args []any) []any {
+	plain := slices.Clone(args)
+	for i, a := range args {
+		switch list := a.(type) {
+		case []int64:
+			texts := make([]string, len(list))
+			for k, n := range list {
+				texts[k] = strconv.FormatInt(n, 10)
+			}
+			plain[i] = "{" + strings.Join(texts, ",") + "}"
+		case []string:
+			texts := make([]string, len(list))
+			for k, s := range list {
+				texts[k] = `"` + inArray.Replace(s) + `"`
+			}
+			plain[i] = "{" + strings.Join(texts, ",") + "}"
+		}
+	}
+	return plain
+}
+
+// inArray escapes an element of an array of PostgreSQL in its text form.
+var inArray = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
 // context returns the context of a statement.
 func (j joined) context(ctx context.Context) context.Context {

@@ -31,15 +31,17 @@ type Store struct {
 	migrated  atomic.Bool // the tables have the newest version
 	migrating sync.Mutex
 
-	clock clock
-	names nameCache
-	sweep sweeper
-	watch watchers
+	clock  clock
+	names  nameCache
+	joined sync.Map // names of jobs that addJoined has added
+	sweep  sweeper
+	watch  watchers
 }
 
 var (
 	_ jobstore.Store    = (*Store)(nil)
 	_ jobstore.Inserter = (*Store)(nil)
+	_ jobstore.Joiner   = (*Store)(nil)
 )
 
 // Close ends the store: later calls return ErrClosed. It removes the watchers and closes the
@@ -95,6 +97,8 @@ func wrap(what string, err error) error {
 	switch {
 	case class == nil, errors.Is(err, jobstore.ErrUnavailable), errors.Is(err, jobstore.ErrClosed):
 		return err
+	case errors.Is(class, sqlconn.ErrForeign):
+		return fmt.Errorf("sqljobs %s: %w: %w", what, jobstore.ErrUnsupported, err)
 	case errors.Is(class, sqlconn.ErrClosed):
 		return fmt.Errorf("sqljobs %s: %w: %w", what, jobstore.ErrClosed, err)
 	case slices.Contains([]error{
