@@ -18,6 +18,9 @@ type Outgoing struct {
 	// Reason says why the task failed, if the message is a retry. An adapter may log it. "": no reason
 	// is known.
 	Reason string
+	// OrderKey orders the messages of an outbox: those with the same key are published in the order of
+	// their submissions, see package outbox. Other brokers ignore it. "": no order.
+	OrderKey string
 }
 
 // Delayer is a Broker that supports delayed messages.

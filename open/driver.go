@@ -109,6 +109,7 @@ type Parts struct {
 	// Schedule constructs the store for the schedule with this name.
 	Schedule func(name string) (ScheduleStore, error)
 	Jobs     func() (jobs.Store, error)
+	Outbox   func(namespace string) (OutboxStore, error)
 }
 
 // Running describes the resources that Start has started or found.

@@ -159,3 +159,11 @@ func (t *target) jobs() (jobs.Store, error) {
 	}
 	return t.parts.Jobs()
 }
+
+// outbox constructs the outbox with t's namespace. Returns an error if the scheme has no outbox.
+func (t *target) outbox() (OutboxStore, error) {
+	if t.parts.Outbox == nil {
+		return nil, fmt.Errorf("%s:// has no outbox, which is in the database of your transactions; sqlite:// and postgres:// do", t.Scheme.Name)
+	}
+	return t.parts.Outbox(t.namespace)
+}

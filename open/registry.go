@@ -84,9 +84,10 @@ func (r *Registry) entries() []entry {
 // writeURL is the advice in errors about URLs without a usable scheme.
 const writeURL = "write mem://, redis://:password@host:6379 or amqp://user:password@host:5672/vhost" //nolint:gosec // an example, not a password
 
-// Such advice for a job store and a schedule store.
+// Such advice for a job store, an outbox and a schedule store.
 const (
 	writeJobs     = "write sqlite:jobs.db, postgres://user:password@host/database or mem://"                             //nolint:gosec // an example, not a password
+	writeOutbox   = "write sqlite:app.db or postgres://user:password@host/database"                                      //nolint:gosec // an example, not a password
 	writeSchedule = "write sqlite:app.db, postgres://user:password@host/database, redis://:password@host:6379 or mem://" //nolint:gosec // an example, not a password
 )
 
@@ -219,6 +220,20 @@ func (r *Registry) Jobs(ctx context.Context, url string, o JobsOptions) (jobs.St
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open: jobs: %w", err)
+	}
+	return s, nil
+}
+
+// Outbox constructs the outbox in a database with the drivers of r, as the function [Outbox] does.
+// It connects at first use. Returns an error if the URL is invalid, or its server has no outbox.
+func (r *Registry) Outbox(ctx context.Context, url string, o OutboxOptions) (OutboxStore, error) {
+	t, err := r.parseOne(ctx, url, writeOutbox, Options{Namespace: o.Namespace, TLS: o.TLS, Logger: o.Logger})
+	var s OutboxStore
+	if err == nil {
+		s, err = t.outbox()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open: outbox: %w", err)
 	}
 	return s, nil
 }

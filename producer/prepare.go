@@ -27,6 +27,7 @@ type staged struct {
 	conditions  *task.Conditions  // may be nil
 	conditioned *task.Conditioned // the task as Config.Jobs stores it, if it has conditions
 	unique      *task.Unique      // may be nil
+	orderKey    string            // for an outbox; "": no order
 	first       task.ID           // earlier submission that has the unique key; "": none
 	followed    bool              // a step of a workflow: its waiter is registered separately
 	inTx        bool              // stored in a transaction of the caller
@@ -113,7 +114,7 @@ func (p *Producer) prepare(ctx context.Context, c *task.Call, s *staged) error {
 		s.unique = c.Unique
 	}
 	s.setEnvelope(e)
-	s.conditions = c.Conditions
+	s.conditions, s.orderKey = c.Conditions, c.OrderKey
 	queue, err := p.route(ctx, s)
 	if err != nil {
 		return err
@@ -265,7 +266,7 @@ func (s *staged) stage(ctx context.Context, queue string, e *task.Envelope) erro
 			m.Expires = s.effective.Expires.Or(time.Time{})
 		}
 	}
-	s.out = broker.Outgoing{Queue: queue, Message: m, At: s.effective.NotBefore.Or(time.Time{})}
+	s.out = broker.Outgoing{Queue: queue, Message: m, At: s.effective.NotBefore.Or(time.Time{}), OrderKey: s.orderKey}
 	wire.StampHeld(m, wire.HeaderHeld, s.out.At)
 	if s.conditioned != nil {
 		if err := s.finishConditioned(); err != nil {

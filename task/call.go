@@ -2,6 +2,7 @@ package task
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"time"
 
@@ -24,7 +25,16 @@ type Call struct {
 	Member      *Membership // nil: the task is not in a group
 	Conditions  *Conditions // read-only; nil: the task runs when the broker delivers it
 	Unique      *Unique     // read-only; nil: each submission is sent
+	OrderKey    string      // see [WithOrderKey]; "": no order
 }
+
+// MarshalJSON returns an error. Arguments, metadata and conditions would not come back as they
+// were. To keep a call for later, store the values of which it is made, or submit it through an
+// outbox (package outbox).
+func (Call) MarshalJSON() ([]byte, error) { return nil, errMarshal }
+
+// errMarshal refuses the encoding of a Call.
+var errMarshal = errors.New("task: a Call cannot be encoded as JSON without losing data")
 
 // Membership is the place of a task in a group.
 type Membership struct {
@@ -61,6 +71,13 @@ func WithHeader(key, value string) Option {
 
 // WithCorrelation sets a text that is copied into the result.
 func WithCorrelation(s string) Option { return func(c *Call) { c.Correlation = s } }
+
+// WithOrderKey has an outbox publish the tasks with this key in the order of their submissions, see
+// package outbox. The key is a text of at most 255 bytes, such as the number of a customer. The
+// order is that of the publishes: consumers may run the tasks at the same time. Submissions without
+// an outbox ignore the key. The key of a workflow's submission is that of its first steps. "": no
+// order.
+func WithOrderKey(key string) Option { return func(c *Call) { c.OrderKey = key } }
 
 // WithMetadata sets the keys that m sets and overrides earlier values.
 func WithMetadata(m Metadata) Option { return func(c *Call) { c.Meta.Overlay(&m) } }

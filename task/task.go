@@ -24,6 +24,7 @@ type definition struct {
 	correlation string
 	conditions  *Conditions
 	unique      *Unique
+	orderKey    string
 }
 
 // New returns the definition of a task. The name is checked at submission and registration.
@@ -49,12 +50,12 @@ func (t Task[A, R]) With(opts ...Option) Task[A, R] {
 	}
 	var c Call
 	if t.definition != nil {
-		c = Call{Meta: t.definition.meta, Headers: maps.Clone(t.definition.headers), Correlation: t.definition.correlation, Conditions: t.definition.conditions, Unique: t.definition.unique}
+		c = Call{Meta: t.definition.meta, Headers: maps.Clone(t.definition.headers), Correlation: t.definition.correlation, Conditions: t.definition.conditions, Unique: t.definition.unique, OrderKey: t.definition.orderKey}
 	}
 	for _, o := range opts {
 		o(&c)
 	}
-	t.definition = &definition{meta: c.Meta, headers: c.Headers, correlation: c.Correlation, conditions: c.Conditions, unique: c.Unique}
+	t.definition = &definition{meta: c.Meta, headers: c.Headers, correlation: c.Correlation, conditions: c.Conditions, unique: c.Unique, orderKey: c.OrderKey}
 	return t
 }
 
@@ -62,7 +63,7 @@ func (t Task[A, R]) With(opts ...Option) Task[A, R] {
 func (t Task[A, R]) Call(args A, opts ...Option) Call {
 	c := Call{Name: t.name, Args: args}
 	if d := t.definition; d != nil {
-		c.Definition, c.Headers, c.Correlation, c.Conditions, c.Unique = &d.meta, d.headers, d.correlation, d.conditions, d.unique
+		c.Definition, c.Headers, c.Correlation, c.Conditions, c.Unique, c.OrderKey = &d.meta, d.headers, d.correlation, d.conditions, d.unique, d.orderKey
 	}
 	if len(opts) > 0 {
 		return apply(c, opts)

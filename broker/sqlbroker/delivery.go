@@ -36,7 +36,7 @@ type delivery struct {
 	state   settleState
 	next    chan struct{} // closed when the current settlement ends; nil: no waiter
 	maybe   kind          // a settlement of this kind may have been executed; 0: none
-	inTx    bool      // a transaction of AckTx may be open or committed
+	inTx    bool          // a transaction of AckTx may be open or committed
 }
 
 // key returns the columns that identify the delivery in the database.

@@ -72,15 +72,9 @@ var layers = []rule{
 	},
 	{
 		"L0",
-		[]string{"internal/nodeid"},
+		[]string{"internal/nodeid", "internal/utf"},
 		[]string{"internal/naming"},
-		"a node's id is made of the characters that package naming allows",
-	},
-	{
-		"L0",
-		[]string{"internal/utf"},
-		[]string{"internal/naming"},
-		"what has ASCII alone is the most common text",
+		"a node's id is made of the characters that package naming allows, and a text of these alone is the most common one",
 	},
 	{
 		"L0",
@@ -306,6 +300,18 @@ var layers = []rule{
 	},
 	{
 		"L2",
+		[]string{"outbox"},
+		[]string{"broker", "@leaves"},
+		"a relay works with every broker and so knows none; where messages wait is its adapter's concern",
+	},
+	{
+		"L3",
+		[]string{"outbox/*"},
+		[]string{"outbox", "broker", "task", "internal/messagecode", "@connects", "@conns", "@leaves"},
+		"an adapter knows its own port and never another adapter; of task it takes the Backoff",
+	},
+	{
+		"L2",
 		[]string{"internal/netconn"},
 		[]string{"broker", "@leaves"},
 		"connections of several technologies stand on it; their states are those of the port",
@@ -409,7 +415,7 @@ var layers = []rule{
 	{
 		"L5",
 		[]string{"open"},
-		[]string{"task", "@ports", "middleware", "limit", "revoke", "schedule", "jobs", "producer", "consumer", "events/liveness", "@memory", "@leaves"},
+		[]string{"task", "@ports", "middleware", "limit", "revoke", "schedule", "jobs", "outbox", "producer", "consumer", "events/liveness", "@memory", "@leaves"},
 		"it wires adapters into producers and consumers, and knows those in memory alone: the others come with their drivers",
 	},
 	{
@@ -439,7 +445,7 @@ var layers = []rule{
 	{
 		"L5",
 		[]string{"cmd/..."},
-		[]string{"task", "@ports", "serializer/*", "control", "revoke", "deadletter", "when", "schedule", "jobs", "jobs/jobstore", "jobs/bedrock", "producer", "open", "open/all", "@adapters", "@leaves", "internal/wire"},
+		[]string{"task", "@ports", "serializer/*", "control", "revoke", "deadletter", "when", "schedule", "jobs", "jobs/jobstore", "jobs/bedrock", "outbox", "producer", "open", "open/all", "@adapters", "@leaves", "internal/wire"},
 		"programs use the library as its users do; the wire alone opens what others have sealed, for people to see it",
 	},
 	{
@@ -456,27 +462,21 @@ var layers = []rule{
 	},
 	{
 		"test",
-		[]string{"internal/ledger", "internal/faulttest", "docs"},
+		[]string{"internal/ledger", "internal/faulttest"},
 		nil,
-		"a ledger is judged without knowing how it came about; the fault tests, and those of the pages, are _test.go files only",
+		"a ledger is judged without knowing how it came about; the fault tests are _test.go files only",
 	},
 	{
 		"test",
-		[]string{"internal/testwait"},
+		[]string{"docs", "internal/archtest", "internal/testwait"},
 		nil,
-		"it waits, for whatever a test says; only tests may import it",
+		"two read the texts and sources of the module, and one waits for whatever a test says; only tests may import them",
 	},
 	{
 		"test",
 		[]string{"internal/graphs"},
 		[]string{"task"},
 		"it composes workflows and knows what they come to, whoever runs them",
-	},
-	{
-		"test",
-		[]string{"internal/archtest"},
-		nil,
-		"it reads sources and imports none",
 	},
 	{
 		"doc",

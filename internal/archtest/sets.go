@@ -23,6 +23,6 @@ var sets = map[string][]string{
 	"drivers":  {"open/amqp", "open/nats", "open/natsembedded", "open/redis", "open/hworker", "open/postgres", "open/sqlite"},
 	"memory":   {"broker/membroker", "resultstore/memresults", "events/memevents", "schedule/memschedule", "jobs/memjobs"},
 	"ports":    {"broker", "resultstore", "serializer", "router", "events", "deferral"},
-	"adapters": {"broker/*", "broker/natsbroker/embedded", "resultstore/*", "events/*", "schedule/*", "jobs/memjobs", "jobs/sqljobs"},
+	"adapters": {"broker/*", "broker/natsbroker/embedded", "resultstore/*", "events/*", "schedule/*", "jobs/memjobs", "jobs/sqljobs", "outbox/*"},
 	"programs": {"cmd/...", "bench/...", "examples/..."},
 }

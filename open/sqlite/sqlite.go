@@ -16,6 +16,7 @@ import (
 	"github.com/swarmiji/swarmiji/limit/sqllimit"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/open/internal/params"
+	"github.com/swarmiji/swarmiji/outbox/sqloutbox"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/sqlresults"
 	"github.com/swarmiji/swarmiji/schedule/sqlschedule"
@@ -65,6 +66,9 @@ func (Driver) Parts(t *open.Target) (open.Parts, error) {
 		},
 		Schedule: func(name string) (open.ScheduleStore, error) {
 			return sqlschedule.New(sqlschedule.Config{Engine: sqliteconnect.Engine{}, URL: t.URL, Name: name, TLS: given, Logger: t.Logger})
+		},
+		Outbox: func(namespace string) (open.OutboxStore, error) {
+			return sqloutbox.New(sqloutbox.Config{Engine: sqliteconnect.Engine{}, URL: t.URL, Name: t.Name, Namespace: namespace, TLS: given, Logger: t.Logger})
 		},
 		Jobs: func() (jobs.Store, error) {
 			return sqljobs.New(sqljobs.Config{Engine: sqliteconnect.Engine{}, URL: t.URL, TLS: given, Logger: t.Logger})

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/swarmiji/swarmiji/open"
+)
+
+func (a *app) outboxCmd() *cobra.Command {
+	var url string
+	cmd := &cobra.Command{
+		Use:   "outbox show|dead|requeue|drop",
+		Short: "Show an outbox, and requeue or drop its dead messages",
+		Long: "An outbox keeps messages in a database, from the transaction that submits them until a relay has sent them; see\n" +
+			"docs/outbox.md. A message that the broker can never accept becomes a dead message. These commands need no\n" +
+			"broker.\n\n" +
+			"--store names the database: sqlite:///path/app.db or postgres://user:password@host/database.",
+		Example: "  swarmiji outbox show --store sqlite:///var/lib/app.db\n" +
+			"  SWARMIJI_OUTBOX=postgres://host/shop swarmiji outbox dead",
+		Args:        cobra.NoArgs,
+		Annotations: map[string]string{offline: "yes"}, // only shows its help
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return errors.Join(cmd.Help(), fmt.Errorf("%w: outbox what? show, dead, requeue or drop", errUsage))
+		},
+	}
+	cmd.PersistentFlags().StringVar(&url, "store", "", "`URL` of the database that holds the outbox; default: $SWARMIJI_OUTBOX")
+	cmd.AddCommand(a.outboxShowCmd(&url), a.outboxDeadCmd(&url), a.outboxRequeueCmd(&url), a.outboxDropCmd(&url))
+	for _, sub := range cmd.Commands() {
+		sub.Annotations = map[string]string{offline: "yes"} // no broker
+	}
+	return cmd
+}
+
+// withOutbox opens an outbox, calls do, and closes it.
+func (a *app) withOutbox(ctx context.Context, url, flag string, do func(ctx context.Context, s open.OutboxStore) error) (err error) {
+	if url = cmp.Or(url, a.getenv("SWARMIJI_OUTBOX")); url == "" {
+		return fmt.Errorf("%w: no outbox; give %s or set SWARMIJI_OUTBOX, such as sqlite:///path/app.db", errUsage, flag)
+	}
+	a.secrets = append(a.secrets, secret{url, open.Redact(url)})
+	logger := slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	s, err := open.Outbox(ctx, url, open.OutboxOptions{Namespace: a.namespace, Logger: logger})
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err) // no I/O was done: the URL is wrong
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+		defer cancel()
+		if cerr := s.Close(closing); err == nil {
+			err = cerr
+		}
+	}()
+	return do(ctx, s)
+}
+
+// outboxOutput is the output of outbox show.
+type outboxOutput struct {
+	Waiting int    `json:"waiting"`
+	Oldest  string `json:"oldest,omitempty"` // its age
+	Failing int    `json:"failing"`
+	Reason  string `json:"reason,omitempty"`
+	Dead    int    `json:"dead"`
+	Relays  int    `json:"relays"`
+}
+
+func (a *app) outboxShowCmd(url *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "show",
+		Short: "Count the messages of an outbox and its relays",
+		Long: "Show prints how many messages wait to be sent and the age of the oldest one. Of these it counts the messages\n" +
+			"whose last publish failed, with the reason of the oldest one. It also counts dead messages and live relays. It\n" +
+			"changes nothing.",
+		Example: "  swarmiji outbox show --store sqlite:///var/lib/app.db\n" +
+			"  swarmiji outbox show -o json",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := a.limited(cmd.Context())
+			defer cancel()
+			return a.withOutbox(ctx, *url, "--store", func(ctx context.Context, s open.OutboxStore) error {
+				st, err := s.Stats(ctx)
+				if err != nil {
+					return err
+				}
+				o := outboxOutput{Waiting: st.Waiting, Failing: st.Failing, Reason: st.Reason, Dead: st.Dead, Relays: st.Relays}
+				if st.Waiting > 0 {
+					o.Oldest = st.Oldest.Round(time.Millisecond).String()
+				}
+				t := &table{head: []string{"WAITING", "OLDEST", "FAILING", "DEAD", "RELAYS", "REASON"}}
+				t.add(o.Waiting, o.Oldest, o.Failing, o.Dead, o.Relays, o.Reason)
+				return a.show(o, t)
+			})
+		},
+	}
+}
+
+// outboxDeadOutput is the output of outbox dead for a message.
+type outboxDeadOutput struct {
+	ID         string    `json:"id"`
+	Generation int       `json:"generation"`
+	Queue      string    `json:"queue"`
+	Key        string    `json:"key,omitempty"`
+	Size       int       `json:"size"`
+	At         time.Time `json:"at"`
+	Reason     string    `json:"reason"`
+}
+
+func (a *app) outboxDeadCmd(url *string) *cobra.Command {
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "dead",
+		Short: "List the dead messages of an outbox",
+		Long: "Dead prints the messages that could never be sent, the oldest first: task id, queue, order key, size, since\n" +
+			"when, and the reason. It changes nothing.",
+		Example: "  swarmiji outbox dead --store sqlite:///var/lib/app.db\n" +
+			"  swarmiji outbox dead --limit 10 -o json",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit <= 0 {
+				return fmt.Errorf("%w: --limit is %d", errUsage, limit)
+			}
+			ctx, cancel := a.limited(cmd.Context())
+			defer cancel()
+			return a.withOutbox(ctx, *url, "--store", func(ctx context.Context, s open.OutboxStore) error {
+				dead, err := s.Dead(ctx, limit)
+				if err != nil {
+					return err
+				}
+				out := []outboxDeadOutput{}
+				t := &table{head: []string{"ID", "QUEUE", "KEY", "BYTES", "SINCE", "REASON"}}
+				for _, m := range dead {
+					out = append(out, outboxDeadOutput{m.ID, m.Generation, m.Queue, m.OrderKey, m.Size, m.At, m.Reason})
+					t.add(m.ID, m.Queue, m.OrderKey, m.Size, m.At, m.Reason)
+				}
+				return a.show(out, t)
+			})
+		},
+	}
+	cmd.Flags().IntVar(&limit, "limit", 100, "maximum number of messages")
+	return cmd
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
+	"github.com/swarmiji/swarmiji/open"
+	"github.com/swarmiji/swarmiji/outbox"
+)
+
+// boxed is an outbox with the messages a and b.
+type boxed struct {
+	open.OutboxStore
+	url string
+}
+
+func newBoxed(t *testing.T, namespace string) *boxed {
+	t.Helper()
+	url, ctx := "sqlite://"+filepath.Join(t.TempDir(), "app.db"), testwait.Long(t)
+	s, err := open.Outbox(ctx, url, open.OutboxOptions{Namespace: namespace, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close(context.Background()) })
+	if err := s.Prepare(ctx); err != nil {
+		t.Fatal(err)
+	}
+	u := sqltest.Begin(t, url)
+	for _, id := range []string{"a", "b"} {
+		if err := s.PublishTx(ctx, u.Tx, []broker.Outgoing{{Queue: "mail", OrderKey: "k", Message: &broker.Message{ID: id, Body: []byte("x")}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := u.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	return &boxed{s, url}
+}
+
+// command runs the program on the outbox. It returns the status and both outputs.
+func (b *boxed) command(ctx context.Context, args ...string) (status int, stdout, stderr string) {
+	var out, err bytes.Buffer
+	status = run(ctx, args, surroundings{
+		stdin: strings.NewReader(""), stdout: &out, stderr: &err, getenv: func(name string) string {
+			if name == "SWARMIJI_OUTBOX" {
+				return b.url
+			}
+			return ""
+		},
+	})
+	return status, out.String(), err.String()
+}
+
+// TestOutbox shows an outbox, and requeues and drops dead messages.
+func TestOutbox(t *testing.T) {
+	t.Parallel()
+	b, ctx := newBoxed(t, ""), testwait.Long(t)
+	rows, err := b.Read(ctx, all64())
+	if err != nil || len(rows) != 2 {
+		t.Fatalf("%v, %v", rows, err)
+	}
+	dead := outbox.Settlement{Dead: []outbox.Failure{{Seq: rows[0].Seq, Reason: "too large"}, {Seq: rows[1].Seq, Reason: "too late"}}}
+	if err := b.Settle(ctx, dead); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args   string
+		status int
+		says   string
+	}{
+		{"outbox show", exitOK, "WAITING"},
+		{"outbox dead", exitOK, "too large"},
+		{"outbox dead --limit 1 -o json", exitOK, `"key": "k"`},
+		{"outbox dead --limit 0", exitUsage, "--limit"},
+		{"outbox requeue c", exitNotFound, "no dead message"},
+		{"outbox requeue a", exitOK, "1 requeued"},
+		{"outbox drop b", exitUsage, "--yes"},
+		{"outbox drop b --yes -o json", exitOK, `"dropped": 1`},
+		{"outbox show --store redis://host", exitUsage, "sqlite://"},
+		{"outbox", exitUsage, "outbox what"},
+	} {
+		status, stdout, stderr := b.command(ctx, strings.Fields(c.args)...)
+		if status != c.status || !strings.Contains(stdout+stderr, c.says) {
+			t.Errorf("%s: status %d, %s%s; want %d and %q", c.args, status, stdout, stderr, c.status, c.says)
+		}
+	}
+	_, text, _ := b.command(ctx, "outbox", "show", "-o", "json")
+	var got outboxOutput
+	if err := json.Unmarshal([]byte(text), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Oldest == "" {
+		t.Error("the oldest message has no age")
+	}
+	got.Oldest = ""
+	if diff := cmp.Diff(outboxOutput{Waiting: 1}, got); diff != "" {
+		t.Errorf("outbox show:\n%s", diff)
+	}
+}
+
+func all64() []int {
+	b := make([]int, outbox.Buckets)
+	for i := range b {
+		b[i] = i
+	}
+	return b
+}
+
+// TestRelay sends the messages of an outbox until it is interrupted.
+func TestRelay(t *testing.T) {
+	t.Parallel()
+	namespace, url := testserver.Namespace(), testserver.RequireRedis(t).URL()
+	b := newBoxed(t, namespace)
+	swarm, err := open.Open(testwait.Long(t), url, open.Options{Namespace: namespace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = swarm.Close(context.Background()) }()
+	mail, err := swarm.Broker.Subscribe(testwait.Long(t), "mail", broker.SubscribeOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, interrupt := context.WithCancel(testwait.Long(t))
+	defer interrupt()
+	ended := make(chan string, 1)
+	go func() {
+		if status, stdout, stderr := b.command(ctx, "relay", "--to", url, "--namespace", namespace); status != exitOK {
+			ended <- stdout + stderr
+		}
+		close(ended)
+	}()
+	for _, id := range []string{"a", "b"} {
+		d, err := mail.Receive(testwait.Long(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := d.Message().ID; got != id {
+			t.Errorf("received %s, want %s", got, id)
+		}
+		if err := d.Ack(testwait.Long(t)); err != nil {
+			t.Error(err)
+		}
+	}
+	interrupt()
+	if said := <-ended; said != "" {
+		t.Errorf("the relay ended with an error: %s", said)
+	}
+	for args, says := range map[string]string{
+		"relay":                                "--to",
+		"relay --to mem://":                    "reach",
+		"relay --to redis://h --from redis://": "outbox",
+	} {
+		if status, stdout, stderr := b.command(testwait.Long(t), strings.Fields(args)...); status != exitUsage || !strings.Contains(stdout+stderr, says) {
+			t.Errorf("%s: status %d, %s%s", args, status, stdout, stderr)
+		}
+	}
+}

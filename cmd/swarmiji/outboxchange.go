@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/swarmiji/swarmiji/open"
+)
+
+func (a *app) outboxRequeueCmd(url *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "requeue ID...",
+		Short: "Send dead messages of an outbox again",
+		Long: "Requeue puts the dead messages of these tasks back into the outbox, behind the messages that wait, and prints\n" +
+			"their number. Relays send them again. It is safe to repeat the command. Exit status: 3 if no dead message has\n" +
+			"one of the ids.",
+		Example: "  swarmiji outbox requeue report-2026-10 --store sqlite:///var/lib/app.db\n" +
+			"  swarmiji outbox requeue report-2026-10 report-2026-11",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			return a.outboxChange(cmd, *url, "requeued", ids, open.OutboxStore.Requeue)
+		},
+	}
+}
+
+func (a *app) outboxDropCmd(url *string) *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "drop ID...",
+		Short: "Delete dead messages of an outbox",
+		Long: "Drop deletes the dead messages of these tasks for good and prints their number. It needs --yes; otherwise it\n" +
+			"deletes nothing, with status 2. Exit status: 3 if no dead message has one of the ids.",
+		Example: "  swarmiji outbox drop report-2026-10 --yes --store sqlite:///var/lib/app.db\n" +
+			"  swarmiji outbox drop report-2026-10 report-2026-11 --yes",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			if !yes {
+				return fmt.Errorf("%w: this cannot be undone; say --yes", errUsage)
+			}
+			return a.outboxChange(cmd, *url, "dropped", ids, open.OutboxStore.Drop)
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "confirm; without it nothing is deleted")
+	return cmd
+}
+
+// outboxChange changes dead messages of an outbox and prints their number.
+func (a *app) outboxChange(cmd *cobra.Command, url, what string, ids []string, change func(open.OutboxStore, context.Context, ...string) (int, error)) error {
+	ctx, cancel := a.limited(cmd.Context())
+	defer cancel()
+	return a.withOutbox(ctx, url, "--store", func(ctx context.Context, s open.OutboxStore) error {
+		n, err := change(s, ctx, ids...)
+		if err == nil && n == 0 {
+			err = fmt.Errorf("%w: no dead message of the outbox has such an id", errNotFound)
+		}
+		if err != nil {
+			return err
+		}
+		t := &table{head: []string{"MESSAGES"}}
+		t.add(fmt.Sprintf("%d %s", n, what))
+		return a.show(map[string]int{what: n}, t)
+	})
+}

@@ -1,0 +1,91 @@
+package sqloutbox
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/messagecode"
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/outbox"
+)
+
+// Read implements [outbox.Store]: up to 256 messages and 32 failed ones, of about 4 MiB together.
+func (s *Store) Read(ctx context.Context, buckets []int) ([]outbox.Row, error) {
+	numbers := make([]int64, len(buckets))
+	for i, b := range buckets {
+		numbers[i] = int64(b)
+	}
+	var page []outbox.Row
+	err := s.view(ctx, "read", func(ctx context.Context, tx *sqlconn.Tx) error {
+		page = nil
+		rows, err := tx.Query(ctx, s.text.read, s.cfg.Namespace, s.text.list(numbers))
+		if err != nil {
+			return err
+		}
+		for rows.Next() {
+			r, err := scan(rows)
+			if err != nil {
+				return err
+			}
+			page = append(page, r)
+		}
+		return errors.Join(rows.Err(), rows.Close())
+	})
+	return page, err
+}
+
+// scan returns the message of a row. Headers that cannot be read are left out.
+func scan(rows sqlconn.Rows) (outbox.Row, error) {
+	r := outbox.Row{Outgoing: broker.Outgoing{Message: &broker.Message{}}}
+	m := r.Message
+	var at, wait, expires int64
+	var meta []byte
+	if err := rows.Scan(&r.Seq, &r.OrderKey, &r.Queue, &at, &wait, &m.ID, &m.Generation, &m.Priority, &expires, &m.ContentType, &meta, &m.Body, &r.Failures); err != nil {
+		return r, err
+	}
+	m.Expires = sqlconn.Time(expires)
+	if r.At = sqlconn.Time(at); wait > 0 { // a time from now, whatever the clock of this process shows
+		r.At = time.Now().Add(time.Duration(wait) * time.Microsecond)
+	}
+	if len(meta) > 0 {
+		m.Headers, m.Properties, _ = messagecode.DecodeExtras(meta)
+	}
+	return r, nil
+}
+
+// Settle implements [outbox.Store]. Its statements name the rows by numbers that are never used
+// again. So a late call changes only rows whose outcome it has.
+func (s *Store) Settle(ctx context.Context, o outbox.Settlement) error {
+	return s.update(ctx, "settle", func(ctx context.Context, tx *sqlconn.Tx) error {
+		if len(o.Sent) > 0 {
+			if _, err := tx.Exec(ctx, s.text.sent, s.cfg.Namespace, s.text.list(o.Sent)); err != nil {
+				return err
+			}
+		}
+		for _, f := range o.Failed {
+			if _, err := tx.Exec(ctx, s.text.failed, s.cfg.Namespace, f.Seq, f.After.Microseconds(), clean(f.Reason)); err != nil {
+				return err
+			}
+		}
+		for _, f := range o.Dead {
+			if _, err := tx.Exec(ctx, s.text.dead, s.cfg.Namespace, f.Seq, clean(f.Reason)); err != nil {
+				return err
+			}
+			if _, err := tx.Exec(ctx, s.text.remove, s.cfg.Namespace, f.Seq); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// maxReason limits a stored reason, in bytes.
+const maxReason = 1000
+
+// clean returns a reason that a database can store as a text.
+func clean(reason string) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(reason[:min(len(reason), maxReason)], "\x00", ""), "")
+}

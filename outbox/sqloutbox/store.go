@@ -1,0 +1,127 @@
+package sqloutbox
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync/atomic"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/outbox"
+)
+
+//go:embed migrations
+var migrations embed.FS
+
+// Store is an outbox in a SQL database. Create it with [New]. Safe for concurrent use.
+type Store struct {
+	cfg   Config
+	conn  *sqlconn.Conn
+	topic string // relays are notified of it
+	text  *texts
+	ready atomic.Bool // the tables exist
+}
+
+var (
+	_ broker.TxPublisher = (*Store)(nil)
+	_ outbox.Store       = (*Store)(nil)
+	_ outbox.Inspector   = (*Store)(nil)
+)
+
+// New checks the configuration, sets its defaults and returns a Store. It returns all problems as
+// one joined error. It does not connect: the first call that needs the database does, and creates
+// the tables.
+func New(cfg Config) (*Store, error) {
+	err := cfg.check()
+	conn, connErr := sqlconn.New(cfg.connection())
+	if connErr == nil && !conn.Shared() {
+		connErr = errors.New("a database in memory has no transactions of others; name a file")
+	}
+	if connErr != nil {
+		connErr = fmt.Errorf("sqloutbox: %w", connErr)
+	}
+	if err := errors.Join(err, connErr); err != nil {
+		return nil, err
+	}
+	cfg.URL, cfg.TLS = "", nil // they may hold secrets and are not needed any more
+	return &Store{cfg: cfg, conn: conn, topic: "outbox " + cfg.Namespace, text: newTexts(conn.Dialect())}, nil
+}
+
+// Prepare creates or updates the tables and waits for the database until ctx ends. The first call
+// of another method does it too. After a success it returns nil at once.
+//
+// Call it before the first transaction with messages. A SQLite file has one writer, so the tables
+// cannot be created while a transaction of the program writes.
+func (s *Store) Prepare(ctx context.Context) error { return wrap(s.migrate(ctx), "prepare") }
+
+// migrate is Prepare with the errors of the connection.
+func (s *Store) migrate(ctx context.Context) error {
+	if s.ready.Load() {
+		return nil
+	}
+	files, err := fs.Sub(migrations, "migrations")
+	if err == nil {
+		err = s.conn.Migrate(ctx, "outbox", files)
+	}
+	if err == nil {
+		s.ready.Store(true)
+	}
+	return err
+}
+
+// update prepares the tables and runs fn in a transaction. It waits for the database. Errors are
+// wrapped by wrap.
+func (s *Store) update(ctx context.Context, what string, fn sqlconn.Func) error {
+	if err := s.Prepare(ctx); err != nil {
+		return err
+	}
+	return wrap(s.conn.Update(ctx, fn), what)
+}
+
+// view prepares the tables and runs fn, which only reads. It waits for the database. Errors are
+// wrapped by wrap.
+func (s *Store) view(ctx context.Context, what string, fn sqlconn.Func) error {
+	if err := s.Prepare(ctx); err != nil {
+		return err
+	}
+	return wrap(s.conn.View(ctx, fn), what)
+}
+
+// Watch implements [outbox.Store].
+func (s *Store) Watch() (changed <-chan struct{}, stop func()) {
+	w := s.conn.Watch(0, s.topic)
+	return w.C(), w.Close
+}
+
+// Close waits for running calls and closes all connections. It is idempotent. Relays of the Store
+// end with broker.ErrClosed. If ctx ends earlier, Close returns its error.
+func (s *Store) Close(ctx context.Context) error { return s.conn.Close(ctx) }
+
+// wrap returns err with the operation what in its text, and with the sentinel of package broker
+// that fits it. It returns nil for a nil err.
+func wrap(err error, what string) error {
+	if err == nil {
+		return nil
+	}
+	var class error
+	switch sqlconn.Class(err) { //nolint:errorlint // Class returns the sentinel itself
+	case sqlconn.ErrIndeterminate:
+		class = broker.ErrIndeterminate
+	case sqlconn.ErrUnavailable, sqlconn.ErrConflict:
+		class = broker.ErrUnavailable
+	case sqlconn.ErrFull:
+		class = broker.ErrBlocked
+	case sqlconn.ErrAccess, sqlconn.ErrNewerSchema, sqlconn.ErrCorrupt, sqlconn.ErrRefused:
+		class = broker.ErrAccess
+	case sqlconn.ErrClosed:
+		class = broker.ErrClosed
+	case sqlconn.ErrForeign:
+		class = broker.ErrUnsupported
+	default:
+		return fmt.Errorf("outbox %s: %w", what, err)
+	}
+	return fmt.Errorf("outbox %s: %w: %w", what, class, err)
+}

@@ -1,0 +1,133 @@
+package sqloutbox
+
+import (
+	"encoding/json"
+	"strconv"
+
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/outbox"
+)
+
+// texts holds the SQL statements in the dialect of a database. $1 is always the namespace.
+type texts struct {
+	dialect sqlconn.Dialect
+
+	now   string // the time
+	bytes string // the type of bytes
+
+	addBuckets string // adds all buckets
+	buckets    string // returns bucket, owner and until of all buckets, and locks them
+	here       string // $2 relay, $3 lease
+	oldRelays  string // removes relays whose time has passed
+	relays     string // returns the names of the relays in order
+	own        string // $2 buckets, $3 owner, $4 end of the lease
+	leave      string // $2 relay
+	gone       string // $2 relay
+
+	// read: $2 buckets. It returns the columns of message.
+	read string
+
+	sent   string // $2 list of seq
+	failed string // $2 seq, $3 wait, $4 reason
+	dead   string // $2 seq, $3 reason
+	remove string // $2 seq
+
+	stats   string // returns waiting, age of the oldest, failing, dead, relays
+	reason  string // returns the reason of the oldest failing message
+	letters string // $2 number
+	back    string // $2 id
+	drop    string // $2 id
+}
+
+const (
+	// bucketRows limits the messages of one bucket in a page, pageRows those of a page that have not
+	// failed, and pageFailed those that have.
+	bucketRows = "16"
+	pageRows   = "256"
+	pageFailed = "32"
+	// pageBytes limits the bodies of a page, unless the first one is larger.
+	pageBytes = "4194304"
+
+	// message lists the columns that a relay needs.
+	message = `o.seq, o.order_key, o.queue, CASE WHEN o.from_now = 1 THEN 0 ELSE o.at END,
+		CASE WHEN o.from_now = 1 THEN o.at - p.clock ELSE 0 END, o.id, o.generation, o.priority, o.expires, o.content_type, o.meta, o.body, o.failures`
+	// ready is the condition of a message that has not failed and that no failed message stops.
+	ready = `r.namespace = $1 AND r.retry = 0 AND (r.order_key = '' OR NOT EXISTS (SELECT 1 FROM swarmiji_outbox AS s
+		WHERE s.namespace = $1 AND s.bucket = r.bucket AND s.order_key = r.order_key AND s.retry > 0 AND s.order_key <> ''))`
+	// content lists the columns that a message keeps when it becomes dead and comes back.
+	content = `namespace, bucket, order_key, queue, at, from_now, id, generation, priority, expires, content_type, meta, body`
+)
+
+// newTexts returns the statements for a dialect.
+func newTexts(d sqlconn.Dialect) *texts {
+	now := d.Now()
+	once := "(SELECT " + now + ")"
+	in := "IN (SELECT value FROM json_each($2))"
+	if d == sqlconn.Postgres {
+		in = "= ANY($2::bigint[])"
+	}
+	t := &texts{
+		dialect: d, now: now, bytes: "blob",
+		addBuckets: `WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < ` + strconv.Itoa(outbox.Buckets-1) + `)
+			INSERT INTO swarmiji_outbox_bucket (namespace, bucket, owner, until) SELECT CAST($1 AS text), i, '', 0 FROM n WHERE true
+			ON CONFLICT DO NOTHING`,
+		buckets: `SELECT bucket, owner, until FROM swarmiji_outbox_bucket WHERE namespace = $1 ORDER BY bucket`,
+		here: `INSERT INTO swarmiji_outbox_relay (namespace, relay, until) VALUES ($1, $2, ` + now + ` + $3)
+			ON CONFLICT (namespace, relay) DO UPDATE SET until = excluded.until`,
+		oldRelays: `DELETE FROM swarmiji_outbox_relay WHERE namespace = $1 AND until <= ` + once,
+		relays:    `SELECT relay FROM swarmiji_outbox_relay WHERE namespace = $1 ORDER BY relay`,
+		own:       `UPDATE swarmiji_outbox_bucket SET owner = $3, until = $4 WHERE namespace = $1 AND bucket ` + in,
+		leave:     `UPDATE swarmiji_outbox_bucket SET owner = '', until = 0 WHERE namespace = $1 AND owner = $2`,
+		gone:      `DELETE FROM swarmiji_outbox_relay WHERE namespace = $1 AND relay = $2`,
+		failed: `UPDATE swarmiji_outbox SET failures = failures + 1, retry = ` + now + ` + $3, reason = $4
+			WHERE namespace = $1 AND seq = $2`,
+		dead: `INSERT INTO swarmiji_outbox_dead (seq, died, reason, stored, ` + content + `)
+			SELECT seq, ` + now + `, CAST($3 AS text), stored, ` + content + ` FROM swarmiji_outbox WHERE namespace = $1 AND seq = $2`,
+		sent:   `DELETE FROM swarmiji_outbox WHERE namespace = $1 AND seq ` + in,
+		remove: `DELETE FROM swarmiji_outbox WHERE namespace = $1 AND seq = $2`,
+		stats: `SELECT count(*), coalesce(` + now + ` - min(stored), 0), count(CASE WHEN retry > 0 THEN 1 END),
+			(SELECT count(*) FROM swarmiji_outbox_dead WHERE namespace = $1),
+			(SELECT count(*) FROM swarmiji_outbox_relay WHERE namespace = $1 AND until > ` + once + `)
+			FROM swarmiji_outbox WHERE namespace = $1`,
+		reason: `SELECT reason FROM swarmiji_outbox WHERE namespace = $1 AND retry > 0 ORDER BY seq LIMIT 1`,
+		letters: `SELECT id, generation, queue, order_key, length(body), died, reason FROM swarmiji_outbox_dead
+			WHERE namespace = $1 ORDER BY seq LIMIT $2`,
+		back: `INSERT INTO swarmiji_outbox (stored, ` + content + `)
+			SELECT ` + now + `, ` + content + ` FROM swarmiji_outbox_dead WHERE namespace = $1 AND id = $2 ORDER BY seq
+			ON CONFLICT DO NOTHING`,
+		drop: `DELETE FROM swarmiji_outbox_dead WHERE namespace = $1 AND id = $2`,
+	}
+	page := func(fresh, failed string) string {
+		return `WITH page AS (SELECT x.seq, sum(x.size) OVER (ORDER BY x.seq) - x.size AS before, ` + once + ` AS clock FROM (
+				SELECT * FROM (` + fresh + `) AS f
+				UNION ALL
+				SELECT * FROM (SELECT f.seq, length(f.body) AS size FROM swarmiji_outbox AS f WHERE f.namespace = $1 AND ` + failed + `
+					AND f.retry > 0 AND f.retry <= ` + once + ` ORDER BY f.retry LIMIT ` + pageFailed + `) AS e
+			) AS x)
+			SELECT ` + message + ` FROM page AS p JOIN swarmiji_outbox AS o ON o.seq = p.seq
+			WHERE p.before < ` + pageBytes + ` ORDER BY o.seq`
+	}
+	if d == sqlconn.Postgres {
+		t.bytes = "bytea"
+		t.buckets += " FOR UPDATE"
+		t.read = page(`SELECT i.seq, i.size FROM unnest($2::bigint[]) AS b(bucket) CROSS JOIN LATERAL (
+				SELECT r.seq, length(r.body) AS size FROM swarmiji_outbox AS r WHERE r.bucket = b.bucket AND `+ready+`
+				ORDER BY r.seq LIMIT `+bucketRows+`) AS i
+			ORDER BY i.seq LIMIT `+pageRows, "f.bucket "+in)
+		return t
+	}
+	t.read = page(`SELECT i.seq, length(i.body) AS size FROM json_each($2) AS b CROSS JOIN swarmiji_outbox AS i
+		WHERE i.seq IN (SELECT r.seq FROM swarmiji_outbox AS r WHERE r.bucket = b.value AND `+ready+`
+			ORDER BY r.seq LIMIT `+bucketRows+`)
+		ORDER BY i.seq LIMIT `+pageRows, "f.bucket "+in)
+	return t
+}
+
+// list returns numbers as a parameter.
+func (t *texts) list(numbers []int64) any {
+	if t.dialect == sqlconn.Postgres {
+		return numbers
+	}
+	text, _ := json.Marshal(numbers) // numbers can always be encoded
+	return string(text)
+}
