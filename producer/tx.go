@@ -87,8 +87,8 @@ func (p *Producer) connect(ctx context.Context, declare bool) error {
 // The producer does not see the end of the transaction. The returned handle waits for the result of
 // the task as usual, with two differences:
 //
-//   - Until the store of results has a record of the task, State returns [task.ErrNotFound] at once,
-//     and Result wraps [task.ErrNotFound] if its ctx ends.
+//   - Until the store of results has a record of the task, State returns [task.ErrNotFound] at
+//     once, and Result wraps [task.ErrNotFound] if its ctx ends.
 //   - After a rollback Done is never closed. The handle costs nothing when the program drops it.
 //
 // Besides the errors of Submit it returns [broker.ErrUnsupported] if the task cannot be stored in

@@ -35,7 +35,8 @@ const kind = "SELECT CAST(1=0 AS text)"
 //   - Returns [ErrForeign] if t belongs to another database, or reaches another schema.
 //   - Returns [ErrAccess] if t is read-only or its role lacks one of the rights.
 //   - Returns [ErrUnavailable] if ready waits too long for a lock that t may hold.
-//   - After these errors, and on SQLite after an error of fn, nothing was written and t can continue.
+//   - After these errors, and on SQLite after an error of fn, nothing was written and t can
+//     continue.
 //   - Other errors are those of ready, fn and the database.
 func (c *Conn) Join(ctx context.Context, t tx.Tx, ready func(ctx context.Context) error, rights []string, fn Func) error {
 	if err := c.open(); err != nil {
