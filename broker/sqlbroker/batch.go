@@ -29,9 +29,8 @@ type batcher[T any] struct {
 	single func(es []*entry[T]) bool
 	// size returns the approximate size of an entry, in bytes. nil: entries are small.
 	size func(e *entry[T]) int
-	// resend reports whether an entry is sent again after a transaction of unknown outcome. nil:
-	// never.
-	resend func(e *entry[T]) bool
+	// resend reports whether an entry is sent again after its transaction failed with err. nil: never.
+	resend func(e *entry[T], err error) bool
 
 	added wake.Signal // notified when entries are added
 
@@ -220,8 +219,7 @@ func (t *batcher[T]) setIdle() {
 // takes t.mu.
 //
 //   - Without err the entries are finished with their own errors.
-//   - If the outcome is unknown, each entry for which resend is true becomes pending again, in
-//     front.
+//   - After err, each entry for which resend is true becomes pending again, in front.
 //   - All others are finished with err.
 //
 // It returns true if entries must be sent again. The caller pauses before that.
@@ -234,8 +232,8 @@ func (t *batcher[T]) complete(es []*entry[T], err error) (again bool) {
 		switch {
 		case err == nil:
 			e.finish(e.err)
-		case !e.abandoned && errors.Is(err, sqlconn.ErrIndeterminate) && t.resend != nil && t.resend(e):
-			e.maybeSent = true
+		case !e.abandoned && t.resend != nil && t.resend(e, err):
+			e.maybeSent = e.maybeSent || errors.Is(err, sqlconn.ErrIndeterminate)
 			back = append(back, e)
 		default:
 			e.finish(err)

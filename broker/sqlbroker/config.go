@@ -74,8 +74,8 @@ type Config struct {
 	// DeadMax limits the dead letters of a queue. The oldest are removed first. Default:
 	// broker.DefaultDeadMax. Negative: no limit.
 	DeadMax int
-	// Logger receives reports that no call returns: interrupted notifications, and queues that
-	// exist with other levels. Default: slog.Default().
+	// Logger receives reports that no call returns: interrupted notifications, claims that the
+	// database refuses, and queues that exist with other levels. Default: slog.Default().
 	Logger *slog.Logger
 }
 

@@ -215,17 +215,15 @@ func (b *Broker) PurgeDead(ctx context.Context, queue string) (int, error) {
 
 // Audit implements [broker.Auditor]. It returns a sentence if the dead letters of queue are as many
 // as Config.DeadMax, otherwise nil. It first removes letters above the limits, see Stats. For "" it
-// only asks the database whether it answers. It waits for the database.
+// returns a sentence for each setting of PostgreSQL with which a crash loses confirmed messages. It
+// waits for the database.
 //
 // Returns ErrNoQueue if the queue does not exist, ErrMalformed for an invalid name, ErrClosed after
 // Close, and errors of the database.
 func (b *Broker) Audit(ctx context.Context, queue string) ([]string, error) {
 	if queue == "" {
-		err := b.view(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
-			_, err := tx.Now(ctx)
-			return err
-		})
-		return nil, wrap(err, "audit", "")
+		notes, err := b.auditServer(ctx)
+		return notes, wrap(err, "audit", "")
 	}
 	st, err := b.Stats(ctx, queue)
 	if err != nil {
@@ -235,6 +233,26 @@ func (b *Broker) Audit(ctx context.Context, queue string) ([]string, error) {
 		return []string{note}, nil
 	}
 	return nil, nil
+}
+
+// auditServer returns a sentence for each setting of PostgreSQL with which a crash loses confirmed
+// messages. A SQLite file has no such setting. It waits for the database.
+func (b *Broker) auditServer(ctx context.Context) (notes []string, err error) {
+	var fsync, commit string
+	err = b.view(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
+		if !b.postgres() {
+			_, err := tx.Now(ctx)
+			return err
+		}
+		return tx.Row(ctx, "SELECT current_setting('fsync'), current_setting('synchronous_commit')").Scan(&fsync, &commit)
+	})
+	if fsync == "off" {
+		notes = append(notes, "fsync is off: a crash of the machine can lose confirmed messages and damage the database; set fsync = on")
+	}
+	if commit == "off" {
+		notes = append(notes, "synchronous_commit is off: a crash of the server can lose messages confirmed shortly before; set synchronous_commit = on")
+	}
+	return notes, err
 }
 
 // Stats implements [broker.Inspector]. All counters are exact. It counts the rows of the queue, so

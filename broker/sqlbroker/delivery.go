@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
 )
 
 // settleState is the progress of a delivery's settlement.
@@ -28,11 +29,12 @@ type delivery struct {
 	count   int
 	lost    chan struct{}
 
-	until time.Time // the lease lasts at least until then
-	gone  bool      // lost is closed
-	state settleState
-	next  chan struct{} // closed when the current settlement ends; nil: no waiter
-	maybe kind          // a settlement of this kind may have been executed; 0: none
+	claimed time.Time // when the answer to the claim had arrived
+	until   time.Time // the lease lasts at least until then
+	gone    bool      // lost is closed
+	state   settleState
+	next    chan struct{} // closed when the current settlement ends; nil: no waiter
+	maybe   kind          // a settlement of this kind may have been executed; 0: none
 }
 
 // key returns the columns that identify the delivery in the database.
@@ -94,6 +96,7 @@ func (d *delivery) beginSettle(ctx context.Context) error {
 // endSettle ends the settlement that beginSettle reserved, and wakes the calls of beginSettle that
 // wait. It takes the subscription's mutex.
 //
+//   - err is nil and the kind is kept: d can be settled.
 //   - err is nil, ErrSettled or ErrLeaseLost: d is settled and no longer held. The claiming
 //     goroutine is woken if it can claim more messages now.
 //   - Another error: d can be settled again. After ErrIndeterminate a settlement of this kind may
@@ -106,9 +109,9 @@ func (d *delivery) endSettle(k kind, err error) {
 		close(d.next)
 		d.next = nil
 	}
-	if err != nil && !broker.Gone(err) {
+	if err == nil && k == kept || err != nil && !broker.Gone(err) {
 		d.state = open
-		if errors.Is(err, broker.ErrIndeterminate) {
+		if errors.Is(err, broker.ErrIndeterminate) && k != kept {
 			d.maybe |= k
 		}
 		return
@@ -130,9 +133,10 @@ func (d *delivery) wrapErr(what string, err error) error {
 }
 
 // Ack implements [broker.Delivery]. It marks d as settled and adds the acknowledgement to the next
-// transaction, without waiting for the database. That is repeated until the database has answered
-// or the lease is lost. Its result is not reported to any caller. Ack blocks only while another
-// settlement of d is in progress. Returns ErrSettled or ErrLeaseLost if d is no longer held.
+// transaction, without waiting for the database. After an error the acknowledgement is repeated
+// until the database has executed it, or the subscription is closed and the lease is over. Its
+// result is not reported to any caller. Ack blocks only while another settlement of d is in
+// progress. Returns ErrSettled or ErrLeaseLost if d is no longer held.
 func (d *delivery) Ack(ctx context.Context) error {
 	if err := d.beginSettle(ctx); err != nil {
 		return err
@@ -143,9 +147,17 @@ func (d *delivery) Ack(ctx context.Context) error {
 }
 
 // AckSync implements [broker.SyncAcker]. It adds the acknowledgement to the next transaction and
-// waits for its commit. Its errors are those of await.
+// waits for its commit. Before that it makes the claim durable. Its errors are those of await.
 func (d *delivery) AckSync(ctx context.Context) error {
-	return d.await(ctx, settlement{d: d, kind: acked}, "acknowledge in")
+	const what = "acknowledge in"
+	if !d.sub.isDurable(d) {
+		begun := time.Now()
+		if err := d.await(ctx, settlement{d: d, kind: kept}, what); err != nil {
+			return err
+		}
+		d.sub.setDurable(begun)
+	}
+	return d.await(ctx, settlement{d: d, kind: acked}, what)
 }
 
 // Release implements [broker.Delivery]. Without a delay the message goes back to its place in the
@@ -189,7 +201,8 @@ func (d *delivery) await(ctx context.Context, v settlement, what string) error {
 // notHeld returns the result of a settlement of kind k for which the database did not find d under
 // its token. resent says that this settlement was sent before. It takes the subscription's mutex.
 //
-//   - ErrLeaseLost, if no settlement of d had an unknown outcome, or if the lease has ended.
+//   - ErrLeaseLost, if no settlement of d had an unknown outcome, or if the lease has ended. Always
+//     for the kind kept.
 //   - nil, if only acknowledgements had one and this is an acknowledgement. Also nil, if only
 //     earlier sendings of this settlement had one.
 //   - ErrSettled otherwise.
@@ -201,7 +214,7 @@ func (d *delivery) notHeld(k kind, resent bool) error {
 		maybe |= k
 	}
 	switch {
-	case maybe == 0 || !time.Now().Before(d.until):
+	case k == kept || maybe == 0 || !time.Now().Before(d.until):
 		return d.wrapErr("settle", broker.ErrLeaseLost)
 	case maybe == k && k == acked:
 		return nil
@@ -211,10 +224,42 @@ func (d *delivery) notHeld(k kind, resent bool) error {
 	return d.wrapErr("settle", broker.ErrSettled)
 }
 
-// shouldResend reports whether a settlement that got no answer is sent again. It returns false if
-// the lease is lost. It takes s.mu.
-func (s *subscription) shouldResend(e *entry[settlement]) bool {
+// shouldResend reports whether a settlement that failed with err is sent again:
+//
+//   - A caller waits for it: if the outcome is unknown and the lease lasts.
+//   - No caller waits: until the subscription is closed, and then while the lease lasts. The token
+//     makes a late one harmless.
+//
+// It takes s.mu.
+func (s *subscription) shouldResend(e *entry[settlement], err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return time.Now().Before(e.v.d.until)
+	lasts := time.Now().Before(e.v.d.until)
+	if e.call == nil {
+		return !errors.Is(err, broker.ErrClosed) && (lasts || !s.isClosed)
+	}
+	return errors.Is(err, sqlconn.ErrIndeterminate) && lasts
+}
+
+// isDurable reports whether the claim of d outlives a crash of the server. If not, the message may
+// be delivered to another consumer, and then a missing row does not prove an acknowledgement. A
+// process that uses a SQLite file ends with the machine, so each of its claims is durable. It takes
+// s.mu.
+func (s *subscription) isDurable(d *delivery) bool {
+	if !s.b.postgres() {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !d.claimed.After(s.durable)
+}
+
+// setDurable records that a commit that began at the given time is on the disk. All claims that
+// were answered before are on the disk too. It takes s.mu.
+func (s *subscription) setDurable(begun time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if begun.After(s.durable) {
+		s.durable = begun
+	}
 }

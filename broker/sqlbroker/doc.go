@@ -23,12 +23,15 @@
 //     none.
 //   - After a lost connection a claim may have been executed without an answer. The consumer looks
 //     for its messages for some seconds. After that they are delivered again when the lease ends.
+//   - While a long transaction of any session keeps very many removed messages in PostgreSQL, a
+//     consumer may find released messages and ended leases some seconds later.
 //   - Stats counts rows. Its time grows with the number of messages in the queue.
 //   - The limits of dead letters are applied at each read. A Broker also applies them after it has
 //     put a hundredth part of DeadMax letters. So a queue may have a few more for a time.
 //
 // The clock of the database decides about times and leases. If it is set forward by more than a
-// lease, leases end and the held messages are delivered again.
+// lease, leases end and the held messages are delivered again. If it is set back, the messages that
+// were published before wait until it shows the time of their publication again.
 //
 // A file needs a local disk, since SQLite shares memory between its processes. Only one process
 // writes at a time.

@@ -19,8 +19,6 @@ const (
 	claimBytes = 8 << 20
 	// firstClaim limits the first claim, before the size of the messages is known.
 	firstClaim = 64
-	// cursorTime is the time after which a claim begins at the first message again.
-	cursorTime = time.Second
 	// recoverScan is the number of messages that the search for a claim of unknown outcome looks
 	// at.
 	recoverScan = 10_000
@@ -34,12 +32,19 @@ type fetcher struct {
 	attempt int       // failures in a row
 	size    int       // the average body of the last claim; -1: unknown
 	unknown []*claim  // claims of unknown outcome
+	short   bool      // the last claim found fewer messages than it wanted
 
 	// The cursor of each level, for PostgreSQL: the last claimed message. Claims from the beginning
 	// would look at all messages that are held or were removed recently.
 	levels, due, seq []int64
 	moved            bool // a cursor is not at the beginning
 	reset            time.Time
+
+	// A long transaction of any session keeps all messages that were removed meanwhile, so a
+	// claim from the first message takes long too.
+	sweep time.Duration // the time of the last claim from the first message
+	swept time.Time     // when it was sent
+	floor int64         // the queue had no message due before, apart from held and late ones
 }
 
 // claim is one claim: a random token that fences its settlements, and the time when it was sent.
@@ -48,6 +53,7 @@ type claim struct {
 	sent  time.Time
 	want  int
 	wake  time.Duration // the time until the next message is due
+	now   int64         // the database's time, for PostgreSQL
 
 	// For a claim of unknown outcome: when to look for its messages, and how often that was done.
 	look  time.Time
@@ -64,6 +70,7 @@ var lookAfter = [...]time.Duration{0, 50 * time.Millisecond, 200 * time.Millisec
 func (s *subscription) fetch() {
 	f := fetcher{s: s, timer: time.NewTimer(0), size: -1}
 	defer f.timer.Stop()
+	f.floor = math.MinInt64
 	n := s.q.count()
 	f.levels, f.due, f.seq = make([]int64, n), make([]int64, n), make([]int64, n)
 	for i := range f.levels {
@@ -79,14 +86,6 @@ func (s *subscription) fetch() {
 	close(s.idle)
 	s.mu.Unlock()
 	s.wakeLease.Notify()
-}
-
-// rewind makes the next claim begin at the first message.
-func (f *fetcher) rewind() {
-	for i := range f.due {
-		f.due[i], f.seq[i] = math.MinInt64, 0
-	}
-	f.moved, f.reset = false, time.Now()
 }
 
 // step does one of these, the first that is necessary: it returns excess messages, looks for the
@@ -134,6 +133,9 @@ func (f *fetcher) result(err error) {
 	if err == nil {
 		f.attempt = 0
 		return
+	}
+	if f.attempt == 0 && classOf(err) != broker.ErrUnavailable && classOf(err) != broker.ErrIndeterminate { //nolint:errorlint // classOf returns the sentinel itself
+		s.b.cfg.Logger.WarnContext(s.b.life, "sql: no messages can be claimed; it is repeated", "queue", s.q.name, "error", err)
 	}
 	wake.SleepOr(s.b.life, s.closed, s.b.cfg.Backoff.Interval(f.attempt))
 	f.attempt++
@@ -188,10 +190,18 @@ func (f *fetcher) claim(want int) error {
 		f.rewind()
 	}
 	c := &claim{token: rand.Int64N(math.MaxInt64) + 1, sent: time.Now(), want: min(want, limit)}
+	sweeps := s.b.postgres() && f.due[0] == math.MinInt64
 	ctx, cancel := context.WithTimeout(s.b.calls, s.lease)
 	defer cancel()
+	if ready, err := f.mayFind(ctx, c); err != nil || !ready {
+		if err == nil {
+			f.accept(c, nil)
+		}
+		return err
+	}
 	var rows []stored
-	// A claim that is forgotten in a crash of the server is only a redelivery.
+	// A claim that is lost in a crash of the server is only a redelivery: AckSync makes it durable
+	// first.
 	err := s.b.conn.Relaxed(ctx, func(ctx context.Context, tx *sqlconn.Tx) (err error) {
 		c.sent = time.Now()
 		if s.b.postgres() {
@@ -201,6 +211,9 @@ func (f *fetcher) claim(want int) error {
 		}
 		return err
 	})
+	if sweeps {
+		f.sweep, f.swept = time.Since(c.sent), c.sent
+	}
 	if err != nil {
 		if errors.Is(err, sqlconn.ErrIndeterminate) {
 			f.unknown = append(f.unknown, c)
@@ -222,7 +235,7 @@ func (f *fetcher) claimAll(ctx context.Context, tx *sqlconn.Tx, c *claim) (rows 
 	for found.Next() {
 		var r stored
 		var next *int64
-		if err := found.Scan(append([]any{&next}, r.columns()...)...); err != nil {
+		if err := found.Scan(append([]any{&next, &c.now}, r.columns()...)...); err != nil {
 			return nil, err
 		}
 		c.wakeIn(next)
@@ -247,16 +260,39 @@ func (f *fetcher) claimEach(ctx context.Context, tx *sqlconn.Tx, c *claim) (rows
 			return rows, err
 		}
 	}
+	_, err = f.readNext(ctx, tx, c)
+	return rows, err
+}
+
+// mayFind reports whether to send the claim c. After a claim that found too little in a file it
+// reads first whether there is a message: a claim without result would lock out all other writers.
+// Each change of the file wakes the consumers of all queues.
+func (f *fetcher) mayFind(ctx context.Context, c *claim) (ready bool, err error) {
+	conn := f.s.b.conn
+	if f.s.b.postgres() || !conn.Shared() || !f.short {
+		return true, nil
+	}
+	err = conn.View(ctx, func(ctx context.Context, tx *sqlconn.Tx) (err error) {
+		ready, err = f.readNext(ctx, tx, c)
+		return err
+	})
+	return ready, err
+}
+
+// readNext reads when the next message of each level can be claimed, for SQLite. It notes in c when
+// to claim again, and reports whether a message can be claimed now.
+func (f *fetcher) readNext(ctx context.Context, tx *sqlconn.Tx, c *claim) (ready bool, err error) {
 	for _, level := range f.levels {
 		var next int64
-		err := tx.Row(ctx, text.next, q, level).Scan(&next)
+		err := tx.Row(ctx, f.s.b.text.next, f.s.q.id, level).Scan(&next)
 		if err == nil {
 			c.wakeIn(&next)
+			ready = ready || next <= 0
 		} else if !errors.Is(err, sqlconn.ErrNoRows) {
-			return nil, err
+			return false, err
 		}
 	}
-	return rows, nil
+	return ready, nil
 }
 
 // scan appends the messages of a query to rows, returns the result and closes the query. Returns
@@ -341,6 +377,7 @@ func (f *fetcher) accept(c *claim, rows []stored) {
 		return cmp.Or(cmp.Compare(*x.level, *y.level), cmp.Compare(*x.due, *y.due), cmp.Compare(*x.seq, *y.seq))
 	})
 	short := len(rows) < c.want
+	f.short = short
 	bytes := 0
 	for i := range rows {
 		r := &rows[i]
@@ -364,6 +401,7 @@ func (f *fetcher) accept(c *claim, rows []stored) {
 	}
 	f.moved = s.b.postgres() && len(rows) > 0
 	if short {
+		f.floor, f.moved = c.now-lateCommit.Microseconds(), false
 		f.rewind()
 	}
 	f.add(c, rows)
@@ -373,11 +411,11 @@ func (f *fetcher) accept(c *claim, rows []stored) {
 // all if the subscription is closed, become excess. Call it with s.mu held.
 func (f *fetcher) add(c *claim, rows []stored) {
 	s := f.s
-	all := make([]delivery, len(rows))
+	all, now := make([]delivery, len(rows)), time.Now()
 	for i := range rows {
 		d := &all[i]
 		d.sub, d.token, d.level, d.count = s, c.token, int(*rows[i].level), int(*rows[i].deliveries)
-		d.until, d.lost = c.sent.Add(s.lease), make(chan struct{})
+		d.claimed, d.until, d.lost = now, c.sent.Add(s.lease), make(chan struct{})
 		rows[i].fill(&d.message)
 		s.held[d] = struct{}{}
 		if len(s.held) > s.limit || s.isClosed {

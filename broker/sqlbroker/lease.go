@@ -2,6 +2,7 @@ package sqlbroker
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
@@ -87,6 +88,9 @@ func (s *subscription) renew(ds []*delivery, first time.Time) error {
 	})
 	if err != nil {
 		return err
+	}
+	if slices.Contains(hit, true) {
+		s.setDurable(sent)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,6 +18,7 @@ const (
 	released
 	deadLettered
 	replaced
+	kept // settles nothing: it renews the lease and makes the claim durable
 )
 
 // settlement is one settlement of a delivery.
@@ -73,6 +74,7 @@ func (s *subscription) settle(ctx context.Context, tx *sqlconn.Tx, es []*entry[s
 			return []any{sqlconn.Micros(v.dead.At), []byte(v.dead.Reason), []byte(v.dead.Stack), int64(v.dead.Attempts)}
 		}},
 		{replaced, text.retry, retryColumns(), func(v *settlement) []any { return v.next.values() }},
+		{kept, text.renew, renewColumns(), func(*settlement) []any { return []any{s.lease.Microseconds()} }},
 	} {
 		var some []*entry[settlement]
 		var rows [][]any

@@ -13,6 +13,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker/sqlbroker"
 	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 // urls returns the URL of a database for each kind.
@@ -169,6 +170,31 @@ func TestConfigRefused(t *testing.T) {
 	if strings.Contains(err.Error(), "secret") {
 		t.Error("the error has the password")
 	}
+}
+
+// Audit names the settings with which a crash loses confirmed messages.
+func TestAuditOfServer(t *testing.T) {
+	t.Parallel()
+	srv := testserver.OwnPostgres(t, testserver.PostgresConfig{})
+	ctx := t.Context()
+	b := open(t, config(srv.URL(), "n"))
+	defer func() {
+		if err := b.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	if notes, err := b.Audit(ctx, ""); err != nil || notes != nil {
+		t.Errorf("Audit is %q, %v", notes, err)
+	}
+	for _, query := range []string{"ALTER SYSTEM SET fsync = off", "ALTER SYSTEM SET synchronous_commit = off", "SELECT pg_reload_conf()"} {
+		if err := srv.Exec(ctx, "postgres", query); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testwait.Until(t, "Audit names both settings", func() bool {
+		notes, err := b.Audit(ctx, "")
+		return err == nil && len(notes) == 2 && strings.Contains(notes[0], "fsync") && strings.Contains(notes[1], "synchronous_commit")
+	})
 }
 
 func BenchmarkSQLite(b *testing.B) {

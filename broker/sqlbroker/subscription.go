@@ -42,6 +42,7 @@ type subscription struct {
 	excess   []*delivery            // arrived above the prefetch or after Close
 	drained  bool                   // the queue had fewer messages than the last claim wanted
 	err      error                  // error that Receive returns until a claim succeeds
+	durable  time.Time              // claims answered before are on PostgreSQL's disk
 	isClosed bool
 	isIdle   bool
 }

@@ -20,10 +20,10 @@ type texts struct {
 	// body. due is a time, or with relative 1 a duration from now.
 	insert string
 	// claim: $1 queue. PostgreSQL: $2 levels, $3 and $4 the cursor of each, $5 number, $6 lease, $7
-	// token. It returns the next due time, then the columns of claimed. SQLite: $2 level, $3
-	// number, $4 lease, $5 token. It returns the columns of claimed.
+	// token. It returns the time until the next is due, the time, and the columns of claimed. SQLite:
+	// $2 level, $3 number, $4 lease, $5 token. It returns the columns of claimed.
 	claim string
-	// next: $1 queue, $2 level. It returns the next due time after now, for SQLite.
+	// next: $1 queue, $2 level. It returns when the first message can be claimed, for SQLite.
 	next string
 	// clock returns the time.
 	clock string
@@ -188,7 +188,7 @@ func (t *texts) forPostgres(now, once string) {
 			FROM f WHERE m.queue = f.queue AND m.id = f.id AND m.generation = f.generation RETURNING ` + claimed + `
 		)
 		SELECT (SELECT min(d.due) FROM unnest($2::bigint[]) AS l(level) CROSS JOIN LATERAL (SELECT m.due FROM swarmiji_message AS m
-				WHERE m.queue = $1 AND m.level = l.level AND m.due > (SELECT t FROM c) ORDER BY m.due LIMIT 1) AS d) - c.t, ` + claimed + `
+				WHERE m.queue = $1 AND m.level = l.level AND m.due > (SELECT t FROM c) ORDER BY m.due LIMIT 1) AS d) - c.t, c.t, ` + claimed + `
 		FROM c LEFT JOIN m ON true`
 	t.ack = `DELETE FROM swarmiji_message AS m USING ` + key + ` WHERE ` + ofKey + ` RETURNING k.n`
 	t.release = `UPDATE swarmiji_message AS m SET leased = 0, token = 0, deliveries = m.deliveries - k.back,
@@ -221,7 +221,7 @@ func (t *texts) forSQLite(now, once string) {
 		WHERE seq IN (SELECT seq FROM swarmiji_message WHERE queue = $1 AND level = $2 AND ` + free + ` <= ` + once + `
 			ORDER BY ` + free + `, seq LIMIT $3)
 		RETURNING ` + strings.ReplaceAll(claimed, "m.", "")
-	t.next = `SELECT ` + free + ` - ` + once + ` FROM swarmiji_message WHERE queue = $1 AND level = $2 AND ` + free + ` > ` + once + `
+	t.next = `SELECT ` + free + ` - ` + once + ` FROM swarmiji_message WHERE queue = $1 AND level = $2
 		ORDER BY ` + free + `, seq LIMIT 1`
 	t.ack = `DELETE FROM swarmiji_message` + ofRow
 	t.release = `UPDATE swarmiji_message SET leased = 0, token = 0, deliveries = deliveries - $6,

@@ -61,6 +61,9 @@ func (g *group) begin(batch []*turn) ([]*turn, error) {
 		}
 		err := g.ready()
 		if err == nil {
+			err = g.lite.checkPlace()
+		}
+		if err == nil {
 			err = g.conn.relax(!slices.ContainsFunc(batch, func(t *turn) bool { return !t.relaxed }))
 		}
 		if err == nil {

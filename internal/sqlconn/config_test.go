@@ -205,7 +205,7 @@ func TestClasses(t *testing.T) {
 	for code, want := range map[string]error{
 		"08006": sqlconn.ErrUnavailable, "57P01": sqlconn.ErrUnavailable, "57P03": sqlconn.ErrUnavailable, "53300": sqlconn.ErrUnavailable, "25006": sqlconn.ErrUnavailable,
 		"53100": sqlconn.ErrFull, "28P01": sqlconn.ErrAccess, "3D000": sqlconn.ErrAccess, "42501": sqlconn.ErrAccess, "40001": sqlconn.ErrConflict, "40P01": sqlconn.ErrConflict,
-		"23505": sqlconn.ErrRefused, "42P01": sqlconn.ErrRefused, "57014": sqlconn.ErrRefused,
+		"23505": sqlconn.ErrRefused, "42P01": sqlconn.ErrRefused, "57014": sqlconn.ErrConflict,
 	} {
 		if err := sqlconn.Classify(&pgconn.PgError{Code: code}); !errors.Is(err, want) || !errors.Is(sqlconn.Class(err), want) {
 			t.Errorf("%s is %v, want %v", code, err, want)

@@ -224,6 +224,7 @@ var states = []struct {
 	{"42501", ErrAccess},
 	{"40", ErrConflict},
 	{"55P03", ErrConflict},
+	{"57014", ErrConflict}, // cancelled by statement_timeout or by an administrator
 	{"26000", ErrConflict}, // a proxy has lost a prepared statement
 	{"XX001", ErrCorrupt},
 	{"XX002", ErrCorrupt},

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -32,7 +33,8 @@ type lite struct {
 	free  chan *liteConn // free readers; nil stands for one that is not open yet
 
 	mu     sync.Mutex
-	pool   *sql.DB // of the writer and the readers; nil until first use
+	pool   *sql.DB     // of the writer and the readers; nil until first use
+	made   fs.FileInfo // of the file at first use
 	closed bool
 
 	ending sync.Once
@@ -47,6 +49,12 @@ func OpenSQLite(cfg Config) (Database, error) {
 	l := &lite{Config: cfg, free: make(chan *liteConn, cfg.Readers), ended: make(chan struct{})}
 	if err := l.checkLite(); err != nil {
 		return nil, err
+	}
+	if l.file != "" {
+		// SQLite would look for the file of a later connection in the working directory of that time
+		if abs, err := filepath.Abs(l.file); err == nil && filepath.VolumeName(abs) == "" {
+			l.file = abs
+		}
 	}
 	l.group = newGroup(l)
 	for range cap(l.free) {
@@ -125,7 +133,26 @@ func (l *lite) make() error {
 		}
 		return &failure{ErrAccess, &reach.Error{Server: "the SQLite file of the URL", Found: err.Error(), Next: "make its directory, or correct its path", Cause: err}}
 	}
-	return f.Close()
+	l.made, err = f.Stat()
+	return errors.Join(err, f.Close())
+}
+
+// errMoved is the cause of the error of a file that is not at its path any more.
+var errMoved = errors.New("it was moved, deleted or replaced while this program uses it")
+
+// checkPlace returns ErrAccess if the file at the path is not the one that is open. SQLite would
+// continue with the open one, and the changes would be lost with it. It takes l.mu.
+func (l *lite) checkPlace() error {
+	l.mu.Lock()
+	made := l.made
+	l.mu.Unlock()
+	if made == nil {
+		return nil
+	}
+	if now, err := os.Stat(l.file); err == nil && os.SameFile(made, now) {
+		return nil
+	}
+	return &failure{ErrAccess, &reach.Error{Server: "the SQLite file of the URL", Found: errMoved.Error(), Next: "put it back, or start the program again", Cause: errMoved}}
 }
 
 // Update implements Database. Concurrent calls share a commit.
@@ -183,6 +210,9 @@ func (l *lite) viewOnce(ctx context.Context, fn Func) error {
 		}
 		l.free <- c
 	}()
+	if err := l.checkPlace(); err != nil {
+		return err
+	}
 	tx := &Tx{dialect: SQLite, link: c}
 	return tx.Verdict(fn(ctx, tx))
 }

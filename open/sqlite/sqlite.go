@@ -8,8 +8,12 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/sqlbroker"
 	"github.com/swarmiji/swarmiji/connect/sqliteconnect"
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/events/sqlevents"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
+	"github.com/swarmiji/swarmiji/limit"
+	"github.com/swarmiji/swarmiji/limit/sqllimit"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/open/internal/params"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -30,9 +34,9 @@ func (Driver) Schemes() []open.Scheme {
 	}}
 }
 
-// Parts implements [open.Driver]. It returns constructors for a broker, a result store, a schedule
-// store and a job store. Returns an error if the TLS of the options is not a *tls.Config, or a
-// limit of dead letters is invalid. The URL itself is checked by the constructors.
+// Parts implements [open.Driver]. It returns the constructors of all adapters. Returns an error if
+// the TLS of the options is not a *tls.Config, or a limit of dead letters is invalid. The
+// constructors check the URL itself.
 func (Driver) Parts(t *open.Target) (open.Parts, error) {
 	given, err := params.Given(t)
 	if err != nil {
@@ -50,6 +54,14 @@ func (Driver) Parts(t *open.Target) (open.Parts, error) {
 		},
 		Results: func(namespace string) (resultstore.ResultStore, error) {
 			return sqlresults.New(sqlresults.Config{Engine: sqliteconnect.Engine{}, URL: t.URL, Name: t.Name, Namespace: namespace, Logger: t.Logger})
+		},
+		Events: func(namespace string, retain events.Retention) (events.EventBus, error) {
+			return sqlevents.New(sqlevents.Config{
+				Engine: sqliteconnect.Engine{}, URL: t.URL, Name: t.Name, Namespace: namespace, Retain: retain, Logger: t.Logger,
+			})
+		},
+		Limiter: func(namespace string) (limit.Limiter, error) {
+			return sqllimit.New(sqllimit.Config{Engine: sqliteconnect.Engine{}, URL: t.URL, Name: t.Name, Namespace: namespace, Logger: t.Logger})
 		},
 		Schedule: func(name string) (open.ScheduleStore, error) {
 			return sqlschedule.New(sqlschedule.Config{Engine: sqliteconnect.Engine{}, URL: t.URL, Name: name, TLS: given, Logger: t.Logger})

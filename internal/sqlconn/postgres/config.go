@@ -61,6 +61,11 @@ func check(cfg sqlconn.Config) (config, error) {
 		// A process that is frozen during a transaction must release its locks.
 		cc.RuntimeParams["idle_in_transaction_session_timeout"] = "30000"
 	}
+	if _, ok := cc.RuntimeParams["default_transaction_isolation"]; !ok {
+		// Statements outside a transaction must see the commits of the holders of their locks, whatever
+		// the database's default.
+		cc.RuntimeParams["default_transaction_isolation"] = "read committed"
+	}
 	for name, value := range p.Settings {
 		if _, ok := cc.RuntimeParams[name]; !ok {
 			cc.RuntimeParams[name] = value

@@ -1,0 +1,128 @@
+package sqlconn_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+)
+
+// SQLite continues with a file that was moved or deleted. The changes would be lost with it, so
+// calls fail until the file is back.
+func TestMovedFile(t *testing.T) {
+	ctx := t.Context()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "app.db")
+	c, err := sqlconn.New(sqlconn.Config{Engine: sqltest.Engine("sqlite:"), URL: "sqlite://" + file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := c.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	run := func(query string) sqlconn.Func {
+		return func(ctx context.Context, tx *sqlconn.Tx) error {
+			_, err := tx.Exec(ctx, query)
+			return err
+		}
+	}
+	if err := c.Update(ctx, run("CREATE TABLE t (n integer)")); err != nil {
+		t.Fatal(err)
+	}
+	for name, step := range map[string]struct{ away, back func() error }{
+		"moved": {
+			func() error { return os.Rename(file, file+".old") },
+			func() error { return os.Rename(file+".old", file) },
+		},
+		"replaced": {
+			func() error {
+				return errors.Join(os.Rename(file, file+".old"), os.WriteFile(file, nil, 0o600))
+			},
+			func() error { return os.Rename(file+".old", file) },
+		},
+	} {
+		if err := step.away(); err != nil {
+			t.Fatal(err)
+		}
+		for kind, call := range map[string]func(context.Context, sqlconn.Func) error{"Update": c.Update, "Single": c.Single, "Relaxed": c.Relaxed} {
+			if err := call(ctx, run("INSERT INTO t VALUES (1)")); !errors.Is(err, sqlconn.ErrAccess) {
+				t.Errorf("%s, the file is %s: %v, want ErrAccess", kind, name, err)
+			}
+		}
+		if err := c.View(ctx, run("SELECT 1")); !errors.Is(err, sqlconn.ErrAccess) {
+			t.Errorf("View, the file is %s: %v, want ErrAccess", name, err)
+		}
+		if err := step.back(); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Update(ctx, run("INSERT INTO t VALUES (1)")); err != nil {
+			t.Errorf("the %s file is back: %v", name, err)
+		}
+	}
+}
+
+// A file with a relative path is that of the working directory in which the Conn was made.
+func TestWorkingDirectory(t *testing.T) {
+	ctx := t.Context()
+	first, second := t.TempDir(), t.TempDir()
+	t.Chdir(first)
+	c, err := sqlconn.New(sqlconn.Config{Engine: sqltest.Engine("sqlite:"), URL: "sqlite:app.db"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := c.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	now := func(ctx context.Context, tx *sqlconn.Tx) error { _, err := tx.Now(ctx); return err }
+	if err := c.Update(ctx, now); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(second)
+	if err := errors.Join(c.View(ctx, now), c.Update(ctx, now)); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(second, "app.db")); err == nil {
+		t.Error("a second file was made")
+	}
+}
+
+// A statement of its own has the isolation of a transaction, whatever the database's default.
+func TestIsolationOfSingle(t *testing.T) {
+	ctx := t.Context()
+	srv := testserver.RequirePostgres(t)
+	name := testserver.Namespace()
+	url, err := srv.Database(ctx, name)
+	if err == nil {
+		err = srv.Exec(ctx, "postgres", `ALTER DATABASE "`+name+`" SET default_transaction_isolation = 'serializable'`)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := sqlconn.New(sqlconn.Config{Engine: sqltest.Engine(url), URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := c.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	for kind, call := range map[string]func(context.Context, sqlconn.Func) error{"Update": c.Update, "Single": c.Single, "Relaxed": c.Relaxed, "View": c.View} {
+		var level string
+		err := call(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
+			return tx.Row(ctx, "SELECT current_setting('transaction_isolation')").Scan(&level)
+		})
+		if err != nil || level != "read committed" {
+			t.Errorf("%s has the isolation %q, %v", kind, level, err)
+		}
+	}
+}
