@@ -256,7 +256,7 @@ func (u untouched) Query(_ context.Context, query string, _ ...any) (tx.Rows, er
 	return nil, errors.New("refused")
 }
 
-// What cannot hold in a transaction is refused before any statement, with the way out.
+// A task that cannot be part of a transaction is refused before any statement.
 func TestSubmitTxRefused(t *testing.T) {
 	b, results := membroker.New(), memresults.New(memresults.Config{})
 	store, err := memjobs.New(memjobs.Config{})

@@ -220,7 +220,7 @@ type TxAdder interface {
 	//
 	//   - Returns [ErrUnsupported] if t is a transaction of another database.
 	//   - Returns [ErrBadEntry] as Add does.
-	//   - After these errors nothing was added, and t can go on and commit.
+	//   - After these errors nothing was added, and t can continue and commit.
 	//   - Other errors are those of the database. They may have ended t.
 	AddTx(ctx context.Context, t tx.Tx, entries []Entry) ([]bool, error)
 }

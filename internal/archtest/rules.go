@@ -175,7 +175,7 @@ var layers = []rule{
 	{
 		"L1",
 		[]string{"jobs/jobstore"},
-		[]string{"task"},
+		[]string{"task", "tx"},
 		"records and what stores do with them have no rules",
 	},
 	{

@@ -25,18 +25,18 @@ const readyWait = time.Second
 // kind returns 'false' on PostgreSQL and '0' on SQLite, and fails on neither.
 const kind = "SELECT CAST(1=0 AS text)"
 
-// Join runs fn in t, a transaction of the caller. It neither commits nor rolls back. Watchers of the
-// topics that fn passes to [Tx.Notify] are notified several times within the next half second, since
-// Join does not see the commit.
+// Join runs fn in t, a transaction of the caller. It neither commits nor rolls back. Watchers of
+// the topics that fn passes to [Tx.Notify] are notified several times within the next half second,
+// since Join does not see the commit.
 //
-// ready runs first, without t. It makes the tables and reads by the Conn's own connection. rights are
-// the privileges on tables that fn needs, such as "INSERT swarmiji_message". Statements of fn have
-// parameters of the types string, int64, []byte, []string and []int64 only.
-//
-//   - Returns [ErrForeign] if t belongs to another database, or reaches tables of another schema.
+// ready runs first, without t. It makes the tables and reads by the Conn's own connection. rights
+// are the privileges on tables that fn needs, such as "INSERT swarmiji_message". Statements of fn
+// have parameters of the types string, int64, []byte, []string and []int64 only.
+//   - Returns [ErrForeign] if t belongs to another database, or reaches another schema.
 //   - Returns [ErrAccess] if t is read-only or its role lacks one of the rights.
 //   - Returns [ErrUnavailable] if ready waits too long for a lock that t may hold.
-//   - After these errors, and on SQLite after an error of fn, nothing was written and t can go on.
+//   - After these errors, and on SQLite after an error of fn, nothing was written and t can
+//     continue.
 //   - Other errors are those of ready, fn and the database.
 func (c *Conn) Join(ctx context.Context, t tx.Tx, ready func(ctx context.Context) error, rights []string, fn Func) error {
 	if err := c.open(); err != nil {
@@ -76,8 +76,8 @@ func (c *Conn) beforeJoin(ctx context.Context, ready func(ctx context.Context) e
 	return err
 }
 
-// checkJoined returns ErrForeign or ErrAccess if the transaction j cannot be used. Its statements do
-// not fail.
+// checkJoined returns ErrForeign or ErrAccess if the transaction j cannot be used. Its statements
+// do not fail.
 func (c *Conn) checkJoined(ctx context.Context, j *Tx, rights []string) error {
 	var answer string
 	if err := j.Row(ctx, kind).Scan(&answer); err != nil {
@@ -219,7 +219,8 @@ func (j joined) text(query string) string {
 	return query
 }
 
-// plain returns args with arrays as texts, which the statement casts: database/sql passes no arrays.
+// plain returns args with arrays as texts, which the statement casts: database/sql passes no
+// arrays.
 func plain(args []any) []any {
 	plain := slices.Clone(args)
 	for i, a := range args {

@@ -83,7 +83,7 @@ func TestJoin(t *testing.T) {
 	})
 }
 
-// A refused transaction goes on, with the caller's own changes.
+// A refused transaction continues, with the caller's own changes.
 func TestJoinRefused(t *testing.T) {
 	ctx := testwait.Long(t)
 	srv := testserver.RequirePostgres(t)
@@ -156,7 +156,7 @@ func TestJoinAfterRestart(t *testing.T) {
 }
 
 // On SQLite a transaction that holds the write lock keeps Join from making tables. Join does not
-// wait for ever, and the transaction goes on. A file has other names too.
+// wait for ever, and the transaction continues. A file has other names too.
 func TestJoinSQLite(t *testing.T) {
 	ctx := testwait.Long(t)
 	dsn := liteURL(t)

@@ -215,7 +215,7 @@ type Joiner interface {
 	//
 	//   - Returns [ErrUnsupported] if t belongs to another database, or its statements do not see the
 	//     commits before them (any isolation level of PostgreSQL but READ COMMITTED).
-	//   - After that error, and those of fn before its first change, t can go on and commit.
+	//   - After that error, and those of fn before its first change, t can continue and commit.
 	//   - Other errors are those of the database. They may have ended t.
 	JoinTx(ctx context.Context, t tx.Tx, names []string, fn func(ctx context.Context, tx Tx) error) error
 }

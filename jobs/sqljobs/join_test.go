@@ -48,7 +48,8 @@ func finish(t *testing.T, end func() error) {
 	}
 }
 
-// A job of CreateTx exists after the commit, with all its fields, and only then. Watchers hear of it.
+// A job of CreateTx exists after the commit, with all its fields, and only then. Watchers hear of
+// it.
 func TestCreateTx(t *testing.T) {
 	eachService(t, func(ctx context.Context, t *testing.T, s *jobs.Service, dsn string) {
 		store := open(t, dsn)
@@ -92,7 +93,7 @@ func TestCreateTx(t *testing.T) {
 		if !ok || taken.Job != id {
 			t.Errorf("a second job with the key: %v", taken)
 		}
-		id = createTx(ctx, t, s, own, jobs.Spec{Name: "other"}) // the transaction goes on
+		id = createTx(ctx, t, s, own, jobs.Spec{Name: "other"}) // the transaction continues
 		finish(t, own.Commit)
 		if _, err := s.Query(ctx, id); err != nil {
 			t.Error(err)
@@ -135,7 +136,7 @@ func TestCreateTxRefused(t *testing.T) {
 	})
 }
 
-// CreateTx waits for no lock of a key, so that it takes part in no deadlock, and refuses isolation
+// CreateTx waits for no lock of a key, so that it takes part in no deadlock. It refuses isolation
 // levels that do not see the commits before.
 func TestCreateTxLocks(t *testing.T) {
 	ctx, dsn := bound(t), postgresURL(t)

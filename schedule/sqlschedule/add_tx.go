@@ -14,7 +14,7 @@ var addRights = []string{
 }
 
 // AddTx implements [schedule.TxAdder]: it is Add in a transaction of the caller on the Store's
-// database. On PostgreSQL the search_path of the transaction must reach the Store's tables, and its
+// database. On PostgreSQL the search_path of the transaction must reach the Store's tables. Its
 // role needs SELECT, INSERT and UPDATE on swarmiji_schedule_entry and SELECT on
 // swarmiji_schedule_claim. Watchers are notified 5, 50 and 500 ms after the call.
 //

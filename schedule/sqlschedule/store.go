@@ -156,8 +156,8 @@ func checkEntries(entries []schedule.Entry) error {
 	return errors.Join(errs...)
 }
 
-// inChunks calls add for parts of entries that fit into one statement, until an error. It returns the
-// answers of all.
+// inChunks calls add for parts of entries that fit into one statement, until an error. It returns
+// the answers of all.
 func inChunks(entries []schedule.Entry, add func([]schedule.Entry) ([]bool, error)) ([]bool, error) {
 	added := make([]bool, 0, len(entries))
 	for len(entries) > 0 {
