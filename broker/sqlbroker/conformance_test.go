@@ -17,7 +17,6 @@ import (
 	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
-	"github.com/swarmiji/swarmiji/task"
 )
 
 const (
@@ -32,11 +31,8 @@ var promises = brokertest.Promises{
 }
 
 // config returns the settings of the Brokers of the tests.
-func config(url, namespace string) sqlbroker.Config {
-	return sqlbroker.Config{
-		Engine: sqltest.Engine(url), URL: url, Namespace: namespace, MaxBody: testMaxBody,
-		Backoff: task.Backoff{Base: 5 * time.Millisecond, Max: 100 * time.Millisecond}, Logger: slog.New(slog.DiscardHandler),
-	}
+func config(t testing.TB, url, namespace string) sqlbroker.Config {
+	return sqlbroker.Config{DB: sqltest.Open(t, url), Namespace: namespace, MaxBody: testMaxBody, Logger: slog.New(slog.DiscardHandler)}
 }
 
 // open returns a Broker with these settings.
@@ -66,10 +62,10 @@ func TestConformanceSQLite(t *testing.T) {
 	brokertest.Run(t, func(c testing.TB) *brokertest.Harness {
 		ns := testserver.Namespace() // many namespaces share one file
 		return &brokertest.Harness{
-			Open:    func(t testing.TB) broker.Broker { return open(t, config(url, ns)) },
+			Open:    func(t testing.TB) broker.Broker { return open(t, config(t, url, ns)) },
 			Restart: func(testing.TB) {}, // a file has no server
 			Bounded: func(t testing.TB, most int, age time.Duration) broker.Broker {
-				cfg := config(url, ns)
+				cfg := config(t, url, ns)
 				cfg.DeadMax, cfg.DeadTTL = most, age
 				return open(t, cfg)
 			},
@@ -154,12 +150,12 @@ func postgresHarness(t testing.TB, srv *testserver.Postgres, lease time.Duration
 				line = testserver.NewRelay(t, srv.Addr())
 			}
 			line.SetDown(down)
-			b := open(t, config(line.URL(srv.URL())+"&pool_max_conns=4", ns))
+			b := open(t, config(t, line.URL(srv.URL())+"&pool_max_conns=4", ns))
 			relays[b] = line
 			return b
 		},
 		Bounded: func(t testing.TB, most int, age time.Duration) broker.Broker {
-			cfg := config(srv.URL(), ns)
+			cfg := config(t, srv.URL(), ns)
 			cfg.DeadMax, cfg.DeadTTL = most, age
 			return open(t, cfg)
 		},

@@ -131,7 +131,7 @@ func (f *fetcher) result(err error) {
 		f.attempt = 0
 		return
 	}
-	wake.SleepOr(s.b.life, s.closed, s.b.cfg.Backoff.Interval(f.attempt))
+	wake.SleepOr(s.b.life, s.closed, s.b.conn.Interval(f.attempt))
 	f.attempt++
 }
 

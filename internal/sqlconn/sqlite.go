@@ -3,6 +3,7 @@ package sqlconn
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -31,6 +32,8 @@ type lite struct {
 	group *group
 	free  chan *liteConn // free readers; nil stands for one that is not open yet
 
+	given bool // pool belongs to the user
+
 	mu     sync.Mutex
 	pool   *sql.DB // of the writer and the readers; nil until first use
 	closed bool
@@ -41,11 +44,14 @@ type lite struct {
 }
 
 // OpenSQLite implements Open of package sqlite, which links the driver "sqlite" of database/sql. It
-// checks cfg and does not open the file.
-func OpenSQLite(cfg Config) (Database, error) {
-	l := &lite{Config: cfg, free: make(chan *liteConn, cfg.Readers), ended: make(chan struct{})}
-	if err := l.checkLite(); err != nil {
-		return nil, err
+// checks cfg and does not open the file. pool is nil, or a pool of the user for this file, which
+// then replaces the URL.
+func OpenSQLite(cfg Config, pool *sql.DB, file string) (Database, error) {
+	l := &lite{Config: cfg, pool: pool, given: pool != nil, file: file, free: make(chan *liteConn, cfg.Readers), ended: make(chan struct{})}
+	if !l.given {
+		if err := l.checkLite(); err != nil {
+			return nil, err
+		}
 	}
 	l.group = newGroup(l)
 	for range cap(l.free) {
@@ -57,24 +63,34 @@ func OpenSQLite(cfg Config) (Database, error) {
 // Dialect implements Database.
 func (l *lite) Dialect() Dialect { return SQLite }
 
+// Schema implements Database. It returns "".
+func (l *lite) Schema() string { return "" }
+
+// Text implements Database. It returns query.
+func (l *lite) Text(query string) string { return query }
+
 // Shared implements Database. It returns false for a database in memory.
 func (l *lite) Shared() bool { return l.file != "" }
 
-// source returns the driver's name of the database, with the settings of every connection.
-func (l *lite) source(pragmas ...string) string {
-	u := url.URL{Scheme: "file", OmitHost: true, Path: l.file}
-	q := url.Values{"_pragma": append([]string{
-		fmt.Sprintf("busy_timeout(%d)", busyWait.Milliseconds()), "foreign_keys(1)", "synchronous(FULL)", "temp_store(MEMORY)",
-		"cache_size(-8000)", "trusted_schema(0)",
-	}, pragmas...)}
-	if l.file == "" {
-		return ":memory:?" + q.Encode()
+// pragmas returns the settings of every connection.
+func pragmas() []string {
+	return []string{
+		fmt.Sprintf("busy_timeout=%d", busyWait.Milliseconds()), "foreign_keys=1", "synchronous=FULL", "temp_store=MEMORY",
+		"cache_size=-8000", "trusted_schema=0",
 	}
+}
+
+// source returns the driver's name of the database.
+func (l *lite) source() string {
+	if l.file == "" {
+		return ":memory:"
+	}
+	u := url.URL{Scheme: "file", OmitHost: true, Path: l.file}
 	if l.file[0] != '/' {
 		u.Path = "./" + l.file // otherwise its first part would be read as a host
-		return "file:" + u.EscapedPath() + "?" + q.Encode()
+		return "file:" + u.EscapedPath()
 	}
-	return u.String() + "?" + q.Encode()
+	return u.String()
 }
 
 // connect opens a connection. The first call creates the file. Returns ErrClosed after Close. It
@@ -100,7 +116,7 @@ func (l *lite) connect(ctx context.Context, reader bool) (*liteConn, error) {
 	if err != nil {
 		return nil, Classify(err)
 	}
-	c := &liteConn{conn: conn, writer: !reader, prepared: make(map[string]*sql.Stmt)}
+	c := &liteConn{conn: conn, writer: !reader, given: l.given, prepared: make(map[string]*sql.Stmt)}
 	if err := c.prepare(ctx, reader, l.file != ""); err != nil {
 		c.close()
 		return nil, Classify(err)
@@ -125,19 +141,19 @@ func (l *lite) make() error {
 }
 
 // Update implements Database. Concurrent calls share a commit.
-func (l *lite) Update(ctx context.Context, kind Kind, fn Func) ([]string, error) {
+func (l *lite) Update(ctx, _ context.Context, kind Kind, fn Func) ([]string, error) {
 	return l.group.update(ctx, kind == Relaxed, fn)
 }
 
 // Migrate implements Database. It does the same as Update.
-func (l *lite) Migrate(ctx context.Context, _ string, fn Func) error {
+func (l *lite) Migrate(ctx, _ context.Context, _ string, fn Func) error {
 	_, err := l.group.update(ctx, false, fn)
 	return err
 }
 
 // View implements Database. A database in memory has one connection only, so View then uses the
 // writer.
-func (l *lite) View(ctx context.Context, fn Func) error {
+func (l *lite) View(ctx, _ context.Context, fn Func) error {
 	if l.file == "" {
 		_, err := l.group.update(ctx, false, fn)
 		return err
@@ -213,7 +229,7 @@ func (l *lite) end() {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.pool != nil {
+	if l.pool != nil && !l.given {
 		l.failed = l.pool.Close()
 	}
 	close(l.ended)
@@ -222,6 +238,7 @@ func (l *lite) end() {
 // liteConn is one connection with its prepared statements.
 type liteConn struct {
 	conn     *sql.Conn
+	given    bool // from a pool of the user
 	writer   bool // its statements ignore ctx: an interrupted one would roll back the batch
 	prepared map[string]*sql.Stmt
 	rows     *sql.Rows // of the last query, if they are open
@@ -233,6 +250,11 @@ type liteConn struct {
 // another process opens the file at the same moment, SQLite returns busy without a wait. So prepare
 // repeats the statement until ctx ends.
 func (c *liteConn) prepare(ctx context.Context, reader, file bool) error {
+	for _, p := range pragmas() {
+		if _, err := c.conn.ExecContext(ctx, "PRAGMA "+p); err != nil {
+			return err
+		}
+	}
 	if reader {
 		_, err := c.conn.ExecContext(ctx, "PRAGMA query_only = 1")
 		return err
@@ -366,6 +388,11 @@ func (c *liteConn) close() {
 	c.closeRows()
 	for _, s := range c.prepared {
 		_ = s.Close() // the connection is closed as well
+	}
+	if c.given {
+		// The user's pool must not get a connection with the settings of this package.
+		_ = c.conn.Raw(func(any) error { return driver.ErrBadConn })
+		return
 	}
 	_ = c.conn.Close() // every commit has flushed the file already
 }
