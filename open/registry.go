@@ -209,7 +209,7 @@ func (r *Registry) Schedule(ctx context.Context, url string, o ScheduleOptions) 
 // mem:// gets TLS.
 func (r *Registry) Jobs(ctx context.Context, url string, o JobsOptions) (jobs.Store, error) {
 	t, err := r.parseOne(ctx, url, writeJobs, Options{TLS: o.TLS, Logger: o.Logger})
-	if err == nil && t.TLS != nil && t.Scheme.Place == PlaceNone {
+	if err == nil && t.TLS != nil && t.Scheme.Port == "" { // in memory, or a file
 		err = fmt.Errorf("%s:// has no use for TLS", t.Scheme.Name)
 	}
 	if err != nil {

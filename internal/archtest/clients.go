@@ -49,14 +49,14 @@ var clients = []client{
 	{
 		path: "github.com/jackc/pgx/v5",
 		// the tests of internal/sqlconn
-		may:   []string{"internal/sqlconn", "internal/sqlconn/postgres", "internal/testserver", "tx/pgxtx", "bench/..."},
-		reach: []string{"connect/pgconnect", "internal/sqlconn/sqltest", "open/postgres", "open/all", "@programs"},
+		may:   []string{"internal/sqlconn", "internal/sqlconn/postgres", "sqldb/postgres", "internal/testserver", "tx/pgxtx", "bench/..."},
+		reach: []string{"sqldb/postgres", "internal/sqlconn/sqltest", "open/postgres", "open/all", "@programs"},
 		why:   "SQL is spoken through one connection, which knows the servers' errors",
 	},
 	{
 		path:  "modernc.org/sqlite",
 		may:   []string{"internal/sqlconn/sqlite"},
-		reach: []string{"connect/sqliteconnect", "internal/sqlconn/sqltest", "open/sqlite", "open/all", "@programs"},
+		reach: []string{"sqldb/sqlite", "internal/sqlconn/sqltest", "open/sqlite", "open/all", "@programs"},
 		tests: true, // SQL and date modifiers are compared with it
 		why:   "SQLite without cgo; only who keeps something in a file links it",
 	},
@@ -115,7 +115,7 @@ var clients = []client{
 		path: "github.com/google/uuid",
 		may:  []string{"producer", "consumer"},
 		// SQLite links it
-		reach: []string{"internal/endtoend", "tasktest", "internal/sqlconn/sqlite", "internal/sqlconn/sqltest", "connect/sqliteconnect", "open", "open/...", "@programs"},
+		reach: []string{"internal/endtoend", "tasktest", "internal/sqlconn/sqlite", "internal/sqlconn/sqltest", "sqldb/sqlite", "open", "open/...", "@programs"},
 		why:   "ids are chosen where tasks are submitted",
 	},
 	{

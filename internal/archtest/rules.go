@@ -244,7 +244,7 @@ var layers = []rule{
 	{
 		"L3",
 		[]string{"jobs/memjobs", "jobs/sqljobs"},
-		[]string{"jobs/jobstore", "task", "connect/sqlconnect", "@conns", "@leaves"},
+		[]string{"jobs/jobstore", "task", "sqldb", "@conns", "@leaves"},
 		"an adapter knows its own port and never another adapter",
 	},
 	{
@@ -315,7 +315,13 @@ var layers = []rule{
 	},
 	{
 		"L1",
-		[]string{"@connects"},
+		[]string{"sqldb"},
+		nil,
+		"a handle of a database names no client library",
+	},
+	{
+		"L1",
+		[]string{"connect/*"},
 		[]string{"task"},
 		"they say where servers are; of task they take the Backoff",
 	},
@@ -328,14 +334,14 @@ var layers = []rule{
 	{
 		"L4",
 		[]string{"@engines"},
-		[]string{"internal/sqlconn/*"},
-		"each names one client library of a kind of database",
+		[]string{"sqldb", "task", "internal/sqlconn", "internal/sqlconn/*"},
+		"each opens one kind of database with its client library",
 	},
 	{
 		"test",
 		[]string{"internal/sqlconn/sqltest"},
-		[]string{"connect/sqlconnect", "@engines"},
-		"it chooses an engine for the URLs of tests; only tests may import it",
+		[]string{"sqldb", "task", "internal/sqlconn", "@engines"},
+		"it opens the databases of tests; only tests may import it",
 	},
 	{
 		"L2",
