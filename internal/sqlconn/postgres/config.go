@@ -158,10 +158,13 @@ func (p *config) takeParameters(q url.Values) error {
 // too.
 func (p *config) setParameters(given bool) error {
 	cc := p.pool.ConnConfig
+	mode := cc.DefaultQueryExecMode
+	if given && mode != pgx.QueryExecModeCacheDescribe && (p.PgBouncer || mode != pgx.QueryExecModeCacheStatement) {
+		// The other modes guess the types of parameters, or need several round trips on one session.
+		return errors.New("sql: set DefaultQueryExecMode of the pool to pgx.QueryExecModeCacheDescribe, which also works through PgBouncer; without PgBouncer the default works too")
+	}
 	if p.PgBouncer {
 		switch {
-		case given && cc.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement:
-			return errors.New("sql: PgBouncer has no prepared statements: set DefaultQueryExecMode of the pool to pgx.QueryExecModeCacheDescribe")
 		case cc.RuntimeParams["options"] != "":
 			return errors.New("sql: PgBouncer refuses the parameter options: write each setting as a parameter of the URL")
 		case !given:
