@@ -151,11 +151,11 @@ func (d *DB) Migrations() (string, error) {
 func (c *Conn) version(ctx context.Context) (have int, err error) {
 	err = c.View(ctx, func(ctx context.Context, tx *Tx) error {
 		var n int
-		known := "SELECT count(*) FROM sqlite_master WHERE name = 'swarmiji_schema'"
+		known, name := "SELECT count(*) FROM sqlite_master WHERE name = $1", "swarmiji_schema"
 		if tx.dialect == Postgres {
-			known = "SELECT count(*) FROM pg_class WHERE oid = to_regclass('swarmiji_schema')"
+			known, name = "SELECT count(*) FROM pg_class WHERE oid = to_regclass($1)", c.db.db.Schema()+"."+name
 		}
-		if err := tx.Row(ctx, known).Scan(&n); err != nil || n == 0 {
+		if err := tx.Row(ctx, known, name).Scan(&n); err != nil || n == 0 {
 			return err
 		}
 		have, err = tx.version(ctx, c.component)

@@ -361,13 +361,14 @@ func TestPgBouncer(t *testing.T) {
 // the servers have changed their roles.
 func TestPrimary(t *testing.T) {
 	one, two := testserver.OwnPostgres(t, testserver.PostgresConfig{}), testserver.OwnPostgres(t, testserver.PostgresConfig{})
+	urls := map[*testserver.Postgres]string{one: one.URL(), two: strings.Replace(one.URL(), one.Addr(), two.Addr(), 1)}
 	role := func(p *testserver.Postgres, readOnly string) {
 		t.Helper()
-		conn := dial(t, p.URL()+"&default_transaction_read_only=off")
+		conn := dial(t, urls[p]+"&default_transaction_read_only=off")
 		exec(t, conn, "ALTER SYSTEM SET default_transaction_read_only = "+readOnly)
 		exec(t, conn, "SELECT pg_reload_conf()")
 		testwait.Until(t, "the server has read its configuration", func() bool {
-			return text(t, dial(t, p.URL()), "SHOW default_transaction_read_only") == readOnly
+			return text(t, dial(t, urls[p]), "SHOW default_transaction_read_only") == readOnly
 		})
 	}
 	role(one, "on")

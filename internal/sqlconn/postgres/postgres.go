@@ -69,19 +69,19 @@ func (p *postgres) Shared() bool { return true }
 // Schema implements [sqlconn.Database].
 func (p *postgres) Schema() string { return p.config.schema }
 
-// Text implements [sqlconn.Database]. The names of tables begin with "swarmiji_", and no other word
-// of a statement does.
+// Text implements [sqlconn.Database]. The name of each table begins with "swarmiji_" and comes after
+// a blank in a statement. No other word does both.
 func (p *postgres) Text(query string) string {
 	if text, ok := p.texts.Load(query); ok {
 		return text.(string)
 	}
-	text := strings.ReplaceAll(query, prefix, p.config.schema+"."+prefix)
+	text := strings.ReplaceAll(query, table, " "+p.config.schema+"."+table[1:])
 	p.texts.Store(query, text)
 	return text
 }
 
-// prefix begins the name of each table.
-const prefix = "swarmiji_"
+// table begins the name of each table, after the blank before it.
+const table = " swarmiji_"
 
 // acquire returns a connection of the pool, and creates the pool at first use. It waits for a free
 // connection until ctx or life ends. The caller must release the connection. Returns ErrClosed
