@@ -45,7 +45,7 @@ func TestOutputs(t *testing.T) {
 			want[filepath.Dir(file)] = strings.ReplaceAll(m[1], "//\t", "")
 		}
 	}
-	for _, name := range []string{"quickstart", "chain", "group", "chord", "schedule", "revoke", "limits", "sealing", "tracing"} {
+	for _, name := range []string{"quickstart", "chain", "group", "chord", "schedule", "revoke", "limits", "sealing", "tracing", "order"} {
 		if want[name] == "" {
 			t.Errorf("the comment of %s does not say what it prints", name)
 		}

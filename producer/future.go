@@ -105,9 +105,10 @@ type waiter struct {
 	why    string             // error of that record
 
 	// Guarded by inbox.mu.
-	refs      int  // number of handles that share the waiter
-	polls     int  // number of reads of the store so far
-	submitted bool // submitted by this producer
+	refs      int // number of handles that share the waiter
+	polls     int // number of reads of the store so far
+	submitted submission
+	handle    *uncommitted // kept for a receiver of done
 	groups    []awaitedGroup
 }
 
@@ -205,7 +206,8 @@ func errNoRecord() error {
 // the task:
 //
 //   - the last state and error that the store or a reply has shown
-//   - for a task of this producer, that no consumer has recorded it
+//   - for a task of SubmitTx, that its transaction may have been rolled back ([task.ErrNotFound])
+//   - for another task of this producer, that no consumer has recorded it
 //   - for other tasks, that reply queues keep no records ([broker.ErrUnsupported])
 //   - else [task.ErrNotFound]
 //
@@ -214,10 +216,13 @@ func (w *waiter) unfinished(cause error) error {
 	w.mu.Lock()
 	open, why := w.open, w.why
 	w.mu.Unlock()
+	submitted := w.inbox.submitted(w.id)
 	switch {
 	case open != "":
 		return fmt.Errorf("swarmiji: waiting for the result of %s: still %s%s: %w", w.id, open, why, cause)
-	case w.inbox.submitted(w.id):
+	case submitted == transactional:
+		return fmt.Errorf("swarmiji: waiting for the result of %s: %w: %w", w.id, errUncommitted(), cause)
+	case submitted == sent:
 		return fmt.Errorf("swarmiji: waiting for the result of %s: no consumer has recorded the task in this result store; check that a consumer serves its queue and has this store: %w", w.id, cause)
 	case resultstore.RepliesOnly(w.inbox.store):
 		return fmt.Errorf("swarmiji: waiting for the result of %s: %w: %w", w.id, errReplies, cause)
@@ -244,7 +249,7 @@ func (w *waiter) setOpen(r resultstore.Record) {
 // task of another submitter in a store of reply queues. Also returns errors of the store, and the
 // error of a final record that cannot be opened.
 func (in *inbox) loadState(ctx context.Context, id task.ID) (task.State, error) {
-	if in.replies && !in.submitted(id) {
+	if in.replies && in.submitted(id) == elsewhere {
 		return "", fmt.Errorf("swarmiji: state of %s: %w", id, errReplies)
 	}
 	r, err := in.store.Load(ctx, id)
@@ -267,31 +272,37 @@ func (in *inbox) loadState(ctx context.Context, id task.ID) (task.State, error) 
 
 // stateWithoutRecord returns the state of a task without a record in the store. For a task that
 // this producer has submitted and waits for, that is the last state that a reply queue has sent, or
-// [task.StatePending]. For others it returns [task.ErrNotFound]. It takes in.mu and the lock of the
+// [task.StatePending]. For others, and those of SubmitTx, it returns [task.ErrNotFound]. It takes in.mu and the lock of the
 // waiter.
 func (in *inbox) stateWithoutRecord(id task.ID) (task.State, error) {
 	in.mu.Lock()
-	w := in.waiters[id]
-	submitted := w != nil && w.submitted
+	w, submitted := in.waiters[id], elsewhere
+	if w != nil {
+		submitted = w.submitted
+	}
 	in.mu.Unlock()
-	if !submitted {
+	if submitted == elsewhere {
 		return "", fmt.Errorf("swarmiji: state of %s: %w", id, errNoRecord())
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if in.replies && w.open != "" {
+	switch {
+	case in.replies && w.open != "":
 		return w.open, nil
+	case submitted == transactional:
+		return "", fmt.Errorf("swarmiji: state of %s: %w", id, errUncommitted())
 	}
 	return task.StatePending, nil
 }
 
-// submitted reports whether this producer has submitted the task and waits for its end. It takes
-// in.mu.
-func (in *inbox) submitted(id task.ID) bool {
+// submitted returns how this producer has submitted the task whose end it waits for. It takes in.mu.
+func (in *inbox) submitted(id task.ID) submission {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	w, ok := in.waiters[id]
-	return ok && w.submitted
+	if w, ok := in.waiters[id]; ok {
+		return w.submitted
+	}
+	return elsewhere
 }
 
 // noteOpen passes a record that is not final to the waiter of its task, if there is a waiter. It

@@ -65,7 +65,7 @@ func newInbox(p *Producer, store resultstore.ResultStore) *inbox {
 //
 // Returns [ErrClosed] after Close, and an error that wraps [broker.ErrUnavailable] if ctx ends
 // first. It takes in.mu, but not while it waits.
-func (in *inbox) register(ctx context.Context, id task.ID, codec *wire.Codec) (*waiter, error) {
+func (in *inbox) register(ctx context.Context, id task.ID, codec *wire.Codec, how submission) (*waiter, error) {
 	for {
 		losses, err := in.listening(ctx)
 		if err != nil {
@@ -78,7 +78,7 @@ func (in *inbox) register(ctx context.Context, id task.ID, codec *wire.Codec) (*
 		}
 		if in.losses == losses {
 			w := in.waiterLocked(id, codec)
-			w.submitted = true
+			w.submitted = max(w.submitted, how)
 			in.mu.Unlock()
 			return w, nil
 		}

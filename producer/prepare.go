@@ -29,6 +29,7 @@ type staged struct {
 	unique      *task.Unique      // may be nil
 	first       task.ID           // earlier submission that has the unique key; "": none
 	followed    bool              // a step of a workflow: its waiter is registered separately
+	inTx        bool              // stored in a transaction of the caller
 	chosen      bool              // the caller chose the id and can submit it again
 	shown       bool              // the arguments have no secrets, so previews show them
 	producer    *Producer
@@ -280,7 +281,11 @@ func (s *staged) stage(ctx context.Context, queue string, e *task.Envelope) erro
 // the envelope if a result is awaited, or may be by the tasks that follow. Returns the errors of
 // awaitResult.
 func (p *Producer) registerResult(ctx context.Context, s *staged) error {
-	pending, w, err := p.awaitResult(ctx, s.envelope.ID, s.effective)
+	how := sent
+	if s.inTx {
+		how = transactional
+	}
+	pending, w, err := p.awaitResult(ctx, s.envelope.ID, s.effective, how)
 	if err != nil {
 		return err
 	}
@@ -295,7 +300,7 @@ func (p *Producer) registerResult(ctx context.Context, s *staged) error {
 // awaitResult returns the handle of a task and registers a waiter with its store, as register does.
 // The waiter is nil if the result is ignored or no store is configured; the handle then has its
 // outcome already. Returns [task.ErrBadMetadata] for an unknown store and the errors of register.
-func (p *Producer) awaitResult(ctx context.Context, id task.ID, effective *task.Metadata) (task.Pending, *waiter, error) {
+func (p *Producer) awaitResult(ctx context.Context, id task.ID, effective *task.Metadata, how submission) (task.Pending, *waiter, error) {
 	if effective.IgnoreResult.Or(false) {
 		return &resolved{id: id}, nil, nil
 	}
@@ -306,7 +311,7 @@ func (p *Producer) awaitResult(ctx context.Context, id task.ID, effective *task.
 	if store == nil {
 		return &resolved{id: id, err: task.ErrNoResult}, nil, nil
 	}
-	w, err := p.inbox[store].register(ctx, id, p.codec)
+	w, err := p.inbox[store].register(ctx, id, p.codec, how)
 	if err != nil {
 		return nil, nil, err
 	}

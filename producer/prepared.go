@@ -34,7 +34,7 @@ func (p *Producer) SubmitPrepared(ctx context.Context, data []byte) (task.Pendin
 	if err := p.declareQueues(ctx); err != nil {
 		return nil, err
 	}
-	pending, w, err := p.awaitResult(ctx, task.ID(m.ID), &task.Metadata{})
+	pending, w, err := p.awaitResult(ctx, task.ID(m.ID), &task.Metadata{}, sent)
 	if err != nil {
 		return nil, err
 	}

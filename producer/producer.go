@@ -43,6 +43,7 @@ type Producer struct {
 	// capacity 1: held while queues are declared; other submissions wait within their ctx
 	declaring chan struct{}
 	declared  atomic.Bool
+	connected atomic.Bool // the streams of results were open
 
 	mu       sync.Mutex
 	closed   bool

@@ -27,7 +27,11 @@ import (
 
 func TestMain(m *testing.M) {
 	if suite.ProcessNode() != "" {
-		if err := dispatcher(); err != nil {
+		member := dispatcher
+		if os.Getenv(memberDatabase) != "" {
+			member = buyer
+		}
+		if err := member(); err != nil {
 			_, _ = fmt.Fprintln(os.Stdout, err)
 		}
 		return

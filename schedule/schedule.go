@@ -152,14 +152,35 @@ func (s *Schedule) Add(ctx context.Context, at When, call task.Call, opts ...Opt
 // for each call, in the same order. Options apply to all calls. If one of the calls is invalid, no
 // entry is added. With an error the list is nil. After [ErrUnavailable] some may have been added.
 func (s *Schedule) AddAll(ctx context.Context, at When, calls []task.Call, opts ...Option) ([]Added, error) {
-	now, err := s.now(ctx)
+	entries, added, err := s.prepare(ctx, at, calls, opts)
 	if err != nil {
 		return nil, err
+	}
+	return noteNew(added, entries, func(es []Entry) ([]bool, error) { return s.c.Store.Add(ctx, es) })
+}
+
+// noteNew adds entries by add and sets New of each result. Returns the error of add.
+func noteNew(added []Added, entries []Entry, add func([]Entry) ([]bool, error)) ([]Added, error) {
+	is, err := add(entries)
+	if err != nil {
+		return nil, err
+	}
+	for i := range added {
+		added[i].New = is[i]
+	}
+	return added, nil
+}
+
+// prepare returns the entries of AddAll, and their results without New. It reads the store.
+func (s *Schedule) prepare(ctx context.Context, at When, calls []task.Call, opts []Option) ([]Entry, []Added, error) {
+	now, err := s.now(ctx)
+	if err != nil {
+		return nil, nil, err
 	}
 	now = now.In(s.c.Location)
 	spec, first, said, err := at.spec(now)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if said == "" {
 		said = echo(spec, first, now)
@@ -169,19 +190,12 @@ func (s *Schedule) AddAll(ctx context.Context, at When, calls []task.Call, opts 
 	for i := range calls {
 		e := Entry{Next: first, AtOnce: atOnce}
 		if e.ID, e.Payload, err = s.payload(ctx, &calls[i], spec, opts, atOnce); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		entries[i] = e
 		added[i] = Added{ID: e.ID, Next: first, Spec: spec, Echo: said}
 	}
-	is, err := s.c.Store.Add(ctx, entries)
-	if err != nil {
-		return nil, err
-	}
-	for i := range added {
-		added[i].New = is[i]
-	}
-	return added, nil
+	return entries, added, nil
 }
 
 // now asks the store for the current time of its clock and waits for the answer. It returns the

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/swarmiji/swarmiji/tx"
 )
 
 // Errors of a store. An error of a store wraps one of them and the client's own error. Its text
@@ -209,6 +211,18 @@ type Repairer interface {
 	// Repair sets the due time of an entry that has no due time and is not paused. It reports whether
 	// it did so.
 	Repair(ctx context.Context, id string, next time.Time) (bool, error)
+}
+
+// TxAdder is a Store that can add entries in a transaction of the caller.
+type TxAdder interface {
+	// AddTx is Add in the transaction t. The entries exist if and only if the caller commits. It
+	// neither commits nor rolls back.
+	//
+	//   - Returns [ErrUnsupported] if t is a transaction of another database.
+	//   - Returns [ErrBadEntry] as Add does.
+	//   - After these errors nothing was added, and t can go on and commit.
+	//   - Other errors are those of the database. They may have ended t.
+	AddTx(ctx context.Context, t tx.Tx, entries []Entry) ([]bool, error)
 }
 
 // Named is a Store that has the name of its schedule.

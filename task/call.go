@@ -4,6 +4,8 @@ import (
 	"context"
 	"maps"
 	"time"
+
+	"github.com/swarmiji/swarmiji/tx"
 )
 
 // Call describes one task to submit: its name, arguments and options. It is a value; a Submitter
@@ -136,6 +138,12 @@ func WithExpires(t time.Time) Option { return func(c *Call) { c.Meta.Expires = S
 // returned task has.
 type Submitter interface {
 	Submit(ctx context.Context, c Call) (Pending, error)
+}
+
+// TxSubmitter submits a task in a transaction of the caller; a producer implements it. A nil error
+// means that the task is stored in the transaction. It exists if and only if the caller commits.
+type TxSubmitter interface {
+	SubmitTx(ctx context.Context, t tx.Tx, c Call) (Pending, error)
 }
 
 // BatchSubmitter submits many tasks at once. The pending tasks are in the order of the calls, nil

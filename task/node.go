@@ -3,6 +3,8 @@ package task
 import (
 	"context"
 	"iter"
+
+	"github.com/swarmiji/swarmiji/tx"
 )
 
 // Node is a workflow without its types: a step or a group of nodes, with the nodes that follow.
@@ -41,6 +43,13 @@ type WorkSubmitter interface {
 	// group before its follower. The last one is the task of the whole workflow. Members of a Map or a
 	// stream are left out.
 	SubmitWork(ctx context.Context, w Work) ([]Pending, error)
+}
+
+// TxWorkSubmitter submits workflows in a transaction of the caller. A producer implements it.
+type TxWorkSubmitter interface {
+	// SubmitWorkTx is SubmitWork of [WorkSubmitter]. A nil error means that the first messages are
+	// stored in the transaction. The workflow exists if and only if the caller commits.
+	SubmitWorkTx(ctx context.Context, t tx.Tx, w Work) ([]Pending, error)
 }
 
 // isGroup reports whether n is a group.

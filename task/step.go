@@ -4,6 +4,8 @@ import (
 	"context"
 	"iter"
 	"slices"
+
+	"github.com/swarmiji/swarmiji/tx"
 )
 
 // Step is a part of a workflow with an argument A and a result R: one task, or several in sequence.
@@ -171,7 +173,7 @@ func (r *Run[R]) Steps() []Pending { return slices.Clone(r.steps) }
 // headers and correlation apply; the steps have their own metadata. A step's own headers and
 // correlation override those of opts, and only that step has them.
 func (s Step[A, R]) Submit(ctx context.Context, to WorkSubmitter, args A, opts ...Option) (*Run[R], error) {
-	return submitWork[R](ctx, to, Work{Node: s.node.closed(), Args: args, Call: apply(Call{}, opts)})
+	return runOf[R](to.SubmitWork(ctx, Work{Node: s.node.closed(), Args: args, Call: apply(Call{}, opts)}))
 }
 
 // Submit submits the group as a workflow. See [Step.Submit].
@@ -179,8 +181,19 @@ func (f Fan[A, R]) Submit(ctx context.Context, to WorkSubmitter, args A, opts ..
 	return f.Part().Submit(ctx, to, args, opts...)
 }
 
-func submitWork[R any](ctx context.Context, to WorkSubmitter, w Work) (*Run[R], error) {
-	steps, err := to.SubmitWork(ctx, w)
+// SubmitTx submits the workflow in a transaction of the caller, as [Step.Submit] submits it otherwise.
+// The workflow exists if and only if the caller commits. See [Task.SubmitTx].
+func (s Step[A, R]) SubmitTx(ctx context.Context, to TxWorkSubmitter, in tx.Tx, args A, opts ...Option) (*Run[R], error) {
+	return runOf[R](to.SubmitWorkTx(ctx, in, Work{Node: s.node.closed(), Args: args, Call: apply(Call{}, opts)}))
+}
+
+// SubmitTx submits the group as a workflow. See [Step.SubmitTx].
+func (f Fan[A, R]) SubmitTx(ctx context.Context, to TxWorkSubmitter, in tx.Tx, args A, opts ...Option) (*Run[[]R], error) {
+	return f.Part().SubmitTx(ctx, to, in, args, opts...)
+}
+
+// runOf returns the workflow of these steps, the results of a submission.
+func runOf[R any](steps []Pending, err error) (*Run[R], error) {
 	if err != nil {
 		return nil, err
 	}
@@ -196,11 +209,11 @@ func submitWork[R any](ctx context.Context, to WorkSubmitter, w Work) (*Run[R], 
 // broker.ErrIndeterminate for the last members, which may be queued.
 func Stream[A, R, S any](ctx context.Context, to WorkSubmitter, inputs iter.Seq[A], each Part[A, R], then Part[Members[R], S], opts ...Option) (*Run[S], error) {
 	s := Chain(Map(each).Refer(), then)
-	return submitWork[S](ctx, to, Work{Node: s.node.closed(), Call: apply(Call{}, opts), Stream: func(yield func(any) bool) {
+	return runOf[S](to.SubmitWork(ctx, Work{Node: s.node.closed(), Call: apply(Call{}, opts), Stream: func(yield func(any) bool) {
 		for a := range inputs {
 			if !yield(a) {
 				return
 			}
 		}
-	}})
+	}}))
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"maps"
 	"reflect"
+
+	"github.com/swarmiji/swarmiji/tx"
 )
 
 // Task is the definition of a task: a name, metadata, and the types of its arguments and result. It
@@ -80,6 +82,17 @@ func apply(c Call, opts []Option) Call {
 // Submitter.
 func (t Task[A, R]) Submit(ctx context.Context, s Submitter, args A, opts ...Option) (*Future[R], error) {
 	p, err := s.Submit(ctx, t.Call(args, opts...))
+	if err != nil {
+		return nil, err
+	}
+	return FutureOf[R](p), nil
+}
+
+// SubmitTx submits one task in a transaction of the caller, which packages tx/sqltx and tx/pgxtx
+// convert. The task exists if and only if the caller commits. SubmitTx returns when it is stored in
+// the transaction, and does not commit. For its errors and the future see the Producer.
+func (t Task[A, R]) SubmitTx(ctx context.Context, s TxSubmitter, in tx.Tx, args A, opts ...Option) (*Future[R], error) {
+	p, err := s.SubmitTx(ctx, in, t.Call(args, opts...))
 	if err != nil {
 		return nil, err
 	}

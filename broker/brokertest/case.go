@@ -40,24 +40,25 @@ func needsLoss(h *Harness) string {
 }
 
 var (
-	needsDurable     = promised("Durable", func(p Promises) bool { return p.Durable })
-	needsExactCount  = promised("ExactCount", func(p Promises) bool { return p.ExactCount })
-	needsDedupe      = promised("Dedupe", func(p Promises) bool { return p.Dedupe })
-	needsOrder       = promised("Order", func(p Promises) bool { return p.Order })
-	needsPriorities  = promised("Priorities", func(p Promises) bool { return p.Priorities })
-	needsDelays      = promised("Delays", func(p Promises) bool { return p.Delays })
-	needsBatch       = promised("Batch", func(p Promises) bool { return p.Batch })
-	needsRetry       = promised("Retry", func(p Promises) bool { return p.Retry })
-	needsSyncAck     = promised("SyncAck", func(p Promises) bool { return p.SyncAck })
-	needsResize      = promised("Resize", func(p Promises) bool { return p.Resize })
-	needsInspect     = promised("Inspect", func(p Promises) bool { return p.Inspect })
-	needsDeadLetters = promised("DeadLetters", func(p Promises) bool { return p.DeadLetters })
-	needsFind        = promised("Find", func(p Promises) bool { return p.Find })
-	needsWatch       = promised("Watch", func(p Promises) bool { return p.Watch })
-	needsWitness     = promised("Witness", func(p Promises) bool { return p.Witness })
-	needsMaxBody     = promised("a MaxBody", func(p Promises) bool { return p.MaxBody > 0 })
-	needsQueues      = promisedNot("OpenQueues: every name is a queue", func(p Promises) bool { return p.OpenQueues })
-	needsLeases      = func(h *Harness) string { return suite.Unless(h.Leases > 0, "the harness names no Leases") }
+	needsDurable      = promised("Durable", func(p Promises) bool { return p.Durable })
+	needsExactCount   = promised("ExactCount", func(p Promises) bool { return p.ExactCount })
+	needsDedupe       = promised("Dedupe", func(p Promises) bool { return p.Dedupe })
+	needsOrder        = promised("Order", func(p Promises) bool { return p.Order })
+	needsPriorities   = promised("Priorities", func(p Promises) bool { return p.Priorities })
+	needsDelays       = promised("Delays", func(p Promises) bool { return p.Delays })
+	needsBatch        = promised("Batch", func(p Promises) bool { return p.Batch })
+	needsRetry        = promised("Retry", func(p Promises) bool { return p.Retry })
+	needsSyncAck      = promised("SyncAck", func(p Promises) bool { return p.SyncAck })
+	needsResize       = promised("Resize", func(p Promises) bool { return p.Resize })
+	needsInspect      = promised("Inspect", func(p Promises) bool { return p.Inspect })
+	needsDeadLetters  = promised("DeadLetters", func(p Promises) bool { return p.DeadLetters })
+	needsFind         = promised("Find", func(p Promises) bool { return p.Find })
+	needsWatch        = promised("Watch", func(p Promises) bool { return p.Watch })
+	needsWitness      = promised("Witness", func(p Promises) bool { return p.Witness })
+	needsTransactions = promised("Transactions", func(p Promises) bool { return p.Transactions })
+	needsMaxBody      = promised("a MaxBody", func(p Promises) bool { return p.MaxBody > 0 })
+	needsQueues       = promisedNot("OpenQueues: every name is a queue", func(p Promises) bool { return p.OpenQueues })
+	needsLeases       = func(h *Harness) string { return suite.Unless(h.Leases > 0, "the harness names no Leases") }
 )
 
 // cases returns every case of the suite, area by area.
@@ -65,6 +66,6 @@ func cases() []testCase {
 	return slices.Concat(
 		deliverCases(), nameCases(), settleCases(), prefetchCases(), orderCases(), priorityCases(), delayCases(),
 		closeCases(), batchCases(), retryCases(), deadCases(), scanCases(), inspectCases(), findCases(),
-		leaseCases(), faultCases(), watchCases(), witnessCases(), modelCases(),
+		leaseCases(), faultCases(), watchCases(), witnessCases(), transactionCases(), modelCases(),
 	)
 }

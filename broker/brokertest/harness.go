@@ -35,6 +35,13 @@ type Harness struct {
 	// most age. 0: the adapter's default. nil: the cases that need it are skipped by name.
 	Bounded func(t testing.TB, most int, age time.Duration) broker.Broker
 
+	// Begin begins a transaction on the database of the Brokers, by a connection that belongs to none
+	// of them. Needed with the promise Transactions.
+	Begin func(t testing.TB) Transaction
+
+	// Foreign begins transactions that the Brokers must refuse, by the names of their databases.
+	Foreign map[string]func(t testing.TB) Transaction
+
 	// Prefix begins the name of every queue and node that the suite uses, for servers where a
 	// namespace is only such a prefix.
 	Prefix string
@@ -91,6 +98,8 @@ type Promises struct {
 	Find        bool // broker.Finder
 	Watch       bool // broker.Watcher
 	Witness     bool // broker.Witness
+	// broker.TxPublisher
+	Transactions bool
 
 	// The next fields weaken the rules: such an adapter cannot do what most can. The cases that need
 	// it are skipped by name or check less.

@@ -74,6 +74,7 @@ func checkPromises(w *world) {
 	has("Find", p.Find, offers[broker.Finder](b))
 	has("Watch", p.Watch, offers[broker.Watcher](b))
 	has("Witness", p.Witness, offers[broker.Witness](b))
+	has("Transactions", p.Transactions, offers[broker.TxPublisher](b))
 	has("Resize", p.Resize, offers[broker.Resizer](s))
 	has("SyncAck", p.SyncAck, offers[broker.SyncAcker](d))
 	if a, ok := capability.As[broker.PrefetchAdviser](b); ok && a.PrefetchPerWorker() < 1 {
@@ -107,7 +108,7 @@ func checkWrapped(w *world) {
 		suite.CapabilityOf[broker.Retrier](), suite.CapabilityOf[broker.Declarer](), suite.CapabilityOf[broker.PrefetchAdviser](),
 		suite.CapabilityOf[broker.Inspector](), suite.CapabilityOf[broker.Auditor](), suite.CapabilityOf[broker.Locator](),
 		suite.CapabilityOf[broker.Finder](), suite.CapabilityOf[broker.Watcher](), suite.CapabilityOf[broker.DeadLetterer](),
-		suite.CapabilityOf[broker.Witness]())
+		suite.CapabilityOf[broker.Witness](), suite.CapabilityOf[broker.TxPublisher]())
 	q := w.queue(b, "wrapped")
 	s := w.subscribe(b, q, 1)
 	suite.Keeps(w, s, subscriptionWrapper{s}, suite.CapabilityOf[broker.Resizer](), suite.CapabilityOf[broker.Buffer](),

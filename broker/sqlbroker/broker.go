@@ -50,6 +50,7 @@ var (
 	_ broker.Finder         = (*Broker)(nil)
 	_ broker.Watcher        = (*Broker)(nil)
 	_ broker.Witness        = (*Broker)(nil)
+	_ broker.TxPublisher    = (*Broker)(nil)
 	_ broker.Resizer        = (*subscription)(nil)
 	_ broker.Buffer         = (*subscription)(nil)
 	_ broker.SyncAcker      = (*delivery)(nil)

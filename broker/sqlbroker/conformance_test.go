@@ -2,6 +2,7 @@ package sqlbroker_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
+	"github.com/swarmiji/swarmiji/sqldb"
 )
 
 const (
@@ -27,7 +29,8 @@ const (
 // promises are the promises over both kinds of databases.
 var promises = brokertest.Promises{
 	Durable: true, ExactCount: true, Dedupe: true, Order: true, Priorities: true, Delays: true, Batch: true, Retry: true,
-	SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Find: true, Watch: true, Witness: true, Outlives: true, MaxBody: testMaxBody,
+	SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Find: true, Watch: true, Witness: true, Transactions: true,
+	Outlives: true, MaxBody: testMaxBody,
 }
 
 // config returns the settings of the Brokers of the tests.
@@ -44,6 +47,19 @@ func open(t testing.TB, cfg sqlbroker.Config) *sqlbroker.Broker {
 	}
 	return b
 }
+
+// owner is a Broker that closes its database.
+type owner struct {
+	*sqlbroker.Broker
+	db sqldb.DB
+}
+
+func (o owner) Close(ctx context.Context) error {
+	return errors.Join(o.Broker.Close(ctx), o.db.Close(ctx))
+}
+
+// owning returns a Broker with these settings that closes its database.
+func owning(t testing.TB, cfg sqlbroker.Config) broker.Broker { return owner{open(t, cfg), cfg.DB} }
 
 // memoryDir returns a directory in memory if the system has one, because thousands of commits on a
 // disk are slow.
@@ -62,13 +78,15 @@ func TestConformanceSQLite(t *testing.T) {
 	brokertest.Run(t, func(c testing.TB) *brokertest.Harness {
 		ns := testserver.Namespace() // many namespaces share one file
 		return &brokertest.Harness{
-			Open:    func(t testing.TB) broker.Broker { return open(t, config(t, url, ns)) },
+			Open:    func(t testing.TB) broker.Broker { return owning(t, config(t, url, ns)) },
 			Restart: func(testing.TB) {}, // a file has no server
 			Bounded: func(t testing.TB, most int, age time.Duration) broker.Broker {
 				cfg := config(t, url, ns)
 				cfg.DeadMax, cfg.DeadTTL = most, age
-				return open(t, cfg)
+				return owning(t, cfg)
 			},
+			Begin:       begin(url),
+			Foreign:     foreign(c),
 			Promises:    promises,
 			Leases:      leases(c),
 			Quiet:       150 * time.Millisecond,
@@ -87,6 +105,40 @@ func TestConformancePostgres(t *testing.T) {
 		h.Report = "../../docs/capabilities/broker-postgres.json"
 		return h
 	})
+}
+
+// begin returns a function that begins transactions on the database of a URL.
+func begin(url string) func(t testing.TB) brokertest.Transaction {
+	return func(t testing.TB) brokertest.Transaction { return brokertest.Transaction(sqltest.Begin(t, url)) }
+}
+
+// foreign returns transactions of other databases.
+func foreign(t testing.TB) map[string]func(t testing.TB) brokertest.Transaction {
+	if !strings.Contains(t.Name(), "/transaction/") {
+		return nil
+	}
+	other := filepath.Join(t.TempDir(), "other.db")
+	closed(t, open(t, config(t, "sqlite://"+other, "other"))) // it has the tables too
+	srv := testserver.RequirePostgres(t)
+	database, err := srv.Database(testwait.Long(t), testserver.Namespace())
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed(t, open(t, config(t, database, "other")))
+	return map[string]func(t testing.TB) brokertest.Transaction{
+		"another file": begin("sqlite://" + other), "a database in memory": begin("sqlite::memory:"), "another database of the server": begin(database),
+	}
+}
+
+// closed makes the tables of b and closes it.
+func closed(t testing.TB, b *sqlbroker.Broker) {
+	t.Helper()
+	if err := b.Declare(t.Context(), broker.Queue{Name: "q"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestConformanceShortLease runs the suite with cuts that last longer than the lease, so that
@@ -150,14 +202,14 @@ func postgresHarness(t testing.TB, srv *testserver.Postgres, lease time.Duration
 				line = testserver.NewRelay(t, srv.Addr())
 			}
 			line.SetDown(down)
-			b := open(t, config(t, line.URL(srv.URL())+"&pool_max_conns=4", ns))
+			b := owning(t, config(t, line.URL(srv.URL())+"&pool_max_conns=4", ns))
 			relays[b] = line
 			return b
 		},
 		Bounded: func(t testing.TB, most int, age time.Duration) broker.Broker {
 			cfg := config(t, srv.URL(), ns)
 			cfg.DeadMax, cfg.DeadTTL = most, age
-			return open(t, cfg)
+			return owning(t, cfg)
 		},
 		Sever: func(c testing.TB, b broker.Broker) {
 			line := of(b)
@@ -187,6 +239,8 @@ func postgresHarness(t testing.TB, srv *testserver.Postgres, lease time.Duration
 			all(true)
 			return func() { all(false) }
 		},
+		Begin:       begin(srv.URL()),
+		Foreign:     foreign(t),
 		Secret:      srv.Password(),
 		Promises:    promises,
 		Leases:      leases(t),

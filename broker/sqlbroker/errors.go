@@ -35,6 +35,8 @@ func classOf(err error) error {
 		return broker.ErrAccess
 	case sqlconn.ErrClosed:
 		return broker.ErrClosed
+	case sqlconn.ErrForeign:
+		return broker.ErrUnsupported
 	}
 	return nil
 }

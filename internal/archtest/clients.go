@@ -47,9 +47,9 @@ var clients = []client{
 		why:   "only who wants a server in the process links one, 11 MB",
 	},
 	{
-		path: "github.com/jackc/pgx/v5",
-		// the tests of internal/sqlconn
-		may:   []string{"internal/sqlconn", "internal/sqlconn/postgres", "sqldb/postgres", "internal/testserver", "tx/pgxtx", "bench/..."},
+		path:  "github.com/jackc/pgx/v5",
+		may:   []string{"internal/sqlconn/postgres", "internal/sqlconn/sqltest", "sqldb/postgres", "internal/testserver", "tx/pgxtx", "bench/..."},
+		tests: true, // they begin transactions as users do
 		reach: []string{"sqldb/postgres", "internal/sqlconn/sqltest", "open/postgres", "open/all", "@programs"},
 		why:   "SQL is spoken through one connection, which knows the servers' errors",
 	},

@@ -340,8 +340,8 @@ var layers = []rule{
 	{
 		"test",
 		[]string{"internal/sqlconn/sqltest"},
-		[]string{"sqldb", "task", "internal/sqlconn", "@engines"},
-		"it opens the databases of tests; only tests may import it",
+		[]string{"sqldb", "task", "internal/sqlconn", "@engines", "tx", "tx/pgxtx", "tx/sqltx"},
+		"it opens the databases of tests, and begins transactions as users do; only tests may import it",
 	},
 	{
 		"L2",
@@ -460,7 +460,7 @@ var layers = []rule{
 	{
 		"L5",
 		[]string{"bench/...", "examples/..."},
-		[]string{"task", "@ports", "middleware", "when", "schedule", "jobs", "jobs/queue", "jobs/runner", "jobs/bedrock", "jobs/callback", "producer", "consumer", "open", "open/*", "@adapters", "@connects", "@leaves", "internal/testserver", "internal/ledger", "internal/graphs", "examples/demo", "limit", "revoke", "middleware/gometrics", "middleware/tracing"},
+		[]string{"task", "@ports", "middleware", "when", "schedule", "jobs", "jobs/queue", "jobs/runner", "jobs/bedrock", "jobs/callback", "producer", "consumer", "open", "open/*", "@adapters", "@connects", "@leaves", "tx/sqltx", "internal/testserver", "internal/ledger", "internal/graphs", "examples/demo", "limit", "revoke", "middleware/gometrics", "middleware/tracing"},
 		"programs use the library as its users do; these may start a server of their own, keep a ledger, and run the tests' workflows",
 	},
 	{

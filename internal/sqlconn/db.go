@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/swarmiji/swarmiji/capability"
@@ -46,6 +47,7 @@ func Of(db sqldb.DB, component string) (*Conn, error) {
 // Conn returns a Conn for an adapter. component names the tables that [Conn.Ready] creates.
 func (d *DB) Conn(component string) *Conn {
 	c := &Conn{db: d, component: component, watchers: make(map[*Watcher]struct{})}
+	c.ring = newRing(c.tell)
 	c.life, c.end = context.WithCancel(context.Background())
 	return c
 }
@@ -68,6 +70,8 @@ type Conn struct {
 	component string
 	life      context.Context // ends with Close
 	end       context.CancelFunc
+	ring      *ring        // for transactions of callers
+	identity  atomic.Value // string, see isOwn
 
 	mu       sync.Mutex
 	ready    bool // the tables have the newest version
@@ -85,10 +89,6 @@ func (c *Conn) Shared() bool { return c.db.db.Shared() }
 
 // Interval returns the pause before a call is repeated, after attempt failures beyond the first.
 func (c *Conn) Interval(attempt int) time.Duration { return c.db.backoff.Interval(attempt) }
-
-// Text returns a statement as a transaction of the user must run it: its tables have the schema in
-// front of their names. The methods of [Tx] do the same.
-func (c *Conn) Text(query string) string { return c.db.db.Text(query) }
 
 // Update runs fn in a transaction that may write. If fn returns nil, it commits the transaction to
 // the disk. If fn returns an error, it rolls back and returns this error unchanged.
@@ -119,10 +119,15 @@ func (c *Conn) write(ctx context.Context, kind Kind, fn Func) error {
 	defer c.running.Done()
 	topics, err := c.db.db.Update(ctx, c.life, kind, fn)
 	if len(topics) > 0 && err == nil {
-		c.db.wake.own(topics, c)
-		c.db.db.Tell(topics)
+		c.tell(topics)
 	}
 	return err
+}
+
+// tell notifies the watchers of topics in all processes.
+func (c *Conn) tell(topics []string) {
+	c.db.wake.own(topics, c)
+	c.db.db.Tell(topics)
 }
 
 // View runs fn, which only reads. Its statements do not share a transaction. Each statement sees
@@ -158,6 +163,7 @@ func (c *Conn) Close(ctx context.Context) error {
 	c.watchers = nil
 	c.mu.Unlock()
 	c.end()
+	c.ring.close()
 	for w := range watchers {
 		c.db.wake.remove(w)
 	}

@@ -93,6 +93,7 @@ type (
 func Class(err error) error {
 	for _, class := range []error{
 		ErrClosed, ErrIndeterminate, ErrUnavailable, ErrConflict, ErrFull, ErrAccess, ErrCorrupt, ErrRefused, ErrNewerSchema,
+		ErrForeign,
 	} {
 		if errors.Is(err, class) {
 			return class

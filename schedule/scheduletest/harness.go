@@ -39,6 +39,13 @@ type Harness struct {
 	// the entry's last tick and keeps the entry, as an older listener did.
 	Stray func(t testing.TB, id string)
 
+	// Begin begins a transaction on the database of the stores, by a connection that belongs to none of
+	// them. Needed with the promise Transactions.
+	Begin func(t testing.TB) Transaction
+
+	// Foreign begins transactions that the stores must refuse, by the names of their databases.
+	Foreign map[string]func(t testing.TB) Transaction
+
 	// Secret is the password in the configuration of Open. No error may contain it. "": no password.
 	Secret string
 
@@ -70,4 +77,6 @@ type Promises struct {
 	Watch   bool // schedule.Watcher
 	Repair  bool // schedule.Repairer
 	Durable bool // confirmed changes survive Restart
+	// schedule.TxAdder
+	Transactions bool
 }

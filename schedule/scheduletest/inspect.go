@@ -275,6 +275,8 @@ func watchCases() []testCase {
 				offered["Watch"] = [2]bool{watches, w.h.Promises.Watch}
 				_, repairs := capability.As[schedule.Repairer](s)
 				offered["Repair"] = [2]bool{repairs, w.h.Promises.Repair}
+				_, transactions := capability.As[schedule.TxAdder](s)
+				offered["Transactions"] = [2]bool{transactions, w.h.Promises.Transactions}
 				for name, is := range offered {
 					if is[0] != is[1] {
 						w.Errorf("%s: offered %v, promised %v", name, is[0], is[1])

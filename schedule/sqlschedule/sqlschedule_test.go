@@ -41,12 +41,44 @@ func fileURL(t testing.TB) string {
 	return u.String()
 }
 
+var promises = scheduletest.Promises{List: true, Pause: true, Watch: true, Repair: true, Durable: true, Transactions: true}
+
+// begin returns a function that begins transactions on the database of a URL.
+func begin(url string) func(t testing.TB) scheduletest.Transaction {
+	return func(t testing.TB) scheduletest.Transaction { return scheduletest.Transaction(sqltest.Begin(t, url)) }
+}
+
+// foreign returns transactions of other databases.
+func foreign(t testing.TB) map[string]func(t testing.TB) scheduletest.Transaction {
+	if !strings.Contains(t.Name(), "/transaction/") {
+		return nil
+	}
+	database, err := testserver.RequirePostgres(t).Database(testwait.Long(t), testserver.Namespace())
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make(map[string]func(t testing.TB) scheduletest.Transaction)
+	for name, url := range map[string]string{"another file": fileURL(t), "another database of the server": database} {
+		s := open(t, sqlschedule.Config{DB: sqltest.Open(t, url)})
+		if _, err := s.Due(t.Context(), 0); err != nil { // makes the tables
+			t.Fatal(err)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		all[name] = begin(url)
+	}
+	return all
+}
+
 func liteHarness(t testing.TB) *scheduletest.Harness {
 	at := fileURL(t)
 	return &scheduletest.Harness{
 		Open:     func(t testing.TB) scheduletest.Store { return open(t, sqlschedule.Config{DB: sqltest.Open(t, at)}) },
 		Restart:  func(testing.TB) {}, // SQLite has no server; TestKilled covers killed processes
-		Promises: scheduletest.Promises{List: true, Pause: true, Watch: true, Repair: true, Durable: true},
+		Begin:    begin(at),
+		Foreign:  foreign(t),
+		Promises: promises,
 		Report:   "../../docs/capabilities/schedules-sqlite.json",
 	}
 }
@@ -78,7 +110,9 @@ func postgresHarness(t testing.TB) *scheduletest.Harness {
 			}
 		},
 		Secret:   p.Password(),
-		Promises: scheduletest.Promises{List: true, Pause: true, Watch: true, Repair: true, Durable: true},
+		Begin:    begin(p.URL()),
+		Foreign:  foreign(t),
+		Promises: promises,
 		Report:   "../../docs/capabilities/schedules-postgres.json",
 	}
 }

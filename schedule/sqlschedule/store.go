@@ -40,6 +40,7 @@ var (
 	_ schedule.Repairer = (*Store)(nil)
 	_ schedule.Watcher  = (*Store)(nil)
 	_ schedule.Named    = (*Store)(nil)
+	_ schedule.TxAdder  = (*Store)(nil)
 )
 
 // Name returns the schedule's name. See [schedule.Named].
@@ -73,6 +74,8 @@ func (s *Store) wrap(what string, err error) error {
 		return err
 	case errors.Is(err, sqlconn.ErrClosed):
 		return fmt.Errorf("sqlschedule %s: %w: %w", what, schedule.ErrClosed, err)
+	case errors.Is(err, sqlconn.ErrForeign):
+		return fmt.Errorf("sqlschedule %s: %w: %w", what, schedule.ErrUnsupported, err)
 	}
 	for _, class := range []error{sqlconn.ErrUnavailable, sqlconn.ErrIndeterminate, sqlconn.ErrConflict, sqlconn.ErrFull, sqlconn.ErrAccess} {
 		if errors.Is(err, class) {
@@ -109,16 +112,27 @@ func (s *Store) update(ctx context.Context, what string, fn sqlconn.Func) error 
 // If an entry is invalid, it adds nothing and returns [schedule.ErrBadEntry]. The entries are added
 // in several transactions; after another error, wrapped by wrap, some may have been added.
 func (s *Store) Add(ctx context.Context, entries []schedule.Entry) ([]bool, error) {
-	var errs []error
-	for i := range entries {
-		errs = append(errs, entries[i].Check())
-	}
-	if err := errors.Join(errs...); err != nil {
+	if err := checkEntries(entries); err != nil {
 		return nil, err
 	}
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
+	return inChunks(entries, func(part []schedule.Entry) ([]bool, error) { return s.add(ctx, part) })
+}
+
+// checkEntries returns the errors of all invalid entries, joined.
+func checkEntries(entries []schedule.Entry) error {
+	var errs []error
+	for i := range entries {
+		errs = append(errs, entries[i].Check())
+	}
+	return errors.Join(errs...)
+}
+
+// inChunks calls add for parts of entries that fit into one statement, until an error. It returns the
+// answers of all.
+func inChunks(entries []schedule.Entry, add func([]schedule.Entry) ([]bool, error)) ([]bool, error) {
 	added := make([]bool, 0, len(entries))
 	for len(entries) > 0 {
 		n, size := 0, 0
@@ -126,7 +140,7 @@ func (s *Store) Add(ctx context.Context, entries []schedule.Entry) ([]bool, erro
 			size += len(entries[n].Payload)
 			n++
 		}
-		fresh, err := s.add(ctx, entries[:n])
+		fresh, err := add(entries[:n])
 		if err != nil {
 			return nil, err
 		}
@@ -143,6 +157,22 @@ func (s *Store) Add(ctx context.Context, entries []schedule.Entry) ([]bool, erro
 // an error of the first transaction the entries may be added, and after one of the second they are
 // added. Errors are wrapped by wrap.
 func (s *Store) add(ctx context.Context, entries []schedule.Entry) ([]bool, error) {
+	var added []bool
+	var known [][]any
+	err := s.conn.Single(ctx, func(ctx context.Context, tx *sqlconn.Tx) (err error) {
+		added, known, err = s.insert(ctx, tx, entries)
+		return err
+	})
+	if err != nil {
+		return nil, s.wrap("add", err)
+	}
+	_, err = s.repair(ctx, "add", known)
+	return added, err
+}
+
+// insert adds up to chunk entries by one statement. It returns for each whether it is new, and the
+// rows (id, next) of those that existed.
+func (s *Store) insert(ctx context.Context, tx *sqlconn.Tx, entries []schedule.Entry) (added []bool, known [][]any, err error) {
 	rows, query, place := make([][]any, len(entries)), s.text.add, 0
 	for i := range entries {
 		rows[i] = []any{entries[i].ID, hex.EncodeToString(entries[i].Payload), entries[i].Next.UnixMilli()}
@@ -158,38 +188,32 @@ func (s *Store) add(ctx context.Context, entries []schedule.Entry) ([]bool, erro
 			rows[i] = append(rows[i], place)
 		}
 	}
-	var fresh map[string]bool
-	err := s.conn.Single(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
-		fresh = make(map[string]bool)
-		answer, err := tx.Query(ctx, query, s.name, asJSON(rows))
-		if err != nil {
-			return err
-		}
-		for answer.Next() {
-			var id string
-			if err := answer.Scan(&id); err != nil {
-				return err
-			}
-			fresh[id] = true
-		}
-		if len(fresh) > 0 {
-			tx.Notify(s.topic)
-		}
-		return errors.Join(answer.Err(), answer.Close())
-	})
+	fresh := make(map[string]bool)
+	answer, err := tx.Query(ctx, query, s.name, asJSON(rows))
 	if err != nil {
-		return nil, s.wrap("add", err)
+		return nil, nil, err
 	}
-	added := make([]bool, len(entries))
-	var known [][]any
+	for answer.Next() {
+		var id string
+		if err := answer.Scan(&id); err != nil {
+			return nil, nil, err
+		}
+		fresh[id] = true
+	}
+	if err := errors.Join(answer.Err(), answer.Close()); err != nil {
+		return nil, nil, err
+	}
+	if len(fresh) > 0 {
+		tx.Notify(s.topic)
+	}
+	added = make([]bool, len(entries))
 	for i := range entries {
 		if added[i] = fresh[entries[i].ID]; !added[i] {
 			known = append(known, []any{entries[i].ID, entries[i].Next.UnixMilli()})
 		}
 		delete(fresh, entries[i].ID) // if the call has the entry twice, only the first was added
 	}
-	_, err = s.repair(ctx, "add", known)
-	return added, err
+	return added, known, nil
 }
 
 // repair sets the due time of those of the given entries (id, next) that have no due time, claim or
@@ -203,12 +227,19 @@ func (s *Store) repair(ctx context.Context, what string, rows [][]any) (n int64,
 		return 0, err
 	}
 	err = s.conn.Single(ctx, func(ctx context.Context, tx *sqlconn.Tx) (err error) {
-		if n, err = tx.Exec(ctx, s.text.mend, s.name, asJSON(rows)); n > 0 {
-			tx.Notify(s.topic)
-		}
+		n, err = s.setDue(ctx, tx, rows)
 		return err
 	})
 	return n, s.wrap(what, err)
+}
+
+// setDue is repair in a transaction.
+func (s *Store) setDue(ctx context.Context, tx *sqlconn.Tx, rows [][]any) (int64, error) {
+	n, err := tx.Exec(ctx, s.text.mend, s.name, asJSON(rows))
+	if n > 0 {
+		tx.Notify(s.topic)
+	}
+	return n, err
 }
 
 // Due implements [schedule.Store]: it returns up to max due ticks without a valid claim, the

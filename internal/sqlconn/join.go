@@ -1,0 +1,241 @@
+package sqlconn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/swarmiji/swarmiji/tx"
+)
+
+// ErrForeign reports a transaction of the caller that belongs to another database. Nothing was
+// written.
+var ErrForeign = errors.New("sql transaction of another database")
+
+// readyWait limits how long Join waits for the Conn's own connection to a SQLite file. The caller's
+// transaction may hold the lock for which that connection waits.
+const readyWait = time.Second
+
+// kind returns 'false' on PostgreSQL and '0' on SQLite, and fails on neither.
+const kind = "SELECT CAST(1=0 AS text)"
+
+// Join runs fn in t, a transaction of the caller. It neither commits nor rolls back. Watchers of the
+// topics that fn passes to [Tx.Notify] are notified several times within the next half second, since
+// Join does not see the commit.
+//
+// ready runs first, without t. It makes the tables and reads by the Conn's own connection. rights are
+// the privileges on tables that fn needs, such as "INSERT swarmiji_message". Statements of fn have
+// parameters of the types string, int64 and []byte only.
+//
+//   - Returns [ErrForeign] if t belongs to another database.
+//   - Returns [ErrAccess] if t is read-only or its role lacks one of the rights.
+//   - Returns [ErrUnavailable] if ready waits too long for a lock that t may hold.
+//   - After these errors, and on SQLite after an error of fn, nothing was written and t can go on.
+//   - Other errors are those of ready, fn and the database.
+func (c *Conn) Join(ctx context.Context, t tx.Tx, ready func(ctx context.Context) error, rights []string, fn Func) error {
+	if err := c.begin(); err != nil {
+		return err
+	}
+	defer c.running.Done()
+	if !c.Shared() {
+		return &failure{ErrForeign, errors.New("a database in memory has no other connections; use a file")}
+	}
+	if err := c.beforeJoin(ctx, ready); err != nil {
+		return err
+	}
+	j := NewTx(c.Dialect(), joined{t, c.db.db}, false)
+	if err := c.checkJoined(ctx, j, rights); err != nil {
+		return err
+	}
+	if c.Dialect() == Postgres {
+		err := j.Verdict(fn(ctx, j))
+		if err == nil {
+			c.ring.add(j.topics)
+		}
+		return err
+	}
+	return inSavepoint(ctx, j, fn)
+}
+
+// beforeJoin runs ready, on SQLite within readyWait.
+func (c *Conn) beforeJoin(ctx context.Context, ready func(ctx context.Context) error) error {
+	if c.Dialect() == Postgres {
+		return ready(ctx)
+	}
+	short, cancel := context.WithTimeout(ctx, readyWait)
+	defer cancel()
+	err := ready(short)
+	if errors.Is(err, ErrUnavailable) && ctx.Err() == nil {
+		return fmt.Errorf("tables or queues must be made before the transaction begins, since it may hold the write lock of the SQLite file: %w", err)
+	}
+	return err
+}
+
+// checkJoined returns ErrForeign or ErrAccess if the transaction j cannot be used. Its statements do
+// not fail.
+func (c *Conn) checkJoined(ctx context.Context, j *Tx, rights []string) error {
+	var answer string
+	if err := j.Row(ctx, kind).Scan(&answer); err != nil {
+		return err
+	}
+	if isPostgres := answer == "false"; isPostgres != (c.Dialect() == Postgres) {
+		return &failure{ErrForeign, fmt.Errorf("it is not a transaction of %s", c.Dialect())}
+	}
+	if c.Dialect() == SQLite {
+		return c.checkFile(ctx, j)
+	}
+	var theirs, readOnly, missing string
+	schema := c.db.db.Schema()
+	schema = schema[1 : len(schema)-1] // it has no quotes inside
+	identity := identity(schema)
+	if err := j.Row(ctx, identity+", current_setting('transaction_read_only'), "+missingRights(schema, rights)+fromDatabase).Scan(&theirs, &readOnly, &missing); err != nil {
+		return err
+	}
+	same, err := c.isOwn(ctx, identity+fromDatabase, func(ours string) bool { return ours == theirs })
+	switch {
+	case err != nil:
+		return err
+	case !same:
+		return &failure{ErrForeign, errors.New("it belongs to another server or database")}
+	case missing != "":
+		return &failure{ErrAccess, fmt.Errorf("the role of the transaction needs the privileges: %s", strings.TrimSuffix(missing, ", "))}
+	case readOnly == "on":
+		return &failure{ErrAccess, errors.New("the transaction is read-only")}
+	}
+	return nil
+}
+
+const fromDatabase = ` FROM pg_database AS d WHERE d.datname = current_database()`
+
+// identity returns the first column of a query that names the database. Two servers that run at one
+// time have different start times, also if one is a copy of the other.
+func identity(schema string) string {
+	return `SELECT CAST(CAST(extract(epoch FROM pg_postmaster_start_time()) * 1000000 AS bigint) AS text) || ' ' || CAST(d.oid AS text)
+		|| ' ' || coalesce(CAST(` + oid(schema, "swarmiji_schema") + ` AS text), 'none')`
+}
+
+// oid returns an expression for the id of a table, or null. Unlike to_regclass it never fails.
+func oid(schema, table string) string {
+	return `(SELECT r.oid FROM pg_class AS r JOIN pg_namespace AS n ON n.oid = r.relnamespace WHERE n.nspname = '` + schema + `' AND r.relname = '` + table + `')`
+}
+
+// missingRights returns an expression for the text of those rights that the role does not have.
+func missingRights(schema string, rights []string) string {
+	parts := []string{`CASE WHEN coalesce(has_schema_privilege((SELECT n.oid FROM pg_namespace AS n WHERE n.nspname = '` + schema + `'), 'USAGE'), false)
+		THEN '' ELSE 'USAGE ON SCHEMA ` + schema + `, ' END`}
+	for _, r := range rights {
+		privilege, table, _ := strings.Cut(r, " ")
+		parts = append(parts, fmt.Sprintf(`CASE WHEN coalesce(has_table_privilege(%s, '%s'), false) THEN '' ELSE '%s ON %s, ' END`, oid(schema, table), privilege, privilege, table))
+	}
+	return strings.Join(parts, " || ")
+}
+
+// file returns the path of the file.
+const file = "SELECT file FROM pragma_database_list WHERE name = 'main'"
+
+// checkFile returns ErrForeign if the transaction j on SQLite is not one of the Conn's file.
+func (c *Conn) checkFile(ctx context.Context, j *Tx) error {
+	var theirs string
+	if err := j.Row(ctx, file).Scan(&theirs); err != nil {
+		return err
+	}
+	same, err := c.isOwn(ctx, file, func(ours string) bool { return sameFile(ours, theirs) })
+	if err == nil && !same {
+		err = &failure{ErrForeign, errors.New("it belongs to another SQLite file")}
+	}
+	return err
+}
+
+// isOwn reports whether match accepts the Conn's answer to the query. The answer is kept. After a
+// mismatch it is read again once, since the server may have been started again.
+func (c *Conn) isOwn(ctx context.Context, query string, match func(ours string) bool) (bool, error) {
+	if ours, ok := c.identity.Load().(string); ok && match(ours) {
+		return true, nil
+	}
+	var ours string
+	err := c.View(ctx, func(ctx context.Context, tx *Tx) error { return tx.Row(ctx, query).Scan(&ours) })
+	if err != nil {
+		return false, err
+	}
+	c.identity.Store(ours)
+	return match(ours), nil
+}
+
+// sameFile reports whether two paths name one file. "" is a database in memory.
+func sameFile(a, b string) bool {
+	if a == "" || b == "" {
+		return false
+	}
+	one, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	other, err := os.Stat(b)
+	return err == nil && os.SameFile(one, other)
+}
+
+// inSavepoint runs fn in the transaction j on SQLite. If fn fails, its changes are undone.
+func inSavepoint(ctx context.Context, j *Tx, fn Func) error {
+	if _, err := j.Exec(ctx, "SAVEPOINT swarmiji"); err != nil {
+		return err
+	}
+	err := j.Verdict(fn(ctx, j))
+	if err != nil {
+		// It fails if SQLite has rolled back the whole transaction. The first error is returned.
+		_, _ = j.link.Exec(ctx, "ROLLBACK TO swarmiji", nil)
+	}
+	if _, e := j.link.Exec(ctx, "RELEASE swarmiji", nil); err == nil {
+		err = Classify(e)
+	}
+	return err
+}
+
+// joined runs statements in a transaction of the caller.
+type joined struct {
+	t  tx.Tx
+	db Database
+}
+
+// Exec implements Link.
+func (j joined) Exec(ctx context.Context, query string, args []any) (int64, error) {
+	return j.t.Exec(j.context(ctx), j.text(query), args...)
+}
+
+// Query implements Link.
+func (j joined) Query(ctx context.Context, query string, args []any) (Rows, error) {
+	rows, err := j.t.Query(j.context(ctx), j.text(query), args...)
+	if err != nil {
+		return nil, err
+	}
+	return rows, nil
+}
+
+// parameter is a parameter in a statement.
+var parameter = regexp.MustCompile(`\$([0-9]+)`)
+
+// text returns the statement with the schema of its tables, and with the parameters ?1 on SQLite: $1 is a name there, and some drivers
+// number names by their first use.
+func (j joined) text(query string) string {
+	if j.db.Dialect() == SQLite {
+		return parameter.ReplaceAllString(query, "?$1")
+	}
+	return j.db.Text(query)
+}
+
+// context returns the context of a statement. On SQLite an interrupted write would roll back the
+// whole transaction.
+func (j joined) context(ctx context.Context) context.Context {
+	if j.db.Dialect() == SQLite {
+		return context.WithoutCancel(ctx)
+	}
+	return ctx
+}
+
+// Script implements Link. It always returns ErrRefused.
+func (joined) Script(context.Context, string) error {
+	return &failure{ErrRefused, errors.New("a script in a transaction of the caller")}
+}

@@ -1,0 +1,140 @@
+package sqlconn
+
+import (
+	"sync"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/wake"
+)
+
+// ringAfter lists when the topics of a transaction are sent whose commit the Conn does not see: after
+// a short one, a usual one and a long one.
+var ringAfter = [...]time.Duration{5 * time.Millisecond, 50 * time.Millisecond, 500 * time.Millisecond}
+
+// ring sends topics at the times of ringAfter. Calls for one topic share their sends: there are at
+// most three pending ones for a topic. Safe for concurrent use.
+type ring struct {
+	send func(topics []string)
+
+	mu      sync.Mutex
+	topics  map[string]*rings
+	running bool
+	closed  bool
+	added   wake.Signal
+	end     chan struct{}
+	done    sync.WaitGroup
+}
+
+// rings holds the pending sends of one topic.
+type rings struct {
+	last time.Time                 // of the last call
+	next [len(ringAfter)]time.Time // zero: none
+}
+
+func newRing(send func(topics []string)) *ring {
+	return &ring{send: send, topics: make(map[string]*rings), added: wake.New(), end: make(chan struct{})}
+}
+
+// add sends the topics at the times of ringAfter. After close it does nothing. It takes r.mu.
+func (r *ring) add(topics []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed || len(topics) == 0 {
+		return
+	}
+	now := time.Now()
+	for _, t := range topics {
+		p := r.topics[t]
+		if p == nil {
+			p = new(rings)
+			r.topics[t] = p
+		}
+		p.last = now
+		for i, after := range ringAfter {
+			if p.next[i].IsZero() {
+				p.next[i] = now.Add(after)
+			}
+		}
+	}
+	if !r.running {
+		r.running = true
+		r.done.Go(r.run)
+		return
+	}
+	r.added.Notify()
+}
+
+// run sends topics until none is pending or close.
+func (r *ring) run() {
+	t := time.NewTimer(0)
+	defer t.Stop()
+	for {
+		topics, wait, more := r.take()
+		if len(topics) > 0 {
+			r.send(topics)
+		}
+		if !more {
+			return
+		}
+		t.Reset(wait)
+		select {
+		case <-t.C:
+		case <-r.added:
+		case <-r.end:
+		}
+	}
+}
+
+// take returns the topics that are due, and the time until the next one. more is false if none is
+// left or after close: run must return. It takes r.mu.
+func (r *ring) take() (topics []string, wait time.Duration, more bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	var next time.Time
+	for topic, p := range r.topics {
+		if p.fire(now) {
+			topics = append(topics, topic)
+		}
+		left := false
+		for _, at := range p.next {
+			if !at.IsZero() {
+				left = true
+				if next.IsZero() || at.Before(next) {
+					next = at
+				}
+			}
+		}
+		if !left {
+			delete(r.topics, topic)
+		}
+	}
+	r.running = len(r.topics) > 0 && !r.closed
+	return topics, next.Sub(now), r.running
+}
+
+// fire reports whether a send is due. A call since a send was planned plans another one for it.
+func (p *rings) fire(now time.Time) (due bool) {
+	for i, after := range ringAfter {
+		if p.next[i].IsZero() || p.next[i].After(now) {
+			continue
+		}
+		due = true
+		if p.next[i] = p.last.Add(after); !p.next[i].After(now) {
+			p.next[i] = time.Time{}
+		}
+	}
+	return due
+}
+
+// close drops the pending sends and waits for the goroutine. It is idempotent. It takes r.mu, but
+// does not hold it while it waits.
+func (r *ring) close() {
+	r.mu.Lock()
+	if !r.closed {
+		r.closed = true
+		close(r.end)
+	}
+	r.mu.Unlock()
+	r.done.Wait()
+}

@@ -1,0 +1,71 @@
+package sqltest
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx" of database/sql
+
+	"github.com/swarmiji/swarmiji/tx"
+	"github.com/swarmiji/swarmiji/tx/pgxtx"
+	"github.com/swarmiji/swarmiji/tx/sqltx"
+)
+
+// Transaction is a transaction of a test's own connection, as the program of a user has.
+type Transaction struct {
+	Tx       tx.Tx
+	Commit   func() error
+	Rollback func() error
+}
+
+// Begin begins a transaction by the database's usual library: pgx, or database/sql for a SQLite
+// file. On SQLite it holds the file's write lock. It is rolled back at the end of the test.
+func Begin(t testing.TB, url string) Transaction {
+	t.Helper()
+	if strings.HasPrefix(url, "sqlite:") {
+		return BeginSQL(t, url)
+	}
+	ctx := context.WithoutCancel(t.Context())
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		t.Fatalf("connect: %v", err)
+	}
+	t.Cleanup(func() { _ = conn.Close(ctx) }) // rolls back
+	own, err := conn.Begin(ctx)
+	if err != nil {
+		t.Fatalf("begin: %v", err)
+	}
+	return Transaction{
+		Tx: pgxtx.Wrap(own), Commit: func() error { return own.Commit(ctx) }, Rollback: func() error { return own.Rollback(ctx) },
+	}
+}
+
+// BeginSQL is Begin by database/sql.
+func BeginSQL(t testing.TB, url string) Transaction {
+	t.Helper()
+	own, err := OpenSQL(t, url).BeginTx(context.WithoutCancel(t.Context()), nil)
+	if err != nil {
+		t.Fatalf("begin: %v", err)
+	}
+	t.Cleanup(func() { _ = own.Rollback() }) // an error says that it has ended
+	return Transaction{Tx: sqltx.Wrap(own), Commit: own.Commit, Rollback: own.Rollback}
+}
+
+// OpenSQL opens a database by database/sql, as the program of a user does. Transactions on SQLite
+// begin with the write lock. It is closed at the end of the test.
+func OpenSQL(t testing.TB, url string) *sql.DB {
+	t.Helper()
+	driver, source := "pgx", url
+	if file, ok := strings.CutPrefix(url, "sqlite:"); ok {
+		driver, source = "sqlite", "file:"+file+"?_txlock=immediate&_pragma=busy_timeout(5000)"
+	}
+	db, err := sql.Open(driver, source)
+	if err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
