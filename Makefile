@@ -90,7 +90,7 @@ cost: setup ## measure what features cost, unused and used, against the commit B
 
 .PHONY: capabilities
 capabilities: setup ## write docs/capabilities.md from what the conformance suites see of each adapter
-	SWARMIJI_UPDATE=1 SWARMIJI_REQUIRE_SERVERS=1 go test -p 1 -count 1 -timeout $(TEST_TIMEOUT) -run '^Test(Conformance|ConformanceQuorum|Store|StorePostgres|Bus)$$' ./broker/... ./resultstore/... ./events/... ./schedule/...
+	SWARMIJI_UPDATE=1 SWARMIJI_REQUIRE_SERVERS=1 go test -p 1 -count 1 -timeout $(TEST_TIMEOUT) -run '^Test(Conformance(Quorum|SQLite|Postgres)?|Store(Postgres)?|Bus(Postgres)?)$$' ./broker/... ./resultstore/... ./events/... ./schedule/...
 	SWARMIJI_UPDATE=1 go test -count 1 ./internal/captable
 
 .PHONY: cover

@@ -34,6 +34,7 @@ func TestRetain(t *testing.T) {
 		"rabbit": func(t *testing.T) string { return testserver.RequireRabbit(t).URL() },
 		"nats":   func(t *testing.T) string { return testserver.RequireNATS(t).URL() },
 		"redis":  func(t *testing.T) string { return testserver.RequireRedis(t).URL() },
+		"sqlite": func(t *testing.T) string { return sqlURLs(t)["sqlite"] },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := opened(t, server(t)+"?retain=1h&namespace="+testserver.Namespace(), open.Options{Retain: events.Retention{Max: 1000}})

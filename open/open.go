@@ -66,15 +66,14 @@
 //
 // A part with its own URL uses the broker's namespace unless its URL names another.
 //
-// A SQL database is a broker and stores results. It is not an event bus. The parameter events names
-// one; without it there are no events, commands and revocations.
+// A SQL database has all parts:
 //
 //	sqlite:///path/app.db, sqlite:app.db          a SQLite file; the second in the working directory
 //	postgres://user:password@host:5432/database   PostgreSQL 13 and later, with the parameters of pgx
 //
-// Package open reads only the parameters namespace, results, events, dead_ttl and dead_max of these
-// URLs. sslmode is verify-full, verify-ca or disable. If the URL has no sslmode, the service file
-// decides, then PGSSLMODE, then disable.
+// Package open reads only the parameters namespace, results, events, retain, dead_ttl and dead_max
+// of these URLs. sslmode is verify-full, verify-ca or disable. If the URL has no sslmode, the
+// service file decides, then PGSSLMODE, then disable.
 //
 // # A server in the process
 //
@@ -146,8 +145,9 @@ type Options struct {
 type Swarm struct {
 	Broker  broker.Broker
 	Results resultstore.ResultStore
-	// Events is nil if no part names a URL for events and the broker's server carries none, as with a
-	// SQL database. Then Revocations is nil too: consumers run revoked tasks, and log that once.
+	// Events is nil if no part names a URL for events and the broker's driver carries no events. All
+	// drivers of this module do. Then Revocations is nil too: consumers run revoked tasks, and log
+	// that once.
 	Events events.EventBus
 	// Control is a bus for commands to consumers, see package control. It is nil unless
 	// [Options].Control is set and Events is not nil. It is separate from Events, so a node that
@@ -158,8 +158,9 @@ type Swarm struct {
 	// revoke.RevokerConfig. It retains the events that package revoke needs, whatever Options.Retain
 	// says. It connects at first use.
 	Revocations events.EventBus
-	// Limiter enforces limits over all processes. It uses the Redis of the broker, the results or the
-	// events, or memory with mem://. It is nil if none of the servers supports limits.
+	// Limiter enforces limits over all processes. It uses the Redis or the SQL database of the broker,
+	// the results or the events, or memory with mem://. It is nil if none of the servers supports
+	// limits.
 	Limiter limit.Limiter
 
 	targets targets

@@ -125,7 +125,7 @@ func (t *target) results() (resultstore.ResultStore, error) {
 }
 
 // busless reports whether the Swarm has no event bus: no URL names a bus, no option retains events,
-// and the broker's server carries none.
+// and the driver of the broker carries no events.
 func (ts *targets) busless() bool {
 	return ts.events == ts.broker && ts.events.parts.Events == nil && ts.events.retain.Age == 0
 }
@@ -134,7 +134,8 @@ func (ts *targets) busless() bool {
 // returns another bus. Returns an error if the scheme has no event bus.
 func (t *target) events() (events.EventBus, error) {
 	if t.parts.Events == nil {
-		return nil, fmt.Errorf("%s:// carries no events; mem://, amqp://, nats://, nats-embedded:// and redis:// do, as the parameter events of the URL", t.Scheme.Name)
+		return nil, fmt.Errorf("%s:// carries no events; mem://, amqp://, nats://, nats-embedded://, redis://, postgres:// and sqlite:// do, "+
+			"as the parameter events of the URL", t.Scheme.Name)
 	}
 	return t.parts.Events(t.namespace, t.retain)
 }

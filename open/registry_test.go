@@ -7,8 +7,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/membroker"
+	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/limit"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/open/amqp"
 	"github.com/swarmiji/swarmiji/open/hworker"
@@ -17,6 +23,8 @@ import (
 	"github.com/swarmiji/swarmiji/open/postgres"
 	"github.com/swarmiji/swarmiji/open/redis"
 	"github.com/swarmiji/swarmiji/open/sqlite"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/resultstore/memresults"
 )
 
 var _ open.TLSConfig = (*tls.Config)(nil)
@@ -53,6 +61,50 @@ func TestRegistry(t *testing.T) {
 	}
 	if _, err := r.Open(t.Context(), "redis://host", open.Options{Results: "sqlite:app.db"}); err == nil || !strings.Contains(err.Error(), "open/sqlite") {
 		t.Errorf("results without a driver: %v", err)
+	}
+}
+
+// busless is a driver of another module whose server carries tasks and no events.
+type busless struct{ schemes }
+
+func (busless) Parts(*open.Target) (open.Parts, error) {
+	return open.Parts{
+		Broker:  func(string) (broker.Broker, error) { return membroker.NewServer(membroker.Config{}).Connect(), nil },
+		Results: func(string) (resultstore.ResultStore, error) { return memresults.New(memresults.Config{}), nil },
+	}, nil
+}
+
+// TestWithoutBus shows that a Swarm whose server carries no events runs tasks without them. Options
+// that need a bus or a limiter are refused, and the URL of another server adds them.
+func TestWithoutBus(t *testing.T) {
+	var r open.Registry
+	if err := r.Register(busless{schemes{"shop"}}); err != nil {
+		t.Fatal(err)
+	}
+	for name, o := range map[string]open.Options{"alone": {Control: true}, "with a bus": {Control: true, Events: "mem://"}} {
+		t.Run(name, func(t *testing.T) {
+			s, err := r.Open(t.Context(), "shop://", o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			with := o.Events != ""
+			if (s.Events != nil) != with || (s.Control != nil) != with || (s.Revocations != nil) != with {
+				t.Errorf("buses: %v, %v, %v", s.Events, s.Control, s.Revocations)
+			}
+			roundTrip(t, s, s)
+			if _, err := s.Consumer(consumer.Config{}); err != nil {
+				t.Error(err)
+			}
+			if err := s.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	limits := open.Options{Limits: map[string][]limit.Permit{"a": {{Key: "b", Max: 1}}}}
+	for want, o := range map[string]open.Options{"carries no events": {Retain: events.Retention{Age: time.Hour}}, "Limits need": limits} {
+		if _, err := r.Open(t.Context(), "shop://", o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
 	}
 }
 

@@ -178,7 +178,7 @@ func (ts *targets) limiter() (limit.Limiter, error) {
 		}
 	}
 	if len(ts.broker.options.Limits) > 0 {
-		return nil, fmt.Errorf("%w: Limits need a part in Redis, such as the results, or mem://", broker.ErrUnsupported)
+		return nil, fmt.Errorf("%w: Limits need a part in Redis or a SQL database, such as the results, or mem://", broker.ErrUnsupported)
 	}
 	return nil, nil
 }

@@ -198,8 +198,10 @@ func TestRolesControl(t *testing.T) {
 func TestRolesLimit(t *testing.T) {
 	limits := map[string][]limit.Permit{double.Name(): {{Key: "one", Max: 1}}}
 	for name, server := range map[string]func(t *testing.T) (string, open.Options){
-		"memory": func(*testing.T) (string, open.Options) { return "mem://", open.Options{} },
-		"redis":  func(t *testing.T) (string, open.Options) { return testserver.RequireRedis(t).URL(), open.Options{} },
+		"memory":   func(*testing.T) (string, open.Options) { return "mem://", open.Options{} },
+		"redis":    func(t *testing.T) (string, open.Options) { return testserver.RequireRedis(t).URL(), open.Options{} },
+		"sqlite":   func(t *testing.T) (string, open.Options) { return sqlURLs(t)["sqlite"], open.Options{} },
+		"postgres": func(t *testing.T) (string, open.Options) { return sqlURLs(t)["postgres"], open.Options{} },
 		"rabbit, results in redis": func(t *testing.T) (string, open.Options) {
 			return testserver.RequireRabbit(t).URL(), open.Options{Results: testserver.RequireRedis(t).URL()}
 		},

@@ -15,10 +15,10 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/internal/testserver"
-	"github.com/swarmiji/swarmiji/limit"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/open"
-	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/revoke"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -32,32 +32,56 @@ func sqlURLs(t *testing.T) map[string]string {
 	return map[string]string{"sqlite": "sqlite://" + t.TempDir() + "/a,b.db", "postgres": p}
 }
 
-// TestTasksInSQL shows that the URL of a database alone carries tasks and their results, between
-// two Swarms. The database has no event bus, so there are neither events nor revocations.
+// TestTasksInSQL shows that the URL of a database alone carries tasks, their results and events,
+// between two Swarms, and stores revocations and limits.
 func TestTasksInSQL(t *testing.T) {
 	for name, at := range sqlURLs(t) {
 		t.Run(name, func(t *testing.T) {
 			o := open.Options{Namespace: "a", Logger: slog.New(slog.DiscardHandler)}
 			in, out := opened(t, at, o), opened(t, at, o)
 			roundTrip(t, out, in)
-			if in.Events != nil || in.Revocations != nil || in.Control != nil {
-				t.Error("it has an event bus")
+			if in.Limiter == nil || in.Revocations == nil || in.Control != nil {
+				t.Errorf("limiter %v, revocations %v, control %v", in.Limiter, in.Revocations, in.Control)
 			}
 			if err := out.Ping(t.Context()); err != nil {
 				t.Errorf("Ping: %v", err)
 			}
-			p, err := in.Producer(producer.Config{})
+			withBus := opened(t, at, open.Options{Namespace: "a", Events: "mem://", Logger: o.Logger})
+			roundTrip(t, withBus, withBus)
+		})
+	}
+}
+
+// TestRevokedInSQL revokes a task in one Swarm before a consumer of another one starts. The
+// consumer finds the revocation in the database and skips the task.
+func TestRevokedInSQL(t *testing.T) {
+	for name, at := range sqlURLs(t) {
+		t.Run(name, func(t *testing.T) {
+			ctx := testwait.Long(t)
+			o := open.Options{Namespace: "a", Logger: slog.New(slog.DiscardHandler)}
+			out := opened(t, at, o)
+			f, err := double.Submit(ctx, producing(t, out), 21)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := in.Consumer(consumer.Config{}); err != nil {
-				t.Error(err)
+			r, err := revoke.NewRevoker(revoke.RevokerConfig{Events: out.Revocations})
+			if err != nil {
+				t.Fatal(err)
 			}
-			if err := p.Close(t.Context()); err != nil {
-				t.Error(err)
+			if _, err := r.Revoke(ctx, revoke.Options{}, f.ID()); err != nil && !errors.Is(err, revoke.ErrUnheard) {
+				t.Fatal(err)
 			}
-			withBus := opened(t, at, open.Options{Namespace: "a", Events: "mem://", Logger: o.Logger})
-			roundTrip(t, withBus, withBus)
+			c, err := opened(t, at, o).Consumer(consumer.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := double.Handle(c, func(_ context.Context, n int) (int, error) { return 2 * n, nil }); err != nil {
+				t.Fatal(err)
+			}
+			running(t, c)
+			if n, err := f.Get(ctx); !errors.Is(err, task.ErrRevoked) {
+				t.Errorf("the revoked task returned %d, %v", n, err)
+			}
 		})
 	}
 }
@@ -118,10 +142,7 @@ func TestSQLRefused(t *testing.T) {
 		o    open.Options
 		want string
 	}{
-		"retained events":        {at + "?retain=1h", open.Options{}, "carries no events"},
-		"limits":                 {"sqlite:app.db", open.Options{Limits: map[string][]limit.Permit{"a": {{Key: "b", Max: 1}}}}, "Limits need"},
 		"age of dead letters":    {"sqlite:app.db?dead_ttl=1", open.Options{}, "dead_ttl must be"},
-		"as a bus":               {"mem://", open.Options{Events: at}, "carries no events"},
 		"parts of a part":        {"mem://", open.Options{Results: at + "?results=mem://"}, "belong to the broker's URL"},
 		"retained results":       {"mem://", open.Options{Results: at + "?retain=1h"}, "belongs to the URL of the events"},
 		"another namespace":      {"mem://", open.Options{Results: at + "?namespace=b", Namespace: "a"}, "differs"},
@@ -143,10 +164,6 @@ func TestSQLRefused(t *testing.T) {
 				t.Errorf("%v; want %q", err, c.want)
 			}
 		})
-	}
-	// a database alone has no bus, also for commands
-	if s := opened(t, "sqlite::memory:", open.Options{Control: true}); s.Events != nil || s.Control != nil || s.Revocations != nil {
-		t.Errorf("buses of a database: %v, %v, %v", s.Events, s.Control, s.Revocations)
 	}
 	// a file ignores the TLS of the broker
 	s := opened(t, "mem://", open.Options{Results: "sqlite::memory:", TLS: &tls.Config{}})

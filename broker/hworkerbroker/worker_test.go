@@ -45,10 +45,9 @@ func TestWorkerPushesFailuresToABoundedList(t *testing.T) {
 	if got, want := f.list(f.failed), []string{` ["u2",{"to":"c"}]`, `["u3",{"to":"panic"}]`}; !slices.Equal(got, want) {
 		t.Errorf("the failed list, oldest first, is %q, want %q", got, want)
 	}
+	// the log follows the move of the job
 	for _, line := range []string{"Failure: mailbox of a is full", "Failure: Exception raised: ", "boom"} {
-		if !log.has(line) {
-			t.Errorf("%q is not logged", line)
-		}
+		f.eventually(line+" is logged", func() bool { return log.has(line) })
 	}
 }
 
@@ -76,9 +75,7 @@ func TestWorkerPutsWhatDoesNotBindToTheBrokenOnes(t *testing.T) {
 	if failed := f.list(f.failed); len(broken) != len(bad) || len(failed) != 0 || len(ran) != 1 {
 		t.Errorf("%d are broken, want %d; failed are %q; %d ran, want 1", len(broken), len(bad), failed, len(ran))
 	}
-	if !log.has("goes to the broken jobs") {
-		t.Error("it is not logged")
-	}
+	f.eventually("it is logged", func() bool { return log.has("goes to the broken jobs") })
 }
 
 // TestLettersThatAreNoMessage shows that dead drop removes the letters that dead list and dead
@@ -229,9 +226,7 @@ func TestWorkerRetriesTheSameJob(t *testing.T) {
 					t.Errorf("another program reads the retry %s as job %s:\n%s", payload, uuid, diff)
 				}
 			}
-			if !log.has("Retry: mailbox full") {
-				t.Error("the message of the retry is not logged")
-			}
+			f.eventually("the message of the retry is logged", func() bool { return log.has("Retry: mailbox full") })
 			close(end)
 			f.eventually("it is done", func() bool { return f.keysThere() == 0 })
 			cancel()

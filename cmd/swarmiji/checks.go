@@ -88,12 +88,7 @@ func checkResults(ctx context.Context, s *open.Swarm, f *findings) {
 const doctorEvent = "doctor"
 
 // checkEvents sends an event and waits until it comes back. It also checks the retention of events.
-// Without a bus it only warns.
 func checkEvents(ctx context.Context, s *open.Swarm, f *findings, patience time.Duration) {
-	if s.Events == nil {
-		f.warn("events", "%v", errNoBus)
-		return
-	}
 	// a bus that loses events must not use up the time of the other checks
 	waiting, cancel := context.WithTimeout(ctx, patience)
 	took, err := roundTrip(waiting, s.Events)

@@ -130,7 +130,6 @@ func (a *app) examine(ctx context.Context, s *open.Swarm, f *findings, x examina
 	begin := time.Now()
 	c, err := ask(ctx, s, x.keys, x.wait)
 	switch {
-	case errors.Is(err, errNoBus): // checkEvents has said so
 	case errors.Is(err, errNobody) && c.silent > 0:
 		f.warn("consumers", "%d send heartbeats, but %v", c.silent, err)
 	case errors.Is(err, errNobody):

@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net/url"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -55,7 +54,6 @@ func TestErrors(t *testing.T) {
 	}
 	wire := serializer.Wire{Serializers: []serializer.Serializer{serializer.JSON{DisallowUnknownFields: true}}}
 	type fields = map[string]any
-	file := "sqlite://" + filepath.Join(t.TempDir(), "app.db")
 
 	rows := []mistake{
 		// wrong URLs; their errors have no sentinel in the library
@@ -65,9 +63,6 @@ func TestErrors(t *testing.T) {
 		{"@ in the password", prints(2, "call", "x", "--broker", "amqp://u:"+password+"@x@h/"), "amqp:// URL", "cannot be parsed", "@ is %40", nil, 2},
 		{"port", prints(2, "call", "x", "--broker", "amqp://u:"+password+"@h:port/"), "amqp:// URL", "cannot be parsed", "a port is a number", nil, 2},
 		{"parameter", prints(2, "call", "x", "--broker", "redis://h/0?dbb=1"), "dbb", "unknown parameter", "known are namespace", nil, 2},
-		{"no event bus", prints(2, "events", "--broker", file), "this broker", "carries no events", "the parameter events of its URL", nil, 2},
-		{"no revocations", prints(2, "revoke", "x", "--broker", file), "this broker", "carries no events", "the parameter events of its URL", nil, 2},
-		{"no commands", prints(2, "workers", "--broker", file), "this broker", "carries no events", "the parameter events of its URL", nil, 2},
 		{"no broker", prints(2, "call", "x"), "no broker", "no broker", "give --broker or set SWARMIJI_BROKER", nil, 2},
 
 		// a wrong password

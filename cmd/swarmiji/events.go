@@ -47,9 +47,6 @@ func (a *app) eventsCmd() *cobra.Command {
 }
 
 func (a *app) follow(ctx context.Context, s *open.Swarm, o *eventOptions) error {
-	if s.Events == nil {
-		return fmt.Errorf("%w: %w", errUsage, errNoBus)
-	}
 	sub, err := s.Events.Subscribe(ctx, events.Filter{Types: o.types, TaskID: task.ID(o.id)})
 	if err != nil {
 		return err

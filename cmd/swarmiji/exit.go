@@ -32,7 +32,6 @@ var (
 	errNotFound  = errors.New("not found")
 	errLate      = errors.New("the answer is late")
 	errDuplicate = errors.New("the answer is not the first")
-	errNoBus     = errors.New("this broker carries no events and commands; the parameter events of its URL names a bus that does")
 	errNobody    = errors.New("no consumer answered; consumers answer only when their configuration enables control, with the same keys, if any")
 )
 

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -316,9 +317,11 @@ func handling(cfg consumer.Config) (*consumer.Consumer, error) {
 // TestScripts runs each script of testdata/script against each broker, with a consumer.
 func TestScripts(t *testing.T) {
 	for name, server := range map[string]func(t *testing.T) string{
-		"rabbit": func(t *testing.T) string { return testserver.RequireRabbit(t).URL() },
-		"redis":  func(t *testing.T) string { return testserver.RequireRedis(t).URL() },
-		"nats":   func(t *testing.T) string { return testserver.RequireNATS(t).URL() },
+		"rabbit":   func(t *testing.T) string { return testserver.RequireRabbit(t).URL() + "?" },
+		"redis":    func(t *testing.T) string { return testserver.RequireRedis(t).URL() + "?" },
+		"nats":     func(t *testing.T) string { return testserver.RequireNATS(t).URL() + "?" },
+		"sqlite":   func(t *testing.T) string { return "sqlite://" + filepath.Join(t.TempDir(), "app.db") + "?" },
+		"postgres": func(t *testing.T) string { return testserver.RequirePostgres(t).URL() + "&" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -328,7 +331,7 @@ func TestScripts(t *testing.T) {
 				Condition: func(cond string) (bool, error) { return cond == name, nil },
 				Setup: func(env *testscript.Env) error {
 					raceEnv(env)
-					with := url + "?namespace=" + testserver.Namespace()
+					with := url + "namespace=" + testserver.Namespace()
 					env.Setenv("SWARMIJI_BROKER", with)
 					env.Setenv("SWARMIJI_CONTROL_KEYS", env.WorkDir+"/keys")
 					for name, text := range map[string]string{"keys": keyFile, "seal": sealKeys} {

@@ -17,7 +17,7 @@ func (a *app) migrateCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate [URL]",
 		Short: "Create or update the tables in a SQL database",
-		Long: "Migrate creates the tables of the broker, results, schedules and jobs in PostgreSQL or a SQLite file, or updates\n" +
+		Long: "Migrate creates the tables of all adapters in PostgreSQL or a SQLite file, or updates\n" +
 			"them to the version of this program. Without it, programs do so at first use. So a program may have a role that\n" +
 			"cannot create tables. The URL is that of --broker by default; its parameter schema names the schema of the tables.\n\n" +
 			"--print prints the SQL text that creates all tables, without a connection. Each version has a heading: to update\n" +

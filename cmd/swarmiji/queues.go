@@ -45,7 +45,7 @@ func (a *app) queuesCmd() *cobra.Command {
 				names := args
 				if len(names) == 0 {
 					c, err := ask(ctx, s, keys, control.Wait{Replies: t.replies, Timeout: t.collect})
-					if err != nil && !errors.Is(err, errNobody) && !errors.Is(err, errNoBus) && !errors.Is(err, control.ErrMissing) {
+					if err != nil && !errors.Is(err, errNobody) && !errors.Is(err, control.ErrMissing) {
 						return err
 					}
 					names = c.names()

@@ -114,9 +114,6 @@ func (a *app) revoke(ctx context.Context, args []string, o *revokeOptions) error
 		options.Until = time.Now().Add(o.within)
 	}
 	return a.with(ctx, open.Options{}, func(ctx context.Context, s *open.Swarm) error {
-		if s.Revocations == nil {
-			return fmt.Errorf("%w: %w", errUsage, errNoBus)
-		}
 		r, err := revoke.NewRevoker(revoke.RevokerConfig{Events: s.Revocations, Broker: s.Broker, Queues: o.queues, Results: s.Results, Tasks: s.Events})
 		if err != nil {
 			return fmt.Errorf("%w: %w", errUsage, err)

@@ -66,9 +66,6 @@ func (a *app) command(ctx context.Context, c control.Command, wait control.Wait)
 
 // send is command on an open swarm.
 func send(ctx context.Context, s *open.Swarm, keys *control.Keys, c control.Command, wait control.Wait) ([]control.Reply, error) {
-	if s.Control == nil {
-		return nil, fmt.Errorf("%w: %w", errUsage, errNoBus)
-	}
 	client, err := control.NewClient(control.ClientConfig{Bus: s.Control, Keys: keys})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errUsage, err)

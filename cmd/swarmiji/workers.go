@@ -98,11 +98,7 @@ func (a *app) workers(ctx context.Context, t *target, listen time.Duration) erro
 }
 
 // hear collects the events of nodes until ctx ends. The returned function waits for that end.
-// Without a bus it returns no nodes, at once.
 func hear(ctx context.Context, bus events.EventBus) (heard func() (map[string]*workerOutput, error), err error) {
-	if bus == nil {
-		return func() (map[string]*workerOutput, error) { return map[string]*workerOutput{}, nil }, nil
-	}
 	observer, err := liveness.New(liveness.Config{Bus: bus, Silent: true, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err

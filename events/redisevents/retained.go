@@ -1,10 +1,6 @@
 package redisevents
 
-import (
-	"slices"
-
-	"github.com/swarmiji/swarmiji/events"
-)
+import "github.com/swarmiji/swarmiji/events"
 
 // sameMessage is the script argument for "keep the whole message".
 const sameMessage = "="
@@ -16,27 +12,18 @@ const sameMessage = "="
 //   - a new message with the kept events
 //   - "", with the number 0, if none is kept
 func retained(r events.Retention, message []byte, n int) (kept any, count int) {
-	if !r.On() {
+	switch {
+	case !r.On():
 		return "", 0
-	}
-	if r.Types == nil {
+	case r.Types == nil:
 		return sameMessage, n
 	}
-	es, err := events.Decode(message)
-	if err != nil { // impossible: the message was encoded by the Batcher
-		return "", 0
-	}
-	all := len(es)
-	es = slices.DeleteFunc(es, func(e events.Event) bool { return !r.Keeps(e.Type) })
-	switch len(es) {
-	case all:
+	part, count := events.Select(message, n, r.Keeps)
+	switch count {
+	case n:
 		return sameMessage, n
 	case 0:
 		return "", 0
 	}
-	part, err := events.Encode(es)
-	if err != nil {
-		return "", 0
-	}
-	return part, len(es)
+	return part, count
 }

@@ -5,7 +5,7 @@
 // It is configured by the environment:
 //
 //	CHAOS_ROLE         producer or consumer
-//	CHAOS_BROKER       rabbit, redis, nats or none; by default the URL decides;
+//	CHAOS_BROKER       rabbit, redis, nats, postgres, sqlite or none; by default the URL decides;
 //	                   none: the memory broker, with both roles in this process
 //	                   whatever CHAOS_ROLE is
 //	CHAOS_BROKER_URL   URLs of one cluster's nodes, separated by commas,
@@ -27,7 +27,7 @@
 //	                   an earlier producer of the same CHAOS_ID submitted, according to the
 //	                   ledger, without a known outcome
 //	CHAOS_PREFETCH     prefetch of the consumer; 0: 4 for each worker (0)
-//	CHAOS_LEASE_MS     how long a broker with leases (redis, nats) waits for a sign of life of
+//	CHAOS_LEASE_MS     how long a broker with leases (all but rabbit) waits for a sign of life of
 //	                   the consumer before it redelivers its tasks; 0: the broker's own, 30000 (0)
 //	CHAOS_GRACE_MS     how long a stopping consumer waits for running tasks (30000)
 //	CHAOS_RESULTS_URL  store of results and groups; by default the broker's

@@ -89,9 +89,11 @@ func settingsFrom(getenv func(string) string) (*settings, error) {
 // schemes returns, for each value of CHAOS_BROKER, the schemes of its URLs.
 func schemes() map[string][]string {
 	return map[string][]string{
-		"rabbit": {"amqp"},
-		"redis":  {"redis"},
-		"nats":   {"nats:", "tls:"},
+		"rabbit":   {"amqp"},
+		"redis":    {"redis"},
+		"nats":     {"nats:", "tls:"},
+		"postgres": {"postgres"},
+		"sqlite":   {"sqlite:"},
 	}
 }
 
@@ -111,7 +113,7 @@ func (s *settings) broker(env *environment) {
 		fits := func(begin string) bool { return strings.HasPrefix(s.urls, begin) }
 		switch {
 		case !known:
-			env.bad("CHAOS_BROKER", kind, "rabbit, redis, nats or none, or left out")
+			env.bad("CHAOS_BROKER", kind, "rabbit, redis, nats, postgres, sqlite or none, or left out")
 		case s.urls != "" && !slices.ContainsFunc(begins, fits):
 			env.bad("CHAOS_BROKER", kind, "the broker of the URL, which begins otherwise; or left out")
 		}

@@ -47,6 +47,7 @@ func TestDrivers(t *testing.T) {
 		"open/all":       technologies,
 		"sqldb/postgres": {technologies[4]}, "sqldb/sqlite": {technologies[5]}, "sqldb": nil,
 		"jobs/sqljobs": nil, "schedule/sqlschedule": nil, "resultstore/sqlresults": nil, "broker/sqlbroker": nil,
+		"events/sqlevents": nil, "limit/sqllimit": nil,
 	}
 	for _, p := range packages(t) {
 		name, _ := relative(p.ImportPath)

@@ -6,24 +6,21 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/events"
-	"github.com/swarmiji/swarmiji/events/memevents"
 	"github.com/swarmiji/swarmiji/internal/endtoend"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/resultstore"
 )
 
-// TestRoadOverPostgres runs the suite with tasks and results in one PostgreSQL database, through a
-// proxy that can cut connections, and with events in memory.
+// TestRoadOverPostgres runs the suite with all parts in one PostgreSQL database. A proxy can cut
+// the broker's connections.
 func TestRoadOverPostgres(t *testing.T) {
 	server := testserver.RequirePostgres(t)
 	noLeaks(t)
-	in := over(server.URL(), server.Addr())
-	endtoend.Run(t, func(t *testing.T) *endtoend.Harness { return withBus(in(t)) })
+	endtoend.Run(t, over(server.URL(), server.Addr()))
 }
 
-// TestRoadOverSQLite runs the suite with tasks and results in one SQLite file, and with events in
-// memory.
+// TestRoadOverSQLite runs the suite with all parts in one SQLite file.
 func TestRoadOverSQLite(t *testing.T) {
 	dir, err := os.MkdirTemp("/dev/shm", "road") //nolint:usetesting // commits on a disk are slow
 	if err != nil {
@@ -34,19 +31,13 @@ func TestRoadOverSQLite(t *testing.T) {
 	url := "sqlite://" + dir + "/road.db"
 	endtoend.Run(t, func(*testing.T) *endtoend.Harness {
 		o := open.Options{Namespace: testserver.Namespace(), Logger: quiet()}
-		return withBus(&endtoend.Harness{
-			Broker:  func(t *testing.T) broker.Broker { return opened(t, url, o, open.Broker) },
-			Results: func(t *testing.T) resultstore.ResultStore { return opened(t, url, o, open.Results) },
+		return &endtoend.Harness{
+			Broker:      func(t *testing.T) broker.Broker { return opened(t, url, o, open.Broker) },
+			Results:     func(t *testing.T) resultstore.ResultStore { return opened(t, url, o, open.Results) },
+			Events:      func(t *testing.T) events.EventBus { return opened(t, url, o, open.Events) },
+			Revocations: func(t *testing.T) events.EventBus { return opened(t, url, o, open.Revocations) },
 			// No Sever: a file has no connection to cut.
 			KeepsHeld: true,
-		})
+		}
 	})
-}
-
-// withBus gives a harness a bus in memory, for all its processes.
-func withBus(h *endtoend.Harness) *endtoend.Harness {
-	bus := memevents.New(memevents.Config{})
-	h.Events = func(*testing.T) events.EventBus { return bus }
-	h.Revocations = nil
-	return h
 }

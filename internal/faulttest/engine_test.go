@@ -54,6 +54,12 @@ func engines() []*engine {
 			own:     func(tb testing.TB) server { return testserver.OwnNATS(tb, testserver.NATSConfig{}) },
 			lease:   shortLease,
 		},
+		{
+			name:    "postgres",
+			require: func(tb testing.TB) server { return testserver.RequirePostgres(tb) },
+			own:     func(tb testing.TB) server { return testserver.OwnPostgres(tb, testserver.PostgresConfig{}) },
+			lease:   shortLease,
+		},
 	}
 }
 

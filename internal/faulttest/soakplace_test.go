@@ -32,6 +32,10 @@ func soakPlaces() []*soakPlace {
 			start: func(r *soakRun) { r.serve(testserver.OwnNATS(r.t, testserver.NATSConfig{})) },
 		},
 		{
+			name: "postgres", lease: shortLease, more: noFaults,
+			start: func(r *soakRun) { r.serve(testserver.OwnPostgres(r.t, testserver.PostgresConfig{})) },
+		},
+		{
 			name: "rabbit3", thorough: true, params: "?heartbeat=1", more: rabbitFaults,
 			start: func(r *soakRun) { serveAll(r, testserver.OwnRabbitCluster(r.t, testserver.RabbitConfig{}).Nodes) },
 		},

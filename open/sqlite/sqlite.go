@@ -7,8 +7,12 @@ package sqlite
 import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/sqlbroker"
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/events/sqlevents"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
+	"github.com/swarmiji/swarmiji/limit"
+	"github.com/swarmiji/swarmiji/limit/sqllimit"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/open/internal/params"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -30,9 +34,9 @@ func (Driver) Schemes() []open.Scheme {
 	}}
 }
 
-// Parts implements [open.Driver]. It returns a database, and constructors for a broker, a result
-// store, a schedule store and a job store that share it. Returns an error if the URL, the TLS of the
-// options or a limit of dead letters is invalid.
+// Parts implements [open.Driver]. It returns a database, and the constructors of all adapters, which
+// share it. Returns an error if the URL, the TLS of the options or a limit of dead letters is
+// invalid.
 func (Driver) Parts(t *open.Target) (open.Parts, error) {
 	ttl, most, err := params.Dead(t)
 	if err != nil {
@@ -49,6 +53,12 @@ func (Driver) Parts(t *open.Target) (open.Parts, error) {
 		},
 		Results: func(namespace string) (resultstore.ResultStore, error) {
 			return sqlresults.New(sqlresults.Config{DB: db, Namespace: namespace, Logger: t.Logger})
+		},
+		Events: func(namespace string, retain events.Retention) (events.EventBus, error) {
+			return sqlevents.New(sqlevents.Config{DB: db, Namespace: namespace, Retain: retain, Logger: t.Logger})
+		},
+		Limiter: func(namespace string) (limit.Limiter, error) {
+			return sqllimit.New(sqllimit.Config{DB: db, Namespace: namespace, Logger: t.Logger})
 		},
 		Schedule: func(name string) (open.ScheduleStore, error) {
 			return sqlschedule.New(sqlschedule.Config{DB: db, Name: name})

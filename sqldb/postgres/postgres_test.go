@@ -14,11 +14,15 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/sqlbroker"
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/events/sqlevents"
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
+	"github.com/swarmiji/swarmiji/limit"
+	"github.com/swarmiji/swarmiji/limit/sqllimit"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/sqlresults"
 	"github.com/swarmiji/swarmiji/schedule/sqlschedule"
@@ -101,17 +105,21 @@ func text(t testing.TB, conn *pgx.Conn, query string) (s string) {
 type adapters struct {
 	broker   *sqlbroker.Broker
 	results  *sqlresults.Store
+	events   *sqlevents.Bus
+	limits   *sqllimit.Limiter
 	jobs     *sqljobs.Store
 	schedule *sqlschedule.Store
 }
 
 func adaptersOf(t testing.TB, db sqldb.DB) (a adapters) {
 	t.Helper()
-	var errs [4]error
+	var errs [6]error
 	a.broker, errs[0] = sqlbroker.New(sqlbroker.Config{DB: db})
 	a.results, errs[1] = sqlresults.New(sqlresults.Config{DB: db})
 	a.jobs, errs[2] = sqljobs.New(sqljobs.Config{DB: db})
 	a.schedule, errs[3] = sqlschedule.New(sqlschedule.Config{DB: db})
+	a.events, errs[4] = sqlevents.New(sqlevents.Config{DB: db})
+	a.limits, errs[5] = sqllimit.New(sqllimit.Config{DB: db})
 	if err := errors.Join(errs[:]...); err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +129,7 @@ func adaptersOf(t testing.TB, db sqldb.DB) (a adapters) {
 func (a adapters) close(t testing.TB) {
 	for _, c := range []interface {
 		Close(ctx context.Context) error
-	}{a.broker, a.results, a.jobs, a.schedule} {
+	}{a.broker, a.results, a.events, a.limits, a.jobs, a.schedule} {
 		closed(t, c)
 	}
 }
@@ -147,6 +155,16 @@ func (a adapters) use(t testing.TB, queue string) {
 		t.Fatal(err)
 	}
 	if err := a.results.Save(ctx, resultstore.Record{ID: "one", State: task.StateSucceeded}); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.events.Publish(ctx, events.Event{Type: events.TaskStarted, TaskID: "one"}); err != nil {
+		t.Fatal(err)
+	}
+	permit := limit.Permit{Key: "one", Max: 1}
+	if d, err := a.limits.Acquire(ctx, queue, time.Minute, permit); err != nil || !d.Granted {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	if err := a.limits.Release(ctx, queue, permit); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := a.schedule.Due(ctx, 1); err != nil {

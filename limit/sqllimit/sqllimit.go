@@ -1,0 +1,182 @@
+package sqllimit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/internal/wake"
+	"github.com/swarmiji/swarmiji/limit"
+)
+
+// Limiter is a [limit.Limiter] that stores limits in a SQL database. Make one with [New]. Safe for
+// concurrent use.
+type Limiter struct {
+	cfg  Config
+	conn *sqlconn.Conn
+	text *texts
+
+	life context.Context // ends with Close
+	end  context.CancelFunc
+
+	swept atomic.Int64 // start of the last sweep, in nanoseconds since 1970
+}
+
+var (
+	_ limit.Limiter = (*Limiter)(nil)
+	_ limit.Closer  = (*Limiter)(nil)
+)
+
+// New returns a Limiter. Its error joins all problems of the configuration. It does no I/O and
+// starts nothing. The first call creates the tables.
+func New(c Config) (*Limiter, error) {
+	err := c.check()
+	conn, connErr := sqlconn.Of(c.DB, "limits")
+	if connErr != nil {
+		connErr = fmt.Errorf("sqllimit: %w", connErr)
+	}
+	if err := errors.Join(err, connErr); err != nil {
+		return nil, err
+	}
+	l := &Limiter{cfg: c, conn: conn, text: newTexts(conn.Dialect())}
+	l.life, l.end = context.WithCancel(context.Background())
+	return l, nil
+}
+
+// Acquire implements [limit.Limiter]. It waits for the database, and repeats a call of unknown
+// outcome, until ctx ends. Without permits it grants and asks no database.
+//
+// Returns [limit.ErrBadPermit] for invalid arguments. After [limit.ErrUnavailable], which it also
+// returns after Close, the permits may be held. They become free when the lease ends.
+func (l *Limiter) Acquire(ctx context.Context, holder string, lease time.Duration, ps ...limit.Permit) (limit.Decision, error) {
+	asks, err := limit.Check(holder, lease, ps)
+	if err != nil || len(asks) == 0 {
+		return limit.Decision{Granted: err == nil}, err
+	}
+	var d limit.Decision
+	err = l.repeat(ctx, "acquire", func() error {
+		return l.conn.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) (err error) {
+			d, err = l.acquire(ctx, tx, quoted(holder), lease, asks)
+			return err
+		})
+	})
+	if err != nil {
+		return limit.Decision{}, err
+	}
+	l.sweep(ctx)
+	return d, nil
+}
+
+// Renew implements [limit.Limiter]. It waits for the database, and repeats a call of unknown
+// outcome, until ctx ends. Without permits with a Max it returns nil and asks no database. Returns
+// [limit.ErrLost], with no lease changed, if the holder does not hold one of the permits. Returns
+// [limit.ErrBadPermit] for invalid arguments. After [limit.ErrUnavailable], also returned after
+// Close, the leases may be extended or not.
+func (l *Limiter) Renew(ctx context.Context, holder string, lease time.Duration, ps ...limit.Permit) error {
+	asks, err := limit.Check(holder, lease, ps)
+	asks = slices.DeleteFunc(asks, func(a limit.Ask) bool { return a.Max == 0 })
+	if err != nil || len(asks) == 0 {
+		return err
+	}
+	return l.repeat(ctx, "renew", func() error {
+		return l.conn.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
+			if err := l.lock(ctx, tx, asks); err != nil {
+				return err
+			}
+			n, err := tx.Exec(ctx, l.text.renew, l.cfg.Namespace, list(asks, place), quoted(holder), lease.Microseconds())
+			if err == nil && n < int64(len(asks)) {
+				return limit.ErrLost
+			}
+			return err
+		})
+	})
+}
+
+// Release implements [limit.Limiter]. It waits for the database, and repeats a call of unknown
+// outcome, until ctx ends. Returns [limit.ErrBadPermit] for invalid arguments. After
+// [limit.ErrUnavailable], also returned after Close, the permits may still be held. They become
+// free when the lease ends.
+func (l *Limiter) Release(ctx context.Context, holder string, ps ...limit.Permit) error {
+	asks, err := limit.Check(holder, limit.MinLease, ps)
+	if err != nil || len(asks) == 0 {
+		return err
+	}
+	return l.repeat(ctx, "release", func() error {
+		return l.conn.Relaxed(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
+			_, err := tx.Exec(ctx, l.text.release, l.cfg.Namespace, list(asks, place), quoted(holder))
+			return err
+		})
+	})
+}
+
+// Close ends waiting calls and leaves the database open. Held permits stay until their leases end. It
+// returns ctx's error if ctx ends first. Close is idempotent.
+func (l *Limiter) Close(ctx context.Context) error {
+	l.end()
+	return l.conn.Close(ctx)
+}
+
+// repeat makes the tables and calls fn. It calls fn again while the outcome is unknown, until ctx
+// ends or Close. Repeating is harmless, except that a rate may be counted twice. It returns nil,
+// [limit.ErrLost], or [limit.ErrUnavailable] for errors of the database. op names the operation.
+func (l *Limiter) repeat(ctx context.Context, op string, fn func() error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(l.life, cancel)()
+	for attempt := 0; ; attempt++ {
+		err := l.ready(ctx)
+		if err == nil {
+			err = fn()
+		}
+		switch {
+		case err == nil, errors.Is(err, limit.ErrLost):
+			return err
+		case !errors.Is(err, sqlconn.ErrIndeterminate) || !wake.Sleep(ctx, l.conn.Interval(attempt)):
+			return fmt.Errorf("sqllimit %s: %w: %w", op, limit.ErrUnavailable, err)
+		}
+	}
+}
+
+// ready makes or updates the tables and waits for the database. After a success further calls
+// return nil at once. After an error the next call tries again.
+func (l *Limiter) ready(ctx context.Context) error { return l.conn.Ready(ctx) }
+
+// quoted returns a key or a holder in its stored form: any bytes as a text without a NUL.
+func quoted(text string) string { return strconv.QuoteToASCII(text) }
+
+// list returns a list of permits for a statement, with a number for each.
+func list(asks []limit.Ask, number func(i int, a limit.Ask) int64) string {
+	pairs := make([][2]any, len(asks))
+	for i, a := range asks {
+		pairs[i] = [2]any{quoted(a.Key), number(i, a)}
+	}
+	text, _ := json.Marshal(pairs) // texts and numbers have a form
+	return string(text)
+}
+
+// place is the number of a permit in a list that needs only its key, or its place in asks.
+func place(i int, _ limit.Ask) int64 { return int64(i) }
+
+// lock takes the locks of the permits' keys until the transaction ends. All transactions take them
+// in the order of their numbers. It waits for other transactions. It does nothing on SQLite.
+func (l *Limiter) lock(ctx context.Context, tx *sqlconn.Tx, asks []limit.Ask) error {
+	if l.text.lock == "" {
+		return nil
+	}
+	numbers := make([]int64, len(asks))
+	for i, a := range asks {
+		h := fnv.New64a()
+		_, _ = h.Write([]byte("swarmiji limit " + l.cfg.Namespace + " " + a.Key)) // it never fails
+		numbers[i] = int64(h.Sum64())                                             //nolint:gosec // any number will do
+	}
+	slices.Sort(numbers)
+	_, err := tx.Exec(ctx, l.text.lock, numbers)
+	return err
+}
