@@ -20,6 +20,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/memjobs"
+	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/producer"
@@ -185,6 +186,61 @@ func TestSubmitTxWorkflow(t *testing.T) {
 func begun(t *testing.T, url string, own *sqltest.Transaction) tx.Tx {
 	*own = sqltest.Begin(t, url)
 	return own.Tx
+}
+
+// A task with conditions becomes a job in the transaction.
+func TestSubmitTxConditions(t *testing.T) {
+	inShop(t, func(ctx context.Context, t *testing.T, s *shop) {
+		store, err := sqljobs.New(sqljobs.Config{DB: sqltest.Open(t, s.url)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		service, err := jobs.New(jobs.Config{Store: store, Logger: quiet})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := service.Create(ctx, jobs.Spec{Name: "makes the tables"}); err != nil {
+			t.Fatal(err)
+		}
+		p := newProducer(t, producer.Config{Broker: s.Broker, Results: s.Results, Jobs: service, Logger: quiet})
+		if err := p.Connect(ctx); err != nil {
+			t.Fatal(err)
+		}
+		key := task.WithUniqueKey("k")
+		for _, commit := range []bool{false, true} {
+			own := sqltest.Begin(t, s.url)
+			f, err := number.SubmitTx(ctx, p, own.Tx, 1, key, task.WithID("chosen"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := number.SubmitTx(ctx, p, own.Tx, 1, key, task.WithID("chosen")); err != nil {
+				t.Errorf("the same task in the same transaction: %v", err)
+			}
+			if _, err := number.SubmitTx(ctx, p, own.Tx, 1, task.WithSequenceKey("s")); !errors.Is(err, broker.ErrUnsupported) {
+				t.Errorf("a sequence: %v", err)
+			}
+			if !commit {
+				if err := own.Rollback(); err != nil {
+					t.Fatal(err)
+				}
+				continue
+			}
+			if err := own.Commit(); err != nil {
+				t.Fatal(err)
+			}
+			own = sqltest.Begin(t, s.url)
+			_, err = number.SubmitTx(ctx, p, own.Tx, 1, key)
+			if taken, ok := errors.AsType[*task.TakenError](err); !ok || taken.Task != f.ID() {
+				t.Errorf("a second task with the key: %v", err)
+			}
+			if err := own.Commit(); err != nil {
+				t.Errorf("Commit after the refusal: %v", err)
+			}
+		}
+		if err := errors.Join(p.Close(ctx), service.Close(ctx), store.Close(ctx)); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // untouched is a transaction in which no statement may run.

@@ -226,7 +226,7 @@ var layers = []rule{
 	{
 		"L3",
 		[]string{"jobs"},
-		[]string{"jobs/internal/*", "jobs/queue", "jobs/jobstore", "task", "broker", "when", "internal/taskio"},
+		[]string{"jobs/internal/*", "jobs/queue", "jobs/jobstore", "task", "broker", "when", "internal/taskio", "capability", "tx"},
 		"a job is a record with rules; its stores are handed in. When it repeats is a Spec of when; broker has the errors of submissions",
 	},
 	{

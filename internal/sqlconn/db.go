@@ -47,7 +47,12 @@ func Of(db sqldb.DB, component string) (*Conn, error) {
 // Conn returns a Conn for an adapter. component names the tables that [Conn.Ready] creates.
 func (d *DB) Conn(component string) *Conn {
 	c := &Conn{db: d, component: component, watchers: make(map[*Watcher]struct{})}
-	c.ring = newRing(c.tell)
+	c.ring = newRing(func(topics []string) {
+		for _, t := range topics {
+			d.wake.Foreign(t) // also to the functions of Listen: the change is not one of this Conn
+		}
+		d.db.Tell(topics)
+	})
 	c.life, c.end = context.WithCancel(context.Background())
 	return c
 }
@@ -119,15 +124,10 @@ func (c *Conn) write(ctx context.Context, kind Kind, fn Func) error {
 	defer c.running.Done()
 	topics, err := c.db.db.Update(ctx, c.life, kind, fn)
 	if len(topics) > 0 && err == nil {
-		c.tell(topics)
+		c.db.wake.own(topics, c)
+		c.db.db.Tell(topics)
 	}
 	return err
-}
-
-// tell notifies the watchers of topics in all processes.
-func (c *Conn) tell(topics []string) {
-	c.db.wake.own(topics, c)
-	c.db.db.Tell(topics)
 }
 
 // View runs fn, which only reads. Its statements do not share a transaction. Each statement sees

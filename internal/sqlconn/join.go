@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -29,7 +31,7 @@ const kind = "SELECT CAST(1=0 AS text)"
 //
 // ready runs first, without t. It makes the tables and reads by the Conn's own connection. rights are
 // the privileges on tables that fn needs, such as "INSERT swarmiji_message". Statements of fn have
-// parameters of the types string, int64 and []byte only.
+// parameters of the types string, int64, []byte, []string and []int64 only.
 //
 //   - Returns [ErrForeign] if t belongs to another database.
 //   - Returns [ErrAccess] if t is read-only or its role lacks one of the rights.
@@ -202,12 +204,12 @@ type joined struct {
 
 // Exec implements Link.
 func (j joined) Exec(ctx context.Context, query string, args []any) (int64, error) {
-	return j.t.Exec(j.context(ctx), j.text(query), args...)
+	return j.t.Exec(j.context(ctx), j.text(query), plain(args)...)
 }
 
 // Query implements Link.
 func (j joined) Query(ctx context.Context, query string, args []any) (Rows, error) {
-	rows, err := j.t.Query(j.context(ctx), j.text(query), args...)
+	rows, err := j.t.Query(j.context(ctx), j.text(query), plain(args)...)
 	if err != nil {
 		return nil, err
 	}
@@ -217,14 +219,39 @@ func (j joined) Query(ctx context.Context, query string, args []any) (Rows, erro
 // parameter is a parameter in a statement.
 var parameter = regexp.MustCompile(`\$([0-9]+)`)
 
-// text returns the statement with the schema of its tables, and with the parameters ?1 on SQLite: $1 is a name there, and some drivers
-// number names by their first use.
+// text returns the statement with the schema of its tables on PostgreSQL, and with the parameters ?1
+// on SQLite: $1 is a name there, and some drivers number names by their first use.
 func (j joined) text(query string) string {
 	if j.db.Dialect() == SQLite {
 		return parameter.ReplaceAllString(query, "?$1")
 	}
 	return j.db.Text(query)
 }
+
+// plain returns args with arrays as texts, which the statement casts: database/sql passes no arrays.
+func plain(args []any) []any {
+	plain := slices.Clone(args)
+	for i, a := range args {
+		switch list := a.(type) {
+		case []int64:
+			texts := make([]string, len(list))
+			for k, n := range list {
+				texts[k] = strconv.FormatInt(n, 10)
+			}
+			plain[i] = "{" + strings.Join(texts, ",") + "}"
+		case []string:
+			texts := make([]string, len(list))
+			for k, s := range list {
+				texts[k] = `"` + inArray.Replace(s) + `"`
+			}
+			plain[i] = "{" + strings.Join(texts, ",") + "}"
+		}
+	}
+	return plain
+}
+
+// inArray escapes an element of an array of PostgreSQL in its text form.
+var inArray = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
 // context returns the context of a statement. On SQLite an interrupted write would roll back the
 // whole transaction.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/tx"
 )
 
 // Store is a database of jobs for any number of processes. It applies no rules of jobs;
@@ -200,6 +201,22 @@ type Selector struct {
 	Priority task.Opt[int]
 	// Mock also selects jobs with Mock. Off: such jobs are skipped.
 	Mock bool
+}
+
+// Joiner is an optional part of a [Store]: it creates jobs in transactions of callers.
+type Joiner interface {
+	// JoinTx runs fn once in t, a transaction of the caller on the database of the store. It neither
+	// commits nor rolls back. names are those of the jobs that fn creates. The watchers are called
+	// several times within the next half second, since JoinTx does not see the commit.
+	//
+	// Lock never waits in fn. It returns [ErrUnavailable] if another transaction holds a name: the
+	// caller's transaction holds locks that the order of locks does not know, and must not wait.
+	//
+	//   - Returns [ErrUnsupported] if t belongs to another database, or its statements do not see the
+	//     commits before them (any isolation level of PostgreSQL but READ COMMITTED).
+	//   - After that error, and those of fn before its first change, t can go on and commit.
+	//   - Other errors are those of the database. They may have ended t.
+	JoinTx(ctx context.Context, t tx.Tx, names []string, fn func(ctx context.Context, tx Tx) error) error
 }
 
 // Inserter is an optional part of a [Store]: it saves new jobs in fewer round trips to a server

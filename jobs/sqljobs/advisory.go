@@ -38,6 +38,9 @@ const (
 	// The lock of the kind comes first. It is shared with transactions that lock names separately.
 	lockEach = `WITH k AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared(CAST($1 AS bigint)))
 		SELECT pg_advisory_xact_lock(v.n) FROM k CROSS JOIN unnest(CAST($2 AS bigint[])) AS v(n)`
+	// tryEach returns how many of the names it has locked.
+	tryEach = `WITH k AS MATERIALIZED (SELECT pg_try_advisory_xact_lock_shared(CAST($1 AS bigint)) AS free)
+		SELECT count(*) FROM k CROSS JOIN unnest(CAST($2 AS bigint[])) AS v(n) WHERE k.free AND pg_try_advisory_xact_lock(v.n)`
 	lockKind = "SELECT pg_advisory_xact_lock(CAST($1 AS bigint))"
 	// A name is in use if its lock is held, or if a transaction holds the lock of all names.
 	tryNamesText = `WITH k AS MATERIALIZED (SELECT pg_try_advisory_xact_lock(CAST($1 AS bigint)) AS free)
@@ -48,6 +51,9 @@ const (
 // It implements [jobstore.Tx]. The word before the first blank of a name is its kind; without a
 // blank the kind is empty. Beyond mostLocks names in a transaction it locks all names of a kind at
 // once.
+//
+// In a transaction of a caller it does not wait: it fails with ErrUnavailable if another transaction
+// holds a name.
 //
 // A transaction on SQLite has the whole file locked, so Lock only checks the names there. Returns
 // ErrBadJob if a name does not have 1 to 300 bytes, and ErrUnsupported in a View. Each error, also
@@ -75,6 +81,16 @@ func (t *tx) Lock(ctx context.Context, names ...string) error {
 		slices.Sort(keys)
 		keys = slices.Compact(keys)
 		query, args := lockEach, []any{lockKey(kindLock, kind), keys}
+		if t.joined {
+			var n int64
+			if err := t.c.Row(ctx, tryEach, args...).Scan(&n); err != nil {
+				return t.fail("lock", err)
+			}
+			if int(n) != len(keys) {
+				return t.fail("lock", fmt.Errorf("%w: another transaction has locked the key (%s); try again", jobstore.ErrUnavailable, kind))
+			}
+			continue
+		}
 		if t.locks += len(keys); t.locks > mostLocks {
 			query, args = lockKind, args[:1]
 		}

@@ -21,20 +21,22 @@ type Store struct {
 	closing chan struct{} // closed by end
 	end     func()        // idempotent
 
-	clock clock
-	names nameCache
-	sweep sweeper
-	watch watchers
+	clock  clock
+	names  nameCache
+	joined sync.Map // names of jobs that addJoined has added
+	sweep  sweeper
+	watch  watchers
 }
 
 var (
 	_ jobstore.Store    = (*Store)(nil)
 	_ jobstore.Inserter = (*Store)(nil)
+	_ jobstore.Joiner   = (*Store)(nil)
 )
 
-// Close ends the store: later calls return ErrClosed. It removes the watchers and waits
-// for running calls. If ctx ends first, it returns the error of ctx. It leaves the database open. It is idempotent. It implements
-// [jobstore.Store].
+// Close ends the store: later calls return ErrClosed. It removes the watchers and waits for running
+// calls. If ctx ends first, it returns the error of ctx. It leaves the database open. It is
+// idempotent. It implements [jobstore.Store].
 func (s *Store) Close(ctx context.Context) error {
 	s.end()
 	s.watch.close()
@@ -67,6 +69,8 @@ func wrap(what string, err error) error {
 	switch {
 	case class == nil, errors.Is(err, jobstore.ErrUnavailable), errors.Is(err, jobstore.ErrClosed):
 		return err
+	case errors.Is(class, sqlconn.ErrForeign):
+		return fmt.Errorf("sqljobs %s: %w: %w", what, jobstore.ErrUnsupported, err)
 	case errors.Is(class, sqlconn.ErrClosed):
 		return fmt.Errorf("sqljobs %s: %w: %w", what, jobstore.ErrClosed, err)
 	case slices.Contains([]error{

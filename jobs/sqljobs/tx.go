@@ -15,8 +15,9 @@ import (
 
 // use describes the transactions of one method of Store.
 type use struct {
-	view bool // they change nothing
-	once bool // they call one method of tx, besides Now; so they need not note stored values
+	view   bool // they change nothing
+	once   bool // they call one method of tx, besides Now; so they need not note stored values
+	joined bool // they are transactions of callers, in which Lock must not wait
 }
 
 // tx is one transaction: one call of the function that the caller passed to Update, View, Single or

@@ -33,11 +33,7 @@ type Step struct {
 func Do(ctx context.Context, store jobstore.Store, l *Locks, fn func(ctx context.Context, t *Step) error) error {
 	for {
 		err := store.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
-			t := &Step{Tx: tx, Locks: l}
-			if err := t.begin(ctx); err != nil {
-				return err
-			}
-			return fn(ctx, t)
+			return In(ctx, tx, l, fn)
 		})
 		if !errors.Is(err, ErrLocks) {
 			return err
@@ -46,6 +42,15 @@ func Do(ctx context.Context, store jobstore.Store, l *Locks, fn func(ctx context
 			return fmt.Errorf("%w: %w", jobstore.ErrUnavailable, context.Cause(ctx))
 		}
 	}
+}
+
+// In runs fn once in the transaction tx, with the locks of l. Returns ErrLocks if locks are missing.
+func In(ctx context.Context, tx jobstore.Tx, l *Locks, fn func(ctx context.Context, t *Step) error) error {
+	t := &Step{Tx: tx, Locks: l}
+	if err := t.begin(ctx); err != nil {
+		return err
+	}
+	return fn(ctx, t)
 }
 
 // begin takes the locks of t.Locks in the order that the package comment states. It stores the
